@@ -1,0 +1,88 @@
+# Everything a contributor runs. `make` alone lists the targets.
+
+PYTHON      ?= python3
+PYTEST_ARGS ?= -n 2
+SOAK_ARGS   ?=
+LOCK_ARGS   ?=
+
+VENV := .venv
+BIN  := $(VENV)/bin
+PY   := $(BIN)/python
+
+# The tool that resolves the lock lives apart, so that a broken lock can always be made anew.
+LOCK_VENV  := .venv-lock
+UV_VERSION := 0.13.7
+
+define require_python
+$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { \
+	echo "Weft needs Python 3.11 or newer, but '$(PYTHON)' is: $$($(PYTHON) --version 2>&1)." >&2; \
+	echo "Name another one like this: make $(MAKECMDGOALS) PYTHON=python3.11" >&2; \
+	exit 1; }
+endef
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+
+.PHONY: help
+help: ## List the targets
+	@awk 'BEGIN { FS = ":.*## " } /^[a-z-]+:.*## / { printf "  %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@echo
+	@echo "  Variables: PYTHON=$(PYTHON)  PYTEST_ARGS='$(PYTEST_ARGS)'  SOAK_ARGS='$(SOAK_ARGS)'  LOCK_ARGS='$(LOCK_ARGS)'"
+
+.PHONY: setup
+setup: $(VENV)/.installed ## Make .venv, with the locked packages and Weft itself (editable)
+
+# Two stamps: a changed lock builds the environment anew, so that nothing unlocked stays behind; a changed
+# pyproject.toml only reinstalls Weft.
+$(VENV)/.locked: requirements.lock
+	@$(require_python)
+	$(PYTHON) -m venv --clear $(VENV)
+	$(PY) -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
+	@touch $@
+
+$(VENV)/.installed: $(VENV)/.locked pyproject.toml
+	$(PY) -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+	@touch $@
+
+.PHONY: test
+test: setup lint types imports ## Check everything: lint, types, imports, then the tests
+	$(PY) -m pytest $(PYTEST_ARGS)
+
+.PHONY: lint
+lint: setup ## Check style and formatting (ruff)
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+
+.PHONY: format
+format: setup ## Format the code and fix what can be fixed (ruff)
+	$(BIN)/ruff check --fix-only
+	$(BIN)/ruff format
+
+.PHONY: types
+types: setup ## Check types (mypy)
+	$(BIN)/mypy
+
+.PHONY: imports
+imports: setup ## Check that imports follow the map of layers (import-linter)
+	$(BIN)/lint-imports --no-logo
+
+.PHONY: soak
+soak: setup ## Run the simulator for long, over many seeds
+	$(PY) -m weft.sim.soak $(SOAK_ARGS)
+
+.PHONY: lock
+lock: ## Resolve requirements.lock anew (LOCK_ARGS=--upgrade for newer versions)
+	@$(require_python)
+	$(PYTHON) -m venv $(LOCK_VENV)
+	$(LOCK_VENV)/bin/pip install --quiet --disable-pip-version-check uv==$(UV_VERSION)
+	UV_CUSTOM_COMPILE_COMMAND="make lock" $(LOCK_VENV)/bin/uv pip compile pyproject.toml \
+		--all-extras --group test --group lint --group build --universal --python-version 3.11 \
+		--generate-hashes --no-emit-index-url --no-annotate --quiet \
+		$(LOCK_ARGS) --output-file requirements.lock
+	@! grep -n '://' requirements.lock || { echo "requirements.lock must name no address." >&2; exit 1; }
+
+.PHONY: clean
+clean: ## Remove all that make and the tools have made
+	rm -rf $(VENV) $(LOCK_VENV) build dist
+	rm -rf .ruff_cache .mypy_cache .pytest_cache .hypothesis .import_linter_cache
+	find src tests -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,196 @@
+"""Calls: short lines that carry one question and its answer, and may be turned into links.
+
+A caller says Hello and its question in one breath; the other side says Hello and its answer. Every call has a
+deadline, and whatever is wrong with a call ends only that call.
+"""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from weft.fabric.link import Link
+from weft.wire import Address, Contact, WireError, decode, encode
+from weft.wire.calls import MAGIC, VERSION, Hello, Refusal, Refuse
+from weft.wire.codec import Message
+
+if TYPE_CHECKING:
+    from weft.fabric.peer import Peer
+    from weft.fabric.world import Line, Timer
+
+OnAnswer = Callable[["Call", Message], None]
+OnFailure = Callable[[Refusal | None], None]
+
+
+class Call:
+    """What both sides of a call have in common."""
+
+    line: "Line"
+
+    def __init__(self, peer: "Peer") -> None:
+        self.peer = peer
+        self.contact: Contact | None = None
+        """Who is at the other end, once it has said Hello."""
+        self.settled = False
+        self._over = False
+        self._timer: Timer = peer.world.after(peer.settings.call_s, self._too_late)
+
+    @property
+    def caller(self) -> Contact:
+        assert self.contact is not None, "questions are only heard after Hello"
+        return self.contact
+
+    def on_open(self) -> None:
+        """Only dialled lines are opened; an answered one is open from the start."""
+
+    def on_frame(self, frame: bytes) -> None:
+        if self._over:
+            return
+        try:
+            message = decode(frame)
+            if isinstance(message, Refuse):
+                self._failed(message.reason, message.text)
+            elif self.contact is not None:
+                self._heard(message)
+            elif isinstance(message, Hello):
+                self._greeted(message)
+            else:
+                raise WireError(f"a call that starts with {type(message).__name__}")
+        except WireError as problem:
+            self.peer.counters.malformed += 1
+            self._failed(Refusal.BAD_MESSAGE, str(problem))
+
+    def on_lost(self) -> None:
+        self._failed(None, "hung up")
+
+    def become_link(self) -> Link:
+        """The answer was yes: from here on the line is a link."""
+        self._end()
+        link = Link(self.peer, self.line, self.caller)
+        self.peer.links.add(link)
+        return link
+
+    def hang_up(self) -> None:
+        if not self._over:
+            self._end()
+            self.line.close()
+
+    def _say_hello(self) -> None:
+        me = self.peer.me
+        hello = Hello(MAGIC, VERSION, self.peer.channel_id, me.peer, me.address, self.peer.stream.settled)
+        self.line.send(encode(hello))
+
+    def _greeted(self, hello: Hello) -> None:
+        self.contact = Contact(hello.peer, hello.address)
+        self.settled = hello.settled
+
+    def _heard(self, message: Message) -> None:
+        raise AssertionError
+
+    def _failed(self, reason: Refusal | None, text: str) -> None:
+        raise AssertionError
+
+    def _too_late(self) -> None:
+        self._failed(None, "no answer in time")
+
+    def _end(self) -> None:
+        self._over = True
+        self._timer.cancel()
+        self.peer.calls_ended(self)
+
+
+class Outgoing(Call):
+    """We ask."""
+
+    def __init__(
+        self,
+        peer: "Peer",
+        to: Contact | Address,
+        question: Message,
+        on_answer: OnAnswer,
+        on_failure: OnFailure | None = None,
+    ) -> None:
+        super().__init__(peer)
+        self._expected = to.peer if isinstance(to, Contact) else None
+        self._question = question
+        self._on_answer = on_answer
+        self._on_failure = on_failure
+        self.line = peer.world.dial(to.address if isinstance(to, Contact) else to, self)
+
+    def on_open(self) -> None:
+        if self._over:
+            return
+        self._say_hello()
+        self.line.send(encode(self._question))
+
+    def _greeted(self, hello: Hello) -> None:
+        super()._greeted(hello)
+        if hello.peer == self.peer.me.peer:
+            self._failed(Refusal.MYSELF, "that is my own address")
+        elif self._expected is not None and hello.peer != self._expected:
+            self.peer.contacts.drop(self._expected)
+            self._failed(None, "another peer answers there now")
+        else:
+            self.peer.contacts.answered(self.caller)
+
+    def _heard(self, message: Message) -> None:
+        self._timer.cancel()
+        self._on_answer(self, message)
+        if not self._over:
+            self.hang_up()
+
+    def _failed(self, reason: Refusal | None, text: str) -> None:
+        if self._over:
+            return
+        self._end()
+        self.line.close()
+        if self._expected is not None and self.contact is None:
+            self.peer.contacts.failed(self._expected)
+        if self._on_failure is not None:
+            self._on_failure(reason)
+
+
+class Incoming(Call):
+    """We are asked."""
+
+    def __init__(self, peer: "Peer", line: "Line") -> None:
+        super().__init__(peer)
+        self.line = line
+        line.owner = self
+
+    def answer(self, message: Message) -> None:
+        self._say_hello()
+        self.line.send(encode(message))
+
+    def refuse(self, reason: Refusal, text: str) -> None:
+        if self._over:
+            return
+        self._say_hello()
+        self.line.send(encode(Refuse(reason, text)))
+        self.hang_up()
+
+    def _greeted(self, hello: Hello) -> None:
+        super()._greeted(hello)
+        if hello.magic != MAGIC:
+            self.refuse(Refusal.NOT_WEFT, "this is a Weft peer; you speak something else")
+        elif hello.version != VERSION:
+            self.refuse(Refusal.WRONG_VERSION, f"this peer speaks version {VERSION}, you {hello.version}")
+        elif hello.channel != self.peer.channel_id:
+            self.refuse(Refusal.WRONG_CHANNEL, "this peer is on another channel; check type and instance")
+        elif hello.peer == self.peer.me.peer:
+            self.refuse(Refusal.MYSELF, "you called yourself")
+
+    def _heard(self, message: Message) -> None:
+        handler = self.peer.questions.get(type(message))
+        if handler is None:
+            raise WireError(f"{type(message).__name__} is no question")
+        self.peer.contacts.answered(self.caller)
+        handler(self, message)
+        if not self._over:
+            self.hang_up()
+
+    def _failed(self, reason: Refusal | None, text: str) -> None:
+        if self._over:
+            return
+        if reason is Refusal.BAD_MESSAGE:
+            self.refuse(reason, text)
+        else:
+            self.hang_up()

@@ -1,0 +1,153 @@
+"""One link: a lasting line to a neighbour."""
+
+from typing import TYPE_CHECKING
+
+from weft.fabric.events import Why
+from weft.wire import Contact, WireError, encode
+from weft.wire.broadcast import BROADCAST
+from weft.wire.codec import Message
+from weft.wire.errors import UnknownMessage
+from weft.wire.links import CutDone, Heartbeat
+
+if TYPE_CHECKING:
+    from weft.fabric.peer import Peer
+    from weft.fabric.world import Line, Timer
+
+_HEARTBEAT = encode(Heartbeat())
+
+
+class Link:
+    """Driven by its line; hands broadcasts to the stream and all else to the peer's handlers."""
+
+    __slots__ = (
+        "_drain_timer",
+        "_heard_at",
+        "_line",
+        "_peer",
+        "_release_timer",
+        "_spoke_at",
+        "contact",
+        "draining",
+        "greeted",
+        "heard",
+        "log_start",
+        "neighbour",
+        "reserved",
+        "spoke",
+        "view",
+    )
+
+    def __init__(self, peer: "Peer", line: "Line", contact: Contact) -> None:
+        self._peer = peer
+        self._line = line
+        self.contact = contact
+        self.neighbour = contact.peer
+        self.reserved: int | None = None
+        """The walk for which this edge is on offer; an edge is never offered twice."""
+        self.draining = False
+        """Cut: no longer one of our places, still read until the other end has said its last word."""
+        self.greeted = False
+        self.view: tuple[int, ...] | None = None
+        """The neighbour's neighbours, as it said last."""
+        self.log_start = 0
+        """What we retained before this position is sent by reconciliation, all after it as it comes."""
+        self.heard = True
+        """Something came since the last tick."""
+        self.spoke = True
+        """Something was sent since the last tick."""
+        self._heard_at = self._spoke_at = peer.world.now()
+        self._drain_timer: Timer | None = None
+        self._release_timer: Timer | None = None
+        line.owner = self
+
+    def on_open(self) -> None:
+        raise AssertionError("a link is never dialled, only made of a call")
+
+    def on_frame(self, frame: bytes) -> None:
+        self.heard = True
+        try:
+            if frame[7] == BROADCAST and frame[4:7] == b"\0\0\0":
+                self._peer.stream.on_broadcast(self, frame)
+            else:
+                self._peer.on_link_frame(self, frame)
+        except UnknownMessage:
+            self._peer.counters.unknown += 1  # a later version may say more than we understand
+        except WireError as problem:
+            self._peer.counters.malformed += 1
+            self._peer.note(f"hung up on {self.contact}: {problem}")
+            self.hang_up(Why.PROTOCOL)
+
+    def on_lost(self) -> None:
+        self._ended(Why.LOST)
+
+    def send_frame(self, frame: bytes) -> None:
+        self.spoke = True
+        self._line.send(frame)
+
+    def send(self, message: Message) -> None:
+        self.spoke = True
+        self._line.send(encode(message))
+
+    def tick(self, now: float) -> None:
+        """Keep an idle link alive, and give up one that is silent. The hot path sets flags, only this reads a clock."""
+        settings = self._peer.settings
+        if self.heard:
+            self.heard = False
+            self._heard_at = now
+        elif now - self._heard_at > settings.silence_s:
+            self.hang_up(Why.SILENT)
+            return
+        if self.spoke:
+            self.spoke = False
+            self._spoke_at = now
+        elif now - self._spoke_at >= settings.heartbeat_s:
+            self._line.send(_HEARTBEAT)
+            self._spoke_at = now
+
+    def hang_up(self, why: Why) -> None:
+        """Give the link up at once."""
+        self._line.close()
+        self._ended(why)
+
+    # -- reservation: the edge is on offer to a newcomer
+
+    def reserve(self, walk: int) -> None:
+        self.release()
+        self.reserved = walk
+        self._release_timer = self._peer.world.after(self._peer.settings.reservation_s, self.release)
+
+    def release(self) -> None:
+        self.reserved = None
+        if self._release_timer is not None:
+            self._release_timer.cancel()
+            self._release_timer = None
+
+    # -- draining: the edge was cut, what is under way still counts
+
+    def drain(self, farewell: Message) -> None:
+        """Say the last word, free the place, and listen until the other end is done too."""
+        self._peer.links.remove(self, Why.CUT)
+        self.draining = True
+        self.send(farewell)
+        self._drain_timer = self._peer.world.after(self._peer.settings.drain_s, self.finish)
+
+    def acknowledge_cut(self) -> None:
+        """The other end said its last word; say ours and hang up behind it."""
+        self.send(CutDone())
+        self.finish()
+
+    def finish(self) -> None:
+        """All has been said."""
+        self._line.close()
+        self._ended(Why.CUT)
+
+    def _ended(self, why: Why) -> None:
+        self.release()
+        if self._drain_timer is not None:
+            self._drain_timer.cancel()
+            self._drain_timer = None
+        if self.draining:
+            self.draining = False
+            self._peer.leaving.on_drained(self)
+        else:
+            self._peer.links.remove(self, why)

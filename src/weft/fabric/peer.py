@@ -1,0 +1,238 @@
+"""One peer: its parts, its state, and which part handles what.
+
+Driven by its world: `on_call` for a line that somebody dialled, and the owners of lines (calls, links) for all that
+happens on them. The parts know each other through the peer; each keeps its own state and nothing else's.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from weft.fabric.calls import Call, Incoming
+from weft.fabric.contacts import ContactCache
+from weft.fabric.diameter import Diameter
+from weft.fabric.events import Note, StateChanged, Why
+from weft.fabric.floods import NUMBERS as FLOODED
+from weft.fabric.floods import Floods
+from weft.fabric.joining import Joining
+from weft.fabric.leaving import Leaving
+from weft.fabric.links import Links
+from weft.fabric.merging import Merging
+from weft.fabric.repair import Repair
+from weft.fabric.seeking import Seeking
+from weft.fabric.settings import Settings
+from weft.fabric.state import State
+from weft.fabric.stream import Stream
+from weft.fabric.views import Views
+from weft.fabric.walks import Walks
+from weft.wire import Address, Contact, WireError, decode
+from weft.wire import calls as c
+from weft.wire import links as k
+from weft.wire.codec import number_of
+
+if TYPE_CHECKING:
+    from weft.fabric.link import Link
+    from weft.fabric.world import Line, World
+
+
+@dataclass(slots=True)
+class Counters:
+    """What a peer has done, for status and tests."""
+
+    sent: int = 0
+    delivered: int = 0
+    duplicates: int = 0
+    expired: int = 0
+    """Copies past retention, not taken for new."""
+    authors_refused: int = 0
+    """Messages of authors beyond the number that is tracked."""
+    missed: int = 0
+    malformed: int = 0
+    unknown: int = 0
+    refused_calls: int = 0
+    """Calls hung up on because too many were under way."""
+
+
+class Peer:
+    """A participant of one channel. `start`, `broadcast` and `leave` are the application's; the rest the world's."""
+
+    def __init__(
+        self,
+        world: "World",
+        me: Contact,
+        channel_id: bytes,
+        portals: tuple[Address, ...] = (),
+        settings: Settings | None = None,
+    ) -> None:
+        self.world = world
+        self.me = me
+        self.channel_id = channel_id
+        self.settings = settings or Settings()
+        self.state = State.SEEKING
+        self.counters = Counters()
+        self.contacts = ContactCache(me.peer, self.settings.cache_max, world.random)
+        self.links = Links(self)
+        self.floods = Floods(self)
+        self.diameter = Diameter(self)
+        self.stream = Stream(self)
+        self.walks = Walks(self)
+        self.joining = Joining(self)
+        self.seeking = Seeking(self, portals)
+        self.views = Views(self)
+        self.repair = Repair(self)
+        self.leaving = Leaving(self)
+        self.merging = Merging(self)
+        self._calls: dict[Incoming, None] = {}
+        self._is_enough = False
+        self.questions: dict[type[Any], Callable[[Incoming, Any], None]] = {
+            c.Seek: self.seeking.on_seek,
+            c.JoinRequest: self.joining.on_join,
+            c.Offer: self.walks.on_offer,
+            c.PortRequest: self.joining.on_port,
+            c.Connected: self.seeking.on_connected,
+            c.Probe: self.merging.on_probe,
+        }
+        self._handlers: dict[type[Any], Callable[[Link, Any], None]] = {
+            k.Greeting: self.stream.reconcile.on_greeting,
+            k.Want: self.stream.reconcile.on_want,
+            k.Gone: self.stream.reconcile.on_gone,
+            k.Heartbeat: lambda _link, _message: None,
+            k.Walk: self.walks.on_walk,
+            k.WalkOver: self.walks.on_walk_over,
+            k.Cut: self.leaving.on_cut,
+            k.CutDone: self.leaving.on_cut_done,
+            k.Leave: self.leaving.on_leave,
+            k.PortSearch: self.repair.on_port_search,
+            k.DiameterEstimate: self.diameter.on_estimate,
+            k.Beacon: self.merging.on_beacon,
+            k.View: self.views.on_view,
+            k.Shutdown: self.leaving.on_shutdown,
+        }
+
+    # -- for the application
+
+    def start(self) -> None:
+        """Look for the channel and join it."""
+        self.world.after(self.settings.tick_s * (0.5 + self.world.random.random()), self._tick)
+        self.seeking.start()
+
+    def broadcast(self, data: bytes) -> int:
+        """Send to all members; returns this author's sequence number."""
+        if self.state is not State.CONNECTED:
+            raise RuntimeError(f"only a connected peer can broadcast; this one is {self.state.value}")
+        return self.stream.broadcast(data)
+
+    def leave(self) -> None:
+        """Go in good order; the state is LEFT when that is done."""
+        self.leaving.start()
+
+    def shut_down(self) -> None:
+        """Close the channel for everyone."""
+        self.leaving.shut_down()
+
+    # -- for the world
+
+    def on_call(self, line: "Line") -> None:
+        """Somebody dialled us. Too many at once are hung up on, so that nobody can exhaust us with calls."""
+        if len(self._calls) >= self.settings.calls_max or self.state is State.LEFT:
+            self.counters.refused_calls += 1
+            line.close()
+            return
+        self._calls[Incoming(self, line)] = None
+
+    # -- for the parts
+
+    @property
+    def is_present(self) -> bool:
+        """On the channel or on its way there."""
+        return self.state not in (State.LEAVING, State.LEFT)
+
+    @property
+    def is_member(self) -> bool:
+        """Has a starting point in the stream and takes part in the fabric's affairs."""
+        return self.state in (State.PARTIAL, State.CONNECTED) and self.stream.settled
+
+    def note(self, text: str) -> None:
+        self.world.observe(Note(text))
+
+    def calls_ended(self, call: Call) -> None:
+        if isinstance(call, Incoming):
+            self._calls.pop(call, None)
+
+    def on_link_frame(self, link: "Link", frame: bytes) -> None:
+        """Everything on a link but broadcasts."""
+        if number_of(frame) in FLOODED:
+            message = self.floods.on_frame(link, frame)
+            if message is None:
+                return
+        else:
+            message = decode(frame)
+        handler = self._handlers.get(type(message))
+        if handler is None:
+            raise WireError(f"{type(message).__name__} does not belong on a link")
+        handler(link, message)
+
+    def on_links_changed(self, why: Why | None) -> None:
+        """A link came (no reason) or went, or the starting point was found."""
+        self.views.links_changed()
+        if not self.is_present:
+            return
+        if why in (Why.LOST, Why.SILENT, Why.PROTOCOL):
+            self.merging.alarm()
+        if self.links.holes == 0:
+            self.joining.small = False
+            self.repair.stop()
+        elif why in (Why.LOST, Why.SILENT, Why.PROTOCOL, Why.LEFT):
+            self.repair.alarm()
+        else:
+            self.repair.kick()
+        self._advance()
+
+    def found_channel(self) -> None:
+        """Nobody is here: begin the channel."""
+        self.stream.settle()
+        self.joining.small = True
+        self.enter(State.CONNECTED)
+
+    def enter(self, state: State) -> None:
+        if state is self.state:
+            return
+        self.state = state
+        self.world.observe(StateChanged(state))
+        if state is State.CONNECTED:
+            self.merging.begin()
+            self.seeking.tell_fellows()
+        elif state is State.LEAVING:
+            self.repair.stop()
+            self.links.clear_claims()
+
+    def _advance(self) -> None:
+        """Seeking, partially connected, connected: as far as the links that are there allow."""
+        if self.state is State.SEEKING and len(self.links) and self.stream.settled:
+            self.enter(State.PARTIAL)
+            self.world.after(self.settings.join_s, self.enough)
+            self.repair.kick()
+        if self.state is State.PARTIAL:
+            if self.links.holes == 0 or self._is_enough:
+                self.enough()
+            elif not len(self.links):
+                self.enter(State.SEEKING)
+                self._is_enough = False
+                self.seeking.start()
+
+    def enough(self) -> None:
+        """All places are filled, or there is no more to be had now. One neighbour suffices to miss nothing."""
+        self._is_enough = True
+        if self.state is State.PARTIAL:
+            self.enter(State.CONNECTED)
+
+    def _tick(self) -> None:
+        if self.state is State.LEFT:
+            return
+        now = self.world.now()
+        self.world.after(self.settings.tick_s, self._tick)
+        self.stream.tick(now)
+        if self.state is State.CONNECTED:
+            self.merging.tick(now)
+        for link in list(self.links):
+            link.tick(now)

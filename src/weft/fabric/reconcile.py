@@ -1,0 +1,152 @@
+"""A link's first words, and gaps: how two peers find out what one of them lacks.
+
+Both ends of a new link say up to where they hold each author, and each sends what the other lacks. A newcomer takes
+the first answer as its starting point. A gap that stays is asked for, from one neighbour after the other; what no
+neighbour can give any more is told to the application as missed.
+"""
+
+from typing import TYPE_CHECKING
+
+from weft.fabric.authors import AuthorWindow
+from weft.wire import PeerId
+from weft.wire.links import Gone, Greeting, Want
+from weft.wire.types import Have
+
+if TYPE_CHECKING:
+    from weft.fabric.link import Link
+    from weft.fabric.peer import Peer
+    from weft.fabric.stream import Stream
+
+WANT_MAX = 4096
+"""Messages asked for at once."""
+
+
+class Reconcile:
+    def __init__(self, peer: "Peer", stream: "Stream") -> None:
+        self._peer = peer
+        self._stream = stream
+        self._gaps: dict[PeerId, None] = {}
+
+    # -- greetings
+
+    def greet(self, link: "Link") -> None:
+        """Say what we have; all that comes later goes over the link as it comes."""
+        link.log_start = self._stream.retention.end
+        now = self._peer.world.now()
+        have = tuple(
+            Have(author, window.run_start, window.mark, int((now - window.heard_at) * 1000))
+            for author, window in self._stream.authors.items()
+        )
+        link.send(Greeting(not self._stream.settled, have, self._peer.contacts.sample(self._peer.settings.sample)))
+
+    def on_greeting(self, link: "Link", greeting: Greeting) -> None:
+        self._peer.contacts.add_all(greeting.sample)
+        if link.greeted:
+            return
+        link.greeted = True
+        now = self._peer.world.now()
+        if not greeting.fresh:
+            if self._stream.settled:
+                self._learn(greeting.have, now)
+            else:
+                self._start_from(greeting.have, now)
+        if not link.draining:
+            self._send_lacking(link, greeting, now)
+
+    def _start_from(self, have: tuple[Have, ...], now: float) -> None:
+        """A newcomer's starting point: all that the first neighbour had when the link came up."""
+        for each in have:
+            window = AuthorWindow(each.run_start, each.mark, now - each.silent_ms / 1000)
+            self._stream.authors[each.author] = window
+        self._stream.settled = True
+        self._peer.on_links_changed(None)
+
+    def _learn(self, have: tuple[Have, ...], now: float) -> None:
+        """Whatever the other has and we lack is a gap, until it comes."""
+        recent_ms = self._peer.settings.retention_s * 1000
+        for each in have:
+            window = self._stream.authors.get(each.author)
+            if window is None:
+                if each.silent_ms > recent_ms or len(self._stream.authors) >= self._peer.settings.authors_max:
+                    continue  # long silent: its next message starts a new run
+                window = AuthorWindow(each.run_start, each.run_start - 1, now - each.silent_ms / 1000)
+                self._stream.authors[each.author] = window
+            if each.mark > window.known:
+                window.known = each.mark
+                self.watch_gap(each.author, window, now)
+
+    def _send_lacking(self, link: "Link", greeting: Greeting, now: float) -> None:
+        authors = self._stream.authors
+        marks = {each.author: each.mark for each in greeting.have}
+        if greeting.fresh:
+            # It takes our marks as its own, so it lacks only what we hold above them.
+            marks = {author: window.mark for author, window in authors.items()}
+        for kept in self._stream.retention.before(link.log_start):
+            if kept.sequence > marks.get(kept.author, 0):
+                link.send_frame(kept.copy(now))
+
+    # -- gaps
+
+    def watch_gap(self, author: PeerId, window: AuthorWindow, now: float) -> None:
+        if window.gap_since is None:
+            window.gap_since = now
+            self._gaps[author] = None
+            if len(self._gaps) == 1:
+                self._peer.world.after(self._peer.settings.gap_s, self._ask)
+
+    def _ask(self) -> None:
+        now = self._peer.world.now()
+        for author in list(self._gaps):
+            window = self._stream.authors.get(author)
+            if window is None or not window.has_gap:
+                del self._gaps[author]
+                if window is not None:
+                    window.gap_since = None
+                    window.gone.clear()
+            elif self._peer.links:
+                self._ask_for(author, window, now)
+        if self._gaps:
+            self._peer.world.after(self._peer.settings.gap_s, self._ask)
+
+    def _ask_for(self, author: PeerId, window: AuthorWindow, now: float) -> None:
+        first, last = window.missing()
+        for neighbour, gone_to in list(window.gone.items()):
+            if gone_to < first or neighbour not in self._peer.links:
+                del window.gone[neighbour]
+        left = [link for link in self._peer.links if link.neighbour not in window.gone]
+        assert window.gap_since is not None, "only watched gaps are asked for"
+        if not left:
+            self._stream.give_up(author, window, min(last, *window.gone.values()))
+        elif now - window.gap_since > self._peer.settings.retention_s:
+            self._stream.give_up(author, window, last)
+        else:
+            link = self._peer.world.random.choice(left)
+            link.send(Want(author, first, min(last, first + WANT_MAX - 1)))
+
+    def on_want(self, link: "Link", want: Want) -> None:
+        """Send what we hold of the range, and say of the rest whether it may still come."""
+        now = self._peer.world.now()
+        window = self._stream.authors.get(want.author)
+        last = min(want.last, want.first + WANT_MAX - 1)
+        lacking_from: int | None = None
+        for sequence in range(want.first, last + 1):
+            kept = self._stream.retention.get(want.author, sequence)
+            if kept is None:
+                lacking_from = lacking_from or sequence
+                continue
+            if lacking_from is not None:
+                self._say_gone(link, window, want.author, lacking_from, sequence - 1)
+                lacking_from = None
+            link.send_frame(kept.copy(now))
+        if lacking_from is not None:
+            self._say_gone(link, window, want.author, lacking_from, last)
+
+    def _say_gone(self, link: "Link", window: AuthorWindow | None, author: PeerId, first: int, last: int) -> None:
+        """What we held once and dropped is gone for good; what we never held may still be found elsewhere."""
+        final = window is not None and window.floor < first and last <= window.mark
+        link.send(Gone(author, first, last, final))
+
+    def on_gone(self, link: "Link", gone: Gone) -> None:
+        window = self._stream.authors.get(gone.author)
+        if window is not None and gone.final and gone.first <= window.mark + 1 <= gone.last:
+            window.gone[link.neighbour] = gone.last

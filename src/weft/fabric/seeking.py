@@ -1,0 +1,236 @@
+"""Finding the channel: searching portals by depth, meeting fellow seekers, and founding it if nobody is there.
+
+Seekers who meet share how deep they have looked and whom they have met, and never form a fabric together before
+the search is exhausted. Then the one with the lowest id that can be found at a portal founds the channel, the others
+wait for its word. So peers that start at the same moment end in one fabric.
+"""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from weft.fabric.calls import Call, Incoming, Outgoing
+from weft.fabric.port_order import PortOrder, search_order
+from weft.fabric.state import State
+from weft.wire import Address, Contact, PeerId
+from weft.wire.calls import Connected, Refusal, Seek, SeekAnswer
+from weft.wire.codec import Message
+
+if TYPE_CHECKING:
+    from weft.fabric.peer import Peer
+    from weft.fabric.world import Timer
+
+FELLOWS_MAX = 32
+"""Fellow seekers remembered."""
+FELLOWS_TOLD = 8
+"""Fellow seekers told to another: those with the lowest ids, one of whom would found the channel."""
+TRIES_AT_ONCE = 3
+
+
+class Seeking:
+    """`portals` are host names (searched along the port order) or whole addresses (port given)."""
+
+    def __init__(self, peer: "Peer", portals: tuple[Address, ...]) -> None:
+        self._peer = peer
+        self._order = PortOrder(peer.channel_id)
+        self._portals = portals
+        self._indices: list[int] = []
+        self._step = 0
+        self._waiting_for = 0
+        self._round = 0
+        self.depth = 0
+        """All portals have been tried to this depth, by this peer or one it met."""
+        self._on_portal = False
+        self._fellows: dict[PeerId, Contact] = {}
+        self._at_portal: dict[PeerId, None] = {}
+        """Fellows that answered at a portal, so that they could found the channel."""
+        self._found: dict[PeerId, Contact] = {}
+        """Connected peers that could be asked to weave us in."""
+        self._joining = 0
+        self._timer: Timer | None = None
+
+    # -- the search
+
+    def start(self) -> None:
+        """Begin, or begin again."""
+        self._round += 1
+        self.depth = 0
+        self._indices = search_order(self._peer.settings.search_depth, self._peer.world.random)
+        self._step = 0
+        named = [portal for portal in self._portals if portal.port]
+        self._try_all(named)
+
+    @property
+    def active(self) -> bool:
+        return self._peer.state is State.SEEKING and not len(self._peer.links)
+
+    def _try_all(self, addresses: list[Address]) -> None:
+        """All portals at one depth at once; then the next depth."""
+        round_number = self._round
+        self._waiting_for = len(addresses)
+        if not addresses:
+            self._next_depth()
+            return
+
+        def tried() -> None:
+            if round_number == self._round:
+                self._waiting_for -= 1
+                if self._waiting_for == 0:
+                    self._next_depth()
+
+        for address in addresses:
+            self._try(address, tried)
+
+    def _try(self, address: Address | Contact, tried: Callable[[], None]) -> None:
+        def on_answer(call: Call, answer: Message) -> None:
+            if isinstance(answer, SeekAnswer):
+                self._met(call.caller, answer, at_portal=isinstance(address, Address))
+            tried()
+
+        def on_failure(reason: Refusal | None) -> None:
+            if reason is Refusal.MYSELF:
+                self._on_portal = True
+            if isinstance(address, Contact):
+                self._fellows.pop(address.peer, None)
+            tried()
+
+        Outgoing(self._peer, address, self._question(), on_answer, on_failure)
+
+    def _question(self) -> Seek:
+        return Seek(self.depth, self._told_fellows())
+
+    def _told_fellows(self) -> tuple[Contact, ...]:
+        return tuple(self._fellows[peer] for peer in sorted(self._fellows)[:FELLOWS_TOLD])
+
+    def _next_depth(self) -> None:
+        if not self.active or self._joining:
+            return
+        self.depth = max(self.depth, self._done_in_order())
+        while self._step < len(self._indices) and self._indices[self._step] < self.depth:
+            self._step += 1  # a fellow has looked there
+        hosts = [portal.host for portal in self._portals if not portal.port]
+        if self._step >= len(self._indices) or not hosts:
+            self.depth = len(self._indices)
+            self._exhausted()
+            return
+        port = self._order[self._indices[self._step]]
+        self._step += 1
+        self._try_all([Address(host, port) for host in hosts])
+
+    def _done_in_order(self) -> int:
+        """The depth below which every index was tried: the first eight are tried in a random order."""
+        tried = sorted(self._indices[: self._step])
+        depth = 0
+        while depth < len(tried) and tried[depth] == depth:
+            depth += 1
+        return depth
+
+    def _met(self, other: Contact, answer: SeekAnswer, *, at_portal: bool) -> None:
+        if answer.connected:
+            self.found(other)
+            return
+        self._remember(other)
+        if at_portal:
+            self._at_portal[other.peer] = None
+        self.depth = max(self.depth, min(answer.depth, len(self._indices)))
+        for fellow in answer.fellows:
+            if self.active and self._remember(fellow):
+                self._try(fellow, lambda: None)  # so that it knows of us as well
+
+    def _remember(self, fellow: Contact) -> bool:
+        """Whether it was news. Nobody is remembered beyond the limit, so seekers do not call each other for ever."""
+        if fellow.peer == self._peer.me.peer or fellow.peer in self._fellows or len(self._fellows) >= FELLOWS_MAX:
+            return False
+        self._fellows[fellow.peer] = fellow
+        return True
+
+    def on_seek(self, call: Incoming, seek: Seek) -> None:
+        connected = self._peer.state is State.CONNECTED
+        call.answer(SeekAnswer(connected, self.depth, () if connected else self._told_fellows()))
+        if not connected:
+            self._remember(call.caller)
+
+    # -- somebody is connected
+
+    def on_connected(self, call: Incoming, _statement: Connected) -> None:
+        call.hang_up()
+        self.found(call.caller)
+
+    def found(self, contact: Contact) -> None:
+        """This one can weave us in."""
+        if not self.active:
+            return
+        self._round += 1  # the search is over; what it still brings does not count
+        self._fellows.pop(contact.peer, None)
+        self._found[contact.peer] = contact
+        self._join_one()
+
+    def _join_one(self) -> None:
+        if self._joining or not self._found:
+            return
+        contact = self._found.pop(next(iter(self._found)))
+        self._joining += 1
+
+        def over(accepted: bool) -> None:
+            self._joining -= 1
+            if accepted:
+                self._wait(self._peer.settings.join_s, self._still_seeking)
+            elif self.active:
+                self._wait(self._pause(), self._still_seeking)
+
+        self._peer.joining.join_through(contact, over)
+
+    def _still_seeking(self) -> None:
+        """No neighbour came of it. Ask another connected peer if we know one, else search again."""
+        if not self.active:
+            return
+        contact = self._peer.contacts.pick(self._fellows)
+        if contact is not None and not self._found:
+            self._found[contact.peer] = contact
+        if self._found:
+            self._join_one()
+        if not self._joining:
+            self.start()
+
+    # -- nobody is connected
+
+    def _exhausted(self) -> None:
+        """Found the channel, or leave it to a fellow that goes before us."""
+        ahead = [peer for peer in self._fellows if peer in self._at_portal and peer < self._peer.me.peer]
+        if self._on_portal and not ahead:
+            self._peer.found_channel()
+            return
+        self._wait(self._pause(), self._ask_again)
+
+    def _ask_again(self) -> None:
+        if self.active and not self._joining:
+            for fellow in list(self._fellows.values())[:TRIES_AT_ONCE]:
+                self._try(fellow, lambda: None)
+            self.start()
+
+    def _pause(self) -> float:
+        return self._peer.settings.seek_wait_s * (0.5 + self._peer.world.random.random())
+
+    def _wait(self, delay_s: float, act: Callable[[], None]) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = self._peer.world.after(delay_s, act)
+
+    def knock_at_portal(self, on_found: Callable[[Contact], None]) -> None:
+        """For a member that nobody of its cache answers: look at one of the portals' first ports."""
+        if not self._portals:
+            return
+        portal = self._peer.world.random.choice(self._portals)
+        index = search_order(self._peer.settings.search_depth, self._peer.world.random)[0]
+        address = portal if portal.port else Address(portal.host, self._order[index])
+
+        def on_answer(call: Call, answer: Message) -> None:
+            if isinstance(answer, SeekAnswer) and answer.connected:
+                on_found(call.caller)
+
+        Outgoing(self._peer, address, self._question(), on_answer)
+
+    def tell_fellows(self) -> None:
+        """We are connected: whoever still seeks may come through us."""
+        for fellow in self._fellows.values():
+            Outgoing(self._peer, fellow, Connected(), lambda _call, _answer: None)
+        self._fellows.clear()

@@ -1,0 +1,91 @@
+"""Every number that a peer goes by, with its unit and its reason."""
+
+from dataclasses import dataclass
+
+DEGREE_MIN = 3
+DEGREE_MAX = 32
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """One channel's peers should agree on `degree`; all else is each peer's own business."""
+
+    degree: int = 4
+    """Links each peer keeps."""
+
+    search_depth: int = 16
+    """Ports of the channel's order that a seeker tries on each portal."""
+    seek_wait_s: float = 1.0
+    """Pause before fellow seekers are asked again, or a search that found nobody is repeated."""
+
+    call_s: float = 4.0
+    """A call that has not been answered by then is given up."""
+    calls_max: int = 256
+    """Calls under way from others; more are hung up on at once."""
+    claim_s: float = 2.5
+    """A place kept for a peer that was announced lapses after this."""
+    reservation_s: float = 6.0
+    """An edge on offer is free again after this, whatever happened to the offer. Longer than a call."""
+    drain_s: float = 4.0
+    """A link that was cut is closed after this even if its other end says nothing."""
+    join_s: float = 2.0
+    """Time after which a newcomer that lacks neighbours does something about it itself."""
+
+    heartbeat_s: float = 2.0
+    """A link is never silent for longer than this from our side."""
+    silence_s: float = 7.0
+    """A link that we hear nothing on for so long is dead."""
+    tick_s: float = 1.0
+    """How often a peer looks at its clocks."""
+
+    retention_s: float = 120.0
+    """How long a message is kept for those who may lack it. Copies older than this are not taken for new."""
+    retention_bytes_max: int = 32 << 20
+    """Kept at most, oldest dropped first."""
+    authors_max: int = 20_000
+    """Authors tracked; the messages of more are dropped and counted, so that nobody can exhaust us with names."""
+    gap_s: float = 0.5
+    """A gap that did not close by itself is asked for after this, from one neighbour after the other."""
+
+    repair_s: float = 0.25
+    """The first attempt to fill a hole comes within this time: a moment for the others to notice the loss too."""
+    repair_wait_s: float = 0.75
+    """Pause after the first two attempts; after each further two twice as long."""
+    repair_alarmed_s: float = 4.0
+    """Longest pause while the loss of a neighbour is recent."""
+    repair_max_s: float = 20.0
+    """Longest pause between attempts: a hole that cannot be filled (odd degree, odd number) costs next to nothing."""
+    walk_spare: int = 8
+    """Further steps that a walk may take when it ends at an edge that is of no use."""
+
+    view_s: float = 0.2
+    """Changes of neighbours within this time are told to the others together."""
+    loosen_s: float = 4.0
+    """How often a peer that sits in a dense spot tries to exchange an edge there."""
+
+    cache_max: int = 128
+    """Addresses of other peers kept for the case that all neighbours die."""
+    sample: int = 16
+    """Addresses told to another peer at each occasion."""
+
+    beacon_s: float = 3.0
+    """One peer of the fabric sends a beacon this often."""
+    probe_s: float = 10.0
+    """How often a peer asks a cached one whether they are still of one fabric."""
+    probe_alarmed_s: float = 2.0
+    """The same, for the minute after it lost a neighbour without a word."""
+    alarm_s: float = 60.0
+
+    def __post_init__(self) -> None:
+        if not DEGREE_MIN <= self.degree <= DEGREE_MAX:
+            raise ValueError(f"degree {self.degree}: a peer keeps {DEGREE_MIN} to {DEGREE_MAX} links")
+
+    @property
+    def forget_s(self) -> float:
+        """State of an author is dropped after so much silence: twice retention, when no copy is left anywhere."""
+        return 2 * self.retention_s
+
+    @property
+    def beacon_lost_s(self) -> float:
+        """No beacon for so long: this part of the fabric has lost its beaconer."""
+        return 3 * self.beacon_s

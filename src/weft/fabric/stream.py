@@ -1,0 +1,134 @@
+"""The stream of messages: new or duplicate, pass on, put in order, deliver.
+
+The rule that everything rests on: over every link, each end sends what it retained before the link came up and the
+other lacks (`reconcile.py`), and after that every first copy as it comes. So whatever one peer of a connected fabric
+holds, all will have, whichever links come and go meanwhile.
+"""
+
+from typing import TYPE_CHECKING
+
+from weft.fabric.authors import AuthorWindow
+from weft.fabric.events import Message, Missed
+from weft.fabric.reconcile import Reconcile
+from weft.fabric.retention import Kept, Retention
+from weft.wire import Broadcast, PeerId
+from weft.wire.broadcast import decode_broadcast, encode_broadcast, forwarded, name_of
+
+if TYPE_CHECKING:
+    from weft.fabric.link import Link
+    from weft.fabric.peer import Peer
+
+
+class Stream:
+    """All authors of the channel, as one peer has heard them."""
+
+    def __init__(self, peer: "Peer") -> None:
+        self._peer = peer
+        settings = peer.settings
+        self.settled = False
+        """Whether this peer has its starting point; before that it knows nothing to tell."""
+        self.authors: dict[PeerId, AuthorWindow] = {}
+        self.retention = Retention(settings.retention_s, settings.retention_bytes_max)
+        self._retention_ms = int(settings.retention_s * 1000)
+        self.reconcile = Reconcile(peer, self)
+        self._sent_at = -settings.retention_s
+
+    # -- sending
+
+    def broadcast(self, data: bytes) -> int:
+        """Send to all; returns the sequence number."""
+        me, now = self._peer.me.peer, self._peer.world.now()
+        own = self.authors.get(me)
+        if own is None:
+            own = self.authors[me] = AuthorWindow(1, 0, now)
+        sequence = own.mark + 1
+        if now - self._sent_at >= self._peer.settings.retention_s:
+            # Silent for so long that newcomers may not know this author: they shall begin here, without a gap.
+            own.run_start = sequence
+        self._sent_at = own.heard_at = now
+        own.mark = own.known = sequence
+        frame = encode_broadcast(Broadcast(me, sequence, own.run_start, data))
+        self.retention.add(Kept(me, sequence, frame, 0, 0, now))
+        for link in self._peer.links:
+            link.send_frame(frame)
+        self._peer.counters.sent += 1
+        return sequence
+
+    # -- receiving
+
+    def on_broadcast(self, link: "Link", frame: bytes) -> None:
+        author, sequence, run_start = name_of(frame)
+        window = self.authors.get(author)
+        if window is not None and (sequence <= window.mark or sequence in window.waiting):
+            self._peer.counters.duplicates += 1
+            return
+        message = decode_broadcast(frame)  # whole and well-formed, or it dies here
+        if not self.settled:
+            return  # greetings come first on every link, so this is a peer that does not keep to the protocol
+        if message.age_ms > self._retention_ms:
+            self._peer.counters.expired += 1  # nobody may take it for new any more; the gap will be told as missed
+            return
+        now = self._peer.world.now()
+        if window is None:
+            if len(self.authors) >= self._peer.settings.authors_max:
+                self._peer.counters.authors_refused += 1
+                return
+            window = self.authors[author] = AuthorWindow(run_start, run_start - 1, now)
+        window.heard_at = now
+        if sequence > window.known:
+            window.known = sequence
+        self._pass_on(link, frame, message, now)
+        if sequence == window.mark + 1:
+            self._deliver(window, message)
+            if window.waiting:
+                self._deliver_waiting(window)
+        else:
+            window.waiting[sequence] = frame
+            self.reconcile.watch_gap(author, window, now)
+
+    def _pass_on(self, link: "Link", frame: bytes, message: Broadcast, now: float) -> None:
+        """The first copy goes to all other neighbours, as one and the same bytes."""
+        self.retention.add(
+            Kept(message.author, message.sequence, frame, message.hops, message.age_ms, now),
+        )
+        onward = forwarded(frame, message.hops + 1, message.age_ms)
+        for other in self._peer.links:
+            if other is not link:
+                other.send_frame(onward)
+        self._peer.diameter.travelled(message.hops)
+
+    def _deliver(self, window: AuthorWindow, message: Broadcast) -> None:
+        window.mark = message.sequence
+        self._peer.counters.delivered += 1
+        self._peer.world.deliver(Message(message.author, message.sequence, message.payload, message.hops))
+
+    def _deliver_waiting(self, window: AuthorWindow) -> None:
+        while (frame := window.waiting.pop(window.mark + 1, None)) is not None:
+            self._deliver(window, decode_broadcast(frame))
+
+    def give_up(self, author: PeerId, window: AuthorWindow, last: int) -> None:
+        """Messages up to `last` cannot be had: say so, and go on behind them."""
+        missed = Missed(author, window.mark + 1, last)
+        window.mark = last
+        self._peer.counters.missed += last - missed.first + 1
+        self._peer.world.missed(missed)
+        self._deliver_waiting(window)
+
+    # -- links and time
+
+    def settle(self) -> None:
+        """The founder's starting point: nothing has been said yet."""
+        self.settled = True
+
+    def tick(self, now: float) -> None:
+        self.retention.expire(now)
+        forget_before = now - self._peer.settings.forget_s
+        silent = [
+            author
+            for author, window in self.authors.items()
+            if window.heard_at < forget_before and not window.has_gap and author != self._peer.me.peer
+        ]
+        for author in silent:
+            # Twice the retention window: every copy is past retention by now, and the author's next message will
+            # start a new run. So an old copy cannot be taken for new, nor a new one wait for old ones.
+            del self.authors[author]

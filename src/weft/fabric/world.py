@@ -1,0 +1,67 @@
+"""The whole outside of a peer: what it may do, and how it is told what happened.
+
+There are two worlds: `net` (asyncio, real clock) and `sim` (virtual network and clock). A peer never learns which.
+"""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Protocol
+
+from weft.fabric.events import Event, Message, Missed
+from weft.wire import Address
+
+if TYPE_CHECKING:
+    from random import Random
+
+
+class LineOwner(Protocol):
+    """Who is told what happens on a line: a call, or the link that it was turned into."""
+
+    def on_open(self) -> None:
+        """A dialled line was answered."""
+
+    def on_frame(self, frame: bytes) -> None:
+        """One whole frame arrived, in the order in which it was sent."""
+
+    def on_lost(self) -> None:
+        """The line is gone: not answered, closed by the other side after its last frame, or broken. Said once;
+        never after our own `close`."""
+
+
+class Line(Protocol):
+    """One connection. Frames arrive whole and in order, or the line is lost."""
+
+    owner: LineOwner
+
+    def send(self, frame: bytes) -> None:
+        """Queue a frame; never blocks, never fails (a line that is gone swallows it)."""
+
+    def close(self) -> None:
+        """Hang up after what was sent has gone out."""
+
+
+class Timer(Protocol):
+    def cancel(self) -> None: ...
+
+
+class World(Protocol):
+    """What a peer may do."""
+
+    random: "Random"
+
+    def now(self) -> float:
+        """Seconds on a clock that never goes back."""
+
+    def dial(self, address: Address, owner: LineOwner) -> Line:
+        """Open a line; `owner.on_open` or `owner.on_lost` follows, never within this call."""
+
+    def after(self, delay_s: float, act: Callable[..., None], *args: Any) -> Timer:
+        """Call `act` later, once, unless cancelled."""
+
+    def deliver(self, message: Message) -> None:
+        """Hand a message to the application: each once, an author's in order."""
+
+    def missed(self, missed: Missed) -> None:
+        """Tell the application exactly what it will not get."""
+
+    def observe(self, event: Event) -> None:
+        """Something worth recording happened to this peer."""

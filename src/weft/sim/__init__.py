@@ -1,0 +1,1 @@
+"""The simulated world: virtual network and clock, faults, checkers, scenarios."""

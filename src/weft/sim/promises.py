@@ -1,0 +1,93 @@
+"""The promises of the design, checked on a fabric that has come to rest.
+
+(What can be checked at every step, `watch.py` checks at every step.)
+"""
+
+from bisect import bisect_left
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from weft.sim.node import Node
+    from weft.sim.watch import Watch
+
+
+def adjacency(members: "list[Node]") -> dict[int, list[int]]:
+    """Peer id -> ids of those it thinks it is linked to."""
+    return {node.peer.me.peer: list(node.peer.links.neighbours) for node in members}
+
+
+def unrest(members: "list[Node]", degree: int) -> str | None:
+    """Why the fabric is not (yet) one regular graph, or None if it is."""
+    graph = adjacency(members)
+    numbers = {node.peer.me.peer: node.number for node in members}
+    count = len(members)
+    wanted = min(degree, count - 1)
+    holes_allowed = 1 if wanted == degree and degree * count % 2 else 0
+    holes = 0
+    for peer, neighbours in graph.items():
+        for other in neighbours:
+            if other not in graph:
+                return f"peer {numbers[peer]} has a link to one that is gone ({other:016x})"
+            if peer not in graph[other]:
+                return f"peer {numbers[peer]} has a link to peer {numbers[other]}, which has none to it"
+        holes += wanted - len(neighbours)
+    if holes > holes_allowed:
+        lacking = [numbers[peer] for peer, near in graph.items() if len(near) < wanted]
+        return f"{holes} holes: " + ", ".join(f"peer {number}" for number in lacking[:8])
+    parts = _parts(graph)
+    if len(parts) > 1:
+        sizes = ", ".join(str(size) for size in parts[:8])
+        return f"{len(parts)} separate parts, of {sizes} peers"
+    return None
+
+
+def _parts(graph: dict[int, list[int]]) -> list[int]:
+    """Sizes of the connected parts, largest first."""
+    left = dict.fromkeys(graph)
+    sizes = []
+    while left:
+        reached = [left.popitem()[0]]
+        for peer in reached:
+            for other in graph[peer]:
+                if other in left:
+                    del left[other]
+                    reached.append(other)
+        sizes.append(len(reached))
+    return sorted(sizes, reverse=True)
+
+
+def undelivered(watch: "Watch", members: "list[Node]", *, may_be_told: bool = False) -> tuple[int, str] | None:
+    """The first message that a member should have had and has not, with the promise that this breaks.
+
+    A living author's messages must all have arrived; a dead one's as far as any survivor has them. A member must
+    have what was sent since it became one. `may_be_told`: having been told that it was missed is as good.
+    """
+    ids = {node.peer.me.peer: node for node in members}
+    for author, times in watch.sent_at.items():
+        if author in ids:
+            last = len(times)
+        else:
+            last = max((watch.heard.get(node, {}).get(author, _NOTHING).last for node in members), default=0)
+        for node in members:
+            if node.peer.me.peer == author:
+                continue
+            first = bisect_left(times, watch.connected_at[node]) + 1
+            if first > last:
+                continue
+            heard = watch.heard.get(node, {}).get(author)
+            if heard is None or heard.last < last:
+                lacks = heard.last + 1 if heard is not None else first
+                return 1, f"{node} has not got {watch.name(author, max(lacks, first))} (up to {last} there is)"
+            if heard.first > first:
+                return 3, f"{node} started with {watch.name(author, heard.first)}, should have with {first}"
+            if heard.missed and not may_be_told:
+                low, high = heard.missed[0]
+                return 1, f"{node} missed {watch.name(author, low)} to {high} although the fabric was whole again"
+    return None
+
+
+class _Nothing:
+    last = 0
+
+
+_NOTHING = _Nothing()

@@ -1,0 +1,138 @@
+"""What everyone saw: the record that the promises are checked against."""
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from weft.fabric.events import LinkDown, LinkUp, Note, StateChanged
+from weft.fabric.state import State
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from weft.fabric.events import Event, Message, Missed
+    from weft.sim.clock import Clock
+    from weft.sim.node import Node
+
+
+@dataclass(slots=True)
+class Heard:
+    """What one peer was given of one author: from `first` to `last` without a break, but for what it was told."""
+
+    first: int
+    last: int
+    missed: list[tuple[int, int]] = field(default_factory=list)
+
+    def was_missed(self, sequence: int) -> bool:
+        return any(low <= sequence <= high for low, high in self.missed)
+
+
+class PromiseBroken(AssertionError):
+    """One of the promises of the design did not hold; says which, who and when."""
+
+
+class Watch:
+    """Notes what happens and checks, at every step, what can be checked at every step."""
+
+    def __init__(self, clock: "Clock", degree: int, trace: "Callable[[str], None] | None" = None) -> None:
+        self._clock = clock
+        self._degree = degree
+        self._trace = trace
+        self.sent_at: dict[int, list[float]] = {}
+        """Author -> times of its messages; the n-th has sequence n+1."""
+        self.heard: dict[Node, dict[int, Heard]] = {}
+        self.connected_at: dict[Node, float] = {}
+        self.left_at: dict[Node, float] = {}
+        self.deliveries = 0
+        self.reported_missed = 0
+        self.hops_max = 0
+        self.links_changed_at = 0.0
+
+    # -- told by nodes
+
+    def sent(self, node: "Node", sequence: int) -> None:
+        times = self.sent_at.setdefault(node.peer.me.peer, [])
+        times.append(self._clock.now)
+        if len(times) != sequence:
+            self.broken(1, node, f"numbered its message {sequence} where {len(times)} comes next")
+        if self._trace is not None:
+            self._say(node, f"sends {sequence}")
+
+    def delivered(self, node: "Node", message: "Message") -> None:
+        self.deliveries += 1
+        if message.hops > self.hops_max:
+            self.hops_max = message.hops
+        heard = self.heard.setdefault(node, {})
+        had = heard.get(message.author)
+        if had is None:
+            heard[message.author] = Heard(message.sequence, message.sequence)
+        elif message.sequence == had.last + 1:
+            had.last = message.sequence
+        elif message.sequence <= had.last and not had.was_missed(message.sequence):
+            self.broken(1, node, f"was given message {self.name(message.author, message.sequence)} twice")
+        else:
+            expected = self.name(message.author, had.last + 1)
+            self.broken(1, node, f"was given {self.name(message.author, message.sequence)} before {expected}")
+        if message.sequence > len(self.sent_at.get(message.author, ())):
+            name = self.name(message.author, message.sequence)
+            self.broken(1, node, f"was given {name}, which nobody sent")
+        if self._trace is not None:
+            self._say(node, f"gets {self.name(message.author, message.sequence)} after {message.hops} hops")
+
+    def missed(self, node: "Node", missed: "Missed") -> None:
+        self.reported_missed += missed.last - missed.first + 1
+        heard = self.heard.setdefault(node, {})
+        had = heard.get(missed.author)
+        if had is None:
+            had = heard[missed.author] = Heard(missed.first, missed.first - 1)
+        if missed.first != had.last + 1:
+            name = self.name(missed.author, missed.first)
+            self.broken(2, node, f"was told that it missed from {name} on, but had {had.last}")
+        had.missed.append((missed.first, missed.last))
+        had.last = missed.last
+        self._say(node, f"is told that it missed {missed.first}..{missed.last} of {missed.author:016x}")
+
+    def observed(self, node: "Node", event: "Event") -> None:
+        if isinstance(event, LinkUp | LinkDown):
+            self.links_changed_at = self._clock.now
+        if isinstance(event, LinkUp):
+            if len(node.peer.links) > self._degree:
+                self.broken(4, node, f"has {len(node.peer.links)} links; at most {self._degree} are allowed")
+        elif isinstance(event, StateChanged):
+            if event.state is State.CONNECTED:
+                self.connected_at.setdefault(node, self._clock.now)
+            elif event.state in (State.LEAVING, State.LEFT):
+                self.left_at.setdefault(node, self._clock.now)
+                if event.state is State.LEFT:
+                    self._clock.at(self._clock.now, node.retire)
+        if self._trace is not None:
+            self._say(node, _described(event))
+
+    def gone(self, node: "Node", how: str) -> None:
+        """Killed, or left."""
+        self.left_at.setdefault(node, self._clock.now)
+        self._say(node, how)
+
+    # -- saying it
+
+    def name(self, author: int, sequence: int) -> str:
+        return f"{author:016x}#{sequence}"
+
+    def broken(self, promise: int, node: "Node | None", text: str) -> None:
+        who = f"{node} ({node.peer.me}) " if node is not None else ""
+        raise PromiseBroken(f"promise {promise}, at {self._clock.now:.3f} s: {who}{text}")
+
+    def _say(self, node: "Node", text: str) -> None:
+        if self._trace is not None:
+            self._trace(f"{self._clock.now:12.6f} {node}: {text}")
+
+
+def _described(event: "Event") -> str:
+    match event:
+        case LinkUp(neighbour):
+            return f"link to {neighbour}"
+        case LinkDown(neighbour, why):
+            return f"no link to {neighbour} any more: {why.value}"
+        case StateChanged(state):
+            return f"is {state.value}"
+        case Note(text):
+            return text

@@ -1,0 +1,46 @@
+"""From a stream of bytes to whole frames, however the stream was cut into reads."""
+
+from weft.wire.codec import HEAD, LENGTH_BYTES
+from weft.wire.errors import WireError
+
+FRAME_BYTES_MAX = 1 << 20
+"""The largest frame, its length included. Larger payloads are split before they get here."""
+
+
+class Splitter:
+    """Feed it what was read; it hands back the frames that are complete and keeps the rest."""
+
+    __slots__ = ("_rest", "_wanted_bytes", "frame_bytes_max")
+
+    def __init__(self, frame_bytes_max: int = FRAME_BYTES_MAX) -> None:
+        self.frame_bytes_max = frame_bytes_max
+        self._rest = bytearray()
+        self._wanted_bytes = 0
+
+    def feed(self, data: bytes) -> list[bytes]:
+        """All frames that `data` completes. A length out of bounds is a WireError: the stream is lost."""
+        if self._rest:
+            if len(self._rest) + len(data) < self._wanted_bytes:
+                self._rest += data  # and no copy of all that is held, or many small reads would cost its square
+                return []
+            data = b"".join((self._rest, data))
+        frames = []
+        position, end = 0, len(data)
+        while end - position >= LENGTH_BYTES:
+            size = LENGTH_BYTES + int.from_bytes(data[position : position + LENGTH_BYTES], "big")
+            if not HEAD.size <= size <= self.frame_bytes_max:
+                raise WireError(f"a frame of {size} bytes; allowed are {HEAD.size} to {self.frame_bytes_max}")
+            if end - position < size:
+                self._wanted_bytes = size
+                break
+            frames.append(data[position : position + size])
+            position += size
+        else:
+            self._wanted_bytes = LENGTH_BYTES
+        self._rest = bytearray(data[position:])
+        return frames
+
+    @property
+    def waiting_bytes(self) -> int:
+        """How much of an unfinished frame is held: never more than one frame."""
+        return len(self._rest)

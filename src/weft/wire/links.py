@@ -1,0 +1,142 @@
+"""Messages of links: lasting connections between neighbours. (The broadcast itself is in `broadcast.py`.)"""
+
+from weft.wire.codec import Message, message
+from weft.wire.fields import (
+    Bool,
+    ContactField,
+    Contacts,
+    Haves,
+    Hyper,
+    OptionalContact,
+    Peers,
+    UInt,
+)
+
+
+@message(20)
+class Greeting(Message):
+    """First frame of either side of a link. Causes: what the other lacks is sent from the retained messages."""
+
+    fresh: Bool
+    """The sender has no starting point yet and takes the other's `have` as its own."""
+    have: Haves
+    sample: Contacts
+
+
+@message(22)
+class Want(Message):
+    """Causes: the retained messages of the range are sent; for what is not held, a `Gone`."""
+
+    author: Hyper
+    first: Hyper
+    last: Hyper
+
+
+@message(23)
+class Gone(Message):
+    """These cannot be had here. Causes: the next neighbour is asked; `final` from all means missed."""
+
+    author: Hyper
+    first: Hyper
+    last: Hyper
+    final: Bool
+    """They were here and are past retention; else they may still come."""
+
+
+@message(24)
+class Heartbeat(Message):
+    """Sent on an idle link. Causes: nothing; silence causes the link to be given up."""
+
+
+@message(25)
+class Walk(Message):
+    """Looks for a random edge, or for a hole, for the requester. Causes: handed on; at its end the edge it came over is
+    offered, or, if only a hole is wanted, the first peer on its way that has one calls the requester."""
+
+    walk: Hyper
+    requester: ContactField
+    partner: OptionalContact
+    """Who gets the other end of the edge; the requester itself if nobody is named."""
+    avoid: Peers
+    """Neighbours of the requester: an edge with one of them is of no use."""
+    partner_avoid: Peers
+    hole_only: Bool
+    """The requester has one hole: an edge has two ends too many for it, but a peer with a hole would do."""
+    steps: UInt
+    spare: UInt
+    """Further steps that may be spent on unusable ends."""
+
+
+@message(26)
+class WalkOver(Message):
+    """The edge over which the walk came is free again. Causes: the reservation is dropped."""
+
+    walk: Hyper
+
+
+@message(27)
+class Cut(Message):
+    """This link ends. Causes: the rest is drained and answered by `CutDone`; the place is filled as told."""
+
+    call: OptionalContact
+    """Call this peer and ask for a link."""
+    expect: OptionalContact
+    """Keep the place for this peer: it will call."""
+
+
+@message(28)
+class CutDone(Message):
+    """Last frame on a link that was cut. Causes: the line is closed."""
+
+
+@message(29)
+class Leave(Message):
+    """The sender leaves the channel. Causes: its neighbours pair up among each other."""
+
+    neighbours: Contacts
+
+
+@message(30)
+class PortSearch(Message):
+    """Flooded: the requester has a hole. Causes: whoever has one too calls; a neighbour with one reports it."""
+
+    origin: Hyper
+    nonce: Hyper
+    hops: UInt
+    requester: ContactField
+
+
+@message(31)
+class DiameterEstimate(Message):
+    """Flooded: something travelled this far. Causes: a smaller estimate is raised."""
+
+    origin: Hyper
+    nonce: Hyper
+    hops: UInt
+    diameter: UInt
+
+
+@message(33)
+class Beacon(Message):
+    """Flooded now and then by one peer of a fabric. Causes: who hears it knows which fabric it is in."""
+
+    origin: Hyper
+    nonce: Hyper
+    hops: UInt
+
+
+@message(34)
+class View(Message):
+    """All neighbours of the sender, whenever they change. Causes: the receiver knows the fabric two links deep: whether
+    this is the small regime, which neighbours lack a link too, and where the fabric is woven too densely."""
+
+    neighbours: Peers
+
+
+@message(37)
+class Shutdown(Message):
+    """Flooded: the channel is closed for all. Causes: passed on, then everyone hangs up."""
+
+    origin: Hyper
+    nonce: Hyper
+    hops: UInt

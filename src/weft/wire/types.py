@@ -1,0 +1,43 @@
+"""The nouns that stand in many messages: who a peer is and where it answers."""
+
+from typing import NamedTuple
+
+PeerId = int
+"""64 random bits, drawn anew at each connect: an old address that answers with another id is another peer."""
+
+
+class Address(NamedTuple):
+    """Where a peer listens for calls."""
+
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+class Contact(NamedTuple):
+    """A peer and where it answers: all that one peer needs to know of another."""
+
+    peer: PeerId
+    address: Address
+
+    def __str__(self) -> str:
+        return f"{self.peer:016x}@{self.address}"
+
+
+class BeaconMark(NamedTuple):
+    """The newest beacon that a peer has heard: two peers of one fabric have heard (nearly) the same."""
+
+    beaconer: PeerId
+    count: int  # type: ignore[assignment]  # hides a method of tuples that nobody calls
+
+
+class Have(NamedTuple):
+    """All that a peer holds of one author: from the start of the author's run up to `mark`, without a gap."""
+
+    author: PeerId
+    run_start: int
+    mark: int
+    silent_ms: int
+    """For how long the author has not been heard: a newcomer takes all, a member learns only of recent authors."""

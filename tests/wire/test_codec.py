@@ -1,0 +1,194 @@
+"""Every message goes to bytes and back; what is not exactly a message is a WireError and nothing else."""
+
+import subprocess
+import sys
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.wire.wire_strategies import HYPER_MAX, UINT_MAX, frame_with, messages_of, resized
+from weft.wire.calls import MAGIC, VERSION, Hello, Offer, OfferAnswer, Probe, Refusal, Refuse, Seek, Verdict
+from weft.wire.codec import Message, decode, encode, kinds, message, number_of
+from weft.wire.errors import UnknownMessage, WireError
+from weft.wire.fields import CHANNEL_ID_BYTES, CONTACTS_MAX, UInt
+from weft.wire.framing import Splitter
+from weft.wire.links import Greeting, Heartbeat, Want
+from weft.wire.types import Address, Contact, Have
+
+every_message = pytest.mark.parametrize("kind", kinds().values(), ids=lambda kind: kind.__name__)
+
+HERE = Address("host", 80)
+CONTACT = Contact(5, HERE)
+HELLO = Hello(MAGIC, VERSION, bytes(CHANNEL_ID_BYTES), 5, HERE, True)
+
+
+@every_message
+@settings(max_examples=25, deadline=None)
+@given(data=st.data())
+def test_round_trip(kind: type[Message], data: st.DataObject) -> None:
+    made = data.draw(messages_of(kind))
+    frame = encode(made)
+    found = decode(frame)
+    assert (type(found), found) == (kind, made)
+    assert decode(memoryview(frame)) == made
+    assert Splitter().feed(frame) == [frame]
+    assert number_of(frame) == kind.number
+
+
+@every_message
+@settings(max_examples=10, deadline=None)
+@given(data=st.data())
+def test_truncation_at_every_position_is_refused(kind: type[Message], data: st.DataObject) -> None:
+    frame = encode(data.draw(messages_of(kind)))
+    for end in range(len(frame)):
+        for cut in (frame[:end], resized(frame[:end])):
+            with pytest.raises(WireError):
+                decode(cut)
+
+
+@every_message
+@settings(max_examples=10, deadline=None)
+@given(data=st.data(), extra=st.binary(min_size=1, max_size=8))
+def test_trailing_bytes_are_refused(kind: type[Message], data: st.DataObject, extra: bytes) -> None:
+    frame = encode(data.draw(messages_of(kind))) + extra
+    for longer in (frame, resized(frame)):
+        with pytest.raises(WireError):
+            decode(longer)
+
+
+@settings(deadline=None)
+@given(st.integers(0, UINT_MAX).filter(lambda number: number not in kinds()), st.binary(max_size=40))
+def test_an_unknown_number_is_told_apart_from_nonsense(number: int, body: bytes) -> None:
+    with pytest.raises(UnknownMessage):
+        decode(frame_with(number, body))
+
+
+def test_the_package_alone_knows_all_messages() -> None:
+    # In a fresh interpreter: here, other imports have declared them already.
+    program = "import weft.wire; print(len(weft.wire.codec.kinds()))"
+    run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert int(run.stdout) == len(kinds())
+
+
+def test_a_number_cannot_be_declared_twice_nor_a_field_without_a_format() -> None:
+    before = kinds()
+    with pytest.raises(TypeError, match="both have number 1"):
+
+        @message(1)
+        class Other(Message):
+            field: UInt
+
+    with pytest.raises(TypeError, match="does not say how it is written"):
+
+        @message(999)
+        class Bare(Message):
+            field: int
+
+    assert kinds() == before
+
+
+# One bad thing each, in bytes that are right in all else.
+
+
+def changed(made: Message, old: bytes, new: bytes) -> bytes:
+    """The frame of a message with some bytes, which stand in it once, replaced."""
+    frame = encode(made)
+    assert frame.count(old) == 1
+    return resized(frame.replace(old, new))
+
+
+def uint(value: int) -> bytes:
+    return value.to_bytes(4, "big")
+
+
+TEXT = Refuse(Refusal.BUSY, "abcde")
+BAD_BYTES = {
+    "enum without such a value": changed(OfferAnswer(Verdict.FULL), uint(3), uint(4)),
+    "enum of zero": changed(OfferAnswer(Verdict.FULL), uint(3), uint(0)),
+    "enum below zero": changed(OfferAnswer(Verdict.FULL), uint(3), uint(UINT_MAX)),
+    "bool of two": encode(HELLO)[:-4] + uint(2),
+    "bool with a high bit": encode(HELLO)[:-4] + uint(0x80000001),
+    "flag of optional data": changed(Probe(None, 77, (), None, ()), uint(0) + uint(77), uint(2) + uint(77)),
+    "padding not zero": encode(TEXT)[:-1] + b"\1",
+    "padding missing": resized(encode(TEXT)[:-1]),
+    "padding too long": resized(encode(TEXT) + bytes(4)),
+    "text not UTF-8": changed(TEXT, b"abcde", b"ab\xffde"),
+    "text of a lone surrogate": changed(TEXT, b"abcde", b"\xed\xa0\x80de"),
+    "text with NUL": changed(TEXT, b"abcde", b"ab\0de"),
+    "text longer than the frame": changed(TEXT, uint(5), uint(9)),
+    "text of 4 GB": changed(TEXT, uint(5), uint(UINT_MAX)),
+    "host not UTF-8": changed(HELLO, b"host", b"h\xff\xffs"),
+    "host with NUL": changed(HELLO, b"host", b"ho\0t"),
+    "port of 65536": changed(HELLO, uint(80), uint(65536)),
+    "port of 4 billion": changed(HELLO, uint(80), uint(UINT_MAX)),
+    "elements announced and not there": changed(Seek(77, ()), uint(77) + uint(0), uint(77) + uint(1)),
+    "too many elements": changed(Seek(77, ()), uint(77) + uint(0), uint(77) + uint(CONTACTS_MAX + 1)),
+    "4 billion elements": changed(Seek(77, ()), uint(77) + uint(0), uint(77) + uint(UINT_MAX)),
+    "a length that is too small": uint(4) + encode(HELLO)[4:],
+    "a length that is too large": uint(1 << 20) + encode(HELLO)[4:],
+    "no length": b"",
+    "no number": uint(0),
+}
+
+
+@pytest.mark.parametrize("frame", BAD_BYTES.values(), ids=list(BAD_BYTES))
+def test_bad_bytes_are_refused(frame: bytes) -> None:
+    for form in (frame, memoryview(frame)):
+        with pytest.raises(WireError) as caught:
+            decode(form)
+        assert str(caught.value)
+        assert type(caught.value) is WireError
+
+
+def offering(other: Contact) -> Offer:
+    return Offer(walk=1, other=other, pair=False)
+
+
+BAD_VALUES: dict[str, Message] = {
+    "uint of 2^32": Seek(UINT_MAX + 1, ()),
+    "uint below zero": Seek(-1, ()),
+    "hyper of 2^64": Want(HYPER_MAX + 1, 1, 1),
+    "hyper below zero": Want(1, -1, 1),
+    "channel id too short": replace(HELLO, channel=bytes(CHANNEL_ID_BYTES - 1)),
+    "channel id too long": replace(HELLO, channel=bytes(CHANNEL_ID_BYTES + 1)),
+    "port of 65536": replace(HELLO, address=Address("host", 65536)),
+    "port below zero": replace(HELLO, address=Address("host", -1)),
+    "port inside a contact": offering(Contact(5, Address("host", 65536))),
+    "peer inside a contact": offering(Contact(HYPER_MAX + 1, HERE)),
+    "host too long": offering(Contact(5, Address("h" * 256, 80))),
+    "host too long in bytes only": offering(Contact(5, Address("é" * 128, 80))),
+    "host of a lone surrogate": offering(Contact(5, Address("\ud800", 80))),
+    "host with NUL": offering(Contact(5, Address("a\0b", 80))),
+    "text too long": Refuse(Refusal.BUSY, "x" * 1025),
+    "text too long in bytes only": Refuse(Refusal.BUSY, "é" * 513),
+    "text of a lone surrogate": Refuse(Refusal.BUSY, "\ud800"),
+    "text with NUL": Refuse(Refusal.BUSY, "a\0b"),
+    "enum without such a value": OfferAnswer(99),  # type: ignore[arg-type]
+    "too many elements": Seek(0, (CONTACT,) * (CONTACTS_MAX + 1)),
+    "a bad element": Greeting(False, (Have(1, 1, 1, -1),), ()),
+}
+
+
+@pytest.mark.parametrize("made", BAD_VALUES.values(), ids=list(BAD_VALUES))
+def test_bad_values_are_refused_when_encoding(made: Message) -> None:
+    with pytest.raises(WireError) as caught:
+        encode(made)
+    assert type(made).__name__ in str(caught.value), "the message says what could not be encoded"
+
+
+def test_errors_name_the_message() -> None:
+    with pytest.raises(WireError, match=r"^Heartbeat: 4 bytes too many"):
+        decode(frame_with(Heartbeat.number, bytes(4)))
+
+
+def test_messages_are_values() -> None:
+    assert replace(HELLO) == HELLO
+    assert hash(HELLO) == hash(replace(HELLO))
+    with pytest.raises(AttributeError):
+        HELLO.peer = 6  # type: ignore[misc]
+    unset: Any = Hello
+    with pytest.raises(TypeError):
+        unset()

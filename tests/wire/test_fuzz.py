@@ -1,0 +1,106 @@
+"""Bytes from strangers: whatever they are, the answer is frames and messages or a WireError."""
+
+import random
+from contextlib import suppress
+from typing import Any
+
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from tests.wire.wire_strategies import ALL, MESSAGES, frame_of, frame_with, resized
+from weft.wire.broadcast import decode_broadcast, encode_broadcast, forwarded, name_of, travelled
+from weft.wire.codec import HEAD, decode, encode, number_of
+from weft.wire.errors import WireError
+from weft.wire.framing import Splitter
+
+EXAMPLES = 250
+MUTATIONS_EACH = 120
+
+
+def read_as_a_peer_would(frame: bytes) -> bool:
+    """Every way in which the code looks at a frame from outside. True if it was taken for a message."""
+    for look in (number_of, name_of, travelled):
+        with suppress(WireError):
+            look(frame)
+    # What was taken must be fit to be sent on, and be the same there.
+    with suppress(WireError):
+        assert encode(decode(frame)) == frame
+        return True
+    with suppress(WireError):
+        assert encode_broadcast(decode_broadcast(frame)) == frame
+        hops, age_ms = travelled(frame)
+        assert name_of(forwarded(frame, hops + 1, age_ms + 1)) == name_of(frame)
+        return True
+    return False
+
+
+def read_stream(stream: bytes) -> None:
+    try:
+        frames = Splitter().feed(stream)
+    except WireError:
+        return
+    for frame in frames:
+        read_as_a_peer_would(frame)
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.binary(max_size=200))
+@example(b"")
+@example(bytes(8))
+@example(b"\xff" * 16)
+def test_random_bytes(data: bytes) -> None:
+    read_stream(data)
+    read_as_a_peer_would(data)
+
+
+@settings(max_examples=500, deadline=None)
+@given(st.sampled_from(sorted(ALL)), st.binary(max_size=200))
+def test_random_bodies_of_known_messages(number: int, body: bytes) -> None:
+    read_stream(frame_with(number, body))
+
+
+words = st.one_of(
+    st.integers(0, 3), st.integers(0, 300), st.sampled_from([65535, 65536, 1 << 20, 1 << 31, (1 << 32) - 1])
+)
+
+
+@settings(max_examples=500, deadline=None)
+@given(st.sampled_from(sorted(ALL)), st.lists(words, max_size=40))
+def test_bodies_of_likely_words(number: int, body: list[int]) -> None:
+    # Small words pass for flags, counts and enums, so these get deeper into a message than random bytes do.
+    read_stream(frame_with(number, b"".join(word.to_bytes(4, "big") for word in body)))
+
+
+def mutated(frame: bytes, chance: random.Random) -> bytes:
+    made = bytearray(frame)
+    for _ in range(chance.choice((1, 1, 1, 2, 4))):
+        at = chance.randrange(len(made) + 1)
+        match chance.randrange(6):
+            case 0 if at < len(made):
+                made[at] ^= 1 << chance.randrange(8)
+            case 1 if at < len(made):
+                made[at] = chance.choice((0, 1, 2, 0x7F, 0x80, 0xFF))
+            case 2:
+                word = chance.choice((0, 1, 2, 5, 257, 65536, 1 << 31, (1 << 32) - 1))
+                made[at & ~3 : (at & ~3) + 4] = word.to_bytes(4, "big")
+            case 3:
+                del made[at:]
+            case 4:
+                del made[at : at + chance.randrange(9)]
+            case _:
+                made[at:at] = chance.randbytes(chance.randrange(9))
+    # Mostly with a true length, else the splitter alone would refuse nearly all of them.
+    return resized(bytes(made)) if len(made) >= HEAD.size and chance.random() < 0.9 else bytes(made)
+
+
+@settings(max_examples=EXAMPLES, deadline=None)
+@given(MESSAGES, st.integers(0, 1 << 32))
+def test_mutated_frames(made: Any, seed: int) -> None:
+    # Hypothesis draws a message and a seed; plain chance does the rest, since it is much faster.
+    frame = frame_of(made)
+    chance = random.Random(seed)
+    assert read_as_a_peer_would(frame)
+    for _ in range(MUTATIONS_EACH):
+        spoilt = mutated(frame, chance)
+        read_stream(spoilt)
+        read_as_a_peer_would(spoilt)

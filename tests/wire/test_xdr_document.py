@@ -1,0 +1,254 @@
+"""The document `docs/protocol/weft.x` and the code say the same: each reads what the other wrote.
+
+The document is read by a decoder of its own (`xdr_language.py` over xdrlib3), so a mistake in our codec cannot hide
+in both places.
+"""
+
+import re
+from collections.abc import Iterator
+from enum import IntEnum
+from functools import cache
+from pathlib import Path
+from typing import Any, get_args
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from xdrlib3 import Packer, Unpacker
+
+from tests.wire.wire_strategies import ALL, built, characters, frame_of, hints_of, hypers, messages_of, plain, uints
+from tests.wire.xdr_language import UNLIMITED, Declaration, Document
+from weft.wire import broadcast, calls, codec, fields, framing, xdr
+from weft.wire.broadcast import BROADCAST, Broadcast, decode_broadcast
+from weft.wire.codec import LENGTH_BYTES, decode
+from weft.wire.errors import WireError
+
+DOCS = Path(__file__).parents[2] / "docs" / "protocol"
+DOCUMENT = Document.load(DOCS / "weft.x")
+README = (DOCS / "README.md").read_text()
+FRAME = Declaration("weft_frame")
+ARMS = DOCUMENT.unions["weft_message"].arms
+
+every_message = pytest.mark.parametrize("number", sorted(ALL), ids=lambda number: ALL[number].__name__)
+
+
+def read_by_document(frame: bytes) -> tuple[int, Any]:
+    source = Unpacker(frame)
+    found = DOCUMENT.read(source, FRAME)
+    source.done()
+    assert found["length"] == len(frame) - LENGTH_BYTES
+    number, message = found["message"]
+    return number, message
+
+
+def written_by_document(number: int, message: Any) -> bytes:
+    target = Packer()
+    DOCUMENT.write(target, Declaration("weft_message"), (number, message))
+    body: bytes = target.get_buffer()
+    return len(body).to_bytes(LENGTH_BYTES, "big") + body
+
+
+def read_by_code(frame: bytes) -> Any:
+    return decode_broadcast(frame) if codec.number_of(frame) == BROADCAST else decode(frame)
+
+
+# The names.
+
+
+def wire_names(kind: type[Any]) -> list[str]:
+    # The broadcast is laid out by hand: what a relay changes comes first, and the run as a short offset.
+    if kind is Broadcast:
+        in_class = list(kind._fields)
+        in_front, at_the_end = ["hops", "age_ms"], ["signature", "payload"]
+        between = [name for name in in_class if name not in (*in_front, *at_the_end)]
+        return [*in_front, *(name.replace("run_start", "run_offset") for name in between), *at_the_end]
+    return list(hints_of(kind))
+
+
+def test_the_document_has_exactly_the_messages_of_the_code() -> None:
+    in_code = {number: re.sub(r"(?<=[a-z])(?=[A-Z])", "_", kind.__name__).upper() for number, kind in ALL.items()}
+    assert DOCUMENT.unions["weft_message"].labels == in_code
+
+
+@every_message
+def test_fields_have_the_names_and_the_order_of_the_document(number: int) -> None:
+    kind, arm = ALL[number], ARMS[number]
+    if arm.kind == "void":
+        assert wire_names(kind) == []
+    else:
+        assert arm.kind == kind.__name__
+        assert [each.name for each in DOCUMENT.structs[arm.kind]] == wire_names(kind)
+
+
+def test_enums_have_the_values_of_the_document() -> None:
+    in_code = {}
+    for kind in ALL.values():
+        for hint in hints_of(kind).values():
+            base = get_args(hint)[0] if get_args(hint) else hint
+            if isinstance(base, type) and issubclass(base, IntEnum):
+                in_code[base.__name__] = {f"{base.__name__.upper()}_{each.name}": each.value for each in base}
+    assert DOCUMENT.enums == in_code
+
+
+def test_constants_have_the_values_of_the_document() -> None:
+    modules = (calls, fields, xdr, broadcast, framing)
+    in_code = {name: value for module in modules for name, value in vars(module).items() if name.isupper()}
+    numbers = set(DOCUMENT.unions["weft_message"].labels.values())
+    for name, value in DOCUMENT.consts.items():
+        if name not in numbers:
+            assert in_code.get(name) == value, name
+
+
+@every_message
+def test_the_page_describes_every_message_and_field(number: int) -> None:
+    kind = ALL[number]
+    row = re.search(rf"^\| *{number} *\| *`{kind.__name__}` *\|(?P<fields>[^|]*)\|[^|]*\w[^|]*\|$", README, re.M)
+    assert row, f"docs/protocol/README.md has no row for {number}, {kind.__name__}"
+    mentioned = re.findall(r"`(\w+)`", row["fields"])
+    assert [name for name in mentioned if name in wire_names(kind)] == wire_names(kind)
+
+
+def test_the_page_describes_no_message_that_does_not_exist() -> None:
+    rows = re.findall(r"^\| *(\d+) *\| *`(\w+)` *\|", README, re.M)
+    assert sorted((int(number), name) for number, name in rows) == sorted(
+        (number, kind.__name__) for number, kind in ALL.items()
+    )
+
+
+# The bytes.
+
+
+@every_message
+@settings(max_examples=25, deadline=None)
+@given(data=st.data())
+def test_the_document_reads_what_the_code_wrote(number: int, data: st.DataObject) -> None:
+    made = data.draw(messages_of(ALL[number]))
+    assert read_by_document(frame_of(made)) == (number, plain(made))
+
+
+@cache
+def values_of(declaration: Declaration) -> st.SearchStrategy[Any]:
+    """Random values by the document, within its limits."""
+    kind, name, shape, size = declaration
+    if name == "port":
+        return st.integers(0, DOCUMENT.consts["PORT_MAX"])
+    if kind == "opaque":
+        return st.binary(min_size=size if shape == "[" else 0, max_size=min(size, 64))
+    if kind == "string":
+        return st.text(characters, max_size=min(size // 4, 40))
+    one = DOCUMENT_VALUES[kind] if kind in DOCUMENT_VALUES else values_of_kind(kind)
+    if shape == "*":
+        return st.none() | one
+    return st.lists(one, max_size=min(size, 4)) if shape == "<" else one
+
+
+DOCUMENT_VALUES: dict[str, st.SearchStrategy[Any]] = {
+    "void": st.none(),
+    "bool": st.booleans(),
+    "unsigned int": uints,
+    "unsigned hyper": hypers,
+}
+
+
+def values_of_kind(kind: str) -> st.SearchStrategy[Any]:
+    if kind in DOCUMENT.enums:
+        return st.sampled_from(sorted(DOCUMENT.enums[kind].values()))
+    if kind in DOCUMENT.structs:
+        made = st.fixed_dictionaries({each.name: values_of(each) for each in DOCUMENT.structs[kind]})
+        return made.map(within_its_run) if kind == "Broadcast" else made
+    return values_of(DOCUMENT.typedefs[kind])
+
+
+def within_its_run(message: dict[str, Any]) -> dict[str, Any]:
+    sequence = max(message["sequence"], 1)
+    return message | {"sequence": sequence, "run_offset": min(message["run_offset"], sequence - 1)}
+
+
+@every_message
+@settings(max_examples=25, deadline=None)
+@given(data=st.data())
+def test_the_code_reads_what_the_document_wrote(number: int, data: st.DataObject) -> None:
+    message = data.draw(values_of(ARMS[number]))
+    frame = written_by_document(number, message)
+    made = read_by_code(frame)
+    assert type(made) is ALL[number]
+    assert plain(made) == message
+    assert frame_of(made) == frame
+
+
+# The limits.
+
+
+def least(declaration: Declaration) -> Any:
+    """The smallest value of a type."""
+    kind, name, shape, size = declaration
+    if shape == "*":
+        return None
+    if kind in ("opaque", "string"):
+        return "" if kind == "string" else bytes(size if shape == "[" else 0)
+    if shape == "<":
+        return []
+    if kind in DOCUMENT.structs:
+        return {each.name: least(each) for each in DOCUMENT.structs[kind]}
+    if kind in DOCUMENT.enums:
+        return min(DOCUMENT.enums[kind].values())
+    if kind in DOCUMENT.typedefs:
+        return least(DOCUMENT.typedefs[kind])
+    return {"void": None, "bool": False}.get(kind, 1 if name == "sequence" else 0)
+
+
+def at_a_limit(declaration: Declaration, beyond: int) -> Iterator[Any]:
+    """The smallest values but for one thing each, which has the size of its limit and `beyond`."""
+    kind, name, shape, size = declaration
+    if name == "port":
+        yield DOCUMENT.consts["PORT_MAX"] + beyond
+    elif shape == "<" and size < UNLIMITED:
+        if kind in ("opaque", "string"):
+            yield "x" * (size + beyond) if kind == "string" else bytes(size + beyond)
+        else:
+            yield [least(Declaration(kind))] * (size + beyond)
+            yield from ([each] for each in at_a_limit(Declaration(kind), beyond))
+    elif shape == "*":
+        yield from at_a_limit(Declaration(kind), beyond)
+    elif kind in DOCUMENT.structs:
+        smallest = least(declaration)
+        for field in DOCUMENT.structs[kind]:
+            yield from (smallest | {field.name: each} for each in at_a_limit(field, beyond))
+    elif kind in DOCUMENT.typedefs:
+        yield from at_a_limit(DOCUMENT.typedefs[kind], beyond)
+
+
+@every_message
+def test_what_is_as_large_as_the_document_allows_passes(number: int) -> None:
+    for message in [least(ARMS[number]), *at_a_limit(ARMS[number], 0)]:
+        frame = written_by_document(number, message)
+        assert plain(read_by_code(frame)) == message
+        assert frame_of(built(ALL[number], message)) == frame
+
+
+@every_message
+def test_what_is_larger_than_the_document_allows_is_refused_both_ways(number: int) -> None:
+    for message in at_a_limit(ARMS[number], 1):
+        with pytest.raises(WireError):
+            read_by_code(written_by_document(number, message))
+        with pytest.raises(WireError):
+            frame_of(built(ALL[number], message))
+
+
+def largest_bytes(declaration: Declaration) -> int:
+    kind, _, shape, size = declaration
+    if kind in ("opaque", "string"):
+        return (4 if shape == "<" else 0) + (size + 3) // 4 * 4
+    if kind in DOCUMENT.structs:
+        one = sum(largest_bytes(each) for each in DOCUMENT.structs[kind])
+    elif kind in DOCUMENT.typedefs:
+        one = largest_bytes(DOCUMENT.typedefs[kind])
+    else:
+        one = {"void": 0, "unsigned hyper": 8, "hyper": 8}.get(kind, 4)
+    return {"": one, "*": 4 + one, "[": size * one, "<": 4 + size * one}[shape]
+
+
+@pytest.mark.parametrize("number", sorted(codec.kinds()), ids=lambda number: ALL[number].__name__)
+def test_the_largest_message_fits_into_a_frame(number: int) -> None:
+    # All but the broadcast: its payload takes whatever the frame has room for (see test_broadcast.py).
+    assert 8 + largest_bytes(ARMS[number]) <= DOCUMENT.consts["FRAME_BYTES_MAX"]

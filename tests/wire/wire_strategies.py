@@ -1,0 +1,136 @@
+"""Random messages of every kind, made from the annotations of their fields, and the same as plain values."""
+
+import types
+from collections.abc import Mapping
+from enum import IntEnum
+from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
+
+from hypothesis import strategies as st
+
+from weft.wire.broadcast import BROADCAST, SIGNATURE_BYTES_MAX, Broadcast, encode_broadcast
+from weft.wire.codec import HEAD, LENGTH_BYTES, Message, encode, kinds
+from weft.wire.fields import CHANNEL_ID_BYTES, Bool, ChannelId, Hyper, Text, UInt
+from weft.wire.types import Address
+
+UINT_MAX = (1 << 32) - 1
+HYPER_MAX = (1 << 64) - 1
+
+uints = st.one_of(st.integers(0, UINT_MAX), st.sampled_from([0, 1, UINT_MAX]))
+hypers = st.one_of(st.integers(0, HYPER_MAX), st.sampled_from([0, 1, UINT_MAX + 1, HYPER_MAX]))
+# What UTF-8 can say and a C string can hold.
+characters = st.characters(exclude_categories=["Cs"], exclude_characters="\0")
+# A character is four bytes at most, so these stay within the limits; the limits themselves have their own tests.
+texts = st.text(characters, max_size=40)
+addresses = st.builds(Address, texts, st.integers(0, 65535))
+
+OF_ANNOTATION: dict[Any, st.SearchStrategy[Any]] = {
+    UInt: uints,
+    Hyper: hypers,
+    Bool: st.booleans(),
+    Text: texts,
+    ChannelId: st.binary(min_size=CHANNEL_ID_BYTES, max_size=CHANNEL_ID_BYTES),
+    Address: addresses,
+    # Inside named tuples a bare int is a hyper; the one exception, the port, is in `addresses`.
+    int: hypers,
+}
+
+BROADCASTS: st.SearchStrategy[Broadcast] = st.builds(
+    lambda run_start, run_offset, **rest: Broadcast(
+        sequence=min(run_start + run_offset, HYPER_MAX), run_start=run_start, **rest
+    ),
+    run_start=st.one_of(st.integers(1, HYPER_MAX), st.just(1)),
+    run_offset=uints,
+    author=hypers,
+    payload=st.binary(max_size=64),
+    hops=uints,
+    age_ms=uints,
+    count=uints,
+    priority=uints,
+    lifetime_ms=uints,
+    signature=st.binary(max_size=SIGNATURE_BYTES_MAX),
+)
+
+ALL: dict[int, type[Any]] = {**kinds(), BROADCAST: Broadcast}
+"""Every message by number, the broadcast included, which the codec does not list."""
+
+
+def of_hint(hint: Any) -> st.SearchStrategy[Any]:
+    """Values of one annotation. One that is unknown here is a failure: a new field type needs a strategy."""
+    if hint in OF_ANNOTATION:
+        return OF_ANNOTATION[hint]
+    if get_origin(hint) is Annotated:
+        return of_hint(get_args(hint)[0])
+    if get_origin(hint) in (Union, types.UnionType):
+        return st.one_of(*(st.none() if each is type(None) else of_hint(each) for each in get_args(hint)))
+    if get_origin(hint) is tuple:
+        return st.lists(of_hint(get_args(hint)[0]), max_size=4).map(tuple)
+    if isinstance(hint, type) and issubclass(hint, IntEnum):
+        return st.sampled_from(list(hint))
+    if isinstance(hint, type) and issubclass(hint, tuple):
+        return st.builds(hint, **{name: of_hint(each) for name, each in get_type_hints(hint).items()})
+    raise TypeError(f"no strategy for {hint}")
+
+
+def hints_of(kind: Any) -> dict[str, Any]:
+    """The annotations of the fields that stand on the wire, in order."""
+    hints = get_type_hints(kind, include_extras=True)
+    names = kind.__dataclass_fields__ if issubclass(kind, Message) else kind._fields
+    return {name: hints[name] for name in names}
+
+
+OF_KIND: dict[type[Any], st.SearchStrategy[Any]] = {Broadcast: BROADCASTS}
+for _kind in kinds().values():
+    OF_KIND[_kind] = st.builds(_kind, **{name: of_hint(hint) for name, hint in hints_of(_kind).items()})
+
+MESSAGES: st.SearchStrategy[Any] = st.one_of(*OF_KIND.values())
+
+
+def messages_of(kind: type[Any]) -> st.SearchStrategy[Any]:
+    return OF_KIND[kind]
+
+
+def frame_of(made: Message | Broadcast) -> bytes:
+    return encode_broadcast(made) if isinstance(made, Broadcast) else encode(made)
+
+
+def resized(frame: bytes) -> bytes:
+    """The frame with a length that is true again after its end was changed."""
+    return max(len(frame) - LENGTH_BYTES, 0).to_bytes(LENGTH_BYTES, "big")[: len(frame)] + frame[LENGTH_BYTES:]
+
+
+def frame_with(number: int, body: bytes) -> bytes:
+    return HEAD.pack(len(body) + LENGTH_BYTES, number) + body
+
+
+def plain(value: Any) -> Any:
+    """A message as dicts, lists and numbers, to be compared with what another decoder found."""
+    if isinstance(value, Broadcast):
+        found = value._asdict()
+        found["run_offset"] = value.sequence - found.pop("run_start")
+        return found
+    if isinstance(value, Message):
+        return {name: plain(getattr(value, name)) for name in hints_of(type(value))} or None
+    if isinstance(value, tuple) and hasattr(value, "_asdict"):
+        return {name: plain(each) for name, each in value._asdict().items()}
+    if isinstance(value, tuple):
+        return [plain(each) for each in value]
+    return int(value) if isinstance(value, IntEnum) else value
+
+
+def built(hint: Any, value: Any) -> Any:
+    """The other way: what `plain` made of a value with this annotation, as it was."""
+    if hint is Broadcast:
+        rest = {name: each for name, each in value.items() if name != "run_offset"}
+        return Broadcast(run_start=value["sequence"] - value["run_offset"], **rest)
+    if get_origin(hint) is Annotated:
+        return built(get_args(hint)[0], value)
+    if get_origin(hint) in (Union, types.UnionType):
+        return None if value is None else built(get_args(hint)[0], value)
+    if get_origin(hint) is tuple:
+        return tuple(built(get_args(hint)[0], each) for each in value)
+    if isinstance(hint, type) and issubclass(hint, IntEnum):
+        return hint(value)
+    if isinstance(hint, type) and issubclass(hint, Message | tuple):
+        given: Mapping[str, Any] = value or {}
+        return hint(**{name: built(each, given[name]) for name, each in hints_of(hint).items()})
+    return value
