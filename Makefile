@@ -44,6 +44,11 @@ $(VENV)/.installed: $(VENV)/.locked pyproject.toml
 	$(PY) -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
 	@touch $@
 
+.PHONY: demo
+demo: setup ## Kill 40 of 200 simulated peers at once and see that nothing is lost; draw a fabric to fabric.svg
+	$(BIN)/weft sim kill --peers 200 --seeds 1..4
+	$(BIN)/weft sim grow --peers 200 --seeds 7 --draw fabric.svg
+
 .PHONY: test
 test: setup lint types imports ## Check everything: lint, types, imports, then the tests
 	$(PY) -m pytest $(PYTEST_ARGS)
@@ -67,7 +72,7 @@ imports: setup ## Check that imports follow the map of layers (import-linter)
 	$(BIN)/lint-imports --no-logo
 
 .PHONY: soak
-soak: setup ## Run the simulator for long, over many seeds
+soak: setup ## Run the full table of what the fabric must show (half an hour)
 	$(PY) -m weft.sim.soak $(SOAK_ARGS)
 
 .PHONY: lock

@@ -111,7 +111,7 @@ BAD_BYTES = {
     "enum below zero": changed(OfferAnswer(Verdict.FULL), uint(3), uint(UINT_MAX)),
     "bool of two": encode(HELLO)[:-4] + uint(2),
     "bool with a high bit": encode(HELLO)[:-4] + uint(0x80000001),
-    "flag of optional data": changed(Probe(None, 77, (), None, ()), uint(0) + uint(77), uint(2) + uint(77)),
+    "flag of optional data": changed(Probe(None, 77, (), None, False, ()), uint(0) + uint(77), uint(2) + uint(77)),
     "padding not zero": encode(TEXT)[:-1] + b"\1",
     "padding missing": resized(encode(TEXT)[:-1]),
     "padding too long": resized(encode(TEXT) + bytes(4)),
@@ -124,9 +124,9 @@ BAD_BYTES = {
     "host with NUL": changed(HELLO, b"host", b"ho\0t"),
     "port of 65536": changed(HELLO, uint(80), uint(65536)),
     "port of 4 billion": changed(HELLO, uint(80), uint(UINT_MAX)),
-    "elements announced and not there": changed(Seek(77, ()), uint(77) + uint(0), uint(77) + uint(1)),
-    "too many elements": changed(Seek(77, ()), uint(77) + uint(0), uint(77) + uint(CONTACTS_MAX + 1)),
-    "4 billion elements": changed(Seek(77, ()), uint(77) + uint(0), uint(77) + uint(UINT_MAX)),
+    "elements announced and not there": changed(Seek(True, 77, ()), uint(77) + uint(0), uint(77) + uint(1)),
+    "too many elements": changed(Seek(True, 77, ()), uint(77) + uint(0), uint(77) + uint(CONTACTS_MAX + 1)),
+    "4 billion elements": changed(Seek(True, 77, ()), uint(77) + uint(0), uint(77) + uint(UINT_MAX)),
     "a length that is too small": uint(4) + encode(HELLO)[4:],
     "a length that is too large": uint(1 << 20) + encode(HELLO)[4:],
     "no length": b"",
@@ -144,12 +144,12 @@ def test_bad_bytes_are_refused(frame: bytes) -> None:
 
 
 def offering(other: Contact) -> Offer:
-    return Offer(walk=1, other=other, pair=False)
+    return Offer(walk=1, other=other, pair=False, near=(), far=(), last_chance=False)
 
 
 BAD_VALUES: dict[str, Message] = {
-    "uint of 2^32": Seek(UINT_MAX + 1, ()),
-    "uint below zero": Seek(-1, ()),
+    "uint of 2^32": Seek(True, UINT_MAX + 1, ()),
+    "uint below zero": Seek(True, -1, ()),
     "hyper of 2^64": Want(HYPER_MAX + 1, 1, 1),
     "hyper below zero": Want(1, -1, 1),
     "channel id too short": replace(HELLO, channel=bytes(CHANNEL_ID_BYTES - 1)),
@@ -167,8 +167,8 @@ BAD_VALUES: dict[str, Message] = {
     "text of a lone surrogate": Refuse(Refusal.BUSY, "\ud800"),
     "text with NUL": Refuse(Refusal.BUSY, "a\0b"),
     "enum without such a value": OfferAnswer(99),  # type: ignore[arg-type]
-    "too many elements": Seek(0, (CONTACT,) * (CONTACTS_MAX + 1)),
-    "a bad element": Greeting(False, (Have(1, 1, 1, -1),), ()),
+    "too many elements": Seek(True, 0, (CONTACT,) * (CONTACTS_MAX + 1)),
+    "a bad element": Greeting(False, False, (Have(1, 1, 1, -1),), ()),
 }
 
 

@@ -7,7 +7,18 @@ Duplicates are told in constant time: everything up to `mark` was had, and `wait
 class AuthorWindow:
     """One author, as seen by one peer."""
 
-    __slots__ = ("floor", "gap_since", "gone", "heard_at", "known", "mark", "run_start", "waiting")
+    __slots__ = (
+        "floor",
+        "gap_since",
+        "gone",
+        "heard_at",
+        "known",
+        "known_at",
+        "mark",
+        "run_start",
+        "to_tell",
+        "waiting",
+    )
 
     def __init__(self, run_start: int, mark: int, heard_at: float) -> None:
         self.run_start = run_start
@@ -17,18 +28,29 @@ class AuthorWindow:
         """Up to here we never held the messages themselves."""
         self.known = mark
         """The highest sequence that somebody was heard to have."""
-        self.waiting: dict[int, bytes] = {}
-        """Messages that came before an earlier one."""
+        self.known_at = heard_at
+        """When that was said, at the latest."""
+        self.waiting: dict[int, tuple[bytes, float]] = {}
+        """Messages that came before an earlier one, and when they were said."""
         self.heard_at = heard_at
         self.gap_since: float | None = None
+        self.to_tell = False
+        """We learned of messages by hearsay; if they do not come, the neighbours shall know of them too."""
         self.gone: dict[int, int] = {}
         """Neighbour -> last sequence of the range, beginning behind the mark, that it said is gone for good."""
+
+    def start_at(self, mark: int) -> None:
+        """What came up to here is none of our business."""
+        self.mark = self.floor = self.known = mark
 
     @property
     def has_gap(self) -> bool:
         return self.mark < self.known
 
-    def missing(self) -> tuple[int, int]:
-        """The first range that is lacking."""
+    def missing(self) -> tuple[int, int, float]:
+        """The first range that is lacking, and when it was said at the latest: before what came behind it."""
         first = self.mark + 1
-        return first, min(self.waiting, default=self.known + 1) - 1
+        behind = min(self.waiting, default=None)
+        if behind is None:
+            return first, self.known, self.known_at
+        return first, behind - 1, self.waiting[behind][1]

@@ -61,12 +61,11 @@ class Call:
     def on_lost(self) -> None:
         self._failed(None, "hung up")
 
-    def become_link(self) -> Link:
+    def become_link(self, *, after_parting: bool = False) -> None:
         """The answer was yes: from here on the line is a link."""
         self._end()
-        link = Link(self.peer, self.line, self.caller)
-        self.peer.links.add(link)
-        return link
+        complete = after_parting or not self.settled
+        self.peer.links.add(Link(self.peer, self.line, self.caller), complete=complete)
 
     def hang_up(self) -> None:
         if not self._over:
@@ -81,6 +80,16 @@ class Call:
     def _greeted(self, hello: Hello) -> None:
         self.contact = Contact(hello.peer, hello.address)
         self.settled = hello.settled
+
+    def _objection(self, hello: Hello) -> tuple[Refusal, str] | None:
+        """Why the other end cannot be of our channel, in words that a person can act on."""
+        if hello.magic != MAGIC:
+            return Refusal.NOT_WEFT, "this is a Weft peer; you speak something else"
+        if hello.version != VERSION:
+            return Refusal.WRONG_VERSION, f"this peer speaks version {VERSION}, you {hello.version}"
+        if hello.channel != self.peer.channel_id:
+            return Refusal.WRONG_CHANNEL, "this peer is on another channel; check type and instance"
+        return None
 
     def _heard(self, message: Message) -> None:
         raise AssertionError
@@ -121,13 +130,19 @@ class Outgoing(Call):
         self._say_hello()
         self.line.send(encode(self._question))
 
+    def abandon(self) -> None:
+        """We no longer want an answer."""
+        self._failed(Refusal.BUSY, "given up for another call")
+
     def _greeted(self, hello: Hello) -> None:
         super()._greeted(hello)
-        if hello.peer == self.peer.me.peer:
-            self._failed(Refusal.MYSELF, "that is my own address")
+        if (objection := self._objection(hello)) is not None:
+            self._failed(*objection)
         elif self._expected is not None and hello.peer != self._expected:
             self.peer.contacts.drop(self._expected)
             self._failed(None, "another peer answers there now")
+        elif hello.peer == self.peer.me.peer:
+            self._failed(Refusal.MYSELF, "that is my own address")
         else:
             self.peer.contacts.answered(self.caller)
 
@@ -169,12 +184,8 @@ class Incoming(Call):
 
     def _greeted(self, hello: Hello) -> None:
         super()._greeted(hello)
-        if hello.magic != MAGIC:
-            self.refuse(Refusal.NOT_WEFT, "this is a Weft peer; you speak something else")
-        elif hello.version != VERSION:
-            self.refuse(Refusal.WRONG_VERSION, f"this peer speaks version {VERSION}, you {hello.version}")
-        elif hello.channel != self.peer.channel_id:
-            self.refuse(Refusal.WRONG_CHANNEL, "this peer is on another channel; check type and instance")
+        if (objection := self._objection(hello)) is not None:
+            self.refuse(*objection)
         elif hello.peer == self.peer.me.peer:
             self.refuse(Refusal.MYSELF, "you called yourself")
 

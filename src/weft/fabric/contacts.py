@@ -81,8 +81,12 @@ class ContactCache:
             chosen = [each for each in chosen if each.peer not in self._failures]
         return tuple(chosen)
 
-    def pick(self, avoid: Iterable[PeerId] = ()) -> Contact | None:
-        """A random entry that is not in `avoid`."""
+    def pick(self, avoid: Iterable[PeerId] = (), *, hopeful: bool = False) -> Contact | None:
+        """A random entry that is not in `avoid`; `hopeful`: one that has not failed us, if there is any."""
+        if hopeful and self._failures:
+            left = [each for each in self._contacts if each.peer not in avoid and each.peer not in self._failures]
+            if left:
+                return self._random.choice(left)
         for _ in range(4):
             if not self._contacts:
                 return None
@@ -93,4 +97,6 @@ class ContactCache:
         return self._random.choice(left) if left else None
 
     def _victim(self) -> PeerId:
-        return next(iter(self._failures), None) or self._random.choice(self._contacts).peer
+        if self._failures:
+            return next(iter(self._failures))
+        return self._random.choice(self._contacts).peer

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 ESTIMATE_MAX = 64
 """A fabric of diameter 64 would have more peers than there are addresses: larger claims are false."""
-SPREAD_S = 2.0
+SPREAD_S = 10.0
 """Many peers see a longer way at the same time; the first of them to speak spares the others."""
 
 
@@ -29,7 +29,7 @@ class Diameter:
         if hops > self.estimate:
             self.estimate = min(hops, ESTIMATE_MAX)
             if self._timer is None:
-                delay_s = SPREAD_S * (0.5 + self._peer.world.random.random())
+                delay_s = SPREAD_S * (0.1 + self._peer.world.random.random())
                 self._timer = self._peer.world.after(delay_s, self._spread)
 
     def told(self, estimate: int) -> None:

@@ -96,8 +96,8 @@ class Joining:
             # Each calls the other: the call of the lower id goes on, the other one is dropped.
             if peer.me.peer < caller:
                 return Refusal.BUSY
-            self._courted.pop(caller).hang_up()
-        elif not peer.links.claimed(caller) and peer.links.free <= 0:
+            self._courted[caller].abandon()
+        if not peer.links.claimed(caller) and peer.links.free <= 0:
             return Refusal.NO_ROOM
         return None
 

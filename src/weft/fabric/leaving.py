@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 from weft.fabric.events import Why
 from weft.fabric.state import State
-from weft.wire import PeerId
 from weft.wire.links import Cut, CutDone, Leave, Shutdown
 
 if TYPE_CHECKING:
@@ -37,29 +36,25 @@ def _next_round(places: list[int]) -> list[int]:
 class Leaving:
     def __init__(self, peer: "Peer") -> None:
         self._peer = peer
-        self._draining: dict[PeerId, Link] = {}
 
     # -- we leave
 
     def start(self) -> None:
+        """Tell all neighbours. Until they hang up, what they say is passed on among them as ever: another one may
+        leave at the same moment, and we be the last to have heard it."""
         peer = self._peer
-        if peer.state in (State.LEAVING, State.LEFT):
+        if not peer.is_present:
             return
-        farewell = Leave(peer.links.contacts)
         peer.enter(State.LEAVING)
-        for link in list(peer.links):
-            self._draining[link.neighbour] = link
-            link.drain(farewell)
-        self._look_whether_done()
+        farewell = Leave(peer.links.contacts)
+        for link in peer.links:
+            link.send(farewell)
+        peer.world.after(peer.settings.drain_s, self._close_all)
+        self.look_whether_done()
 
-    def on_drained(self, link: "Link") -> None:
-        """A cut link has said its last word."""
-        if self._draining.get(link.neighbour) is link:
-            del self._draining[link.neighbour]
-            self._look_whether_done()
-
-    def _look_whether_done(self) -> None:
-        if self._peer.state is State.LEAVING and not self._draining:
+    def look_whether_done(self) -> None:
+        """The last neighbour has hung up."""
+        if self._peer.state is State.LEAVING and not len(self._peer.links):
             self._peer.enter(State.LEFT)
 
     # -- a neighbour leaves
@@ -67,11 +62,12 @@ class Leaving:
     def on_leave(self, link: "Link", leave: Leave) -> None:
         peer = self._peer
         peer.contacts.drop(link.neighbour)
-        was_neighbour = peer.links.get(link.neighbour) is link
-        if was_neighbour:
-            peer.links.remove(link, Why.LEFT)
-        link.acknowledge_cut()
-        if was_neighbour and peer.is_member:
+        if peer.links.get(link.neighbour) is not link:
+            link.acknowledge_cut()  # cut already
+        elif not peer.is_present:
+            link.acknowledge_cut()  # so do we
+        else:
+            link.linger()
             self._pair_up(leave)
 
     def _pair_up(self, leave: Leave) -> None:
@@ -108,8 +104,7 @@ class Leaving:
         peer.repair.kick()
 
     def on_cut_done(self, link: "Link", _done: CutDone) -> None:
-        if link.draining:
-            link.finish()
+        link.finish()
 
     # -- everybody leaves
 
@@ -122,7 +117,8 @@ class Leaving:
         self._close_all()
 
     def _close_all(self) -> None:
-        self._peer.enter(State.LEAVING)
-        for link in list(self._peer.links):
-            link.hang_up(Why.LEAVING)
-        self._peer.enter(State.LEFT)
+        if self._peer.state is not State.LEFT:
+            self._peer.enter(State.LEAVING)
+            for link in list(self._peer.links):
+                link.hang_up(Why.LEAVING)
+            self._peer.enter(State.LEFT)

@@ -1,5 +1,6 @@
 """One link: a lasting line to a neighbour."""
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from weft.fabric.events import Why
@@ -11,6 +12,7 @@ from weft.wire.links import CutDone, Heartbeat
 
 if TYPE_CHECKING:
     from weft.fabric.peer import Peer
+    from weft.fabric.retention import Kept
     from weft.fabric.world import Line, Timer
 
 _HEARTBEAT = encode(Heartbeat())
@@ -26,6 +28,7 @@ class Link:
         "_peer",
         "_release_timer",
         "_spoke_at",
+        "above",
         "contact",
         "draining",
         "greeted",
@@ -51,6 +54,8 @@ class Link:
         """The neighbour's neighbours, as it said last."""
         self.log_start = 0
         """What we retained before this position is sent by reconciliation, all after it as it comes."""
+        self.above: tuple[Kept, ...] = ()
+        """What we held above the marks that our greeting told."""
         self.heard = True
         """Something came since the last tick."""
         self.spoke = True
@@ -61,7 +66,7 @@ class Link:
         line.owner = self
 
     def on_open(self) -> None:
-        raise AssertionError("a link is never dialled, only made of a call")
+        """Nothing: a link is made of a call, and was open before."""
 
     def on_frame(self, frame: bytes) -> None:
         self.heard = True
@@ -127,9 +132,17 @@ class Link:
     def drain(self, farewell: Message) -> None:
         """Say the last word, free the place, and listen until the other end is done too."""
         self._peer.links.remove(self, Why.CUT)
-        self.draining = True
         self.send(farewell)
-        self._drain_timer = self._peer.world.after(self._peer.settings.drain_s, self.finish)
+        self._listen(self._peer.settings.drain_s, self.finish)
+
+    def linger(self) -> None:
+        """The other end leaves: free its place, but listen for a moment to what it still passes on."""
+        self._peer.links.remove(self, Why.LEFT)
+        self._listen(self._peer.settings.linger_s, self.acknowledge_cut)
+
+    def _listen(self, for_s: float, then: Callable[[], None]) -> None:
+        self.draining = True
+        self._drain_timer = self._peer.world.after(for_s, then)
 
     def acknowledge_cut(self) -> None:
         """The other end said its last word; say ours and hang up behind it."""
@@ -146,8 +159,5 @@ class Link:
         if self._drain_timer is not None:
             self._drain_timer.cancel()
             self._drain_timer = None
-        if self.draining:
-            self.draining = False
-            self._peer.leaving.on_drained(self)
-        else:
-            self._peer.links.remove(self, why)
+        self.draining = False
+        self._peer.links.remove(self, why)

@@ -22,6 +22,8 @@ class Links:
         self._peer = peer
         self._links: dict[PeerId, Link] = {}
         self._claims: dict[PeerId, Timer] = {}
+        self._was_alone = False
+        """Had no neighbour at all for a time, so may have missed more than neighbours speak of by themselves."""
 
     def __len__(self) -> int:
         return len(self._links)
@@ -81,15 +83,17 @@ class Links:
 
     # -- links
 
-    def add(self, link: Link) -> None:
-        """A call became a link. The caller of this has made sure that there is a place."""
+    def add(self, link: Link, *, complete: bool) -> None:
+        """A call became a link. The caller of this has made sure that there is a place. `complete`: the other end is
+        new, or may have been apart from us for long, so it shall hear of every author."""
         self.unclaim(link.neighbour)
         if link.neighbour in self._links or self.free <= 0:
             raise AssertionError(f"no place for {link.contact}")
         self._links[link.neighbour] = link
         self._peer.contacts.answered(link.contact)
         self._peer.world.observe(LinkUp(link.contact))
-        self._peer.stream.reconcile.greet(link)
+        self._peer.stream.reconcile.greet(link, complete=complete or self._was_alone)
+        self._was_alone = False
         self._peer.on_links_changed(None)
 
     def remove(self, link: Link, why: Why) -> None:
@@ -97,6 +101,7 @@ class Links:
         if self._links.get(link.neighbour) is not link:
             return
         del self._links[link.neighbour]
+        self._was_alone = self._was_alone or not self._links
         link.release()
         self._peer.world.observe(LinkDown(link.contact, why))
         self._peer.on_links_changed(why)

@@ -172,7 +172,7 @@ class Merging:
             edge.drain(Cut(call=other if union is Union.PIN_CALLED else answer.edge, expect=None))
         elif links.free < (2 if union is Union.PIN_CALLER else 1):
             return
-        call.become_link()
+        call.become_link(after_parting=True)
         if union is Union.PIN_CALLER and answer.edge is not None:
             links.claim(answer.edge.peer)
         self._united(answer.beacon)
@@ -198,7 +198,7 @@ class Merging:
                 edge.drain(Cut(call=call.caller, expect=None))
             else:
                 edge.drain(Cut(call=None, expect=probe.edge))
-        call.become_link()
+        call.become_link(after_parting=True)
         if union is Union.PIN_CALLED and probe.edge is not None:
             peer.links.claim(probe.edge.peer)
         self._united(probe.beacon)

@@ -95,6 +95,7 @@ class Peer:
         self._handlers: dict[type[Any], Callable[[Link, Any], None]] = {
             k.Greeting: self.stream.reconcile.on_greeting,
             k.Want: self.stream.reconcile.on_want,
+            k.Known: self.stream.reconcile.on_known,
             k.Gone: self.stream.reconcile.on_gone,
             k.Heartbeat: lambda _link, _message: None,
             k.Walk: self.walks.on_walk,
@@ -176,6 +177,7 @@ class Peer:
         """A link came (no reason) or went, or the starting point was found."""
         self.views.links_changed()
         if not self.is_present:
+            self.leaving.look_whether_done()
             return
         if why in (Why.LOST, Why.SILENT, Why.PROTOCOL):
             self.merging.alarm()
@@ -212,13 +214,12 @@ class Peer:
             self.enter(State.PARTIAL)
             self.world.after(self.settings.join_s, self.enough)
             self.repair.kick()
-        if self.state is State.PARTIAL:
-            if self.links.holes == 0 or self._is_enough:
-                self.enough()
-            elif not len(self.links):
-                self.enter(State.SEEKING)
-                self._is_enough = False
-                self.seeking.start()
+        if self.state is State.PARTIAL and len(self.links) and (self.links.holes == 0 or self._is_enough):
+            self.enough()
+        if self.state in (State.SEEKING, State.PARTIAL) and not len(self.links):
+            self.enter(State.SEEKING)  # what came of the search is gone again
+            self._is_enough = False
+            self.seeking.start()
 
     def enough(self) -> None:
         """All places are filled, or there is no more to be had now. One neighbour suffices to miss nothing."""

@@ -5,11 +5,13 @@ the first answer as its starting point. A gap that stays is asked for, from one 
 neighbour can give any more is told to the application as missed.
 """
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from weft.fabric.authors import AuthorWindow
+from weft.fabric.retention import Kept
 from weft.wire import PeerId
-from weft.wire.links import Gone, Greeting, Want
+from weft.wire.links import Gone, Greeting, Known, Want
 from weft.wire.types import Have
 
 if TYPE_CHECKING:
@@ -21,23 +23,42 @@ WANT_MAX = 4096
 """Messages asked for at once."""
 
 
+def _have(author: PeerId, window: AuthorWindow, now: float) -> Have:
+    return Have(author, window.run_start, window.mark, int((now - window.heard_at) * 1000))
+
+
 class Reconcile:
     def __init__(self, peer: "Peer", stream: "Stream") -> None:
         self._peer = peer
         self._stream = stream
         self._gaps: dict[PeerId, None] = {}
+        self._settled_at = peer.world.now()
 
     # -- greetings
 
-    def greet(self, link: "Link") -> None:
+    def greet(self, link: "Link", *, complete: bool) -> None:
         """Say what we have; all that comes later goes over the link as it comes."""
-        link.log_start = self._stream.retention.end
-        now = self._peer.world.now()
-        have = tuple(
-            Have(author, window.run_start, window.mark, int((now - window.heard_at) * 1000))
+        retention = self._stream.retention
+        link.log_start = retention.end
+        link.above = tuple(
+            kept
             for author, window in self._stream.authors.items()
+            for sequence in window.waiting
+            if (kept := retention.get(author, sequence)) is not None
         )
-        link.send(Greeting(not self._stream.settled, have, self._peer.contacts.sample(self._peer.settings.sample)))
+        sample = self._peer.contacts.sample(self._peer.settings.sample)
+        have = self._haves() + (self._haves(long_silent=True) if complete else ())
+        link.send(Greeting(not self._stream.settled, complete, have, sample))
+
+    def _haves(self, *, long_silent: bool = False) -> tuple[Have, ...]:
+        """All authors heard lately; or all others, that matter only after a long time apart."""
+        now = self._peer.world.now()
+        since = now - self._peer.settings.forget_s
+        return tuple(
+            _have(author, window, now)
+            for author, window in self._stream.authors.items()
+            if (window.heard_at < since) == long_silent
+        )
 
     def on_greeting(self, link: "Link", greeting: Greeting) -> None:
         self._peer.contacts.add_all(greeting.sample)
@@ -52,38 +73,49 @@ class Reconcile:
                 self._start_from(greeting.have, now)
         if not link.draining:
             self._send_lacking(link, greeting, now)
+            if greeting.complete and not greeting.fresh:
+                link.send(Known(self._haves(long_silent=True)))
+
+    def on_known(self, _link: "Link", known: Known) -> None:
+        self._learn(known.have, self._peer.world.now())
 
     def _start_from(self, have: tuple[Have, ...], now: float) -> None:
         """A newcomer's starting point: all that the first neighbour had when the link came up."""
-        for each in have:
-            window = AuthorWindow(each.run_start, each.mark, now - each.silent_ms / 1000)
-            self._stream.authors[each.author] = window
+        for each in sorted(have, key=lambda each: each.silent_ms):
+            window = self._stream.meet(each.author, each.run_start, now - each.silent_ms / 1000)
+            if window is not None:
+                window.start_at(each.mark)
         self._stream.settled = True
+        self._settled_at = now
         self._peer.on_links_changed(None)
 
     def _learn(self, have: tuple[Have, ...], now: float) -> None:
         """Whatever the other has and we lack is a gap, until it comes."""
-        recent_ms = self._peer.settings.retention_s * 1000
         for each in have:
+            if each.author == self._peer.me.peer:
+                continue  # nobody knows better than we what we said
             window = self._stream.authors.get(each.author)
             if window is None:
-                if each.silent_ms > recent_ms or len(self._stream.authors) >= self._peer.settings.authors_max:
-                    continue  # long silent: its next message starts a new run
-                window = AuthorWindow(each.run_start, each.run_start - 1, now - each.silent_ms / 1000)
-                self._stream.authors[each.author] = window
-            if each.mark > window.known:
-                window.known = each.mark
+                silent_s = each.silent_ms / 1000
+                window = self._stream.meet(each.author, each.run_start, now - silent_s)
+                if window is not None and silent_s > now - self._settled_at:
+                    window.start_at(each.mark)  # said before our time
+            if window is not None and each.mark > window.known:
+                window.known, window.known_at = each.mark, now - each.silent_ms / 1000
+                window.to_tell = True
                 self.watch_gap(each.author, window, now)
 
     def _send_lacking(self, link: "Link", greeting: Greeting, now: float) -> None:
-        authors = self._stream.authors
-        marks = {each.author: each.mark for each in greeting.have}
         if greeting.fresh:
-            # It takes our marks as its own, so it lacks only what we hold above them.
-            marks = {author: window.mark for author, window in authors.items()}
-        for kept in self._stream.retention.before(link.log_start):
-            if kept.sequence > marks.get(kept.author, 0):
-                link.send_frame(kept.copy(now))
+            # It takes the marks that we told as its own, so it lacks only what we held above them.
+            lacking: Iterable[Kept] = link.above
+        else:
+            marks = {each.author: each.mark for each in greeting.have}
+            before = self._stream.retention.before(link.log_start)
+            lacking = (kept for kept in before if kept.sequence > marks.get(kept.author, 0))
+        for kept in lacking:
+            link.send_frame(kept.copy(now))
+        link.above = ()
 
     # -- gaps
 
@@ -96,6 +128,7 @@ class Reconcile:
 
     def _ask(self) -> None:
         now = self._peer.world.now()
+        self._tell_neighbours(now)
         for author in list(self._gaps):
             window = self._stream.authors.get(author)
             if window is None or not window.has_gap:
@@ -108,17 +141,29 @@ class Reconcile:
         if self._gaps:
             self._peer.world.after(self._peer.settings.gap_s, self._ask)
 
+    def _tell_neighbours(self, now: float) -> None:
+        """Gaps that we learned of by hearsay and that stay open: our neighbours may lack the same and not know it."""
+        news = []
+        for author in self._gaps:
+            window = self._stream.authors.get(author)
+            if window is not None and window.to_tell:
+                window.to_tell = False
+                if window.has_gap:
+                    news.append(Have(author, window.run_start, window.known, int((now - window.heard_at) * 1000)))
+        if news:
+            for link in self._peer.links:
+                link.send(Known(tuple(news)))
+
     def _ask_for(self, author: PeerId, window: AuthorWindow, now: float) -> None:
-        first, last = window.missing()
+        first, last, said_at = window.missing()
         for neighbour, gone_to in list(window.gone.items()):
             if gone_to < first or neighbour not in self._peer.links:
                 del window.gone[neighbour]
         left = [link for link in self._peer.links if link.neighbour not in window.gone]
-        assert window.gap_since is not None, "only watched gaps are asked for"
         if not left:
             self._stream.give_up(author, window, min(last, *window.gone.values()))
-        elif now - window.gap_since > self._peer.settings.retention_s:
-            self._stream.give_up(author, window, last)
+        elif now - said_at > self._peer.settings.retention_s:
+            self._stream.give_up(author, window, last)  # so old that nobody can have it any more
         else:
             link = self._peer.world.random.choice(left)
             link.send(Want(author, first, min(last, first + WANT_MAX - 1)))

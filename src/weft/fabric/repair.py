@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 KNOCKS = 3
 """Cached addresses called in one attempt."""
+KNOCKS_ALONE = 8
+"""The same, for a peer without any link."""
 PATIENCE = 2
 """Attempts within the fabric before the cache is asked as well."""
 RECENT_S = 2.0
@@ -37,6 +39,11 @@ class Repair:
         self._timer: Timer | None = None
         self._searches: deque[float] = deque(maxlen=1000)
         """When others were heard to search."""
+
+    @property
+    def is_urgent(self) -> bool:
+        """Attempts have failed already."""
+        return self._attempt > 1
 
     def kick(self) -> None:
         """Something changed: if there is a hole, see to it soon. An attempt already planned stays as it is."""
@@ -101,8 +108,8 @@ class Repair:
         """Beyond the fabric's own reach: call peers we have heard of, and the portals."""
         peer = self._peer
         called = [peer.me.peer, *peer.links.neighbours]
-        for _ in range(KNOCKS):
-            contact = peer.contacts.pick(called)
+        for knock in range(KNOCKS if len(peer.links) else KNOCKS_ALONE):
+            contact = peer.contacts.pick(called, hopeful=knock > 0)
             if contact is not None:
                 called.append(contact.peer)
                 self._call(contact)
@@ -120,7 +127,7 @@ class Repair:
         while self._searches and self._searches[0] < now - RECENT_S:
             self._searches.popleft()
         self._searches.append(now)
-        if not peer.is_member or peer.links.free <= 0 or requester.peer in peer.links:
-            return
+        if peer.state is not State.CONNECTED or peer.links.free <= 0 or requester.peer in peer.links:
+            return  # (a newcomer's holes are being seen to)
         if not peer.links.claimed(requester.peer) and peer.world.random.random() * len(self._searches) < CALLERS:
             peer.joining.court(requester)  # not all at once: only one of us can have the place

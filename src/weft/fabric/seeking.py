@@ -45,7 +45,10 @@ class Seeking:
         """Fellows that answered at a portal, so that they could found the channel."""
         self._found: dict[PeerId, Contact] = {}
         """Connected peers that could be asked to weave us in."""
-        self._joining = 0
+        self._joining = False
+        self._invited = False
+        """A connected peer has started to weave us in."""
+        self._asked_cache = False
         self._timer: Timer | None = None
 
     # -- the search
@@ -53,6 +56,7 @@ class Seeking:
     def start(self) -> None:
         """Begin, or begin again."""
         self._round += 1
+        self._asked_cache = False
         self.depth = 0
         self._indices = search_order(self._peer.settings.search_depth, self._peer.world.random)
         self._step = 0
@@ -96,17 +100,17 @@ class Seeking:
         Outgoing(self._peer, address, self._question(), on_answer, on_failure)
 
     def _question(self) -> Seek:
-        return Seek(self.depth, self._told_fellows())
+        return Seek(self._peer.state is State.CONNECTED, self.depth, self._told_fellows())
 
     def _told_fellows(self) -> tuple[Contact, ...]:
         return tuple(self._fellows[peer] for peer in sorted(self._fellows)[:FELLOWS_TOLD])
 
     def _next_depth(self) -> None:
-        if not self.active or self._joining:
+        if not self.active or self._joining or self._invited:
             return
         self.depth = max(self.depth, self._done_in_order())
-        while self._step < len(self._indices) and self._indices[self._step] < self.depth:
-            self._step += 1  # a fellow has looked there
+        while self._step < len(self._indices) and self._may_skip(self._indices[self._step]):
+            self._step += 1
         hosts = [portal.host for portal in self._portals if not portal.port]
         if self._step >= len(self._indices) or not hosts:
             self.depth = len(self._indices)
@@ -115,6 +119,10 @@ class Seeking:
         port = self._order[self._indices[self._step]]
         self._step += 1
         self._try_all([Address(host, port) for host in hosts])
+
+    def _may_skip(self, index: int) -> bool:
+        """A fellow has looked there. But at our own port only we can find out whether we are at a portal ourselves."""
+        return index < self.depth and (self._on_portal or self._order[index] != self._peer.me.address.port)
 
     def _done_in_order(self) -> int:
         """The depth below which every index was tried: the first eight are tried in a random order."""
@@ -144,15 +152,20 @@ class Seeking:
         return True
 
     def on_seek(self, call: Incoming, seek: Seek) -> None:
+        if not self._peer.is_present:
+            call.refuse(Refusal.LEAVING, "this peer is leaving the channel")
+            return
         connected = self._peer.state is State.CONNECTED
         call.answer(SeekAnswer(connected, self.depth, () if connected else self._told_fellows()))
-        if not connected:
+        if seek.connected:
+            self.found(call.caller)
+        elif not connected:
             self._remember(call.caller)
 
     # -- somebody is connected
 
     def on_connected(self, call: Incoming, _statement: Connected) -> None:
-        call.hang_up()
+        call.answer(Connected())
         self.found(call.caller)
 
     def found(self, contact: Contact) -> None:
@@ -165,13 +178,14 @@ class Seeking:
         self._join_one()
 
     def _join_one(self) -> None:
-        if self._joining or not self._found:
+        if self._joining or self._invited or not self._found:
             return
         contact = self._found.pop(next(iter(self._found)))
-        self._joining += 1
+        self._joining = True
 
         def over(accepted: bool) -> None:
-            self._joining -= 1
+            self._joining = False
+            self._invited = accepted
             if accepted:
                 self._wait(self._peer.settings.join_s, self._still_seeking)
             elif self.active:
@@ -180,15 +194,18 @@ class Seeking:
         self._peer.joining.join_through(contact, over)
 
     def _still_seeking(self) -> None:
-        """No neighbour came of it. Ask another connected peer if we know one, else search again."""
+        """No neighbour came of it. Ask one other peer that we have heard of, and if that does not help search again."""
+        self._invited = False
         if not self.active:
             return
-        contact = self._peer.contacts.pick(self._fellows)
-        if contact is not None and not self._found:
-            self._found[contact.peer] = contact
+        if not self._found and not self._asked_cache:
+            self._asked_cache = True
+            contact = self._peer.contacts.pick(self._fellows)
+            if contact is not None:
+                self._found[contact.peer] = contact
         if self._found:
             self._join_one()
-        if not self._joining:
+        else:
             self.start()
 
     # -- nobody is connected
@@ -202,7 +219,7 @@ class Seeking:
         self._wait(self._pause(), self._ask_again)
 
     def _ask_again(self) -> None:
-        if self.active and not self._joining:
+        if self.active and not self._joining and not self._invited:
             for fellow in list(self._fellows.values())[:TRIES_AT_ONCE]:
                 self._try(fellow, lambda: None)
             self.start()

@@ -28,6 +28,8 @@ class Settings:
     """An edge on offer is free again after this, whatever happened to the offer. Longer than a call."""
     drain_s: float = 4.0
     """A link that was cut is closed after this even if its other end says nothing."""
+    linger_s: float = 0.3
+    """A neighbour that leaves is listened to for so long: it may pass on what another one that leaves said last."""
     join_s: float = 2.0
     """Time after which a newcomer that lacks neighbours does something about it itself."""
 

@@ -32,6 +32,7 @@ class Stream:
         self._retention_ms = int(settings.retention_s * 1000)
         self.reconcile = Reconcile(peer, self)
         self._sent_at = -settings.retention_s
+        self._has_forgotten = False
 
     # -- sending
 
@@ -42,12 +43,13 @@ class Stream:
         if own is None:
             own = self.authors[me] = AuthorWindow(1, 0, now)
         sequence = own.mark + 1
-        if now - self._sent_at >= self._peer.settings.retention_s:
-            # Silent for so long that newcomers may not know this author: they shall begin here, without a gap.
+        # Silent for so long that others may have forgotten this author: they shall begin here, without a gap.
+        starts_run = now - self._sent_at >= self._peer.settings.retention_s
+        frame = encode_broadcast(Broadcast(me, sequence, sequence if starts_run else own.run_start, data))
+        if starts_run:
             own.run_start = sequence
         self._sent_at = own.heard_at = now
         own.mark = own.known = sequence
-        frame = encode_broadcast(Broadcast(me, sequence, own.run_start, data))
         self.retention.add(Kept(me, sequence, frame, 0, 0, now))
         for link in self._peer.links:
             link.send_frame(frame)
@@ -63,27 +65,27 @@ class Stream:
             self._peer.counters.duplicates += 1
             return
         message = decode_broadcast(frame)  # whole and well-formed, or it dies here
-        if not self.settled:
-            return  # greetings come first on every link, so this is a peer that does not keep to the protocol
+        if not self.settled or author == self._peer.me.peer:
+            return  # a greeting comes first on every link, and what we said ourselves we know: somebody cheats
         if message.age_ms > self._retention_ms:
             self._peer.counters.expired += 1  # nobody may take it for new any more; the gap will be told as missed
             return
         now = self._peer.world.now()
         if window is None:
-            if len(self.authors) >= self._peer.settings.authors_max:
-                self._peer.counters.authors_refused += 1
+            window = self.meet(author, run_start, now)
+            if window is None:
                 return
-            window = self.authors[author] = AuthorWindow(run_start, run_start - 1, now)
         window.heard_at = now
         if sequence > window.known:
             window.known = sequence
+            window.run_start = run_start
         self._pass_on(link, frame, message, now)
         if sequence == window.mark + 1:
             self._deliver(window, message)
             if window.waiting:
                 self._deliver_waiting(window)
         else:
-            window.waiting[sequence] = frame
+            window.waiting[sequence] = frame, now - message.age_ms / 1000
             self.reconcile.watch_gap(author, window, now)
 
     def _pass_on(self, link: "Link", frame: bytes, message: Broadcast, now: float) -> None:
@@ -103,8 +105,35 @@ class Stream:
         self._peer.world.deliver(Message(message.author, message.sequence, message.payload, message.hops))
 
     def _deliver_waiting(self, window: AuthorWindow) -> None:
-        while (frame := window.waiting.pop(window.mark + 1, None)) is not None:
-            self._deliver(window, decode_broadcast(frame))
+        while (waited := window.waiting.pop(window.mark + 1, None)) is not None:
+            self._deliver(window, decode_broadcast(waited[0]))
+
+    def meet(self, author: PeerId, run_start: int, heard_at: float) -> AuthorWindow | None:
+        """An author that we know nothing of; None if there are too many already."""
+        if len(self.authors) >= self._peer.settings.authors_max and not self._forget_one():
+            self._peer.counters.authors_refused += 1
+            return None
+        # A starting point names every author, so one that is not known has not been heard since we are here: it begins
+        # with its first message. Only who had to forget authors cannot know, and takes the start of the run.
+        first = run_start if self._has_forgotten else 1
+        window = self.authors[author] = AuthorWindow(run_start, first - 1, heard_at)
+        return window
+
+    def _forget_one(self) -> bool:
+        """Drop the author that was silent for longest, if it was so for so long that every copy of what it said is past
+        retention, and its next message will start a new run: so an old copy cannot be taken for new, nor a new one
+        wait for old ones."""
+        before = self._peer.world.now() - self._peer.settings.forget_s
+        silent = [
+            (window.heard_at, author)
+            for author, window in self.authors.items()
+            if window.heard_at <= before and not window.has_gap and author != self._peer.me.peer
+        ]
+        if not silent:
+            return False
+        del self.authors[min(silent)[1]]
+        self._has_forgotten = True
+        return True
 
     def give_up(self, author: PeerId, window: AuthorWindow, last: int) -> None:
         """Messages up to `last` cannot be had: say so, and go on behind them."""
@@ -122,13 +151,3 @@ class Stream:
 
     def tick(self, now: float) -> None:
         self.retention.expire(now)
-        forget_before = now - self._peer.settings.forget_s
-        silent = [
-            author
-            for author, window in self.authors.items()
-            if window.heard_at < forget_before and not window.has_gap and author != self._peer.me.peer
-        ]
-        for author in silent:
-            # Twice the retention window: every copy is past retention by now, and the author's next message will
-            # start a new run. So an old copy cannot be taken for new, nor a new one wait for old ones.
-            del self.authors[author]

@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from weft.fabric.calls import Call, Incoming, Outgoing
+from weft.fabric.state import State
 from weft.wire import Contact, PeerId
 from weft.wire.calls import Offer, OfferAnswer, Refusal, Verdict
 from weft.wire.codec import Message
@@ -72,7 +73,7 @@ class Walks:
         peer = self._peer
         return (
             walk.partner is None
-            and peer.is_member
+            and peer.state is State.CONNECTED  # a newcomer's holes are being seen to
             and peer.links.free > 0
             and walk.requester.peer != peer.me.peer
             and walk.requester.peer not in peer.links
@@ -157,7 +158,7 @@ class Walks:
             verdict = Verdict.UNUSABLE
         elif links.free < places:
             verdict = Verdict.FULL
-        elif not offer.last_chance and self._peer.views.would_be_dense(near, offer.near, far, offer.far):
+        elif self._is_choosy(offer) and self._peer.views.would_be_dense(near, offer.near, far, offer.far):
             verdict = Verdict.UNUSABLE
         else:
             verdict = Verdict.ACCEPTED
@@ -166,3 +167,7 @@ class Walks:
             call.become_link()
             if not offer.pair:
                 links.claim(far)
+
+    def _is_choosy(self, offer: Offer) -> bool:
+        """Whether a better edge may be waited for: not if the walk is at its end, or if we have waited before."""
+        return not (offer.pair or offer.last_chance or self._peer.repair.is_urgent)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from weft.sim.node import Node
-    from weft.sim.watch import Watch
+    from weft.sim.watch import Heard, Watch
 
 
 def adjacency(members: "list[Node]") -> dict[int, list[int]]:
@@ -59,12 +59,13 @@ def _parts(graph: dict[int, list[int]]) -> list[int]:
 def undelivered(watch: "Watch", members: "list[Node]", *, may_be_told: bool = False) -> tuple[int, str] | None:
     """The first message that a member should have had and has not, with the promise that this breaks.
 
-    A living author's messages must all have arrived; a dead one's as far as any survivor has them. A member must
-    have what was sent since it became one. `may_be_told`: having been told that it was missed is as good.
+    A living author's messages must all have arrived, as must those of one that left in peace; a dead one's as far as
+    any survivor has them. A member must have what was sent since it became one. `may_be_told`: having been told that
+    it was missed is as good.
     """
     ids = {node.peer.me.peer: node for node in members}
     for author, times in watch.sent_at.items():
-        if author in ids:
+        if author in ids or watch.left_in_peace(author):
             last = len(times)
         else:
             last = max((watch.heard.get(node, {}).get(author, _NOTHING).last for node in members), default=0)
@@ -80,9 +81,20 @@ def undelivered(watch: "Watch", members: "list[Node]", *, may_be_told: bool = Fa
                 return 1, f"{node} has not got {watch.name(author, max(lacks, first))} (up to {last} there is)"
             if heard.first > first:
                 return 3, f"{node} started with {watch.name(author, heard.first)}, should have with {first}"
-            if heard.missed and not may_be_told:
-                low, high = heard.missed[0]
+            if not may_be_told and (missed := [each for each in heard.missed if each[1] >= first]):
+                low, high = missed[0]
                 return 1, f"{node} missed {watch.name(author, low)} to {high} although the fabric was whole again"
+    return None
+
+
+def _first_had(watch: "Watch", members: "list[Node]", author: int, missed_by: "Heard", first: int) -> int | None:
+    """The first message that one was told it missed, since it is a member, although the author or another has it."""
+    others = [watch.heard.get(node, {}).get(author) for node in members]
+    alive = any(node.peer.me.peer == author for node in members)
+    for low, high in missed_by.missed:
+        for sequence in range(max(low, first), high + 1):
+            if alive or any(each is not None and each.has(sequence) for each in others):
+                return sequence
     return None
 
 

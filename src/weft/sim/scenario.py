@@ -33,6 +33,8 @@ class Scenario:
     peers: int
     settings: SimSettings
     steps: tuple[Step, ...] = field(default=())
+    source: str = ""
+    """What to say to the command line to get it again."""
 
     def run(self, seed: int, peers: int = 0, trace: Callable[[str], None] | None = None) -> Run:
         """Play it; PromiseBroken if a promise does not hold."""
@@ -64,7 +66,7 @@ def load(name: str) -> Scenario:
             text = (resources.files("weft.sim") / "scenarios" / f"{name}.toml").read_text(encoding="utf-8")
         else:
             raise ScenarioError(f"no scenario {name!r}; there are {', '.join(built_in())}, or name a .toml file")
-        return parse(path.stem, tomllib.loads(text))
+        return replace(parse(path.stem, tomllib.loads(text)), source=name)
     except OSError as problem:
         raise ScenarioError(f"{name} cannot be read: {problem.strerror}") from None
     except tomllib.TOMLDecodeError as problem:

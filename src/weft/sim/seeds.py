@@ -1,5 +1,6 @@
 """Running a scenario over many seeds, on several cores, and saying what came of it."""
 
+import gc
 import multiprocessing
 import resource
 import time
@@ -32,6 +33,8 @@ class Outcome:
 
 
 def run_seed(scenario: Scenario, seed: int, peers: int = 0) -> Outcome:
+    # A large simulation is one growing heap of living objects: looking through it again and again finds nothing.
+    gc.set_threshold(200_000, 50, 1000)
     outcome = Outcome(scenario.name, peers or scenario.peers, seed)
     start = time.perf_counter()
     simulation = Simulation(seed, scenario.settings)

@@ -62,9 +62,7 @@ class Simulation:
         number = len(self.nodes)
         host = host or f"h{number}"
         if portals is None:
-            living = [node for node in self.nodes if node.alive]
-            chosen = self.random.sample(living, min(self.settings.portals, len(living)))
-            portals = tuple(Address(node.host, 0) for node in chosen) or (Address(host, 0),)
+            portals = tuple(node.address for node in self._some_members()) or (Address(host, 0),)
         node = Node(
             number,
             host,
@@ -79,6 +77,17 @@ class Simulation:
         self.nodes.append(node)
         node.peer.start()
         return node
+
+    def _some_members(self) -> list[Node]:
+        """Random members that a newcomer may know of. (Looking at every node would make growth quadratic.)"""
+        chosen: dict[Node, None] = {}
+        for _ in range(8 * self.settings.portals if self.nodes else 0):
+            node = self.random.choice(self.nodes)
+            if node.alive and node.peer.state is State.CONNECTED:
+                chosen[node] = None
+                if len(chosen) == self.settings.portals:
+                    break
+        return list(chosen) or self.members[: self.settings.portals]
 
     # -- time
 

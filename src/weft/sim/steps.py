@@ -169,14 +169,15 @@ def copies(run: Run, broadcasts: int = 5) -> None:
         run.figures["copies"] = sent
 
 
-def measure(run: Run, connectivity: bool = False) -> None:
-    """Diameter, mean distance and, on request, vertex connectivity, beside the paper's bounds."""
+def measure(run: Run, connectivity_peers_max: int = 0) -> None:
+    """Degree, diameter, mean distance and, up to some size, vertex connectivity, beside the paper's bounds."""
     from weft.sim.graph import diameter_bounds, shape_of  # needs numpy, an extra
 
     sim = run.simulation
     run.adjacency = sim.adjacency()
-    shape = shape_of(run.adjacency, with_connectivity=connectivity)
+    shape = shape_of(run.adjacency, with_connectivity=len(run.adjacency) <= connectivity_peers_max)
     low, high = diameter_bounds(shape.peers, sim.settings.peer.degree)
+    run.figures |= {"degree_min": min(shape.degrees), "degree_max": max(shape.degrees)}
     run.figures |= {"diameter": shape.diameter or 0, "mean_distance": round(shape.mean_distance or 0, 3)}
     run.figures |= {"bound_low": low, "bound_high": high}
     if shape.diameter is None or shape.diameter > high:

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from weft.fabric.events import LinkDown, LinkUp, Note, StateChanged
+from weft.fabric.events import LinkDown, LinkUp, Note, StateChanged, Why
 from weft.fabric.state import State
 
 if TYPE_CHECKING:
@@ -13,6 +13,9 @@ if TYPE_CHECKING:
     from weft.sim.clock import Clock
     from weft.sim.node import Node
 
+PEACE_S = 10.0
+"""No link was lost without a word for so long: nobody is dead or cut off, unless somebody has just noticed it."""
+
 
 @dataclass(slots=True)
 class Heard:
@@ -21,6 +24,9 @@ class Heard:
     first: int
     last: int
     missed: list[tuple[int, int]] = field(default_factory=list)
+
+    def has(self, sequence: int) -> bool:
+        return self.first <= sequence <= self.last and not self.was_missed(sequence)
 
     def was_missed(self, sequence: int) -> bool:
         return any(low <= sequence <= high for low, high in self.missed)
@@ -46,6 +52,8 @@ class Watch:
         self.reported_missed = 0
         self.hops_max = 0
         self.links_changed_at = 0.0
+        self._left: dict[int, None] = {}
+        self._torn_at = -PEACE_S
 
     # -- told by nodes
 
@@ -87,6 +95,16 @@ class Watch:
         if missed.first != had.last + 1:
             name = self.name(missed.author, missed.first)
             self.broken(2, node, f"was told that it missed from {name} on, but had {had.last}")
+        if missed.last < missed.first:
+            name = self.name(missed.author, missed.first)
+            self.broken(2, node, f"was told of an empty range from {name} on")
+        times = self.sent_at.get(missed.author, [])
+        name = self.name(missed.author, missed.last)
+        if missed.last > len(times):
+            self.broken(2, node, f"was told that it missed {name}, which nobody sent")
+        age_s = self._clock.now - times[missed.last - 1]
+        if age_s < node.peer.settings.retention_s:
+            self.broken(2, node, f"was told that it missed {name}, which is only {age_s:.3f} s old")
         had.missed.append((missed.first, missed.last))
         had.last = missed.last
         self._say(node, f"is told that it missed {missed.first}..{missed.last} of {missed.author:016x}")
@@ -94,6 +112,8 @@ class Watch:
     def observed(self, node: "Node", event: "Event") -> None:
         if isinstance(event, LinkUp | LinkDown):
             self.links_changed_at = self._clock.now
+        if isinstance(event, LinkDown) and event.why in (Why.LOST, Why.SILENT):
+            self._torn_at = self._clock.now
         if isinstance(event, LinkUp):
             if len(node.peer.links) > self._degree:
                 self.broken(4, node, f"has {len(node.peer.links)} links; at most {self._degree} are allowed")
@@ -110,7 +130,13 @@ class Watch:
     def gone(self, node: "Node", how: str) -> None:
         """Killed, or left."""
         self.left_at.setdefault(node, self._clock.now)
+        if how == "leaves":
+            self._left[node.peer.me.peer] = None
         self._say(node, how)
+
+    def left_in_peace(self, author: int) -> bool:
+        """Whether it went in good order while nobody died or was cut off: all that it said must have been heard."""
+        return author in self._left and self._torn_at + PEACE_S < self.sent_at[author][-1]
 
     # -- saying it
 

@@ -95,6 +95,8 @@ class Refuse(Message):
 class Seek(Message):
     """Question: are you connected? Causes: the answer; two seekers remember each other and share what they know."""
 
+    connected: Bool
+    """The sender is a member that looks for others of its kind; a seeker may join through it."""
     depth: UInt
     """Port depth to which the sender has searched all portals without finding the fabric."""
     fellows: Contacts
@@ -165,7 +167,7 @@ class PortAnswer(Message):
 
 @message(11)
 class Connected(Message):
-    """Statement to a fellow seeker: I am in. Causes: the fellow asks me to weave it in."""
+    """Statement to a fellow seeker: I am in. Causes: the same word back; the fellow asks the sender to weave it in."""
 
 
 @message(12)

@@ -19,6 +19,8 @@ class Greeting(Message):
 
     fresh: Bool
     """The sender has no starting point yet and takes the other's `have` as its own."""
+    complete: Bool
+    """The two may have been apart for long: `have` names long silent authors too, and the other's shall as well."""
     have: Haves
     sample: Contacts
 
@@ -131,6 +133,14 @@ class View(Message):
     this is the small regime, which neighbours lack a link too, and where the fabric is woven too densely."""
 
     neighbours: Peers
+
+
+@message(35)
+class Known(Message):
+    """What the sender knows to exist and perhaps lacks itself. Causes: the receiver notices what it lacks, and passes
+    the news on if it was news; so everyone learns of messages that nobody can send any more."""
+
+    have: Haves
 
 
 @message(37)

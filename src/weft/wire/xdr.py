@@ -7,6 +7,7 @@ Whatever does not fit is a WireError, never a crash: the bytes come from strange
 import struct
 from collections.abc import Callable
 from enum import IntEnum
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 from weft.wire.errors import WireError
@@ -33,6 +34,7 @@ _PADDING = (b"", b"\0\0\0", b"\0\0", b"\0")
 HOST_BYTES_MAX = 255
 PORT_MAX = 65535
 TEXT_BYTES_MAX = 1024
+CONTACTS_CACHED = 16384
 
 
 def _fixed(layout: struct.Struct) -> Xdr:
@@ -211,15 +213,31 @@ def _unpack_address(buffer: Buffer, position: int) -> tuple[Address, int]:
 ADDRESS = Xdr(_pack_address, _unpack_address)
 
 
-def _pack_contact(contact: Contact, out: list[bytes]) -> None:
-    out.append(_HYPER.pack(contact.peer))
+@lru_cache(CONTACTS_CACHED)
+def _contact_bytes(contact: Contact) -> bytes:
+    out = [_HYPER.pack(contact.peer)]
     _pack_address(contact.address, out)
+    return b"".join(out)
+
+
+@lru_cache(CONTACTS_CACHED)
+def _contact_of(encoded: bytes) -> Contact:
+    """The same contact is told over and over, so it is read once. `encoded` is one whole contact."""
+    (peer,) = _HYPER.unpack_from(encoded)
+    address, _ = _unpack_address(encoded, _HYPER.size)
+    return Contact(peer, address)
+
+
+def _pack_contact(contact: Contact, out: list[bytes]) -> None:
+    out.append(_contact_bytes(contact))
 
 
 def _unpack_contact(buffer: Buffer, position: int) -> tuple[Contact, int]:
-    (peer,) = _HYPER.unpack_from(buffer, position)
-    address, position = _unpack_address(buffer, position + 8)
-    return Contact(peer, address), position
+    (host_bytes,) = _UINT.unpack_from(buffer, position + _HYPER.size)
+    end = position + _HYPER.size + 4 + host_bytes + (-host_bytes & 3) + 4
+    if host_bytes > HOST_BYTES_MAX or end > len(buffer):
+        raise WireError("a contact that ends too early")
+    return _contact_of(bytes(buffer[position:end])), end
 
 
 CONTACT = Xdr(_pack_contact, _unpack_contact)
