@@ -421,17 +421,17 @@ def test_survivors_that_do_not_knock(caught: Callable[..., None]):
 
 def test_survivors_that_do_not_look_beyond_their_part(caught: Callable[..., None]):
     """Each part is as regular as it can be, so only that it is not alone gives it away."""
-    caught("split", {(Merging, "_ask"): nothing}, (5, 6), r"separate parts, of \d+(, \d+)+ peers")
+    caught("split", {(Merging, "_ask"): nothing}, 6, r"separate parts, of \d+(, \d+)+ peers")
 
 
 def test_parts_without_beacons(caught: Callable[..., None]):
     mutants = {(Merging, "_send_beacon"): nothing, (Merging, "on_beacon"): nothing}
-    caught("split", mutants, (5, 6), r"separate parts, of \d+(, \d+)+ peers")
+    caught("split", mutants, 6, r"separate parts, of \d+(, \d+)+ peers")
 
 
 def test_parts_that_take_every_beacon_for_their_own(caught: Callable[..., None]):
     mutants = {(Merging, "_of_one_fabric"): lambda _self, _other: True, (Merging, "_loosen"): nothing}
-    caught("split", mutants, (5, 6), r"separate parts, of \d+(, \d+)+ peers")
+    caught("split", mutants, 6, r"separate parts, of \d+(, \d+)+ peers")
 
 
 def test_what_is_found_is_the_mutant_and_not_the_replacing(caught: Callable[..., None]):

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from weft.fabric.link import Link
     from weft.fabric.peer import Peer
 
+PORTAL_SHARE = 0.05
+"""Share of probes that look at the portals too, where others may have founded the channel once more."""
 UNITED_S = 1.0
 """After a union, the lower beacon is spread in the other part after this: time for others to unite too, so that the
 parts hang together by many links."""
@@ -81,6 +83,8 @@ class Merging:
         self._adopt(mark, now)
 
     def _adopt(self, mark: BeaconMark, now: float) -> None:
+        if self._mark is not None and mark.beaconer != self._mark.beaconer and self._peer.links.holes:
+            self._peer.repair.alarm()  # new company: somebody there may have a hole as well
         self._mark = mark
         self._heard_at = now
         self._sends = False
@@ -101,7 +105,8 @@ class Merging:
 
     def _next_probe(self, now: float) -> float:
         settings = self._peer.settings
-        period_s = settings.probe_alarmed_s if self.alarmed else settings.probe_s
+        hurry = self.alarmed or not len(self._peer.links)
+        period_s = settings.probe_alarmed_s if hurry else settings.probe_s
         return now + period_s * (0.5 + self._peer.world.random.random())
 
     def _fresh_mark(self) -> BeaconMark | None:
@@ -119,9 +124,9 @@ class Merging:
     def _probe(self) -> None:
         peer = self._peer
         contact = peer.contacts.pick(peer.links.neighbours)
-        if contact is None or peer.world.random.random() < 0.1:
-            peer.seeking.knock_at_portal(self._ask)
-        else:
+        if contact is None or not len(peer.links) or peer.world.random.random() < PORTAL_SHARE:
+            peer.seeking.knock_at_portals(self._ask)
+        if contact is not None:
             self._ask(contact)
 
     def _loosen(self) -> None:

@@ -114,7 +114,7 @@ class Repair:
                 called.append(contact.peer)
                 self._call(contact)
         if self._attempt % 4 == 1 or not len(peer.contacts):
-            peer.seeking.knock_at_portal(self._call)
+            peer.seeking.knock_at_portals(self._call)
 
     def _call(self, contact: Contact) -> None:
         if self._peer.links.free > 0:

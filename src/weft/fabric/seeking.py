@@ -24,6 +24,9 @@ FELLOWS_MAX = 32
 FELLOWS_TOLD = 8
 """Fellow seekers told to another: those with the lowest ids, one of whom would found the channel."""
 TRIES_AT_ONCE = 3
+PORTALS_KNOCKED = 3
+DOORS_KNOCKED = 4
+"""Portals, and ports of each, that a member looks at in one go."""
 
 
 class Seeking:
@@ -49,6 +52,7 @@ class Seeking:
         self._invited = False
         """A connected peer has started to weave us in."""
         self._asked_cache = False
+        self._door = 0
         self._timer: Timer | None = None
 
     # -- the search
@@ -212,11 +216,18 @@ class Seeking:
 
     def _exhausted(self) -> None:
         """Found the channel, or leave it to a fellow that goes before us."""
-        ahead = [peer for peer in self._fellows if peer in self._at_portal and peer < self._peer.me.peer]
-        if self._on_portal and not ahead:
+        ahead = (each.peer < self._peer.me.peer and self._could_found(each) for each in self._fellows.values())
+        if self._on_portal and not any(ahead):
             self._peer.found_channel()
             return
         self._wait(self._pause(), self._ask_again)
+
+    def _could_found(self, fellow: Contact) -> bool:
+        """Whether it can be found at a portal: it answered there, or listens where one would be looked for."""
+        address = fellow.address
+        return fellow.peer in self._at_portal or any(
+            address == portal or (portal.host == address.host and not portal.port) for portal in self._portals
+        )
 
     def _ask_again(self) -> None:
         if self.active and not self._joining and not self._invited:
@@ -232,19 +243,21 @@ class Seeking:
             self._timer.cancel()
         self._timer = self._peer.world.after(delay_s, act)
 
-    def knock_at_portal(self, on_found: Callable[[Contact], None]) -> None:
-        """For a member that nobody of its cache answers: look at one of the portals' first ports."""
-        if not self._portals:
-            return
-        portal = self._peer.world.random.choice(self._portals)
-        index = search_order(self._peer.settings.search_depth, self._peer.world.random)[0]
-        address = portal if portal.port else Address(portal.host, self._order[index])
+    def knock_at_portals(self, on_found: Callable[[Contact], None]) -> None:
+        """For a member that nobody of its cache answers: look at some of the portals' ports, next time at others."""
 
         def on_answer(call: Call, answer: Message) -> None:
             if isinstance(answer, SeekAnswer) and answer.connected:
                 on_found(call.caller)
 
-        Outgoing(self._peer, address, self._question(), on_answer)
+        for portal in self._portals[:PORTALS_KNOCKED]:
+            if portal.port:
+                Outgoing(self._peer, portal, self._question(), on_answer)
+                continue
+            for step in range(DOORS_KNOCKED):
+                index = (self._door + step) % self._peer.settings.search_depth
+                Outgoing(self._peer, Address(portal.host, self._order[index]), self._question(), on_answer)
+        self._door += DOORS_KNOCKED
 
     def tell_fellows(self) -> None:
         """We are connected: whoever still seeks may come through us."""

@@ -32,9 +32,14 @@ class SimTimer:
         node = self._node
         if node is None or not node.alive:
             return
-        if node.frozen:
-            node.run(self.fire)
+        if node.is_behind:
+            node.run(self._fire_late)
         else:
+            self._act(*self._args)
+
+    def _fire_late(self) -> None:
+        """When a process that was frozen or slow gets to it, if it still wants it then."""
+        if self._node is not None:
             self._act(*self._args)
 
 
@@ -109,6 +114,11 @@ class Node:
         self.watch.observed(self, event)
 
     # -- the process
+
+    @property
+    def is_behind(self) -> bool:
+        """Frozen, or with frames to read that came before."""
+        return self.frozen or bool(self._backlog)
 
     def run(self, act: Callable[..., None], *args: Any, cost_s: float = 0.0) -> None:
         """Do something now, or when the process is thawed, or when a slow one gets to it; in order."""

@@ -76,7 +76,7 @@ def rejoin(run: Run, within_s: float = 60.0, figure: str = "one_fabric_s") -> No
 
     def whole() -> bool:
         problem = sim.unsettled()
-        return problem is None or problem[0] not in (4, 5)
+        return problem is None or problem[0] not in (4, 5, 6)
 
     if not sim.run_until(whole, within_s):
         promise, text = sim.unsettled() or (5, "")

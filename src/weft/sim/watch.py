@@ -45,6 +45,7 @@ class Watch:
         self._trace = trace
         self.sent_at: dict[int, list[float]] = {}
         """Author -> times of its messages; the n-th has sequence n+1."""
+        self._said: dict[int, list[bytes]] = {}
         self.heard: dict[Node, dict[int, Heard]] = {}
         self.connected_at: dict[Node, float] = {}
         self.left_at: dict[Node, float] = {}
@@ -57,9 +58,10 @@ class Watch:
 
     # -- told by nodes
 
-    def sent(self, node: "Node", sequence: int) -> None:
+    def sent(self, node: "Node", sequence: int, data: bytes) -> None:
         times = self.sent_at.setdefault(node.peer.me.peer, [])
         times.append(self._clock.now)
+        self._said.setdefault(node.peer.me.peer, []).append(data)
         if len(times) != sequence:
             self.broken(1, node, f"numbered its message {sequence} where {len(times)} comes next")
         if self._trace is not None:
@@ -83,6 +85,8 @@ class Watch:
         if message.sequence > len(self.sent_at.get(message.author, ())):
             name = self.name(message.author, message.sequence)
             self.broken(1, node, f"was given {name}, which nobody sent")
+        if message.data != self._said[message.author][message.sequence - 1]:
+            self.broken(1, node, f"was given {self.name(message.author, message.sequence)} with other words")
         if self._trace is not None:
             self._say(node, f"gets {self.name(message.author, message.sequence)} after {message.hops} hops")
 
