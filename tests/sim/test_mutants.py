@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from weft.fabric.beacons import Beacons
 from weft.fabric.events import Message, Missed, StateChanged
 from weft.fabric.joining import Joining
 from weft.fabric.leaving import Leaving
@@ -425,12 +426,12 @@ def test_survivors_that_do_not_look_beyond_their_part(caught: Callable[..., None
 
 
 def test_parts_without_beacons(caught: Callable[..., None]):
-    mutants = {(Merging, "_send_beacon"): nothing, (Merging, "on_beacon"): nothing}
+    mutants = {(Beacons, "tick"): nothing, (Beacons, "on_beacon"): nothing}
     caught("split", mutants, 6, r"separate parts, of \d+(, \d+)+ peers")
 
 
 def test_parts_that_take_every_beacon_for_their_own(caught: Callable[..., None]):
-    mutants = {(Merging, "_of_one_fabric"): lambda _self, _other: True, (Merging, "_loosen"): nothing}
+    mutants = {(Beacons, "of_one_fabric"): lambda _self, _other: True, (Merging, "_loosen"): nothing}
     caught("split", mutants, 6, r"separate parts, of \d+(, \d+)+ peers")
 
 

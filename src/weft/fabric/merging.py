@@ -1,10 +1,9 @@
-"""One fabric or two: beacons, probes, and how parts that lost sight of each other are joined.
+"""One fabric or two: probes, and how parts that lost sight of each other are joined.
 
-One peer of a fabric sends a beacon now and then (whoever notices that none comes; of several, the one with the
-lowest id goes on). Now and then each peer asks one of its cache what beacon it heard last. If they differ, the two
-are in different parts, and link: through holes if they have any, else each gives an edge (u-v and x-y become u-x and
-v-y), so everyone keeps its number of links. The greeting on the new links reconciles the messages. A false alarm
-costs no more than an exchange of edges.
+Now and then each peer asks one of its cache which beacon it hears. If they differ, the two are in different parts,
+and link: through holes if they have any, else each gives an edge (u-v and x-y become u-x and v-y), so everyone keeps
+its number of links. The greeting on the new links reconciles the messages. A false alarm costs no more than an exchange
+of edges.
 """
 
 from typing import TYPE_CHECKING
@@ -12,8 +11,8 @@ from typing import TYPE_CHECKING
 from weft.fabric.calls import Call, Incoming, Outgoing
 from weft.wire.calls import Probe, ProbeAnswer, Refusal, Union
 from weft.wire.codec import Message
-from weft.wire.links import Beacon, Cut
-from weft.wire.types import BeaconMark, Contact
+from weft.wire.links import Cut
+from weft.wire.types import Contact
 
 if TYPE_CHECKING:
     from weft.fabric.link import Link
@@ -21,30 +20,18 @@ if TYPE_CHECKING:
 
 PORTAL_SHARE = 0.05
 """Share of probes that look at the portals too, where others may have founded the channel once more."""
-UNITED_S = 1.0
-"""After a union, the lower beacon is spread in the other part after this: time for others to unite too, so that the
-parts hang together by many links."""
 
 
 class Merging:
     def __init__(self, peer: "Peer") -> None:
         self._peer = peer
-        self._mark: BeaconMark | None = None
-        self._heard_at = 0.0
-        self._sends = False
-        self._beacon_at = 0.0
         self._probe_at = 0.0
-        self._alarmed_until = 0.0
         self._loosen_at = 0.0
-
-    # -- beacons
+        self._alarmed_until = 0.0
 
     def begin(self) -> None:
         """This peer became a member."""
-        now = self._peer.world.now()
-        self._heard_at = now
-        self._beacon_at = self._next_beacon(now)
-        self._probe_at = self._next_probe(now)
+        self._probe_at = self._next_probe(self._peer.world.now())
 
     def alarm(self) -> None:
         """A neighbour was lost without a word: perhaps more than that. Look around more often for a while."""
@@ -57,10 +44,6 @@ class Merging:
         return self._peer.world.now() < self._alarmed_until
 
     def tick(self, now: float) -> None:
-        if now >= self._beacon_at:
-            if not self._sends:
-                self._sends = True  # nobody else did
-            self._send_beacon(now)
         if now >= self._probe_at:
             self._probe_at = self._next_probe(now)
             self._probe()
@@ -68,56 +51,11 @@ class Merging:
             self._loosen_at = now + self._peer.settings.loosen_s * (0.5 + self._peer.world.random.random())
             self._loosen()
 
-    def _send_beacon(self, now: float) -> None:
-        me = self._peer.me.peer
-        self._mark = BeaconMark(me, self._peer.floods.start(Beacon))
-        self._heard_at = now
-        self._beacon_at = now + self._peer.settings.beacon_s
-
-    def on_beacon(self, _link: "Link", beacon: Beacon) -> None:
-        now = self._peer.world.now()
-        mark = BeaconMark(beacon.origin, beacon.nonce)
-        stale = now - self._heard_at > self._peer.settings.beacon_lost_s
-        if self._mark is not None and not stale and beacon.origin > self._mark.beaconer:
-            return  # its sender will hear of the lower one and stop
-        self._adopt(mark, now)
-
-    def _adopt(self, mark: BeaconMark, now: float) -> None:
-        if self._mark is not None and mark.beaconer != self._mark.beaconer and self._peer.links.holes:
-            self._peer.repair.alarm()  # new company: somebody there may have a hole as well
-        self._mark = mark
-        self._heard_at = now
-        self._sends = False
-        self._beacon_at = self._next_beacon(now)
-
-    def _united(self, other: BeaconMark | None) -> None:
-        """Two parts are one: let ours hear the other's beacon if that is the one that will go on."""
-        mine = self._fresh_mark()
-        if other is not None and (mine is None or other.beaconer < mine.beaconer):
-            self._peer.world.after(UNITED_S, self._spread, other)
-
-    def _spread(self, mark: BeaconMark) -> None:
-        if self._peer.floods.spread(Beacon(mark.beaconer, mark.count, 1), mark.beaconer, mark.count):
-            self._adopt(mark, self._peer.world.now())
-
-    def _next_beacon(self, now: float) -> float:
-        return now + self._peer.settings.beacon_lost_s * (1 + self._peer.world.random.random())
-
     def _next_probe(self, now: float) -> float:
         settings = self._peer.settings
         hurry = self.alarmed or not len(self._peer.links)
         period_s = settings.probe_alarmed_s if hurry else settings.probe_s
         return now + period_s * (0.5 + self._peer.world.random.random())
-
-    def _fresh_mark(self) -> BeaconMark | None:
-        """The beacon of our fabric, if we have one that is recent."""
-        if self._peer.world.now() - self._heard_at > self._peer.settings.beacon_lost_s:
-            return None
-        return self._mark
-
-    def _of_one_fabric(self, other: BeaconMark | None) -> bool:
-        mine = self._fresh_mark()
-        return mine is not None and other is not None and mine.beaconer == other.beaconer
 
     # -- probes
 
@@ -139,15 +77,14 @@ class Merging:
     def _ask(self, contact: Contact, dense: "Link | None" = None) -> None:
         """Ask one peer; if the answer is a union, the call becomes a link."""
         peer, links = self._peer, self._peer.links
-        if not peer.is_member or contact.peer in links or not peer.stream.settled:
+        if not peer.is_member or contact.peer in links:
             return
-        mark = self._fresh_mark()
         edge = dense or links.pick(unreserved=True)
         if edge is not None:
             edge.reserve(contact.peer)  # not to be promised elsewhere meanwhile
         sample = peer.contacts.sample(peer.settings.sample)
         given = edge.contact if edge is not None else None
-        question = Probe(mark, links.free, links.neighbours, given, dense is not None, sample)
+        question = Probe(peer.beacons.mark, links.free, links.neighbours, given, dense is not None, sample)
 
         def over() -> None:
             if edge is not None and edge.reserved == contact.peer:
@@ -180,21 +117,21 @@ class Merging:
         call.become_link(after_parting=True)
         if union is Union.PIN_CALLER and answer.edge is not None:
             links.claim(answer.edge.peer)
-        self._united(answer.beacon)
+        peer.beacons.united(answer.beacon)
 
     def on_probe(self, call: Incoming, probe: Probe) -> None:
         """Compare beacons and choose the union. Ours is the second move, so ours is the choice."""
         peer = self._peer
         peer.contacts.add_all(probe.sample)
         union, edge = Union.NOTHING, None
-        if peer.is_member and peer.stream.settled and call.caller.peer not in peer.links:
+        if peer.is_member and call.caller.peer not in peer.links:
             if not peer.links.claimed(call.caller.peer):
-                if not self._of_one_fabric(probe.beacon):
+                if not peer.beacons.of_one_fabric(probe.beacon):
                     union, edge = self._choose(call.caller, probe)
                 elif probe.loosen and peer.links.holes == 0:
                     union, edge = self._exchange(call.caller, probe)
         sample = peer.contacts.sample(peer.settings.sample)
-        call.answer(ProbeAnswer(self._fresh_mark(), union, edge.contact if edge is not None else None, sample))
+        call.answer(ProbeAnswer(peer.beacons.mark, union, edge.contact if edge is not None else None, sample))
         if union is Union.NOTHING:
             return
         if edge is not None:
@@ -206,13 +143,13 @@ class Merging:
         call.become_link(after_parting=True)
         if union is Union.PIN_CALLED and probe.edge is not None:
             peer.links.claim(probe.edge.peer)
-        self._united(probe.beacon)
+        peer.beacons.united(probe.beacon)
 
     def _choose(self, caller: Contact, probe: Probe) -> "tuple[Union, Link | None]":
         links = self._peer.links
         if links.free >= 1 and probe.holes >= 1:
             return Union.LINK, None
-        if self._fresh_mark() is None and probe.beacon is None:
+        if self._peer.beacons.mark is None and probe.beacon is None:
             return Union.NOTHING, None  # no beacon on either side: nothing to compare, so no edge is cut for it
         edge, usable = self._edges(caller, probe)
         if probe.holes >= 2 and edge is not None:

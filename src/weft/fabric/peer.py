@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from weft.fabric.beacons import Beacons
 from weft.fabric.calls import Call, Incoming
 from weft.fabric.contacts import ContactCache
 from weft.fabric.diameter import Diameter
@@ -81,6 +82,7 @@ class Peer:
         self.views = Views(self)
         self.repair = Repair(self)
         self.leaving = Leaving(self)
+        self.beacons = Beacons(self)
         self.merging = Merging(self)
         self._calls: dict[Incoming, None] = {}
         self._is_enough = False
@@ -105,7 +107,7 @@ class Peer:
             k.Leave: self.leaving.on_leave,
             k.PortSearch: self.repair.on_port_search,
             k.DiameterEstimate: self.diameter.on_estimate,
-            k.Beacon: self.merging.on_beacon,
+            k.Beacon: self.beacons.on_beacon,
             k.View: self.views.on_view,
             k.Shutdown: self.leaving.on_shutdown,
         }
@@ -202,6 +204,7 @@ class Peer:
         self.state = state
         self.world.observe(StateChanged(state))
         if state is State.CONNECTED:
+            self.beacons.begin()
             self.merging.begin()
             self.seeking.tell_fellows()
         elif state is State.LEAVING:
@@ -234,6 +237,7 @@ class Peer:
         self.world.after(self.settings.tick_s, self._tick)
         self.stream.tick(now)
         if self.state is State.CONNECTED:
+            self.beacons.tick(now)
             self.merging.tick(now)
         for link in list(self.links):
             link.tick(now)

@@ -55,11 +55,12 @@ class Repair:
 
     def alarm(self) -> None:
         """A neighbour was lost: begin again with short pauses."""
-        self._attempt = 0
         self.stop()
         self.kick()
 
     def stop(self) -> None:
+        """Nothing to do; whatever comes next is a new matter."""
+        self._attempt = 0
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -68,7 +69,6 @@ class Repair:
         self._timer = None
         peer, links = self._peer, self._peer.links
         if not peer.is_member or links.holes == 0:
-            self._attempt = 0
             return
         if peer.views.small:
             # The small regime: holes are as they should be. But if we got here by losing others without a word, they

@@ -75,8 +75,9 @@ class Settings:
     probe_s: float = 10.0
     """How often a peer asks a cached one whether they are still of one fabric."""
     probe_alarmed_s: float = 2.0
-    """The same, for the minute after it lost a neighbour without a word."""
+    """The same, while it is alarmed or has no neighbour at all."""
     alarm_s: float = 60.0
+    """How long a peer is alarmed after it lost a neighbour without a word."""
 
     def __post_init__(self) -> None:
         if not DEGREE_MIN <= self.degree <= DEGREE_MAX:

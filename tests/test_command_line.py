@@ -1,0 +1,90 @@
+"""The command `weft`, as a person or a program runs it."""
+
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from weft import __version__
+from weft.cli import app
+from weft.fabric.stream import Stream
+from weft.sim.scenario import built_in
+
+
+def weft(*words: str) -> Result:
+    return CliRunner().invoke(app, words)
+
+
+def test_version() -> None:
+    assert weft("--version").output.strip() == f"weft {__version__}"
+
+
+def test_help_teaches_with_examples() -> None:
+    result = weft("sim", "--help")
+    assert result.exit_code == 0
+    assert "weft sim kill --peers 200" in " ".join(result.output.split())
+
+
+def test_list_names_every_scenario(monkeypatch: pytest.MonkeyPatch) -> None:
+    result = weft("sim", "list")
+    assert result.exit_code == 0
+    words = result.output.split()
+    assert all(name in words for name in built_in())
+
+
+def test_a_table_for_people() -> None:
+    result = weft("sim", "first", "--seeds", "1..2", "--jobs", "1")
+    assert result.exit_code == 0
+    assert "2 of 2" in result.output
+
+
+def test_json_for_programs() -> None:
+    result = weft("sim", "kill", "--peers", "12,14", "--seeds", "3", "--json", "--degree", "3", "--jobs", "1")
+    rows = [json.loads(line) for line in result.output.splitlines()]
+    assert result.exit_code == 0
+    assert [(row["scenario"], row["peers"], row["seed"], row["problem"]) for row in rows] == [
+        ("kill", 12, 3, None),
+        ("kill", 14, 3, None),
+    ]
+    assert all(row["messages"] > 0 and row["deliveries"] > 0 for row in rows)
+
+
+def test_a_broken_promise_is_told_with_the_command_that_replays_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Stream, "_pass_on", lambda *_: None)
+    result = weft("sim", "kill", "--peers", "12", "--seeds", "4", "--jobs", "1")
+    assert result.exit_code == 1
+    told = " ".join(result.output.split())
+    assert "promise 1" in told
+    assert "weft sim kill --peers 12 --seeds 4 --degree 4 --trace" in told
+    replayed = weft("sim", "kill", "--peers", "12", "--seeds", "4", "--degree", "4", "--trace")
+    assert replayed.exit_code == 1
+    assert "promise 1" in replayed.output.splitlines()[-1]
+    assert any(" gets " in line for line in replayed.output.splitlines())
+
+
+def test_drawing(tmp_path: Path) -> None:
+    picture = tmp_path / "fabric.svg"
+    result = weft("sim", "grow", "--peers", "12", "--seeds", "1", "--jobs", "1", "--draw", str(picture))
+    assert result.exit_code == 0
+    assert picture.read_text(encoding="utf-8").startswith("<?xml")
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (("nonsense",), "no scenario 'nonsense'"),
+        (("missing.toml",), "cannot be read"),
+        (("kill", "--seeds", "x"), "--seeds takes a number or a range"),
+        (("kill", "--seeds", "5..4"), "no number in 5..4"),
+        (("kill", "--peers", "many"), "--peers takes numbers"),
+        (("kill", "--peers", "0"), "at least one peer"),
+        (("kill", "--degree", "2"), "degree 2"),
+        (("first", "--seeds", "1", "--jobs", "1", "--draw", "x.svg"), "nothing to draw"),
+    ],
+)
+def test_a_mistake_is_told_in_one_sentence(words: tuple[str, ...], told: str) -> None:
+    result = weft("sim", *words)
+    assert result.exit_code == 2
+    assert told in " ".join(result.output.split())
+    assert "Traceback" not in result.output
