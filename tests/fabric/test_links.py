@@ -19,8 +19,9 @@ from tests.fabric.fake_world import (
 )
 from weft.fabric import Peer, Settings
 from weft.fabric.events import LinkDown, LinkUp, Why
+from weft.wire import Broadcast
 from weft.wire.calls import JoinRequest, Offer, OfferAnswer, PortAnswer, PortRequest, Refusal, Refuse, Verdict
-from weft.wire.links import Cut, Heartbeat, Leave
+from weft.wire.links import Cut, CutDone, Heartbeat, Leave, Walk
 
 DEGREE = PATIENT.degree
 
@@ -214,6 +215,54 @@ def test_one_that_we_called_gets_no_place_that_lapsed_and_was_taken_meanwhile() 
     link(peer, 5)
     assert refusals(ask(peer, 9)) == [Refusal.NO_ROOM]
     assert len(peer.links) == DEGREE
+
+
+def test_a_yes_that_comes_when_the_place_lapsed_and_was_taken_makes_no_link() -> None:
+    world = FakeWorld()
+    peer = founder(world)
+    for name in (2, 3, 4):
+        link(peer, name)
+    peer.joining.court(contact(9))
+    world.dialled[0].opens()
+    world.run((PATIENT.claim_s + PATIENT.call_s) / 2)
+    link(peer, 5)
+    world.dialled[0].says(hello(9), PortAnswer())
+    assert world.dialled[0].closed
+    assert peer.links.neighbours == (2, 3, 4, 5)
+
+
+# An edge is cut.
+
+
+def test_a_link_that_was_cut_frees_its_place_is_heard_to_its_end_and_closed_in_time() -> None:
+    world = FakeWorld()
+    peer = founder(world)
+    line, *_ = (link(peer, name) for name in (2, 3, 4, 5))
+    line.says(Walk(1, contact(9), None, (), (), hole_only=False, steps=0, spare=0))
+    offer = world.dialled[0]
+    offer.opens()
+    offer.says(hello(9), OfferAnswer(Verdict.ACCEPTED))
+    assert line.heard(Cut) == [Cut(call=contact(9), expect=None)]
+    assert peer.links.neighbours == (3, 4, 5, 9)
+    line.says(Broadcast(71, 1, 1, b"under way when the link was cut"))
+    assert world.names() == [(71, 1)]
+    world.run(PATIENT.drain_s - 0.1)
+    assert not line.closed
+    world.run(0.2)
+    assert line.closed
+    assert peer.links.neighbours == (3, 4, 5, 9)
+
+
+def test_the_other_end_of_a_cut_says_its_last_word_and_fills_the_place_as_told() -> None:
+    world = FakeWorld()
+    peer = founder(world)
+    called, expected = (link(peer, name) for name in (2, 3))
+    called.says(Cut(call=contact(9), expect=None))
+    assert world.dialled[0].address == contact(9).address
+    expected.says(Cut(call=None, expect=contact(8)))
+    assert peer.links.claimed(8)
+    for line in (called, expected):
+        assert (line.heard(CutDone), line.closed) == ([CutDone()], True)
 
 
 # Idle links.

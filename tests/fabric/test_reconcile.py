@@ -389,6 +389,18 @@ def test_news_of_what_does_not_come_is_passed_on_once() -> None:
     assert [[(each.author, each.mark) for each in known.have] for known in lines[1].heard(Known)] == [[(A, 3)]]
 
 
+def test_news_is_passed_on_as_no_older_than_it_is() -> None:
+    # Else whoever hears of it takes it for past retention, or for said before its time, and does not ask.
+    world = FakeWorld()
+    peer = founder(world, BRIEF)
+    lines = [link(peer, name) for name in (2, 3)]
+    lines[0].says(said(A, 1))
+    world.run(2 * BRIEF.retention_s)
+    lines[0].says(Known((Have(A, 1, 3, 1000),)))
+    world.run(BRIEF.gap_s)
+    assert [known.have for known in lines[1].heard(Known)] == [(Have(A, 1, 3, 1500),)]
+
+
 def test_news_of_what_comes_in_time_is_not_passed_on() -> None:
     world = FakeWorld()
     peer = founder(world)

@@ -122,7 +122,8 @@ class Outgoing(Call):
         self._question = question
         self._on_answer = on_answer
         self._on_failure = on_failure
-        self.line = peer.world.dial(to.address if isinstance(to, Contact) else to, self)
+        self._address = to.address if isinstance(to, Contact) else to
+        self.line = peer.world.dial(self._address, self)
 
     def on_open(self) -> None:
         if self._over:
@@ -157,6 +158,8 @@ class Outgoing(Call):
             return
         self._end()
         self.line.close()
+        if reason in (Refusal.NOT_WEFT, Refusal.WRONG_VERSION, Refusal.WRONG_CHANNEL, Refusal.BAD_MESSAGE):
+            self.peer.note(f"no use in calling {self.contact or self._address}: {text}")
         if self._expected is not None and self.contact is None:
             self.peer.contacts.failed(self._expected)
         if self._on_failure is not None:
@@ -185,6 +188,7 @@ class Incoming(Call):
     def _greeted(self, hello: Hello) -> None:
         super()._greeted(hello)
         if (objection := self._objection(hello)) is not None:
+            self.peer.counters.strangers += 1
             self.refuse(*objection)
         elif hello.peer == self.peer.me.peer:
             self.refuse(Refusal.MYSELF, "you called yourself")

@@ -50,7 +50,11 @@ class ContactCache:
     def answered(self, contact: Contact) -> None:
         """Spoke with this one."""
         self._failures.pop(contact.peer, None)
-        self.add(contact)
+        position = self._position.get(contact.peer)
+        if position is None:
+            self.add(contact)
+        else:
+            self._contacts[position] = contact  # it knows its own address best
 
     def failed(self, peer: PeerId) -> None:
         """Did not answer. Kept for a while: it may be behind a split that heals."""

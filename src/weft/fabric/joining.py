@@ -36,7 +36,11 @@ class Joining:
             if on_over is not None:
                 on_over(False)
             return
-        self._ask(contact, PortRequest(), lambda call, _answer: self._linked(call), on_over)
+
+        def on_answer(call: Outgoing, answer: Message) -> bool:
+            return isinstance(answer, PortAnswer) and self._linked(call)
+
+        self._ask(contact, PortRequest(), on_answer, on_over)
 
     def _ask(
         self,

@@ -50,6 +50,8 @@ class Counters:
     missed: int = 0
     malformed: int = 0
     unknown: int = 0
+    strangers: int = 0
+    """Calls of another protocol, version or channel."""
     refused_calls: int = 0
     """Calls hung up on because too many were under way."""
 

@@ -77,7 +77,8 @@ class Reconcile:
                 link.send(Known(self._haves(long_silent=True)))
 
     def on_known(self, _link: "Link", known: Known) -> None:
-        self._learn(known.have, self._peer.world.now())
+        if self._stream.settled:
+            self._learn(known.have, self._peer.world.now())
 
     def _start_from(self, have: tuple[Have, ...], now: float) -> None:
         """A newcomer's starting point: all that the first neighbour had when the link came up."""
@@ -149,7 +150,7 @@ class Reconcile:
             if window is not None and window.to_tell:
                 window.to_tell = False
                 if window.has_gap:
-                    news.append(Have(author, window.run_start, window.known, int((now - window.heard_at) * 1000)))
+                    news.append(Have(author, window.run_start, window.known, int((now - window.known_at) * 1000)))
         if news:
             for link in self._peer.links:
                 link.send(Known(tuple(news)))

@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass
 
+from weft.wire.fields import AUTHORS_MAX
+
 DEGREE_MIN = 3
 DEGREE_MAX = 32
 
@@ -82,6 +84,8 @@ class Settings:
     def __post_init__(self) -> None:
         if not DEGREE_MIN <= self.degree <= DEGREE_MAX:
             raise ValueError(f"degree {self.degree}: a peer keeps {DEGREE_MIN} to {DEGREE_MAX} links")
+        if self.authors_max >= AUTHORS_MAX:
+            raise ValueError(f"authors_max {self.authors_max}: a greeting has room for fewer than {AUTHORS_MAX}")
 
     @property
     def forget_s(self) -> float:

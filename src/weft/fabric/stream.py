@@ -19,6 +19,10 @@ if TYPE_CHECKING:
     from weft.fabric.peer import Peer
 
 
+FORGET_PAUSE_S = 0.1
+"""When no author can be forgotten, it is not tried again for so long: a stranger's names shall not keep us busy."""
+
+
 class Stream:
     """All authors of the channel, as one peer has heard them."""
 
@@ -33,6 +37,7 @@ class Stream:
         self.reconcile = Reconcile(peer, self)
         self._sent_at = -settings.retention_s
         self._has_forgotten = False
+        self._forget_again_at = 0.0
 
     # -- sending
 
@@ -123,13 +128,17 @@ class Stream:
         """Drop the author that was silent for longest, if it was so for so long that every copy of what it said is past
         retention, and its next message will start a new run: so an old copy cannot be taken for new, nor a new one
         wait for old ones."""
-        before = self._peer.world.now() - self._peer.settings.forget_s
+        now = self._peer.world.now()
+        if now < self._forget_again_at:
+            return False
+        before = now - self._peer.settings.forget_s
         silent = [
             (window.heard_at, author)
             for author, window in self.authors.items()
             if window.heard_at <= before and not window.has_gap and author != self._peer.me.peer
         ]
         if not silent:
+            self._forget_again_at = now + FORGET_PAUSE_S
             return False
         del self.authors[min(silent)[1]]
         self._has_forgotten = True

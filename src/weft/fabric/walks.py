@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from weft.fabric.calls import Call, Incoming, Outgoing
+from weft.fabric.diameter import ESTIMATE_MAX
 from weft.fabric.state import State
 from weft.wire import Contact, PeerId
 from weft.wire.calls import Offer, OfferAnswer, Refusal, Verdict
@@ -19,6 +20,9 @@ from weft.wire.links import Cut, Walk, WalkOver
 if TYPE_CHECKING:
     from weft.fabric.link import Link
     from weft.fabric.peer import Peer
+
+
+STEPS_MAX = 2 * ESTIMATE_MAX + 1
 
 
 class Walks:
@@ -49,7 +53,9 @@ class Walks:
             return  # nowhere to go; the requester will try again
         if last_step:
             link.reserve(walk.walk)
-        link.send(replace(walk, steps=max(walk.steps - 1, 0)))
+        # What a stranger wrote shall not wander for ever.
+        steps, spare = min(walk.steps, STEPS_MAX) - 1, min(walk.spare, self._peer.settings.walk_spare)
+        link.send(replace(walk, steps=max(steps, 0), spare=spare))
 
     def on_walk(self, link: "Link", walk: Walk) -> None:
         self._peer.contacts.add(walk.requester)

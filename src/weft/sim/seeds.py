@@ -33,8 +33,10 @@ class Outcome:
 
 
 def run_seed(scenario: Scenario, seed: int, peers: int = 0) -> Outcome:
-    # A large simulation is one growing heap of living objects: looking through it again and again finds nothing.
+    # A large simulation is one growing heap of living objects: looking through it again and again finds nothing. What
+    # the last one left is another matter.
     gc.set_threshold(200_000, 50, 1000)
+    gc.collect()
     outcome = Outcome(scenario.name, peers or scenario.peers, seed)
     start = time.perf_counter()
     simulation = Simulation(seed, scenario.settings)

@@ -100,7 +100,7 @@ class Leave(Message):
 
 @message(30)
 class PortSearch(Message):
-    """Flooded: the requester has a hole. Causes: whoever has one too calls; a neighbour with one reports it."""
+    """Flooded: the requester has a hole. Causes: whoever has one too, and is no neighbour yet, calls."""
 
     origin: Hyper
     nonce: Hyper
