@@ -48,6 +48,15 @@ def greeting(
 NOTHING = greeting()
 
 
+def has(*have: tuple[int, int, int], silent_ms: int = 0) -> Greeting:
+    """A greeting that says: of this author, from the start of its run up to this mark."""
+    return greeting(tuple(Have(*each, silent_ms) for each in have))
+
+
+def said(author: int, sequence: int, run_start: int = 1, *, age_ms: int = 0, hops: int = 2) -> Broadcast:
+    return Broadcast(author, sequence, run_start, b"%d" % sequence, hops=hops, age_ms=age_ms)
+
+
 class FakeTimer:
     def __init__(self, act: Callable[..., None], args: tuple[Any, ...]) -> None:
         self.act = act

@@ -12,7 +12,8 @@ from weft.wire import PeerId
 
 def cache_of(*names: PeerId, cache_max: int = 8) -> ContactCache:
     cache = ContactCache(ME, cache_max, Random(1))
-    cache.add_all(contact(name) for name in names)
+    for name in names:
+        cache.add(contact(name))
     return cache
 
 
@@ -186,3 +187,11 @@ class CacheMachine(RuleBasedStateMachine):
 
 
 TestAnyHistory = CacheMachine.TestCase
+
+
+def test_one_message_cannot_replace_all_that_we_know() -> None:
+    cache = ContactCache(ME, 128, Random(1))
+    for name in range(1000, 1128):
+        cache.add(contact(name))
+    cache.add_all([contact(name) for name in range(2000, 2256)])
+    assert sum(each.peer < 2000 for each in cache.sample(128)) >= 112

@@ -14,13 +14,14 @@ from tests.fabric.fake_world import (
     contact,
     founder,
     greeting,
+    has,
     hello,
     link,
+    said,
     seeker,
 )
 from weft.fabric import Peer, Settings, State
 from weft.fabric.events import Missed
-from weft.fabric.reconcile import WANT_MAX
 from weft.wire import Broadcast
 from weft.wire.calls import PortRequest
 from weft.wire.fields import AUTHORS_MAX
@@ -31,15 +32,6 @@ A, B = 71, 72
 FRESH = greeting(fresh=True)
 BRIEF = Settings(silence_s=1e9, retention_s=10.0)
 LONG_S = 100.0
-
-
-def said(author: int, sequence: int, run_start: int = 1) -> Broadcast:
-    return Broadcast(author, sequence, run_start, b"%d" % sequence, hops=2)
-
-
-def has(*have: tuple[int, int, int], silent_ms: int = 0) -> Greeting:
-    """A greeting that says: of this author, from the start of its run up to this mark."""
-    return greeting(tuple(Have(*each, silent_ms) for each in have))
 
 
 def greeting_on(line: FakeLine) -> Greeting:
@@ -453,4 +445,4 @@ def test_a_want_of_everything_is_answered_in_bounds() -> None:
     line = link(holder(FakeWorld(), said(A, 1)), 3, has((A, 1, 1)))
     line.says(Want(A, 1, (1 << 64) - 1), Want(A, 5, 2))
     assert line.names() == [(A, 1)]
-    assert line.heard(Gone) == [Gone(A, 2, WANT_MAX, False)]
+    assert line.heard(Gone) == [Gone(A, 2, (1 << 64) - 1, False)]

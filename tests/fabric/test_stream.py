@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.fabric.fake_world import ME, PATIENT, FakeLine, FakeWorld, founder, link
+from tests.fabric.fake_world import ME, PATIENT, FakeLine, FakeWorld, founder, link, said
 from tests.wire.wire_strategies import resized
 from weft.fabric import Peer, Settings
 from weft.fabric.events import LinkDown, Message, Missed, Why
@@ -18,10 +18,6 @@ A, B = 71, 72
 """Authors somewhere in the fabric."""
 
 BRIEF = Settings(silence_s=1e9, retention_s=10.0)
-
-
-def said(author: int, sequence: int, run_start: int = 1, *, age_ms: int = 0, hops: int = 2) -> Broadcast:
-    return Broadcast(author, sequence, run_start, b"%d" % sequence, hops=hops, age_ms=age_ms)
 
 
 def wants(*lines: FakeLine) -> list[Want]:

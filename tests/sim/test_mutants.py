@@ -218,7 +218,7 @@ def test_a_message_that_is_missed_without_need(caught: Callable[..., None]):
             honest(self, link, frame)
 
     mutants = {(Stream, "on_broadcast"): mutant, (Reconcile, "on_want"): nothing}
-    text = f"{PEER} missed {MESSAGE} to 3 although the fabric was whole again"
+    text = f"{PEER} missed {MESSAGE}, which can be had, although the fabric was whole again"
     caught("long talk", mutants, 1, text)
 
 

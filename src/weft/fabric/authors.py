@@ -9,7 +9,6 @@ class AuthorWindow:
 
     __slots__ = (
         "floor",
-        "gap_since",
         "gone",
         "heard_at",
         "known",
@@ -33,7 +32,6 @@ class AuthorWindow:
         self.waiting: dict[int, tuple[bytes, float]] = {}
         """Messages that came before an earlier one, and when they were said."""
         self.heard_at = heard_at
-        self.gap_since: float | None = None
         self.to_tell = False
         """We learned of messages by hearsay; if they do not come, the neighbours shall know of them too."""
         self.gone: dict[int, int] = {}

@@ -47,7 +47,9 @@ class Call:
         try:
             message = decode(frame)
             if isinstance(message, Refuse):
-                self._failed(message.reason, message.text)
+                # That we called ourselves, only our own id in their Hello can tell.
+                reason = message.reason if message.reason is not Refusal.MYSELF else None
+                self._failed(reason, message.text)
             elif self.contact is not None:
                 self._heard(message)
             elif isinstance(message, Hello):

@@ -4,7 +4,7 @@ It should be a fair sample of the living fabric, so it is refreshed from arrival
 address that does not answer is not dropped at once: after a network split it is the way back.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from weft.wire import Contact, PeerId
@@ -12,6 +12,8 @@ from weft.wire import Contact, PeerId
 if TYPE_CHECKING:
     from random import Random
 
+TOLD_SHARE = 8
+"""One message brings at most this fraction of the cache."""
 FAILURES_MAX = 6
 """An address that failed so often in a row is forgotten."""
 
@@ -43,8 +45,9 @@ class ContactCache:
         self._position[peer] = len(self._contacts)
         self._contacts.append(contact)
 
-    def add_all(self, contacts: Iterable[Contact]) -> None:
-        for contact in contacts:
+    def add_all(self, contacts: Sequence[Contact]) -> None:
+        """What another peer told us; so much of it that nobody can replace all that we know in one go."""
+        for contact in contacts[: self._max // TOLD_SHARE]:
             self.add(contact)
 
     def answered(self, contact: Contact) -> None:

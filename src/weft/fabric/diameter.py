@@ -12,8 +12,8 @@ if TYPE_CHECKING:
     from weft.fabric.peer import Peer
     from weft.fabric.world import Timer
 
-ESTIMATE_MAX = 64
-"""A fabric of diameter 64 would have more peers than there are addresses: larger claims are false."""
+ESTIMATE_MAX = 32
+"""A fabric of this diameter would have more peers than there are addresses: larger claims are false."""
 SPREAD_S = 10.0
 """Many peers see a longer way at the same time; the first of them to speak spares the others."""
 

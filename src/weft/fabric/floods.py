@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from weft.fabric.diameter import ESTIMATE_MAX
 from weft.wire import decode, encode
 from weft.wire.codec import Message
 from weft.wire.errors import WireError
@@ -18,12 +19,12 @@ if TYPE_CHECKING:
     from weft.fabric.peer import Peer
 
 FLOODED = (PortSearch, DiameterEstimate, Beacon, Shutdown)
-NUMBERS = frozenset(kind.number for kind in FLOODED)
+FLOODED_NUMBERS = frozenset(kind.number for kind in FLOODED)
 SEEN_MAX = 4096
-"""Floods remembered. One that comes back after so many others would be passed on again, to die out the same way."""
+"""Floods remembered."""
 
-HOPS_MAX = 255
-"""Nothing travels so far; whoever says so shall not make us send what cannot be written."""
+HOPS_MAX = 2 * ESTIMATE_MAX
+"""Nothing travels so far. What does was passed on again by peers that had too many floods to remember it, and ends."""
 
 _NAME = struct.Struct(">QQI")
 _NAME_AT = 8
@@ -57,10 +58,11 @@ class Floods:
             origin, nonce, hops = _NAME.unpack_from(frame, _NAME_AT)
         except struct.error:
             raise WireError("a flooded message that ends too early") from None
-        if not self._is_new(origin, nonce):
+        if hops > HOPS_MAX or origin == self._peer.me.peer or (origin, nonce) in self._seen:
             return None
         message: Any = decode(frame)
-        onward = encode(replace(message, hops=min(hops + 1, HOPS_MAX)))
+        self._is_new(origin, nonce)
+        onward = encode(replace(message, hops=hops + 1))
         for other in self._peer.links:
             if other is not link:
                 other.send_frame(onward)

@@ -156,7 +156,7 @@ class Joining:
             return
         small = self.small and links.holes > 0
         members = links.contacts if small else ()
-        linked = links.free > 0 and self._why_not(call) is None
+        linked = self._why_not(call) is None
         sample = peer.contacts.sample(peer.settings.sample)
         call.answer(JoinAnswer(linked, small, peer.diameter.estimate, members, sample))
         if linked:

@@ -114,7 +114,8 @@ class Leaving:
         self._close_all()
 
     def on_shutdown(self, _link: "Link", _shutdown: Shutdown) -> None:
-        self._close_all()
+        if self._peer.settings.obey_shutdown:
+            self._close_all()
 
     def _close_all(self) -> None:
         if self._peer.state is not State.LEFT:

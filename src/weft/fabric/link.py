@@ -25,6 +25,7 @@ class Link:
         "_drain_timer",
         "_heard_at",
         "_line",
+        "_made_at",
         "_peer",
         "_release_timer",
         "_spoke_at",
@@ -46,7 +47,7 @@ class Link:
         self.contact = contact
         self.neighbour = contact.peer
         self.reserved: int | None = None
-        """The walk for which this edge is on offer; an edge is never offered twice."""
+        """The walk (or the peer that we probe) for which this edge is on offer; an edge is never offered twice."""
         self.draining = False
         """Cut: no longer one of our places, still read until the other end has said its last word."""
         self.greeted = False
@@ -60,7 +61,7 @@ class Link:
         """Something came since the last tick."""
         self.spoke = True
         """Something was sent since the last tick."""
-        self._heard_at = self._spoke_at = peer.world.now()
+        self._made_at = self._heard_at = self._spoke_at = peer.world.now()
         self._drain_timer: Timer | None = None
         self._release_timer: Timer | None = None
         line.owner = self
@@ -101,6 +102,9 @@ class Link:
             self._heard_at = now
         elif now - self._heard_at > settings.silence_s:
             self.hang_up(Why.SILENT)
+            return
+        if not self.greeted and now - self._made_at > settings.silence_s:
+            self.hang_up(Why.PROTOCOL)  # alive, but not a neighbour that one could learn anything from
             return
         if self.spoke:
             self.spoke = False

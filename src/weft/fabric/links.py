@@ -107,7 +107,7 @@ class Links:
         self._peer.on_links_changed(why)
 
     def pick(self, avoid: Link | None = None, *, unreserved: bool = False) -> Link | None:
-        """A random link, preferably not `avoid`."""
+        """A random link, but not `avoid`."""
         choices = [
             link
             for link in self._links.values()

@@ -27,6 +27,7 @@ class Merging:
         self._peer = peer
         self._probe_at = 0.0
         self._loosen_at = 0.0
+        self._cut_again_at = 0.0
         self._alarmed_until = 0.0
 
     def begin(self) -> None:
@@ -135,6 +136,8 @@ class Merging:
         if union is Union.NOTHING:
             return
         if edge is not None:
+            # Not too often: with a tale of another beacon, a stranger could replace our neighbours one by one.
+            self._cut_again_at = peer.world.now() + peer.settings.probe_alarmed_s
             # The other end of our edge goes to the caller, or to the other end of the caller's.
             if union is Union.PIN_CALLER:
                 edge.drain(Cut(call=call.caller, expect=None))
@@ -167,7 +170,8 @@ class Merging:
     def _edges(self, caller: Contact, probe: Probe) -> "tuple[Link | None, bool]":
         """An edge of ours that could be given, and whether the caller's could be taken."""
         links, far = self._peer.links, probe.edge
-        edge = links.pick(unreserved=True)
+        may_cut = self._peer.world.now() >= self._cut_again_at
+        edge = links.pick(unreserved=True) if may_cut else None
         if edge is not None and (edge.neighbour in probe.neighbours or edge.neighbour == caller.peer):
             edge = None
         if edge is not None and edge.view is not None and far is not None and far.peer in edge.view:

@@ -13,8 +13,7 @@ from weft.fabric.calls import Call, Incoming
 from weft.fabric.contacts import ContactCache
 from weft.fabric.diameter import Diameter
 from weft.fabric.events import Note, StateChanged, Why
-from weft.fabric.floods import NUMBERS as FLOODED
-from weft.fabric.floods import Floods
+from weft.fabric.floods import FLOODED_NUMBERS, Floods
 from weft.fabric.joining import Joining
 from weft.fabric.leaving import Leaving
 from weft.fabric.links import Links
@@ -47,6 +46,10 @@ class Counters:
     """Copies past retention, not taken for new."""
     authors_refused: int = 0
     """Messages of authors beyond the number that is tracked."""
+    waiting_refused: int = 0
+    """Messages that came too early when too many waited already."""
+    hearsay_refused: int = 0
+    """Unbelievable numbers of messages that a neighbour claimed to exist."""
     missed: int = 0
     malformed: int = 0
     unknown: int = 0
@@ -166,7 +169,7 @@ class Peer:
 
     def on_link_frame(self, link: "Link", frame: bytes) -> None:
         """Everything on a link but broadcasts."""
-        if number_of(frame) in FLOODED:
+        if number_of(frame) in FLOODED_NUMBERS:
             message = self.floods.on_frame(link, frame)
             if message is None:
                 return
@@ -196,7 +199,7 @@ class Peer:
 
     def found_channel(self) -> None:
         """Nobody is here: begin the channel."""
-        self.stream.settle()
+        self.stream.reconcile.settle()
         self.joining.small = True
         self.enter(State.CONNECTED)
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from weft.fabric.authors import AuthorWindow
 from weft.fabric.retention import Kept
-from weft.wire import PeerId
+from weft.wire import PeerId, WireError, encode
 from weft.wire.links import Gone, Greeting, Known, Want
 from weft.wire.types import Have
 
@@ -18,9 +18,22 @@ if TYPE_CHECKING:
     from weft.fabric.link import Link
     from weft.fabric.peer import Peer
     from weft.fabric.stream import Stream
+    from weft.fabric.world import Timer
 
 WANT_MAX = 4096
 """Messages asked for at once."""
+WANT_BYTES_MAX = 1 << 20
+"""Sent in answer to one question; whoever lacks more asks again."""
+GAPS_ASKED_MAX = 64
+"""Authors whose gaps are asked for in one round, one after the other."""
+HEARSAY_MAX = 1 << 20
+"""Messages of an author that are believed to exist on a neighbour's word alone."""
+SILENT_S_MAX = 10 * 365 * 86400.0
+
+
+def _said_at(have: Have, now: float) -> float:
+    """When the author was last heard, for any number that a stranger may write there."""
+    return now - min(have.silent_ms / 1000, SILENT_S_MAX)
 
 
 def _have(author: PeerId, window: AuthorWindow, now: float) -> Have:
@@ -32,6 +45,7 @@ class Reconcile:
         self._peer = peer
         self._stream = stream
         self._gaps: dict[PeerId, None] = {}
+        self._timer: Timer | None = None
         self._settled_at = peer.world.now()
 
     # -- greetings
@@ -61,10 +75,10 @@ class Reconcile:
         )
 
     def on_greeting(self, link: "Link", greeting: Greeting) -> None:
-        self._peer.contacts.add_all(greeting.sample)
-        if link.greeted:
-            return
+        if link.greeted or (greeting.fresh and not self._stream.settled):
+            raise WireError("a greeting where none belongs")  # once each, and two that know nothing do not link
         link.greeted = True
+        self._peer.contacts.add_all(greeting.sample)
         now = self._peer.world.now()
         if not greeting.fresh:
             if self._stream.settled:
@@ -83,12 +97,17 @@ class Reconcile:
     def _start_from(self, have: tuple[Have, ...], now: float) -> None:
         """A newcomer's starting point: all that the first neighbour had when the link came up."""
         for each in sorted(have, key=lambda each: each.silent_ms):
-            window = self._stream.meet(each.author, each.run_start, now - each.silent_ms / 1000)
-            if window is not None:
-                window.start_at(each.mark)
-        self._stream.settled = True
-        self._settled_at = now
+            if each.author != self._peer.me.peer:
+                window = self._stream.meet(each.author, each.run_start, _said_at(each, now))
+                if window is not None:
+                    window.start_at(each.mark)
+        self.settle()
         self._peer.on_links_changed(None)
+
+    def settle(self) -> None:
+        """From now on this peer has a starting point."""
+        self._stream.settled = True
+        self._settled_at = self._peer.world.now()
 
     def _learn(self, have: tuple[Have, ...], now: float) -> None:
         """Whatever the other has and we lack is a gap, until it comes."""
@@ -96,15 +115,19 @@ class Reconcile:
             if each.author == self._peer.me.peer:
                 continue  # nobody knows better than we what we said
             window = self._stream.authors.get(each.author)
+            said_at = _said_at(each, now)
             if window is None:
-                silent_s = each.silent_ms / 1000
-                window = self._stream.meet(each.author, each.run_start, now - silent_s)
-                if window is not None and silent_s > now - self._settled_at:
-                    window.start_at(each.mark)  # said before our time
-            if window is not None and each.mark > window.known:
-                window.known, window.known_at = each.mark, now - each.silent_ms / 1000
-                window.to_tell = True
-                self.watch_gap(each.author, window, now)
+                window = self._stream.meet(each.author, each.run_start, said_at)
+                if window is not None and (said_at < self._settled_at or self._stream.may_have_forgotten(said_at)):
+                    window.start_at(each.mark)  # said before our time, or had and forgotten
+            if window is None or each.mark <= window.known:
+                continue
+            if each.mark - window.known > HEARSAY_MAX:
+                self._peer.counters.hearsay_refused += 1
+                continue
+            window.known, window.known_at = each.mark, said_at
+            window.to_tell = True
+            self.watch_gap(each.author)
 
     def _send_lacking(self, link: "Link", greeting: Greeting, now: float) -> None:
         if greeting.fresh:
@@ -120,40 +143,46 @@ class Reconcile:
 
     # -- gaps
 
-    def watch_gap(self, author: PeerId, window: AuthorWindow, now: float) -> None:
-        if window.gap_since is None:
-            window.gap_since = now
-            self._gaps[author] = None
-            if len(self._gaps) == 1:
-                self._peer.world.after(self._peer.settings.gap_s, self._ask)
+    def watch_gap(self, author: PeerId) -> None:
+        self._gaps[author] = None
+        if self._timer is None:
+            self._timer = self._peer.world.after(self._peer.settings.gap_s, self._ask)
 
     def _ask(self) -> None:
+        self._timer = None
         now = self._peer.world.now()
+        self._forget_closed()
+        if not self._gaps or not self._peer.is_present:
+            return
+        self._timer = self._peer.world.after(self._peer.settings.gap_s, self._ask)
         self._tell_neighbours(now)
+        if not len(self._peer.links):
+            return
+        for author in list(self._gaps)[:GAPS_ASKED_MAX]:
+            del self._gaps[author]
+            self._gaps[author] = None  # to the end of the queue
+            self._ask_for(author, self._stream.authors[author], now)
+
+    def _forget_closed(self) -> None:
         for author in list(self._gaps):
             window = self._stream.authors.get(author)
             if window is None or not window.has_gap:
                 del self._gaps[author]
                 if window is not None:
-                    window.gap_since = None
                     window.gone.clear()
-            elif self._peer.links:
-                self._ask_for(author, window, now)
-        if self._gaps:
-            self._peer.world.after(self._peer.settings.gap_s, self._ask)
 
     def _tell_neighbours(self, now: float) -> None:
         """Gaps that we learned of by hearsay and that stay open: our neighbours may lack the same and not know it."""
         news = []
         for author in self._gaps:
-            window = self._stream.authors.get(author)
-            if window is not None and window.to_tell:
+            window = self._stream.authors[author]
+            if window.to_tell:
                 window.to_tell = False
-                if window.has_gap:
-                    news.append(Have(author, window.run_start, window.known, int((now - window.known_at) * 1000)))
+                news.append(Have(author, window.run_start, window.known, int((now - window.known_at) * 1000)))
         if news:
+            frame = encode(Known(tuple(news)))
             for link in self._peer.links:
-                link.send(Known(tuple(news)))
+                link.send_frame(frame)
 
     def _ask_for(self, author: PeerId, window: AuthorWindow, now: float) -> None:
         first, last, said_at = window.missing()
@@ -171,9 +200,14 @@ class Reconcile:
 
     def on_want(self, link: "Link", want: Want) -> None:
         """Send what we hold of the range, and say of the rest whether it may still come."""
-        now = self._peer.world.now()
         window = self._stream.authors.get(want.author)
-        last = min(want.last, want.first + WANT_MAX - 1)
+        if want.last < want.first:
+            return
+        if window is None or want.first > window.known:
+            link.send(Gone(want.author, want.first, want.last, final=False))
+            return
+        now, left_bytes = self._peer.world.now(), WANT_BYTES_MAX
+        last = min(want.last, want.first + WANT_MAX - 1, window.known)
         lacking_from: int | None = None
         for sequence in range(want.first, last + 1):
             kept = self._stream.retention.get(want.author, sequence)
@@ -184,15 +218,20 @@ class Reconcile:
                 self._say_gone(link, window, want.author, lacking_from, sequence - 1)
                 lacking_from = None
             link.send_frame(kept.copy(now))
+            left_bytes -= len(kept.frame)
+            if left_bytes < 0:
+                return
         if lacking_from is not None:
             self._say_gone(link, window, want.author, lacking_from, last)
+        if last < want.last:
+            link.send(Gone(want.author, last + 1, want.last, final=False))
 
-    def _say_gone(self, link: "Link", window: AuthorWindow | None, author: PeerId, first: int, last: int) -> None:
-        """What we held once and dropped is gone for good; what we never held may still be found elsewhere."""
-        final = window is not None and window.floor < first and last <= window.mark
+    def _say_gone(self, link: "Link", window: AuthorWindow, author: PeerId, first: int, last: int) -> None:
+        """What we held once and dropped, or gave up, is gone for good; what we never held may be found elsewhere."""
+        final = window.floor < first and last <= window.mark
         link.send(Gone(author, first, last, final))
 
     def on_gone(self, link: "Link", gone: Gone) -> None:
         window = self._stream.authors.get(gone.author)
-        if window is not None and gone.final and gone.first <= window.mark + 1 <= gone.last:
+        if window is not None and window.has_gap and gone.final and gone.first <= window.mark + 1 <= gone.last:
             window.gone[link.neighbour] = gone.last

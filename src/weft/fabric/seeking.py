@@ -174,7 +174,7 @@ class Seeking:
 
     def found(self, contact: Contact) -> None:
         """This one can weave us in."""
-        if not self.active:
+        if not self.active or len(self._found) >= FELLOWS_MAX:
             return
         self._round += 1  # the search is over; what it still brings does not count
         self._fellows.pop(contact.peer, None)

@@ -33,7 +33,7 @@ class Settings:
     linger_s: float = 0.3
     """A neighbour that leaves is listened to for so long: it may pass on what another one that leaves said last."""
     join_s: float = 2.0
-    """Time after which a newcomer that lacks neighbours does something about it itself."""
+    """How long an invitation is waited for, and after which a newcomer with any neighbour counts as connected."""
 
     heartbeat_s: float = 2.0
     """A link is never silent for longer than this from our side."""
@@ -46,6 +46,8 @@ class Settings:
     """How long a message is kept for those who may lack it. Copies older than this are not taken for new."""
     retention_bytes_max: int = 32 << 20
     """Kept at most, oldest dropped first."""
+    waiting_bytes_max: int = 16 << 20
+    """Messages that wait for an earlier one of their author; what is more is taken as not come, and asked for later."""
     authors_max: int = 20_000
     """Authors tracked; the messages of more are dropped and counted, so that nobody can exhaust us with names."""
     gap_s: float = 0.5
@@ -62,6 +64,8 @@ class Settings:
     walk_spare: int = 8
     """Further steps that a walk may take when it ends at an edge that is of no use."""
 
+    obey_shutdown: bool = True
+    """Whether a neighbour's word that the channel is closed for all is followed."""
     view_s: float = 0.2
     """Changes of neighbours within this time are told to the others together."""
     loosen_s: float = 4.0
@@ -89,7 +93,7 @@ class Settings:
 
     @property
     def forget_s(self) -> float:
-        """State of an author is dropped after so much silence: twice retention, when no copy is left anywhere."""
+        """An author that was silent for so long may be forgotten, if there are too many: no copy of it is left."""
         return 2 * self.retention_s
 
     @property

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from weft.fabric.peer import Peer
 
 
+FORGOTTEN_SHARE = 10
+"""One in so many authors is forgotten at once, because looking for them takes a look at all."""
 FORGET_PAUSE_S = 0.1
 """When no author can be forgotten, it is not tried again for so long: a stranger's names shall not keep us busy."""
 
@@ -38,6 +40,7 @@ class Stream:
         self._sent_at = -settings.retention_s
         self._has_forgotten = False
         self._forget_again_at = 0.0
+        self._waiting_bytes = 0
 
     # -- sending
 
@@ -75,6 +78,11 @@ class Stream:
         if message.age_ms > self._retention_ms:
             self._peer.counters.expired += 1  # nobody may take it for new any more; the gap will be told as missed
             return
+        if self._waiting_bytes + len(frame) > self._peer.settings.waiting_bytes_max and (
+            window is None or sequence != window.mark + 1
+        ):
+            self._peer.counters.waiting_refused += 1  # as if it had not come: it will be asked for
+            return
         now = self._peer.world.now()
         if window is None:
             window = self.meet(author, run_start, now)
@@ -91,7 +99,8 @@ class Stream:
                 self._deliver_waiting(window)
         else:
             window.waiting[sequence] = frame, now - message.age_ms / 1000
-            self.reconcile.watch_gap(author, window, now)
+            self._waiting_bytes += len(frame)
+            self.reconcile.watch_gap(author)
 
     def _pass_on(self, link: "Link", frame: bytes, message: Broadcast, now: float) -> None:
         """The first copy goes to all other neighbours, as one and the same bytes."""
@@ -111,11 +120,12 @@ class Stream:
 
     def _deliver_waiting(self, window: AuthorWindow) -> None:
         while (waited := window.waiting.pop(window.mark + 1, None)) is not None:
+            self._waiting_bytes -= len(waited[0])
             self._deliver(window, decode_broadcast(waited[0]))
 
     def meet(self, author: PeerId, run_start: int, heard_at: float) -> AuthorWindow | None:
         """An author that we know nothing of; None if there are too many already."""
-        if len(self.authors) >= self._peer.settings.authors_max and not self._forget_one():
+        if len(self.authors) >= self._peer.settings.authors_max and not self._forget_some():
             self._peer.counters.authors_refused += 1
             return None
         # A starting point names every author, so one that is not known has not been heard since we are here: it begins
@@ -124,10 +134,10 @@ class Stream:
         window = self.authors[author] = AuthorWindow(run_start, first - 1, heard_at)
         return window
 
-    def _forget_one(self) -> bool:
-        """Drop the author that was silent for longest, if it was so for so long that every copy of what it said is past
-        retention, and its next message will start a new run: so an old copy cannot be taken for new, nor a new one
-        wait for old ones."""
+    def _forget_some(self) -> bool:
+        """Drop the authors that were silent for longest, if it was for so long that every copy of what they said is
+        past retention, and their next message will start a new run: so an old copy cannot be taken for new, nor a new
+        one wait for old ones."""
         now = self._peer.world.now()
         if now < self._forget_again_at:
             return False
@@ -140,9 +150,14 @@ class Stream:
         if not silent:
             self._forget_again_at = now + FORGET_PAUSE_S
             return False
-        del self.authors[min(silent)[1]]
+        for _, author in sorted(silent)[: 1 + len(self.authors) // FORGOTTEN_SHARE]:
+            del self.authors[author]
         self._has_forgotten = True
         return True
+
+    def may_have_forgotten(self, said_at: float) -> bool:
+        """Whether an author that was last heard then may be one that we knew."""
+        return self._has_forgotten and said_at < self._peer.world.now() - self._peer.settings.forget_s
 
     def give_up(self, author: PeerId, window: AuthorWindow, last: int) -> None:
         """Messages up to `last` cannot be had: say so, and go on behind them."""
@@ -153,10 +168,6 @@ class Stream:
         self._deliver_waiting(window)
 
     # -- links and time
-
-    def settle(self) -> None:
-        """The founder's starting point: nothing has been said yet."""
-        self.settled = True
 
     def tick(self, now: float) -> None:
         self.retention.expire(now)

@@ -7,7 +7,7 @@ Dense spots: neighbours that share many neighbours, where few deaths could tear 
 
 from typing import TYPE_CHECKING
 
-from weft.wire import PeerId
+from weft.wire import PeerId, encode
 from weft.wire.links import View
 
 if TYPE_CHECKING:
@@ -37,9 +37,9 @@ class Views:
 
     def _tell(self) -> None:
         self._timer = None
-        view = View(self._peer.links.neighbours)
+        frame = encode(View(self._peer.links.neighbours))
         for link in self._peer.links:
-            link.send(view)
+            link.send_frame(frame)
 
     def on_view(self, link: "Link", view: View) -> None:
         link.view = view.neighbours

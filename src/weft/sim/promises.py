@@ -81,9 +81,11 @@ def undelivered(watch: "Watch", members: "list[Node]", *, may_be_told: bool = Fa
                 return 1, f"{node} has not got {watch.name(author, max(lacks, first))} (up to {last} there is)"
             if heard.first > first:
                 return 3, f"{node} started with {watch.name(author, heard.first)}, should have with {first}"
-            if not may_be_told and (missed := [each for each in heard.missed if each[1] >= first]):
-                low, high = missed[0]
-                return 1, f"{node} missed {watch.name(author, low)} to {high} although the fabric was whole again"
+            if heard.missed and not may_be_told:
+                had = _first_had(watch, members, author, heard, first)
+                if had is not None:
+                    name = watch.name(author, had)
+                    return 1, f"{node} missed {name}, which can be had, although the fabric was whole again"
     return None
 
 
