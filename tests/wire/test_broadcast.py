@@ -83,7 +83,7 @@ def test_the_largest_payload_fits_and_one_more_byte_does_not() -> None:
         {"sequence": UINT_MAX + 2, "run_start": 1},
         {"hops": UINT_MAX + 1},
         {"age_ms": -1},
-        {"count": UINT_MAX + 1},
+        {"bundled": UINT_MAX + 1},
         {"priority": UINT_MAX + 1},
         {"lifetime_ms": UINT_MAX + 1},
         {"signature": bytes(SIGNATURE_BYTES_MAX + 1)},

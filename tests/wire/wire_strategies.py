@@ -44,7 +44,7 @@ BROADCASTS: st.SearchStrategy[Broadcast] = st.builds(
     payload=st.binary(max_size=64),
     hops=uints,
     age_ms=uints,
-    count=uints,
+    bundled=uints,
     priority=uints,
     lifetime_ms=uints,
     signature=st.binary(max_size=SIGNATURE_BYTES_MAX),

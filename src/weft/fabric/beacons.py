@@ -61,7 +61,7 @@ class Beacons:
             self._peer.world.after(UNITED_S, self._spread, other)
 
     def _spread(self, mark: BeaconMark) -> None:
-        if self._peer.floods.spread(Beacon(mark.beaconer, mark.count, 1), mark.beaconer, mark.count):
+        if self._peer.floods.spread(Beacon(mark.beaconer, mark.nonce, 1), mark.beaconer, mark.nonce):
             self._adopt(mark)
 
     def _adopt(self, mark: BeaconMark) -> None:

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from weft.fabric.world import Line, Timer
 
 _HEARTBEAT = encode(Heartbeat())
+_BROADCAST = BROADCAST.to_bytes(4, "big")
 
 
 class Link:
@@ -72,7 +73,7 @@ class Link:
     def on_frame(self, frame: bytes) -> None:
         self.heard = True
         try:
-            if frame[7] == BROADCAST and frame[4:7] == b"\0\0\0":
+            if frame[4:8] == _BROADCAST:
                 self._peer.stream.on_broadcast(self, frame)
             else:
                 self._peer.on_link_frame(self, frame)

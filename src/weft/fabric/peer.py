@@ -56,7 +56,7 @@ class Counters:
     strangers: int = 0
     """Calls of another protocol, version or channel."""
     refused_calls: int = 0
-    """Calls hung up on because too many were under way."""
+    """Calls hung up on because too many were under way, or after leaving."""
 
 
 class Peer:

@@ -40,7 +40,7 @@ class Broadcast(NamedTuple):
     """Links travelled when it arrives."""
     age_ms: int = 0
     """How long it was held on its way; copies older than the retention window are not taken for new."""
-    count: int = 1  # type: ignore[assignment]  # hides a method of tuples that nobody calls
+    bundled: int = 1
     """Messages in this frame (room for bundles)."""
     priority: int = 0
     lifetime_ms: int = 0
@@ -66,7 +66,7 @@ def encode_broadcast(made: Broadcast) -> bytes:
         raise WireError(f"a broadcast of {size} bytes, at most {FRAME_BYTES_MAX} are possible")
     try:
         prefix = PREFIX.pack(size - LENGTH_BYTES, BROADCAST, made.hops, made.age_ms)
-        core = _CORE.pack(made.author, made.sequence, run_offset, made.count, made.priority, made.lifetime_ms)
+        core = _CORE.pack(made.author, made.sequence, run_offset, made.bundled, made.priority, made.lifetime_ms)
     except struct.error as problem:
         raise WireError(f"Broadcast: {problem}") from None
     return prefix + core + tail
@@ -102,7 +102,7 @@ def decode_broadcast(frame: bytes) -> Broadcast:
     if HEAD.unpack_from(frame) != (len(frame) - LENGTH_BYTES, BROADCAST):
         raise WireError("not a broadcast frame")
     hops, age_ms = travelled(frame)
-    *_, count, priority, lifetime_ms = _CORE.unpack_from(frame, _CORE_AT)
+    *_, bundled, priority, lifetime_ms = _CORE.unpack_from(frame, _CORE_AT)
     try:
         signature, position = unpack_opaque(frame, _TAIL_AT, SIGNATURE_BYTES_MAX)
         payload, position = unpack_opaque(frame, position, len(frame))
@@ -110,4 +110,4 @@ def decode_broadcast(frame: bytes) -> Broadcast:
         raise WireError("the broadcast ends too early") from None
     if position != len(frame):
         raise WireError(f"{len(frame) - position} bytes too many after a broadcast")
-    return Broadcast(author, sequence, run_start, payload, hops, age_ms, count, priority, lifetime_ms, signature)
+    return Broadcast(author, sequence, run_start, payload, hops, age_ms, bundled, priority, lifetime_ms, signature)

@@ -50,7 +50,7 @@ class Verdict(IntEnum):
 
     ACCEPTED = 1
     UNUSABLE = 2
-    """One of the ends is a neighbour already: the walk may go on for another edge."""
+    """One of the ends is a neighbour already, or too close to one: the walk may go on for another edge."""
     FULL = 3
     """No more edges are wanted: the walk is over."""
 

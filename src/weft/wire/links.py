@@ -42,7 +42,7 @@ class Gone(Message):
     first: Hyper
     last: Hyper
     final: Bool
-    """They were here and are past retention; else they may still come."""
+    """They were here and are past retention, or were given up here; else they may still come."""
 
 
 @message(24)

@@ -30,11 +30,11 @@ class BeaconMark(NamedTuple):
     """The newest beacon that a peer has heard: two peers of one fabric have heard (nearly) the same."""
 
     beaconer: PeerId
-    count: int  # type: ignore[assignment]  # hides a method of tuples that nobody calls
+    nonce: int
 
 
 class Have(NamedTuple):
-    """All that a peer holds of one author: from the start of the author's run up to `mark`, without a gap."""
+    """Up to where a peer has had one author: everything up to `mark` was delivered, given up, or before its time."""
 
     author: PeerId
     run_start: int
