@@ -72,7 +72,7 @@ imports: setup ## Check that imports follow the map of layers (import-linter)
 	$(BIN)/lint-imports --no-logo
 
 .PHONY: soak
-soak: setup ## Run the full table of what the fabric must show (half an hour)
+soak: setup ## Run the full table of what the fabric must show (about twenty minutes)
 	$(PY) -m weft.sim.soak $(SOAK_ARGS)
 
 .PHONY: lock

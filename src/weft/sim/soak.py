@@ -1,4 +1,4 @@
-"""The full table of what the fabric must show: `make soak`. About half an hour on two cores.
+"""The full table of what the fabric must show: `make soak`. About twenty minutes on two cores.
 
 Each row is a bar with the scenario that shows it; every row can be run alone with the command that it prints.
 """
