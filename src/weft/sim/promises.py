@@ -90,12 +90,13 @@ def undelivered(watch: "Watch", members: "list[Node]", *, may_be_told: bool = Fa
 
 
 def _first_had(watch: "Watch", members: "list[Node]", author: int, missed_by: "Heard", first: int) -> int | None:
-    """The first message that one was told it missed, since it is a member, although the author or another has it."""
+    """The first message that one was told it missed, since it is a member, although it could be had: another has it,
+    the author lives, or it left in good order and had to see that somebody had it."""
     others = [watch.heard.get(node, {}).get(author) for node in members]
-    alive = any(node.peer.me.peer == author for node in members)
+    answerable = watch.left_in_peace(author) or any(node.peer.me.peer == author for node in members)
     for low, high in missed_by.missed:
         for sequence in range(max(low, first), high + 1):
-            if alive or any(each is not None and each.has(sequence) for each in others):
+            if answerable or any(each is not None and each.has(sequence) for each in others):
                 return sequence
     return None
 

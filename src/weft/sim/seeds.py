@@ -24,6 +24,8 @@ class Outcome:
     figures: dict[str, float] = field(default_factory=dict)
     messages: int = 0
     deliveries: int = 0
+    missed: int = 0
+    """Messages that peers were told they missed."""
     virtual_s: float = 0.0
     events: int = 0
     wall_s: float = 0.0
@@ -48,6 +50,7 @@ def run_seed(scenario: Scenario, seed: int, peers: int = 0) -> Outcome:
     outcome.figures = run.figures
     outcome.messages = sum(len(times) for times in simulation.watch.sent_at.values())
     outcome.deliveries = simulation.watch.deliveries
+    outcome.missed = simulation.watch.reported_missed
     outcome.virtual_s = simulation.clock.now
     outcome.events = simulation.events
     outcome.wall_s = time.perf_counter() - start

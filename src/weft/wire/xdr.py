@@ -83,15 +83,6 @@ def unpack_opaque(buffer: Buffer, position: int, most: int) -> tuple[bytes, int]
     return bytes(buffer[position + 4 : end]), after
 
 
-def opaque(most: int) -> Xdr:
-    def pack(value: Buffer, out: list[bytes]) -> None:
-        if len(value) > most:
-            raise WireError(f"{len(value)} bytes where at most {most} may stand")
-        pack_opaque(value, out)
-
-    return Xdr(pack, lambda buffer, position: unpack_opaque(buffer, position, most))
-
-
 def fixed_opaque(size: int) -> Xdr:
     if size % 4:
         raise ValueError("only sizes that need no padding are used")
