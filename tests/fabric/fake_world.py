@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 
 from weft.fabric import ChannelName, Peer, Settings
 from weft.fabric.events import Event, Message, Missed
+from weft.fabric.seal import Identity
 from weft.fabric.world import LineOwner
 from weft.wire import Address, Broadcast, Contact, PeerId, decode, encode
 from weft.wire.broadcast import BROADCAST, decode_broadcast, encode_broadcast
@@ -29,8 +30,8 @@ def contact(name: PeerId) -> Contact:
     return Contact(name, Address(f"host-{name}", 4000))
 
 
-def hello(name: PeerId, *, settled: bool = True) -> Hello:
-    return Hello(MAGIC, VERSION, CHANNEL, name, contact(name).address, settled)
+def hello(name: PeerId, *, settled: bool = True, signed: bool = False) -> Hello:
+    return Hello(MAGIC, VERSION, CHANNEL, name, contact(name).address, settled, signed)
 
 
 def frame_of(said: Said) -> bytes:
@@ -77,6 +78,8 @@ class FakeLine:
         """What was dialled; None if it was the other side that called."""
         self.sent: list[bytes] = []
         self.closed = False
+        self.identity: Identity | None = None
+        self.queued_bytes = 0
 
     def send(self, frame: bytes) -> None:
         if not self.closed:

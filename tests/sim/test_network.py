@@ -12,12 +12,13 @@ from weft.sim.node import Node
 from weft.sim.watch import Watch
 from weft.wire import Address
 from weft.wire.broadcast import Broadcast, encode_broadcast
+from weft.wire.calls import Refusal
 
 LATENCY_S = 0.01
 JITTER_MS = 1e-6
 """As good as none: where the moment matters, a line takes exactly its latency."""
 BOTH_WAYS = frozenset({(0, 1), (1, 0)})
-CHANNEL_ID = ChannelName.parse("sim/network").id
+CHANNEL = ChannelName.parse("sim/network")
 
 
 class End:
@@ -33,7 +34,10 @@ class End:
     def on_frame(self, frame: bytes) -> None:
         self.heard.append((self._clock.now, frame))
 
-    def on_lost(self) -> None:
+    def on_choked(self) -> None:
+        raise AssertionError("the simulated network has no limit")
+
+    def on_lost(self, refusal: Refusal | None = None) -> None:
         self.heard.append((self._clock.now, "lost"))
 
     @property
@@ -83,7 +87,7 @@ class Wired:
             self.network,
             self.watch,
             seed=number,
-            channel_id=CHANNEL_ID,
+            channel=CHANNEL,
             portals=(),
             settings=Settings(),
         )

@@ -22,7 +22,7 @@ every_message = pytest.mark.parametrize("kind", kinds().values(), ids=lambda kin
 
 HERE = Address("host", 80)
 CONTACT = Contact(5, HERE)
-HELLO = Hello(MAGIC, VERSION, bytes(CHANNEL_ID_BYTES), 5, HERE, True)
+HELLO = Hello(MAGIC, VERSION, bytes(CHANNEL_ID_BYTES), 5, HERE, True, False)
 
 
 @every_message

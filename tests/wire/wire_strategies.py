@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from weft.wire.broadcast import BROADCAST, SIGNATURE_BYTES_MAX, Broadcast, encode_broadcast
 from weft.wire.codec import HEAD, LENGTH_BYTES, Message, encode, kinds
-from weft.wire.fields import CHANNEL_ID_BYTES, Bool, ChannelId, Hyper, Text, UInt
+from weft.wire.fields import CHANNEL_ID_BYTES, Bool, ChannelId, CredentialBytes, Hyper, Text, UInt
 from weft.wire.types import Address
 
 UINT_MAX = (1 << 32) - 1
@@ -29,6 +29,7 @@ OF_ANNOTATION: dict[Any, st.SearchStrategy[Any]] = {
     Bool: st.booleans(),
     Text: texts,
     ChannelId: st.binary(min_size=CHANNEL_ID_BYTES, max_size=CHANNEL_ID_BYTES),
+    CredentialBytes: st.binary(max_size=64),
     Address: addresses,
     # Inside named tuples a bare int is a hyper; the one exception, the port, is in `addresses`.
     int: hypers,

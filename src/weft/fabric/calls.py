@@ -16,6 +16,19 @@ if TYPE_CHECKING:
     from weft.fabric.peer import Peer
     from weft.fabric.world import Line, Timer
 
+NO_USE = (
+    Refusal.NOT_WEFT,
+    Refusal.WRONG_VERSION,
+    Refusal.WRONG_CHANNEL,
+    Refusal.BAD_MESSAGE,
+    Refusal.WRONG_KEY,
+    Refusal.EXPIRED,
+    Refusal.REVOKED,
+    Refusal.IMPOSTOR,
+    Refusal.WRONG_MODE,
+)
+"""Refusals after which it is of no use to call again with what we have."""
+
 OnAnswer = Callable[["Call", Message], None]
 OnFailure = Callable[[Refusal | None], None]
 
@@ -60,8 +73,11 @@ class Call:
             self.peer.counters.malformed += 1
             self._failed(Refusal.BAD_MESSAGE, str(problem))
 
-    def on_lost(self) -> None:
-        self._failed(None, "hung up")
+    def on_lost(self, refusal: Refusal | None = None) -> None:
+        self._failed(refusal, "hung up")
+
+    def on_choked(self) -> None:
+        self._failed(None, "does not read")
 
     def become_link(self, *, after_parting: bool = False) -> None:
         """The answer was yes: from here on the line is a link."""
@@ -76,7 +92,9 @@ class Call:
 
     def _say_hello(self) -> None:
         me = self.peer.me
-        hello = Hello(MAGIC, VERSION, self.peer.channel_id, me.peer, me.address, self.peer.stream.settled)
+        stream = self.peer.stream
+        signed = stream.signing is not None
+        hello = Hello(MAGIC, VERSION, self.peer.channel_id, me.peer, me.address, stream.settled, signed)
         self.line.send(encode(hello))
 
     def _greeted(self, hello: Hello) -> None:
@@ -91,6 +109,12 @@ class Call:
             return Refusal.WRONG_VERSION, f"this peer speaks version {VERSION}, you {hello.version}"
         if hello.channel != self.peer.channel_id:
             return Refusal.WRONG_CHANNEL, "this peer is on another channel; check type and instance"
+        if hello.signed != (self.peer.stream.signing is not None):
+            here, there = ("", "not ") if self.peer.stream.signing is not None else ("not ", "")
+            return Refusal.WRONG_MODE, f"messages are {here}signed here, yours are {there}; connect like the others"
+        if self.line.identity is not None and hello.peer != self.line.identity.peer:
+            self.peer.counters.impostors += 1
+            return Refusal.IMPOSTOR, "the certificate is that of another peer than the one you claim to be"
         return None
 
     def _heard(self, message: Message) -> None:
@@ -160,7 +184,7 @@ class Outgoing(Call):
             return
         self._end()
         self.line.close()
-        if reason in (Refusal.NOT_WEFT, Refusal.WRONG_VERSION, Refusal.WRONG_CHANNEL, Refusal.BAD_MESSAGE):
+        if reason in NO_USE:
             self.peer.note(f"no use in calling {self.contact or self._address}: {text}")
         if self._expected is not None and self.contact is None:
             self.peer.contacts.failed(self._expected)

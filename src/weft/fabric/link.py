@@ -4,8 +4,10 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from weft.fabric.events import Why
-from weft.wire import Contact, WireError, encode
+from weft.fabric.seal import Identity
+from weft.wire import Contact, PeerId, WireError, encode
 from weft.wire.broadcast import BROADCAST
+from weft.wire.calls import Refusal
 from weft.wire.codec import Message
 from weft.wire.errors import UnknownMessage
 from weft.wire.links import CutDone, Heartbeat
@@ -26,7 +28,6 @@ class Link:
         "_drain_timer",
         "_heard_at",
         "_line",
-        "_made_at",
         "_peer",
         "_release_timer",
         "_spoke_at",
@@ -35,7 +36,9 @@ class Link:
         "draining",
         "greeted",
         "heard",
+        "introduced",
         "log_start",
+        "made_at",
         "neighbour",
         "reserved",
         "spoke",
@@ -58,14 +61,26 @@ class Link:
         """What we retained before this position is sent by reconciliation, all after it as it comes."""
         self.above: tuple[Kept, ...] = ()
         """What we held above the marks that our greeting told."""
+        self.introduced: dict[PeerId, None] = {}
+        """Authors whose credential was sent over this link."""
         self.heard = True
         """Something came since the last tick."""
         self.spoke = True
         """Something was sent since the last tick."""
-        self._made_at = self._heard_at = self._spoke_at = peer.world.now()
+        self.made_at = self._heard_at = self._spoke_at = peer.world.now()
         self._drain_timer: Timer | None = None
         self._release_timer: Timer | None = None
         line.owner = self
+
+    @property
+    def queued_bytes(self) -> int:
+        """Waiting for this neighbour."""
+        return self._line.queued_bytes
+
+    @property
+    def identity(self) -> Identity | None:
+        """Who the neighbour has proved to be."""
+        return self._line.identity
 
     def on_open(self) -> None:
         """Nothing: a link is made of a call, and was open before."""
@@ -84,8 +99,13 @@ class Link:
             self._peer.note(f"hung up on {self.contact}: {problem}")
             self.hang_up(Why.PROTOCOL)
 
-    def on_lost(self) -> None:
-        self._ended(Why.LOST)
+    def on_lost(self, refusal: Refusal | None = None) -> None:
+        self._ended(Why.LOST if refusal is None else Why.BARRED)
+
+    def on_choked(self) -> None:
+        self._peer.counters.choked += 1
+        self._peer.note(f"hung up on {self.contact}, which does not read what it is sent")
+        self._ended(Why.SLOW)
 
     def send_frame(self, frame: bytes) -> None:
         self.spoke = True
@@ -98,13 +118,13 @@ class Link:
     def tick(self, now: float) -> None:
         """Keep an idle link alive, and give up one that is silent. The hot path sets flags, only this reads a clock."""
         settings = self._peer.settings
-        if self.heard:
+        if self.heard or self._peer.deaf:
             self.heard = False
             self._heard_at = now
         elif now - self._heard_at > settings.silence_s:
             self.hang_up(Why.SILENT)
             return
-        if not self.greeted and now - self._made_at > settings.silence_s:
+        if not self.greeted and now - self.made_at > settings.silence_s:
             self.hang_up(Why.PROTOCOL)  # alive, but not a neighbour that one could learn anything from
             return
         if self.spoke:

@@ -91,7 +91,7 @@ class Links:
             raise AssertionError(f"no place for {link.contact}")
         self._links[link.neighbour] = link
         self._peer.contacts.answered(link.contact)
-        self._peer.world.observe(LinkUp(link.contact))
+        self._peer.happened(LinkUp(link.contact))
         self._peer.stream.reconcile.greet(link, complete=complete or self._was_alone)
         self._was_alone = False
         self._peer.on_links_changed(None)
@@ -103,7 +103,7 @@ class Links:
         del self._links[link.neighbour]
         self._was_alone = self._was_alone or not self._links
         link.release()
-        self._peer.world.observe(LinkDown(link.contact, why))
+        self._peer.happened(LinkDown(link.contact, why))
         self._peer.on_links_changed(why)
 
     def pick(self, avoid: Link | None = None, *, unreserved: bool = False) -> Link | None:

@@ -12,7 +12,7 @@ from weft.fabric.beacons import Beacons
 from weft.fabric.calls import Call, Incoming
 from weft.fabric.contacts import ContactCache
 from weft.fabric.diameter import Diameter
-from weft.fabric.events import Note, StateChanged, Why
+from weft.fabric.events import Event, Note, StateChanged, Why
 from weft.fabric.floods import FLOODED_NUMBERS, Floods
 from weft.fabric.joining import Joining
 from weft.fabric.leaving import Leaving
@@ -32,7 +32,12 @@ from weft.wire.codec import number_of
 
 if TYPE_CHECKING:
     from weft.fabric.link import Link
+    from weft.fabric.observer import Observer
+    from weft.fabric.seal import Seal
     from weft.fabric.world import Line, World
+
+TORN = (Why.LOST, Why.SILENT, Why.PROTOCOL, Why.SLOW, Why.BARRED)
+"""Ends of a link after which the neighbour is gone and has told nobody."""
 
 
 @dataclass(slots=True)
@@ -57,6 +62,16 @@ class Counters:
     """Calls of another protocol, version or channel."""
     refused_calls: int = 0
     """Calls hung up on because too many were under way, or after leaving."""
+    impostors: int = 0
+    """Calls of peers that claimed the id of another."""
+    forged: int = 0
+    """Messages that their author did not sign."""
+    forbidden: int = 0
+    """Messages of authors that may only listen."""
+    unproven: int = 0
+    """Credentials that were not good."""
+    choked: int = 0
+    """Neighbours given up because they did not read what they were sent."""
 
 
 class Peer:
@@ -69,18 +84,24 @@ class Peer:
         channel_id: bytes,
         portals: tuple[Address, ...] = (),
         settings: Settings | None = None,
+        *,
+        seal: "Seal | None" = None,
+        observer: "Observer | None" = None,
     ) -> None:
         self.world = world
         self.me = me
         self.channel_id = channel_id
         self.settings = settings or Settings()
+        self.observer = observer
+        self.deaf = False
+        """Does not read for now, because its application does not; so it cannot blame neighbours for being silent."""
         self.state = State.SEEKING
         self.counters = Counters()
         self.contacts = ContactCache(me.peer, self.settings.cache_max, world.random)
         self.links = Links(self)
         self.floods = Floods(self)
         self.diameter = Diameter(self)
-        self.stream = Stream(self)
+        self.stream = Stream(self, seal)
         self.walks = Walks(self)
         self.joining = Joining(self)
         self.seeking = Seeking(self, portals)
@@ -91,6 +112,7 @@ class Peer:
         self.merging = Merging(self)
         self._calls: dict[Incoming, None] = {}
         self._is_enough = False
+        self._duplicates_told = 0
         self.questions: dict[type[Any], Callable[[Incoming, Any], None]] = {
             c.Seek: self.seeking.on_seek,
             c.JoinRequest: self.joining.on_join,
@@ -116,6 +138,9 @@ class Peer:
             k.View: self.views.on_view,
             k.Shutdown: self.leaving.on_shutdown,
         }
+        if self.stream.signing is not None:
+            self._handlers[k.Credential] = self.stream.signing.on_credential
+            self._handlers[k.Introduce] = self.stream.signing.on_introduce
 
     # -- for the application
 
@@ -142,11 +167,21 @@ class Peer:
 
     def on_call(self, line: "Line") -> None:
         """Somebody dialled us. Too many at once are hung up on, so that nobody can exhaust us with calls."""
-        if len(self._calls) >= self.settings.calls_max or self.state is State.LEFT:
+        if self.state is State.LEFT or not self._has_room_for_a_call():
             self.counters.refused_calls += 1
             line.close()
             return
         self._calls[Incoming(self, line)] = None
+
+    def _has_room_for_a_call(self) -> bool:
+        """If too many are under way, the oldest that has not said a word makes room: honest callers speak at once."""
+        if len(self._calls) < self.settings.calls_max:
+            return True
+        silent = next((call for call in self._calls if call.contact is None), None)
+        if silent is not None:
+            self.counters.refused_calls += 1
+            silent.hang_up()
+        return silent is not None
 
     # -- for the parts
 
@@ -162,6 +197,12 @@ class Peer:
 
     def note(self, text: str) -> None:
         self.world.observe(Note(text))
+
+    def happened(self, event: Event) -> None:
+        """To neighbours or to our state: whoever watches or records shall know."""
+        self.world.observe(event)
+        if self.observer is not None:
+            self.observer.happened(event)
 
     def calls_ended(self, call: Call) -> None:
         if isinstance(call, Incoming):
@@ -186,12 +227,12 @@ class Peer:
         if not self.is_present:
             self.leaving.look_whether_done()
             return
-        if why in (Why.LOST, Why.SILENT, Why.PROTOCOL):
+        if why in TORN:
             self.merging.alarm()
         if self.links.holes == 0:
             self.joining.small = False
             self.repair.stop()
-        elif why in (Why.LOST, Why.SILENT, Why.PROTOCOL, Why.LEFT):
+        elif why in TORN or why is Why.LEFT:
             self.repair.alarm()
         else:
             self.repair.kick()
@@ -207,7 +248,7 @@ class Peer:
         if state is self.state:
             return
         self.state = state
-        self.world.observe(StateChanged(state))
+        self.happened(StateChanged(state))
         if state is State.CONNECTED:
             self.beacons.begin()
             self.merging.begin()
@@ -241,6 +282,9 @@ class Peer:
         now = self.world.now()
         self.world.after(self.settings.tick_s, self._tick)
         self.stream.tick(now)
+        if self.observer is not None and self.counters.duplicates > self._duplicates_told:
+            self.observer.duplicates(self.counters.duplicates - self._duplicates_told)
+            self._duplicates_told = self.counters.duplicates
         if self.state is State.CONNECTED:
             self.beacons.tick(now)
             self.merging.tick(now)

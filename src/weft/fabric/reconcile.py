@@ -138,7 +138,7 @@ class Reconcile:
             before = self._stream.retention.before(link.log_start)
             lacking = (kept for kept in before if kept.sequence > marks.get(kept.author, 0))
         for kept in lacking:
-            link.send_frame(kept.copy(now))
+            self._stream.send(link, kept.author, kept.copy(now))
         link.above = ()
 
     # -- gaps
@@ -217,7 +217,7 @@ class Reconcile:
             if lacking_from is not None:
                 self._say_gone(link, window, want.author, lacking_from, sequence - 1)
                 lacking_from = None
-            link.send_frame(kept.copy(now))
+            self._stream.send(link, kept.author, kept.copy(now))
             left_bytes -= len(kept.frame)
             if left_bytes < 0:
                 return

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from weft.fabric.calls import Call, Incoming, Outgoing
+from weft.fabric.events import Barred
 from weft.fabric.port_order import PortOrder, search_order
 from weft.fabric.state import State
 from weft.wire import Address, Contact, PeerId
@@ -28,6 +29,17 @@ PORTALS_KNOCKED = 3
 DOORS_KNOCKED = 4
 """Portals, and ports of each, that a member looks at in one go."""
 
+BARRED_BY = {
+    Refusal.WRONG_KEY: "is on this channel, but has another key",
+    Refusal.EXPIRED: "says that a ticket has expired; ask the channel's owner for a new one, and look at the clocks",
+    Refusal.REVOKED: "says that this ticket was revoked by the channel's owner",
+    Refusal.WRONG_MODE: "is connected in another way: one side is plain or unsigned, the other is not",
+    Refusal.WRONG_VERSION: "speaks another version of the protocol",
+    Refusal.WRONG_CHANNEL: "is on another channel; check type and instance",
+    Refusal.NOT_WEFT: "is no Weft peer",
+}
+BARRED_ANYWHERE = (Refusal.WRONG_KEY, Refusal.EXPIRED, Refusal.REVOKED)
+
 
 class Seeking:
     """`portals` are host names (searched along the port order) or whole addresses (port given)."""
@@ -38,7 +50,12 @@ class Seeking:
         self._portals = portals
         self._indices: list[int] = []
         self._step = 0
-        self._waiting_for = 0
+        self._unanswered = 0
+        """Calls of this search that are under way."""
+        self._done: dict[int, None] = {}
+        """Indices of the port order at which all portals were tried."""
+        self._searched = False
+        """All depths have been tried; what is unanswered may still bring somebody."""
         self._round = 0
         self.depth = 0
         """All portals have been tried to this depth, by this peer or one it met."""
@@ -52,6 +69,7 @@ class Seeking:
         self._invited = False
         """A connected peer has started to weave us in."""
         self._asked_cache = False
+        self._barred: Barred | None = None
         self._door = 0
         self._timer: Timer | None = None
 
@@ -61,6 +79,10 @@ class Seeking:
         """Begin, or begin again."""
         self._round += 1
         self._asked_cache = False
+        self._barred = None
+        self._unanswered = 0
+        self._searched = False
+        self._done.clear()
         self.depth = 0
         self._indices = search_order(self._peer.settings.search_depth, self._peer.world.random)
         self._step = 0
@@ -71,20 +93,35 @@ class Seeking:
     def active(self) -> bool:
         return self._peer.state is State.SEEKING and not len(self._peer.links)
 
-    def _try_all(self, addresses: list[Address]) -> None:
-        """All portals at one depth at once; then the next depth."""
-        round_number = self._round
-        self._waiting_for = len(addresses)
-        if not addresses:
-            self._next_depth()
-            return
+    def _try_all(self, addresses: list[Address], index: int | None = None) -> None:
+        """All portals at one depth at once; then the next depth. A portal that does not answer, because its host is
+        dead or its peer is stopped, delays the search but does not hold it up."""
+        round_number, step = self._round, self._step
+        waiting_for = len(addresses)
+        self._unanswered += waiting_for
+
+        def go_on() -> None:
+            if (round_number, step) == (self._round, self._step) and not self._searched:
+                self._next_depth()
 
         def tried() -> None:
-            if round_number == self._round:
-                self._waiting_for -= 1
-                if self._waiting_for == 0:
-                    self._next_depth()
+            nonlocal waiting_for
+            waiting_for -= 1
+            if round_number != self._round:
+                return
+            self._unanswered -= 1
+            if waiting_for == 0 and index is not None:
+                self._done[index] = None
+            if not self._searched:
+                if waiting_for == 0:
+                    go_on()
+            elif self._unanswered == 0:
+                self._exhausted()
 
+        if not addresses:
+            go_on()
+            return
+        self._peer.world.after(self._peer.settings.seek_patience_s, go_on)
         for address in addresses:
             self._try(address, tried)
 
@@ -97,6 +134,8 @@ class Seeking:
         def on_failure(reason: Refusal | None) -> None:
             if reason is Refusal.MYSELF:
                 self._on_portal = True
+            if isinstance(address, Address) and reason in self._barring(address):
+                self._barred = Barred(reason, f"{address}: {BARRED_BY[reason]}")
             if isinstance(address, Contact):
                 self._fellows.pop(address.peer, None)
             tried()
@@ -117,22 +156,22 @@ class Seeking:
             self._step += 1
         hosts = [portal.host for portal in self._portals if not portal.port]
         if self._step >= len(self._indices) or not hosts:
-            self.depth = len(self._indices)
-            self._exhausted()
+            self._searched = True
+            if self._unanswered == 0:
+                self._exhausted()
             return
-        port = self._order[self._indices[self._step]]
+        index = self._indices[self._step]
         self._step += 1
-        self._try_all([Address(host, port) for host in hosts])
+        self._try_all([Address(host, self._order[index]) for host in hosts], index)
 
     def _may_skip(self, index: int) -> bool:
         """A fellow has looked there. But at our own port only we can find out whether we are at a portal ourselves."""
         return index < self.depth and (self._on_portal or self._order[index] != self._peer.me.address.port)
 
     def _done_in_order(self) -> int:
-        """The depth below which every index was tried: the first eight are tried in a random order."""
-        tried = sorted(self._indices[: self._step])
+        """The depth below which every call was answered, or failed: the first eight are tried in a random order."""
         depth = 0
-        while depth < len(tried) and tried[depth] == depth:
+        while depth in self._done:
             depth += 1
         return depth
 
@@ -212,10 +251,23 @@ class Seeking:
         else:
             self.start()
 
+    def _barring(self, address: Address) -> tuple[Refusal, ...]:
+        """Answers that keep us out for good. Along the port order, other channels and programs are to be expected;
+        at an address that was given with its port, they are a mistake that a person must hear of."""
+        return tuple(BARRED_BY) if address in self._portals else BARRED_ANYWHERE
+
     # -- nobody is connected
 
     def _exhausted(self) -> None:
-        """Found the channel, or leave it to a fellow that goes before us."""
+        """Found the channel, or leave it to a fellow that goes before us. If somebody is there who does not let us in,
+        then we are not the first, and a second channel of the same name would be in nobody's interest."""
+        if not self.active or self._joining or self._invited:
+            return
+        if self._barred is not None:
+            self._peer.happened(self._barred)
+            self._wait(self._pause(), self._ask_again)
+            return
+        self.depth = len(self._indices)
         ahead = (each.peer < self._peer.me.peer and self._could_found(each) for each in self._fellows.values())
         if self._on_portal and not any(ahead):
             self._peer.found_channel()

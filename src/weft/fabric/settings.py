@@ -17,6 +17,8 @@ class Settings:
 
     search_depth: int = 16
     """Ports of the channel's order that a seeker tries on each portal."""
+    seek_patience_s: float = 0.5
+    """A portal that has not answered by then is still listened to, but the search goes on to the next port."""
     seek_wait_s: float = 1.0
     """Pause before fellow seekers are asked again, or a search that found nobody is repeated."""
 

@@ -11,12 +11,14 @@ from weft.fabric.authors import AuthorWindow
 from weft.fabric.events import Message, Missed
 from weft.fabric.reconcile import Reconcile
 from weft.fabric.retention import Kept, Retention
+from weft.fabric.signing import Signing
 from weft.wire import Broadcast, PeerId
 from weft.wire.broadcast import decode_broadcast, encode_broadcast, forwarded, name_of
 
 if TYPE_CHECKING:
     from weft.fabric.link import Link
     from weft.fabric.peer import Peer
+    from weft.fabric.seal import Seal
 
 
 FORGOTTEN_SHARE = 10
@@ -28,9 +30,10 @@ FORGET_PAUSE_S = 0.1
 class Stream:
     """All authors of the channel, as one peer has heard them."""
 
-    def __init__(self, peer: "Peer") -> None:
+    def __init__(self, peer: "Peer", seal: "Seal | None" = None) -> None:
         self._peer = peer
         settings = peer.settings
+        self.signing = Signing(peer, self, seal) if seal is not None else None
         self.settled = False
         """Whether this peer has its starting point; before that it knows nothing to tell."""
         self.authors: dict[PeerId, AuthorWindow] = {}
@@ -53,16 +56,28 @@ class Stream:
         sequence = own.mark + 1
         # Silent for so long that others may have forgotten this author: they shall begin here, without a gap.
         starts_run = now - self._sent_at >= self._peer.settings.retention_s
-        frame = encode_broadcast(Broadcast(me, sequence, sequence if starts_run else own.run_start, data))
+        frame = self._encoded(Broadcast(me, sequence, sequence if starts_run else own.run_start, data))
         if starts_run:
             own.run_start = sequence
         self._sent_at = own.heard_at = now
         own.mark = own.known = sequence
         self.retention.add(Kept(me, sequence, frame, 0, 0, now))
         for link in self._peer.links:
-            link.send_frame(frame)
+            self.send(link, me, frame)
         self._peer.counters.sent += 1
+        if self._peer.observer is not None:
+            self._peer.observer.sent(sequence, data)
         return sequence
+
+    def _encoded(self, message: Broadcast) -> bytes:
+        frame = encode_broadcast(message)
+        return frame if self.signing is None else encode_broadcast(self.signing.signed(message, frame))
+
+    def send(self, link: "Link", author: PeerId, frame: bytes) -> None:
+        """A message goes to a neighbour; on a signed channel, after its author's credential."""
+        if self.signing is not None:
+            self.signing.introduce(link, author)
+        link.send_frame(frame)
 
     # -- receiving
 
@@ -82,6 +97,8 @@ class Stream:
             window is None or sequence != window.mark + 1
         ):
             self._peer.counters.waiting_refused += 1  # as if it had not come: it will be asked for
+            return
+        if self.signing is not None and not self.signing.vouches(link, frame, message):
             return
         now = self._peer.world.now()
         if window is None:
@@ -110,13 +127,18 @@ class Stream:
         onward = forwarded(frame, message.hops + 1, message.age_ms)
         for other in self._peer.links:
             if other is not link:
-                other.send_frame(onward)
+                self.send(other, message.author, onward)
+        if self._peer.observer is not None:
+            self._peer.observer.received(message, link.neighbour)
         self._peer.diameter.travelled(message.hops)
 
     def _deliver(self, window: AuthorWindow, message: Broadcast) -> None:
         window.mark = message.sequence
         self._peer.counters.delivered += 1
-        self._peer.world.deliver(Message(message.author, message.sequence, message.payload, message.hops))
+        delivered = Message(message.author, message.sequence, message.payload, message.hops)
+        self._peer.world.deliver(delivered)
+        if self._peer.observer is not None:
+            self._peer.observer.delivered(delivered)
 
     def _deliver_waiting(self, window: AuthorWindow) -> None:
         while (waited := window.waiting.pop(window.mark + 1, None)) is not None:
@@ -152,6 +174,8 @@ class Stream:
             return False
         for _, author in sorted(silent)[: 1 + len(self.authors) // FORGOTTEN_SHARE]:
             del self.authors[author]
+            if self.signing is not None:
+                self.signing.forget(author)
         self._has_forgotten = True
         return True
 
@@ -165,9 +189,13 @@ class Stream:
         window.mark = last
         self._peer.counters.missed += last - missed.first + 1
         self._peer.world.missed(missed)
+        if self._peer.observer is not None:
+            self._peer.observer.missed(missed)
         self._deliver_waiting(window)
 
     # -- links and time
 
     def tick(self, now: float) -> None:
         self.retention.expire(now)
+        if self.signing is not None:
+            self.signing.look_again()

@@ -7,7 +7,9 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol
 
 from weft.fabric.events import Event, Message, Missed
+from weft.fabric.seal import Identity
 from weft.wire import Address
+from weft.wire.calls import Refusal
 
 if TYPE_CHECKING:
     from random import Random
@@ -22,15 +24,24 @@ class LineOwner(Protocol):
     def on_frame(self, frame: bytes) -> None:
         """One whole frame arrived, in the order in which it was sent."""
 
-    def on_lost(self) -> None:
+    def on_lost(self, refusal: Refusal | None = None) -> None:
         """The line is gone: not answered, closed by the other side after its last frame, or broken. Said once;
-        never after our own `close`."""
+        never after our own `close`. A refusal is given if the two ends could not agree on keys."""
+
+    def on_choked(self) -> None:
+        """The other end reads so slowly that more waits for it than is allowed. The line is gone."""
 
 
 class Line(Protocol):
     """One connection. Frames arrive whole and in order, or the line is lost."""
 
     owner: LineOwner
+    identity: Identity | None
+    """Who the other end has proved to be; None on plain lines, where anybody may claim anything."""
+
+    @property
+    def queued_bytes(self) -> int:
+        """Waiting on our side for the other end to read."""
 
     def send(self, frame: bytes) -> None:
         """Queue a frame; never blocks, never fails (a line that is gone swallows it)."""

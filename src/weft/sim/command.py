@@ -10,8 +10,8 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 from weft.sim.scenario import Scenario, ScenarioError, built_in, load
-from weft.sim.seeds import Outcome, run_seeds
-from weft.sim.simulation import Simulation
+from weft.sim.seeds import Outcome, run_seed, run_seeds
+from weft.sim.simulation import MakeTape, Simulation
 from weft.sim.steps import Run
 from weft.sim.watch import PromiseBroken
 
@@ -36,8 +36,9 @@ def sim(
     json: bool = False,
     trace: bool = False,
     draw: str = "",
+    make_tape: MakeTape | None = None,
 ) -> int:
-    """The whole command; returns the exit code."""
+    """The whole command; returns the exit code. `make_tape` records the history of the one seed."""
     if name == "list":
         _list()
         return 0
@@ -49,7 +50,9 @@ def sim(
         wanted = _seeds(seeds)
         if trace:
             return _trace(scenario, sizes[0], wanted[0])
-        outcomes = _play(scenario, sizes, wanted, jobs, json=json)
+        if make_tape is not None and len(sizes) * len(wanted) > 1:
+            raise WrongUse("--tape records one history: name one seed and one number of peers")
+        outcomes = _play(scenario, sizes, wanted, jobs, json=json, make_tape=make_tape)
         if draw:
             _draw(scenario, outcomes[-1], draw)
     except (ScenarioError, WrongUse, ValueError) as problem:
@@ -87,13 +90,19 @@ def _list() -> None:
     out.print(table)
 
 
-def _play(scenario: Scenario, sizes: list[int], seeds: list[int], jobs: int, *, json: bool) -> list[Outcome]:
+def _play(
+    scenario: Scenario, sizes: list[int], seeds: list[int], jobs: int, *, json: bool, make_tape: MakeTape | None
+) -> list[Outcome]:
     outcomes: list[Outcome] = []
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     with Progress(*columns, console=err, transient=True, disable=not err.is_terminal) as progress:
         for size in sizes:
             task = progress.add_task(f"{scenario.name}, {size} peers", total=len(seeds))
-            for outcome in run_seeds(scenario, seeds, size, jobs):
+            if make_tape is not None:
+                played: Iterable[Outcome] = [run_seed(scenario, seeds[0], size, make_tape)]
+            else:
+                played = run_seeds(scenario, seeds, size, jobs)
+            for outcome in played:
                 outcomes.append(outcome)
                 progress.advance(task)
                 if json:

@@ -13,6 +13,7 @@ from weft.wire.broadcast import BROADCAST
 if TYPE_CHECKING:
     from random import Random
 
+    from weft.fabric.seal import Identity
     from weft.fabric.world import LineOwner
     from weft.sim.clock import Clock
     from weft.sim.node import Node
@@ -103,7 +104,18 @@ class Network:
 class SimLine:
     """One end of a connection."""
 
-    __slots__ = ("_arrives_at", "_held", "closed", "far_host", "latency_s", "network", "node", "other", "owner")
+    __slots__ = (
+        "_arrives_at",
+        "_held",
+        "closed",
+        "far_host",
+        "identity",
+        "latency_s",
+        "network",
+        "node",
+        "other",
+        "owner",
+    )
 
     other: "SimLine"
     owner: "LineOwner"
@@ -114,6 +126,7 @@ class SimLine:
         self.latency_s = latency_s
         self.closed = False
         self.far_host = ""
+        self.identity: Identity | None = None
         self._arrives_at = 0.0
         self._held: list[bytes | None] | None = None
         if owner is not None:
@@ -123,6 +136,10 @@ class SimLine:
     def host(self) -> str:
         assert self.node is not None, "only an end that belongs to a node sends"
         return self.node.host
+
+    @property
+    def queued_bytes(self) -> int:
+        return sum(len(frame) for frame in self._held or () if frame is not None)
 
     def send(self, frame: bytes) -> None:
         if not self.closed:

@@ -5,12 +5,13 @@ from collections.abc import Callable
 from random import Random
 from typing import TYPE_CHECKING, Any
 
-from weft.fabric import Peer, Settings
+from weft.fabric import ChannelName, Peer, Settings
 from weft.fabric.port_order import PortOrder
 from weft.wire import Address, Contact
 
 if TYPE_CHECKING:
     from weft.fabric.events import Event, Message, Missed
+    from weft.fabric.observer import Tape
     from weft.fabric.world import LineOwner
     from weft.sim.clock import Clock
     from weft.sim.network import Network, SimLine
@@ -55,9 +56,10 @@ class Node:
         watch: "Watch",
         seed: int,
         *,
-        channel_id: bytes,
+        channel: ChannelName,
         portals: tuple[Address, ...],
         settings: Settings,
+        tape: "Tape | None" = None,
     ) -> None:
         self.number = number
         self.host = host
@@ -75,9 +77,10 @@ class Node:
         self._backlog: deque[tuple[Callable[..., None], tuple[Any, ...], float]] = deque()
         self._uplink_free_at = 0.0
         self._busy = False
-        self.address = self._listen(channel_id)
+        self.address = self._listen(channel.id)
         me = Contact(self.random.getrandbits(64), self.address)
-        self.peer = Peer(self, me, channel_id, portals, settings)
+        observer = tape.observer(channel, me.peer) if tape is not None else None
+        self.peer = Peer(self, me, channel.id, portals, settings, observer=observer)
 
     def _listen(self, channel_id: bytes) -> Address:
         """The first free port in the channel's order."""

@@ -18,9 +18,13 @@ def adjacency(members: "list[Node]") -> dict[int, list[int]]:
 
 def unrest(members: "list[Node]", degree: int) -> str | None:
     """Why the fabric is not (yet) one regular graph, or None if it is."""
-    graph = adjacency(members)
-    numbers = {node.peer.me.peer: node.number for node in members}
-    count = len(members)
+    return regular(adjacency(members), degree, {node.peer.me.peer: str(node.number) for node in members})
+
+
+def regular(graph: dict[int, list[int]], degree: int, numbers: dict[int, str] | None = None) -> str | None:
+    """The same for any graph of peer ids; `numbers` are what people call the peers."""
+    numbers = numbers or {peer: f"{peer:016x}" for peer in graph}
+    count = len(graph)
     wanted = min(degree, count - 1)
     holes_allowed = 1 if wanted == degree and degree * count % 2 else 0
     holes = 0

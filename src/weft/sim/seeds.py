@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from weft.sim.scenario import Scenario
-from weft.sim.simulation import Simulation
+from weft.sim.simulation import MakeTape, Simulation
 from weft.sim.steps import Run
 from weft.sim.watch import PromiseBroken
 
@@ -34,14 +34,14 @@ class Outcome:
     adjacency: dict[int, list[int]] | None = None
 
 
-def run_seed(scenario: Scenario, seed: int, peers: int = 0) -> Outcome:
+def run_seed(scenario: Scenario, seed: int, peers: int = 0, make_tape: MakeTape | None = None) -> Outcome:
     # A large simulation is one growing heap of living objects: looking through it again and again finds nothing. What
     # the last one left is another matter.
     gc.set_threshold(200_000, 50, 1000)
     gc.collect()
     outcome = Outcome(scenario.name, peers or scenario.peers, seed)
     start = time.perf_counter()
-    simulation = Simulation(seed, scenario.settings)
+    simulation = Simulation(seed, scenario.settings, make_tape=make_tape)
     run = Run(simulation, outcome.peers)
     try:
         scenario.play(run)

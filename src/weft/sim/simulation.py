@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from random import Random
 
 from weft.fabric import ChannelName, Settings, State
+from weft.fabric.observer import Tape
 from weft.sim.clock import Clock
 from weft.sim.network import Network, NetworkSettings
 from weft.sim.node import Node
@@ -14,8 +15,13 @@ from weft.wire import Address
 
 SETTLE_STEP_S = 0.25
 """How often a fabric that should come to rest is looked at."""
+BEGINS_AT = 1_767_225_600.0
+"""What every simulated clock shows at first: the beginning of 2026, UTC. (On a tape, time is of day and year.)"""
 REST_S = 10.0
 """No link has changed for so long: beacons and views have been round several times and found nothing to mend."""
+
+MakeTape = Callable[[Callable[[], float]], Tape]
+"""Makes a recorder that tells time by the given clock."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +39,11 @@ class SimSettings:
 
 class Simulation:
     def __init__(
-        self, seed: int, settings: SimSettings | None = None, trace: Callable[[str], None] | None = None
+        self,
+        seed: int,
+        settings: SimSettings | None = None,
+        trace: Callable[[str], None] | None = None,
+        make_tape: MakeTape | None = None,
     ) -> None:
         self.settings = settings or SimSettings()
         self.random = Random(seed)
@@ -42,7 +52,8 @@ class Simulation:
         self.network = Network(self.clock, Random(self.random.getrandbits(64)), self.settings.network)
         self.nodes: list[Node] = []
         self.events = 0
-        self._channel_id = ChannelName.parse(self.settings.channel).id
+        self._channel = ChannelName.parse(self.settings.channel)
+        self._tape = make_tape(lambda: BEGINS_AT + self.clock.now) if make_tape is not None else None
         self._rate = 0.0
         self._traffic_round = 0
         self._has_healed = False
@@ -71,9 +82,10 @@ class Simulation:
             self.network,
             self.watch,
             self.random.getrandbits(64),
-            channel_id=self._channel_id,
+            channel=self._channel,
             portals=portals,
             settings=self.settings.peer,
+            tape=self._tape,
         )
         self.nodes.append(node)
         node.peer.start()

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from weft.fabric.events import LinkDown, LinkUp, Note, StateChanged, Why
+from weft.fabric.events import Barred, LinkDown, LinkUp, Note, StateChanged, Why
 from weft.fabric.state import State
 
 if TYPE_CHECKING:
@@ -164,5 +164,5 @@ def _described(event: "Event") -> str:
             return f"no link to {neighbour} any more: {why.value}"
         case StateChanged(state):
             return f"is {state.value}"
-        case Note(text):
+        case Barred(_, text) | Note(text):
             return text

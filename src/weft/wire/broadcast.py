@@ -90,6 +90,13 @@ def travelled(frame: bytes) -> tuple[int, int]:
     return hops, age_ms
 
 
+def said(frame: bytes) -> bytes:
+    """What the author vouches for with its signature: everything but the signature itself and what relays change."""
+    signature_bytes = int.from_bytes(frame[_TAIL_AT : _TAIL_AT + 4], "big")
+    payload_at = _TAIL_AT + 4 + (signature_bytes + 3 & ~3)
+    return frame[_CORE_AT:_TAIL_AT] + frame[payload_at:]
+
+
 def forwarded(frame: bytes, hops: int, age_ms: int) -> bytes:
     """The frame to send on: the same message, further travelled. A stranger's numbers may be at their end."""
     hops, age_ms = min(hops, HOPS_MAX), min(age_ms, AGE_MS_MAX)

@@ -43,6 +43,16 @@ class Refusal(IntEnum):
     LEAVING = 9
     BAD_MESSAGE = 10
     MYSELF = 11
+    WRONG_KEY = 12
+    """Of the same channel, but its certificate is of another authority."""
+    EXPIRED = 13
+    """The ticket is past its time."""
+    REVOKED = 14
+    """The ticket was withdrawn."""
+    IMPOSTOR = 15
+    """The certificate belongs to another peer id than the one that was claimed."""
+    WRONG_MODE = 16
+    """One side signs its messages, the other does not; or one uses TLS and the other plain TCP."""
 
 
 class Verdict(IntEnum):
@@ -81,6 +91,8 @@ class Hello(Message):
     """Where the sender listens for calls."""
     settled: Bool
     """Whether the sender has a starting point in the stream of messages: two that have none do not link."""
+    signed: Bool
+    """Whether the sender signs its messages and takes none that are not signed."""
 
 
 @message(2)

@@ -10,11 +10,13 @@ NEIGHBOURS_MAX = 64
 AUTHORS_MAX = 30_000
 """As many as fit into one frame, beside a full sample of contacts."""
 CHANNEL_ID_BYTES = 16
+CREDENTIAL_BYTES_MAX = 4096
 
 UInt = Annotated[int, xdr.UINT]
 Hyper = Annotated[int, xdr.HYPER]
 Bool = Annotated[bool, xdr.BOOL]
 Text = Annotated[str, xdr.string()]
+CredentialBytes = Annotated[bytes, xdr.opaque(CREDENTIAL_BYTES_MAX)]
 ChannelId = Annotated[bytes, xdr.fixed_opaque(CHANNEL_ID_BYTES)]
 AddressField = Annotated[Address, xdr.ADDRESS]
 ContactField = Annotated[Contact, xdr.CONTACT]

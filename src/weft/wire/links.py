@@ -5,6 +5,7 @@ from weft.wire.fields import (
     Bool,
     ContactField,
     Contacts,
+    CredentialBytes,
     Haves,
     Hyper,
     OptionalContact,
@@ -150,3 +151,21 @@ class Shutdown(Message):
     origin: Hyper
     nonce: Hyper
     hops: UInt
+
+
+@message(60)
+class Credential(Message):
+    """Who an author is: its certificate, sent over a link before the author's first message there. Causes: the
+    author's messages can be checked from here on; one that is not good costs the sender its link."""
+
+    author: Hyper
+    credential: CredentialBytes
+
+
+@message(61)
+class Introduce(Message):
+    """The sender got a message of an author whose credential it does not have (any more). Causes: the credential and
+    that message are sent again."""
+
+    author: Hyper
+    sequence: Hyper

@@ -83,6 +83,17 @@ def unpack_opaque(buffer: Buffer, position: int, most: int) -> tuple[bytes, int]
     return bytes(buffer[position + 4 : end]), after
 
 
+def opaque(most: int) -> Xdr:
+    """Bytes with their length in front, at most so many."""
+
+    def pack(value: bytes, out: list[bytes]) -> None:
+        if len(value) > most:
+            raise WireError(f"{len(value)} bytes where at most {most} are possible")
+        pack_opaque(value, out)
+
+    return Xdr(pack, lambda buffer, position: unpack_opaque(buffer, position, most))
+
+
 def fixed_opaque(size: int) -> Xdr:
     if size % 4:
         raise ValueError("only sizes that need no padding are used")

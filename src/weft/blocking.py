@@ -1,0 +1,195 @@
+"""Channels for programs that are not asynchronous: games and tools that own their main loop.
+
+The same names as `weft.connect` and `Channel`, without `await`. One thread in the background runs the event loop of
+all blocking channels of the process; everything here may be called from any thread.
+
+    import weft.blocking
+
+    with weft.blocking.connect("chess/club-42") as channel:
+        channel.broadcast(b"e4")
+        while message := channel.receive(timeout_s=10):
+            print(message.text)
+"""
+
+import asyncio
+import atexit
+import threading
+from collections.abc import Callable, Coroutine, Iterator
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+import weft.channel as asynchronous
+from weft.channel import ChannelEvent, NotConnected, Status
+from weft.fabric.events import Message
+from weft.fabric.seal import Identity
+from weft.net.loop import new_event_loop
+from weft.wire import PeerId
+
+T = TypeVar("T")
+
+SWITCH_S = 60.0
+"""A call into the background thread that takes longer than this, beyond its own deadline, has gone wrong."""
+
+
+class _Background:
+    """The event loop of all blocking channels, in a thread of its own; started by the first, ends with the process."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self.thread: threading.Thread | None = None
+
+    def loop(self) -> asyncio.AbstractEventLoop:
+        with self._lock:
+            if self._loop is None:
+                self._loop = new_event_loop()
+                self.thread = threading.Thread(target=self._run, args=(self._loop,), name="weft", daemon=True)
+                self.thread.start()
+                atexit.register(self._stop)
+            return self._loop
+
+    @staticmethod
+    def _run(loop: asyncio.AbstractEventLoop) -> None:
+        asyncio.set_event_loop(loop)
+        loop.run_forever()
+        loop.close()
+
+    def _stop(self) -> None:
+        """At exit: a daemon thread that is cut off inside the loop could bring the interpreter down."""
+        if self._loop is not None and self.thread is not None:
+            self._loop.call_soon_threadsafe(self._loop.stop)
+            self.thread.join(timeout=2)
+
+    def run(self, work: Coroutine[Any, Any, T], timeout_s: float | None = SWITCH_S) -> T:
+        if threading.current_thread() is self.thread:
+            work.close()
+            raise RuntimeError("this would wait for itself: inside a callback use the `_nowait` methods, or a thread")
+        future = asyncio.run_coroutine_threadsafe(work, self.loop())
+        try:
+            return future.result(timeout_s)
+        except BaseException:
+            future.cancel()
+            raise
+
+
+_background = _Background()
+
+
+class Channel:
+    """A channel whose methods wait for their results. Thread-safe. Made by `weft.blocking.connect`."""
+
+    def __init__(self, channel: asynchronous.Channel) -> None:
+        self._channel = channel
+        self._loop = _background.loop()
+
+    @property
+    def name(self) -> str:
+        return self._channel.name
+
+    @property
+    def peer(self) -> PeerId:
+        return self._channel.peer
+
+    @property
+    def missed(self) -> int:
+        return self._channel.missed
+
+    @property
+    def is_connected(self) -> bool:
+        return self._channel.is_connected
+
+    def identity(self, author: PeerId) -> Identity | None:
+        return self._channel.identity(author)
+
+    def name_of(self, author: PeerId) -> str:
+        return self._channel.name_of(author)
+
+    def status(self) -> Status:
+        return _background.run(_call(self._channel.status))
+
+    # -- sending
+
+    def broadcast(self, data: bytes) -> int:
+        """Send to all members; returns this message's number among our own. Waits if our links are behind."""
+        return _background.run(self._channel.broadcast(data))
+
+    def broadcast_nowait(self, data: bytes) -> None:
+        """Hand the message over and go on; from any thread, and from callbacks. An error is only logged."""
+        self._loop.call_soon_threadsafe(self._channel.broadcast_nowait, data)
+
+    def broadcast_text(self, text: str) -> int:
+        return _background.run(self._channel.broadcast_text(text))
+
+    def broadcast_json(self, value: Any) -> int:
+        return _background.run(self._channel.broadcast_json(value))
+
+    # -- receiving
+
+    def acquire(self) -> Message | None:
+        """The next message, or None at once if there is none: for a main loop that polls."""
+        if not self._channel.unread:  # read without a lock: a message that comes right now is seen next time
+            return None
+        return _background.run(_call(self._channel.acquire))
+
+    def receive(self, timeout_s: float | None = None) -> Message | None:
+        """The next message; None if none comes in time. NotConnected if none can come any more."""
+        try:
+            work = self._channel.receive(timeout_s)
+            return _background.run(work, None if timeout_s is None else timeout_s + SWITCH_S)
+        except TimeoutError:
+            return None
+
+    def __iter__(self) -> Iterator[Message]:
+        """All messages as they come, until the channel is left."""
+        while True:
+            try:
+                message = self.receive()
+            except NotConnected:
+                return
+            if message is not None:
+                yield message
+
+    def on_message(self, callback: Callable[[Message], None] | None) -> None:
+        """Call this for every message from now on, in Weft's thread: it must not block."""
+        _background.run(_call(self._channel.on_message, callback))
+
+    def on_event(self, callback: Callable[[ChannelEvent], None]) -> Callable[[], None]:
+        """Call this for every event, in Weft's thread. Returns a function that ends it."""
+        end = _background.run(_call(self._channel.on_event, callback))
+
+        def end_from_here() -> None:
+            self._loop.call_soon_threadsafe(end)
+
+        return end_from_here
+
+    # -- the end
+
+    def leave(self) -> None:
+        _background.run(self._channel.leave())
+
+    def shut_down(self) -> None:
+        """Close the channel for everyone."""
+        _background.run(self._channel.shut_down())
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.leave()
+
+
+async def _call(act: Callable[..., T], *args: Any) -> T:
+    return act(*args)
+
+
+async def _join(connecting: asynchronous.Connecting) -> asynchronous.Channel:
+    return await connecting
+
+
+def connect(name: str, **options: Any) -> Channel:
+    """Join a channel and wait until it is joined. The options are those of `weft.connect`."""
+    timeout_s = float(options.get("timeout_s", asynchronous.CONNECT_S))
+    connecting = asynchronous.connect(name, **options)
+    return Channel(_background.run(_join(connecting), timeout_s + SWITCH_S))

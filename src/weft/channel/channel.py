@@ -1,0 +1,307 @@
+"""The public object: one channel, as one program has joined it.
+
+A program may hold a set of peers on the same channel (`peers=3`); they act as one. See `merge.py`.
+"""
+
+import asyncio
+import json
+import logging
+from collections import deque
+from collections.abc import AsyncIterator, Callable
+from types import TracebackType
+from typing import Any, Self
+
+from weft.channel.errors import FellBehind, NotAllowed, NotConnected, TooLarge
+from weft.channel.inbox import Behind, Inbox
+from weft.channel.merge import Merge
+from weft.channel.status import Status, status_of
+from weft.fabric import State
+from weft.fabric.events import Event, Message, Missed, Note, StateChanged
+from weft.fabric.seal import Identity, Role
+from weft.net import Node
+from weft.wire import PeerId, WireError
+
+log = logging.getLogger("weft")
+
+EVENTS_MAX = 1000
+"""Events kept for each reader of `events()`; the oldest give way."""
+LEAVE_S = 6.0
+"""Leaving in good order is given up after this: a neighbour does not answer."""
+
+ChannelEvent = Event | Missed
+
+
+class Channel:
+    """Made by `weft.connect`. Reading: iterate over it, or `receive`, `acquire`, or a callback. All from one loop."""
+
+    def __init__(self, name: str, node: Node, *, behind: Behind, inbox_messages_max: int, inbox_bytes_max: int) -> None:
+        self.name = name
+        self._node = node
+        self._others: list[Node] = []
+        self._behind = behind
+        self._inbox = Inbox(inbox_messages_max, inbox_bytes_max, on_full=self._on_full, on_room=self._on_room)
+        self._merge: Merge | None = None
+        self._on_message: Callable[[Message], None] | None = None
+        self._listeners: list[Callable[[ChannelEvent], None]] = []
+        self._left = asyncio.Event()
+        self._leaving: asyncio.Task[None] | None = None
+        self._fell_behind = False
+        self.missed = 0
+        """Messages that this program will not get; each was told by a `Missed` event."""
+        node.deliver, node.missed, node.observe = self._take, self._told_missed, self._observe
+
+    def act_as_one(self, others: list[Node]) -> None:
+        """These peers of the same channel feed the same stream."""
+        merge = self._merge = Merge(self._take, self._told_missed)
+        merge.led_by(self._node.id)
+        self._node.deliver, self._node.missed = merge.from_leader, merge.missed_by_leader
+        for other in others:
+            other.deliver, other.missed, other.observe = merge.from_other, _ignore, _ignore
+        self._others = others
+
+    # -- who we are
+
+    @property
+    def peer(self) -> PeerId:
+        """Our own id on this channel, drawn anew at each connect."""
+        return self._node.id
+
+    @property
+    def is_connected(self) -> bool:
+        return self._node.peer.state is State.CONNECTED
+
+    def identity(self, author: PeerId) -> Identity | None:
+        """What is proven of an author: on a signed channel name and role, else nothing."""
+        if author == self._node.id:
+            return self._node.membership.identity if self._node.membership is not None else None
+        signing = self._node.peer.stream.signing
+        return signing.identity_of(author) if signing is not None else None
+
+    def name_of(self, author: PeerId) -> str:
+        """For people: the name on the author's ticket, or its id in hex."""
+        identity = self.identity(author)
+        return identity.name if identity is not None and identity.name else f"{author:016x}"
+
+    def status(self) -> Status:
+        """The local truth: state, neighbours, holes, estimated diameter, counters."""
+        status = status_of(self.name, self._node, unread=len(self._inbox), unread_bytes=self._inbox.held_bytes)
+        if not self._others:
+            return status
+        others = tuple(status_of(self.name, node) for node in self._others)
+        return Status(**{**{name: getattr(status, name) for name in status.__slots__}, "others": others})
+
+    # -- sending
+
+    async def broadcast(self, data: bytes) -> int:
+        """Send to all members; returns this message's number among our own. Waits if our links are behind."""
+        if self._node.must_wait:
+            await self._node.drained()
+        return self.broadcast_nowait(data)
+
+    def broadcast_nowait(self, data: bytes) -> int:
+        """The same at once, however far the links are behind: for callbacks, and for those who send little."""
+        if not isinstance(data, bytes):
+            data = _as_bytes(data)
+        peer = self._node.peer
+        if peer.state is not State.CONNECTED:
+            raise NotConnected(self._why_not_connected())
+        if self._node.membership is not None and self._node.membership.identity.role is not Role.PRODUCER:
+            raise NotAllowed("this ticket is for a consumer, who may only listen; ask the channel's owner for another")
+        try:
+            return peer.broadcast(data)
+        except WireError as problem:
+            raise TooLarge(f"{problem}; send large things in parts") from None
+
+    async def broadcast_text(self, text: str) -> int:
+        """Send text, as UTF-8; read it with `message.text`."""
+        return await self.broadcast(text.encode())
+
+    async def broadcast_json(self, value: Any) -> int:
+        """Send anything that JSON can say; read it with `message.json()`."""
+        return await self.broadcast(json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode())
+
+    # -- receiving
+
+    @property
+    def unread(self) -> int:
+        """Messages that wait to be read."""
+        return len(self._inbox)
+
+    def acquire(self) -> Message | None:
+        """The next message, or None at once if there is none."""
+        message = self._inbox.take()
+        if message is None and self._fell_behind:
+            raise FellBehind("this program did not read its channel in time, and left it, as it had chosen")
+        return message
+
+    async def receive(self, timeout_s: float | None = None) -> Message:
+        """The next message. TimeoutError if none comes in time; NotConnected if none can come any more."""
+        async with asyncio.timeout(timeout_s):
+            while (message := self.acquire()) is None:
+                if self._inbox.closed:
+                    raise NotConnected(self._why_not_connected())
+                await self._inbox.wait()
+        return message
+
+    def __aiter__(self) -> AsyncIterator[Message]:
+        return self._messages()
+
+    async def _messages(self) -> AsyncIterator[Message]:
+        """All messages as they come, until the channel is left."""
+        while True:
+            message = self.acquire()
+            if message is not None:
+                yield message
+            elif self._inbox.closed:
+                return
+            else:
+                await self._inbox.wait()
+
+    def on_message(self, callback: Callable[[Message], None] | None) -> None:
+        """Call this for every message from now on, in the event loop, instead of keeping it to be read."""
+        self._on_message = callback
+        while callback is not None and (message := self._inbox.take()) is not None:
+            callback(message)
+
+    # -- events
+
+    def on_event(self, callback: Callable[[ChannelEvent], None]) -> Callable[[], None]:
+        """Call this for every event: state, neighbours, missed messages. Returns a function that ends it."""
+        self._listeners.append(callback)
+        return lambda: self._listeners.remove(callback) if callback in self._listeners else None
+
+    async def events(self) -> AsyncIterator[ChannelEvent]:
+        """Events as they come, until the channel is left."""
+        waiting: deque[ChannelEvent] = deque(maxlen=EVENTS_MAX)
+        news = asyncio.Event()
+
+        def happened(event: ChannelEvent) -> None:
+            waiting.append(event)
+            news.set()
+
+        end = self.on_event(happened)
+        try:
+            while True:
+                while waiting:
+                    yield waiting.popleft()
+                if self._left.is_set():
+                    return
+                news.clear()
+                await news.wait()
+        finally:
+            end()
+
+    # -- the end
+
+    async def leave(self) -> None:
+        """Go in good order. What was sent before is out; nobody misses anything because of it."""
+        if self._leaving is None:
+            self._leaving = asyncio.get_running_loop().create_task(self._leave())
+        await asyncio.shield(self._leaving)
+
+    async def shut_down(self) -> None:
+        """Close the channel for everyone."""
+        self._node.peer.shut_down()
+        await self.leave()
+
+    async def _leave(self) -> None:
+        nodes = [self._node, *self._others]
+        for node in nodes:
+            node.peer.leave()
+        try:
+            async with asyncio.timeout(LEAVE_S):
+                await self._left.wait()
+        except TimeoutError:
+            log.warning("%s: left without an answer from all neighbours", self.name)
+        for node in nodes:
+            await node.close()
+        self._ended()
+
+    def vanish(self) -> None:
+        """Break off without a word, as if the program had been killed. For tests and for emergencies."""
+        for node in [self._node, *self._others]:
+            node.vanish()
+        self._ended()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.leave()
+
+    # -- told by the peer
+
+    def _take(self, message: Message) -> None:
+        if self._on_message is not None:
+            self._on_message(message)
+        else:
+            self._inbox.put(message)
+
+    def _told_missed(self, missed: Missed) -> None:
+        count = missed.last - missed.first + 1
+        self.missed += count
+        log.warning("%s: missed %d messages of %016x, from %d on", self.name, count, missed.author, missed.first)
+        self._tell(missed)
+
+    def _observe(self, event: Event) -> None:
+        self._tell(event)
+        if isinstance(event, StateChanged) and event.state is State.LEFT:
+            self._ended()
+        elif isinstance(event, Note):
+            log.debug("%s: %s", self.name, event.text)
+
+    def _tell(self, event: ChannelEvent) -> None:
+        for listener in tuple(self._listeners):
+            try:
+                listener(event)
+            except Exception:
+                log.exception("%s: a callback for events failed", self.name)
+
+    def _ended(self) -> None:
+        self._left.set()
+        self._inbox.close()
+        if self._leaving is None and self._node.peer.state is State.LEFT:
+            # Closed for all, by another member: the sockets go too.
+            self._leaving = asyncio.get_running_loop().create_task(self._leave())
+        self._tell_closed()
+
+    def _tell_closed(self) -> None:
+        for listener in tuple(self._listeners):
+            listener(StateChanged(State.LEFT))
+
+    def _on_full(self) -> None:
+        match self._behind:
+            case Behind.DROP:
+                for missed in self._inbox.drop_oldest():
+                    self._told_missed(missed)
+            case Behind.WAIT:
+                for node in [self._node, *self._others]:
+                    node.stop_reading()
+            case Behind.LEAVE:
+                self._fell_behind = True
+                if self._leaving is None:
+                    self._leaving = asyncio.get_running_loop().create_task(self._leave())
+
+    def _on_room(self) -> None:
+        if self._behind is Behind.WAIT:
+            for node in [self._node, *self._others]:
+                node.go_on_reading()
+
+    def _why_not_connected(self) -> str:
+        if self._fell_behind:
+            return f"{self.name}: left, because this program did not read in time"
+        if self._left.is_set() or self._leaving is not None:
+            return f"{self.name}: the channel was left; connect again to take part"
+        return f"{self.name}: not connected now ({self._node.peer.state.value}); wait for it, or connect again"
+
+
+def _ignore(_told: Any) -> None:
+    """The leader tells."""
+
+
+def _as_bytes(data: Any) -> bytes:
+    if isinstance(data, bytearray | memoryview):
+        return bytes(data)
+    raise TypeError(f"a message is bytes, not {type(data).__name__}; use broadcast_text or broadcast_json")

@@ -1,0 +1,64 @@
+"""Addresses as people write them, and where a peer of this machine can be reached."""
+
+import asyncio
+import ipaddress
+import socket
+
+from weft.wire import Address
+from weft.wire.xdr import HOST_BYTES_MAX, PORT_MAX
+
+LOOPBACK = "127.0.0.1"
+
+
+def parse_address(text: str) -> Address:
+    """`10.0.0.5`, `alpha.example:4000`, `::1`, `[::1]:4000`. Without a port, the channel's ports are searched."""
+    host, port = text.strip(), 0
+    if host.startswith("["):
+        host, bracket, rest = host[1:].partition("]")
+        if not bracket or (rest and not rest.startswith(":")):
+            raise ValueError(f"{text!r} is no address; IPv6 with a port is written [::1]:4000")
+        port = _port(text, rest[1:]) if rest else 0
+    elif host.count(":") == 1:
+        host, _, number = host.partition(":")
+        port = _port(text, number)
+    if not host or len(host.encode()) > HOST_BYTES_MAX or any(sign.isspace() or sign == "\0" for sign in host):
+        raise ValueError(f"{text!r} is no address; write a host, or host:port")
+    return Address(LOOPBACK if host == "localhost" else host, port)
+
+
+def _port(text: str, number: str) -> int:
+    if not number.isascii() or not number.isdigit() or not 1 <= int(number) <= PORT_MAX:
+        raise ValueError(f"{text!r}: a port is a number from 1 to {PORT_MAX}")
+    return int(number)
+
+
+def is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def bind_host(host: str) -> str:
+    """Where to listen so that others reach us at this host: on loopback only there, else on every interface."""
+    if is_loopback(host):
+        return host
+    return "::" if ":" in host else "0.0.0.0"
+
+
+async def own_host(portals: tuple[Address, ...]) -> str:
+    """The address from which this machine would talk to the first portal that it has a way to."""
+    loop = asyncio.get_running_loop()
+    for portal in portals:
+        try:
+            found = await loop.getaddrinfo(portal.host, portal.port or 9, type=socket.SOCK_DGRAM)
+        except (OSError, ValueError):
+            continue
+        for family, kind, protocol, _, address in found:
+            try:
+                with socket.socket(family, kind, protocol) as probe:
+                    probe.connect(address)  # sends nothing: UDP only looks up the route
+                    return str(probe.getsockname()[0]).partition("%")[0]
+            except OSError:
+                continue
+    return LOOPBACK

@@ -1,0 +1,145 @@
+"""The rows that wait for the writer: put by any thread without a lock, taken by one.
+
+The rule: what waits is bounded, in rows and in bytes. When it is full the newest rows are dropped and counted, or
+whoever puts them waits, as the settings say.
+
+A deque may be used at both ends by different threads without a lock. An observer puts its row first and looks
+afterwards whether there is anything to do about it, so that nothing falls between the last look of a closing tape and
+the row: after the end every row is taken back by whoever put it.
+"""
+
+import threading
+from collections import deque
+from collections.abc import Callable
+
+from weft.record.lost import Lost, Tally
+from weft.record.rows import DAY_US, Extra, Row
+from weft.record.settings import TapeSettings
+
+_WAIT_S = 1.0
+"""Whoever waits for the writer looks this often whether it is still there."""
+
+
+class Queue:
+    def __init__(self, settings: TapeSettings, lost: Lost, has_writer: Callable[[], bool]) -> None:
+        self.rows: deque[Row] = deque()
+        self._batch_rows = min(settings.batch_rows, settings.queue_rows_max)
+        self.pressed_rows = self._batch_rows
+        """An observer that finds so many rows here calls `press`."""
+        self.late_rows = 0
+        """Rows that came after the end, and are on no tape."""
+        self.closed = False
+        self._settings = settings
+        self._lost = lost
+        self._has_writer = has_writer
+        self._held_bytes = 0
+        self._room = threading.Condition()
+        self._wake = threading.Event()
+
+    # -- for observers
+
+    def press(self, extra: Extra | None = None) -> None:
+        """A row was put that needs attention: it is heavy, or there are many, or it came too late."""
+        if extra is not None and extra.held_bytes:
+            with self._room:
+                self._held_bytes += extra.held_bytes
+        if self.closed:
+            self._drop()
+        elif self._is_full:
+            self._wake.set()
+            if not (self._settings.wait_when_full and self._wait()):
+                self._drop()
+        elif len(self.rows) >= self._batch_rows or self._held_bytes >= self._settings.batch_bytes_max:
+            self._call_writer()
+
+    def _call_writer(self) -> None:
+        """There is a batch. Until the writer has looked, observers need not call again before the queue is full."""
+        with self._room:
+            if not self.closed:
+                self.pressed_rows = self._settings.queue_rows_max + 1
+        self._wake.set()
+
+    @property
+    def _is_full(self) -> bool:
+        return len(self.rows) > self._settings.queue_rows_max or self._held_bytes > self._settings.queue_bytes_max
+
+    def _wait(self) -> bool:
+        """Until the writer has made room; False if it never will."""
+        with self._room:
+            while self._is_full:
+                if self.closed or not self._has_writer():
+                    return False
+                self._room.wait(_WAIT_S)
+        return True
+
+    def _drop(self) -> None:
+        """Take back the newest row: ours, or another thread's that came after it."""
+        try:
+            row = self.rows.pop()
+        except IndexError:
+            return  # the writer has just taken it
+        self._release([row])
+        if self.closed:
+            with self._room:
+                self.late_rows += 1
+        else:
+            self._count_lost(row)
+
+    def _count_lost(self, row: Row) -> None:
+        self._lost.add((row[2].channel, row[1] // DAY_US), Tally(1, row[1], row[1]))
+
+    # -- for the writer
+
+    def wait_for_rows(self, most_s: float) -> None:
+        """Until there is a batch, or the end, or for so long."""
+        with self._room:
+            if not self.closed:
+                self.pressed_rows = self._batch_rows
+        if len(self.rows) < self._batch_rows:
+            self._wake.wait(most_s)
+        self._wake.clear()
+
+    def take(self) -> list[Row]:
+        """The oldest rows, as many as make a batch."""
+        rows: list[Row] = []
+        held_bytes = 0
+        take = self.rows.popleft
+        try:
+            while len(rows) < self._batch_rows and held_bytes < self._settings.batch_bytes_max:
+                row = take()
+                rows.append(row)
+                if row[-1] is not None:
+                    held_bytes += row[-1].held_bytes
+        except IndexError:
+            pass
+        self._release(rows)
+        return rows
+
+    def _release(self, rows: list[Row]) -> None:
+        """Rows have gone: make their room known."""
+        held_bytes = sum(row[-1].held_bytes for row in rows if row[-1] is not None)
+        with self._room:
+            self._held_bytes -= held_bytes
+            self._room.notify_all()
+
+    # -- the end
+
+    def close(self) -> None:
+        """The writer still takes what is there; whatever comes from now on is taken back by whoever put it."""
+        with self._room:
+            self.closed = True
+            self.pressed_rows = 0
+            self._room.notify_all()
+        self._wake.set()
+
+    def give_up(self) -> None:
+        """There is no writer any more: what is left is lost."""
+        while self.rows:
+            self._count_lost(self.rows.popleft())
+
+    def disown(self) -> None:
+        """This is a forked child: the rows are its parent's, and whoever held the lock is not here."""
+        self._room = threading.Condition()
+        self._wake = threading.Event()
+        self.rows.clear()
+        self.close()

@@ -1,0 +1,87 @@
+"""Clocks turned by hand, a writer that can be held, and waiting without sleeping."""
+
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from weft.fabric import ChannelName
+from weft.record import Recorder, Tape, TapeSettings, read
+
+CHANNEL = ChannelName("test", "tape")
+FOLDER = f"channel={CHANNEL.id.hex()[:16]}"
+NOON = 1_800_014_400.0
+"""2027-01-15, 12:00 UTC."""
+DAY = "2027-01-15"
+ME = 0x00000000_000000AB
+OTHER = 0xFEDCBA98_76543210
+WITHIN_S = 30.0
+
+
+class HandClock:
+    """Both clocks of a tape. It can hold the writer: the writer alone asks how late it is."""
+
+    def __init__(self) -> None:
+        self.now = NOON
+        self._go = threading.Event()
+        self._go.set()
+        self.held = threading.Event()
+
+    def wall(self) -> float:
+        return self.now
+
+    def monotonic(self) -> float:
+        if not self._go.is_set():
+            self.held.set()
+            assert self._go.wait(WITHIN_S)
+        return self.now
+
+    def hold(self) -> None:
+        """Returns when the writer stands still."""
+        self.held.clear()
+        self._go.clear()
+        assert self.held.wait(WITHIN_S)
+
+    def release(self) -> None:
+        self._go.set()
+
+
+def eventually(condition: Callable[[], Any], within_s: float = WITHIN_S) -> Any:
+    """What the condition says once it is true of something."""
+    deadline = time.monotonic() + within_s
+    pause = threading.Event()
+    while not (said := condition()):
+        assert time.monotonic() < deadline, "it did not happen in time"
+        pause.wait(0.002)
+    return said
+
+
+def tape_of(directory: Path, clock: HandClock, on_problem: Callable[[str], None] | None = None, **given: Any) -> Tape:
+    """A tape on the hand clock that looks at its queue all the time."""
+    settings = TapeSettings(**{"poll_s": 0.005, **given})
+    return Tape(directory, settings=settings, wall_clock=clock.wall, monotonic=clock.monotonic, on_problem=on_problem)
+
+
+def send(recorder: Recorder, count: int, *, first: int = 1, data: bytes = b"data") -> None:
+    for sequence in range(first, first + count):
+        recorder.sent(sequence, data)
+
+
+def finished(directory: Path) -> list[Path]:
+    return sorted(path for path in directory.rglob("*.parquet") if not path.name.startswith("."))
+
+
+def hidden(directory: Path) -> list[Path]:
+    return sorted(directory.rglob(".*.parquet"))
+
+
+def rows(directory: Path, *columns: str, **chosen: Any) -> list[Any]:
+    """Values of one column, or tuples of several."""
+    table = read(directory, columns=columns, **chosen)
+    lists = [table[name].to_pylist() for name in columns]
+    return lists[0] if len(columns) == 1 else list(zip(*lists, strict=True))
+
+
+def read_gaps(directory: Path, **chosen: Any) -> list[Any]:
+    return rows(directory, "count", "time", "until", "run", "observer", kinds=["gap"], **chosen)

@@ -1,0 +1,173 @@
+"""What is told is what is read: every kind of event, every column."""
+
+import tempfile
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.record.tape_kit import CHANNEL, DAY, FOLDER, ME, OTHER, HandClock, rows, tape_of
+from weft.fabric import State
+from weft.fabric.events import LinkDown, LinkUp, Message, Missed, Note, StateChanged, Why
+from weft.fabric.observer import Observer
+from weft.fabric.observer import Tape as FabricTape
+from weft.record import COLUMNS, About, Kind, Recorder, read
+from weft.record.schema import INT64_MAX
+from weft.wire import Address, Broadcast, Contact
+
+NEIGHBOUR = Contact(OTHER, Address("10.0.0.7", 4711))
+PEERS = st.integers(0, (1 << 64) - 1)
+NUMBERS = st.integers(0, INT64_MAX)
+
+
+def test_a_recorder_is_an_observer(tmp_path: Path) -> None:
+    with tape_of(tmp_path, HandClock()) as tape:
+        known_to_the_fabric: FabricTape = tape
+        observer: Observer = known_to_the_fabric.observer(CHANNEL, ME)
+        assert isinstance(observer, Recorder)
+
+
+def told(tmp_path: Path, kind: str) -> dict[str, Any]:
+    """The one row of this kind, without what is null and what all have."""
+    (row,) = read(tmp_path, kinds=[kind]).to_pylist()
+    common = ("ordinal", "run", "kind", "channel", "day", "time")
+    return {name: value for name, value in row.items() if value is not None and name not in common}
+
+
+def test_each_event_becomes_a_row(tmp_path: Path) -> None:
+    clock = HandClock()
+    with tape_of(tmp_path, clock) as tape:
+        recorder = tape.observer(CHANNEL, ME, name="ada")
+        for state in State:
+            recorder.happened(StateChanged(state))
+        recorder.happened(Note("for a person"))
+        recorder.happened(LinkUp(NEIGHBOUR))
+        recorder.happened(LinkDown(NEIGHBOUR, Why.SILENT))
+        recorder.sent(7, b"abc")
+        recorder.received(Broadcast(OTHER, 9, 1, b"abcd", hops=3), 0xC0FFEE)
+        recorder.duplicates(12)
+        recorder.delivered(Message(OTHER, 9, b"abcd", 3))
+        recorder.missed(Missed(OTHER, 10, 14))
+        recorder.identification("bob", OTHER, group="club", topic="chess")
+        recorder.advert("tea", group="club", topic="drinks")
+    me, other = {"observer": "00000000000000ab"}, "fedcba9876543210"
+    assert told(tmp_path, "joined") == me | {"name": "ada"}
+    assert told(tmp_path, "leaving") == me
+    assert told(tmp_path, "left") == me
+    assert told(tmp_path, "link_up") == me | {"neighbour": other, "address": "10.0.0.7:4711"}
+    assert told(tmp_path, "link_down") == me | {"neighbour": other, "address": "10.0.0.7:4711", "why": "silent"}
+    assert told(tmp_path, "sent") == me | {"author": "00000000000000ab", "sequence": 7, "size": 3}
+    received = {"author": other, "sequence": 9, "hops": 3, "neighbour": "0000000000c0ffee", "size": 4}
+    assert told(tmp_path, "received") == me | received
+    assert told(tmp_path, "duplicates") == me | {"count": 12}
+    assert told(tmp_path, "delivered") == me | {"author": other, "sequence": 9, "hops": 3, "size": 4}
+    assert told(tmp_path, "missed") == me | {"author": other, "sequence": 10, "last": 14}
+    assert told(tmp_path, "identification") == me | {"author": other, "name": "bob", "group": "club", "topic": "chess"}
+    assert told(tmp_path, "advert") == me | {"name": "tea", "group": "club", "topic": "drinks"}
+    kinds = rows(tmp_path, "kind")
+    assert set(kinds) == {kind.value for kind in Kind if kind is not Kind.GAP}
+    assert rows(tmp_path, "ordinal") == list(range(len(kinds)))
+    at = datetime.fromtimestamp(clock.now, UTC)
+    assert set(rows(tmp_path, "run", "time", "channel", "day")) == {(tape.run, at, FOLDER[-16:], at.date())}
+    assert at.date().isoformat() == DAY
+
+
+def test_what_layers_above_read_in_a_message(tmp_path: Path) -> None:
+    def describe(data: bytes) -> About | None:
+        if data == b"plain":
+            return None
+        return About(group="club", parent=(OTHER, 5), topic=data.decode())
+
+    with tape_of(tmp_path, HandClock(), payload=True) as tape:
+        recorder = tape.observer(CHANNEL, ME, describe=describe)
+        recorder.sent(1, b"opening")
+        recorder.delivered(Message(OTHER, 1, b"plain", 1))
+        recorder.delivered(Message(OTHER, 2, b"\xff not text", 1))
+    assert rows(tmp_path, "group", "parent_author", "parent_sequence", "topic", "payload") == [
+        ("club", "fedcba9876543210", 5, "opening", b"opening"),
+        (None, None, None, None, b"plain"),
+        (None, None, None, None, b"\xff not text"),
+    ]
+
+
+def test_payload_only_if_asked(tmp_path: Path) -> None:
+    with tape_of(tmp_path, HandClock()) as tape:
+        tape.observer(CHANNEL, ME).sent(1, b"secret")
+    assert rows(tmp_path, "payload", "size") == [(None, 6)]
+    assert b"secret" not in b"".join(path.read_bytes() for path in tmp_path.rglob("*.parquet"))
+
+
+def test_the_name_of_the_channel_is_not_on_the_tape(tmp_path: Path) -> None:
+    """The instance may be a secret."""
+    with tape_of(tmp_path, HandClock()) as tape:
+        tape.observer(CHANNEL, ME).sent(1, b"")
+    (path,) = tmp_path.rglob("*.parquet")
+    assert CHANNEL.id.hex().encode() in path.read_bytes()
+    assert CHANNEL.instance not in str(path.relative_to(tmp_path))
+    assert str(CHANNEL).encode() not in path.read_bytes()
+
+
+def test_numbers_beyond_what_spark_knows_harm_nobody(tmp_path: Path) -> None:
+    def describe(data: bytes) -> About:
+        return About(parent=(-1, 1 << 64), topic="half \ud800")
+
+    with tape_of(tmp_path, HandClock()) as tape:
+        recorder = tape.observer(CHANNEL, (1 << 64) - 1, describe=describe)
+        recorder.delivered(Message(OTHER, (1 << 64) - 1, b"", 2**32 - 1))
+        recorder.sent(1, b"")
+    assert rows(tmp_path, "sequence", "hops", "topic", "parent_author") == [
+        (INT64_MAX, 2**32 - 1, "half ?", None),
+        (1, None, "half ?", None),
+    ]
+    assert set(rows(tmp_path, "observer")) == {"f" * 16}
+    assert tape.lost_rows == 0
+
+
+def test_an_id_of_more_than_64_bits_is_refused(tmp_path: Path) -> None:
+    with tape_of(tmp_path, HandClock()) as tape, pytest.raises(ValueError, match="64 bits"):
+        tape.observer(CHANNEL, 1 << 64)
+
+
+DELIVERIES = st.tuples(
+    st.integers(0, 10**9),  # microseconds after noon
+    PEERS,  # observer
+    PEERS,  # author
+    NUMBERS,
+    st.binary(max_size=20),
+    st.integers(0, 2**32 - 1),
+    st.none() | st.builds(About, st.none() | st.text(), st.none() | st.tuples(PEERS, NUMBERS), st.none() | st.text()),
+)
+
+
+def _always(about: About | None, _: bytes) -> About | None:
+    return about
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.lists(DELIVERIES, max_size=30), st.integers(1, 7))
+def test_rows_come_back_as_they_were(events: list[Any], batch_rows: int) -> None:
+    clock = HandClock()
+    noon = clock.now
+    with tempfile.TemporaryDirectory() as directory:
+        with tape_of(Path(directory), clock, payload=True, batch_rows=batch_rows) as tape:
+            for after_us, observer, author, sequence, data, hops, about in events:
+                clock.now = noon + after_us / 1e6
+                recorder = tape.observer(CHANNEL, observer, describe=partial(_always, about))
+                recorder.delivered(Message(author, sequence, data, hops))
+        back = read(directory).to_pylist()
+    expected = []
+    for ordinal, (after_us, observer, author, sequence, data, hops, about) in enumerate(events):
+        meant = about or About()
+        row: dict[str, Any] = {column.name: None for column in COLUMNS}
+        time = datetime.fromtimestamp(0, UTC) + timedelta(microseconds=int((noon + after_us / 1e6) * 1e6))
+        row |= {"ordinal": ordinal, "run": tape.run, "kind": "delivered", "time": time, "observer": f"{observer:016x}"}
+        row |= {"author": f"{author:016x}", "sequence": sequence, "hops": hops, "size": len(data), "payload": data}
+        row |= {"group": meant.group, "topic": meant.topic}
+        if meant.parent is not None:
+            row |= {"parent_author": f"{meant.parent[0]:016x}", "parent_sequence": meant.parent[1]}
+        expected.append(row | {"channel": CHANNEL.id.hex()[:16], "day": time.date()})
+    assert back == expected

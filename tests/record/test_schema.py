@@ -1,0 +1,89 @@
+"""The schema is data, and `docs/tape.md` leaves nothing of it out."""
+
+import re
+from dataclasses import fields
+from pathlib import Path
+
+import pytest
+
+from tests.record.tape_kit import CHANNEL, ME, HandClock, finished, send, tape_of
+from weft.fabric.events import Why
+from weft.record import COLUMNS, KINDS, SCHEMA, SCHEMA_VERSION, Kind, TapeSettings, spark_ddl
+from weft.record import settings as settings_module
+from weft.record.arrow import pa, pq
+from weft.record.schema import CHANNEL_KEY, RUN_KEY, VERSION_KEY
+
+PAGE = (Path(__file__).parent.parent.parent / "docs" / "tape.md").read_text(encoding="utf-8")
+
+
+def described(name: str) -> bool:
+    """The page has a row of a table for it."""
+    return re.search(rf"^\| `{re.escape(name)}` \|[^|]*\w", PAGE, re.M) is not None
+
+
+@pytest.mark.parametrize("name", [*SCHEMA.names, "channel", "day"])
+def test_every_field_is_documented(name: str) -> None:
+    assert described(name)
+
+
+@pytest.mark.parametrize("kind", Kind)
+def test_every_kind_is_documented(kind: Kind) -> None:
+    assert described(kind.value)
+    assert kind in KINDS
+
+
+@pytest.mark.parametrize("setting", [each.name for each in fields(TapeSettings)])
+def test_every_setting_is_documented_and_says_what_it_is_for(setting: str) -> None:
+    assert described(setting)
+    source = Path(settings_module.__file__).read_text(encoding="utf-8")
+    assert re.search(rf'^    {setting}: \w+ = [^\n]+\n    """', source, re.M)
+
+
+def test_every_end_of_a_link_is_documented() -> None:
+    (told,) = re.findall(r"`why` is one of: ([^.]*)\.", PAGE)
+    assert told == ", ".join(why.value for why in Why)
+
+
+def test_nothing_is_documented_that_is_not_there() -> None:
+    there = {
+        *SCHEMA.names,
+        "channel",
+        "day",
+        *(kind.value for kind in Kind),
+        *(each.name for each in fields(TapeSettings)),
+    }
+    assert set(re.findall(r"^\| `(\w+)` \|", PAGE, re.M)) == there
+
+
+def test_a_file_carries_its_schema(tmp_path: Path) -> None:
+    with tape_of(tmp_path, HandClock()) as tape:
+        send(tape.observer(CHANNEL, ME), 1)
+    schema = pq.read_schema(finished(tmp_path)[0])
+    assert schema.equals(SCHEMA)
+    for column in COLUMNS:
+        assert schema.field(column.name).metadata[b"about"].decode() == column.about
+    metadata = schema.metadata
+    assert metadata[VERSION_KEY] == str(SCHEMA_VERSION).encode()
+    assert metadata[CHANNEL_KEY].decode() == CHANNEL.id.hex()
+    assert metadata[RUN_KEY].decode() == tape.run
+
+
+def test_spark_can_read_every_type() -> None:
+    spark = {
+        pa.int64(): "BIGINT",
+        pa.string(): "STRING",
+        pa.binary(): "BINARY",
+        pa.timestamp("us", tz="UTC"): "TIMESTAMP",
+    }
+    assert [spark[column.type] for column in COLUMNS] == [column.spark for column in COLUMNS]
+    assert spark_ddl().startswith("`ordinal` BIGINT, `run` STRING")
+    assert spark_ddl().endswith("`channel` STRING, `day` DATE")
+
+
+def test_the_schema_of_version_1_does_not_change() -> None:
+    """New columns come at the end, with a new version; these stay."""
+    assert SCHEMA_VERSION == 1
+    assert ", ".join(SCHEMA.names) == (
+        "ordinal, run, kind, time, until, observer, author, sequence, last, hops, neighbour, address, why, count, "
+        "size, name, group, parent_author, parent_sequence, topic, payload"
+    )

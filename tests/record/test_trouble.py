@@ -1,0 +1,208 @@
+"""A full disk, a directory that goes away: told once, counted exactly, and overcome when it is over."""
+
+import errno
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from tests.record.tape_kit import CHANNEL, ME, HandClock, eventually, finished, hidden, read_gaps, rows, send, tape_of
+from weft.record import Tape, Unwritable, read
+from weft.record import file as file_module
+
+SMALL_DISK_BYTES = 512 * 1024
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of its own, which can really be filled."""
+    place = tmp_path / "disk"
+    place.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", f"size={SMALL_DISK_BYTES}", "tmpfs", str(place)]
+    if shutil.which("mount") is None or subprocess.run(mount, capture_output=True, check=False).returncode:
+        pytest.skip("mounting a small file system is not permitted here")
+    yield place
+    subprocess.run(["umount", "--lazy", str(place)], check=True)
+
+
+def fill(disk: Path) -> Path:
+    """To the last byte; again if something was removed since."""
+    ballast = disk / "ballast"
+    with ballast.open("ab", buffering=0) as file, suppress(OSError):
+        while True:
+            file.write(bytes(4096))
+    assert shutil.disk_usage(disk).free == 0
+    return ballast
+
+
+def test_a_full_disk_is_told_once_and_overcome(small_disk: Path) -> None:
+    clock, told = HandClock(), list[str]()
+    tape = tape_of(small_disk, clock, told.append, file_s=60.0, retry_s=5.0)
+    recorder = tape.observer(CHANNEL, ME)
+    send(recorder, 10)
+    eventually(lambda: hidden(small_disk))
+    ballast = fill(small_disk)
+    clock.now += 60  # the file is to be finished, and there is no room for its end
+    eventually(lambda: tape.problem)
+    assert "No space left" in str(tape.problem)
+    assert tape.lost_rows == 10
+    assert hidden(small_disk) == []
+    fill(small_disk)
+    send(recorder, 5, first=11)  # in the pause
+    eventually(lambda: tape.lost_rows == 15)
+    clock.now += 5  # tried again, in vain
+    eventually(lambda: tape.counters.troubles >= 2)
+    assert len(told) == 1
+    ballast.unlink()
+    clock.now += 5
+    eventually(lambda: hidden(small_disk))
+    send(recorder, 3, first=16)
+    clock.hold()
+    clock.release()
+    clock.now += 5  # sooner than usual, to know whether it works
+    eventually(lambda: tape.problem is None)
+    send(recorder, 4, first=19)
+    tape.close()
+    assert rows(small_disk, "sequence", kinds=["sent"]) == list(range(16, 23))
+    assert sum(gap[0] for gap in read_gaps(small_disk)) == tape.lost_rows == 15
+    assert len(told) == 1
+
+
+def test_a_disk_that_fills_under_load(small_disk: Path) -> None:
+    """Every row is on the tape or in a gap, whenever the disk was full."""
+    clock = HandClock()
+    tape = tape_of(small_disk, clock, payload=True, batch_rows=100, file_bytes_max=100_000, wait_when_full=True)
+    recorder = tape.observer(CHANNEL, ME)
+    for sequence in range(1, 2001):
+        recorder.sent(sequence, os.urandom(1000))
+    eventually(lambda: tape.problem)
+    saved = small_disk.parent / "saved"
+    shutil.copytree(small_disk, saved, ignore=shutil.ignore_patterns(".*"))
+    for path in finished(small_disk):
+        path.unlink()
+    tape.close()
+    shutil.copytree(small_disk, saved, dirs_exist_ok=True)
+    kept = rows(saved, "sequence", kinds=["sent"])
+    assert kept == sorted(set(kept))
+    lost = sum(gap[0] for gap in read_gaps(saved))
+    assert lost == tape.lost_rows > 0
+    assert len(kept) + lost == 2000
+
+
+def test_the_end_of_a_tape_on_a_full_disk(small_disk: Path, caplog: pytest.LogCaptureFixture) -> None:
+    tape = tape_of(small_disk, HandClock())
+    fill(small_disk)
+    send(tape.observer(CHANNEL, ME), 10)
+    tape.close()
+    assert tape.lost_rows == 10
+    assert tape.problem is not None
+    assert "no gap row tells" in caplog.text
+    assert finished(small_disk) == hidden(small_disk) == []
+
+
+LIMITED = """
+import os, resource, signal, sys
+from weft.fabric import ChannelName
+from weft.record import Tape, TapeSettings
+tape = Tape(sys.argv[1], settings=TapeSettings(payload=True, batch_rows=10))
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, 20_000))
+recorder = tape.observer(ChannelName("test", "tape"), 1)
+for sequence in range(1, 101):
+    recorder.sent(sequence, os.urandom(1000))
+tape.close()
+print(tape.lost_rows, tape.problem)
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="no such limits")
+def test_a_file_that_may_not_grow(tmp_path: Path) -> None:
+    """Where no small disk can be had: the system refuses bytes beyond a limit. The gap row is small enough."""
+    done = subprocess.run([sys.executable, "-c", LIMITED, tmp_path], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "100 None"
+    assert [gap[0] for gap in read_gaps(tmp_path)] == [100]
+    assert done.stderr.count("trouble") <= 1
+
+
+def test_a_directory_that_cannot_be_made_is_an_error_at_once(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("in the way")
+    with pytest.raises(Unwritable, match=r"cannot be written to .*Not a directory"):
+        Tape(tmp_path / "file" / "tape")
+
+
+def test_a_directory_that_may_not_be_written_is_an_error_at_once(small_disk: Path) -> None:
+    subprocess.run(["mount", "-o", "remount,ro", str(small_disk)], check=True)
+    with pytest.raises(Unwritable, match="Read-only"):
+        Tape(small_disk)
+
+
+def test_a_directory_that_is_taken_away_comes_back(tmp_path: Path) -> None:
+    place = tmp_path / "tape"
+    clock = HandClock()
+    with tape_of(place, clock) as tape:
+        recorder = tape.observer(CHANNEL, ME)
+        place.rmdir()
+        place.write_text("in the way")
+        send(recorder, 2)
+        eventually(lambda: tape.lost_rows == 2)
+        assert tape.problem is not None
+        place.unlink()
+        clock.now += 5
+        eventually(lambda: hidden(place))
+        send(recorder, 2, first=3)
+    assert rows(place, "sequence", kinds=["sent"]) == [3, 4]
+    assert [gap[0] for gap in read_gaps(place)] == [2]
+
+
+def test_a_gap_row_that_is_lost_is_told_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The file with the gap row fails too: its rows and those it told of are in the next gap, each once."""
+    clock = HandClock()
+    failing = [True]
+
+    def sync_folder(folder: Path) -> None:
+        if failing[0] and folder.name.startswith("day="):
+            raise OSError(errno.EIO, "Input/output error")
+
+    monkeypatch.setattr(file_module, "sync_folder", sync_folder)
+    with tape_of(tmp_path, clock, queue_rows_max=5) as tape:
+        recorder = tape.observer(CHANNEL, ME)
+        clock.hold()
+        send(recorder, 8)
+        clock.release()
+        eventually(lambda: hidden(tmp_path))
+        clock.now += 60
+        eventually(lambda: tape.lost_rows == 8)
+        assert finished(tmp_path) == []
+        failing[0] = False
+    assert [gap[0] for gap in read_gaps(tmp_path)] == [8]
+    assert read(tmp_path).num_rows == 1
+    assert tape.lost_rows == 8
+
+
+def test_a_callback_that_fails_harms_nobody(tmp_path: Path) -> None:
+    def fails(problem: str) -> None:
+        raise RuntimeError(problem)
+
+    place = tmp_path / "tape"
+    with tape_of(place, HandClock(), fails) as tape:
+        place.rmdir()
+        place.write_text("in the way")
+        send(tape.observer(CHANNEL, ME), 2)
+        eventually(lambda: tape.problem)
+        place.unlink()
+    assert [gap[0] for gap in read_gaps(place)] == [2]
+
+
+def test_rows_that_cannot_be_written_cost_only_their_batch(tmp_path: Path) -> None:
+    with tape_of(tmp_path, HandClock()) as tape:
+        recorder = tape.observer(CHANNEL, ME)
+        recorder.duplicates("many")  # type: ignore[arg-type]
+        eventually(lambda: tape.lost_rows == 1)
+        send(recorder, 2)
+    assert rows(tmp_path, "sequence", kinds=["sent"]) == [1, 2]
+    assert [gap[0] for gap in read_gaps(tmp_path)] == [1]

@@ -1,0 +1,91 @@
+"""Shared keys: what is one, and what grows from it."""
+
+import re
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.security.meeting import CLUB, OTHER
+from weft.security import BadKey, keys, new_key
+from weft.security.keys import derive_authority_seed, key_from_name
+
+GENERATED = "weft-" + "abcdefgh" * 6 + "abca"
+
+
+def test_a_new_key_can_be_pasted() -> None:
+    assert re.fullmatch(r"weft-[a-z2-7]{52}", new_key())
+
+
+def test_no_two_keys_are_alike() -> None:
+    assert len({new_key() for _ in range(100)}) == 100
+
+
+def test_a_generated_key_needs_no_stretching(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(keys, "Scrypt")
+    for _ in range(50):
+        assert len(derive_authority_seed(new_key(), CLUB.id)) == keys.SEED_BYTES
+
+
+@pytest.mark.parametrize("almost", ["weft-", GENERATED[:-1], GENERATED + "a", GENERATED[:-1] + "b", "w" + GENERATED])
+def test_what_only_resembles_a_generated_key_is_stretched(almost: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(keys, "HKDF")
+    assert len(derive_authority_seed(almost, CLUB.id)) == keys.SEED_BYTES
+
+
+def test_the_seed_of_a_key_never_changes() -> None:
+    # Peers of different versions must understand each other: another derivation is another protocol.
+    assert derive_authority_seed(GENERATED, CLUB.id).hex().startswith("ceacce722d590296")
+    assert derive_authority_seed("correct horse", CLUB.id).hex().startswith("c1ad5f3b88d67503")
+    assert derive_authority_seed(key_from_name(CLUB), CLUB.id).hex().startswith("d29792d65729f3a9")
+
+
+@pytest.mark.parametrize("key", [GENERATED, "correct horse"])
+def test_one_key_gives_each_channel_another_seed(key: str) -> None:
+    assert derive_authority_seed(key, CLUB.id) != derive_authority_seed(key, OTHER.id)
+
+
+@pytest.mark.parametrize(
+    ("one", "same"),
+    [
+        (GENERATED, f" {GENERATED}\n"),
+        (GENERATED, GENERATED.upper()),
+        (GENERATED, GENERATED.encode()),
+        ("correct horse", b"correct horse\r\n"),
+        ("caf\u00e9", "cafe\u0301"),
+    ],
+)
+def test_what_people_take_for_the_same_key_is_the_same(one: str, same: str | bytes) -> None:
+    assert derive_authority_seed(one, CLUB.id) == derive_authority_seed(same, CLUB.id)
+
+
+def test_a_passphrase_is_taken_to_the_letter() -> None:
+    assert derive_authority_seed("Correct horse", CLUB.id) != derive_authority_seed("correct horse", CLUB.id)
+
+
+def test_any_bytes_will_do() -> None:
+    assert derive_authority_seed(b"\xff\xfe", CLUB.id) != derive_authority_seed(b"\xff\xfd", CLUB.id)
+
+
+@pytest.mark.parametrize("nothing", ["", " \n", b"", b"\n"])
+def test_an_empty_key_is_not_the_same_as_none(nothing: str | bytes) -> None:
+    with pytest.raises(BadKey, match="empty"):
+        derive_authority_seed(nothing, CLUB.id)
+
+
+def test_half_a_character_is_refused_without_repeating_the_key() -> None:
+    with pytest.raises(BadKey, match="no text") as caught:
+        derive_authority_seed("secret\ud800", CLUB.id)
+    assert "secret" not in str(caught.value)
+
+
+def test_the_name_given_as_key_is_not_the_key_of_those_who_give_none() -> None:
+    assert derive_authority_seed(key_from_name(CLUB), CLUB.id) != derive_authority_seed(str(CLUB), CLUB.id)
+
+
+@settings(deadline=None, max_examples=20)
+@given(st.text(st.characters(exclude_categories=["Cs"]), min_size=1).filter(str.strip))
+def test_any_text_is_a_key_and_always_the_same(key: str) -> None:
+    first = derive_authority_seed(key, CLUB.id)
+    keys._seed.cache_clear()
+    assert derive_authority_seed(key, CLUB.id) == first
