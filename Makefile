@@ -3,6 +3,7 @@
 PYTHON      ?= python3
 PYTEST_ARGS ?= -n 2
 SOAK_ARGS   ?=
+FUZZ_ARGS   ?= --minutes 10
 LOCK_ARGS   ?=
 
 VENV := .venv
@@ -27,7 +28,7 @@ endef
 help: ## List the targets
 	@awk 'BEGIN { FS = ":.*## " } /^[a-z-]+:.*## / { printf "  %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 	@echo
-	@echo "  Variables: PYTHON=$(PYTHON)  PYTEST_ARGS='$(PYTEST_ARGS)'  SOAK_ARGS='$(SOAK_ARGS)'  LOCK_ARGS='$(LOCK_ARGS)'"
+	@echo "  Variables: PYTHON=$(PYTHON)  PYTEST_ARGS='$(PYTEST_ARGS)'  SOAK_ARGS='$(SOAK_ARGS)'  FUZZ_ARGS='$(FUZZ_ARGS)'  LOCK_ARGS='$(LOCK_ARGS)'"
 
 .PHONY: setup
 setup: $(VENV)/.installed ## Make .venv, with the locked packages and Weft itself (editable)
@@ -45,7 +46,8 @@ $(VENV)/.installed: $(VENV)/.locked pyproject.toml
 	@touch $@
 
 .PHONY: demo
-demo: setup ## Kill 40 of 200 simulated peers at once and see that nothing is lost; draw a fabric to fabric.svg
+demo: setup ## Kill 10 of 50 real processes, 40 of 200 simulated peers, and see that nothing is lost; draw fabric.svg
+	$(BIN)/weft trial kill --peers 50 --kill 10
 	$(BIN)/weft sim kill --peers 200 --seeds 1..4
 	$(BIN)/weft sim grow --peers 200 --seeds 7 --draw fabric.svg
 
@@ -74,6 +76,21 @@ imports: setup ## Check that imports follow the map of layers (import-linter)
 .PHONY: soak
 soak: setup ## Run the full table of what the fabric must show (about twenty minutes)
 	$(PY) -m weft.sim.soak $(SOAK_ARGS)
+
+.PHONY: fuzz
+fuzz: setup ## Throw nonsense at real peers for ten minutes (FUZZ_ARGS='--minutes 2')
+	$(PY) -m tests.fuzz $(FUZZ_ARGS)
+
+.PHONY: trials
+trials: setup ## Run the trials with real processes that the README tells of (about ten minutes; some need root)
+	$(BIN)/weft trial kill --peers 200 --kill 40
+	$(BIN)/weft trial kill --peers 200 --kill 100
+	$(BIN)/weft trial kill --peers 1000 --processes 20 --kill 500
+	$(BIN)/weft trial freeze --peers 40 --freeze 8
+	$(BIN)/weft trial churn --peers 100
+	$(BIN)/weft trial join-storm --peers 100
+	$(BIN)/weft trial join --peers 200
+	$(BIN)/weft trial partition --peers 40 --seconds 20
 
 .PHONY: lock
 lock: ## Resolve requirements.lock anew (LOCK_ARGS=--upgrade for newer versions)

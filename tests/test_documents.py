@@ -1,12 +1,28 @@
-"""Documents that say what is true: files, links, steps, settings."""
+"""Documents that say what is true: files, links, steps, settings, programs, and the reference of the interface."""
 
+import asyncio
+import inspect
+import os
 import re
+import subprocess
+import sys
 from dataclasses import fields
 from pathlib import Path
+from typing import Any, NamedTuple, get_args
+from uuid import uuid4
 
 import pytest
+import typer
+from typer.core import TyperGroup
 
+import weft
+import weft.blocking
+import weft.record
+from weft.cli import app
 from weft.fabric import Settings
+from weft.fabric.events import Event, Note, Why
+from weft.fabric.seal import Identity
+from weft.fabric.seeking import BARRED_BY
 from weft.sim.steps import STEPS
 
 TOP = Path(__file__).parent.parent
@@ -45,10 +61,226 @@ def test_every_step_is_documented() -> None:
 def test_every_setting_says_what_it_is_for() -> None:
     source = (TOP / "src" / "weft" / "fabric" / "settings.py").read_text(encoding="utf-8")
     for each in fields(Settings):
-        assert re.search(rf'^    {each.name}: \w+ = [^\n]+\n    """', source, re.M), each.name
+        assert re.search(rf'^    {each.name}: [\w| ]+ = [^\n]+\n    """', source, re.M), each.name
 
 
 def test_the_readme_names_commands_that_exist() -> None:
     told = (TOP / "README.md").read_text(encoding="utf-8")
     targets = set(re.findall(r"^([a-z]+):", (TOP / "Makefile").read_text(encoding="utf-8"), re.M))
     assert set(re.findall(r"^    make (\w+)", told, re.M)) <= targets
+
+
+# -- programs in the documents
+
+RUN_PAGES = [
+    TOP / "README.md",
+    *(TOP / "docs" / page for page in ("tutorial.md", "api.md", "security.md", "operations.md")),
+]
+BLOCK = re.compile(r"^```(python|sh) run\n(.*?)^```$", re.M | re.S)
+"""A block that is marked `run` is a whole program (or a script), and is run; those of a section in their order, in one
+folder, so that later ones may use files that earlier ones made."""
+ANY_PYTHON = re.compile(r"^```python\n", re.M)
+CHANNEL = re.compile(r"\b(chess|chat|news|game)/([a-z0-9-]+)\b")
+PORTAL = "10.0.0.5"
+BLOCK_S = 100.0
+"""A block takes about a second; a busy machine may take longer."""
+
+
+class Section(NamedTuple):
+    page: str
+    heading: str
+    blocks: list[tuple[str, str]]
+    """Language and text."""
+
+
+def _sections() -> list[Section]:
+    cut = [
+        Section(page.name, part.partition("\n")[0], BLOCK.findall(part))
+        for page in RUN_PAGES
+        for part in re.split(r"^##? ", page.read_text(encoding="utf-8"), flags=re.M)
+    ]
+    return [section for section in cut if section.blocks]
+
+
+@pytest.mark.parametrize("section", _sections(), ids=lambda section: f"{section.page}: {section.heading}")
+def test_programs_in_a_document_run(section: Section, tmp_path: Path) -> None:
+    """On channels of their own, and with this machine as portal."""
+    mine = uuid4().hex
+    shell = {**os.environ, "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
+    for language, text in section.blocks:
+        program = CHANNEL.sub(rf"\1/\2-{mine}", text).replace(PORTAL, "127.0.0.1")
+        command = [sys.executable, "-W", "error", "-c"] if language == "python" else ["bash", "-euo", "pipefail", "-c"]
+        ended = subprocess.run(
+            [*command, program], cwd=tmp_path, env=shell, capture_output=True, text=True, timeout=BLOCK_S, check=False
+        )
+        assert ended.returncode == 0, f"{text}\n{ended.stderr}"
+
+
+@pytest.mark.parametrize("page", RUN_PAGES, ids=lambda page: page.name)
+def test_every_program_in_a_document_is_run(page: Path) -> None:
+    assert not ANY_PYTHON.search(page.read_text(encoding="utf-8"))
+
+
+# -- the reference
+
+
+API = "docs/api.md"
+
+
+def _told(page: str) -> str:
+    return (TOP / page).read_text(encoding="utf-8")
+
+
+def _rows(page: str, heading: str = "") -> dict[str, list[str]]:
+    """Rows of the tables of a page, or of one section of it: what stands in the first cell, and the other cells."""
+    text = _told(page)
+    if heading:
+        text = re.split(r"^## ", text.partition(f"\n## {heading}")[2], maxsplit=1, flags=re.M)[0]
+        assert text, f"{page} has no section {heading}"
+    rows = (line.strip("|").split(" | ") for line in text.splitlines() if line.startswith("| `"))
+    return {row[0].strip(" `"): [cell.strip() for cell in row[1:]] for row in rows}
+
+
+def _shown(name: str, value: object) -> str:
+    """A default as the tables write it."""
+    match value:
+        case None:
+            return "by itself"
+        case bool():
+            return "yes" if value else "no"
+        case int() if "bytes" in name and value >= 1 << 20:
+            return f"{value / (1 << 20):g} MiB"
+        case int() if "bytes" in name:
+            return f"{value / (1 << 10):g} KiB"
+        case int():
+            return f"{value:,}"
+        case float():
+            return f"{value:g}"
+        case _:
+            return ""
+
+
+def _public(kind: type) -> list[str]:
+    return [name for name in vars(kind) if not name.startswith("_")]
+
+
+def test_every_public_name_is_in_the_reference() -> None:
+    told = _told(API)
+    assert [name for name in weft.__all__ if f"`{name}`" not in told] == []
+    rows = _rows(API, "Recording")
+    assert [name for name in weft.record.__all__ if name not in rows] == []
+
+
+def test_every_parameter_of_connect_is_in_the_reference_with_its_default() -> None:
+    rows = _rows(API, "Joining")
+    parameters = inspect.signature(weft.connect).parameters
+    assert list(rows) == list(parameters)
+    for name, parameter in parameters.items():
+        if isinstance(parameter.default, int | float) and name not in ("port",):
+            assert rows[name][0] == _shown(name, parameter.default), name
+        elif parameter.default is None:
+            assert rows[name][0].startswith(("none", "no", "`Settings()`", "`Limits()`")), name
+
+
+@pytest.mark.parametrize(
+    ("kind", "heading"), [(weft.Settings, "Numbers of the fabric"), (weft.Limits, "Numbers of the sockets")]
+)
+def test_every_number_is_in_the_reference_with_its_default(kind: Any, heading: str) -> None:
+    rows = _rows(API, heading)
+    assert {name: cells[0] for name, cells in rows.items()} == {
+        each.name: _shown(each.name, each.default) for each in fields(kind)
+    }
+
+
+def test_the_channel_is_in_the_reference() -> None:
+    told = _told(API)
+    internal = {"act_as_one"}
+    names = [name for name in [*_public(weft.Channel), "name", "missed"] if name not in internal]
+    assert [name for name in names if not re.search(rf"`(await |async for \w+ in )?channel\.{name}\b", told)] == []
+    section = told.partition("## Without an event loop")[2].partition("\n## ")[0]
+    names = _public(weft.blocking.Channel)
+    assert [name for name in names if not re.search(rf"`(channel\.)?{name}\b", section)] == []
+    only_there = set(names) ^ {name for name in _public(weft.Channel) if name not in internal}
+    plain_attributes = {"name", "missed"}  # of the asynchronous one
+    assert only_there - plain_attributes == {"events", "vanish", "close_sockets"}
+
+
+def test_messages_events_and_errors_are_in_the_reference() -> None:
+    rows = _rows(API, "Messages and events")
+    assert set(weft.Message._fields) <= set(rows)
+    for event in get_args(Event):
+        if event is not Note:
+            cells = rows[event.__name__]
+            assert [name for name in event._fields if f"`{name}`" not in cells[-1]] == []
+    assert [name for name in weft.Missed._fields if f"`{name}`" not in rows["Missed"][-1]] == []
+    assert [each.name for each in Why if each.name not in rows] == []
+    told = _told(API)
+    assert [each.name for each in (*weft.State, *BARRED_BY) if f"`{each.name}`" not in told] == []
+    assert [name for name in Identity._fields if f"`{name}`" not in told] == []
+    errors = _rows(API, "Errors")
+    kinds = {name: getattr(weft, name) for name in weft.__all__}
+    assert set(errors) == {
+        name for name, kind in kinds.items() if isinstance(kind, type) and issubclass(kind, weft.WeftError)
+    }
+    assert [
+        each for each in weft.Behind if f"`Behind.{each.name}`" not in told or f'`"{each.value}"`' not in told
+    ] == []
+
+
+def test_the_status_is_in_the_reference() -> None:
+    rows = _rows(API, "The local truth")
+    for kind in (weft.Status, weft.Neighbour):
+        assert [each.name for each in fields(kind) if each.name not in rows] == []
+
+
+@pytest.mark.parametrize("page", [API, "docs/operations.md"])
+def test_every_counter_is_explained(page: str) -> None:
+    async def counters() -> dict[str, int]:
+        async with weft.connect(f"test/{uuid4()}") as channel:
+            return channel.status().counters
+
+    rows = _rows(page)
+    assert [name for name in asyncio.run(counters()) if name not in rows] == []
+
+
+def test_every_setting_of_the_tape_is_documented_with_its_default() -> None:
+    rows = _rows("docs/tape.md", "Settings")
+    assert {name: cells[0].replace(",", "") for name, cells in rows.items()} == {
+        each.name: _shown(each.name, each.default).replace(",", "") for each in fields(weft.record.TapeSettings)
+    }
+
+
+def test_every_command_is_documented() -> None:
+    told = _told("docs/operations.md")
+    root = typer.main.get_command(app)
+    assert isinstance(root, TyperGroup)
+    for name, command in root.commands.items():
+        below = command.commands if isinstance(command, TyperGroup) else {}
+        for words in [f"weft {name}", *(f"weft {name} {each}" for each in below)]:
+            assert f"`{words}" in told, words
+
+
+def test_commands_in_the_documents_exist() -> None:
+    """And so do their options."""
+    root = typer.main.get_command(app)
+    assert isinstance(root, TyperGroup)
+    for page in [page for page in PAGES if page.parent.name != "protocol"]:
+        for line in re.findall(r"\bweft ([a-z]+(?: [^`\n|;&#]*)?)", "\n".join(_commands_in(page))):
+            words = line.split()
+            command: Any = root
+            while words and isinstance(command, TyperGroup):
+                assert words[0] in command.commands, f"{page.name}: weft {line}"
+                command = command.commands[words.pop(0)]
+            options = {option for each in command.params for option in each.opts}
+            assert {word for word in words if word.startswith("--")} <= options, f"{page.name}: weft {line}"
+
+
+def _commands_in(page: Path) -> list[str]:
+    """Lines of the shell, indented or in a block, and what stands in backticks."""
+    text = page.read_text(encoding="utf-8")
+    blocks = re.findall(r"^```sh(?: run)?\n(.*?)^```$", text, re.M | re.S)
+    return [
+        *blocks,
+        *re.findall(r"^    +((?:\w+ \| )?weft .*)$", text, re.M),
+        *re.findall(r"`(weft [a-z][^`]*)`", text),
+    ]

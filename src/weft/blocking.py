@@ -13,22 +13,31 @@ all blocking channels of the process; everything here may be called from any thr
 
 import asyncio
 import atexit
+import logging
 import threading
+import weakref
 from collections.abc import Callable, Coroutine, Iterator
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, ParamSpec, Self, TypeVar
 
 import weft.channel as asynchronous
-from weft.channel import ChannelEvent, NotConnected, Status
+from weft.channel import ChannelEvent, NotConnected, Status, WeftError
 from weft.fabric.events import Message
 from weft.fabric.seal import Identity
 from weft.net.loop import new_event_loop
 from weft.wire import PeerId
 
 T = TypeVar("T")
+P = ParamSpec("P")
+
+log = logging.getLogger("weft")
 
 SWITCH_S = 60.0
 """A call into the background thread that takes longer than this, beyond its own deadline, has gone wrong."""
+
+
+CLOSE_S = 0.05
+"""At exit, for the loop to close what it holds."""
 
 
 class _Background:
@@ -38,6 +47,7 @@ class _Background:
         self._lock = threading.Lock()
         self._loop: asyncio.AbstractEventLoop | None = None
         self.thread: threading.Thread | None = None
+        self.channels: weakref.WeakSet[asynchronous.Channel] = weakref.WeakSet()
 
     def loop(self) -> asyncio.AbstractEventLoop:
         with self._lock:
@@ -57,8 +67,14 @@ class _Background:
     def _stop(self) -> None:
         """At exit: a daemon thread that is cut off inside the loop could bring the interpreter down."""
         if self._loop is not None and self.thread is not None:
-            self._loop.call_soon_threadsafe(self._loop.stop)
+            asyncio.run_coroutine_threadsafe(self._close_sockets(self._loop), self._loop)
             self.thread.join(timeout=2)
+
+    async def _close_sockets(self, loop: asyncio.AbstractEventLoop) -> None:
+        await asyncio.sleep(0)  # what was handed over goes out
+        for channel in self.channels:
+            channel.close_sockets()
+        loop.call_later(CLOSE_S, loop.stop)
 
     def run(self, work: Coroutine[Any, Any, T], timeout_s: float | None = SWITCH_S) -> T:
         if threading.current_thread() is self.thread:
@@ -81,6 +97,7 @@ class Channel:
     def __init__(self, channel: asynchronous.Channel) -> None:
         self._channel = channel
         self._loop = _background.loop()
+        _background.channels.add(channel)
 
     @property
     def name(self) -> str:
@@ -104,6 +121,20 @@ class Channel:
     def name_of(self, author: PeerId) -> str:
         return self._channel.name_of(author)
 
+    @property
+    def unread(self) -> int:
+        """Messages that wait to be read."""
+        return self._channel.unread
+
+    @property
+    def fell_behind(self) -> bool:
+        """Whether the channel was left because this program did not read it in time (`behind="leave"`)."""
+        return self._channel.fell_behind
+
+    def company(self, timeout_s: float | None = None) -> None:
+        """Wait until somebody else is there. TimeoutError if nobody comes in time."""
+        _background.run(self._channel.company(timeout_s), None if timeout_s is None else timeout_s + SWITCH_S)
+
     def status(self) -> Status:
         return _background.run(_call(self._channel.status))
 
@@ -111,23 +142,30 @@ class Channel:
 
     def broadcast(self, data: bytes) -> int:
         """Send to all members; returns this message's number among our own. Waits if our links are behind."""
-        return _background.run(self._channel.broadcast(data))
+        return _background.run(self._channel.broadcast(data), None)
 
     def broadcast_nowait(self, data: bytes) -> None:
         """Hand the message over and go on; from any thread, and from callbacks. An error is only logged."""
-        self._loop.call_soon_threadsafe(self._channel.broadcast_nowait, data)
+        self._loop.call_soon_threadsafe(self._broadcast, data)
+
+    def _broadcast(self, data: bytes) -> None:
+        try:
+            self._channel.broadcast_nowait(data)
+        except (WeftError, TypeError) as problem:
+            log.error("a message was not sent: %s", problem)
 
     def broadcast_text(self, text: str) -> int:
-        return _background.run(self._channel.broadcast_text(text))
+        return _background.run(self._channel.broadcast_text(text), None)
 
     def broadcast_json(self, value: Any) -> int:
-        return _background.run(self._channel.broadcast_json(value))
+        return _background.run(self._channel.broadcast_json(value), None)
 
     # -- receiving
 
     def acquire(self) -> Message | None:
         """The next message, or None at once if there is none: for a main loop that polls."""
-        if not self._channel.unread:  # read without a lock: a message that comes right now is seen next time
+        # Read without a lock: a message that comes right now is seen next time.
+        if not self._channel.unread and not self._channel.fell_behind:
             return None
         return _background.run(_call(self._channel.acquire))
 
@@ -188,6 +226,12 @@ async def _join(connecting: asynchronous.Connecting) -> asynchronous.Channel:
     return await connecting
 
 
+def _with_options_of(_model: Callable[P, Any]) -> Callable[[Callable[..., T]], Callable[P, T]]:
+    """Say it once: the options, their types and defaults are those of the model."""
+    return lambda made: made
+
+
+@_with_options_of(asynchronous.connect)
 def connect(name: str, **options: Any) -> Channel:
     """Join a channel and wait until it is joined. The options are those of `weft.connect`."""
     timeout_s = float(options.get("timeout_s", asynchronous.CONNECT_S))

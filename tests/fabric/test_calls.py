@@ -114,33 +114,20 @@ def test_a_caller_that_hangs_up_leaves_nothing(said: list[Said]) -> None:
     assert_nothing_is_left(world, peer, line)
 
 
-def test_of_too_many_calls_at_once_the_oldest_that_is_silent_makes_room() -> None:
+@pytest.mark.parametrize("said", [[], [hello(2)]], ids=["not a word", "Hello and no question"])
+def test_of_too_many_calls_at_once_the_oldest_makes_room(said: list[Said]) -> None:
     world = FakeWorld()
     peer = idle_peer(world, Settings(calls_max=3))
-    silent = [call(peer) for _ in range(3)]
+    idle = [call(peer, *said) for _ in range(3)]
     newcomer = call(peer, hello(2), QUESTION)
     assert newcomer.heard(SeekAnswer) == [ANSWER]
-    assert [line.closed for line in silent] == [True, False, False]
+    assert [line.closed for line in idle] == [True, False, False]
+    assert peer.counters.refused_calls == 1
+    # The newcomer was answered and has gone, so the next one finds room.
+    assert call(peer, hello(4), QUESTION).heard(SeekAnswer) == [ANSWER]
     assert peer.counters.refused_calls == 1
     world.run(PATIENT.call_s)
-    assert_nothing_is_left(world, peer, silent[-1])
-
-
-def test_too_many_calls_that_are_all_under_way_are_hung_up_on_and_counted() -> None:
-    world = FakeWorld()
-    peer = idle_peer(world, Settings(calls_max=3))
-    waiting = [call(peer, hello(number)) for number in range(10, 13)]
-    refused = [call(peer, hello(2), QUESTION) for _ in range(2)]
-    assert [line.closed for line in waiting + refused] == [False] * 3 + [True] * 2
-    assert all(line.sent == [] for line in refused)
-    assert peer.counters.refused_calls == 2
-    # Those who were first are still served, and make room.
-    waiting[0].says(QUESTION)
-    assert waiting[0].heard(SeekAnswer) == [ANSWER]
-    assert call(peer, hello(4), QUESTION).heard(SeekAnswer) == [ANSWER]
-    assert peer.counters.refused_calls == 2
-    world.run(PATIENT.call_s)
-    assert_nothing_is_left(world, peer, waiting[-1])
+    assert_nothing_is_left(world, peer, idle[-1])
 
 
 def test_one_that_has_left_answers_no_calls() -> None:

@@ -8,6 +8,7 @@ import json
 import logging
 from collections import deque
 from collections.abc import AsyncIterator, Callable
+from dataclasses import replace
 from types import TracebackType
 from typing import Any, Self
 
@@ -16,15 +17,22 @@ from weft.channel.inbox import Behind, Inbox
 from weft.channel.merge import Merge
 from weft.channel.status import Status, status_of
 from weft.fabric import State
-from weft.fabric.events import Event, Message, Missed, Note, StateChanged
+from weft.fabric.events import Event, LinkUp, Message, Missed, Note, StateChanged
 from weft.fabric.seal import Identity, Role
 from weft.net import Node
 from weft.wire import PeerId, WireError
 
 log = logging.getLogger("weft")
 
+TURN_BYTES = 128 << 10
+"""After so much was broadcast, others get a turn of the event loop: who speaks without end, and perhaps to nobody, must
+not keep its own process from everything else."""
+BROADCAST_COST_BYTES = 64
+"""What a message counts for that, beside its data."""
 EVENTS_MAX = 1000
 """Events kept for each reader of `events()`; the oldest give way."""
+WARN_S = 1.0
+"""Missed messages are logged so often at most; events tell of each."""
 LEAVE_S = 6.0
 """Leaving in good order is given up after this: a neighbour does not answer."""
 
@@ -44,8 +52,12 @@ class Channel:
         self._on_message: Callable[[Message], None] | None = None
         self._listeners: list[Callable[[ChannelEvent], None]] = []
         self._left = asyncio.Event()
+        self._all_left = asyncio.Event()
+        """With the other peers of a set."""
         self._leaving: asyncio.Task[None] | None = None
         self._fell_behind = False
+        self._said_bytes = 0
+        self._warn_again_at = 0.0
         self.missed = 0
         """Messages that this program will not get; each was told by a `Missed` event."""
         node.deliver, node.missed, node.observe = self._take, self._told_missed, self._observe
@@ -56,8 +68,12 @@ class Channel:
         merge.led_by(self._node.id)
         self._node.deliver, self._node.missed = merge.from_leader, merge.missed_by_leader
         for other in others:
-            other.deliver, other.missed, other.observe = merge.from_other, _ignore, _ignore
+            other.deliver, other.missed, other.observe = merge.from_other, _ignore, self._observe_other
         self._others = others
+
+    @property
+    def _nodes(self) -> list[Node]:
+        return [node for node in (self._node, *self._others) if node.has_started]
 
     # -- who we are
 
@@ -85,10 +101,24 @@ class Channel:
     def status(self) -> Status:
         """The local truth: state, neighbours, holes, estimated diameter, counters."""
         status = status_of(self.name, self._node, unread=len(self._inbox), unread_bytes=self._inbox.held_bytes)
-        if not self._others:
-            return status
-        others = tuple(status_of(self.name, node) for node in self._others)
-        return Status(**{**{name: getattr(status, name) for name in status.__slots__}, "others": others})
+        return replace(status, others=tuple(status_of(self.name, node) for node in self._others))
+
+    async def company(self, timeout_s: float | None = None) -> None:
+        """Wait until somebody else is there: a message to nobody reaches nobody, now or later. TimeoutError if nobody
+        comes in time; NotConnected if the channel was left."""
+        if len(self._node.peer.links):
+            return
+        news = asyncio.Event()
+        end = self.on_event(lambda event: news.set() if isinstance(event, LinkUp | StateChanged) else None)
+        try:
+            async with asyncio.timeout(timeout_s):
+                while not len(self._node.peer.links):
+                    if self._left.is_set():
+                        raise NotConnected(self._why_not_connected())
+                    news.clear()
+                    await news.wait()
+        finally:
+            end()
 
     # -- sending
 
@@ -96,7 +126,12 @@ class Channel:
         """Send to all members; returns this message's number among our own. Waits if our links are behind."""
         if self._node.must_wait:
             await self._node.drained()
-        return self.broadcast_nowait(data)
+        sequence = self.broadcast_nowait(data)
+        self._said_bytes += len(data) + BROADCAST_COST_BYTES
+        if self._said_bytes > TURN_BYTES:
+            self._said_bytes = 0
+            await asyncio.sleep(0)
+        return sequence
 
     def broadcast_nowait(self, data: bytes) -> int:
         """The same at once, however far the links are behind: for callbacks, and for those who send little."""
@@ -121,6 +156,11 @@ class Channel:
         return await self.broadcast(json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode())
 
     # -- receiving
+
+    @property
+    def fell_behind(self) -> bool:
+        """Whether the channel was left because this program did not read it in time (`behind="leave"`)."""
+        return self._fell_behind
 
     @property
     def unread(self) -> int:
@@ -160,8 +200,8 @@ class Channel:
     def on_message(self, callback: Callable[[Message], None] | None) -> None:
         """Call this for every message from now on, in the event loop, instead of keeping it to be read."""
         self._on_message = callback
-        while callback is not None and (message := self._inbox.take()) is not None:
-            callback(message)
+        while self._on_message is not None and (message := self._inbox.take()) is not None:
+            self._call_back(self._on_message, message)
 
     # -- events
 
@@ -195,33 +235,46 @@ class Channel:
 
     async def leave(self) -> None:
         """Go in good order. What was sent before is out; nobody misses anything because of it."""
-        if self._leaving is None:
-            self._leaving = asyncio.get_running_loop().create_task(self._leave())
-        await asyncio.shield(self._leaving)
+        await asyncio.shield(self._start_leaving())
 
     async def shut_down(self) -> None:
-        """Close the channel for everyone."""
+        """Close the channel for everyone. Members of a signed channel do not obey, since any member could say so."""
+        if not self._node.peer.obeys_shutdown:
+            raise NotAllowed("the members of this channel do not obey: see Settings.obey_shutdown")
         self._node.peer.shut_down()
         await self.leave()
 
+    def _start_leaving(self) -> asyncio.Task[None]:
+        if self._leaving is None:
+            self._leaving = asyncio.get_running_loop().create_task(self._leave())
+        return self._leaving
+
     async def _leave(self) -> None:
-        nodes = [self._node, *self._others]
-        for node in nodes:
-            node.peer.leave()
         try:
-            async with asyncio.timeout(LEAVE_S):
-                await self._left.wait()
-        except TimeoutError:
-            log.warning("%s: left without an answer from all neighbours", self.name)
-        for node in nodes:
-            await node.close()
-        self._ended()
+            for node in self._nodes:
+                node.go_on_reading()  # whoever does not hear the others cannot leave in good order
+                node.peer.leave()
+            try:
+                async with asyncio.timeout(LEAVE_S):
+                    await self._all_left.wait()
+            except TimeoutError:
+                log.warning("%s: left without an answer from all neighbours", self.name)
+            await asyncio.gather(*(node.close() for node in self._nodes))
+        finally:
+            self.vanish()
 
     def vanish(self) -> None:
         """Break off without a word, as if the program had been killed. For tests and for emergencies."""
+        self.close_sockets()
+        if not self._left.is_set():
+            self._tell(StateChanged(State.LEFT))
+        self._ended()
+        self._all_left.set()
+
+    def close_sockets(self) -> None:
+        """The same at the end of the process, when nobody is left to be told."""
         for node in [self._node, *self._others]:
             node.vanish()
-        self._ended()
 
     async def __aenter__(self) -> Self:
         return self
@@ -235,22 +288,47 @@ class Channel:
 
     def _take(self, message: Message) -> None:
         if self._on_message is not None:
-            self._on_message(message)
-        else:
+            self._call_back(self._on_message, message)
+        elif not self._takes_no_more:
             self._inbox.put(message)
+
+    def _call_back(self, callback: Callable[[Message], None], message: Message) -> None:
+        try:
+            callback(message)
+        except Exception:
+            log.exception("%s: the callback for messages failed", self.name)
+
+    @property
+    def _takes_no_more(self) -> bool:
+        """Left, or about to be, and full: what is unread stays without gaps."""
+        is_leaving = self._leaving is not None and self._behind is not Behind.DROP
+        return self._fell_behind or (is_leaving and self._inbox.is_full)
 
     def _told_missed(self, missed: Missed) -> None:
         count = missed.last - missed.first + 1
         self.missed += count
-        log.warning("%s: missed %d messages of %016x, from %d on", self.name, count, missed.author, missed.first)
         self._tell(missed)
+        now = self._node.now()
+        if now >= self._warn_again_at:  # a program that is slow would fill the log
+            self._warn_again_at = now + WARN_S
+            log.warning("%s: %d messages missed by now, the last from %016x", self.name, self.missed, missed.author)
 
     def _observe(self, event: Event) -> None:
         self._tell(event)
         if isinstance(event, StateChanged) and event.state is State.LEFT:
             self._ended()
+            self._start_leaving()  # if it was closed for all, by another member: the sockets go too
+            self._look_whether_all_left()
         elif isinstance(event, Note):
             log.debug("%s: %s", self.name, event.text)
+
+    def _observe_other(self, event: Event) -> None:
+        if isinstance(event, StateChanged) and event.state is State.LEFT:
+            self._look_whether_all_left()
+
+    def _look_whether_all_left(self) -> None:
+        if all(node.peer.state is State.LEFT for node in self._nodes):
+            self._all_left.set()
 
     def _tell(self, event: ChannelEvent) -> None:
         for listener in tuple(self._listeners):
@@ -262,31 +340,22 @@ class Channel:
     def _ended(self) -> None:
         self._left.set()
         self._inbox.close()
-        if self._leaving is None and self._node.peer.state is State.LEFT:
-            # Closed for all, by another member: the sockets go too.
-            self._leaving = asyncio.get_running_loop().create_task(self._leave())
-        self._tell_closed()
-
-    def _tell_closed(self) -> None:
-        for listener in tuple(self._listeners):
-            listener(StateChanged(State.LEFT))
 
     def _on_full(self) -> None:
         match self._behind:
             case Behind.DROP:
                 for missed in self._inbox.drop_oldest():
                     self._told_missed(missed)
-            case Behind.WAIT:
-                for node in [self._node, *self._others]:
+            case Behind.WAIT if self._leaving is None:
+                for node in self._nodes:
                     node.stop_reading()
-            case Behind.LEAVE:
+            case Behind.LEAVE if self._leaving is None:
                 self._fell_behind = True
-                if self._leaving is None:
-                    self._leaving = asyncio.get_running_loop().create_task(self._leave())
+                self._start_leaving()
 
     def _on_room(self) -> None:
         if self._behind is Behind.WAIT:
-            for node in [self._node, *self._others]:
+            for node in self._nodes:
                 node.go_on_reading()
 
     def _why_not_connected(self) -> str:

@@ -5,17 +5,18 @@ import os
 from collections.abc import Generator, Sequence
 from pathlib import Path
 
-from weft.channel.channel import Channel, ChannelEvent
+from weft.channel.channel import Channel
 from weft.channel.errors import CannotConnect, NotAdmitted
 from weft.channel.inbox import Behind
 from weft.fabric import ChannelName, Settings, State
-from weft.fabric.events import Barred
+from weft.fabric.events import Barred, Event
 from weft.fabric.observer import Tape
 from weft.fabric.seal import Rejected
 from weft.net import CannotListen, Limits, Node, own_host, parse_address
 from weft.net.addresses import LOOPBACK
 from weft.security import Membership, RevocationList, Ticket
 from weft.wire import Address
+from weft.wire.xdr import PORT_MAX
 
 CONNECT_S = 30.0
 PEERS_MAX = 16
@@ -46,6 +47,8 @@ class Connecting:
         settings: Settings | None,
         limits: Limits | None,
     ) -> None:
+        if isinstance(portals, str):
+            raise TypeError(f"portals are a list of addresses: portals=[{portals!r}]")
         self._channel_name = ChannelName.parse(name)
         self._portals = tuple(parse_address(portal) for portal in portals) or (Address(LOOPBACK, 0),)
         if sum([key is not None, ticket is not None, plain]) > 1:
@@ -58,15 +61,19 @@ class Connecting:
             raise ValueError("with tickets messages are always signed: only so can roles be trusted")
         if not 1 <= peers <= PEERS_MAX:
             raise ValueError(f"peers={peers}: a set has 1 to {PEERS_MAX} peers")
+        if not 0 <= port <= PORT_MAX:
+            raise ValueError(f"port={port}: a port is a number from 1 to {PORT_MAX}, or 0 for one of the channel's")
+        if inbox_messages_max < 1 or inbox_bytes_max < 1:
+            raise ValueError("an inbox needs room: inbox_messages_max and inbox_bytes_max are at least 1")
         self._key = key
         self._ticket = ticket if ticket is None or isinstance(ticket, Ticket) else _load(ticket)
         self._revoked = revoked
         self._plain = plain
         self._signed = ticket is not None or bool(signed)
-        self._host = host
+        self._host = _reachable(host) if host else ""
         self._port = port
         self._peers = peers
-        self._behind = Behind(behind)
+        self._behind = _behind(behind)
         self._inbox = inbox_messages_max, inbox_bytes_max
         self._timeout_s = timeout_s
         self._tape = tape
@@ -86,7 +93,8 @@ class Connecting:
         await self._channel.leave()
 
     async def _join(self) -> Channel:
-        host = self._host or await own_host(self._portals)
+        deadline = asyncio.get_running_loop().time() + self._timeout_s
+        host = self._host or await self._own_host(deadline)
         node = self._node(host, self._port, self._portals)
         channel = Channel(
             str(self._channel_name),
@@ -98,15 +106,21 @@ class Connecting:
         others = [self._node(host, 0, self._portals) for _ in range(self._peers - 1)]
         if others:
             channel.act_as_one(others)
-        deadline = asyncio.get_running_loop().time() + self._timeout_s
         try:
-            await self._connected(channel, node, deadline)
-            for other in others:
-                await self._connected(None, other, deadline)
+            for each in [node, *others]:
+                await self._connected(each, deadline)
         except BaseException:
-            channel.vanish() if hasattr(node, "peer") else None
+            channel.vanish()
             raise
         return channel
+
+    async def _own_host(self, deadline: float) -> str:
+        try:
+            async with asyncio.timeout_at(deadline):
+                return await own_host(self._portals)
+        except TimeoutError:
+            where = ", ".join(portal.host for portal in self._portals)
+            raise CannotConnect(f"{self._channel_name}: no address was found for {where} in time") from None
 
     def _node(self, host: str, port: int, portals: tuple[Address, ...]) -> Node:
         return Node(
@@ -131,20 +145,20 @@ class Connecting:
         except Rejected as rejected:
             raise NotAdmitted(f"{self._channel_name}: {rejected.text}") from None
 
-    async def _connected(self, channel: Channel | None, node: Node, deadline: float) -> None:
+    async def _connected(self, node: Node, deadline: float) -> None:
         """Start the peer and wait until it is a member, or is told why it never will be."""
         loop = asyncio.get_running_loop()
         over: asyncio.Future[Barred | None] = loop.create_future()
         observed = node.observe
 
-        def observe(event: ChannelEvent) -> None:
-            observed(event)  # type: ignore[arg-type]
+        def observe(event: Event) -> None:
+            observed(event)
             if over.done():
                 return
-            if node.peer.state is State.CONNECTED:
-                over.set_result(None)
-            elif isinstance(event, Barred):
+            if isinstance(event, Barred):
                 over.set_result(event)
+            elif node.peer.state in (State.CONNECTED, State.LEFT):
+                over.set_result(None)
 
         node.observe = observe
         observer = self._tape.observer(self._channel_name, node.id) if self._tape is not None else None
@@ -160,6 +174,8 @@ class Connecting:
             node.observe = observed
         if barred is not None:
             raise NotAdmitted(f"{self._channel_name}: {barred.text}")
+        if node.peer.state is State.LEFT:
+            raise CannotConnect(f"{self._channel_name}: was closed for all by a member, just now")
 
     def _nobody_found(self, node: Node) -> str:
         where = ", ".join(str(portal) if portal.port else portal.host for portal in self._portals)
@@ -170,6 +186,23 @@ class Connecting:
             f"{self._channel_name}: nobody of this channel answered at {where} within {seconds}. The first peer of a "
             "channel must run on a portal's machine (and, if the portal has a port, listen there: port=…)"
         )
+
+
+def _behind(name: "str | Behind") -> Behind:
+    try:
+        return Behind(name)
+    except ValueError:
+        raise ValueError(f"behind={name!r}: it is one of {', '.join(each.value for each in Behind)}") from None
+
+
+def _reachable(host: str) -> str:
+    """Where others shall find us."""
+    address = parse_address(host)
+    if address.port:
+        raise ValueError(f"host={host!r}: the port is given by itself, as port={address.port}")
+    if address.host in ("0.0.0.0", "::"):
+        raise ValueError(f"host={host!r}: nobody can be reached there; give an address of this machine, or none")
+    return address.host
 
 
 def _load(ticket: str | os.PathLike[str]) -> Ticket:

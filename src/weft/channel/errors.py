@@ -1,8 +1,16 @@
 """What can go wrong for an application, in a handful of names; each text says what to do."""
 
+from weft.errors import WeftError
 
-class WeftError(Exception):
-    """All errors of a channel are of this kind."""
+__all__ = [
+    "CannotConnect",
+    "FellBehind",
+    "NotAdmitted",
+    "NotAllowed",
+    "NotConnected",
+    "TooLarge",
+    "WeftError",
+]
 
 
 class CannotConnect(WeftError):

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from enum import Enum
 
 from weft.fabric.events import Message, Missed
+from weft.wire import PeerId
 
 DROPPED_SHARE = 8
 """When the inbox is full, one in so many of its messages makes room: one by one would tell of each by itself."""
@@ -42,7 +43,8 @@ class Inbox:
         self._bytes = 0
         self._on_full = on_full
         self._on_room = on_room
-        self._is_full = False
+        self.is_full = False
+        """Over a limit since it was last half empty."""
         self._waiters: deque[asyncio.Future[None]] = deque()
         self.closed = False
 
@@ -58,9 +60,13 @@ class Inbox:
         self._bytes += len(message.data)
         if self._waiters:
             self._wake_one()
-        if self._bytes > self._bytes_max or len(self._messages) > self._messages_max:
-            self._is_full = True
+        if self._is_over:
+            self.is_full = True
             self._on_full()
+
+    @property
+    def _is_over(self) -> bool:
+        return self._bytes > self._bytes_max or len(self._messages) > self._messages_max
 
     def take(self) -> Message | None:
         """The next message, or None at once."""
@@ -68,8 +74,8 @@ class Inbox:
             return None
         message = self._messages.popleft()
         self._bytes -= len(message.data)
-        if self._is_full and 2 * self._bytes <= self._bytes_max and 2 * len(self._messages) <= self._messages_max:
-            self._is_full = False
+        if self.is_full and 2 * self._bytes <= self._bytes_max and 2 * len(self._messages) <= self._messages_max:
+            self.is_full = False
             self._on_room()
         return message
 
@@ -97,14 +103,21 @@ class Inbox:
 
     def drop_oldest(self) -> list[Missed]:
         """Make room; says what was given up, as ranges in each author's order."""
-        ranges: dict[int, Missed] = {}
-        for _ in range(1 + len(self._messages) // DROPPED_SHARE):
-            message = self._messages.popleft()
-            self._bytes -= len(message.data)
-            first = ranges[message.author].first if message.author in ranges else message.sequence
-            ranges[message.author] = Missed(message.author, first, message.sequence)
-        self._is_full = False
-        return list(ranges.values())
+        ranges: list[Missed] = []
+        latest: dict[PeerId, int] = {}
+        """Author -> its last range."""
+        left = len(self._messages) - len(self._messages) // DROPPED_SHARE
+        while self._messages and (self._is_over or len(self._messages) > left):
+            author, sequence, data, _ = self._messages.popleft()
+            self._bytes -= len(data)
+            at = latest.get(author)
+            if at is not None and ranges[at].last == sequence - 1:
+                ranges[at] = Missed(author, ranges[at].first, sequence)
+            else:  # what lies between two ranges was told as missed already
+                latest[author] = len(ranges)
+                ranges.append(Missed(author, sequence, sequence))
+        self.is_full = False
+        return ranges
 
     def close(self) -> None:
         """Nothing more will come; what is there can still be read."""

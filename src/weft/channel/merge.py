@@ -19,6 +19,8 @@ class Merge:
         self._missed = missed
         self._marks: dict[PeerId, int] = {}
         self._held: dict[tuple[PeerId, int], Message] = {}
+        self._given_up: dict[PeerId, Missed] = {}
+        """What each author's last gap was, as the leader told it."""
         self._own: PeerId | None = None
 
     def led_by(self, leader: PeerId) -> None:
@@ -27,10 +29,18 @@ class Merge:
 
     def from_leader(self, message: Message) -> None:
         mark = self._marks.get(message.author)
-        if mark is None or message.sequence > mark:
+        if mark is None or message.sequence > mark or self._was_given_up(message):
             self._advance(message)
         else:
             self._release(message.author, mark)
+
+    def _was_given_up(self, message: Message) -> bool:
+        """The leader has been told a tale of messages that did not exist, found out, and goes on before them."""
+        missed = self._given_up.get(message.author)
+        if missed is None or not missed.first <= message.sequence <= missed.last:
+            return False
+        del self._given_up[message.author]
+        return True
 
     def from_other(self, message: Message) -> None:
         author, sequence = message.author, message.sequence
@@ -44,20 +54,20 @@ class Merge:
 
     def missed_by_leader(self, missed: Missed) -> None:
         """Unless another peer has it."""
-        author = missed.author
-        sequence = max(missed.first, self._marks.get(author, 0) + 1)
-        while sequence <= missed.last:
-            held = self._held.get((author, sequence))
-            if held is not None:
-                self._advance(held)
-            else:
-                first = sequence
-                while sequence < missed.last and (author, sequence + 1) not in self._held:
-                    sequence += 1
-                self._marks[author] = sequence
-                self._missed(Missed(author, first, sequence))
-            sequence = self._marks[author] + 1
-        self._release(author, self._marks.get(author, missed.last))
+        author, first, last = missed
+        first = max(first, self._marks.get(author, 0) + 1)
+        for sequence in sorted(held for name, held in self._held if name == author and first <= held <= last):
+            if sequence > first:
+                self._missed(Missed(author, first, sequence - 1))
+            message = self._held.pop((author, sequence))
+            self._marks[author] = sequence
+            self._deliver(message)
+            first = sequence + 1
+        if first <= last:
+            self._marks[author] = last
+            self._given_up[author] = Missed(author, first, last)
+            self._missed(self._given_up[author])
+        self._release(author, self._marks.get(author, last))
 
     def _advance(self, message: Message) -> None:
         self._marks[message.author] = message.sequence

@@ -26,8 +26,11 @@ NO_USE = (
     Refusal.REVOKED,
     Refusal.IMPOSTOR,
     Refusal.WRONG_MODE,
+    Refusal.WRONG_SIGNING,
 )
 """Refusals after which it is of no use to call again with what we have."""
+
+NOT_ADMITTED = (Refusal.WRONG_KEY, Refusal.EXPIRED, Refusal.REVOKED)
 
 OnAnswer = Callable[["Call", Message], None]
 OnFailure = Callable[[Refusal | None], None]
@@ -74,7 +77,7 @@ class Call:
             self._failed(Refusal.BAD_MESSAGE, str(problem))
 
     def on_lost(self, refusal: Refusal | None = None) -> None:
-        self._failed(refusal, "hung up")
+        self._failed(refusal, "hung up" if refusal is None else refusal.name.lower().replace("_", " "))
 
     def on_choked(self) -> None:
         self._failed(None, "does not read")
@@ -111,7 +114,7 @@ class Call:
             return Refusal.WRONG_CHANNEL, "this peer is on another channel; check type and instance"
         if hello.signed != (self.peer.stream.signing is not None):
             here, there = ("", "not ") if self.peer.stream.signing is not None else ("not ", "")
-            return Refusal.WRONG_MODE, f"messages are {here}signed here, yours are {there}; connect like the others"
+            return Refusal.WRONG_SIGNING, f"messages are {here}signed here, yours are {there}; connect like the others"
         if self.line.identity is not None and hello.peer != self.line.identity.peer:
             self.peer.counters.impostors += 1
             return Refusal.IMPOSTOR, "the certificate is that of another peer than the one you claim to be"
@@ -184,6 +187,8 @@ class Outgoing(Call):
             return
         self._end()
         self.line.close()
+        if reason in NOT_ADMITTED:
+            self.peer.not_admitted(reason, f"{self._address}: {text}")
         if reason in NO_USE:
             self.peer.note(f"no use in calling {self.contact or self._address}: {text}")
         if self._expected is not None and self.contact is None:

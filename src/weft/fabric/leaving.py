@@ -114,7 +114,7 @@ class Leaving:
         self._close_all()
 
     def on_shutdown(self, _link: "Link", _shutdown: Shutdown) -> None:
-        if self._peer.settings.obey_shutdown:
+        if self._peer.obeys_shutdown:
             self._close_all()
 
     def _close_all(self) -> None:

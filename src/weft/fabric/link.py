@@ -38,6 +38,7 @@ class Link:
         "heard",
         "introduced",
         "log_start",
+        "looked_up",
         "made_at",
         "neighbour",
         "reserved",
@@ -59,6 +60,8 @@ class Link:
         """The neighbour's neighbours, as it said last."""
         self.log_start = 0
         """What we retained before this position is sent by reconciliation, all after it as it comes."""
+        self.looked_up = 0
+        """Messages that were looked for on this neighbour's behalf since the last tick."""
         self.above: tuple[Kept, ...] = ()
         """What we held above the marks that our greeting told."""
         self.introduced: dict[PeerId, None] = {}
@@ -118,6 +121,7 @@ class Link:
     def tick(self, now: float) -> None:
         """Keep an idle link alive, and give up one that is silent. The hot path sets flags, only this reads a clock."""
         settings = self._peer.settings
+        self.looked_up = 0
         if self.heard or self._peer.deaf:
             self.heard = False
             self._heard_at = now

@@ -12,7 +12,7 @@ from weft.fabric.beacons import Beacons
 from weft.fabric.calls import Call, Incoming
 from weft.fabric.contacts import ContactCache
 from weft.fabric.diameter import Diameter
-from weft.fabric.events import Event, Note, StateChanged, Why
+from weft.fabric.events import Barred, Event, Note, StateChanged, Why
 from weft.fabric.floods import FLOODED_NUMBERS, Floods
 from weft.fabric.joining import Joining
 from weft.fabric.leaving import Leaving
@@ -28,6 +28,7 @@ from weft.fabric.walks import Walks
 from weft.wire import Address, Contact, WireError, decode
 from weft.wire import calls as c
 from weft.wire import links as k
+from weft.wire.calls import Refusal
 from weft.wire.codec import number_of
 
 if TYPE_CHECKING:
@@ -113,6 +114,7 @@ class Peer:
         self._calls: dict[Incoming, None] = {}
         self._is_enough = False
         self._duplicates_told = 0
+        self._was_told_out = False
         self.questions: dict[type[Any], Callable[[Incoming, Any], None]] = {
             c.Seek: self.seeking.on_seek,
             c.JoinRequest: self.joining.on_join,
@@ -166,22 +168,16 @@ class Peer:
     # -- for the world
 
     def on_call(self, line: "Line") -> None:
-        """Somebody dialled us. Too many at once are hung up on, so that nobody can exhaust us with calls."""
-        if self.state is State.LEFT or not self._has_room_for_a_call():
+        """Somebody dialled us. If too many calls are under way, the oldest makes room: an honest caller says everything
+        at once and is answered at once, so who has been on the line for long only wants to exhaust us."""
+        if self.state is State.LEFT:
             self.counters.refused_calls += 1
             line.close()
             return
-        self._calls[Incoming(self, line)] = None
-
-    def _has_room_for_a_call(self) -> bool:
-        """If too many are under way, the oldest that has not said a word makes room: honest callers speak at once."""
-        if len(self._calls) < self.settings.calls_max:
-            return True
-        silent = next((call for call in self._calls if call.contact is None), None)
-        if silent is not None:
+        if len(self._calls) >= self.settings.calls_max:
             self.counters.refused_calls += 1
-            silent.hang_up()
-        return silent is not None
+            next(iter(self._calls)).hang_up()
+        self._calls[Incoming(self, line)] = None
 
     # -- for the parts
 
@@ -195,8 +191,21 @@ class Peer:
         """Has a starting point in the stream and takes part in the fabric's affairs."""
         return self.state in (State.PARTIAL, State.CONNECTED) and self.stream.settled
 
+    @property
+    def obeys_shutdown(self) -> bool:
+        if self.settings.obey_shutdown is not None:
+            return self.settings.obey_shutdown
+        return self.stream.signing is None
+
     def note(self, text: str) -> None:
         self.world.observe(Note(text))
+
+    def not_admitted(self, refusal: Refusal, text: str) -> None:
+        """Somebody of the channel does not let us in. A member that has no neighbour left has been put out, by an
+        expired or withdrawn ticket, and shall know it; for one that still seeks, `seeking` judges."""
+        if self.state is State.CONNECTED and not len(self.links) and not self._was_told_out:
+            self._was_told_out = True
+            self.happened(Barred(refusal, text))
 
     def happened(self, event: Event) -> None:
         """To neighbours or to our state: whoever watches or records shall know."""
@@ -229,6 +238,8 @@ class Peer:
             return
         if why in TORN:
             self.merging.alarm()
+        if why is None:
+            self._was_told_out = False
         if self.links.holes == 0:
             self.joining.small = False
             self.repair.stop()
@@ -248,6 +259,8 @@ class Peer:
         if state is self.state:
             return
         self.state = state
+        if state is State.LEFT:
+            self._tell_duplicates()
         self.happened(StateChanged(state))
         if state is State.CONNECTED:
             self.beacons.begin()
@@ -276,15 +289,18 @@ class Peer:
         if self.state is State.PARTIAL:
             self.enter(State.CONNECTED)
 
+    def _tell_duplicates(self) -> None:
+        if self.observer is not None and self.counters.duplicates > self._duplicates_told:
+            self.observer.duplicates(self.counters.duplicates - self._duplicates_told)
+            self._duplicates_told = self.counters.duplicates
+
     def _tick(self) -> None:
         if self.state is State.LEFT:
             return
         now = self.world.now()
         self.world.after(self.settings.tick_s, self._tick)
         self.stream.tick(now)
-        if self.observer is not None and self.counters.duplicates > self._duplicates_told:
-            self.observer.duplicates(self.counters.duplicates - self._duplicates_told)
-            self._duplicates_told = self.counters.duplicates
+        self._tell_duplicates()
         if self.state is State.CONNECTED:
             self.beacons.tick(now)
             self.merging.tick(now)

@@ -26,6 +26,8 @@ WANT_BYTES_MAX = 1 << 20
 """Sent in answer to one question; whoever lacks more asks again."""
 GAPS_ASKED_MAX = 64
 """Authors whose gaps are asked for in one round, one after the other."""
+LOOKED_UP_MAX = 1 << 18
+"""Messages looked for on behalf of one neighbour between two ticks."""
 HEARSAY_MAX = 1 << 20
 """Messages of an author that are believed to exist on a neighbour's word alone."""
 SILENT_S_MAX = 10 * 365 * 86400.0
@@ -37,7 +39,7 @@ def _said_at(have: Have, now: float) -> float:
 
 
 def _have(author: PeerId, window: AuthorWindow, now: float) -> Have:
-    return Have(author, window.run_start, window.mark, int((now - window.heard_at) * 1000))
+    return Have(author, window.run_start, window.reached, int((now - window.heard_at) * 1000))
 
 
 class Reconcile:
@@ -117,7 +119,7 @@ class Reconcile:
             window = self._stream.authors.get(each.author)
             said_at = _said_at(each, now)
             if window is None:
-                window = self._stream.meet(each.author, each.run_start, said_at)
+                window = self._stream.meet(each.author, each.run_start, said_at, hearsay=True)
                 if window is not None and (said_at < self._settled_at or self._stream.may_have_forgotten(said_at)):
                     window.start_at(each.mark)  # said before our time, or had and forgotten
             if window is None or each.mark <= window.known:
@@ -201,17 +203,20 @@ class Reconcile:
     def on_want(self, link: "Link", want: Want) -> None:
         """Send what we hold of the range, and say of the rest whether it may still come."""
         window = self._stream.authors.get(want.author)
-        if want.last < want.first:
-            return
+        if want.last < want.first or link.looked_up > LOOKED_UP_MAX:
+            return  # it asks for nothing, or for too much at once: who lacks something asks again
         if window is None or want.first > window.known:
             link.send(Gone(want.author, want.first, want.last, final=False))
             return
         now, left_bytes = self._peer.world.now(), WANT_BYTES_MAX
         last = min(want.last, want.first + WANT_MAX - 1, window.known)
+        link.looked_up += last - want.first + 1
+        signing = self._stream.signing
+        may_send = signing is None or signing.can_introduce(want.author)
         lacking_from: int | None = None
         for sequence in range(want.first, last + 1):
             kept = self._stream.retention.get(want.author, sequence)
-            if kept is None:
+            if kept is None or not may_send:
                 lacking_from = lacking_from or sequence
                 continue
             if lacking_from is not None:
@@ -228,10 +233,10 @@ class Reconcile:
 
     def _say_gone(self, link: "Link", window: AuthorWindow, author: PeerId, first: int, last: int) -> None:
         """What we held once and dropped, or gave up, is gone for good; what we never held may be found elsewhere."""
-        final = window.floor < first and last <= window.mark
+        final = window.floor < first and last <= window.reached
         link.send(Gone(author, first, last, final))
 
     def on_gone(self, link: "Link", gone: Gone) -> None:
         window = self._stream.authors.get(gone.author)
-        if window is not None and window.has_gap and gone.final and gone.first <= window.mark + 1 <= gone.last:
+        if window is not None and window.has_gap and gone.final and gone.first <= window.reached + 1 <= gone.last:
             window.gone[link.neighbour] = gone.last

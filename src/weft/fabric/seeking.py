@@ -33,12 +33,13 @@ BARRED_BY = {
     Refusal.WRONG_KEY: "is on this channel, but has another key",
     Refusal.EXPIRED: "says that a ticket has expired; ask the channel's owner for a new one, and look at the clocks",
     Refusal.REVOKED: "says that this ticket was revoked by the channel's owner",
-    Refusal.WRONG_MODE: "is connected in another way: one side is plain or unsigned, the other is not",
+    Refusal.WRONG_SIGNING: "is on this channel, but one side signs its messages and the other does not",
+    Refusal.WRONG_MODE: "speaks plain TCP where this peer speaks TLS, or the other way round",
     Refusal.WRONG_VERSION: "speaks another version of the protocol",
     Refusal.WRONG_CHANNEL: "is on another channel; check type and instance",
     Refusal.NOT_WEFT: "is no Weft peer",
 }
-BARRED_ANYWHERE = (Refusal.WRONG_KEY, Refusal.EXPIRED, Refusal.REVOKED)
+BARRED_ANYWHERE = (Refusal.WRONG_KEY, Refusal.EXPIRED, Refusal.REVOKED, Refusal.WRONG_SIGNING)
 
 
 class Seeking:
@@ -275,10 +276,13 @@ class Seeking:
         self._wait(self._pause(), self._ask_again)
 
     def _could_found(self, fellow: Contact) -> bool:
-        """Whether it can be found at a portal: it answered there, or listens where one would be looked for."""
+        """Whether it can be found at a portal: it answered there, or listens where one would be looked for. One that
+        listens deeper than anybody looks cannot, and must not be waited for."""
         address = fellow.address
+        in_reach = any(self._order[index] == address.port for index in range(self._peer.settings.search_depth))
         return fellow.peer in self._at_portal or any(
-            address == portal or (portal.host == address.host and not portal.port) for portal in self._portals
+            address == portal or (portal.host == address.host and not portal.port and in_reach)
+            for portal in self._portals
         )
 
     def _ask_again(self) -> None:

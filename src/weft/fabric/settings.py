@@ -25,7 +25,7 @@ class Settings:
     call_s: float = 4.0
     """A call that has not been answered by then is given up."""
     calls_max: int = 256
-    """Calls under way from others; more are hung up on at once."""
+    """Calls under way from others; for one more, the oldest is hung up on."""
     claim_s: float = 2.5
     """A place kept for a peer that was announced lapses after this."""
     reservation_s: float = 6.0
@@ -66,8 +66,9 @@ class Settings:
     walk_spare: int = 8
     """Further steps that a walk may take when it ends at an edge that is of no use."""
 
-    obey_shutdown: bool = True
-    """Whether a neighbour's word that the channel is closed for all is followed."""
+    obey_shutdown: bool | None = None
+    """Whether a neighbour's word that the channel is closed for all is followed. Unless told: only if messages are not
+    signed, because any member may say so in anybody's name."""
     view_s: float = 0.2
     """Changes of neighbours within this time are told to the others together."""
     loosen_s: float = 4.0

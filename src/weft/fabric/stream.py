@@ -76,6 +76,8 @@ class Stream:
     def send(self, link: "Link", author: PeerId, frame: bytes) -> None:
         """A message goes to a neighbour; on a signed channel, after its author's credential."""
         if self.signing is not None:
+            if not self.signing.can_introduce(author):
+                return
             self.signing.introduce(link, author)
         link.send_frame(frame)
 
@@ -105,7 +107,11 @@ class Stream:
             window = self.meet(author, run_start, now)
             if window is None:
                 return
+        elif window.told is not None and not window.is_true(sequence, now - message.age_ms / 1000):
+            self._peer.counters.duplicates += 1
+            return
         window.heard_at = now
+        window.hearsay = False
         if sequence > window.known:
             window.known = sequence
             window.run_start = run_start
@@ -145,18 +151,22 @@ class Stream:
             self._waiting_bytes -= len(waited[0])
             self._deliver(window, decode_broadcast(waited[0]))
 
-    def meet(self, author: PeerId, run_start: int, heard_at: float) -> AuthorWindow | None:
-        """An author that we know nothing of; None if there are too many already."""
-        if len(self.authors) >= self._peer.settings.authors_max and not self._forget_some():
+    def meet(self, author: PeerId, run_start: int, heard_at: float, *, hearsay: bool = False) -> AuthorWindow | None:
+        """An author that we know nothing of; None if there are too many already. What we heard ourselves takes the
+        place of what others told us, of which there may be any number."""
+        if len(self.authors) >= self._peer.settings.authors_max and not (
+            (not hearsay and self._forget_hearsay()) or self.forget_some()
+        ):
             self._peer.counters.authors_refused += 1
             return None
         # A starting point names every author, so one that is not known has not been heard since we are here: it begins
         # with its first message. Only who had to forget authors cannot know, and takes the start of the run.
         first = run_start if self._has_forgotten else 1
         window = self.authors[author] = AuthorWindow(run_start, first - 1, heard_at)
+        window.hearsay = hearsay
         return window
 
-    def _forget_some(self) -> bool:
+    def forget_some(self) -> bool:
         """Drop the authors that were silent for longest, if it was for so long that every copy of what they said is
         past retention, and their next message will start a new run: so an old copy cannot be taken for new, nor a new
         one wait for old ones."""
@@ -179,14 +189,24 @@ class Stream:
         self._has_forgotten = True
         return True
 
+    def _forget_hearsay(self) -> bool:
+        """Some of the authors that we never heard ourselves. False if there are none."""
+        told = [author for author, window in self.authors.items() if window.hearsay]
+        for author in told[: 1 + len(self.authors) // FORGOTTEN_SHARE]:
+            del self.authors[author]
+        return bool(told)
+
     def may_have_forgotten(self, said_at: float) -> bool:
         """Whether an author that was last heard then may be one that we knew."""
         return self._has_forgotten and said_at < self._peer.world.now() - self._peer.settings.forget_s
 
     def give_up(self, author: PeerId, window: AuthorWindow, last: int) -> None:
         """Messages up to `last` cannot be had: say so, and go on behind them."""
-        missed = Missed(author, window.mark + 1, last)
-        window.mark = last
+        missed = Missed(author, window.reached + 1, last)
+        if window.waiting:
+            window.mark, window.told = last, None  # what waits behind it proves that it was said
+        else:
+            window.told, window.gave_up_at = last, self._peer.world.now()
         self._peer.counters.missed += last - missed.first + 1
         self._peer.world.missed(missed)
         if self._peer.observer is not None:

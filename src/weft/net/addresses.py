@@ -8,6 +8,8 @@ from weft.wire import Address
 from weft.wire.xdr import HOST_BYTES_MAX, PORT_MAX
 
 LOOPBACK = "127.0.0.1"
+ADDRESSES_TRIED = 4
+"""Of one host name."""
 
 
 def parse_address(text: str) -> Address:
@@ -21,15 +23,35 @@ def parse_address(text: str) -> Address:
     elif host.count(":") == 1:
         host, _, number = host.partition(":")
         port = _port(text, number)
-    if not host or len(host.encode()) > HOST_BYTES_MAX or any(sign.isspace() or sign == "\0" for sign in host):
-        raise ValueError(f"{text!r} is no address; write a host, or host:port")
-    return Address(LOOPBACK if host == "localhost" else host, port)
+    if not _is_host(host) or (text.strip().startswith("[") and ":" not in host):
+        raise ValueError(f"{text!r} is no address; write a host, or host:port, or [IPv6]:port")
+    return Address(LOOPBACK if host.lower() == "localhost" else host, port)
+
+
+def _is_host(host: str) -> bool:
+    """Whether it could be a name or an address; whether it is one, only asking for it can tell."""
+    if ":" in host:
+        try:
+            return ipaddress.ip_address(host).version == 6
+        except ValueError:
+            return False
+    is_odd = any(sign.isspace() or sign in "\0/@[]" for sign in host)
+    return 0 < len(host.encode()) <= HOST_BYTES_MAX and not is_odd
 
 
 def _port(text: str, number: str) -> int:
-    if not number.isascii() or not number.isdigit() or not 1 <= int(number) <= PORT_MAX:
+    if not number.isascii() or not number.isdigit() or len(number) > 5 or not 1 <= int(number) <= PORT_MAX:
         raise ValueError(f"{text!r}: a port is a number from 1 to {PORT_MAX}")
     return int(number)
+
+
+async def addresses_of(host: str) -> list[str]:
+    """What a host name stands for, at most a few; an address stands for itself. OSError or ValueError if nothing."""
+    try:
+        return [str(ipaddress.ip_address(host))]
+    except ValueError:
+        found = await asyncio.get_running_loop().getaddrinfo(host, None, type=socket.SOCK_STREAM)
+    return [str(address[0]) for *_, address in found[:ADDRESSES_TRIED]]
 
 
 def is_loopback(host: str) -> bool:
@@ -47,8 +69,10 @@ def bind_host(host: str) -> str:
 
 
 async def own_host(portals: tuple[Address, ...]) -> str:
-    """The address from which this machine would talk to the first portal that it has a way to."""
+    """The address from which this machine would talk to the first portal that it has a way to. If some portals are
+    on this machine and others are not, it is one that the others can reach as well."""
     loop = asyncio.get_running_loop()
+    local = ""
     for portal in portals:
         try:
             found = await loop.getaddrinfo(portal.host, portal.port or 9, type=socket.SOCK_DGRAM)
@@ -58,7 +82,11 @@ async def own_host(portals: tuple[Address, ...]) -> str:
             try:
                 with socket.socket(family, kind, protocol) as probe:
                     probe.connect(address)  # sends nothing: UDP only looks up the route
-                    return str(probe.getsockname()[0]).partition("%")[0]
+                    host = str(probe.getsockname()[0]).partition("%")[0]
             except OSError:
                 continue
-    return LOOPBACK
+            if not is_loopback(host):
+                return host
+            local = local or host
+            break
+    return local or LOOPBACK

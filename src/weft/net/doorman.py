@@ -45,11 +45,17 @@ class Doorman:
     def pending(self) -> int:
         return len(self._pending)
 
+    def hang_up(self) -> None:
+        """Nobody is let in any more."""
+        for line in list(self._pending):
+            line.abort()
+        self._pending.clear()
+
     def _may_call(self, host: str) -> bool:
         now = self._now()
         left, counted_at = self._left.pop(host, (float(self._limits.calls_burst), now))
         left = min(self._limits.calls_burst, left + (now - counted_at) * self._limits.calls_per_s)
-        self._left[host] = max(0.0, left - 1), now
+        self._left[host] = left - 1 if left >= 1 else left, now
         if len(self._left) > ADDRESSES_MAX:
             del self._left[next(iter(self._left))]
         return left >= 1

@@ -7,12 +7,14 @@ from dataclasses import dataclass
 class Limits:
     """One peer's own business; others need not agree."""
 
-    queue_bytes_max: int = 32 << 20
-    """Waiting for one neighbour. One that lets more pile up is given up, so that it harms only itself."""
+    queue_bytes_max: int = 64 << 20
+    """Waiting for one neighbour. One that lets more pile up is given up, so that it harms only itself. More than is
+    retained (`Settings.retention_bytes_max`): a neighbour that was cut off for long may lack all of it."""
     congested_bytes: int = 256 << 10
     """With so much waiting for a neighbour, `broadcast` waits: the author outruns its links."""
     stall_s: float = 5.0
-    """A neighbour that kept us waiting for so long, while most others did not, is not waited for any more."""
+    """A neighbour that kept us waiting for so long, while most others did not, is not waited for any more. One that
+    took nothing at all for so long is given up."""
     handshake_s: float = 5.0
     """A caller that has not shown its certificate by then is hung up on."""
     handshakes_max: int = 128

@@ -51,6 +51,8 @@ class TcpLine(asyncio.Protocol):
         self.connecting: asyncio.Task[None] | None = None
         self.deadline: asyncio.TimerHandle | None = None
         self._reading_paused = False
+        self.taken_at = 0.0
+        """When the other end last took something."""
         self.is_congested = False
         """So much waits here that the author of it should wait too; kept by the node."""
 
@@ -74,6 +76,8 @@ class TcpLine(asyncio.Protocol):
         if self._over:
             return
         self._over = True
+        if self.is_congested:
+            self._node.relieved(self)
         if self._transport is None:
             if self.connecting is not None:
                 self.connecting.cancel()
@@ -98,6 +102,7 @@ class TcpLine(asyncio.Protocol):
         if not self._writable or self._ended:
             return
         assert self._transport is not None
+        self.taken_at = self._node.now()
         while self._out and self._writable:
             data = self._next_write()
             self._transport.write(data if self._tls is None else self._tls.encrypted(data))
@@ -123,6 +128,10 @@ class TcpLine(asyncio.Protocol):
         self._out_bytes -= size
         return data
 
+    def give_up(self) -> None:
+        """The other end takes nothing any more."""
+        self._choke()
+
     def expel(self, refusal: Refusal) -> None:
         """The other end is no longer admitted."""
         self._lose(refusal)
@@ -145,7 +154,8 @@ class TcpLine(asyncio.Protocol):
 
     def abort(self) -> None:
         """Break off without a word."""
-        self._over = True
+        self._over = self._ended = True
+        self._forget_waiting()
         if self.connecting is not None:
             self.connecting.cancel()
         if self._transport is not None:
@@ -163,7 +173,7 @@ class TcpLine(asyncio.Protocol):
         if not self._dialled:
             peername = transport.get_extra_info("peername")
             self.remote_host = peername[0] if peername else ""
-            if not self._node.doorman.admits(self):
+            if self._node.is_closing or not self._node.doorman.admits(self):
                 self._over = True
                 self._transport.abort()
                 return
@@ -179,14 +189,14 @@ class TcpLine(asyncio.Protocol):
             self._set_deadline(self._node.limits.handshake_s)
 
     def data_received(self, data: bytes) -> None:
+        if self._over:
+            return
         try:
             if self._tls is not None:
                 self._tls.take(data)
                 if not self._tls.ready and not self._shake_hands():
                     return
                 data = self._tls.decrypted()
-            if self._over or not data:
-                return
             self._read(data)
         except ssl.SSLError as problem:
             self._failed(problem)
@@ -194,8 +204,7 @@ class TcpLine(asyncio.Protocol):
             self._garbage(data, problem)
 
     def eof_received(self) -> bool:
-        if not self._over:
-            self._lose(None)
+        self._lose(None)
         return False
 
     def connection_lost(self, _problem: Exception | None) -> None:
@@ -203,10 +212,8 @@ class TcpLine(asyncio.Protocol):
         self._writable = False
         if self.deadline is not None:
             self.deadline.cancel()
-        if not self._over:
-            self._lose(None)
-        self._out.clear()
-        self._out_bytes = 0
+        self._lose(None)
+        self._forget_waiting()
         self._node.ended(self)
 
     def pause_writing(self) -> None:
@@ -242,7 +249,7 @@ class TcpLine(asyncio.Protocol):
             self._node.refused(rejected.refusal)
             if not self._dialled:
                 self._transport.write(self._tls.encrypted(encode(Refuse(rejected.refusal, rejected.text))))
-            self._lose(rejected.refusal)
+            self._lose(rejected.refusal, after_a_word=True)
             return False
         self._open()
         return not self._over
@@ -252,8 +259,10 @@ class TcpLine(asyncio.Protocol):
             self.deadline.cancel()
         self._ready = self._writable = True
         if self._dialled:
-            if not self._over:
-                self.owner.on_open()
+            if self._out:
+                self._scheduled = True
+                self._node.flush_soon(self)
+            self.owner.on_open()
         else:
             self._node.doorman.done(self)
             self._node.called(self)
@@ -264,14 +273,13 @@ class TcpLine(asyncio.Protocol):
         self._node.refused(refusal)
         assert self._tls is not None
         assert self._transport is not None
-        self._out.clear()  # nothing can be encrypted any more
-        self._out_bytes = 0
+        self._forget_waiting()  # nothing can be encrypted any more
         if alert := self._tls.outgoing():
             self._transport.write(alert)
         elif refusal is Refusal.WRONG_MODE and not self._dialled and not self._ready:
             # OpenSSL says nothing to who does not speak TLS at all: perhaps a plain peer, so it is told in plain.
             self._transport.write(encode(Refuse(refusal, "this peer uses TLS, you do not; connect like the others")))
-        self._lose(refusal)
+        self._lose(refusal, after_a_word=True)
 
     def _garbage(self, data: bytes, problem: WireError) -> None:
         """Not frames of ours. Who speaks TLS where we do not, or the other way round, is told so by what comes back."""
@@ -281,17 +289,22 @@ class TcpLine(asyncio.Protocol):
         if not is_tls and self._out_bytes == 0 and self._writable:
             refuse = encode(Refuse(Refusal.NOT_WEFT, str(problem)[:200]))
             self._transport.write(refuse if self._tls is None else self._tls.encrypted(refuse))
-        self._lose(Refusal.WRONG_MODE if is_tls else Refusal.BAD_MESSAGE)
+        self._lose(Refusal.WRONG_MODE if is_tls else Refusal.NOT_WEFT, after_a_word=True)
 
-    def _lose(self, refusal: Refusal | None) -> None:
-        """Nothing more is to be expected of the other end."""
+    def _lose(self, refusal: Refusal | None, *, after_a_word: bool = False) -> None:
+        """Nothing more is to be expected of the other end. `after_a_word`: it was told why, and shall be able to read
+        it."""
         if self._over:
             return
         self._over = True
-        if self._transport is not None:
-            self._transport.close()
-            if not self._ended:
-                self._set_deadline(self._node.limits.close_s)
+        self._forget_waiting()
+        if self._transport is not None and not self._ended:
+            self._ended = True
+            self._set_deadline(self._node.limits.close_s)
+            if after_a_word:
+                self._half_close()
+            else:
+                self._transport.close()
         if self._ready or self._dialled:
             self.owner.on_lost(refusal)
 
@@ -299,9 +312,8 @@ class TcpLine(asyncio.Protocol):
         """Too much waits for the other end. Our owner may be in the middle of sending, so it is told in a moment."""
         if self._over:
             return
-        self._over = True
-        self._out.clear()
-        self._out_bytes = 0
+        self._over = self._ended = True
+        self._forget_waiting()
         if self._transport is not None:
             self._transport.abort()
         self._node.soon(self.owner.on_choked)
@@ -314,6 +326,11 @@ class TcpLine(asyncio.Protocol):
         assert self._transport is not None
         if self._tls is not None and (goodbye := self._tls.goodbye()):
             self._transport.write(goodbye)
+        self._half_close()
+
+    def _half_close(self) -> None:
+        """Nothing more comes from us; what still comes from there is read, and thrown away, until that ends too."""
+        assert self._transport is not None
         self.resume_reading()
         if not self._transport.can_write_eof():
             self._transport.close()
@@ -323,13 +340,19 @@ class TcpLine(asyncio.Protocol):
         except OSError:  # the other end has broken off already; whoever hung up must not stumble over that
             self._transport.abort()
 
+    def _forget_waiting(self) -> None:
+        self._out.clear()
+        self._out_bytes = 0
+        if self.is_congested:
+            self._node.relieved(self)
+
     def _set_deadline(self, seconds: float) -> None:
         if self.deadline is not None:
             self.deadline.cancel()
         self.deadline = self._node.later(seconds, self._too_late)
 
     def _too_late(self) -> None:
-        if not self._ready:
+        if not self._ready and not self._over:
             self._node.refused(None)
         self._over = True
         if self._transport is not None:

@@ -19,7 +19,7 @@ from weft.fabric import ChannelName, Peer, Settings, State
 from weft.fabric.events import Event, Message, Missed
 from weft.fabric.port_order import PortOrder
 from weft.fabric.seal import Rejected
-from weft.net.addresses import bind_host
+from weft.net.addresses import addresses_of, bind_host
 from weft.net.doorman import Doorman
 from weft.net.limits import Limits
 from weft.net.line import TcpLine
@@ -98,6 +98,8 @@ class Node:
         self._empty = asyncio.Event()
         self._closing = False
         self._list_is_bad = False
+        self._admissions: asyncio.TimerHandle | None = None
+        self._stall_timer: asyncio.TimerHandle | None = None
 
     async def start(self, observer: "Observer | None" = None) -> None:
         """Listen, and look for the channel."""
@@ -108,6 +110,14 @@ class Node:
         self.peer.start()
         if self.membership is not None:
             self._look_at_admissions()
+
+    @property
+    def has_started(self) -> bool:
+        return hasattr(self, "peer")
+
+    @property
+    def is_closing(self) -> bool:
+        return self._closing
 
     # -- the world of the peer
 
@@ -133,10 +143,13 @@ class Node:
     # -- lines
 
     async def _connect(self, line: TcpLine, address: Address) -> None:
-        try:
-            await self._loop.create_connection(lambda: line, address.host, address.port)
-        except (OSError, ValueError, OverflowError):  # the last two: a host that is no host, from a stranger's message
-            line.unanswered()
+        with suppress(OSError, ValueError, OverflowError):  # the last two: no host at all, from a stranger's message
+            # Names are looked up here: `create_connection` would leave a lookup that fails after we hung up to nobody.
+            for host in await addresses_of(address.host):
+                with suppress(OSError):
+                    await self._loop.create_connection(lambda: line, host, address.port)
+                    return
+        line.unanswered()
 
     def flush_soon(self, line: TcpLine) -> None:
         if not self._to_flush:
@@ -183,6 +196,18 @@ class Node:
     def congested(self, line: TcpLine) -> None:
         line.is_congested = True
         self._congested[line] = self.now()
+        if self._stall_timer is None:
+            self._stall_timer = self.after(self.limits.stall_s, self._look_at_stalled)
+
+    def _look_at_stalled(self) -> None:
+        """A neighbour that is behind and takes nothing at all is as good as dead, however alive it sounds."""
+        self._stall_timer = None
+        stalled_before = self.now() - self.limits.stall_s
+        for line, since in list(self._congested.items()):
+            if max(since, line.taken_at) < stalled_before:
+                line.give_up()
+        if self._congested and not self._closing:
+            self._stall_timer = self.after(self.limits.stall_s / 4, self._look_at_stalled)
 
     def relieved(self, line: TcpLine) -> None:
         line.is_congested = False
@@ -223,7 +248,7 @@ class Node:
         """Tickets expire and are revoked while their holders are neighbours."""
         if self._closing or self.membership is None:
             return
-        self._loop.call_later(self.limits.admission_s, self._look_at_admissions)
+        self._admissions = self.after(self.limits.admission_s, self._look_at_admissions)
         self._reload_revoked()
         for line in list(self._lines):
             if line.identity is None:
@@ -265,9 +290,11 @@ class Node:
                 if refused.errno in _IN_USE:
                     continue
                 break
+            # In two steps, so that who is interrupted between them holds what has to be closed.
             self._server = await self._loop.create_server(
-                lambda: TcpLine(self, dialled=False), sock=listener, backlog=self.limits.backlog
+                lambda: TcpLine(self, dialled=False), sock=listener, backlog=self.limits.backlog, start_serving=False
             )
+            await self._server.start_serving()
             return Address(self._host, port)
         where = f"{host}, port {self._port}" if self._port else host
         raise CannotListen(f"cannot listen on {where}: {problem.strerror if problem else 'no port is left'}")
@@ -290,7 +317,12 @@ class Node:
         self._closing = True
         if self._server is not None:
             self._server.close()
+        for timer in (self._admissions, self._stall_timer):
+            if timer is not None:
+                timer.cancel()
+        self.doorman.hang_up()
         for line in list(self._lines):
             line.abort()
         self._lines.clear()
-        self.peer.state = State.LEFT
+        if self.has_started:
+            self.peer.state = State.LEFT

@@ -101,6 +101,8 @@ def _paths(directory: Path, channel: ChannelName | str | None, day: date | None)
     """Finished files, those of a run in its order."""
     if not directory.is_dir():
         raise FileNotFoundError(f"there is no tape at {directory}")
+    if isinstance(channel, str) and "/" in channel:
+        channel = ChannelName.parse(channel)
     digits = channel.id.hex() if isinstance(channel, ChannelName) else channel
     folder = f"channel={digits[:CHANNEL_DIGITS] if digits is not None else '*'}"
     for path in sorted(directory.glob(f"{folder}/day={day.isoformat() if day is not None else '*'}/*.parquet")):

@@ -1,7 +1,9 @@
 """What is wrong with a key or a file, said so that a person can act on it. No text ever holds a secret."""
 
+from weft.errors import WeftError
 
-class BadKey(ValueError):
+
+class BadKey(WeftError, ValueError):
     """A key that cannot be used."""
 
 

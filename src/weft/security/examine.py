@@ -17,6 +17,7 @@ from weft.security.certificates import TICKET_EXTENSION, Clock
 from weft.security.fingerprints import peer_id_of
 from weft.security.revocation import RevocationList
 from weft.security.ticket import read_ticket
+from weft.wire import PeerId
 from weft.wire.calls import Refusal
 
 CREDENTIAL_BYTES_MAX = 4096
@@ -34,16 +35,18 @@ class Examiner:
         self._revoked = revoked
         self._now = now
 
-    def examine(self, der: bytes) -> Proven:
+    def examine(self, der: bytes, peer: PeerId | None = None) -> Proven:
+        """`peer`: whose it has to be, which is looked at first: who shows another's certificate, expired or withdrawn,
+        must not bring the peer into disrepute in whose name it does so."""
         try:
-            return self._examine(der)
+            return self._examine(der, peer)
         except Rejected:
             raise
         except Exception:
             # Whatever a stranger's bytes make the parser raise. Its words might quote them: they are not passed on.
             raise _not_ours() from None
 
-    def _examine(self, der: bytes) -> Proven:
+    def _examine(self, der: bytes, peer: PeerId | None) -> Proven:
         if len(der) > CREDENTIAL_BYTES_MAX:
             raise _not_ours()
         leaf = x509.load_der_x509_certificate(der)
@@ -55,6 +58,8 @@ class Examiner:
         if not isinstance(key, Ed25519PublicKey):
             raise _not_ours()
         ticket = _ticket_in(leaf)
+        if peer not in (None, peer_id_of(key)):
+            raise Rejected(Refusal.IMPOSTOR, f"the credential is that of {peer_id_of(key):016x}, not of {peer:016x}")
         if ticket is None:
             leaf.verify_directly_issued_by(self._authority)
             self._check_time(leaf)

@@ -2,11 +2,10 @@
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
-from weft.fabric.seal import Check, Identity, Rejected
+from weft.fabric.seal import Check, Identity
 from weft.security.examine import Examiner
 from weft.security.leaf import Leaf
 from weft.wire import PeerId
-from weft.wire.calls import Refusal
 
 SIGNATURE_BYTES = 64
 SAID_PREFIX = b"weft said\0"
@@ -29,9 +28,7 @@ class SessionSeal:
         return self._key.sign(SAID_PREFIX + said)
 
     def admit(self, author: PeerId, credential: bytes) -> tuple[Identity, Check]:
-        identity, key = self._examiner.examine(credential)
-        if identity.peer != author:
-            raise Rejected(Refusal.IMPOSTOR, f"the credential is that of {identity.peer:016x}, not of {author:016x}")
+        identity, key = self._examiner.examine(credential, author)
         return identity, _check_with(key)
 
     def still_admits(self, identity: Identity) -> None:

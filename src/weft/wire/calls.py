@@ -52,7 +52,9 @@ class Refusal(IntEnum):
     IMPOSTOR = 15
     """The certificate belongs to another peer id than the one that was claimed."""
     WRONG_MODE = 16
-    """One side signs its messages, the other does not; or one uses TLS and the other plain TCP."""
+    """One side uses TLS, the other plain TCP."""
+    WRONG_SIGNING = 17
+    """One side signs its messages, the other does not."""
 
 
 class Verdict(IntEnum):

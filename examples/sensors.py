@@ -1,0 +1,42 @@
+"""Temperature sensors without a broker: each sends a reading now and then, and whoever listens makes a table of them.
+
+The messages are JSON. A reading that is missed would be told by an event, so the table says how much it lacks.
+"""
+
+import asyncio
+import random
+from uuid import uuid4
+
+import weft
+
+ROOMS = ("kitchen", "cellar", "roof")
+READINGS = 5
+
+
+async def sensor(name: str, room: str) -> None:
+    async with weft.connect(name) as channel:
+        for _ in range(READINGS):
+            await channel.broadcast_json({"room": room, "celsius": round(random.uniform(15, 25), 1)})
+            await asyncio.sleep(0.1)
+
+
+async def collect(channel: weft.Channel, expected: int) -> dict[str, list[float]]:
+    table: dict[str, list[float]] = {}
+    for _ in range(expected):
+        reading = (await channel.receive(timeout_s=10)).json()
+        table.setdefault(reading["room"], []).append(reading["celsius"])
+    return table
+
+
+async def main() -> None:
+    name = f"sensors/{uuid4()}"
+    async with weft.connect(name) as channel:
+        collecting = asyncio.create_task(collect(channel, READINGS * len(ROOMS)))
+        await asyncio.gather(*(sensor(name, room) for room in ROOMS))
+        for room, celsius in (await collecting).items():
+            print(f"{room:8} {min(celsius):5.1f} to {max(celsius):5.1f} °C, {len(celsius)} readings")
+        print(f"missed: {channel.missed}")
+
+
+if __name__ == "__main__":
+    asyncio.run(main())

@@ -1,0 +1,77 @@
+"""`weft join`, at two pipes and at a terminal."""
+
+import signal
+import termios
+
+from tests.commands.running import member, new_channel, run, running, wait_until
+from weft.fabric.events import Why
+
+
+def test_a_program_at_two_pipes() -> None:
+    channel = new_channel()
+    with member(channel) as other, running("join", channel) as joined:
+        joined.until("joined")
+        joined.type("first\nsecond\n")
+        assert [other.text(), other.text()] == ["first", "second"]
+        other.channel.broadcast_text("an answer")
+        joined.until(f"{other.channel.peer:016x}"[:8] + ": an answer\n")
+        joined.type("without an end")
+        joined.end_of_input()
+        code, out, err = joined.ended()
+        assert (code, err) == (0, "")
+        assert out.startswith(f"* joined {channel} as ")
+        assert other.text() == "without an end"
+        wait_until(lambda: bool(other.gone), "the loss of the neighbour")
+        assert other.gone[0].why is Why.LEFT
+
+
+def test_staying_after_the_input_has_ended() -> None:
+    channel = new_channel()
+    with running("join", channel, "--stay") as joined:
+        joined.end_of_input()
+        joined.until("joined")
+        with member(channel) as other:
+            other.channel.broadcast_text("still there?")
+            joined.until(": still there?")
+        joined.until(" left\n")
+        joined.signal(signal.SIGINT)
+        code, out, err = joined.ended()
+    assert (code, err) == (0, "")
+    assert "is a neighbour, at 127.0.0.1:" in out
+
+
+def test_talking_to_nobody_is_told() -> None:
+    code, _, err = run("join", new_channel(), typed="hello?\n")
+    assert code == 1
+    assert "nobody else was on" in err
+
+
+def test_a_line_being_typed_is_not_torn_apart() -> None:
+    channel = new_channel()
+    with member(channel) as other, running("join", channel, terminal=True) as joined:
+        before = termios.tcgetattr(joined.terminal)
+        joined.until("joined")
+        wait_until(lambda: termios.tcgetattr(joined.terminal) != before, "the terminal as the prompt needs it")
+        joined.type("hallo")
+        joined.until("> hallo")
+        joined.type("\x7f\x7f\x7f\x7fel")
+        joined.until("> hel")
+        other.channel.broadcast_text("an interruption")
+        joined.until(": an interruption\r\n> hel")
+        joined.type("lo\n")
+        assert other.text() == "hello"
+        joined.until("> hello\r\n")
+        joined.type("\x1b[A\x04")  # an arrow key says nothing here, Ctrl-D ends
+        assert joined.ended().code == 0
+        assert termios.tcgetattr(joined.terminal) == before
+
+
+def test_the_terminal_is_put_back_after_ctrl_c() -> None:
+    with running("join", new_channel(), terminal=True) as joined:
+        before = termios.tcgetattr(joined.terminal)
+        joined.until("> ")
+        joined.type("half a li")
+        joined.until("half a li")
+        joined.signal(signal.SIGINT)
+        assert joined.ended().code == 0
+        assert termios.tcgetattr(joined.terminal) == before
