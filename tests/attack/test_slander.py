@@ -1,6 +1,5 @@
 """Tales of messages that do not exist, and what comes after them. (On the virtual clock: some of it takes a while.)"""
 
-
 from tests.fabric.fake_world import FakeLine, FakeWorld, founder, link, said
 from weft.fabric import Settings
 from weft.wire.links import Heartbeat, Known

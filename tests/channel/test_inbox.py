@@ -1,0 +1,152 @@
+"""The inbox by itself: bounded, and exact about what gave way."""
+
+import asyncio
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from weft.channel.inbox import Inbox
+from weft.fabric.events import Message, Missed
+from weft.net.loop import run
+
+
+def a_message(author: int, sequence: int, size: int = 1) -> Message:
+    return Message(author, sequence, bytes(size), 1)
+
+
+class Reader:
+    """An inbox whose owner drops, and counts."""
+
+    def __init__(self, messages_max: int, bytes_max: int = 1 << 30) -> None:
+        self.missed: list[Missed] = []
+        self.full = self.room = 0
+        self.inbox = Inbox(messages_max, bytes_max, on_full=self._on_full, on_room=self._on_room)
+        self.drops = True
+
+    def _on_full(self) -> None:
+        self.full += 1
+        if self.drops:
+            self.missed += self.inbox.drop_oldest()
+
+    def _on_room(self) -> None:
+        self.room += 1
+
+    def read(self) -> list[tuple[int, int]]:
+        names = []
+        while (message := self.inbox.take()) is not None:
+            names.append((message.author, message.sequence))
+        return names
+
+    def told_missed(self) -> list[tuple[int, int]]:
+        return [(each.author, number) for each in self.missed for number in range(each.first, each.last + 1)]
+
+
+WHAT = st.sampled_from(["put", "put", "put", "put", "take", "gap"])
+STEPS = st.lists(st.tuples(WHAT, st.integers(1, 3), st.integers(0, 60)))
+
+
+@given(STEPS, st.integers(1, 20), st.integers(1, 200))
+def test_what_comes_is_read_or_told_as_missed_and_never_both(
+    steps: list[tuple[str, int, int]], messages_max: int, bytes_max: int
+) -> None:
+    reader = Reader(messages_max, bytes_max)
+    came: list[tuple[int, int]] = []
+    got: list[tuple[int, int]] = []
+    sequences = {1: 0, 2: 0, 3: 0}
+    for what, author, size in steps:
+        if what == "put":
+            sequences[author] += 1
+            came.append((author, sequences[author]))
+            reader.inbox.put(a_message(author, sequences[author], size))
+        elif what == "gap":
+            sequences[author] += 2  # the fabric missed these, and has said so
+        elif (message := reader.inbox.take()) is not None:
+            got.append((message.author, message.sequence))
+        assert len(reader.inbox) <= messages_max
+        assert reader.inbox.held_bytes <= bytes_max
+    got += reader.read()
+    told = reader.told_missed()
+    assert sorted(got + told) == sorted(came)
+    for author in sequences:
+        mine = [sequence for name, sequence in got if name == author]
+        assert mine == sorted(mine)
+    assert reader.inbox.held_bytes == 0
+
+
+def test_a_whole_share_makes_room_at_once() -> None:
+    reader = Reader(800)
+    for number in range(1, 802):
+        reader.inbox.put(a_message(1, number))
+    assert reader.full == 1
+    assert reader.missed == [Missed(1, 1, 100)]
+
+
+def test_large_messages_push_out_as_many_as_they_need() -> None:
+    reader = Reader(10_000, 1000)
+    for number in range(1, 1001):
+        reader.inbox.put(a_message(1, number))
+    reader.inbox.put(a_message(2, 1, 900))
+    assert reader.inbox.held_bytes <= 1000
+    assert reader.told_missed() == [(1, number) for number in range(1, 901)]
+
+
+def test_room_is_told_when_half_is_read() -> None:
+    reader = Reader(10)
+    reader.drops = False
+    for number in range(1, 13):
+        reader.inbox.put(a_message(1, number))
+    assert reader.full == 2
+    assert reader.inbox.is_full
+    for _ in range(6):
+        reader.inbox.take()
+    assert reader.room == 0
+    reader.inbox.take()
+    assert reader.room == 1
+    assert not reader.inbox.is_full
+    reader.read()
+    assert reader.room == 1
+
+
+def test_who_is_woken_and_gives_up_passes_it_on() -> None:
+    async def main() -> None:
+        reader = Reader(10)
+        first, second = [asyncio.ensure_future(reader.inbox.wait()) for _ in range(2)]
+        await asyncio.sleep(0)
+        reader.inbox.put(a_message(1, 1))
+        first.cancel()
+        await asyncio.wait([first, second], timeout=5)
+        assert first.cancelled()
+        assert second.done()
+        assert not second.cancelled()
+
+    run(main())
+
+
+def test_closing_wakes_everybody() -> None:
+    async def main() -> None:
+        reader = Reader(10)
+        waiting = [asyncio.ensure_future(reader.inbox.wait()) for _ in range(3)]
+        await asyncio.sleep(0)
+        reader.inbox.close()
+        await asyncio.wait_for(asyncio.gather(*waiting), 5)
+        await asyncio.wait_for(reader.inbox.wait(), 5)
+
+    run(main())
+
+
+@pytest.mark.parametrize("count", [1, 5])
+def test_one_message_wakes_one_reader(count: int) -> None:
+    async def main() -> None:
+        reader = Reader(10)
+        waiting = [asyncio.ensure_future(reader.inbox.wait()) for _ in range(count + 1)]
+        await asyncio.sleep(0)
+        for number in range(count):
+            reader.inbox.put(a_message(1, number + 1))
+        woken = [waiter for waiter in reader.inbox._waiters if waiter.done()]
+        assert not woken
+        assert len(reader.inbox._waiters) == 1
+        reader.inbox.close()
+        await asyncio.gather(*waiting)
+
+    run(main())

@@ -1,0 +1,195 @@
+"""Random messages of every kind, made from the annotations of their fields; and frames that were spoilt.
+
+Like `tests/wire/wire_strategies.py`, but with plain chance, because it must make thousands a second, and with numbers
+that an attacker would choose: the ids of real peers, the ends of ranges, places where nobody answers.
+"""
+
+import types
+from enum import IntEnum
+from random import Random
+from typing import Annotated, Any, NamedTuple, Union, get_args, get_origin, get_type_hints
+
+from weft.wire.broadcast import Broadcast, encode_broadcast
+from weft.wire.calls import MAGIC, VERSION, Hello
+from weft.wire.codec import HEAD, LENGTH_BYTES, Message, encode, kinds
+from weft.wire.fields import CHANNEL_ID_BYTES, Bool, ChannelId, CredentialBytes, Hyper, Text, UInt
+from weft.wire.framing import FRAME_BYTES_MAX
+from weft.wire.types import Address, Contact, Have
+
+UINT_MAX = (1 << 32) - 1
+HYPER_MAX = (1 << 64) - 1
+HOSTS = ("", "a..b", "a" * 255, "ü" * 100, "127.0.0.1", "127.0.0.1", "::1", ".", "%", "[", "\n")
+"""Places that are dialled by those who believe in them: none is outside this machine, and none asks a name server."""
+PORTS = (0, 1)
+INTEGERS = (0, 1, 2, 3, 5, 64, 255, 4096)
+NAMES = 64
+"""Made-up peers are drawn from so many, so that some are named again."""
+
+
+class Knows(NamedTuple):
+    """What an attacker knows of its victims."""
+
+    channel_id: bytes
+    victims: tuple[Contact, ...]
+    signed: bool
+    own: int
+    """The attacker's own peer id."""
+    hearsay: bool = False
+    """Whether tales may be told of what honest authors have said. They can be muted by them, as is known."""
+
+
+def hints_of(kind: Any) -> dict[str, Any]:
+    """The annotations of the fields that stand on the wire, in order."""
+    hints = get_type_hints(kind, include_extras=True)
+    names = kind.__dataclass_fields__ if issubclass(kind, Message) else kind._fields
+    return {name: hints[name] for name in names}
+
+
+_KINDS = tuple(kinds().values())
+_HINTS = {kind: hints_of(kind) for kind in (*_KINDS, Have, Contact)}
+
+
+class Generator:
+    def __init__(self, chance: Random, knows: Knows) -> None:
+        self.chance = chance
+        self.knows = knows
+        self._sequence = 0
+
+    def message(self) -> bytes:
+        """A frame of any kind; one in four is a broadcast, which all else is there for."""
+        if self.chance.random() < 0.25:
+            return self.broadcast()
+        return encode(self._made(self.chance.choice(_KINDS)))
+
+    def hello(self) -> bytes:
+        """One that is believed."""
+        address = Address("127.0.0.1", self.chance.choice(PORTS))
+        settled = self.chance.random() < 0.8
+        knows = self.knows
+        return encode(Hello(MAGIC, VERSION, knows.channel_id, knows.own, address, settled, knows.signed))
+
+    def broadcast(self) -> bytes:
+        chance = self.chance
+        honest = self.knows.signed and chance.random() < 0.3
+        author = chance.choice(self.knows.victims).peer if honest else self._stranger()
+        self._sequence += 1
+        sequence = chance.choice((self._sequence, self._sequence, self._hyper() or 1))
+        offset = chance.choice((sequence - 1, 0, chance.randrange(sequence)))
+        return encode_broadcast(
+            Broadcast(
+                author,
+                sequence,
+                sequence - min(offset, UINT_MAX),
+                chance.randbytes(chance.choice((0, 1, 40, 3000))),
+                hops=self._uint(),
+                age_ms=chance.choice((0, 0, 100, self._uint())),
+                bundled=self._uint(),
+                priority=self._uint(),
+                lifetime_ms=self._uint(),
+                signature=chance.randbytes(chance.choice((0, 64, 128))),
+            )
+        )
+
+    def _made(self, kind: Any) -> Any:
+        made = {name: self._of_hint(hint) for name, hint in _HINTS[kind].items()}
+        if kind is Have and not self.knows.hearsay:
+            made["author"] = self._stranger()
+        if kind is Hello:
+            made["peer"] = self.knows.own  # others' ids are for TLS to guard, and on a plain channel nobody does
+            if self.chance.random() < 0.7:
+                made |= {"magic": MAGIC, "version": VERSION, "channel": self.knows.channel_id}
+        if kind is Contact and made["peer"] in {each.peer for each in self.knows.victims}:
+            return next(each for each in self.knows.victims if each.peer == made["peer"])
+        return kind(**made)
+
+    def _of_hint(self, hint: Any) -> Any:
+        chance = self.chance
+        if hint in _OF_ANNOTATION:
+            return _OF_ANNOTATION[hint](self)
+        if get_origin(hint) is Annotated:
+            return self._of_hint(get_args(hint)[0])
+        if get_origin(hint) in (Union, types.UnionType):
+            each = chance.choice(get_args(hint))
+            return None if each is type(None) else self._of_hint(each)
+        if get_origin(hint) is tuple:
+            return tuple(self._of_hint(get_args(hint)[0]) for _ in range(chance.choice((0, 1, 2, 4, 60))))
+        if isinstance(hint, type) and issubclass(hint, IntEnum):
+            return chance.choice(list(hint))
+        if hint in (Have, Contact):
+            return self._made(hint)
+        if isinstance(hint, type) and issubclass(hint, tuple):
+            return hint(**{name: self._of_hint(each) for name, each in get_type_hints(hint).items()})
+        raise TypeError(f"no way to make up {hint}")
+
+    def _uint(self) -> int:
+        return self.chance.choice((*INTEGERS, UINT_MAX, self.chance.getrandbits(32)))
+
+    def _hyper(self) -> int:
+        chance = self.chance
+        if chance.random() < 0.3:
+            return chance.choice(self.knows.victims).peer
+        return chance.choice((*INTEGERS, self.knows.own, UINT_MAX, HYPER_MAX, chance.getrandbits(64)))
+
+    def _stranger(self) -> int:
+        return self.chance.choice((self.knows.own, 1000 + self.chance.randrange(NAMES), self.chance.getrandbits(64)))
+
+    def _address(self) -> Address:
+        return Address(self.chance.choice(HOSTS), self.chance.choice(PORTS))
+
+    def _text(self) -> str:
+        return self.chance.choice(("", "text", "ü" * 200, "\n\x1b[31m"))
+
+    def _bytes(self) -> bytes:
+        return self.chance.randbytes(self.chance.choice((0, 3, 900, 4096)))
+
+    def _channel(self) -> bytes:
+        known = self.chance.random() < 0.8
+        return self.knows.channel_id if known else self.chance.randbytes(CHANNEL_ID_BYTES)
+
+
+_OF_ANNOTATION: dict[Any, Any] = {
+    UInt: Generator._uint,
+    Hyper: Generator._hyper,
+    Bool: lambda made: made.chance.random() < 0.5,
+    Text: Generator._text,
+    ChannelId: Generator._channel,
+    CredentialBytes: Generator._bytes,
+    Address: Generator._address,
+    # Inside named tuples a bare int is a hyper; the one exception, the port, is in the addresses.
+    int: Generator._hyper,
+}
+
+
+def spoilt(frame: bytes, chance: Random, other: bytes = b"") -> bytes:
+    """Flipped, cut, doubled, lengthened, spliced with another; mostly with a length that is true again."""
+    made = bytearray(frame)
+    for _ in range(chance.choice((1, 1, 2, 5))):
+        at = chance.randrange(len(made) + 1)
+        match chance.randrange(7):
+            case 0 if at < len(made):
+                made[at] ^= 1 << chance.randrange(8)
+            case 1:
+                word = chance.choice((0, 1, 2, 257, 65536, 1 << 31, UINT_MAX))
+                made[at & ~3 : (at & ~3) + 4] = word.to_bytes(4, "big")
+            case 2:
+                del made[at:]
+            case 3:
+                del made[at : at + chance.randrange(9)]
+            case 4:
+                made[at:at] = chance.randbytes(chance.randrange(9))
+            case 5:
+                made[at:] = other[chance.randrange(len(other) + 1) :]
+            case _:
+                made += made[at:]
+    if len(made) < HEAD.size or chance.random() < 0.15:
+        return bytes(made)
+    del made[FRAME_BYTES_MAX:]
+    return (len(made) - LENGTH_BYTES).to_bytes(LENGTH_BYTES, "big") + bytes(made[LENGTH_BYTES:])
+
+
+def chunks_of(data: bytes, chance: Random) -> list[bytes]:
+    """As the network might cut it."""
+    if chance.random() < 0.4:
+        return [data]
+    cuts = sorted(chance.randrange(len(data) + 1) for _ in range(chance.choice((1, 3, 20))))
+    return [data[low:high] for low, high in zip([0, *cuts], [*cuts, len(data)], strict=True) if low < high]

@@ -1,0 +1,164 @@
+"""Three honest peers in a process of their own, that talk to each other and report how they fare.
+
+Run by the fuzzer: `python -m tests.fuzz.victims plain|tls CHANNEL`. One line of JSON on standard output at once, with
+the addresses; then one line each half second. Ends when standard input does.
+"""
+
+import asyncio
+import json
+import logging
+import os
+import sys
+import time
+from collections import deque
+from typing import Any
+
+import weft
+from weft import Settings
+from weft.fabric.events import Message, Missed
+from weft.net.loop import new_event_loop
+
+PEERS = 3
+KEY = "of the fuzzer"
+TALK_S = 0.05
+REPORT_S = 0.5
+SETTINGS = Settings(
+    obey_shutdown=False,
+    # Small, so that all that may fill up has filled up soon and memory can be seen to stay where it is.
+    retention_s=30,
+    retention_bytes_max=4 << 20,
+    waiting_bytes_max=2 << 20,
+    authors_max=500,
+)
+_PAGE_KB = os.sysconf("SC_PAGE_SIZE") // 1024
+
+
+def options_of(mode: str) -> dict[str, Any]:
+    return {"plain": True} if mode == "plain" else {"key": KEY, "signed": True}
+
+
+def rss_kb() -> int:
+    with open("/proc/self/statm", encoding="ascii") as statm:
+        return int(statm.read().split()[1]) * _PAGE_KB
+
+
+class Victims:
+    def __init__(self, channels: list[weft.Channel]) -> None:
+        self.channels = channels
+        self.findings: list[str] = []
+        self._marks = {(at.peer, of.peer): 0 for at in channels for of in channels if at is not of}
+        self._sent: dict[int, deque[tuple[int, float]]] = {channel.peer: deque() for channel in channels}
+        self.delivered = 0
+        self.lag_s = 0.0
+        for channel in channels:
+            self._watch(channel)
+
+    def _watch(self, channel: weft.Channel) -> None:
+        me = channel.peer
+
+        def on_message(message: Message) -> None:
+            mark = self._marks.get((me, message.author))
+            if mark is None:
+                return
+            if message.sequence != mark + 1 or message.data != _payload(message.author, message.sequence):
+                self.found(f"{me:016x} was given {message.sequence} of {message.author:016x} after {mark}")
+            self._marks[me, message.author] = message.sequence
+            self.delivered += 1
+
+        def on_event(event: object) -> None:
+            if isinstance(event, Missed) and event.author in self._sent:
+                self.found(f"{me:016x} was told that it misses {event}")
+
+        channel.on_message(on_message)
+        channel.on_event(on_event)
+
+    def found(self, what: str) -> None:
+        if len(self.findings) < 20:
+            self.findings.append(what)
+
+    async def talk(self, channel: weft.Channel) -> None:
+        sent = self._sent[channel.peer]
+        number = 0
+        while True:
+            number += 1
+            sent.append((number, time.monotonic()))
+            try:
+                await channel.broadcast(_payload(channel.peer, number))
+            except weft.WeftError as problem:
+                self.found(f"{channel.peer:016x} cannot speak: {problem}")
+                return
+            await asyncio.sleep(TALK_S)
+
+    def late_s(self) -> float:
+        """How long the oldest message that somebody still lacks has been under way."""
+        late = 0.0
+        for author, sent in self._sent.items():
+            had_by_all = min(mark for (_, each), mark in self._marks.items() if each == author)
+            while sent and sent[0][0] <= had_by_all:
+                sent.popleft()
+            if sent:
+                late = max(late, time.monotonic() - sent[0][1])
+        return late
+
+    def report(self) -> dict[str, Any]:
+        counters: dict[str, int] = {}
+        for channel in self.channels:
+            for name, count in channel.status().counters.items():
+                counters[name] = counters.get(name, 0) + count
+        lag_s, self.lag_s = self.lag_s, 0.0
+        return {
+            "rss_kb": rss_kb(),
+            "late_s": round(self.late_s(), 3),
+            "lag_s": round(lag_s, 3),
+            "delivered": self.delivered,
+            "counters": counters,
+            "findings": self.findings,
+        }
+
+    async def measure(self) -> None:
+        while True:
+            before = time.monotonic()
+            await asyncio.sleep(0.02)
+            self.lag_s = max(self.lag_s, time.monotonic() - before - 0.02)
+
+
+def _payload(author: int, number: int) -> bytes:
+    return b"%016x %d" % (author, number)
+
+
+async def main(mode: str, name: str) -> None:
+    loop = asyncio.get_running_loop()
+    channels = [await weft.connect(name, settings=SETTINGS, **options_of(mode)) for _ in range(PEERS)]
+    victims = Victims(channels)
+
+    def on_problem(_loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        victims.found(f"in the event loop: {context.get('message')}: {context.get('exception')!r}")
+
+    loop.set_exception_handler(on_problem)
+    over = asyncio.Event()
+    loop.add_reader(0, lambda: None if os.read(0, 1) else over.set())
+    tasks = [loop.create_task(victims.talk(channel)) for channel in channels]
+    tasks.append(loop.create_task(victims.measure()))
+    say({"victims": [(channel.peer, channel.status().address) for channel in channels]})
+    while not over.is_set():
+        say(victims.report())
+        try:
+            await asyncio.wait_for(over.wait(), REPORT_S)
+        except TimeoutError:
+            continue
+    for task in tasks:
+        task.cancel()
+    for channel in channels:
+        channel.vanish()
+
+
+def say(what: dict[str, Any]) -> None:
+    print(json.dumps(what), flush=True)
+
+
+if __name__ == "__main__":
+    logging.basicConfig(level=logging.ERROR)
+    logging.getLogger("asyncio").setLevel(logging.CRITICAL)
+    # One of the two loops each, so that both are tried.
+    with asyncio.Runner(loop_factory=new_event_loop if sys.argv[1] == "tls" else None) as runner:
+        runner.run(main(sys.argv[1], sys.argv[2]))

@@ -1,0 +1,75 @@
+"""What must hold for victims, whatever is sent to them: judged from the reports that they give."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+HEARTBEAT_S = 5.0
+"""The loop of the victims answers within this."""
+DELIVERY_S = 20.0
+"""What one honest peer says has come to the others within this; less than their retention."""
+WARM_UP_S = 75.0
+"""Caches, windows and what is retained are full by then."""
+GROWTH_KB_MAX = 40 << 10
+"""After the warm-up, memory may grow by so much in all: fragments, and what a moment needs."""
+SLOPE_KB_PER_MINUTE_MAX = 3 << 10
+SLOPE_S = 180.0
+"""A line is laid through the last so many seconds, if there are so many after the warm-up."""
+RSS_KB_MAX = 400 << 10
+
+
+@dataclass
+class Watch:
+    """Of one process of victims."""
+
+    mode: str
+    began_at: float
+    heard_at: float
+    findings: list[str] = field(default_factory=list)
+    memory: list[tuple[float, int]] = field(default_factory=list)
+    lag_s: float = 0.0
+    late_s: float = 0.0
+    last: dict[str, Any] = field(default_factory=dict)
+
+    def reported(self, report: dict[str, Any], now: float) -> None:
+        self.heard_at = now
+        self.last = report
+        self.memory.append((now - self.began_at, report["rss_kb"]))
+        self.lag_s = max(self.lag_s, report["lag_s"])
+        self.late_s = max(self.late_s, report["late_s"])
+        for finding in report["findings"]:
+            self._found(finding)
+        if report["late_s"] > DELIVERY_S:
+            self._found(f"a message has been under way for more than {DELIVERY_S:g} s")
+        if report["rss_kb"] > RSS_KB_MAX:
+            self._found(f"memory of more than {RSS_KB_MAX >> 10} MiB")
+
+    def silent(self, now: float) -> None:
+        if now - self.heard_at > HEARTBEAT_S:
+            self._found(f"the event loop has not answered for {HEARTBEAT_S:g} s")
+
+    def died(self, code: int | None) -> None:
+        self._found(f"the process has ended, with {code}")
+
+    def conclude(self) -> None:
+        """When all is over: has memory grown without bound?"""
+        warm = [(at, kb) for at, kb in self.memory if at >= WARM_UP_S]
+        if len(warm) < 10:
+            return
+        grown_kb = warm[-1][1] - min(kb for _, kb in warm[:10])
+        if grown_kb > GROWTH_KB_MAX:
+            self._found(f"memory grew by {grown_kb >> 10} MiB after the warm-up")
+        late = [(at, kb) for at, kb in warm if at >= warm[-1][0] - SLOPE_S]
+        if warm[-1][0] - warm[0][0] >= SLOPE_S and (slope := slope_per_minute(late)) > SLOPE_KB_PER_MINUTE_MAX:
+            self._found(f"memory grows by {slope / 1024:.1f} MiB a minute")
+
+    def _found(self, what: str) -> None:
+        if what not in self.findings:
+            self.findings.append(what)
+
+
+def slope_per_minute(points: list[tuple[float, int]]) -> float:
+    """Of the line through these points that lies closest to them."""
+    count = len(points)
+    mean_at, mean_kb = sum(at for at, _ in points) / count, sum(kb for _, kb in points) / count
+    spread = sum((at - mean_at) ** 2 for at, _ in points)
+    return 60 * sum((at - mean_at) * (kb - mean_kb) for at, kb in points) / spread if spread else 0.0

@@ -1,0 +1,217 @@
+"""Channels for programs that are not asynchronous."""
+
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from typing import Any
+from uuid import uuid4
+
+import pytest
+
+import weft.blocking
+from weft import Message, Settings
+from weft.blocking import Channel
+
+QUICK: dict[str, Any] = {"plain": True, "settings": Settings(seek_wait_s=0.1, linger_s=0.05)}
+
+
+def a_name() -> str:
+    return f"test/{uuid4().hex}"
+
+
+def until(condition: Callable[[], object], within_s: float = 20.0) -> None:
+    deadline = time.monotonic() + within_s
+    while not condition():
+        assert time.monotonic() < deadline, "not within its time"
+        time.sleep(0.003)
+
+
+@contextmanager
+def two(**options: Any) -> Iterator[tuple[Channel, Channel]]:
+    name = a_name()
+    with (
+        weft.blocking.connect(name, **QUICK, **options) as one,
+        weft.blocking.connect(name, **QUICK, **options) as other,
+    ):
+        yield one, other
+
+
+def test_a_program_without_a_loop_can_do_it_all() -> None:
+    with two() as (author, reader):
+        assert author.is_connected
+        assert author.name == reader.name
+        assert author.peer != reader.peer
+        assert [author.broadcast(b"one"), author.broadcast_text("two"), author.broadcast_json([3])] == [1, 2, 3]
+        got = [reader.receive(5) for _ in range(3)]
+        assert [message.data for message in got if message is not None] == [b"one", b"two", b"[3]"]
+        author.broadcast_nowait(b"four")
+        until(lambda: reader.status().unread == 1)
+        message = reader.acquire()
+        assert message is not None
+        assert message.text == "four"
+        assert reader.acquire() is None
+        assert reader.receive(0.01) is None
+        assert reader.receive(0) is None
+        assert reader.status().state == "connected"
+        assert reader.missed == 0
+        assert reader.identity(author.peer) is None
+        assert reader.name_of(author.peer) == f"{author.peer:016x}"
+    assert not reader.is_connected
+    author.leave()
+    with pytest.raises(weft.NotConnected):
+        author.broadcast(b"late")
+    with pytest.raises(weft.NotConnected):
+        reader.receive(1)
+
+
+def test_mistakes_are_told_to_who_makes_them() -> None:
+    with pytest.raises(ValueError, match="TYPE/INSTANCE"):
+        weft.blocking.connect("chess")
+    with pytest.raises(weft.CannotConnect, match="nobody of this channel answered"):
+        weft.blocking.connect(a_name(), portals=["127.0.0.1:9"], timeout_s=0.2, **QUICK)
+    with two() as (author, _), pytest.raises(TypeError, match="broadcast_text"):
+        author.broadcast("text")  # type: ignore[arg-type]
+
+
+def test_an_error_of_one_that_did_not_wait_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+    with two() as (author, reader):
+        author.broadcast_nowait("text")  # type: ignore[arg-type]
+        author.broadcast_nowait(bytes(2 << 20))
+        author.broadcast_nowait(b"good")
+        message = reader.receive(5)
+        assert message is not None
+        assert message.sequence == 1
+    told = [record.getMessage() for record in caplog.records if record.name == "weft"]
+    assert [text.partition(":")[0] for text in told] == ["a message was not sent"] * 2
+    assert not [record for record in caplog.records if record.name == "asyncio"], "the loop heard nothing of it"
+
+
+def test_many_threads_may_speak_and_read_at_once() -> None:
+    threads, count = 8, 60
+    with two() as (author, reader), ThreadPoolExecutor(2 * threads) as pool:
+
+        def speak(number: int) -> list[int]:
+            return [author.broadcast_text(f"{number} {each}") for each in range(count)]
+
+        def read() -> list[str]:
+            got = []
+            while (message := reader.receive(1)) is not None:
+                got.append(message.text)
+            return got
+
+        reading = [pool.submit(read) for _ in range(threads)]
+        spoken = list(pool.map(speak, range(threads)))
+        numbers = sorted(number for each in spoken for number in each)
+        assert numbers == list(range(1, threads * count + 1))
+        assert all(each == sorted(each) for each in spoken)
+        got = sorted(text for each in reading for text in each.result())
+        assert got == sorted(f"{number} {each}" for number in range(threads) for each in range(count))
+
+
+def test_callbacks_run_and_may_answer_without_waiting() -> None:
+    with two() as (one, other):
+        problems: list[BaseException] = []
+        answered: list[str] = []
+
+        def answer(message: Message) -> None:
+            for waits in (lambda: other.broadcast(b"x"), other.status, other.receive, other.leave):
+                try:
+                    waits()
+                except RuntimeError as problem:
+                    problems.append(problem)
+            other.broadcast_nowait(message.data.upper())
+
+        other.on_message(answer)
+        one.on_message(lambda message: answered.append(message.text))
+        one.broadcast_text("hello")
+        until(lambda: answered == ["HELLO"])
+        assert len(problems) == 4
+        assert "inside a callback use the `_nowait` methods" in str(problems[0])
+        events: list[object] = []
+        end = one.on_event(events.append)
+        other.leave()
+        until(lambda: any(isinstance(event, weft.LinkDown) for event in events))
+        end()
+        one.status()
+        count = len(events)
+        one.leave()
+        assert len(events) == count
+
+
+def test_iteration_ends_when_the_channel_is_left() -> None:
+    with two() as (author, reader):
+        got: list[str] = []
+        thread = threading.Thread(target=lambda: got.extend(message.text for message in reader))
+        thread.start()
+        for number in range(5):
+            author.broadcast_text(str(number))
+        until(lambda: len(got) == 5)
+        reader.leave()
+        thread.join(5)
+        assert not thread.is_alive()
+        assert got == list("01234")
+        reader.leave()
+
+
+def test_a_channel_can_be_closed_for_all() -> None:
+    with two() as (one, other):
+        one.shut_down()
+        with pytest.raises(weft.NotConnected):
+            other.receive(10)
+        assert list(other) == []
+
+
+def test_who_fell_behind_is_told_when_polling_too() -> None:
+    with two(behind="leave", inbox_messages_max=3) as (author, reader):
+        for number in range(10):
+            author.broadcast_text(str(number))
+        until(lambda: reader.status().state == "left")
+        got = [reader.acquire() for _ in range(4)]
+        assert [message.text for message in got if message is not None] == list("0123")
+        with pytest.raises(weft.FellBehind):
+            reader.acquire()
+        with pytest.raises(weft.FellBehind):
+            reader.receive(1)
+
+
+def exits(program: str) -> subprocess.CompletedProcess[str]:
+    """Run it in a process of its own, which must end by itself, and quietly."""
+    return subprocess.run(
+        [sys.executable, "-W", "error", "-c", program], capture_output=True, text=True, timeout=30, check=False
+    )
+
+
+LONELY = """
+import threading, weft, weft.blocking
+channel = weft.blocking.connect("test/{name}", plain=True)
+channel.on_message(print)
+channel.broadcast(b"hello")
+"""
+
+
+@pytest.mark.parametrize(
+    "end",
+    [
+        "",
+        "raise SystemExit(0)",
+        "threading.Thread(target=channel.receive, daemon=True).start()",
+        "channel.leave()",
+        "del channel",
+        "channel.broadcast_nowait(b'bye')",
+    ],
+    ids=["falls off its end", "exits", "a reader waits", "leaves", "forgets it", "says a last word"],
+)
+def test_a_process_may_end_without_leaving(end: str) -> None:
+    ended = exits(LONELY.format(name=uuid4().hex) + end)
+    assert (ended.returncode, ended.stdout, ended.stderr) == (0, "", "")
+
+
+def test_a_process_that_fails_says_why_and_ends() -> None:
+    ended = exits(LONELY.format(name=uuid4().hex) + "1 / 0")
+    assert ended.returncode == 1
+    assert ended.stderr.count("Traceback") == 1
+    assert "ZeroDivisionError" in ended.stderr

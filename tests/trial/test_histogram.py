@@ -1,0 +1,36 @@
+"""Times in few counters, nearly exact."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from weft.trial.histogram import Histogram
+
+TIMES = st.lists(st.integers(0, 10**12), min_size=1, max_size=200)
+
+
+@given(TIMES, st.sampled_from([0.5, 0.9, 0.99, 1.0]))
+def test_quantiles_are_close(times, share):
+    histogram = Histogram()
+    for time in times:
+        histogram.add(time)
+    exact = sorted(times)[max(0, -int(-share * len(times) // 1) - 1)]
+    told = histogram.quantile_ms(share) * 1e6
+    assert exact - 1 <= told <= exact * 1.04 + 2
+
+
+@given(TIMES, TIMES)
+def test_two_are_added_up(one, other):
+    both, first, second = Histogram(), Histogram(), Histogram()
+    for time in one:
+        both.add(time)
+        first.add(time)
+    for time in other:
+        both.add(time)
+        second.add(time)
+    first.merge(second.as_dict())
+    assert first.as_dict() == both.as_dict()
+    assert first.total == len(one) + len(other)
+
+
+def test_none_at_all():
+    assert Histogram().quantile_ms(0.5) == 0.0
