@@ -31,8 +31,13 @@ def a_channel() -> ChannelName:
     while True:
         channel = ChannelName("test", uuid4().hex)
         order = PortOrder(channel.id)
-        if all(order[index] < 32768 for index in range(5)):
+        if all(order[index] < 32768 and is_free(order[index]) for index in range(5)):
             return channel
+
+
+def is_free(port: int) -> bool:
+    with socket.socket() as listener:
+        return listener.connect_ex(("127.0.0.1", port)) != 0
 
 
 @contextmanager

@@ -214,6 +214,7 @@ class TcpLine(asyncio.Protocol):
             self.deadline.cancel()
         self._lose(None)
         self._forget_waiting()
+        self._tls = None  # a hundred kilobytes, which the cycle of line and owner would hold for a while
         self._node.ended(self)
 
     def pause_writing(self) -> None:
