@@ -7,7 +7,9 @@ way of reading, writing and closing, and every error is seen where it happens.
 import ssl
 from contextlib import suppress
 
-READ_BYTES = 256 << 10
+READ_BYTES = 16 << 10
+"""A TLS record, which is what one read gives at most. Room for more would be taken and given back, and break up
+memory."""
 
 
 class Tls:
