@@ -25,9 +25,11 @@ def plays(request: pytest.FixtureRequest) -> Callable[..., None]:
                 stage = SimStage(made)
             else:
                 stage = SocketStage(made, tls=world.startswith("TLS"), signed=world.endswith("signed"))
-            await play(stage)
-            assert all(actor.most_links <= made.degree for actor in stage.actors)
-            await stage.close()
+            try:
+                await play(stage)
+                assert all(actor.most_links <= made.degree for actor in stage.actors)
+            finally:  # what a failure leaves open would be warned of, as an error, and uvloop hang over it
+                await stage.close()
 
         run(whole_play())
 
@@ -198,4 +200,4 @@ def test_a_channel_can_be_closed_for_all(plays: Callable[..., None]) -> None:
         stage.actors[3].peer.shut_down()
         await stage.until(lambda: all(actor.peer.state is State.LEFT for actor in stage.actors))
 
-    plays(play)
+    plays(play, Settings(obey_shutdown=True))
