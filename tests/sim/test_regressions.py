@@ -7,6 +7,7 @@ from weft.fabric.events import Why
 from weft.sim import orders, scenario
 from weft.sim.network import NetworkSettings
 from weft.sim.simulation import SimSettings, Simulation
+from weft.sim.steps import Run, storm
 from weft.sim.watch import PEACE_S
 from weft.wire import Address
 
@@ -182,3 +183,11 @@ def _grown(peers: int, seed: int) -> Simulation:
         sim.run(0.25)
     sim.settle(60)
     return sim
+
+
+@pytest.mark.parametrize("seed", [3, 7])
+def test_a_channel_that_was_never_founded(seed: int):
+    """Fifty started at the same instant on the portal's host. All waited for the one with the lowest id to found the
+    channel, but it listened deeper than anybody looks, and could not find itself at the portal."""
+    run = Run(Simulation(seed), 50)
+    storm(run, founded=False, one_host=True, within_s=60)

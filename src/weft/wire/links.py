@@ -156,7 +156,7 @@ class Shutdown(Message):
 @message(60)
 class Credential(Message):
     """Who an author is: its certificate, sent over a link before the author's first message there. Causes: the
-    author's messages can be checked from here on; one that is not good costs the sender its link."""
+    author's messages can be checked from here on; if it is not good, the author is not listened to."""
 
     author: Hyper
     credential: CredentialBytes
