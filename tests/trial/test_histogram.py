@@ -1,6 +1,6 @@
 """Times in few counters, nearly exact."""
 
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from weft.trial.histogram import Histogram
@@ -9,6 +9,8 @@ TIMES = st.lists(st.integers(0, 10**12), min_size=1, max_size=200)
 
 
 @given(TIMES, st.sampled_from([0.5, 0.9, 0.99, 1.0]))
+@example([4, 7], 0.5)
+@example([33, 63], 0.5)
 def test_quantiles_are_close(times, share):
     histogram = Histogram()
     for time in times:

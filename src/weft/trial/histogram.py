@@ -52,6 +52,6 @@ def _upper_ns(step: int) -> int:
     """The largest time that falls into this step."""
     bits, fraction = step >> _FRACTION_BITS, step & (1 << _FRACTION_BITS) - 1
     shift = bits - _FRACTION_BITS - 1
-    if shift <= 0:
-        return (1 << bits) - 1
+    if shift <= 0:  # so short that its bits stand in the step as they are, but for a sixth one, which is always set
+        return fraction | (1 << _FRACTION_BITS if bits > _FRACTION_BITS else 0)
     return ((1 << _FRACTION_BITS | fraction) + 1 << shift) - 1

@@ -24,12 +24,17 @@ DYING_SHARE = 0.5
 """Of those who go in a churn: killed; the others leave in good order."""
 
 
-def kill(trial: "Trial") -> None:
-    plan = trial.plan
+def _grow_and_talk(trial: "Trial") -> None:
+    """What comes before the trouble."""
     trial.grow()
     trial.teller.phase("traffic")
-    trial.traffic(plan.rate_per_s)
+    trial.traffic(trial.plan.rate_per_s)
     trial.run(BEFORE_S)
+
+
+def kill(trial: "Trial") -> None:
+    plan = trial.plan
+    _grow_and_talk(trial)
     victims = trial.random.sample(trial.crew.processes, plan.processes_hit)
     trial.teller.phase(f"killing {plan.hit} peers in {len(victims)} processes")
     killed_ns = trial.kill(victims)
@@ -40,10 +45,7 @@ def kill(trial: "Trial") -> None:
 
 def freeze(trial: "Trial") -> None:
     plan = trial.plan
-    trial.grow()
-    trial.teller.phase("traffic")
-    trial.traffic(plan.rate_per_s)
-    trial.run(BEFORE_S)
+    _grow_and_talk(trial)
     victims = trial.random.sample(trial.crew.processes, plan.processes_hit)
     trial.teller.phase(f"freezing {plan.hit} peers for {plan.seconds:g} s")
     frozen_ns, began = time.monotonic_ns(), time.monotonic()
