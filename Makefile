@@ -3,8 +3,10 @@
 PYTHON      ?= python3
 PYTEST_ARGS ?= -n 2
 SOAK_ARGS   ?=
+LOAD_S      ?= 3600
 FUZZ_ARGS   ?= --minutes 10
 LOCK_ARGS   ?=
+BENCH_ARGS  ?=
 
 VENV := .venv
 BIN  := $(VENV)/bin
@@ -12,6 +14,7 @@ PY   := $(BIN)/python
 
 # The tool that resolves the lock lives apart, so that a broken lock can always be made anew.
 LOCK_VENV  := .venv-lock
+BENCH_VENV := .venv-bench
 UV_VERSION := 0.13.7
 
 define require_python
@@ -28,7 +31,7 @@ endef
 help: ## List the targets
 	@awk 'BEGIN { FS = ":.*## " } /^[a-z-]+:.*## / { printf "  %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 	@echo
-	@echo "  Variables: PYTHON=$(PYTHON)  PYTEST_ARGS='$(PYTEST_ARGS)'  SOAK_ARGS='$(SOAK_ARGS)'  FUZZ_ARGS='$(FUZZ_ARGS)'  LOCK_ARGS='$(LOCK_ARGS)'"
+	@echo "  Variables: PYTHON=$(PYTHON)  PYTEST_ARGS='$(PYTEST_ARGS)'  SOAK_ARGS='$(SOAK_ARGS)'  FUZZ_ARGS='$(FUZZ_ARGS)'  LOCK_ARGS='$(LOCK_ARGS)'  BENCH_ARGS='$(BENCH_ARGS)'"
 
 .PHONY: setup
 setup: $(VENV)/.installed ## Make .venv, with the locked packages and Weft itself (editable)
@@ -74,8 +77,19 @@ imports: setup ## Check that imports follow the map of layers (import-linter)
 	$(BIN)/lint-imports --no-logo
 
 .PHONY: soak
-soak: setup ## Run the full table of what the fabric must show (about twenty minutes)
+soak: setup ## An hour of full load with real processes, then all that the fabric must show in the simulator (20 minutes)
+	$(BIN)/weft trial load --peers 8 --seconds $(LOAD_S) --plain
 	$(PY) -m weft.sim.soak $(SOAK_ARGS)
+
+.PHONY: bench
+bench: $(BENCH_VENV)/.installed ## Measure Weft beside other systems, about an hour (BENCH_ARGS=--quick: some minutes)
+	$(BENCH_VENV)/bin/python -m bench $(BENCH_ARGS)
+
+$(BENCH_VENV)/.installed: bench/requirements.txt bench/install.py pyproject.toml
+	@$(require_python)
+	$(PYTHON) -m venv --clear $(BENCH_VENV)
+	$(BENCH_VENV)/bin/python bench/install.py
+	@touch $@
 
 .PHONY: fuzz
 fuzz: setup ## Throw nonsense at real peers for ten minutes (FUZZ_ARGS='--minutes 2')
@@ -105,6 +119,6 @@ lock: ## Resolve requirements.lock anew (LOCK_ARGS=--upgrade for newer versions)
 
 .PHONY: clean
 clean: ## Remove all that make and the tools have made
-	rm -rf $(VENV) $(LOCK_VENV) build dist
+	rm -rf $(VENV) $(LOCK_VENV) $(BENCH_VENV) build dist
 	rm -rf .ruff_cache .mypy_cache .pytest_cache .hypothesis .import_linter_cache
-	find src tests -name __pycache__ -type d -prune -exec rm -rf {} +
+	find src tests bench -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
@@ -34,8 +35,8 @@ def until(condition: Callable[[], object], within_s: float = 20.0) -> None:
 def two(**options: Any) -> Iterator[tuple[Channel, Channel]]:
     name = a_name()
     with (
-        weft.blocking.connect(name, **QUICK, **options) as one,
-        weft.blocking.connect(name, **QUICK, **options) as other,
+        weft.blocking.connect(name, **{**QUICK, **options}) as one,
+        weft.blocking.connect(name, **{**QUICK, **options}) as other,
     ):
         yield one, other
 
@@ -78,15 +79,18 @@ def test_mistakes_are_told_to_who_makes_them() -> None:
 
 
 def test_an_error_of_one_that_did_not_wait_is_logged(caplog: pytest.LogCaptureFixture) -> None:
-    with two() as (author, reader):
+    options = {"settings": Settings(seek_wait_s=0.1, linger_s=0.05, message_bytes_max=1 << 20)}
+    with two(**options) as (author, reader):
         author.broadcast_nowait("text")  # type: ignore[arg-type]
         author.broadcast_nowait(bytes(2 << 20))
+        author.broadcast_nowait(b"never", lifetime_s=-1)
+        author.broadcast_nowait(b"above all", priority=256)
         author.broadcast_nowait(b"good")
         message = reader.receive(5)
         assert message is not None
         assert message.sequence == 1
     told = [record.getMessage() for record in caplog.records if record.name == "weft"]
-    assert [text.partition(":")[0] for text in told] == ["a message was not sent"] * 2
+    assert [text.partition(":")[0] for text in told] == ["a message was not sent"] * 4
     assert not [record for record in caplog.records if record.name == "asyncio"], "the loop heard nothing of it"
 
 
@@ -110,6 +114,57 @@ def test_many_threads_may_speak_and_read_at_once() -> None:
         assert all(each == sorted(each) for each in spoken)
         got = sorted(text for each in reading for text in each.result())
         assert got == sorted(f"{number} {each}" for number in range(threads) for each in range(count))
+
+
+def test_large_ones_files_and_batches(tmp_path: Path) -> None:
+    large = bytes(range(256)) * 4000
+    path = tmp_path / "report.txt"
+    path.write_bytes(large)
+    with two() as (author, reader):
+        assert author.broadcast(large, priority=weft.Priority.HIGH, lifetime_s=60) == 16
+        message = reader.receive(20)
+        assert message is not None
+        assert message.data == large
+        told: list[tuple[int, int]] = []
+        assert author.send_file(path, progress=lambda done, size: told.append((done, size))) == 32
+        message = reader.receive(20)
+        assert message is not None
+        assert message.file == weft.File("report.txt", large)
+        assert told[-1][0] == told[-1][1] > len(large)
+        author.broadcast_nowait(large, priority=weft.Priority.LOW, lifetime_s=60)
+        author.broadcast_nowait(b"behind it")
+        (first, second) = [next(batches) for batches in [reader.batches()] for _ in range(2)]
+        assert [message.data for message in first] == [large]
+        assert [message.data for message in second] == [b"behind it"]
+        with pytest.raises(FileNotFoundError):
+            author.send_file(tmp_path / "missing")
+        with pytest.raises(ValueError, match="from 0 to 255"):
+            author.broadcast(b"above all", priority=300)
+
+
+def test_batches_as_they_come_and_to_a_callback() -> None:
+    with two() as (author, reader):
+        for number in range(100):
+            author.broadcast_nowait(b"%d" % number)
+        until(lambda: reader.unread == 100)
+        message = reader.acquire()
+        assert message is not None
+        got = []
+        for batch in reader.batches():
+            got += [int(each.text) for each in batch]
+            if got[-1] == 99:
+                break
+        assert got == list(range(1, 100))
+        together: list[weft.Batch] = []
+        reader.on_batch(together.append)
+        author.broadcast_text("one more")
+        until(lambda: together)
+        assert [each.text for each in together[0]] == ["one more"]
+        reader.on_batch(None)
+        author.broadcast_text("kept")
+        until(lambda: reader.unread == 1)
+        reader.leave()
+        assert [[each.text for each in batch] for batch in reader.batches()] == [["kept"]]
 
 
 def test_callbacks_run_and_may_answer_without_waiting() -> None:

@@ -24,21 +24,25 @@ if TYPE_CHECKING:
     )
     from weft.errors import WeftError
     from weft.fabric import ChannelName, Settings, State
-    from weft.fabric.events import Barred, LinkDown, LinkUp, Message, Missed, Note, StateChanged, Why
+    from weft.fabric.events import Barred, Batch, LinkDown, LinkUp, Message, Missed, Note, StateChanged, Why
     from weft.fabric.seal import Identity, Role
     from weft.net import Limits
     from weft.security import Authority, BadKey, Ticket, new_key
+    from weft.wire.broadcast import Priority
     from weft.wire.calls import Refusal
+    from weft.wire.files import File
 
 __all__ = [
     "Authority",
     "BadKey",
     "Barred",
+    "Batch",
     "Behind",
     "CannotConnect",
     "Channel",
     "ChannelName",
     "FellBehind",
+    "File",
     "Identity",
     "Limits",
     "LinkDown",
@@ -50,6 +54,7 @@ __all__ = [
     "NotAllowed",
     "NotConnected",
     "Note",
+    "Priority",
     "Refusal",
     "Role",
     "Settings",
@@ -72,11 +77,13 @@ _HOMES = {
     ),
     "weft.errors": "WeftError",
     "weft.fabric": "ChannelName Settings State",
-    "weft.fabric.events": "Barred LinkDown LinkUp Message Missed Note StateChanged Why",
+    "weft.fabric.events": "Barred Batch LinkDown LinkUp Message Missed Note StateChanged Why",
     "weft.fabric.seal": "Identity Role",
     "weft.net": "Limits",
     "weft.security": "Authority BadKey Ticket new_key",
+    "weft.wire.broadcast": "Priority",
     "weft.wire.calls": "Refusal",
+    "weft.wire.files": "File",
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names.split()}
 

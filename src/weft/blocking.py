@@ -14,18 +14,21 @@ all blocking channels of the process; everything here may be called from any thr
 import asyncio
 import atexit
 import logging
+import os
 import threading
 import weakref
 from collections.abc import Callable, Coroutine, Iterator
+from contextlib import aclosing
 from types import TracebackType
 from typing import Any, ParamSpec, Self, TypeVar
 
 import weft.channel as asynchronous
 from weft.channel import ChannelEvent, NotConnected, Status, WeftError
-from weft.fabric.events import Message
+from weft.fabric.events import Batch, Message
 from weft.fabric.seal import Identity
 from weft.net.loop import new_event_loop
 from weft.wire import PeerId
+from weft.wire.broadcast import Priority
 
 T = TypeVar("T")
 P = ParamSpec("P")
@@ -140,19 +143,34 @@ class Channel:
 
     # -- sending
 
-    def broadcast(self, data: bytes) -> int:
+    def broadcast(self, data: bytes, *, priority: int = Priority.NORMAL, lifetime_s: float | None = None) -> int:
         """Send to all members; returns this message's number among our own. Waits if our links are behind."""
-        return _background.run(self._channel.broadcast(data), None)
+        return _background.run(self._channel.broadcast(data, priority=priority, lifetime_s=lifetime_s), None)
 
-    def broadcast_nowait(self, data: bytes) -> None:
+    def broadcast_nowait(
+        self, data: bytes, *, priority: int = Priority.NORMAL, lifetime_s: float | None = None
+    ) -> None:
         """Hand the message over and go on; from any thread, and from callbacks. An error is only logged."""
-        self._loop.call_soon_threadsafe(self._broadcast, data)
+        self._loop.call_soon_threadsafe(self._broadcast, data, priority, lifetime_s)
 
-    def _broadcast(self, data: bytes) -> None:
+    def _broadcast(self, data: bytes, priority: int, lifetime_s: float | None) -> None:
         try:
-            self._channel.broadcast_nowait(data)
-        except (WeftError, TypeError) as problem:
+            self._channel.broadcast_nowait(data, priority=priority, lifetime_s=lifetime_s)
+        except (WeftError, TypeError, ValueError) as problem:
             log.error("a message was not sent: %s", problem)
+
+    def send_file(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        priority: int = Priority.NORMAL,
+        lifetime_s: float | None = None,
+        progress: Callable[[int, int], None] | None = None,
+    ) -> int:
+        """Send a file; others find it in `message.file`. `progress` is called in Weft's thread, with the bytes sent so
+        far and in all: it must not block."""
+        work = self._channel.send_file(path, priority=priority, lifetime_s=lifetime_s, progress=progress)
+        return _background.run(work, None)
 
     def broadcast_text(self, text: str) -> int:
         return _background.run(self._channel.broadcast_text(text), None)
@@ -187,9 +205,18 @@ class Channel:
             if message is not None:
                 yield message
 
+    def batches(self) -> Iterator[Batch]:
+        """All messages as they come, those that came together at once, until the channel is left."""
+        while (batch := _background.run(_next_batch(self._channel), None)) is not None:
+            yield batch
+
     def on_message(self, callback: Callable[[Message], None] | None) -> None:
         """Call this for every message from now on, in Weft's thread: it must not block."""
         _background.run(_call(self._channel.on_message, callback))
+
+    def on_batch(self, callback: Callable[[Batch], None] | None) -> None:
+        """The same for all messages that came together, at once."""
+        _background.run(_call(self._channel.on_batch, callback))
 
     def on_event(self, callback: Callable[[ChannelEvent], None]) -> Callable[[], None]:
         """Call this for every event, in Weft's thread. Returns a function that ends it."""
@@ -220,6 +247,11 @@ class Channel:
 
 async def _call(act: Callable[..., T], *args: Any) -> T:
     return act(*args)
+
+
+async def _next_batch(channel: asynchronous.Channel) -> Batch | None:
+    async with aclosing(channel.batches()) as batches:
+        return await anext(batches, None)
 
 
 async def _join(connecting: asynchronous.Connecting) -> asynchronous.Channel:

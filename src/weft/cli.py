@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from weft import __version__
+from weft.commands.bench_words import bench
 from weft.commands.options import (
     ChannelArgument,
     ForOption,
@@ -77,22 +78,46 @@ def send(
     ] = None,
     file: Annotated[
         list[Path] | None,
-        typer.Option("--file", help="This file is one message; may be repeated. `-` is the input.", show_default=False),
+        typer.Option(
+            "--file",
+            help="Send this file, with its name and a hash that receivers check; may be repeated. `-` is the input, as "
+            "one message.",
+            show_default=False,
+        ),
+    ] = None,
+    priority: Annotated[
+        str,
+        typer.Option(
+            metavar="low|normal|high|0..255",
+            help="Whoever cannot keep up gets the higher ones first, and is spared the low ones.",
+        ),
+    ] = "normal",
+    lifetime: Annotated[
+        float | None,
+        typer.Option(
+            metavar="SECONDS",
+            help="Whoever has not got it by then is told that it was missed, instead. Else it is kept as long as any.",
+            show_default=False,
+        ),
     ] = None,
 ) -> None:
     """Broadcast and go.
 
-    Waits until somebody is there to get it: ends with 1, and sends nothing, if nobody comes within --timeout.
+    Waits until somebody is there to get it: ends with 1, and sends nothing, if nobody comes within --timeout. A message
+    or a file has at most 64 MiB. At a terminal, a bar shows how much of a file has gone out.
 
     Examples:
 
     - `weft send news/today Rain at noon`
     - `tail -f log | weft send logs/web -`
-    - `weft send pics/x --file a.png`
+    - `weft send pics/x --file a.png --file b.png`
+    - `weft send games/x --priority high --lifetime 2 "the ball is at 3,4"`
     """
     from weft.commands import send as command
 
-    raise typer.Exit(command.send(channel, joining, words=text or [], files=file or []))
+    raise typer.Exit(
+        command.send(channel, joining, words=text or [], files=file or [], priority=priority, lifetime_s=lifetime)
+    )
 
 
 @app.command()
@@ -106,20 +131,31 @@ def listen(
     events: Annotated[bool, typer.Option("--events", help="Tell also of neighbours that come and go.")] = False,
     count: Annotated[int | None, typer.Option(min=0, help="End after so many messages.", show_default=False)] = None,
     for_: ForOption = None,
+    save: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="DIR",
+            help="Put files that others send into this directory. None is written over: a name that is taken gets a "
+            "number.",
+            show_default=False,
+        ),
+    ] = None,
 ) -> None:
     """Print what others broadcast, until Ctrl-C.
 
-    With --count and --for together, ends with 1 if fewer messages came in time.
+    A file is one line with its name and size; --save keeps it. With --count and --for together, ends with 1 if fewer
+    messages came in time; with --save, if a file came damaged or could not be written.
 
     Examples:
 
     - `weft listen news/today`
     - `weft listen news/today --json | jq .text`
     - `weft listen jobs/x --count 1 --for 60`
+    - `weft listen pics/x --save pictures`
     """
     from weft.commands import listen as command
 
-    raise typer.Exit(command.listen(channel, joining, json=json, events=events, count=count, for_s=for_))
+    raise typer.Exit(command.listen(channel, joining, json=json, events=events, count=count, for_s=for_, save=save))
 
 
 @app.command()
@@ -241,6 +277,7 @@ def ports(
 
 app.command()(sim)
 app.command()(trial)
+app.command()(bench)
 
 
 def main() -> None:

@@ -170,6 +170,8 @@ class Stage:
             assert may_miss or channel.missed == 0
 
     def _has_all(self) -> bool:
+        for channel in self.channels:  # who was stopped in the middle of `broadcast` may have said one more
+            self.said[channel.peer] = max(self.said[channel.peer], channel.status().counters["sent"])
         return self._account() == {
             (listener, author): count
             for listener in self.got

@@ -8,6 +8,7 @@ import pytest
 from tests.attack.attacker import Attacker
 from tests.attack.stage import Stage, both_modes, eventually, over_sockets, stage
 from weft import Limits, Settings
+from weft.channel.large import PART_BYTES
 from weft.wire import encode
 from weft.wire.calls import PortRequest, Refusal, Refuse, Seek
 from weft.wire.links import Beacon, Heartbeat, Want
@@ -75,8 +76,8 @@ async def test_garbage_below_tls_while_much_waits_to_be_sent() -> None:
     async with stage(limits=Limits(stall_s=0.2)) as of:
         neighbour = await of.neighbour()
         neighbour.pause_reading()
-        for _ in range(40):
-            of.said[of.victim.peer] = await of.victim.broadcast(bytes(256 << 10))
+        for _ in range(160):
+            of.said[of.victim.peer] = await of.victim.broadcast(bytes(PART_BYTES))
         neighbour.raw(b"\x17\x03\x03\x00\x20" + bytes(32))
         await eventually(lambda: not of.is_neighbour(neighbour))
         neighbour.resume_reading()

@@ -11,6 +11,7 @@ from tests.attack.stage import eventually, over_sockets, stage
 from tests.attack.test_crowds import SILENT_CALLERS, a_newcomer_gets_in
 from tests.attack.test_members import tickets_of
 from weft import Limits, Settings
+from weft.channel.large import PART_BYTES
 from weft.channel.merge import Merge
 from weft.fabric import ChannelName
 from weft.fabric.events import Missed
@@ -57,7 +58,7 @@ async def test_a_withdrawn_author_whom_a_neighbour_still_admits(tmp_path: Path) 
         ticket = owner.issue_ticket("strict", Role.PRODUCER, datetime.now(UTC) + timedelta(days=1))
         async with weft.connect(of.name, ticket=ticket, revoked=path) as strict:
             attacker = await of.neighbour(Membership.from_ticket(ChannelName.parse(of.name), eve))
-            attacker.send(attacker.credential(), attacker.signed(Broadcast(attacker.peer, 1, 1, b"still here")))
+            attacker.send(attacker.credential(), attacker.signed(Broadcast(attacker.peer, 1, 1, (b"still here",))))
             await eventually(lambda: strict.status().counters["unproven"] > 0)
             await asyncio.sleep(1)
             assert strict.status().counters["unproven"] < 20
@@ -87,16 +88,16 @@ async def test_a_message_that_a_program_stumbles_over() -> None:
     async with stage(signed=True) as of:
         attacker = await of.neighbour()
         for channel in of.channels:
-            deliver = channel._on_message
+            deliver = channel._on_batch
             assert deliver is not None
 
             def stumbling(message: weft.Message, deliver=deliver) -> None:
-                deliver(message)
+                deliver(weft.Batch.of(message))
                 if message.data == b"poison":
                     raise ValueError("this program has a mistake")
 
             channel.on_message(stumbling)
-        attacker.send(attacker.credential(), attacker.signed(Broadcast(attacker.peer, 1, 1, b"poison")))
+        attacker.send(attacker.credential(), attacker.signed(Broadcast(attacker.peer, 1, 1, (b"poison",))))
         await eventually(lambda: len(of.strangers_heard) == len(of.channels))
         await asyncio.sleep(0.2)
         assert not of.torn
@@ -120,7 +121,7 @@ async def test_an_author_is_not_muted_by_neighbours_that_do_not_read() -> None:
         for each in deaf:
             each.pause_reading()
         async with asyncio.timeout(3):
-            for _ in range(60):
+            for _ in range(240):
                 for each in deaf:
                     each.send(Heartbeat())
-                of.said[of.victim.peer] = await of.victim.broadcast(bytes(256 << 10))
+                of.said[of.victim.peer] = await of.victim.broadcast(bytes(PART_BYTES))

@@ -23,7 +23,7 @@ async def forge(of: Stage) -> Attacker:
     """A member says something in another's name, signed by itself."""
     attacker = await of.neighbour()
     author = of.channels[1].peer
-    attacker.send(attacker.signed(Broadcast(author, of.said[author] + 10_000, 1, b"forged")))
+    attacker.send(attacker.signed(Broadcast(author, of.said[author] + 10_000, 1, (b"forged",))))
     await attacker.until_closed()
     return attacker
 
@@ -41,7 +41,7 @@ async def test_a_forged_message_dies_at_its_first_hop() -> None:
 async def test_a_message_without_a_signature_is_a_forgery() -> None:
     async with stage(signed=True) as of:
         attacker = await of.neighbour()
-        attacker.send(attacker.credential(), Broadcast(attacker.peer, 1, 1, b"not signed"))
+        attacker.send(attacker.credential(), Broadcast(attacker.peer, 1, 1, (b"not signed",)))
         await attacker.until_closed()
         assert of.counted("forged") == 1
         assert of.strangers_heard == []
@@ -52,8 +52,8 @@ async def test_a_payload_that_was_altered_on_its_way_is_a_forgery() -> None:
     async with stage(signed=True) as of:
         relay = await of.neighbour()
         author = of.member()
-        genuine = Attacker.signed(await of.attack(author), Broadcast(author.peer, 1, 1, b"genuine"))
-        relay.send(Credential(author.peer, author.seal.credential), genuine._replace(payload=b"altered"))
+        genuine = Attacker.signed(await of.attack(author), Broadcast(author.peer, 1, 1, (b"genuine",)))
+        relay.send(Credential(author.peer, author.seal.credential), genuine._replace(messages=(b"altered",)))
         await relay.until_closed()
         assert of.counted("forged") == 1
         assert of.strangers_heard == []
@@ -63,7 +63,7 @@ async def test_a_payload_that_was_altered_on_its_way_is_a_forgery() -> None:
 async def test_a_message_of_one_run_cannot_be_moved_to_another_place() -> None:
     async with stage(signed=True) as of:
         attacker = await of.neighbour()
-        message = attacker.signed(Broadcast(attacker.peer, 1, 1, b"one"))
+        message = attacker.signed(Broadcast(attacker.peer, 1, 1, (b"one",)))
         attacker.send(attacker.credential(), message, message._replace(sequence=2))
         await attacker.until_closed()
         assert of.counted("forged") == 1
@@ -85,7 +85,7 @@ async def test_replays_are_duplicates() -> None:
 async def test_absurd_ways_and_ages() -> None:
     async with stage(signed=True) as of:
         attacker = await of.neighbour()
-        mine = attacker.signed(Broadcast(attacker.peer, 1, 1, b"far"))
+        mine = attacker.signed(Broadcast(attacker.peer, 1, 1, (b"far",)))
         attacker.send(attacker.credential(), mine._replace(age_ms=UINT_MAX))
         await eventually(lambda: of.victim.status().counters["expired"] == 1)
         assert of.strangers_heard == []
@@ -121,7 +121,7 @@ async def speak_as_a_consumer(of: Stage, owner: Authority) -> Attacker:
     """By hand-made frames: the library itself would not."""
     ticket = owner.issue_ticket("eve", Role.CONSUMER, datetime.now(UTC) + timedelta(days=1))
     attacker = await of.neighbour(Membership.from_ticket(ChannelName.parse(of.name), ticket))
-    attacker.send(attacker.credential(), attacker.signed(Broadcast(attacker.peer, 1, 1, b"I may not")))
+    attacker.send(attacker.credential(), attacker.signed(Broadcast(attacker.peer, 1, 1, (b"I may not",))))
     await attacker.until_closed()
     return attacker
 

@@ -88,7 +88,7 @@ class SimStage:
             node = self._simulation.add(portals=portals)
             actor = Actor(node.peer)
             # The simulator's own watch is left out: the behaviour is what judges here.
-            node.deliver = actor.heard.append  # type: ignore[assignment,method-assign]
+            node.deliver = actor.heard.extend  # type: ignore[assignment,method-assign]
             node.missed = actor.missed.append  # type: ignore[assignment,method-assign]
             node.observe = actor.saw  # type: ignore[method-assign]
             self._nodes[actor] = node
@@ -159,7 +159,7 @@ class SocketStage:
             )
             heard: list[Message] = []
             missed: list[Missed] = []
-            node.deliver, node.missed, node.observe = heard.append, missed.append, lambda _event: None
+            node.deliver, node.missed, node.observe = heard.extend, missed.append, lambda _event: None
             await node.start()
             actor = Actor(node.peer, heard, missed)
             node.observe = actor.saw

@@ -2,7 +2,8 @@
 
 import asyncio
 import logging
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -71,7 +72,7 @@ def test_who_waits_slows_the_author_down_and_misses_nothing() -> None:
                     sent += 1
 
             sending = asyncio.ensure_future(send())
-            await until(lambda: author._node.must_wait)
+            await until(lambda: author._node.flow.must_wait)
             held = sent
             assert held < count, "the author waits"
             assert reader.unread < count / 2
@@ -108,6 +109,7 @@ def test_who_would_rather_leave_leaves_and_is_told() -> None:
         async with joined(2, behind="leave", inbox_messages_max=10) as (author, reader):
             for number in range(40):
                 await author.broadcast_text(str(number))
+                await until(lambda: reader.fell_behind or reader.unread > number)  # noqa: B023 - each by itself
             await until(lambda: reader.fell_behind)
             with pytest.raises(weft.NotConnected, match="did not read in time"):
                 await reader.broadcast(b"still here?")
@@ -129,6 +131,29 @@ def test_who_would_rather_leave_leaves_and_is_told() -> None:
             assert author.is_connected
 
     play(main)
+
+
+def test_who_leaves_leaves_at_the_end_of_a_batch() -> None:
+    """What came together is not torn apart, so that what is unread has no gaps."""
+
+    async def main() -> None:
+        async with joined(2, behind="leave", inbox_messages_max=10) as (author, reader):
+            for number in range(40):
+                author.broadcast_nowait(b"%d" % number)
+            await until(lambda: reader.fell_behind)
+            author.broadcast_nowait(b"too late")
+            batches = [batch async for batch in _until_it_fell_behind(reader)]
+            assert [(batch.first, batch.last) for batch in batches] == [(1, 40)]
+            with pytest.raises(weft.FellBehind):
+                reader.acquire()
+
+    play(main)
+
+
+async def _until_it_fell_behind(reader: weft.Channel) -> AsyncIterator[weft.Batch]:
+    with suppress(weft.FellBehind):
+        async for batch in reader.batches():
+            yield batch
 
 
 def test_who_has_a_callback_is_never_behind() -> None:

@@ -7,12 +7,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from weft.channel.inbox import Inbox
-from weft.fabric.events import Message, Missed
+from weft.fabric.events import Batch, Message, Missed
 from weft.net.loop import run
 
 
-def a_message(author: int, sequence: int, size: int = 1) -> Message:
-    return Message(author, sequence, bytes(size), 1)
+def a_message(author: int, sequence: int, size: int = 1) -> Batch:
+    return Batch.of(Message(author, sequence, bytes(size), 1))
 
 
 class Reader:
@@ -42,27 +42,33 @@ class Reader:
         return [(each.author, number) for each in self.missed for number in range(each.first, each.last + 1)]
 
 
-WHAT = st.sampled_from(["put", "put", "put", "put", "take", "gap"])
-STEPS = st.lists(st.tuples(WHAT, st.integers(1, 3), st.integers(0, 60)))
+WHAT = st.sampled_from(["put", "put", "put", "put", "take", "take batch", "put back", "gap"])
+STEPS = st.lists(st.tuples(WHAT, st.integers(1, 3), st.lists(st.integers(0, 60), min_size=1, max_size=5)))
 
 
 @given(STEPS, st.integers(1, 20), st.integers(1, 200))
 def test_what_comes_is_read_or_told_as_missed_and_never_both(
-    steps: list[tuple[str, int, int]], messages_max: int, bytes_max: int
+    steps: list[tuple[str, int, list[int]]], messages_max: int, bytes_max: int
 ) -> None:
     reader = Reader(messages_max, bytes_max)
     came: list[tuple[int, int]] = []
     got: list[tuple[int, int]] = []
     sequences = {1: 0, 2: 0, 3: 0}
-    for what, author, size in steps:
+    for what, author, sizes in steps:
         if what == "put":
-            sequences[author] += 1
-            came.append((author, sequences[author]))
-            reader.inbox.put(a_message(author, sequences[author], size))
+            first = sequences[author] + 1
+            sequences[author] += len(sizes)
+            came += [(author, sequence) for sequence in range(first, sequences[author] + 1)]
+            reader.inbox.put(Batch(author, first, tuple(map(bytes, sizes)), 1))
         elif what == "gap":
             sequences[author] += 2  # the fabric missed these, and has said so
-        elif (message := reader.inbox.take()) is not None:
-            got.append((message.author, message.sequence))
+        elif what == "take":
+            if (message := reader.inbox.take()) is not None:
+                got.append((message.author, message.sequence))
+        elif (batch := reader.inbox.take_batch()) is not None:
+            read = len(batch) if what == "take batch" else min(len(sizes) - 1, len(batch))
+            got += [(message.author, message.sequence) for message in list(batch)[:read]]
+            reader.inbox.put_back(batch.above(batch.first + read - 1))
         assert len(reader.inbox) <= messages_max
         assert reader.inbox.held_bytes <= bytes_max
     got += reader.read()
@@ -119,6 +125,26 @@ def test_who_is_woken_and_gives_up_passes_it_on() -> None:
         assert first.cancelled()
         assert second.done()
         assert not second.cancelled()
+
+    run(main())
+
+
+def test_a_batch_has_something_for_every_reader() -> None:
+    async def main() -> None:
+        reader = Reader(10)
+        got: list[int] = []
+
+        async def read_one() -> None:
+            while (message := reader.inbox.take()) is None:
+                await reader.inbox.wait()
+            got.append(message.sequence)
+
+        reading = [asyncio.ensure_future(read_one()) for _ in range(4)]
+        await asyncio.sleep(0)
+        reader.inbox.put(Batch(1, 1, (b"1", b"2", b"3"), 1))
+        reader.inbox.put(a_message(1, 4))
+        await asyncio.wait_for(asyncio.gather(*reading), 5)
+        assert sorted(got) == [1, 2, 3, 4]
 
     run(main())
 

@@ -11,13 +11,17 @@ from tests.channel.joined import QUICK, joined, texts
 from tests.net.lines import play, until
 from weft.channel import merge as merge_module
 from weft.channel.merge import Merge
-from weft.fabric.events import Message, Missed
+from weft.fabric.events import Batch, Message, Missed
 
 LEADER = 100
 
 
-def a_message(author: int, sequence: int) -> Message:
-    return Message(author, sequence, b"%d of %d" % (sequence, author), 1)
+def a_batch(author: int, first: int, last: int) -> Batch:
+    return Batch(author, first, tuple(b"%d of %d" % (each, author) for each in range(first, last + 1)), 1)
+
+
+def a_message(author: int, sequence: int) -> Batch:
+    return a_batch(author, sequence, sequence)
 
 
 class Application:
@@ -27,9 +31,13 @@ class Application:
         self.merge = Merge(self._deliver, self._told_missed)
         self.merge.led_by(LEADER)
 
-    def _deliver(self, message: Message) -> None:
-        assert message == a_message(message.author, message.sequence)
-        self.got.setdefault(message.author, []).append(message.sequence)
+    def _deliver(self, batch: Batch) -> None:
+        assert batch.first <= batch.last
+        for message in batch:
+            assert message == Message(
+                message.author, message.sequence, b"%d of %d" % (message.sequence, message.author), 1
+            )
+            self.got.setdefault(message.author, []).append(message.sequence)
 
     def _told_missed(self, missed: Missed) -> None:
         assert missed.first <= missed.last
@@ -40,16 +48,26 @@ class Application:
 RUNS = st.lists(st.tuples(st.sampled_from([1, 2]), st.booleans(), st.integers(1, 4)), max_size=12)
 
 
-def told_by_the_leader(runs: list[tuple[int, bool, int]], starts: dict[int, int]) -> list[Message | Missed]:
-    told: list[Message | Missed] = []
+def told_by_the_leader(
+    data: st.DataObject, runs: list[tuple[int, bool, int]], starts: dict[int, int]
+) -> list[Batch | Missed]:
+    told: list[Batch | Missed] = []
     at = dict(starts)
     for author, is_missed, count in runs:
         first, last = at[author] + 1, at[author] + count
         at[author] = last
-        told += (
-            [Missed(author, first, last)] if is_missed else [a_message(author, each) for each in range(first, last + 1)]
-        )
+        told += [Missed(author, first, last)] if is_missed else cut(data, author, first, last)
     return told
+
+
+def cut(data: st.DataObject, author: int, first: int, last: int) -> list[Batch]:
+    """Messages that follow each other, in batches of any size: each peer may have them cut in another way."""
+    batches = []
+    while first <= last:
+        end = data.draw(st.integers(first, last))
+        batches.append(a_batch(author, first, end))
+        first = end + 1
+    return batches
 
 
 @given(st.data(), RUNS, st.integers(1, 3))
@@ -57,21 +75,17 @@ def test_any_interleaving_gives_each_message_once_in_order_and_nothing_less_than
     data: st.DataObject, runs: list[tuple[int, bool, int]], others: int
 ) -> None:
     starts = {author: data.draw(st.integers(0, 3), label=f"start of {author}") for author in (1, 2)}
-    leader = told_by_the_leader(runs, starts)
+    leader = told_by_the_leader(data, runs, starts)
     last = {author: starts[author] + sum(count for name, _, count in runs if name == author) for author in (1, 2)}
     # Another peer came later, so it starts later, lacks what it lacks, and may be ahead of the leader.
-    streams: list[list[Message | Missed]] = [leader]
+    streams: list[list[Batch | Missed]] = [leader]
     for _ in range(others):
-        names = [
-            (author, sequence)
-            for author in (1, 2)
-            for sequence in range(starts[author] + 1, last[author] + 1)
-            if data.draw(st.booleans())
-        ]
-        by_author: dict[int, list[Message | Missed]] = {}
-        for author, sequence in names:
-            by_author.setdefault(author, []).append(a_message(author, sequence))
-        streams.append([each for author in sorted(by_author) for each in by_author[author]])
+        stream: list[Batch | Missed] = []
+        for author in (1, 2):
+            for batch in cut(data, author, starts[author] + 1, last[author]):
+                if data.draw(st.booleans()):
+                    stream.append(batch)
+        streams.append(stream)
     application = Application()
     position = [0] * len(streams)
     order = [number for number, stream in enumerate(streams) for _ in stream]
@@ -79,9 +93,9 @@ def test_any_interleaving_gives_each_message_once_in_order_and_nothing_less_than
         told = streams[number][position[number]]
         position[number] += 1
         if number > 0:
-            assert isinstance(told, Message)
+            assert isinstance(told, Batch)
             application.merge.from_other(told)
-        elif isinstance(told, Message):
+        elif isinstance(told, Batch):
             application.merge.from_leader(told)
         else:
             application.merge.missed_by_leader(told)
@@ -90,7 +104,9 @@ def test_any_interleaving_gives_each_message_once_in_order_and_nothing_less_than
         assert got == sorted(set(got)), "once, in order"
         assert not set(got) & set(missed), "got or missed, not both"
         assert sorted(got + missed) == list(range(starts[author] + 1, last[author] + 1)), "and all of it"
-        had = {told.sequence for told in leader if isinstance(told, Message) and told.author == author}
+        had = {
+            message.sequence for told in leader if isinstance(told, Batch) and told.author == author for message in told
+        }
         assert had <= set(got)
     assert not any(held[0] in (1, 2) and held[1] > last[held[0]] for held in application.merge._held)
 

@@ -8,7 +8,7 @@ import pytest
 import weft
 from tests.channel.joined import joined
 from tests.net.lines import each_loop, play, until
-from weft.wire.framing import FRAME_BYTES_MAX
+from weft.channel.large import PART_BYTES
 
 
 def test_what_can_be_sent() -> None:
@@ -35,16 +35,32 @@ def test_what_can_be_sent() -> None:
 
 def test_what_cannot_be_sent_is_told_and_costs_no_number() -> None:
     async def main() -> None:
-        async with joined(2, plain=False, signed=True) as (author, reader):
+        most = 3 * PART_BYTES + 7
+        settings = weft.Settings(seek_wait_s=0.1, linger_s=0.05, message_bytes_max=most)
+        async with joined(2, plain=False, signed=True, settings=settings) as (author, reader):
             with pytest.raises(TypeError, match="a message is bytes, not str; use broadcast_text or broadcast_json"):
                 await author.broadcast("text")  # type: ignore[arg-type]
             with pytest.raises(TypeError, match="not dict"):
                 author.broadcast_nowait({})  # type: ignore[arg-type]
-            for size in (FRAME_BYTES_MAX, FRAME_BYTES_MAX - 100, 2 * FRAME_BYTES_MAX):
-                with pytest.raises(weft.TooLarge, match="send large things in parts"):
+            with pytest.raises(TypeError, match="not str"):
+                await author.broadcast("text" * PART_BYTES)  # type: ignore[arg-type]
+            for size in (most + 1, 2 * most, 64 << 20):
+                with pytest.raises(weft.TooLarge, match=f"at most {most:,} are possible: Settings.message_bytes_max"):
                     await author.broadcast(bytes(size))
-            assert await author.broadcast(bytes(FRAME_BYTES_MAX - 200)) == 1
-            assert len((await reader.receive(5)).data) == FRAME_BYTES_MAX - 200
+                with pytest.raises(weft.TooLarge, match=f"of {size:,} bytes"):
+                    author.broadcast_nowait(bytes(size))
+            for priority in (-1, 256):
+                for data in (b"small", bytes(2 * PART_BYTES)):
+                    with pytest.raises(ValueError, match="from 0 to 255"):
+                        await author.broadcast(data, priority=priority)
+            for lifetime_s in (0, -1, float("nan")):
+                for data in (b"small", bytes(2 * PART_BYTES)):
+                    with pytest.raises(ValueError, match="more than 0 seconds"):
+                        await author.broadcast(data, lifetime_s=lifetime_s)
+            assert await author.broadcast(bytes(PART_BYTES)) == 1
+            assert len((await reader.receive(5)).data) == PART_BYTES
+            assert await author.broadcast(bytes(most)) == 5
+            assert len((await reader.receive(5)).data) == most
             await author.leave()
             with pytest.raises(weft.NotConnected, match="was left; connect again"):
                 await author.broadcast(b"too late")

@@ -1,5 +1,6 @@
 """The command `weft` as its users run it: a process with real sockets, whose output is waited for with a deadline."""
 
+import asyncio
 import os
 import pty
 import select
@@ -17,6 +18,8 @@ from uuid import uuid4
 
 import weft.blocking
 from weft.fabric.events import LinkDown, LinkUp
+from weft.wire.broadcast import Kind, Priority
+from weft.wire.files import encode_file
 
 WITHIN_S = 30.0
 """Far more than is needed: these tests share their machine with others."""
@@ -194,6 +197,13 @@ def member(channel: str, **options: object) -> Iterator[Member]:
         yield made
     finally:
         made.channel.leave()
+
+
+def send_damaged(channel: weft.blocking.Channel, name: str) -> None:
+    """A file whose content is not what its hash says."""
+    data = encode_file(name, b"the content")[:-1] + b"!"
+    work = channel._channel._broadcast_large(data, Kind.FILE, Priority.NORMAL, None)
+    asyncio.run_coroutine_threadsafe(work, channel._loop).result(WITHIN_S)
 
 
 def short_directory() -> Path:

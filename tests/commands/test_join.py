@@ -2,8 +2,9 @@
 
 import signal
 import termios
+from pathlib import Path
 
-from tests.commands.running import member, new_channel, run, running, wait_until
+from tests.commands.running import member, new_channel, run, running, send_damaged, wait_until
 from weft.fabric.events import Why
 
 
@@ -23,6 +24,22 @@ def test_a_program_at_two_pipes() -> None:
         assert other.text() == "without an end"
         wait_until(lambda: bool(other.gone), "the loss of the neighbour")
         assert other.gone[0].why is Why.LEFT
+
+
+def test_a_file_is_one_line(tmp_path: Path) -> None:
+    channel, path = new_channel(), tmp_path / "a \x1b[31m file.bin"
+    path.write_bytes(bytes(range(256)) * 1000)
+    with member(channel) as other, running("join", channel, "--stay") as joined:
+        joined.until("joined")
+        other.wait_for_company()
+        other.channel.send_file(path)
+        joined.until(f"{other.channel.peer:016x}"[:8] + ": (file a \\x1b[31m file.bin, 256,000 bytes)\n")
+        send_damaged(other.channel, "report.txt")
+        joined.until(": (the file 'report.txt' is damaged: its content does not fit its hash)\n")
+        other.channel.broadcast_text("after")
+        joined.until(": after\n")
+        joined.signal(signal.SIGINT)
+        assert joined.ended().err == ""
 
 
 def test_staying_after_the_input_has_ended() -> None:

@@ -46,6 +46,12 @@ def test_how_to_join(
     [
         (("send", CHANNEL, "text", "--file", "x"), "the text or --file"),
         (("send", CHANNEL, "--file", "missing"), "cannot read missing"),
+        (("send", CHANNEL, "--file", "."), "cannot read .: Is a directory"),
+        (("send", CHANNEL, "text", "--priority", "urgent"), "it is low, normal, high, or a number from 0 to 255"),
+        (("send", CHANNEL, "text", "--priority", "256"), "from 0 to 255"),
+        (("send", CHANNEL, "text", "--lifetime", "0"), "more than 0 seconds"),
+        (("send", CHANNEL, "text", "--lifetime", "nan"), "more than 0 seconds"),
+        (("listen", CHANNEL, "--save", "/dev/null/x"), "cannot save files in /dev/null/x"),
         (("listen", CHANNEL, "--port", "70000"), "65535"),
         (("listen", CHANNEL, "--count", "-1"), "--count"),
         (("listen",), "Missing argument"),

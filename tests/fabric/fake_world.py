@@ -6,7 +6,7 @@ from random import Random
 from typing import Any, TypeVar
 
 from weft.fabric import ChannelName, Peer, Settings
-from weft.fabric.events import Event, Message, Missed
+from weft.fabric.events import Batch, Event, Message, Missed
 from weft.fabric.seal import Identity
 from weft.fabric.world import LineOwner
 from weft.wire import Address, Broadcast, Contact, PeerId, decode, encode
@@ -55,7 +55,7 @@ def has(*have: tuple[int, int, int], silent_ms: int = 0) -> Greeting:
 
 
 def said(author: int, sequence: int, run_start: int = 1, *, age_ms: int = 0, hops: int = 2) -> Broadcast:
-    return Broadcast(author, sequence, run_start, b"%d" % sequence, hops=hops, age_ms=age_ms)
+    return Broadcast(author, sequence, run_start, (b"%d" % sequence,), hops=hops, age_ms=age_ms)
 
 
 class FakeTimer:
@@ -80,6 +80,7 @@ class FakeLine:
         self.closed = False
         self.identity: Identity | None = None
         self.queued_bytes = 0
+        self.is_full = False
 
     def send(self, frame: bytes) -> None:
         if not self.closed:
@@ -149,8 +150,12 @@ class FakeWorld:
         heapq.heappush(self._timers, (self.time + delay_s, self._count, timer))
         return timer
 
-    def deliver(self, message: Message) -> None:
-        self.delivered.append(message)
+    def soon(self, act: Callable[[], None]) -> None:
+        """Every message is a turn of its own."""
+        act()
+
+    def deliver(self, batch: Batch) -> None:
+        self.delivered.extend(batch)
 
     def missed(self, missed: Missed) -> None:
         self.told_missed.append(missed)

@@ -61,7 +61,7 @@ def credential(author: PeerId = AUTHOR, role: Role = Role.PRODUCER) -> Credentia
 
 
 def signed(author: PeerId, sequence: int, *, role: Role = Role.PRODUCER, channel: bytes = CHANNEL) -> Broadcast:
-    message = Broadcast(author, sequence, 1, b"%d" % sequence, hops=2)
+    message = Broadcast(author, sequence, 1, (b"%d" % sequence,), hops=2)
     return message._replace(signature=FakeSeal(author, role).sign(channel + said(encode_broadcast(message))))
 
 

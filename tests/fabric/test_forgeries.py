@@ -29,9 +29,9 @@ ALTERED: dict[str, Any] = {
     "author": 8,
     "sequence": 3,
     "run_start": 2,
-    "payload": b"3",
-    "bundled": 2,
-    "priority": 1,
+    "messages": (b"3",),
+    "kind": 1,
+    "priority": 2,
     "lifetime_ms": 1,
     "signature": b"",
 }

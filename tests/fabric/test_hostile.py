@@ -56,7 +56,7 @@ def test_messages_that_wait_are_bounded() -> None:
     peer = founder(world, Settings(waiting_bytes_max=100_000))
     line, other = link(peer, 2), link(peer, 3)
     for sequence in range(2, 40):
-        line.says(said(A, sequence)._replace(payload=bytes(10_000)))
+        line.says(said(A, sequence)._replace(messages=(bytes(10_000),)))
     assert len(other.names()) <= 10
     assert peer.counters.waiting_refused > 20
     line.says(said(A, 1))

@@ -54,7 +54,7 @@ def test_a_leaver_passes_on_what_it_hears_until_then() -> None:
     peer = founder(FakeWorld())
     lines = [link(peer, name) for name in (2, 3)]
     peer.leave()
-    lines[0].says(Broadcast(71, 1, 1, b"farewell"))
+    lines[0].says(Broadcast(71, 1, 1, (b"farewell",)))
     assert lines[1].names() == [(71, 1)]
 
 
@@ -111,7 +111,7 @@ def test_a_leaver_is_listened_to_for_a_moment_and_then_let_go() -> None:
     line = link(peer, 2)
     line.says(Leave((contact(ME),)))
     assert (peer.links.neighbours, line.heard(CutDone), line.closed) == ((), [], False)
-    line.says(Broadcast(71, 1, 1, b"farewell"))
+    line.says(Broadcast(71, 1, 1, (b"farewell",)))
     assert world.names() == [(71, 1)]
     world.run(PATIENT.linger_s)
     assert (line.heard(CutDone), line.closed) == ([CutDone()], True)

@@ -244,7 +244,7 @@ def test_a_link_that_was_cut_frees_its_place_is_heard_to_its_end_and_closed_in_t
     offer.says(hello(9), OfferAnswer(Verdict.ACCEPTED))
     assert line.heard(Cut) == [Cut(call=contact(9), expect=None)]
     assert peer.links.neighbours == (3, 4, 5, 9)
-    line.says(Broadcast(71, 1, 1, b"under way when the link was cut"))
+    line.says(Broadcast(71, 1, 1, (b"under way when the link was cut",)))
     assert world.names() == [(71, 1)]
     world.run(PATIENT.drain_s - 0.1)
     assert not line.closed

@@ -6,7 +6,7 @@ import pytest
 
 from tests.fabric.fake_world import CHANNEL, ME, NOTHING, PATIENT, FakeWorld, contact, has, link, said
 from weft.fabric import Peer, Settings, State
-from weft.fabric.events import LinkDown, LinkUp, Message, Missed, Note, StateChanged, Why
+from weft.fabric.events import Batch, LinkDown, LinkUp, Message, Missed, Note, StateChanged, Why
 from weft.wire.links import Gone
 
 
@@ -16,6 +16,9 @@ class Recorder:
 
     def __getattr__(self, name: str) -> Any:
         return lambda *said: self.told.append((name, *said))
+
+    def delivered(self, batch: Batch) -> None:
+        self.told.extend(("delivered", message) for message in batch)
 
     def all(self, name: str) -> list[tuple[Any, ...]]:
         return [each[1:] for each in self.told if each[0] == name]

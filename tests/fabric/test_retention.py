@@ -7,17 +7,17 @@ from weft.fabric.retention import Kept, Retention
 from weft.wire import Broadcast
 from weft.wire.broadcast import decode_broadcast, encode_broadcast
 
-SIZE_BYTES = len(encode_broadcast(Broadcast(1, 1, 1, b"")))
+SIZE_BYTES = len(encode_broadcast(Broadcast(1, 1, 1, (b"",))))
 RETENTION_S = 10.0
 
 
 def kept(sequence: int, came_at: float = 0.0, *, age_ms: int = 0, payload: bytes = b"", author: int = 1) -> Kept:
-    frame = encode_broadcast(Broadcast(author, sequence, 1, payload, hops=3, age_ms=age_ms))
-    return Kept(author, sequence, frame, 3, age_ms, came_at)
+    frame = encode_broadcast(Broadcast(author, sequence, 1, (payload,), hops=3, age_ms=age_ms))
+    return Kept(author, sequence, sequence, frame, 3, age_ms, came_at)
 
 
 def sequences(retention: Retention) -> list[int]:
-    return [each.sequence for each in retention.before(retention.end)]
+    return [each.first for each in retention.before(retention.end)]
 
 
 def test_what_was_added_is_found_by_name_and_in_order() -> None:
@@ -76,14 +76,14 @@ def test_log_positions_only_grow() -> None:
     retention.expire(RETENTION_S + 2)
     assert retention.end == position == 3
     retention.add(kept(4, came_at=12))
-    assert [each.sequence for each in retention.before(position)] == [3]
-    assert [each.sequence for each in retention.before(position + 1)] == [3, 4]
+    assert [each.first for each in retention.before(position)] == [3]
+    assert [each.first for each in retention.before(position + 1)] == [3, 4]
     assert list(retention.before(2)) == []
 
 
 def test_a_copy_is_one_hop_further_and_older_by_the_time_it_was_held() -> None:
     copy = decode_broadcast(kept(5, came_at=100, age_ms=250, payload=b"e4").copy(now=101.5))
-    assert copy == Broadcast(1, 5, 1, b"e4", hops=4, age_ms=1750)
+    assert copy == Broadcast(1, 5, 1, (b"e4",), hops=4, age_ms=1750)
 
 
 @given(
@@ -102,7 +102,7 @@ def test_never_more_bytes_than_allowed_and_all_books_agree(
         held = list(retention.before(retention.end))
         assert retention.held_bytes == sum(len(each.frame) for each in held) <= bytes_max
         assert retention.end == sequence
-        assert [each.sequence for each in held] == list(range(sequence - len(held) + 1, sequence + 1))
+        assert [each.first for each in held] == list(range(sequence - len(held) + 1, sequence + 1))
         for each in range(1, sequence + 1):
             assert (retention.get(1, each) is not None) == (each > sequence - len(held))
         assert all(each.came_at > now - RETENTION_S for each in held[:-1])

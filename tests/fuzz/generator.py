@@ -9,12 +9,12 @@ from enum import IntEnum
 from random import Random
 from typing import Annotated, Any, NamedTuple, Union, get_args, get_origin, get_type_hints
 
-from weft.wire.broadcast import Broadcast, encode_broadcast
+from weft.wire.broadcast import BUNDLED_MAX, PRIORITY_MAX, Broadcast, Kind, encode_broadcast
 from weft.wire.calls import MAGIC, VERSION, Hello
 from weft.wire.codec import HEAD, LENGTH_BYTES, Message, encode, kinds
 from weft.wire.fields import CHANNEL_ID_BYTES, Bool, ChannelId, CredentialBytes, Hyper, Text, UInt
 from weft.wire.framing import FRAME_BYTES_MAX
-from weft.wire.types import Address, Contact, Have
+from weft.wire.types import Address, Contact, Have, Standing
 
 UINT_MAX = (1 << 32) - 1
 HYPER_MAX = (1 << 64) - 1
@@ -46,7 +46,7 @@ def hints_of(kind: Any) -> dict[str, Any]:
 
 
 _KINDS = tuple(kinds().values())
-_HINTS = {kind: hints_of(kind) for kind in (*_KINDS, Have, Contact)}
+_HINTS = {kind: hints_of(kind) for kind in (*_KINDS, Have, Standing, Contact)}
 
 
 class Generator:
@@ -73,26 +73,40 @@ class Generator:
         honest = self.knows.signed and chance.random() < 0.3
         author = chance.choice(self.knows.victims).peer if honest else self._stranger()
         self._sequence += 1
+        messages = self._messages()
         sequence = chance.choice((self._sequence, self._sequence, self._hyper() or 1))
+        sequence = min(sequence, HYPER_MAX + 1 - len(messages))
+        self._sequence += len(messages) - 1
         offset = chance.choice((sequence - 1, 0, chance.randrange(sequence)))
         return encode_broadcast(
             Broadcast(
                 author,
                 sequence,
                 sequence - min(offset, UINT_MAX),
-                chance.randbytes(chance.choice((0, 1, 40, 3000))),
+                messages,
                 hops=self._uint(),
                 age_ms=chance.choice((0, 0, 100, self._uint())),
-                bundled=self._uint(),
-                priority=self._uint(),
+                kind=chance.choice((*Kind, self._uint())),
+                priority=chance.choice((0, 0, PRIORITY_MAX, chance.randint(0, PRIORITY_MAX))),
                 lifetime_ms=self._uint(),
                 signature=chance.randbytes(chance.choice((0, 64, 128))),
             )
         )
 
+    def _messages(self) -> tuple[bytes, ...]:
+        """One, or a bundle: of equal sizes, of mixed sizes, of nothing, and seldom of as many as there may be."""
+        chance = self.chance
+        if chance.random() < 0.005:
+            return (b"",) * BUNDLED_MAX
+        sizes: tuple[int, ...] = (0, 1, 40, 3000)
+        count = chance.choice((1, 1, 1, 2, 5, 60))
+        if chance.random() < 0.5:
+            sizes = (chance.choice(sizes),)
+        return tuple(chance.randbytes(chance.choice(sizes)) for _ in range(count))
+
     def _made(self, kind: Any) -> Any:
         made = {name: self._of_hint(hint) for name, hint in _HINTS[kind].items()}
-        if kind is Have and not self.knows.hearsay:
+        if kind in (Have, Standing) and not self.knows.hearsay:
             made["author"] = self._stranger()
         if kind is Hello:
             made["peer"] = self.knows.own  # others' ids are for TLS to guard, and on a plain channel nobody does
@@ -115,7 +129,7 @@ class Generator:
             return tuple(self._of_hint(get_args(hint)[0]) for _ in range(chance.choice((0, 1, 2, 4, 60))))
         if isinstance(hint, type) and issubclass(hint, IntEnum):
             return chance.choice(list(hint))
-        if hint in (Have, Contact):
+        if hint in (Have, Standing, Contact):
             return self._made(hint)
         if isinstance(hint, type) and issubclass(hint, tuple):
             return hint(**{name: self._of_hint(each) for name, each in get_type_hints(hint).items()})

@@ -12,7 +12,7 @@ from weft.wire.broadcast import BROADCAST, name_of
 from weft.wire.calls import Hello
 from weft.wire.codec import HEAD, LENGTH_BYTES, Message, number_of
 from weft.wire.framing import FRAME_BYTES_MAX
-from weft.wire.links import Greeting, Known
+from weft.wire.links import Announce, Greeting, Known
 
 
 def is_permitted_harm(data: bytes, knows: Knows) -> bool:
@@ -45,4 +45,6 @@ def _tells(message: Message, honest: set[int], knows: Knows) -> bool:
         return not knows.signed and message.peer in honest
     if isinstance(message, Greeting | Known):
         return not knows.hearsay and any(have.author in honest for have in message.have)
+    if isinstance(message, Announce):
+        return not knows.hearsay and any(standing.author in honest for standing in message.standings)
     return False

@@ -92,6 +92,9 @@ class Ear:
     def on_lost(self, refusal: Refusal | None = None) -> None:
         self.lost.append(refusal)
 
+    def on_room(self) -> None:
+        """Nothing: little is said here."""
+
     def on_choked(self) -> None:
         self.choked += 1
 
@@ -105,7 +108,12 @@ class LineNode(Node):
         self.calls: list[TcpLine] = []
         self.ears: list[Ear] = []
         self.peer: Any = SimpleNamespace(
-            on_call=self._on_call, links=self._lines, deaf=False, is_present=True, state=State.CONNECTED
+            on_call=self._on_call,
+            links=self._lines,
+            deaf=False,
+            is_present=True,
+            state=State.CONNECTED,
+            stream=SimpleNamespace(progress=SimpleNamespace(is_ahead=False)),
         )
 
     async def listen(self) -> Address:

@@ -135,7 +135,7 @@ def test_two_meet_at_any_kind_of_host(host: str, tls: bool, loop: str) -> None:
     async def main() -> None:
         channel, heard = a_channel(), list[Message]()
         first, second = a_node(channel, host, tls=tls), a_node(channel, host, tls=tls)
-        second.deliver = heard.append
+        second.deliver = heard.extend
         await first.start()
         await until(lambda: first.peer.state is State.CONNECTED)
         await second.start()

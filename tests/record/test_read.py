@@ -7,7 +7,7 @@ import pytest
 
 from tests.record.tape_kit import CHANNEL, DAY, FOLDER, ME, NOON, OTHER, HandClock, finished, rows, send, tape_of
 from weft.fabric import ChannelName
-from weft.fabric.events import Message
+from weft.fabric.events import Batch, Message
 from weft.record import SCHEMA, ChannelSummary, Kind, Unreadable, read, summarize
 from weft.record.arrow import pa, pq
 from weft.record.schema import VERSION_KEY, file_schema
@@ -21,7 +21,7 @@ def tape(tmp_path: Path) -> Path:
     clock = HandClock()
     with tape_of(tmp_path, clock) as tape:
         send(tape.observer(CHANNEL, ME), 3)
-        tape.observer(CHANNEL, OTHER).delivered(Message(ME, 1, b"data", 1))
+        tape.observer(CHANNEL, OTHER).delivered(Batch.of(Message(ME, 1, b"data", 1)))
         send(tape.observer(OTHER_CHANNEL, ME), 2)
         clock.now += 86_400
         send(tape.observer(CHANNEL, ME), 2, first=4)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from tests.record.tape_kit import CHANNEL, DAY, FOLDER, ME, OTHER, HandClock, rows, tape_of
 from weft.fabric import State
-from weft.fabric.events import LinkDown, LinkUp, Message, Missed, Note, StateChanged, Why
+from weft.fabric.events import Batch, LinkDown, LinkUp, Message, Missed, Note, StateChanged, Why
 from weft.fabric.observer import Observer
 from weft.fabric.observer import Tape as FabricTape
 from weft.record import COLUMNS, About, Kind, Recorder, read
@@ -48,9 +48,9 @@ def test_each_event_becomes_a_row(tmp_path: Path) -> None:
         recorder.happened(LinkUp(NEIGHBOUR))
         recorder.happened(LinkDown(NEIGHBOUR, Why.SILENT))
         recorder.sent(7, b"abc")
-        recorder.received(Broadcast(OTHER, 9, 1, b"abcd", hops=3), 0xC0FFEE)
+        recorder.received(Broadcast(OTHER, 9, 1, (b"abcd",), hops=3), 0xC0FFEE)
         recorder.duplicates(12)
-        recorder.delivered(Message(OTHER, 9, b"abcd", 3))
+        recorder.delivered(Batch.of(Message(OTHER, 9, b"abcd", 3)))
         recorder.missed(Missed(OTHER, 10, 14))
         recorder.identification("bob", OTHER, group="club", topic="chess")
         recorder.advert("tea", group="club", topic="drinks")
@@ -85,8 +85,8 @@ def test_what_layers_above_read_in_a_message(tmp_path: Path) -> None:
     with tape_of(tmp_path, HandClock(), payload=True) as tape:
         recorder = tape.observer(CHANNEL, ME, describe=describe)
         recorder.sent(1, b"opening")
-        recorder.delivered(Message(OTHER, 1, b"plain", 1))
-        recorder.delivered(Message(OTHER, 2, b"\xff not text", 1))
+        recorder.delivered(Batch.of(Message(OTHER, 1, b"plain", 1)))
+        recorder.delivered(Batch.of(Message(OTHER, 2, b"\xff not text", 1)))
     assert rows(tmp_path, "group", "parent_author", "parent_sequence", "topic", "payload") == [
         ("club", "fedcba9876543210", 5, "opening", b"opening"),
         (None, None, None, None, b"plain"),
@@ -117,7 +117,7 @@ def test_numbers_beyond_what_spark_knows_harm_nobody(tmp_path: Path) -> None:
 
     with tape_of(tmp_path, HandClock()) as tape:
         recorder = tape.observer(CHANNEL, (1 << 64) - 1, describe=describe)
-        recorder.delivered(Message(OTHER, (1 << 64) - 1, b"", 2**32 - 1))
+        recorder.delivered(Batch.of(Message(OTHER, (1 << 64) - 1, b"", 2**32 - 1)))
         recorder.sent(1, b"")
     assert rows(tmp_path, "sequence", "hops", "topic", "parent_author") == [
         (INT64_MAX, 2**32 - 1, "half ?", None),
@@ -157,7 +157,7 @@ def test_rows_come_back_as_they_were(events: list[Any], batch_rows: int) -> None
             for after_us, observer, author, sequence, data, hops, about in events:
                 clock.now = noon + after_us / 1e6
                 recorder = tape.observer(CHANNEL, observer, describe=partial(_always, about))
-                recorder.delivered(Message(author, sequence, data, hops))
+                recorder.delivered(Batch.of(Message(author, sequence, data, hops)))
         back = read(directory).to_pylist()
     expected = []
     for ordinal, (after_us, observer, author, sequence, data, hops, about) in enumerate(events):

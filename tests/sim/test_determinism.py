@@ -17,6 +17,11 @@ SCENARIOS: dict[str, dict[str, Any]] = {
     "kill": {"peers": 24, "step": [*_GROWN, {"do": "kill", "share": 0.3}, {"do": "wait", "s": 2}, _SETTLE]},
     "split": {"peers": 16, "step": [*_GROWN, {"do": "split"}, {"do": "wait", "s": 10}, {"do": "heal"}, _SETTLE]},
     "churn": {"peers": 16, "step": [*_GROWN, {"do": "churn", "share_per_min": 2, "minutes": 0.2}, _SETTLE]},
+    "tree": {
+        "peers": 24,
+        "peer": {"flood_bytes_max": 0},
+        "step": [*_GROWN, {"do": "kill", "share": 0.3}, {"do": "wait", "s": 2}, _SETTLE],
+    },
     "trouble": {
         "peers": 16,
         "step": [

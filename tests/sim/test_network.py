@@ -34,6 +34,9 @@ class End:
     def on_frame(self, frame: bytes) -> None:
         self.heard.append((self._clock.now, frame))
 
+    def on_room(self) -> None:
+        self.heard.append((self._clock.now, "room"))
+
     def on_choked(self) -> None:
         raise AssertionError("the simulated network has no limit")
 
@@ -183,7 +186,7 @@ def test_jitter_only_adds():
 def test_frames_and_bytes_and_copies_are_counted():
     wired = Wired()
     near, *_ = wired.line()
-    made = encode_broadcast(Broadcast(1, 1, 1, b"hello"))
+    made = encode_broadcast(Broadcast(1, 1, 1, (b"hello",)))
     near.send(frame(1))
     near.send(made)
     near.close()

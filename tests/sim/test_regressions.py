@@ -2,11 +2,12 @@
 
 import pytest
 
-from weft.fabric import Peer
+from weft.fabric import Peer, Settings
 from weft.fabric.events import Why
 from weft.sim import orders, scenario
 from weft.sim.network import NetworkSettings
 from weft.sim.simulation import SimSettings, Simulation
+from weft.sim.spread import Spread
 from weft.sim.steps import Run, storm
 from weft.sim.watch import PEACE_S
 from weft.wire import Address
@@ -191,3 +192,35 @@ def test_a_channel_that_was_never_founded(seed: int):
     channel, but it listened deeper than anybody looks, and could not find itself at the portal."""
     run = Run(Simulation(seed), 50)
     storm(run, founded=False, one_host=True, within_s=60)
+
+
+@pytest.mark.parametrize("spread", [Spread.MIXED, Spread.TREE])
+def test_peers_that_feed_each_other_in_a_circle(spread: Spread):
+    """A small message floods by any way, and peers took whoever brought it first for the one that feeds them, also one
+    that they fed themselves. Both then waited for a large one until they pulled it, 0.7 s later."""
+    sim = Simulation(1, SimSettings(peer=spread.settings(Settings())))
+    while len(sim.alive) < 40:
+        sim.add()
+        sim.run(0.25)
+    sim.settle(60)
+    sim.rest(60)
+    sim.traffic(60, sim.sample(12))
+    sim.run(6)
+    sim.traffic(0)
+    sim.settle(30)
+    assert sim.watch.late_s < 0.4
+    nodes = {node.peer.me.peer: node for node in sim.alive}
+    for author in sim.watch.sent_at:
+        for peer in nodes:
+            at, steps = peer, 0
+            while at != author:
+                parent = nodes[at].peer.stream.authors[author].parent
+                assert parent is not None
+                at, steps = parent.neighbour, steps + 1
+                assert steps <= len(nodes)
+
+
+def test_messages_that_died_with_all_that_had_them():
+    """An author and its side of a split died; a newcomer there had only its last message. The others hold that one back
+    until they may give up what lies before it, which is when it is past retention, and not for ever."""
+    scenario.load("trouble").with_spread(Spread.TREE).run(seed=1077, peers=24)

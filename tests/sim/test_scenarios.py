@@ -1,17 +1,38 @@
 """The scenarios that come with Weft: all can be read, say what they are about, and hold when played small."""
 
+import json
 from dataclasses import replace
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
 
+from weft.fabric.reconcile import Reconcile
+from weft.fabric.tree import Tree
+from weft.sim.command import replay_command, sim
 from weft.sim.scenario import Scenario, ScenarioError, built_in, load, parse
-from weft.sim.steps import STEPS
+from weft.sim.seeds import Outcome
+from weft.sim.simulation import Simulation
+from weft.sim.spread import BURST_BYTES_MAX, LARGE_BYTES, Spread, words
+from weft.sim.steps import STEPS, Run
+from weft.sim.watch import PromiseBroken
+from weft.wire.framing import FRAME_BYTES_MAX
 
-SEEDS = range(3)
+SEEDS = {Spread.MIXED: (0,), Spread.FLOOD: (1,), Spread.TREE: (0, 2)}
+"""Of each way of spreading: what goes wrong goes wrong in all of them."""
 
-SMALL = {"churn": 30, "connectivity": 50, "first": 8, "grow": 50, "kill-most": 60, "long-split": 16, "storm": 60}
+SMALL = {
+    "churn": 30,
+    "connectivity": 50,
+    "cost": 32,
+    "first": 8,
+    "grow": 50,
+    "kill-most": 60,
+    "long-split": 16,
+    "storm": 60,
+    "trouble": 16,
+}
 """Peers with which a scenario is played here; the others with `FEW`."""
 FEW = 40
 
@@ -99,10 +120,10 @@ def test_a_name_that_does_not_exist():
 # -- playing
 
 
-@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize(("spread", "seed"), [(spread, seed) for spread, seeds in SEEDS.items() for seed in seeds])
 @pytest.mark.parametrize("name", built_in())
-def test_small(name: str, seed: int):
-    run = shorter(load(name)).run(seed, SMALL.get(name, FEW))
+def test_small(name: str, spread: Spread, seed: int):
+    run = shorter(load(name)).with_spread(spread).run(seed, SMALL.get(name, FEW))
     assert run.figures
     assert all(value >= 0 for value in run.figures.values())
 
@@ -120,3 +141,92 @@ def test_figures_say_what_was_measured():
     assert figures["copies"] == 3 * 50 + 1
     assert figures["connectivity"] == 4
     assert figures["diameter"] <= figures["bound_high"]
+
+
+# -- ways of spreading
+
+
+@pytest.mark.parametrize("spread", Spread)
+def test_a_way_of_spreading_is_a_threshold(spread: Spread):
+    scenario = load("kill").with_degree(5).with_spread(spread)
+    assert Spread.of(scenario.settings.peer) is spread
+    assert scenario.settings.peer.degree == 5
+    assert scenario.with_spread(Spread.MIXED).settings == load("kill").with_degree(5).settings
+
+
+def test_the_traffic_has_messages_of_every_size():
+    random = Random(1)
+    said = [words(random, 32) for _ in range(1000)]
+    alone = [len(each[0]) for each in said if len(each) == 1]
+    flooded = load("kill").settings.peer.flood_bytes_max
+    assert min(alone) == 32
+    assert flooded <= LARGE_BYTES[0] < max(alone) <= LARGE_BYTES[1] < FRAME_BYTES_MAX
+    bursts = [sum(map(len, each)) for each in said if len(each) > 1]
+    assert min(bursts) < flooded < max(bursts)
+    assert max(len(data) for each in said if len(each) > 1 for data in each) <= BURST_BYTES_MAX
+
+
+@pytest.mark.parametrize("peers", [32, 100])
+def test_along_trees_hardly_a_copy_is_needless_and_the_way_is_short(peers: int):
+    """Much is checked by the step itself."""
+    figures = load("cost").with_spread(Spread.TREE).run(2, peers).figures
+    for which in ("one", "many"):
+        assert figures[f"redundancy_{which}"] < 0.1
+        assert 1 <= figures[f"hops_{which}"] <= 1.5 * figures["diameter"]
+        assert figures[f"late_ms_{which}"] < 300
+
+
+def test_a_flood_takes_as_many_copies_as_there_are_links():
+    figures = load("cost").with_spread(Spread.FLOOD).run(2, 32).figures
+    for which in ("one", "many"):
+        assert figures[f"redundancy_{which}"] == pytest.approx(2, abs=0.2)  # degree - 2, and a little for the author
+
+
+def test_what_is_large_takes_few_copies_in_the_mixed_way_too():
+    figures = load("cost").run(2, 32).figures
+    assert 0.5 < figures["redundancy_many"] < 1.8
+
+
+@pytest.mark.parametrize("mutant", ["a tree that is never pruned", "a tree that grows long"])
+def test_a_tree_that_is_no_good_is_found(mutant: str, monkeypatch: pytest.MonkeyPatch):
+    if mutant == "a tree that is never pruned":
+        monkeypatch.setattr(Tree, "_prune", lambda *_: None)
+        text = "copies too many of each message"
+    else:
+        monkeypatch.setattr("weft.sim.steps.DEPTH_MAX", 0.5)
+        text = "a tree of depth"
+    with pytest.raises(PromiseBroken, match=text):
+        load("cost").with_spread(Spread.TREE).run(1, 32)
+
+
+def test_who_waits_long_for_what_the_living_say_is_found(monkeypatch: pytest.MonkeyPatch):
+    """Nobody pulls what it hears of, and nobody looks for another branch."""
+    monkeypatch.setattr(Tree, "link_lost", lambda *_: None)
+    monkeypatch.setattr(Reconcile, "_ask_for", lambda *_: None)
+    with pytest.raises(PromiseBroken, match=r"came only after|has not got"):
+        load("saw").with_spread(Spread.TREE).run(1, 40)
+
+
+def test_a_way_that_there_is_not(capsys: pytest.CaptureFixture[str]):
+    assert sim("kill", spread="gossip") == 2
+    assert "--spread takes one of flood, tree, mixed, not 'gossip'" in " ".join(capsys.readouterr().err.split())
+
+
+def test_a_way_given_on_the_command_line(capsys: pytest.CaptureFixture[str]):
+    assert sim("saw", peers="12", seeds="1", jobs=1, spread="tree", json=True) == 0
+    assert json.loads(capsys.readouterr().out)["figures"]["late_ms"] > 0
+
+
+def test_the_way_is_part_of_the_command_that_replays_a_history():
+    scenario = load("kill").with_spread(Spread.TREE)
+    assert "--spread tree " in replay_command(scenario, Outcome("kill", 20, 7))
+    assert "--spread" not in replay_command(load("kill"), Outcome("kill", 20, 7))
+
+
+def test_traffic_of_few_authors():
+    run = Run(Simulation(1), 8)
+    STEPS["grow"](run)
+    STEPS["traffic"](run, per_s=50, authors=2)
+    run.simulation.run(2)
+    STEPS["settle"](run)
+    assert len(run.simulation.watch.sent_at) == 2

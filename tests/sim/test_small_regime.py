@@ -8,6 +8,7 @@ from weft.sim import orders
 from weft.sim.orders import Operation, Sequence
 from weft.sim.promises import adjacency
 from weft.sim.simulation import Simulation
+from weft.sim.spread import Spread
 
 LENGTH = 6
 """Of the sequences that are all tried; each further operation makes about two and a half times as many."""
@@ -63,16 +64,20 @@ def test_a_word_spells_a_sequence():
 
 @pytest.mark.parametrize("begun", [orders.spell(sequence) for sequence in orders.sequences(3, PEERS_MAX)])
 @pytest.mark.parametrize("pace", ["calm", "hurried"])
-def test_every_order_keeps_the_promises(begun: str, pace: str):
+@pytest.mark.parametrize("spread", [Spread.FLOOD, Spread.TREE])
+def test_every_order_keeps_the_promises(begun: str, pace: str, spread: Spread):
+    """(What is said is small, and so mixed is the same as flooded.)"""
     for sequence in orders.sequences(LENGTH, PEERS_MAX):
         if orders.spell(sequence).startswith(begun):
-            sim = orders.play(sequence, seed=0, calm=pace == "calm")
+            sim = orders.play(sequence, seed=0, calm=pace == "calm", spread=spread)
             assert_complete_if_small(sim, degree=4)
 
 
 @pytest.mark.parametrize("degree", [3, 4, 5, 6, 8])
 @pytest.mark.parametrize("pace", ["calm", "hurried"])
 def test_long_orders_keep_the_promises(degree: int, pace: str):
+    """Every second one with everything along trees."""
     for seed in range(DRAWN):
-        sim = orders.play(drawn(seed), seed, degree, calm=pace == "calm")
+        spread = Spread.TREE if seed % 2 else Spread.FLOOD
+        sim = orders.play(drawn(seed), seed, degree, calm=pace == "calm", spread=spread)
         assert_complete_if_small(sim, degree)

@@ -8,6 +8,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from weft.fabric import Settings
 from weft.sim.node import Node
 from weft.sim.simulation import SimSettings, Simulation
+from weft.sim.spread import Spread
 from weft.wire import Address
 
 EXAMPLES = 60
@@ -25,10 +26,15 @@ class Fabric(RuleBasedStateMachine):
     sim: Simulation
     degree: int
 
-    @initialize(seed=st.integers(0, 1000), degree=st.sampled_from([3, 4, 4, 5]), peers=st.integers(1, 8))
-    def begin(self, seed: int, degree: int, peers: int) -> None:
+    @initialize(
+        seed=st.integers(0, 1000),
+        degree=st.sampled_from([3, 4, 4, 5]),
+        peers=st.integers(1, 8),
+        spread=st.sampled_from(Spread),
+    )
+    def begin(self, seed: int, degree: int, peers: int, spread: Spread) -> None:
         self.degree = degree
-        self.sim = Simulation(seed, SimSettings(peer=Settings(degree=degree)))
+        self.sim = Simulation(seed, SimSettings(peer=spread.settings(Settings(degree=degree))))
         self.is_split = False
         for _ in range(peers):
             self._add()
@@ -77,11 +83,11 @@ class Fabric(RuleBasedStateMachine):
             if node.frozen:
                 node.thaw()
 
-    @rule(index=INDICES, count=st.integers(1, 3))
-    def broadcast(self, index: int, count: int) -> None:
+    @rule(index=INDICES, count=st.integers(1, 3), size=st.sampled_from([5, 5, 400, 3000]))
+    def broadcast(self, index: int, count: int, size: int) -> None:
         members = [node for node in self.sim.members if not node.frozen]
         for _ in range(count if members else 0):
-            self.sim.broadcast(members[index % len(members)], b"hello")
+            self.sim.broadcast(members[index % len(members)], bytes(size))
 
     @precondition(lambda self: not self.is_split)
     @rule(one_way=st.booleans())

@@ -10,18 +10,20 @@ from tests.trial.real import children, lives, popen, run, trial, wait_until
 MUTANT = """
 import weft.trial.closing
 from weft.channel.channel import Channel
+from weft.fabric.events import Batch
 weft.trial.closing.DELIVERED_S = 1.0
 take = Channel._take
 count = 0
-def mutant(channel, message):
+def mutant(channel, batch):
     global count
-    count += 1
-    if count == 8:
-        message = message._replace(data=bytes(100))
-    if count != 12 and count < 30:
-        take(channel, message)
-    if count == 4:
-        take(channel, message)
+    for message in batch:
+        count += 1
+        if count == 8:
+            message = message._replace(data=bytes(100))
+        if count != 12 and count < 30:
+            take(channel, Batch.of(message))
+        if count == 4:
+            take(channel, Batch.of(message))
 Channel._take = mutant
 """
 
@@ -118,6 +120,7 @@ def _is_stopped(pid: int) -> bool:
         ("'kill', freeze=3", "--freeze is for"),
         ("'churn', peers=10, processes=5", "process of its own"),
         ("'kill', size=10", "at least"),
+        ("'kill', size=65537", "at most"),
         ("'kill', degree=2", "degree 2"),
     ],
 )
@@ -133,5 +136,5 @@ def test_list():
     code, out, _ = run("from weft.trial.command import trial\nraise SystemExit(trial('list'))")
     assert code == 0
     assert [line.split()[0] for line in out.splitlines()[1:]] == [
-        "kill", "churn", "freeze", "join-storm", "join", "partition",
+        "kill", "churn", "freeze", "load", "join-storm", "join", "partition",
     ]  # fmt: skip

@@ -7,8 +7,8 @@ from typing import Any
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from tests.wire.wire_strategies import ALL, MESSAGES, frame_of, frame_with, resized
-from weft.wire.broadcast import decode_broadcast, encode_broadcast, forwarded, name_of, travelled
+from tests.wire.wire_strategies import ALL, HYPER_MAX, MESSAGES, frame_of, frame_with, resized
+from weft.wire.broadcast import BUNDLED_MAX, decode_broadcast, encode_broadcast, forwarded, name_of, travelled
 from weft.wire.codec import HEAD, decode, encode, number_of
 from weft.wire.errors import WireError
 from weft.wire.framing import Splitter
@@ -19,17 +19,22 @@ MUTATIONS_EACH = 120
 
 def read_as_a_peer_would(frame: bytes) -> bool:
     """Every way in which the code looks at a frame from outside. True if it was taken for a message."""
-    for look in (number_of, name_of, travelled):
+    for look in (number_of, travelled):
         with suppress(WireError):
             look(frame)
+    with suppress(WireError):
+        _, first, last, _, _ = name_of(frame)
+        assert 1 <= first <= last <= min(HYPER_MAX, first + BUNDLED_MAX - 1)
     # What was taken must be fit to be sent on, and be the same there.
     with suppress(WireError):
         assert encode(decode(frame)) == frame
         return True
     with suppress(WireError):
-        assert encode_broadcast(decode_broadcast(frame)) == frame
+        made = decode_broadcast(frame)
+        assert encode_broadcast(made) == frame
         hops, age_ms = travelled(frame)
-        assert name_of(forwarded(frame, hops + 1, age_ms + 1)) == name_of(frame)
+        assert name_of(frame) == (made.author, made.sequence, made.last, hops, made.way)
+        assert name_of(forwarded(frame, hops + 1, age_ms + 1))[:3] == name_of(frame)[:3]
         return True
     return False
 

@@ -16,10 +16,21 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from xdrlib3 import Packer, Unpacker
 
-from tests.wire.wire_strategies import ALL, built, characters, frame_of, hints_of, hypers, messages_of, plain, uints
+from tests.wire.wire_strategies import (
+    ALL,
+    HYPER_MAX,
+    built,
+    characters,
+    frame_of,
+    hints_of,
+    hypers,
+    messages_of,
+    plain,
+    uints,
+)
 from tests.wire.xdr_language import UNLIMITED, Declaration, Document
 from weft.wire import broadcast, calls, codec, fields, framing, xdr
-from weft.wire.broadcast import BROADCAST, Broadcast, decode_broadcast
+from weft.wire.broadcast import BROADCAST, Broadcast, Kind, Way, decode_broadcast
 from weft.wire.codec import LENGTH_BYTES, decode
 from weft.wire.errors import WireError
 from weft.wire.links import Greeting, Shutdown
@@ -57,12 +68,13 @@ def read_by_code(frame: bytes) -> Any:
 
 
 def wire_names(kind: type[Any]) -> list[str]:
-    # The broadcast is laid out by hand: what a relay changes comes first, and the run as a short offset.
+    # The broadcast is laid out by hand: what a relay changes comes first, the run as a short offset with the number of
+    # messages behind it, and the messages at the end, with their sizes.
     if kind is Broadcast:
-        in_class = list(kind._fields)
-        in_front, at_the_end = ["hops", "age_ms"], ["signature", "payload"]
-        between = [name for name in in_class if name not in (*in_front, *at_the_end)]
-        return [*in_front, *(name.replace("run_start", "run_offset") for name in between), *at_the_end]
+        on_the_wire = {"run_start": ["run_offset", "bundled"]}
+        in_front, at_the_end = ["hops", "age_ms"], ["signature", "sizes", "messages"]
+        between = [name for name in kind._fields if name not in (*in_front, *at_the_end)]
+        return [*in_front, *(each for name in between for each in on_the_wire.get(name, [name])), *at_the_end]
     return list(hints_of(kind))
 
 
@@ -109,6 +121,15 @@ def test_the_page_describes_every_message_and_field(number: int) -> None:
     assert [name for name in mentioned if name in wire_names(kind)] == wire_names(kind)
 
 
+def test_both_documents_name_the_kinds_of_messages() -> None:
+    # No enum of the document: other kinds are passed on as well.
+    for name in ("README.md", "weft.x"):
+        found = re.findall(r"\b(\d+) (FLOOD|TREE|[A-Z]+(?=[,;]| of))\b", (DOCS / name).read_text())
+        assert [(int(value), label) for value, label in found] == [(each.value, each.name) for each in (*Way, *Kind)], (
+            name
+        )
+
+
 def test_the_page_describes_no_message_that_does_not_exist() -> None:
     rows = re.findall(r"^\| *(\d+) *\| *`(\w+)` *\|", README, re.M)
     assert sorted((int(number), name) for number, name in rows) == sorted(
@@ -141,6 +162,11 @@ def values_of(declaration: Declaration) -> st.SearchStrategy[Any]:
     kind, name, shape, size = declaration
     if name == "port":
         return st.integers(0, DOCUMENT.consts["PORT_MAX"])
+    if name == "priority":
+        return st.integers(0, DOCUMENT.consts["PRIORITY_MAX"])
+    if name == "sizes":
+        mixed = st.lists(st.integers(0, 20), min_size=1, max_size=6)
+        return mixed | mixed.map(lambda sizes: sizes[:1] * len(sizes))
     if kind == "opaque":
         return st.binary(min_size=size if shape == "[" else 0, max_size=min(size, 64))
     if kind == "string":
@@ -164,13 +190,20 @@ def values_of_kind(kind: str) -> st.SearchStrategy[Any]:
         return st.sampled_from(sorted(DOCUMENT.enums[kind].values()))
     if kind in DOCUMENT.structs:
         made = st.fixed_dictionaries({each.name: values_of(each) for each in DOCUMENT.structs[kind]})
-        return made.map(within_its_run) if kind == "Broadcast" else made
+        return made.map(true_in_itself) if kind == "Broadcast" else made
     return values_of(DOCUMENT.typedefs[kind])
 
 
-def within_its_run(message: dict[str, Any]) -> dict[str, Any]:
-    sequence = max(message["sequence"], 1)
-    return message | {"sequence": sequence, "run_offset": min(message["run_offset"], sequence - 1)}
+def true_in_itself(message: dict[str, Any]) -> dict[str, Any]:
+    """A broadcast whose fields fit each other: what the language cannot say."""
+    count, body_bytes = len(message["sizes"]), sum(message["sizes"])
+    sequence = min(max(message["sequence"], 1), HYPER_MAX + 1 - count)
+    return message | {
+        "sequence": sequence,
+        "run_offset": min(message["run_offset"], sequence - 1),
+        "bundled": count,
+        "messages": ((message["messages"] or b"\1") * body_bytes)[:body_bytes],
+    }
 
 
 @every_message
@@ -196,14 +229,14 @@ def least(declaration: Declaration) -> Any:
     if kind in ("opaque", "string"):
         return "" if kind == "string" else bytes(size if shape == "[" else 0)
     if shape == "<":
-        return []
+        return [0] if name == "sizes" else []
     if kind in DOCUMENT.structs:
         return {each.name: least(each) for each in DOCUMENT.structs[kind]}
     if kind in DOCUMENT.enums:
         return min(DOCUMENT.enums[kind].values())
     if kind in DOCUMENT.typedefs:
         return least(DOCUMENT.typedefs[kind])
-    return {"void": None, "bool": False}.get(kind, 1 if name == "sequence" else 0)
+    return {"void": None, "bool": False}.get(kind, 1 if name in ("sequence", "bundled") else 0)
 
 
 def at_a_limit(declaration: Declaration, beyond: int) -> Iterator[Any]:
@@ -211,6 +244,8 @@ def at_a_limit(declaration: Declaration, beyond: int) -> Iterator[Any]:
     kind, name, shape, size = declaration
     if name == "port":
         yield DOCUMENT.consts["PORT_MAX"] + beyond
+    elif name == "priority":
+        yield DOCUMENT.consts["PRIORITY_MAX"] + beyond
     elif shape == "<" and size < UNLIMITED:
         if kind in ("opaque", "string"):
             yield "x" * (size + beyond) if kind == "string" else bytes(size + beyond)
@@ -222,7 +257,8 @@ def at_a_limit(declaration: Declaration, beyond: int) -> Iterator[Any]:
     elif kind in DOCUMENT.structs:
         smallest = least(declaration)
         for field in DOCUMENT.structs[kind]:
-            yield from (smallest | {field.name: each} for each in at_a_limit(field, beyond))
+            made = (smallest | {field.name: each} for each in at_a_limit(field, beyond))
+            yield from map(true_in_itself, made) if kind == "Broadcast" else made
     elif kind in DOCUMENT.typedefs:
         yield from at_a_limit(DOCUMENT.typedefs[kind], beyond)
 
@@ -259,5 +295,5 @@ def largest_bytes(declaration: Declaration) -> int:
 
 @pytest.mark.parametrize("number", sorted(codec.kinds()), ids=lambda number: ALL[number].__name__)
 def test_the_largest_message_fits_into_a_frame(number: int) -> None:
-    # All but the broadcast: its payload takes whatever the frame has room for (see test_broadcast.py).
+    # All but the broadcast: its messages take whatever the frame has room for (see test_broadcast.py).
     assert 8 + largest_bytes(ARMS[number]) <= DOCUMENT.consts["FRAME_BYTES_MAX"]

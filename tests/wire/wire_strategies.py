@@ -3,11 +3,12 @@
 import types
 from collections.abc import Mapping
 from enum import IntEnum
+from itertools import accumulate, pairwise
 from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
 
 from hypothesis import strategies as st
 
-from weft.wire.broadcast import BROADCAST, SIGNATURE_BYTES_MAX, Broadcast, encode_broadcast
+from weft.wire.broadcast import BROADCAST, PRIORITY_MAX, SIGNATURE_BYTES_MAX, Broadcast, encode_broadcast
 from weft.wire.codec import HEAD, LENGTH_BYTES, Message, encode, kinds
 from weft.wire.fields import CHANNEL_ID_BYTES, Bool, ChannelId, CredentialBytes, Hyper, Text, UInt
 from weft.wire.types import Address
@@ -35,18 +36,33 @@ OF_ANNOTATION: dict[Any, st.SearchStrategy[Any]] = {
     int: hypers,
 }
 
+# Of one size each, which is read in another way than mixed sizes are; without bytes now and then.
+equal_messages = st.integers(0, 20).flatmap(
+    lambda size: st.lists(st.binary(min_size=size, max_size=size), min_size=2, max_size=6)
+)
+mixed_messages = st.lists(st.binary(max_size=20), min_size=2, max_size=6)
+one_message = st.lists(st.binary(max_size=64), min_size=1, max_size=1)
+bundles = st.one_of(one_message, equal_messages, mixed_messages).map(tuple)
+
+
+def _broadcast(run_start: int, run_offset: int, messages: tuple[bytes, ...], **rest: Any) -> Broadcast:
+    # The last message has the highest sequence that there is, or a lower one.
+    run_start = min(run_start, HYPER_MAX + 1 - len(messages))
+    sequence = min(run_start + run_offset, HYPER_MAX + 1 - len(messages))
+    return Broadcast(sequence=sequence, run_start=run_start, messages=messages, **rest)
+
+
 BROADCASTS: st.SearchStrategy[Broadcast] = st.builds(
-    lambda run_start, run_offset, **rest: Broadcast(
-        sequence=min(run_start + run_offset, HYPER_MAX), run_start=run_start, **rest
-    ),
-    run_start=st.one_of(st.integers(1, HYPER_MAX), st.just(1)),
+    _broadcast,
+    run_start=st.one_of(st.integers(1, HYPER_MAX), st.just(1), st.just(HYPER_MAX)),
     run_offset=uints,
     author=hypers,
-    payload=st.binary(max_size=64),
+    messages=bundles,
     hops=uints,
     age_ms=uints,
-    bundled=uints,
-    priority=uints,
+    way=uints,
+    kind=uints,
+    priority=st.integers(0, PRIORITY_MAX),
     lifetime_ms=uints,
     signature=st.binary(max_size=SIGNATURE_BYTES_MAX),
 )
@@ -108,6 +124,9 @@ def plain(value: Any) -> Any:
     if isinstance(value, Broadcast):
         found = value._asdict()
         found["run_offset"] = value.sequence - found.pop("run_start")
+        found["bundled"] = len(value.messages)
+        found["sizes"] = [len(each) for each in value.messages]
+        found["messages"] = b"".join(value.messages)
         return found
     if isinstance(value, Message):
         return {name: plain(getattr(value, name)) for name in hints_of(type(value))} or None
@@ -121,8 +140,12 @@ def plain(value: Any) -> Any:
 def built(hint: Any, value: Any) -> Any:
     """The other way: what `plain` made of a value with this annotation, as it was."""
     if hint is Broadcast:
-        rest = {name: each for name, each in value.items() if name != "run_offset"}
-        return Broadcast(run_start=value["sequence"] - value["run_offset"], **rest)
+        # The number of messages goes without saying.
+        made_of = ("run_offset", "bundled", "sizes", "messages")
+        rest = {name: each for name, each in value.items() if name not in made_of}
+        ends = pairwise(accumulate(value["sizes"], initial=0))
+        messages = tuple(value["messages"][start:stop] for start, stop in ends)
+        return Broadcast(run_start=value["sequence"] - value["run_offset"], messages=messages, **rest)
     if get_origin(hint) is Annotated:
         return built(get_args(hint)[0], value)
     if get_origin(hint) in (Union, types.UnionType):

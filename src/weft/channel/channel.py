@@ -6,21 +6,26 @@ A program may hold a set of peers on the same channel (`peers=3`); they act as o
 import asyncio
 import json
 import logging
+import os
 from collections import deque
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from dataclasses import replace
+from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
 from weft.channel.errors import FellBehind, NotAllowed, NotConnected, TooLarge
 from weft.channel.inbox import Behind, Inbox
+from weft.channel.large import PART_BYTES, Assembly, parts_of
 from weft.channel.merge import Merge
 from weft.channel.status import Status, status_of
 from weft.fabric import State
-from weft.fabric.events import Event, LinkUp, Message, Missed, Note, StateChanged
+from weft.fabric.events import Batch, Event, LinkUp, Message, Missed, Note, StateChanged
 from weft.fabric.seal import Identity, Role
 from weft.net import Node
-from weft.wire import PeerId, WireError
+from weft.wire import PeerId
+from weft.wire.broadcast import PRIORITY_MAX, Kind, Priority
+from weft.wire.files import encode_file
 
 log = logging.getLogger("weft")
 
@@ -36,6 +41,12 @@ WARN_S = 1.0
 LEAVE_S = 6.0
 """Leaving in good order is given up after this: a neighbour does not answer."""
 
+CATCH_UP_S = 1.5
+"""Who leaves waits so long, at most, for neighbours that have not read what they were sent."""
+CATCH_UP_LOOK_S = 0.02
+
+LIFETIME_MS_MAX = 0xFFFFFFFF
+
 ChannelEvent = Event | Missed
 
 
@@ -49,7 +60,11 @@ class Channel:
         self._behind = behind
         self._inbox = Inbox(inbox_messages_max, inbox_bytes_max, on_full=self._on_full, on_room=self._on_room)
         self._merge: Merge | None = None
-        self._on_message: Callable[[Message], None] | None = None
+        self._on_batch: Callable[[Batch], None] | None = None
+        self._is_calling_back = False
+        """In the middle of a batch, message by message."""
+        self._assembly = Assembly(node.settings.message_bytes_max, self._told_missed)
+        self._large_sent = 0
         self._listeners: list[Callable[[ChannelEvent], None]] = []
         self._left = asyncio.Event()
         self._all_left = asyncio.Event()
@@ -122,30 +137,100 @@ class Channel:
 
     # -- sending
 
-    async def broadcast(self, data: bytes) -> int:
-        """Send to all members; returns this message's number among our own. Waits if our links are behind."""
-        if self._node.must_wait:
-            await self._node.drained()
-        sequence = self.broadcast_nowait(data)
+    async def broadcast(self, data: bytes, *, priority: int = Priority.NORMAL, lifetime_s: float | None = None) -> int:
+        """Send to all members; returns this message's number among our own. Waits if our links are behind.
+
+        - `priority`: when a member cannot keep up, it is spared the messages of lower priority first.
+        - `lifetime_s`: who has not got it by then is told that it missed it, instead.
+        """
+        if len(data) > PART_BYTES:
+            return await self._broadcast_large(data, Kind.DATA, priority, lifetime_s)
+        if self._node.flow.must_wait:
+            await self._node.flow.drained()
+        sequence = self.broadcast_nowait(data, priority=priority, lifetime_s=lifetime_s)
+        self._node.flow.pace.spend(len(data) + BROADCAST_COST_BYTES)
         self._said_bytes += len(data) + BROADCAST_COST_BYTES
         if self._said_bytes > TURN_BYTES:
             self._said_bytes = 0
             await asyncio.sleep(0)
         return sequence
 
-    def broadcast_nowait(self, data: bytes) -> int:
+    def broadcast_nowait(self, data: bytes, *, priority: int = Priority.NORMAL, lifetime_s: float | None = None) -> int:
         """The same at once, however far the links are behind: for callbacks, and for those who send little."""
         if not isinstance(data, bytes):
             data = _as_bytes(data)
+        lifetime_ms = 0 if lifetime_s is None else _milliseconds(lifetime_s)
+        if len(data) <= PART_BYTES:
+            return self._say(data, Kind.DATA, priority, lifetime_ms)
+        self._check_size(len(data))
+        at_once_max = self._node.settings.retention_bytes_max // 2
+        if len(data) > at_once_max:
+            raise TooLarge(
+                f"{len(data)} bytes at once, at most {at_once_max} are possible; `await broadcast` sends more"
+            )
+        self._large_sent += 1
+        sequence = 0
+        for part in parts_of(self._large_sent, data, Kind.DATA):
+            sequence = self._say(part, Kind.PART, priority, lifetime_ms)
+        return sequence
+
+    async def _broadcast_large(
+        self,
+        data: bytes,
+        kind: Kind,
+        priority: int,
+        lifetime_s: float | None,
+        progress: Callable[[int], None] | None = None,
+    ) -> int:
+        """In parts; whatever else is said meanwhile goes between them."""
+        if not isinstance(data, bytes):
+            data = _as_bytes(data)
+        self._check_size(len(data))
+        lifetime_ms = 0 if lifetime_s is None else _milliseconds(lifetime_s)
+        self._large_sent += 1
+        sequence = done = 0
+        for part in parts_of(self._large_sent, data, kind):
+            if self._node.flow.must_wait:
+                await self._node.flow.drained()
+            sequence = self._say(part, Kind.PART, priority, lifetime_ms)
+            self._node.flow.pace.spend(len(part))
+            done = min(done + PART_BYTES, len(data))
+            if progress is not None:
+                progress(done)
+            await asyncio.sleep(0)
+        return sequence
+
+    def _say(self, data: bytes, kind: Kind, priority: int, lifetime_ms: int) -> int:
         peer = self._node.peer
         if peer.state is not State.CONNECTED:
             raise NotConnected(self._why_not_connected())
         if self._node.membership is not None and self._node.membership.identity.role is not Role.PRODUCER:
             raise NotAllowed("this ticket is for a consumer, who may only listen; ask the channel's owner for another")
-        try:
-            return peer.broadcast(data)
-        except WireError as problem:
-            raise TooLarge(f"{problem}; send large things in parts") from None
+        if not 0 <= priority <= PRIORITY_MAX:
+            raise ValueError(f"priority={priority}: a priority is a number from 0 to {PRIORITY_MAX}")
+        return peer.stream.broadcast(data, kind, priority, lifetime_ms)
+
+    def _check_size(self, size: int) -> None:
+        most = self._node.settings.message_bytes_max
+        if size > most:
+            raise TooLarge(f"a message of {size:,} bytes, at most {most:,} are possible: Settings.message_bytes_max")
+
+    async def send_file(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        priority: int = Priority.NORMAL,
+        lifetime_s: float | None = None,
+        progress: Callable[[int, int], None] | None = None,
+    ) -> int:
+        """Send a file, with its name and a hash that receivers check: they find it in `message.file`. `progress` is
+        called with the bytes sent so far and in all."""
+        path = Path(path)
+        self._check_size(path.stat().st_size)  # before it is read
+        name = os.fsencode(path.name).decode(errors="replace")  # names of files are bytes, which may be no text
+        data = await asyncio.to_thread(lambda: encode_file(name, path.read_bytes()))
+        told = (lambda done: progress(done, len(data))) if progress is not None else None
+        return await self._broadcast_large(data, Kind.FILE, priority, lifetime_s, told)
 
     async def broadcast_text(self, text: str) -> int:
         """Send text, as UTF-8; read it with `message.text`."""
@@ -197,11 +282,49 @@ class Channel:
             else:
                 await self._inbox.wait()
 
+    async def batches(self) -> AsyncGenerator[Batch, None]:
+        """All messages as they come, those that came together at once: the fastest way to read a busy channel."""
+        while True:
+            batch = self._inbox.take_batch()
+            if batch is not None:
+                yield batch
+            elif self._fell_behind:
+                self.acquire()  # says so
+            elif self._inbox.closed:
+                return
+            else:
+                await self._inbox.wait()
+
     def on_message(self, callback: Callable[[Message], None] | None) -> None:
         """Call this for every message from now on, in the event loop, instead of keeping it to be read."""
-        self._on_message = callback
-        while self._on_message is not None and (message := self._inbox.take()) is not None:
-            self._call_back(self._on_message, message)
+        if callback is None:
+            self.on_batch(None)
+            return
+
+        def for_each(batch: Batch) -> None:
+            read = batch.first
+            self._is_calling_back = True
+            try:
+                for message in batch:
+                    read = message.sequence
+                    self._call_back(callback, message)
+                    if self._on_batch is not for_each:
+                        break
+            finally:
+                self._is_calling_back = False
+            if self._on_batch is not for_each:  # taken back, or replaced: the rest is not for this one
+                self._inbox.put_back(batch.above(read))
+                self.on_batch(self._on_batch)
+
+        self.on_batch(for_each)
+
+    def on_batch(self, callback: Callable[[Batch], None] | None) -> None:
+        """The same for all messages that came together, at once."""
+        self._on_batch = callback
+        if self._is_calling_back:
+            return  # what is unread comes after the batch that is being read
+        while self._on_batch is not None and (batch := self._inbox.take_batch()) is not None:
+            self._call_back(self._on_batch, batch)
 
     # -- events
 
@@ -253,6 +376,8 @@ class Channel:
         try:
             for node in self._nodes:
                 node.go_on_reading()  # whoever does not hear the others cannot leave in good order
+            await self._neighbours_caught_up()
+            for node in self._nodes:
                 node.peer.leave()
             try:
                 async with asyncio.timeout(LEAVE_S):
@@ -262,6 +387,12 @@ class Channel:
             await asyncio.gather(*(node.close() for node in self._nodes))
         finally:
             self.vanish()
+
+    async def _neighbours_caught_up(self) -> None:
+        """What we said and they have not read goes before our farewell; who reads nothing is not waited for long."""
+        peer, until = self._node.peer, self._node.now() + CATCH_UP_S
+        while any(link.is_full or link.arrears for link in peer.links) and self._node.now() < until:  # noqa: ASYNC110
+            await asyncio.sleep(CATCH_UP_LOOK_S)
 
     def vanish(self) -> None:
         """Break off without a word, as if the program had been killed. For tests and for emergencies."""
@@ -286,15 +417,22 @@ class Channel:
 
     # -- told by the peer
 
-    def _take(self, message: Message) -> None:
-        if self._on_message is not None:
-            self._call_back(self._on_message, message)
-        elif not self._takes_no_more:
-            self._inbox.put(message)
+    def _take(self, batch: Batch) -> None:
+        if batch.kind == Kind.PART:
+            for whole in self._assembly.take(batch):
+                self._hand_over(whole)
+        else:
+            self._hand_over(batch)
 
-    def _call_back(self, callback: Callable[[Message], None], message: Message) -> None:
+    def _hand_over(self, batch: Batch) -> None:
+        if self._on_batch is not None:
+            self._call_back(self._on_batch, batch)
+        elif not self._takes_no_more:
+            self._inbox.put(batch)
+
+    def _call_back(self, callback: Callable[[Any], None], told: Message | Batch) -> None:
         try:
-            callback(message)
+            callback(told)
         except Exception:
             log.exception("%s: the callback for messages failed", self.name)
 
@@ -368,6 +506,12 @@ class Channel:
 
 def _ignore(_told: Any) -> None:
     """The leader tells."""
+
+
+def _milliseconds(lifetime_s: float) -> int:
+    if not lifetime_s > 0:
+        raise ValueError(f"lifetime_s={lifetime_s}: a message lives for more than 0 seconds; None means for ever")
+    return max(1, round(min(lifetime_s * 1000, LIFETIME_MS_MAX)))
 
 
 def _as_bytes(data: Any) -> bytes:

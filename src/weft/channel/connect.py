@@ -14,6 +14,7 @@ from weft.fabric.observer import Tape
 from weft.fabric.seal import Rejected
 from weft.net import CannotListen, Limits, Node, own_host, parse_address
 from weft.net.addresses import LOOPBACK
+from weft.net.inside import join_inside
 from weft.security import Membership, RevocationList, Ticket
 from weft.wire import Address
 from weft.wire.xdr import PORT_MAX
@@ -109,6 +110,7 @@ class Connecting:
         try:
             for each in [node, *others]:
                 await self._connected(each, deadline)
+            join_inside([node, *others])
         except BaseException:
             channel.vanish()
             raise

@@ -30,7 +30,7 @@ class NotAllowed(WeftError):
 
 
 class TooLarge(WeftError):
-    """A message that does not fit into a frame."""
+    """A message, or a file, of more than `Settings.message_bytes_max`."""
 
 
 class FellBehind(WeftError):

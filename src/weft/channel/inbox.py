@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Callable
 from enum import Enum
 
-from weft.fabric.events import Message, Missed
+from weft.fabric.events import Batch, Message, Missed
 from weft.wire import PeerId
 
 DROPPED_SHARE = 8
@@ -27,7 +27,7 @@ class Behind(Enum):
 
 
 class Inbox:
-    """First in, first out; bounded in messages and in bytes."""
+    """First in, first out; bounded in messages and in bytes. Batches stay whole until they are read one by one."""
 
     def __init__(
         self,
@@ -37,7 +37,10 @@ class Inbox:
         on_full: Callable[[], None],
         on_room: Callable[[], None],
     ) -> None:
-        self._messages: deque[Message] = deque()
+        self._batches: deque[Batch] = deque()
+        self._read = 0
+        """Messages of the first batch that were read already."""
+        self._count = 0
         self._messages_max = messages_max
         self._bytes_max = bytes_max
         self._bytes = 0
@@ -49,39 +52,78 @@ class Inbox:
         self.closed = False
 
     def __len__(self) -> int:
-        return len(self._messages)
+        return self._count
 
     @property
     def held_bytes(self) -> int:
         return self._bytes
 
-    def put(self, message: Message) -> None:
-        self._messages.append(message)
-        self._bytes += len(message.data)
+    def put(self, batch: Batch) -> None:
+        self._batches.append(batch)
+        self._count += len(batch.data)
+        self._bytes += sum(map(len, batch.data))
         if self._waiters:
             self._wake_one()
         if self._is_over:
             self.is_full = True
             self._on_full()
 
+    def put_back(self, batch: Batch) -> None:
+        """To the front: it was taken, and so much of it was not read. (It was within the limits a moment ago.)"""
+        if not batch.data:
+            return
+        if self._read:
+            front = self._batches.popleft()
+            self._batches.appendleft(front.above(front.first + self._read - 1))
+            self._read = 0
+        self._batches.appendleft(batch)
+        self._count += len(batch.data)
+        self._bytes += sum(map(len, batch.data))
+        if self._waiters:
+            self._wake_one()
+
     @property
     def _is_over(self) -> bool:
-        return self._bytes > self._bytes_max or len(self._messages) > self._messages_max
+        return self._bytes > self._bytes_max or self._count > self._messages_max
 
     def take(self) -> Message | None:
         """The next message, or None at once."""
-        if not self._messages:
+        if not self._count:
             return None
-        message = self._messages.popleft()
-        self._bytes -= len(message.data)
-        if self.is_full and 2 * self._bytes <= self._bytes_max and 2 * len(self._messages) <= self._messages_max:
+        batch, place = self._batches[0], self._read
+        data = batch.data[place]
+        self._went(1, len(data))
+        self._look_for_room()
+        return Message(batch.author, batch.first + place, data, batch.hops, batch.kind)
+
+    def take_batch(self) -> Batch | None:
+        """The next messages that came together, or None at once."""
+        if not self._count:
+            return None
+        batch = self._batches[0].above(self._batches[0].first + self._read - 1)
+        self._went(len(batch.data), sum(map(len, batch.data)))
+        self._look_for_room()
+        return batch
+
+    def _went(self, count: int, size: int) -> None:
+        """So many messages at the front have gone, all of one batch."""
+        self._count -= count
+        self._bytes -= size
+        self._read += count
+        if self._read == len(self._batches[0].data):
+            self._batches.popleft()
+            self._read = 0
+
+    def _look_for_room(self) -> None:
+        if self._count and self._waiters:
+            self._wake_one()  # a batch wakes one reader, and has something for the next one as well
+        if self.is_full and 2 * self._bytes <= self._bytes_max and 2 * self._count <= self._messages_max:
             self.is_full = False
             self._on_room()
-        return message
 
     async def wait(self) -> None:
         """Until there is a message, or never will be."""
-        while not self._messages and not self.closed:
+        while not self._count and not self.closed:
             waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             self._waiters.append(waiter)
             try:
@@ -106,10 +148,11 @@ class Inbox:
         ranges: list[Missed] = []
         latest: dict[PeerId, int] = {}
         """Author -> its last range."""
-        left = len(self._messages) - len(self._messages) // DROPPED_SHARE
-        while self._messages and (self._is_over or len(self._messages) > left):
-            author, sequence, data, _ = self._messages.popleft()
-            self._bytes -= len(data)
+        left = self._count - self._count // DROPPED_SHARE
+        while self._count and (self._is_over or self._count > left):
+            batch = self._batches[0]
+            author, sequence = batch.author, batch.first + self._read
+            self._went(1, len(batch.data[self._read]))
             at = latest.get(author)
             if at is not None and ranges[at].last == sequence - 1:
                 ranges[at] = Missed(author, ranges[at].first, sequence)

@@ -2,14 +2,18 @@
 
 import asyncio
 from collections import deque
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from weft.commands.ending import End, complain, hint, run
-from weft.commands.errors import FAILED, FINE
+from weft.commands.errors import FAILED, FINE, Failed
 from weft.commands.output import Output
+from weft.commands.saving import directory_for
+from weft.commands.saving import save as save_file
 from weft.commands.taking_part import taking_part
-from weft.commands.telling import Telling
-from weft.fabric.events import Missed
+from weft.commands.telling import Telling, harmless
+from weft.fabric.events import Message, Missed
+from weft.wire.broadcast import Kind
 
 if TYPE_CHECKING:
     from weft.channel import Channel, ChannelEvent
@@ -20,22 +24,35 @@ TOGETHER = 1000
 
 
 def listen(
-    channel: str, joining: "Joining", *, json: bool, events: bool, count: int | None, for_s: float | None
+    channel: str,
+    joining: "Joining",
+    *,
+    json: bool,
+    events: bool,
+    count: int | None,
+    for_s: float | None,
+    save: Path | None,
 ) -> int:
     async def work(end: End) -> int:
+        directory = directory_for(save) if save is not None else None
         async with taking_part(channel, joining, end) as joined:
-            return await _Listener(joined, end, json=json, events=events, count=count).listen(for_s)
+            listener = _Listener(joined, end, json=json, events=events, count=count, save=directory)
+            return await listener.listen(for_s)
 
     return run("listen", work)
 
 
 class _Listener:
-    def __init__(self, channel: "Channel", end: End, *, json: bool, events: bool, count: int | None) -> None:
+    def __init__(
+        self, channel: "Channel", end: End, *, json: bool, events: bool, count: int | None, save: Path | None
+    ) -> None:
         self._channel = channel
         self._end = end
         self._json = json
         self._events = events
         self._left = count
+        self._save = save
+        self._has_lost_a_file = False
         self._telling = Telling(channel)
         self._out = Output(end)
         self._read = 0
@@ -56,17 +73,16 @@ class _Listener:
         if self._left:
             complain("listen", f"{self._left} of the messages that were waited for did not come")
             return FAILED
-        return FINE
+        return FAILED if self._has_lost_a_file else FINE
 
     async def _messages(self) -> None:
         """As many as were asked for, or until the channel is closed."""
         if self._left == 0:
             return
-        show = self._telling.message_json if self._json else self._telling.message
         lines: list[str] = []
         messages = 0
         async for message in self._channel:
-            lines.append(show(message))
+            lines.append(await self._shown(message))
             messages += 1
             self._read += 1
             lines += self._due()
@@ -80,6 +96,21 @@ class _Listener:
                 if is_last:
                     return
         complain("listen", "the channel was closed for all")
+
+    async def _shown(self, message: Message) -> str:
+        """The line for it. A file is put where files go, beside the event loop, because it may be large."""
+        show = self._telling.message_json if self._json else self._telling.message
+        if message.kind != Kind.FILE:
+            return show(message)
+        saved = None
+        if self._save is not None:
+            try:
+                saved = await asyncio.to_thread(_saved, self._save, message)
+            except (Failed, ValueError) as problem:
+                self._has_lost_a_file = True
+                who = self._telling.name(message.author)
+                complain("listen", f"a file of {who} was not saved: {harmless(str(problem))}")
+        return show(message, saved)
 
     def _tell_joined(self) -> None:
         if self._events:
@@ -105,3 +136,9 @@ class _Listener:
         while self._waiting and (self._waiting[0][0] <= self._read or not self._channel.unread):
             due.append(self._waiting.popleft()[1])
         return due
+
+
+def _saved(directory: Path, message: Message) -> Path:
+    file = message.file
+    assert file is not None
+    return save_file(directory, file.name, file.content)

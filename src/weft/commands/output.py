@@ -27,7 +27,7 @@ CHUNK_BYTES = 64 << 10
 CHUNKS_AHEAD = 4
 """Input that is read before it is asked for."""
 LINE_BYTES_MAX = 1 << 20
-"""No message can be larger, so there is no point in waiting for a line's end."""
+"""Whatever is longer is no line that somebody wrote; large things are sent as files."""
 
 _Job = tuple[bytes, "asyncio.Future[None] | None"]
 
@@ -149,6 +149,8 @@ async def lines_of_input() -> AsyncIterator[bytes]:
         for line in whole:
             yield line.removesuffix(b"\r")
         if len(rest) > LINE_BYTES_MAX:
-            raise Failed(f"a line of more than {LINE_BYTES_MAX:,} bytes is too large for a message")
+            raise Failed(
+                f"a line of more than {LINE_BYTES_MAX:,} bytes is too large for a message; send a file instead"
+            )
     if rest:
         yield rest

@@ -6,6 +6,15 @@ from typing import Annotated
 import typer
 
 DegreeOption = Annotated[int, typer.Option(help="Links per peer, if not as the scenario says.")]
+SpreadOption = Annotated[
+    str,
+    typer.Option(
+        help="How messages reach everyone: `flood` (over every link: fastest, most copies), `tree` (along trees that "
+        "the fabric learns; names of everything over every link, what is lacking is pulled), `mixed` (small ones the "
+        "first way, large ones the second, as Weft does by itself).",
+        show_default="mixed",
+    ),
+]
 TapeOption = Annotated[Path | None, typer.Option(help="Record it in this directory.", show_default=False)]
 
 
@@ -15,6 +24,7 @@ def sim(
     seeds: Annotated[str, typer.Option(help="Which histories: 7, or 1..20.")] = "1..3",
     jobs: Annotated[int, typer.Option(min=1, help="Histories played at the same time.")] = 2,
     degree: DegreeOption = 0,
+    spread: SpreadOption = "",
     json: Annotated[bool, typer.Option("--json", help="One JSON object per history, for programs.")] = False,
     trace: Annotated[bool, typer.Option("--trace", help="Tell everything that happens (one seed).")] = False,
     draw: Annotated[str, typer.Option(help="Draw the fabric at its end to a .svg or .png file (one seed).")] = "",
@@ -32,7 +42,16 @@ def sim(
 
     raise typer.Exit(
         simulated.sim(
-            scenario, tape, peers=peers, seeds=seeds, jobs=jobs, degree=degree, json=json, trace=trace, draw=draw
+            scenario,
+            tape,
+            peers=peers,
+            seeds=seeds,
+            jobs=jobs,
+            degree=degree,
+            spread=spread,
+            json=json,
+            trace=trace,
+            draw=draw,
         )
     )
 

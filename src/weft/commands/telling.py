@@ -6,11 +6,14 @@ are indented. JSON has it all as it came.
 """
 
 import base64
+import hashlib
 import json
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from weft.fabric.events import Barred, LinkDown, LinkUp, Message, Missed, StateChanged, Why
+from weft.wire.broadcast import Kind
 
 if TYPE_CHECKING:
     from weft.channel import Channel, ChannelEvent
@@ -33,6 +36,14 @@ def message_text(data: bytes) -> str:
         return f"({len(data):,} bytes that are no text)"
     lines = text.replace("\r\n", "\n").removesuffix("\n").split("\n")
     return f"\n{INDENT}".join(harmless(line.replace("\t", INDENT)) for line in lines)
+
+
+def file_text(message: Message, saved: Path | None = None) -> str:
+    """A file in one line, in place of its bytes; ValueError if it is damaged."""
+    file = message.file
+    assert file is not None
+    kept = f", saved as {harmless(str(saved))}" if saved is not None else ""
+    return f"(file {harmless(file.name)}, {len(file.content):,} bytes{kept})"
 
 
 class Telling:
@@ -59,8 +70,18 @@ class Telling:
         company = "nobody else is here yet" if not count else "1 neighbour" if count == 1 else f"{count} neighbours"
         return f"joined {harmless(status.channel)} as {self.name(self._channel.peer)}, at {status.address}; {company}"
 
-    def message(self, message: Message) -> str:
-        return f"{self.name(message.author)}: {message_text(message.data)}"
+    def message(self, message: Message, saved: Path | None = None) -> str:
+        """`saved`: where the file was put that the message is."""
+        return f"{self.name(message.author)}: {self._content(message, saved)}"
+
+    @staticmethod
+    def _content(message: Message, saved: Path | None) -> str:
+        if message.kind != Kind.FILE:
+            return message_text(message.data)
+        try:
+            return file_text(message, saved)
+        except ValueError as problem:
+            return f"({harmless(str(problem))})"
 
     def event(self, event: "ChannelEvent") -> str | None:
         """One line, or None for what a person need not know (or is warned of anyway: missed messages)."""
@@ -75,16 +96,19 @@ class Telling:
             case _:
                 return None
 
-    def message_json(self, message: Message) -> str:
+    def message_json(self, message: Message, saved: Path | None = None) -> str:
         told: dict[str, Any] = {
             "author": f"{message.author:016x}",
             "name": self._proven(message.author),
             "sequence": message.sequence,
         }
-        try:
-            told["text"] = message.data.decode()
-        except UnicodeDecodeError:
-            told["data"] = base64.b64encode(message.data).decode()
+        if message.kind == Kind.FILE:
+            told["file"] = _file_json(message, saved)
+        else:
+            try:
+                told["text"] = message.data.decode()
+            except UnicodeDecodeError:
+                told["data"] = base64.b64encode(message.data).decode()
         return _line({**told, "hops": message.hops})
 
     def joined_json(self) -> str:
@@ -128,6 +152,17 @@ _HOW_IT_ENDED = {
     Why.SLOW: "was too slow",
     Why.BARRED: "is no longer admitted",
 }
+
+
+def _file_json(message: Message, saved: Path | None) -> dict[str, Any]:
+    """What it is, without its content."""
+    try:
+        file = message.file
+    except ValueError as problem:
+        return {"damaged": str(problem)}
+    assert file is not None
+    told = {"name": file.name, "size": len(file.content), "sha256": hashlib.sha256(file.content).hexdigest()}
+    return told if saved is None else {**told, "saved": str(saved)}
 
 
 def _line(told: dict[str, Any]) -> str:

@@ -3,20 +3,42 @@
 Duplicates are told in constant time: everything up to `mark` was had, and `waiting` holds the few above it.
 """
 
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from weft.fabric.link import Link
+
+
+GONE_MAX = 256
+"""Ranges remembered that one neighbour cannot send."""
+
 
 class AuthorWindow:
     """One author, as seen by one peer."""
 
     __slots__ = (
+        "absent",
+        "failed",
+        "first_from",
+        "first_hops",
         "floor",
         "gave_up_at",
         "gone",
         "heard_at",
         "hearsay",
+        "hops",
         "known",
         "known_at",
+        "lazy",
+        "looks",
         "mark",
+        "parent",
+        "parent_brought",
+        "pruned",
+        "regrets",
         "run_start",
+        "source",
+        "stuck_at",
         "to_tell",
         "told",
         "waiting",
@@ -33,7 +55,7 @@ class AuthorWindow:
         self.known_at = heard_at
         """When that was said, at the latest."""
         self.waiting: dict[int, tuple[bytes, float]] = {}
-        """Messages that came before an earlier one, and when they were said."""
+        """Frames that came before an earlier one, by their first sequence, and when they were said."""
         self.heard_at = heard_at
         self.to_tell = False
         """We learned of messages by hearsay; if they do not come, the neighbours shall know of them too."""
@@ -44,8 +66,36 @@ class AuthorWindow:
         author itself is heard: behind `told` if the hearsay was true, or behind the mark if it was a lie."""
         self.gave_up_at = 0.0
         """When that was."""
-        self.gone: dict[int, int] = {}
-        """Neighbour -> last sequence of the range, beginning behind the mark, that it said is gone for good."""
+        self.gone: dict[int, list[tuple[int, int]]] = {}
+        """Neighbour -> ranges that it said are gone for good, in order."""
+        self.regrets = 0
+        """How often all neighbours had been asked, and one of them said that it is gone for good."""
+        self.absent: dict[int, int] = {}
+        """Neighbour -> last sequence of the range, beginning behind the mark, that it does not have, but may get."""
+        self.stuck_at = -1
+        """Up to where everything was had when the gap was last looked at: one that closes by itself is left alone."""
+        self.looks = 0
+        """How often it was looked at since."""
+        self.parent_brought = 0
+        """What the link that feeds us had brought by then."""
+        # The author's tree: see `tree.py`.
+        self.parent: Link | None = None
+        """The link that feeds us."""
+        self.hops = 0
+        """How far away the author is by that link; 0 if we are the author, or never heard it."""
+        self.first_from: Link | None = None
+        """The link that brought the last first copy of a frame that spreads along the tree."""
+        self.first_hops = 0
+        """How far that copy had travelled."""
+        self.failed: Link | None = None
+        """The link that should have fed us when we had to pull from another one; nearer or not, it is not chosen again
+        before something comes over it."""
+        self.source: Link | None = None
+        """The link over which what we lack was announced last."""
+        self.pruned: dict[Link, None] = {}
+        """Links that were told not to feed us."""
+        self.lazy: dict[Link, None] = {}
+        """Links that told us not to feed them."""
 
     def start_at(self, mark: int) -> None:
         """What came up to here is none of our business."""
@@ -74,6 +124,22 @@ class AuthorWindow:
     @property
     def has_gap(self) -> bool:
         return self.reached < self.known
+
+    def note_gone(self, neighbour: int, first: int, last: int) -> None:
+        """A neighbour cannot send this range, ever."""
+        ranges = self.gone.setdefault(neighbour, [])
+        if ranges and first <= ranges[-1][1] + 1:
+            ranges[-1] = min(first, ranges[-1][0]), max(last, ranges[-1][1])
+        elif len(ranges) < GONE_MAX:
+            ranges.append((first, last))
+
+    def gone_to(self, neighbour: int) -> int | None:
+        """Up to where what comes next is gone for good, by this neighbour's word; None if it is not."""
+        ranges = self.gone.get(neighbour)
+        wanted = self.reached + 1
+        while ranges and ranges[0][1] < wanted:
+            del ranges[0]
+        return ranges[0][1] if ranges and ranges[0][0] <= wanted else None
 
     def missing(self) -> tuple[int, int, float]:
         """The first range that is lacking, and when it was said at the latest: before what came behind it."""

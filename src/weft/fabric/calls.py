@@ -79,6 +79,9 @@ class Call:
     def on_lost(self, refusal: Refusal | None = None) -> None:
         self._failed(refusal, "hung up" if refusal is None else refusal.name.lower().replace("_", " "))
 
+    def on_room(self) -> None:
+        """Nothing: little is said here."""
+
     def on_choked(self) -> None:
         self._failed(None, "does not read")
 

@@ -45,6 +45,7 @@ class Leaving:
         peer = self._peer
         if not peer.is_present:
             return
+        peer.stream.pack()
         peer.enter(State.LEAVING)
         farewell = Leave(peer.links.contacts)
         for link in peer.links:
@@ -110,6 +111,7 @@ class Leaving:
 
     def shut_down(self) -> None:
         """Close the channel for all."""
+        self._peer.stream.pack()
         self._peer.floods.start(Shutdown)
         self._close_all()
 

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from weft.fabric.arrears import Arrears
 from weft.fabric.events import Why
 from weft.fabric.seal import Identity
 from weft.wire import Contact, PeerId, WireError, encode
@@ -32,6 +33,8 @@ class Link:
         "_release_timer",
         "_spoke_at",
         "above",
+        "arrears",
+        "brought",
         "contact",
         "draining",
         "greeted",
@@ -62,6 +65,10 @@ class Link:
         """What we retained before this position is sent by reconciliation, all after it as it comes."""
         self.looked_up = 0
         """Messages that were looked for on this neighbour's behalf since the last tick."""
+        self.brought = 0
+        """Frames with broadcasts that came over this link."""
+        self.arrears = Arrears(peer, self)
+        """What it will get when it has read what it was sent."""
         self.above: tuple[Kept, ...] = ()
         """What we held above the marks that our greeting told."""
         self.introduced: dict[PeerId, None] = {}
@@ -74,6 +81,11 @@ class Link:
         self._drain_timer: Timer | None = None
         self._release_timer: Timer | None = None
         line.owner = self
+
+    @property
+    def is_full(self) -> bool:
+        """Whether the neighbour is behind with reading: what is sent now would only wait."""
+        return self._line.is_full
 
     @property
     def queued_bytes(self) -> int:
@@ -101,6 +113,10 @@ class Link:
             self._peer.counters.malformed += 1
             self._peer.note(f"hung up on {self.contact}: {problem}")
             self.hang_up(Why.PROTOCOL)
+
+    def on_room(self) -> None:
+        if self.arrears and not self.draining:
+            self.arrears.pay()
 
     def on_lost(self, refusal: Refusal | None = None) -> None:
         self._ended(Why.LOST if refusal is None else Why.BARRED)

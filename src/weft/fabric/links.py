@@ -89,6 +89,7 @@ class Links:
         self.unclaim(link.neighbour)
         if link.neighbour in self._links or self.free <= 0:
             raise AssertionError(f"no place for {link.contact}")
+        self._peer.stream.pack()  # what was said so far goes to the others now, and over this link by reconciliation
         self._links[link.neighbour] = link
         self._peer.contacts.answered(link.contact)
         self._peer.happened(LinkUp(link.contact))
@@ -103,6 +104,7 @@ class Links:
         del self._links[link.neighbour]
         self._was_alone = self._was_alone or not self._links
         link.release()
+        self._peer.stream.tree.link_lost(link)
         self._peer.happened(LinkDown(link.contact, why))
         self._peer.on_links_changed(why)
 

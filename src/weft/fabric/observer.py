@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     from weft.fabric.channel_id import ChannelName
-    from weft.fabric.events import Event, Message, Missed
+    from weft.fabric.events import Batch, Event, Missed
     from weft.wire import Broadcast, PeerId
 
 
@@ -15,10 +15,10 @@ class Observer(Protocol):
         """This peer broadcast a message."""
 
     def received(self, message: "Broadcast", neighbour: "PeerId") -> None:
-        """The first copy of a message came, from this neighbour."""
+        """The first copy of one or more messages came, from this neighbour."""
 
-    def delivered(self, message: "Message") -> None:
-        """The application was handed a message."""
+    def delivered(self, batch: "Batch") -> None:
+        """The application was handed messages."""
 
     def missed(self, missed: "Missed") -> None:
         """The application was told what it will not get."""

@@ -28,6 +28,7 @@ from weft.fabric.walks import Walks
 from weft.wire import Address, Contact, WireError, decode
 from weft.wire import calls as c
 from weft.wire import links as k
+from weft.wire.broadcast import Kind, Priority
 from weft.wire.calls import Refusal
 from weft.wire.codec import number_of
 
@@ -57,6 +58,8 @@ class Counters:
     hearsay_refused: int = 0
     """Unbelievable numbers of messages that a neighbour claimed to exist."""
     missed: int = 0
+    outlived: int = 0
+    """Of these, messages that came after their lifetime."""
     malformed: int = 0
     unknown: int = 0
     strangers: int = 0
@@ -71,6 +74,10 @@ class Counters:
     """Messages of authors that may only listen."""
     unproven: int = 0
     """Credentials that were not good."""
+    culled: int = 0
+    """Messages that a neighbour far behind was spared."""
+    fell_behind: int = 0
+    """Times that a neighbour was so far behind that it got only names."""
     choked: int = 0
     """Neighbours given up because they did not read what they were sent."""
 
@@ -137,6 +144,10 @@ class Peer:
             k.PortSearch: self.repair.on_port_search,
             k.DiameterEstimate: self.diameter.on_estimate,
             k.Beacon: self.beacons.on_beacon,
+            k.Announce: self.stream.tree.on_announce,
+            k.Prune: self.stream.tree.on_prune,
+            k.Graft: self.stream.tree.on_graft,
+            k.Progress: self.stream.progress.on_report,
             k.View: self.views.on_view,
             k.Shutdown: self.leaving.on_shutdown,
         }
@@ -151,11 +162,13 @@ class Peer:
         self.world.after(self.settings.tick_s * (0.5 + self.world.random.random()), self._tick)
         self.seeking.start()
 
-    def broadcast(self, data: bytes) -> int:
+    def broadcast(
+        self, data: bytes, *, kind: int = Kind.DATA, priority: int = Priority.NORMAL, lifetime_ms: int = 0
+    ) -> int:
         """Send to all members; returns this author's sequence number."""
         if self.state is not State.CONNECTED:
             raise RuntimeError(f"only a connected peer can broadcast; this one is {self.state.value}")
-        return self.stream.broadcast(data)
+        return self.stream.broadcast(data, kind, priority, lifetime_ms)
 
     def leave(self) -> None:
         """Go in good order; the state is LEFT when that is done."""

@@ -287,8 +287,8 @@ class Seeking:
 
     def _ask_again(self) -> None:
         if self.active and not self._joining and not self._invited:
-            for fellow in list(self._fellows.values())[:TRIES_AT_ONCE]:
-                self._try(fellow, lambda: None)
+            for peer in sorted(self._fellows)[:TRIES_AT_ONCE]:  # who goes before us: if it is dead, we must know
+                self._try(self._fellows[peer], lambda: None)
             self.start()
 
     def _pause(self) -> float:

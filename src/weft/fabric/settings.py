@@ -46,7 +46,7 @@ class Settings:
 
     retention_s: float = 120.0
     """How long a message is kept for those who may lack it. Copies older than this are not taken for new."""
-    retention_bytes_max: int = 32 << 20
+    retention_bytes_max: int = 48 << 20
     """Kept at most, oldest dropped first."""
     waiting_bytes_max: int = 16 << 20
     """Messages that wait for an earlier one of their author; what is more is taken as not come, and asked for later."""
@@ -54,6 +54,29 @@ class Settings:
     """Authors tracked; the messages of more are dropped and counted, so that nobody can exhaust us with names."""
     gap_s: float = 0.5
     """A gap that did not close by itself is asked for after this, from one neighbour after the other."""
+
+    flood_bytes_max: int = 1024
+    """Frames with less than this in them go to all neighbours: fastest and most robust. Larger ones,
+    and so the bundles of an author under load, spread by announce and pull. 0: everything does."""
+    flood_per_s: int = 10
+    """An author that says more frames than this in a second spreads all of them by announce and pull."""
+    announce_s: float = 0.1
+    """Names for neighbours that get the messages another way are collected for so long."""
+    bundle_bytes: int = 64 << 10
+    """What an author says within one turn is packed into frames of about this size."""
+    bundle_s: float = 0.005
+    """An author that says many things turn after turn packs for so long; one that does not never waits."""
+
+    under_way_bytes: int = 4 << 20
+    """What an author has said and not all have, of those that keep up; beyond, its `broadcast` waits."""
+    straggler_s: float = 0.4
+    """One that has been far behind those around it for so long does not count any more, so that it slows nobody."""
+    behind_bytes: int = 2 << 20
+    """A neighbour that is owed so much is spared what has low priority."""
+    behind_bytes_max: int = 8 << 20
+    """A neighbour that is owed so much, and not just for a moment, gets only names, and asks for the rest."""
+    message_bytes_max: int = 64 << 20
+    """The largest message, sent in parts. A larger one is neither sent nor put together."""
 
     repair_s: float = 0.25
     """The first attempt to fill a hole comes within this time: a moment for the others to notice the loss too."""

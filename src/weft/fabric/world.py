@@ -6,7 +6,7 @@ There are two worlds: `net` (asyncio, real clock) and `sim` (virtual network and
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol
 
-from weft.fabric.events import Event, Message, Missed
+from weft.fabric.events import Batch, Event, Missed
 from weft.fabric.seal import Identity
 from weft.wire import Address
 from weft.wire.calls import Refusal
@@ -28,6 +28,9 @@ class LineOwner(Protocol):
         """The line is gone: not answered, closed by the other side after its last frame, or broken. Said once;
         never after our own `close`. A refusal is given if the two ends could not agree on keys."""
 
+    def on_room(self) -> None:
+        """The line was full, and the other end has read most of what waited."""
+
     def on_choked(self) -> None:
         """The other end reads so slowly that more waits for it than is allowed. The line is gone."""
 
@@ -38,6 +41,10 @@ class Line(Protocol):
     owner: LineOwner
     identity: Identity | None
     """Who the other end has proved to be; None on plain lines, where anybody may claim anything."""
+
+    @property
+    def is_full(self) -> bool:
+        """Whether so much waits already that more should be kept back; `owner.on_room` follows."""
 
     @property
     def queued_bytes(self) -> int:
@@ -68,8 +75,11 @@ class World(Protocol):
     def after(self, delay_s: float, act: Callable[..., None], *args: Any) -> Timer:
         """Call `act` later, once, unless cancelled."""
 
-    def deliver(self, message: Message) -> None:
-        """Hand a message to the application: each once, an author's in order."""
+    def soon(self, act: Callable[[], None]) -> None:
+        """Call `act` as soon as what happens now is done."""
+
+    def deliver(self, batch: Batch) -> None:
+        """Hand messages to the application: each once, an author's in order."""
 
     def missed(self, missed: Missed) -> None:
         """Tell the application exactly what it will not get."""

@@ -7,14 +7,21 @@ from dataclasses import dataclass
 class Limits:
     """One peer's own business; others need not agree."""
 
-    queue_bytes_max: int = 64 << 20
-    """Waiting for one neighbour. One that lets more pile up is given up, so that it harms only itself. More than is
-    retained (`Settings.retention_bytes_max`): a neighbour that was cut off for long may lack all of it."""
-    congested_bytes: int = 256 << 10
-    """With so much waiting for a neighbour, `broadcast` waits: the author outruns its links."""
+    queue_bytes_max: int = 16 << 20
+    """Waiting in one line. Messages are kept back long before; a neighbour that asks for so much else is given up."""
+    congested_bytes: int = 128 << 10
+    """With so much waiting in a line it is full: messages are kept back until there is room, and `broadcast` waits."""
+    unsent_bytes: int = 64 << 10
+    """Of one line, in the kernel and not under way: what is more waits with us, where it can still be chosen."""
+    window_bytes: int = 512 << 10
+    """Of one line, received by the kernel and not yet read. On links that are long and fast (a gigabit over 100 ms),
+    more would carry more."""
+    patience_s: float = 0.25
+    """So long may one neighbour that is behind hold up our own `broadcast`; then it is not waited for."""
+    patience_share: float = 0.05
+    """This share of the time that passes is given back to a neighbour that is not waited for."""
     stall_s: float = 5.0
-    """A neighbour that kept us waiting for so long, while most others did not, is not waited for any more. One that
-    took nothing at all for so long is given up."""
+    """A neighbour that is behind and takes nothing at all for so long is given up."""
     handshake_s: float = 5.0
     """A caller that has not shown its certificate by then is hung up on."""
     handshakes_max: int = 128

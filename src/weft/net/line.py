@@ -6,10 +6,12 @@ end has closed too, because closing a socket with unread bytes would destroy wha
 """
 
 import asyncio
+import socket
 import ssl
 from typing import TYPE_CHECKING, cast
 
 from weft.fabric.seal import Identity, Rejected
+from weft.net.flow import keep_kernel_queues_short, unread_bytes
 from weft.net.tls import Tls
 from weft.security import refusal_of
 from weft.wire import Splitter, WireError, encode
@@ -22,6 +24,10 @@ if TYPE_CHECKING:
 TRANSPORT_HIGH_BYTES = 128 << 10
 WRITE_BYTES = 256 << 10
 """Written at once, at most, when more than that waits."""
+QUIET_BYTES = 4 << 10
+"""After a smaller read, what it made us send goes out at once; after a larger one, with what the next reads bring."""
+MUCH_BYTES = 64 << 10
+"""After a read of so much, with so much still to be read, we are behind."""
 _TLS_ALERT = b"\x15\x03"
 
 
@@ -37,6 +43,7 @@ class TcpLine(asyncio.Protocol):
         self.certificate = b""
         self.remote_host = ""
         self._transport: asyncio.Transport | None = None
+        self._socket: socket.socket | None = None
         self._tls: Tls | None = None
         self._splitter = Splitter()
         self._out: list[bytes] = []
@@ -54,7 +61,9 @@ class TcpLine(asyncio.Protocol):
         self.taken_at = 0.0
         """When the other end last took something."""
         self.is_congested = False
-        """So much waits here that the author of it should wait too; kept by the node."""
+        """So much waits here that the author of it should wait too; kept by `flow.py`."""
+        self.patience = node.limits.patience_s, 0.0
+        """How long this line may still hold up our broadcasts, and as of when; kept by `flow.py`."""
 
     # -- for the owner
 
@@ -68,7 +77,7 @@ class TcpLine(asyncio.Protocol):
             self._node.flush_soon(self)
         if self._out_bytes > self._node.limits.congested_bytes:
             if not self.is_congested:
-                self._node.congested(self)
+                self._node.flow.congested(self)
             if self._out_bytes > self._node.limits.queue_bytes_max:
                 self._choke()
 
@@ -77,7 +86,7 @@ class TcpLine(asyncio.Protocol):
             return
         self._over = True
         if self.is_congested:
-            self._node.relieved(self)
+            self._node.flow.relieved(self)
         if self._transport is None:
             if self.connecting is not None:
                 self.connecting.cancel()
@@ -88,6 +97,10 @@ class TcpLine(asyncio.Protocol):
             self._set_deadline(self._node.limits.close_s)
             if not self._scheduled and self._writable:
                 self._end()
+
+    @property
+    def is_full(self) -> bool:
+        return self.is_congested
 
     @property
     def queued_bytes(self) -> int:
@@ -108,7 +121,9 @@ class TcpLine(asyncio.Protocol):
             self._transport.write(data if self._tls is None else self._tls.encrypted(data))
         if self._writable:
             if self.is_congested:
-                self._node.relieved(self)
+                self._node.flow.relieved(self)
+                if not self._over:
+                    self.owner.on_room()
             if self._over:
                 self._end()
 
@@ -166,6 +181,8 @@ class TcpLine(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
         self._transport.set_write_buffer_limits(TRANSPORT_HIGH_BYTES)
+        self._socket = transport.get_extra_info("socket")
+        keep_kernel_queues_short(self._socket, self._node.limits)
         self.connecting = None
         if self._dialled and self._over:
             self._transport.abort()
@@ -198,6 +215,10 @@ class TcpLine(asyncio.Protocol):
                     return
                 data = self._tls.decrypted()
             self._read(data)
+            if len(data) < QUIET_BYTES:
+                self._node.flush()
+            elif len(data) >= MUCH_BYTES and unread_bytes(self._socket) >= MUCH_BYTES:
+                self._node.flow.pace.behind()
         except ssl.SSLError as problem:
             self._failed(problem)
         except WireError as problem:
@@ -345,7 +366,7 @@ class TcpLine(asyncio.Protocol):
         self._out.clear()
         self._out_bytes = 0
         if self.is_congested:
-            self._node.relieved(self)
+            self._node.flow.relieved(self)
 
     def _set_deadline(self, seconds: float) -> None:
         if self.deadline is not None:

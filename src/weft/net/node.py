@@ -16,11 +16,12 @@ from random import Random
 from typing import TYPE_CHECKING, Any
 
 from weft.fabric import ChannelName, Peer, Settings, State
-from weft.fabric.events import Event, Message, Missed
+from weft.fabric.events import Batch, Event, Missed
 from weft.fabric.port_order import PortOrder
 from weft.fabric.seal import Rejected
 from weft.net.addresses import addresses_of, bind_host
 from weft.net.doorman import Doorman
+from weft.net.flow import Flow
 from weft.net.limits import Limits
 from weft.net.line import TcpLine
 from weft.security import BadKeyFile
@@ -34,7 +35,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("weft")
 
-DRAIN_LOOK_S = 0.25
 _IN_USE = (errno.EADDRINUSE, errno.EACCES)
 # Includes the time that the machine sleeps: a message that was kept meanwhile has aged.
 _CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
@@ -60,7 +60,7 @@ class Refusals:
 class Node:
     """World of one peer. `deliver`, `missed` and `observe` are its owner's, set before `start`."""
 
-    deliver: Callable[[Message], None]
+    deliver: Callable[[Batch], None]
     missed: Callable[[Missed], None]
     observe: Callable[[Event], None]
     peer: Peer
@@ -83,30 +83,29 @@ class Node:
         self._portals = portals
         self.membership = membership
         self._signed = signed
-        self._settings = settings or Settings()
+        self.settings = settings or Settings()
         self.limits = limits or Limits()
         self.random = Random(secrets.randbits(128))
         self.refusals = Refusals()
         self.doorman = Doorman(self.limits, self.now)
         self.id = membership.peer if membership is not None else secrets.randbits(64)
         self._loop = asyncio.get_running_loop()
+        self.flow = Flow(self)
         self._lines: dict[TcpLine, None] = {}
         self._to_flush: list[TcpLine] = []
-        self._congested: dict[TcpLine, float] = {}
-        self._relieved = asyncio.Event()
+        self._flush_is_due = False
         self._server: asyncio.Server | None = None
         self._empty = asyncio.Event()
         self._closing = False
         self._list_is_bad = False
         self._admissions: asyncio.TimerHandle | None = None
-        self._stall_timer: asyncio.TimerHandle | None = None
 
     async def start(self, observer: "Observer | None" = None) -> None:
         """Listen, and look for the channel."""
         address = await self._listen()
         seal = self.membership.seal if self.membership is not None and self._signed else None
         me = Contact(self.id, address)
-        self.peer = Peer(self, me, self._channel.id, self._portals, self._settings, seal=seal, observer=observer)
+        self.peer = Peer(self, me, self._channel.id, self._portals, self.settings, seal=seal, observer=observer)
         self.peer.start()
         if self.membership is not None:
             self._look_at_admissions()
@@ -152,17 +151,33 @@ class Node:
         line.unanswered()
 
     def flush_soon(self, line: TcpLine) -> None:
-        if not self._to_flush:
-            self._loop.call_soon(self._flush)
+        if not self._flush_is_due:
+            self._flush_is_due = True
+            self._loop.call_soon(self._flush_when_due)
         self._to_flush.append(line)
 
-    def _flush(self) -> None:
-        lines, self._to_flush = self._to_flush, []
-        for line in lines:
-            line.flush()
+    def _flush_when_due(self) -> None:
+        self._flush_is_due = False
+        self.flush()
+
+    def flush(self) -> None:
+        """All that was sent goes out now."""
+        while self._to_flush:
+            lines, self._to_flush = self._to_flush, []
+            for line in lines:
+                line.flush()
 
     def soon(self, act: Callable[[], None]) -> None:
-        self._loop.call_soon(act)
+        self._loop.call_soon(self._do, act)
+
+    def _do(self, act: Callable[[], None]) -> None:
+        """And what it sends goes out in the same turn."""
+        was_due, self._flush_is_due = self._flush_is_due, True
+        try:
+            act()
+        finally:
+            self._flush_is_due = was_due
+            self.flush()
 
     def called(self, line: TcpLine) -> None:
         """Somebody dialled us and may speak."""
@@ -175,7 +190,7 @@ class Node:
         if self._closing and not self._lines:
             self._empty.set()
         if line.is_congested:
-            self.relieved(line)
+            self.flow.relieved(line)
 
     def refused(self, refusal: Refusal | None) -> None:
         match refusal:
@@ -192,44 +207,6 @@ class Node:
         self.refusals.malformed += 1
 
     # -- flow
-
-    def congested(self, line: TcpLine) -> None:
-        line.is_congested = True
-        self._congested[line] = self.now()
-        if self._stall_timer is None:
-            self._stall_timer = self.after(self.limits.stall_s, self._look_at_stalled)
-
-    def _look_at_stalled(self) -> None:
-        """A neighbour that is behind and takes nothing at all is as good as dead, however alive it sounds."""
-        self._stall_timer = None
-        stalled_before = self.now() - self.limits.stall_s
-        for line, since in list(self._congested.items()):
-            if max(since, line.taken_at) < stalled_before:
-                line.give_up()
-        if self._congested and not self._closing:
-            self._stall_timer = self.after(self.limits.stall_s / 4, self._look_at_stalled)
-
-    def relieved(self, line: TcpLine) -> None:
-        line.is_congested = False
-        self._congested.pop(line, None)
-        self._relieved.set()
-
-    @property
-    def must_wait(self) -> bool:
-        """Whether an author should wait: a neighbour is behind, unless it has been for long and most are not."""
-        if not self._congested:
-            return False
-        stalled_before = self.now() - self.limits.stall_s
-        waiting = sum(since > stalled_before for since in self._congested.values())
-        return waiting > 0 or 2 * len(self._congested) > len(self.peer.links)
-
-    async def drained(self) -> None:
-        """Wait until the links have taken what was sent."""
-        while self.must_wait and self.peer.is_present:
-            self._relieved.clear()
-            with suppress(TimeoutError):
-                async with asyncio.timeout(DRAIN_LOOK_S):
-                    await self._relieved.wait()
 
     def stop_reading(self) -> None:
         """The application does not keep up and chose to slow its neighbours down."""
@@ -317,9 +294,9 @@ class Node:
         self._closing = True
         if self._server is not None:
             self._server.close()
-        for timer in (self._admissions, self._stall_timer):
-            if timer is not None:
-                timer.cancel()
+        self.flow.stop()
+        if self._admissions is not None:
+            self._admissions.cancel()
         self.doorman.hang_up()
         for line in list(self._lines):
             line.abort()

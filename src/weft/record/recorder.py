@@ -14,7 +14,7 @@ from weft.record.schema import Kind
 from weft.wire import Broadcast, PeerId
 
 if TYPE_CHECKING:
-    from weft.fabric.events import Event, Message
+    from weft.fabric.events import Batch, Event
     from weft.record.queue import Queue
 
 _SENT = NUMBERS[Kind.SENT]
@@ -78,21 +78,25 @@ class Recorder:
             self._queue.press(extra)
 
     def received(self, message: Broadcast, neighbour: PeerId) -> None:
-        author, sequence, _, payload, hops = message[:5]
+        author, sequence, _, messages, hops = message[:5]
         now_us = int(self._clock() * 1e6)
-        self._append(
-            (_RECEIVED, now_us, self._origin, author, sequence, None, hops, neighbour, None, len(payload), None)
-        )
-        if len(self._rows) >= self._queue.pressed_rows:
-            self._queue.press()
+        for data in messages:
+            self._append(
+                (_RECEIVED, now_us, self._origin, author, sequence, None, hops, neighbour, None, len(data), None)
+            )
+            sequence += 1
+            if len(self._rows) >= self._queue.pressed_rows:
+                self._queue.press()
 
-    def delivered(self, message: "Message") -> None:
-        author, sequence, data, hops = message
-        extra = self._extra(data) if self._is_heavy else None
+    def delivered(self, batch: "Batch") -> None:
+        author, sequence, hops = batch.author, batch.first, batch.hops
         now_us = int(self._clock() * 1e6)
-        self._append((_DELIVERED, now_us, self._origin, author, sequence, None, hops, None, None, len(data), extra))
-        if len(self._rows) >= self._queue.pressed_rows or extra is not None:
-            self._queue.press(extra)
+        for data in batch.data:
+            extra = self._extra(data) if self._is_heavy else None
+            self._append((_DELIVERED, now_us, self._origin, author, sequence, None, hops, None, None, len(data), extra))
+            sequence += 1
+            if len(self._rows) >= self._queue.pressed_rows or extra is not None:
+                self._queue.press(extra)
 
     def missed(self, missed: Missed) -> None:
         author, first, last = missed

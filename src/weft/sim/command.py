@@ -12,6 +12,7 @@ from rich.table import Table
 from weft.sim.scenario import Scenario, ScenarioError, built_in, load
 from weft.sim.seeds import Outcome, run_seed, run_seeds
 from weft.sim.simulation import MakeTape, Simulation
+from weft.sim.spread import Spread
 from weft.sim.steps import Run
 from weft.sim.watch import PromiseBroken
 
@@ -33,6 +34,7 @@ def sim(
     seeds: str = "1..3",
     jobs: int = 2,
     degree: int = 0,
+    spread: str = "",
     json: bool = False,
     trace: bool = False,
     draw: str = "",
@@ -46,6 +48,8 @@ def sim(
         scenario = load(name)
         if degree:
             scenario = scenario.with_degree(degree)
+        if spread:
+            scenario = scenario.with_spread(_spread(spread))
         sizes = _sizes(peers) or [scenario.peers]
         wanted = _seeds(seeds)
         if trace:
@@ -69,6 +73,14 @@ def _sizes(text: str) -> list[int]:
     if any(size < 1 for size in sizes):
         raise WrongUse("--peers: at least one peer is needed")
     return sizes
+
+
+def _spread(text: str) -> Spread:
+    try:
+        return Spread(text)
+    except ValueError:
+        ways = ", ".join(each.value for each in Spread)
+        raise WrongUse(f"--spread takes one of {ways}, not {text!r}") from None
 
 
 def _seeds(text: str) -> list[int]:
@@ -122,8 +134,11 @@ def as_json(outcome: Outcome) -> str:
 
 
 def replay_command(scenario: Scenario, outcome: Outcome) -> str:
-    degree = scenario.settings.peer.degree
-    return f"weft sim {scenario.source} --peers {outcome.peers} --seeds {outcome.seed} --degree {degree} --trace"
+    settings = scenario.settings.peer
+    as_written = load(scenario.source).settings.peer
+    way = f" --spread {Spread.of(settings).value}" if settings.flood_bytes_max != as_written.flood_bytes_max else ""
+    which = f"--peers {outcome.peers} --seeds {outcome.seed} --degree {settings.degree}{way}"
+    return f"weft sim {scenario.source} {which} --trace"
 
 
 def summary(outcomes: Iterable[Outcome]) -> Table:

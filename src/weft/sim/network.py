@@ -27,6 +27,8 @@ class NetworkSettings:
     """Mean of what is added to each frame (exponential)."""
     dial_timeout_s: float = 3.0
     """A call to a host that does not answer at all is given up after this."""
+    window_bytes: int = 512 << 10
+    """On a line, sent and not yet read; with more than this, it is full."""
 
 
 class Network:
@@ -86,6 +88,10 @@ class Network:
         for line in held:
             line.release_held()
 
+    @property
+    def is_split(self) -> bool:
+        return bool(self._blocked)
+
     def is_blocked(self, here: str, there: str) -> bool:
         if not self._blocked:
             return False
@@ -107,6 +113,7 @@ class SimLine:
     __slots__ = (
         "_arrives_at",
         "_held",
+        "_was_full",
         "closed",
         "far_host",
         "identity",
@@ -115,6 +122,7 @@ class SimLine:
         "node",
         "other",
         "owner",
+        "unread_bytes",
     )
 
     other: "SimLine"
@@ -129,6 +137,9 @@ class SimLine:
         self.identity: Identity | None = None
         self._arrives_at = 0.0
         self._held: list[bytes | None] | None = None
+        self._was_full = False
+        self.unread_bytes = 0
+        """Sent from here, and not yet read at the other end."""
         if owner is not None:
             self.owner = owner
 
@@ -141,9 +152,28 @@ class SimLine:
     def queued_bytes(self) -> int:
         return sum(len(frame) for frame in self._held or () if frame is not None)
 
+    @property
+    def is_full(self) -> bool:
+        return self._was_full
+
     def send(self, frame: bytes) -> None:
         if not self.closed:
+            self.unread_bytes += len(frame)
+            if self.unread_bytes > self.network.settings.window_bytes:
+                self._was_full = True
             self._transmit(frame)
+
+    def read(self, size: int) -> None:
+        """The other end has read so much."""
+        self.unread_bytes -= size
+        if self._was_full and 2 * self.unread_bytes < self.network.settings.window_bytes:
+            self._was_full = False
+            if self.node is not None:
+                self.node.run(self._tell_room)
+
+    def _tell_room(self) -> None:
+        if not self.closed:
+            self.owner.on_room()
 
     def close(self) -> None:
         """The other end is told after all that was sent before."""
@@ -196,6 +226,7 @@ class SimLine:
         elif frame is None:
             self._tell_lost()
         else:
+            self.other.read(len(frame))
             self.owner.on_frame(frame)
 
     def lose(self) -> None:
@@ -217,6 +248,7 @@ class SimLine:
         if frame is None:
             self._tell_lost()
         elif not self.closed:
+            self.other.read(len(frame))
             self.owner.on_frame(frame)
 
     def _tell_opened(self) -> None:

@@ -10,7 +10,7 @@ from weft.fabric.port_order import PortOrder
 from weft.wire import Address, Contact
 
 if TYPE_CHECKING:
-    from weft.fabric.events import Event, Message, Missed
+    from weft.fabric.events import Batch, Event, Missed
     from weft.fabric.observer import Tape
     from weft.fabric.world import LineOwner
     from weft.sim.clock import Clock
@@ -107,8 +107,12 @@ class Node:
         self.clock.at(self.clock.now + delay_s, timer.fire)
         return timer
 
-    def deliver(self, message: "Message") -> None:
-        self.watch.delivered(self, message)
+    def soon(self, act: Callable[[], None]) -> None:
+        self.clock.at(self.clock.now, SimTimer(self, act, ()).fire)
+
+    def deliver(self, batch: "Batch") -> None:
+        for message in batch:
+            self.watch.delivered(self, message)
 
     def missed(self, missed: "Missed") -> None:
         self.watch.missed(self, missed)

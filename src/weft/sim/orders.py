@@ -13,6 +13,7 @@ from enum import Enum
 from weft.fabric import Settings
 from weft.sim.node import Node
 from weft.sim.simulation import SimSettings, Simulation
+from weft.sim.spread import Spread
 from weft.wire import Address
 
 HOST = "h0"
@@ -58,16 +59,19 @@ def parse(word: str) -> Sequence:
     return tuple(Operation(letter) for letter in word)
 
 
-def play(sequence: Sequence, seed: int, degree: int = 4, calm: bool = True) -> Simulation:
+def play(
+    sequence: Sequence, seed: int, degree: int = 4, calm: bool = True, spread: Spread = Spread.MIXED
+) -> Simulation:
     """Let it happen, with traffic before and after each operation; PromiseBroken if a promise does not hold.
 
     Calm: after each operation the fabric comes to rest. Else the next one follows at once, and it rests at the end.
     """
-    sim = Simulation(seed, SimSettings(peer=Settings(degree=degree)))
+    sim = Simulation(seed, SimSettings(peer=spread.settings(Settings(degree=degree))))
     try:
         _play(sim, sequence, calm)
     except AssertionError as broken:
-        broken.add_note(f"again: weft.sim.orders.play(parse({spell(sequence)!r}), {seed}, {degree=}, {calm=})")
+        again = f"parse({spell(sequence)!r}), {seed}, {degree=}, {calm=}, spread={spread}"
+        broken.add_note(f"again: weft.sim.orders.play({again})")
         raise
     return sim
 
@@ -89,8 +93,14 @@ def _play(sim: Simulation, sequence: Sequence, calm: bool) -> None:
 
 
 def count_broken(length: int, jobs: int, peers_max: int = 8) -> tuple[int, int]:
-    """Play every sequence of this length, calm and in a hurry; how many were played, and how many broke a promise."""
-    work = [(spell(sequence), calm) for sequence in sequences(length, peers_max) for calm in (True, False)]
+    """Play every sequence of this length, calm and in a hurry, in every way of spreading; how many were played, and how
+    many broke a promise."""
+    work = [
+        (spell(sequence), calm, spread)
+        for sequence in sequences(length, peers_max)
+        for calm in (True, False)
+        for spread in Spread
+    ]
     failed = 0
     with multiprocessing.get_context("spawn").Pool(jobs) as pool:
         for problem in pool.imap_unordered(_problem, work, chunksize=16):
@@ -100,10 +110,10 @@ def count_broken(length: int, jobs: int, peers_max: int = 8) -> tuple[int, int]:
     return len(work), failed
 
 
-def _problem(job: tuple[str, bool]) -> str | None:
-    word, calm = job
+def _problem(job: tuple[str, bool, Spread]) -> str | None:
+    word, calm, spread = job
     try:
-        play(parse(word), seed=1, calm=calm)
+        play(parse(word), seed=1, calm=calm, spread=spread)
     except AssertionError as broken:
         return "\n  ".join((str(broken), *broken.__notes__))
     return None

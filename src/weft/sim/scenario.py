@@ -11,6 +11,7 @@ from typing import Any
 from weft.fabric import Settings
 from weft.sim.network import NetworkSettings
 from weft.sim.simulation import SimSettings, Simulation
+from weft.sim.spread import Spread
 from weft.sim.steps import STEPS, Run
 
 
@@ -48,6 +49,9 @@ class Scenario:
 
     def with_degree(self, degree: int) -> "Scenario":
         return replace(self, settings=replace(self.settings, peer=replace(self.settings.peer, degree=degree)))
+
+    def with_spread(self, spread: Spread) -> "Scenario":
+        return replace(self, settings=replace(self.settings, peer=spread.settings(self.settings.peer)))
 
 
 def built_in() -> list[str]:

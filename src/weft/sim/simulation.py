@@ -10,6 +10,7 @@ from weft.sim.clock import Clock
 from weft.sim.network import Network, NetworkSettings
 from weft.sim.node import Node
 from weft.sim.promises import adjacency, undelivered, unrest
+from weft.sim.spread import words
 from weft.sim.watch import Watch
 from weft.wire import Address
 
@@ -34,7 +35,7 @@ class SimSettings:
     """How many living peers a newcomer is told of."""
     channel: str = "sim/fabric"
     size_bytes: int = 32
-    """Of a message of the traffic."""
+    """Of a small message of the traffic, as most are."""
 
 
 class Simulation:
@@ -55,6 +56,7 @@ class Simulation:
         self._channel = ChannelName.parse(self.settings.channel)
         self._tape = make_tape(lambda: BEGINS_AT + self.clock.now) if make_tape is not None else None
         self._rate = 0.0
+        self._authors: list[Node] | None = None
         self._traffic_round = 0
         self._has_healed = False
 
@@ -158,9 +160,11 @@ class Simulation:
         self.watch.sent(node, sequence, data)
         return sequence
 
-    def traffic(self, per_s: float) -> None:
-        """So many messages a second, each from a random member; 0 stops it."""
+    def traffic(self, per_s: float, authors: list[Node] | None = None) -> None:
+        """So many times a second a random member speaks (or one of these): mostly a small message, at times a large one
+        or a burst. 0 stops it."""
         self._rate = per_s
+        self._authors = authors
         self._traffic_round += 1
         if per_s:
             self._next_message(self._traffic_round)
@@ -173,11 +177,12 @@ class Simulation:
     def _send_one(self, traffic_round: int) -> None:
         if traffic_round != self._traffic_round:
             return
-        speakers = [node for node in self.nodes if node.alive and not node.frozen]
-        for _ in range(8):
+        speakers = [node for node in self._authors or self.nodes if node.alive and not node.frozen]
+        for _ in range(8 if speakers else 0):
             node = self.random.choice(speakers)
             if node.peer.state is State.CONNECTED:
-                self.broadcast(node, self.random.randbytes(self.settings.size_bytes))
+                for data in words(self.random, self.settings.size_bytes):
+                    self.broadcast(node, data)
                 break
         self._next_message(traffic_round)
 
@@ -214,4 +219,5 @@ class Simulation:
             for line in list(node.lines):
                 if not line.closed and self.random.random() < share / 2:
                     line.reset()
-                    line.owner.on_lost()
+                    if hasattr(line, "owner"):  # else a frozen process has not answered it yet, and never will
+                        line.owner.on_lost()

@@ -1,9 +1,11 @@
 """What a scenario can be made of: each step a function of the simulation, its parameters those of the TOML file."""
 
+from collections import Counter
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from weft.fabric.state import State
+from weft.sim.spread import Meter, Spread
 from weft.wire import Address
 
 if TYPE_CHECKING:
@@ -11,6 +13,13 @@ if TYPE_CHECKING:
     from weft.sim.simulation import Simulation
 
 GROW_STEP_S = 0.5
+LATE_S = 2.0
+"""By then everything that was said has arrived everywhere, if nothing happened to the fabric."""
+REDUNDANCY_MAX = 0.2
+LIMB_S = 1.5
+"""After the death of those that feed others, each message must be with everyone by then."""
+DEPTH_MAX = 1.5
+"""Of an author's tree, as a multiple of the fabric's diameter."""
 
 
 class Run:
@@ -26,6 +35,10 @@ class Run:
     def chosen(self, share: float, count: int) -> "list[Node]":
         alive = self.simulation.alive
         return self.simulation.sample(min(count or round(len(alive) * share), len(alive)))
+
+    def staying(self) -> "list[Node]":
+        """Connected and awake: those that can be told to go."""
+        return [node for node in self.simulation.members if not node.frozen and node.peer.is_present]
 
 
 def grow(run: Run, peers: int = 0, pace: float = 0.25, within_s: float = 60.0) -> None:
@@ -53,9 +66,9 @@ def storm(run: Run, founded: bool = True, one_host: bool = False, within_s: floa
     run.figures["woven_s"] = sim.settle(within_s)
 
 
-def traffic(run: Run, per_s: float) -> None:
-    """So many messages a second in all, each from a random member; 0 stops it."""
-    run.simulation.traffic(per_s)
+def traffic(run: Run, per_s: float, authors: int = 0) -> None:
+    """So many times a second in all, a random member (or one of so many) says something; 0 stops it."""
+    run.simulation.traffic(per_s, run.simulation.sample(min(authors, len(run.simulation.alive))) or None)
 
 
 def wait(run: Run, s: float) -> None:
@@ -87,6 +100,28 @@ def rejoin(run: Run, within_s: float = 60.0, figure: str = "one_fabric_s") -> No
 def kill(run: Run, share: float = 0.0, count: int = 0, host: bool = False) -> None:
     """Processes die without a word, all at the same instant; with `host`, not even a reset is sent."""
     run.simulation.kill(run.chosen(share, count), host=host)
+
+
+def saw(run: Run, share: float = 0.1, host: bool = False, within_s: float = LIMB_S, s: float = 10.0) -> None:
+    """Those die that feed the most others along the authors' trees, under traffic; whoever is left has each message of
+    the living within so many seconds."""
+    sim = run.simulation
+    authors = dict.fromkeys(sim.watch.sent_at)
+    fed = Counter(
+        window.parent.neighbour
+        for node in sim.alive
+        for author, window in node.peer.stream.authors.items()
+        if author in authors and window.parent is not None
+    )
+    limbs = [node for node in sim.alive if node.peer.me.peer not in authors]
+    limbs.sort(key=lambda node: -fed[node.peer.me.peer])
+    sim.kill(limbs[: round(len(sim.alive) * share)], host=host)
+    meter = Meter(sim)
+    sim.run(s)
+    late_ms = meter.read().late_ms
+    run.figures["late_ms"] = round(late_ms)
+    if late_ms > within_s * 1000:
+        sim.watch.broken(1, None, f"a message came only after {late_ms:.0f} ms, although the fabric was whole")
 
 
 def leave(run: Run, share: float = 0.0, count: int = 0) -> None:
@@ -148,13 +183,47 @@ def churn(run: Run, share_per_min: float, minutes: float, dying: float = 0.5) ->
     run.figures["arrivals"] = len(sim.nodes) - run.peers
 
 
+def trouble(run: Run, s: float = 30.0, every_s: float = 1.5) -> None:
+    """All faults in random order, often before the last one was dealt with: deaths, leaving, arrivals, connections that
+    break, processes that stop, splits both ways and one way. At the end all go on, and the network is whole."""
+    sim = run.simulation
+    end = sim.clock.now + s
+    while sim.clock.now < end:
+        sim.run(min(sim.random.expovariate(1 / every_s), end - sim.clock.now))
+        goes = run.staying() if len(run.staying()) > run.peers // 2 else []
+        match sim.random.choice(_TROUBLES):
+            case "kill" if goes:
+                sim.kill(sim.random.sample(goes, sim.random.randint(1, max(1, len(goes) // 8))))
+            case "leave" if goes:
+                sim.leave(sim.random.sample(goes, sim.random.randint(1, 2)))
+            case "break":
+                sim.break_lines(0.1)
+            case "freeze" if not run.victims:
+                freeze(run, share=0.1)
+            case "thaw":
+                thaw(run)
+                run.victims = []
+            case "split" if not sim.network.is_split:
+                split(run, share=sim.random.random() / 2, one_way=sim.random.random() < 0.3)
+            case "heal":
+                heal(run)
+            case _:
+                sim.add()
+    thaw(run)
+    heal(run)
+    run.figures["arrivals"] = len(sim.nodes) - run.peers
+
+
+_TROUBLES = ("kill", "kill", "leave", "add", "add", "break", "freeze", "thaw", "thaw", "split", "heal", "heal")
+
+
 def rest(run: Run, within_s: float = 120.0) -> None:
     """Wait until nobody has anything left to mend and links stay as they are."""
     run.figures["rested_s"] = run.simulation.rest(within_s)
 
 
 def copies(run: Run, broadcasts: int = 5) -> None:
-    """Every broadcast in a fabric at rest takes exactly (r-1)N+1 copies."""
+    """Every broadcast that floods a fabric at rest takes exactly (r-1)N+1 copies; along a tree, no more than that."""
     sim = run.simulation
     for _ in range(broadcasts):
         before = sim.network.copies
@@ -164,7 +233,8 @@ def copies(run: Run, broadcasts: int = 5) -> None:
         sent = sim.network.copies - before
         count, degree = len(sim.alive), sim.settings.peer.degree
         expected = (degree - 1) * count + 1
-        if sent != expected:
+        is_tree = Spread.of(sim.settings.peer) is Spread.TREE
+        if sent > expected or sent < (count - 1 if is_tree else expected):
             sim.watch.broken(4, None, f"a broadcast to {count} peers took {sent} copies, not {expected}")
         run.figures["copies"] = sent
 
@@ -190,10 +260,38 @@ def measure(run: Run, connectivity_peers_max: int = 0) -> None:
             sim.watch.broken(4, None, text)
 
 
+def cost(run: Run, authors: int = 0, per_s: float = 20.0, learning_s: float = 5.0, s: float = 10.0) -> None:
+    """What a message costs in steady state, with so many authors (0: all): copies beyond the one that is needed, and
+    how far it goes to the last, beside the fabric's diameter. Along trees, bounds are checked."""
+    from weft.sim.graph import shape_of  # needs numpy, an extra
+
+    sim = run.simulation
+    speakers = sim.sample(min(authors or len(sim.alive), len(sim.alive)))
+    for node in speakers:
+        sim.broadcast(node, b"here I am")  # so that a tree of each author can be learned
+    sim.traffic(per_s, speakers)
+    sim.run(learning_s)
+    meter = Meter(sim)
+    sim.run(s)
+    sim.traffic(0)
+    sim.run(LATE_S)
+    measured = meter.read()
+    diameter = shape_of(sim.adjacency()).diameter or 0
+    which = "one" if authors == 1 else "many"
+    run.figures |= {"diameter": diameter, f"redundancy_{which}": round(measured.redundancy, 3)}
+    run.figures |= {f"hops_{which}": measured.hops, f"late_ms_{which}": round(measured.late_ms)}
+    if Spread.of(sim.settings.peer) is Spread.TREE:
+        if measured.redundancy > REDUNDANCY_MAX:
+            text = f"{measured.redundancy:.3f} copies too many of each message, at most {REDUNDANCY_MAX:g} are allowed"
+            sim.watch.broken(4, None, text)
+        if measured.hops > DEPTH_MAX * diameter:
+            sim.watch.broken(4, None, f"a tree of depth {measured.hops} in a fabric of diameter {diameter}")
+
+
 STEPS: dict[str, Callable[..., Any]] = {
     step.__name__: step
     for step in (
-        grow, storm, traffic, wait, settle, rejoin, kill, leave, freeze, thaw, slow,
-        split, heal, break_lines, churn, rest, copies, measure,
+        grow, storm, traffic, wait, settle, rejoin, kill, saw, leave, freeze, thaw, slow,
+        split, heal, break_lines, churn, trouble, rest, copies, measure, cost,
     )
 }  # fmt: skip

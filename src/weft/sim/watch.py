@@ -52,6 +52,8 @@ class Watch:
         self.deliveries = 0
         self.reported_missed = 0
         self.hops_max = 0
+        self.late_s = 0.0
+        """The longest that a message took to a peer."""
         self.links_changed_at = 0.0
         self._left: dict[int, None] = {}
         self._torn_at = -PEACE_S
@@ -87,6 +89,9 @@ class Watch:
             self.broken(1, node, f"was given {name}, which nobody sent")
         if message.data != self._said[message.author][message.sequence - 1]:
             self.broken(1, node, f"was given {self.name(message.author, message.sequence)} with other words")
+        late_s = self._clock.now - self.sent_at[message.author][message.sequence - 1]
+        if late_s > self.late_s:
+            self.late_s = late_s
         if self._trace is not None:
             self._say(node, f"gets {self.name(message.author, message.sequence)} after {message.hops} hops")
 

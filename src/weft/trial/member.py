@@ -13,7 +13,7 @@ from weft.trial.ledger import Ledger
 if TYPE_CHECKING:
     from weft.channel import ChannelEvent
     from weft.fabric import ChannelName
-    from weft.fabric.events import Event
+    from weft.fabric.events import Batch, Event
     from weft.fabric.observer import Observer, Tape
     from weft.wire import Broadcast, PeerId
 
@@ -48,10 +48,10 @@ class Witness:
         if self._observer is not None:
             self._observer.received(message, neighbour)
 
-    def delivered(self, message: Message) -> None:
-        self._delivered += 1
+    def delivered(self, batch: "Batch") -> None:
+        self._delivered += len(batch)
         if self._observer is not None:
-            self._observer.delivered(message)
+            self._observer.delivered(batch)
 
     def missed(self, missed: Missed) -> None:
         if not self.attached:

@@ -4,6 +4,7 @@ import math
 import resource
 from dataclasses import dataclass, replace
 
+from weft.channel.large import PART_BYTES
 from weft.fabric import Settings
 from weft.trial.payload import SIZE_MIN_BYTES
 
@@ -64,6 +65,8 @@ class Plan:
             raise WrongUse(f"{plan.hit} of {plan.peers} peers: at least two must be left, or there is nothing to audit")
         if plan.size_bytes < SIZE_MIN_BYTES:
             raise WrongUse(f"--size: at least {SIZE_MIN_BYTES} bytes, for who says what, and when")
+        if plan.size_bytes > PART_BYTES:
+            raise WrongUse(f"--size: at most {PART_BYTES} bytes; larger messages go in parts, which are not audited")
         if not math.isfinite(plan.rate_per_s) or plan.rate_per_s < 0 or plan.seconds < 0:
             raise WrongUse("--rate and --seconds are not negative")
         try:

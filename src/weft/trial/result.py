@@ -126,6 +126,10 @@ def table(result: Result) -> Table:
         busy_ms = figures["newcomer_handshakes_busy_s"] * 1000
         sum_ms = figures["newcomer_handshakes_sum_s"] * 1000
         rows.add_row("handshakes", f"{figures['newcomer_handshakes']:g}, {sum_ms:.0f} ms in all, busy {busy_ms:.0f} ms")
+    if "load_s" in figures:
+        rows.add_row("delivered under load", f"{result.deliveries / figures['load_s']:,.0f} messages a second in all")
+        settled, last = figures["memory_settled_mb"], figures["memory_last_mb"]
+        rows.add_row("memory of the largest", f"{settled:.0f} MB after a third of the time, {last:.0f} MB at the end")
     rows.add_row("messages", f"{result.messages:,}")
     rows.add_row("deliveries audited", f"{result.deliveries:,}")
     rows.add_row("lost, delivered twice", f"{result.lost:,}, {result.twice:,}")

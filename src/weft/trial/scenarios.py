@@ -20,6 +20,11 @@ AFTER_S = 1.0
 """Traffic after all is well again."""
 STORM_LEAD_S = 1.5
 """Everyone must have heard the word before the moment comes."""
+MEMORY_LOOKS = 30
+"""So often memory is looked at under load; what it was after a third of the time is what it may stay at."""
+MEMORY_GROWTH_MAX = 1.1
+MEMORY_JUDGED_S = 600.0
+"""In a shorter time, what is retained may still grow to its limit."""
 DYING_SHARE = 0.5
 """Of those who go in a churn: killed; the others leave in good order."""
 
@@ -129,6 +134,24 @@ def partition(trial: "Trial", hosts: "Hosts") -> None:
     trial.run(AFTER_S)
 
 
+def load(trial: "Trial") -> None:
+    plan = trial.plan
+    trial.grow()
+    trial.shout()
+    began, end = time.monotonic(), time.monotonic() + plan.seconds
+    memory_mb: list[float] = []
+    while (left_s := end - time.monotonic()) > 0:
+        trial.teller.phase(f"everyone sends as fast as it can; {left_s:.0f} s to go")
+        trial.run(min(left_s, plan.seconds / MEMORY_LOOKS))
+        memory_mb.append(trial.memory_mb())
+    trial.hush()
+    trial.figures["load_s"] = time.monotonic() - began
+    settled, last = memory_mb[len(memory_mb) // 3], memory_mb[-1]
+    trial.figures["memory_settled_mb"], trial.figures["memory_last_mb"] = settled, last
+    if plan.seconds >= MEMORY_JUDGED_S and last > settled * MEMORY_GROWTH_MAX:
+        trial.problems.append(f"promise 7: memory grew from {settled:.0f} to {last:.0f} MB in the largest process")
+
+
 @dataclass(frozen=True, slots=True)
 class Scenario:
     about: str
@@ -141,6 +164,7 @@ SCENARIOS = {
     "kill": Scenario("processes are killed without warning, all at once", kill, Plan(peers=50, hit=10)),
     "churn": Scenario("peers come, leave and die for a minute", churn, Plan(peers=40, seconds=60, per_min=40)),
     "freeze": Scenario("processes stand still, and go on later", freeze, Plan(peers=40, hit=8, seconds=15)),
+    "load": Scenario("everyone sends as fast as it can", load, Plan(peers=8, seconds=30)),
     "join-storm": Scenario("all start at the same instant, through one portal", join_storm, Plan(peers=50)),
     "join": Scenario("how long newcomers take, one after the other", join, Plan(peers=50, newcomers=20)),
     "partition": Scenario(

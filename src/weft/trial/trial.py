@@ -14,6 +14,7 @@ from weft.trial.processes import Process
 
 AT_ONCE_MAX = 8
 """Newcomers under way at a time while a fabric is grown: on few cores, more would only wait for each other."""
+HUSH_LOOK_S = 0.2
 LOOPBACK = ("127.0.0.1",)
 
 
@@ -163,6 +164,25 @@ class Trial:
         count = sum(self.peers_of(each) for each in processes)
         for process in processes:
             self.crew.order(process, do="traffic", per_s=per_s * self.peers_of(process) / count)
+
+    def shout(self) -> None:
+        """All send as fast as they can, from now on."""
+        for process in self.crew.living:
+            self.crew.order(process, do="shout")
+
+    def hush(self) -> None:
+        """Until nobody sends any more."""
+        self.traffic(0)
+        deadline = time.monotonic() + self.plan.within_s
+        while any(answer["is_shouting"] for answer in self.crew.ask(self.crew.living, do="vitals")):
+            if time.monotonic() > deadline:
+                raise Expired(f"after {self.plan.within_s:g} s somebody still waits in `broadcast`")
+            self.run(HUSH_LOOK_S)
+
+    def memory_mb(self) -> float:
+        """Of the process that has most for itself."""
+        answers = self.crew.ask(self.crew.living, do="vitals")
+        return max(float(answer["own_memory_mb"]) for answer in answers)
 
     def peers_of(self, process: Process) -> int:
         return sum(self.known[number].process is process for number in self.views)

@@ -20,6 +20,8 @@ from weft.trial.timeline import Timeline
 if TYPE_CHECKING:
     from weft.record import Tape
 
+SHOUTED_AT_ONCE = 50
+"""Messages of one peer before the next one's turn, and before anything else is looked at."""
 VIEW_PAUSE_S = 0.1
 """Changes of links within this time are told together."""
 BROKEN_TOLD_MAX = 20
@@ -36,6 +38,9 @@ class Worker:
         self._changed: dict[Member, None] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._traffic: asyncio.Task[None] | None = None
+        self._shouting = False
+        self._shouts = 0
+        """Under way, also for a moment after the order to stop."""
         self._broken_count = 0
         self._warnings: dict[str, int] = {}
         self._tape: Tape | None = None
@@ -108,6 +113,10 @@ class Worker:
                     self._spawn(self._start(number, order))
             case "traffic":
                 self._set_traffic(order["per_s"])
+            case "shout":
+                self._set_traffic(0)
+                self._shouting = True
+                self._spawn(self._shout())
             case "leave":
                 for number in order["numbers"]:
                     self._spawn(self._leave(self._members.pop(number)))
@@ -125,6 +134,8 @@ class Worker:
                 return {"told": [(each.number, *one) for each in members for one in each.ledger.told()]}
             case "held":
                 return {"held": testimony.held(members, order["ranges"])}
+            case "vitals":
+                return vitals.usage() | {"is_shouting": bool(self._shouts)}
             case "report":
                 left = [member.report() for member in self._left]
                 reports = {"peers": [member.report() for member in members], "left": left}
@@ -184,6 +195,7 @@ class Worker:
     # -- traffic
 
     def _set_traffic(self, per_s: float) -> None:
+        self._shouting = False
         if self._traffic is not None:
             self._traffic.cancel()
             self._traffic = None
@@ -197,3 +209,13 @@ class Worker:
             if self._members:
                 member = self._random.choice(list(self._members.values()))
                 await asyncio.shield(self._loop.create_task(member.say(self._terms.size_bytes)))
+
+    async def _shout(self) -> None:
+        """As fast as `broadcast` lets us. Ends by itself, so that no message is broken off half sent."""
+        self._shouts += 1
+        while self._shouting:
+            for member in list(self._members.values()):
+                for _ in range(SHOUTED_AT_ONCE):
+                    await member.say(self._terms.size_bytes)
+            await asyncio.sleep(0)
+        self._shouts -= 1

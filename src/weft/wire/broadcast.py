@@ -1,51 +1,96 @@
-"""The one message that the fabric exists for, with a layout made for relaying.
+"""The one frame that the fabric exists for: messages of one author, in a layout made for relaying.
 
-Everything that a relay changes stands in front, so that a relayed frame is a new prefix and the old rest, made once
-for all links. Fields for bundles, priorities, expiry and signatures have their place already.
+A frame carries one message, or a bundle of them that follow each other. Everything that a relay changes stands in
+front, so that a relayed frame is a new prefix and the old rest, made once for all links; what is inside is looked at
+only where it is delivered.
 """
 
 import struct
+from collections.abc import Sequence
+from enum import IntEnum
+from itertools import accumulate, pairwise
 from typing import NamedTuple
 
-from weft.wire.codec import HEAD, LENGTH_BYTES
+from weft.wire.codec import LENGTH_BYTES
 from weft.wire.errors import WireError
 from weft.wire.framing import FRAME_BYTES_MAX
-from weft.wire.xdr import pack_opaque, unpack_opaque
 
 BROADCAST = 21
 SIGNATURE_BYTES_MAX = 128
+BUNDLED_MAX = 1 << 16
+"""Messages in one frame."""
+PRIORITY_MAX = 255
 
 PREFIX = struct.Struct(">IIII")
 """Length, number, hops travelled, age in milliseconds: what may differ from copy to copy."""
 
-_NAME = struct.Struct(">QQI")
-_CORE = struct.Struct(">QQIIII")
+_CORE = struct.Struct(">QQIIIIII")
+"""Author, first sequence, run offset, messages in the frame, way, kind, priority, lifetime."""
+_NAME = struct.Struct(">IIIIQQIII")
+"""The prefix and the front of the core: all that a relay needs to tell new from old."""
+_UINT = struct.Struct(">I")
 _CORE_AT = PREFIX.size
 _TAIL_AT = PREFIX.size + _CORE.size
-_CORE_BYTES_MIN = _TAIL_AT + 8
+_BYTES_MIN = _TAIL_AT + 12
+_PADDING = (b"", b"\0\0\0", b"\0\0", b"\0")
 HOPS_MAX = 0xFFFFFFFF
 AGE_MS_MAX = 0xFFFFFFFF
 
 
+class Way(IntEnum):
+    """How a frame spreads: its author's choice."""
+
+    FLOOD = 0
+    """To all neighbours: fastest and most robust."""
+    TREE = 1
+    """Announce and pull: along a tree that the fabric learns, with names on all other links."""
+
+
+class Kind(IntEnum):
+    """What a message is to the layer above the fabric. The fabric itself does not care."""
+
+    DATA = 0
+    """The application's bytes."""
+    PART = 1
+    """A part of a message that is too large for one frame."""
+    FILE = 2
+    """A file, with its name and hash."""
+
+
+class Priority(IntEnum):
+    """When somebody falls behind, the higher go first. Any number up to 255 will do."""
+
+    LOW = 0
+    """Who falls far behind does not get these at all, and is told so."""
+    NORMAL = 1
+    HIGH = 2
+
+
 class Broadcast(NamedTuple):
-    """A message of an author to all. Causes: first copy passed on to the other neighbours and delivered in order."""
+    """Messages of an author to all. Causes: first copy passed on to the other neighbours and delivered in order."""
 
     author: int
     sequence: int
-    """1 for an author's first message, then one more each time."""
+    """Of the first message in the frame: 1 for an author's first ever, then one more each time."""
     run_start: int
     """The sequence that began the author's present run: who knows nothing of the author starts there."""
-    payload: bytes
+    messages: tuple[bytes, ...]
+    """One, or a bundle."""
     hops: int = 1
     """Links travelled when it arrives."""
     age_ms: int = 0
     """How long it was held on its way; copies older than the retention window are not taken for new."""
-    bundled: int = 1
-    """Messages in this frame (room for bundles)."""
-    priority: int = 0
+    way: int = Way.FLOOD
+    kind: int = Kind.DATA
+    priority: int = Priority.NORMAL
     lifetime_ms: int = 0
     """Not worth delivering after this time; 0 means always."""
     signature: bytes = b""
+
+    @property
+    def last(self) -> int:
+        """Sequence of the last message in the frame."""
+        return self.sequence + len(self.messages) - 1
 
 
 def encode_broadcast(made: Broadcast) -> bytes:
@@ -57,29 +102,52 @@ def encode_broadcast(made: Broadcast) -> bytes:
         raise WireError("a sequence before the start of its run")
     if len(made.signature) > SIGNATURE_BYTES_MAX:
         raise WireError(f"a signature of {len(made.signature)} bytes, at most {SIGNATURE_BYTES_MAX} are possible")
-    out: list[bytes] = []
-    pack_opaque(made.signature, out)
-    pack_opaque(made.payload, out)
-    tail = b"".join(out)
-    size = _TAIL_AT + len(tail)
+    count = len(made.messages)
+    if not 1 <= count <= BUNDLED_MAX:
+        raise WireError(f"{count} messages in one frame, 1 to {BUNDLED_MAX} are possible")
+    sizes = [len(message) for message in made.messages]
+    body_bytes = sum(sizes)
+    size = _BYTES_MIN + len(made.signature) + (-len(made.signature) & 3) + 4 * count + body_bytes + (-body_bytes & 3)
     if size > FRAME_BYTES_MAX:
         raise WireError(f"a broadcast of {size} bytes, at most {FRAME_BYTES_MAX} are possible")
+    if not (0 <= made.priority <= PRIORITY_MAX and made.sequence + count <= 1 << 64):
+        raise WireError("a priority or a sequence that is out of bounds")
     try:
-        prefix = PREFIX.pack(size - LENGTH_BYTES, BROADCAST, made.hops, made.age_ms)
-        core = _CORE.pack(made.author, made.sequence, run_offset, made.bundled, made.priority, made.lifetime_ms)
+        return b"".join(
+            (
+                PREFIX.pack(size - LENGTH_BYTES, BROADCAST, made.hops, made.age_ms),
+                _CORE.pack(
+                    made.author,
+                    made.sequence,
+                    run_offset,
+                    count,
+                    made.way,
+                    made.kind,
+                    made.priority,
+                    made.lifetime_ms,
+                ),
+                _UINT.pack(len(made.signature)),
+                made.signature,
+                _PADDING[len(made.signature) & 3],
+                struct.pack(f">{count + 2}I", count, *sizes, body_bytes),
+                *made.messages,
+                _PADDING[body_bytes & 3],
+            )
+        )
     except struct.error as problem:
         raise WireError(f"Broadcast: {problem}") from None
-    return prefix + core + tail
 
 
-def name_of(frame: bytes) -> tuple[int, int, int]:
-    """Author, sequence and run start: all that a relay needs to tell new from old."""
-    if len(frame) < _CORE_BYTES_MIN:
+def name_of(frame: bytes) -> tuple[int, int, int, int, int]:
+    """Author, first and last sequence, hops and way: all that a relay needs to tell new from old."""
+    if len(frame) < _BYTES_MIN:
         raise WireError(f"a broadcast of {len(frame)} bytes")
-    author, sequence, run_offset = _NAME.unpack_from(frame, _CORE_AT)
+    _, _, hops, _, author, sequence, run_offset, count, way = _NAME.unpack_from(frame)
     if not run_offset < sequence:
         raise WireError("a sequence before the start of its run")
-    return author, sequence, sequence - run_offset
+    if not 1 <= count <= BUNDLED_MAX or sequence + count > 1 << 64:
+        raise WireError("a number of messages or a sequence that is out of bounds")
+    return author, sequence, sequence + count - 1, hops, way
 
 
 def travelled(frame: bytes) -> tuple[int, int]:
@@ -93,8 +161,8 @@ def travelled(frame: bytes) -> tuple[int, int]:
 def said(frame: bytes) -> bytes:
     """What the author vouches for with its signature: everything but the signature itself and what relays change."""
     signature_bytes = int.from_bytes(frame[_TAIL_AT : _TAIL_AT + 4], "big")
-    payload_at = _TAIL_AT + 4 + (signature_bytes + 3 & ~3)
-    return frame[_CORE_AT:_TAIL_AT] + frame[payload_at:]
+    messages_at = _TAIL_AT + 4 + (signature_bytes + 3 & ~3)
+    return frame[_CORE_AT:_TAIL_AT] + frame[messages_at:]
 
 
 def forwarded(frame: bytes, hops: int, age_ms: int) -> bytes:
@@ -105,16 +173,48 @@ def forwarded(frame: bytes, hops: int, age_ms: int) -> bytes:
 
 def decode_broadcast(frame: bytes) -> Broadcast:
     """The whole message; WireError if any byte is out of place."""
-    author, sequence, run_start = name_of(frame)
-    if HEAD.unpack_from(frame) != (len(frame) - LENGTH_BYTES, BROADCAST):
+    if len(frame) < _BYTES_MIN:
+        raise WireError(f"a broadcast of {len(frame)} bytes")
+    length, number, hops, age_ms = PREFIX.unpack_from(frame)
+    author, sequence, run_offset, count, way, kind, priority, lifetime_ms = _CORE.unpack_from(frame, _CORE_AT)
+    if length != len(frame) - LENGTH_BYTES or number != BROADCAST:
         raise WireError("not a broadcast frame")
-    hops, age_ms = travelled(frame)
-    *_, bundled, priority, lifetime_ms = _CORE.unpack_from(frame, _CORE_AT)
+    if not run_offset < sequence:
+        raise WireError("a sequence before the start of its run")
+    if not 1 <= count <= BUNDLED_MAX or priority > PRIORITY_MAX or sequence + count > 1 << 64:
+        raise WireError("a number of messages, a priority or a sequence that is out of bounds")
     try:
-        signature, position = unpack_opaque(frame, _TAIL_AT, SIGNATURE_BYTES_MAX)
-        payload, position = unpack_opaque(frame, position, len(frame))
+        signature, at = _signature(frame)
+        announced, *sizes, body_bytes = struct.unpack_from(f">{count + 2}I", frame, at)
     except struct.error:
         raise WireError("the broadcast ends too early") from None
-    if position != len(frame):
-        raise WireError(f"{len(frame) - position} bytes too many after a broadcast")
-    return Broadcast(author, sequence, run_start, payload, hops, age_ms, bundled, priority, lifetime_ms, signature)
+    at += 4 * (count + 2)
+    end = at + body_bytes
+    if announced != count or sum(sizes) != body_bytes or end + (-body_bytes & 3) != len(frame):
+        raise WireError("the sizes of the messages do not add up")
+    if frame[end:] != _PADDING[body_bytes & 3]:
+        raise WireError("padding is missing or not zero")
+    messages = (frame[at:end],) if count == 1 else _unbundled(frame, at, end, sizes)
+    return Broadcast(
+        author, sequence, sequence - run_offset, messages, hops, age_ms, way, kind, priority, lifetime_ms, signature
+    )
+
+
+def _signature(frame: bytes) -> tuple[bytes, int]:
+    """The signature and the position behind it."""
+    (size,) = _UINT.unpack_from(frame, _TAIL_AT)
+    if not size:
+        return b"", _TAIL_AT + 4
+    end = _TAIL_AT + 4 + size
+    after = end + (-size & 3)
+    if size > SIGNATURE_BYTES_MAX or frame[end:after] != _PADDING[size & 3]:
+        raise WireError("a signature that is too long or not padded with zeros")
+    return frame[_TAIL_AT + 4 : end], after
+
+
+def _unbundled(frame: bytes, at: int, end: int, sizes: Sequence[int]) -> tuple[bytes, ...]:
+    """The messages of a bundle. Often they are of one size, and then all are cut in one go."""
+    size = sizes[0]
+    if size and sizes.count(size) == len(sizes):
+        return tuple([message for (message,) in struct.iter_unpack(f"{size}s", memoryview(frame)[at:end])])
+    return tuple([frame[start:stop] for start, stop in pairwise(accumulate(sizes, initial=at))])

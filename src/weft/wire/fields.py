@@ -3,7 +3,7 @@
 from typing import Annotated
 
 from weft.wire import xdr
-from weft.wire.types import Address, BeaconMark, Contact, Have
+from weft.wire.types import Address, BeaconMark, Contact, Have, Standing
 
 CONTACTS_MAX = 256
 NEIGHBOURS_MAX = 64
@@ -24,4 +24,5 @@ OptionalContact = Annotated[Contact | None, xdr.optional(xdr.CONTACT)]
 Contacts = Annotated[tuple[Contact, ...], xdr.array(xdr.CONTACT, CONTACTS_MAX)]
 Peers = Annotated[tuple[int, ...], xdr.array(xdr.HYPER, NEIGHBOURS_MAX)]
 Haves = Annotated[tuple[Have, ...], xdr.array(xdr.HAVE, AUTHORS_MAX)]
+Standings = Annotated[tuple[Standing, ...], xdr.array(xdr.STANDING, AUTHORS_MAX)]
 OptionalBeacon = Annotated[BeaconMark | None, xdr.optional(xdr.BEACON_MARK)]

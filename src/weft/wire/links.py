@@ -10,6 +10,7 @@ from weft.wire.fields import (
     Hyper,
     OptionalContact,
     Peers,
+    Standings,
     UInt,
 )
 
@@ -151,6 +152,39 @@ class Shutdown(Message):
     origin: Hyper
     nonce: Hyper
     hops: UInt
+
+
+@message(40)
+class Announce(Message):
+    """What the sender has of authors whose messages it does not send over this link. Causes: what the receiver lacks,
+    and does not get another way within a moment, it pulls over this link; and it changes over to this link if the
+    author is clearly nearer that way."""
+
+    standings: Standings
+
+
+@message(41)
+class Prune(Message):
+    """This author's messages come another way. Causes: over this link they are only announced from now on."""
+
+    author: Hyper
+
+
+@message(42)
+class Graft(Message):
+    """This author's messages are wanted over this link. Causes: those behind the mark are sent, and all that follow."""
+
+    author: Hyper
+    mark: Hyper
+
+
+@message(43)
+class Progress(Message):
+    """Up to where the sender, and all that it feeds, have an author's messages. Causes: the receiver, which feeds the
+    sender, tells the one that feeds it in turn; the author waits if too much is under way."""
+
+    author: Hyper
+    mark: Hyper
 
 
 @message(60)

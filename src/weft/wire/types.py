@@ -33,6 +33,15 @@ class BeaconMark(NamedTuple):
     nonce: int
 
 
+class Standing(NamedTuple):
+    """How far a peer is with one author: what it can be asked for, and how many links away from the author it is."""
+
+    author: PeerId
+    run_start: int
+    mark: int
+    hops: int
+
+
 class Have(NamedTuple):
     """Up to where a peer has had one author: everything up to `mark` was delivered, given up, or before its time."""
 

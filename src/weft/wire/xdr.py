@@ -11,7 +11,7 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 from weft.wire.errors import WireError
-from weft.wire.types import Address, BeaconMark, Contact, Have
+from weft.wire.types import Address, BeaconMark, Contact, Have, Standing
 
 Buffer = bytes | memoryview
 Pack = Callable[[Any, list[bytes]], None]
@@ -28,6 +28,7 @@ class Xdr(NamedTuple):
 _UINT = struct.Struct(">I")
 _HYPER = struct.Struct(">Q")
 _HAVE = struct.Struct(">QQQQ")
+_STANDING = struct.Struct(">QQQQ")
 _BEACON = struct.Struct(">QQ")
 _PADDING = (b"", b"\0\0\0", b"\0\0", b"\0")
 
@@ -245,7 +246,7 @@ def _unpack_contact(buffer: Buffer, position: int) -> tuple[Contact, int]:
 CONTACT = Xdr(_pack_contact, _unpack_contact)
 
 
-def _tuple_of(layout: struct.Struct, kind: type[Have] | type[BeaconMark]) -> Xdr:
+def _tuple_of(layout: struct.Struct, kind: type[Have] | type[Standing] | type[BeaconMark]) -> Xdr:
     def pack(value: tuple[int, ...], out: list[bytes]) -> None:
         out.append(layout.pack(*value))
 
@@ -256,4 +257,5 @@ def _tuple_of(layout: struct.Struct, kind: type[Have] | type[BeaconMark]) -> Xdr
 
 
 HAVE = _tuple_of(_HAVE, Have)
+STANDING = _tuple_of(_STANDING, Standing)
 BEACON_MARK = _tuple_of(_BEACON, BeaconMark)

@@ -1,0 +1,132 @@
+"""`python -m bench`: measure, or draw anew what was measured."""
+
+import argparse
+import asyncio
+import signal
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from rich.console import Console
+
+from bench import machine, plots, store, tables
+from bench.apart import leave_shared_network
+from bench.plan import FULL, QUICK, WORKLOADS, Plan, chosen
+from bench.row import Row
+from bench.run import run
+from bench.systems import SYSTEMS
+
+RESULTS = Path(__file__).parent / "results"
+INTERRUPTED = 130
+
+
+def _words(text: str) -> tuple[str, ...]:
+    return tuple(text.split(","))
+
+
+def _numbers(text: str) -> tuple[int, ...]:
+    return tuple(int(word) for word in text.split(","))
+
+
+def options() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m bench", description="Weft beside other systems, on this machine.")
+    parser.add_argument("--quick", action="store_true", help="fewer systems and messages, one round: some minutes")
+    parser.add_argument("--systems", type=_words, help=f"of {','.join(SYSTEMS)} (scale and frozen: only some of them)")
+    parser.add_argument("--workloads", type=_words, help=f"of {','.join(WORKLOADS)}")
+    parser.add_argument("--sizes", type=_numbers, metavar="BYTES", help="message sizes of throughput")
+    parser.add_argument("--receivers", type=_numbers, metavar="N", help="receivers of throughput")
+    parser.add_argument("--scale", type=_numbers, metavar="N", help="receivers of scale")
+    parser.add_argument("--small-messages", type=int, metavar="N", help="messages up to 1 KiB in one measurement")
+    parser.add_argument("--large-messages", type=int, metavar="N", help="larger messages in one measurement")
+    parser.add_argument("--rounds", type=int, help="how often all is gone through")
+    parser.add_argument("--repeats", type=int, help="measurements with the same processes")
+    parser.add_argument("--frozen-seconds", type=float, metavar="S", help="how long a receiver stands still")
+    parser.add_argument("--calm", type=float, metavar="S", help="wait so long, at most, for a calm machine")
+    parser.add_argument("--shared-network", action="store_true", help="as root too: no network of its own for the run")
+    parser.add_argument("--out", type=Path, help="directory of the results; by default results/<date> beside the code")
+    parser.add_argument("--report", type=Path, metavar="JSON", help="measure nothing: tables and plots of this file")
+    parser.add_argument("--list", action="store_true", help="show the systems and what is missing")
+    return parser
+
+
+def plan_of(given: argparse.Namespace) -> Plan:
+    plan = QUICK if given.quick else FULL
+    changes = {
+        "systems": given.systems and chosen(given.systems, list(SYSTEMS), "system"),
+        "workloads": given.workloads and chosen(given.workloads, WORKLOADS, "workload"),
+        "sizes_bytes": given.sizes,
+        "receivers": given.receivers,
+        "scale_receivers": given.scale,
+        "small_messages": given.small_messages,
+        "large_messages": given.large_messages,
+        "rounds": given.rounds,
+        "repeats": given.repeats,
+        "frozen_s": given.frozen_seconds,
+        "calm_s": given.calm,
+    }
+    return replace(plan, **{name: value for name, value in changes.items() if value is not None})
+
+
+def show(result: store.Result, directory: Path, console: Console) -> None:
+    directory.mkdir(parents=True, exist_ok=True)
+    (directory / "tables.md").write_text(tables.markdown(result))
+    drawn = plots.draw(result, directory)
+    tables.show(result, console)
+    console.print(f"{directory}: results.json, tables.md, {', '.join(path.name for path in drawn)}", soft_wrap=True)
+
+
+async def measured(plan: Plan, directory: Path, console: Console, is_apart: bool) -> store.Result:
+    """On Ctrl-C or SIGTERM, what was measured until then is shown, and every process ended."""
+    where = machine.description() + (", own loopback" if is_apart else ", shared loopback")
+    result = store.Result(time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime()), where, plan.rounds, [])
+
+    def keep(rows: list[Row]) -> None:
+        result.rows[:] = rows
+        store.save(result, directory / "results.json")
+
+    task = asyncio.create_task(run(plan, console, keep))
+    for number in (signal.SIGINT, signal.SIGTERM):
+        asyncio.get_running_loop().add_signal_handler(number, task.cancel)
+    try:
+        await task
+    except asyncio.CancelledError:
+        console.print("interrupted; this is what was measured until now", style="yellow")
+        result.interrupted = True
+    return result
+
+
+def main(words: Sequence[str] | None = None) -> int:
+    parser, console = options(), Console()
+    if not console.is_terminal:
+        console.width = tables.WIDE
+    given = parser.parse_args(words)
+    if given.list:
+        tables.show_systems(console)
+        return 0
+    if given.report:
+        show(store.load(given.report), given.out or given.report.parent, console)
+        return 0
+    try:
+        plan = plan_of(given)
+    except ValueError as problem:
+        parser.error(str(problem))
+    directory = given.out or RESULTS / time.strftime("%Y-%m-%d-%H%M", time.gmtime())
+    directory.mkdir(parents=True, exist_ok=True)
+    for name in plan.systems:
+        if missing := SYSTEMS[name].missing():
+            console.print(f"without {name}: {missing}", style="yellow", markup=False)
+    is_apart = not given.shared_network and leave_shared_network()
+    if not is_apart:
+        console.print("not in a network of its own: other traffic on loopback counts as well", style="yellow")
+    result = asyncio.run(measured(plan, directory, console, is_apart))
+    if result.rows:
+        show(result, directory, console)
+    else:
+        console.print("nothing was measured: scale and frozen are not meant for every system")
+    return INTERRUPTED if result.interrupted else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

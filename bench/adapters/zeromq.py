@@ -1,0 +1,38 @@
+"""ZeroMQ PUB/SUB in a full mesh, without high-water marks, which would drop.
+
+A PUB socket does not dial, so whoever came first must know where those who come later will listen: the ports are
+agreed on beforehand. A newcomer listens to the members only; they do not learn of it.
+"""
+
+import threading
+from collections.abc import Sequence
+
+import zmq
+
+from bench.part import HOST, BaseNode
+
+
+class Node(BaseNode):
+    async def prepare(self) -> None:
+        self._context = zmq.Context()
+
+    async def connect(self, earlier: Sequence[str]) -> str:
+        self._publisher = self._context.socket(zmq.PUB)
+        self._publisher.sndhwm = 0
+        self._publisher.bind(f"tcp://{HOST}:{self.part.port}")
+        self._subscriber = self._context.socket(zmq.SUB)
+        self._subscriber.rcvhwm = 0
+        self._subscriber.subscribe(b"")
+        for author in self.part.authors:
+            if author != self.part.index:
+                self._subscriber.connect(f"tcp://{HOST}:{self.part.ports[author]}")
+        threading.Thread(target=self._listen, daemon=True).start()
+        return "-"
+
+    def _listen(self) -> None:
+        deliver, receive = self.tally.deliver, self._subscriber.recv
+        while True:
+            deliver(receive())
+
+    async def publish(self, payload: bytes) -> None:
+        self._publisher.send(payload)

@@ -1,0 +1,27 @@
+"""One measurement of each kind. Each takes a system, a case and the plan, and returns rows: one for each repeat."""
+
+from bench.child import Failed
+from bench.plan import Case, Plan
+from bench.row import Row
+from bench.systems import System
+from bench.workloads.broadcast import broadcast
+from bench.workloads.frozen import frozen
+from bench.workloads.join import join
+
+_BY_WORKLOAD = {"join": join, "frozen": frozen}
+
+
+async def measure(system: System, case: Case, plan: Plan) -> list[Row]:
+    """Whatever goes wrong is a row as well: one broken system must not end the others' run."""
+    row = Row(system=system.name, kind=system.kind, encrypted=system.encrypted)
+    row |= {"workload": case.workload, "receivers": case.receivers, "size_bytes": case.size_bytes}
+    if reason := system.missing() or system.unable(case):
+        return [row | {"error": reason}]
+    case = system.fitted(case)
+    row |= {"messages": case.messages, "rate_per_s": case.rate_per_s}
+    try:
+        return [row | measured for measured in await _BY_WORKLOAD.get(case.workload, broadcast)(system, case, plan)]
+    except Failed as problem:
+        return [row | {"error": str(problem)}]
+    except (OSError, ValueError, EOFError) as problem:
+        return [row | {"error": f"{type(problem).__name__}: {problem}"}]
