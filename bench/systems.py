@@ -86,8 +86,8 @@ class System:
 _ALL = (
     System("floor", "floor", "raw asyncio TCP, sender to each receiver; no usable system"),
     System("floor:uvloop", "floor", "the same with uvloop", modules=("uvloop",)),
-    System("weft", "peers, flood", "plain TCP", modules=("weft",)),
-    System("weft:tls", "peers, flood", "TLS, key from the name", encrypted=True, modules=("weft",)),
+    System("weft", "peers, fabric", "plain TCP", modules=("weft",)),
+    System("weft:tls", "peers, fabric", "TLS, key from the name", encrypted=True, modules=("weft",)),
     System(
         "nats",
         "broker",

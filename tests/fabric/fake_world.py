@@ -82,9 +82,9 @@ class FakeLine:
         self.queued_bytes = 0
         self.is_full = False
 
-    def send(self, frame: bytes) -> None:
+    def send(self, frame: bytes, rest: memoryview | None = None) -> None:
         if not self.closed:
-            self.sent.append(frame)
+            self.sent.append(frame if rest is None else b"".join((frame, rest)))
 
     def close(self) -> None:
         self.closed = True

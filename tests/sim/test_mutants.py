@@ -243,12 +243,12 @@ def test_an_author_that_skips_a_number(caught: Callable[..., None]):
 def test_a_leaver_whose_last_words_are_not_sent(caught: Callable[..., None]):
     honest = Stream._spread
 
-    def mutant(self: Stream, window: Any, kept: Kept, frame: bytes, came_from: Link | None) -> None:
+    def mutant(self: Stream, window: Any, kept: Kept, frame: bytes, rest: Any, came_from: Link | None) -> None:
         """Collects for a while, and does not look at what it has collected when it leaves."""
         if came_from is None:
-            self._peer.world.after(1.0, honest, self, window, kept, frame, None)
+            self._peer.world.after(1.0, honest, self, window, kept, frame, rest, None)
         else:
-            honest(self, window, kept, frame, came_from)
+            honest(self, window, kept, frame, rest, came_from)
 
     caught("leave", {(Stream, "_spread"): mutant}, 1, f"{PEER} has not got {MESSAGE}", seed=1)
 

@@ -126,9 +126,9 @@ class Link:
         self._peer.note(f"hung up on {self.contact}, which does not read what it is sent")
         self._ended(Why.SLOW)
 
-    def send_frame(self, frame: bytes) -> None:
+    def send_frame(self, frame: bytes, rest: memoryview | None = None) -> None:
         self.spoke = True
-        self._line.send(frame)
+        self._line.send(frame, rest)
 
     def send(self, message: Message) -> None:
         self.spoke = True

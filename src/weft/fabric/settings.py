@@ -62,7 +62,7 @@ class Settings:
     """An author that says more frames than this in a second spreads all of them by announce and pull."""
     announce_s: float = 0.1
     """Names for neighbours that get the messages another way are collected for so long."""
-    bundle_bytes: int = 64 << 10
+    bundle_bytes: int = 256 << 10
     """What an author says within one turn is packed into frames of about this size."""
     bundle_s: float = 0.005
     """An author that says many things turn after turn packs for so long; one that does not never waits."""

@@ -15,7 +15,7 @@ from weft.fabric.retention import Kept, Retention
 from weft.fabric.signing import Signing
 from weft.fabric.tree import Tree
 from weft.wire import Broadcast, PeerId, WireError
-from weft.wire.broadcast import BUNDLED_MAX, Kind, Priority, Way, decode_broadcast, encode_broadcast, forwarded, name_of
+from weft.wire.broadcast import BUNDLED_MAX, Kind, Priority, Way, decode_broadcast, encode_broadcast, name_of, relayed
 from weft.wire.framing import FRAME_BYTES_MAX
 
 if TYPE_CHECKING:
@@ -135,7 +135,7 @@ class Stream:
         own.mark = own.known = sequence + len(messages) - 1
         kept = Kept(me, sequence, own.mark, frame, 0, 0, now, 0, way, priority, lifetime_ms)
         self.retention.add(kept)
-        self._spread(own, kept, frame, None)
+        self._spread(own, kept, frame, None, None)
         if way is Way.TREE:
             self.progress.came(me, own, len(frame), len(messages))
         self._peer.counters.sent += len(messages)
@@ -155,7 +155,14 @@ class Stream:
         frame = encode_broadcast(message)
         return frame if self.signing is None else encode_broadcast(self.signing.signed(message, frame))
 
-    def _spread(self, window: AuthorWindow, kept: Kept, frame: bytes, came_from: "Link | None") -> None:
+    def _spread(
+        self,
+        window: AuthorWindow,
+        kept: Kept,
+        frame: bytes,
+        rest: memoryview | None,
+        came_from: "Link | None",
+    ) -> None:
         """To all other neighbours, as one and the same bytes; or, if it is large, along the author's tree."""
         author = kept.author
         lazy = window.lazy if kept.way == Way.TREE else ()
@@ -167,18 +174,18 @@ class Stream:
             elif link.is_full or link.arrears:
                 link.arrears.add(kept)
             else:
-                self.send(link, author, frame)
+                self.send(link, author, frame, rest)
         for link in self.inside:
             if link is not came_from:
-                self.send(link, author, frame)
+                self.send(link, author, frame, rest)
 
-    def send(self, link: "Link", author: PeerId, frame: bytes) -> None:
+    def send(self, link: "Link", author: PeerId, frame: bytes, rest: memoryview | None = None) -> None:
         """A message goes to a neighbour; on a signed channel, after its author's credential."""
         if self.signing is not None:
             if not self.signing.can_introduce(author):
                 return
             self.signing.introduce(link, author)
-        link.send_frame(frame)
+        link.send_frame(frame, rest)
 
     # -- receiving
 
@@ -247,7 +254,7 @@ class Stream:
             message.lifetime_ms,
         )
         self.retention.add(kept)
-        self._spread(window, kept, forwarded(frame, message.hops + 1, message.age_ms), link)
+        self._spread(window, kept, *relayed(frame, message.hops + 1, message.age_ms), link)
         if self._peer.observer is not None:
             self._peer.observer.received(message, link.neighbour)
         if message.way != Way.TREE:  # a tree may be deeper than the fabric is wide

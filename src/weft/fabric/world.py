@@ -50,8 +50,8 @@ class Line(Protocol):
     def queued_bytes(self) -> int:
         """Waiting on our side for the other end to read."""
 
-    def send(self, frame: bytes) -> None:
-        """Queue a frame; never blocks, never fails (a line that is gone swallows it)."""
+    def send(self, frame: bytes, rest: memoryview | None = None) -> None:
+        """Queue a frame, or its front and its rest; never blocks, never fails (a line that is gone swallows it)."""
 
     def close(self) -> None:
         """Hang up after what was sent has gone out."""

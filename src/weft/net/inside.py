@@ -29,8 +29,9 @@ class InsideLine:
         self.identity: Identity | None = None
         self._soon = soon
 
-    def send(self, frame: bytes) -> None:
-        self._soon(lambda: self.other.owner.on_frame(frame))
+    def send(self, frame: bytes, rest: memoryview | None = None) -> None:
+        whole = frame if rest is None else b"".join((frame, rest))
+        self._soon(lambda: self.other.owner.on_frame(whole))
 
     def close(self) -> None:
         """Nothing is held."""

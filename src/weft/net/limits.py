@@ -9,7 +9,7 @@ class Limits:
 
     queue_bytes_max: int = 16 << 20
     """Waiting in one line. Messages are kept back long before; a neighbour that asks for so much else is given up."""
-    congested_bytes: int = 128 << 10
+    congested_bytes: int = 256 << 10
     """With so much waiting in a line it is full: messages are kept back until there is room, and `broadcast` waits."""
     unsent_bytes: int = 64 << 10
     """Of one line, in the kernel and not under way: what is more waits with us, where it can still be chosen."""

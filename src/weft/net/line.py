@@ -28,6 +28,8 @@ QUIET_BYTES = 4 << 10
 """After a smaller read, what it made us send goes out at once; after a larger one, with what the next reads bring."""
 MUCH_BYTES = 64 << 10
 """After a read of so much, with so much still to be read, we are behind."""
+PARTS_MAX = 16
+"""Up to so many parts are written as they are; more and smaller ones are cheaper joined."""
 _TLS_ALERT = b"\x15\x03"
 
 
@@ -46,7 +48,7 @@ class TcpLine(asyncio.Protocol):
         self._socket: socket.socket | None = None
         self._tls: Tls | None = None
         self._splitter = Splitter()
-        self._out: list[bytes] = []
+        self._out: list[bytes | memoryview] = []
         self._out_bytes = 0
         self._writable = False
         self._scheduled = False
@@ -67,11 +69,14 @@ class TcpLine(asyncio.Protocol):
 
     # -- for the owner
 
-    def send(self, frame: bytes) -> None:
+    def send(self, frame: bytes, rest: memoryview | None = None) -> None:
         if self._over:
             return
         self._out.append(frame)
         self._out_bytes += len(frame)
+        if rest is not None:
+            self._out.append(rest)
+            self._out_bytes += len(rest)
         if not self._scheduled and self._writable:
             self._scheduled = True
             self._node.flush_soon(self)
@@ -117,8 +122,15 @@ class TcpLine(asyncio.Protocol):
         assert self._transport is not None
         self.taken_at = self._node.now()
         while self._out and self._writable:
-            data = self._next_write()
-            self._transport.write(data if self._tls is None else self._tls.encrypted(data))
+            parts = self._next_write()
+            if self._tls is not None:
+                self._transport.write(self._tls.encrypted(parts[0] if len(parts) == 1 else b"".join(parts)))
+            elif len(parts) == 1:
+                self._transport.write(parts[0])
+            elif len(parts) <= PARTS_MAX:
+                self._transport.writelines(parts)
+            else:
+                self._transport.write(b"".join(parts))
         if self._writable:
             if self.is_congested:
                 self._node.flow.relieved(self)
@@ -127,21 +139,19 @@ class TcpLine(asyncio.Protocol):
             if self._over:
                 self._end()
 
-    def _next_write(self) -> bytes:
+    def _next_write(self) -> list[bytes | memoryview]:
         """All that waits, or as much of a long queue as the other end should be sent at once."""
         if self._out_bytes <= WRITE_BYTES:
-            data = self._out[0] if len(self._out) == 1 else b"".join(self._out)
-            self._out.clear()
-            self._out_bytes = 0
-            return data
+            parts, self._out, self._out_bytes = self._out, [], 0
+            return parts
         count = size = 0
         while size < WRITE_BYTES and count < len(self._out):
             size += len(self._out[count])
             count += 1
-        data = b"".join(self._out[:count])
+        parts = self._out[:count]
         del self._out[:count]
         self._out_bytes -= size
-        return data
+        return parts
 
     def give_up(self) -> None:
         """The other end takes nothing any more."""

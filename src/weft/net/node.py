@@ -256,7 +256,8 @@ class Node:
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         problem: OSError | None = None
         for _, port in zip(range(self.limits.ports_tried), ports, strict=False):
-            listener = socket.socket(family, socket.SOCK_STREAM)
+            # The protocol by name: asyncio turns off Nagle's delay only where it sees that it is TCP.
+            listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
             try:
                 listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
                 listener.bind((host, port))

@@ -55,7 +55,7 @@ class Tls:
             pass
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
-    def encrypted(self, data: bytes) -> bytes:
+    def encrypted(self, data: bytes | memoryview) -> bytes:
         self._tls.write(data)
         return self._outgoing.read()
 

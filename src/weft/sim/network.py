@@ -156,8 +156,10 @@ class SimLine:
     def is_full(self) -> bool:
         return self._was_full
 
-    def send(self, frame: bytes) -> None:
+    def send(self, frame: bytes, rest: memoryview | None = None) -> None:
         if not self.closed:
+            if rest is not None:
+                frame = b"".join((frame, rest))
             self.unread_bytes += len(frame)
             if self.unread_bytes > self.network.settings.window_bytes:
                 self._was_full = True

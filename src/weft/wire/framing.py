@@ -19,13 +19,18 @@ class Splitter:
 
     def feed(self, data: bytes) -> list[bytes]:
         """All frames that `data` completes. A length out of bounds is a WireError: the stream is lost."""
-        if self._rest:
-            if len(self._rest) + len(data) < self._wanted_bytes:
-                self._rest += data  # and no copy of all that is held, or many small reads would cost its square
-                return []
-            data = b"".join((self._rest, data))
-        frames = []
+        frames: list[bytes] = []
         position, end = 0, len(data)
+        if self._rest:
+            if len(self._rest) + end < self._wanted_bytes:
+                self._rest += data  # and no copy of all that is held, or many small reads would cost its square
+                return frames
+            if self._wanted_bytes > LENGTH_BYTES:  # a frame has come to its end; what is behind it is not moved
+                position = self._wanted_bytes - len(self._rest)
+                frames.append(b"".join((self._rest, memoryview(data)[:position])))
+            else:
+                data = b"".join((self._rest, data))
+                end = len(data)
         while end - position >= LENGTH_BYTES:
             size = LENGTH_BYTES + int.from_bytes(data[position : position + LENGTH_BYTES], "big")
             if not HEAD.size <= size <= self.frame_bytes_max:
@@ -37,7 +42,7 @@ class Splitter:
             position += size
         else:
             self._wanted_bytes = LENGTH_BYTES
-        self._rest = bytearray(data[position:])
+        self._rest = bytearray(memoryview(data)[position:])
         return frames
 
     @property
