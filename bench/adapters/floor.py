@@ -7,6 +7,7 @@ retained, repaired or reconnected. It is no usable system, but shows how far abo
 import asyncio
 import struct
 from collections.abc import Sequence
+from typing import cast
 
 from bench.part import HOST, BaseNode
 
@@ -22,9 +23,9 @@ class Link(asyncio.Protocol):
         self._rest = b""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.WriteTransport)
-        transport.set_write_buffer_limits(WRITE_BUFFER_BYTES)
-        self._node.transports.append(transport)
+        writable = cast(asyncio.WriteTransport, transport)  # uvloop's own kind is none of asyncio's
+        writable.set_write_buffer_limits(WRITE_BUFFER_BYTES)
+        self._node.transports.append(writable)
 
     def pause_writing(self) -> None:
         self._node.full_links += 1
