@@ -1,8 +1,9 @@
 """Where a peer listens."""
 
+import asyncio
 import socket
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from uuid import uuid4
 
 import pytest
@@ -26,20 +27,6 @@ def a_node(
     return node
 
 
-def a_channel() -> ChannelName:
-    """One whose first ports are not among those that the kernel gives to callers: other tests run beside this one."""
-    while True:
-        channel = ChannelName("test", uuid4().hex)
-        order = PortOrder(channel.id)
-        if all(order[index] < 32768 and is_free(order[index]) for index in range(5)):
-            return channel
-
-
-def is_free(port: int) -> bool:
-    with socket.socket() as listener:
-        return listener.connect_ex(("127.0.0.1", port)) != 0
-
-
 @contextmanager
 def taken(port: int) -> Iterator[None]:
     with socket.socket() as listener:
@@ -54,24 +41,26 @@ def free_port() -> int:
         return int(listener.getsockname()[1])
 
 
-def a_channel_with_free_ports(count: int) -> ChannelName:
-    """Other programs of this machine, and connections of other tests, may hold any port."""
+def a_channel(free_ports: int = 5) -> ChannelName:
+    """One whose first ports are free, and not among those that the kernel gives to callers: other programs of this
+    machine, and connections of other tests, may hold any port."""
     while True:
-        channel = a_channel()
+        channel = ChannelName("test", uuid4().hex)
         order = PortOrder(channel.id)
-        try:
-            for place in range(count):
+        with suppress(OSError):
+            for place in range(free_ports):
+                if order[place] >= 32768:
+                    break
                 with taken(order[place]):
                     pass
-        except OSError:
-            continue
-        return channel
+            else:
+                return channel
 
 
 @each_loop
 def test_the_first_free_port_of_the_channels_order_is_taken(loop: str) -> None:
     async def main() -> None:
-        channel = a_channel_with_free_ports(5)
+        channel = a_channel()
         order = PortOrder(channel.id)
         with taken(order[0]), taken(order[2]):
             nodes = [a_node(channel) for _ in range(3)]
@@ -149,6 +138,37 @@ def test_two_meet_at_any_kind_of_host(host: str, tls: bool, loop: str) -> None:
         first.vanish()
 
     play(main, loop)
+
+
+@each_loop
+def test_those_who_call_while_a_node_closes_are_hung_up_on(loop: str) -> None:
+    """None of their sockets is left to the garbage collector, whose warning would fail this test."""
+
+    async def main() -> None:
+        for turns in range(12):
+            node = a_node(a_channel(1))
+            await node.start()
+            callers = [socket.socket() for _ in range(20)]
+            for caller in callers:
+                caller.setblocking(False)
+                caller.connect_ex(tuple(node.peer.me.address))
+            for _ in range(turns % 4):
+                await asyncio.sleep(0)
+            asyncio.get_running_loop().call_soon(node.vanish)
+            for caller in callers:
+                await until(lambda caller=caller: is_hung_up_on(caller), 5)
+                caller.close()
+
+    play(main, loop)
+
+
+def is_hung_up_on(caller: socket.socket) -> bool:
+    try:
+        return caller.recv(1) == b""
+    except BlockingIOError:
+        return False
+    except OSError:
+        return True
 
 
 @each_loop

@@ -282,19 +282,29 @@ class Node:
     async def close(self, *, within_s: float = 1.0) -> None:
         """The peer has left, or shall vanish: stop listening, let lines end, break off what does not."""
         self._closing = True
-        if self._server is not None:
-            self._server.close()
+        self._stop_listening()
+        await asyncio.sleep(0)
         if self._lines and self.peer.state is State.LEFT:
             with suppress(TimeoutError):
                 async with asyncio.timeout(within_s):
                     await self._empty.wait()
         self.vanish()
 
+    def _stop_listening(self) -> None:
+        """In two steps: asyncio gives up the sockets of callers that it has accepted but not yet handed to a line when
+        their server closes, so no more are accepted from now on, and it closes behind those."""
+        server, self._server = self._server, None
+        if server is None:
+            return
+        for listener in server.sockets:
+            with suppress(NotImplementedError):  # the loop of Windows has no readers
+                self._loop.remove_reader(listener.fileno())
+        self._loop.call_soon(server.close)
+
     def vanish(self) -> None:
         """Without a word, as if the process had been killed."""
         self._closing = True
-        if self._server is not None:
-            self._server.close()
+        self._stop_listening()
         self.flow.stop()
         if self._admissions is not None:
             self._admissions.cancel()
