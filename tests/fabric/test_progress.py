@@ -8,7 +8,7 @@ from weft.wire.links import Progress, Prune
 
 A = 71
 SIZE = 64 << 10
-SETTINGS = Settings(silence_s=1e9, under_way_bytes=1 << 20, straggler_s=0.5)
+SETTINGS = Settings(silence_s=1e9, under_way_bytes=1 << 20, straggler_s=0.5, standstill_s=0.2)
 WINDOW = (1 << 20) // SIZE
 """Messages that may be under way."""
 
@@ -57,18 +57,35 @@ def test_one_that_stays_behind_is_waited_for_only_a_moment() -> None:
     say(peer, 10)
     one.says(Progress(ME, 10))
     other.says(Progress(ME, 10))
+    say(peer, WINDOW + 20)
+    one.says(Progress(ME, 30 + WINDOW))
+    for mark in range(11, 19):
+        assert ahead(peer), "it moves"
+        other.says(Progress(ME, mark))
+        world.run(SETTINGS.straggler_s / 8)
+    assert not ahead(peer), "but too slowly"
+    say(peer, 5 * WINDOW)
+    one.says(Progress(ME, 30 + 6 * WINDOW))
+    assert not ahead(peer)
+    other.says(Progress(ME, 30 + 6 * WINDOW))
+    say(peer, WINDOW + 1)
+    one.says(Progress(ME, 31 + 7 * WINDOW))
+    assert ahead(peer), "it has caught up, and counts again"
+
+
+def test_one_that_stands_still_is_waited_for_even_less() -> None:
+    world, peer, one, other = author()
+    say(peer, 10)
+    one.says(Progress(ME, 10))
+    other.says(Progress(ME, 10))
     say(peer, WINDOW + 1)
     one.says(Progress(ME, 10 + WINDOW + 1))
     assert ahead(peer)
-    world.run(SETTINGS.straggler_s + 0.1)
+    world.run(SETTINGS.standstill_s + 0.01)
+    assert SETTINGS.standstill_s + 0.01 < SETTINGS.straggler_s
     assert not ahead(peer)
-    say(peer, 5 * WINDOW)
-    one.says(Progress(ME, 11 + 6 * WINDOW))
-    assert not ahead(peer)
-    other.says(Progress(ME, 11 + 6 * WINDOW))
-    say(peer, WINDOW + 1)
-    one.says(Progress(ME, 12 + 7 * WINDOW))
-    assert ahead(peer), "it has caught up, and counts again"
+    other.says(Progress(ME, 11))
+    assert ahead(peer), "it moves again"
 
 
 def test_one_that_is_fed_another_way_or_lost_does_not_count() -> None:

@@ -128,7 +128,7 @@ async def wait_for_patience(author: LineNode, clock: Clock) -> float:
 
 
 def test_one_that_takes_little_while_the_others_are_fine_is_waited_for_only_a_while() -> None:
-    limits = Limits(stall_s=1000, patience_s=2, patience_share=0.1)
+    limits = Limits(stall_s=1000, patience_s=2, patience_share=0.1, standstill_s=1e9)
 
     async def main() -> None:
         async with nodes(4, tls=False, limits=limits) as (author, *others):
@@ -151,8 +151,26 @@ def test_one_that_takes_little_while_the_others_are_fine_is_waited_for_only_a_wh
     play(main)
 
 
+def test_one_that_takes_nothing_at_all_is_waited_for_only_a_moment() -> None:
+    limits = Limits(stall_s=1000, patience_s=2, standstill_s=0.5)
+
+    async def main() -> None:
+        async with nodes(4, tls=False, limits=limits) as (author, *others):
+            clock = Clock(author)
+            frozen, *_ = [(await dialled(author, each))[0] for each in others]
+            frozen.taken_at = clock.time
+            author.flow.congested(frozen)
+            assert author.flow.must_wait
+            assert 0.4 < await wait_for_patience(author, clock) < 0.7
+            assert not author.flow.must_wait
+            frozen.taken_at = clock.time
+            assert author.flow.must_wait, "it takes something again, and patience is left"
+
+    play(main)
+
+
 def test_patience_comes_back_by_and_by_and_not_without_end() -> None:
-    limits = Limits(stall_s=1000, patience_s=2, patience_share=0.1)
+    limits = Limits(stall_s=1000, patience_s=2, patience_share=0.1, standstill_s=1e9)
 
     async def main() -> None:
         async with nodes(4, tls=False, limits=limits) as (author, *others):

@@ -103,8 +103,11 @@ class Progress:
                 fed.behind_since = None
             elif fed.behind_since is None:
                 fed.behind_since = now
-            if fed.behind_since is None or now - fed.behind_since < settings.straggler_s:
-                slowest = min(slowest, fed.mark)
+            if fed.behind_since is not None and (
+                now - fed.behind_since >= settings.straggler_s or now - fed.told_at >= settings.standstill_s
+            ):
+                continue
+            slowest = min(slowest, fed.mark)
         return slowest
 
     def look_again(self) -> None:

@@ -71,6 +71,8 @@ class Settings:
     """What an author has said and not all have, of those that keep up; beyond, its `broadcast` waits."""
     straggler_s: float = 0.4
     """One that has been far behind those around it for so long does not count any more, so that it slows nobody."""
+    standstill_s: float = 0.1
+    """One that is far behind, and has not come nearer at all for so long, does not count either."""
     behind_bytes: int = 2 << 20
     """A neighbour that is owed so much is spared what has low priority."""
     behind_bytes_max: int = 8 << 20

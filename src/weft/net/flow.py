@@ -93,7 +93,8 @@ class Flow:
         if len(self._congested) >= (links if links <= 2 else (links + 1) // 2):
             return True
         now = self._node.now()
-        return any(self._patience_s(line, now) > 0 for line in self._congested)
+        moved_after = now - self._limits.standstill_s
+        return any(line.taken_at > moved_after and self._patience_s(line, now) > 0 for line in self._congested)
 
     def _patience_s(self, line: "TcpLine", now: float) -> float:
         left_s, at = line.patience

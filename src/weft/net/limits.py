@@ -20,6 +20,8 @@ class Limits:
     """So long may one neighbour that is behind hold up our own `broadcast`; then it is not waited for."""
     patience_share: float = 0.05
     """This share of the time that passes is given back to a neighbour that is not waited for."""
+    standstill_s: float = 0.1
+    """One that is behind and has taken nothing at all for so long is not waited for, whatever patience is left."""
     stall_s: float = 5.0
     """A neighbour that is behind and takes nothing at all for so long is given up."""
     handshake_s: float = 5.0
