@@ -161,7 +161,8 @@ def _shown(name: str, value: object) -> str:
 
 
 def _public(kind: type) -> list[str]:
-    return [name for name in vars(kind) if not name.startswith("_")]
+    own = [each for each in kind.__mro__ if each.__module__.startswith("weft.")]
+    return [name for each in own for name in vars(each) if not name.startswith("_")]
 
 
 def test_every_public_name_is_in_the_reference() -> None:

@@ -73,14 +73,11 @@ def test_a_copy_on_its_way_when_the_branch_was_pruned_changes_nothing() -> None:
     assert not near.heard(Prune)
 
 
-def test_the_first_message_of_all_prunes_nobody_if_it_floods() -> None:
-    """Most who say one small thing say no large one."""
+def test_already_the_first_word_of_an_author_makes_its_tree() -> None:
+    """So that what it says next, however much it is, spreads along it."""
     _, near, other, _ = branches(FakeWorld())
     for line in (near, other):
         line.says(flooded(A, 1))
-    assert not other.heard(Prune)
-    for line in (near, other):
-        line.says(flooded(A, 2))
     assert (near.heard(Prune), other.heard(Prune)) == ([], [Prune(A)])
 
 

@@ -4,6 +4,7 @@ import asyncio
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 from uuid import uuid4
 
 import pytest
@@ -156,7 +157,7 @@ def test_those_who_call_while_a_node_closes_are_hung_up_on(loop: str) -> None:
                 await asyncio.sleep(0)
             asyncio.get_running_loop().call_soon(node.vanish)
             for caller in callers:
-                await until(lambda caller=caller: is_hung_up_on(caller), 5)
+                await until(partial(is_hung_up_on, caller), 5)
                 caller.close()
 
     play(main, loop)

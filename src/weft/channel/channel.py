@@ -4,36 +4,28 @@ A program may hold a set of peers on the same channel (`peers=3`); they act as o
 """
 
 import asyncio
-import json
 import logging
-import os
 from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from dataclasses import replace
-from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from weft.channel.errors import FellBehind, NotAllowed, NotConnected, TooLarge
+from weft.channel.errors import FellBehind, NotAllowed, NotConnected
 from weft.channel.inbox import Behind, Inbox
-from weft.channel.large import PART_BYTES, Assembly, parts_of
+from weft.channel.large import Assembly
 from weft.channel.merge import Merge
+from weft.channel.speaking import Speaking
 from weft.channel.status import Status, status_of
 from weft.fabric import State
 from weft.fabric.events import Batch, Event, LinkUp, Message, Missed, Note, StateChanged
-from weft.fabric.seal import Identity, Role
+from weft.fabric.seal import Identity
 from weft.net import Node
 from weft.wire import PeerId
-from weft.wire.broadcast import PRIORITY_MAX, Kind, Priority
-from weft.wire.files import encode_file
+from weft.wire.broadcast import Kind
 
 log = logging.getLogger("weft")
 
-TURN_BYTES = 128 << 10
-"""After so much was broadcast, others get a turn of the event loop: who speaks without end, and perhaps to nobody, must
-not keep its own process from everything else."""
-BROADCAST_COST_BYTES = 64
-"""What a message counts for that, beside its data."""
 EVENTS_MAX = 1000
 """Events kept for each reader of `events()`; the oldest give way."""
 WARN_S = 1.0
@@ -45,17 +37,15 @@ CATCH_UP_S = 1.5
 """Who leaves waits so long, at most, for neighbours that have not read what they were sent."""
 CATCH_UP_LOOK_S = 0.02
 
-LIFETIME_MS_MAX = 0xFFFFFFFF
-
 ChannelEvent = Event | Missed
 
 
-class Channel:
+class Channel(Speaking):
     """Made by `weft.connect`. Reading: iterate over it, or `receive`, `acquire`, or a callback. All from one loop."""
 
     def __init__(self, name: str, node: Node, *, behind: Behind, inbox_messages_max: int, inbox_bytes_max: int) -> None:
+        super().__init__(node)
         self.name = name
-        self._node = node
         self._others: list[Node] = []
         self._behind = behind
         self._inbox = Inbox(inbox_messages_max, inbox_bytes_max, on_full=self._on_full, on_room=self._on_room)
@@ -64,14 +54,12 @@ class Channel:
         self._is_calling_back = False
         """In the middle of a batch, message by message."""
         self._assembly = Assembly(node.settings.message_bytes_max, self._told_missed)
-        self._large_sent = 0
         self._listeners: list[Callable[[ChannelEvent], None]] = []
         self._left = asyncio.Event()
         self._all_left = asyncio.Event()
         """With the other peers of a set."""
         self._leaving: asyncio.Task[None] | None = None
         self._fell_behind = False
-        self._said_bytes = 0
         self._warn_again_at = 0.0
         self.missed = 0
         """Messages that this program will not get; each was told by a `Missed` event."""
@@ -134,111 +122,6 @@ class Channel:
                     await news.wait()
         finally:
             end()
-
-    # -- sending
-
-    async def broadcast(self, data: bytes, *, priority: int = Priority.NORMAL, lifetime_s: float | None = None) -> int:
-        """Send to all members; returns this message's number among our own. Waits if our links are behind.
-
-        - `priority`: when a member cannot keep up, it is spared the messages of lower priority first.
-        - `lifetime_s`: who has not got it by then is told that it missed it, instead.
-        """
-        if len(data) > PART_BYTES:
-            return await self._broadcast_large(data, Kind.DATA, priority, lifetime_s)
-        if self._node.flow.must_wait:
-            await self._node.flow.drained()
-        sequence = self.broadcast_nowait(data, priority=priority, lifetime_s=lifetime_s)
-        self._node.flow.pace.spend(len(data) + BROADCAST_COST_BYTES)
-        self._said_bytes += len(data) + BROADCAST_COST_BYTES
-        if self._said_bytes > TURN_BYTES:
-            self._said_bytes = 0
-            await asyncio.sleep(0)
-        return sequence
-
-    def broadcast_nowait(self, data: bytes, *, priority: int = Priority.NORMAL, lifetime_s: float | None = None) -> int:
-        """The same at once, however far the links are behind: for callbacks, and for those who send little."""
-        if not isinstance(data, bytes):
-            data = _as_bytes(data)
-        lifetime_ms = 0 if lifetime_s is None else _milliseconds(lifetime_s)
-        if len(data) <= PART_BYTES:
-            return self._say(data, Kind.DATA, priority, lifetime_ms)
-        self._check_size(len(data))
-        at_once_max = self._node.settings.retention_bytes_max // 2
-        if len(data) > at_once_max:
-            raise TooLarge(
-                f"{len(data)} bytes at once, at most {at_once_max} are possible; `await broadcast` sends more"
-            )
-        self._large_sent += 1
-        sequence = 0
-        for part in parts_of(self._large_sent, data, Kind.DATA):
-            sequence = self._say(part, Kind.PART, priority, lifetime_ms)
-        return sequence
-
-    async def _broadcast_large(
-        self,
-        data: bytes,
-        kind: Kind,
-        priority: int,
-        lifetime_s: float | None,
-        progress: Callable[[int], None] | None = None,
-    ) -> int:
-        """In parts; whatever else is said meanwhile goes between them."""
-        if not isinstance(data, bytes):
-            data = _as_bytes(data)
-        self._check_size(len(data))
-        lifetime_ms = 0 if lifetime_s is None else _milliseconds(lifetime_s)
-        self._large_sent += 1
-        sequence = done = 0
-        for part in parts_of(self._large_sent, data, kind):
-            if self._node.flow.must_wait:
-                await self._node.flow.drained()
-            sequence = self._say(part, Kind.PART, priority, lifetime_ms)
-            self._node.flow.pace.spend(len(part))
-            done = min(done + PART_BYTES, len(data))
-            if progress is not None:
-                progress(done)
-            await asyncio.sleep(0)
-        return sequence
-
-    def _say(self, data: bytes, kind: Kind, priority: int, lifetime_ms: int) -> int:
-        peer = self._node.peer
-        if peer.state is not State.CONNECTED:
-            raise NotConnected(self._why_not_connected())
-        if self._node.membership is not None and self._node.membership.identity.role is not Role.PRODUCER:
-            raise NotAllowed("this ticket is for a consumer, who may only listen; ask the channel's owner for another")
-        if not 0 <= priority <= PRIORITY_MAX:
-            raise ValueError(f"priority={priority}: a priority is a number from 0 to {PRIORITY_MAX}")
-        return peer.stream.broadcast(data, kind, priority, lifetime_ms)
-
-    def _check_size(self, size: int) -> None:
-        most = self._node.settings.message_bytes_max
-        if size > most:
-            raise TooLarge(f"a message of {size:,} bytes, at most {most:,} are possible: Settings.message_bytes_max")
-
-    async def send_file(
-        self,
-        path: str | os.PathLike[str],
-        *,
-        priority: int = Priority.NORMAL,
-        lifetime_s: float | None = None,
-        progress: Callable[[int, int], None] | None = None,
-    ) -> int:
-        """Send a file, with its name and a hash that receivers check: they find it in `message.file`. `progress` is
-        called with the bytes sent so far and in all."""
-        path = Path(path)
-        self._check_size(path.stat().st_size)  # before it is read
-        name = os.fsencode(path.name).decode(errors="replace")  # names of files are bytes, which may be no text
-        data = await asyncio.to_thread(lambda: encode_file(name, path.read_bytes()))
-        told = (lambda done: progress(done, len(data))) if progress is not None else None
-        return await self._broadcast_large(data, Kind.FILE, priority, lifetime_s, told)
-
-    async def broadcast_text(self, text: str) -> int:
-        """Send text, as UTF-8; read it with `message.text`."""
-        return await self.broadcast(text.encode())
-
-    async def broadcast_json(self, value: Any) -> int:
-        """Send anything that JSON can say; read it with `message.json()`."""
-        return await self.broadcast(json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode())
 
     # -- receiving
 
@@ -506,15 +389,3 @@ class Channel:
 
 def _ignore(_told: Any) -> None:
     """The leader tells."""
-
-
-def _milliseconds(lifetime_s: float) -> int:
-    if not lifetime_s > 0:
-        raise ValueError(f"lifetime_s={lifetime_s}: a message lives for more than 0 seconds; None means for ever")
-    return max(1, round(min(lifetime_s * 1000, LIFETIME_MS_MAX)))
-
-
-def _as_bytes(data: Any) -> bytes:
-    if isinstance(data, bytearray | memoryview):
-        return bytes(data)
-    raise TypeError(f"a message is bytes, not {type(data).__name__}; use broadcast_text or broadcast_json")

@@ -195,8 +195,7 @@ class Stream:
         window = self.authors.get(author)
         if window is not None and (last <= window.mark or sequence in window.waiting):
             self._peer.counters.duplicates += last - sequence + 1
-            if sequence != window.run_start or way == Way.TREE:
-                self.tree.came_again(window, author, link, hops, floods=way != Way.TREE)
+            self.tree.came_again(window, author, link, hops, floods=way != Way.TREE)
             return
         message = decode_broadcast(frame)  # whole and well-formed, or it dies here
         if not self.settled or author == self._peer.me.peer:

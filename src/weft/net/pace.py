@@ -22,9 +22,7 @@ BURST_S = 0.02
 """What was not said within this time is not saved for later."""
 PAUSE_S_MAX = 0.05
 MEASURED_S = 0.05
-"""How fast we speak is measured over this time ..."""
-COUNTED_MASK = 15
-"""... and looked at with every so many messages: looking at a clock costs as much as saying something."""
+"""How fast we speak is measured over this time."""
 
 
 class Pace:
@@ -38,7 +36,6 @@ class Pace:
         self._said = 0
         """Bytes since `_said_since`."""
         self._said_since = now()
-        self._said_count = 0
         self._said_per_s = 0.0
         """In the time before that."""
 
@@ -60,14 +57,10 @@ class Pace:
     def spend(self, size: int) -> None:
         """So much was said."""
         self._said += size
-        self._said_count += 1
+        now = self._now()
         if self._bytes_per_s < FREE:
-            self._refill(self._now())
+            self._refill(now)
             self._credit -= size
-        if not self._said_count & COUNTED_MASK:
-            self._measure(self._now())
-
-    def _measure(self, now: float) -> None:
         passed_s = now - self._said_since
         if passed_s >= MEASURED_S:
             self._said_per_s, self._said, self._said_since = self._said / passed_s, 0, now
