@@ -144,6 +144,13 @@ class Stage:
         self._talking = [loop.create_task(self._talk(channel)) for channel in self.channels]
         self._talking.append(loop.create_task(self._measure()))
 
+    async def talk_goes_on(self, messages: int) -> None:
+        """Wait until each honest peer has said so many more, in spite of everything."""
+        before = dict(self.said)
+        await eventually(
+            lambda: all(said >= before[peer] + messages for peer, said in self.said.items()), what="they fell silent"
+        )
+
     async def _talk(self, channel: weft.Channel) -> None:
         while True:
             self.said[channel.peer] = await channel.broadcast(secrets.token_bytes(40))
@@ -228,4 +235,5 @@ async def stage(
             made.close()
         for channel in channels:
             channel.vanish()
-        await asyncio.sleep(0.01)  # aborted sockets are closed in the next turns of the loop
+        for _ in range(3):  # aborted sockets are closed in the next turns of the loop
+            await asyncio.sleep(0)

@@ -1,6 +1,5 @@
 """Who is not let in: wrong key, other channel, other mode, tickets that are expired or withdrawn."""
 
-import asyncio
 import ssl
 import time
 from datetime import UTC, datetime, timedelta
@@ -11,7 +10,7 @@ from cryptography.x509 import Certificate
 
 import weft
 from tests.attack.attacker import Attacker
-from tests.attack.stage import DEADLINE_S, Stage, eventually, over_sockets, stage, unique_name
+from tests.attack.stage import DEADLINE_S, TALK_S, Stage, eventually, over_sockets, stage, unique_name
 from tests.attack.test_members import tickets_of
 from weft.fabric import ChannelName
 from weft.fabric.seal import Role
@@ -190,7 +189,7 @@ async def test_a_ticket_that_is_withdrawn_while_its_holder_is_a_neighbour(tmp_pa
     async with stage(tickets=tickets_of(owner), revoked=path, limits=weft.Limits(admission_s=admission_s)) as of:
         ticket = owner.issue_ticket("eve", Role.PRODUCER, datetime.now(UTC) + DAY)
         attacker = await of.neighbour(Membership.from_ticket(ChannelName.parse(of.name), ticket))
-        await asyncio.sleep(admission_s)
+        await of.talk_goes_on(round(1.2 * admission_s / TALK_S))
         assert of.is_neighbour(attacker)
         revoke(owner, path, [ticket.serial])
         await attacker.until_closed(admission_s + 0.5)
@@ -204,5 +203,5 @@ async def test_a_list_that_became_garbage_lets_nobody_in_again(tmp_path: Path) -
     ticket, path = withdrawn(owner, tmp_path)
     async with stage(tickets=tickets_of(owner), revoked=path, limits=weft.Limits(admission_s=0.1)) as of:
         path.write_bytes(b"garbage")
-        await asyncio.sleep(0.3)
+        await eventually(lambda: of.victim._node._list_is_bad)
         await refused(of, "revoked", ticket=ticket)

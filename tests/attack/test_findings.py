@@ -32,7 +32,7 @@ async def test_no_author_is_muted_by_tales_that_can_be_believed() -> None:
         author = of.channels[1].peer
         for _ in range(3):
             attacker.send(Known((Have(author, 1, of.said[author] + 5000, LONG_AGO_MS),)))
-            await asyncio.sleep(1)
+            await of.talk_goes_on(50)
         heard = len(of.got[of.victim.peer])
         await eventually(lambda: sum(each.author == author for each in of.got[of.victim.peer][heard:]) > 5, 3)
 
@@ -42,7 +42,7 @@ async def test_no_author_is_kept_out_by_a_tale_of_many() -> None:
     async with stage(signed=True, settings=Settings(authors_max=1000)) as of:
         attacker = await of.neighbour()
         attacker.send(Known(tuple(Have(name, 1, 1, 0) for name in range(1, 2000))))
-        await asyncio.sleep(1)
+        await of.talk_goes_on(50)
         async with weft.connect(of.name, key=of.options["key"], signed=True) as newcomer:
             await newcomer.broadcast(b"does anybody hear me?")
             await eventually(lambda: len(of.strangers_heard) == len(of.channels), 3)
@@ -60,7 +60,7 @@ async def test_a_withdrawn_author_whom_a_neighbour_still_admits(tmp_path: Path) 
             attacker = await of.neighbour(Membership.from_ticket(ChannelName.parse(of.name), eve))
             attacker.send(attacker.credential(), attacker.signed(Broadcast(attacker.peer, 1, 1, (b"still here",))))
             await eventually(lambda: strict.status().counters["unproven"] > 0)
-            await asyncio.sleep(1)
+            await of.talk_goes_on(50)
             assert strict.status().counters["unproven"] < 20
 
 
@@ -71,7 +71,7 @@ async def test_members_that_say_hello_and_nothing_more() -> None:
         for _ in range(SILENT_CALLERS):
             attacker = await of.attack(member)
             attacker.send(attacker.hello())
-        await asyncio.sleep(0.1)
+        await of.talk_goes_on(5)
         assert await a_newcomer_gets_in(of) < 1
 
 
@@ -99,7 +99,7 @@ async def test_a_message_that_a_program_stumbles_over() -> None:
             channel.on_message(stumbling)
         attacker.send(attacker.credential(), attacker.signed(Broadcast(attacker.peer, 1, 1, (b"poison",))))
         await eventually(lambda: len(of.strangers_heard) == len(of.channels))
-        await asyncio.sleep(0.2)
+        await of.talk_goes_on(10)
         assert not of.torn
 
 
@@ -109,7 +109,7 @@ async def test_questions_for_what_is_not_there() -> None:
         attacker = await of.neighbour()
         attacker.send(Known((Have(12345, 1, 1 << 20, 0),)))
         attacker.send(*[Want(12345, 1, 4096)] * 1500)
-        await asyncio.sleep(1)
+        await of.talk_goes_on(50)
         assert of.lag_s < 0.5
 
 

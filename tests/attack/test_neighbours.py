@@ -139,11 +139,11 @@ async def test_contacts_that_are_nowhere(mode: dict[str, Any]) -> None:
         for index, place in enumerate(places):
             attacker.send(Walk(index, place, None, (), (), True, 3, 3), Walk(index, place, place, (), (), False, 0, 0))
             attacker.send(PortSearch(place.peer, 1, 1, place))
-        await asyncio.sleep(0.5)
+        await of.talk_goes_on(25)
         attacker.send(Leave((places[0], Contact(of.victim.peer, Address("127.0.0.1", 1)), *places[1:])))
         for index in range(8):
             await cut_to(of, index, places[index])
-        await asyncio.sleep(0.3)
+        await of.talk_goes_on(15)
         assert of.victim._node.peer.state is State.CONNECTED
 
 

@@ -97,7 +97,8 @@ async def fall_behind() -> Behind:
             if number % 20 == 0:
                 await asyncio.sleep(0.001)
         reader._node.go_on_reading()
-        await asyncio.sleep(0.1)
+        async with asyncio.timeout(20):
+            await reader._inbox.wait()
         last = author.broadcast_nowait(b"%08d" % COUNT + bytes(SIZE))
         got: list[int] = []
         while not got or got[-1] < last:
