@@ -1,7 +1,7 @@
 # Everything a contributor runs. `make` alone lists the targets.
 
 PYTHON      ?= python3
-PYTEST_ARGS ?= -n 2
+PYTEST_ARGS ?= -n 2 --dist loadgroup
 SOAK_ARGS   ?=
 LOAD_S      ?= 3600
 FUZZ_ARGS   ?= --minutes 10
@@ -58,6 +58,10 @@ demo: setup ## Kill 10 of 50 real processes, 40 of 200 simulated peers, and see 
 test: setup lint types imports ## Check everything: lint, types, imports, then the tests
 	$(PY) -m pytest $(PYTEST_ARGS)
 
+.PHONY: test-long
+test-long: setup ## The tests that take longer: a Spark cluster, killed drivers, many seeds (about ten minutes)
+	$(PY) -m pytest -m long -n 0
+
 .PHONY: lint
 lint: setup ## Check style and formatting (ruff)
 	$(BIN)/ruff check
@@ -90,6 +94,10 @@ $(BENCH_VENV)/.installed: bench/requirements.txt bench/install.py pyproject.toml
 	$(PYTHON) -m venv --clear $(BENCH_VENV)
 	$(BENCH_VENV)/bin/python bench/install.py
 	@touch $@
+
+.PHONY: bench-pipeline
+bench-pipeline: setup ## Ten million events through the pipeline, beside DuckDB
+	$(PY) -m bench.pipeline $(BENCH_ARGS)
 
 .PHONY: fuzz
 fuzz: setup ## Throw nonsense at real peers for ten minutes (FUZZ_ARGS='--minutes 2')

@@ -16,6 +16,8 @@ from weft.commands.options import (
     PeerOption,
     joins,
 )
+from weft.commands.overlay_words import study
+from weft.commands.pipeline_words import pipeline
 from weft.commands.study_words import sim, trial
 from weft.commands.ticket_words import ticket
 
@@ -28,6 +30,8 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 app.add_typer(ticket, name="ticket")
+app.add_typer(pipeline, name="pipeline")
+app.add_typer(study, name="study")
 
 
 def _version(wanted: bool) -> None:

@@ -96,6 +96,7 @@ def test_a_newcomer_does_not_track_more_authors_than_its_limit() -> None:
     assert len(greeting_on(link(peer, 3)).have) <= 3
 
 
+@pytest.mark.long
 def test_a_newcomer_that_is_told_of_as_many_authors_as_a_greeting_can_hold_can_still_greet() -> None:
     world = FakeWorld()
     peer = seeker(world)

@@ -23,7 +23,7 @@ def at(moment: datetime) -> Clock:
 
 
 def a_ticket(owner: Authority, member: str = "ada", role: Role = Role.PRODUCER, *, days: float = 7) -> Ticket:
-    return owner.issue_ticket(member, role, TODAY + days * DAY)
+    return owner.issue_ticket(member, role, TODAY + days * DAY, now=at(TODAY))
 
 
 def an_old_ticket(owner: Authority) -> Ticket:

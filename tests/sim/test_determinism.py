@@ -72,7 +72,9 @@ def test_another_seed_gives_another_history(name: str):
     assert trace_of(scenario(name), seed=1) != trace_of(scenario(name), seed=2)
 
 
-@pytest.mark.parametrize("name", SCENARIOS)
+@pytest.mark.parametrize(
+    "name", [each if each in ("kill", "tree") else pytest.param(each, marks=pytest.mark.long) for each in SCENARIOS]
+)
 def test_every_process_gives_the_same_history(name: str):
     here = trace_of(scenario(name), seed=3)
     assert trace_elsewhere(name, 3, hash_seed=1) == here

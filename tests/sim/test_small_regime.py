@@ -73,7 +73,7 @@ def test_every_order_keeps_the_promises(begun: str, pace: str, spread: Spread):
             assert_complete_if_small(sim, degree=4)
 
 
-@pytest.mark.parametrize("degree", [3, 4, 5, 6, 8])
+@pytest.mark.parametrize("degree", [3, 4, *(pytest.param(each, marks=pytest.mark.long) for each in (5, 6, 8))])
 @pytest.mark.parametrize("pace", ["calm", "hurried"])
 def test_long_orders_keep_the_promises(degree: int, pace: str):
     """Every second one with everything along trees."""

@@ -1,0 +1,63 @@
+"""What a participant can be asked: groups and their members, as known and seen from here."""
+
+from typing import TYPE_CHECKING
+
+from weft.groups.errors import NoSuchGroup
+from weft.groups.events import GroupInfo, Here
+from weft.groups.names import GroupId, Member, MemberId
+
+if TYPE_CHECKING:
+    from weft.groups.attendance import Attendance
+    from weft.groups.conversation import Conversation
+    from weft.groups.directory import Directory
+
+
+class Known:
+    """What `Participant` is on its side that only answers."""
+
+    directory: "Directory"
+    attendance: "Attendance"
+    conversations: "dict[GroupId, Conversation]"
+    _rejected: dict[GroupId, None]
+
+    @property
+    def peers_about(self) -> int:
+        return self.attendance.peers_about
+
+    def groups(self) -> list[GroupInfo]:
+        return [self.info(group) for group, book in self.directory.books.items() if book.charter is not None]
+
+    def info(self, group: GroupId) -> GroupInfo:
+        book = self.directory.books.get(group)
+        if book is None or book.charter is None:
+            raise NoSuchGroup(f"no group {group:016x} is known here")
+        members = [stand.member for stand in book.stands.values() if stand.step % 2]
+        present = sum(not self.attendance.is_gone(member) for member in members)
+        joined, rejected = group in self.conversations, group in self._rejected
+        charter = book.charter
+        return GroupInfo(group, charter.description, charter.keep, joined, rejected, present, len(members))
+
+    def members(self, group: GroupId) -> dict[Member, Here]:
+        """Present and past."""
+        book = self.directory.books.get(group)
+        found: dict[Member, Here] = {}
+        for stand in (
+            sorted(book.stands.values(), key=lambda each: (each.name, each.member)) if book is not None else ()
+        ):
+            here = Here.LEFT
+            if stand.step % 2:
+                here = Here.GONE if self.attendance.is_gone(stand.member) else Here.PRESENT
+            found[Member(stand.member, stand.name)] = here
+        return found
+
+    def directory_knows(self, member: MemberId) -> bool:
+        """Whether it is in any group that we are in."""
+        return self.shared_name(member) is not None
+
+    def shared_name(self, member: MemberId) -> str | None:
+        """Its name, if it is in a group with us."""
+        for group in self.conversations:
+            stand = self.directory.books[group].stands.get(member)
+            if stand is not None and stand.step % 2:
+                return stand.name
+        return None

@@ -1,0 +1,72 @@
+"""One row a message, out of what its author and all its receivers noted.
+
+In two steps, so that little has to travel: `gathered` makes one row a message of any rows of a tape, `merged` makes one
+of several such rows. The author's own word comes first; if it did not record, what its receivers know has to do.
+"""
+
+import polars as pl
+
+from weft.pipeline.arrow.exact import exact, frame
+from weft.pipeline.table import COUNT, FLAG, ID, TEXT, TIME, Column
+from weft.record.arrow import pa
+
+KEYS = ["channel", "author", "sequence"]
+_TOLD = ["size", "group", "topic", "parent_author", "parent_sequence"]
+
+COLUMNS = (
+    Column("channel", TEXT, "First 16 digits of the channel's id."),
+    Column("author", ID, "Who broadcast it."),
+    Column("sequence", COUNT, "The author's running number of it."),
+    Column("time", TIME, "When it was sent, by the author's clock; if it did not record, when it was first seen."),
+    Column("recorded", FLAG, "Whether the author recorded the sending."),
+    Column("run", TEXT, "Run in which the sending was recorded."),
+    Column("ordinal", COUNT, "Ordinal of the sending in that run."),
+    Column("first_seen", TIME, "Earliest time at which any observer had to do with it."),
+    Column("deliveries", COUNT, "Deliveries that are on the tapes, double ones counted."),
+    Column("size", COUNT, "Bytes of its payload."),
+    Column("group", TEXT, "Group that it belongs to."),
+    Column("topic", TEXT, "What it is about."),
+    Column("parent_author", ID, "Author of the message that it responds to."),
+    Column("parent_sequence", COUNT, "Running number of the message that it responds to."),
+)
+SCHEMA = pa.schema([pa.field(each.name, each.type) for each in COLUMNS])
+
+EVENT_COLUMNS = [*KEYS, "kind", "time", "run", "ordinal", *_TOLD]
+KINDS = ("sent", "received", "delivered")
+
+
+def gathered(events: pa.Table) -> pa.Table:
+    """One row a message, of rows of the tape of these kinds."""
+    rows = frame(events)
+    seen = rows.group_by(KEYS).agg(
+        pl.col("time").min().alias("first_seen"),
+        (pl.col("kind") == "delivered").sum().cast(pl.Int64).alias("deliveries"),
+    )
+    # A delivery tells all that the sending does; that it came, less.
+    told = rows.filter(pl.col("kind") != "sent").sort("kind").unique(KEYS, keep="first").select(*KEYS, *_TOLD)
+    sent = rows.filter(pl.col("kind") == "sent").sort("ordinal").unique(KEYS, keep="first")
+    sent = sent.select(*KEYS, "time", pl.lit(True).alias("recorded"), "run", "ordinal", *_TOLD)
+    merged_rows = seen.join(sent, KEYS, "left").join(told, KEYS, "left", suffix="_told")
+    by_author = pl.col("recorded").is_not_null()
+    merged_rows = merged_rows.with_columns(
+        pl.when(by_author).then(pl.col(name)).otherwise(pl.col(f"{name}_told")).alias(name) for name in _TOLD
+    )
+    return exact(_timed(merged_rows), SCHEMA)
+
+
+def merged(parts: pa.Table) -> pa.Table:
+    """One row a message, of several that `gathered` made."""
+    rows = frame(parts)
+    sums = rows.group_by(KEYS).agg(pl.col("first_seen").min(), pl.col("deliveries").sum())
+    # Of those who were not the author, whoever was told most.
+    best = rows.sort(
+        pl.col("recorded").not_(), pl.col("deliveries") == 0, "first_seen", "ordinal", nulls_last=True
+    ).unique(KEYS, keep="first", maintain_order=False)
+    return exact(_timed(best.drop("first_seen", "deliveries").join(sums, KEYS, "left")), SCHEMA)
+
+
+def _timed(rows: pl.DataFrame) -> pl.DataFrame:
+    recorded = pl.col("recorded").fill_null(False)
+    return rows.with_columns(
+        pl.when(recorded).then(pl.col("time")).otherwise(pl.col("first_seen")).alias("time"), recorded.alias("recorded")
+    )

@@ -1,0 +1,148 @@
+"""A channel as a sink: each row of a DataFrame is broadcast.
+
+Columns: `data` (binary or text), and if they are there `priority` (whole number; null: normal) and `lifetime_s`.
+Each task joins as a peer, waits for company, says its rows in their order, and leaves in good order: when a task has
+ended well, each of its messages is with a neighbour that goes on spreading it.
+
+What is promised is **at least once**: a task that is repeated says its rows again. With the option `stamp` each message
+carries what tells doubles (`stamp.py`); then it is exactly once for whoever looks at it, provided that the rows of a
+batch come in the same partitions and order when it is repeated, as those of a tape do.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from pyspark import TaskContext
+from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
+from pyspark.sql.types import (
+    BinaryType,
+    ByteType,
+    DataType,
+    DoubleType,
+    FloatType,
+    IntegerType,
+    LongType,
+    ShortType,
+    StringType,
+    StructType,
+)
+
+import weft.blocking
+from weft.errors import WeftError
+from weft.pipeline.source.options import Options, WrongOption
+from weft.pipeline.source.stamp import Stamp, origin_of, stamped
+from weft.record.arrow import pa
+from weft.wire.broadcast import Priority
+
+NO_BATCH = -1
+
+_WHOLE = (ByteType, ShortType, IntegerType, LongType)
+_COLUMNS: dict[str, tuple[type[DataType], ...]] = {
+    "data": (BinaryType, StringType),
+    "priority": _WHOLE,
+    "lifetime_s": (*_WHOLE, FloatType, DoubleType),
+}
+
+
+class Alone(WeftError):
+    """Nobody else is on the channel, so what would be said would be lost."""
+
+
+class NoData(WeftError):
+    """A row without a message."""
+
+
+@dataclass
+class Said(WriterCommitMessage):
+    rows: int
+
+
+def check(schema: StructType) -> None:
+    """Whether these columns can be said."""
+    if "data" not in schema.fieldNames():
+        raise WrongOption("a DataFrame that is broadcast needs a column 'data', binary or text")
+    for field in schema.fields:
+        if field.name not in _COLUMNS:
+            raise WrongOption(
+                f"the column {field.name!r} cannot be broadcast and would be lost: put it into 'data', or drop it; "
+                f"there are: {', '.join(_COLUMNS)}"
+            )
+        if not isinstance(field.dataType, _COLUMNS[field.name]):
+            raise WrongOption(f"the column {field.name!r} cannot be of type {field.dataType.simpleString()}")
+
+
+def say(batches: Iterator[pa.RecordBatch], options: Options) -> Said:
+    """Runs in a task. Joins only if there is something to say."""
+    context = TaskContext.get()
+    batch = context.getLocalProperty("streaming.sql.batchId") if context is not None else None
+    number, partition = int(batch or NO_BATCH), context.partitionId() if context is not None else 0
+    name = options.get("stamp")
+    origin = origin_of(name) if name is not None else None
+    channel: weft.blocking.Channel | None = None
+    row = 0
+    try:
+        for each in batches:
+            for data, priority, lifetime_s in _rows(each):
+                if channel is None:
+                    channel = _joined(options)
+                if data is None:
+                    raise NoData(f"row {row} of partition {partition} has no data; leave such rows out")
+                if origin is not None:
+                    data = stamped(Stamp(origin, number, partition, row), data)
+                channel.broadcast(
+                    data, priority=Priority.NORMAL if priority is None else priority, lifetime_s=lifetime_s
+                )
+                row += 1
+    finally:
+        if channel is not None:
+            channel.leave()
+    return Said(row)
+
+
+def _rows(batch: pa.RecordBatch) -> Iterator[tuple[bytes | None, int | None, float | None]]:
+    """A message is one call to the channel, so here columns become rows at last."""
+    columns = {name: batch.column(name) for name in batch.schema.names}
+    data = columns["data"].cast(pa.binary()).to_pylist()
+    nothing: list[None] = [None] * len(data)
+    priority = columns["priority"].to_pylist() if "priority" in columns else nothing
+    lifetime_s = columns["lifetime_s"].to_pylist() if "lifetime_s" in columns else nothing
+    return zip(data, priority, lifetime_s, strict=True)
+
+
+def _joined(options: Options) -> weft.blocking.Channel:
+    name = options.text("channel")
+    channel = weft.blocking.connect(name, **options.joining())
+    channel.on_batch(lambda _batch: None)  # what others say is not read here, and must not pile up
+    timeout_s = options.number("timeout_s", 30.0)
+    try:
+        channel.company(timeout_s)
+    except TimeoutError:
+        channel.leave()
+        raise Alone(
+            f"{name}: nobody else is on this channel (waited {timeout_s:g} s), so nothing was said. Is the name right, "
+            "and are key and portal those of the others?"
+        ) from None
+    except BaseException:
+        channel.leave()
+        raise
+    return channel
+
+
+class Sink(DataSourceArrowWriter):
+    def __init__(self, options: Options, schema: StructType) -> None:
+        options.text("channel")
+        check(schema)
+        self._options = options
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        return say(iterator, self._options)
+
+
+class StreamSink(DataSourceStreamArrowWriter):
+    def __init__(self, options: Options, schema: StructType) -> None:
+        options.text("channel")
+        check(schema)
+        self._options = options
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        return say(iterator, self._options)

@@ -1,0 +1,231 @@
+"""What groups cost, measured: `python -m tests.groups.measure scene|arrivals|fabric|order|catchup [...]`; no test."""
+
+import asyncio
+import sys
+import time
+import tracemalloc
+from collections import Counter
+from contextlib import AsyncExitStack
+from pathlib import Path
+from random import Random
+from tempfile import TemporaryDirectory
+
+from tests.channel.joined import joined
+from tests.groups.test_scene import check, play, play_in_fabric
+from tests.groups.test_storms import messages_per_arrival
+from weft.fabric.state import State
+from weft.groups import groups
+from weft.groups.events import CaughtUp
+from weft.groups.history import MemoryStore
+from weft.groups.names import MessageId, Post
+from weft.groups.order import Order
+from weft.groups.over_sim import SimMember
+from weft.sim.simulation import Simulation
+
+
+def scene(seeds: int = 1000) -> None:
+    """Delhi and Chennai."""
+    overtaken = 0
+    for seed in range(seeds):
+        members, waited = play(seed)
+        overtaken += waited
+        for member in members:
+            check(member, seed)
+    print(f"{seeds} seeds, 4 screens each: every answer under its question; an answer had to wait in {overtaken}")
+
+
+def scene_in_fabric(first: int = 0, last: int = 999) -> None:
+    for seed in range(first, last + 1):
+        for member in play_in_fabric(seed):
+            check(member, seed)
+    print(f"seeds {first} to {last} in the simulated fabric, 7 screens each: every answer under its question")
+
+
+def arrivals(*counts: int) -> None:
+    """Messages per arrival, the arrival included; delays as in a fabric, none beneath."""
+    for peers in counts or (10, 100, 1000):
+        runs = [messages_per_arrival(peers, 5, seed) for seed in range(3)]
+        print(f"{peers:5} peers: {sum(runs) / len(runs):.1f} messages per arrival", flush=True)
+
+
+def fabric(*counts: int) -> None:
+    """The same in the simulated fabric, from the first peer on."""
+    for peers in counts or (10, 100):
+        sim = Simulation(1)
+        members = [SimMember(sim, "m0")]
+        before: Counter[str] = Counter()
+        sim.run(10.0)
+        for number in range(20):
+            members[0].participant.create(f"group {number}")
+        for number in range(1, peers + 10):
+            members.append(SimMember(sim, f"m{number}"))
+            sim.run(1.0 if number < peers else 10.0)
+            if number == peers - 1:
+                sim.run(20.0)
+                before = _said(members)
+        said = _said(members) - before
+        assert len({member.participant.directory.hash for member in members}) == 1
+        per = (said["Arrival"] + said["Listing"]) / 10
+        print(f"{peers:5} peers in the fabric: {per:.1f} messages per arrival; {dict(said)}", flush=True)
+
+
+def _said(members: list[SimMember]) -> Counter[str]:
+    said: Counter[str] = Counter()
+    for member in members:
+        said.update(member.participant.said)
+    return said
+
+
+def order_cost_us(held: int, measured: int = 20_000, seed: int = 0) -> float:
+    """Microseconds for one message when so many are held: answers to any of them, some before what they respond to."""
+    random = Random(seed)
+    order = Order(1 << 30, 1 << 40)
+    authors = 50
+    for number in range(held):
+        order.receive(Post(number % authors, number // authors + 1, None, 0, b""), 0.0)
+    posts = []
+    for number in range(held, held + measured):
+        parent = random.randrange(number)
+        named = MessageId(parent % authors, parent // authors + 1)
+        author, sequence = number % authors, number // authors + 1
+        posts.append(Post(author, sequence, named if named < (author, sequence) else None, 0, b""))
+    for at in range(0, measured - 4, 4):
+        posts[at : at + 4] = random.sample(posts[at : at + 4], 4)
+    begun = time.process_time()
+    for post in posts:
+        order.receive(post, 0.0)
+    took_s = time.process_time() - begun
+    assert (order.count, order.waiting) == (held + measured, 0)
+    return 1e6 * took_s / measured
+
+
+def order(*counts: int) -> None:
+    costs = {
+        held: min(order_cost_us(held, seed=seed) for seed in range(3))
+        for held in counts or (10**3, 10**4, 10**5, 10**6)
+    }
+    first = next(iter(costs.values()))
+    for held, cost_us in costs.items():
+        print(f"{held:9,} held: {cost_us:.2f} us a message, ratio {cost_us / first:.2f}", flush=True)
+
+
+def catchup(missed: int = 100_000, holders: int = 12, live_per_s: int = 20) -> None:
+    """In the simulated fabric: one member was away for so many messages of 100 bytes."""
+    sim = Simulation(1)
+    members = []
+    for number in range(holders):
+        members.append(SimMember(sim, f"m{number}"))
+        sim.run(5.0)
+    sim.settle(60.0)
+    members[0].participant.create("group", group=7)
+    sim.run(10.0)
+    for member in members[1:]:
+        member.participant.join(7)
+    store = MemoryStore()
+    away = SimMember(sim, "away", store=store)
+    sim.run(20.0)
+    away.participant.join(7)
+    sim.run(20.0)
+    away.participant.depart()
+    sim.leave([away.node])
+    sim.run(5.0)
+    histories = [member.participant.conversations[7] for member in members]
+    authors = [member.participant.me.id for member in members]
+    random = Random(1)
+    posts: list[Post] = []
+    for number in range(missed):
+        parent = random.choice(posts[-100:]).id if posts else None
+        post = Post(authors[number % holders], number // holders + 1, parent, 0, random.randbytes(100))
+        posts.append(post)
+    for talk in histories:  # said while it was away; how it spread is another story
+        talk.take(posts, {author: f"m{number}" for number, author in enumerate(authors)})
+    tracemalloc.start()
+    before_bytes = tracemalloc.get_traced_memory()[0]
+    sent = {member: Counter(member.participant.said_bytes) for member in members}
+    pages_before = sum(member.participant.said["Page"] for member in members)
+    back = SimMember(sim, "away", store=store)
+    assert sim.run_until(lambda: back.node.peer.state is State.CONNECTED, 60.0)
+    begun, cpu = sim.clock.now, time.process_time()
+    lives: dict[MessageId, float] = {}
+    slowest = 0.0
+    seen = 0
+    while not any(isinstance(event, CaughtUp) for event in back.events):
+        for _ in range(live_per_s // 4):
+            message = random.choice(members).participant.post(7, b"live", None)
+            lives[message.id] = sim.clock.now
+        sim.run(0.25)
+        for message in back.delivered[seen:]:
+            if message.id in lives:
+                slowest = max(slowest, sim.clock.now - lives[message.id])
+        seen = len(back.delivered)
+        assert sim.clock.now < begun + 600, "it does not end"
+    took_s = sim.clock.now - begun
+    grown = tracemalloc.get_traced_memory()[0] - before_bytes
+    peak = tracemalloc.get_traced_memory()[1] - before_bytes
+    missing = sum(len(post.data) for post in posts)
+    pages = sum(member.participant.said_bytes["Page"] - sent[member]["Page"] for member in members)
+    speakers = sum(member.participant.said_bytes["Page"] > sent[member]["Page"] for member in members)
+    asks = back.participant.said
+    print(
+        f"{missed:,} missed ({missing / 1e6:.1f} MB): caught up in {took_s:.1f} s of virtual time "
+        f"(the last 4.5 s wait for further answers), CPU {time.process_time() - cpu:.0f} s; "
+        f"pages of all {pages / 1e6:.2f} MB = {pages / missing:.2f} times the missing data, by {speakers} of {holders} "
+        f"holders in {sum(member.participant.said['Page'] for member in members) - pages_before} pages, "
+        f"{asks['Ask']} questions; {len(lives)} live messages meanwhile, the slowest took {slowest:.2f} s (looked at "
+        f"every 0.25 s); memory of all grew by {grown / 1e6:.0f} MB, at most {peak / 1e6:.0f} MB"
+    )
+    got = {message.id for message in back.delivered}
+    assert got >= {post.id for post in posts}
+
+
+def sockets(missed: int = 50_000, holders: int = 3) -> None:
+    """The same over real sockets, in one process, with files as stores."""
+    asyncio.run(_sockets(missed, holders))
+
+
+async def _sockets(missed: int, holders: int) -> None:
+    async with AsyncExitStack() as stack, joined(holders + 1) as channels:
+        folder = Path(stack.enter_context(TemporaryDirectory()))
+        here = [
+            await stack.enter_async_context(groups(channel, f"m{number}", store=folder / f"{number}.db"))
+            for number, channel in enumerate(channels)
+        ]
+        club = await here[0].create("club")
+        for each in here[1:holders]:
+            while not each.known():  # noqa: ASYNC110
+                await asyncio.sleep(0.05)
+            await each.join(club.id)
+        last, begun = None, time.perf_counter()
+        for number in range(missed):
+            last = await club.send(b"%-100d" % number, last if number % 3 else None)
+            if number % 200 == 0:
+                await asyncio.sleep(0)
+        holding = [each.joined[club.id] for each in here[:holders]]
+        counts = [each.participant.conversations[club.id].history for each in here[:holders]]
+        while any(each.count < missed for each in counts):  # noqa: ASYNC110
+            await asyncio.sleep(0.05)
+        print(f"{missed:,} messages said and kept by {len(holding)} in {time.perf_counter() - begun:.1f} s", flush=True)
+        before = sum(each.participant.said_bytes["Page"] for each in here)
+        begun = time.perf_counter()
+        done = asyncio.Event()
+        here[-1].on_event(lambda event: done.set() if isinstance(event, CaughtUp) else None)
+        late = await here[-1].join(club.id)
+        slowest, kept = 0.0, here[-1].participant.conversations[club.id].history
+        while kept.count < missed:
+            said = time.perf_counter()
+            message = await club.send(b"live")
+            while late.message(message.id) is None:  # noqa: ASYNC110
+                await asyncio.sleep(0.01)
+            slowest = max(slowest, time.perf_counter() - said)
+        took_s = time.perf_counter() - begun
+        await done.wait()
+        pages = sum(each.participant.said_bytes["Page"] for each in here) - before
+        print(
+            f"caught up in {took_s:.1f} s, told after {time.perf_counter() - begun:.1f} s; pages of all "
+            f"{pages / 1e6:.2f} MB = {pages / (missed * 100):.2f} times the missing data; "
+            f"slowest live message meanwhile {slowest:.2f} s"
+        )
+
+
+if __name__ == "__main__":
+    globals()[sys.argv[1]](*map(int, sys.argv[2:]))

@@ -1,0 +1,62 @@
+"""The page about groups says what is true: messages, settings, events, and its program runs."""
+
+import asyncio
+import re
+from dataclasses import fields
+from pathlib import Path
+from typing import Any, get_args
+
+import pytest
+
+import weft
+import weft.groups
+from tests.channel.joined import QUICK, a_name
+from tests.net.lines import play, until
+from weft.groups import GroupEvent, Settings, groups, limits
+from weft.groups.codec import kinds
+
+TOP = Path(__file__).parents[2]
+PAGE = (TOP / "docs" / "groups.md").read_text(encoding="utf-8")
+
+
+def test_every_message_is_told() -> None:
+    for number, kind in kinds().items():
+        assert f"| {number} | `{kind.__name__}` |" in PAGE
+        assert "Causes:" in (kind.__doc__ or "")
+
+
+@pytest.mark.parametrize(
+    "name", [*(each.name for each in fields(Settings)), *(kind.__name__ for kind in get_args(GroupEvent))]
+)
+def test_every_setting_and_event_is_told(name: str) -> None:
+    assert f"`{name}`" in PAGE
+
+
+def test_the_figures_are_those_of_the_limits() -> None:
+    for name in ("GROUPS_MAX", "MEMBERS_MAX", "STANDS_MAX", "AUTHORS_MAX", "GAPS_MAX", "PENDING_MAX"):
+        assert f"{getattr(limits, name):,}" in PAGE, name
+    assert f"{limits.DATA_BYTES_MAX >> 10} KiB" in PAGE
+
+
+def test_the_program_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    found = re.search(r"```python\n(.*?)```", PAGE, re.S)
+    assert found is not None
+    name, file = a_name(), tmp_path / "anna.db"
+    program = found[1].replace('"chat/lobby"', repr(name)).replace('"anna.db"', repr(str(file)))
+    space: dict[str, Any] = {}
+    exec(program.replace("asyncio.run(main())", ""), space)
+
+    async def main() -> None:
+        running = asyncio.create_task(space["main"]())
+        async with weft.connect(name, settings=QUICK) as channel, groups(channel, "Ben") as ben:
+            await until(ben.known)
+            club = await ben.join(ben.known()[0])
+            question = await club.receive(20)
+            await club.send_text("I do", reply_to=question)
+            async with asyncio.timeout(20):
+                await running
+
+    play(main)
+    shown = capsys.readouterr().out.splitlines()
+    assert shown[-2:] == ["Who plays white?", "  I do"]
+    assert file.exists()

@@ -1,0 +1,138 @@
+"""Bytes from strangers: everything that is written is read again, and whatever else comes is counted and dropped."""
+
+import zlib
+from contextlib import suppress
+from dataclasses import fields as fields_of
+from typing import Any, get_type_hints
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.groups.ether import Ether
+from weft.groups import fields as f
+from weft.groups import messages as m
+from weft.groups.codec import Note, decode, encode, kinds
+from weft.groups.limits import BODY_BYTES_MAX
+from weft.groups.names import MessageId, Post
+from weft.groups.settings import Keep
+from weft.wire.errors import UnknownMessage, WireError
+from weft.wire.fields import Bool, Hyper, UInt
+
+u64 = st.integers(0, (1 << 64) - 1)
+u32 = st.integers(0, (1 << 32) - 1)
+counts = st.integers(1, 1 << 40)
+names = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), max_size=8)
+spans = st.tuples(counts, counts).map(lambda pair: (min(pair), max(pair)))
+
+
+@st.composite
+def posts(draw: st.DrawFn) -> Post:
+    author, sequence = draw(u64), draw(counts)
+    parent = draw(st.none() | st.builds(MessageId, u64.filter(lambda each: each != author), counts))
+    hollow = draw(st.booleans())
+    return Post(author, sequence, parent, draw(u64), b"" if hollow else draw(st.binary(max_size=20)), hollow)
+
+
+def tuples(of: st.SearchStrategy[Any]) -> st.SearchStrategy[tuple[Any, ...]]:
+    return st.lists(of, max_size=4).map(tuple)
+
+
+charters = st.builds(f.Charter, u64, names, st.builds(Keep, u32, u32, u64, st.booleans()))
+stands = st.builds(f.Stand, u64, names, counts)
+rosters = st.builds(f.Roster, u64, st.none() | charters, tuples(stands))
+haves = tuples(st.builds(f.Have, u64, tuples(spans)))
+KINDS: dict[Any, st.SearchStrategy[Any]] = {
+    Hyper: u64,
+    UInt: u32,
+    Bool: st.booleans(),
+    f.Name: names,
+    f.PostField: posts(),
+    f.Buckets: tuples(u64),
+    f.Ids: tuples(u64),
+    f.Haves: haves,
+    f.Holdings: tuples(st.builds(f.Holding, u64, u64, u64)),
+    f.Wanted: tuples(st.builds(MessageId, u64, counts)),
+    f.Names: tuples(st.tuples(u64, names)),
+    f.Body: st.binary(max_size=40),
+}
+
+
+def notes() -> st.SearchStrategy[Note]:
+    made = []
+    for kind in kinds().values():
+        hints = get_type_hints(kind, include_extras=True)
+        made.append(st.builds(kind, *(KINDS[hints[each.name]] for each in fields_of(kind))))  # type: ignore[arg-type]
+    return st.one_of(made)
+
+
+@given(notes())
+def test_what_is_written_is_read(note: Note) -> None:
+    assert decode(encode(note)) == note
+
+
+@given(tuples(rosters), tuples(posts()))
+def test_bodies(some: tuple[f.Roster, ...], others: tuple[Post, ...]) -> None:
+    assert f.unpack_rosters(f.pack_rosters(some)) == some
+    assert f.unpack_posts(f.pack_posts(others)) == others
+
+
+def test_a_body_that_swells_is_refused() -> None:
+    swelling = zlib.compress(bytes(50 << 20))
+    assert len(swelling) < BODY_BYTES_MAX
+    for body in (swelling, b"", b"nonsense", f.pack_posts([])[:-1], f.pack_posts([]) + b"x", zlib.compress(b"\0" * 8)):
+        with pytest.raises(WireError):
+            f.unpack_posts(body)
+
+
+def test_every_kind_was_tried() -> None:
+    assert sorted(kinds()) == list(range(1, 11))
+
+
+@given(st.data(), notes())
+def test_damaged_bytes_are_refused_or_read(data: st.DataObject, note: Note) -> None:
+    """Never anything but a WireError; and never by a loop that takes memory for what is only announced."""
+    damaged = bytearray(encode(note))
+    for _ in range(data.draw(st.integers(1, 4))):
+        damaged[data.draw(st.integers(2, len(damaged) - 1))] = data.draw(st.integers(0, 255))
+    del damaged[data.draw(st.integers(4, len(damaged))) :]
+    with suppress(WireError):
+        decode(bytes(damaged))
+
+
+@given(st.lists(st.binary(max_size=60).map(lambda rest: b"Gw\x01" + rest) | notes().map(encode), max_size=12))
+def test_a_member_survives_anything(payloads: list[bytes]) -> None:
+    ether = Ether()
+    a, b = ether.add("a"), ether.add("b")
+    a.participant.create("a group", group=7)
+    b.participant.create("a group", group=7)
+    ether.run(10.0)
+    for data in payloads:
+        a.participant.on_message(77, data)
+        ether.run(1.0)
+    ether.run(60.0)
+    said = b.says(7, "still there?")
+    ether.run(5.0)
+    assert said.id in a.tree(7)
+
+
+def test_malformed_is_counted() -> None:
+    a = Ether().add("a")
+    for data in (b"Gw", b"Gw\x01\x07", b"Gw\x09\x01", b"Gw\x01\xff", encode(m.Farewell(1)) + b"\0\0\0\0"):
+        a.participant.on_message(5, data)
+    assert a.participant.malformed == 5
+    a.participant.on_message(5, b"not ours")
+    assert a.participant.malformed == 5
+
+
+@pytest.mark.parametrize(
+    "post", [Post(1, 2, MessageId(1, 2), 0, b""), Post(1, 2, MessageId(1, 3), 0, b""), Post(1, 2, None, 0, b"x", True)]
+)
+def test_what_cannot_be(post: Post) -> None:
+    with pytest.raises(WireError):
+        decode(encode(m.Said(7, "", post)))
+
+
+def test_a_later_version_is_told_apart() -> None:
+    with pytest.raises(UnknownMessage, match="version 2"):
+        decode(b"Gw\x02\x01")

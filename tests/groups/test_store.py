@@ -1,0 +1,117 @@
+"""Both stores keep the same; the one on disk survives, and belongs to one program at a time."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from weft.groups.fields import Charter, Roster, Stand
+from weft.groups.history import History, KeptGroup, MemoryHistory, MemoryStore, Store
+from weft.groups.names import Member, MessageId, Post
+from weft.groups.settings import Keep
+from weft.groups.sqlite_store import SqliteStore, StoreUnusable
+
+BIG = (1 << 64) - 5
+"""Ids have no sign, and SQLite's numbers have one."""
+
+
+def post(author: int, sequence: int, parent: MessageId | None = None, sent_ms: int = 0, data: bytes = b"x") -> Post:
+    return Post(author, sequence, parent, sent_ms, data)
+
+
+@pytest.fixture(params=["memory", "sqlite"])
+def history(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[History]:
+    store: Store = MemoryStore() if request.param == "memory" else SqliteStore(tmp_path / "h.db")
+    yield store.history(BIG)
+    store.close()
+
+
+def spans(told: object) -> dict[int, list[tuple[int, int]]]:
+    return {author: list(each) for author, each in told.items()}  # type: ignore[attr-defined]
+
+
+def test_keeps_in_order_and_finds_answers(history: History) -> None:
+    first = post(BIG, 1, data=b"hello")
+    posts = [first, post(2, 1, first.id), post(BIG, 2), post(3, 9, first.id), Post(3, 10, None, 5, b"", hollow=True)]
+    for each in posts:
+        history.add(each, "Anna" if each.author == BIG else "B")
+    assert [each for _, each in history.scan(0, 100)] == posts
+    rows = history.scan(0, 2)
+    assert [each for _, each in history.scan(rows[-1][0], 2)] == posts[2:4]
+    assert history.answers(first.id) == [MessageId(2, 1), MessageId(3, 9)]
+    assert history.get(MessageId(3, 10)) == posts[-1]
+    assert history.get(MessageId(3, 11)) is None
+    assert spans(history.held()) == {BIG: [(1, 2)], 2: [(1, 1)], 3: [(9, 10)]}
+    assert history.names[BIG] == "Anna"
+
+
+@pytest.mark.parametrize(
+    ("keep", "left"),
+    [
+        (Keep(messages=3), [8, 9, 10]),
+        (Keep(age_s=4), [6, 7, 8, 9, 10]),
+        (Keep(total_bytes=150), [9, 10]),
+        (Keep(), None),
+    ],
+)
+def test_prunes_by_count_age_and_size(history: History, keep: Keep, left: list[int] | None) -> None:
+    for sequence in range(1, 11):
+        history.add(post(7, sequence, sent_ms=1000 * sequence), "")
+    pruned = history.prune(keep, now_ms=10_000)
+    kept = [each.sequence for _, each in history.scan(0, 100)]
+    assert kept == (left or list(range(1, 11)))
+    assert (pruned, history.count, history.size_bytes) == (10 - len(kept), len(kept), 65 * len(kept))
+    assert spans(history.forgotten()) == ({7: [(1, kept[0] - 1)]} if left else {})
+    history.add(post(7, 11), "")
+    assert [each.sequence for _, each in history.scan(0, 100)][-1] == 11
+
+
+def test_the_file_survives(tmp_path: Path) -> None:
+    path = tmp_path / "h.db"
+    store = SqliteStore(path)
+    assert store.member() is None
+    store.set_member(Member(BIG, "Anna"))
+    roster = Roster(BIG, Charter(BIG, "chess", Keep(messages=2)), (Stand(BIG, "Anna", 3),))
+    store.save_group(KeptGroup(roster, True))
+    kept = store.history(BIG)
+    for sequence in (1, 2, 3):
+        kept.add(post(BIG, sequence), "Anna")
+    kept.prune(Keep(messages=2), 0)
+    store.commit()
+    with pytest.raises(StoreUnusable, match="another program"):
+        SqliteStore(path)
+    store.close()
+    again = SqliteStore(path)
+    try:
+        assert again.member() == Member(BIG, "Anna")
+        assert again.groups() == [KeptGroup(roster, True)]
+        kept = again.history(BIG)
+        assert spans(kept.held()) == {BIG: [(2, 3)]}
+        assert spans(kept.forgotten()) == {BIG: [(1, 1)]}
+        assert (kept.count, kept.size_bytes, kept.names) == (2, 130, {BIG: "Anna"})
+    finally:
+        again.close()
+
+
+def test_a_file_that_is_something_else(tmp_path: Path) -> None:
+    path = tmp_path / "h.db"
+    path.write_bytes(b"something else entirely" * 100)
+    with pytest.raises(StoreUnusable, match="name another file"):
+        SqliteStore(path)
+
+
+@given(st.lists(st.integers(0, 5), max_size=30), st.integers(1, 6))
+def test_pruning_keeps_rows_growing(adds: list[int], most: int) -> None:
+    history = MemoryHistory()
+    said = seen = 0
+    for burst in adds:
+        for _ in range(burst):
+            said += 1
+            history.add(post(1, said), "")
+        history.prune(Keep(messages=most), 0)
+        for row, each in history.scan(seen, 100):
+            assert row == each.sequence > seen
+            seen = row
+    assert seen == said

@@ -1,0 +1,79 @@
+"""Answers do not storm: how many messages an arrival and a question cause does not grow with the peers."""
+
+import pytest
+
+from tests.groups.ether import Ether
+from weft.groups.fields import Charter, Roster, Stand, pack_rosters
+from weft.groups.messages import Arrival, Suspect
+from weft.groups.settings import Keep
+
+GROUPS = 20
+
+
+def messages_per_arrival(peers: int, arrivals: int = 5, seed: int = 0) -> float:
+    """With all peers knowing the same groups, as after a while. The arrival itself counts."""
+    ether = Ether(seed)
+    charters = [Charter(1, f"group {number}", Keep()) for number in range(GROUPS)]
+    stands = [Stand(number + 1, f"m{number}", 1) for number in range(peers)]
+    for number in range(peers):
+        member = ether.add(f"m{number}", arrives=False)
+        for group, charter in enumerate(charters, 1):
+            member.participant.directory.merge(Roster(group, charter, tuple(stands[group::GROUPS])))
+        for stand in stands:
+            member.participant.attendance.learned(stand.member)
+        member.participant._is_open = True
+    begun = ether.clock.now
+    for number in range(arrivals):
+        newcomer = ether.add(f"n{number}")
+        ether.run(10.0)
+        assert len(newcomer.participant.directory.books) == GROUPS
+        assert newcomer.participant.directory.hash == ether.members[0].participant.directory.hash
+    counts = ether.count(begun)
+    return (counts["Arrival"] + counts["Listing"]) / arrivals
+
+
+@pytest.mark.parametrize("peers", [10, 100])
+def test_messages_per_arrival(peers: int) -> None:
+    assert messages_per_arrival(peers) <= 6
+
+
+def test_a_hundred_arrive_at_once() -> None:
+    ether = Ether(1)
+    first = ether.add("first")
+    for number in range(GROUPS):
+        first.participant.create(f"group {number}")
+    ether.run(10.0)
+    begun = ether.clock.now
+    newcomers = [ether.add(f"n{number}") for number in range(100)]
+    ether.run(20.0)
+    assert len({member.participant.directory.hash for member in [first, *newcomers]}) == 1
+    assert ether.count(begun)["Listing"] <= 110, "not many for each"
+
+
+def test_who_arrives_without_end_gets_little() -> None:
+    ether = Ether(2)
+    members = [ether.add(f"m{number}") for number in range(10)]
+    for number in range(500):
+        members[0].participant.create(f"group {number}", group=number + 1)
+    ether.run(60.0)
+    hostile = ether.add("hostile", arrives=False)
+    begun = ether.clock.now
+    for _ in range(600):
+        hostile.participant._is_open = True
+        hostile.participant.say(Arrival(99, "hostile", True, (0,)))
+        ether.run(0.1)
+    whole = sum(size for at, _, kind, size in ether.sent if kind == "Listing" and at >= begun)
+    each = len(pack_rosters(members[0].participant.directory.roster(group) for group in range(1, 501)))
+    assert whole < 20 * each, "600 times asked for"
+
+
+def test_who_suspects_everybody_is_not_believed() -> None:
+    ether = Ether(3)
+    members = [ether.add(f"m{number}") for number in range(60)]
+    ether.run(10.0)
+    begun = ether.clock.now
+    for _ in range(20):
+        for member in members[1:]:
+            members[0].participant.say(Suspect(member.me, 0))
+        ether.run(1.0)
+    assert ether.count(begun)["Presence"] < 60 + 2 * 2.5 * 20

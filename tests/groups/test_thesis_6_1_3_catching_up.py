@@ -1,0 +1,81 @@
+"""The worked example 6.1.3 of the M2MC thesis: who answers, who keeps quiet, and what is sent, step by step."""
+
+from random import Random
+
+from tests.groups.ether import Ether, EtherMember
+from weft.groups.codec import decode
+from weft.groups.fields import unpack_posts
+from weft.groups.history import MemoryStore
+from weft.groups.messages import Page
+from weft.groups.names import Message
+
+SETTLE_S = 20.0
+
+
+class Fixed(Random):
+    """Whoever draws the smaller number answers first."""
+
+    def __init__(self, value: float) -> None:
+        super().__init__(int(value * 1000))
+        self._value = value
+
+    def random(self) -> float:
+        return self._value
+
+
+def texts(message: list[Message]) -> list[str]:
+    return [each.text for each in message]
+
+
+def test_6_1_3_protocol_illustration() -> None:
+    ether = Ether(delay=lambda random: 0.05)
+    pages: list[tuple[str, Page]] = []
+    carry = ether.carry
+
+    def noting(sender: EtherMember, data: bytes) -> None:
+        note = decode(data)
+        if isinstance(note, Page):
+            pages.append((sender.participant.me.name, note))
+        carry(sender, data)
+
+    ether.carry = noting  # type: ignore[method-assign]
+
+    # A, B and C are members; M1 is said. C disconnects; M2 is said.
+    store_c = MemoryStore()
+    a = ether.add("A", random=Fixed(0.6))
+    b = ether.add("B", random=Fixed(0.9))
+    c = ether.add("C", store_c)
+    group = a.participant.create("a group", group=7)
+    ether.run(SETTLE_S)
+    for member in (b, c):
+        member.participant.join(group)
+    ether.run(SETTLE_S)
+    a.says(group, "M1")
+    ether.run(1.0)
+    ether.depart(c)
+    b.says(group, "M2")
+    ether.run(SETTLE_S)
+    assert a.texts() == b.texts() == ["M1", "M2"]
+    assert c.texts() == ["M1"]
+
+    # C reconnects and has not asked yet; D, who is new, asks before it.
+    c = ether.add("C", store_c, random=Fixed(0.001), arrives=False)
+    c.participant._is_open = True  # it hears the others, and has not said that it is here
+    d = ether.add("D")
+    ether.run(4.0)
+    pages.clear()
+    d.participant.join(group)
+    # The back-off of C is over first: it sends M1, which is all it has.
+    ether.run(1.0)
+    assert [(name, [post.data for post in unpack_posts(page.body)]) for name, page in pages] == [("C", [b"M1"])]
+    assert d.texts() == ["M1"]
+    # A and B take M1 off their lists. A is next, and sends M2; B, who would have sent the same, keeps quiet.
+    ether.run(SETTLE_S)
+    assert [(name, [post.data for post in unpack_posts(page.body)]) for name, page in pages] == [
+        ("C", [b"M1"]),
+        ("A", [b"M2"]),
+    ]
+    assert d.texts() == ["M1", "M2"]
+    # C hears the page that was meant for D, and need not ask for M2 any more.
+    assert texts(c.delivered) == ["M2"]
+    assert all(page.asker == d.me for _, page in pages)

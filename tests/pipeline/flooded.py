@@ -1,0 +1,96 @@
+"""Tapes of floods whose truth is known: who is linked to whom, when each copy came, and how wrong each clock is.
+
+A random regular fabric; each message takes the fastest way to everyone, with a delay for each link that is a fixed
+part (the same both ways) and a random one (drawn for each direction and message). Each run's clock has its own offset
+and drift.
+"""
+
+from dataclasses import dataclass
+
+import networkx as nx
+import numpy as np
+from scipy.sparse import csr_matrix
+from scipy.sparse.csgraph import dijkstra
+
+from weft.record.arrow import pa
+from weft.record.read import TABLE_SCHEMA
+
+BEGINS_US = 1_767_225_600_000_000  # 2026-01-01
+CHANNEL = "00ff00ff00ff00ff"
+
+
+@dataclass
+class Flooded:
+    rows: pa.Table
+    offset_s: dict[str, float]
+    """By run: what its clock shows more than the true time, at the beginning."""
+    delays_us: np.ndarray
+    """Of every delivery, true, from sending to delivery."""
+    took_us: dict[tuple[str, str], list[float]]
+    """By neighbour and observer: every crossing of their link that brought a first copy, true."""
+
+
+def flooded(
+    *,
+    peers: int = 40,
+    runs: int = 8,
+    messages: int = 300,
+    seconds: float = 120,
+    offset_s_max: float = 5.0,
+    drift_ppm_max: float = 0.0,
+    fixed_ms: tuple[float, float] = (1.0, 20.0),
+    jitter_ms: float = 5.0,
+    seed: int = 1,
+) -> Flooded:
+    random = np.random.default_rng(seed)
+    graph = nx.random_regular_graph(4, peers, seed=seed)
+    ends = np.array(graph.edges)
+    fixed = random.uniform(*fixed_ms, len(ends)) * 1000
+    names = [f"{0xAB00 + peer:016x}" for peer in range(peers)]
+    run_of = np.arange(peers) % runs
+    offset = random.uniform(-offset_s_max, offset_s_max, runs)
+    offset[0] = 0.0
+    drift = random.uniform(-drift_ppm_max, drift_ppm_max, runs) * 1e-6
+    a, b = np.concatenate([ends[:, 0], ends[:, 1]]), np.concatenate([ends[:, 1], ends[:, 0]])
+    rows: list[dict] = []
+    delays: list[float] = []
+    took: dict[tuple[str, str], list[float]] = {}
+
+    def shown(peer: int, true_us: float) -> int:
+        run = run_of[peer]
+        return int(BEGINS_US + true_us + offset[run] * 1e6 + drift[run] * true_us + 0.5)
+
+    def note(kind: str, peer: int, true_us: float, author: int, sequence: int, **more) -> None:
+        base = {"kind": kind, "run": f"run-{run_of[peer]:02}", "observer": names[peer], "author": names[author]}
+        rows.append({**base, "time": shown(peer, true_us), "sequence": sequence, "true": true_us, **more})
+
+    for sequence in range(1, messages + 1):
+        author = int(random.integers(peers))
+        said = float(random.uniform(0, seconds * 1e6))
+        length = np.concatenate([fixed, fixed]) + random.exponential(jitter_ms * 1000, 2 * len(ends))
+        matrix = csr_matrix((length, (a, b)), shape=(peers, peers))
+        distance, before = dijkstra(matrix, indices=author, return_predecessors=True)
+        note("sent", author, said, author, sequence)
+        hops = {author: 0}
+        for peer in np.argsort(distance)[1:].tolist():
+            came_from = int(before[peer])
+            hops[peer] = hops[came_from] + 1
+            took.setdefault((names[came_from], names[peer]), []).append(distance[peer] - distance[came_from])
+            more = {"hops": hops[peer]}
+            note("received", peer, said + distance[peer], author, sequence, neighbour=names[came_from], **more)
+            note("delivered", peer, said + distance[peer], author, sequence, **more)
+            delays.append(distance[peer])
+    table = as_rows(sorted(rows, key=lambda row: row.pop("true")))
+    return Flooded(table, {f"run-{run:02}": float(offset[run]) for run in range(runs)}, np.array(delays), took)
+
+
+def as_rows(told: list[dict]) -> pa.Table:
+    """Rows of a tape; what is not told is null, or the obvious. `time` is in microseconds."""
+    full = [
+        {"ordinal": index, "run": "run", "channel": CHANNEL, **row, "time": round(row["time"])}
+        for index, row in enumerate(told)
+    ]
+    plain = [
+        pa.field(field.name, pa.int64() if pa.types.is_timestamp(field.type) else field.type) for field in TABLE_SCHEMA
+    ]
+    return pa.Table.from_pylist(full, schema=pa.schema(plain)).cast(TABLE_SCHEMA)

@@ -1,0 +1,93 @@
+"""Tapes that grow under a test's hand: real recorders on a clock that the test turns."""
+
+import threading
+import time
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+from weft.fabric import ChannelName
+from weft.fabric.events import Batch, LinkDown, LinkUp, Missed, StateChanged, Why
+from weft.fabric.state import State
+from weft.record import Recorder, Tape, TapeSettings, read
+from weft.record.arrow import pa
+from weft.wire import Address, Contact
+
+CHANNEL = ChannelName("test", "growing")
+FOLDER = f"channel={CHANNEL.id.hex()[:16]}"
+BEGIN_S = 1_780_000_000.0
+"""2026-05-28, 20:26:40 UTC: a multiple of ten seconds, and in the past."""
+DAY = "2026-05-28"
+WITHIN_S = 120.0
+
+
+class Clock:
+    def __init__(self, now: float = BEGIN_S) -> None:
+        self.now = now
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def contact(peer: int) -> Contact:
+    return Contact(peer, Address("127.0.0.1", 5000 + peer))
+
+
+class Stage:
+    """Peers of one channel that record onto one tape. Each `with` is a run."""
+
+    def __init__(self, folder: Path, clock: Clock, peers: Iterable[int], channel: ChannelName = CHANNEL, **given: Any):
+        self.clock = clock
+        self.tape = Tape(folder, settings=TapeSettings(wait_when_full=True, **given), wall_clock=clock)
+        self.recorders: dict[int, Recorder] = {peer: self.tape.observer(channel, peer) for peer in peers}
+        self._sequences = dict.fromkeys(self.recorders, 0)
+
+    def __enter__(self) -> "Stage":
+        return self
+
+    def __exit__(self, *_problem: object) -> None:
+        self.tape.close()
+
+    def join(self) -> None:
+        for recorder in self.recorders.values():
+            recorder.happened(StateChanged(State.CONNECTED))
+
+    def leave(self, peer: int) -> None:
+        self.recorders[peer].happened(StateChanged(State.LEFT))
+
+    def link(self, one: int, other: int) -> None:
+        self.recorders[one].happened(LinkUp(contact(other)))
+        self.recorders[other].happened(LinkUp(contact(one)))
+
+    def unlink(self, one: int, other: int) -> None:
+        self.recorders[one].happened(LinkDown(contact(other), Why.LOST))
+
+    def say(self, author: int, delay_s: float, step_s: float = 0.0, data: bytes = b"data") -> int:
+        """A message of one peer, delivered by all others after the delay; then the clock goes on."""
+        sequence = self._sequences[author] = self._sequences[author] + 1
+        self.recorders[author].sent(sequence, data)
+        sent_at = self.clock.now
+        self.clock.now += delay_s
+        for peer, recorder in self.recorders.items():
+            if peer != author:
+                recorder.delivered(Batch(author, sequence, [data], 1))
+        self.clock.now = sent_at + step_s
+        return sequence
+
+    def miss(self, peer: int, author: int, first: int, last: int) -> None:
+        self.recorders[peer].missed(Missed(author, first, last))
+
+
+def on_tape(folder: Path) -> pa.Table:
+    """All rows, read without Spark, in an order that does not depend on files."""
+    return read(folder).sort_by([("run", "ascending"), ("ordinal", "ascending")])
+
+
+def eventually(condition: Callable[[], Any], within_s: float = WITHIN_S) -> Any:
+    """What the condition says once it is true of something."""
+    deadline = time.monotonic() + within_s
+    pause = threading.Event()
+    while not (said := condition()):
+        assert time.monotonic() < deadline, "it did not happen in time"
+        pause.wait(0.02)
+    return said

@@ -1,0 +1,166 @@
+"""Money and months: rounding against Python's decimals, cutting against a walk through the calendar."""
+
+from datetime import UTC, datetime, timedelta
+from decimal import ROUND_CEILING, ROUND_DOWN, ROUND_HALF_EVEN, ROUND_HALF_UP, Decimal
+from fractions import Fraction
+from zoneinfo import ZoneInfo
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from weft.pipeline.arrow import money, months
+from weft.pipeline.terms import ROUNDINGS, Terms
+from weft.record.arrow import pa
+
+PYTHONS = {"half-even": ROUND_HALF_EVEN, "half-up": ROUND_HALF_UP, "down": ROUND_DOWN, "up": ROUND_CEILING}
+ZONES = ["UTC", "Europe/Berlin", "America/New_York", "Asia/Kathmandu", "America/Havana", "Australia/Lord_Howe"]
+PRICES = st.decimals(0, 100_000, places=4)
+BEGIN_US = int(datetime(2026, 9, 1, tzinfo=UTC).timestamp()) * 1_000_000
+YEAR_US = 366 * 86_400 * 1_000_000
+
+
+def test_every_rule_is_tried() -> None:
+    assert set(PYTHONS) == set(ROUNDINGS)
+
+
+@settings(max_examples=200, deadline=None)
+@given(amounts=st.lists(st.integers(-(10**17), 10**17)))
+def test_money_goes_to_decimals_and_back(amounts: list[int]) -> None:
+    whole = np.array(amounts, dtype=np.int64)
+    decimals = money.to_decimal(whole)
+    assert decimals.to_pylist() == [Decimal(each).scaleb(-4) for each in amounts]
+    assert money.from_decimal(decimals).tolist() == amounts
+    assert money.from_decimal(decimals[1:]).tolist() == amounts[1:]
+    assert money.from_decimal(pa.chunked_array([decimals, decimals[1:]])).tolist() == amounts + amounts[1:]
+
+
+def test_money_with_nulls_is_refused() -> None:
+    with pytest.raises(TypeError):
+        money.from_decimal(pa.array([None], money.MONEY))
+
+
+@settings(max_examples=500, deadline=None)
+@given(
+    rounding=st.sampled_from(list(PYTHONS)),
+    digits=st.integers(0, 4),
+    amounts=st.lists(st.integers(0, 10**12) | st.integers(0, 200).map(lambda n: n * 50)),
+)
+def test_rounding_is_that_of_pythons_decimals(rounding: str, digits: int, amounts: list[int]) -> None:
+    got = money.to_decimal(money.rounded(np.array(amounts, dtype=np.int64), digits, rounding)).to_pylist()
+    step = Decimal(1).scaleb(-digits)
+    assert got == [Decimal(each).scaleb(-4).quantize(step, PYTHONS[rounding]) for each in amounts]
+
+
+@settings(max_examples=500, deadline=None)
+@given(
+    price=PRICES,
+    unit_s=st.sampled_from([1, 60, 900, 3600, 86_400]),
+    digits=st.integers(0, 4),
+    rounding=st.sampled_from(list(PYTHONS)),
+    connected_us=st.integers(0, 31 * 86_400 * 1_000_000),
+)
+def test_hours_cost_what_fractions_say(
+    price: Decimal, unit_s: int, digits: int, rounding: str, connected_us: int
+) -> None:
+    terms = Terms("hour", price, unit_s, digits, rounding)
+    got = money.to_decimal(money.owed(np.array([connected_us]), terms)).to_pylist()[0]
+    units = -(-connected_us // (unit_s * 1_000_000))
+    exact = Fraction(price) * units * unit_s / 3600
+    step = Fraction(1, 10**digits)
+    off = Fraction(got) - exact
+    assert Fraction(got) % step == 0
+    if rounding == "down":
+        assert -step < off <= 0
+    elif rounding == "up":
+        assert 0 <= off < step
+    else:
+        assert abs(off) <= step / 2
+        if abs(off) == step / 2:
+            assert off > 0 if rounding == "half-up" else (Fraction(got) / step) % 2 == 0
+
+
+def test_a_flat_month_costs_its_price_however_long() -> None:
+    terms = Terms("flat", Decimal("9.90"), 1, 2, "half-even")
+    assert money.owed(np.array([0, 10**12]), terms).tolist() == [99_000, 99_000]
+
+
+def sessions_table(rows: list[tuple[str, int, int]]) -> pa.Table:
+    time = pa.timestamp("us", tz="UTC")
+    names, start, end = (list(each) for each in zip(*rows, strict=True)) if rows else ([], [], [])
+    return pa.table(
+        {
+            "channel": pa.array(["c"] * len(rows), pa.string()),
+            "subscriber": pa.array(names, pa.string()),
+            "start": pa.array(start, pa.int64()).cast(time),
+            "end": pa.array(end, pa.int64()).cast(time),
+        }
+    )
+
+
+def month_at(moment_us: int, zone: str) -> str:
+    return (
+        (datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=moment_us))
+        .astimezone(ZoneInfo(zone))
+        .strftime("%Y-%m")
+    )
+
+
+SESSION = st.tuples(
+    st.sampled_from(["ann", "bob"]),
+    st.integers(BEGIN_US, BEGIN_US + YEAR_US),
+    st.integers(0, 100 * 86_400 * 1_000_000) | st.just(0),
+).map(lambda told: (told[0], told[1], told[1] + told[2]))
+
+
+@settings(max_examples=150, deadline=None)
+@given(rows=st.lists(SESSION, max_size=8), zone=st.sampled_from(ZONES))
+def test_pieces_add_up_to_the_session_and_lie_in_their_month(rows: list[tuple[str, int, int]], zone: str) -> None:
+    got = months.connected_by_month(sessions_table(rows), zone).to_pylist()
+    expected: dict[tuple[str, str], list[int]] = {}
+    for name, start, end in rows:
+        moment = start
+        while True:  # to the next hour at which the local month is another one, found by halving
+            month = month_at(moment, zone)
+            edge = moment
+            step = 40 * 86_400 * 1_000_000
+            while step:
+                if edge + step <= end and month_at(edge + step, zone) == month:
+                    edge += step
+                else:
+                    step //= 2
+            until = min(edge + 1, end) if edge < end else end
+            total = expected.setdefault((name, month), [0, 0])
+            total[0] += until - moment
+            total[1] += 1
+            moment = until
+            if moment >= end:
+                break
+    assert {(row["subscriber"], row["month"]): [row["connected_us"], row["sessions"]] for row in got} == expected
+    assert sum(row["connected_us"] for row in got) == sum(end - start for _, start, end in rows)
+
+
+@pytest.mark.parametrize(
+    ("zone", "month", "hours"),
+    [
+        ("UTC", "2027-03", 744),
+        ("Europe/Berlin", "2027-03", 743),
+        ("Europe/Berlin", "2027-10", 745),
+        ("America/Havana", "2026-11", 721),  # its clocks go back at one in the night of the first
+        ("Europe/Berlin", "2028-02", 29 * 24),
+    ],
+)
+def test_a_month_is_as_long_as_its_clocks_say(zone: str, month: str, hours: int) -> None:
+    begin, end = months.begin_us(month, zone), months.begin_us(months.after(month), zone)
+    assert (end - begin) // 3_600_000_000 == hours
+    got = months.connected_by_month(sessions_table([("ann", begin, end)]), zone).to_pylist()
+    assert [(row["month"], row["connected_us"]) for row in got] == [(month, end - begin)]
+
+
+@given(month=st.dates().map(lambda day: f"{day:%Y-%m}" if day.year > 999 else "2027-01"), count=st.integers(0, 30))
+def test_months_are_counted(month: str, count: int) -> None:
+    year, number = int(month[:4]), int(month[5:])
+    for _ in range(count):
+        year, number = (year, number + 1) if number < 12 else (year + 1, 1)
+    assert months.after(month, count) == f"{year:04}-{number:02}"

@@ -1,0 +1,239 @@
+"""The same command on a real Spark cluster: a master and two workers, started here, and the same rows as embedded.
+
+The workers' Python has the packages but not Weft, which has to come along with the job; and their working folders are
+not ours, so nothing may depend on that.
+"""
+
+import os
+import re
+import socket
+import subprocess
+import sys
+import sysconfig
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from threading import Condition, Thread
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import pytest
+
+from weft.pipeline import java, job
+from weft.pipeline.made.faults import Fault, Planted, plant
+from weft.pipeline.made.tape import Plan, make
+from weft.pipeline.quarantine import examine
+from weft.pipeline.results import Results
+from weft.pipeline.session import NoSpark, session
+from weft.pipeline.table import Table
+from weft.pipeline.tables import all_tables, table
+from weft.pipeline.tapes import NoTapes, check_shared, examined, file_ids
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = [pytest.mark.long, pytest.mark.timeout(600)]
+
+PLAN = Plan(rows=3_000, peers=12, arrivals=1, leaves=1, deaths=1, machines=2, seconds=60, channels=2)
+COMMAND_S = 400.0
+"""A machine that does much else at the same time is slow."""
+
+# Short work: compile little, and keep no threads for collecting garbage.
+FRUGAL = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+
+
+class Daemon:
+    """A process of Spark's own, whose log is read as it comes."""
+
+    def __init__(self, *words: str) -> None:
+        import pyspark
+
+        home = Path(pyspark.__file__).parent
+        environment = {
+            **os.environ,
+            "SPARK_HOME": str(home),
+            "JAVA_HOME": str(java.home_for_spark(java.find())),
+            "SPARK_LOCAL_IP": "127.0.0.1",
+            "SPARK_DAEMON_MEMORY": "256m",
+            "SPARK_DAEMON_JAVA_OPTS": FRUGAL,
+        }
+        self._process = subprocess.Popen(
+            [home / "bin" / "spark-class", *words], env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+        )
+        self._log = ""
+        self._is_over = False
+        self._changed = Condition()
+        self._reader = Thread(target=self._read)
+        self._reader.start()
+
+    def told(self, pattern: str, within_s: float = 120.0) -> str:
+        """What it says, as soon as it says it: the pattern's group."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._is_over or re.search(pattern, self._log), within_s)
+            found = re.search(pattern, self._log)
+            assert found, f"it did not say {pattern!r}, but: {self._log}"
+            return found[1]
+
+    def end(self) -> None:
+        self._process.terminate()
+        try:
+            self._process.wait(30)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        self._reader.join()
+
+    def _read(self) -> None:
+        assert self._process.stdout is not None
+        with self._process.stdout as lines:
+            for line in lines:
+                with self._changed:
+                    self._log += line.decode(errors="replace")
+                    self._changed.notify_all()
+        with self._changed:
+            self._is_over = True
+            self._changed.notify_all()
+
+
+class Cluster(NamedTuple):
+    folder: Path
+    master: str
+    workers: tuple[Path, ...]
+    """What each of them works in."""
+    environment: dict[str, str]
+    """For whoever runs something on it."""
+
+    def weft(self, *words: Any) -> "subprocess.CompletedProcess[str]":
+        """From inside the folder."""
+        command = [
+            Path(sys.executable).with_name("weft"),
+            "pipeline",
+            *words,
+            "--master",
+            self.master,
+            "--memory",
+            "1g",
+        ]
+        return subprocess.run(
+            list(map(str, command)),
+            cwd=self.folder,
+            env=self.environment,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=COMMAND_S,
+        )
+
+
+class Ran(NamedTuple):
+    cluster: Cluster
+    planted: Planted
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    folder = tmp_path_factory.mktemp("cluster")
+    (folder / "conf").mkdir()
+    settings = f"spark.executor.memory 512m\nspark.executor.extraJavaOptions {FRUGAL}\n"
+    (folder / "conf" / "spark-defaults.conf").write_text(settings)
+    environment = {**os.environ, "SPARK_CONF_DIR": str(folder / "conf"), "PYSPARK_PYTHON": str(_without_weft(folder))}
+    workers = (folder / "one", folder / "two")
+    listen = ["--host", "127.0.0.1", "--port", "0", "--webui-port", "0"]
+    with ExitStack() as running:
+        head = Daemon("org.apache.spark.deploy.master.Master", *listen)
+        running.callback(head.end)
+        master = head.told(r"Starting Spark master at (spark://\S+)")
+        hands = []
+        for place in workers:
+            place.mkdir()
+            own = ["--cores", "1", "--memory", "600m", "--work-dir", str(place), master]
+            hands.append(Daemon("org.apache.spark.deploy.worker.Worker", *listen, *own))
+            running.callback(hands[-1].end)
+        for hand in hands:
+            hand.told(r"(Successfully registered) with master")
+        yield Cluster(folder, master, workers, environment)
+
+
+@pytest.fixture(scope="module")
+def ran(cluster: Cluster, spark: "SparkSession") -> Ran:
+    """On the cluster, and embedded."""
+    make(cluster.folder / "good", PLAN)
+    (planted,) = plant(cluster.folder / "good", cluster.folder / "bad", [Fault.REMOVED])
+    whole = next((cluster.folder / "bad").rglob("*.parquet"))
+    whole.with_name("torn.parquet").write_bytes(whole.read_bytes()[:-100])
+    done = cluster.weft("run", "--tapes", "bad", "--out", "there")
+    assert (done.returncode, done.stderr) == (0, "")
+    job.run(cluster.folder / "bad", cluster.folder / "here", spark=spark)
+    return Ran(cluster, planted)
+
+
+def test_the_rows_of_all_tables_are_the_same(ran: Ran) -> None:
+    folder = ran.cluster.folder
+    for each in all_tables():
+        there = _rows(folder / "there", each)
+        assert there == _rows(folder / "here", each), each.name
+        assert there, f"{each.name}: nothing is easily the same as nothing"
+    assert [row["file"].rpartition("/")[2] for row in _rows(folder / "there", table("quarantine"))] == ["torn.parquet"]
+    found = [row for row in _rows(folder / "there", table("audit")) if row["guilty"]]
+    assert [(row["finding"], row["author"], row["sequence"], row["receiver"]) for row in found] == [
+        (ran.planted.finding, ran.planted.author, ran.planted.sequence, ran.planted.receiver)
+    ]
+
+
+def test_both_workers_took_part_with_the_code_that_came_along(ran: Ran) -> None:
+    for worker in ran.cluster.workers:
+        assert list(worker.glob("app-*/*/weft-*-code.zip")), worker
+
+
+def test_an_audit_ends_as_it_does_embedded(ran: Ran) -> None:
+    done = ran.cluster.weft("audit", "--tapes", "good")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "every promise held" in done.stdout
+    done = ran.cluster.weft("audit", "--tapes", "bad", "--out", "there")
+    assert (done.returncode, done.stderr) == (1, "")
+    assert "NOT clean" in done.stdout
+    assert ran.planted.receiver in done.stdout
+
+
+def test_tapes_that_the_workers_do_not_see_are_no_bad_tapes(tmp_path: Path) -> None:
+    (truth,) = make(tmp_path / "tapes", Plan(rows=200, peers=4, arrivals=0, leaves=0, deaths=0, seconds=10))
+    known = file_ids(tmp_path / "tapes")
+    elsewhere = [
+        examine(str(tmp_path / "elsewhere"), path, examined(tmp_path / "tapes").latest) for path, _, _ in known
+    ]
+    with pytest.raises(
+        NoTapes, match=rf"do not see .*channel={truth.channel}.*: tapes have to be in a folder that all"
+    ):
+        check_shared(tmp_path / "tapes", known, elsewhere)
+
+
+def test_a_master_that_cannot_be_is_told_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("HADOOP_CONF_DIR", "YARN_CONF_DIR"):
+        monkeypatch.delenv(name, raising=False)
+    with socket.socket() as nobody:
+        nobody.bind(("127.0.0.1", 0))  # taken, so that no other program listens there
+        port = nobody.getsockname()[1]
+        for master, told in (
+            (f"spark://127.0.0.1:{port}", "no Spark master answers"),
+            ("spark://127.0.0.1", "it looks like spark://host:7077"),
+            ("127.0.0.1:7077", "is no master of Spark"),
+            ("sc://127.0.0.1", "Spark Connect cannot run the pipeline"),
+            ("yarn", "set HADOOP_CONF_DIR"),
+        ):
+            with pytest.raises(NoSpark, match=told):
+                session(master)
+
+
+def _rows(out: Path, of: Table) -> list[dict[str, Any]]:
+    """In an order of their own: a table has none."""
+    return sorted(Results(out).read(of).to_pylist(), key=repr)
+
+
+def _without_weft(folder: Path) -> Path:
+    """A Python with the packages of this one, but not what is installed by a link to its sources: Weft."""
+    packages = ":".join(sorted({sysconfig.get_path("purelib"), sysconfig.get_path("platlib")}))
+    program = folder / "python"
+    program.write_text(f'#!/bin/sh\nPYTHONPATH="$PYTHONPATH:{packages}" exec "{sys.executable}" -S "$@"\n')
+    program.chmod(0o755)
+    tried = subprocess.run([program, "-c", "import pyarrow, weft"], capture_output=True, text=True, check=False)
+    assert "No module named 'weft'" in tried.stderr, "Weft is to be installed as `make setup` does it"
+    return program

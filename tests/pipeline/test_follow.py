@@ -1,0 +1,208 @@
+"""Following tapes that grow: every row counted once, whatever happens to the driver."""
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import polars as pl
+import pytest
+
+from tests.pipeline.growing import BEGIN_S, CHANNEL, WITHIN_S, Clock, Stage, eventually, on_tape
+from weft.fabric import ChannelName
+from weft.pipeline.arrow.frames import to_polars
+from weft.pipeline.follow import KNOWN_FAULTS, Follower, FollowingFailed, Progress, follow, live_folder, read, set_aside
+from weft.pipeline.live import command
+from weft.pipeline.live.store import Manifest, Store
+from weft.pipeline.live.tide import Rules
+from weft.pipeline.table import WrongSetting
+from weft.pipeline.tapes import NoTapes
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+RULES = Rules(window_s=10, lateness_s=3600)
+KILLS = int(os.environ.get("WEFT_KILLS", "1"))
+"""How often the driver is killed: once in a usual run, more often for proof."""
+
+DRIVER = """
+import sys
+from weft.pipeline.follow import follow
+from weft.pipeline.live.tide import Rules
+from weft.pipeline.session import session
+spark = session(cores=2, memory="1g", quick=True)
+follow(sys.argv[1], sys.argv[2], spark=spark, rows_max=2000, rules=Rules(window_s=10, lateness_s=3600))
+"""
+
+
+def grow(folder: Path, messages: int, begin_s: float, channel: ChannelName = CHANNEL) -> None:
+    with Stage(folder, Clock(begin_s), peers=(1, 2, 3), channel=channel) as stage:
+        stage.join()
+        for number in range(messages):
+            stage.say(1 + number % 3, delay_s=0.01, step_s=0.1)
+            if number % 50 == 0:
+                stage.recorders[1].identification("ann", 2)
+
+
+def check_exact(tapes: Path, out: Path) -> None:
+    """The live tables against the tapes, window by window."""
+    frame = to_polars(on_tape(tapes)).with_columns(start=pl.col("time") // 10_000_000 * 10_000_000)
+    is_sent, is_delivered = pl.col("kind") == "sent", pl.col("kind") == "delivered"
+    expected = frame.group_by("channel", "start").agg(
+        rows=pl.len().cast(pl.Int64), sent=is_sent.sum().cast(pl.Int64), delivered=is_delivered.sum().cast(pl.Int64)
+    )
+    rates = to_polars(read(out, "rates"))
+    assert _rows(rates, expected.columns) == _rows(expected, expected.columns)
+    latency = to_polars(read(out, "latency"))
+    assert latency["deliveries"].sum() == expected["delivered"].sum()
+    assert latency["unmatched"].sum() == 0
+    assert read(out, "aside").num_rows == 0
+    last = Store(live_folder(out)).manifest()
+    assert last is not None
+    assert (last.rows, last.aside_rows) == (frame.height, 0)
+
+
+def _rows(frame: pl.DataFrame, columns: list[str]) -> list[tuple]:
+    return sorted(frame.select(columns).rows())
+
+
+def test_it_goes_on_where_it_was(spark, tmp_path):
+    tapes, out = tmp_path / "tapes", tmp_path / "out"
+    grow(tapes, 300, BEGIN_S)
+    grow(tapes, 100, BEGIN_S, ChannelName("test", "another"))
+    told: list[Progress] = []
+    first = follow(tapes, out, spark=spark, once=True, rules=RULES, on_progress=told.append)
+    check_exact(tapes, out)
+    assert [each.rows for each in told] == [on_tape(tapes).num_rows]
+    grow(tapes, 200, BEGIN_S + 40)
+    torn = next(tapes.glob("channel=*/day=*")) / "torn.parquet"
+    torn.write_bytes(b"PAR1 and no more")
+    second = follow(tapes, out, spark=spark, once=True, rules=RULES, on_progress=told.append)
+    torn.unlink()
+    check_exact(tapes, out)
+    assert first is not None
+    assert second is not None
+    assert [each.channels for each in told] == [2, 1]
+    assert second.rows - first.rows == told[1].rows
+    assert [each["reason"] for each in set_aside(out)] == ["unreadable"]
+    assert set(read(out, "sessions")["subscriber"].to_pylist()) == {"ann"}
+    # What is older than the lateness allows is counted, and changes nothing.
+    rates = read(out, "rates")
+    grow(tapes, 10, BEGIN_S - 7200)
+    third = follow(tapes, out, spark=spark, once=True, rules=RULES, on_progress=told.append)
+    assert third is not None
+    assert third.aside_rows == told[2].rows == 34
+    assert sum(read(out, "aside")["rows"].to_pylist()) == 34
+    assert read(out, "rates").sort_by("start").equals(rates.sort_by("start"))
+
+
+def test_a_batch_that_is_repeated_is_the_same(spark, tmp_path):
+    """As if the driver had died at the end of a batch: after its manifest was written, and before."""
+    tapes, out = tmp_path / "tapes", tmp_path / "out"
+    for run in range(2):
+        grow(tapes, 100, BEGIN_S + 30 * run)
+    told: list[Progress] = []
+
+    def run_once() -> list[int]:
+        follow(tapes, out, spark=spark, once=True, rules=RULES, rows_max=400, on_progress=told.append)
+        return [each.batch for each in told]
+
+    assert run_once() == [0, 1]
+    for path in (live_folder(out) / "checkpoint" / "commits").glob("*1*"):
+        path.unlink()
+    assert run_once() == [0, 1]  # Spark does it again, and finds it done
+    check_exact(tapes, out)
+    for path in (live_folder(out) / "checkpoint" / "commits").glob("*1*"):
+        path.unlink()
+    (live_folder(out) / "batch-000000001.json").unlink()
+    assert run_once() == [0, 1, 1]
+    check_exact(tapes, out)
+
+
+def test_a_known_fault_of_spark_is_survived(spark, tmp_path, monkeypatch):
+    tapes, out = tmp_path / "tapes", tmp_path / "out"
+    grow(tapes, 20, BEGIN_S)
+    faults = iter([f"{KNOWN_FAULTS[0]}: planted by this test", "something else"])
+    done = Follower.on_batch
+
+    def failing(self: Follower, events: "DataFrame", batch: int) -> None:
+        for fault in faults:
+            raise RuntimeError(fault)
+        done(self, events, batch)
+
+    monkeypatch.setattr(Follower, "on_batch", failing)
+    with pytest.raises(FollowingFailed, match="something else"):
+        follow(tapes, out, spark=spark, once=True, rules=RULES)
+    follow(tapes, out, spark=spark, once=True, rules=RULES)
+    check_exact(tapes, out)
+
+
+def test_a_checkpoint_of_other_tables_is_refused(spark, tmp_path):
+    tapes, out = tmp_path / "tapes", tmp_path / "out"
+    grow(tapes, 10, BEGIN_S)
+    Store(live_folder(out)).folder.mkdir(parents=True)
+    (live_folder(out) / "batch-000000007.json").write_text('{"batch": 7}')
+    with pytest.raises(FollowingFailed, match="do not belong together"):
+        follow(tapes, out, spark=spark, once=True, rules=RULES)
+
+
+def test_a_killed_driver_loses_and_doubles_nothing(spark, tmp_path):
+    """`kill -9` of the driver, its Java and all, while tapes grow; the end is exact."""
+    tapes, out = tmp_path / "tapes", tmp_path / "out"
+    chance = random.Random(KILLS)
+    enough = threading.Event()
+    grow(tapes, 200, BEGIN_S)
+
+    def keep_growing() -> None:
+        for run in range(1, 2000):
+            grow(tapes, 100, BEGIN_S + 0.3 * run)
+            if enough.wait(0.1):
+                return
+
+    growing = threading.Thread(target=keep_growing)
+    growing.start()
+    store = Store(live_folder(out))
+    try:
+        for kill in range(KILLS):
+            reached = _batch(store)
+            driver = subprocess.Popen(
+                [sys.executable, "-c", DRIVER, str(tapes), str(out)], start_new_session=True, stderr=subprocess.DEVNULL
+            )
+            try:
+                target = reached + chance.randint(2, 5)
+                eventually(lambda: driver.poll() is not None or _batch(store) >= target, 2 * WITHIN_S)  # noqa: B023
+                assert driver.poll() is None, "the driver ended by itself"
+            finally:
+                # By turns the whole of it, and Python alone: then its Java notices, and ends.
+                if kill % 2 == 0:
+                    os.killpg(driver.pid, signal.SIGKILL)
+                else:
+                    driver.kill()
+                driver.wait()
+    finally:
+        enough.set()
+        growing.join()
+    killed_at = _batch(store)
+    last = follow(tapes, out, spark=spark, once=True, rules=RULES)
+    assert last is not None
+    assert last.batch > killed_at >= 0
+    check_exact(tapes, out)
+
+
+def _batch(store: Store) -> int:
+    told: Manifest | None = store.manifest()
+    return -1 if told is None else told.batch
+
+
+def test_a_mistake_is_told_before_spark_is_started(tmp_path):
+    with pytest.raises(WrongSetting, match="there is no setting 'lateness' when tapes are followed"):
+        command.run(tmp_path, tmp_path / "out", settings={"lateness": "3"})
+    with pytest.raises(WrongSetting, match="window_s has to be above 0"):
+        command.run(tmp_path, tmp_path / "out", settings={"window_s": "0"})
+    with pytest.raises(NoTapes, match="there is no folder of tapes at"):
+        command.run(tmp_path / "nowhere", tmp_path / "out", settings={})
+    assert not (tmp_path / "out").exists()

@@ -1,0 +1,269 @@
+"""Invoices: issued once, corrected beside, adding up to the cent; and nobody is dropped."""
+
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.pipeline.event_rows import event_table, inputs_of
+from weft.pipeline import plans
+from weft.pipeline.arrow import months
+from weft.pipeline.arrow.invoices import DRAWN, STANDING, drawn
+from weft.pipeline.plans import Billing
+from weft.pipeline.table import Inputs, resolved
+from weft.pipeline.tables import channels, invoices, sessions
+from weft.record.arrow import pa, pq
+
+HOUR_US = 3_600_000_000
+CHANNEL = "00000000000000cc"
+OTHER = "00000000000000dd"
+BILLING = plans.parse(
+    {
+        "zone": "Europe/Berlin",
+        "currency": "EUR",
+        "plans": {
+            "reader": {"kind": "flat", "month": "9.90"},
+            "visitor": {"kind": "hour", "hour": "0.45", "unit_s": 60},
+        },
+        "subscribers": [
+            {"name": "ann", "plan": "reader"},
+            {"name": "bob", "plan": "visitor"},
+            {"name": "bob", "plan": "reader", "channel": OTHER, "until": "2027-01"},
+            {"name": "cid", "plan": "raeder"},
+            {"name": "dot", "plan": "visitor", "since": "2027-02"},
+        ],
+    }
+)
+BEFORE = datetime(2026, 12, 1, tzinfo=UTC)
+LATER = datetime(2027, 3, 15, tzinfo=UTC)
+
+
+def month_of(subscriber: str, connected_us: int, **more: object) -> dict:
+    """A month as the tapes tell it, nothing issued yet."""
+    blank = dict.fromkeys(STANDING.names)
+    told = {
+        "channel": CHANNEL,
+        "subscriber": subscriber,
+        "month": "2027-01",
+        "connected_us": connected_us,
+        "sessions": 1,
+    }
+    return {**blank, **told, "tape_from": BEFORE, "tapes_until": LATER, **more}
+
+
+def draw(*standing: dict, billing: Billing = BILLING) -> list[dict]:
+    return list(drawn(pa.Table.from_pylist(list(standing), schema=STANDING), billing).to_pylist())
+
+
+def issued(rows: list[dict]) -> dict:
+    """What the next run finds of these rows."""
+    return {
+        "issued": len(rows),
+        "issued_id": "id of the first",
+        "issued_plan": rows[0]["plan"],
+        "issued_terms": rows[0]["terms"],
+        "issued_us": sum(row["connected_us"] for row in rows),
+        "issued_sessions": sum(row["sessions"] for row in rows),
+        "issued_amount": sum(row["amount"] for row in rows),
+        "issued_tape_from": min(row["tape_from"] for row in rows),
+    }
+
+
+def test_by_plan_flat_and_by_started_minute() -> None:
+    ann, bob = draw(month_of("ann", 5 * HOUR_US), month_of("bob", 10 * HOUR_US + 1))
+    assert (ann["kind"], ann["plan"], ann["amount"]) == ("invoice", "reader", Decimal("9.90"))
+    assert (bob["kind"], bob["plan"]) == ("invoice", "visitor")
+    assert bob["amount"] == Decimal("4.51")  # 10 hours and a started minute: 4.5075
+    assert bob["begins"] == datetime(2026, 12, 31, 23, tzinfo=UTC)
+    assert bob["ends"] == datetime(2027, 1, 31, 23, tzinfo=UTC)
+
+
+def test_the_plan_of_a_channel_goes_before_that_of_all_and_only_for_its_months() -> None:
+    rows = draw(month_of("bob", HOUR_US, channel=OTHER), month_of("bob", HOUR_US, channel=OTHER, month="2027-02"))
+    assert [row["plan"] for row in rows] == ["reader", "visitor"]
+
+
+def test_who_has_no_plan_is_unbilled_with_the_reason() -> None:
+    unlisted, unknown, too_early = draw(month_of("eve", HOUR_US), month_of("cid", HOUR_US), month_of("dot", HOUR_US))
+    assert {row["kind"] for row in (unlisted, unknown, too_early)} == {"unbilled"}
+    assert {row["amount"] for row in (unlisted, unknown, too_early)} == {Decimal(0)}
+    assert "not listed" in unlisted["reason"]
+    assert "no plan raeder" in unknown["reason"]
+    assert "not listed for this month" in too_early["reason"]
+
+
+def test_a_default_plan_takes_the_unlisted_but_no_misspelt_plan() -> None:
+    billing = plans.parse(
+        {
+            "currency": "EUR",
+            "default_plan": "visitor",
+            "plans": {"visitor": {"kind": "hour", "hour": 1}},
+            "subscribers": [{"name": "cid", "plan": "raeder"}],
+        }
+    )
+    eve, cid = draw(month_of("eve", HOUR_US), month_of("cid", HOUR_US), billing=billing)
+    assert (eve["kind"], eve["plan"], eve["amount"]) == ("invoice", "visitor", Decimal(1))
+    assert cid["kind"] == "unbilled"
+
+
+def test_a_month_is_open_until_the_tapes_reach_far_enough_beyond() -> None:
+    due = datetime(2027, 1, 31, 23, tzinfo=UTC) + timedelta(seconds=BILLING.issue_after_s)
+    early, just = draw(
+        month_of("ann", HOUR_US, tapes_until=due - timedelta(microseconds=1)),
+        month_of("ann", HOUR_US, tapes_until=due),
+    )
+    assert (early["kind"], just["kind"]) == ("open", "invoice")
+    assert early["amount"] == just["amount"]
+
+
+def test_what_was_issued_is_not_drawn_again_and_late_time_is_a_correction() -> None:
+    first = draw(month_of("bob", 2 * HOUR_US))
+    assert draw(month_of("bob", 2 * HOUR_US, **issued(first))) == []
+    (more,) = draw(month_of("bob", 3 * HOUR_US, **issued(first)))
+    assert (more["kind"], more["number"], more["corrects"]) == ("correction", 1, "id of the first")
+    assert (more["amount"], more["connected_us"]) == (Decimal("0.45"), HOUR_US)
+    (less,) = draw(month_of("bob", HOUR_US, **issued([*first, more])))
+    assert (less["kind"], less["number"], less["amount"]) == ("correction", 2, Decimal("-0.90"))
+
+
+def test_a_correction_is_reckoned_under_the_terms_of_its_invoice() -> None:
+    first = draw(month_of("bob", 2 * HOUR_US))
+    dearer = plans.parse(
+        {"zone": "Europe/Berlin", "currency": "EUR", "plans": {"visitor": {"kind": "hour", "hour": 9}}}
+    )
+    assert draw(month_of("bob", 2 * HOUR_US, **issued(first)), billing=dearer) == []
+    (more,) = draw(month_of("bob", 3 * HOUR_US, **issued(first)), billing=dearer)
+    assert (more["amount"], more["terms"]) == (Decimal("0.45"), first[0]["terms"])
+
+
+def test_tapes_that_were_removed_take_nothing_back() -> None:
+    first = draw(month_of("bob", 2 * HOUR_US))
+    gone = datetime(2027, 1, 20, tzinfo=UTC)
+    assert draw(month_of("bob", 0, tape_from=gone, **issued(first))) == []
+    assert draw(month_of("bob", 0, tape_from=None, **issued(first))) == []
+    (back,) = draw(month_of("bob", 0, **issued(first)))
+    assert back["amount"] == -first[0]["amount"]
+
+
+@settings(max_examples=100, deadline=None)
+@given(runs=st.lists(st.integers(0, 744 * HOUR_US), min_size=1, max_size=6))
+def test_however_often_it_is_corrected_it_adds_up_to_the_cent(runs: list[int]) -> None:
+    rows = draw(month_of("bob", runs[0]))
+    for connected_us in runs[1:]:
+        rows += draw(month_of("bob", connected_us, **issued(rows)))
+    at_once = draw(month_of("bob", runs[-1]))
+    assert sum(row["amount"] for row in rows) == at_once[0]["amount"]
+    assert len({row["number"] for row in rows}) == len(rows)
+    assert drawn(STANDING.empty_table(), BILLING).schema == DRAWN
+
+
+TOML = f"""
+zone = "Europe/Berlin"
+currency = "EUR"
+[plans.reader]
+kind = "flat"
+month = 9.90
+[plans.visitor]
+kind = "hour"
+hour = 0.45
+[[subscribers]]
+name = "ann"
+plan = "visitor"
+[[subscribers]]
+name = "far"
+plan = "reader"
+channel = "{CHANNEL}"
+since = "2027-02"
+"""
+
+
+def said(name: str, *hours: float) -> list[dict]:
+    """Identifications so many hours after the new year in Berlin."""
+    begin = datetime(2026, 12, 31, 23, tzinfo=UTC)
+    return [
+        {
+            "kind": "identification",
+            "channel": CHANNEL,
+            "time": begin + timedelta(hours=each),
+            "observer": "o",
+            "author": name,
+            "name": name,
+        }
+        for each in hours
+    ]
+
+
+def test_from_tapes_to_invoices_and_again_with_late_rows(spark, tmp_path: Path) -> None:
+    (tmp_path / "billing.toml").write_text(TOML)
+    # Ten hours over the end of January, an hour of somebody unknown, and rows of March, so that February is over.
+    rows = [*said("ann", *range(740, 750)), *said("eve", 5), *said("ann", 24 * 70)]
+
+    def tapes(events: list[dict]) -> Inputs:
+        return inputs_of(spark, event_table(*events), channels.TABLE, sessions.TABLE)
+
+    def drawn_up(found: Inputs, former: pa.Table | None = None, folder: Path | None = None) -> pa.Table:
+        chosen = {"billing": str(tmp_path / "billing.toml"), "issued": str(folder or "")}
+        before = {} if former is None else {"invoices": spark.createDataFrame(former)}
+        settings = resolved((invoices.TABLE,), chosen)
+        return invoices.build(Inputs(spark, found.events, settings, {**found.tables, **before})).toArrow()
+
+    now = tapes(rows)
+    first = drawn_up(now)
+    assert first.schema.names == [each.name for each in invoices.TABLE.columns]
+    told = [(row["month"], row["subscriber"], row["kind"], row["amount"]) for row in first.to_pylist()]
+    assert told == [
+        ("2027-01", "ann", "invoice", Decimal("1.8000")),
+        ("2027-01", "eve", "unbilled", Decimal("0.0000")),
+        ("2027-02", "ann", "invoice", Decimal("2.7000")),
+        ("2027-02", "far", "invoice", Decimal("9.9000")),
+        ("2027-03", "ann", "open", Decimal("0.0000")),
+        ("2027-03", "far", "open", Decimal("9.9000")),
+    ]
+    folder = tmp_path / "invoices"
+    folder.mkdir()
+    pq.write_table(first, folder / "part-0.parquet")
+    assert content(drawn_up(now, former=first)) == content(first)
+    assert content(drawn_up(now, folder=folder)) == content(first)
+
+    late_rows = tapes([*said("ann", 739, 738), *rows[::-1]])
+    late = drawn_up(late_rows, former=first)
+    was = [row for row in first.to_pylist() if row["id"]]
+    assert [row for row in late.to_pylist() if row["kind"] == "invoice"] == was
+    (correction,) = [row for row in late.to_pylist() if row["kind"] == "correction"]
+    assert (correction["month"], correction["amount"]) == ("2027-01", Decimal("0.9"))
+    assert correction["corrects"] == was[0]["id"]
+    assert len({row["id"] for row in late.to_pylist() if row["id"]}) == 4
+    assert content(drawn_up(late_rows, former=late)) == content(late)
+
+    (tmp_path / "billing.toml").write_text(TOML.replace("Berlin", "Paris"))
+    with pytest.raises(
+        invoices.WrongIssued, match="zone Europe/Berlin, but the billing file says EUR and Europe/Paris"
+    ):
+        drawn_up(now, former=first)
+    with pytest.raises(invoices.WrongIssued, match="no invoices in"):
+        drawn_up(now, folder=tmp_path / "nowhere")
+
+
+def test_the_same_tapes_in_another_order_give_the_same_bytes(spark, tmp_path: Path) -> None:
+    (tmp_path / "billing.toml").write_text(TOML)
+    tables = (channels.TABLE, sessions.TABLE, invoices.TABLE)
+    rows = [*said("ann", *range(740, 750)), *said("eve", 5), *said("bob", 24 * 70)]
+    one, other = (
+        inputs_of(spark, event_table(*events), *tables, billing=str(tmp_path / "billing.toml"))["invoices"].toArrow()
+        for events in (rows, rows[::-1])
+    )
+    assert len(one) == 6
+    assert content(one) == content(other)
+
+
+def content(table: pa.Table) -> bytes:
+    sink = pa.BufferOutputStream()
+    pq.write_table(table.combine_chunks(), sink)
+    return bytes(sink.getvalue())
+
+
+def test_months_of_the_example_are_those_of_berlin() -> None:
+    assert months.begin_us("2027-02", "Europe/Berlin") - months.begin_us("2027-01", "Europe/Berlin") == 744 * HOUR_US

@@ -1,0 +1,65 @@
+"""Invoices through whole runs: what was issued once stays, whatever comes late."""
+
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from pathlib import Path
+
+from weft.pipeline import job
+from weft.pipeline.results import Results
+from weft.pipeline.tables import table
+from weft.record.arrow import pa, pq
+from weft.record.schema import file_schema
+
+CHANNEL = 4 * "0123456789abcdef"
+TOML = """
+zone = "Europe/Berlin"
+currency = "EUR"
+[plans.visitor]
+kind = "hour"
+hour = 0.45
+[[subscribers]]
+name = "ann"
+plan = "visitor"
+"""
+
+
+def record(tapes: Path, run: str, *times: datetime) -> None:
+    """A file of a tape on which ann identified herself at these times, all of one day."""
+    schema = file_schema(CHANNEL, run)
+    rows = [
+        {"ordinal": place, "run": run, "kind": "identification", "time": time, "observer": 16 * "b", "name": "ann"}
+        for place, time in enumerate(times)
+    ]
+    for row in rows:
+        row["author"] = 16 * "a"
+    folder = tapes / f"channel={CHANNEL[:16]}" / f"day={times[0].date().isoformat()}"
+    folder.mkdir(parents=True, exist_ok=True)
+    pq.write_table(pa.Table.from_pylist(rows, schema=schema), folder / f"{run}-000001.parquet")
+
+
+def test_an_issued_invoice_stays_and_what_comes_late_is_a_correction(spark, tmp_path: Path) -> None:
+    tapes, out, billing = tmp_path / "tapes", tmp_path / "out", tmp_path / "billing.toml"
+    billing.write_text(TOML)
+    january = datetime(2026, 1, 10, 8, tzinfo=UTC)
+    record(tapes, "20260110T080000-00000001", *(january + timedelta(hours=each) for each in range(4)))
+    record(tapes, "20260310T080000-00000002", datetime(2026, 3, 10, 8, tzinfo=UTC))
+
+    def invoices() -> list[dict]:
+        chosen = {"billing": str(billing)}
+        job.run(tapes, out, only=["invoices"], settings=chosen, spark=spark)
+        rows: list[dict] = Results(out).read(table("invoices")).to_pylist()
+        return [row for row in rows if row["month"] == "2026-01"]
+
+    (first,) = invoices()
+    assert (first["kind"], first["amount"]) == ("invoice", Decimal("1.8"))
+    assert invoices() == [first]
+
+    record(tapes, "20260111T080000-00000003", datetime(2026, 1, 11, 8, tzinfo=UTC))
+    job.run(tapes, out, only=["channels"], settings={"billing": str(billing)}, spark=spark)  # does not forget them
+    issued, correction = invoices()
+    assert issued == first
+    assert (correction["kind"], correction["amount"], correction["corrects"]) == (
+        "correction",
+        Decimal("0.45"),
+        first["id"],
+    )

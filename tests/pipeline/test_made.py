@@ -1,0 +1,89 @@
+"""Made tapes are tapes: the schema, the layout and the promises of recorded ones; and the same plan makes the same."""
+
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+from tests.pipeline.without_spark import frame, judged
+from weft.pipeline.made.members import Ending
+from weft.pipeline.made.tape import Plan, make
+from weft.record import SCHEMA, read, summarize
+from weft.record.arrow import pq
+from weft.record.schema import CHANNEL_KEY, RUN_KEY, VERSION_KEY
+
+SMALL = Plan(rows=20_000, peers=30, arrivals=5, leaves=4, deaths=4, machines=3, seconds=120)
+
+
+def test_the_truth_is_on_the_tape(tmp_path: Path) -> None:
+    (truth,) = make(tmp_path, SMALL)
+    (told,) = summarize(tmp_path)
+    assert (told.channel, told.rows, told.files) == (truth.channel, truth.rows, SMALL.machines)
+    assert told.kinds["sent"] == truth.messages
+    assert told.kinds["delivered"] == truth.deliveries
+    assert told.kinds["joined"] == len(truth.members.ids) == SMALL.peers + SMALL.arrivals
+    assert told.kinds["left"] == truth.members.ending.count(Ending.LEFT) == SMALL.leaves
+    assert truth.members.ending.count(Ending.DIED) == SMALL.deaths
+    assert set(told.kinds) >= {"received", "duplicates", "link_up", "link_down", "identification", "advert"}
+
+
+def test_files_are_as_the_recorder_writes_them(tmp_path: Path) -> None:
+    (truth,) = make(tmp_path, SMALL)
+    for path in tmp_path.rglob("*.parquet"):
+        schema = pq.read_schema(path)
+        assert [(each.name, each.type) for each in schema] == [(each.name, each.type) for each in SCHEMA]
+        assert schema.metadata[VERSION_KEY] == b"1"
+        assert schema.metadata[CHANNEL_KEY].decode().startswith(truth.channel)
+        assert path.name == f"{schema.metadata[RUN_KEY].decode()}-000001.parquet"
+
+
+def test_order_within_a_run_is_that_of_time(tmp_path: Path) -> None:
+    make(tmp_path, SMALL)
+    rows = frame(read(tmp_path)).sort("run", "ordinal")
+    for _, part in rows.group_by("run"):
+        assert part["ordinal"].to_list() == list(range(part.height))
+        assert part["time"].is_sorted()
+
+
+def test_every_promise_is_kept(tmp_path: Path) -> None:
+    (truth,) = make(tmp_path, SMALL)
+    found = judged(read(tmp_path))
+    assert found.findings == set()
+    assert found.accounts["owed"].sum() == truth.deliveries
+    endings = found.members["ending"].value_counts()
+    assert dict(endings.iter_rows()) == {"left": 4, "gone": 4, "present": 27}
+
+
+def test_the_same_plan_makes_the_same(tmp_path: Path) -> None:
+    make(tmp_path / "one", SMALL)
+    make(tmp_path / "two", SMALL)
+    assert read(tmp_path / "one").equals(read(tmp_path / "two"))
+    make(tmp_path / "three", Plan(rows=20_000, peers=30, seconds=120, seed=2))
+    assert not read(tmp_path / "one").equals(read(tmp_path / "three"))
+
+
+def test_clocks_of_machines_may_differ(tmp_path: Path) -> None:
+    plan = Plan(rows=5_000, peers=10, arrivals=0, leaves=0, deaths=0, machines=3, seconds=60, skew_s=5.0)
+    (truth,) = make(tmp_path, plan)
+    rows = frame(read(tmp_path))
+    sent = rows.filter(pl.col("kind") == "sent").select("author", "sequence", "time", pl.col("run").alias("from"))
+    got = rows.filter(pl.col("kind") == "delivered").join(sent, ["author", "sequence"], suffix="_sent")
+    skew = dict(zip(truth.runs, truth.skews_s, strict=True))
+    assert max(abs(each) for each in skew.values()) > 0.1
+    for row in got.iter_rows(named=True):
+        late_s = (row["time"] - row["time_sent"]).total_seconds() - (skew[row["run"]] - skew[row["from"]])
+        assert 0 < late_s < 0.5
+
+
+def test_midnight_parts_the_files(tmp_path: Path) -> None:
+    plan = Plan(rows=2_000, peers=10, machines=1, seconds=60, begin=Plan().begin.replace(hour=23, minute=59, second=30))
+    (truth,) = make(tmp_path, plan)
+    days = sorted(path.parent.name for path in tmp_path.rglob("*.parquet"))
+    assert days == ["day=2026-01-05", "day=2026-01-06"]
+    assert read(tmp_path).num_rows == truth.rows
+
+
+@pytest.mark.parametrize("peers", [2, 6])
+def test_small_channels_work_too(tmp_path: Path, peers: int) -> None:
+    make(tmp_path, Plan(rows=200, peers=peers, arrivals=0, leaves=0, deaths=0, machines=1, seconds=30, groups=0))
+    assert judged(read(tmp_path)).findings == set()

@@ -1,0 +1,69 @@
+"""The picture of a channel, from results."""
+
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from weft.pipeline.picture import NothingToDraw, draw
+from weft.pipeline.results import Built, Manifest, Results
+from weft.pipeline.tables import table
+from weft.record.arrow import pa, pq
+
+BEGIN = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+def after(seconds: float) -> datetime:
+    return BEGIN + timedelta(seconds=seconds)
+
+
+def results(folder: Path, *channels: str, **tables: list[dict[str, Any]]) -> Path:
+    """Results with these rows, the same for each channel; what is not given is null."""
+    with Results(folder).writing() as writing:
+        built = {}
+        for name, rows in tables.items():
+            blank = dict.fromkeys(table(name).schema.names)
+            place = writing.place / name
+            place.mkdir(parents=True)
+            filled = [{**blank, **row, "channel": channel} for channel in channels for row in rows]
+            pq.write_table(pa.Table.from_pylist(filled, schema=table(name).schema), place / "part.parquet")
+            built[name] = Built(writing.build, "", len(filled), 0, 0.0)
+        writing.commit(Manifest(built))
+    return folder
+
+
+HISTORY: dict[str, list[dict[str, Any]]] = {
+    "channels": [{"first": BEGIN, "last": after(90)}],
+    "fabric": [
+        {"time": after(each), "peers": 5 - each % 2, "is_regular": each % 3 > 0, "components": 1} for each in range(9)
+    ],
+    "latency": [{"minute": BEGIN, "delay_p50_us": 1000, "delay_p90_us": 2000, "delay_p99_us": 3000}],
+    "deliveries": [{"sent": BEGIN, "delivered": after(each / 100), "hops": each % 4 + 1} for each in range(40)],
+    "repairs": [{"repair_s": 2.5}, {"repair_s": None}],
+}
+
+
+def test_a_channel_is_drawn_the_same_each_time(tmp_path: Path) -> None:
+    out = results(tmp_path / "out", "one", **HISTORY)
+    first, second = tmp_path / "first.svg", tmp_path / "second.svg"
+    assert draw(out, first) == "one"
+    assert draw(out, second, "one") == "one"
+    assert first.read_bytes() == second.read_bytes()
+    assert draw(out, tmp_path / "picture.png") == "one"
+
+
+def test_a_channel_on_which_nothing_happened_can_be_drawn(tmp_path: Path) -> None:
+    nothing: dict[str, list[dict[str, Any]]] = {name: [] for name in HISTORY if name != "channels"}
+    out = results(tmp_path / "out", "one", channels=HISTORY["channels"], **nothing)
+    assert draw(out, tmp_path / "empty.svg") == "one"
+
+
+def test_what_cannot_be_drawn_is_told(tmp_path: Path) -> None:
+    out = results(tmp_path / "out", "one", "two", **HISTORY)
+    with pytest.raises(NothingToDraw, match="name one channel of: one, two"):
+        draw(out, tmp_path / "a.svg")
+    with pytest.raises(NothingToDraw, match="no channel 'x'; there are: one, two"):
+        draw(out, tmp_path / "a.svg", "x")
+    with pytest.raises(NothingToDraw, match="cannot be drawn"):
+        draw(out, tmp_path / "a.txt", "two")

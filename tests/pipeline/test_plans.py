@@ -1,0 +1,170 @@
+"""The billing file: what is in it, and that every mistake is told with its place."""
+
+import json
+from decimal import Decimal
+from pathlib import Path
+
+import pytest
+
+from weft.pipeline import plans, terms
+from weft.pipeline.plans import Advertiser, Billing, Subscriber, WrongBilling
+from weft.pipeline.terms import Plan
+
+WHOLE = """
+zone = "Europe/Berlin"
+currency = "EUR"
+digits = 2
+rounding = "half-up"
+issue_after_s = 3600
+default_plan = "visitor"
+
+[plans.reader]
+kind = "flat"
+month = 9.90
+
+[plans.visitor]
+kind = "hour"
+hour = "0.4505"
+unit_s = 60
+
+[[subscribers]]
+name = "alice"
+plan = "reader"
+channel = "6f430d6784a166fc"
+since = "2027-01"
+until = "2027-12"
+
+[[advertisers]]
+name = "acme"
+adverts = ["spring-*", "summer"]
+broadcast = 1
+subscriber = 0.0125
+"""
+
+
+def test_a_whole_file_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "billing.toml"
+    path.write_text(WHOLE)
+    assert plans.load(path) == Billing(
+        zone="Europe/Berlin",
+        currency="EUR",
+        digits=2,
+        rounding="half-up",
+        issue_after_s=3600,
+        default_plan="visitor",
+        plans={
+            "reader": Plan("reader", "flat", Decimal("9.90")),
+            "visitor": Plan("visitor", "hour", Decimal("0.4505"), 60),
+        },
+        subscribers=(Subscriber("alice", "reader", "6f430d6784a166fc", "2027-01", "2027-12"),),
+        advertisers=(Advertiser("acme", ("spring-*", "summer"), Decimal(1), Decimal("0.0125")),),
+    )
+
+
+def test_json_says_the_same_as_toml_and_prices_never_pass_through_floating_point(tmp_path: Path) -> None:
+    toml, as_json = tmp_path / "billing.toml", tmp_path / "billing.json"
+    toml.write_text('currency = "EUR"\n[plans.a]\nkind = "hour"\nhour = 0.1000\n')
+    as_json.write_text('{"currency": "EUR", "plans": {"a": {"kind": "hour", "hour": 0.1000}}}')
+    assert plans.load(toml) == plans.load(as_json)
+    assert plans.load(toml).plans["a"].price == Decimal("0.1")
+
+
+def test_without_a_file_nobody_is_billed() -> None:
+    assert plans.load("") == Billing() == plans.parse({})
+
+
+def test_the_module_shows_a_file_that_can_be_used() -> None:
+    import tomllib
+
+    assert plans.__doc__ is not None
+    shown = plans.__doc__[plans.__doc__.index("    zone =") :]
+    parsed = plans.parse(tomllib.loads(shown, parse_float=Decimal))
+    assert set(parsed.plans) == {"reader", "visitor"}
+
+
+A_PLAN = {"currency": "EUR", "plans": {"a": {"kind": "flat", "month": 5}}}
+
+
+@pytest.mark.parametrize(
+    ("wrong", "says"),
+    [
+        ([], "the file has to be a table"),
+        ({"zome": "UTC"}, "there is no 'zome'; there are: digits, "),
+        ({"zone": "Mars/Base"}, "no time zone 'Mars/Base'"),
+        ({"zone": 3}, "zone has to be text, not 3"),
+        ({"rounding": "fair"}, "one of half-even, half-up, down, up, not 'fair'"),
+        ({"digits": 5}, "digits has to be a whole number from 0 to 4"),
+        ({"digits": True}, "digits has to be a whole number"),
+        ({"issue_after_s": -1}, "issue_after_s has to be a whole number"),
+        ({"plans": {"a": {"kind": "flat", "month": 5}}}, "no currency"),
+        ({"plans": []}, r"plans has to be tables, \[plans.NAME\]"),
+        ({"plans": {"a": 5}}, "plan 'a' has to be a table"),
+        ({"plans": {"a": {"kind": "free"}}}, "plan 'a': kind has to be one of flat, hour"),
+        ({"plans": {"a": {"kind": "flat"}}}, "plan 'a': month has to be a price such as 9.90, but is missing"),
+        ({"plans": {"a": {"kind": "flat", "month": 5, "hour": 1}}}, "plan 'a': there is no 'hour'"),
+        ({"plans": {"a": {"kind": "flat", "month": Decimal("5.001")}}}, "more than 2 places"),
+        ({"plans": {"a": {"kind": "hour", "hour": Decimal("0.00001")}}}, "more than 4 places"),
+        ({"plans": {"a": {"kind": "hour", "hour": -1}}}, "from 0 to 100000"),
+        ({"plans": {"a": {"kind": "hour", "hour": "NaN"}}}, "from 0 to 100000"),
+        ({"plans": {"a": {"kind": "hour", "hour": "cheap"}}}, "price such as 9.90, not 'cheap'"),
+        ({"plans": {"a": {"kind": "hour", "hour": 0.1}}}, "price such as 9.90"),
+        ({"plans": {"a": {"kind": "hour", "hour": 1, "unit_s": 0}}}, "unit_s has to be a whole number from 1"),
+        ({**A_PLAN, "default_plan": "b"}, "default_plan is 'b', but the plans are: a"),
+        ({"subscribers": {"ann": "a"}}, r"subscribers has to be a list, \[\[subscribers\]\]"),
+        ({"subscribers": [{"plan": "a"}]}, "subscriber 1: name has to be text, but is missing"),
+        ({"subscribers": [{"name": "ann"}]}, "subscriber 'ann': plan has to be text"),
+        ({"subscribers": [{"name": "ann", "plan": "a", "since": "2027-13"}]}, "month such as"),
+        ({"subscribers": [{"name": "ann", "plan": "a", "channel": "chess"}]}, "16 digits"),
+        ({"subscribers": [{"name": "ann", "plan": "a", "since": "2027-02", "until": "2027-01"}]}, "is after until"),
+        ({"subscribers": [{"name": "ann", "plan": "a"}] * 2}, "listed twice"),
+        ({"advertisers": [{"name": "acme"}]}, "advertiser 'acme': adverts has to be a list"),
+        ({"advertisers": [{"name": "acme", "adverts": ["a"]}] * 2, "currency": "EUR"}, "'acme' is listed twice"),
+    ],
+)
+def test_a_mistake_is_told_with_its_place(wrong: object, says: str) -> None:
+    with pytest.raises(WrongBilling, match=says):
+        plans.parse(wrong)
+
+
+def test_plans_may_follow_each_other_and_differ_by_channel() -> None:
+    ann = {"name": "ann", "plan": "a"}
+    listed = [
+        {**ann, "until": "2027-01"},
+        {**ann, "since": "2027-02"},
+        {**ann, "channel": "6f430d6784a166fc"},
+    ]
+    assert len(plans.parse({**A_PLAN, "subscribers": listed}).subscribers) == 3
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "says"),
+    [
+        ("a.toml", "zone = ", "a.toml: is not TOML"),
+        ("a.json", "{", "a.json: is not JSON"),
+        ("a.yaml", "zone: UTC", "a.yaml: a billing file is named .toml or .json"),
+        ("a.json", json.dumps({"zone": "x"}), "a.json: there is no time zone"),
+    ],
+)
+def test_a_file_that_cannot_be_used_is_named(tmp_path: Path, name: str, content: str, says: str) -> None:
+    (tmp_path / name).write_text(content)
+    with pytest.raises(WrongBilling, match=says):
+        plans.load(tmp_path / name)
+
+
+def test_a_missing_file_is_named(tmp_path: Path) -> None:
+    with pytest.raises(WrongBilling, match=r"none.toml: cannot be read: No such file"):
+        plans.load(tmp_path / "none.toml")
+
+
+def test_an_advert_belongs_to_who_names_it_exactly_and_else_to_the_first_that_fits() -> None:
+    broad, exact = Advertiser("broad", ("*",)), Advertiser("exact", ("summer",))
+    billing = Billing(advertisers=(broad, exact))
+    assert billing.advertiser("summer") is exact
+    assert billing.advertiser("winter") is broad
+    assert Billing().advertiser("winter") is None
+
+
+def test_terms_are_the_same_text_however_the_price_was_written() -> None:
+    texts = {terms.of_plan(Plan("a", "hour", Decimal(price)), 2, "down").text() for price in ("1", "1.0", "1.0000")}
+    assert len(texts) == 1
+    assert terms.read(texts.pop()) == terms.Terms("hour", Decimal(1), 1, 2, "down")

@@ -1,0 +1,258 @@
+"""Sessions: against a slow reckoning that goes sign by sign, and from tapes through Spark."""
+
+from datetime import UTC, datetime, timedelta
+from typing import NamedTuple
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.pipeline.event_rows import event_table, inputs_of
+from weft.pipeline.arrow.sessions import SECOND_US, SIGNS, SPANS, SessionRule, sessions, spans
+from weft.pipeline.table import WrongSetting
+from weft.pipeline.tables import channels
+from weft.pipeline.tables import sessions as table
+from weft.record.arrow import pa
+
+EPOCH = datetime(2027, 1, 15, 12, tzinfo=UTC)
+HOURLY = SessionRule(interval_s=3600, missed_max=0, slack_s=300, tail_s=3600, spread_s=60)
+QUICK = SessionRule(interval_s=10, missed_max=1, slack_s=2, tail_s=5, spread_s=3)
+"""Small numbers, so that random signs fall on both sides of every limit."""
+
+
+class Sign(NamedTuple):
+    channel: str
+    peer: str
+    subscriber: str | None
+    sign: str
+    at_s: int
+
+
+def at(seconds: float) -> datetime:
+    return EPOCH + timedelta(seconds=seconds)
+
+
+def signs_table(signs: list[Sign]) -> pa.Table:
+    rows = [
+        {**each._asdict(), "first": at(each.at_s), "last": at(each.at_s)}
+        for each in sorted(signs, key=lambda s: s.at_s)
+    ]
+    return pa.Table.from_pylist(rows, schema=SIGNS)
+
+
+def found(signs: list[Sign], rule: SessionRule, until_s: int = 10**6) -> list[tuple]:
+    table = spans(signs_table(signs), rule)
+    table = table.append_column("until", pa.array([at(until_s)] * len(table), pa.timestamp("us", tz="UTC")))
+    return told(sessions(table, rule))
+
+
+def told(table: pa.Table) -> list[tuple]:
+    """Channel, subscriber, start and end in seconds, identifications, peers, how it ended."""
+    return sorted(
+        (
+            row["channel"],
+            row["subscriber"],
+            (row["start"] - EPOCH).total_seconds(),
+            (row["end"] - EPOCH).total_seconds(),
+            row["identifications"],
+            row["peers"],
+            row["ended"],
+        )
+        for row in table.to_pylist()
+    )
+
+
+def said(*at_s: int, name: str = "ann", peer: str = "p1", channel: str = "c") -> list[Sign]:
+    return [Sign(channel, peer, name, "identification", each) for each in at_s]
+
+
+def slowly(signs: list[Sign], rule: SessionRule, until_s: int) -> list[tuple]:
+    """The same by the book: peer by peer, sign by sign; then second by second for the subscriber."""
+    silence_s, tail_s, spread_s = rule.silence_us // SECOND_US, int(rule.tail_s), int(rule.spread_s)
+    pieces: dict[tuple[str, str], list[dict]] = {}
+    for channel, subscriber, peer in sorted({(s.channel, s.subscriber, s.peer) for s in signs if s.subscriber}):
+        own = [s for s in signs if (s.channel, s.peer) == (channel, peer)]
+        left = min((s.at_s for s in own if s.sign == "left"), default=None)
+        lives: list[tuple[int, int]] = []
+        before: int | None = None
+        for at_s in sorted(s.at_s for s in own if s.subscriber == subscriber):
+            lives.append((at_s, int(before is None or at_s - before > spread_s)))
+            before = at_s
+        lives += [(s.at_s, 0) for s in own if s.sign == "joined"]
+        lives = sorted((at_s if left is None else min(at_s, left), fresh) for at_s, fresh in lives)
+        groups: list[list[tuple[int, int]]] = []
+        for life in lives:
+            if groups and life[0] - groups[-1][-1][0] <= silence_s:
+                groups[-1].append(life)
+            else:
+                groups.append([life])
+        for group in groups:
+            last = group[-1][0]
+            gone = left is not None and left - last <= silence_s
+            pieces.setdefault((channel, subscriber), []).append(
+                {
+                    "start": group[0][0],
+                    "end": left if gone else max(last, min(last + tail_s, until_s)),
+                    "gone": gone,
+                    "open": not gone and last + silence_s >= until_s,
+                    "count": sum(fresh for _, fresh in group),
+                    "peer": peer,
+                }
+            )
+    result = []
+    for (channel, subscriber), own_pieces in pieces.items():
+        while own_pieces:
+            group_of = [own_pieces.pop(0)]
+            grown = True
+            while grown:  # whatever touches what we have belongs to it
+                grown = False
+                for piece in list(own_pieces):
+                    if any(piece["start"] <= one["end"] and one["start"] <= piece["end"] for one in group_of):
+                        group_of.append(piece)
+                        own_pieces.remove(piece)
+                        grown = True
+            end = max(one["end"] for one in group_of)
+            ended = "silent"
+            if any(one["open"] for one in group_of):
+                ended = "open"
+            elif any(one["gone"] and one["end"] == end for one in group_of):
+                ended = "left"
+            count, peers = sum(one["count"] for one in group_of), len({one["peer"] for one in group_of})
+            result.append((channel, subscriber, min(one["start"] for one in group_of), end, count, peers, ended))
+    return sorted(result)
+
+
+SOME_SIGNS = st.lists(
+    st.builds(
+        Sign,
+        channel=st.sampled_from(["c", "d"]),
+        peer=st.sampled_from(["p1", "p2", "p3"]),
+        subscriber=st.none(),
+        sign=st.sampled_from(["joined", "left"]),
+        at_s=st.integers(0, 150),
+    ),
+    max_size=4,
+)
+SOME_SAID = st.lists(
+    st.builds(
+        Sign,
+        channel=st.sampled_from(["c", "d"]),
+        peer=st.sampled_from(["p1", "p2", "p3"]),
+        subscriber=st.sampled_from(["ann", "bob"]),
+        sign=st.just("identification"),
+        at_s=st.integers(0, 150),
+    ),
+    max_size=30,
+)
+
+
+@settings(max_examples=300, deadline=None)
+@given(said=SOME_SAID, bounds=SOME_SIGNS, until_s=st.integers(150, 200))
+def test_sessions_are_those_of_the_slow_reckoning(said: list[Sign], bounds: list[Sign], until_s: int) -> None:
+    assert found(said + bounds, QUICK, until_s) == slowly(said + bounds, QUICK, until_s)
+
+
+@settings(max_examples=50, deadline=None)
+@given(said=SOME_SAID, again=st.randoms(use_true_random=False))
+def test_order_of_arrival_and_doubles_do_not_matter(said: list[Sign], again) -> None:
+    more = said + again.sample(said, len(said) // 2)
+    again.shuffle(more)
+    assert found(more, QUICK) == found(said, QUICK)
+
+
+def test_a_missed_interval_ends_a_session() -> None:
+    hour = 3600
+    assert found(said(0, hour, 2 * hour, 4 * hour), HOURLY) == [
+        ("c", "ann", 0, 3 * hour, 3, 1, "silent"),
+        ("c", "ann", 4 * hour, 5 * hour, 1, 1, "silent"),
+    ]
+
+
+def test_one_may_be_late_by_the_slack_and_no_more() -> None:
+    assert len(found(said(0, 3900), HOURLY)) == 1
+    assert len(found(said(0, 3901), SessionRule(3600, 0, 300, 0, 60))) == 2
+
+
+def test_a_late_row_makes_one_session_of_two() -> None:
+    hour = 3600
+    with_break = said(0, 2 * hour + 600)
+    assert len(found(with_break, HOURLY)) == 2
+    assert found(with_break + said(hour + 300), HOURLY) == [("c", "ann", 0, 3 * hour + 600, 3, 1, "silent")]
+
+
+def test_many_observers_of_one_identification_count_once() -> None:
+    assert found(said(0, 1, 2, 5, 30, 3600, 3601, 3640), HOURLY) == [("c", "ann", 0, 3640 + 3600, 2, 1, "silent")]
+
+
+def test_joined_and_left_tell_it_to_the_second() -> None:
+    bounds = [Sign("c", "p1", None, "joined", 10), Sign("c", "p1", None, "left", 4000)]
+    # The last identification is seen by others after its author left.
+    assert found([*bounds, *said(20, 3620, 4003)], HOURLY) == [("c", "ann", 10, 4000, 3, 1, "left")]
+
+
+def test_who_never_identified_itself_is_no_subscriber() -> None:
+    assert found([Sign("c", "p1", None, "joined", 10), Sign("c", "p1", None, "left", 20)], HOURLY) == []
+
+
+def test_two_devices_at_once_are_one_session() -> None:
+    assert found(said(0, 3600) + said(1800, 5400, peer="p2"), HOURLY) == [("c", "ann", 0, 9000, 4, 2, "silent")]
+
+
+def test_a_session_at_the_end_of_the_tape_is_open_and_reaches_no_further() -> None:
+    assert found(said(0, 3600), HOURLY, until_s=4000) == [("c", "ann", 0, 4000, 2, 1, "open")]
+
+
+def test_no_signs_no_sessions() -> None:
+    assert spans(SIGNS.empty_table(), HOURLY) == SPANS.empty_table()
+    assert found([], HOURLY) == []
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"interval_s": 0},
+        {"missed_max": -1},
+        {"slack_s": -1},
+        {"tail_s": -1},
+        {"tail_s": 4000},
+        {"spread_s": 0},
+        {"spread_s": 3600},
+    ],
+)
+def test_settings_that_make_no_sense_are_refused(wrong: dict) -> None:
+    with pytest.raises(WrongSetting):
+        SessionRule(**{"interval_s": 3600, "missed_max": 0, "slack_s": 300, "tail_s": 3600, "spread_s": 60, **wrong})
+
+
+def test_from_tapes_through_spark(spark) -> None:
+    hour = 3600
+    rows = [
+        # Two observers of the same one, over midnights and the end of the month.
+        {"kind": "identification", "time": at(n * hour + late), "observer": f"o{late}", "author": "p1", "name": "ann"}
+        for n in range(400)
+        for late in (0, 2)
+    ]
+    rows += [
+        {"kind": "identification", "time": at(7), "observer": "o0", "author": "p9"},
+        {"kind": "joined", "time": at(100), "observer": "p2", "name": "bob"},
+        {"kind": "identification", "time": at(105), "observer": "o0", "author": "p2", "name": "bob"},
+        {"kind": "leaving", "time": at(500), "observer": "p2"},
+        {"kind": "left", "time": at(501), "observer": "p2"},
+        {"kind": "identification", "time": at(10), "observer": "o0", "author": "p1", "name": "ann", "channel": "d"},
+        {"kind": "identification", "time": at(3600), "observer": "o0", "author": "p7", "name": "eve", "channel": "d"},
+    ]
+    inputs = inputs_of(spark, event_table(*rows), channels.TABLE, table.TABLE)
+    assert inputs["sessions"].columns == [each.name for each in table.TABLE.columns]
+    assert told(inputs["sessions"].toArrow()) == [
+        ("c", "ann", 0, 399 * hour + 2, 400, 1, "open"),
+        ("c", "bob", 100, 500, 1, 1, "left"),
+        ("c", "p9", 7, hour + 7, 1, 1, "silent"),
+        ("d", "ann", 10, 3600, 1, 1, "open"),
+        ("d", "eve", 3600, 3600, 1, 1, "open"),
+    ]
+
+
+def test_without_identifications_the_table_is_empty(spark) -> None:
+    rows = [{"kind": "joined", "time": at(100), "observer": "p2", "name": "bob"}]
+    inputs = inputs_of(spark, event_table(*rows), channels.TABLE, table.TABLE)
+    assert inputs["sessions"].count() == 0

@@ -1,0 +1,215 @@
+"""Studies as a user asks for them: on Spark, in processes, over many tasks; words, tables, JSON and pictures."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from weft.cli import app
+from weft.pipeline.study import answers, frontier, words
+from weft.pipeline.study.grow import grow
+from weft.pipeline.study.jobs import KILL, SPREAD, Figures, Kill, Spread
+from weft.pipeline.study.parts import parts_of
+from weft.pipeline.study.search import distances_from, reach_of
+from weft.pipeline.study.tasks import TaskFailed, in_processes, on_spark, packed
+from weft.pipeline.study.ways import Way
+from weft.pipeline.study.words import WrongUse
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+MEASURED = ("grow_s", "search_s", "memory_mb")
+
+
+def lasting(figures: list[Figures]) -> list[Figures]:
+    """Without what depends on the machine."""
+    return [{name: value for name, value in each.items() if name not in MEASURED} for each in figures]
+
+
+def spreads() -> list[Spread]:
+    jobs = [Spread(peers, 4, seed, first=0, last=peers, with_connectivity=True) for peers in (6, 90) for seed in (1, 2)]
+    return [*jobs, Spread(3_000, 4, 1, sweeps=20)]
+
+
+# -- tasks
+
+
+def test_tasks_hold_every_job_once() -> None:
+    jobs = [Spread(peers, 4, 1, first=0, last=peers) for peers in (10, 100_000, 50, 20_000, 10)]
+    tasks = packed(SPREAD, jobs)
+    assert sorted(place for task in tasks for place in task) == [0, 1, 2, 3, 4]
+    assert tasks[0] == [1]
+    many = packed(SPREAD, [Spread(100, 4, seed, first=0, last=100) for seed in range(10_000)])
+    assert 8 <= len(many) <= 100
+
+
+def test_spark_and_processes_say_the_same(spark: "SparkSession") -> None:
+    told: list[int] = []
+    jobs = spreads()
+    there = on_spark(spark, SPREAD, jobs, told.append)
+    assert told[-1] == len(jobs)
+    assert lasting(there) == lasting(in_processes(SPREAD, jobs, lambda _done: None, processes=1))
+    assert all(each["memory_mb"] for each in there)
+    # And it is true.
+    assert there[3]["diameter"] == reach_of(grow(90, 4, 2), np.arange(90, dtype=np.int32)).eccentricity_max
+    assert there[4]["connectivity"] is None
+
+
+def test_kills_on_spark(spark: "SparkSession") -> None:
+    jobs = [Kill(500, 4, seed, Way.PLAIN, 1, (0.0, 0.3), which) for which in (0, 1) for seed in (1, 2)]
+    figures = on_spark(spark, KILL, jobs, lambda _done: None)
+    whole = parts_of(grow(500, 4, 1), np.ones(500, dtype=np.bool_))
+    assert (figures[0]["survivors"], figures[0]["components"], figures[0]["links"]) == (500, 1, whole.links)
+    assert [each["survivors"] for each in figures[2:]] == [350, 350]
+    assert lasting(figures) == lasting(in_processes(KILL, jobs, lambda _done: None, processes=1))
+
+
+def test_what_fails_in_a_task_is_told_in_a_line(spark: "SparkSession") -> None:
+    with pytest.raises(TaskFailed, match="no fabric has 5 peers of degree 1") as failed:
+        on_spark(spark, SPREAD, [Spread(5, 1, 1)], lambda _done: None)
+    assert len(str(failed.value).splitlines()) == 1
+
+
+def test_a_fabric_over_many_tasks(spark: "SparkSession", monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same distances as in one place, also where blocks are of different sizes and a degree is odd."""
+    for peers, degree in ((frontier.BLOCK_PEERS + 1_003, 4), (7, 3)):
+        blocks = frontier.blocks_of(spark, peers, degree, 5)
+        steps: list[int] = []
+        found = frontier.distances_over(spark, blocks, peers, degree, peers // 3, steps.append)
+        blocks.unpersist()
+        assert (found == distances_from(grow(peers, degree, 5), peers // 3)).all()
+        assert steps == list(range(1, int(found.max()) + 1))
+
+
+# -- parts of one fabric
+
+
+def test_parts_of_a_fabric_are_put_together() -> None:
+    parts = [Spread(900, 4, 3, first=first, last=first + 300) for first in (0, 300, 600)]
+    whole = [Spread(900, 4, 3, first=0, last=900)]
+    rows = [
+        answers.diameters(jobs, in_processes(SPREAD, jobs, lambda _done: None, processes=1)) for jobs in (parts, whole)
+    ]
+    lasting_rows = [{name: value for name, value in row[0].items() if name not in MEASURED} for row in rows]
+    assert lasting_rows[0] == lasting_rows[1]
+    assert lasting_rows[0]["exact"] is True
+    assert lasting_rows[0]["fabrics"] == 1
+    assert lasting_rows[0]["regular"] is True
+
+
+# -- words
+
+
+def test_words() -> None:
+    assert words.sizes("100,1_000,100") == [100, 1_000]
+    assert words.seeds("3..5") == [3, 4, 5]
+    assert words.shares("0.1..0.9") == [0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9]
+    assert words.shares("0.25,0.5") == [0.25, 0.5]
+    assert words.way("far-8") == (Way.FAR, 8)
+    for name in words.way_names():
+        assert words.way_name(*words.way(name)) == name
+
+
+@pytest.mark.parametrize("text", ["", "x", "-1", "0", "1..2", "9999999999999"])
+def test_wrong_sizes(text: str) -> None:
+    with pytest.raises(WrongUse, match="--peers"):
+        words.sizes(text)
+
+
+@pytest.mark.parametrize("text", ["", "x", "1", "-0.1", "0.5..0.1", "0.1..1", "nan", "inf"])
+def test_wrong_shares(text: str) -> None:
+    with pytest.raises(WrongUse, match="--share"):
+        words.shares(text)
+
+
+@pytest.mark.parametrize(
+    ("line", "told"),
+    [
+        ("diameter --peers many", "--peers takes numbers"),
+        ("diameter --seeds 5..1", "--seeds"),
+        ("diameter --degree 2", "3 to 64 links"),
+        ("diameter --way best", "there is no way of pinning 'best'"),
+        ("diameter --way far", "have a k of 2 to 64"),
+        ("diameter --plot x.pdf", ".svg or .png"),
+        ("diameter --plot nowhere/x.svg", "there is no folder"),
+        ("diameter --distributed --no-spark", "needs Spark"),
+        ("diameter --master spark://x --no-spark", "exclude each other"),
+        ("kill --share 2", "--share"),
+        ("pinning --peers 50000", "at most 20,000 peers"),
+    ],
+)
+def test_a_mistake_is_one_line(line: str, told: str) -> None:
+    result = CliRunner().invoke(app, ["study", *line.split()])
+    assert result.exit_code == 2, result.output
+    assert told in result.stderr
+    assert result.stderr.startswith("weft study ")
+    assert len(result.stderr.splitlines()) == 1
+
+
+def test_without_the_extra_it_says_how_to_get_it() -> None:
+    program = "import sys; sys.modules['numba'] = None; from weft.cli import main; main()"
+    ended = subprocess.run(
+        [sys.executable, "-c", program, "study", "kill"], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert ended.returncode == 2
+    assert ended.stderr == "weft study kill: numba is not installed; it comes with: pip install 'weft[pipeline]'\n"
+
+
+# -- commands
+
+
+def asked(*line: str) -> Any:
+    result = CliRunner().invoke(app, ["study", *line, "--no-spark", "--json"])
+    assert result.exit_code == 0, result.output
+    return json.loads(result.stdout)
+
+
+def test_diameter(tmp_path: Path) -> None:
+    picture = tmp_path / "diameter.svg"
+    said = asked("diameter", "--peers", "5,120,2000", "--seeds", "1..2", "--exact-max", "500", "--plot", str(picture))
+    assert [(row["peers"], row["exact"], row["fabrics"]) for row in said["rows"]] == [
+        (5, True, 2),
+        (120, True, 2),
+        (2000, False, 2),
+    ]
+    assert said["rows"][0]["diameter_max"] == 1
+    truth = [reach_of(grow(2000, 4, seed), np.arange(2000, dtype=np.int32)).eccentricity_max for seed in (1, 2)]
+    assert said["rows"][2]["diameter_max"] == max(truth)
+    assert picture.read_text().startswith("<?xml")
+
+
+def test_kill(tmp_path: Path) -> None:
+    picture = tmp_path / "kill.png"
+    rows = asked("kill", "--share", "0.1..0.3", "--peers", "1000", "--seeds", "1..3", "--plot", str(picture))["rows"]
+    assert [(row["share"], row["survivors"]) for row in rows] == [(0.1, 900), (0.2, 800), (0.3, 700)]
+    assert all(row["largest_min"] <= row["largest"] <= 1 for row in rows)
+    assert picture.read_bytes().startswith(b"\x89PNG")
+
+
+def test_pinning(tmp_path: Path) -> None:
+    picture = tmp_path / "pinning.svg"
+    rows = asked("pinning", "--ways", "plain,weft,far-4", "--peers", "150", "--seeds", "1..4", "--plot", str(picture))[
+        "rows"
+    ]
+    by_way = {row["way"]: row for row in rows}
+    assert list(by_way) == ["plain", "weft", "far-4"]
+    assert by_way["far-4"]["mean_distance"] < by_way["plain"]["mean_distance"]
+    assert by_way["weft"]["dense_links"] < by_way["plain"]["dense_links"]
+    assert picture.exists()
+
+
+@pytest.mark.parametrize(
+    "line", ["diameter --peers 450,2000 --exact-max 500", "kill --peers 300", "pinning --ways plain --peers 60"]
+)
+def test_tables_for_people(line: str) -> None:
+    result = CliRunner().invoke(app, ["study", *line.split(), "--seeds", "1", "--no-spark"])
+    assert result.exit_code == 0, result.output
+    assert "fabrics" in result.stdout
+    if line.startswith("diameter"):
+        assert "at least" in result.stdout
+        assert "The paper saw 7 at 450." in result.stdout

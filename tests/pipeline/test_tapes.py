@@ -1,0 +1,219 @@
+"""What is bad is set aside with its reason; the rest goes on; and nothing is lost between the two."""
+
+import shutil
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from weft.pipeline.made.tape import BEGIN, Plan, make
+from weft.pipeline.quarantine import QUARANTINE_COLUMNS, REASONS, Reason
+from weft.pipeline.tapes import NoTapes, Tapes, _examined_by_tasks, events, examined
+from weft.record import SCHEMA, read, spark_ddl
+from weft.record.arrow import pa, pq
+from weft.record.schema import VERSION_KEY
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+PLAN = Plan(rows=3_000, peers=12, arrivals=0, leaves=1, deaths=1, machines=3, seconds=60)
+
+
+@pytest.fixture(scope="module")
+def good(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("good")
+    make(folder, PLAN)
+    return folder
+
+
+@pytest.fixture
+def folder(good: Path, tmp_path: Path) -> Path:
+    shutil.copytree(good, tmp_path / "tapes")
+    return tmp_path / "tapes"
+
+
+def first_of(folder: Path) -> Path:
+    return sorted(folder.rglob("*.parquet"))[0]
+
+
+def rewritten(path: Path, table: pa.Table, **metadata: str) -> None:
+    kept = {
+        **(pq.read_schema(path).metadata or {}),
+        **{key.replace("_", ".").encode(): value for key, value in metadata.items()},
+    }
+    pq.write_table(table.replace_schema_metadata(kept), path)
+
+
+def reasons(tapes: Tapes) -> list[str]:
+    return [each["reason"] for each in tapes.quarantine.to_pylist()]
+
+
+def test_good_tapes_are_used_whole(good: Path) -> None:
+    tapes = examined(good)
+    assert tapes.quarantine.num_rows == 0
+    assert tapes.rows == read(good).num_rows
+    assert len(tapes.used) == 3
+
+
+def test_a_truncated_file(folder: Path) -> None:
+    path = first_of(folder)
+    path.write_bytes(path.read_bytes()[:-100])
+    tapes = examined(folder)
+    (aside,) = tapes.quarantine.to_pylist()
+    assert aside["reason"] == "unreadable"
+    assert aside["file"] == path.relative_to(folder).as_posix()
+    assert aside["rows"] is None
+    assert aside["run"] == path.name.rpartition("-")[0]
+    assert aside["lacking"]
+    assert len(tapes.used) == 2
+
+
+def test_a_page_with_one_wrong_bit(folder: Path) -> None:
+    path = first_of(folder)
+    data = bytearray(path.read_bytes())
+    data[len(data) // 3] ^= 1
+    path.write_bytes(bytes(data))
+    assert reasons(examined(folder)) == ["unreadable"]
+
+
+def test_foreign_files(folder: Path) -> None:
+    (folder / "notes.txt").write_text("mine")
+    pq.write_table(pa.table({"x": [1]}), first_of(folder).with_name("other.parquet"))
+    tapes = examined(folder)
+    assert reasons(tapes) == ["foreign", "foreign"]
+    assert not any(tapes.quarantine["lacking"].to_pylist())
+    assert len(tapes.used) == 3
+
+
+def test_a_missing_column_and_a_wrong_type(folder: Path) -> None:
+    one, other, _ = sorted(folder.rglob("*.parquet"))
+    rows = pq.read_table(one, partitioning=None)
+    rewritten(one, rows.drop_columns(["hops", "topic"]))
+    rows = pq.read_table(other, partitioning=None)
+    place = rows.column_names.index("sequence")
+    rewritten(other, rows.set_column(place, "sequence", rows["sequence"].cast(pa.string())))
+    found = {each["reason"]: each for each in examined(folder).quarantine.to_pylist()}
+    assert found["missing_column"]["detail"] == "without hops, topic"
+    assert found["missing_column"]["rows"] == pq.read_metadata(one).num_rows
+    assert found["wrong_type"]["detail"] == "sequence is string, not int64"
+
+
+def test_a_later_version(folder: Path) -> None:
+    path = first_of(folder)
+    rewritten(path, pq.read_table(path, partitioning=None), weft_schema="2")
+    assert pq.read_schema(path).metadata[VERSION_KEY] == b"2"
+    (aside,) = examined(folder).quarantine.to_pylist()
+    assert (aside["reason"], aside["detail"]) == ("later_version", "schema version 2; this Weft knows up to 1")
+
+
+def test_a_copied_file_counts_once(folder: Path) -> None:
+    path = first_of(folder)
+    before = examined(folder).rows
+    shutil.copy(path, path.with_name("copy of it.parquet"))
+    tapes = examined(folder)
+    assert reasons(tapes) == ["duplicate"]
+    assert tapes.rows == before
+    assert not tapes.quarantine["lacking"][0].as_py()
+
+
+def test_a_part_of_a_file_under_another_number(folder: Path) -> None:
+    """As when files were put together and the old ones were left."""
+    path = first_of(folder)
+    rows = pq.read_table(path, partitioning=None)
+    part = path.with_name(path.name.replace("-000001", "-000002"))
+    shutil.copy(path, part)
+    rewritten(part, rows.slice(10, 20))
+    tapes = examined(folder)
+    (aside,) = tapes.quarantine.to_pylist()
+    assert (aside["reason"], aside["rows"], aside["file"].rpartition("/")[2]) == ("duplicate", 20, part.name)
+    rewritten(path, rows.slice(0, 25))
+    rewritten(part, rows.slice(20))
+    (aside,) = examined(folder).quarantine.to_pylist()
+    assert (aside["reason"], aside["rows"], aside["lacking"]) == ("overlap", 25, True)
+
+
+def test_folders_that_contradict_the_file(folder: Path) -> None:
+    path = first_of(folder)
+    other_day = folder / path.parent.parent.name / "day=2026-01-06"
+    other_day.mkdir()
+    shutil.move(path, other_day / path.name)
+    second = first_of(folder / path.parent.parent.name / "day=2026-01-05")
+    elsewhere = folder / "channel=0000000000000000" / "day=2026-01-05"
+    elsewhere.mkdir(parents=True)
+    shutil.move(second, elsewhere / second.name)
+    shutil.copy(first_of(folder / path.parent.parent.name / "day=2026-01-05"), folder / "loose.parquet")
+    tapes = examined(folder)
+    assert reasons(tapes) == ["misplaced"] * 3
+    details = " ".join(tapes.quarantine["detail"].to_pylist())
+    assert "rows of 2026-01-05" in details
+    assert "it is of channel" in details
+    assert len(tapes.used) == 1
+
+
+def test_rows_of_the_future(folder: Path, spark: "SparkSession") -> None:
+    rows = read(folder, columns=["time"])["time"].to_pylist()
+    now = BEGIN + timedelta(seconds=30)
+    later = sum(each > now + timedelta(seconds=5) for each in rows)
+    assert later > 100
+    tapes = examined(folder, now=now, future_tolerance_s=5)
+    assert set(reasons(tapes)) == {"future"}
+    assert sum(tapes.quarantine["rows"].to_pylist()) == later
+    assert tapes.rows == len(rows) - later == events(spark, tapes).count()
+
+
+def test_what_is_hidden_is_no_part_of_the_tape(folder: Path) -> None:
+    path = first_of(folder)
+    path.rename(path.with_name("." + path.name))
+    (path.parent / "_SUCCESS").write_text("")
+    tapes = examined(folder)
+    assert len(tapes.files) == 2
+    assert tapes.quarantine.num_rows == 0
+
+
+def test_no_tapes_at_all(tmp_path: Path) -> None:
+    with pytest.raises(NoTapes, match="there is no folder"):
+        examined(tmp_path / "nowhere")
+    with pytest.raises(NoTapes, match="there are no tapes"):
+        examined(tmp_path)
+
+
+def test_every_reason_is_explained() -> None:
+    assert set(REASONS) == set(Reason)
+    about = next(each.about for each in QUARANTINE_COLUMNS if each.name == "reason")
+    assert all(each.value in about for each in Reason)
+
+
+def test_spark_reads_what_was_found_good(folder: Path, spark: "SparkSession") -> None:
+    path = first_of(folder)
+    path.write_bytes(b"PAR1")
+    tapes = examined(folder)
+    frame = events(spark, tapes)
+    assert frame.columns == [*SCHEMA.names, "channel", "day"]
+    path.unlink()
+    wanted = read(folder).sort_by([("run", "ascending"), ("ordinal", "ascending")])
+    got = frame.orderBy("run", "ordinal").toArrow()
+    for name in wanted.column_names:
+        assert got[name].to_pylist() == wanted[name].to_pylist(), name
+
+
+def test_folders_may_have_any_name(good: Path, tmp_path: Path, spark: "SparkSession") -> None:
+    place = tmp_path / "a {b,c} [d]* % 100"
+    shutil.copytree(good, place)
+    assert events(spark, examined(place)).count() == read(good).num_rows
+
+
+def test_nothing_good_is_an_empty_frame(tmp_path: Path, spark: "SparkSession") -> None:
+    (tmp_path / "x.txt").write_text("")
+    frame = events(spark, examined(tmp_path))
+    assert frame.count() == 0
+    assert frame.schema == spark.createDataFrame([], spark_ddl()).schema
+
+
+def test_tasks_find_what_threads_find(folder: Path, spark: "SparkSession") -> None:
+    path = first_of(folder)
+    path.write_bytes(path.read_bytes()[:-100])
+    now = datetime.now(UTC)
+    tapes = examined(folder, now=now)
+    paths = [each.path for each in tapes.files]
+    assert _examined_by_tasks(spark, str(folder), paths, tapes.latest) == list(tapes.files)
