@@ -96,8 +96,8 @@ $(BENCH_VENV)/.installed: bench/requirements.txt bench/install.py pyproject.toml
 	@touch $@
 
 .PHONY: bench-pipeline
-bench-pipeline: setup ## Ten million events through the pipeline, beside DuckDB
-	$(PY) -m bench.pipeline $(BENCH_ARGS)
+bench-pipeline: setup ## Measure the pipeline on 1, 3 and 10 million events, and DuckDB beside it
+	$(PY) -m bench.pipeline --plot docs/images/pipeline-growth.svg $(BENCH_ARGS)
 
 .PHONY: fuzz
 fuzz: setup ## Throw nonsense at real peers for ten minutes (FUZZ_ARGS='--minutes 2')

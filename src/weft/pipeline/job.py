@@ -28,6 +28,9 @@ if TYPE_CHECKING:
 QUICK_BYTES = 8 << 20
 """Of tapes, about a million events: below that, starting up is most of the work."""
 
+_WITHOUT_SAY = {"command.py", "follow.py", "live", "made", "picture.py", "reference.py", "source", "study"}
+"""Parts of the pipeline that decide nothing about what is in a table of a run."""
+
 
 class JobFailed(WeftError):
     """A table could not be built; the former results are as they were."""
@@ -234,7 +237,8 @@ def code_version() -> str:
     digest = hashlib.sha256(__version__.encode())
     for folder in (here, here.parent / "record"):
         for path in sorted(folder.rglob("*.py")):
-            digest.update(path.relative_to(here.parent).as_posix().encode() + path.read_bytes())
+            if path.relative_to(here.parent).parts[1] not in _WITHOUT_SAY:
+                digest.update(path.relative_to(here.parent).as_posix().encode() + path.read_bytes())
     return digest.hexdigest()
 
 

@@ -1,0 +1,113 @@
+"""The benchmark of the pipeline, small: Spark and DuckDB say the same of a made tape, and the measuring measures."""
+
+import subprocess
+import sys
+
+import polars as pl
+import pytest
+
+pytest.importorskip("duckdb", reason="DuckDB is the reference here")
+
+from bench.pipeline import report
+from bench.pipeline.ask import answer, opened
+from bench.pipeline.child import TABLES
+from bench.pipeline.measure import Cost, Measured
+from bench.pipeline.questions import QUESTIONS
+from bench.pipeline.same import differences, found
+from bench.pipeline.tapes import made_tape
+from bench.pipeline.watch import DRIVER, WORKERS, Watch
+from weft.pipeline import job
+from weft.pipeline.results import Results
+
+EVENTS, PEERS = 10_000, 20
+
+
+def test_spark_and_duckdb_say_the_same_and_find_what_was_planted(spark, tmp_path):
+    tape = made_tape(tmp_path / "tapes", EVENTS, PEERS)
+    results, answers = tmp_path / "results", tmp_path / "answers"
+    answers.mkdir()
+    outcome = job.run(tape.folder, results, only=list(TABLES), spark=spark)
+    assert outcome.manifest.tapes["rows"] == tape.events
+    assert outcome.manifest.tables["messages"].rows == tape.messages
+    base = opened(tape.folder, Results(results).files("clocks"), 2)
+    rows = {name: answer(base, name, answers) for name in QUESTIONS}
+    assert rows == {name: outcome.manifest.tables[name].rows for name in QUESTIONS}
+    assert differences(base, results, answers) == dict.fromkeys(QUESTIONS, 0)
+    assert found(results) == set(tape.planted)
+    # The comparison would notice: one cell of one row is changed.
+    path = answers / "latency.parquet"
+    changed = pl.read_parquet(path).with_columns(pl.col("delay_p99_us") + (pl.int_range(pl.len()) == 0).cast(pl.Int64))
+    changed.write_parquet(path)
+    assert differences(base, results, answers)["latency"] == 2
+
+
+def test_a_tape_is_made_once_and_is_the_same_anew(tmp_path):
+    first = made_tape(tmp_path / "one", EVENTS, PEERS)
+    (path, *_) = sorted(first.folder.rglob("*.parquet"))
+    written = path.stat().st_mtime_ns
+    assert made_tape(tmp_path / "one", EVENTS, PEERS) == first
+    assert path.stat().st_mtime_ns == written
+    other = made_tape(tmp_path / "other", EVENTS, PEERS)
+    assert (other.events, other.planted) == (first.events, first.planted)
+    assert pl.read_parquet(path).equals(pl.read_parquet(other.folder / path.relative_to(first.folder)))
+
+
+WORK = """
+import time
+held = b"x" * 50_000_000
+while time.process_time() < 0.5:
+    pass
+print("done", flush=True)
+input()
+"""
+BOTH = f"""
+import subprocess, sys
+inner = subprocess.Popen([sys.executable, "-c", {WORK!r}], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+inner.stdout.readline()
+{WORK}
+inner.communicate(b"go\\n")
+"""
+
+
+def test_a_watch_counts_a_process_and_what_it_starts():
+    """Each of the two uses half a second of CPU time, and then waits to be looked at."""
+    with subprocess.Popen([sys.executable, "-c", BOTH], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as child:
+        watch = Watch(child.pid)
+        assert child.stdout is not None
+        assert child.stdout.readline() == b"done\n"
+        cpu_s = watch.cpu_s()
+        child.communicate(b"go\n")
+        watch.stop()
+    assert child.returncode == 0
+    # The kernel tells hundredths, rounded down: of two processes, in user and system mode.
+    assert 0.96 <= cpu_s < 5.0
+    assert watch.peaks_bytes[DRIVER] > 50_000_000
+    assert watch.peaks_bytes[WORKERS] > 50_000_000
+    assert watch.peak_bytes > 100_000_000
+
+
+def test_the_report_tells_the_calmest_and_the_growth(tmp_path):
+    measured = [
+        _measured("spark", 1_000, 1.5, foreign=0.8),
+        _measured("spark", 1_000, 2.0),
+        _measured("spark", 1_000, 4.0, foreign=0.3),
+        _measured("spark", 10_000, 18.0),
+        _measured("duckdb", 1_000, 0.5),
+    ]
+    chosen = report.calmest(measured)
+    assert [(each.engine, each.events, each.work.cpu_s) for each in chosen] == [
+        ("spark", 1_000, 2.0),
+        ("spark", 10_000, 18.0),
+        ("duckdb", 1_000, 0.5),
+    ]
+    assert report.growth(chosen)[1:] == [["spark", "1,000", "10,000", "10.00", "9.00", "9.00", "1.00"]]
+    report.save(measured, "a machine", tmp_path / "results.json")
+    assert report.load(tmp_path / "results.json") == (measured, "a machine")
+    assert "| spark | 10,000 |" in report.markdown(chosen, "a machine")
+    report.draw(chosen, tmp_path / "growth.svg")
+    assert "<svg" in (tmp_path / "growth.svg").read_text()
+
+
+def _measured(engine: str, events: int, cpu_s: float, foreign: float = 0.0) -> Measured:
+    work = Cost(cpu_s, cpu_s)
+    return Measured(engine, events, Cost(1, 1), work, {"messages": work}, 1 << 20, foreign=foreign)
