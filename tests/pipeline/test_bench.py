@@ -22,6 +22,7 @@ from weft.pipeline.results import Results
 EVENTS, PEERS = 10_000, 20
 
 
+@pytest.mark.long
 def test_spark_and_duckdb_say_the_same_and_find_what_was_planted(spark, tmp_path):
     tape = made_tape(tmp_path / "tapes", EVENTS, PEERS)
     results, answers = tmp_path / "results", tmp_path / "answers"

@@ -123,6 +123,7 @@ def test_a_batch_that_is_repeated_is_the_same(spark, tmp_path):
     check_exact(tapes, out)
 
 
+@pytest.mark.long
 def test_a_known_fault_of_spark_is_survived(spark, tmp_path, monkeypatch):
     tapes, out = tmp_path / "tapes", tmp_path / "out"
     grow(tapes, 20, BEGIN_S)
@@ -150,6 +151,7 @@ def test_a_checkpoint_of_other_tables_is_refused(spark, tmp_path):
         follow(tapes, out, spark=spark, once=True, rules=RULES)
 
 
+@pytest.mark.long
 def test_a_killed_driver_loses_and_doubles_nothing(spark, tmp_path):
     """`kill -9` of the driver, its Java and all, while tapes grow; the end is exact."""
     tapes, out = tmp_path / "tapes", tmp_path / "out"

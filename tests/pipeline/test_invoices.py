@@ -196,6 +196,7 @@ def said(name: str, *hours: float) -> list[dict]:
     ]
 
 
+@pytest.mark.long
 def test_from_tapes_to_invoices_and_again_with_late_rows(spark, tmp_path: Path) -> None:
     (tmp_path / "billing.toml").write_text(TOML)
     # Ten hours over the end of January, an hour of somebody unknown, and rows of March, so that February is over.

@@ -69,6 +69,7 @@ def test_clocks_are_corrected():
     assert max(wrong) < 2_000
 
 
+@pytest.mark.long
 def test_spark_gives_the_same(spark):
     keys = ["what", "rank"]
     here = to_polars(slowest(steps(made().rows, corrected(), LINKS_UP))).sort(keys)
