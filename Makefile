@@ -1,8 +1,8 @@
 # Everything a contributor runs. `make` alone lists the targets.
 
 PYTHON      ?= python3
-# Three on two cores: many tests wait for real sockets and timers. All that use Spark run on one.
-PYTEST_ARGS ?= -n 3 --dist loadgroup
+# Three on two cores: many tests wait for real sockets and timers.
+PYTEST_ARGS ?= -n 3
 SOAK_ARGS   ?=
 LOAD_S      ?= 3600
 FUZZ_ARGS   ?= --minutes 10

@@ -1,4 +1,5 @@
-"""One Spark for the whole suite: starting it takes longer than most tests. Tests that use it run on one worker."""
+"""One Spark for the whole suite: starting it takes longer than most tests. (Of several workers, one runs all of this
+folder: `tests/conftest.py`.)"""
 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
@@ -7,14 +8,6 @@ import pytest
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """With `pytest -n 2 --dist loadgroup` all of a group land on one worker, so there is one Java, not two."""
-    for item in items:
-        if "spark" in getattr(item, "fixturenames", ()):
-            item.add_marker(pytest.mark.xdist_group("spark"))
 
 
 @pytest.fixture(scope="session")
