@@ -201,6 +201,19 @@ def test_close_while_others_still_talk_loses_no_count(tmp_path: Path) -> None:
     assert all(sequences == list(range(1, len(sequences) + 1)) for sequences in heard.values())
 
 
+def test_a_row_that_is_put_at_the_very_end_came_late(tmp_path: Path) -> None:
+    """Whoever put it has not yet looked whether the tape is closed, when that looks for what is left."""
+    tape = tape_of(tmp_path, HandClock())
+    recorder = tape.observer(CHANNEL, 1)
+    send(recorder, 3)
+    put = tape._queue.rows[-1]
+    tape.close()
+    tape._queue.rows.append(put)
+    tape.close()
+    tape._queue.press()
+    assert (read(tmp_path).num_rows, tape.late_rows, tape.lost_rows) == (3, 1, 0)
+
+
 def test_anyone_reads_it_with_hive_partitions(tmp_path: Path) -> None:
     import pyarrow.dataset as ds  # type: ignore[import-untyped]
 

@@ -80,10 +80,13 @@ class Queue:
             return  # the writer has just taken it
         self._release([row])
         if self.closed:
-            with self._room:
-                self.late_rows += 1
+            self._count_late()
         else:
             self._count_lost(row)
+
+    def _count_late(self) -> None:
+        with self._room:
+            self.late_rows += 1
 
     def _count_lost(self, row: Row) -> None:
         self._lost.add((row[2].channel, row[1] // DAY_US), Tally(1, row[1], row[1]))
@@ -132,10 +135,18 @@ class Queue:
             self._room.notify_all()
         self._wake.set()
 
-    def give_up(self) -> None:
-        """There is no writer any more: what is left is lost."""
-        while self.rows:
-            self._count_lost(self.rows.popleft())
+    def give_up(self, *, wrote_all: bool) -> None:
+        """There is no writer any more. If it wrote all that was there at the end, what is left came late (and whoever
+        put it was just about to take it back); else it is lost."""
+        while True:
+            try:
+                row = self.rows.popleft()
+            except IndexError:
+                return
+            if wrote_all:
+                self._count_late()
+            else:
+                self._count_lost(row)
 
     def disown(self) -> None:
         """This is a forked child: the rows are its parent's, and whoever held the lock is not here."""

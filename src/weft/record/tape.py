@@ -57,6 +57,7 @@ class Tape:
         self._wall_clock = wall_clock
         self._lost = Lost()
         self._files = Files(self.directory, self.run, self.settings, monotonic, self._lost, on_problem)
+        self._wrote_all = False
         self._thread = threading.Thread(target=self._write, name="weft-tape", daemon=True)
         self._queue = Queue(self.settings, self._lost, self._thread.is_alive)
         self._closing = threading.RLock()
@@ -101,7 +102,7 @@ class Tape:
                 atexit.unregister(self.close)
             if threading.current_thread() is not self._thread:
                 self._thread.join()
-                self._queue.give_up()  # nothing is there unless the writer failed
+                self._queue.give_up(wrote_all=self._wrote_all)
 
     def __enter__(self) -> "Tape":
         return self
@@ -128,6 +129,7 @@ class Tape:
                 self._write_queued()
                 files.tick()
             self._write_queued()
+            self._wrote_all = True
             files.finish_all()
         except Exception as problem:  # a fault of ours: the channel goes on, and the queue counts what it drops
             logger.exception("the tape's writer has failed")
