@@ -7,6 +7,7 @@ message: a small message costs little more than its place in the open bundle.
 import asyncio
 import json
 import os
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -29,7 +30,7 @@ not keep its own process from everything else."""
 LIFETIME_MS_MAX = 0xFFFFFFFF
 
 
-class Speaking:
+class Speaking(ABC):
     """What `Channel` is on its sending side."""
 
     def __init__(self, node: Node) -> None:
@@ -155,8 +156,8 @@ class Speaking:
         if size > most:
             raise TooLarge(f"a message of {size:,} bytes, at most {most:,} are possible: Settings.message_bytes_max")
 
-    def _why_not_connected(self) -> str:
-        raise NotImplementedError
+    @abstractmethod
+    def _why_not_connected(self) -> str: ...
 
 
 def _milliseconds(lifetime_s: float) -> int:

@@ -5,25 +5,20 @@ its kind; its fields follow in the order in which the class declares them. Paylo
 of the groups. The numbers are apart from those of the links: a group message is nothing that a link must understand.
 """
 
-import struct
-from dataclasses import dataclass
-from typing import Any, ClassVar, TypeVar, dataclass_transform, get_type_hints
+from typing import Any, TypeVar, dataclass_transform
 
+from weft.wire.codec import Message, declared, packed, unpacked
 from weft.wire.errors import UnknownMessage, WireError
-from weft.wire.xdr import Pack, Unpack, Xdr
 
 MARK = b"Gw"
 VERSION = 1
 HEAD_BYTES = 4
 
 
-class Note:
+class Note(Message):
     """One message between the groups of two programs; subclasses are made by the `note` decorator."""
 
     __slots__ = ()
-    number: ClassVar[int]
-    packs: ClassVar[tuple[tuple[str, Pack], ...]]
-    unpacks: ClassVar[tuple[Unpack, ...]]
 
 
 N = TypeVar("N", bound=type[Note])
@@ -35,25 +30,9 @@ def note(number: int) -> Any:
     """Make a frozen dataclass a group message with a number that is never used for another one."""
 
     def declare(kind: N) -> N:
-        if number in _KINDS:
-            raise TypeError(f"{kind.__name__} and {_KINDS[number].__name__} both have number {number}")
-        made: Any = dataclass(frozen=True, slots=True)(kind)
-        hints = get_type_hints(made, include_extras=True)
-        fields = [(name, _xdr_of(made, name, hints[name])) for name in made.__dataclass_fields__]
-        made.number = number
-        made.packs = tuple((name, each.pack) for name, each in fields)
-        made.unpacks = tuple(each.unpack for _, each in fields)
-        _KINDS[number] = made
-        return made  # type: ignore[no-any-return]
+        return declared(kind, number, _KINDS)  # type: ignore[no-any-return]
 
     return declare
-
-
-def _xdr_of(kind: type[Note], name: str, hint: Any) -> Xdr:
-    for each in getattr(hint, "__metadata__", ()):
-        if isinstance(each, Xdr):
-            return each
-    raise TypeError(f"{kind.__name__}.{name} does not say how it is written")
 
 
 def kinds() -> dict[int, type[Note]]:
@@ -67,13 +46,7 @@ def is_ours(data: bytes) -> bool:
 
 
 def encode(made: Note) -> bytes:
-    out: list[bytes] = [MARK + bytes((VERSION, made.number))]
-    for name, pack in made.packs:
-        try:
-            pack(getattr(made, name), out)
-        except (struct.error, WireError) as problem:
-            raise WireError(f"{type(made).__name__}.{name}: {problem}") from None
-    return b"".join(out)
+    return MARK + bytes((VERSION, made.number)) + packed(made)
 
 
 def decode(data: bytes) -> Note:
@@ -85,16 +58,4 @@ def decode(data: bytes) -> Note:
     kind = _KINDS.get(data[3])
     if kind is None:
         raise UnknownMessage(f"group message number {data[3]} is not known here")
-    position = HEAD_BYTES
-    values = []
-    try:
-        for unpack in kind.unpacks:
-            value, position = unpack(data, position)
-            values.append(value)
-    except struct.error:
-        raise WireError(f"{kind.__name__}: the message ends too early") from None
-    except WireError as problem:
-        raise WireError(f"{kind.__name__}: {problem}") from None
-    if position != len(data):
-        raise WireError(f"{kind.__name__}: {len(data) - position} bytes too many")
-    return kind(*values)
+    return kind(*unpacked(kind, data, HEAD_BYTES))

@@ -35,21 +35,26 @@ def message(number: int) -> Any:
     """Make a frozen dataclass a message with a number that is never used for another one."""
 
     def declare(kind: M) -> M:
-        if number in _KINDS:
-            raise TypeError(f"{kind.__name__} and {_KINDS[number].__name__} both have number {number}")
-        made: Any = dataclass(frozen=True, slots=True)(kind)
-        hints = get_type_hints(made, include_extras=True)
-        fields = [(name, _xdr_of(made, name, hints)) for name in made.__dataclass_fields__]
-        made.number = number
-        made.packs = tuple((name, each.pack) for name, each in fields)
-        made.unpacks = tuple(each.unpack for _, each in fields)
-        _KINDS[number] = made
-        return made  # type: ignore[no-any-return]
+        return declared(kind, number, _KINDS)  # type: ignore[no-any-return]
 
     return declare
 
 
-def _xdr_of(kind: type[Message], name: str, hints: dict[str, Any]) -> Xdr:
+def declared(kind: type, number: int, kinds: dict[int, Any]) -> Any:
+    """The class as a frozen dataclass that knows how its fields are written, entered among its kinds by its number."""
+    if number in kinds:
+        raise TypeError(f"{kind.__name__} and {kinds[number].__name__} both have number {number}")
+    made: Any = dataclass(frozen=True, slots=True)(kind)
+    hints = get_type_hints(made, include_extras=True)
+    fields = [(name, _xdr_of(made, name, hints)) for name in made.__dataclass_fields__]
+    made.number = number
+    made.packs = tuple((name, each.pack) for name, each in fields)
+    made.unpacks = tuple(each.unpack for _, each in fields)
+    kinds[number] = made
+    return made
+
+
+def _xdr_of(kind: type, name: str, hints: dict[str, Any]) -> Xdr:
     for each in getattr(hints[name], "__metadata__", ()):
         if isinstance(each, Xdr):
             return each
@@ -63,14 +68,35 @@ def kinds() -> dict[int, type[Message]]:
 
 def encode(made: Message) -> bytes:
     """The frame of a message."""
+    body = packed(made)
+    return HEAD.pack(len(body) + LENGTH_BYTES, made.number) + body
+
+
+def packed(made: Message) -> bytes:
+    """The fields of a message, in their order."""
     out: list[bytes] = []
     for name, pack in made.packs:
         try:
             pack(getattr(made, name), out)
         except (struct.error, WireError) as problem:
             raise WireError(f"{type(made).__name__}.{name}: {problem}") from None
-    body = b"".join(out)
-    return HEAD.pack(len(body) + LENGTH_BYTES, made.number) + body
+    return b"".join(out)
+
+
+def unpacked(kind: type[Message], data: bytes | memoryview, position: int) -> list[Any]:
+    """The fields of a message from there to the end, neither more nor less; or WireError."""
+    values = []
+    try:
+        for unpack in kind.unpacks:
+            value, position = unpack(data, position)
+            values.append(value)
+    except struct.error:
+        raise WireError(f"{kind.__name__}: the message ends too early") from None
+    except WireError as problem:
+        raise WireError(f"{kind.__name__}: {problem}") from None
+    if position != len(data):
+        raise WireError(f"{kind.__name__}: {len(data) - position} bytes too many")
+    return values
 
 
 def number_of(frame: bytes | memoryview) -> int:
@@ -85,18 +111,7 @@ def decode(frame: bytes | memoryview) -> Message:
     kind = _KINDS.get(number_of(frame))
     if kind is None:
         raise UnknownMessage(f"message number {number_of(frame)} is not known here")
-    position = HEAD.size
-    values = []
-    try:
-        for unpack in kind.unpacks:
-            value, position = unpack(frame, position)
-            values.append(value)
-    except struct.error:
-        raise WireError(f"{kind.__name__}: the message ends too early") from None
-    except WireError as problem:
-        raise WireError(f"{kind.__name__}: {problem}") from None
-    if position != len(frame):
-        raise WireError(f"{kind.__name__}: {len(frame) - position} bytes too many")
+    values = unpacked(kind, frame, HEAD.size)
     if HEAD.unpack_from(frame)[0] != len(frame) - LENGTH_BYTES:
         raise WireError(f"{kind.__name__}: the length of the frame is not what it says")
     return kind(*values)
