@@ -3,8 +3,11 @@
 Whoever is fed with an author's messages tells the one that feeds it, after every so many bytes, up to where it and all
 that it feeds have them. So the author learns how far the last of them is, and waits when too much is under way.
 
+How much that is depends on how fast it goes: about as much as all get within `under_way_s`. Where little is read in a
+second, a fixed number of bytes would be many seconds of waiting for everyone.
+
 One that falls behind those around it is left out of the count: it must not slow the others down. It gets what it can
-(`arrears.py`) and is told what it missed.
+(`arrears.py`) and is told what it missed. Where all are slow nobody is behind the others, and the author waits for all.
 """
 
 from typing import TYPE_CHECKING
@@ -19,7 +22,11 @@ if TYPE_CHECKING:
     from weft.fabric.stream import Stream
 
 REPORT_BYTES = 256 << 10
-"""Told after so much has come; in quiet times nothing is told at all."""
+"""Told after so much has come at the latest; in quiet times nothing is told at all."""
+REPORT_SHARE = 8
+"""Told so often while as much comes as may be under way."""
+MEASURED_S = 0.1
+"""How fast it goes is measured over times of this length."""
 STALE_S = 2.0
 """Who has told nothing for so long is not counted."""
 SIZE_SHARE = 16
@@ -41,13 +48,26 @@ class _Fed:
 class Standings:
     """Of one author: how far those are that we feed, and what we told last."""
 
-    __slots__ = ("fed", "message_bytes", "told")
+    __slots__ = ("_measured_at", "_measured_mark", "bytes_per_s", "fed", "message_bytes", "told")
 
-    def __init__(self) -> None:
+    def __init__(self, mark: int, message_bytes: float, now: float) -> None:
         self.fed: dict[Link, _Fed] = {}
-        self.told = 0
-        self.message_bytes = 0.0
+        self.told = mark
+        self.message_bytes = message_bytes
         """Mean size, as it was lately."""
+        self.bytes_per_s: float | None = None
+        """So much came to the last of those that count; None before it was measured."""
+        self._measured_mark = mark
+        self._measured_at = now
+
+    def measure(self, mark: int, now: float) -> None:
+        """All have it up to here."""
+        passed_s = now - self._measured_at
+        if passed_s >= MEASURED_S:
+            lately = (mark - self._measured_mark) * self.message_bytes / passed_s
+            before = self.bytes_per_s
+            self.bytes_per_s = lately if before is None or passed_s > STALE_S else (before + lately) / 2
+            self._measured_mark, self._measured_at = mark, now
 
 
 class Progress:
@@ -62,9 +82,7 @@ class Progress:
         """A frame of an author went by, along its tree."""
         standings = self._of.get(author)
         if standings is None:
-            standings = self._of[author] = Standings()
-            standings.told = window.mark
-            standings.message_bytes = size / count
+            standings = self._of[author] = Standings(window.mark, size / count, self._peer.world.now())
         standings.message_bytes += (size / count - standings.message_bytes) / SIZE_SHARE
         self._look(author, window, standings)
 
@@ -82,24 +100,35 @@ class Progress:
 
     def _look(self, author: PeerId, window: AuthorWindow, standings: Standings) -> None:
         """Tell the one that feeds us, if there is enough to tell; or, if we are the author, see whether to wait."""
-        mark = self._slowest(window, standings) if standings.fed else window.mark
+        now, allowed = self._peer.world.now(), self._allowed(standings)
+        mark = self._slowest(window, standings, allowed, now) if standings.fed else window.mark
+        standings.measure(mark, now)
         if author == self._peer.me.peer:
-            under_way = (window.mark - mark) * standings.message_bytes
-            self.is_ahead = under_way > self._peer.settings.under_way_bytes
-        elif (mark - standings.told) * standings.message_bytes >= REPORT_BYTES and window.parent is not None:
-            standings.told = mark
-            window.parent.send(Report(author, mark))
+            self.is_ahead = (window.mark - mark) * standings.message_bytes > allowed
+        elif window.parent is not None:
+            to_tell = (mark - standings.told) * standings.message_bytes
+            if to_tell >= REPORT_BYTES or to_tell >= allowed / REPORT_SHARE:
+                standings.told = mark
+                window.parent.send(Report(author, mark))
 
-    def _slowest(self, window: AuthorWindow, standings: Standings) -> int:
+    def _allowed(self, standings: Standings) -> float:
+        """Bytes that may be under way."""
+        settings, bytes_per_s = self._peer.settings, standings.bytes_per_s
+        if bytes_per_s is None:
+            return settings.under_way_bytes
+        return min(settings.under_way_bytes, max(settings.under_way_bytes_min, bytes_per_s * settings.under_way_s))
+
+    def _slowest(self, window: AuthorWindow, standings: Standings, allowed: float, now: float) -> int:
         """Up to where all have it that count."""
-        settings, now, slowest = self._peer.settings, self._peer.world.now(), window.mark
+        settings, size = self._peer.settings, standings.message_bytes
+        best = max(fed.mark for fed in standings.fed.values()) if len(standings.fed) > 1 else window.mark
+        slowest = window.mark
         for link, fed in list(standings.fed.items()):
-            if now - fed.told_at > STALE_S and fed.mark < window.mark:
+            if now - fed.told_at > STALE_S and (window.mark - fed.mark) * size > REPORT_BYTES:
                 # It has not told anything, though there was something to tell: it is fed by another, or stands still.
-                if (window.mark - fed.mark) * standings.message_bytes > REPORT_BYTES:
-                    del standings.fed[link]
-                    continue
-            if (window.mark - fed.mark) * standings.message_bytes <= settings.under_way_bytes / 2:
+                del standings.fed[link]
+                continue
+            if (best - fed.mark) * size <= allowed / 2:
                 fed.behind_since = None
             elif fed.behind_since is None:
                 fed.behind_since = now

@@ -67,8 +67,13 @@ class Settings:
     bundle_s: float = 0.005
     """An author that says many things turn after turn packs for so long; one that does not never waits."""
 
+    under_way_s: float = 0.5
+    """An author may have said as much more than all have, of those that keep up, as they get in this time; beyond, its
+    `broadcast` waits."""
     under_way_bytes: int = 4 << 20
-    """What an author has said and not all have, of those that keep up; beyond, its `broadcast` waits."""
+    """But at most so much,"""
+    under_way_bytes_min: int = 128 << 10
+    """and always so much."""
     straggler_s: float = 0.4
     """One that has been far behind those around it for so long does not count any more, so that it slows nobody."""
     standstill_s: float = 0.1
