@@ -13,6 +13,7 @@ all blocking channels of the process; everything here may be called from any thr
 
 import asyncio
 import atexit
+import importlib
 import logging
 import os
 import threading
@@ -20,7 +21,7 @@ import weakref
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import aclosing
 from types import TracebackType
-from typing import Any, ParamSpec, Self, TypeVar
+from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar
 
 import weft.channel as asynchronous
 from weft.channel import ChannelEvent, NotConnected, Status, WeftError
@@ -29,6 +30,11 @@ from weft.fabric.seal import Identity
 from weft.net.loop import new_event_loop
 from weft.wire import PeerId
 from weft.wire.broadcast import Priority
+
+if TYPE_CHECKING:
+    from weft.groups import Settings as GroupSettings
+    from weft.groups import Store
+    from weft.groups.blocking import Groups
 
 T = TypeVar("T")
 P = ParamSpec("P")
@@ -140,6 +146,20 @@ class Channel:
 
     def status(self) -> Status:
         return _background.run(_call(self._channel.status))
+
+    def groups(
+        self,
+        member: str,
+        *,
+        store: "Store | str | os.PathLike[str] | None" = None,
+        settings: "GroupSettings | None" = None,
+        on_other: Callable[[Message], None] | None = None,
+    ) -> "Groups":
+        """Take part in the groups of this channel, as a member with this name: see `weft.groups.groups`."""
+        # By name: groups stand on the channel, and whoever does not use them does not load them.
+        layer = importlib.import_module("weft.groups.blocking")
+        made: Groups = layer.groups(self, member, store=store, settings=settings, on_other=on_other)
+        return made
 
     # -- sending
 

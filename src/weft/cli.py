@@ -7,6 +7,7 @@ import typer
 
 from weft import __version__
 from weft.commands.bench_words import bench
+from weft.commands.group_words import group
 from weft.commands.options import (
     ChannelArgument,
     ForOption,
@@ -30,6 +31,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 app.add_typer(ticket, name="ticket")
+app.add_typer(group, name="group")
 app.add_typer(pipeline, name="pipeline")
 app.add_typer(study, name="study")
 

@@ -64,6 +64,9 @@ class EtherMember:
         self.ether.clock.at(self.ether.clock.now + delay_s, timer.fire)
         return timer
 
+    def proven_name(self, peer: int) -> str:
+        return ""
+
     def broadcast(self, data: bytes) -> None:
         self.ether.carry(self, data)
 

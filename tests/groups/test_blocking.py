@@ -8,7 +8,6 @@ import pytest
 import weft.blocking
 from tests.channel.joined import QUICK, a_name
 from weft.groups import GroupOffered, Here, NoSuchGroup, Settings
-from weft.groups.blocking import groups
 
 SOON = Settings(answer_s=0.2, hold_s=0.4, presence_s=0.5, suspect_s=0.4, ask_after_s=0.2)
 
@@ -26,8 +25,8 @@ def test_a_conversation_without_await() -> None:
     with (
         weft.blocking.connect(name, plain=True, settings=QUICK) as one,
         weft.blocking.connect(name, plain=True, settings=QUICK) as two,
-        groups(one, "Anna", settings=SOON) as anna,
-        groups(two, "Ben", settings=SOON) as ben,
+        one.groups("Anna", settings=SOON) as anna,
+        two.groups("Ben", settings=SOON) as ben,
     ):
         end = ben.on_event(events.append)
         club = anna.create("club")
@@ -36,6 +35,7 @@ def test_a_conversation_without_await() -> None:
         end()
         at_ben = ben.join(ben.known()[0])
         assert ben.joined == {club.id: at_ben}
+        assert ben.find("CLUB").id == club.id
         message = at_ben.receive(timeout_s=20)
         assert message is not None
         assert message.text == "Ready?"
@@ -53,3 +53,15 @@ def test_a_conversation_without_await() -> None:
         assert [each.text for each in at_ben] == ["Yes"]
         with pytest.raises(NoSuchGroup):
             at_ben.send(b"too late")
+        heard = ben.listen(club.id)
+        assert (ben.joined, ben.held(club.id)) == ({}, 2)
+        heard.leave()
+    with (
+        weft.blocking.connect(name, plain=True, settings=QUICK) as one,
+        weft.blocking.connect(name, plain=True, settings=QUICK) as two,
+        one.groups("Anna", settings=SOON) as anna,
+    ):
+        anna.create("club")
+        with two.groups("Ben", settings=SOON) as ben:
+            assert ben.greeted(20)
+            assert len(ben.known()) == 1

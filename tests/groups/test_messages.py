@@ -13,6 +13,7 @@ from tests.groups.ether import Ether
 from weft.groups import fields as f
 from weft.groups import messages as m
 from weft.groups.codec import Note, decode, encode, kinds
+from weft.groups.identities import Identities, identities
 from weft.groups.limits import BODY_BYTES_MAX
 from weft.groups.names import MessageId, Post
 from weft.groups.settings import Keep
@@ -64,6 +65,16 @@ def notes() -> st.SearchStrategy[Note]:
         hints = get_type_hints(kind, include_extras=True)
         made.append(st.builds(kind, *(KINDS[hints[each.name]] for each in fields_of(kind))))  # type: ignore[arg-type]
     return st.one_of(made)
+
+
+@given(st.builds(m.Said, u64, names, posts()), st.integers(0, 300))
+def test_the_beginning_of_a_message_is_enough_to_name_it(said: m.Said, size: int) -> None:
+    data = encode(said)
+    named = Identities(said.group, said.post.id, said.post.parent)
+    assert identities(data) == identities(data, beginning=True) == named
+    head = len(data) - 4 - (len(said.post.data) + 3) // 4 * 4
+    assert identities(data[:size], beginning=True) == (named if size >= head else None)
+    assert identities(data[:size]) == (named if size >= len(data) else None)
 
 
 @given(notes())

@@ -38,9 +38,9 @@ def test_a_conversation() -> None:
     async def main() -> None:
         async with (
             joined(3) as channels,
-            groups(channels[0], "Anna", settings=SOON) as anna,
-            groups(channels[1], "Ben", settings=SOON) as ben,
-            groups(channels[2], "Cleo", settings=SOON) as cleo,
+            channels[0].groups("Anna", settings=SOON) as anna,
+            channels[1].groups("Ben", settings=SOON) as ben,
+            channels[2].groups("Cleo", settings=SOON) as cleo,
         ):
             club = await anna.create("Chess club")
             question = await club.send_text("Who plays white?")

@@ -1,5 +1,6 @@
 """Both stores keep the same; the one on disk survives, and belongs to one program at a time."""
 
+import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -93,6 +94,25 @@ def test_the_file_survives(tmp_path: Path) -> None:
         assert (kept.count, kept.size_bytes, kept.names) == (2, 130, {BIG: "Anna"})
     finally:
         again.close()
+
+
+def test_a_file_of_the_first_format_is_taken_over(tmp_path: Path) -> None:
+    path = tmp_path / "h.db"
+    store = SqliteStore(path)
+    store.set_member(Member(BIG, "Anna"))
+    store.history(BIG).add(post(BIG, 1), "Anna")
+    store.close()
+    base = sqlite3.connect(path)
+    base.execute("alter table posts drop column proven")
+    base.execute("update about set format = 1")
+    base.commit()
+    base.close()
+    store = SqliteStore(path)
+    store.history(BIG).add(post(BIG, 2)._replace(proven="anna"), "Anna")
+    store.close()
+    store = SqliteStore(path)
+    assert [each.proven for _, each in store.history(BIG).scan(0, 9)] == ["", "anna"]
+    store.close()
 
 
 def test_a_file_that_is_something_else(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from weft.pipeline.made.members import Ending
 from weft.pipeline.made.tape import Plan, make
 from weft.record import SCHEMA, read, summarize
 from weft.record.arrow import pq
-from weft.record.schema import CHANNEL_KEY, RUN_KEY, VERSION_KEY
+from weft.record.schema import CHANNEL_KEY, RUN_KEY, SCHEMA_VERSION, VERSION_KEY
 
 SMALL = Plan(rows=20_000, peers=30, arrivals=5, leaves=4, deaths=4, machines=3, seconds=120)
 
@@ -32,7 +32,7 @@ def test_files_are_as_the_recorder_writes_them(tmp_path: Path) -> None:
     for path in tmp_path.rglob("*.parquet"):
         schema = pq.read_schema(path)
         assert [(each.name, each.type) for each in schema] == [(each.name, each.type) for each in SCHEMA]
-        assert schema.metadata[VERSION_KEY] == b"1"
+        assert schema.metadata[VERSION_KEY] == str(SCHEMA_VERSION).encode()
         assert schema.metadata[CHANNEL_KEY].decode().startswith(truth.channel)
         assert path.name == f"{schema.metadata[RUN_KEY].decode()}-000001.parquet"
 

@@ -11,16 +11,20 @@ from uuid import uuid4
 import pytest
 
 import weft.blocking
+import weft.groups
 from tests.pipeline.growing import WITHIN_S, eventually
 from weft.pipeline.source import register
 from weft.pipeline.source.options import Options
 from weft.pipeline.source.recording import CannotRecord, Recording
+from weft.pipeline.source.sink import NobodyInGroup, say
 from weft.pipeline.source.stamp import Doubles, Stamp, origin_of, stamped, unstamped
 from weft.record import read
+from weft.record.arrow import pa
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
+SOON = weft.groups.Settings(answer_s=0.2, hold_s=0.4, presence_s=0.5, suspect_s=0.4, ask_after_s=0.2)
 QUICK = weft.Settings(seek_wait_s=0.1, linger_s=0.05)
 
 
@@ -189,6 +193,39 @@ def test_a_stream_is_broadcast_with_stamps(spark, name, tmp_path):
         assert sorted(kept) == sorted(b"%d" % number for number in range(30))
 
 
+def test_a_frame_is_said_in_a_group(spark, name):
+    """Each task as a guest: its rows in their order, kept by the members, who stay among themselves."""
+    frame = spark.range(60, numPartitions=2).selectExpr("CAST(CONCAT('row ', id) AS STRING) AS data")
+    options = {"channel": name, "plain": "true", "group": "Prices", "member": "feed", "stamp": "prices"}
+    with (
+        weft.blocking.connect(name, plain=True, settings=QUICK) as one,
+        weft.blocking.connect(name, plain=True, settings=QUICK) as other,
+        one.groups("Anna", settings=SOON) as anna,
+        other.groups("Ben", settings=SOON) as ben,
+    ):
+        prices = anna.create("Prices")
+        heard = [prices, ben.join(ben.find("Prices", WITHIN_S))]
+        frame.write.format("weft").mode("append").options(**options).save()
+        for group in heard:
+            eventually(lambda: len(group.history()) == 60)  # noqa: B023
+            said = group.history()
+            by_author: dict[int, list[bytes]] = {}
+            for message in said:
+                stamp, body = unstamped(message.data)
+                assert (message.name, stamp and stamp.origin) == ("feed", origin_of("prices"))
+                by_author.setdefault(message.author, []).append(body)
+            assert sorted(by_author.values()) == [
+                [b"row %d" % number for number in range(30)],
+                [b"row %d" % number for number in range(30, 60)],
+            ]
+        assert sorted(who.name for who in prices.members()) == ["Anna", "Ben"]
+        prices.leave()
+        heard[1].leave()
+        for called, words in (("Prices", "nobody of the group 'Prices' is there"), ("Prizes", "no group is called")):
+            with pytest.raises(NobodyInGroup, match=words):
+                say(iter([pa.record_batch({"data": [b"1"]})]), Options(options | {"group": called}))
+
+
 def test_nobody_there_is_an_error_and_no_success(spark, name):
     frame = spark.range(1).selectExpr("CAST(id AS STRING) AS data")
     writer = frame.write.format("weft").mode("append").options(channel=name, plain="true", timeout_s="3")
@@ -203,12 +240,14 @@ def test_nobody_there_is_an_error_and_no_success(spark, name):
         ("CAST(id AS STRING) AS data, 'x' AS `group`", "append", "the column 'group' cannot be broadcast"),
         ("id AS data", "append", "cannot be of type bigint"),
         ("CAST(id AS STRING) AS data", "overwrite", "cannot be overwritten"),
+        ("CAST(id AS STRING) AS data, 1 AS lifetime_s", "append", "a group keeps its messages"),
     ],
 )
 def test_a_frame_that_cannot_be_said_is_refused(spark, name, columns, mode, words):
     frame = spark.range(1).selectExpr(*columns.split(", "))
+    options = {"group": "Prices"} if "lifetime_s" in columns else {}
     with pytest.raises(Exception, match=words):
-        frame.write.format("weft").mode(mode).options(channel=name, plain="true").save()
+        frame.write.format("weft").mode(mode).options(channel=name, plain="true", **options).save()
 
 
 def test_a_stamp_is_found_again():

@@ -9,10 +9,15 @@ import pytest
 
 from weft.pipeline.made.tape import BEGIN, Plan, make
 from weft.pipeline.quarantine import QUARANTINE_COLUMNS, REASONS, Reason
+from weft.pipeline.source.files import Footer
+from weft.pipeline.source.files import examine as look
+from weft.pipeline.source.rows import Piece
+from weft.pipeline.source.rows import read as read_rows
 from weft.pipeline.tapes import NoTapes, Tapes, _examined_by_tasks, events, examined
-from weft.record import SCHEMA, read, spark_ddl
+from weft.record import SCHEMA, SCHEMA_VERSION, read, spark_ddl
 from weft.record.arrow import pa, pq
-from weft.record.schema import VERSION_KEY
+from weft.record.read import TABLE_SCHEMA
+from weft.record.schema import VERSION_KEY, columns_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -101,10 +106,35 @@ def test_a_missing_column_and_a_wrong_type(folder: Path) -> None:
 
 def test_a_later_version(folder: Path) -> None:
     path = first_of(folder)
-    rewritten(path, pq.read_table(path, partitioning=None), weft_schema="2")
-    assert pq.read_schema(path).metadata[VERSION_KEY] == b"2"
+    later = str(SCHEMA_VERSION + 1)
+    rewritten(path, pq.read_table(path, partitioning=None), weft_schema=later)
+    assert pq.read_schema(path).metadata[VERSION_KEY] == later.encode()
     (aside,) = examined(folder).quarantine.to_pylist()
-    assert (aside["reason"], aside["detail"]) == ("later_version", "schema version 2; this Weft knows up to 1")
+    assert (aside["reason"], aside["detail"]) == (
+        "later_version",
+        f"schema version {later}; this Weft knows up to {SCHEMA_VERSION}",
+    )
+
+
+def test_tapes_of_the_first_version_are_read_beside_new_ones(folder: Path, spark: "SparkSession") -> None:
+    path = first_of(folder)
+    before = examined(folder).rows
+    rows = pq.read_table(path, partitioning=None)
+    rewritten(path, rows.select([each.name for each in columns_of(1)]), weft_schema="1")
+    tapes = examined(folder)
+    assert (tapes.quarantine.num_rows, tapes.rows) == (0, before)
+    frame = events(spark, tapes)
+    assert frame.columns == [*SCHEMA.names, "channel", "day"]
+    assert frame.count() == before
+    assert frame.where("member IS NOT NULL").count() == 0
+    # And so it is by `format("weft")`.
+    place = path.relative_to(folder).as_posix()
+    footer = look(str(folder), place)
+    assert isinstance(footer, Footer)
+    found = pa.Table.from_batches(
+        read_rows(str(folder), [Piece(place, 0, len(footer.groups))], TABLE_SCHEMA, None, None)
+    )
+    assert (found.num_rows, found["member"].null_count) == (rows.num_rows, rows.num_rows)
 
 
 def test_a_copied_file_counts_once(folder: Path) -> None:

@@ -1,5 +1,8 @@
 """Conversations of any depth are found, and those without a beginning are told, not followed for ever."""
 
+from pathlib import Path
+from typing import Any
+
 import networkx as nx
 import numpy as np
 import polars as pl
@@ -7,14 +10,21 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.pipeline.building import TALK, everything
+import weft
+from tests.channel.joined import QUICK, a_name
+from tests.net.lines import play, until
+from tests.pipeline.building import TALK, built, everything
 from tests.pipeline.flooded import BEGINS_US, CHANNEL, as_rows
 from tests.pipeline.test_links import ONE_CLOCK
+from weft.groups import Settings
 from weft.pipeline.arrow.frames import to_polars
 from weft.pipeline.arrow.threads import places, threads
+from weft.pipeline.tables.places import NAMES
+from weft.record import Tape, read
 from weft.record.arrow import pa
 
 AUTHORS = [f"{number:016x}" for number in (7, 8, 9)]
+SOON = Settings(answer_s=0.2, hold_s=0.4, presence_s=0.5, suspect_s=0.4, ask_after_s=0.2)
 GONE = -2
 """Its parent is on no tape."""
 
@@ -36,9 +46,19 @@ def spoken(parents: list[int], group: str | None = None) -> pa.Table:
         elif parent == GONE:
             row |= {"parent_author": "f" * 16, "parent_sequence": 1}
         rows.append(row)
-    names = ["channel", "author", "sequence", "parent_author", "parent_sequence", "run", "time", "group"]
-    schema = as_rows([]).select(names).schema
+    schema = as_rows([]).select([*NAMES, "run", "time"]).schema
     return pa.Table.from_pylist(rows, schema=schema)
+
+
+def in_a_group(parents: list[int]) -> pa.Table:
+    """The same, said by members who are another peer each time."""
+    renamed = []
+    for index, row in enumerate(spoken(parents, group="tea").to_pylist()):
+        named = {"member": row["author"], "number": row["sequence"]}
+        named |= {"parent_member": row["parent_author"], "parent_number": row["parent_sequence"]}
+        peer = {"author": f"{1000 + index:016x}", "sequence": 1, "parent_author": None, "parent_sequence": None}
+        renamed.append(row | named | peer)
+    return pa.Table.from_pylist(renamed, schema=spoken([]).schema)
 
 
 def index_of(author: str, sequence: int) -> int:
@@ -78,6 +98,28 @@ def test_places_are_those_found_by_walking(parents):
         for row in told.iter_rows(named=True)
     ]
     assert found == by_walking(parents)
+    told = to_polars(places(in_a_group(parents)))
+    found = [(int(row["root_author"], 16) - 1000, row["depth"], row["state"]) for row in told.iter_rows(named=True)]
+    assert found == by_walking(parents)
+
+
+def test_a_member_is_one_whichever_peer_it_is():
+    # One asks, another answers, and the first answers that, after it has come back as another peer.
+    told = to_polars(threads(in_a_group([-1, 0, -1, 1]), ONE_CLOCK)).sort("began")
+    assert told.select("messages", "depth", "participants", "first_answer_s").rows() == [
+        (3, 2, 2, 1.0),
+        (1, 0, 1, None),
+    ]
+
+
+def test_a_name_that_is_used_twice_in_a_group_stays_with_the_first():
+    rows = in_a_group([-1, 0]).to_pylist()
+    forged = rows[0] | {"author": "f" * 16, "group": "tea"}
+    elsewhere = rows[0] | {"author": "0" * 16, "group": "coffee"}
+    for order in ([forged, elsewhere, *rows], [*rows, elsewhere, forged]):
+        told = to_polars(places(pa.Table.from_pylist(order, schema=spoken([]).schema)))
+        answer = told.filter(pl.col("author") == rows[1]["author"])
+        assert answer.select("root_author", "depth").rows() == [(rows[0]["author"], 1)]
 
 
 def test_a_conversation():
@@ -152,7 +194,8 @@ def spoken_fast(parents: list[int]) -> pa.Table:
             "parent_sequence": pa.array(parent // 3 + 1, mask=none),
             "run": pa.array(["run"] * len(parents)),
             "time": pa.array(BEGINS_US + index).cast(pa.timestamp("us", tz="UTC")),
-            "group": pa.nulls(len(parents), pa.string()),
+            **{name: pa.nulls(len(parents), pa.string()) for name in ("group", "member", "parent_member")},
+            **{name: pa.nulls(len(parents), pa.int64()) for name in ("number", "parent_number")},
         }
     )
 
@@ -165,3 +208,46 @@ def test_spark_finds_them_on_a_tape(spark):
     assert found["threads"].sort("root_sequence").select(columns).rows() == [(1, 4, 2, 3, 1.0), (5, 1, 0, 1, None)]
     where = found["places"].sort("sequence").select("sequence", "root_sequence", "depth", "state").rows()
     assert where == [(1, 1, 0, "whole"), (2, 1, 1, "whole"), (3, 1, 2, "whole"), (4, 1, 1, "whole"), (5, 5, 0, "whole")]
+
+
+async def talked(name: str, tape: Tape, store: Path) -> None:
+    """Two members, both recorded; one goes and comes back as another peer; one message is so long that it is cut."""
+    options: dict[str, Any] = {"plain": True, "settings": QUICK, "tape": tape}
+    async with weft.connect(name, **options) as channel, channel.groups("Anna", settings=SOON) as anna:
+        club = await anna.create("Chess club")
+        question = await club.send_text("Who plays white?")
+        async with weft.connect(name, **options) as other, other.groups("Ben", store=store, settings=SOON) as ben:
+            await until(ben.known)
+            at_ben = await ben.join(ben.known()[0])
+            assert (await at_ben.receive(20)).id == question.id  # by catching up: it was said before Ben came
+            answer = await at_ben.send_text("I do", reply_to=question)
+            await at_ben.send_text("Nice weather")
+            await until(lambda: len(club.history()) == 3)
+        async with weft.connect(name, **options) as other, other.groups("Ben", store=store, settings=SOON) as ben:
+            (at_ben,) = ben.joined.values()
+            long = await at_ben.send(bytes(150_000), reply_to=answer)
+            await until(lambda: len(club.history()) == 4)
+        await club.send_text("So long?", reply_to=long)
+
+
+def test_a_real_conversation_each_answer_under_its_question(spark, tmp_path):
+    with Tape(tmp_path / "tape") as tape:
+        play(lambda: talked(a_name(), tape, tmp_path / "ben.db"))
+    found = built(spark, read(tmp_path / "tape"), "places", "threads")
+    said = found["messages"].drop_nulls("member").join(found["places"], ["channel", "author", "sequence"])
+    assert (said["member"].n_unique(), said["author"].n_unique()) == (2, 3), "Ben was two peers"
+    question = said.filter(pl.col("parent_member").is_null()).sort("time")["member"][0]
+    shown = [
+        ("Anna" if member == question else "Ben", number, depth, state)
+        for member, number, depth, state in said.sort("time").select("member", "number", "depth", "state").rows()
+    ]
+    assert shown == [
+        ("Anna", 1, 0, "whole"),
+        ("Ben", 1, 1, "whole"),
+        ("Ben", 2, 0, "whole"),
+        ("Ben", 3, 2, "whole"),
+        ("Anna", 2, 3, "whole"),
+    ]
+    columns = "messages", "depth", "participants", "state"
+    assert found["threads"].sort("messages").select(columns).rows() == [(1, 0, 1, "whole"), (4, 3, 2, "whole")]
+    assert found["threads"]["group"].unique().to_list() == said["group"].unique().to_list()

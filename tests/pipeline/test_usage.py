@@ -21,7 +21,8 @@ LIVES = pa.schema(
 )
 MESSAGES = pa.schema(
     [
-        *((name, pa.string()) for name in ("channel", "author", "group", "topic", "parent_author")),
+        *((name, pa.string()) for name in ("channel", "author", "group", "topic", "parent_author", "member")),
+        ("parent_member", pa.string()),
         ("sequence", pa.int64()),
         ("size", pa.int64()),
         ("time", pa.timestamp("us", tz="UTC")),
@@ -42,6 +43,8 @@ def some_messages() -> list[dict]:
             "group": draw.choice([None, "g", "h"]),
             "topic": draw.choice([None, "t", "u", "v"]),
             "parent_author": draw.choice([None, "p1"]),
+            "member": draw.choice([None, None, "m1", "m2"]),
+            "parent_member": draw.choice([None, None, "m1"]),
         }
         for n in range(300)
     ]
@@ -144,7 +147,7 @@ def test_groups_and_topics_add_up_to_all_messages(table, keys, inputs: Inputs, s
     assert set(found) == set(own)
     for key, row in found.items():
         assert measures(row) == measured(own[key])
-        assert row["authors"] == len({each["author"] for each in own[key]})
+        assert row["authors"] == len({each["member"] or each["author"] for each in own[key]})
         if "topics" in row:
             assert row["topics"] == len({each["topic"] for each in own[key]} - {None})
     assert sum(row["messages"] for row in found.values()) == len(said)
@@ -157,4 +160,5 @@ def measures(row: dict) -> tuple:
 def measured(rows: list[dict]) -> tuple:
     times = [row["time"] for row in rows]
     total = sum(row["size"] or 0 for row in rows)
-    return len(rows), total, sum(row["parent_author"] is not None for row in rows), min(times), max(times)
+    responses = sum(bool(row["parent_author"] or row["parent_member"]) for row in rows)
+    return len(rows), total, responses, min(times), max(times)

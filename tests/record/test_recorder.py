@@ -11,10 +11,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.record.tape_kit import CHANNEL, DAY, FOLDER, ME, OTHER, HandClock, rows, tape_of
+from weft.channel.large import parts_of
 from weft.fabric import State
 from weft.fabric.events import Batch, LinkDown, LinkUp, Message, Missed, Note, StateChanged, Why
 from weft.fabric.observer import Observer
 from weft.fabric.observer import Tape as FabricTape
+from weft.groups.codec import encode
+from weft.groups.messages import Farewell, Said
+from weft.groups.names import MessageId, Post
 from weft.record import COLUMNS, About, Kind, Recorder, read
 from weft.record.schema import INT64_MAX
 from weft.wire import Address, Broadcast, Contact
@@ -94,6 +98,31 @@ def test_what_layers_above_read_in_a_message(tmp_path: Path) -> None:
     ]
 
 
+def said(data: bytes, parent: MessageId | None = None) -> bytes:
+    return encode(Said(0xC1B, "Anna", Post(0xA, 7, parent, 1000, data)))
+
+
+def test_messages_of_groups_are_told_by_their_names(tmp_path: Path) -> None:
+    large = said(bytes(150_000), MessageId(0xB, 1))
+    with tape_of(tmp_path, HandClock()) as tape:
+        recorder = tape.observer(CHANNEL, ME)
+        recorder.sent(1, said(b"question"))
+        recorder.delivered(Batch.of(Message(OTHER, 1, said(b"answer", MessageId(0xB, 3)), 1)))
+        for number, part in enumerate(parts_of(9, large, 0), start=2):
+            recorder.sent(number, part)
+        for number, strange in enumerate((b"Gw", b"Gw\x01\x07", said(b"cut off")[:-4], encode(Farewell(0xA)), b"")):
+            recorder.sent(5 + number, strange)
+    club, anna = "0000000000000c1b", "000000000000000a"
+    names = ("group", "member", "number", "parent_member", "parent_number")
+    assert rows(tmp_path, "sequence", *names) == [
+        (1, club, anna, 7, None, None),
+        (1, club, anna, 7, "000000000000000b", 3),
+        (2, club, anna, 7, "000000000000000b", 1),
+        *((number, None, None, None, None, None) for number in range(3, 10)),
+    ]
+    assert set(rows(tmp_path, "parent_author", "parent_sequence")) == {(None, None)}
+
+
 def test_payload_only_if_asked(tmp_path: Path) -> None:
     with tape_of(tmp_path, HandClock()) as tape:
         tape.observer(CHANNEL, ME).sent(1, b"secret")
@@ -132,6 +161,7 @@ def test_an_id_of_more_than_64_bits_is_refused(tmp_path: Path) -> None:
         tape.observer(CHANNEL, 1 << 64)
 
 
+NAMES = st.none() | st.tuples(PEERS, NUMBERS)
 DELIVERIES = st.tuples(
     st.integers(0, 10**9),  # microseconds after noon
     PEERS,  # observer
@@ -139,7 +169,7 @@ DELIVERIES = st.tuples(
     NUMBERS,
     st.binary(max_size=20),
     st.integers(0, 2**32 - 1),
-    st.none() | st.builds(About, st.none() | st.text(), st.none() | st.tuples(PEERS, NUMBERS), st.none() | st.text()),
+    st.none() | st.builds(About, st.none() | st.text(), NAMES, st.none() | st.text(), NAMES, NAMES),
 )
 
 
@@ -167,7 +197,12 @@ def test_rows_come_back_as_they_were(events: list[Any], batch_rows: int) -> None
         row |= {"ordinal": ordinal, "run": tape.run, "kind": "delivered", "time": time, "observer": f"{observer:016x}"}
         row |= {"author": f"{author:016x}", "sequence": sequence, "hops": hops, "size": len(data), "payload": data}
         row |= {"group": meant.group, "topic": meant.topic}
-        if meant.parent is not None:
-            row |= {"parent_author": f"{meant.parent[0]:016x}", "parent_sequence": meant.parent[1]}
+        for named, names in (
+            (meant.parent, ("parent_author", "parent_sequence")),
+            (meant.message, ("member", "number")),
+            (meant.parent_message, ("parent_member", "parent_number")),
+        ):
+            if named is not None:
+                row |= {names[0]: f"{named[0]:016x}", names[1]: named[1]}
         expected.append(row | {"channel": CHANNEL.id.hex()[:16], "day": time.date()})
     assert back == expected

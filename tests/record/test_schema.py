@@ -11,7 +11,7 @@ from weft.fabric.events import Why
 from weft.record import COLUMNS, KINDS, SCHEMA, SCHEMA_VERSION, Kind, TapeSettings, spark_ddl
 from weft.record import settings as settings_module
 from weft.record.arrow import pa, pq
-from weft.record.schema import CHANNEL_KEY, RUN_KEY, VERSION_KEY
+from weft.record.schema import CHANNEL_KEY, RUN_KEY, VERSION_KEY, columns_of
 
 PAGE = (Path(__file__).parent.parent.parent / "docs" / "tape.md").read_text(encoding="utf-8")
 
@@ -80,10 +80,14 @@ def test_spark_can_read_every_type() -> None:
     assert spark_ddl().endswith("`channel` STRING, `day` DATE")
 
 
-def test_the_schema_of_version_1_does_not_change() -> None:
+def test_the_schemas_of_all_versions_do_not_change() -> None:
     """New columns come at the end, with a new version; these stay."""
-    assert SCHEMA_VERSION == 1
-    assert ", ".join(SCHEMA.names) == (
+    first = (
         "ordinal, run, kind, time, until, observer, author, sequence, last, hops, neighbour, address, why, count, "
         "size, name, group, parent_author, parent_sequence, topic, payload"
     )
+    second = f"{first}, member, number, parent_member, parent_number"
+    assert SCHEMA_VERSION == 2
+    assert [", ".join(each.name for each in columns_of(version)) for version in (1, 2)] == [first, second]
+    assert ", ".join(SCHEMA.names) == second
+    assert not any(each.always for each in COLUMNS if each.since > 1)

@@ -4,12 +4,14 @@ A program may hold a set of peers on the same channel (`peers=3`); they act as o
 """
 
 import asyncio
+import importlib
 import logging
+import os
 from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from dataclasses import replace
 from types import TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from weft.channel.errors import FellBehind, NotAllowed, NotConnected
 from weft.channel.inbox import Behind, Inbox
@@ -23,6 +25,10 @@ from weft.fabric.seal import Identity
 from weft.net import Node
 from weft.wire import PeerId
 from weft.wire.broadcast import Kind
+
+if TYPE_CHECKING:
+    from weft.groups import Groups, Store
+    from weft.groups import Settings as GroupSettings
 
 log = logging.getLogger("weft")
 
@@ -122,6 +128,20 @@ class Channel(Speaking):
                     await news.wait()
         finally:
             end()
+
+    def groups(
+        self,
+        member: str,
+        *,
+        store: "Store | str | os.PathLike[str] | None" = None,
+        settings: "GroupSettings | None" = None,
+        on_other: Callable[[Message], None] | None = None,
+    ) -> "Groups":
+        """Take part in the groups of this channel, as a member with this name: see `weft.groups.groups`."""
+        # By name: groups stand on the channel, and whoever does not use them does not load them.
+        layer = importlib.import_module("weft.groups")
+        made: Groups = layer.groups(self, member, store=store, settings=settings, on_other=on_other)
+        return made
 
     # -- receiving
 

@@ -8,6 +8,7 @@ from weft.groups.errors import NoSuchGroup
 from weft.groups.events import (
     CatchingUp,
     CaughtUp,
+    Greeted,
     GroupEvent,
     GroupInfo,
     GroupOffered,
@@ -19,22 +20,27 @@ from weft.groups.events import (
     Refused,
 )
 from weft.groups.group import Group, Line
+from weft.groups.guest import Guest
 from weft.groups.history import MemoryStore, Store
+from weft.groups.identities import Identities, identities
+from weft.groups.meant import group_id, meant
 from weft.groups.names import GroupId, Member, MemberId, Message, MessageId
 from weft.groups.participant import Participant
 from weft.groups.settings import Keep, Settings
 from weft.groups.sqlite_store import SqliteStore, StoreUnusable
-from weft.groups.taking_part import Groups, Identities, group_id, groups, identities
+from weft.groups.taking_part import Groups, groups
 
 __all__ = [
     "CatchingUp",
     "CaughtUp",
+    "Greeted",
     "Group",
     "GroupEvent",
     "GroupId",
     "GroupInfo",
     "GroupOffered",
     "Groups",
+    "Guest",
     "Here",
     "Identities",
     "Keep",
@@ -58,4 +64,5 @@ __all__ = [
     "group_id",
     "groups",
     "identities",
+    "meant",
 ]

@@ -1,9 +1,8 @@
 """Groups for programs that are not asynchronous: the twin of `Groups` and `Group`, over a blocking channel.
 
     import weft.blocking
-    from weft.groups.blocking import groups
 
-    with weft.blocking.connect("chat/lobby") as channel, groups(channel, "Anna", store="anna.db") as here:
+    with weft.blocking.connect("chat/lobby") as channel, channel.groups("Anna", store="anna.db") as here:
         club = here.create("Chess club")
         club.send_text("Who plays white?")
         while message := club.receive(timeout_s=10):
@@ -18,6 +17,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 import weft.blocking
+from weft.blocking import SWITCH_S, _background, _call
 from weft.groups import taking_part as asynchronous
 from weft.groups.errors import NoSuchGroup
 from weft.groups.group import Group as AsyncGroup
@@ -33,12 +33,13 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-def _run(work: Coroutine[Any, Any, T], timeout_s: float | None = weft.blocking.SWITCH_S) -> T:
-    return weft.blocking._background.run(work, timeout_s)
+def _run(work: Coroutine[Any, Any, T], timeout_s: float | None = SWITCH_S) -> T:
+    return _background.run(work, timeout_s)
 
 
-async def _call(act: Callable[..., T], *args: Any) -> T:
-    return act(*args)
+def _ask(act: Callable[..., T], *args: Any) -> T:
+    """What is known or changed at once, but in Weft's thread only."""
+    return _run(_call(act, *args))
 
 
 class Group:
@@ -50,7 +51,7 @@ class Group:
 
     @property
     def info(self) -> "GroupInfo":
-        return _run(_call(lambda: self._group.info))
+        return _ask(lambda: self._group.info)
 
     @property
     def description(self) -> str:
@@ -64,7 +65,7 @@ class Group:
 
     def acquire(self) -> Message | None:
         """The next message, or None at once if there is none: for a main loop that polls."""
-        return _run(_call(self._group.acquire)) if self._group.unread else None
+        return _ask(self._group.acquire) if self._group.unread else None
 
     def receive(self, timeout_s: float | None = None) -> Message | None:
         """The next message; None if none comes in time. NoSuchGroup if none can come any more."""
@@ -84,27 +85,27 @@ class Group:
                 yield message
 
     def members(self) -> "dict[Member, Here]":
-        return _run(_call(self._group.members))
+        return _ask(self._group.members)
 
     def history(self) -> list[Message]:
-        return _run(_call(self._group.history))
+        return _ask(self._group.history)
 
     def message(self, named: MessageId) -> Message | None:
-        return _run(_call(self._group.message, named))
+        return _ask(self._group.message, named)
 
     def thread(self, message: Message | MessageId) -> list[Line]:
-        return _run(_call(self._group.thread, message))
+        return _ask(self._group.thread, message)
 
     @property
     def is_catching_up(self) -> bool:
-        return _run(_call(lambda: self._group.is_catching_up))
+        return _ask(lambda: self._group.is_catching_up)
 
     def leave(self) -> None:
         _run(self._group.leave())
 
 
 class Groups:
-    """Made by `groups`. Thread-safe."""
+    """Made by `channel.groups`. Thread-safe."""
 
     def __init__(self, made: asynchronous.Groups) -> None:
         self._groups = made
@@ -115,12 +116,22 @@ class Groups:
         return self._groups.me
 
     def known(self) -> "list[GroupInfo]":
-        return _run(_call(self._groups.known))
+        return _ask(self._groups.known)
 
     @property
     def joined(self) -> dict[GroupId, Group]:
-        there = _run(_call(lambda: self._groups.joined))
+        there = _ask(lambda: self._groups.joined)
         return {named: self._twin(group) for named, group in there.items()}
+
+    def held(self, group: "GroupId | GroupInfo") -> int:
+        return _ask(self._groups.held, group)
+
+    def greeted(self, timeout_s: float | None = None) -> bool:
+        """Wait until somebody has told us the groups that it knows; False if nobody did in time."""
+        return _run(self._groups.greeted(timeout_s), None)
+
+    def find(self, called: str, timeout_s: float | None = None) -> "GroupInfo":
+        return _run(self._groups.find(called, timeout_s), None)
 
     def create(self, description: str, *, keep: "Keep | None" = None, identity: str | None = None) -> Group:
         return self._twin(_run(self._groups.create(description, keep=keep, identity=identity)))
@@ -128,16 +139,23 @@ class Groups:
     def join(self, group: "GroupId | GroupInfo") -> Group:
         return self._twin(_run(self._groups.join(group)))
 
+    def listen(self, group: "GroupId | GroupInfo") -> Group:
+        return self._twin(_run(self._groups.listen(group)))
+
     def leave(self, group: GroupId | Group) -> None:
         _run(self._groups.leave(group.id if isinstance(group, Group) else group))
 
     def reject(self, group: "GroupId | GroupInfo") -> None:
-        _run(_call(self._groups.reject, group))
+        _ask(self._groups.reject, group)
 
     def on_event(self, callback: "Callable[[GroupEvent], None]") -> Callable[[], None]:
         """Call this for every event, in Weft's thread. Returns a function that ends it."""
-        end = _run(_call(self._groups.on_event, callback))
-        return lambda: _run(_call(end))
+        end = _ask(self._groups.on_event, callback)
+
+        def end_from_here() -> None:
+            _background.loop().call_soon_threadsafe(end)
+
+        return end_from_here
 
     def close(self) -> None:
         _run(self._groups.close())

@@ -71,7 +71,8 @@ class Conversation:
             raise ValueError("only a message that was received can be answered")
         mine = self.order.had.get(me.id)
         sequence = (mine.last if mine is not None else 0) + 1
-        post = Post(me.id, sequence, parent, int(1000 * self._medium.wall_s()), data)
+        proven = self._medium.proven_name(self._medium.me)
+        post = Post(me.id, sequence, parent, int(1000 * self._medium.wall_s()), data, proven=proven)
         message = self._message(Release(post), me.name)
         self.take([post], {me.id: me.name})
         self.participant.store.commit()  # before anybody hears it: a number must never be used twice
@@ -116,14 +117,14 @@ class Conversation:
 
     def _message(self, release: Release, name: str) -> Message:
         post = release.post
-        return Message(
-            self.group, post.id, name, post.parent, post.sent_ms, post.data, orphan=release.orphan, hollow=post.hollow
-        )
+        marks = (release.orphan, post.hollow, post.proven)
+        return Message(self.group, post.id, name, post.parent, post.sent_ms, post.data, *marks)
 
     def on_said(self, peer: PeerId, note: Said) -> None:
         if note.post.author == self.participant.me.id:
             raise WireError("somebody else speaks in our name")
-        self.take((note.post,), {note.post.author: note.name})
+        proven = self._medium.proven_name(peer)
+        self.take((note.post._replace(proven=proven) if proven else note.post,), {note.post.author: note.name})
 
     def on_page(self, peer: PeerId, note: Page, size: int) -> None:
         self.participant.budget.spend(size, self._medium.now())

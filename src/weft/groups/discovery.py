@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from weft.groups.backoff import backoff_s
 from weft.groups.directory import Change, pages
+from weft.groups.events import Greeted
 from weft.groups.fields import Roster, Stand, unpack_rosters
 from weft.groups.limits import BUCKETS_MAX, ENTRIES_MAX, PENDING_MAX
 from weft.groups.messages import Arrival, Listing, Presence, Standing
@@ -66,6 +67,8 @@ class Discovery:
         """An arrival or a listing was heard."""
         self._asked_at = -COMPARE_EVERY_S
         """Our own arrival, or comparison."""
+        self.is_greeted = False
+        """Somebody has answered it."""
 
     # -- arriving
 
@@ -157,6 +160,9 @@ class Discovery:
             self._part.attendance.hinted_gone(note.gone, self._asked_at)
             if note.last and note.lists != self._directory.hash:
                 self._say_surplus(note.buckets)
+            if note.last and not self.is_greeted:
+                self.is_greeted = True
+                self._medium.tell(Greeted(len(self._part.groups())))
         self._forget_heard()
 
     def _same_was_said(self, note: Listing) -> None:

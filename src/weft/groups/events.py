@@ -31,6 +31,13 @@ class GroupInfo(NamedTuple):
     """Members, there or not, without those who left."""
 
 
+class Greeted(NamedTuple):
+    """Somebody has answered our arrival: what it knows of groups, we know now. Told once."""
+
+    groups: int
+    """Known now."""
+
+
 class GroupOffered(NamedTuple):
     """There is a group that we have not heard of since we arrived: join or reject it, or do nothing."""
 
@@ -82,4 +89,6 @@ class Refused(NamedTuple):
     what: str
 
 
-GroupEvent = GroupOffered | MemberJoined | MemberLeft | MemberGone | MemberBack | CatchingUp | CaughtUp | Refused
+GroupEvent = (
+    Greeted | GroupOffered | MemberJoined | MemberLeft | MemberGone | MemberBack | CatchingUp | CaughtUp | Refused
+)

@@ -153,10 +153,10 @@ def _pack_post(post: Post, out: list[bytes]) -> None:
     xdr.pack_opaque(post.data, out)
 
 
-def _unpack_post(buffer: Buffer, position: int) -> tuple[Post, int]:
+def _unpack_post_head(buffer: Buffer, position: int) -> tuple[MessageId, MessageId | None, int, int]:
+    """All but the data: the names of message and parent, the time, the flags."""
     author, sequence, above, parent_sequence, sent_ms, flags = _POST.unpack_from(buffer, position)
     _limited(sequence)
-    data, position = xdr.unpack_opaque(buffer, position + _POST.size, limits.DATA_BYTES_MAX)
     parent = None
     if flags & _HAS_PARENT:
         parent = MessageId(above, _limited(parent_sequence))
@@ -164,9 +164,23 @@ def _unpack_post(buffer: Buffer, position: int) -> tuple[Post, int]:
             raise WireError("a message that responds to itself or to a later one of its author")
     elif above or parent_sequence:
         raise WireError("half a parent")
+    return MessageId(author, sequence), parent, sent_ms, flags
+
+
+def _unpack_post(buffer: Buffer, position: int) -> tuple[Post, int]:
+    named, parent, sent_ms, flags = _unpack_post_head(buffer, position)
+    data, position = xdr.unpack_opaque(buffer, position + _POST.size, limits.DATA_BYTES_MAX)
     if flags > 3 or (flags & _HOLLOW and data):
         raise WireError(f"flags {flags} do not fit")
-    return Post(author, sequence, parent, sent_ms, data, bool(flags & _HOLLOW)), position
+    return Post(*named, parent, sent_ms, data, bool(flags & _HOLLOW)), position
+
+
+def unpack_said_head(buffer: Buffer, position: int) -> tuple[GroupId, MessageId, MessageId | None]:
+    """The names at the beginning of a `Said`, of which more need not be there."""
+    (group,) = _H.unpack_from(buffer, position)
+    _, position = _NAME.unpack(buffer, position + 8)
+    named, parent, _, _ = _unpack_post_head(buffer, position)
+    return group, named, parent
 
 
 def _pack_id(named: MessageId, out: list[bytes]) -> None:

@@ -150,4 +150,5 @@ class Group:
 
     def _message(self, post: Post) -> Message:
         name = self._conversation.history.names.get(post.author, "")
-        return Message(self.id, post.id, name, post.parent, post.sent_ms, post.data, hollow=post.hollow)
+        parent, sent_ms, hollow, proven = post.parent, post.sent_ms, post.hollow, post.proven
+        return Message(self.id, post.id, name, parent, sent_ms, post.data, hollow=hollow, proven=proven)

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from weft.groups.attendance import Attendance
     from weft.groups.conversation import Conversation
     from weft.groups.directory import Directory
+    from weft.groups.history import Store
 
 
 class Known:
@@ -18,11 +19,21 @@ class Known:
     directory: "Directory"
     attendance: "Attendance"
     conversations: "dict[GroupId, Conversation]"
+    store: "Store"
     _rejected: dict[GroupId, None]
+    _listening: dict[GroupId, None]
 
     @property
     def peers_about(self) -> int:
         return self.attendance.peers_about
+
+    def is_in(self, group: GroupId) -> bool:
+        """As a member; not if we only listen."""
+        return group in self.conversations and group not in self._listening
+
+    def held(self, group: GroupId) -> int:
+        """Messages of it that we hold."""
+        return self.store.history(group).count
 
     def groups(self) -> list[GroupInfo]:
         return [self.info(group) for group, book in self.directory.books.items() if book.charter is not None]
@@ -33,7 +44,7 @@ class Known:
             raise NoSuchGroup(f"no group {group:016x} is known here")
         members = [stand.member for stand in book.stands.values() if stand.step % 2]
         present = sum(not self.attendance.is_gone(member) for member in members)
-        joined, rejected = group in self.conversations, group in self._rejected
+        joined, rejected = self.is_in(group), group in self._rejected
         charter = book.charter
         return GroupInfo(group, charter.description, charter.keep, joined, rejected, present, len(members))
 

@@ -32,6 +32,9 @@ class Medium(Protocol):
     def is_busy(self) -> bool:
         """Whether our links are behind: history waits then, so that live messages get through."""
 
+    def proven_name(self, peer: PeerId) -> str:
+        """The name on the ticket of a peer, whose word a message of the channel is; empty if nothing is proven."""
+
     def now(self) -> float:
         """Seconds on a clock that never goes back."""
 

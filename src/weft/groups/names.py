@@ -4,6 +4,7 @@ A member is not a peer. A peer id is drawn anew at each connect; a member keeps 
 it, so that it can go on with its own numbering.
 """
 
+import re
 from typing import NamedTuple
 
 MemberId = int
@@ -29,6 +30,18 @@ class MessageId(NamedTuple):
     author: MemberId
     sequence: int
 
+    def __str__(self) -> str:
+        """As people and programs pass it on: the author in hexadecimal digits, and the number."""
+        return f"{self.author:016x}-{self.sequence}"
+
+    @classmethod
+    def parse(cls, text: str) -> "MessageId":
+        """Back again; ValueError if it is none."""
+        author, _, sequence = text.partition("-")
+        if not re.fullmatch(r"[0-9a-f]{16}-[1-9][0-9]{0,18}", text):
+            raise ValueError(f"{text!r} names no message: 16 hexadecimal digits, a dash and a number do")
+        return cls(int(author, 16), int(sequence))
+
 
 class Post(NamedTuple):
     """One message of a group as it is kept and passed on."""
@@ -42,6 +55,8 @@ class Post(NamedTuple):
     data: bytes
     hollow: bool = False
     """Only the identities were kept: the data is gone."""
+    proven: str = ""
+    """Who said it, by its ticket, if we have heard it said ourselves. Never passed on: it is our own knowledge."""
 
     @property
     def id(self) -> MessageId:
@@ -62,6 +77,9 @@ class Message(NamedTuple):
     """What it responds to could not be had in time; if that comes after all, it is delivered later."""
     hollow: bool = False
     """The group keeps identities only, and this one came from history: there is no data."""
+    proven: str = ""
+    """The name on the ticket of who said it, which need not be `name`. Empty if the channel has no tickets, or if the
+    message came with the history: then it is what a member passed on."""
 
     @property
     def author(self) -> MemberId:

@@ -97,6 +97,10 @@ class ChannelMedium:
     def is_busy(self) -> bool:
         return self.queued_bytes > BUSY_BYTES
 
+    def proven_name(self, peer: int) -> str:
+        identity = self._channel.identity(peer)
+        return identity.name if identity is not None else ""
+
     def now(self) -> float:
         return self._loop.time()
 

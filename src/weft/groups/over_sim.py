@@ -70,6 +70,9 @@ class SimMember:
     def after(self, delay_s: float, act: Callable[..., None], *args: Any) -> "Timer":
         return self.node.after(delay_s, act, *args)
 
+    def proven_name(self, peer: int) -> str:
+        return ""
+
     def broadcast(self, data: bytes) -> None:
         if self.node.alive and self.node.peer.state is State.CONNECTED:
             self.sent_bytes += len(data)

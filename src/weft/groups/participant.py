@@ -33,7 +33,7 @@ SAVE_S = 0.5
 
 
 class Participant(Known):
-    """Driven by its medium; the application calls `create`, `join`, `reject`, `leave`, `post`."""
+    """Driven by its medium; the application calls `create`, `join`, `listen`, `reject`, `leave`, `post`."""
 
     def __init__(
         self, medium: "Medium", name: str, store: Store | None = None, settings: Settings | None = None
@@ -52,6 +52,8 @@ class Participant(Known):
         self.attendance = Attendance(self)
         self.discovery = Discovery(self)
         self._rejected: dict[GroupId, None] = {}
+        self._listening: dict[GroupId, None] = {}
+        """Groups that we hear and are not in."""
         self._unsaved: dict[GroupId, None] = {}
         self._save_timer: Timer | None = None
         self._told_refused: dict[str, None] = {}
@@ -112,27 +114,28 @@ class Participant(Known):
         _check_text("description", description, DESCRIPTION_BYTES_MAX)
         if group is None:
             group = self.medium.random.getrandbits(64) or 1
-        if group in self.conversations:
+        if self.is_in(group):
             return group
         charter = Charter(self.me.id, description, keep or Keep())
         self._merge_own(Roster(group, charter, ()))
         self._step(group, odd=True)
-        self._converse(group)
         self.say_roster(self.directory.roster(group))
-        self.conversations[group].asking.begin(tells=True)
+        self._converse(group).asking.begin(tells=True)
         return group
 
     def join(self, group: GroupId) -> None:
-        if group in self.conversations:
+        if self.is_in(group):
             return
-        book = self.directory.books.get(group)
-        if book is None or book.charter is None:
-            raise NoSuchGroup(f"no group {group:016x} is known here; wait until it is offered, or create it")
+        self._check_known(group)
         self._rejected.pop(group, None)
         stand = self._step(group, odd=True)
-        self._converse(group)
         self.say(Standing(group, stand.member, stand.name, stand.step))
-        self.conversations[group].asking.begin(tells=True)
+        self._converse(group).asking.begin(tells=True)
+
+    def listen(self, group: GroupId) -> None:
+        """Hear a group without being in it: nobody is told, and its lists stay as they are."""
+        self._check_known(group)
+        self._converse(group, listening=not self.is_in(group)).asking.begin(tells=True)
 
     def leave(self, group: GroupId) -> None:
         """For good: our history of it stays in the store, and we get nothing more of it."""
@@ -140,6 +143,9 @@ class Participant(Known):
         if talk is None:
             raise NoSuchGroup(f"group {group:016x} was not joined")
         talk.stop()
+        if group in self._listening:
+            del self._listening[group]
+            return
         stand = self._step(group, odd=False)
         self.say(Standing(group, stand.member, stand.name, stand.step))
 
@@ -149,15 +155,23 @@ class Participant(Known):
 
     def post(self, group: GroupId, data: bytes, parent: MessageId | None = None) -> Message:
         """Say something in a group; it is delivered to us at once, like anybody's."""
-        talk = self.conversations.get(group)
-        if talk is None:
+        if not self.is_in(group):
             raise NoSuchGroup(f"group {group:016x} was not joined: join it before speaking")
-        return talk.say(data, parent)
+        return self.conversations[group].say(data, parent)
 
-    def _converse(self, group: GroupId) -> None:
+    def _check_known(self, group: GroupId) -> None:
+        book = self.directory.books.get(group)
+        if book is None or book.charter is None:
+            raise NoSuchGroup(f"no group {group:016x} is known here; wait until it is offered, or create it")
+
+    def _converse(self, group: GroupId, *, listening: bool = False) -> Conversation:
+        self._listening.pop(group, None)
+        if listening:
+            self._listening[group] = None
         if group not in self.conversations:
             charter = self.directory.books[group].charter
             self.conversations[group] = Conversation(self, group, charter.keep if charter is not None else Keep())
+        return self.conversations[group]
 
     def _step(self, group: GroupId, *, odd: bool) -> Stand:
         """Our own next step: in or out."""
@@ -279,7 +293,7 @@ class Participant(Known):
 
     def _defend(self, group: GroupId, told: Stand) -> None:
         """Only we decide where we stand. (Or our own store was lost, or is an old copy.)"""
-        is_in = group in self.conversations
+        is_in = self.is_in(group)
         if is_in != (told.step % 2 == 1):
             stand = self._step(group, odd=is_in)
             self.say(Standing(group, stand.member, stand.name, stand.step))
@@ -293,7 +307,7 @@ class Participant(Known):
             self._save_timer.cancel()
             self._save_timer = None
         for group in self._unsaved:
-            self.store.save_group(KeptGroup(self.directory.roster(group), group in self.conversations))
+            self.store.save_group(KeptGroup(self.directory.roster(group), self.is_in(group)))
         self._unsaved.clear()
         self.store.commit()
 

@@ -18,13 +18,14 @@ if TYPE_CHECKING:
     from weft.groups.history import History
     from weft.groups.settings import Keep
 
-FORMAT = 1
+FORMAT = 2
 _TABLES = """
 create table if not exists about (format integer not null, member integer, name text);
 create table if not exists groups (id integer primary key, roster blob not null, joined integer not null);
 create table if not exists posts (
     row integer primary key autoincrement, grp integer not null, author integer not null, sequence integer not null,
-    above integer, above_sequence integer, sent_ms integer not null, data blob, unique (grp, author, sequence));
+    above integer, above_sequence integer, sent_ms integer not null, data blob, proven text not null default '',
+    unique (grp, author, sequence));
 create index if not exists answers on posts (grp, above, above_sequence) where above is not null;
 create table if not exists forgotten (
     grp integer not null, author integer not null, first integer not null, last integer not null);
@@ -32,7 +33,8 @@ create index if not exists forgotten_of on forgotten (grp);
 create table if not exists names (
     grp integer not null, author integer not null, name text not null, primary key (grp, author)) without rowid;
 """
-_COLUMNS = "author, sequence, above, above_sequence, sent_ms, data"
+_COLUMNS = "author, sequence, above, above_sequence, sent_ms, data, proven"
+_TO_FORMAT_2 = "alter table posts add column proven text not null default ''"
 
 
 class StoreUnusable(WeftError):
@@ -43,7 +45,10 @@ class SqliteStore:
     def __init__(self, path: str | Path) -> None:
         self._path = Path(path)
         self._histories: dict[GroupId, SqliteHistory] = {}
-        self._base = sqlite3.connect(self._path, timeout=0.2, isolation_level=None, check_same_thread=False)
+        try:
+            self._base = sqlite3.connect(self._path, timeout=0.2, isolation_level=None, check_same_thread=False)
+        except sqlite3.Error as problem:
+            raise StoreUnusable(f"{self._path}: {problem}; is there such a folder, and may you write there?") from None
         try:
             self._base.execute("pragma locking_mode = exclusive")
             self._base.execute("pragma journal_mode = wal")
@@ -66,6 +71,9 @@ class SqliteStore:
         found = self._base.execute("select format from about").fetchone()
         if found is None:
             self._base.execute("insert into about values (?, null, null)", (FORMAT,))
+        elif found[0] == 1:
+            self._base.execute(_TO_FORMAT_2)
+            self._base.execute("update about set format = ?", (FORMAT,))
         elif found[0] != FORMAT:
             raise StoreUnusable(f"{self._path} was written by another version of Weft (format {found[0]})")
 
@@ -128,7 +136,7 @@ class SqliteHistory:
             self._rows("insert or replace into names values (?, ?, ?)", self._group, _signed(post.author), name)
         above = post.parent
         self._rows(
-            f"insert into posts (grp, {_COLUMNS}) values (?, ?, ?, ?, ?, ?, ?)",
+            f"insert into posts (grp, {_COLUMNS}) values (?, ?, ?, ?, ?, ?, ?, ?)",
             self._group,
             _signed(post.author),
             post.sequence,
@@ -136,6 +144,7 @@ class SqliteHistory:
             above.sequence if above is not None else None,
             min(post.sent_ms, (1 << 63) - 1),
             None if post.hollow else post.data,
+            post.proven,
         )
         self.count += 1
         self.size_bytes += len(post.data) + POST_COST_BYTES
@@ -205,12 +214,18 @@ class SqliteHistory:
 
 
 def _post(
-    author: int, sequence: int, above: int | None, above_sequence: int | None, sent_ms: int, data: bytes | None
+    author: int,
+    sequence: int,
+    above: int | None,
+    above_sequence: int | None,
+    sent_ms: int,
+    data: bytes | None,
+    proven: str,
 ) -> Post:
     parent = None
     if above is not None and above_sequence is not None:
         parent = MessageId(_unsigned(above), above_sequence)
-    return Post(_unsigned(author), sequence, parent, sent_ms, data if data is not None else b"", data is None)
+    return Post(_unsigned(author), sequence, parent, sent_ms, data if data is not None else b"", data is None, proven)
 
 
 def _signed(number: int) -> int:

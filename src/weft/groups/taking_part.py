@@ -1,6 +1,6 @@
 """The public object: the groups of one channel, as one program takes part in them.
 
-async with weft.connect("chat/lobby") as channel, groups(channel, "Anna", store="anna.db") as here:
+async with weft.connect("chat/lobby") as channel, channel.groups("Anna", store="anna.db") as here:
     club = await here.create("Chess club")
     question = await club.send_text("Who plays white?")
     async for message in club:
@@ -8,27 +8,25 @@ async with weft.connect("chat/lobby") as channel, groups(channel, "Anna", store=
 """
 
 import asyncio
-import hashlib
+import contextlib
 import logging
 import os
 from collections import deque
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, NamedTuple, Self
+from typing import TYPE_CHECKING, Self
 
-from weft.groups.codec import decode, is_ours
 from weft.groups.errors import NoSuchGroup
-from weft.groups.events import GroupEvent, GroupInfo
+from weft.groups.events import Greeted, GroupEvent, GroupInfo
 from weft.groups.group import Group
 from weft.groups.history import Store
-from weft.groups.messages import Said
-from weft.groups.names import GroupId, Member, Message, MessageId
+from weft.groups.meant import Ambiguous, group_id, meant
+from weft.groups.names import GroupId, Member, Message
 from weft.groups.over_channel import ChannelMedium
 from weft.groups.participant import Participant
 from weft.groups.settings import Keep, Settings
 from weft.groups.sqlite_store import SqliteStore
-from weft.wire.errors import WireError
 
 if TYPE_CHECKING:
     from weft.channel import Channel
@@ -38,10 +36,12 @@ log = logging.getLogger("weft")
 
 EVENTS_MAX = 1000
 """Events kept for each reader of `events()`; the oldest give way."""
+GREETING_WINDOWS = 1.5
+"""So many windows for answers we wait to be greeted: the answer takes a moment to come."""
 
 
 class Groups:
-    """Made by `groups`. All from one event loop."""
+    """Made by `channel.groups`. All from one event loop."""
 
     def __init__(
         self,
@@ -58,6 +58,7 @@ class Groups:
         self._early: list[GroupEvent] | None = []
         """What happens before the program can have begun to listen."""
         self._ended = asyncio.Event()
+        self._greeted = asyncio.Event()
         self._is_closed = False
         self.medium = ChannelMedium(channel, self._deliver, self._tell, on_other, self._end_reading)
         self.participant = Participant(self.medium, member, store, settings)
@@ -80,7 +81,43 @@ class Groups:
     @property
     def joined(self) -> dict[GroupId, Group]:
         """The groups that we are in; also those that were joined before, by the same store."""
-        return dict(self._joined)
+        return {named: group for named, group in self._joined.items() if self.participant.is_in(named)}
+
+    def held(self, group: GroupId | GroupInfo) -> int:
+        """Messages of a group that we hold, joined or not."""
+        return self.participant.held(_id(group))
+
+    async def greeted(self, timeout_s: float | None = None) -> bool:
+        """Wait until somebody has answered our arrival, so that we know the groups that it knows. False if nobody did
+        in time (else the time that others take for it): nobody is there, or knows more of groups than we do."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(self._greeting_s if timeout_s is None else timeout_s):
+                await self._greeted.wait()
+        return self._greeted.is_set()
+
+    async def find(self, called: str, timeout_s: float | None = None) -> GroupInfo:
+        """The group that is called this: its description, the identity it was made by, or the first digits of its id.
+        Waits for it as for `greeted`. NoSuchGroup if there is none, or if several are called so."""
+        news = asyncio.Event()
+        end = self.on_event(lambda _event: news.set())
+        try:
+            async with asyncio.timeout(self._greeting_s if timeout_s is None else timeout_s):
+                while True:
+                    try:
+                        return meant(called, self.known())
+                    except Ambiguous:
+                        raise
+                    except NoSuchGroup:
+                        news.clear()
+                        await news.wait()
+        except TimeoutError:
+            return meant(called, self.known())
+        finally:
+            end()
+
+    @property
+    def _greeting_s(self) -> float:
+        return GREETING_WINDOWS * self.participant.settings.answer_s
 
     async def create(self, description: str, *, keep: Keep | None = None, identity: str | None = None) -> Group:
         """A new group with us in it. With `identity`, whoever creates it by the same text finds the same group."""
@@ -89,8 +126,14 @@ class Groups:
 
     async def join(self, group: GroupId | GroupInfo) -> Group:
         """A group that was offered, or is in `known`."""
-        named = group.id if isinstance(group, GroupInfo) else group
+        named = _id(group)
         self.participant.join(named)
+        return self._open(named)
+
+    async def listen(self, group: GroupId | GroupInfo) -> Group:
+        """Hear a group without being in it: its history comes, and what is said; nobody is told that we listen."""
+        named = _id(group)
+        self.participant.listen(named)
         return self._open(named)
 
     async def leave(self, group: GroupId | Group) -> None:
@@ -99,7 +142,7 @@ class Groups:
 
     def reject(self, group: GroupId | GroupInfo) -> None:
         """Not offered again until we next arrive."""
-        self.participant.reject(group.id if isinstance(group, GroupInfo) else group)
+        self.participant.reject(_id(group))
 
     def _open(self, named: GroupId) -> Group:
         found = self._joined.get(named)
@@ -157,6 +200,8 @@ class Groups:
             self._tell(event)
 
     def _tell(self, event: GroupEvent) -> None:
+        if isinstance(event, Greeted):
+            self._greeted.set()
         if self._early is not None:
             self._early.append(event)
             return
@@ -214,25 +259,5 @@ def groups(
     return Groups(channel, member, kept, settings, on_other)
 
 
-def group_id(identity: str) -> GroupId:
-    """The id of a group that all find by the same text."""
-    return int.from_bytes(hashlib.sha256(b"weft group\0" + identity.encode()).digest()[:8], "big") or 1
-
-
-class Identities(NamedTuple):
-    """What a payload is in a group: for recorders."""
-
-    group: GroupId
-    message: MessageId
-    parent: MessageId | None
-
-
-def identities(data: bytes) -> Identities | None:
-    """Group, message and parent of a payload of the channel; None if it is no message of a group."""
-    if not is_ours(data):
-        return None
-    try:
-        note = decode(data)
-    except WireError:
-        return None
-    return Identities(note.group, note.post.id, note.post.parent) if isinstance(note, Said) else None
+def _id(group: GroupId | GroupInfo) -> GroupId:
+    return group.id if isinstance(group, GroupInfo) else group

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from weft.pipeline.table import COUNT, TEXT, Column
 from weft.record.arrow import pa, pc, pq
-from weft.record.schema import CHANNEL_DIGITS, CHANNEL_KEY, COLUMNS, RUN_KEY, SCHEMA_VERSION, VERSION_KEY
+from weft.record.schema import CHANNEL_DIGITS, CHANNEL_KEY, RUN_KEY, SCHEMA_VERSION, VERSION_KEY, columns_of
 
 FUTURE_TOLERANCE_S = 300.0
 """A row later than now by more than this has a clock that is wrong. Less is the usual difference between machines."""
@@ -111,13 +111,13 @@ def _examined(told: Examined, file: pq.ParquetFile, latest: datetime) -> Examine
     if not about.get(VERSION_KEY, b"").isdigit():
         return told.refused(Reason.FOREIGN, "its metadata has no version of a tape's schema")
     told = replace(told, run=about.get(RUN_KEY, b"").decode(errors="replace") or told.run)
-    version = int(about[VERSION_KEY])
+    version = max(1, int(about[VERSION_KEY]))
     if version > SCHEMA_VERSION:
         return told.refused(Reason.LATER_VERSION, f"schema version {version}; this Weft knows up to {SCHEMA_VERSION}")
-    lacking = [each.name for each in COLUMNS if each.name not in schema.names]
+    lacking = [each.name for each in columns_of(version) if each.name not in schema.names]
     if lacking:
         return told.refused(Reason.MISSING_COLUMN, "without " + ", ".join(lacking))
-    for each in COLUMNS:
+    for each in columns_of(version):
         there = _plain(schema.field(each.name).type)
         if there != each.type:
             return told.refused(Reason.WRONG_TYPE, f"{each.name} is {there}, not {each.type}")

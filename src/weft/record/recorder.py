@@ -37,6 +37,10 @@ class About(NamedTuple):
     parent: tuple[PeerId, int] | None = None
     """Author and sequence of the message that this one responds to."""
     topic: str | None = None
+    message: tuple[int, int] | None = None
+    """Which message of its group it is: the member that says it, and its number there."""
+    parent_message: tuple[int, int] | None = None
+    """The same of the message that it responds to."""
 
 
 Describe = Callable[[bytes], About | None]
@@ -161,21 +165,35 @@ class Recorder:
         payload = data if self._payload else None
         if about is None:
             return _weighed(payload=payload) if payload is not None else None
-        parent = about.parent
-        if parent is None or not 0 <= parent[0] <= _ID_MAX:
-            return _weighed(group=about.group, topic=about.topic, payload=payload)
-        return _weighed(group=about.group, parent=parent, topic=about.topic, payload=payload)
+        return _weighed(
+            group=about.group,
+            parent=_checked(about.parent),
+            topic=about.topic,
+            payload=payload,
+            message=_checked(about.message),
+            parent_message=_checked(about.parent_message),
+        )
+
+
+_Name = tuple[int | None, int | None]
+"""Of a message: whose it is, and its number there; or nothing."""
+
+
+def _checked(named: tuple[int, int] | None) -> _Name:
+    """Only an id of 64 bits is one."""
+    return named if named is not None and 0 <= named[0] <= _ID_MAX else (None, None)
 
 
 def _weighed(
     *,
     name: str | None = None,
     group: str | None = None,
-    parent: tuple[PeerId, int] | tuple[None, None] = (None, None),
+    parent: _Name = (None, None),
     topic: str | None = None,
     payload: bytes | None = None,
+    message: _Name = (None, None),
+    parent_message: _Name = (None, None),
 ) -> Extra:
     """With its weight: others decide how long these are."""
     held_bytes = len(name or "") + len(group or "") + len(topic or "") + len(payload or b"")
-    author, sequence = parent
-    return Extra(None, None, name, group, author, sequence, topic, payload, held_bytes)
+    return Extra(None, None, name, group, *parent, topic, payload, *message, *parent_message, held_bytes)

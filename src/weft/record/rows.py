@@ -32,6 +32,10 @@ class Extra(NamedTuple):
     parent_sequence: int | None = None
     topic: str | None = None
     payload: bytes | None = None
+    member: int | None = None
+    number: int | None = None
+    parent_member: int | None = None
+    parent_number: int | None = None
     held_bytes: int = 0
     """Counted against the queue's limit in bytes."""
 
@@ -99,7 +103,8 @@ def to_batch(part: Part, channel: str, run: str) -> pa.RecordBatch:
     )
     observers = [origin[1] for origin in origins]
     count = len(rows)
-    addresses, whys, names, groups, parents, parent_sequences, topics, payloads = _spread(extras)
+    addresses, whys, names, groups, parents, parent_sequences, topics, payloads, *identities = _spread(extras)
+    members, numbers, parent_members, parent_numbers = identities
     columns = {
         "ordinal": pa.array(part.ordinals, pa.int64()),
         "run": pa.repeat(pa.scalar(run), count),
@@ -118,10 +123,14 @@ def to_batch(part: Part, channel: str, run: str) -> pa.RecordBatch:
         "size": _int64(sizes),
         "name": _text(names, count),
         "group": _text(groups, count),
-        "parent_author": _ids(parents) if parents else pa.nulls(count, pa.string()),
-        "parent_sequence": _int64(parent_sequences) if parents else pa.nulls(count, pa.int64()),
+        "parent_author": _ids(parents, count),
+        "parent_sequence": _int64(parent_sequences, count),
         "topic": _text(topics, count),
         "payload": pa.array(payloads, pa.binary()) if payloads else pa.nulls(count, pa.binary()),
+        "member": _ids(members, count),
+        "number": _int64(numbers, count),
+        "parent_member": _ids(parent_members, count),
+        "parent_number": _int64(parent_numbers, count),
     }
     schema = file_schema(channel, run)
     return pa.RecordBatch.from_arrays([columns[name] for name in schema.names], schema=schema)
@@ -149,15 +158,19 @@ def _spread(extras: Sequence[Extra | None]) -> Iterable[Sequence[object]]:
     return list(zip(*(extra or nothing for extra in extras), strict=True))[:-1]
 
 
-def _ids(column: Sequence[object]) -> pa.Array:
-    """Peer ids as text. Each is put into words once, however often it occurs."""
+def _ids(column: Sequence[object], count: int = 0) -> pa.Array:
+    """Ids as text. Each is put into words once, however often it occurs. If no row has one, so many nulls."""
+    if not column:
+        return pa.nulls(count, pa.string())
     encoded = pa.array(column, pa.uint64()).dictionary_encode()
     words = pa.array([f"{peer:016x}" for peer in encoded.dictionary.to_pylist()], pa.string())
     return words.take(encoded.indices)
 
 
-def _int64(column: Sequence[object]) -> pa.Array:
+def _int64(column: Sequence[object], count: int = 0) -> pa.Array:
     """Numbers of the wire may go up to 2^64 if a member talks nonsense: those become the largest there is."""
+    if not column:
+        return pa.nulls(count, pa.int64())
     try:
         return pa.array(column, pa.int64())
     except (OverflowError, pa.ArrowInvalid):

@@ -12,8 +12,8 @@ from enum import Enum
 
 from weft.record.arrow import pa
 
-SCHEMA_VERSION = 1
-"""Stands in each file. A reader refuses versions above its own."""
+SCHEMA_VERSION = 2
+"""Stands in each file. A reader refuses versions above its own, and takes what an older one lacks for null."""
 
 VERSION_KEY = b"weft.schema"
 CHANNEL_KEY = b"weft.channel"
@@ -73,6 +73,8 @@ class Column:
     about: str
     always: bool = False
     """Never null."""
+    since: int = 1
+    """The first version of the schema that has it."""
 
 
 COLUMNS: tuple[Column, ...] = (
@@ -93,15 +95,24 @@ COLUMNS: tuple[Column, ...] = (
     Column("size", pa.int64(), "BIGINT", "Bytes of the message's payload."),
     Column("name", pa.string(), "STRING", "Of the subscriber, or of the advert; of the observer itself in joined."),
     Column("group", pa.string(), "STRING", "Group that the message or advert belongs to."),
-    Column("parent_author", ID, "STRING", "Author of the message that this one responds to."),
+    Column("parent_author", ID, "STRING", "Author of the message that this one responds to; not for groups' messages."),
     Column("parent_sequence", pa.int64(), "BIGINT", "Running number of the message that this one responds to."),
     Column("topic", pa.string(), "STRING", "What the message or advert is about."),
     Column("payload", pa.binary(), "BINARY", "The message itself, in sent and delivered; only if asked for."),
+    Column("member", ID, "STRING", "Who says it in the group: a member keeps its id, whatever peer it is.", since=2),
+    Column("number", pa.int64(), "BIGINT", "The member's running number of the message in the group.", since=2),
+    Column("parent_member", ID, "STRING", "Member who said what this one responds to, in the same group.", since=2),
+    Column("parent_number", pa.int64(), "BIGINT", "That member's running number of it.", since=2),
 )
 
 SCHEMA: pa.Schema = pa.schema(
     [pa.field(each.name, each.type, nullable=not each.always, metadata={"about": each.about}) for each in COLUMNS]
 )
+
+
+def columns_of(version: int) -> list[Column]:
+    """What a file of this version has to have."""
+    return [each for each in COLUMNS if each.since <= version]
 
 
 def file_schema(channel: str, run: str) -> pa.Schema:

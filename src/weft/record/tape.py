@@ -21,6 +21,7 @@ from weft.fabric import ChannelName
 from weft.record.files import Counters, Files
 from weft.record.locks import Leftover, sweep
 from weft.record.lost import Lost
+from weft.record.meaning import meaning
 from weft.record.queue import Queue
 from weft.record.recorder import Describe, Recorder
 from weft.record.settings import TapeSettings
@@ -66,10 +67,10 @@ class Tape:
         _tapes.add(self)
 
     def observer(
-        self, channel: ChannelName, me: PeerId, *, name: str = "", describe: Describe | None = None
+        self, channel: ChannelName, me: PeerId, *, name: str = "", describe: Describe | None = meaning
     ) -> Recorder:
-        """Records one peer. `name` is who it is to people (for bills); `describe` reads group, parent and topic in a
-        payload, and is called for each message sent and delivered."""
+        """Records one peer. `name` is who it is to people (for bills); `describe` reads group, message, parent and
+        topic in a payload, and is called for each message sent and delivered: messages of groups, unless told."""
         if not 0 <= me < 1 << 64:
             raise ValueError(f"a peer id has 64 bits, {me} has not")
         return Recorder(self._queue, self._wall_clock, channel.id.hex(), me, name, describe, self.settings.payload)

@@ -11,7 +11,10 @@ from weft.pipeline.table import COUNT, FLAG, ID, TEXT, TIME, Column
 from weft.record.arrow import pa
 
 KEYS = ["channel", "author", "sequence"]
-_TOLD = ["size", "group", "topic", "parent_author", "parent_sequence"]
+_TOLD = [
+    *("size", "group", "topic", "parent_author", "parent_sequence"),
+    *("member", "number", "parent_member", "parent_number"),
+]
 
 COLUMNS = (
     Column("channel", TEXT, "First 16 digits of the channel's id."),
@@ -26,8 +29,12 @@ COLUMNS = (
     Column("size", COUNT, "Bytes of its payload."),
     Column("group", TEXT, "Group that it belongs to."),
     Column("topic", TEXT, "What it is about."),
-    Column("parent_author", ID, "Author of the message that it responds to."),
+    Column("parent_author", ID, "Author of the message that it responds to; null for messages of groups."),
     Column("parent_sequence", COUNT, "Running number of the message that it responds to."),
+    Column("member", ID, "Who said it in its group: a member keeps its id, whatever peer it is; null outside groups."),
+    Column("number", COUNT, "The member's running number of it in the group."),
+    Column("parent_member", ID, "Member who said what it responds to, in the same group."),
+    Column("parent_number", COUNT, "That member's running number of it."),
 )
 SCHEMA = pa.schema([pa.field(each.name, each.type) for each in COLUMNS])
 

@@ -1,8 +1,9 @@
 """Conversations: messages that respond to messages, as trees of any depth.
 
-Each message points to the one that it responds to. By pointing to what that one points to, again and again (pointer
-jumping), every message finds its root in as many rounds as its depth has binary digits: 17 for 100,000. All in arrays,
-without a walk along any chain.
+Each message points to the one that it responds to: by author and sequence, or in a group by member and number, which
+are the same whichever peer the member was. By pointing to what that one points to, again and again (pointer jumping),
+every message finds its root in as many rounds as its depth has binary digits: 17 for 100,000. All in arrays, without a
+walk along any chain.
 
 The rule: nothing hangs and nothing is hidden. A message whose parent is on no tape is the root of what is known, and
 its conversation says so. Messages that respond to each other in a circle have no root; their conversation has the name
@@ -56,7 +57,8 @@ Flags = npt.NDArray[np.bool_]
 def places(messages: pa.Table) -> pa.Table:
     """Root and depth of each message of a channel.
 
-    Columns: channel, author, sequence, parent_author, parent_sequence.
+    Columns: channel, author, sequence, parent_author, parent_sequence, group, member, number, parent_member,
+    parent_number.
     """
     frame = to_polars(messages)
     root, depth, state = _climbed(_parents(frame))
@@ -71,13 +73,14 @@ def places(messages: pa.Table) -> pa.Table:
 
 
 def threads(messages: pa.Table, correction: Correction) -> pa.Table:
-    """Every conversation of a channel. Columns as for `places`, and run (null if unknown), time, group.
+    """Every conversation of a channel. Columns as for `places`, and run (null if unknown), time.
 
     A message that nobody answers is a conversation only if it stands in a group.
     """
     frame = correction.apply(to_polars(messages), "run", "time")
     root, depth, state = _climbed(_parents(frame))
-    author = frame["author"].cast(pl.Categorical).to_physical().to_numpy()
+    speaker = frame["member"].fill_null(frame["author"])
+    author = speaker.cast(pl.Categorical).to_physical().to_numpy()
     grouped = frame["group"].is_not_null().to_numpy()
     size = np.bincount(root, minlength=len(root))
     # Most messages of many channels answer nothing and are answered by nothing: they are left out before any counting.
@@ -121,18 +124,40 @@ def _words(state: npt.NDArray[np.int8]) -> pl.Series:
 def _parents(frame: pl.DataFrame) -> tuple[Ints, Flags, Flags]:
     """For each message the place of its parent (its own, if none is known), who has none, and who lacks one."""
     rows = frame.height
-    here = frame.select(parent_author="author", parent_sequence="sequence").with_row_index("place")
-    asked = frame.select("parent_author", "parent_sequence").with_row_index("mine").drop_nulls()
-    found = asked.join(here, on=["parent_author", "parent_sequence"], how="left")
-    mine, place = found["mine"].to_numpy(), found["place"].fill_null(rows).to_numpy()
     parent = np.arange(rows, dtype=np.int64)
     is_root = np.ones(rows, dtype=bool)
     lacking = np.zeros(rows, dtype=bool)
-    known = place < rows
-    parent[mine[known]] = place[known]
-    is_root[mine[known]] = False
-    lacking[mine[~known]] = True
+    for own, asked_for in _WAYS:
+        asked = frame.select(**asked_for).with_row_index("mine").drop_nulls()
+        if asked.is_empty():
+            continue
+        found = asked.join(_named(frame, own), on=list(own), how="left")
+        mine, place = found["mine"].to_numpy(), found["place"].fill_null(rows).to_numpy()
+        known = place < rows
+        parent[mine[known]] = place[known]
+        is_root[mine[known]] = False
+        lacking[mine[~known]] = True
     return parent, is_root, lacking
+
+
+def _named(frame: pl.DataFrame, own: dict[str, str]) -> pl.DataFrame:
+    """The place of each message, by these columns of its own."""
+    if own == _BY_PEER:
+        return frame.select(**own).with_row_index("place")
+    # In a group somebody may use a name again that was used: it stays with the first author and sequence.
+    named = frame.select("author", "sequence", **own).with_row_index("place").drop_nulls()
+    return named.sort("author", "sequence").unique(list(own), keep="first").select("place", *own)
+
+
+_BY_PEER = {"who": "author", "which": "sequence"}
+_WAYS: tuple[tuple[dict[str, str], dict[str, str]], ...] = (
+    (_BY_PEER, {"who": "parent_author", "which": "parent_sequence"}),
+    (
+        {"where": "group", "who": "member", "which": "number"},
+        {"where": "group", "who": "parent_member", "which": "parent_number"},
+    ),
+)
+"""By which columns a message is named, and by which another names it."""
 
 
 def _climbed(parents: tuple[Ints, Flags, Flags]) -> tuple[Ints, Ints, npt.NDArray[np.int8]]:

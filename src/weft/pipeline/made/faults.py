@@ -22,7 +22,10 @@ from weft.record.schema import CHANNEL_DIGITS, CHANNEL_KEY, SCHEMA, file_schema
 BETWEEN = 2
 """A delivery is taken only if so many of the same author come before and after it."""
 
-_CONTENT = ["author", "sequence", "hops", "size", "group", "parent_author", "parent_sequence", "topic", "payload"]
+_CONTENT = [
+    *("author", "sequence", "hops", "size", "group", "parent_author", "parent_sequence", "topic", "payload"),
+    *("member", "number", "parent_member", "parent_number"),
+]
 """What a delivery is of; the rest is when and where."""
 
 

@@ -18,8 +18,9 @@ KINDS = [kind.value for kind in Kind]
 
 Ints = NDArray[np.int64]
 
-_NUMBERS = ("sequence", "last", "hops", "count", "size", "parent_sequence")
-_TEXTS = ("observer", "author", "neighbour", "address", "why", "name", "group", "parent_author", "topic")
+_NUMBERS = ("sequence", "last", "hops", "count", "size", "parent_sequence", "number", "parent_number")
+_IDS = ("observer", "author", "neighbour", "parent_author", "member", "parent_member")
+_TEXTS = (*_IDS, "address", "why", "name", "group", "topic")
 
 
 class Pools:
@@ -31,9 +32,7 @@ class Pools:
         self._peers = len(ids)
         names = [*names, *(f"advert-{number:03d}" for number in range(1000))]
         addresses = [f"10.{peer >> 16 & 255}.{peer >> 8 & 255}.{peer & 255}:4000" for peer in range(len(ids))]
-        self.words: dict[str, pa.Array] = dict.fromkeys(
-            ("observer", "author", "neighbour", "parent_author"), pa.array(ids, pa.string())
-        )
+        self.words: dict[str, pa.Array] = dict.fromkeys(_IDS, pa.array(ids, pa.string()))
         self.words["why"] = pa.array(self.WHYS, pa.string())
         self.words["name"] = pa.array(names, pa.string())
         self.words["group"] = pa.array([f"group-{number}" for number in range(max(groups, 1))], pa.string())

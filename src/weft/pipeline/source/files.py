@@ -15,7 +15,7 @@ from typing import NamedTuple
 from weft.pipeline.quarantine import Reason
 from weft.pipeline.tapes import NoTapes
 from weft.record.arrow import pa, pq
-from weft.record.schema import CHANNEL_DIGITS, CHANNEL_KEY, COLUMNS, RUN_KEY, SCHEMA_VERSION, VERSION_KEY
+from weft.record.schema import CHANNEL_DIGITS, CHANNEL_KEY, RUN_KEY, SCHEMA_VERSION, VERSION_KEY, columns_of
 
 log = logging.getLogger("weft.pipeline")
 
@@ -96,7 +96,7 @@ def examine(folder: str, path: str) -> Footer | Aside:
         return Aside(path, Reason.FOREIGN.value, "its metadata names no schema of a tape")
     if version > SCHEMA_VERSION:
         return Aside(path, Reason.LATER_VERSION.value, f"version {version}, this reader knows up to {SCHEMA_VERSION}")
-    for column in COLUMNS:
+    for column in columns_of(version):
         if column.name not in schema.names:
             return Aside(path, Reason.MISSING_COLUMN.value, f"without {column.name}")
         there = schema.field(column.name).type

@@ -20,6 +20,8 @@ LIVE_FILE_S = 1.0
 
 CONNECT_S = 30.0
 
+MEMBER = "spark"
+
 ABOUT = {
     "path": "the folder of tapes to read",
     "rows_max": f"rows of one micro-batch, about ({BATCH_ROWS_MAX:,})",
@@ -35,13 +37,15 @@ ABOUT = {
     "tape": "live stream: the folder of its own tape, which makes it replayable; keep it with the checkpoint",
     "payload": "live stream: true to keep the messages themselves on the tape (true)",
     "file_s": f"live stream: how often a file of its tape is finished ({LIVE_FILE_S:g})",
+    "group": "sink: a group of the channel, by what it is called or by its id; rows are then messages of the group",
+    "member": f"sink: the name under which they are said in the group ({MEMBER})",
     "stamp": "sink: a name; each message then begins with a stamp by which receivers tell doubles",
 }
 
 READS_TAPES = {"path", "rows_max", "quarantine"}
 JOINS = {"channel", "portal", "key", "ticket", "plain", "signed", "host", "timeout_s"}
 READS_LIVE = JOINS | {"tape", "payload", "file_s", "rows_max", "quarantine"}
-WRITES = JOINS | {"stamp"}
+WRITES = JOINS | {"group", "member", "stamp"}
 
 
 class WrongOption(WeftError):

@@ -77,17 +77,21 @@ def _groups(
         tell(quarantine, Aside(piece.path, Reason.UNREADABLE.value, str(problem).splitlines()[0]))
         return
     with file:
+        there = [name for name in columns if name in file.schema_arrow.names]
         for group in range(piece.first, piece.after):
             try:
-                table = file.read_row_group(group, columns=columns, use_threads=False)
+                table = file.read_row_group(group, columns=there, use_threads=False)
             except (pa.ArrowException, OSError) as problem:
                 lost = file.metadata.row_group(group).num_rows
                 said = f"row group {group} ({lost} rows): {str(problem).splitlines()[0]}"
                 tell(quarantine, Aside(piece.path, Reason.UNREADABLE.value, said))
                 continue
             rows = file.metadata.row_group(group).num_rows
-            if not columns:
+            if not there:
                 table = pa.table({"": pa.nulls(rows)})
+            for name in columns:
+                if name not in there:  # an older version did not have it
+                    table = table.append_column(name, pa.nulls(rows, TABLE_SCHEMA.field(name).type))
             for name, value in (("channel", channel), ("day", day)):
                 table = table.append_column(name, pa.repeat(pa.scalar(value, TABLE_SCHEMA.field(name).type), rows))
             yield table

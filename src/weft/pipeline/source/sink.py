@@ -4,6 +4,10 @@ Columns: `data` (binary or text), and if they are there `priority` (whole number
 Each task joins as a peer, waits for company, says its rows in their order, and leaves in good order: when a task has
 ended well, each of its messages is with a neighbour that goes on spreading it.
 
+With the option `group` the rows are messages of that group, each task a guest there (`weft.groups.Guest`): an author of
+its own, that is in no list of members and fetches no history. Somebody of the group has to be there, since it is the
+members who keep what is said.
+
 What is promised is **at least once**: a task that is repeated says its rows again. With the option `stamp` each message
 carries what tells doubles (`stamp.py`); then it is exactly once for whoever looks at it, provided that the rows of a
 batch come in the same partitions and order when it is repeated, as those of a tape do.
@@ -29,7 +33,8 @@ from pyspark.sql.types import (
 
 import weft.blocking
 from weft.errors import WeftError
-from weft.pipeline.source.options import Options, WrongOption
+from weft.groups import Guest, NoSuchGroup
+from weft.pipeline.source.options import CONNECT_S, MEMBER, Options, WrongOption
 from weft.pipeline.source.stamp import Stamp, origin_of, stamped
 from weft.record.arrow import pa
 from weft.wire.broadcast import Priority
@@ -46,6 +51,10 @@ _COLUMNS: dict[str, tuple[type[DataType], ...]] = {
 
 class Alone(WeftError):
     """Nobody else is on the channel, so what would be said would be lost."""
+
+
+class NobodyInGroup(WeftError):
+    """The group is not known on the channel, or nobody of it is there, so nobody would keep what would be said."""
 
 
 class NoData(WeftError):
@@ -71,6 +80,15 @@ def check(schema: StructType) -> None:
             raise WrongOption(f"the column {field.name!r} cannot be of type {field.dataType.simpleString()}")
 
 
+def check_options(options: Options, schema: StructType) -> None:
+    options.text("channel")
+    check(schema)
+    if options.get("group") is None and options.get("member") is not None:
+        raise WrongOption("the option 'member' is a name in a group: give the option 'group' too")
+    if options.get("group") is not None and "lifetime_s" in schema.fieldNames():
+        raise WrongOption("a group keeps its messages: drop the column 'lifetime_s', or the option 'group'")
+
+
 def say(batches: Iterator[pa.RecordBatch], options: Options) -> Said:
     """Runs in a task. Joins only if there is something to say."""
     context = TaskContext.get()
@@ -79,16 +97,20 @@ def say(batches: Iterator[pa.RecordBatch], options: Options) -> Said:
     name = options.get("stamp")
     origin = origin_of(name) if name is not None else None
     channel: weft.blocking.Channel | None = None
+    guest: Guest | None = None
     row = 0
     try:
         for each in batches:
             for data, priority, lifetime_s in _rows(each):
                 if channel is None:
                     channel = _joined(options)
+                    guest = _guest(channel, options)
                 if data is None:
                     raise NoData(f"row {row} of partition {partition} has no data; leave such rows out")
                 if origin is not None:
                     data = stamped(Stamp(origin, number, partition, row), data)
+                if guest is not None:
+                    data = guest.says(data)
                 channel.broadcast(
                     data, priority=Priority.NORMAL if priority is None else priority, lifetime_s=lifetime_s
                 )
@@ -113,7 +135,7 @@ def _joined(options: Options) -> weft.blocking.Channel:
     name = options.text("channel")
     channel = weft.blocking.connect(name, **options.joining())
     channel.on_batch(lambda _batch: None)  # what others say is not read here, and must not pile up
-    timeout_s = options.number("timeout_s", 30.0)
+    timeout_s = options.number("timeout_s", CONNECT_S)
     try:
         channel.company(timeout_s)
     except TimeoutError:
@@ -128,10 +150,26 @@ def _joined(options: Options) -> weft.blocking.Channel:
     return channel
 
 
+def _guest(channel: weft.blocking.Channel, options: Options) -> Guest | None:
+    """Find the group, by asking as anybody who arrives does; that needs no membership."""
+    called = options.get("group")
+    if called is None:
+        return None
+    name = options.text("member", MEMBER)
+    with channel.groups(name) as here:
+        try:
+            group = here.find(called)
+        except NoSuchGroup as problem:
+            raise NobodyInGroup(f"{channel.name}: {problem}; nothing was said") from None
+    if not group.present:
+        raise NobodyInGroup(f"{channel.name}: nobody of the group {called!r} is there, so nothing was said")
+    channel.on_batch(lambda _batch: None)
+    return Guest(group.id, name)
+
+
 class Sink(DataSourceArrowWriter):
     def __init__(self, options: Options, schema: StructType) -> None:
-        options.text("channel")
-        check(schema)
+        check_options(options, schema)
         self._options = options
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
@@ -140,8 +178,7 @@ class Sink(DataSourceArrowWriter):
 
 class StreamSink(DataSourceStreamArrowWriter):
     def __init__(self, options: Options, schema: StructType) -> None:
-        options.text("channel")
-        check(schema)
+        check_options(options, schema)
         self._options = options
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:

@@ -19,7 +19,7 @@ def build(inputs: Inputs) -> "DataFrame":
         .agg(
             F.count("*").alias("messages"),
             F.sum("size").alias("bytes"),
-            F.count("parent_author").alias("responses"),
+            F.count(F.coalesce("parent_author", "parent_member")).alias("responses"),
             F.countDistinct("group").alias("groups"),
             F.countDistinct("topic").alias("topics"),
             F.min("time").alias("first"),

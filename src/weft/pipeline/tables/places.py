@@ -9,7 +9,10 @@ from weft.pipeline.table import COUNT, ID, TEXT, Column, Inputs, Table
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-NAMES = ("channel", "author", "sequence", "parent_author", "parent_sequence")
+NAMES = (
+    *("channel", "author", "sequence", "parent_author", "parent_sequence"),
+    *("group", "member", "number", "parent_member", "parent_number"),
+)
 
 
 def build(inputs: Inputs) -> "DataFrame":

@@ -22,7 +22,7 @@ def build(inputs: Inputs) -> "DataFrame":
     def told(messages: pa.Table) -> pa.Table:
         return threads.threads(messages, clocks)
 
-    spoken = inputs["messages"].select(*NAMES, "run", "time", "group")
+    spoken = inputs["messages"].select(*NAMES, "run", "time")
     return TABLE.shaped(by_channel(spoken, told, threads.THREADS))
 
 
@@ -37,7 +37,7 @@ TABLE = Table(
         Column("state", TEXT, "whole; parent missing (what came before is on no tape); circle (no beginning)."),
         Column("messages", COUNT, "Messages in it, with those that lead into a circle."),
         Column("depth", COUNT, "Responses from the first message to the deepest one; null for a circle."),
-        Column("participants", COUNT, "Peers that said something in it."),
+        Column("participants", COUNT, "Members that said something in it; outside groups, peers."),
         Column("began", TIME, "Time of its first message, by the reference's clock."),
         Column("ended", TIME, "Time of its last message."),
         Column(

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 _MEASURES = (
     Column("messages", COUNT, "Messages said there."),
-    Column("authors", COUNT, "Who said something there, how many."),
+    Column("authors", COUNT, "Who said something there, how many: members of the group, else peers."),
     Column("bytes", COUNT, "The payloads together."),
     Column("responses", COUNT, "How many of the messages respond to another."),
     Column("first", TIME, "The first message."),
@@ -26,9 +26,9 @@ def said_by(messages: "DataFrame", *keys: str) -> "DataFrame":
 
     found = messages.groupBy("channel", *(F.col(f"`{each}`") for each in keys)).agg(
         F.count("*").alias("messages"),
-        F.countDistinct("author").alias("authors"),
+        F.countDistinct(F.coalesce("member", "author")).alias("authors"),
         F.sum("size").alias("bytes"),
-        F.count("parent_author").alias("responses"),
+        F.count(F.coalesce("parent_author", "parent_member")).alias("responses"),
         F.min("time").alias("first"),
         F.max("time").alias("last"),
     )

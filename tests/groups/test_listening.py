@@ -1,0 +1,139 @@
+"""Finding a group, listening to it, speaking in it as a guest, and who is proven to have spoken; over real sockets."""
+
+import asyncio
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+import weft
+from tests.channel.joined import QUICK, a_name, joined
+from tests.groups.test_sockets import SOON, texts
+from tests.net.lines import play, until
+from weft.groups import Guest, Here, NoSuchGroup
+
+
+def test_who_listens_is_in_no_list() -> None:
+    """It has the history and what is said; nobody is told of it, and it cannot speak before it joins."""
+
+    async def main() -> None:
+        async with (
+            joined(2) as (here, there),
+            here.groups("Anna", settings=SOON) as anna,
+            there.groups("Ben", settings=SOON) as ben,
+        ):
+            club = await anna.create("Chess club")
+            await club.send_text("before")
+            assert await ben.greeted(20)
+            heard = await ben.listen(await ben.find("chess club"))
+            assert await texts(heard, 1) == ["before"]
+            await club.send_text("live")
+            assert await texts(heard, 1) == ["live"]
+            assert (ben.joined, ben.held(club.id), heard.info.joined) == ({}, 2, False)
+            with pytest.raises(NoSuchGroup, match="join it before speaking"):
+                await heard.send_text("too early")
+            assert [member.name for member in club.members()] == ["Anna"]
+            joined_now = await ben.join(club.id)
+            assert joined_now is heard
+            await heard.send_text("now")
+            await until(lambda: len(club.history()) == 3)
+            assert [member.name for member in club.members()] == ["Anna", "Ben"]
+            await heard.leave()
+            again = await ben.listen(club.id)
+            await again.leave()
+            await until(lambda: list(club.members().values()) == [Here.PRESENT, Here.LEFT])
+
+    play(main)
+
+
+def test_a_group_is_found_by_what_it_is_called() -> None:
+    async def main() -> None:
+        async with (
+            joined(2) as (here, there),
+            here.groups("Anna", settings=SOON) as anna,
+            there.groups("Ben", settings=SOON) as ben,
+        ):
+            looking = asyncio.create_task(ben.find("prices", 20))
+            await until(lambda: bool(here.status().neighbours))
+            club = await anna.create("Prices of today", identity="prices")
+            assert (await looking).id == club.id
+            assert (await ben.find(f"{club.id:016x}"[:6])).id == club.id
+            with pytest.raises(NoSuchGroup, match=r"no group is called 'Prizes'; there are: .* 'Prices of today'"):
+                await ben.find("Prizes", 0.01)
+            await anna.create("prices of TODAY")
+            await until(lambda: len(ben.known()) == 2)
+            with pytest.raises(NoSuchGroup, match="several groups are called 'PRICES OF TODAY'"):
+                await ben.find("PRICES OF TODAY")
+            assert (await ben.find("Prices of today")).id == club.id
+
+    play(main)
+
+
+def test_a_guest_speaks_without_being_in_it() -> None:
+    async def main() -> None:
+        async with joined(2) as (here, there), here.groups("Anna", settings=SOON) as anna:
+            club = await anna.create("Chess club")
+            question = await club.send_text("Who plays white?")
+            guest = Guest(club.id, "feed")
+            for text, parent in ((b"I do", question.id), (b"x" * 200_000, None)):
+                await there.broadcast(guest.says(text, parent))
+            await until(lambda: len(club.history()) == 3)
+            said = [(each.name, each.sequence, each.parent, len(each.data)) for each in club.history()[1:]]
+            assert said == [("feed", 1, question.id, 4), ("feed", 2, None, 200_000)]
+            assert [member.name for member in club.members()] == ["Anna"]
+            with pytest.raises(ValueError, match="at most"):
+                guest.says(bytes(600_000))
+
+    play(main)
+
+
+def test_with_tickets_it_is_told_who_spoke() -> None:
+    """Anybody may take any name; what was heard has the name on the ticket, what came with the history has none."""
+    owner, tomorrow = weft.Authority.new(), datetime.now(UTC) + timedelta(days=1)
+    tickets = [owner.issue_ticket(name, weft.Role.PRODUCER, tomorrow) for name in ("anna", "mallory", "cleo")]
+
+    async def main() -> None:
+        name = a_name()
+        async with (
+            weft.connect(name, ticket=tickets[0], settings=QUICK) as one,
+            weft.connect(name, ticket=tickets[1], settings=QUICK) as two,
+            one.groups("anna", settings=SOON) as anna,
+            two.groups("anna", settings=SOON) as mallory,
+        ):
+            club = await anna.create("Chess club")
+            await club.send_text("I am")
+            false = await mallory.join(await mallory.find("Chess club"))
+            assert [await texts(false, 1), false.history()[0].proven] == [["I am"], ""]
+            await false.send_text("No, I")
+            await until(lambda: len(club.history()) == 2)
+            assert [(each.name, each.proven) for each in club.history()] == [("anna", "anna"), ("anna", "mallory")]
+            async with (
+                weft.connect(name, ticket=tickets[2], settings=QUICK) as three,
+                three.groups("cleo", settings=SOON) as cleo,
+            ):
+                at_cleo = await cleo.join(await cleo.find("Chess club"))
+                late = [await at_cleo.receive(20), await at_cleo.receive(20)]
+                assert [(each.name, each.proven) for each in late] == [("anna", ""), ("anna", "")]
+                await club.send_text("Welcome")
+                assert (await at_cleo.receive(20)).proven == "anna"
+
+    play(main)
+
+
+def test_a_set_of_peers_is_one_member() -> None:
+    async def main() -> None:
+        name = a_name()
+        async with (
+            weft.connect(name, plain=True, settings=QUICK, peers=3) as three,
+            weft.connect(name, plain=True, settings=QUICK) as one,
+            three.groups("Anna", settings=SOON) as anna,
+            one.groups("Ben", settings=SOON) as ben,
+        ):
+            club = await anna.create("Chess club")
+            question = await club.send_text("Who plays white?")
+            at_ben = await ben.join(await ben.find("Chess club", 20))
+            assert await texts(at_ben, 1) == ["Who plays white?"]
+            await at_ben.send_text("I do", reply_to=question)
+            assert await texts(club, 2) == ["Who plays white?", "I do"]
+            assert [member.name for member in at_ben.members()] == ["Anna", "Ben"]
+
+    play(main)
