@@ -56,8 +56,16 @@ demo: setup ## Kill 10 of 50 real processes, 40 of 200 simulated peers, and see 
 	$(BIN)/weft sim grow --peers 200 --seeds 7 --draw fabric.svg
 
 .PHONY: test
-test: setup lint types imports ## Check everything: lint, types, imports, then the tests
+test: setup browser lint types imports ## Check everything: lint, types, imports, then the tests
 	$(PY) -m pytest $(PYTEST_ARGS)
+
+# Tests of the pages run in a real browser. Who may not install it is told so by the tests that are left out.
+.PHONY: browser
+browser: ## Install Chromium and its driver, where they are missing and apt may be used
+	@command -v chromedriver >/dev/null || [ "$$(id -u)" != 0 ] || ! command -v apt-get >/dev/null || { \
+		apt-get update --quiet=2; \
+		DEBIAN_FRONTEND=noninteractive apt-get install --yes --quiet=2 --no-install-recommends chromium chromium-driver; \
+	} >/dev/null || echo "Chromium could not be installed: the tests of the pages will be left out." >&2
 
 .PHONY: test-long
 test-long: setup ## The tests that take longer: a Spark cluster, killed drivers, many seeds (about ten minutes)

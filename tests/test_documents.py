@@ -270,6 +270,9 @@ def test_commands_in_the_documents_exist() -> None:
             words = line.split()
             command: Any = root
             while words and isinstance(command, TyperGroup):
+                if words[0] not in command.commands and (default := getattr(command, "default", "")):
+                    command = command.commands[default]
+                    continue
                 assert words[0] in command.commands, f"{page.name}: weft {line}"
                 command = command.commands[words.pop(0)]
             options = {option for each in command.params for option in each.opts}

@@ -7,6 +7,7 @@ import typer
 
 from weft import __version__
 from weft.commands.bench_words import bench
+from weft.commands.chat_words import chat
 from weft.commands.group_words import group
 from weft.commands.options import (
     ChannelArgument,
@@ -34,6 +35,7 @@ app.add_typer(ticket, name="ticket")
 app.add_typer(group, name="group")
 app.add_typer(pipeline, name="pipeline")
 app.add_typer(study, name="study")
+app.add_typer(chat, name="chat")
 
 
 def _version(wanted: bool) -> None:

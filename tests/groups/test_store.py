@@ -135,3 +135,12 @@ def test_pruning_keeps_rows_growing(adds: list[int], most: int) -> None:
             assert row == each.sequence > seen
             seen = row
     assert seen == said
+
+
+def test_a_page_of_history_is_found_without_sorting_the_group(tmp_path: Path) -> None:
+    path = tmp_path / "member.db"
+    SqliteStore(path).close()
+    base = sqlite3.connect(path)
+    plan = base.execute("explain query plan select row from posts where grp = 1 and row > 5 order by row limit 9")
+    assert [step for *_, step in plan if "B-TREE" in step] == []
+    base.close()

@@ -28,9 +28,9 @@ def meant(text: str, groups: Iterable[GroupInfo]) -> GroupInfo:
     folded = text.casefold()
     digits = text.lower() if len(text) >= DIGITS_MIN else "?"
     for found in (
-        [each for each in known if each.description == text],
+        [each for each in known if text in (each.description, _title(each))],
         [each for each in known if each.id == group_id(text)],
-        [each for each in known if each.description.casefold() == folded],
+        [each for each in known if folded in (each.description.casefold(), _title(each).casefold())],
         [each for each in known if f"{each.id:016x}".startswith(digits)],
     ):
         if len(found) == 1:
@@ -39,6 +39,11 @@ def meant(text: str, groups: Iterable[GroupInfo]) -> GroupInfo:
             raise Ambiguous(f"several groups are called {text!r}; give the id of one: {_told(found)}")
     there = f"there are: {_told(known)}" if known else "none is known here"
     raise NoSuchGroup(f"no group is called {text!r}; {there}")
+
+
+def _title(group: GroupInfo) -> str:
+    """A description may have a title: its first line."""
+    return group.description.partition("\n")[0]
 
 
 def _told(groups: list[GroupInfo]) -> str:

@@ -26,6 +26,7 @@ create table if not exists posts (
     row integer primary key autoincrement, grp integer not null, author integer not null, sequence integer not null,
     above integer, above_sequence integer, sent_ms integer not null, data blob, proven text not null default '',
     unique (grp, author, sequence));
+create index if not exists rows_of on posts (grp);
 create index if not exists answers on posts (grp, above, above_sequence) where above is not null;
 create table if not exists forgotten (
     grp integer not null, author integer not null, first integer not null, last integer not null);

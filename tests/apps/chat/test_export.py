@@ -1,0 +1,168 @@
+"""A conversation from a store as Markdown, JSON and HTML; what is hostile stays text; mistakes are told."""
+
+import html.parser
+import json
+from pathlib import Path
+from random import Random
+
+import pytest
+from markdown_it import MarkdownIt
+from typer.testing import CliRunner, Result
+
+from weft.apps.chat.exporting import FORMATS, exported
+from weft.apps.chat.places import make_folder_of, store_path
+from weft.cli import app
+from weft.groups import MessageId, SqliteStore
+from weft.groups.fields import Charter, Roster, Stand
+from weft.groups.history import KeptGroup
+from weft.groups.names import Member, Post
+from weft.groups.settings import Keep
+
+CLUB, OTHER = 0xC1, 0xC2
+HOSTILE = [
+    "<script>alert(1)</script> &amp; <img src=x onerror=alert(1)>",
+    "# no heading\n- no list\n1. no list\n> no quote\n    no code\n```\nno code\n```",
+    "[no link](javascript:alert(1)) ![no image](http://x/y.png) **not bold** _not slanted_ `no code` ~~not struck~~",
+    "<!-- --> ]]> </article></main> \x1b[31m \u202egnp.exe",
+    "| no | table |\n|---|---|\n$x$ \\[x\\] http",
+    "\n\n        after empty lines",
+    "===\n---\n***",
+]
+
+
+@pytest.fixture
+def store(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """Anna's store of the lobby, in her data folder."""
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
+    monkeypatch.setenv("COLUMNS", "1000")
+    path = store_path("chat/lobby", "Anna")
+    make_folder_of(path)
+    fill(path, ["Who plays white?", "I do", "me too\nperhaps"], [None, 1, 1])
+    return path
+
+
+def fill(path: Path, texts: list[str], parents: list[int | None]) -> None:
+    kept = SqliteStore(path)
+    kept.set_member(Member(1, "Anna"))
+    stands = (Stand(1, "Anna", 1), Stand(2, "Ben <b>", 3), Stand(3, "Cleo", 2))
+    for group, description in ((CLUB, "Chess club\nWednesdays & Fridays"), (OTHER, "Lunch")):
+        kept.save_group(KeptGroup(Roster(group, Charter(1, description, Keep()), stands), True))
+    history = kept.history(CLUB)
+    for number, (text, parent) in enumerate(zip(texts, parents, strict=True), 1):
+        above = MessageId(2, parent) if parent is not None else None
+        history.add(Post(2, number, above, 1_700_000_000_000 + 1000 * number, text.encode()), "Ben <b>")
+    kept.commit()
+    kept.close()
+
+
+def weft(*words: str) -> Result:
+    return CliRunner().invoke(app, ["chat", "export", *words])
+
+
+def test_json_has_it_all(store: Path) -> None:
+    told = json.loads(weft("Chess club", "--format", "json").stdout)
+    assert told["group"] == f"{CLUB:016x}"
+    assert (told["name"], told["description"]) == ("Chess club", "Chess club\nWednesdays & Fridays")
+    assert [(each["name"], each["is_member"]) for each in told["members"]] == [
+        ("Anna", True),
+        ("Ben <b>", True),
+        ("Cleo", False),
+    ]
+    assert [(each["depth"], each["text"]) for each in told["messages"]] == [
+        (0, "Who plays white?"),
+        (1, "I do"),
+        (1, "me too\nperhaps"),
+    ]
+    first, second, _ = told["messages"]
+    assert second["answers"] == first["id"]
+    assert first["sent"] == "2023-11-14T22:13:21Z"
+
+
+def test_a_group_by_its_id_and_into_a_file(store: Path, tmp_path: Path) -> None:
+    out = tmp_path / "club.md"
+    assert weft(f"{CLUB:016X}", "--out", str(out), "--store", str(store)).exit_code == 0
+    assert out.read_text() == (
+        "# Chess club\n\nWednesdays \\& Fridays\n\n"
+        "- **Ben \\<b\\>** 2023-11-14T22:13:21Z  \n  Who plays white?\n"
+        "  - **Ben \\<b\\>** 2023-11-14T22:13:22Z  \n    I do\n"
+        "  - **Ben \\<b\\>** 2023-11-14T22:13:23Z  \n    me too  \n    perhaps\n"
+    )
+
+
+class Page(html.parser.HTMLParser):
+    def __init__(self) -> None:
+        super().__init__()
+        self.tags: set[str] = set()
+        self.words = ""
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.add(tag)
+        assert not any(name.startswith("on") or name in ("src", "href") for name, _ in attrs)
+
+    def handle_data(self, data: str) -> None:
+        self.words += data
+
+
+def test_what_is_hostile_stays_text(store: Path, tmp_path: Path) -> None:
+    path = tmp_path / "hostile.db"
+    fill(path, HOSTILE, [None, *range(1, len(HOSTILE))])
+    page = Page()
+    page.feed(weft("chess CLUB", "--format", "html", "--store", str(path)).stdout)
+    assert page.tags == {"html", "meta", "title", "style", "main", "h1", "p", "article", "b", "time"}
+    markdown = weft("Chess club", "--store", str(path)).stdout
+    made = Page()
+    # A bare address becomes a link in some readers, and shows where it leads.
+    made.feed(MarkdownIt("commonmark").enable(["table", "strikethrough"]).render(markdown))
+    assert made.tags <= {"h1", "p", "ul", "li", "strong", "br"}, made.tags
+    for text in HOSTILE:
+        for line in text.split("\n"):
+            shown = " ".join(line.replace("\x1b", "\\x1b").replace("\u202e", "\\u202e").split())
+            assert shown in " ".join(page.words.split())
+            assert shown in " ".join(made.words.replace("\xa0", " ").split())
+
+
+def test_deep_and_severed_conversations_come_out(tmp_path: Path) -> None:
+    path, count = tmp_path / "deep.db", 3_000
+    parents: list[int | None] = [None, *range(1, count)]
+    parents[Random(7).randrange(100, 200)] = count + 5
+    fill(path, [f"text {number}" for number in range(count)], parents)
+    kept = SqliteStore(path)
+    told = exported(kept, "Chess club")
+    kept.close()
+    for name, write in FORMATS.items():
+        text = "".join(write(told))
+        assert f"text {count - 1}" in text
+        if name != "json":
+            assert text.count("(answers a message that is not here)") == 1
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["Bridge"], "in this store no group is called 'Bridge'; there are: 00000000000000c1 'Chess club'"),
+        (["Lunch", "--format", "pdf"], "there is no format 'pdf': choose one of md, json, html"),
+        (["Lunch", "--name", "Ben"], "there is no store"),
+        (["Lunch", "--channel", "chat/none"], "nobody has a store for chat/none on this machine"),
+        (["Lunch", "--store", "/no/such/file"], "there is no store /no/such/file"),
+        (["Lunch", "--out", "/no/such/dir/x"], "cannot write /no/such/dir/x"),
+    ],
+)
+def test_mistakes(store: Path, words: list[str], told: str) -> None:
+    result = weft(*words)
+    assert result.exit_code == 2
+    assert told in result.stderr
+    assert "Traceback" not in result.stderr
+
+
+def test_several_stores_and_one_in_use(store: Path, tmp_path: Path) -> None:
+    ben = store_path("chat/lobby", "Ben")
+    fill(ben, [], [])
+    assert "choose one of --name Anna, Ben" in weft("Lunch").stderr
+    kept = SqliteStore(ben)
+    told = weft("Lunch", "--name", "Ben")
+    assert told.exit_code == 2
+    assert "is in use: quit that chat first" in told.stderr
+    kept.close()
+    assert weft("Lunch", "--name", "Ben").stdout.startswith("# Lunch\n")
+    (tmp_path / "nonsense").write_text("this is no store" * 1000)
+    assert "is no history of groups" in weft("Lunch", "--store", str(tmp_path / "nonsense")).stderr

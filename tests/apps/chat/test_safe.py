@@ -1,0 +1,93 @@
+"""Nobody can paint another's screen: what others wrote is shown, and is as wide as we think."""
+
+import unicodedata
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from rich.cells import cell_len
+
+from weft.apps.chat.naming import Names
+from weft.apps.chat.safe import MARKS_MAX, clean, clean_line, cut, text_of, wrap
+from weft.groups import Member, Message, MessageId
+
+HOSTILE = st.text(st.one_of(st.characters(), st.sampled_from("\x1b\x9b\x07\r\n\t \u202e\u200d\u0301\ufe0f👩🏽漢[]")))
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("plain", "plain"),
+        ("\x1b[2J\x1b]0;title\x07", r"\x1b[2J\x1b]0;title\x07"),
+        ("\x9b31m", r"\x9b31m"),
+        ("a\rb", r"a\rb"),
+        ("one\r\ntwo", "one\ntwo"),
+        ("a\tb", "a    b"),
+        ("abc\u202edef\u202c", r"abc\u202edef\u202c"),
+        ("\u2066x\u2069\u200f", r"\u2066x\u2069\u200f"),
+        ("[bold]x[/bold]", "[bold]x[/bold]"),
+        ("👩\u200d👩\u200d👧", "👩👩👧"),
+        ("❤\ufe0f 👍🏽", "❤ 👍"),
+        ("naïve café", "naïve café"),
+        ("نمی\u200cخواهم", "نمی\u200cخواهم"),
+        ("a\u00a0b\u202fc\u3000d", "a b c  d"),
+        ("\u3164", r"\u3164"),
+        ("e" + "\u0301" * 50, "e" + "\u0301" * MARKS_MAX),
+        ("\u0301x", "\u25cc\u0301x"),
+    ],
+)
+def test_what_is_shown(text: str, shown: str) -> None:
+    assert clean(text) == shown
+
+
+@given(HOSTILE)
+def test_nothing_that_steers_is_left(text: str) -> None:
+    shown = clean(text)
+    for sign in shown.replace("\n", ""):
+        assert sign.isprintable() or sign == "\u200c", ascii(shown)
+    assert "\n" not in clean_line(text)
+    assert clean_line(text) == clean_line(text).strip()
+    for line in shown.split("\n"):
+        assert not line or unicodedata.category(line[0]) not in ("Mn", "Me"), "a mark would stand on what we draw"
+
+
+@given(HOSTILE, st.integers(2, 40), st.integers(1, 6), st.integers(2, 40))
+def test_lines_fit(text: str, width: int, lines_max: int, first_width: int) -> None:
+    shown = clean(text)
+    lines, has_more = wrap(shown, width, lines_max, first_width)
+    assert 1 <= len(lines) <= lines_max
+    assert cell_len(lines[0]) <= first_width
+    assert all(cell_len(line) <= width for line in lines[1:])
+    if not has_more:
+        assert "".join("".join(lines).split()) == "".join(shown.split()), "nothing is lost"
+    assert cell_len(cut(shown.replace("\n", " "), width)) <= width
+
+
+def test_words_stay_whole_where_they_fit() -> None:
+    assert wrap("who plays white today", 11, 9) == (["who plays", "white today"], False)
+    assert wrap("a" * 25, 10, 9) == (["a" * 10, "a" * 10, "a" * 5], False)
+    assert wrap("漢字漢字漢字", 5, 9) == (["漢字", "漢字", "漢字"], False)
+    assert wrap("x\n" * 100, 10, 3) == (["x", "x", "x"], True)
+
+
+def test_bytes_that_are_no_text() -> None:
+    assert text_of(b"\xff\xfe" * 600) == "(1,200 bytes that are no text)"
+    assert text_of("größe\n".encode()) == "größe"
+
+
+def test_two_of_one_name_are_told_apart_and_the_reader_keeps_its_own() -> None:
+    me, other = Member(0xAA << 56, "Anna"), Member(0xBB << 56, "Anna")
+    names = Names(me)
+    assert names.of(me.id) == "Anna"
+    names.learn(other)
+    names.learn(Member(0xCC << 56, "Ben\x1b[2J"))
+    names.learn(Member(0xDD << 56, " \u200d"))
+    assert names.of(me.id) == "Anna"
+    assert names.of(other.id) == "Anna~bb00"
+    assert names.of(0xCC << 56) == r"Ben\x1b[2J"
+    assert names.of(0xDD << 56) == "dd000000", "a name of nothing is no name"
+    names.learn(other._replace(name="Cleo"))
+    assert names.of(other.id) == "Cleo"
+    said = Message(1, MessageId(other.id, 1), "Cleo", None, 0, b"", proven="Mallory\x1b")
+    assert names.said_by(said) == r"Cleo [Mallory\x1b]", "the ticket says otherwise"
+    assert names.said_by(said._replace(proven="Cleo")) == names.said_by(said._replace(proven="")) == "Cleo"

@@ -1,0 +1,260 @@
+"""The tree that a reader sees: compared step by step with a flat list that is slow and plain; and quick when large."""
+
+import time
+from collections.abc import Callable
+from unittest.mock import patch
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from weft.apps.chat import sequence
+from weft.apps.chat.tree import Node, Tree, find
+from weft.groups import Message, MessageId
+
+LARGE = 100_000
+QUICK_S = 0.3
+"""Of computing time: a person does not notice it. Most steps take a hundredth of it."""
+
+
+def message(number: int, parent: int | None = None, text: str = "", name: str = "Anna") -> Message:
+    above = MessageId(1, parent) if parent is not None else None
+    return Message(9, MessageId(1, number), name, above, 0, (text or f"text {number}").encode())
+
+
+def numbers(nodes: object) -> list[int]:
+    return [node.message.sequence for node in nodes]  # type: ignore[attr-defined]
+
+
+class Flat:
+    """The same as a plain list of beginnings and ends, looked through from its start for every question."""
+
+    def __init__(self, shown_max: int) -> None:
+        self.shown_max = shown_max
+        self.marks: list[tuple[int, bool]] = []
+        self.parents: dict[int, int | None] = {}
+        self.arrived: list[int] = []
+        self.folded: set[int] = set()
+        self.unread: set[int] = set()
+
+    def add(self, number: int, parent: int | None, unread: bool) -> None:
+        if number in self.parents:
+            return
+        at = self.marks.index((parent, False)) if parent in self.parents else len(self.marks)
+        self.marks[at:at] = [(number, True), (number, False)]
+        orphans = [each for each in self.arrived if self.parents[each] == number]
+        self.parents[number] = parent
+        self.arrived.append(number)
+        if unread:
+            self.unread.add(number)
+        for orphan in orphans:
+            if orphan not in self.chain(number):
+                first, last = self.marks.index((orphan, True)), self.marks.index((orphan, False))
+                branch = self.marks[first : last + 1]
+                del self.marks[first : last + 1]
+                at = self.marks.index((number, False))
+                self.marks[at:at] = branch
+        while len(self.arrived) > self.shown_max:
+            oldest = self.arrived.pop(0)
+            del self.parents[oldest]
+            self.marks = [mark for mark in self.marks if mark[0] != oldest]
+            self.folded.discard(oldest)
+            self.unread.discard(oldest)
+
+    def chain(self, number: int | None) -> list[int]:
+        """It and all above it, by where they stand."""
+        stack: list[int] = []
+        for each, begins in self.marks:
+            if begins:
+                stack.append(each)
+            else:
+                stack.pop()
+            if each == number:
+                return stack
+        return []
+
+    def order(self) -> list[int]:
+        return [number for number, begins in self.marks if begins]
+
+    def seen(self) -> list[int]:
+        found, hidden = [], 0
+        for number, begins in self.marks:
+            if begins and not hidden:
+                found.append(number)
+            if number in self.folded:
+                hidden += 1 if begins else -1
+        return found
+
+    def below(self, number: int) -> list[int]:
+        first, last = self.marks.index((number, True)), self.marks.index((number, False))
+        return [each for each, begins in self.marks[first + 1 : last] if begins]
+
+    def next_unread(self, number: int | None, backward: bool) -> int | None:
+        order = self.order()[::-1] if backward else self.order()
+        at = order.index(number) + 1 if number is not None else 0
+        return next((each for each in order[at:] + order[:at] if each in self.unread), None)
+
+
+STEPS = st.lists(
+    st.one_of(
+        st.tuples(st.just("add"), st.integers(0, 40), st.one_of(st.none(), st.integers(0, 40))),
+        st.tuples(st.just("fold"), st.integers(0, 40), st.booleans()),
+        st.tuples(st.just("read"), st.integers(0, 40), st.none()),
+        st.tuples(st.just("reveal"), st.integers(0, 40), st.none()),
+    ),
+    max_size=80,
+)
+
+
+@given(STEPS, st.sampled_from([5, 12, 1000]), st.sampled_from([2, 5, 16]))
+def test_like_a_flat_list(steps: list[tuple[str, int, int | bool | None]], shown_max: int, block_max: int) -> None:
+    with patch.object(sequence, "BLOCK_MARKS_MAX", block_max):
+        tree, flat = Tree(shown_max), Flat(shown_max)
+        for what, number, more in steps:
+            node = tree.get(MessageId(1, number))
+            assert (node is not None) == (number in flat.parents)
+            if what == "add" and number != more:
+                parent = None if more is None else int(more)
+                tree.add(message(number, parent), unread=number % 3 == 0)
+                flat.add(number, parent, number % 3 == 0)
+            elif what == "fold" and node is not None:
+                tree.folded(node, bool(more))
+                if node.fold:
+                    flat.folded.add(number)
+                else:
+                    flat.folded.discard(number)
+            elif what == "read" and node is not None:
+                tree.mark_read(node)
+                flat.unread.discard(number)
+            elif what == "reveal" and node is not None:
+                tree.reveal(node)
+                flat.folded.difference_update(flat.chain(number)[:-1])
+            _compare(tree, flat)
+
+
+def _compare(tree: Tree, flat: Flat) -> None:
+    seen = flat.seen()
+    assert numbers(tree) == flat.order()
+    assert numbers(tree.seen_from(None)) == seen
+    assert numbers(tree.seen_from(None, backward=True)) == seen[::-1]
+    assert tree.rows == len(seen)
+    assert tree.unread == len(flat.unread)
+    assert numbers(filter(None, map(tree.at, range(len(seen))))) == seen
+    assert tree.at(len(seen)) is None
+    for row, number in enumerate(seen):
+        node = tree.get(MessageId(1, number))
+        assert node is not None
+        assert tree.row_of(node) == row
+        assert tree.stands(node) is node
+    for node in tree:
+        number = node.message.sequence
+        below = flat.below(number)
+        assert tree.below(node) == (len(below), len(flat.unread.intersection(below)))
+        assert {each.message.sequence for each in tree.unread_below(node)} == flat.unread.intersection([number, *below])
+        for backward in (False, True):
+            found = tree.next_unread(node, backward=backward)
+            assert (found and found.message.sequence) == flat.next_unread(number, backward)
+        assert tree.stands(node).message.sequence in seen
+
+
+def test_an_answer_stands_below_its_question_whatever_came_between() -> None:
+    tree = Tree()
+    for number, parent in ((1, None), (2, None), (3, 1), (4, 2), (5, 1), (6, 3)):
+        tree.add(message(number, parent), unread=True)
+    assert numbers(tree) == [1, 3, 6, 5, 2, 4]
+    three = tree.get(MessageId(1, 3))
+    assert three is not None
+    assert three.has_sibling
+    tree.folded(three, True)
+    assert numbers(tree.seen_from(None)) == [1, 3, 5, 2, 4]
+    tree.add(message(7, 6), unread=True)
+    assert numbers(tree.seen_from(None)) == [1, 3, 5, 2, 4], "what comes into a folded branch stays hidden"
+    assert tree.below(three) == (2, 2)
+    seven = tree.next_unread(three)
+    assert seven is not None
+    assert seven.message.sequence == 6
+    tree.reveal(seven)
+    assert numbers(tree.seen_from(None)) == [1, 3, 6, 7, 5, 2, 4]
+
+
+def test_an_orphan_moves_below_its_parent_when_that_comes() -> None:
+    tree = Tree()
+    tree.add(message(2, 1), unread=False)
+    orphan = tree.get(MessageId(1, 2))
+    assert orphan is not None
+    assert orphan.is_severed
+    tree.add(message(3, 2), unread=False)
+    tree.folded(orphan, True)
+    tree.add(message(1), unread=False)
+    assert numbers(tree) == [1, 2, 3]
+    assert not orphan.is_severed
+    assert numbers(tree.seen_from(None)) == [1, 2], "it stays folded"
+
+
+def test_hollow_messages_are_filled_when_the_words_come() -> None:
+    tree = Tree()
+    node = tree.add(message(1)._replace(data=b"", hollow=True), unread=False)
+    assert node is not None
+    assert tree.add(message(1, text="here"), unread=False) is None
+    assert node.message.data == b"here"
+
+
+def test_search_goes_round() -> None:
+    tree = Tree()
+    for number, text in ((1, "Straße"), (2, "nothing"), (3, "STRASSE"), (4, "strasse 4")):
+        tree.add(message(number, 1 if number == 4 else None, text), unread=False)
+    tree.add(message(5, None, "nothing", name="Strasser"), unread=False)
+    at: Node | None = None
+    seen = []
+    for _ in range(5):
+        found = find(tree, "strasse", at)
+        assert found is not None
+        seen.append((found.node.message.sequence, found.number, found.total))
+        at = found.node
+    assert seen == [(1, 1, 4), (4, 2, 4), (3, 3, 4), (5, 4, 4), (1, 1, 4)]
+    back = find(tree, "strasse", at, backward=True)
+    assert back is not None
+    assert back.node.message.sequence == 5
+    assert find(tree, "nowhere", None) is None
+    assert find(tree, "", None) is None
+
+
+def _seconds(act: Callable[[], object]) -> float:
+    began = time.thread_time()
+    act()
+    return time.thread_time() - began
+
+
+@pytest.mark.parametrize("shape", ["deep", "flat"])
+def test_quick_with_a_hundred_thousand(shape: str) -> None:
+    tree = Tree(shown_max=LARGE)
+    for number in range(1, LARGE + 1):
+        tree.add(message(number, number - 1 if shape == "deep" and number > 1 else None), unread=number % 1000 == 0)
+    first, last, middle = tree.at(0), tree.last, tree.get(MessageId(1, LARGE // 2))
+    assert first is not None
+    assert last is not None
+    assert middle is not None
+    assert last.message.sequence == LARGE
+
+    def unfold_to_the_last() -> None:
+        tree.folded(first, True)
+        assert tree.rows == (1 if shape == "deep" else LARGE)
+        assert tree.stands(last) is (first if shape == "deep" else last)
+        tree.reveal(last)
+        assert tree.rows == LARGE
+
+    steps: dict[str, Callable[[], object]] = {
+        "row of": lambda: tree.row_of(middle),
+        "at": lambda: tree.at(LARGE - 1),
+        "fold and reveal": unfold_to_the_last,
+        "fold all": lambda: tree.fold_threads(True),
+        "unfold all": lambda: tree.fold_threads(False),
+        "next unread": lambda: tree.next_unread(middle),
+        "below": lambda: tree.below(first),
+        "find": lambda: find(tree, "no such words", middle),
+        "one more, and the oldest gives way": lambda: tree.add(message(LARGE + 1, LARGE), unread=True),
+    }
+    taken = {what: _seconds(act) for what, act in steps.items()}
+    assert max(taken.values()) < QUICK_S, taken
+    assert len(tree) == LARGE
+    assert tree.dropped == 1
