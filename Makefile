@@ -8,6 +8,7 @@ LOAD_S      ?= 3600
 FUZZ_ARGS   ?= --minutes 10
 LOCK_ARGS   ?=
 BENCH_ARGS  ?=
+DEMO_ARGS   ?=
 
 VENV := .venv
 BIN  := $(VENV)/bin
@@ -32,7 +33,7 @@ endef
 help: ## List the targets
 	@awk 'BEGIN { FS = ":.*## " } /^[a-z-]+:.*## / { printf "  %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 	@echo
-	@echo "  Variables: PYTHON=$(PYTHON)  PYTEST_ARGS='$(PYTEST_ARGS)'  SOAK_ARGS='$(SOAK_ARGS)'  FUZZ_ARGS='$(FUZZ_ARGS)'  LOCK_ARGS='$(LOCK_ARGS)'  BENCH_ARGS='$(BENCH_ARGS)'"
+	@echo "  Variables: PYTHON=$(PYTHON)  PYTEST_ARGS='$(PYTEST_ARGS)'  SOAK_ARGS='$(SOAK_ARGS)'  FUZZ_ARGS='$(FUZZ_ARGS)'  LOCK_ARGS='$(LOCK_ARGS)'  BENCH_ARGS='$(BENCH_ARGS)'  DEMO_ARGS='$(DEMO_ARGS)'"
 
 .PHONY: setup
 setup: $(VENV)/.installed ## Make .venv, with the locked packages and Weft itself (editable)
@@ -50,10 +51,8 @@ $(VENV)/.installed: $(VENV)/.locked pyproject.toml
 	@touch $@
 
 .PHONY: demo
-demo: setup ## Kill 10 of 50 real processes, 40 of 200 simulated peers, and see that nothing is lost; draw fabric.svg
-	$(BIN)/weft trial kill --peers 50 --kill 10
-	$(BIN)/weft sim kill --peers 200 --seeds 1..4
-	$(BIN)/weft sim grow --peers 200 --seeds 7 --draw fabric.svg
+demo: setup ## Show it all in the browser: real peers, their talk, kills and repairs, Spark's answers (DEMO_ARGS='--peers 60')
+	$(BIN)/weft demo $(DEMO_ARGS)
 
 .PHONY: test
 test: setup browser lint types imports ## Check everything: lint, types, imports, then the tests
@@ -123,19 +122,24 @@ trials: setup ## Run the trials with real processes that the README tells of (ab
 	$(BIN)/weft trial join --peers 200
 	$(BIN)/weft trial partition --peers 40 --seconds 20
 
+.PHONY: docs
+docs: setup ## Build the documents as pages for the browser, in site/
+	$(BIN)/mkdocs build --quiet
+	@echo "open site/index.html"
+
 .PHONY: lock
 lock: ## Resolve requirements.lock anew (LOCK_ARGS=--upgrade for newer versions)
 	@$(require_python)
 	$(PYTHON) -m venv $(LOCK_VENV)
 	$(LOCK_VENV)/bin/pip install --quiet --disable-pip-version-check uv==$(UV_VERSION)
 	UV_CUSTOM_COMPILE_COMMAND="make lock" $(LOCK_VENV)/bin/uv pip compile pyproject.toml \
-		--all-extras --group test --group lint --group build --universal --python-version 3.11 \
+		--all-extras --group test --group lint --group docs --group build --universal --python-version 3.11 \
 		--generate-hashes --no-emit-index-url --no-annotate --quiet \
 		$(LOCK_ARGS) --output-file requirements.lock
 	@! grep -n '://' requirements.lock || { echo "requirements.lock must name no address." >&2; exit 1; }
 
 .PHONY: clean
 clean: ## Remove all that make and the tools have made
-	rm -rf $(VENV) $(LOCK_VENV) $(BENCH_VENV) build dist
+	rm -rf $(VENV) $(LOCK_VENV) $(BENCH_VENV) build dist site
 	rm -rf .ruff_cache .mypy_cache .pytest_cache .hypothesis .import_linter_cache
 	find src tests bench -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -18,6 +18,7 @@ from typer.core import TyperGroup
 import weft
 import weft.blocking
 import weft.record
+import weft.reference
 from weft.cli import app
 from weft.fabric import Settings
 from weft.fabric.events import Event, Note, Why
@@ -288,3 +289,20 @@ def _commands_in(page: Path) -> list[str]:
         *re.findall(r"^    +((?:\w+ \| )?weft .*)$", text, re.M),
         *re.findall(r"`(weft [a-z][^`]*)`", text),
     ]
+
+
+def test_the_reference_of_the_commands_is_what_they_say() -> None:
+    made = weft.reference.page()
+    assert _told("docs/cli.md") == made, "python -m weft.reference > docs/cli.md"
+
+
+def test_the_documents_are_a_site(tmp_path: Path) -> None:
+    """With every page in it, and no link that leads nowhere; and nothing in it comes from elsewhere."""
+    command = [sys.executable, "-m", "mkdocs", "build", "--quiet", "--site-dir", str(tmp_path)]
+    ended = subprocess.run(command, cwd=TOP, capture_output=True, text=True, timeout=BLOCK_S, check=False)
+    assert ended.returncode == 0, ended.stderr
+    for page in (TOP / "docs").rglob("*.md"):
+        built = tmp_path / page.relative_to(TOP / "docs").with_suffix(".html")
+        built = built.with_name("index.html") if page.name == "README.md" else built
+        loaded = re.findall(r"<(?:script|link|img)[^>]*(?:src|href)=\"((?:https?:)?//[^\"]+)", built.read_text("utf-8"))
+        assert loaded == [], page.name

@@ -8,6 +8,7 @@ import typer
 from weft import __version__
 from weft.commands.bench_words import bench
 from weft.commands.chat_words import chat
+from weft.commands.demo_words import demo
 from weft.commands.group_words import group
 from weft.commands.options import (
     ChannelArgument,
@@ -22,6 +23,7 @@ from weft.commands.overlay_words import study
 from weft.commands.pipeline_words import pipeline
 from weft.commands.study_words import sim, trial
 from weft.commands.ticket_words import ticket
+from weft.commands.web_words import web
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -286,6 +288,8 @@ def ports(
 app.command()(sim)
 app.command()(trial)
 app.command()(bench)
+app.command()(demo)
+app.command()(web)
 
 
 def main() -> None:

@@ -1,0 +1,94 @@
+"""The fabric at one moment, as a page draws it, and the entries that change it.
+
+An entry is a plain tuple that goes to the browser as it is: seconds since the history began, a letter, and what the
+letter needs. Peers are told by running numbers, which are short, and which JavaScript can hold.
+"""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from weft.web.shape import diameter_of, parts_of
+
+Entry = tuple[Any, ...]
+
+CAME, WENT, UP, DOWN, SAID, HOP, MISSED, TOLD, FELT = "c", "w", "u", "d", "s", "h", "m", "t", "f"
+"""The letters.
+
+    (at, "c", peer, name, id in hex)              a peer came
+    (at, "w", peer, how)                          it went: left, killed, died
+    (at, "u", a, b), (at, "d", a, b)              a link came up, went down
+    (at, "s", author, sequence, size)             a ripple begins
+    (at, "h", author, sequence, source, peer, hops)
+    (at, "m", peer, author, first, last)          a peer was told what it missed
+    (at, "t", text)                               a sentence for people
+    (at, "f", estimate, holes, is small, frozen)  what the peers said of themselves, from then on
+
+Holes are a list of [peer, how many], frozen is a list of peers.
+"""
+
+
+@dataclass(slots=True)
+class Picture:
+    peers: dict[int, tuple[str, str]] = field(default_factory=dict)
+    """Number to name and id in hex."""
+    links: dict[tuple[int, int], None] = field(default_factory=dict)
+    """A link may end at somebody who is no peer of the picture."""
+    felt: Entry | None = None
+    missed: int = 0
+    """Messages that peers were told they will not get, up to this moment."""
+    version: int = 0
+    """Grows with each change of peers or links."""
+
+    def apply(self, entry: Entry) -> None:
+        match entry[1]:
+            case "u":
+                self.links[entry[2], entry[3]] = None
+                self.version += 1
+            case "d":
+                self.links.pop((entry[2], entry[3]), None)
+                self.version += 1
+            case "c":
+                self.peers[entry[2]] = (entry[3], entry[4])
+                self.version += 1
+            case "w":
+                self.peers.pop(entry[2], None)
+                self.version += 1
+            case "f":
+                self.felt = entry
+            case "m":
+                self.missed += entry[5] - entry[4] + 1
+
+    def copy(self) -> "Picture":
+        return Picture(dict(self.peers), dict(self.links), self.felt, self.missed, self.version)
+
+    def drawn_links(self) -> list[tuple[int, int]]:
+        """Those between peers of the picture: what is counted and drawn."""
+        return [(a, b) for a, b in self.links if a in self.peers and b in self.peers]
+
+    def figures(self) -> dict[str, Any]:
+        """What stands beside the drawing; `diameter` is None if the fabric is in parts or too large to be measured."""
+        links = self.drawn_links()
+        parts = parts_of(self.peers, links)
+        told: dict[str, Any] = {
+            "peers": len(self.peers),
+            "links": len(links),
+            "parts": len(parts),
+            "diameter": diameter_of(self.peers, links) if len(parts) == 1 else None,
+            "missed": self.missed,
+            "estimate": None,
+            "holes": None,
+            "small": None,
+            "frozen": [],
+            "lacking": [],
+        }
+        if self.felt is not None:
+            _, _, estimate, holes, is_small, frozen = self.felt
+            lacking = [[peer, count] for peer, count in holes if peer in self.peers]
+            told |= {
+                "estimate": estimate,
+                "holes": sum(count for _, count in lacking),
+                "small": is_small,
+                "frozen": frozen,
+                "lacking": lacking,
+            }
+        return told

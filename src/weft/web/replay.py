@@ -1,0 +1,248 @@
+"""A tape as a history: what each peer wrote down, put together to one picture over time.
+
+A link is drawn from when either end tells of it until no end claims it any more. Who died wrote nothing about it: it
+is when its neighbours found the link lost, after the last thing that it wrote. Not every message is followed on its
+way, only a few a second, since a drawing of all would show nothing.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from weft.errors import WeftError
+from weft.lab.story import Came, Change, Hop, LinkDown, LinkUp, Missed, Said, Went
+from weft.record import read
+from weft.record.arrow import pa, pc, pq
+from weft.record.schema import Kind
+from weft.web.history import History
+from weft.web.telling import tell_repairs
+
+ROWS_MAX = 20_000_000
+"""More would not fit into the memory of a small machine; the pipeline takes any number."""
+RIPPLE_EVERY_S = 0.5
+"""A message is followed at most so often, in the time of the tape."""
+HOPS_MAX = 400_000
+"""Steps of followed messages; with more, fewer messages are followed."""
+
+NOTICED_S = 3.0
+"""Who is alive has noticed by then that a neighbour died; who has not died with it."""
+
+_WITHOUT_A_WORD = ("lost", "silent")
+_FABRIC = (Kind.JOINED, Kind.LEFT, Kind.LINK_UP, Kind.LINK_DOWN, Kind.MISSED)
+
+
+class NoReplay(WeftError):
+    """There is nothing here that could be replayed; the text says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Replay:
+    """A tape, read."""
+
+    path: Path
+    channel: str
+    """First digits of its id."""
+    history: History
+    messages: int
+    followed: int
+    """Messages that are shown on their way."""
+
+    @property
+    def sentence(self) -> str:
+        """What the page sees."""
+        told = f"A tape of channel {self.channel}: everything that its recorded peers wrote down."
+        if self.followed < self.messages:
+            told += f" Of {self.messages:,} messages, {self.followed:,} are shown on their way."
+        return told
+
+
+def replay(path: Path, channel: str | None = None) -> Replay:
+    """Read a tape; of several channels the one with these digits, else the one with most rows."""
+    channel = channel or _largest_channel(path)
+    fabric = _sorted(read(path, channel=channel, kinds=_FABRIC))
+    if not len(fabric):
+        raise NoReplay(f"{path} tells of no peers and links: it was not recorded by a channel or by weft sim")
+    spoken = read(path, channel=channel, kinds=[Kind.SENT], columns=["time", "author", "sequence", "size"])
+    steps = read(
+        path,
+        channel=channel,
+        kinds=[Kind.RECEIVED],
+        columns=["time", "observer", "author", "sequence", "neighbour", "hops"],
+    )
+    ripples = _ripples(spoken, steps)
+    changes = [*_fabric_changes(fabric, _last_words(path, channel)), *ripples]
+    changes.sort(key=lambda each: each.at_s)
+    history = History(changes[0].at_s, kept_max=len(changes) * 2 + 1000)
+    for entry in tell_repairs(history, changes, _estimates(steps)):
+        history.add(entry)
+    followed = sum(isinstance(each, Said) for each in ripples)
+    return Replay(path, channel, history, spoken.num_rows, followed)
+
+
+def tapes_in(folder: Path) -> list[Path]:
+    """The folder itself if it is a tape, and all tapes directly in it."""
+    if not folder.is_dir():
+        return []
+    found = [each for each in (folder, *sorted(folder.iterdir())) if each.is_dir() and any(each.glob("channel=*"))]
+    return [each for each in found if any(each.glob("channel=*/day=*/[!._]*.parquet"))]
+
+
+def _largest_channel(path: Path) -> str:
+    rows: defaultdict[str, int] = defaultdict(int)
+    if not path.is_dir():
+        raise NoReplay(f"there is no tape at {path}")
+    for file in path.glob("channel=*/day=*/[!._]*.parquet"):
+        try:
+            rows[file.parent.parent.name.partition("=")[2]] += pq.read_metadata(file).num_rows
+        except (pa.ArrowException, OSError) as problem:
+            raise NoReplay(f"{file} cannot be read: {problem}") from problem
+    if not rows:
+        raise NoReplay(f"{path} is no tape yet: it has no finished file. One that is being recorded has after a minute")
+    channel, count = max(rows.items(), key=lambda each: each[1])
+    if count > ROWS_MAX:
+        raise NoReplay(f"{path} has {count:,} rows, more than the {ROWS_MAX:,} that can be replayed; use weft pipeline")
+    return channel
+
+
+def _sorted(rows: pa.Table) -> list[dict[str, Any]]:
+    """In order of time; what one observer tells at the same time in its order."""
+    columns = ["kind", "time", "observer", "neighbour", "why", "author", "sequence", "last", "name", "ordinal"]
+    chosen = rows.select(columns).sort_by([("time", "ascending"), ("ordinal", "ascending")])
+    return list(chosen.to_pylist())
+
+
+def _last_words(path: Path, channel: str) -> dict[str, float]:
+    """When each observer wrote for the last time, anything."""
+    rows = read(path, channel=channel, columns=["observer", "time"])
+    last = rows.group_by("observer").aggregate([("time", "max")])
+    return {each["observer"]: _unix(each["time_max"]) for each in last.to_pylist() if each["observer"] is not None}
+
+
+def _fabric_changes(rows: list[dict[str, Any]], last_words: dict[str, float]) -> Iterator[Change]:
+    """Who came and went, and each link once."""
+    died = _deaths(rows, last_words)
+    deaths = sorted(died.items(), key=lambda each: -each[1])
+    claims: defaultdict[tuple[int, int], set[int]] = defaultdict(set)
+    """Which ends say that there is this link."""
+    there: set[int] = set()
+
+    def unclaim(peer: int, pair: tuple[int, int], at_s: float) -> Iterator[Change]:
+        if peer in claims.get(pair, ()):
+            claims[pair].discard(peer)
+            if not claims[pair]:
+                del claims[pair]
+                yield LinkDown(at_s, *pair)
+
+    def go(peer: int, at_s: float, how: str) -> Iterator[Change]:
+        for pair in [each for each in claims if peer in each]:
+            yield from unclaim(peer, pair, at_s)
+        if peer in there:
+            there.discard(peer)
+            yield Went(at_s, peer, how)
+
+    for row in rows:
+        at_s, peer, kind = _unix(row["time"]), int(row["observer"], 16), row["kind"]
+        while deaths and deaths[-1][1] <= at_s:
+            gone, when = deaths.pop()
+            yield from go(int(gone, 16), when, "died")
+        if kind == Kind.JOINED.value and peer not in there:
+            there.add(peer)
+            yield Came(at_s, peer, row["name"] or row["observer"][:6])
+        elif kind == Kind.LEFT.value:
+            yield from go(peer, at_s, "left")
+        elif kind == Kind.MISSED.value:
+            yield Missed(at_s, peer, int(row["author"], 16), row["sequence"], row["last"])
+        elif kind in (Kind.LINK_UP.value, Kind.LINK_DOWN.value):
+            other = int(row["neighbour"], 16)
+            pair = (min(peer, other), max(peer, other))
+            if kind == Kind.LINK_DOWN.value:
+                yield from unclaim(peer, pair, at_s)
+            else:
+                if pair not in claims:
+                    yield LinkUp(at_s, *pair)
+                claims[pair].add(peer)
+    for gone, when in reversed(deaths):
+        yield from go(int(gone, 16), when, "died")
+
+
+def _deaths(rows: list[dict[str, Any]], last_words: dict[str, float]) -> dict[str, float]:
+    died: dict[str, float] = {}
+    claims: defaultdict[str, set[str]] = defaultdict(set)
+    left = {row["observer"] for row in rows if row["kind"] == Kind.LEFT.value}
+    for row in rows:
+        peer, other = row["observer"], row["neighbour"]
+        if row["kind"] == Kind.LINK_UP.value:
+            claims[peer].add(other)
+        elif row["kind"] == Kind.LINK_DOWN.value:
+            claims[peer].discard(other)
+            at_s = _unix(row["time"])
+            if row["why"] in _WITHOUT_A_WORD and other not in left and at_s >= last_words.get(other, at_s + 1):
+                died.setdefault(other, at_s)
+    return died | _deaths_unseen(died, claims, left, last_words)
+
+
+def _deaths_unseen(
+    died: dict[str, float], claims: dict[str, set[str]], left: set[str], last_words: dict[str, float]
+) -> dict[str, float]:
+    """Of those whose neighbours all died with them, so that nobody was left to tell."""
+    noticed_by = max(last_words.values()) - NOTICED_S
+    found: dict[str, float] = {}
+    todo = [each for each in died if died[each] < noticed_by]
+    while todo:
+        dead = todo.pop()
+        at_s = died[dead] if dead in died else found[dead]
+        for other in claims[dead]:
+            is_known = other in died or other in found or other in left
+            if not is_known and dead in claims[other] and last_words.get(other, at_s + 1) <= at_s:
+                found[other] = at_s
+                todo.append(other)
+    return found
+
+
+def _ripples(spoken: pa.Table, steps: pa.Table) -> list[Change]:
+    """A few messages a second, with all their steps."""
+    every_s = RIPPLE_EVERY_S
+    while True:
+        chosen = _spaced(spoken, every_s)
+        keys = pa.array([f"{each.author:016x}/{each.sequence}" for each in chosen], pa.string())
+        named = pc.binary_join_element_wise(steps["author"], pc.cast(steps["sequence"], pa.string()), "/")
+        followed = steps.filter(pc.is_in(named, keys))
+        if followed.num_rows <= HOPS_MAX:
+            break
+        every_s *= 2
+    hops = (
+        Hop(
+            _unix(each["time"]),
+            int(each["author"], 16),
+            each["sequence"],
+            int(each["neighbour"], 16),
+            int(each["observer"], 16),
+            each["hops"],
+        )
+        for each in followed.to_pylist()
+    )
+    return [*chosen, *hops]
+
+
+def _spaced(spoken: pa.Table, every_s: float) -> list[Said]:
+    chosen: list[Said] = []
+    for each in spoken.sort_by("time").to_pylist():
+        at_s = _unix(each["time"])
+        if not chosen or at_s - chosen[-1].at_s >= every_s:
+            chosen.append(Said(at_s, int(each["author"], 16), each["sequence"], each["size"]))
+    return chosen
+
+
+def _estimates(steps: pa.Table) -> list[tuple[float, int]]:
+    """When anything was first seen to have travelled so far: what the peers' estimate of the diameter is made of."""
+    if not steps.num_rows:
+        return []
+    first = steps.group_by("hops").aggregate([("time", "min")]).sort_by("hops").to_pylist()
+    return [(_unix(each["time_min"]), each["hops"]) for each in first]
+
+
+def _unix(moment: datetime) -> float:
+    return moment.timestamp()

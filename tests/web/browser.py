@@ -1,0 +1,110 @@
+"""A real browser without a window: Debian's Chromium, driven through its own driver. Nothing is downloaded."""
+
+import json
+import shutil
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+
+WITHIN_S = 60.0
+"""A busy machine takes its time; nobody waits longer than needed."""
+
+
+def where() -> tuple[str, str]:
+    """Browser and driver; skips if they are not installed."""
+    pytest.importorskip("selenium")
+    browser = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+    driver = shutil.which("chromedriver")
+    if browser is None or driver is None:
+        pytest.skip("no browser to test the pages with: install it with `apt install chromium chromium-driver`")
+    return browser, driver
+
+
+class Browser:
+    """One window. `open` a page, look at it, and see what it asked for and complained about."""
+
+    def __init__(self, driver: Any) -> None:
+        self.driver = driver
+
+    def open(self, url: str) -> None:
+        self.driver.get(url)
+
+    def size(self, wide: int, high: int, *, is_phone: bool = False) -> None:
+        words = {"width": wide, "height": high, "deviceScaleFactor": 1, "mobile": is_phone}
+        self.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", words)
+
+    def prefer(self, scheme: str) -> None:
+        features = [{"name": "prefers-color-scheme", "value": scheme}]
+        self.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": features})
+
+    def all(self, selector: str) -> list[Any]:
+        return list(self.driver.find_elements("css selector", selector))
+
+    def one(self, selector: str) -> Any:
+        return self.until(lambda: next((each for each in self.all(selector) if each.is_displayed()), None), selector)
+
+    def text(self, selector: str) -> str:
+        return str(self.one(selector).text)
+
+    def fabric(self, name: str) -> str:
+        """What the drawing tells of itself."""
+        return str(self.one(".w-fabric").get_attribute(f"data-{name}") or "")
+
+    def run(self, script: str, *words: Any) -> Any:
+        return self.driver.execute_script(script, *words)
+
+    def until(self, look: Callable[[], Any], what: str = "", within_s: float = WITHIN_S) -> Any:
+        """Wait until this is true, and return it."""
+        from selenium.common.exceptions import StaleElementReferenceException
+
+        deadline = time.monotonic() + within_s
+        while True:
+            try:
+                found = look()
+            except StaleElementReferenceException:
+                found = None
+            if found:
+                return found
+            assert time.monotonic() < deadline, f"after {within_s:g} s not there: {what or look}; {self.page_text()}"
+            time.sleep(0.05)
+
+    def page_text(self) -> str:
+        return str(self.run("return document.body.innerText"))[:1500]
+
+    def complaints(self) -> list[str]:
+        """Errors of the console since this was last asked."""
+        return [each["message"] for each in self.driver.get_log("browser") if each["level"] == "SEVERE"]
+
+    def hosts(self) -> set[str]:
+        """All that was asked for something since this was last asked."""
+        found = set()
+        for entry in self.driver.get_log("performance"):
+            told = json.loads(entry["message"])["message"]
+            if told["method"] in ("Network.requestWillBeSent", "Network.webSocketCreated"):
+                url = told["params"].get("url") or told["params"]["request"]["url"]
+                if urlsplit(url).scheme not in ("data", "blob"):
+                    found.add(urlsplit(url).netloc)
+        return found
+
+
+@contextmanager
+def browsing() -> Iterator[Browser]:
+    binary, driver_path = where()
+    from selenium import webdriver
+    from selenium.webdriver.chrome.service import Service
+
+    options = webdriver.ChromeOptions()
+    for word in ("--headless=new", "--no-sandbox", "--disable-dev-shm-usage", "--window-size=1440,900"):
+        options.add_argument(word)
+    options.binary_location = binary
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
+    driver = webdriver.Chrome(options=options, service=Service(driver_path))
+    try:
+        driver.set_script_timeout(WITHIN_S)
+        yield Browser(driver)
+    finally:
+        driver.quit()

@@ -1,0 +1,57 @@
+"""`weft web` from a shell: mistakes, and the password."""
+
+import http.client
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import pytest
+from typer.testing import CliRunner
+
+from tests.web.made import a_tape
+from tests.web.server import running
+from weft.cli import app
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        ([], "name a channel, or give --tape or --tables"),
+        (["--tape", "/nowhere/at/all"], "there is no folder"),
+        (["--tape", ".", "--at", "here"], "--at takes a port"),
+        (["--tape", ".", "--at", "0.0.0.0:0"], "give a password"),
+    ],
+)
+def test_mistakes_are_told_with_what_to_do(words: list[str], told: str) -> None:
+    result = CliRunner().invoke(app, ["web", *words])
+    assert result.exit_code == 2
+    assert told in " ".join(result.output.split())
+
+
+def test_elsewhere_the_password_is_needed(tmp_path: Path) -> None:
+    tape = a_tape(tmp_path / "kill", 8)
+    words = ("-c", "from weft.cli import main; main()", "web", "--tape", str(tape), "--at", "0.0.0.0:0")
+    with running(*words, WEFT_WEB_PASSWORD="open sesame") as url:
+        port = urlsplit(url).port
+
+        def ask(method: str, path: str, body: str = "", **headers: str) -> tuple[int, str, str]:
+            line = http.client.HTTPConnection("127.0.0.1", port, timeout=20)
+            line.request(method, path, body, {"content-type": "application/x-www-form-urlencoded", **headers})
+            answer = line.getresponse()
+            told = answer.status, answer.getheader("set-cookie") or "", answer.read().decode()
+            line.close()
+            return told
+
+        assert ask("GET", "/replay")[0] == 401
+        assert ask("GET", "/data/kill/whole")[0] == 401
+        assert ask("POST", "/door", "password=sesame")[0] == 403
+        status, cookie, _ = ask("POST", "/door", "password=open+sesame")
+        assert status == 303
+        cookie = cookie.partition(";")[0]
+        assert "Replay" in ask("GET", "/replay", cookie=cookie)[2]
+        status, _, text = ask("GET", "/data/kill/figures", cookie=cookie)
+        assert status == 200
+        assert '"parts":1' in text
+        status, _, text = ask("GET", "/data/nothing/whole", cookie=cookie)
+        assert (status, "there is no tape" in text) == (404, True)
+        for path in ("/", "/lab", "/traffic", "/conversations", "/tables"):
+            assert ask("GET", path, cookie=cookie)[0] == 200

@@ -1,0 +1,101 @@
+"""Tables, read, filtered and taken along without Spark."""
+
+import csv
+import io
+from pathlib import Path
+
+import pytest
+
+from tests.web.made import live_tables, some_tables
+from weft.pipeline.tables import all_tables
+from weft.record.arrow import pa, pq
+from weft.web.downloads import as_csv, as_parquet
+from weft.web.shelf import Filter, NoTable, Shelf, WrongFilter
+from weft.web.verdicts import FINDINGS, verdicts
+
+MISSING = 30
+
+
+@pytest.fixture
+def shelf(tmp_path: Path) -> Shelf:
+    some_tables(tmp_path, missing=MISSING)
+    live_tables(tmp_path, 42)
+    return Shelf(tmp_path)
+
+
+def test_what_there_is_with_its_question(shelf: Shelf) -> None:
+    books = shelf.books()
+    assert [each.key for each in books][:2] == ["verdict", "audit"]
+    assert books[0].question == "Did every promise hold?"
+    assert books[0].about["owed"]
+    assert next(each.name for each in books if each.is_live) == "rates"
+    assert shelf.page(shelf.book("live-rates"), Filter(), 0, 5).to_pylist()[0]["sent"] == 42
+    with pytest.raises(NoTable, match="weft pipeline run"):
+        shelf.book("never")
+
+
+def test_an_empty_folder_has_nothing(tmp_path: Path) -> None:
+    assert Shelf(tmp_path / "nowhere").books() == []
+    assert verdicts(Shelf(tmp_path / "nowhere")) == []
+
+
+@pytest.mark.parametrize(
+    ("chosen", "count"),
+    [
+        (Filter(), MISSING),
+        (Filter("sequence", "is", "50"), 1),
+        (Filter("sequence", "not", "50"), MISSING - 1),
+        (Filter("sequence", "least", "100"), MISSING - 9),
+        (Filter("sequence", "most", "100"), 10),
+        (Filter("guilty", "is", "true"), MISSING),
+        (Filter("time", "most", "2027-01-15T12:00:00+00:00"), MISSING),
+        (Filter("time", "least", "2027-01-16T00:00:00+00:00"), 0),
+        (Filter("detail", "has", "QUOTED"), MISSING),
+        (Filter("author", "has", "1f"), 0),
+    ],
+)
+def test_filters(shelf: Shelf, chosen: Filter, count: int) -> None:
+    assert shelf.count(shelf.book("audit"), chosen) == count
+    assert shelf.page(shelf.book("audit"), chosen, 0, 1000).num_rows == count
+
+
+def test_a_wrong_filter_says_what_would_be_right(shelf: Shelf) -> None:
+    book = shelf.book("audit")
+    with pytest.raises(WrongFilter, match="there is no column 'nothing'"):
+        shelf.count(book, Filter("nothing", "is", "1"))
+    with pytest.raises(WrongFilter, match="a value of type int64"):
+        shelf.count(book, Filter("sequence", "is", "soon"))
+    with pytest.raises(WrongFilter, match="true or false"):
+        shelf.count(book, Filter("guilty", "is", "perhaps"))
+
+
+def test_pages_follow_each_other(shelf: Shelf) -> None:
+    book = shelf.book("audit")
+    pages = [shelf.page(book, Filter(), first, 12) for first in (0, 12, 24)]
+    assert [each.num_rows for each in pages] == [12, 12, 6]
+    assert sorted(pa.concat_tables(pages)["sequence"].to_pylist()) == [10 * n for n in range(1, MISSING + 1)]
+
+
+def test_what_is_downloaded_is_what_is_there(shelf: Shelf, tmp_path: Path) -> None:
+    book, chosen = shelf.book("audit"), Filter("sequence", "most", "50")
+    rows = list(csv.DictReader(io.StringIO(b"".join(as_csv(shelf, book, chosen)).decode())))
+    assert [row["sequence"] for row in rows] == ["10", "20", "30", "40", "50"]
+    assert rows[0]["detail"] == '=a "quoted" detail, <b>of</b> others'
+    (tmp_path / "taken.parquet").write_bytes(b"".join(as_parquet(shelf, book, chosen)))
+    assert pq.read_table(tmp_path / "taken.parquet")["sequence"].to_pylist() == [10, 20, 30, 40, 50]
+
+
+def test_the_verdict_in_a_sentence(shelf: Shelf, tmp_path: Path) -> None:
+    [told] = verdicts(shelf)
+    assert not told.is_clean
+    assert "46,597 deliveries were owed to 200 members, of 259 messages: 30 missing." in told.sentence
+    [clean] = verdicts(Shelf(some_tables(tmp_path / "clean")))
+    assert clean.is_clean
+    assert "all of them were made" in clean.sentence
+
+
+def test_every_finding_of_the_audit_is_told() -> None:
+    columns = next(each for each in all_tables() if each.name == "verdict").columns
+    from weft.pipeline.arrow.findings import FINDINGS as KNOWN
+
+    assert set(FINDINGS) == set(KNOWN) <= {each.name for each in columns}
