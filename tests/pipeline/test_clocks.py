@@ -136,6 +136,7 @@ def test_no_tape_at_all():
     assert clocks(FASTEST.empty_table(), empty).schema.names == CLOCKS.names
 
 
+@pytest.mark.long
 def test_spark_gives_the_same(spark):
     made = flooded()
     here = pl.DataFrame(pl.from_arrow(clocks(fastest(made.rows), spans_of(made.rows)))).sort("run", "window")

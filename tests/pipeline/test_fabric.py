@@ -120,6 +120,7 @@ def test_regular_moments_are_those_of_the_snapshots():
         assert line.is_regular[index] == is_regular(line.degrees_recorded(time), peers, line.degree)
 
 
+@pytest.mark.long
 def test_spark_gives_the_same(spark):
     living, found = lives_and_links(simulated("kill", 30).rows)
     by_spark = everything(spark)["fabric"]

@@ -100,6 +100,7 @@ def test_it_goes_on_where_it_was(spark, tmp_path):
     assert read(out, "rates").sort_by("start").equals(rates.sort_by("start"))
 
 
+@pytest.mark.long
 def test_a_batch_that_is_repeated_is_the_same(spark, tmp_path):
     """As if the driver had died at the end of a batch: after its manifest was written, and before."""
     tapes, out = tmp_path / "tapes", tmp_path / "out"
