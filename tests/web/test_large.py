@@ -12,6 +12,8 @@ from tests.web.server import running, with_lab
 
 pytestmark = pytest.mark.long
 
+REPAIR_S = 240.0
+"""As long as it takes if all peers, the server and the browser share one core."""
 FRAMES_PER_S_MIN = 15
 """Without a graphics card, everything drawn by the processor; with one it is what the screen shows."""
 
@@ -48,6 +50,7 @@ def test_a_thousand_peers_are_smooth(browser: Browser, tmp_path: Path) -> None:
         assert min(before, after) >= FRAMES_PER_S_MIN
 
 
+@pytest.mark.timeout(900)
 def test_of_two_hundred_forty_are_killed_by_a_click(browser: Browser) -> None:
     with with_lab(200) as lab:
         browser.open(lab["url"] + "/lab")
@@ -58,9 +61,8 @@ def test_of_two_hundred_forty_are_killed_by_a_click(browser: Browser) -> None:
         began = time.monotonic()
         browser.one("#do-kill").click()
         browser.until(lambda: browser.fabric("nodes") == "160", "the dead are gone", within_s=60)
-        browser.until(
-            lambda: "one fabric, everyone with its links" in browser.text(".w-told"), "it is whole again", within_s=120
-        )
+        whole = "after: 40 peers were killed"
+        browser.until(lambda: whole in browser.text(".w-told"), "it is whole again", within_s=REPAIR_S)
         print(f"whole again on the page {time.monotonic() - began:.1f} s after the click; {browser.text('.w-told')}")
         browser.until(lambda: browser.fabric("holes") == "0" and browser.fabric("parts") == "1", within_s=60)
         promises = ".w-promises li"

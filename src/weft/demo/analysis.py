@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 MEMORY = "2g"
 NICE = 10
 FOLLOW_END_S = 10.0
+GUILTY_TOLD_MAX = 1000
 SPARK = {"spark.sql.sources.parallelPartitionDiscovery.threshold": "1000000"}
 """The many small files of a tape are listed at once, and not by a task each."""
 SETTINGS = {"clock_s": "0.05", "settle_s": "5"}
@@ -98,6 +99,6 @@ class Analysis:
             return
         results = Results(self._out)
         verdicts = results.read(table("verdict")).to_pylist()
-        guilty = [row for row in results.read(table("audit")).to_pylist() if row["guilty"]][:10]
+        guilty = [row for row in results.read(table("audit")).to_pylist() if row["guilty"]][:GUILTY_TOLD_MAX]
         took_s = time.monotonic() - began
         self._tell(tables=len(outcome.built), seconds=took_s, verdicts=verdicts, guilty=guilty)

@@ -14,6 +14,7 @@ from typing import Any
 
 from weft.demo.options import WrongUse
 from weft.errors import WeftError
+from weft.fabric import ChannelName
 
 READY_S = 180.0
 """For Spark to start; on a machine that is busy with everything else, this takes a while."""
@@ -41,7 +42,11 @@ def needs_spark() -> None:
 class Analyst:
     """Use it with `async with`. `follow`: live tables too, and all tables again and again."""
 
-    def __init__(self, tapes: Path, out: Path, log: Path, *, follow: bool) -> None:
+    def __init__(self, channel: str, tapes: Path, out: Path, log: Path, *, follow: bool) -> None:
+        from weft.record.schema import CHANNEL_DIGITS
+
+        self._channel = ChannelName.parse(channel).id.hex()[:CHANNEL_DIGITS]
+        """The folder may hold tapes of other channels too, from an earlier demo."""
         self.began_s = time.monotonic()
         self.ready_s: float | None = None
         """How long Spark took to start."""
@@ -127,10 +132,12 @@ class Analyst:
         assert answer is not None
         if "tables_failed" in answer:
             raise NoAnalysis(answer["tables_failed"])
-        if not answer["verdicts"]:
+        verdicts = [row for row in answer["verdicts"] if row["channel"] == self._channel]
+        if not verdicts:
             raise NoAnalysis("there is nothing on the tapes that could be judged")
-        self.verdict = answer["verdicts"][0]
-        return answer
+        self.verdict = verdicts[0]
+        guilty = [row for row in answer["guilty"] if row["channel"] == self._channel]
+        return {"verdict": verdicts[0], "guilty": guilty, "seconds": answer["seconds"]}
 
     async def _make_tables(self) -> None:
         """All tables, again and again. What fails is tried again, and told."""

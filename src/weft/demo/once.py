@@ -11,7 +11,6 @@ from weft.demo.analyst import Analyst, needs_spark
 from weft.demo.options import Options
 from weft.demo.summary import Summary
 from weft.lab.lab import Lab
-from weft.lab.plan import SILENCE
 from weft.lab.staff import LabFailed
 
 GROWN_S, GROWN_PER_PEER_S = 60.0, 2.0
@@ -33,34 +32,36 @@ async def once(options: Options, place: Path, tell: Tell) -> Summary:
         needs_spark()
     async with AsyncExitStack() as stack:
         analyst: Analyst | None = None
-        if tapes is not None:
-            # Spark starts while the peers talk.
-            analyst = await stack.enter_async_context(
-                Analyst(tapes, place / "results", place / "spark.log", follow=False)
-            )
         async with Lab.start(options.plan(tapes)) as lab:
             try:
+                await _grow(lab, options, summary, tell)
+                if tapes is not None:
+                    # Spark starts while the peers talk.
+                    analyst = Analyst(lab.channel, tapes, place / "results", place / "spark.log", follow=False)
+                    await stack.enter_async_context(analyst)
                 await _play(lab, options, summary, tell)
             except LabFailed as problem:
                 summary.problems.append(str(problem))
-            tell("everybody goes, and the tapes are finished")
+            tell("everybody goes")
         _count(lab, summary)
         if analyst is not None:
             tell("Spark audits every delivery")
             answer = await analyst.audit()
-            summary.judge(answer["verdicts"][0], answer["guilty"])
+            summary.judge(answer["verdict"], answer["guilty"])
             summary.audit_s, summary.spark_start_s = answer["seconds"], analyst.ready_s or 0.0
     return summary
 
 
-async def _play(lab: Lab, options: Options, summary: Summary, tell: Tell) -> None:
+async def _grow(lab: Lab, options: Options, summary: Summary, tell: Tell) -> None:
     began = time.monotonic()
     tell(f"{options.peers} peers come, one after the other")
     await lab.grown(GROWN_S + GROWN_PER_PEER_S * options.peers)
-    summary.grown_s = time.monotonic() - began
-    summary.processes = lab.processes
-    share_s = options.seconds / 4
+    summary.grown_s, summary.processes = time.monotonic() - began, lab.processes
     tell(f"one fabric after {summary.grown_s:.1f} s; they talk")
+
+
+async def _play(lab: Lab, options: Options, summary: Summary, tell: Tell) -> None:
+    share_s = options.seconds / 4
     await asyncio.sleep(share_s)
     if options.killed:
         tell(f"{options.killed} of them are killed, all at once")
@@ -69,18 +70,17 @@ async def _play(lab: Lab, options: Options, summary: Summary, tell: Tell) -> Non
         if repair is not None:
             tell(f"the fabric is whole again after {repair.took_s:.1f} s; they talk on")
     await asyncio.sleep(share_s)
-    summary.came = max(1, options.killed // 4)
-    tell(f"{summary.came} more come")
-    await lab.add(summary.came)
+    newcomers = max(1, options.killed // 4)
+    tell(f"newcomers: {newcomers}")
+    summary.came = len(await lab.add(newcomers))
     await lab.whole(REPAIRED_S)
     await asyncio.sleep(share_s)
     leavers = max(1, len(lab.now()) // LEAVERS_SHARE)
-    tell(f"{leavers} leave in good order, in the middle of it all")
+    tell(f"{leavers} of them leave in good order, in the middle of it all")
     await _leave(lab, leavers, summary)
     await asyncio.sleep(share_s)
     tell("they fall silent; everything has to be with everyone")
     await lab.delivered(DELIVERED_S)
-    lab.traffic(SILENCE)
     await asyncio.sleep(SETTLED_S if options.spark else 0.0)
     await _leave(lab, leavers, summary)
 

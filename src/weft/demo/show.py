@@ -52,7 +52,7 @@ async def show(options: Options, place: Path) -> None:
             """Spark takes a core for a while, so the page comes first."""
             await is_ready.wait()
             if options.spark and tapes is not None:
-                analyst = Analyst(tapes, results, place / "spark.log", follow=True)
+                analyst = Analyst(lab.channel, tapes, results, place / "spark.log", follow=True)
                 analysts.append(await stack.enter_async_context(analyst))
                 await _tell(analyst)
 

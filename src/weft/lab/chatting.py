@@ -1,6 +1,7 @@
 """Conversations of the lab's peers, through `weft.groups`: somebody asks, others answer, and answers are answered."""
 
 from collections import deque
+from contextlib import suppress
 from random import Random
 from typing import TYPE_CHECKING
 
@@ -15,10 +16,10 @@ if TYPE_CHECKING:
 
 KEPT_MESSAGES = 400
 """Of each group's history: a newcomer sees what was said lately, and a lab that runs for hours does not grow."""
-RECENT_MAX = 12
-"""Lines that somebody may still answer."""
+RECENT_MAX = 30
+"""Lines that somebody may still answer, and that nobody says again."""
 ANSWER_SHARE = 0.7
-SECOND_GROUP_EVERY = 3
+SECOND_GROUP_EVERY = 4
 """One member of so many is in a second group too."""
 
 THREADS: dict[str, dict[str, tuple[str, ...]]] = {
@@ -35,6 +36,10 @@ THREADS: dict[str, dict[str, tuple[str, ...]]] = {
             "Quiet on our side.",
         ),
         "Two containers are on the wrong quay.": ("Which numbers?", "I move them after lunch.", "Again?"),
+        "Has the crane been repaired?": ("Since noon, slowly.", "They wait for a part.", "Use the small one."),
+        "When does the tide turn?": ("At ten past four.", "Four, but the wind holds it back.", "Ask the pilots."),
+        "Somebody left the gate at pier two open.": ("That was us, sorry.", "Closed it.", "Since when?"),
+        "Is there still diesel at the pump?": ("Half a tank.", "The lorry comes tomorrow.", "None since yesterday."),
     },
     "Kitchen table": {
         "What shall we cook for twelve on Friday?": (
@@ -49,6 +54,10 @@ THREADS: dict[str, dict[str, tuple[str, ...]]] = {
             "I have a thermometer, I bring it.",
         ),
         "How long do beans really need?": ("Overnight, then an hour.", "With salt, longer.", "Until they are done."),
+        "Who took the big knife?": ("It is in the drawer, sharpened.", "Not me.", "I bring it back tonight."),
+        "Can rhubarb be frozen?": ("Yes, in pieces, raw.", "Better make jam.", "I still have some of last year."),
+        "We are out of coffee.": ("That cannot be.", "On my way.", "There is tea."),
+        "Which flour for the pancakes?": ("Buckwheat, half of it.", "Plain will do.", "Whatever is open."),
     },
     "Night trains": {
         "Is the sleeper to the coast running?": (
@@ -59,9 +68,34 @@ THREADS: dict[str, dict[str, tuple[str, ...]]] = {
         "Window or corridor?": ("Window, always.", "Corridor, you sleep better.", "Top bunk."),
         "Who can pick me up at 5:40?": ("I can, if there is coffee.", "Take the first tram, it is faster."),
         "They have changed the timetable again.": ("From when?", "Only on Sundays.", "Where did you read that?"),
+        "Is there a dining car on the late one?": ("Until the border.", "Bring your own.", "Soup only."),
+        "How cold do the couchettes get?": ("Take a second blanket.", "Too hot, always.", "Depends on the guard."),
+        "Does anybody know the stop after the tunnel?": ("It has none.", "Only if you ring.", "Two minutes, be quick."),
+        "Can one take a bicycle?": ("In the last carriage.", "If there is room.", "Folded, yes."),
     },
 }
-FOLLOW_UPS = ("Thank you!", "Good to know.", "Are you sure?", "Same here.", "I will have a look.", "Let us know.")
+FOLLOW_UPS = (
+    "Thank you!",
+    "Good to know.",
+    "Are you sure?",
+    "Same here.",
+    "I will have a look.",
+    "Let us know.",
+    "That was last week.",
+    "I can help with that.",
+    "Who told you?",
+    "As always.",
+    "Not any more.",
+    "See you there.",
+    "I had not heard that.",
+    "Could be worse.",
+)
+
+_OURS = {
+    *FOLLOW_UPS,
+    *(line for thread in THREADS.values() for question, answers in thread.items() for line in (question, *answers)),
+}
+"""Whatever else is said, a person says."""
 
 
 def titles() -> dict[int, str]:
@@ -96,19 +130,29 @@ class Chatting:
         """Take in what was said; to be called now and then."""
         for group in self._groups:
             while (message := group.acquire()) is not None:
-                self._recent[group.id].append(message)
+                with suppress(UnicodeDecodeError):  # somebody else's, and no text
+                    if message.text:
+                        self._recent[group.id].append(message)
 
     async def say(self) -> None:
-        """One line: an answer to somebody else, or something new."""
+        """One line: an answer to somebody else, or something new that was not said just now."""
         self.read()
         group = self._chance.choice(self._groups)
-        me = self.here.me.id
-        others = [each for each in self._recent[group.id] if each.author != me]
-        if others and self._chance.random() < ANSWER_SHARE:
-            heard = self._chance.choice(others)
-            await group.send_text(self._answer(group.description, heard.text), reply_to=heard)
+        recent, me = self._recent[group.id], self.here.me.id
+        others = [each for each in recent if each.author != me]
+        said = {each.text for each in recent}
+        new = [question for question in THREADS[group.description] if question not in said]
+        if others and (not new or self._chance.random() < ANSWER_SHARE):
+            heard = self._chance.choice(_waiting(others) or others)
+            answered = {each.text for each in recent if each.parent == heard.id}
+            answers = [each for each in THREADS[group.description].get(heard.text, ()) if each not in answered]
+            await group.send_text(self._chance.choice(answers or FOLLOW_UPS), reply_to=heard)
         else:
-            await group.send_text(self._chance.choice(list(THREADS[group.description])))
+            await group.send_text(self._chance.choice(new or list(THREADS[group.description])))
 
-    def _answer(self, title: str, heard: str) -> str:
-        return self._chance.choice(THREADS[title].get(heard, FOLLOW_UPS))
+
+def _waiting(lines: "list[Message]") -> "list[Message]":
+    """Those that nobody has answered yet; if there are any of a person, only these."""
+    answered = {each.parent for each in lines}
+    left = [each for each in lines if each.id not in answered]
+    return [each for each in left if each.text not in _OURS] or left

@@ -175,7 +175,7 @@ class Resident:
     # -- what goes
 
     async def say(self, data: bytes) -> None:
-        with suppress(weft.NotConnected):
+        with suppress(weft.WeftError):  # it is not connected just now, or leaves
             await self.channel.broadcast(data)
 
     # -- what it tells

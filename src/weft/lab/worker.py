@@ -304,7 +304,8 @@ class Worker:
             await asyncio.sleep(self._random.expovariate(per_s))
             talkers = [each.chatting for each in self._residents.values() if each.chatting is not None]
             if talkers:
-                await asyncio.shield(self._loop.create_task(self._random.choice(talkers).say()))
+                with suppress(weft.WeftError):  # it is leaving just now
+                    await asyncio.shield(self._loop.create_task(self._random.choice(talkers).say()))
 
 
 def main(end: socket.socket) -> None:

@@ -32,6 +32,9 @@ export class Drawing {
     this.hovered = null;
     this.layer = document.createElement("canvas"); // the links, for as long as nothing moves
     this.layerOf = "";
+    this.drawnOf = "";
+    this.drawnFelt = null;
+    this.restlessUntil = 0;
     this.isStill = matchMedia("(prefers-reduced-motion: reduce)").matches;
   }
 
@@ -90,6 +93,19 @@ export class Drawing {
   get radius() {
     const room = Math.sqrt((this.wide * this.high) / Math.max(1, this.scene.nodes.size));
     return Math.min(8, Math.max(2, room * 0.085)) * (this.fits ? 1 : Math.max(1, Math.min(2, this.scale / 2)));
+  }
+
+  /** Nothing is drawn again while nothing changes: a page that is left open costs next to nothing. */
+  drawIfNeeded(now) {
+    const { scene } = this;
+    const isDark = document.body.classList.contains("body--dark");
+    const of = [scene.version, this.x, this.y, this.scale, this.canvas.width, this.canvas.height, isDark, this.chosen?.n, this.hovered?.n].join();
+    const isMoving = !scene.layout.isAsleep || scene.ripples.length || scene.ghosts.length || scene.lost.length;
+    if (isMoving || of !== this.drawnOf || scene.felt !== this.drawnFelt || now < this.restlessUntil) {
+      if (isMoving || of !== this.drawnOf) this.restlessUntil = now + FADE_MS; // what is new, or glows, fades
+      Object.assign(this, { drawnOf: of, drawnFelt: scene.felt });
+      this.draw(now);
+    }
   }
 
   draw(now) {

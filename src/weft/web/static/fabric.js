@@ -75,7 +75,7 @@ export default {
         if (times.frames % (this.nodes > MANY ? 2 : 1) === 0) this.scene.layout.step();
         this.drawing.resize();
         if (this.drawing.fits) this.drawing.fit();
-        this.drawing.draw(clock);
+        this.drawing.drawIfNeeded(clock);
       }
       if (now - times.tell > TELL_MS) this.tell(now);
       requestAnimationFrame((next) => this.frame(next));
