@@ -27,6 +27,8 @@ PEERS_MAX = 16
 class Connecting:
     """What `connect` returns: `async with` joins and leaves again, `await` joins only."""
 
+    _makes: type[Node] = Node
+
     def __init__(
         self,
         name: str,
@@ -125,7 +127,7 @@ class Connecting:
             raise CannotConnect(f"{self._channel_name}: no address was found for {where} in time") from None
 
     def _node(self, host: str, port: int, portals: tuple[Address, ...]) -> Node:
-        return Node(
+        return self._makes(
             self._channel_name,
             host=host,
             port=port,

@@ -72,6 +72,8 @@ class BorderedNode(Node):
 class Crossing(Connecting):
     """Like `weft.connect`, with a border."""
 
+    _makes = BorderedNode
+
     def __init__(
         self,
         name: str,
@@ -104,15 +106,7 @@ class Crossing(Connecting):
         self._border = border
 
     def _node(self, host: str, port: int, portals: tuple["Address", ...]) -> Node:
-        node = BorderedNode(
-            self._channel_name,
-            host=host,
-            port=port,
-            portals=portals,
-            membership=self._membership(),
-            signed=self._signed,
-            settings=self._settings,
-            limits=self._limits,
-        )
+        node = super()._node(host, port, portals)
+        assert isinstance(node, BorderedNode)
         node.border = self._border
         return node

@@ -1,5 +1,6 @@
 """What the keys of the chat do."""
 
+from abc import abstractmethod
 from datetime import datetime
 
 from textual.app import App
@@ -58,9 +59,9 @@ class Deeds(App[None]):
         is_writing = isinstance(self.focused, TextArea | Input)
         return action not in COMMANDS or not (is_writing or len(self.screen_stack) > 1)
 
+    @abstractmethod
     def draw(self) -> None:
         """Now, not at the next turn: the reader did something."""
-        raise NotImplementedError
 
     def tell(self, text: str, *, is_problem: bool = False) -> None:
         self.notify(text, severity="warning" if is_problem else "information", markup=False)

@@ -1,5 +1,6 @@
 """A list on the screen that draws only the rows in its window: groups and members may be many thousands."""
 
+from abc import abstractmethod
 from typing import ClassVar
 
 from rich.segment import Segment
@@ -44,12 +45,13 @@ class Rows(ScrollView, can_focus=True):
         self.plain = Style()
 
     @property
+    @abstractmethod
     def count(self) -> int:
-        raise NotImplementedError
+        """How many there are."""
 
+    @abstractmethod
     def draw(self, at: int, width: int) -> list[list[Segment]]:
         """The lines of one row."""
-        raise NotImplementedError
 
     def can_be_chosen(self, at: int) -> bool:
         return True
