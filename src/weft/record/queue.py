@@ -4,8 +4,9 @@ The rule: what waits is bounded, in rows and in bytes. When it is full the newes
 whoever puts them waits, as the settings say.
 
 A deque may be used at both ends by different threads without a lock. An observer puts its row first and looks
-afterwards whether there is anything to do about it, so that nothing falls between the last look of a closing tape and
-the row: after the end every row is taken back by whoever put it.
+afterwards whether there is anything to do about it, so that nothing falls between the end and the row: after it every
+row is taken back by whoever put it. Until the end nothing is taken back uncounted, so a tape lacks only the newest rows
+of an observer, never one in between that no gap tells of.
 """
 
 import threading
@@ -29,6 +30,9 @@ class Queue:
         self.late_rows = 0
         """Rows that came after the end, and are on no tape."""
         self.closed = False
+        """The writer need only write what is there."""
+        self._ended = False
+        """It has: nothing more gets on the tape."""
         self._settings = settings
         self._lost = lost
         self._has_writer = has_writer
@@ -43,7 +47,7 @@ class Queue:
         if extra is not None and extra.held_bytes:
             with self._room:
                 self._held_bytes += extra.held_bytes
-        if self.closed:
+        if self._ended:
             self._drop()
         elif self._is_full:
             self._wake.set()
@@ -55,7 +59,7 @@ class Queue:
     def _call_writer(self) -> None:
         """There is a batch. Until the writer has looked, observers need not call again before the queue is full."""
         with self._room:
-            if not self.closed:
+            if not self._ended:
                 self.pressed_rows = self._settings.queue_rows_max + 1
         self._wake.set()
 
@@ -74,17 +78,19 @@ class Queue:
 
     def _drop(self) -> None:
         """Take back the newest row: ours, or another thread's that came after it."""
+        count = self._count_gone  # asked first: the end may come in between, with a newer row on the tape
         try:
             row = self.rows.pop()
         except IndexError:
             return  # the writer has just taken it
         self._release([row])
-        if self.closed:
-            self._count_late()
-        else:
-            self._count_lost(row)
+        count(row)
 
-    def _count_late(self) -> None:
+    @property
+    def _count_gone(self) -> Callable[[Row], None]:
+        return self._count_late if self._ended else self._count_lost
+
+    def _count_late(self, _: Row) -> None:
         with self._room:
             self.late_rows += 1
 
@@ -102,13 +108,14 @@ class Queue:
             self._wake.wait(most_s)
         self._wake.clear()
 
-    def take(self) -> list[Row]:
-        """The oldest rows, as many as make a batch."""
+    def take(self, most: int) -> list[Row]:
+        """The oldest rows, as many as make a batch, but not more than that."""
+        most = min(most, self._batch_rows)
         rows: list[Row] = []
         held_bytes = 0
         take = self.rows.popleft
         try:
-            while len(rows) < self._batch_rows and held_bytes < self._settings.batch_bytes_max:
+            while len(rows) < most and held_bytes < self._settings.batch_bytes_max:
                 row = take()
                 rows.append(row)
                 if row[-1] is not None:
@@ -128,25 +135,29 @@ class Queue:
     # -- the end
 
     def close(self) -> None:
-        """The writer still takes what is there; whatever comes from now on is taken back by whoever put it."""
+        """The writer still writes what is there."""
         with self._room:
             self.closed = True
-            self.pressed_rows = 0
             self._room.notify_all()
         self._wake.set()
 
-    def give_up(self, *, wrote_all: bool) -> None:
-        """There is no writer any more. If it wrote all that was there at the end, what is left came late (and whoever
-        put it was just about to take it back); else it is lost."""
+    def end(self) -> None:
+        """The writer has written what was there: whatever else was put came late."""
+        with self._room:
+            self._ended = True
+            self.pressed_rows = 0
+
+    def give_up(self) -> None:
+        """There is no writer any more. If it came to the end, what is left came late (and whoever put it was just about
+        to take it back); else it is lost."""
+        count = self._count_gone
+        self.end()
         while True:
             try:
                 row = self.rows.popleft()
             except IndexError:
                 return
-            if wrote_all:
-                self._count_late()
-            else:
-                self._count_lost(row)
+            count(row)
 
     def disown(self) -> None:
         """This is a forked child: the rows are its parent's, and whoever held the lock is not here."""
@@ -154,3 +165,4 @@ class Queue:
         self._wake = threading.Event()
         self.rows.clear()
         self.close()
+        self.end()

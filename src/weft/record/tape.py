@@ -58,7 +58,6 @@ class Tape:
         self._wall_clock = wall_clock
         self._lost = Lost()
         self._files = Files(self.directory, self.run, self.settings, monotonic, self._lost, on_problem)
-        self._wrote_all = False
         self._thread = threading.Thread(target=self._write, name="weft-tape", daemon=True)
         self._queue = Queue(self.settings, self._lost, self._thread.is_alive)
         self._closing = threading.RLock()
@@ -103,7 +102,7 @@ class Tape:
                 atexit.unregister(self.close)
             if threading.current_thread() is not self._thread:
                 self._thread.join()
-                self._queue.give_up(wrote_all=self._wrote_all)
+                self._queue.give_up()
 
     def __enter__(self) -> "Tape":
         return self
@@ -130,7 +129,7 @@ class Tape:
                 self._write_queued()
                 files.tick()
             self._write_queued()
-            self._wrote_all = True
+            queue.end()
             files.finish_all()
         except Exception as problem:  # a fault of ours: the channel goes on, and the queue counts what it drops
             logger.exception("the tape's writer has failed")
@@ -139,8 +138,10 @@ class Tape:
             logger.error("the tape ends with lost rows that no gap row tells of; lost in all: %d", self.lost_rows)
 
     def _write_queued(self) -> None:
-        """All that is there, a batch at a time."""
-        while rows := self._queue.take():
+        """All that is there now, a batch at a time; observers may be as fast as this."""
+        left = len(self._queue.rows)
+        while rows := self._queue.take(left):
+            left -= len(rows)
             self._files.write(rows)
             self._files.tick()
 
