@@ -59,6 +59,7 @@ def test_a_program_without_a_loop_can_do_it_all() -> None:
         assert reader.receive(0) is None
         assert reader.status().state == "connected"
         assert reader.missed == 0
+        assert reader.few == author.few == 2
         assert reader.identity(author.peer) is None
         assert reader.name_of(author.peer) == f"{author.peer:016x}"
     assert not reader.is_connected

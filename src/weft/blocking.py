@@ -124,6 +124,10 @@ class Channel:
     def is_connected(self) -> bool:
         return self._channel.is_connected
 
+    @property
+    def few(self) -> int | None:
+        return self._channel.few
+
     def identity(self, author: PeerId) -> Identity | None:
         return self._channel.identity(author)
 

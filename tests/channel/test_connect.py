@@ -39,6 +39,16 @@ def test_async_with_joins_and_leaves(options: dict[str, Any], loop: str) -> None
     play(main, loop)
 
 
+def test_few_are_counted_and_many_are_not() -> None:
+    async def main() -> None:
+        async with joined(6) as members:
+            await until(lambda: not any(member.few for member in members))
+        async with joined(3) as members:
+            await until(lambda: [member.few for member in members] == [3, 3, 3])
+
+    play(main)
+
+
 @each_loop
 def test_await_joins_only(loop: str) -> None:
     async def main() -> None:

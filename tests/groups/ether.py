@@ -47,6 +47,7 @@ class EtherMember:
         self.random = random
         self.me = peer
         self.is_busy = False
+        self.few: int | None = None
         self.alive = True
         self.side = 0
         self.delivered: list[Message] = []

@@ -15,6 +15,7 @@ from tests.groups.test_scene import check, play, play_in_fabric
 from tests.groups.test_storms import messages_per_arrival
 from weft.fabric.state import State
 from weft.groups import groups
+from weft.groups.asking import JOURNEYS_S
 from weft.groups.events import CaughtUp
 from weft.groups.history import MemoryStore
 from weft.groups.names import MessageId, Post
@@ -166,9 +167,10 @@ def catchup(missed: int = 100_000, holders: int = 12, live_per_s: int = 20) -> N
     pages = sum(member.participant.said_bytes["Page"] - sent[member]["Page"] for member in members)
     speakers = sum(member.participant.said_bytes["Page"] > sent[member]["Page"] for member in members)
     asks = back.participant.said
+    wait_s = JOURNEYS_S + back.participant.answers_s
     print(
         f"{missed:,} missed ({missing / 1e6:.1f} MB): caught up in {took_s:.1f} s of virtual time "
-        f"(the last 4.5 s wait for further answers), CPU {time.process_time() - cpu:.0f} s; "
+        f"(the last {wait_s:.1f} s wait for further answers), CPU {time.process_time() - cpu:.0f} s; "
         f"pages of all {pages / 1e6:.2f} MB = {pages / missing:.2f} times the missing data, by {speakers} of {holders} "
         f"holders in {sum(member.participant.said['Page'] for member in members) - pages_before} pages, "
         f"{asks['Ask']} questions; {len(lives)} live messages meanwhile, the slowest took {slowest:.2f} s (looked at "

@@ -79,7 +79,7 @@ def test_pages_lose_nothing(messages: list[Roster], page_bytes: int) -> None:
 said = st.one_of(
     st.builds(Standing, st.integers(1, 3), st.integers(1, 4), st.sampled_from(["", "a"]), st.integers(1, 6)),
     st.builds(
-        lambda told, lists: Listing(0, lists, False, True, (), (), pack_rosters(told)),
+        lambda told, lists: Listing(0, lists, False, True, 0, (), (), pack_rosters(told)),
         st.lists(rosters, max_size=3),
         st.integers(1, 1 << 63),
     ),

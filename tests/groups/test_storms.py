@@ -8,6 +8,8 @@ from weft.groups.messages import Arrival, Suspect
 from weft.groups.settings import Keep
 
 GROUPS = 20
+SETTLED_S = 40.0
+"""Who has been there for so long is not new any more, and answers sooner where few listen."""
 
 
 def messages_per_arrival(peers: int, arrivals: int = 5, seed: int = 0) -> float:
@@ -22,6 +24,7 @@ def messages_per_arrival(peers: int, arrivals: int = 5, seed: int = 0) -> float:
         for stand in stands:
             member.participant.attendance.learned(stand.member)
         member.participant._is_open = True
+    ether.run(SETTLED_S)
     begun = ether.clock.now
     for number in range(arrivals):
         newcomer = ether.add(f"n{number}")
@@ -32,7 +35,7 @@ def messages_per_arrival(peers: int, arrivals: int = 5, seed: int = 0) -> float:
     return (counts["Arrival"] + counts["Listing"]) / arrivals
 
 
-@pytest.mark.parametrize("peers", [10, 100])
+@pytest.mark.parametrize("peers", [5, 10, 30, 100])
 def test_messages_per_arrival(peers: int) -> None:
     assert messages_per_arrival(peers) <= 6
 
@@ -77,3 +80,39 @@ def test_who_suspects_everybody_is_not_believed() -> None:
             members[0].participant.say(Suspect(member.me, 0))
         ether.run(1.0)
     assert ether.count(begun)["Presence"] < 60 + 2 * 2.5 * 20
+
+
+def greeted_s(members: int, few: int | None = None) -> float:
+    """How long somebody who arrives waits for the groups."""
+    ether = Ether(3, delay=lambda _random: 0.01)
+    first, *_ = [ether.add(f"m{number}") for number in range(members)]
+    first.participant.create("a group", group=7)
+    ether.run(SETTLED_S)
+    for member in ether.members:
+        member.few = few
+    newcomer = ether.add("newcomer", arrives=False)
+    newcomer.few = few
+    begun = ether.clock.now
+    newcomer.participant.arrive()
+    while not newcomer.participant.discovery.is_greeted:
+        ether.run(0.005)
+        assert ether.clock.now < begun + 5.0
+    return ether.clock.now - begun
+
+
+def test_where_few_listen_the_answer_comes_soon() -> None:
+    assert greeted_s(1, few=2) < 0.05, "nobody else can answer, so nobody is waited for"
+    assert greeted_s(5) < 0.6
+    assert greeted_s(10) < 1.1
+
+
+def test_who_is_new_thinks_of_many_until_it_is_told() -> None:
+    ether = Ether(4)
+    members = [ether.add(f"m{number}") for number in range(6)]
+    members[0].participant.create("a group", group=7)
+    ether.run(SETTLED_S)
+    newcomer = ether.add("newcomer")
+    whole_s = newcomer.participant.settings.answer_s
+    assert newcomer.participant.answers_s == whole_s
+    ether.run(2.0)
+    assert newcomer.participant.answers_s == members[0].participant.answers_s < whole_s / 4

@@ -66,7 +66,7 @@ def test_6_1_3_protocol_illustration() -> None:
     pages.clear()
     d.participant.join(group)
     # The back-off of C is over first: it sends M1, which is all it has.
-    ether.run(1.0)
+    ether.run(0.3)
     assert [(name, [post.data for post in unpack_posts(page.body)]) for name, page in pages] == [("C", [b"M1"])]
     assert d.texts() == ["M1"]
     # A and B take M1 off their lists. A is next, and sends M2; B, who would have sent the same, keeps quiet.

@@ -95,6 +95,11 @@ class Channel(Speaking):
     def is_connected(self) -> bool:
         return self._node.peer.state is State.CONNECTED
 
+    @property
+    def few(self) -> int | None:
+        """How many peers there are, if so few that everyone is linked to everyone; of more, nobody knows."""
+        return self._node.peer.few
+
     def identity(self, author: PeerId) -> Identity | None:
         """What is proven of an author: on a signed channel name and role, else nothing."""
         if author == self._node.id:

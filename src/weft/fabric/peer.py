@@ -262,6 +262,11 @@ class Peer:
             self.repair.kick()
         self._advance()
 
+    @property
+    def few(self) -> int | None:
+        """How many peers there are, if so few that everyone is linked to everyone; of more, nobody knows."""
+        return len(self.links) + 1 if self.joining.small else None
+
     def found_channel(self) -> None:
         """Nobody is here: begin the channel."""
         self.stream.reconcile.settle()

@@ -6,7 +6,6 @@ the question goes to all again. What is known to have been said and does not com
 
 from typing import TYPE_CHECKING
 
-from weft.groups.backoff import backoff_s
 from weft.groups.events import CatchingUp, CaughtUp
 from weft.groups.fields import Have
 from weft.groups.intervals import Intervals
@@ -19,6 +18,8 @@ if TYPE_CHECKING:
     from weft.groups.conversation import Conversation
     from weft.groups.medium import Timer
 
+JOURNEYS_S = 1.0
+"""For a question to get there and an answer to come back, beside the time that the other waits."""
 DIFFER_EVERY_S = 30.0
 """A difference seen in a presence is asked about so often at most."""
 
@@ -62,8 +63,8 @@ class Asking:
     def begin_later(self) -> None:
         """If we still lack something then: with luck another's question brings it."""
         if self._later is None and not self.is_active:
-            wait_s = backoff_s(self._medium.random, self._settings.answer_s, self._talk.participant.peers_about)
-            self._later = self._medium.after(2 * self._settings.answer_s + wait_s, self._begin_if_lacking)
+            wait_s = 2 * self._settings.answer_s + self._talk.participant.backoff_s()
+            self._later = self._medium.after(wait_s, self._begin_if_lacking)
 
     def _begin_if_lacking(self) -> None:
         self._later = None
@@ -100,7 +101,12 @@ class Asking:
         self._moved = False
         self._asked_at = self._medium.now()
         self._talk.participant.say(Ask(self._talk.group, self._question, holder, self._haves()))
-        self._wait(self._settings.hold_s, self._stalled)
+        self._wait(self._settings.hold_s if holder else self._answered_s, self._stalled)
+
+    @property
+    def _answered_s(self) -> float:
+        """Whoever has more than we has begun to answer."""
+        return min(JOURNEYS_S + self._talk.participant.answers_s, self._settings.hold_s)
 
     def _haves(self) -> tuple[Have, ...]:
         haves, room = [], HAVES_MAX
@@ -139,7 +145,7 @@ class Asking:
             self._ask(peer)
         else:
             # The holder has no more; another may, and says so within its back-off.
-            self._wait(1.5 * self._settings.answer_s, self._settle)
+            self._wait(self._answered_s, self._settle)
 
     def _stalled(self) -> None:
         """Nobody answers, or who did fell silent."""

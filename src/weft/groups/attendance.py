@@ -11,7 +11,7 @@ depend on it.
 
 from typing import TYPE_CHECKING
 
-from weft.groups.backoff import backoff_s
+from weft.groups.backoff import MANY, backoff_s
 from weft.groups.events import MemberBack, MemberGone
 from weft.groups.limits import PEERS_MAX, PENDING_MAX, SUSPECTS_MAX
 from weft.groups.messages import Farewell, Presence, Suspect
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 HOLDINGS_TOLD = 64
 """Groups whose messages are compared by one presence; others take their turns."""
+NEW_PERIODS = 2
+"""After so many periods all who speak that often were heard."""
 ACCUSE_S = 30.0
 """The while in which one peer may suspect `SUSPECTS_MAX` others."""
 REPLY_EVERY_S = 1.0
@@ -46,6 +48,8 @@ class Attendance:
         """When one began to suspect others, and how many since."""
         self._replied_at = -REPLY_EVERY_S
         self._turn = 0
+        self._came_at = participant.medium.now()
+        self._told_listeners = 0
         self._timer: Timer | None = None
 
     # -- what is known
@@ -62,6 +66,20 @@ class Attendance:
         """How many may be listening."""
         return max(len(self._peers), len(self._heard_at) - len(self._gone)) + 1
 
+    @property
+    def listeners(self) -> int:
+        """How many may answer a question. Who is new has heard few of them: it goes by what the channel knows, or by
+        what it was told, and else thinks of many."""
+        few = self._medium.few
+        if few is not None:
+            return few
+        is_new = self._medium.now() < self._came_at + NEW_PERIODS * self._settings.presence_s
+        return max(self.peers_about, self._told_listeners or (MANY if is_new else 0))
+
+    def told_listeners(self, count: int) -> None:
+        """By somebody who was here before us."""
+        self._told_listeners = min(count, PEERS_MAX)
+
     def member_of(self, peer: PeerId) -> MemberId | None:
         found = self._peers.get(peer)
         return found[0] if found is not None else None
@@ -75,6 +93,7 @@ class Attendance:
     def start(self) -> None:
         """The first presence comes soon, so that those who missed the arrival learn who we are."""
         self.stop()
+        self._came_at, self._told_listeners = self._medium.now(), 0
         self._timer = self._medium.after(self.period_s * self._medium.random.random(), self._beat)
 
     def stop(self) -> None:
@@ -171,7 +190,7 @@ class Attendance:
             return
         known = self.member_of(note.peer)
         if note.member == 0 and known is not None:
-            wait_s = backoff_s(self._medium.random, self._settings.suspect_s, self.peers_about)
+            wait_s = backoff_s(self._medium.random, self._settings.suspect_s, self.listeners)
             self._medium.after(wait_s, self._name_suspect, note.peer, now)
         self._suspect(note.peer, known if known is not None else note.member)
 
@@ -202,7 +221,7 @@ class Attendance:
         known, heard_at = self._peers.get(peer, (member, since - self._settings.suspect_s))
         if heard_at > since - self._settings.suspect_s:
             # Perhaps its answer overtook the suspicion on the way to us: whoever thinks so too, one of us asks again.
-            wait_s = backoff_s(self._medium.random, self._settings.suspect_s, self.peers_about)
+            wait_s = backoff_s(self._medium.random, self._settings.suspect_s, self.listeners)
             self._medium.after(wait_s, self._say_lost, peer, since)
             return
         self._peers.pop(peer, None)

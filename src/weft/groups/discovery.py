@@ -8,7 +8,6 @@ started by anybody who sees, from the hash in a presence, that its lists differ 
 
 from typing import TYPE_CHECKING
 
-from weft.groups.backoff import backoff_s
 from weft.groups.directory import Change, pages
 from weft.groups.events import Greeted
 from weft.groups.fields import Roster, Stand, unpack_rosters
@@ -88,8 +87,8 @@ class Discovery:
         differing = self._directory.differing(note.buckets)
         if not differing or len(self._pending) >= PENDING_MAX:
             return
-        wait_s = backoff_s(self._medium.random, self._settings.answer_s, self._part.attendance.peers_about)
-        timer = self._medium.after(wait_s + self._penalty_s(peer, hash(note.buckets)), self._answer, peer)
+        wait_s = self._part.backoff_s() + self._penalty_s(peer, hash(note.buckets))
+        timer = self._medium.after(wait_s, self._answer, peer)
         empty = not any(note.buckets)
         self._pending[peer] = _Pending(count, differing, empty, self._medium.now(), timer)
 
@@ -138,7 +137,16 @@ class Discovery:
             self._part.budget.spend(len(body), self._medium.now())
             lists = self._directory.hash
             self._part.say(
-                Listing(asker, lists, whole, last, buckets if last else (), gone if number == 0 else (), body)
+                Listing(
+                    asker,
+                    lists,
+                    whole,
+                    last,
+                    self._part.attendance.peers_about,
+                    buckets if last else (),
+                    gone if number == 0 else (),
+                    body,
+                )
             )
 
     def found(self, group: GroupId) -> None:
@@ -158,6 +166,7 @@ class Discovery:
             pending.answered = True
         if note.asker == mine:
             self._part.attendance.hinted_gone(note.gone, self._asked_at)
+            self._part.attendance.told_listeners(note.peers)
             if note.last and note.lists != self._directory.hash:
                 self._say_surplus(note.buckets)
             if note.last and not self.is_greeted:
@@ -225,8 +234,7 @@ class Discovery:
         if lists == self._directory.hash or lists in self._hashes or self._compare is not None:
             return
         now = self._medium.now()
-        wait_s = backoff_s(self._medium.random, self._settings.answer_s, self._part.attendance.peers_about)
-        wait_s += max(2 * self._settings.answer_s, self._compared_at + COMPARE_EVERY_S - now)
+        wait_s = self._part.backoff_s() + max(2 * self._settings.answer_s, self._compared_at + COMPARE_EVERY_S - now)
         self._compare = self._medium.after(wait_s, self._compared, lists, now)
 
     def _compared(self, lists: int, since: float) -> None:

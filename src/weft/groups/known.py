@@ -2,6 +2,7 @@
 
 from typing import TYPE_CHECKING
 
+from weft.groups.backoff import backoff_s, window_s
 from weft.groups.errors import NoSuchGroup
 from weft.groups.events import GroupInfo, Here
 from weft.groups.names import GroupId, Member, MemberId
@@ -11,6 +12,8 @@ if TYPE_CHECKING:
     from weft.groups.conversation import Conversation
     from weft.groups.directory import Directory
     from weft.groups.history import Store
+    from weft.groups.medium import Medium
+    from weft.groups.settings import Settings
 
 
 class Known:
@@ -18,14 +21,21 @@ class Known:
 
     directory: "Directory"
     attendance: "Attendance"
+    medium: "Medium"
+    settings: "Settings"
     conversations: "dict[GroupId, Conversation]"
     store: "Store"
     _rejected: dict[GroupId, None]
     _listening: dict[GroupId, None]
 
     @property
-    def peers_about(self) -> int:
-        return self.attendance.peers_about
+    def answers_s(self) -> float:
+        """All who answer a question do so within this."""
+        return window_s(self.settings.answer_s, self.attendance.listeners)
+
+    def backoff_s(self) -> float:
+        """How long to wait before we answer."""
+        return backoff_s(self.medium.random, self.answers_s, self.attendance.listeners)
 
     def is_in(self, group: GroupId) -> bool:
         """As a member; not if we only listen."""

@@ -32,6 +32,10 @@ class Medium(Protocol):
     def is_busy(self) -> bool:
         """Whether our links are behind: history waits then, so that live messages get through."""
 
+    @property
+    def few(self) -> int | None:
+        """How many peers there are, if so few that the channel knows; else None."""
+
     def proven_name(self, peer: PeerId) -> str:
         """The name on the ticket of a peer, whose word a message of the channel is; empty if nothing is proven."""
 

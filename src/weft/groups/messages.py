@@ -33,6 +33,8 @@ class Listing(Note):
     whole: Bool
     """The answer, with all its pages, is all that the sender knows."""
     last: Bool
+    peers: UInt
+    """How many the sender has heard: who has just arrived has heard nobody."""
     buckets: Buckets
     """In the last page of an answer: the sender's hashes, as many as the asker gave."""
     gone: Ids

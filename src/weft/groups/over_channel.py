@@ -97,6 +97,10 @@ class ChannelMedium:
     def is_busy(self) -> bool:
         return self.queued_bytes > BUSY_BYTES
 
+    @property
+    def few(self) -> int | None:
+        return self._channel.few
+
     def proven_name(self, peer: int) -> str:
         identity = self._channel.identity(peer)
         return identity.name if identity is not None else ""

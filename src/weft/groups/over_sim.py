@@ -61,6 +61,10 @@ class SimMember:
     def is_busy(self) -> bool:
         return any(link.is_full for link in self.node.peer.links)
 
+    @property
+    def few(self) -> int | None:
+        return self.node.peer.few
+
     def now(self) -> float:
         return self.node.clock.now
 

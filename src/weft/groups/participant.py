@@ -263,7 +263,7 @@ class Participant(Known):
             self.medium.broadcast(data)
 
     def say_roster(self, roster: Roster) -> None:
-        self.say(Listing(0, self.directory.hash, False, True, (), (), pack_rosters([roster])))
+        self.say(Listing(0, self.directory.hash, False, True, 0, (), (), pack_rosters([roster])))
 
     def refuse(self, what: str) -> None:
         if what not in self._told_refused:

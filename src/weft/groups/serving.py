@@ -8,7 +8,6 @@ asks again and again without taking anything in waits longer each time.
 from collections import deque
 from typing import TYPE_CHECKING
 
-from weft.groups.backoff import backoff_s
 from weft.groups.fields import Have, pack_posts
 from weft.groups.intervals import Intervals
 from weft.groups.limits import ENTRIES_MAX, HAVES_MAX, PENDING_MAX
@@ -106,7 +105,7 @@ class Serving:
         if named and old is not None:
             pending.row, pending.ahead = old.row, old.ahead
         penalty_s = self._penalty_s(peer, sum(each.count for each in haves.values()))
-        self._put((peer, False), pending, penalty_s + (0.0 if named else self._backoff_s()))
+        self._put((peer, False), pending, penalty_s + (0.0 if named else self._part.backoff_s()))
 
     def _surplus(self, haves: dict[MemberId, Intervals]) -> dict[MemberId, Intervals]:
         forgotten = self._talk.history.forgotten()
@@ -134,9 +133,6 @@ class Serving:
             del self._strikes[next(iter(self._strikes))]
         return float(2**strikes - 1) if strikes > 1 else 0.0
 
-    def _backoff_s(self) -> float:
-        return backoff_s(self._medium.random, self._settings.answer_s, self._part.peers_about)
-
     def _put(self, key: tuple[PeerId, bool], pending: _Pending, wait_s: float) -> None:
         if len(self._pending) < PENDING_MAX:
             self._pending[key] = pending
@@ -154,7 +150,7 @@ class Serving:
                 for first, last in spans:
                     todo.setdefault(author, Intervals()).add_span(first, last)
         if todo:
-            self._put((peer, True), _Pending(0, 0, todo), self._backoff_s())
+            self._put((peer, True), _Pending(0, 0, todo), self._part.backoff_s())
 
     # -- hearing others
 
@@ -177,7 +173,7 @@ class Serving:
             del self._pending[key]
         else:
             more_s = 0.0 if note.last and not note.remaining else self._settings.hold_s
-            pending.timer = self._medium.after(more_s + self._backoff_s(), self._speak, key)
+            pending.timer = self._medium.after(more_s + self._part.backoff_s(), self._speak, key)
 
     # -- speaking
 

@@ -8,8 +8,8 @@ class Settings:
     """What one member may choose. Members of one channel may differ."""
 
     answer_s: float = 3.0
-    """Answers to an arrival come within this. Ten times as long as a message takes to all, so that most who could
-    answer hear the first answer before their own turn comes."""
+    """Answers come within this, where many listen; sooner where few do. Ten times as long as a message takes to all, so
+    that most who could answer hear the first answer before their own turn comes."""
     hold_s: float = 6.0
     """Catching up: who has had no page for so long asks again, and somebody else may answer."""
     presence_s: float = 15.0
