@@ -8,21 +8,17 @@ import asyncio
 import base64
 import binascii
 import json as json_module
-import os
 import re
-import signal
-import sys
 from collections import deque
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, NamedTuple
 
-from weft.commands.ending import complain, warnings_go_to
+from weft.commands.ending import complain
 from weft.commands.errors import Failed, Mistake
 from weft.commands.group_telling import Numbered, event_json, event_text, joined_json, message_json
-from weft.commands.join import _Shown, _until
-from weft.commands.output import Output, chunks_of_input, lines_of_input
-from weft.commands.prompt import Prompt, sign_by_sign
+from weft.commands.output import Output, lines_of_input
+from weft.commands.prompt import Prompt
+from weft.commands.screen import Screen, at_terminal, typed
 from weft.commands.telling import harmless
 from weft.fabric.events import LinkUp
 from weft.groups import GroupEvent, MessageId
@@ -97,9 +93,8 @@ class Talk:
         self._json = json
         self._answered = answered
         self._numbered = Numbered()
-        self._show: Callable[[str], None] = lambda text: out.put(text + "\n")
-        self._coloured = sys.stdout.isatty() and "NO_COLOR" not in os.environ
-        self._at_terminal = not json and sys.stdin is not None and sys.stdin.isatty() and sys.stdout.isatty()
+        self._screen = Screen(out)
+        self._at_terminal = not json and at_terminal()
         self._had_company = bool(channel.status().neighbours)
         self._news = asyncio.Event()
         self._read_count = self._dropped_told = 0
@@ -110,7 +105,7 @@ class Talk:
         """Until the input ends, or (`stay`) for longer, or until the channel is closed. Whether something was said and
         nobody was there to hear it."""
         ends = [self._here.on_event(self._happened), self._channel.on_event(self._on_channel)]
-        with self._prompt() if self._at_terminal else _nothing() as prompt:
+        with self._screen.prompt() if self._at_terminal else nullcontext() as prompt:
             self._tell_joined()
             reading = asyncio.ensure_future(self._read())
             writing = asyncio.ensure_future(self._type(prompt) if prompt is not None else self._pass_on())
@@ -138,7 +133,7 @@ class Talk:
             self._read_count += 1
             self._news.set()
             while self._waiting and (self._waiting[0][0] <= self._read_count or not self._group.unread):
-                self._show(self._waiting.popleft()[1])
+                self._screen.show(self._waiting.popleft()[1])
             unwritten += 1
             if not self._group.unread or unwritten >= TOGETHER:
                 unwritten = 0
@@ -150,20 +145,20 @@ class Talk:
     def _show_message(self, message: "Message") -> None:
         own = message.author == self._here.me.id
         if self._json:
-            self._show(message_json(message, own=own))
+            self._screen.show(message_json(message, own=own))
         elif self._at_terminal or not own:
-            self._show(self._numbered.line(message))
+            self._screen.show(self._numbered.line(message))
 
     def _happened(self, event: GroupEvent) -> None:
         self._news.set()
         if getattr(event, "group", self._group.id) != self._group.id:
             return
         text = event_text(event)
-        line = event_json(event) if self._json else self._as_aside(text) if text is not None else None
+        line = event_json(event) if self._json else self._screen.as_aside(text) if text is not None else None
         if line is None:
             return
         if not self._group.unread:
-            self._show(line)
+            self._screen.show(line)
         elif len(self._waiting) < WAITING_MAX:
             self._waiting.append((self._read_count + self._group.unread, line))
         else:
@@ -174,24 +169,18 @@ class Talk:
 
     def _tell_joined(self) -> None:
         if self._json:
-            self._show(joined_json(self._group.info, self._here.me))
+            self._screen.show(joined_json(self._group.info, self._here.me))
             return
         here = [harmless(str(member)) for member, where in self._group.members().items() if where.value == "present"]
-        self._aside(
+        self._screen.aside(
             f"in {harmless(self._group.description)} as {harmless(self._here.me.name)}; here: {', '.join(here)}"
         )
         if self._at_terminal:
-            self._aside("a line is said to all; >3 in front of it answers message 3; Ctrl-D leaves")
-
-    def _aside(self, text: str) -> None:
-        self._show(self._as_aside(text))
-
-    def _as_aside(self, text: str) -> str:
-        return f"\x1b[2m{text}\x1b[0m" if self._coloured else f"* {text}"
+            self._screen.aside("a line is said to all; >3 in front of it answers message 3; Ctrl-D leaves")
 
     def _warn(self, text: str) -> None:
         if self._at_terminal:
-            self._aside(f"! {text}")
+            self._screen.aside(f"! {text}")
         else:
             complain("group join", text)
 
@@ -212,7 +201,7 @@ class Talk:
         """Lines from a person, who is told of one that cannot be said and may try another. What is said is shown when
         it is delivered, with its number, so the line itself is not."""
         said = 0
-        async for data in _until(chunks_of_input(), lambda: prompt.typing.ended):
+        async for data in typed(prompt):
             finished = prompt.typing.feed(data)
             prompt.redraw()
             for line in filter(None, finished):
@@ -220,7 +209,7 @@ class Talk:
                     await self._say(read_line(line.encode()))
                     said += 1
                 except ValueError as problem:
-                    self._aside(f"! {problem}")
+                    self._screen.aside(f"! {problem}")
         return said
 
     async def _say(self, speech: Speech) -> None:
@@ -239,27 +228,3 @@ class Talk:
             self._news.clear()
             await self._news.wait()
         return True
-
-    @contextmanager
-    def _prompt(self) -> Iterator[Prompt]:
-        prompt = Prompt(self._out.put)
-        loop = asyncio.get_running_loop()
-        with sign_by_sign() as again, warnings_go_to(_Shown(self._aside)):
-            self._show = prompt.tell
-
-            def go_on() -> None:
-                again()
-                prompt.redraw()
-
-            loop.add_signal_handler(signal.SIGCONT, go_on)
-            try:
-                yield prompt
-            finally:
-                loop.remove_signal_handler(signal.SIGCONT)
-                self._show = lambda text: self._out.put(text + "\n")
-                prompt.close()
-
-
-@contextmanager
-def _nothing() -> Iterator[None]:
-    yield None

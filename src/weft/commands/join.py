@@ -1,18 +1,14 @@
 """`weft join`: a person at a terminal, or a program at two pipes, takes part in a channel."""
 
 import asyncio
-import logging
-import os
-import signal
-import sys
-from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import nullcontext
 from typing import TYPE_CHECKING
 
-from weft.commands.ending import End, complain, run, warnings_go_to
+from weft.commands.ending import End, complain, run
 from weft.commands.errors import FAILED, FINE
-from weft.commands.output import Output, chunks_of_input, lines_of_input
-from weft.commands.prompt import Prompt, sign_by_sign
+from weft.commands.output import Output, lines_of_input
+from weft.commands.prompt import Prompt
+from weft.commands.screen import Screen, at_terminal, typed
 from weft.commands.taking_part import taking_part
 from weft.commands.telling import Telling
 from weft.fabric.events import LinkUp
@@ -37,15 +33,13 @@ class _Taking:
         self._channel = channel
         self._telling = Telling(channel)
         self._out = out
-        self._show: Callable[[str], None] = lambda text: out.put(text + "\n")
-        self._coloured = sys.stdout.isatty() and "NO_COLOR" not in os.environ
+        self._screen = Screen(out)
         self._had_company = bool(channel.status().neighbours)
 
     async def part(self, *, stay: bool) -> int:
         """Until the input ends, or (`stay`) for longer; or until the channel is closed."""
-        at_terminal = sys.stdin is not None and sys.stdin.isatty() and sys.stdout.isatty()
-        with self._prompt() if at_terminal else _nothing() as prompt:
-            self._aside(self._telling.joined())
+        with self._screen.prompt() if at_terminal() else nullcontext() as prompt:
+            self._screen.aside(self._telling.joined())
             stop_telling = self._channel.on_event(self._happened)
             reading = asyncio.ensure_future(self._print_messages())
             writing = asyncio.ensure_future(self._type(prompt) if prompt is not None else self._pass_on())
@@ -73,7 +67,7 @@ class _Taking:
 
     async def _print_messages(self) -> None:
         async for message in self._channel:
-            self._show(self._telling.message(message))
+            self._screen.show(self._telling.message(message))
             if not self._channel.unread:
                 await self._out.write("")  # who reads slowly makes us wait here, where the channel counts what waits
 
@@ -81,10 +75,7 @@ class _Taking:
         self._had_company = self._had_company or isinstance(event, LinkUp)
         text = self._telling.event(event)
         if text is not None:
-            self._aside(text)
-
-    def _aside(self, text: str) -> None:
-        self._show(f"\x1b[2m{text}\x1b[0m" if self._coloured else f"* {text}")
+            self._screen.aside(text)
 
     # -- to the channel
 
@@ -101,54 +92,11 @@ class _Taking:
         from weft.channel import WeftError
 
         sent = 0
-        async for data in _until(chunks_of_input(), lambda: prompt.typing.ended):
+        async for data in typed(prompt):
             for line in filter(None, prompt.feed(data)):
                 try:
                     await self._channel.broadcast_text(line)
                     sent += 1
                 except WeftError as problem:
-                    self._aside(f"! {problem}")
+                    self._screen.aside(f"! {problem}")
         return sent
-
-    @contextmanager
-    def _prompt(self) -> Iterator[Prompt]:
-        prompt = Prompt(self._out.put)
-        loop = asyncio.get_running_loop()
-        with sign_by_sign() as again, warnings_go_to(_Shown(self._aside)):
-            self._show = prompt.tell
-
-            def go_on() -> None:
-                again()
-                prompt.redraw()
-
-            loop.add_signal_handler(signal.SIGCONT, go_on)
-            try:
-                yield prompt
-            finally:
-                loop.remove_signal_handler(signal.SIGCONT)
-                self._show = lambda text: self._out.put(text + "\n")
-                prompt.close()
-
-
-async def _until(chunks: AsyncIterator[bytes], ended: Callable[[], bool]) -> AsyncIterator[bytes]:
-    async for chunk in chunks:
-        yield chunk
-        if ended():
-            return
-
-
-@contextmanager
-def _nothing() -> Iterator[None]:
-    yield None
-
-
-class _Shown(logging.Handler):
-    """Warnings of the library, above the line that is typed."""
-
-    def __init__(self, show: Callable[[str], None]) -> None:
-        super().__init__(logging.WARNING)
-        self._show_text = show
-
-    def emit(self, record: logging.LogRecord) -> None:
-        with suppress(RuntimeError):
-            self._show_text(f"! {record.getMessage()}")
