@@ -11,7 +11,12 @@ from weft.fabric import Settings, State
 from weft.net.loop import run
 
 Play = Callable[[Stage], Awaitable[None]]
-WORLDS = ["simulated", "plain sockets", "TLS", "TLS, signed"]
+WORLDS = [
+    "simulated",
+    "plain sockets",
+    pytest.param("TLS", marks=pytest.mark.long),  # between the other two: what it might find, one of them does
+    "TLS, signed",
+]
 
 
 @pytest.fixture(params=WORLDS)

@@ -7,7 +7,6 @@ the coordinator is gone (its end of the socket closes).
 import asyncio
 import socket
 import time
-import traceback
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,7 +21,8 @@ from weft.lab.resident import Resident, Tally
 from weft.lab.witness import Followed, LabWitness, Scribe
 from weft.trial import testimony, vitals
 from weft.trial.ledger import Head
-from weft.trial.orders import LINE_BYTES_MAX, from_line, to_line
+from weft.trial.orders import from_line
+from weft.trial.reporting import Reporting
 
 if TYPE_CHECKING:
     from weft.fabric.events import Missed
@@ -35,8 +35,6 @@ VIEW_PAUSE_S = 0.1
 UNREAD_BYTES_MAX = 1 << 20
 """If the coordinator has not read so much, the ways of messages are not told until it has; counts go on."""
 END_S = 2.0
-BROKEN_TOLD_MAX = 20
-"""Broken promises told in words; more are only counted."""
 LACKING_TOLD_MAX = 5
 MISSED_TOLD_MAX = 50
 """Ranges of missed messages told one by one between two tellings; all are counted."""
@@ -54,9 +52,9 @@ class Terms:
     connect_s: float
 
 
-class Worker:
+class Worker(Reporting):
     def __init__(self, end: socket.socket) -> None:
-        self._end = end
+        super().__init__(end)
         self._random = Random()
         self._residents: dict[int, Resident] = {}
         """By id."""
@@ -67,7 +65,6 @@ class Worker:
         self._gone = dict.fromkeys(("sent", "received", "duplicates"), 0)
         """Of peers that are no more."""
         self._missed: list[list[int]] = []
-        self._broken_count = 0
         self._tasks: set[asyncio.Task[None]] = set()
         self._border = Border()
         self._followed = Followed()
@@ -77,21 +74,15 @@ class Worker:
         self._tape: Tape | None = None
 
     async def main(self) -> None:
-        self._loop = asyncio.get_running_loop()
-        self._loop.set_exception_handler(self._on_exception)
-        vitals.Log(lambda _text: None, self.fault).attach()
-        reader, self._writer = await asyncio.open_connection(sock=self._end, limit=LINE_BYTES_MAX)
-        self._terms = Terms(**from_line(await reader.readline()))
+        await self.begin(warned=lambda _text: None)
+        self._terms = Terms(**from_line(await self._ordered.readline()))
         if self._terms.tape:
             from weft.record import Tape, TapeSettings
 
             self._tape = Tape(Path(self._terms.tape), settings=TapeSettings(file_s=self._terms.file_s))
         self._spawn(self._tell_counts())
         try:
-            while line := await reader.readline():
-                order = from_line(line)
-                if order["do"] == "end":
-                    break
+            async for order in self.orders():
                 self._obey(order)
         finally:
             await self._stop()
@@ -110,24 +101,6 @@ class Worker:
         self._writer.close()
 
     # -- telling
-
-    def tell(self, **content: Any) -> None:
-        if not self._writer.is_closing():
-            self._writer.write(to_line(content))
-
-    def fault(self, text: str) -> None:
-        """Something went wrong inside Weft that should never: an exception that nobody caught."""
-        self.tell(tell="fault", text=text)
-
-    def _on_exception(self, _loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-        problem = context.get("exception")
-        text = "".join(traceback.format_exception(problem)) if problem is not None else ""
-        self.fault(f"{context.get('message', '')}\n{text}".strip())
-
-    def _broken(self, promise: int, text: str) -> None:
-        self._broken_count += 1
-        if self._broken_count <= BROKEN_TOLD_MAX:
-            self.tell(tell="broken", promise=promise, text=text)
 
     def _has_missed(self, resident: Resident, missed: "Missed") -> None:
         if len(self._missed) < MISSED_TOLD_MAX:
@@ -249,7 +222,7 @@ class Worker:
             return
 
         def broken(promise: int, text: str) -> None:
-            self._broken(promise, f"peer {number} ({channel.peer:016x}) {text}")
+            self.broken(promise, f"peer {number} ({channel.peer:016x}) {text}")
 
         resident = Resident(
             number,

@@ -6,7 +6,6 @@ Ends when told to, and when the coordinator is gone (its end of the socket close
 import asyncio
 import socket
 import time
-import traceback
 from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Any
@@ -14,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 import weft
 from weft.trial import testimony, vitals
 from weft.trial.member import Member, Witness
-from weft.trial.orders import LINE_BYTES_MAX, Terms, from_line, to_line
+from weft.trial.orders import Terms
+from weft.trial.reporting import Reporting
 from weft.trial.timeline import Timeline
 
 if TYPE_CHECKING:
@@ -24,14 +24,12 @@ SHOUTED_AT_ONCE = 50
 """Messages of one peer before the next one's turn, and before anything else is looked at."""
 VIEW_PAUSE_S = 0.1
 """Changes of links within this time are told together."""
-BROKEN_TOLD_MAX = 20
-"""Broken promises told in words; more are only counted."""
 
 
-class Worker:
+class Worker(Reporting):
     def __init__(self, terms: Terms, end: socket.socket) -> None:
+        super().__init__(end)
         self._terms = terms
-        self._end = end
         self._random = Random()
         self._members: dict[int, Member] = {}
         self._left: list[Member] = []
@@ -41,24 +39,17 @@ class Worker:
         self._shouting = False
         self._shouts = 0
         """Under way, also for a moment after the order to stop."""
-        self._broken_count = 0
         self._warnings: dict[str, int] = {}
         self._tape: Tape | None = None
 
     async def main(self) -> None:
-        self._loop = asyncio.get_running_loop()
-        self._loop.set_exception_handler(self._on_exception)
-        vitals.Log(self.warned, self.fault).attach()
-        reader, self._writer = await asyncio.open_connection(sock=self._end, limit=LINE_BYTES_MAX)
+        await self.begin(self.warned)
         if self._terms.tape:
             from weft.record import Tape
 
             self._tape = Tape(Path(self._terms.tape))
         try:
-            while line := await reader.readline():
-                order = from_line(line)
-                if order["do"] == "end":
-                    break
+            async for order in self.orders():
                 self._obey(order)
         finally:
             self._stop()
@@ -75,25 +66,8 @@ class Worker:
 
     # -- telling
 
-    def tell(self, **content: Any) -> None:
-        self._writer.write(to_line(content))
-
-    def broken(self, promise: int, text: str) -> None:
-        self._broken_count += 1
-        if self._broken_count <= BROKEN_TOLD_MAX:
-            self.tell(tell="broken", promise=promise, text=text)
-
     def warned(self, text: str) -> None:
         self._warnings[text] = self._warnings.get(text, 0) + 1
-
-    def fault(self, text: str) -> None:
-        """Something went wrong inside Weft that should never: an exception that nobody caught."""
-        self.tell(tell="fault", text=text)
-
-    def _on_exception(self, _loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-        problem = context.get("exception")
-        text = "".join(traceback.format_exception(problem)) if problem is not None else ""
-        self.fault(f"{context.get('message', '')}\n{text}".strip())
 
     def _link_changed(self, member: Member) -> None:
         if not self._changed:
