@@ -4,7 +4,7 @@ from tests.fabric.fake_world import FakeLine, FakeWorld, founder, link
 from weft.fabric import Peer, Settings
 from weft.wire import Broadcast
 from weft.wire.broadcast import Priority, Way
-from weft.wire.links import Announce, Gone, Prune, Want
+from weft.wire.links import Announce, Gone, Lack, Prune, Want
 
 LOUD, QUIET, OTHER = 71, 72, 73
 PATIENT = Settings(silence_s=1e9, straggler_s=0.0)
@@ -99,7 +99,9 @@ def test_who_is_far_behind_is_spared_what_has_low_priority_and_told_so() -> None
     source.says(*(frame(LOUD, number, size=500, priority=each) for number, each in enumerate(priorities, 1)))
     drain(slow)
     assert slow.names() == [(LOUD, sequence) for sequence in (2, 4, 6, 8)]
-    assert [(gone.first, gone.last, gone.final) for gone in slow.heard(Gone)] == [(n, n, True) for n in (1, 3, 5, 7)]
+    assert [(gone.first, gone.last, gone.why) for gone in slow.heard(Gone)] == [
+        (n, n, Lack.NO_MORE) for n in (1, 3, 5, 7)
+    ]
     assert peer.counters.culled == 4
 
 
@@ -117,7 +119,7 @@ def test_what_has_expired_meanwhile_is_not_sent() -> None:
     world.run(1)
     drain(slow)
     assert slow.names() == [(LOUD, 2)]
-    assert [(gone.first, gone.last, gone.final) for gone in slow.heard(Gone)] == [(1, 1, True)]
+    assert [(gone.first, gone.last, gone.why) for gone in slow.heard(Gone)] == [(1, 1, Lack.NO_MORE)]
 
 
 def test_its_age_grows_while_it_waits() -> None:
@@ -159,5 +161,5 @@ def test_what_is_no_longer_kept_is_told_in_one_go() -> None:
     drain(slow)
     kept = [sequence for _, sequence in slow.names()]
     assert kept == list(range(kept[0], 20))
-    assert [(gone.first, gone.last, gone.final) for gone in slow.heard(Gone)] == [(1, kept[0] - 1, True)]
+    assert [(gone.first, gone.last, gone.why) for gone in slow.heard(Gone)] == [(1, kept[0] - 1, Lack.NO_MORE)]
     assert peer.stream.retention.held_bytes <= 2000

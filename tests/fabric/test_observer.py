@@ -7,7 +7,7 @@ import pytest
 from tests.fabric.fake_world import CHANNEL, ME, NOTHING, PATIENT, FakeWorld, contact, has, link, said
 from weft.fabric import Peer, Settings, State
 from weft.fabric.events import Batch, LinkDown, LinkUp, Message, Missed, Note, StateChanged, Why
-from weft.wire.links import Gone
+from weft.wire.links import Gone, Lack
 
 
 class Recorder:
@@ -69,7 +69,7 @@ def test_what_is_missed_is_told() -> None:
     neighbour = link(peer, 2)
     neighbour.says(said(9, 1), said(9, 5))
     world.run(1)
-    neighbour.says(Gone(9, 2, 4, final=True))
+    neighbour.says(Gone(9, 2, 4, Lack.NO_MORE))
     world.run(2)
     assert recorder.all("missed") == [(each,) for each in world.told_missed] == [(Missed(9, 2, 4),)]
     assert [message.sequence for (message,) in recorder.all("delivered")] == [1, 5]

@@ -25,7 +25,7 @@ from weft.fabric.events import Missed
 from weft.wire import Broadcast
 from weft.wire.calls import PortRequest
 from weft.wire.fields import AUTHORS_MAX
-from weft.wire.links import Gone, Greeting, Known, Want
+from weft.wire.links import Gone, Greeting, Known, Lack, Want
 from weft.wire.types import Have
 
 A, B = 71, 72
@@ -416,7 +416,7 @@ def test_what_is_wanted_and_held_is_sent() -> None:
 def test_what_may_still_come_here_is_not_gone_for_good() -> None:
     line = link(holder(FakeWorld(), said(A, 1)), 3)
     line.says(Want(A, 2, 4), Want(B, 1, 2))
-    assert line.heard(Gone) == [Gone(A, 2, 4, False), Gone(B, 1, 2, False)]
+    assert line.heard(Gone) == [Gone(A, 2, 4, Lack.NOT_YET), Gone(B, 1, 2, Lack.NOT_YET)]
 
 
 def test_what_was_before_our_time_is_not_gone_for_good() -> None:
@@ -425,7 +425,7 @@ def test_what_was_before_our_time_is_not_gone_for_good() -> None:
     link(peer, 2, has((A, 1, 5)))
     line = link(peer, 3)
     line.says(Want(A, 2, 3))
-    assert line.heard(Gone) == [Gone(A, 2, 5, False)]  # nor the next ones, so that they need not be asked for
+    assert line.heard(Gone) == [Gone(A, 2, 5, Lack.NEVER)]  # nor the next ones, so that they need not be asked for
 
 
 def test_what_was_here_and_is_past_retention_is_gone_for_good() -> None:
@@ -438,7 +438,7 @@ def test_what_was_here_and_is_past_retention_is_gone_for_good() -> None:
     world.run(4)
     line = link(peer, 3, has((A, 1, 9)))
     line.says(Want(A, 1, 3))
-    assert line.heard(Gone) == [Gone(A, 1, 2, True)]
+    assert line.heard(Gone) == [Gone(A, 1, 2, Lack.NO_MORE)]
     assert line.names() == [(A, 3)]
 
 
@@ -446,4 +446,4 @@ def test_a_want_of_everything_is_answered_in_bounds() -> None:
     line = link(holder(FakeWorld(), said(A, 1)), 3, has((A, 1, 1)))
     line.says(Want(A, 1, (1 << 64) - 1), Want(A, 5, 2))
     assert line.names() == [(A, 1)]
-    assert line.heard(Gone) == [Gone(A, 2, (1 << 64) - 1, False)]
+    assert line.heard(Gone) == [Gone(A, 2, (1 << 64) - 1, Lack.NOT_YET)]

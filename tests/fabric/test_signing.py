@@ -5,7 +5,7 @@ from tests.fabric.signed_world import AUTHOR, FakeSeal, credential, link, member
 from weft.fabric import Peer
 from weft.fabric.seal import Identity
 from weft.wire.calls import JoinRequest
-from weft.wire.links import Credential, Gone, Introduce, Want
+from weft.wire.links import Credential, Gone, Introduce, Lack, Want
 
 # Introductions.
 
@@ -191,4 +191,7 @@ def test_an_author_that_the_sender_no_longer_admits_is_no_endless_matter() -> No
     assert story(late) == [], "what nobody can check is of no use"
     late.says(Introduce(AUTHOR, 1), Want(AUTHOR, 1, 2))
     assert story(late) == []
-    assert [(gone.first, gone.last, gone.final) for gone in late.heard(Gone)] == [(1, 1, True), (1, 2, True)]
+    assert [(gone.first, gone.last, gone.why) for gone in late.heard(Gone)] == [
+        (1, 1, Lack.NO_MORE),
+        (1, 2, Lack.NO_MORE),
+    ]

@@ -11,7 +11,7 @@ from weft.fabric.events import LinkDown, Message, Missed, Why
 from weft.wire import Broadcast, WireError
 from weft.wire.broadcast import decode_broadcast, encode_broadcast
 from weft.wire.framing import FRAME_BYTES_MAX
-from weft.wire.links import Gone, Greeting, Want
+from weft.wire.links import Gone, Greeting, Lack, Want
 from weft.wire.types import Have
 
 A, B = 71, 72
@@ -253,7 +253,7 @@ def test_a_neighbour_that_cannot_help_is_not_asked_again_but_the_others_are() ->
         world.run(PATIENT.gap_s)
         (line,) = [line for line in lines if line not in asked and wants(line)]
         asked.append(line)
-        line.says(Gone(A, 1, 2, final=True))
+        line.says(Gone(A, 1, 2, Lack.NO_MORE))
     assert [len(wants(line)) for line in lines] == [1, 1, 1]
 
 
@@ -262,10 +262,10 @@ def test_gone_for_good_everywhere_is_told_as_missed_and_delivery_goes_on_behind(
     peer = founder(world)
     lines = [link(peer, name) for name in (2, 3)]
     lines[0].says(said(A, 1), said(A, 5), said(A, 6))
-    lines[0].says(Gone(A, 2, 4, final=True))
+    lines[0].says(Gone(A, 2, 4, Lack.NO_MORE))
     world.run(PATIENT.gap_s)
     assert world.told_missed == []
-    lines[1].says(Gone(A, 2, 4, final=True))
+    lines[1].says(Gone(A, 2, 4, Lack.NO_MORE))
     world.run(PATIENT.gap_s)
     assert world.told_missed == [Missed(A, 2, 4)]
     assert world.names() == [(A, 1), (A, 5), (A, 6)]
@@ -280,8 +280,8 @@ def test_only_what_is_gone_everywhere_is_given_up() -> None:
     peer = founder(world)
     lines = [link(peer, name) for name in (2, 3)]
     lines[0].says(said(A, 6))
-    lines[0].says(Gone(A, 1, 5, final=True))
-    lines[1].says(Gone(A, 1, 3, final=True))
+    lines[0].says(Gone(A, 1, 5, Lack.NO_MORE))
+    lines[1].says(Gone(A, 1, 3, Lack.NO_MORE))
     world.run(PATIENT.gap_s)
     assert world.told_missed == [Missed(A, 1, 3)]
     world.run(PATIENT.gap_s)
@@ -296,7 +296,7 @@ def test_what_may_still_come_is_not_given_up_before_retention() -> None:
     while world.time < BRIEF.retention_s - BRIEF.gap_s:
         world.run(BRIEF.gap_s)
         for line in lines:
-            line.says(Gone(A, 1, 1, final=False))
+            line.says(Gone(A, 1, 1, Lack.NOT_YET))
     assert (world.told_missed, world.delivered) == ([], [])
     world.run(2 * BRIEF.gap_s + 0.01)
     assert world.told_missed == [Missed(A, 1, 1)]
@@ -323,7 +323,7 @@ def test_an_author_that_goes_on_talking_does_not_keep_a_gap_open_for_ever() -> N
     while world.time < 2 * BRIEF.retention_s:
         lines[0].says(said(A, sequence))
         for line in lines:
-            line.says(Gone(A, 1, 1, final=False))
+            line.says(Gone(A, 1, 1, Lack.NOT_YET))
         world.run(BRIEF.gap_s)
         sequence += 1
     assert world.told_missed == [Missed(A, 1, 1)]

@@ -13,6 +13,7 @@ import pytest
 
 from weft.fabric.beacons import Beacons
 from weft.fabric.events import Batch, Missed, StateChanged
+from weft.fabric.gaps import Gaps
 from weft.fabric.joining import Joining
 from weft.fabric.leaving import Leaving
 from weft.fabric.link import Link
@@ -222,7 +223,7 @@ def test_a_message_that_is_missed_without_need(caught: Callable[..., None]):
         if name_of(frame)[1] != 3 or self._peer.world.random.random() < 0.2:
             honest(self, link, frame)
 
-    mutants = {(Stream, "on_broadcast"): mutant, (Reconcile, "on_want"): nothing}
+    mutants = {(Stream, "on_broadcast"): mutant, (Gaps, "on_want"): nothing}
     text = f"{PEER} missed {MESSAGE}, which can be had, although the fabric was whole again"
     caught("long talk", mutants, 1, text)
 

@@ -111,6 +111,42 @@ def test_messages_of_a_gone_author_whose_beginning_nobody_has(word: str, seed: i
     orders.play(orders.parse(word), seed, degree, calm=False)
 
 
+@pytest.mark.parametrize(
+    ("word", "seed", "degree", "spread"),
+    [
+        ("jdjjjjjjldjdjd", 99, 4, Spread.TREE),
+        ("jjddjdjjdjjjjj", 136, 3, Spread.FLOOD),
+        ("jjdjjjljjjjllj", 233, 4, Spread.TREE),
+        ("jjdljjdjjjjjdd", 267, 4, Spread.TREE),
+        ("jljjjjjjjljddj", 360, 3, Spread.FLOOD),
+        ("jjldjljjjjjljl", 79, 8, Spread.MIXED),
+        ("jjldjljjjjjljl", 138, 3, Spread.MIXED),
+    ],
+)
+def test_messages_that_died_with_their_author(word: str, seed: int, degree: int, spread: Spread):
+    """Two parts merge. In one, an author spoke before anybody heard it, spoke again, and died. Who came from the other
+    part asked for the first messages, which nobody had, and held back the others for the whole retention time."""
+    orders.play(orders.parse(word), seed, degree, calm=False, spread=spread)
+
+
+@pytest.mark.parametrize("seed", [37, 257])
+def test_those_who_hold_a_message_are_behind_others_who_came_after_it(seed: int):
+    """Two parts merge, after many had come and gone in both. All neighbours of one that lacked messages were latecomers
+    who neither had them nor asked for them. It waited for the whole retention time, and missed them."""
+    steps = [
+        {"do": "grow"},
+        {"do": "traffic", "per_s": 20},
+        {"do": "wait", "s": 2},
+        {"do": "split"},
+        {"do": "wait", "s": 3},
+        {"do": "traffic", "per_s": 0},
+        {"do": "churn", "share_per_min": 6.0, "minutes": 0.5, "dying": 0.3},
+        {"do": "heal"},
+        {"do": "settle", "within_s": 60},
+    ]
+    scenario.parse("wall", {"peers": 6, "step": steps}).run(seed)
+
+
 def _tear(one: Peer, other: Peer) -> None:
     """Both ends of their link notice at the same moment that it is lost."""
     for here, there in ((one, other), (other, one)):

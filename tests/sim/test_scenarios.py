@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from weft.fabric.reconcile import Reconcile
+from weft.fabric.gaps import Gaps
 from weft.fabric.tree import Tree
 from weft.sim.command import replay_command, sim
 from weft.sim.scenario import Scenario, ScenarioError, built_in, load, parse
@@ -211,7 +211,7 @@ def test_a_tree_that_is_no_good_is_found(mutant: str, monkeypatch: pytest.Monkey
 def test_who_waits_long_for_what_the_living_say_is_found(monkeypatch: pytest.MonkeyPatch):
     """Nobody pulls what it hears of, and nobody looks for another branch."""
     monkeypatch.setattr(Tree, "link_lost", lambda *_: None)
-    monkeypatch.setattr(Reconcile, "_ask_for", lambda *_: None)
+    monkeypatch.setattr(Gaps, "_ask_for", lambda *_: None)
     with pytest.raises(PromiseBroken, match=r"came only after|has not got"):
         load("saw").with_spread(Spread.TREE).run(1, 40)
 

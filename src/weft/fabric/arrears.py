@@ -10,7 +10,7 @@ pulls what it wants from whom it likes.
 from typing import TYPE_CHECKING
 
 from weft.wire.broadcast import Priority
-from weft.wire.links import Gone
+from weft.wire.links import Gone, Lack
 
 if TYPE_CHECKING:
     from weft.fabric.authors import AuthorWindow
@@ -117,14 +117,14 @@ class Arrears:
             return False
         link.looked_up += 1
         if kept.first > owed.first:
-            stream.reconcile.say_gone(link, window, author, owed.first, kept.first - 1)
+            stream.gaps.say_gone(link, window, author, owed.first, kept.first - 1)
         owed.first = kept.last + 1
         self.bytes -= len(kept.frame)
         if kept.neighbour == link.neighbour:
             return True  # it brought it to us
         if kept.has_expired(now) or (self._is_behind and kept.priority < Priority.NORMAL):
             self._peer.counters.culled += kept.last - kept.first + 1
-            link.send(Gone(author, kept.first, kept.last, final=True))
+            link.send(Gone(author, kept.first, kept.last, Lack.NO_MORE))
         else:
             stream.send(link, author, kept.copy(now))
         return True
@@ -139,7 +139,7 @@ class Arrears:
         following = next(stream.retention.of(author, last + 1, NEWEST), None)
         up_to = window.reached if following is None else following.first - 1
         last = max(last, min(up_to, window.reached))
-        stream.reconcile.say_gone(self._link, window, author, owed.first, last)
+        stream.gaps.say_gone(self._link, window, author, owed.first, last)
 
     def _names_only(self) -> None:
         """Too much: it shall ask for what it wants, when it reads again."""

@@ -3,7 +3,7 @@
 Duplicates are told in constant time: everything up to `mark` was had, and `waiting` holds the few above it.
 """
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from weft.fabric.link import Link
@@ -13,11 +13,22 @@ GONE_MAX = 256
 """Ranges remembered that one neighbour cannot send."""
 
 
+class Denied(NamedTuple):
+    """What all neighbours said when the first message that is lacking was last asked for."""
+
+    first: int
+    since: float
+    """Since when all of them say that they never had it."""
+    by: tuple[int, ...]
+    """The neighbours that said so."""
+
+
 class AuthorWindow:
     """One author, as seen by one peer."""
 
     __slots__ = (
         "absent",
+        "denied",
         "failed",
         "first_from",
         "first_hops",
@@ -70,8 +81,10 @@ class AuthorWindow:
         """Neighbour -> ranges that it said are gone for good, in order."""
         self.regrets = 0
         """How often all neighbours had been asked, and one of them said that it is gone for good."""
-        self.absent: dict[int, int] = {}
-        """Neighbour -> last sequence of the range, beginning behind the mark, that it does not have, but may get."""
+        self.absent: dict[int, tuple[int, bool]] = {}
+        """Neighbour -> last sequence of the range, beginning behind the mark, that it does not have, and whether it
+        came after them; else it may get them."""
+        self.denied = Denied(0, 0.0, ())
         self.stuck_at = -1
         """Up to where everything was had when the gap was last looked at: one that closes by itself is left alone."""
         self.looks = 0

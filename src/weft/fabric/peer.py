@@ -132,9 +132,9 @@ class Peer:
         }
         self._handlers: dict[type[Any], Callable[[Link, Any], None]] = {
             k.Greeting: self.stream.reconcile.on_greeting,
-            k.Want: self.stream.reconcile.on_want,
+            k.Want: self.stream.gaps.on_want,
             k.Known: self.stream.reconcile.on_known,
-            k.Gone: self.stream.reconcile.on_gone,
+            k.Gone: self.stream.gaps.on_gone,
             k.Heartbeat: lambda _link, _message: None,
             k.Walk: self.walks.on_walk,
             k.WalkOver: self.walks.on_walk_over,

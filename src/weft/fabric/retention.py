@@ -5,7 +5,7 @@ from collections import deque
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from weft.wire import PeerId
+from weft.wire import Broadcast, PeerId
 from weft.wire.broadcast import Priority, Way, forwarded
 
 _SPENT_MAX = 64
@@ -29,6 +29,23 @@ class Kept(NamedTuple):
     way: int = Way.FLOOD
     priority: int = Priority.NORMAL
     lifetime_ms: int = 0
+
+    @classmethod
+    def of(cls, message: Broadcast, frame: bytes, now: float, neighbour: PeerId) -> "Kept":
+        """As it has just come."""
+        return cls(
+            message.author,
+            message.sequence,
+            message.last,
+            frame,
+            message.hops,
+            message.age_ms,
+            now,
+            neighbour,
+            message.way,
+            message.priority,
+            message.lifetime_ms,
+        )
 
     def copy(self, now: float) -> bytes:
         """The frame to send now: one hop further, older by the time we held it."""

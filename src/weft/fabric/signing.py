@@ -80,7 +80,7 @@ class Signing:
 
     def on_introduce(self, link: "Link", wanted: Introduce) -> None:
         link.introduced.pop(wanted.author, None)
-        self._stream.reconcile.on_want(link, Want(wanted.author, wanted.sequence, wanted.sequence))
+        self._stream.gaps.on_want(link, Want(wanted.author, wanted.sequence, wanted.sequence))
 
     # -- being told
 

@@ -8,7 +8,9 @@ holds, all will have, whichever links come and go meanwhile.
 from typing import TYPE_CHECKING
 
 from weft.fabric.authors import AuthorWindow
+from weft.fabric.errands import Errands
 from weft.fabric.events import Batch, Missed
+from weft.fabric.gaps import Gaps
 from weft.fabric.progress import Progress
 from weft.fabric.reconcile import Reconcile
 from weft.fabric.retention import Kept, Retention
@@ -61,6 +63,8 @@ class Stream:
         self.retention = Retention(settings.retention_s, settings.retention_bytes_max)
         self._retention_ms = int(settings.retention_s * 1000)
         self.reconcile = Reconcile(peer, self)
+        self.gaps = Gaps(peer, self)
+        self.errands = Errands(peer)
         self.tree = Tree(peer, self)
         self.progress = Progress(peer, self)
         self._lately = 0.0
@@ -187,6 +191,13 @@ class Stream:
             self.signing.introduce(link, author)
         link.send_frame(frame, rest)
 
+    def pass_to(self, link: "Link", kept: Kept, now: float) -> None:
+        """One neighbour lacks what we hold: at once, or when it has read what it was sent."""
+        if link.is_full or link.arrears:
+            link.arrears.add(kept)
+        else:
+            self.send(link, kept.author, kept.copy(now))
+
     # -- receiving
 
     def on_broadcast(self, link: "Link", frame: bytes) -> None:
@@ -194,6 +205,8 @@ class Stream:
         link.brought += 1
         window = self.authors.get(author)
         if window is not None and (last <= window.mark or sequence in window.waiting):
+            if last <= window.floor and self.errands.bring(link, author, sequence, last, frame):
+                return
             self._peer.counters.duplicates += last - sequence + 1
             self.tree.came_again(window, author, link, hops, floods=way != Way.TREE)
             return
@@ -235,23 +248,11 @@ class Stream:
         else:
             window.waiting[sequence] = frame, said_at
             self._waiting_bytes += len(frame)
-            self.reconcile.watch_gap(author)
+            self.gaps.watch(author)
 
     def _pass_on(self, link: "Link", window: AuthorWindow, frame: bytes, message: Broadcast, now: float) -> None:
         """The first copy is kept, and goes to the other neighbours."""
-        kept = Kept(
-            message.author,
-            message.sequence,
-            message.last,
-            frame,
-            message.hops,
-            message.age_ms,
-            now,
-            link.neighbour,
-            message.way,
-            message.priority,
-            message.lifetime_ms,
-        )
+        kept = Kept.of(message, frame, now, link.neighbour)
         self.retention.add(kept)
         self._spread(window, kept, *relayed(frame, message.hops + 1, message.age_ms), link)
         if self._peer.observer is not None:

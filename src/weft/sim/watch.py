@@ -112,11 +112,21 @@ class Watch:
         if missed.last > len(times):
             self.broken(2, node, f"was told that it missed {name}, which nobody sent")
         age_s = self._clock.now - times[missed.last - 1]
-        if age_s < node.peer.settings.retention_s:
+        if age_s < node.peer.settings.retention_s and self._can_be_had(missed):
             self.broken(2, node, f"was told that it missed {name}, which is only {age_s:.3f} s old")
         had.missed.append((missed.first, missed.last))
         had.last = missed.last
         self._say(node, f"is told that it missed {missed.first}..{missed.last} of {missed.author:016x}")
+
+    def _can_be_had(self, missed: "Missed") -> bool:
+        """Whether anybody who lives has a part of it. (What died with its author need not be waited for.)"""
+        wanted = range(missed.first, missed.last + 1)
+        return any(
+            node.peer.me.peer == missed.author
+            or ((had := self.heard.get(node, {}).get(missed.author)) is not None and any(map(had.has, wanted)))
+            for node in self.connected_at
+            if node.alive
+        )
 
     def observed(self, node: "Node", event: "Event") -> None:
         if isinstance(event, LinkUp | LinkDown):

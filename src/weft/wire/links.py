@@ -1,5 +1,9 @@
 """Messages of links: lasting connections between neighbours. (The broadcast itself is in `broadcast.py`.)"""
 
+from enum import IntEnum
+from typing import Annotated
+
+from weft.wire import xdr
 from weft.wire.codec import Message, message
 from weft.wire.fields import (
     Bool,
@@ -13,6 +17,17 @@ from weft.wire.fields import (
     Standings,
     UInt,
 )
+
+
+class Lack(IntEnum):
+    """Why messages cannot be had from a neighbour."""
+
+    NOT_YET = 1
+    """It lacks them too, or does not know of them: they may still come."""
+    NO_MORE = 2
+    """They were there and are past retention, or were given up there."""
+    NEVER = 3
+    """They were said before its time, or all others there are to ask say so: it does not wait for them."""
 
 
 @message(20)
@@ -38,13 +53,13 @@ class Want(Message):
 
 @message(23)
 class Gone(Message):
-    """These cannot be had here. Causes: the next neighbour is asked; `final` from all means missed."""
+    """These cannot be had here. Causes: the next neighbour is asked; if none has them nor waits for them, they are
+    missed."""
 
     author: Hyper
     first: Hyper
     last: Hyper
-    final: Bool
-    """They were here and are past retention, or were given up here; else they may still come."""
+    why: Annotated[Lack, xdr.enum(Lack)]
 
 
 @message(24)
