@@ -6,7 +6,7 @@ from weft.fabric import Peer
 from weft.fabric.errands import ERRAND_LASTS_S, ERRAND_S, ERRANDS_MAX
 from weft.fabric.events import Missed
 from weft.fabric.gaps import DENIED_S
-from weft.wire.links import Gone, Lack, Want
+from weft.wire.links import Gone, Known, Lack, Want
 
 A = 71
 
@@ -106,6 +106,29 @@ def test_on_a_signed_channel_only_what_was_checked_is_passed_on() -> None:
     holds.says(signed_world.signed(signed_world.AUTHOR, 2, channel=b"another channel!"))
     assert peer.counters.forged == 1
     assert len(signed_world.story(lacks)) == 2
+
+
+def test_it_tells_its_neighbours_of_what_was_said_before_its_time() -> None:
+    world = FakeWorld()
+    peer = seeker(world)
+    older = link(peer, 2, has())
+    world.run(5)
+    link(peer, 3, has((A, 1, 5), silent_ms=60_000))
+    world.run(1)
+    (told,) = older.heard(Known)
+    (have,) = told.have
+    assert (have.author, have.run_start, have.mark) == (A, 1, 5)
+    assert 60_000 <= have.silent_ms <= 61_000
+    assert world.names() == []
+
+
+def test_it_does_not_tell_of_what_nobody_can_have_any_more() -> None:
+    world = FakeWorld()
+    peer = seeker(world)
+    older = link(peer, 2, has())
+    link(peer, 3, has((A, 1, 5), silent_ms=1000 * int(peer.settings.retention_s + 1)))
+    world.run(1)
+    assert older.heard(Known) == []
 
 
 # The side that lacks them.

@@ -129,6 +129,11 @@ def test_messages_that_died_with_their_author(word: str, seed: int, degree: int,
     orders.play(orders.parse(word), seed, degree, calm=False, spread=spread)
 
 
+def test_an_author_whose_neighbours_all_came_later():
+    """It had spoken before they came, so they had no use for what it had said, and did not tell those behind them."""
+    orders.play(orders.parse("jljjjjjjljljjl"), 740, degree=3, calm=False, spread=Spread.FLOOD)
+
+
 @pytest.mark.parametrize("seed", [37, 257])
 def test_those_who_hold_a_message_are_behind_others_who_came_after_it(seed: int):
     """Two parts merge, after many had come and gone in both. All neighbours of one that lacked messages were latecomers

@@ -21,6 +21,8 @@ GAPS_ASKED_MAX = 32
 """Authors whose gaps are asked for in one round, one after the other."""
 LOOKED_UP_MAX = 1 << 16
 """Frames looked for on behalf of one neighbour between two ticks."""
+NEWS_MAX = 1024
+"""Authors that wait to be told to the neighbours."""
 REGRETS_MAX = 4
 """So often all neighbours are asked for what one of them had and dropped, and the others never had."""
 DENIED_S = 10.0
@@ -34,12 +36,24 @@ class Gaps:
         self._peer = peer
         self._stream = stream
         self._open: dict[PeerId, None] = {}
+        self._news: dict[PeerId, None] = {}
+        """Authors that our neighbours shall know of."""
         self._timer: Timer | None = None
 
     # -- asking
 
     def watch(self, author: PeerId) -> None:
         self._open[author] = None
+        self._look_soon()
+
+    def spread_word(self, author: PeerId) -> None:
+        """We heard of messages from before our time, for the first time: our neighbours may be older than we and lack
+        them."""
+        if len(self._news) < NEWS_MAX:
+            self._news[author] = None
+            self._look_soon()
+
+    def _look_soon(self) -> None:
         if self._timer is None:
             self._timer = self._peer.world.after(self._peer.settings.gap_s / 2, self._ask)
 
@@ -47,9 +61,9 @@ class Gaps:
         self._timer = None
         now = self._peer.world.now()
         self._forget_closed()
-        if not self._open or not self._peer.is_present:
+        if not (self._open or self._news) or not self._peer.is_present:
             return
-        self._timer = self._peer.world.after(self._peer.settings.gap_s / 2, self._ask)
+        self._look_soon()
         stuck = self._stuck()
         self._tell_neighbours(stuck, now)
         if not len(self._peer.links):
@@ -95,11 +109,15 @@ class Gaps:
 
     def _tell_neighbours(self, stuck: list[tuple[PeerId, AuthorWindow]], now: float) -> None:
         """Gaps that we learned of by hearsay and that stay open: our neighbours may lack the same and not know it."""
+        told = [(author, window) for author, window in stuck if window.to_tell]
+        for author in list(self._news)[:GAPS_ASKED_MAX]:
+            del self._news[author]
+            if (window := self._stream.authors.get(author)) is not None:
+                told.append((author, window))
         news = []
-        for author, window in stuck:
-            if window.to_tell:
-                window.to_tell = False
-                news.append(Have(author, window.run_start, window.known, int((now - window.known_at) * 1000)))
+        for author, window in told:
+            window.to_tell = False
+            news.append(Have(author, window.run_start, window.known, int((now - window.known_at) * 1000)))
         if news:
             frame = encode(Known(tuple(news)))
             for link in self._peer.links:

@@ -112,6 +112,8 @@ class Reconcile:
                 window = self._stream.meet(each.author, each.run_start, said_at, hearsay=True)
                 if window is not None and (said_at < self.settled_at or self._stream.may_have_forgotten(said_at)):
                     window.start_at(each.mark)  # said before our time, or had and forgotten
+                    if now - said_at < self._peer.settings.retention_s:
+                        self._stream.gaps.spread_word(each.author)
             if window is not None:
                 self.learn_mark(each.author, window, each.mark, said_at)
 
