@@ -149,7 +149,7 @@ class Watch:
     def gone(self, node: "Node", how: str) -> None:
         """Killed, or left."""
         self.left_at.setdefault(node, self._clock.now)
-        if how == "leaves":
+        if how == "leaves" and len(node.peer.links):  # who is alone cannot leave anything with anybody
             self._left[node.peer.me.peer] = None
         self._say(node, how)
 
