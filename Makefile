@@ -55,7 +55,12 @@ demo: setup ## Show it all in the browser: real peers, their talk, kills and rep
 	$(BIN)/weft demo $(DEMO_ARGS)
 
 .PHONY: test
-test: setup browser lint types imports ## Check everything: lint, types, imports, then the tests
+test: setup browser lint imports ## Check everything: lint, imports, types, and the tests
+	@$(MAKE) --no-print-directory --jobs 2 types pytest
+
+# Beside the types, which keep one core busy for the first minute.
+.PHONY: pytest
+pytest: setup
 	$(PY) -m pytest $(PYTEST_ARGS)
 
 # Tests of the pages run in a real browser. Who may not install it is told so by the tests that are left out.
