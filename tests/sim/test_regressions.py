@@ -134,6 +134,11 @@ def test_an_author_whose_neighbours_all_came_later():
     orders.play(orders.parse("jljjjjjjljljjl"), 740, degree=3, calm=False, spread=Spread.FLOOD)
 
 
+def test_one_that_founded_alone_spoke_and_left():
+    """Nobody was there to leave its message with. (It was the check that asked for it.)"""
+    orders.play(orders.parse("jjddjjljjlljlj"), 2375, degree=4, calm=False, spread=Spread.TREE)
+
+
 @pytest.mark.parametrize("seed", [37, 257])
 def test_those_who_hold_a_message_are_behind_others_who_came_after_it(seed: int):
     """Two parts merge, after many had come and gone in both. All neighbours of one that lacked messages were latecomers
