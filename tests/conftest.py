@@ -10,11 +10,15 @@ settings.register_profile("weft", deadline=None)
 settings.load_profile("weft")
 
 
+TOGETHER = "tests/pipeline/", "tests/web/test_pages.py"
+"""What these share takes long to start: Spark, and a browser with a lab."""
+
+
 class OneSpark(LoadScopeScheduling):  # type: ignore[misc]
-    """Tests go wherever there is room, those of the pipeline to one worker: its Spark takes long to start."""
+    """Tests go wherever there is room, those that share what is slow to start to one worker."""
 
     def _split_scope(self, nodeid: str) -> str:
-        return "pipeline" if nodeid.startswith("tests/pipeline/") else nodeid
+        return next((place for place in TOGETHER if nodeid.startswith(place)), nodeid)
 
 
 @pytest.hookimpl(optionalhook=True)
