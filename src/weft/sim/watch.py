@@ -119,11 +119,13 @@ class Watch:
         self._say(node, f"is told that it missed {missed.first}..{missed.last} of {missed.author:016x}")
 
     def _can_be_had(self, missed: "Missed") -> bool:
-        """Whether anybody who lives has a part of it. (What died with its author need not be waited for.)"""
-        wanted = range(missed.first, missed.last + 1)
+        """Whether anybody who lives has a part of it, given to its application or only kept. (What died with its author
+        need not be waited for.)"""
+        author, wanted = missed.author, range(missed.first, missed.last + 1)
         return any(
-            node.peer.me.peer == missed.author
-            or ((had := self.heard.get(node, {}).get(missed.author)) is not None and any(map(had.has, wanted)))
+            node.peer.me.peer == author
+            or ((had := self.heard.get(node, {}).get(author)) is not None and any(map(had.has, wanted)))
+            or any(node.peer.stream.retention.of(author, missed.first, missed.last))
             for node in self.connected_at
             if node.alive
         )
