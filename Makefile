@@ -21,7 +21,7 @@ UV_VERSION := 0.13.7
 
 define require_python
 $(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { \
-	echo "Weft needs Python 3.11 or newer, but '$(PYTHON)' is: $$($(PYTHON) --version 2>&1)." >&2; \
+	echo "Broadloom needs Python 3.11 or newer, but '$(PYTHON)' is: $$($(PYTHON) --version 2>&1)." >&2; \
 	echo "Name another one like this: make $(MAKECMDGOALS) PYTHON=python3.11" >&2; \
 	exit 1; }
 endef
@@ -36,10 +36,10 @@ help: ## List the targets
 	@echo "  Variables: PYTHON=$(PYTHON)  PYTEST_ARGS='$(PYTEST_ARGS)'  SOAK_ARGS='$(SOAK_ARGS)'  FUZZ_ARGS='$(FUZZ_ARGS)'  LOCK_ARGS='$(LOCK_ARGS)'  BENCH_ARGS='$(BENCH_ARGS)'  DEMO_ARGS='$(DEMO_ARGS)'"
 
 .PHONY: setup
-setup: $(VENV)/.installed ## Make .venv, with the locked packages and Weft itself (editable)
+setup: $(VENV)/.installed ## Make .venv, with the locked packages and Broadloom itself (editable)
 
 # Two stamps: a changed lock builds the environment anew, so that nothing unlocked stays behind; a changed
-# pyproject.toml only reinstalls Weft.
+# pyproject.toml only reinstalls Broadloom.
 $(VENV)/.locked: requirements.lock
 	@$(require_python)
 	$(PYTHON) -m venv --clear $(VENV)
@@ -52,7 +52,7 @@ $(VENV)/.installed: $(VENV)/.locked pyproject.toml
 
 .PHONY: demo
 demo: setup ## Show it all in the browser: real peers, their talk, kills and repairs, Spark's answers (DEMO_ARGS='--peers 60')
-	$(BIN)/weft demo $(DEMO_ARGS)
+	$(BIN)/broadloom demo $(DEMO_ARGS)
 
 .PHONY: test
 test: setup browser lint imports ## Check everything: lint, imports, types, and the tests
@@ -95,11 +95,11 @@ imports: setup ## Check that imports follow the map of layers (import-linter)
 
 .PHONY: soak
 soak: setup ## An hour of full load with real processes, then all that the fabric must show in the simulator (20 minutes)
-	$(BIN)/weft trial load --peers 8 --seconds $(LOAD_S) --plain
-	$(PY) -m weft.sim.soak $(SOAK_ARGS)
+	$(BIN)/broadloom trial load --peers 8 --seconds $(LOAD_S) --plain
+	$(PY) -m broadloom.testing.sim.soak $(SOAK_ARGS)
 
 .PHONY: bench
-bench: $(BENCH_VENV)/.installed ## Measure Weft beside other systems, about an hour (BENCH_ARGS=--quick: some minutes)
+bench: $(BENCH_VENV)/.installed ## Measure Broadloom beside other systems, about an hour (BENCH_ARGS=--quick: some minutes)
 	$(BENCH_VENV)/bin/python -m bench $(BENCH_ARGS)
 
 $(BENCH_VENV)/.installed: bench/requirements.txt bench/install.py pyproject.toml
@@ -118,14 +118,14 @@ fuzz: setup ## Throw nonsense at real peers for ten minutes (FUZZ_ARGS='--minute
 
 .PHONY: trials
 trials: setup ## Run the trials with real processes that the README tells of (about ten minutes; some need root)
-	$(BIN)/weft trial kill --peers 200 --kill 40
-	$(BIN)/weft trial kill --peers 200 --kill 100
-	$(BIN)/weft trial kill --peers 1000 --processes 20 --kill 500
-	$(BIN)/weft trial freeze --peers 40 --freeze 8
-	$(BIN)/weft trial churn --peers 100
-	$(BIN)/weft trial join-storm --peers 100
-	$(BIN)/weft trial join --peers 200
-	$(BIN)/weft trial partition --peers 40 --seconds 20
+	$(BIN)/broadloom trial kill --peers 200 --kill 40
+	$(BIN)/broadloom trial kill --peers 200 --kill 100
+	$(BIN)/broadloom trial kill --peers 1000 --processes 20 --kill 500
+	$(BIN)/broadloom trial freeze --peers 40 --freeze 8
+	$(BIN)/broadloom trial churn --peers 100
+	$(BIN)/broadloom trial join-storm --peers 100
+	$(BIN)/broadloom trial join --peers 200
+	$(BIN)/broadloom trial partition --peers 40 --seconds 20
 
 .PHONY: docs
 docs: setup ## Build the documents as pages for the browser, in site/

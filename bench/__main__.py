@@ -12,9 +12,9 @@ from pathlib import Path
 from rich.console import Console
 
 from bench import machine, plots, store, tables
-from bench.apart import leave_shared_network
+from bench.network_namespace import enter_network_namespace
 from bench.plan import FULL, QUICK, WORKLOADS, Plan, chosen
-from bench.row import Row
+from bench.result_row import Row
 from bench.run import run
 from bench.systems import SYSTEMS
 
@@ -22,19 +22,21 @@ RESULTS = Path(__file__).parent / "results"
 INTERRUPTED = 130
 
 
-def _words(text: str) -> tuple[str, ...]:
+def _names(text: str) -> tuple[str, ...]:
     return tuple(text.split(","))
 
 
 def _numbers(text: str) -> tuple[int, ...]:
-    return tuple(int(word) for word in text.split(","))
+    return tuple(int(text_part) for text_part in text.split(","))
 
 
-def options() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m bench", description="Weft beside other systems, on this machine.")
+def argument_parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m bench", description="Broadloom beside other systems, on this machine."
+    )
     parser.add_argument("--quick", action="store_true", help="fewer systems and messages, one round: some minutes")
-    parser.add_argument("--systems", type=_words, help=f"of {','.join(SYSTEMS)} (scale and frozen: only some of them)")
-    parser.add_argument("--workloads", type=_words, help=f"of {','.join(WORKLOADS)}")
+    parser.add_argument("--systems", type=_names, help=f"of {','.join(SYSTEMS)} (scale and frozen: only some of them)")
+    parser.add_argument("--workloads", type=_names, help=f"of {','.join(WORKLOADS)}")
     parser.add_argument("--sizes", type=_numbers, metavar="BYTES", help="message sizes of throughput")
     parser.add_argument("--receivers", type=_numbers, metavar="N", help="receivers of throughput")
     parser.add_argument("--scale", type=_numbers, metavar="N", help="receivers of scale")
@@ -77,9 +79,9 @@ def show(result: store.Result, directory: Path, console: Console) -> None:
     console.print(f"{directory}: results.json, tables.md, {', '.join(path.name for path in drawn)}", soft_wrap=True)
 
 
-async def measured(plan: Plan, directory: Path, console: Console, is_apart: bool) -> store.Result:
+async def run_measurements(plan: Plan, directory: Path, console: Console, is_isolated: bool) -> store.Result:
     """On Ctrl-C or SIGTERM, what was measured until then is shown, and every process ended."""
-    where = machine.description() + (", own loopback" if is_apart else ", shared loopback")
+    where = machine.description() + (", own loopback" if is_isolated else ", shared loopback")
     result = store.Result(time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime()), where, plan.rounds, [])
 
     def keep(rows: list[Row]) -> None:
@@ -97,11 +99,11 @@ async def measured(plan: Plan, directory: Path, console: Console, is_apart: bool
     return result
 
 
-def main(words: Sequence[str] | None = None) -> int:
-    parser, console = options(), Console()
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser, console = argument_parser(), Console()
     if not console.is_terminal:
         console.width = tables.WIDE
-    given = parser.parse_args(words)
+    given = parser.parse_args(arguments)
     if given.list:
         tables.show_systems(console)
         return 0
@@ -117,10 +119,10 @@ def main(words: Sequence[str] | None = None) -> int:
     for name in plan.systems:
         if missing := SYSTEMS[name].missing():
             console.print(f"without {name}: {missing}", style="yellow", markup=False)
-    is_apart = not given.shared_network and leave_shared_network()
-    if not is_apart:
+    is_isolated = not given.shared_network and enter_network_namespace()
+    if not is_isolated:
         console.print("not in a network of its own: other traffic on loopback counts as well", style="yellow")
-    result = asyncio.run(measured(plan, directory, console, is_apart))
+    result = asyncio.run(run_measurements(plan, directory, console, is_isolated))
     if result.rows:
         show(result, directory, console)
     else:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.certificates import make_certificate
-from bench.part import HOST
+from bench.process_config import HOST
 
 Started = tuple[list[str], dict[str, Any]]
 """The command, and what the nodes are told."""
@@ -25,9 +25,9 @@ def nats(port: int, _directory: Path) -> Started:
 
 def nats_tls(port: int, directory: Path) -> Started:
     certificate, key = make_certificate(directory, HOST)
-    command, told = nats(port, directory)
+    command, info = nats(port, directory)
     command += ["--tls", "--tlscert", str(certificate), "--tlskey", str(key)]
-    return command, {**told, "certificate": str(certificate)}
+    return command, {**info, "certificate": str(certificate)}
 
 
 def redis(port: int, directory: Path) -> Started:

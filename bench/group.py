@@ -15,19 +15,19 @@ from pathlib import Path
 from typing import Self
 
 from bench import jgroups
-from bench.child import Child, Failed
+from bench.child_process import ChildProcess, MeasurementError
 from bench.machine import free_ports
-from bench.part import HOST, Part
 from bench.plan import Case, Plan
+from bench.process_config import HOST, ProcessConfig
 from bench.systems import System
 
 ROOT = Path(__file__).resolve().parent.parent
 START_S = 90.0
 CONNECT_S = 40.0
-ANSWER_S = 20.0
+RESPONSE_S = 20.0
 BROKER_S = 10.0
 WARM_S = 40.0
-LOOK_S = 0.05
+POLL_S = 0.05
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,10 +37,10 @@ class Report:
     at_ns: int
     received: int
     duplicates: int
-    authors_heard: int
+    authors_received: int
     missed: int
     """That the system itself told it had lost."""
-    troubles: int
+    errors: int
 
 
 class Group:
@@ -51,13 +51,13 @@ class Group:
         self.case = case
         self.plan = plan
         self.authors = tuple(authors)
-        self.nodes: list[Child] = []
-        self.broker: Child | None = None
+        self.nodes: list[ChildProcess] = []
+        self.broker: ChildProcess | None = None
         self._ports = tuple(free_ports(processes + 1))
         self._seed = random.randrange(1 << 30)
-        self._told_of_broker: dict[str, object] = {}
+        self._broker_info: dict[str, object] = {}
         self._addresses: list[str] = []
-        self._directory = Path(tempfile.mkdtemp(prefix="weft-bench-"))
+        self._directory = Path(tempfile.mkdtemp(prefix="broadloom-bench-"))
 
     async def __aenter__(self) -> Self:
         try:
@@ -78,7 +78,7 @@ class Group:
         shutil.rmtree(self._directory, ignore_errors=True)
 
     @property
-    def children(self) -> list[Child]:
+    def children(self) -> list[ChildProcess]:
         return [*self.nodes, *([self.broker] if self.broker is not None else [])]
 
     @property
@@ -88,8 +88,8 @@ class Group:
     async def _start_broker(self) -> None:
         assert self.system.broker is not None
         port = self._ports[-1]
-        command, self._told_of_broker = self.system.broker(port, self._directory)
-        self.broker = Child("the broker", self._directory / "broker.log")
+        command, self._broker_info = self.system.broker(port, self._directory)
+        self.broker = ChildProcess("the broker", self._directory / "broker.log")
         await self.broker.start(command, os.environ, self._directory)
         end = time.monotonic() + BROKER_S
         while time.monotonic() < end:
@@ -98,16 +98,16 @@ class Group:
                 socket.create_connection((HOST, port), 1).close()
                 return
             except OSError:
-                await asyncio.sleep(LOOK_S)
-        raise Failed(f"the broker does not listen: {self.broker.last_words()}")
+                await asyncio.sleep(POLL_S)
+        raise MeasurementError(f"the broker does not listen: {self.broker.log_tail()}")
 
-    async def start(self, indexes: Iterable[int], receivers: Iterable[int]) -> list[Child]:
+    async def start(self, indexes: Iterable[int], receivers: Iterable[int]) -> list[ChildProcess]:
         """Start processes; they have done their imports when this returns, but are not connected."""
         environment = {**os.environ, "PYTHONPATH": _path(), **self.system.environment}
         receiving = set(receivers)
         begun = []
         for index in indexes:
-            part = Part(
+            config = ProcessConfig(
                 adapter=self.system.adapter,
                 options=self.system.options,
                 index=index,
@@ -118,46 +118,46 @@ class Group:
                 timed=self.case.workload == "latency",
                 seed=self._seed,
                 ports=self._ports[:-1],
-                broker=self._told_of_broker,
+                broker=self._broker_info,
             )
-            node = Child(f"node {index}", self._directory / f"node-{index}.log")
+            node = ChildProcess(f"node {index}", self._directory / f"node-{index}.log")
             self.nodes.append(node)
-            command = [sys.executable, "-m", "bench.node", part.to_json()]
+            command = [sys.executable, "-m", "bench.node", config.to_json()]
             if self.system.java:
-                command = await jgroups.command(part)
+                command = await jgroups.command(config)
             await node.start(command, environment, self._directory)
             begun.append(node)
-        await asyncio.gather(*(node.said("up", START_S) for node in begun))
+        await asyncio.gather(*(node.wait_for("up", START_S) for node in begun))
         return begun
 
-    async def connect(self, node: Child) -> int:
+    async def connect(self, node: ChildProcess) -> int:
         """Let it join those already there; when its joining began (ns)."""
-        address, began_ns = await node.ask(f"connect {json.dumps(self._addresses)}", "ready", CONNECT_S)
+        address, began_ns = await node.request(f"connect {json.dumps(self._addresses)}", "ready", CONNECT_S)
         self._addresses.append(address)
         return int(began_ns)
 
-    async def warm(self, senders: Sequence[Child], receivers: Sequence[Child]) -> None:
+    async def warm(self, senders: Sequence[ChildProcess], receivers: Sequence[ChildProcess]) -> None:
         """Send until every receiver has heard every sender, so that no measurement begins half connected."""
         end = time.monotonic() + WARM_S
         while True:
             for sender in senders:
-                await sender.ask("warm", "warmed", ANSWER_S)
-            await asyncio.sleep(4 * LOOK_S)
+                await sender.request("warm", "warmed", RESPONSE_S)
+            await asyncio.sleep(4 * POLL_S)
             reports = await self.reports(receivers)
-            lacking = [
+            missing = [
                 receiver.name
                 for receiver, report in zip(receivers, reports, strict=True)
-                if report.authors_heard < len(senders) - (receiver in senders)
+                if report.authors_received < len(senders) - (receiver in senders)
             ]
-            if not lacking:
+            if not missing:
                 await asyncio.sleep(self.plan.settle_s)
                 return
             if time.monotonic() > end:
-                raise Failed(f"not all connected within {WARM_S:g} s; not heard by {', '.join(lacking)}")
+                raise MeasurementError(f"not all connected within {WARM_S:g} s; not heard by {', '.join(missing)}")
 
-    async def reports(self, nodes: Sequence[Child]) -> list[Report]:
-        answers = await asyncio.gather(*(node.ask("report", "report", ANSWER_S) for node in nodes))
-        return [Report(*map(int, answer)) for answer in answers]
+    async def reports(self, nodes: Sequence[ChildProcess]) -> list[Report]:
+        responses = await asyncio.gather(*(node.request("report", "report", RESPONSE_S) for node in nodes))
+        return [Report(*map(int, response)) for response in responses]
 
     def check(self) -> None:
         for child in self.children:

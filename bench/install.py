@@ -11,7 +11,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-HERE = Path(__file__).resolve().parent
+DIRECTORY = Path(__file__).resolve().parent
 PIP = (sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-deps")
 
 DEBIAN = {
@@ -26,7 +26,7 @@ DEBIAN = {
 INSTALL_S = 1800
 
 
-def tell(text: str) -> None:
+def log(text: str) -> None:
     print(f"bench: {text}", file=sys.stderr, flush=True)
 
 
@@ -34,33 +34,33 @@ def succeeds(command: Sequence[str], environment: dict[str, str] | None = None) 
     try:
         return subprocess.run(command, env=environment, timeout=INSTALL_S, check=False).returncode == 0
     except (OSError, subprocess.TimeoutExpired) as problem:
-        tell(str(problem))
+        log(str(problem))
         return False
 
 
 def install_python_packages() -> None:
     """All at once, or else one by one without those that fail: each line of the file is a pinned package."""
-    requirements = HERE / "requirements.txt"
+    requirements = DIRECTORY / "requirements.txt"
     if succeeds([*PIP, "--requirement", str(requirements)]):
         return
-    tell("not all Python packages can be installed together; trying them one by one")
+    log("not all Python packages can be installed together; trying them one by one")
     lines = [line.strip() for line in requirements.read_text().splitlines()]
     failed = [line for line in lines if line and not line.startswith("#") and not succeeds([*PIP, line])]
     if failed:
-        tell(f"without {', '.join(failed)}")
+        log(f"without {', '.join(failed)}")
 
 
-def install_weft() -> bool:
-    return succeeds([*PIP, "--no-build-isolation", "--editable", str(HERE.parent)])
+def install_broadloom() -> bool:
+    return succeeds([*PIP, "--no-build-isolation", "--editable", str(DIRECTORY.parent)])
 
 
-def is_there(thing: str) -> bool:
-    return Path(thing).exists() if thing.startswith("/") else shutil.which(thing) is not None
+def is_installed(name: str) -> bool:
+    return Path(name).exists() if name.startswith("/") else shutil.which(name) is not None
 
 
 def install_debian_packages() -> None:
     """Only as root, where there is apt. Services that they start play no part: the benchmark starts its own."""
-    missing = [package for thing, package in DEBIAN.items() if not is_there(thing)]
+    missing = [package for name, package in DEBIAN.items() if not is_installed(name)]
     if not missing:
         return
     if os.geteuid() == 0 and shutil.which("apt-get"):
@@ -70,16 +70,16 @@ def install_debian_packages() -> None:
         if not succeeds([*install, *missing], environment):
             for package in missing:
                 succeeds([*install, package], environment)
-    still = [package for thing, package in DEBIAN.items() if not is_there(thing)]
+    still = [package for thing, package in DEBIAN.items() if not is_installed(thing)]
     if still:
-        tell(f"some systems will be left out; to have them: apt-get install {' '.join(still)}")
+        log(f"some systems will be left out; to have them: apt-get install {' '.join(still)}")
 
 
 def main() -> int:
     install_debian_packages()
     install_python_packages()
-    if not install_weft():
-        tell("Weft itself could not be installed")
+    if not install_broadloom():
+        log("Broadloom itself could not be installed")
         return 1
     return 0
 

@@ -10,7 +10,7 @@ import time
 from collections.abc import Iterable
 from pathlib import Path
 
-from bench.part import HOST
+from bench.process_config import HOST
 
 CORES = os.cpu_count() or 1
 TICKS_PER_S = os.sysconf("SC_CLK_TCK")
@@ -19,8 +19,8 @@ PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 PORTS = range(20_000, 32_000)
 """Below those that the kernel gives to outgoing connections, so that none is taken while its owner starts."""
 
-CALM_SHARE = 0.2
-LOOK_S = 0.5
+IDLE_FRACTION = 0.2
+POLL_S = 0.5
 
 
 def free_ports(count: int) -> list[int]:
@@ -85,13 +85,13 @@ def memory_bytes(pid: int) -> int:
         return 0
 
 
-async def calm(seconds: float) -> None:
+async def wait_until_idle(seconds: float) -> None:
     """Wait, at most that long, until others leave most of the machine free."""
     end = time.monotonic() + seconds
     while time.monotonic() < end:
         before = busy_s()
-        await asyncio.sleep(LOOK_S)
-        if busy_s() - before < CALM_SHARE * LOOK_S * CORES:
+        await asyncio.sleep(POLL_S)
+        if busy_s() - before < IDLE_FRACTION * POLL_S * CORES:
             return
 
 
@@ -101,7 +101,7 @@ def description() -> str:
     return f"{CORES} cores, {memory_gib:.0f} GiB, {system}"
 
 
-class Meter:
+class ResourceMeter:
     """What a measurement cost: CPU time of its processes, bytes on loopback, and the share of others."""
 
     def __init__(self, pids: Iterable[int]) -> None:

@@ -19,74 +19,80 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from typing import Any
 
-from bench.part import BaseNode, Part
-from bench.tally import HEAD, WARMING, Tally
+from bench.delivery_check import HEADER, WARMUP_SEQUENCE, DeliveryCheck
+from bench.process_config import BaseNode, ProcessConfig
 
-TURN_MESSAGES = 64
+YIELD_MESSAGES = 64
 """After so many a sender lets its event loop turn: one that never yields would not receive, nor flush."""
 
-Order = tuple[str, str]
+Command = tuple[str, str]
 
 
-def say(*words: object) -> None:
+def emit(*fields: object) -> None:
     """One write, so that lines of several threads do not mix."""
-    os.write(1, (" ".join(map(str, words)) + "\n").encode())
+    os.write(1, (" ".join(map(str, fields)) + "\n").encode())
 
 
-def listen(tally: Tally, put: Callable[[Order], object]) -> None:
+def read_commands(delivery_check: DeliveryCheck, put: Callable[[Command], object]) -> None:
     """The driver's lines, read by a thread of its own: questions are answered at once, even while the node sends."""
     for line in sys.stdin:
-        word, _, rest = line.strip().partition(" ")
-        if word == "report":
-            counts = tally.received, tally.duplicates, len(tally.warmed), tally.missed, tally.troubles
-            say("report", time.monotonic_ns(), *counts)
-        elif word == "gaps":
-            say("gaps", tally.gaps())
-        elif word == "latencies":
-            say("latencies", *tally.latencies_ns)
-        elif word == "expect":
-            tally.expect(int(rest))
-            say("expecting")
-        elif word == "stop":
+        keyword, _, rest = line.strip().partition(" ")
+        if keyword == "report":
+            counts = (
+                delivery_check.received,
+                delivery_check.duplicates,
+                len(delivery_check.warmed_authors),
+                delivery_check.missed,
+                delivery_check.errors,
+            )
+            emit("report", time.monotonic_ns(), *counts)
+        elif keyword == "gaps":
+            emit("gaps", delivery_check.gaps())
+        elif keyword == "latencies":
+            emit("latencies", *delivery_check.latencies_ns)
+        elif keyword == "expect":
+            delivery_check.expect(int(rest))
+            emit("expecting")
+        elif keyword == "stop":
             break
         else:
-            put((word, rest))
+            put((keyword, rest))
     os._exit(0)  # whatever threads and sockets a library has: the driver is done with this process, or is dead
 
 
-class Performer:
+class CommandRunner:
     """Carries out the orders that concern the system under test."""
 
-    def __init__(self, part: Part, node: BaseNode, sleep: Callable[[float], Awaitable[None]]) -> None:
-        self._part = part
+    def __init__(self, config: ProcessConfig, node: BaseNode, sleep: Callable[[float], Awaitable[None]]) -> None:
+        self._config = config
         self._node = node
         self._sleep = sleep
-        self._padding = bytes(max(0, part.size_bytes - HEAD.size))
+        self._padding = bytes(max(0, config.size_bytes - HEADER.size))
         self._next = 0
 
-    async def perform(self, orders: AsyncIterator[Order]) -> None:
+    async def run(self, commands: AsyncIterator[Command]) -> None:
         await self._node.prepare()
-        say("up")
-        async for word, rest in orders:
-            if word == "connect":
+        emit("up")
+        async for keyword, rest in commands:
+            if keyword == "connect":
                 began_ns = time.monotonic_ns()
-                say("ready", await self._node.connect(json.loads(rest)) or "-", began_ns)
-            elif word == "warm":
-                await self._node.publish(HEAD.pack(self._part.index, WARMING, 0) + self._padding)
+                emit("ready", await self._node.connect(json.loads(rest)) or "-", began_ns)
+            elif keyword == "warm":
+                await self._node.publish(HEADER.pack(self._config.index, WARMUP_SEQUENCE, 0) + self._padding)
                 await self._node.flush()
-                say("warmed")
-            elif word == "send":
+                emit("warmed")
+            elif keyword == "send":
                 count, rate = map(int, rest.split())
                 began_ns = time.monotonic_ns()
                 await (self._send_paced(count, rate) if rate else self._send_all(count))
-                say("sent", began_ns, time.monotonic_ns())
+                emit("sent", began_ns, time.monotonic_ns())
 
     async def _send_all(self, count: int) -> None:
-        publish, pack, now_ns = self._node.publish, HEAD.pack, time.monotonic_ns
-        index, padding = self._part.index, self._padding
+        publish, pack, now_ns = self._node.publish, HEADER.pack, time.monotonic_ns
+        index, padding = self._config.index, self._padding
         first, self._next = self._next, self._next + count
         for sequence in range(first, first + count):
-            if not sequence % TURN_MESSAGES:
+            if not sequence % YIELD_MESSAGES:
                 await self._sleep(0)
             await publish(pack(index, sequence, now_ns()) + padding)
         await self._node.flush()
@@ -97,48 +103,48 @@ class Performer:
             wait_s = began_s + turn / rate - time.monotonic()
             if wait_s > 0:
                 await self._sleep(wait_s)
-            await self._node.publish(HEAD.pack(self._part.index, self._next, time.monotonic_ns()) + self._padding)
+            await self._node.publish(HEADER.pack(self._config.index, self._next, time.monotonic_ns()) + self._padding)
             await self._node.flush()
             self._next += 1
 
 
-def make(part: Part) -> tuple[BaseNode, Tally]:
+def create_node(config: ProcessConfig) -> tuple[BaseNode, DeliveryCheck]:
     """The adapter is imported here and nowhere else: only the process that uses a library needs to have it."""
-    tally = Tally(part.index, timed=part.timed, say=say)
-    adapter = importlib.import_module(f"bench.adapters.{part.adapter}")
-    return adapter.Node(part, tally), tally
+    delivery_check = DeliveryCheck(config.index, timed=config.timed, emit=emit)
+    adapter = importlib.import_module(f"bench.adapters.{config.adapter}")
+    return adapter.Node(config, delivery_check), delivery_check
 
 
-async def life(part: Part) -> None:
-    node, tally = make(part)
+async def run_node(config: ProcessConfig) -> None:
+    node, delivery_check = create_node(config)
     loop = asyncio.get_running_loop()
-    waiting: asyncio.Queue[Order] = asyncio.Queue()
+    waiting: asyncio.Queue[Command] = asyncio.Queue()
 
-    async def orders() -> AsyncIterator[Order]:
+    async def commands() -> AsyncIterator[Command]:
         while True:
             yield await waiting.get()
 
-    def put(order: Order) -> None:
-        loop.call_soon_threadsafe(waiting.put_nowait, order)
+    def put(command: Command) -> None:
+        loop.call_soon_threadsafe(waiting.put_nowait, command)
 
-    threading.Thread(target=listen, args=(tally, put), daemon=True).start()
-    await Performer(part, node, asyncio.sleep).perform(orders())
+    threading.Thread(target=read_commands, args=(delivery_check, put), daemon=True).start()
+    await CommandRunner(config, node, asyncio.sleep).run(commands())
 
 
-def run(part: Part) -> None:
-    adapter = importlib.import_module(f"bench.adapters.{part.adapter}")
+def run(config: ProcessConfig) -> None:
+    adapter = importlib.import_module(f"bench.adapters.{config.adapter}")
     runner: Callable[[Coroutine[Any, Any, None]], object]
     if hasattr(adapter, "run_trio"):
-        adapter.run_trio(part)
+        adapter.run_trio(config)
         return
     if hasattr(adapter, "run"):
         runner = adapter.run
-    elif "uvloop" in part.options:
+    elif "uvloop" in config.options:
         runner = importlib.import_module("uvloop").run
     else:
         runner = asyncio.run
-    runner(life(part))
+    runner(run_node(config))
 
 
 if __name__ == "__main__":
-    run(Part.from_json(sys.argv[1]))
+    run(ProcessConfig.from_json(sys.argv[1]))

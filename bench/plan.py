@@ -58,13 +58,22 @@ class Plan:
     newcomers: int = JOIN_NEWCOMERS
     scale_receivers: tuple[int, ...] = (8, 16, 32, 64)
     scale_messages: int = 20_000
-    scale_systems: tuple[str, ...] = ("weft",)
-    frozen_systems: tuple[str, ...] = ("floor", "weft", "nats", "redis", "mosquitto", "zenoh:tcp", "zeromq", "weft:tls")
+    scale_systems: tuple[str, ...] = ("broadloom",)
+    frozen_systems: tuple[str, ...] = (
+        "floor",
+        "broadloom",
+        "nats",
+        "redis",
+        "mosquitto",
+        "zenoh:tcp",
+        "zeromq",
+        "broadloom:tls",
+    )
     """One or two of each kind: what a reader that stands still does to the others."""
     frozen_s: float = 12.0
     frozen_rounds: int = 1
     """It takes long, and what it shows is not a matter of some per cent."""
-    patience_s: float = 3.0
+    progress_timeout_s: float = 3.0
     """What has not come after so long without any progress counts as lost."""
     deadline_s: float = 60.0
     calm_s: float = 10.0
@@ -98,8 +107,8 @@ class Plan:
 
     def systems_of(self, case: Case) -> tuple[str, ...]:
         """Those for which the case is meant."""
-        meant = {"scale": self.scale_systems, "frozen": self.frozen_systems}.get(case.workload, self.systems)
-        return tuple(system for system in self.systems if system in meant)
+        allowed = {"scale": self.scale_systems, "frozen": self.frozen_systems}.get(case.workload, self.systems)
+        return tuple(system for system in self.systems if system in allowed)
 
     def messages_of(self, size_bytes: int) -> int:
         """Large messages take longer, and so fewer are enough."""
@@ -113,7 +122,7 @@ FULL = Plan(
     systems=(
         "floor",
         "floor:uvloop",
-        "weft",
+        "broadloom",
         "nats",
         "nats:uvloop",
         "redis",
@@ -124,7 +133,7 @@ FULL = Plan(
         "nng",
         "cyclonedds",
         "jgroups",
-        "weft:tls",
+        "broadloom:tls",
         "nats:tls",
         "iroh",
         "libp2p",
@@ -133,7 +142,7 @@ FULL = Plan(
 
 QUICK = replace(
     FULL,
-    systems=("floor", "weft", "nats", "redis", "zenoh", "zeromq", "weft:tls", "nats:tls"),
+    systems=("floor", "broadloom", "nats", "redis", "zenoh", "zeromq", "broadloom:tls", "nats:tls"),
     workloads=("throughput", "latency", "join", "scale", "frozen"),
     rounds=1,
     repeats=2,
@@ -143,9 +152,9 @@ QUICK = replace(
     latency_s=2.0,
     newcomers=4,
     scale_receivers=(8, 16),
-    frozen_systems=("weft", "nats", "zeromq"),
+    frozen_systems=("broadloom", "nats", "zeromq"),
     frozen_s=4.0,
-    patience_s=2.0,
+    progress_timeout_s=2.0,
     deadline_s=30.0,
     calm_s=1.0,
 )

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from bench.row import Row
+from bench.result_row import Row
 from bench.store import Result
 from bench.summary import case_of
 from bench.tables import number
@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-COLOURS = {
-    "weft": "#d1495b",
+COLORS = {
+    "broadloom": "#d1495b",
     "floor": "#8d99ae",
     "nats": "#27567b",
     "redis": "#c46d1d",
@@ -80,8 +80,8 @@ def _save(figure: "Figure", path: Path) -> Path:
     return path
 
 
-def _colour(row: Row) -> str:
-    return COLOURS.get(row["system"].partition(":")[0], OTHER)
+def _color(row: Row) -> str:
+    return COLORS.get(row["system"].partition(":")[0], OTHER)
 
 
 def _bars(cases: dict[tuple[str, int, int], list[Row]], value: str, label: str, least_first: bool) -> "Figure":
@@ -90,7 +90,7 @@ def _bars(cases: dict[tuple[str, int, int], list[Row]], value: str, label: str, 
     for panel, ((_, receivers, size_bytes), rows) in zip(axes, cases.items(), strict=True):
         rows = sorted(rows, key=_by(value), reverse=not least_first)
         names, values = [row["system"] for row in rows], [row[value] for row in rows]
-        bars = panel.barh(names, values, color=[_colour(row) for row in rows], height=0.75)
+        bars = panel.barh(names, values, color=[_color(row) for row in rows], height=0.75)
         for bar, row in zip(bars, rows, strict=True):
             if row["encrypted"]:
                 bar.set_hatch("///")
@@ -102,7 +102,7 @@ def _bars(cases: dict[tuple[str, int, int], list[Row]], value: str, label: str, 
         panel.xaxis.set_visible(False)
         panel.spines["bottom"].set_visible(False)
         for tick in panel.get_yticklabels():
-            if tick.get_text().startswith("weft"):
+            if tick.get_text().startswith("broadloom"):
                 tick.set_fontweight("bold")
     figure.suptitle(label)
     return figure
@@ -121,9 +121,9 @@ def _latency(rows: Sequence[Row]) -> "Figure":
     for row in sorted(rows, key=_by("p50_ms")):
         curve, option = row["curve_ms"], row["system"].partition(":")[2]
         shares = [point / (len(curve) - 1) for point in range(len(curve))]
-        width = 2.6 if row["system"].startswith("weft") else 1.5
+        width = 2.6 if row["system"].startswith("broadloom") else 1.5
         label = f"{row['system']} ({row['rate_per_s']:,.0f}/s)"
-        panel.plot(curve, shares, STYLES.get(option, "-"), color=_colour(row), linewidth=width, label=label)
+        panel.plot(curve, shares, STYLES.get(option, "-"), color=_color(row), linewidth=width, label=label)
     panel.set_xscale("log")
     panel.xaxis.set_major_formatter("{x:g}")
     panel.xaxis.set_minor_formatter("")
@@ -142,7 +142,7 @@ def _scale(rows: Sequence[Row]) -> "Figure":
         points = sorted((row for row in rows if row["system"] == system), key=_by("receivers"))
         counts = [row["receivers"] for row in points]
         for panel, value in ((cpu, "cpu_us_per_delivery"), (wire, "wire_per_payload")):
-            panel.plot(counts, [row[value] for row in points], "o-", color=_colour(points[0]), label=system)
+            panel.plot(counts, [row[value] for row in points], "o-", color=_color(points[0]), label=system)
     cpu.set_title("CPU µs for each delivery", loc="left")
     wire.set_title("bytes on loopback for each payload byte", loc="left")
     for panel in (cpu, wire):

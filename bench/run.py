@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
 from bench.plan import Case, Plan
-from bench.row import Row
+from bench.result_row import Row
 from bench.systems import SYSTEMS, System
 from bench.workloads import measure
 
@@ -37,13 +37,13 @@ def steps_of(plan: Plan) -> list[Step]:
     return steps
 
 
-class Clock:
+class TimeEstimator:
     """Guesses the time left from the times that the same steps have taken."""
 
     def __init__(self) -> None:
         self._taken_s: dict[tuple[object, ...], float] = {}
 
-    def took(self, step: Step, seconds: float) -> None:
+    def record(self, step: Step, seconds: float) -> None:
         self._taken_s[step.case.key, step.system.name] = seconds
 
     def left_s(self, steps: list[Step]) -> float:
@@ -58,7 +58,7 @@ class Clock:
 
 async def run(plan: Plan, console: Console, keep: Callable[[list[Row]], None]) -> list[Row]:
     """Every row so far is kept after every step, so that an interrupted run is not lost."""
-    steps, rows, clock = steps_of(plan), [], Clock()
+    steps, rows, clock = steps_of(plan), [], TimeEstimator()
     columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[left]}")
     with Progress(*columns, console=console, transient=True) as progress:
         task = progress.add_task("", total=len(steps), left="")
@@ -67,15 +67,15 @@ async def run(plan: Plan, console: Console, keep: Callable[[list[Row]], None]) -
             progress.update(task, description=f"{step.system.name}: {step.case}", left=left)
             began_s = time.monotonic()
             measured = await measure(step.system, step.case, plan)
-            clock.took(step, time.monotonic() - began_s)
+            clock.record(step, time.monotonic() - began_s)
             rows += [row | {"round": step.round} for row in measured]
             keep(rows)
-            console.print(told(step, measured[-1]), markup=False, highlight=False, soft_wrap=True)
+            console.print(progress_line(step, measured[-1]), markup=False, highlight=False, soft_wrap=True)
             progress.advance(task)
     return rows
 
 
-def told(step: Step, row: Row) -> str:
+def progress_line(step: Step, row: Row) -> str:
     """One line for whoever watches."""
     head = f"{step.round + 1}  {step.case}  {step.system.name}: "
     if "error" in row:

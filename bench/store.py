@@ -5,8 +5,8 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-from bench.row import Row
-from bench.summary import summarise
+from bench.result_row import Row
+from bench.summary import summarize
 
 FORMAT = 1
 
@@ -20,19 +20,19 @@ class Result:
     interrupted: bool = False
 
     def summaries(self) -> list[Row]:
-        return summarise(self.rows)
+        return summarize(self.rows)
 
 
 def save(result: Result, path: Path) -> None:
     """First beside it, then in its place: a run that is killed leaves a whole file."""
-    told = {"format": FORMAT, "when": result.when, "machine": result.machine, "rounds": result.rounds}
+    fields = {"format": FORMAT, "when": result.when, "machine": result.machine, "rounds": result.rounds}
     beside = path.with_suffix(".tmp")
-    beside.write_text(json.dumps({**told, "rows": result.rows}, indent=1) + "\n")
+    beside.write_text(json.dumps({**fields, "rows": result.rows}, indent=1) + "\n")
     os.replace(beside, path)
 
 
 def load(path: Path) -> Result:
-    told = json.loads(path.read_text())
-    if told.get("format") != FORMAT:
-        raise ValueError(f"{path}: not a result of this benchmark (format {told.get('format')})")
-    return Result(told["when"], told["machine"], told["rounds"], told["rows"])
+    fields = json.loads(path.read_text())
+    if fields.get("format") != FORMAT:
+        raise ValueError(f"{path}: not a result of this benchmark (format {fields.get('format')})")
+    return Result(fields["when"], fields["machine"], fields["rounds"], fields["rows"])

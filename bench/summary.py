@@ -4,10 +4,10 @@ import statistics
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 
-from bench.row import Row
+from bench.result_row import Row
 
 FOREIGN_SHARE_MAX = 0.1
-KEPT_MIN = 3
+ROWS_MIN = 3
 
 BASES = {False: ("nats", "floor"), True: ("nats:tls", "floor")}
 """What systems are compared with: plain ones, encrypted ones."""
@@ -42,10 +42,10 @@ def quantiles(ordered: Sequence[float], points: int) -> list[float]:
 def undisturbed(rows: Sequence[Row]) -> list[Row]:
     """Those during which others left the machine alone; if these are too few, the least disturbed."""
     ordered = sorted(rows, key=lambda row: row.get("foreign_share", 0.0))
-    return [row for place, row in enumerate(ordered) if place < KEPT_MIN or row["foreign_share"] < FOREIGN_SHARE_MAX]
+    return [row for place, row in enumerate(ordered) if place < ROWS_MIN or row["foreign_share"] < FOREIGN_SHARE_MAX]
 
 
-def summarise(rows: Iterable[Row]) -> list[Row]:
+def summarize(rows: Iterable[Row]) -> list[Row]:
     """One row for each system in each case, in the order of the plan."""
     groups: defaultdict[tuple[object, ...], list[Row]] = defaultdict(list)
     for row in rows:
@@ -60,10 +60,10 @@ def _summary(rows: Sequence[Row]) -> Row:
     good = [row for row in rows if "error" not in row]
     if not good:
         return dict(rows[-1])
-    kept = undisturbed(good)
+    selected = undisturbed(good)
     summary: Row = {}
-    for name, value in kept[0].items():
-        values = [row[name] for row in kept if row.get(name) is not None]
+    for name, value in selected[0].items():
+        values = [row[name] for row in selected if row.get(name) is not None]
         if isinstance(value, bool | str) or name in ("receivers", "size_bytes"):
             summary[name] = value
         elif isinstance(value, list):
@@ -75,9 +75,9 @@ def _summary(rows: Sequence[Row]) -> Row:
         summary["lost"] = max(row["lost"] for row in good)
         summary["duplicates"] = max(row["duplicates"] for row in good)
     main = BETTER[summary["workload"]][0]
-    values = [row[main] for row in kept]
+    values = [row[main] for row in selected]
     summary["spread"] = (max(values) - min(values)) / summary[main] if summary[main] else 0.0
-    summary["measurements"] = len(kept)
+    summary["measurements"] = len(selected)
     summary["failed"] = len(rows) - len(good)
     return summary
 

@@ -86,8 +86,8 @@ class System:
 _ALL = (
     System("floor", "floor", "raw asyncio TCP, sender to each receiver; no usable system"),
     System("floor:uvloop", "floor", "the same with uvloop", modules=("uvloop",)),
-    System("weft", "peers, fabric", "plain TCP", modules=("weft",)),
-    System("weft:tls", "peers, fabric", "TLS, key from the name", encrypted=True, modules=("weft",)),
+    System("broadloom", "peers, fabric", "plain TCP", modules=("broadloom",)),
+    System("broadloom:tls", "peers, fabric", "TLS, key from the name", encrypted=True, modules=("broadloom",)),
     System(
         "nats",
         "broker",

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from rich.console import Console
 from rich.table import Table
 
-from bench.row import Row
+from bench.result_row import Row
 from bench.store import Result
 from bench.summary import BASES, best_first, case_of
 from bench.systems import SYSTEMS
 
-TOLD_MAX = 160
+ERROR_CHARS_MAX = 160
 WIDE = 150
 
 
@@ -54,13 +54,13 @@ def _share(title: str, name: str, *, is_detail: bool = False) -> Column:
     return Column(title, lambda row: f"{row[name]:.0%}" if row.get(name) is not None else "–", is_detail)
 
 
-def _grown(title: str, who: str) -> Column:
+def _grown(title: str, role: str) -> Column:
     """Memory: before, and at most."""
 
     def cell(row: Row) -> str:
-        if row.get(f"{who}_mib") is None:
+        if row.get(f"{role}_mib") is None:
             return "–"
-        return f"{row[f'{who}_before_mib']:,.0f} → {row[f'{who}_mib']:,.0f}"
+        return f"{row[f'{role}_before_mib']:,.0f} → {row[f'{role}_mib']:,.0f}"
 
     return Column(title, cell)
 
@@ -71,8 +71,8 @@ def _outcome(row: Row) -> str:
         return f"has all, {row['caught_up_s']:.1f} s after" if row.get("caught_up_s") is not None else "has all"
     if row["missed"] >= row["lacking"]:
         return f"lacks {row['lacking']:,.0f}, told exactly"
-    told = "told of a trouble, not what" if row["troubles"] else "told nothing"
-    return f"lacks {row['lacking']:,.0f}, {told}"
+    report = "told of a trouble, not what" if row["troubles"] else "told nothing"
+    return f"lacks {row['lacking']:,.0f}, {report}"
 
 
 _COSTS = [
@@ -81,7 +81,7 @@ _COSTS = [
     _plain("lost", "lost"),
     _plain("dup", "duplicates", is_detail=True),
 ]
-_CARE = [
+_QUALITY = [
     _share("spread", "spread", is_detail=True),
     _share("foreign", "foreign_share"),
     _plain("n", "measurements", is_detail=True),
@@ -90,9 +90,9 @@ _RATES = [_plain("messages", "messages", is_detail=True), _plain("broadcasts/s",
 _RATES += [_plain("deliveries/s", "deliveries_per_s")]
 
 COLUMNS: dict[str, list[Column | str]] = {
-    "throughput": [*_RATES, "ratios", *_COSTS, *_CARE],
-    "all-to-all": [*_RATES, "ratios", *_COSTS, *_CARE],
-    "scale": [*_RATES, *_COSTS, *_CARE],
+    "throughput": [*_RATES, "ratios", *_COSTS, *_QUALITY],
+    "all-to-all": [*_RATES, "ratios", *_COSTS, *_QUALITY],
+    "scale": [*_RATES, *_COSTS, *_QUALITY],
     "latency": [
         _plain("rate/s", "rate_per_s", is_detail=True),
         _plain("p50 ms", "p50_ms"),
@@ -100,7 +100,7 @@ COLUMNS: dict[str, list[Column | str]] = {
         _plain("max ms", "max_ms"),
         "ratios",
         *_COSTS,
-        *_CARE,
+        *_QUALITY,
     ],
     "join": [
         _plain("rate/s", "rate_per_s"),
@@ -124,7 +124,7 @@ COLUMNS: dict[str, list[Column | str]] = {
     ],
 }
 
-EXPLAINED = """\
+LEGEND = """\
 - *deliveries/s*: of all receivers together; *broadcasts/s*: messages that all of them have.
 - *×*: this system's main number (deliveries/s, p50, median) beside that of the other.
 - *CPU µs/delivery*: of all node processes and the broker. *wire/payload*: bytes on loopback, with headers, for each
@@ -160,13 +160,13 @@ def _grid(case: tuple[str, int, int], encrypted: bool, rows: list[Row], details:
         title=f"{workload}, {processes}, {size_bytes:,} B, {'encrypted' if encrypted else 'plain'}",
         titles=["system", "kind", *(column.title for column in columns)],
         lines=[[row["system"], row["kind"], *(column.cell(row) for column in columns)] for row in good],
-        failures=[(row["system"], " ".join(row["error"].split())[:TOLD_MAX]) for row in rows if "error" in row],
+        failures=[(row["system"], " ".join(row["error"].split())[:ERROR_CHARS_MAX]) for row in rows if "error" in row],
     )
 
 
 def markdown(result: Result) -> str:
-    parts = [f"# Weft beside others\n\n{result.when}. {result.machine}. Rounds: {result.rounds}.\n"]
-    parts.append(EXPLAINED)
+    parts = [f"# Broadloom beside others\n\n{result.when}. {result.machine}. Rounds: {result.rounds}.\n"]
+    parts.append(LEGEND)
     for grid in grids(result):
         parts.append(f"## {grid.title}\n")
         if grid.lines:
@@ -189,7 +189,7 @@ def show(result: Result, console: Console) -> None:
         for place, title in enumerate(grid.titles):
             table.add_column(title, justify="left" if place < 2 else "right", no_wrap=place < 2)
         for line in grid.lines:
-            table.add_row(*line, style="bold" if line[0].startswith("weft") else None)
+            table.add_row(*line, style="bold" if line[0].startswith("broadloom") else None)
         console.print(table)
         for system, reason in grid.failures:
             console.print(f"{system}: no numbers. {reason}", style="yellow", markup=False, highlight=False)

@@ -11,7 +11,7 @@ import sys
 from collections.abc import AsyncIterator
 from uuid import uuid4
 
-import weft
+import broadloom
 
 
 async def typed() -> AsyncIterator[str]:
@@ -19,14 +19,14 @@ async def typed() -> AsyncIterator[str]:
         yield line.rstrip("\n")
 
 
-async def show(channel: weft.Channel) -> None:
+async def show(channel: broadloom.Channel) -> None:
     async for message in channel:
         said = message.json()
         print(f"{said['name']}: {said['text']}", flush=True)
 
 
-async def take_part(name: str, person: str, portals: list[str]) -> None:
-    async with weft.connect(name, portals=portals) as channel:
+async def take_part(name: str, person: str, bootstrap: list[str]) -> None:
+    async with broadloom.connect(name, bootstrap=bootstrap) as channel:
         showing = asyncio.create_task(show(channel))
         async for text in typed():
             await channel.broadcast_json({"name": person, "text": text})
@@ -34,7 +34,7 @@ async def take_part(name: str, person: str, portals: list[str]) -> None:
 
 
 async def play(name: str) -> None:
-    async with weft.connect(name) as ada, weft.connect(name) as bob:
+    async with broadloom.connect(name) as ada, broadloom.connect(name) as bob:
         await ada.broadcast_json({"name": "Ada", "text": "Good morning!"})
         question = (await bob.receive(timeout_s=10)).json()
         await bob.broadcast_json({"name": "Bob", "text": f"{question['text']} Is that you, {question['name']}?"})

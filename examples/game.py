@@ -7,21 +7,21 @@ Two players walk along a line and see each other. `acquire` never waits, so the 
 import time
 from uuid import uuid4
 
-import weft.blocking
+import broadloom.sync
 
 FRAMES = 30
 FRAME_S = 1 / 30
 
 
 class Player:
-    def __init__(self, channel: weft.blocking.Channel, place: int, step: int) -> None:
+    def __init__(self, channel: broadloom.sync.Channel, place: int, step: int) -> None:
         self.channel = channel
         self.place = place
         self.step = step
         self.others: dict[int, int] = {}
 
     def frame(self) -> None:
-        while message := self.channel.acquire():
+        while message := self.channel.receive_nowait():
             self.others[message.author] = message.json()["place"]
         self.place += self.step
         self.channel.broadcast_nowait(b'{"place":%d}' % self.place)
@@ -29,7 +29,7 @@ class Player:
 
 def main() -> None:
     name = f"game/{uuid4()}"
-    with weft.blocking.connect(name) as left, weft.blocking.connect(name) as right:
+    with broadloom.sync.connect(name) as left, broadloom.sync.connect(name) as right:
         players = [Player(left, 0, +1), Player(right, 60, -1)]
         for _ in range(FRAMES):
             for player in players:
@@ -37,7 +37,7 @@ def main() -> None:
             time.sleep(FRAME_S)  # where a real game draws
         time.sleep(0.2)
         for player in players:
-            while message := player.channel.acquire():
+            while message := player.channel.receive_nowait():
                 player.others[message.author] = message.json()["place"]
             print(f"I stand at {player.place}, and see the other at {next(iter(player.others.values()))}")
 

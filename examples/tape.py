@@ -7,12 +7,12 @@ import asyncio
 import tempfile
 from uuid import uuid4
 
-import weft
-from weft.record import Tape, TapeSettings, read, summarize
+import broadloom
+from broadloom.record import Tape, TapeSettings, read, summarize
 
 
 async def talk(name: str, tape: Tape) -> None:
-    async with weft.connect(name, tape=tape) as listener, weft.connect(name) as speaker:
+    async with broadloom.connect(name, tape=tape) as listener, broadloom.connect(name) as speaker:
         for number in range(1, 4):
             await speaker.broadcast_text(f"message {number}")
         for _ in range(3):
@@ -21,12 +21,12 @@ async def talk(name: str, tape: Tape) -> None:
 
 def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
-        with Tape(folder, settings=TapeSettings(payload=True)) as tape:
+        with Tape(folder, settings=TapeSettings(include_payload=True)) as tape:
             asyncio.run(talk(f"chat/{uuid4()}", tape))
         for row in read(folder, kinds=["delivered"], columns=["time", "author", "sequence", "payload"]).to_pylist():
             print(f"{row['time']:%H:%M:%S.%f} {row['author']} {row['sequence']} {row['payload'].decode()}")
         for told in summarize(folder):
-            print(f"channel {told.channel}: {told.rows} rows in {told.files} file(s), {told.lost} lost")
+            print(f"channel {told.channel}: {told.rows} rows in {told.files} file(s), {told.dropped_rows} lost")
 
 
 if __name__ == "__main__":

@@ -6,21 +6,21 @@ import pytest
 from hypothesis import settings
 from xdist.scheduler import LoadScopeScheduling  # type: ignore[import-untyped]
 
-settings.register_profile("weft", deadline=None)
-settings.load_profile("weft")
+settings.register_profile("broadloom", deadline=None)
+settings.load_profile("broadloom")
 
 
-TOGETHER = "tests/pipeline/", "tests/web/test_pages.py"
+SHARED_SCOPES = "tests/pipeline/", "tests/web/test_pages.py"
 """What these share takes long to start: Spark, and a browser with a lab."""
 
 
-class OneSpark(LoadScopeScheduling):  # type: ignore[misc]
+class SharedScopeScheduling(LoadScopeScheduling):  # type: ignore[misc]
     """Tests go wherever there is room, those that share what is slow to start to one worker."""
 
     def _split_scope(self, nodeid: str) -> str:
-        return next((place for place in TOGETHER if nodeid.startswith(place)), nodeid)
+        return next((place for place in SHARED_SCOPES if nodeid.startswith(place)), nodeid)
 
 
 @pytest.hookimpl(optionalhook=True)
-def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> OneSpark:
-    return OneSpark(config, log)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> SharedScopeScheduling:
+    return SharedScopeScheduling(config, log)

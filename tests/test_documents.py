@@ -15,16 +15,16 @@ import pytest
 import typer
 from typer.core import TyperGroup
 
-import weft
-import weft.blocking
-import weft.record
-import weft.reference
-from weft.cli import app
-from weft.fabric import Settings
-from weft.fabric.events import Event, Note, Why
-from weft.fabric.seal import Identity
-from weft.fabric.seeking import BARRED_BY
-from weft.sim.steps import STEPS
+import broadloom
+import broadloom.cli.reference
+import broadloom.record
+import broadloom.sync
+from broadloom.cli.main import app
+from broadloom.protocol import ChannelSettings
+from broadloom.protocol.events import Event, LinkDownReason, TraceEvent
+from broadloom.protocol.identity import Identity
+from broadloom.protocol.membership.discovery import REJECTING_REASONS
+from broadloom.testing.sim.steps import STEPS
 
 TOP = Path(__file__).parent.parent
 PAGES = sorted((*TOP.glob("*.md"), *(TOP / "docs").rglob("*.md")))
@@ -37,17 +37,17 @@ def test_links_lead_somewhere(page: Path) -> None:
             assert (page.parent / target).exists(), f"{page.name} links to {target}"
 
 
-@pytest.mark.parametrize("part", ["fabric", "sim"])
+@pytest.mark.parametrize("part", ["protocol", "testing/sim"])
 def test_the_architecture_names_every_file(part: str) -> None:
     told = (TOP / "ARCHITECTURE.md").read_text(encoding="utf-8")
-    for source in sorted((TOP / "src" / "weft" / part).glob("*.py")):
+    for source in sorted((TOP / "src" / "broadloom" / part).rglob("*.py")):
         assert source.name == "__init__.py" or f"`{source.name}`" in told, f"{part}/{source.name} has no place"
 
 
 def test_the_architecture_names_no_file_that_is_gone() -> None:
     told = (TOP / "ARCHITECTURE.md").read_text(encoding="utf-8")
     to_come = {"channel.py"}
-    there = {source.name for source in (TOP / "src" / "weft").rglob("*.py")} | {
+    there = {source.name for source in (TOP / "src" / "broadloom").rglob("*.py")} | {
         source.name for source in (TOP / "tests").rglob("*.py")
     }
     named = {name.rpartition("/")[2] for name in re.findall(r"`([\w/]+\.py)`", told)}
@@ -60,8 +60,8 @@ def test_every_step_is_documented() -> None:
 
 
 def test_every_setting_says_what_it_is_for() -> None:
-    source = (TOP / "src" / "weft" / "fabric" / "settings.py").read_text(encoding="utf-8")
-    for each in fields(Settings):
+    source = (TOP / "src" / "broadloom" / "protocol" / "settings.py").read_text(encoding="utf-8")
+    for each in fields(ChannelSettings):
         assert re.search(rf'^    {each.name}: [\w| ]+ = [^\n]+\n    """', source, re.M), each.name
 
 
@@ -162,30 +162,31 @@ def _shown(name: str, value: object) -> str:
 
 
 def _public(kind: type) -> list[str]:
-    own = [each for each in kind.__mro__ if each.__module__.startswith("weft.")]
+    own = [each for each in kind.__mro__ if each.__module__.startswith("broadloom.")]
     return [name for each in own for name in vars(each) if not name.startswith("_")]
 
 
 def test_every_public_name_is_in_the_reference() -> None:
     told = _told(API)
-    assert [name for name in weft.__all__ if f"`{name}`" not in told] == []
+    assert [name for name in broadloom.__all__ if f"`{name}`" not in told] == []
     rows = _rows(API, "Recording")
-    assert [name for name in weft.record.__all__ if name not in rows] == []
+    assert [name for name in broadloom.record.__all__ if name not in rows] == []
 
 
 def test_every_parameter_of_connect_is_in_the_reference_with_its_default() -> None:
     rows = _rows(API, "Joining")
-    parameters = inspect.signature(weft.connect).parameters
+    parameters = inspect.signature(broadloom.connect).parameters
     assert list(rows) == list(parameters)
     for name, parameter in parameters.items():
         if isinstance(parameter.default, int | float) and name not in ("port",):
             assert rows[name][0] == _shown(name, parameter.default), name
         elif parameter.default is None:
-            assert rows[name][0].startswith(("none", "no", "`Settings()`", "`Limits()`")), name
+            assert rows[name][0].startswith(("none", "no", "`ChannelSettings()`", "`Limits()`")), name
 
 
 @pytest.mark.parametrize(
-    ("kind", "heading"), [(weft.Settings, "Numbers of the fabric"), (weft.Limits, "Numbers of the sockets")]
+    ("kind", "heading"),
+    [(broadloom.ChannelSettings, "Numbers of the fabric"), (broadloom.Limits, "Numbers of the sockets")],
 )
 def test_every_number_is_in_the_reference_with_its_default(kind: Any, heading: str) -> None:
     rows = _rows(API, heading)
@@ -196,49 +197,48 @@ def test_every_number_is_in_the_reference_with_its_default(kind: Any, heading: s
 
 def test_the_channel_is_in_the_reference() -> None:
     told = _told(API)
-    internal = {"act_as_one"}
-    names = [name for name in [*_public(weft.Channel), "name", "missed"] if name not in internal]
+    names = [*_public(broadloom.Channel), "name", "missed_count"]
     assert [name for name in names if not re.search(rf"`(await |async for \w+ in )?channel\.{name}\b", told)] == []
     section = told.partition("## Without an event loop")[2].partition("\n## ")[0]
-    names = _public(weft.blocking.Channel)
+    names = _public(broadloom.sync.Channel)
     assert [name for name in names if not re.search(rf"`(channel\.)?{name}\b", section)] == []
-    only_there = set(names) ^ {name for name in _public(weft.Channel) if name not in internal}
-    plain_attributes = {"name", "missed"}  # of the asynchronous one
-    assert only_there - plain_attributes == {"events", "vanish", "close_sockets"}
+    only_there = set(names) ^ set(_public(broadloom.Channel))
+    plain_attributes = {"name", "missed_count"}  # of the asynchronous one
+    assert only_there - plain_attributes == {"events", "abort"}
 
 
 def test_messages_events_and_errors_are_in_the_reference() -> None:
     rows = _rows(API, "Messages and events")
-    assert set(weft.Message._fields) <= set(rows)
+    assert set(broadloom.Message._fields) <= set(rows)
     for event in get_args(Event):
-        if event is not Note:
+        if event is not TraceEvent:
             cells = rows[event.__name__]
             assert [name for name in event._fields if f"`{name}`" not in cells[-1]] == []
-    assert [name for name in weft.Missed._fields if f"`{name}`" not in rows["Missed"][-1]] == []
-    assert [each.name for each in Why if each.name not in rows] == []
+    assert [name for name in broadloom.Missed._fields if f"`{name}`" not in rows["Missed"][-1]] == []
+    assert [each.name for each in LinkDownReason if each.name not in rows] == []
     told = _told(API)
-    assert [each.name for each in (*weft.State, *BARRED_BY) if f"`{each.name}`" not in told] == []
+    assert [each.name for each in (*broadloom.PeerState, *REJECTING_REASONS) if f"`{each.name}`" not in told] == []
     assert [name for name in Identity._fields if f"`{name}`" not in told] == []
     errors = _rows(API, "Errors")
-    kinds = {name: getattr(weft, name) for name in weft.__all__}
+    kinds = {name: getattr(broadloom, name) for name in broadloom.__all__}
     assert set(errors) == {
-        name for name, kind in kinds.items() if isinstance(kind, type) and issubclass(kind, weft.WeftError)
+        name for name, kind in kinds.items() if isinstance(kind, type) and issubclass(kind, broadloom.BroadloomError)
     }
     assert [
-        each for each in weft.Behind if f"`Behind.{each.name}`" not in told or f'`"{each.value}"`' not in told
+        each for each in broadloom.Overflow if f"`Overflow.{each.name}`" not in told or f'`"{each.value}"`' not in told
     ] == []
 
 
 def test_the_status_is_in_the_reference() -> None:
     rows = _rows(API, "The local truth")
-    for kind in (weft.Status, weft.Neighbour):
+    for kind in (broadloom.Status, broadloom.NeighborStatus):
         assert [each.name for each in fields(kind) if each.name not in rows] == []
 
 
 @pytest.mark.parametrize("page", [API, "docs/operations.md"])
 def test_every_counter_is_explained(page: str) -> None:
     async def counters() -> dict[str, int]:
-        async with weft.connect(f"test/{uuid4()}") as channel:
+        async with broadloom.connect(f"test/{uuid4()}") as channel:
             return channel.status().counters
 
     rows = _rows(page)
@@ -248,7 +248,7 @@ def test_every_counter_is_explained(page: str) -> None:
 def test_every_setting_of_the_tape_is_documented_with_its_default() -> None:
     rows = _rows("docs/tape.md", "Settings")
     assert {name: cells[0].replace(",", "") for name, cells in rows.items()} == {
-        each.name: _shown(each.name, each.default).replace(",", "") for each in fields(weft.record.TapeSettings)
+        each.name: _shown(each.name, each.default).replace(",", "") for each in fields(broadloom.record.TapeSettings)
     }
 
 
@@ -258,7 +258,7 @@ def test_every_command_is_documented() -> None:
     assert isinstance(root, TyperGroup)
     for name, command in root.commands.items():
         below = command.commands if isinstance(command, TyperGroup) else {}
-        for words in [f"weft {name}", *(f"weft {name} {each}" for each in below)]:
+        for words in [f"broadloom {name}", *(f"broadloom {name} {each}" for each in below)]:
             assert f"`{words}" in told, words
 
 
@@ -274,10 +274,10 @@ def test_commands_in_the_documents_exist() -> None:
                 if words[0] not in command.commands and (default := getattr(command, "default", "")):
                     command = command.commands[default]
                     continue
-                assert words[0] in command.commands, f"{page.name}: weft {line}"
+                assert words[0] in command.commands, f"{page.name}: broadloom {line}"
                 command = command.commands[words.pop(0)]
             options = {option for each in command.params for option in each.opts}
-            assert {word for word in words if word.startswith("--")} <= options, f"{page.name}: weft {line}"
+            assert {word for word in words if word.startswith("--")} <= options, f"{page.name}: broadloom {line}"
 
 
 def _commands_in(page: Path) -> list[str]:
@@ -286,14 +286,14 @@ def _commands_in(page: Path) -> list[str]:
     blocks = re.findall(r"^```sh(?: run)?\n(.*?)^```$", text, re.M | re.S)
     return [
         *blocks,
-        *re.findall(r"^    +((?:\w+ \| )?weft .*)$", text, re.M),
-        *re.findall(r"`(weft [a-z][^`]*)`", text),
+        *re.findall(r"^    +((?:\w+ \| )?broadloom .*)$", text, re.M),
+        *re.findall(r"`(broadloom [a-z][^`]*)`", text),
     ]
 
 
 def test_the_reference_of_the_commands_is_what_they_say() -> None:
-    made = weft.reference.page()
-    assert _told("docs/cli.md") == made, "python -m weft.reference > docs/cli.md"
+    made = broadloom.cli.reference.page()
+    assert _told("docs/cli.md") == made, "python -m broadloom.cli.reference > docs/cli.md"
 
 
 def test_the_documents_are_a_site(tmp_path: Path) -> None:

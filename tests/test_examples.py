@@ -78,12 +78,12 @@ def test_the_chat_passes_on_what_is_typed(tmp_path: Path) -> None:
 
 
 SEND_UNTIL_HEARD = """
-import asyncio, sys, weft
+import asyncio, sys, broadloom
 from pathlib import Path
 from uuid import uuid4
 
 async def main():
-    async with weft.connect(sys.argv[1]) as channel, asyncio.timeout(40):
+    async with broadloom.connect(sys.argv[1]) as channel, asyncio.timeout(40):
         while "Hello!" not in Path(sys.argv[2]).read_text():
             await channel.broadcast_json({"name": "Ada", "text": "Hello!"})
             await asyncio.sleep(0.1)

@@ -14,8 +14,8 @@ from cyclonedds.sub import DataReader
 from cyclonedds.topic import Topic
 from cyclonedds.util import duration
 
-from bench.part import BaseNode
-from bench.tally import HEAD
+from bench.delivery_check import HEADER
+from bench.process_config import BaseNode
 
 BLOCKING_S = 60
 DOMAINS = 200
@@ -24,21 +24,21 @@ TAKE_MESSAGES = 200
 
 class Node(BaseNode):
     async def connect(self, earlier: Sequence[str]) -> str:
-        size_bytes = max(self.part.size_bytes, HEAD.size)
+        size_bytes = max(self.config.size_bytes, HEADER.size)
         self._blob: Any = make_dataclass("Blob", [("data", array[uint8, size_bytes])], bases=(IdlStruct,))
         reliable = Policy.Reliability.Reliable(duration(seconds=BLOCKING_S))
         qos = Qos(reliable, Policy.History.KeepAll, Policy.Durability.Volatile)
-        self._participant = DomainParticipant(self.part.seed % DOMAINS)
+        self._participant = DomainParticipant(self.config.seed % DOMAINS)
         topic = Topic(self._participant, "bench", self._blob, qos=qos)
-        if self.part.receives:
+        if self.config.receives:
             self._reader = DataReader(self._participant, topic, qos=qos)
             threading.Thread(target=self._listen, daemon=True).start()
-        if self.part.sends:
+        if self.config.sends:
             self._writer = DataWriter(self._participant, topic, qos=qos)
         return "-"
 
     def _listen(self) -> None:
-        deliver, take = self.tally.deliver, self._reader.take
+        deliver, take = self.delivery_check.deliver, self._reader.take
         waiting = WaitSet(self._participant)
         waiting.attach(ReadCondition(self._reader, ViewState.Any | InstanceState.Any | SampleState.NotRead))
         while True:

@@ -9,17 +9,17 @@ import struct
 from collections.abc import Sequence
 from typing import cast
 
-from bench.part import HOST, BaseNode
+from bench.process_config import HOST, BaseNode
 
 LENGTH = struct.Struct("<I")
-TOGETHER_BYTES = 1 << 16
+BATCH_BYTES = 1 << 16
 WRITE_BUFFER_BYTES = 1 << 22
 
 
 class Link(asyncio.Protocol):
     def __init__(self, node: "Node") -> None:
         self._node = node
-        self._deliver_many = node.tally.deliver_many
+        self._deliver_many = node.delivery_check.deliver_many
         self._rest = b""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -29,12 +29,12 @@ class Link(asyncio.Protocol):
 
     def pause_writing(self) -> None:
         self._node.full_links += 1
-        self._node.room.clear()
+        self._node.writable.clear()
 
     def resume_writing(self) -> None:
         self._node.full_links -= 1
         if not self._node.full_links:
-            self._node.room.set()
+            self._node.writable.set()
 
     def data_received(self, data: bytes) -> None:
         if self._rest:
@@ -55,29 +55,29 @@ class Node(BaseNode):
     async def prepare(self) -> None:
         self.transports: list[asyncio.WriteTransport] = []
         self.full_links = 0
-        self.room = asyncio.Event()
-        self.room.set()
-        self._together: list[bytes] = []
-        self._together_bytes = 0
+        self.writable = asyncio.Event()
+        self.writable.set()
+        self._batch: list[bytes] = []
+        self._batch_bytes = 0
 
     async def connect(self, earlier: Sequence[str]) -> str:
         loop = asyncio.get_running_loop()
-        self._server = await loop.create_server(lambda: Link(self), HOST, self.part.port)
-        for author in self.part.authors:
+        self._server = await loop.create_server(lambda: Link(self), HOST, self.config.port)
+        for author in self.config.authors:
             if author < len(earlier):
-                await loop.create_connection(lambda: Link(self), HOST, self.part.ports[author])
-        return f"{HOST}:{self.part.port}"
+                await loop.create_connection(lambda: Link(self), HOST, self.config.ports[author])
+        return f"{HOST}:{self.config.port}"
 
     async def publish(self, payload: bytes) -> None:
-        self._together += (LENGTH.pack(len(payload)), payload)
-        self._together_bytes += len(payload)
-        if self._together_bytes >= TOGETHER_BYTES:
+        self._batch += (LENGTH.pack(len(payload)), payload)
+        self._batch_bytes += len(payload)
+        if self._batch_bytes >= BATCH_BYTES:
             await self.flush()
 
     async def flush(self) -> None:
-        data = b"".join(self._together)
-        self._together, self._together_bytes = [], 0
+        data = b"".join(self._batch)
+        self._batch, self._batch_bytes = [], 0
         for transport in self.transports:
             transport.write(data)
         if self.full_links:
-            await self.room.wait()
+            await self.writable.wait()

@@ -9,8 +9,8 @@ from collections.abc import Sequence
 
 import iroh
 
-from bench.part import HOST, BaseNode
-from bench.tally import Tally
+from bench.delivery_check import DeliveryCheck
+from bench.process_config import HOST, BaseNode
 
 TOPIC = bytes(32)
 BOOTSTRAP_NODES = 2
@@ -18,9 +18,9 @@ ATTEMPTS = 5
 LINKED_S = 5.0
 
 
-class Heard(iroh.GossipMessageCallback):  # type: ignore[misc]
-    def __init__(self, tally: Tally) -> None:
-        self._deliver = tally.deliver
+class GossipReceiver(iroh.GossipMessageCallback):  # type: ignore[misc]
+    def __init__(self, delivery_check: DeliveryCheck) -> None:
+        self._deliver = delivery_check.deliver
         self.linked = asyncio.Event()
 
     async def on_message(self, message: "iroh.Message") -> None:
@@ -39,7 +39,7 @@ class Node(BaseNode):
             gc_interval_millis=0,
             blob_events=None,
             enable_docs=False,
-            ipv4_addr=f"{HOST}:{self.part.port}",
+            ipv4_addr=f"{HOST}:{self.config.port}",
             ipv6_addr=None,
             node_discovery=iroh.NodeDiscoveryConfig.NONE,
             secret_key=None,
@@ -51,21 +51,21 @@ class Node(BaseNode):
     async def connect(self, earlier: Sequence[str]) -> str:
         keys = []
         for address in earlier:
-            key, where = address.split("@")
+            key, socket_address = address.split("@")
             keys.append(key)
-            await self._node.net().add_node_addr(iroh.NodeAddr(iroh.PublicKey.from_string(key), None, [where]))
+            await self._node.net().add_node_addr(iroh.NodeAddr(iroh.PublicKey.from_string(key), None, [socket_address]))
         for _ in range(ATTEMPTS):
-            heard = Heard(self.tally)
+            receiver = GossipReceiver(self.delivery_check)
             bootstrap = random.sample(keys, min(BOOTSTRAP_NODES, len(keys)))
-            self._sender = await self._node.gossip().subscribe(TOPIC, bootstrap, heard)
+            self._sender = await self._node.gossip().subscribe(TOPIC, bootstrap, receiver)
             if not keys:
                 break
             try:
-                await asyncio.wait_for(heard.linked.wait(), LINKED_S)
+                await asyncio.wait_for(receiver.linked.wait(), LINKED_S)
                 break
             except TimeoutError:
                 continue
-        return f"{self._key}@{HOST}:{self.part.port}"
+        return f"{self._key}@{HOST}:{self.config.port}"
 
     async def publish(self, payload: bytes) -> None:
         await self._sender.broadcast(payload)

@@ -14,41 +14,41 @@ from libp2p.pubsub.pubsub import Pubsub
 from libp2p.tools.anyio_service import background_trio_service
 from multiaddr import Multiaddr
 
-from bench.node import Order, Performer, listen, make
-from bench.part import HOST, BaseNode, Part
+from bench.node import Command, CommandRunner, create_node, read_commands
+from bench.process_config import HOST, BaseNode, ProcessConfig
 
 TOPIC = "bench"
 BOOTSTRAP_NODES = 4
 SENT_PER_S_MAX = 20
 """Of all authors together. Sent faster, most messages of even eight processes are lost."""
-ORDERS_MAX = 100
+COMMANDS_MAX = 100
 
 
-def run_trio(part: Part) -> None:
+def run_trio(config: ProcessConfig) -> None:
     """py-libp2p needs trio; else as in `bench.node.life`."""
 
     async def life() -> None:
-        node, tally = make(part)
-        send, receive = trio.open_memory_channel[Order](ORDERS_MAX)
+        node, delivery_check = create_node(config)
+        send, receive = trio.open_memory_channel[Command](COMMANDS_MAX)
         token = trio.lowlevel.current_trio_token()
 
-        def put(order: Order) -> None:
+        def put(order: Command) -> None:
             token.run_sync_soon(send.send_nowait, order)
 
-        async def orders() -> AsyncIterator[Order]:
+        async def commands() -> AsyncIterator[Command]:
             async for order in receive:
                 yield order
 
-        threading.Thread(target=listen, args=(tally, put), daemon=True).start()
-        await Performer(part, node, trio.sleep).perform(orders())
+        threading.Thread(target=read_commands, args=(delivery_check, put), daemon=True).start()
+        await CommandRunner(config, node, trio.sleep).run(commands())
 
     trio.run(life)
 
 
 class Node(BaseNode):
     async def connect(self, earlier: Sequence[str]) -> str:
-        here = Multiaddr(f"/ip4/{HOST}/tcp/{self.part.port}")
-        host = new_host(listen_addrs=[here])
+        listen_address = Multiaddr(f"/ip4/{HOST}/tcp/{self.config.port}")
+        host = new_host(listen_addrs=[listen_address])
         router = GossipSub(
             [PROTOCOL_ID_V11],
             degree=6,
@@ -60,7 +60,7 @@ class Node(BaseNode):
         )
         self._pubsub = Pubsub(host, router)
         self._open = AsyncExitStack()
-        await self._open.enter_async_context(host.run(listen_addrs=[here]))
+        await self._open.enter_async_context(host.run(listen_addrs=[listen_address]))
         await self._open.enter_async_context(background_trio_service(self._pubsub))
         await self._open.enter_async_context(background_trio_service(router))
         await self._pubsub.wait_until_ready()
@@ -72,9 +72,9 @@ class Node(BaseNode):
 
     async def _listen(self, subscription: Any) -> None:
         while True:
-            self.tally.deliver((await subscription.get()).data)
+            self.delivery_check.deliver((await subscription.get()).data)
 
     async def publish(self, payload: bytes) -> None:
-        if not self.part.paced:
-            await trio.sleep(len(self.part.authors) / SENT_PER_S_MAX)
+        if not self.config.paced:
+            await trio.sleep(len(self.config.authors) / SENT_PER_S_MAX)
         await self._pubsub.publish(TOPIC, payload)

@@ -6,7 +6,7 @@ from typing import Any
 
 import nats
 
-from bench.part import HOST, BaseNode
+from bench.process_config import HOST, BaseNode
 
 SUBJECT = "bench"
 FLUSH_S = 60
@@ -14,30 +14,30 @@ FLUSH_S = 60
 
 class Node(BaseNode):
     async def connect(self, earlier: Sequence[str]) -> str:
-        port, certificate = self.part.broker["port"], self.part.broker.get("certificate")
+        port, certificate = self.config.broker["port"], self.config.broker.get("certificate")
         security: dict[str, Any] = {}
         if certificate:
             security = {"tls": ssl.create_default_context(cafile=certificate), "tls_hostname": HOST}
         self._client = await nats.connect(
             f"{'tls' if certificate else 'nats'}://{HOST}:{port}",
             no_echo=True,  # own messages do not count, so they need not come back
-            error_cb=self._troubled_by,
-            disconnected_cb=self._troubled,
+            error_cb=self._on_error,
+            disconnected_cb=self._on_disconnect,
             **security,
         )
-        if self.part.receives:
-            await self._client.subscribe(SUBJECT, cb=self._heard, pending_msgs_limit=-1, pending_bytes_limit=-1)
+        if self.config.receives:
+            await self._client.subscribe(SUBJECT, cb=self._on_message, pending_msgs_limit=-1, pending_bytes_limit=-1)
             await self._client.flush()
         return "-"
 
-    async def _heard(self, message: Any) -> None:
-        self.tally.deliver(message.data)
+    async def _on_message(self, message: Any) -> None:
+        self.delivery_check.deliver(message.data)
 
-    async def _troubled_by(self, _problem: Exception) -> None:
-        self.tally.troubles += 1
+    async def _on_error(self, _problem: Exception) -> None:
+        self.delivery_check.errors += 1
 
-    async def _troubled(self) -> None:
-        self.tally.troubles += 1
+    async def _on_disconnect(self) -> None:
+        self.delivery_check.errors += 1
 
     async def publish(self, payload: bytes) -> None:
         await self._client.publish(SUBJECT, payload)

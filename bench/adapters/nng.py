@@ -5,14 +5,14 @@ from collections.abc import Sequence
 
 import pynng
 
-from bench.part import HOST, BaseNode
+from bench.process_config import HOST, BaseNode
 
 QUEUE_MESSAGES = 8192  # the most there is
 
 
 class Node(BaseNode):
     async def connect(self, earlier: Sequence[str]) -> str:
-        address = f"tcp://{HOST}:{self.part.port}"
+        address = f"tcp://{HOST}:{self.config.port}"
         self._bus = pynng.Bus0(recv_buffer_size=QUEUE_MESSAGES, send_buffer_size=QUEUE_MESSAGES)
         self._bus.listen(address)
         for other in earlier:
@@ -21,7 +21,7 @@ class Node(BaseNode):
         return address
 
     def _listen(self) -> None:
-        deliver, receive = self.tally.deliver, self._bus.recv
+        deliver, receive = self.delivery_check.deliver, self._bus.recv
         while True:
             deliver(receive())
 

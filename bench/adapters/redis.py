@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import redis
 
-from bench.part import HOST, BaseNode
+from bench.process_config import HOST, BaseNode
 
 CHANNEL = "bench"
 PIPELINE_MESSAGES = 100
@@ -13,17 +13,17 @@ PIPELINE_MESSAGES = 100
 
 class Node(BaseNode):
     async def connect(self, earlier: Sequence[str]) -> str:
-        self._client = redis.Redis(host=HOST, port=self.part.broker["port"])
+        self._client = redis.Redis(host=HOST, port=self.config.broker["port"])
         self._pipeline = self._client.pipeline(transaction=False)
         self._waiting = 0
-        if self.part.receives:
+        if self.config.receives:
             self._subscription = self._client.pubsub(ignore_subscribe_messages=True)
             self._subscription.subscribe(CHANNEL)
             threading.Thread(target=self._listen, daemon=True).start()
         return "-"
 
     def _listen(self) -> None:
-        deliver = self.tally.deliver
+        deliver = self.delivery_check.deliver
         for message in self._subscription.listen():
             deliver(message["data"])
 

@@ -9,30 +9,30 @@ from collections.abc import Sequence
 
 import zenoh
 
-from bench.part import HOST, BaseNode
+from bench.process_config import HOST, BaseNode
 
 KEY = "bench"
 
 
 class Node(BaseNode):
     async def connect(self, earlier: Sequence[str]) -> str:
-        address = f"tcp/{HOST}:{self.part.port}"
+        address = f"tcp/{HOST}:{self.config.port}"
         settings: dict[str, object] = {
             "mode": "peer",
             "listen/endpoints": [address],
             "connect/endpoints": list(earlier),
             "scouting/multicast/enabled": False,
         }
-        if "tcp" in self.part.options:
+        if "tcp" in self.config.options:
             settings["transport/shared_memory/enabled"] = False
         config = zenoh.Config()
         for key, value in settings.items():
             config.insert_json5(key, json.dumps(value))
         self._session = zenoh.open(config)
-        if self.part.receives:
-            deliver = self.tally.deliver
+        if self.config.receives:
+            deliver = self.delivery_check.deliver
             self._subscriber = self._session.declare_subscriber(KEY, lambda each: deliver(each.payload.to_bytes()))
-        if self.part.sends:
+        if self.config.sends:
             block = zenoh.CongestionControl.BLOCK
             self._publisher = self._session.declare_publisher(KEY, congestion_control=block)
         return address

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 import zmq
 
-from bench.part import HOST, BaseNode
+from bench.process_config import HOST, BaseNode
 
 
 class Node(BaseNode):
@@ -19,18 +19,18 @@ class Node(BaseNode):
     async def connect(self, earlier: Sequence[str]) -> str:
         self._publisher = self._context.socket(zmq.PUB)
         self._publisher.sndhwm = 0
-        self._publisher.bind(f"tcp://{HOST}:{self.part.port}")
+        self._publisher.bind(f"tcp://{HOST}:{self.config.port}")
         self._subscriber = self._context.socket(zmq.SUB)
         self._subscriber.rcvhwm = 0
         self._subscriber.subscribe(b"")
-        for author in self.part.authors:
-            if author != self.part.index:
-                self._subscriber.connect(f"tcp://{HOST}:{self.part.ports[author]}")
+        for author in self.config.authors:
+            if author != self.config.index:
+                self._subscriber.connect(f"tcp://{HOST}:{self.config.ports[author]}")
         threading.Thread(target=self._listen, daemon=True).start()
         return "-"
 
     def _listen(self) -> None:
-        deliver, receive = self.tally.deliver, self._subscriber.recv
+        deliver, receive = self.delivery_check.deliver, self._subscriber.recv
         while True:
             deliver(receive())
 

@@ -6,8 +6,8 @@ import shutil
 import tempfile
 from pathlib import Path
 
-from bench.child import Failed
-from bench.part import Part
+from bench.child_process import MeasurementError
+from bench.process_config import ProcessConfig
 from bench.systems import JGROUPS_JAR
 
 SOURCE = Path(__file__).parent / "Node.java"
@@ -16,26 +16,26 @@ COMPILE_S = 120.0
 _classes: list[Path] = []
 
 
-async def command(part: Part) -> list[str]:
+async def command(config: ProcessConfig) -> list[str]:
     """How to start such a node."""
     if not _classes:
-        _classes.append(await _compiled())
-    words = {
-        "index": part.index,
-        "size": part.size_bytes,
-        "timed": int(part.timed),
-        "paced": int(part.paced),
-        "ports": ",".join(map(str, part.ports)),
+        _classes.append(await _compile())
+    arguments = {
+        "index": config.index,
+        "size": config.size_bytes,
+        "timed": int(config.timed),
+        "paced": int(config.paced),
+        "ports": ",".join(map(str, config.ports)),
     }
     return [
         *("java", "-Xmx300m", "-XX:+UseSerialGC", "-Djava.net.preferIPv4Stack=true"),
         *("-cp", f"{JGROUPS_JAR}:{_classes[0]}", "Node"),
-        *(f"{name}={value}" for name, value in words.items()),
+        *(f"{name}={value}" for name, value in arguments.items()),
     ]
 
 
-async def _compiled() -> Path:
-    classes = Path(tempfile.mkdtemp(prefix="weft-bench-java-"))
+async def _compile() -> Path:
+    classes = Path(tempfile.mkdtemp(prefix="broadloom-bench-java-"))
     atexit.register(shutil.rmtree, classes, ignore_errors=True)
     javac = await asyncio.create_subprocess_exec(
         *("javac", "-nowarn", "-cp", str(JGROUPS_JAR), "-d", str(classes), str(SOURCE)),
@@ -43,11 +43,11 @@ async def _compiled() -> Path:
         stderr=asyncio.subprocess.STDOUT,
     )
     try:
-        said, _ = await asyncio.wait_for(javac.communicate(), COMPILE_S)
+        output, _ = await asyncio.wait_for(javac.communicate(), COMPILE_S)
     except TimeoutError:
         javac.kill()
         await javac.wait()
-        raise Failed("javac did not end in time") from None
+        raise MeasurementError("javac did not end in time") from None
     if javac.returncode:
-        raise Failed(f"javac: {said.decode(errors='replace')[-300:]}")
+        raise MeasurementError(f"javac: {output.decode(errors='replace')[-300:]}")
     return classes

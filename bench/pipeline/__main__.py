@@ -18,13 +18,13 @@ from rich.table import Table
 
 from bench.machine import CORES, description
 from bench.pipeline import report
-from bench.pipeline.child import ENDED
-from bench.pipeline.measure import Broken, Measured, measure
+from bench.pipeline.child_process import ENDED
+from bench.pipeline.measure import Measurement, MeasurementError, measure
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from bench.pipeline.tapes import MadeTape
+    from bench.pipeline.tapes import SyntheticTape
 
 ROOT = Path(__file__).parents[2]
 EVENTS = "1000000,3000000,10000000"
@@ -70,11 +70,13 @@ def progress(console: Console) -> "Iterator[Callable[[str], Show]]":
         yield line
 
 
-def one_size(given: argparse.Namespace, tape: "MadeTape", line: Callable[[str], Show]) -> tuple[list[Measured], str]:
+def measure_size(
+    given: argparse.Namespace, tape: "SyntheticTape", line: Callable[[str], Show]
+) -> tuple[list[Measurement], str]:
     """Both engines over one tape, and what is wrong with their answers; nothing, if all is well."""
-    from bench.pipeline.ask import opened
-    from bench.pipeline.same import differences, found
-    from weft.pipeline.results import Results
+    from bench.pipeline.ask import open_database
+    from bench.pipeline.same import differences, reported_faults
+    from broadloom.pipeline.results import Results
 
     work = given.out / "work"
     shutil.rmtree(work, ignore_errors=True)
@@ -86,9 +88,9 @@ def one_size(given: argparse.Namespace, tape: "MadeTape", line: Callable[[str], 
     rows = [str(tape.folder), str(work / "duckdb"), "--clocks", *map(str, clocks)]
     measured.append(measure("duckdb", tape.events, rows, work / "duckdb.log", line(f"{title}, DuckDB")))
     show = line(f"{title}, compared")
-    unlike = differences(opened(tape.folder, clocks, CORES), work / "spark", work / "duckdb")
+    unlike = differences(open_database(tape.folder, clocks, CORES), work / "spark", work / "duckdb")
     wrong = [f"{name}: {count:,} rows differ" for name, count in unlike.items() if count]
-    told, planted = found(work / "spark"), set(tape.planted)
+    told, planted = reported_faults(work / "spark"), set(tape.injected)
     wrong += [f"planted, not found: {each}" for each in planted - told]
     wrong += [f"found, not planted: {each}" for each in told - planted]
     show(ENDED)
@@ -96,7 +98,7 @@ def one_size(given: argparse.Namespace, tape: "MadeTape", line: Callable[[str], 
     return measured, "\n".join(wrong)
 
 
-def show_tables(measured: list[Measured], console: Console) -> None:
+def show_tables(measured: list[Measurement], console: Console) -> None:
     for title, lines in (
         ("Totals, starting up left out", report.totals(measured)),
         ("Growth: how many times as much", report.growth(measured)),
@@ -110,8 +112,8 @@ def show_tables(measured: list[Measured], console: Console) -> None:
         console.print(grid)
 
 
-def tell(given: argparse.Namespace, measured: list[Measured], machine: str, console: Console) -> None:
-    chosen = report.calmest(measured)
+def report_results(given: argparse.Namespace, measured: list[Measurement], machine: str, console: Console) -> None:
+    chosen = report.least_disturbed(measured)
     show_tables(chosen, console)
     (given.out / "tables.md").write_text(report.markdown(chosen, machine))
     plot = given.plot or given.out / "growth.svg"
@@ -120,34 +122,34 @@ def tell(given: argparse.Namespace, measured: list[Measured], machine: str, cons
 
 
 def run(given: argparse.Namespace, sizes: list[int], console: Console) -> int:
-    from bench.pipeline.tapes import made_tape
+    from bench.pipeline.tapes import synthetic_tape
 
-    measured: list[Measured] = []
+    measured: list[Measurement] = []
     problems: list[str] = []
     try:
         with progress(console) as line:
             for size in sizes:
                 show = line(f"{size:,} events, made")
-                tape = made_tape(given.tapes, size, given.peers)
+                tape = synthetic_tape(given.tapes, size, given.peers)
                 show(ENDED)
                 for _ in range(given.repeats):
-                    more, wrong = one_size(given, tape, line)
+                    more, wrong = measure_size(given, tape, line)
                     measured += more
                     problems += [wrong] if wrong else []
                     report.save(measured, description(), given.out / "results.json")
-    except Broken as problem:
+    except MeasurementError as problem:
         console.print(str(problem), style="red", markup=False)
         return 1
-    tell(given, measured, description(), console)
+    report_results(given, measured, description(), console)
     for each in problems:
         console.print(each, style="red", markup=False)
     console.print("both say the same, and the audit found exactly what was planted" if not problems else "NOT the same")
     return 1 if problems else 0
 
 
-def main(words: Sequence[str] | None = None) -> int:
+def main(arguments: Sequence[str] | None = None) -> int:
     parser = options()
-    given = parser.parse_args(words)
+    given = parser.parse_args(arguments)
     console = Console()
     if not console.is_terminal:
         console.width = WIDE
@@ -156,7 +158,7 @@ def main(words: Sequence[str] | None = None) -> int:
         parts = [report.load(path) for path in given.report]
         measured = [each for part, _ in parts for each in part]
         report.save(measured, parts[0][1], given.out / "results.json")
-        tell(given, measured, parts[0][1], console)
+        report_results(given, measured, parts[0][1], console)
         return 0
     try:
         sizes = sorted(int(word) for word in given.events.split(","))

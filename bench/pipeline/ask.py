@@ -3,14 +3,14 @@
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from bench.pipeline.questions import QUESTIONS
-from weft.pipeline.arrow.clocks import WINDOW_US
+from bench.pipeline.questions import QUERIES
+from broadloom.pipeline.arrow.clock_offsets import WINDOW_US
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
 
-def opened(tape: Path, clocks: list[Path], cores: int) -> "DuckDBPyConnection":
+def open_database(tape: Path, clocks: list[Path], cores: int) -> "DuckDBPyConnection":
     """A connection that knows the tape as `events`."""
     import duckdb
 
@@ -39,10 +39,10 @@ def _add_clock(base: "DuckDBPyConnection") -> None:
     base.execute(f"CREATE MACRO ahead(of_run, when_us) AS {f'CASE {cases} ELSE 0 END' if cases else '0'}")
 
 
-def answer(base: "DuckDBPyConnection", name: str, out: Path) -> int:
+def run_query(base: "DuckDBPyConnection", name: str, out: Path) -> int:
     """Ask one question, and write the answer as Parquet; later ones read it from there, as those of the pipeline do."""
     place = out / f"{name}.parquet"
-    base.execute(f"COPY ({QUESTIONS[name]}) TO '{place}' (FORMAT parquet, COMPRESSION zstd)")
+    base.execute(f"COPY ({QUERIES[name]}) TO '{place}' (FORMAT parquet, COMPRESSION zstd)")
     base.execute(f"CREATE VIEW {name} AS FROM read_parquet('{place}')")
     ((rows,),) = base.execute(f"SELECT count(*) FROM {name}").fetchall()
     return int(rows)

@@ -10,14 +10,14 @@ from itertools import pairwise
 from pathlib import Path
 
 from bench.machine import CORES, busy_s
-from bench.pipeline.child import ENDED, ROWS, STARTED, STEP
-from bench.pipeline.watch import Watch
+from bench.pipeline.child_process import ENDED, ROWS, STARTED, STEP
+from bench.pipeline.watch import ProcessMonitor
 
 ROOT = Path(__file__).parents[2]
-TOLD_LINES = 20
+LOG_LINES_SHOWN = 20
 
 
-class Broken(Exception):
+class MeasurementError(Exception):
     """A measurement did not come to its end; the text says why."""
 
 
@@ -29,7 +29,7 @@ class Cost:
 
 
 @dataclass(slots=True)
-class Measured:
+class Measurement:
     engine: str
     events: int
     start: Cost
@@ -50,21 +50,21 @@ class Measured:
     def events_per_s_and_core(self) -> float:
         return self.events / self.work.seconds / CORES
 
-    def of(self, names: list[str]) -> Cost:
+    def total_of(self, names: list[str]) -> Cost:
         """Some steps together."""
         chosen = [self.steps[name] for name in names if name in self.steps]
         return Cost(sum(each.seconds for each in chosen), sum(each.cpu_s for each in chosen))
 
 
-def measure(engine: str, events: int, words: list[str], log: Path, show: Callable[[str], None]) -> Measured:
+def measure(engine: str, events: int, arguments: list[str], log: Path, show: Callable[[str], None]) -> Measurement:
     """`words` are what the child wants after the engine's name; `show` is told each step."""
     began, busy = time.monotonic(), busy_s()
-    command = [sys.executable, "-m", "bench.pipeline.child", engine, *words]
+    command = [sys.executable, "-m", "bench.pipeline.child_process", engine, *arguments]
     marks: list[tuple[str, float, float]] = []
     rows: dict[str, int] = {}
     with log.open("w") as errors:
         child = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, text=True, cwd=ROOT)
-        watch = Watch(child.pid)
+        watch = ProcessMonitor(child.pid)
         try:
             assert child.stdout is not None
             for line in child.stdout:
@@ -72,21 +72,21 @@ def measure(engine: str, events: int, words: list[str], log: Path, show: Callabl
                 marks.append((told[STEP], time.monotonic() - began, watch.cpu_s()))
                 rows |= told.get(ROWS, {})
                 show(told[STEP])
-            foreign = _foreign(busy, watch.cpu_s(), time.monotonic() - began)
+            foreign = _foreign_load(busy, watch.cpu_s(), time.monotonic() - began)
             code = child.wait()
         finally:
             child.kill()
             watch.stop()
     if code or not marks or marks[-1][0] != ENDED:
-        last = log.read_text().splitlines()[-TOLD_LINES:]
-        raise Broken(f"{engine} with {events:,} events ended with {code}:\n" + "\n".join(last))
+        last = log.read_text().splitlines()[-LOG_LINES_SHOWN:]
+        raise MeasurementError(f"{engine} with {events:,} events ended with {code}:\n" + "\n".join(last))
     steps = {
         name: Cost(round(later - at, 3), round(later_cpu - cpu, 2), rows.get(name, 0))
         for (name, at, cpu), (_, later, later_cpu) in pairwise(marks)
         if name != STARTED
     }
     (_, ready, ready_cpu), (_, end, end_cpu) = next(mark for mark in marks if mark[0] == STARTED), marks[-1]
-    return Measured(
+    return Measurement(
         engine,
         events,
         Cost(round(ready, 3), round(ready_cpu, 2)),
@@ -98,5 +98,5 @@ def measure(engine: str, events: int, words: list[str], log: Path, show: Callabl
     )
 
 
-def _foreign(busy_before: float, own_cpu_s: float, seconds: float) -> float:
+def _foreign_load(busy_before: float, own_cpu_s: float, seconds: float) -> float:
     return max(0.0, busy_s() - busy_before - own_cpu_s) / (CORES * seconds)

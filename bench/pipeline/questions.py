@@ -81,7 +81,10 @@ words AS (
     SELECT * EXCLUDE (run_end), CASE ending WHEN 'left' THEN coalesce(leaving, "left")
                                             WHEN 'present' THEN run_end ELSE last END AS until
     FROM ended
-), tears AS (SELECT DISTINCT channel, time AS torn FROM marks WHERE kind = 'link_down' AND why IN ('lost', 'silent'))
+), tears AS (
+    SELECT DISTINCT channel, time AS torn FROM marks
+    WHERE kind = 'link_down' AND why IN ('connection_lost', 'heartbeat_timeout')
+)
 SELECT bounded.*, tears.torn FROM bounded
 ASOF LEFT JOIN tears ON tears.channel = bounded.channel AND tears.torn <= bounded.until + {SETTLE_US}
 """
@@ -204,7 +207,7 @@ WITH seen AS (
     FROM changes GROUP BY channel, observer
 ), others AS (
     SELECT channel, neighbour AS peer, min(time) AS linked,
-           max(time) FILTER (kind = 'link_down' AND why IN ('lost', 'silent')) AS lost
+           max(time) FILTER (kind = 'link_down' AND why IN ('connection_lost', 'heartbeat_timeout')) AS lost
     FROM changes WHERE neighbour IS NOT NULL GROUP BY channel, neighbour
 ), judged AS (
     SELECT *, leaving IS NULL AND coalesce(lost > last OR (has_links AND lost = last), false) AS has_died
@@ -260,7 +263,7 @@ SELECT channel, minute, count(*) AS deliveries,
 FROM delays GROUP BY channel, minute
 """
 
-QUESTIONS = {
+QUERIES = {
     "messages": MESSAGES,
     "deliveries": DELIVERIES,
     "members": MEMBERS,

@@ -7,30 +7,30 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bench.machine import CORES
-from bench.pipeline.measure import Cost, Measured
-from bench.pipeline.questions import QUESTIONS
+from bench.pipeline.measure import Cost, Measurement
+from bench.pipeline.questions import QUERIES
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 MIB = 1 << 20
-COLOURS = {"spark": "#d1495b", "duckdb": "#27567b"}
+COLORS = {"spark": "#d1495b", "duckdb": "#27567b"}
 NAMES = {"spark": "Spark, all tables", "same": "Spark, the same questions", "duckdb": "DuckDB, the same questions"}
 
 
-def calmest(measured: Sequence[Measured]) -> list[Measured]:
+def least_disturbed(measured: Sequence[Measurement]) -> list[Measurement]:
     """Of each engine and size the measurement during which others took least of the machine.
 
     Not the one with the least CPU time: the choice must not depend on what is measured, and a run on a busy machine
     was seen to use less of it than one on a calmer machine.
     """
-    chosen: dict[tuple[str, int], Measured] = {}
+    chosen: dict[tuple[str, int], Measurement] = {}
     for each in sorted(measured, key=lambda one: one.foreign, reverse=True):
         chosen[each.engine, each.events] = each
     return sorted(chosen.values(), key=lambda one: (one.engine != "spark", one.events))
 
 
-def totals(measured: Sequence[Measured]) -> list[list[str]]:
+def totals(measured: Sequence[Measurement]) -> list[list[str]]:
     """A line a measurement, under a line of titles."""
     lines = [
         [
@@ -39,7 +39,7 @@ def totals(measured: Sequence[Measured]) -> list[list[str]]:
         ]
     ]
     for each in measured:
-        same = each.of(list(QUESTIONS))
+        same = each.total_of(list(QUERIES))
         lines.append(
             [each.engine, f"{each.events:,}", f"{each.start.seconds:.1f}", f"{each.work.seconds:.1f}"]
             + [f"{each.work.cpu_s:.1f}", f"{each.events_per_cpu_s:,.0f}", f"{each.events_per_s_and_core:,.0f}"]
@@ -50,10 +50,10 @@ def totals(measured: Sequence[Measured]) -> list[list[str]]:
     return lines
 
 
-def growth(measured: Sequence[Measured]) -> list[list[str]]:
+def growth(measured: Sequence[Measurement]) -> list[list[str]]:
     """From the smallest to each larger size: how many times as much."""
     lines = [["engine", "from", "to", "events", "CPU s", "seconds", "peak memory"]]
-    for engine in COLOURS:
+    for engine in COLORS:
         rows = [each for each in measured if each.engine == engine]
         for first, each in ((rows[0], each) for each in rows[1:]):
             ratios = (
@@ -66,7 +66,7 @@ def growth(measured: Sequence[Measured]) -> list[list[str]]:
     return lines
 
 
-def steps(measured: Sequence[Measured]) -> list[list[str]]:
+def steps(measured: Sequence[Measurement]) -> list[list[str]]:
     """CPU seconds of each table, by size."""
     names = list(dict.fromkeys(name for each in measured for name in each.steps))
     lines = [["table, CPU s", *(f"{each.engine} {each.events:,}" for each in measured)]]
@@ -76,7 +76,7 @@ def steps(measured: Sequence[Measured]) -> list[list[str]]:
     return lines
 
 
-def markdown(measured: Sequence[Measured], machine: str) -> str:
+def markdown(measured: Sequence[Measurement], machine: str) -> str:
     grids = [totals(measured), growth(measured), steps(measured)]
     return "\n\n".join([f"{machine}; seconds and CPU seconds without starting up", *map(_grid, grids)]) + "\n"
 
@@ -86,23 +86,23 @@ def _grid(lines: list[list[str]]) -> str:
     return "\n".join([head, "|" + "---|" * len(lines[0]), *rest])
 
 
-def save(measured: Sequence[Measured], machine: str, place: Path) -> None:
+def save(measured: Sequence[Measurement], machine: str, place: Path) -> None:
     told = {"machine": machine, "cores": CORES, "measured": [asdict(each) for each in measured]}
     place.write_text(json.dumps(told, indent=1) + "\n")
 
 
-def load(place: Path) -> tuple[list[Measured], str]:
+def load(place: Path) -> tuple[list[Measurement], str]:
     """What `save` wrote, and the machine that it was measured on."""
     told = json.loads(place.read_text())
     return [_read(each) for each in told["measured"]], told["machine"]
 
 
-def _read(told: dict[str, Any]) -> Measured:
-    parts = {name: Cost(**told[name]) for name in ("start", "work")}
-    return Measured(**{**told, **parts, "steps": {name: Cost(**each) for name, each in told["steps"].items()}})
+def _read(data: dict[str, Any]) -> Measurement:
+    parts = {name: Cost(**data[name]) for name in ("start", "work")}
+    return Measurement(**{**data, **parts, "steps": {name: Cost(**each) for name, each in data["steps"].items()}})
 
 
-def draw(measured: Sequence[Measured], place: Path) -> None:
+def draw(measured: Sequence[Measurement], place: Path) -> None:
     """CPU time and memory by events."""
     from matplotlib.backends.backend_svg import FigureCanvasSVG
     from matplotlib.figure import Figure
@@ -110,14 +110,14 @@ def draw(measured: Sequence[Measured], place: Path) -> None:
     figure = Figure(figsize=(10, 4), layout="constrained")
     FigureCanvasSVG(figure)
     cpu, memory = figure.subplots(1, 2)
-    for engine in COLOURS:
+    for engine in COLORS:
         rows = [each for each in measured if each.engine == engine]
         if not rows:
             continue
         events = [each.events / 1e6 for each in rows]
         _line(cpu, events, [each.work.cpu_s for each in rows], engine, engine)
         if engine == "spark":
-            _line(cpu, events, [each.of(list(QUESTIONS)).cpu_s for each in rows], engine, "same")
+            _line(cpu, events, [each.total_of(list(QUERIES)).cpu_s for each in rows], engine, "same")
             first = rows[0].work.cpu_s / events[0]
             cpu.plot(events, [first * each for each in events], ":", color="#888888", label="proportional")
         _line(memory, events, [each.peak_bytes / MIB for each in rows], engine, engine)
@@ -141,4 +141,4 @@ def draw(measured: Sequence[Measured], place: Path) -> None:
 
 
 def _line(panel: "Axes", xs: list[float], ys: list[float], engine: str, name: str) -> None:
-    panel.plot(xs, ys, "o--" if name == "same" else "o-", color=COLOURS[engine], label=NAMES[name])
+    panel.plot(xs, ys, "o--" if name == "same" else "o-", color=COLORS[engine], label=NAMES[name])

@@ -3,11 +3,11 @@
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from bench.pipeline.questions import QUESTIONS
-from weft.pipeline.made.faults import Planted
-from weft.pipeline.results import Results
-from weft.pipeline.table import TIME
-from weft.pipeline.tables import table
+from bench.pipeline.questions import QUERIES
+from broadloom.pipeline.results import Results
+from broadloom.pipeline.synthetic.fault_injection import InjectedFault
+from broadloom.pipeline.table import TIME
+from broadloom.pipeline.tables import table
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 def differences(base: "DuckDBPyConnection", results: Path, answers: Path) -> dict[str, int]:
     """For each question, how many rows only one of the two has."""
-    return {name: _difference(base, name, results, answers) for name in QUESTIONS}
+    return {name: _difference(base, name, results, answers) for name in QUERIES}
 
 
 def _difference(base: "DuckDBPyConnection", name: str, results: Path, answers: Path) -> int:
@@ -36,7 +36,7 @@ def _difference(base: "DuckDBPyConnection", name: str, results: Path, answers: P
     return int(count)
 
 
-def found(results: Path) -> set[Planted]:
+def reported_faults(results: Path) -> set[InjectedFault]:
     """What the audit of the pipeline tells, as planting tells it."""
     rows = Results(results).read(table("audit")).to_pylist()
-    return {Planted(*(row[name] for name in Planted.__dataclass_fields__)) for row in rows}
+    return {InjectedFault(*(row[name] for name in InjectedFault.__dataclass_fields__)) for row in rows}

@@ -11,53 +11,55 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from weft.pipeline import made
-from weft.pipeline.made.faults import Fault, Planted, plant
-from weft.pipeline.made.tape import Plan, make
+from broadloom.pipeline import synthetic
+from broadloom.pipeline.synthetic.fault_injection import FaultKind, InjectedFault, inject
+from broadloom.pipeline.synthetic.generate import SyntheticConfig, generate
 
 FAULTS = (
-    *(Fault.REMOVED, Fault.REMOVED, Fault.REMOVED, Fault.DOUBLED, Fault.DOUBLED),
-    *(Fault.SWAPPED, Fault.BEFORE_PARENT, Fault.MISSED),
+    *(FaultKind.REMOVED, FaultKind.REMOVED, FaultKind.REMOVED, FaultKind.DUPLICATED, FaultKind.DUPLICATED),
+    *(FaultKind.SWAPPED, FaultKind.REPLY_BEFORE_PARENT, FaultKind.REPORTED_MISSED),
 )
 SKEW_S = 0.05
 
 
 @dataclass(frozen=True, slots=True)
-class MadeTape:
+class SyntheticTape:
     folder: Path
     events: int
     messages: int
-    planted: list[Planted]
+    injected: list[InjectedFault]
 
 
-def made_tape(under: Path, events: int, peers: int = 100, faults: Sequence[Fault] = FAULTS) -> MadeTape:
+def synthetic_tape(under: Path, events: int, peers: int = 100, faults: Sequence[FaultKind] = FAULTS) -> SyntheticTape:
     """A tape of about so many events on eight machines whose clocks differ; the one from last time, if it is there."""
-    plan = Plan(rows=events, peers=peers, skew_s=SKEW_S)
+    plan = SyntheticConfig(rows=events, peers=peers, skew_s=SKEW_S)
     place = under / f"{events}-{_fingerprint(plan, faults)}"
     if not (place / "truth.json").exists():
         shutil.rmtree(place, ignore_errors=True)
-        _make(place, plan, faults)
+        _generate(place, plan, faults)
     told = json.loads((place / "truth.json").read_text())
-    return MadeTape(place / "tape", told["events"], told["messages"], [Planted(**each) for each in told["planted"]])
+    return SyntheticTape(
+        place / "tape", told["events"], told["messages"], [InjectedFault(**each) for each in told["planted"]]
+    )
 
 
-def _make(place: Path, plan: Plan, faults: Sequence[Fault]) -> None:
-    (truth,) = make(place / "tape", plan)
+def _generate(place: Path, config: SyntheticConfig, faults: Sequence[FaultKind]) -> None:
+    (truth,) = generate(place / "tape", config)
     apart = place / "apart"
     for path in sorted((place / "tape").rglob(f"{truth.runs[0]}-*.parquet")):
         target = apart / path.relative_to(place / "tape")
         target.parent.mkdir(parents=True)
         path.rename(target)
-    planted = plant(apart, place / "tape", faults, seed=plan.seed)
+    planted = inject(apart, place / "tape", faults, seed=config.seed)
     shutil.rmtree(apart)
     # A delivery taken away is a row less, a doubled one is a row more; the other faults change rows.
-    count = truth.rows - faults.count(Fault.REMOVED) + faults.count(Fault.DOUBLED)
+    count = truth.rows - faults.count(FaultKind.REMOVED) + faults.count(FaultKind.DUPLICATED)
     told = {"events": count, "messages": truth.messages, "planted": [asdict(each) for each in planted]}
     (place / "truth.json").write_text(json.dumps(told, indent=1))
 
 
-def _fingerprint(plan: Plan, faults: Sequence[Fault]) -> str:
-    digest = hashlib.sha256(repr((plan, faults)).encode())
-    for path in sorted(Path(made.__file__).parent.glob("*.py")):
+def _fingerprint(config: SyntheticConfig, faults: Sequence[FaultKind]) -> str:
+    digest = hashlib.sha256(repr((config, faults)).encode())
+    for path in sorted(Path(synthetic.__file__).parent.glob("*.py")):
         digest.update(path.read_bytes())
     return digest.hexdigest()[:12]

@@ -11,12 +11,12 @@ from pathlib import Path
 
 from bench.machine import TICKS_PER_S, memory_bytes
 
-LOOK_S = 0.25
+SAMPLE_INTERVAL_S = 0.25
 
 DRIVER, JAVA, WORKERS = "driver", "java", "workers"
 
 
-class Watch:
+class ProcessMonitor:
     """Looks again and again until it is stopped."""
 
     def __init__(self, pid: int) -> None:
@@ -32,7 +32,7 @@ class Watch:
 
     def cpu_s(self) -> float:
         """So far, with that of processes that have ended."""
-        self._look()
+        self._sample()
         with self._lock:
             return sum(self._cpu_s.values())
 
@@ -41,13 +41,13 @@ class Watch:
         self._thread.join()
 
     def _run(self) -> None:
-        while not self._done.wait(LOOK_S):
-            self._look()
+        while not self._done.wait(SAMPLE_INTERVAL_S):
+            self._sample()
 
-    def _look(self) -> None:
+    def _sample(self) -> None:
         now: dict[str, int] = defaultdict(int)
         with self._lock:
-            for pid, (name, began, cpu_s) in _family(self._pid).items():
+            for pid, (name, began, cpu_s) in _process_tree(self._pid).items():
                 self._cpu_s[pid, began] = cpu_s
                 role = DRIVER if pid == self._pid else JAVA if name == "java" else WORKERS
                 now[role] += memory_bytes(pid)
@@ -56,7 +56,7 @@ class Watch:
             self.peak_bytes = max(self.peak_bytes, sum(now.values()))
 
 
-def _family(root: int) -> dict[int, tuple[str, str, float]]:
+def _process_tree(root: int) -> dict[int, tuple[str, str, float]]:
     """Name, time of start and CPU seconds of a process and all below it."""
     parents: dict[int, int] = {}
     told: dict[int, tuple[str, str, float]] = {}
@@ -69,10 +69,10 @@ def _family(root: int) -> dict[int, tuple[str, str, float]]:
             pid = int(place.name)
             parents[pid] = int(fields[1])
             told[pid] = before.partition("(")[2], fields[19], (int(fields[11]) + int(fields[12])) / TICKS_PER_S
-    return {pid: each for pid, each in told.items() if _is_below(pid, root, parents)}
+    return {pid: each for pid, each in told.items() if _is_descendant(pid, root, parents)}
 
 
-def _is_below(pid: int, root: int, parents: dict[int, int]) -> bool:
+def _is_descendant(pid: int, root: int, parents: dict[int, int]) -> bool:
     while pid not in (0, root):
         pid = parents.get(pid, 0)
     return pid == root

@@ -1,8 +1,8 @@
 """One measurement of each kind. Each takes a system, a case and the plan, and returns rows: one for each repeat."""
 
-from bench.child import Failed
+from bench.child_process import MeasurementError
 from bench.plan import Case, Plan
-from bench.row import Row
+from bench.result_row import Row
 from bench.systems import System
 from bench.workloads.broadcast import broadcast
 from bench.workloads.frozen import frozen
@@ -21,7 +21,7 @@ async def measure(system: System, case: Case, plan: Plan) -> list[Row]:
     row |= {"messages": case.messages, "rate_per_s": case.rate_per_s}
     try:
         return [row | measured for measured in await _BY_WORKLOAD.get(case.workload, broadcast)(system, case, plan)]
-    except Failed as problem:
+    except MeasurementError as problem:
         return [row | {"error": str(problem)}]
     except (OSError, ValueError, EOFError) as problem:
         return [row | {"error": f"{type(problem).__name__}: {problem}"}]

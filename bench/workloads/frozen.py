@@ -9,11 +9,11 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from bench.child import Child
+from bench.child_process import ChildProcess
 from bench.group import Group
-from bench.machine import Meter, calm, memory_bytes
+from bench.machine import ResourceMeter, memory_bytes, wait_until_idle
 from bench.plan import Case, Plan
-from bench.row import Row
+from bench.result_row import Row
 from bench.systems import System
 from bench.workloads.broadcast import Flow
 
@@ -39,62 +39,62 @@ async def frozen(system: System, case: Case, plan: Plan) -> list[Row]:
             await group.connect(node)
         flow = Flow(group, nodes[:1], nodes[1:])
         await group.warm(flow.senders, flow.receivers)
-        await calm(plan.calm_s)
+        await wait_until_idle(plan.calm_s)
         undisturbed = await flow.measure(case.messages)
         length_s = BEFORE_S + plan.frozen_s + AFTER_S
         messages = min(MESSAGES_MAX, int(undisturbed["broadcasts_per_s"] * length_s))
-        row = await Freeze(flow, messages).play(plan.frozen_s)
+        row = await PauseRun(flow, messages).run(plan.frozen_s)
         return [row | {"undisturbed_per_s": undisturbed["deliveries_per_s"] / case.receivers}]
 
 
-class Freeze:
+class PauseRun:
     def __init__(self, flow: Flow, messages: int) -> None:
         self._flow = flow
         self._group = flow.group
         self._messages = messages
-        self._victim = flow.receivers[-1]
+        self._paused_receiver = flow.receivers[-1]
         self._others = flow.receivers[:-1]
         self._samples: list[Sample] = []
         self._memory_peak: dict[str, int] = {}
 
-    async def play(self, frozen_s: float) -> Row:
-        victim_before = (await self._group.reports([self._victim]))[0]
+    async def run(self, paused_s: float) -> Row:
+        receiver_before = (await self._group.reports([self._paused_receiver]))[0]
         memory_before = self._memory()
-        self._had_before = sum(report.received for report in await self._group.reports(self._others))
+        self._received_before = sum(report.received for report in await self._group.reports(self._others))
         await self._flow.expect(self._messages)
-        meter = Meter(self._group.pids)
+        meter = ResourceMeter(self._group.pids)
         self._flow.begin(self._messages)
         await self._watch(BEFORE_S)
-        self._victim.freeze()
-        frozen_at_s = time.monotonic()
+        self._paused_receiver.pause()
+        paused_at_s = time.monotonic()
         try:
-            await self._watch(frozen_s)
+            await self._watch(paused_s)
         finally:
-            self._victim.thaw()
-        thawed_at_s = time.monotonic()
+            self._paused_receiver.resume()
+        resumed_at_s = time.monotonic()
         await self._flow.end()
         _, _, foreign = meter.read()
-        victim_after = (await self._group.reports([self._victim]))[0]
+        receiver_after = (await self._group.reports([self._paused_receiver]))[0]
         others_have = await self._others_received()
         wanted = self._messages * len(self._others)
-        before = under_way(self._samples, wanted, 0.0, frozen_at_s)
-        during = under_way(self._samples, wanted, frozen_at_s, thawed_at_s)
+        before = samples_between(self._samples, wanted, 0.0, paused_at_s)
+        during = samples_between(self._samples, wanted, paused_at_s, resumed_at_s)
         before_per_s, during_per_s = (rate_per_s(samples) / len(self._others) for samples in (before, during))
         self._note_memory()
         return {
             "messages": self._messages,
-            "frozen_s": thawed_at_s - frozen_at_s,
+            "frozen_s": resumed_at_s - paused_at_s,
             "before_per_s": before_per_s,
             "during_per_s": during_per_s,
             "others_kept": during_per_s / before_per_s if before_per_s else 0.0,
             "stall_s": longest_stall_s(during),
             "others_lost": wanted - others_have,
-            "lacking": self._messages - (victim_after.received - victim_before.received),
-            "missed": victim_after.missed - victim_before.missed,
-            "troubles": victim_after.troubles - victim_before.troubles,
-            "caught_up_s": await self._caught_up_s(thawed_at_s),
+            "lacking": self._messages - (receiver_after.received - receiver_before.received),
+            "missed": receiver_after.missed - receiver_before.missed,
+            "troubles": receiver_after.errors - receiver_before.errors,
+            "caught_up_s": await self._caught_up_s(resumed_at_s),
             "foreign_share": foreign,
-            **{f"{who}_mib": peak / MIB for who, peak in self._memory_peak.items()},
+            **{f"{role}_mib": peak / MIB for role, peak in self._memory_peak.items()},
             **{f"{who}_before_mib": held / MIB for who, held in memory_before.items()},
         }
 
@@ -107,27 +107,27 @@ class Freeze:
             await asyncio.sleep(SAMPLE_S)
 
     async def _others_received(self) -> int:
-        return sum(report.received for report in await self._group.reports(self._others)) - self._had_before
+        return sum(report.received for report in await self._group.reports(self._others)) - self._received_before
 
-    async def _caught_up_s(self, thawed_at_s: float) -> float | None:
-        if not self._victim.has_said("done"):
+    async def _caught_up_s(self, resumed_at_s: float) -> float | None:
+        if not self._paused_receiver.has_reported("done"):
             return None
-        (done_ns,) = await self._victim.said("done", 1.0)
-        return max(0.0, int(done_ns) / 1e9 - thawed_at_s)
+        (done_ns,) = await self._paused_receiver.wait_for("done", 1.0)
+        return max(0.0, int(done_ns) / 1e9 - resumed_at_s)
 
     def _memory(self) -> dict[str, int]:
-        parts: dict[str, Sequence[Child]] = {"sender": self._flow.senders, "others": self._others}
-        parts["victim"] = [self._victim]
+        parts: dict[str, Sequence[ChildProcess]] = {"sender": self._flow.senders, "others": self._others}
+        parts["victim"] = [self._paused_receiver]
         if self._group.broker is not None:
             parts["broker"] = [self._group.broker]
-        return {who: max(memory_bytes(child.pid) for child in children) for who, children in parts.items()}
+        return {role: max(memory_bytes(child.pid) for child in children) for role, children in parts.items()}
 
     def _note_memory(self) -> None:
-        for who, held in self._memory().items():
-            self._memory_peak[who] = max(held, self._memory_peak.get(who, 0))
+        for role, held in self._memory().items():
+            self._memory_peak[role] = max(held, self._memory_peak.get(role, 0))
 
 
-def under_way(samples: Sequence[Sample], wanted: int, from_s: float, to_s: float) -> list[Sample]:
+def samples_between(samples: Sequence[Sample], wanted: int, from_s: float, to_s: float) -> list[Sample]:
     """Those of that time, up to the first at which the others had everything."""
     inside = []
     for sample in samples:

@@ -6,29 +6,29 @@ import ssl
 import time
 from contextlib import suppress
 
-import weft
-from tests.attack.stage import Stage, eventually, over_sockets, stage
-from weft import Limits, Settings
-from weft.wire import encode
+import broadloom
+from broadloom import ChannelSettings, Limits
+from broadloom.wire import encode
+from tests.attack.harness import AttackHarness, async_test, attack_harness, wait_until
 
 HALF_OPEN = 2000
-SILENT_CALLERS = 300
+SILENT_CONNECTIONS = 300
 JOIN_S = 4.0
 
 
-async def a_newcomer_gets_in(of: Stage, at: str = "") -> float:
+async def join_time_s(harness: AttackHarness, at: str = "") -> float:
     """Through the victim itself; says how long it took."""
     began = time.monotonic()
-    options = {name: each for name, each in of.options.items() if name not in ("limits", "settings")}
-    newcomer = await weft.connect(of.name, portals=[at or of.address], timeout_s=JOIN_S, **options)
+    options = {name: each for name, each in harness.options.items() if name not in ("limits", "settings")}
+    newcomer = await broadloom.connect(harness.name, bootstrap=[at or harness.address], timeout_s=JOIN_S, **options)
     taken_s = time.monotonic() - began
     await newcomer.leave()
     return taken_s
 
 
-async def half_open(of: Stage, count: int) -> list[socket.socket]:
+async def half_open(harness: AttackHarness, count: int) -> list[socket.socket]:
     """TCP connections over which nothing is ever said, from many addresses."""
-    host, _, port = of.address.rpartition(":")
+    host, _, port = harness.address.rpartition(":")
     loop = asyncio.get_running_loop()
     made = []
     for index in range(count):
@@ -40,36 +40,36 @@ async def half_open(of: Stage, count: int) -> list[socket.socket]:
     return made
 
 
-@over_sockets
+@async_test
 async def test_thousands_that_never_begin_a_handshake() -> None:
-    async with stage() as of:
+    async with attack_harness() as of:
         crowd = await half_open(of, HALF_OPEN // 2)
         try:
             rest = asyncio.get_running_loop().create_task(half_open(of, HALF_OPEN // 2))
-            assert await a_newcomer_gets_in(of) < JOIN_S
+            assert await join_time_s(of) < JOIN_S
             crowd += await rest
-            assert await a_newcomer_gets_in(of) < JOIN_S
-            assert of.victim.status().counters["hurried"] > HALF_OPEN // 2
+            assert await join_time_s(of) < JOIN_S
+            assert of.victim.status().counters["handshakes_evicted"] > HALF_OPEN // 2
         finally:
             for sock in crowd:
                 sock.close()
 
 
-@over_sockets
+@async_test
 async def test_thousands_that_say_nothing_on_a_plain_channel() -> None:
-    async with stage(plain=True) as of:
+    async with attack_harness(tls=False) as of:
         crowd = await half_open(of, HALF_OPEN)
         try:
-            assert await a_newcomer_gets_in(of) < JOIN_S
-            assert of.victim.status().counters["refused_calls"] > HALF_OPEN // 2
+            assert await join_time_s(of) < JOIN_S
+            assert of.victim.status().counters["exchanges_rejected"] > HALF_OPEN // 2
         finally:
             for sock in crowd:
                 sock.close()
 
 
-async def drip(of: Stage, data: bytes, pause_s: float) -> float:
+async def send_slowly(harness: AttackHarness, data: bytes, pause_s: float) -> float:
     """One byte after the other, until it is hung up on; says after how long."""
-    host, _, port = of.address.rpartition(":")
+    host, _, port = harness.address.rpartition(":")
     reader, writer = await asyncio.open_connection(host, int(port))
     began = time.monotonic()
 
@@ -90,32 +90,32 @@ async def drip(of: Stage, data: bytes, pause_s: float) -> float:
     return time.monotonic() - began
 
 
-@over_sockets
+@async_test
 async def test_a_handshake_byte_by_byte() -> None:
-    async with stage(limits=Limits(handshake_s=0.6)) as of:
-        member = of.member()
+    async with attack_harness(limits=Limits(handshake_timeout_s=0.6)) as of:
+        member = of.member_credentials()
         incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
         tls = member.client_context.wrap_bio(incoming, outgoing, server_hostname=member.server_name)
         with suppress(ssl.SSLWantReadError):
             tls.do_handshake()
         begin = outgoing.read()
-        taken = await asyncio.gather(*(drip(of, begin, 0.05) for _ in range(20)))
+        taken = await asyncio.gather(*(send_slowly(of, begin, 0.05) for _ in range(20)))
         assert all(0.4 < taken_s < 2 for taken_s in taken)
-        assert of.counted("refused_handshakes") == 20
+        assert of.counter_total("rejected_handshakes") == 20
 
 
-@over_sockets
+@async_test
 async def test_a_hello_byte_by_byte() -> None:
-    async with stage(plain=True, settings=Settings(call_s=0.6)) as of:
+    async with attack_harness(tls=False, settings=ChannelSettings(exchange_timeout_s=0.6)) as of:
         hello = encode((await of.attack()).hello())
-        taken = await asyncio.gather(*(drip(of, hello, 0.1) for _ in range(20)))
+        taken = await asyncio.gather(*(send_slowly(of, hello, 0.1) for _ in range(20)))
         assert all(0.4 < taken_s < 2 for taken_s in taken)
 
 
-@over_sockets
+@async_test
 async def test_a_hello_byte_by_byte_of_members() -> None:
-    async with stage(settings=Settings(call_s=0.6)) as of:
-        member = of.member()
+    async with attack_harness(settings=ChannelSettings(exchange_timeout_s=0.6)) as of:
+        member = of.member_credentials()
         callers = [await of.attack(member) for _ in range(20)]
         hello = encode(callers[0].hello())
         for byte in hello:
@@ -127,12 +127,12 @@ async def test_a_hello_byte_by_byte_of_members() -> None:
         raise AssertionError("nobody was hung up on")
 
 
-@over_sockets
+@async_test
 async def test_more_calls_than_one_address_may_make() -> None:
-    async with stage(limits=Limits(calls_per_s=5, calls_burst=50)) as of:
+    async with attack_harness(limits=Limits(connections_per_s=5, connections_burst=50)) as of:
         host, _, port = of.address.rpartition(":")
         for _ in range(300):
             _, writer = await asyncio.open_connection(host, int(port), local_addr=("127.0.0.66", 0))
             writer.transport.abort()
-        await eventually(lambda: of.victim.status().counters["turned_away"] >= 200)
-        await a_newcomer_gets_in(of)  # it has another address
+        await wait_until(lambda: of.victim.status().counters["connections_denied"] >= 200)
+        await join_time_s(of)  # it has another address

@@ -12,7 +12,7 @@ from bench.workloads import measure
 PLAN = replace(QUICK, repeats=2, calm_s=0.0, settle_s=0.0)
 
 
-@pytest.mark.parametrize("name", ["floor", "weft"])
+@pytest.mark.parametrize("name", ["floor", "broadloom"])
 def test_two_receivers_get_everything_once(name):
     rows = asyncio.run(measure(SYSTEMS[name], Case("throughput", 2, 100, 300), PLAN))
     assert len(rows) == 2

@@ -5,11 +5,11 @@ from pathlib import Path
 import pytest
 
 from bench import plots, store, tables
-from bench.__main__ import main, options, plan_of
+from bench.__main__ import argument_parser, main, plan_of
 from bench.plan import FULL, QUICK, WORKLOADS
 from bench.run import steps_of
 from bench.systems import SYSTEMS
-from bench.workloads.frozen import Sample, longest_stall_s, rate_per_s, under_way
+from bench.workloads.frozen import Sample, longest_stall_s, rate_per_s, samples_between
 
 SMALL = Path(__file__).parent / "small.json"
 
@@ -21,7 +21,7 @@ def test_markdown_has_a_table_for_each_case_and_tells_who_failed():
     assert "- jgroups: no numbers. from ten members on some do not join" in text
     lines = [line for line in text.splitlines() if line.startswith("|")]
     assert all(line.count("|") > 5 for line in lines)
-    assert any(line.startswith("| weft |") and "×" in line for line in lines)
+    assert any(line.startswith("| broadloom |") and "×" in line for line in lines)
 
 
 def test_all_plots_are_drawn(tmp_path):
@@ -33,7 +33,7 @@ def test_all_plots_are_drawn(tmp_path):
 def test_the_command_draws_a_stored_run_anew(tmp_path, capsys):
     assert main(["--report", str(SMALL), "--out", str(tmp_path)]) == 0
     assert (tmp_path / "tables.md").exists()
-    assert "weft" in capsys.readouterr().out
+    assert "broadloom" in capsys.readouterr().out
 
 
 def test_a_stored_run_comes_back_as_it_was(tmp_path):
@@ -51,15 +51,15 @@ def test_plans_name_known_systems_and_take_turns(plan):
 
 
 def test_options_change_the_plan_and_unknown_names_are_refused():
-    plan = plan_of(options().parse_args(["--quick", "--systems", "weft,nats:tls", "--receivers", "2,4"]))
-    assert (plan.systems, plan.receivers, plan.rounds) == (("weft", "nats:tls"), (2, 4), QUICK.rounds)
+    plan = plan_of(argument_parser().parse_args(["--quick", "--systems", "broadloom,nats:tls", "--receivers", "2,4"]))
+    assert (plan.systems, plan.receivers, plan.rounds) == (("broadloom", "nats:tls"), (2, 4), QUICK.rounds)
     with pytest.raises(ValueError, match="no system 'kafka'"):
-        plan_of(options().parse_args(["--systems", "kafka"]))
+        plan_of(argument_parser().parse_args(["--systems", "kafka"]))
 
 
 def test_a_stall_is_no_end():
     samples = [Sample(0.0, 0), Sample(1.0, 100), Sample(2.0, 100), Sample(3.0, 100)]
-    stalled = under_way(samples, 200, 0.0, 3.0)
+    stalled = samples_between(samples, 200, 0.0, 3.0)
     assert (rate_per_s(stalled), longest_stall_s(stalled)) == (100 / 3, 2.0)
-    ended = under_way(samples, 100, 0.0, 3.0)
+    ended = samples_between(samples, 100, 0.0, 3.0)
     assert (rate_per_s(ended), longest_stall_s(ended)) == (100.0, 1.0)

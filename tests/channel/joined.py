@@ -5,30 +5,30 @@ from contextlib import asynccontextmanager
 from typing import Any
 from uuid import uuid4
 
-import weft
-from weft import Channel
+import broadloom
+from broadloom import Channel
 
-QUICK = weft.Settings(seek_wait_s=0.1, linger_s=0.05)
+QUICK = broadloom.ChannelSettings(discovery_retry_s=0.1, leave_linger_s=0.05)
 
 
-def a_name() -> str:
+def unique_name() -> str:
     return f"test/{uuid4().hex}"
 
 
 @asynccontextmanager
-async def joined(count: int, *, name: str = "", **options: Any) -> AsyncIterator[list[Channel]]:
+async def connected_channels(count: int, *, name: str = "", **options: Any) -> AsyncIterator[list[Channel]]:
     """So many members of one channel. The options are for all of them."""
-    options = {"plain": True, "settings": QUICK, **options}
-    name = name or a_name()
-    members: list[Channel] = []
+    options = {"tls": False, "settings": QUICK, **options}
+    name = name or unique_name()
+    channels: list[Channel] = []
     try:
         for _ in range(count):
-            members.append(await weft.connect(name, **options))
-        yield members
+            channels.append(await broadloom.connect(name, **options))
+        yield channels
     finally:
-        for member in members:
-            member.vanish()
+        for member in channels:
+            member.abort()
 
 
-async def texts(channel: Channel, count: int, within_s: float = 20.0) -> list[str]:
+async def receive_texts(channel: Channel, count: int, within_s: float = 20.0) -> list[str]:
     return [(await channel.receive(within_s)).text for _ in range(count)]

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-import weft
-from tests.channel.joined import QUICK, joined, texts
-from tests.net.lines import each_loop, play, until
-from weft import Message, State, StateChanged
+import broadloom
+from broadloom import Message, PeerState, StateChanged
+from tests.channel.joined import QUICK, connected_channels, receive_texts
+from tests.transport.connections import each_loop, run_test, until
 
 # Reading.
 
@@ -17,12 +17,12 @@ from weft import Message, State, StateChanged
 @each_loop
 def test_iteration_ends_when_the_channel_is_left_and_reads_all_before(loop: str) -> None:
     async def main() -> None:
-        async with joined(2) as (author, reader):
+        async with connected_channels(2) as (author, reader):
             got: list[str] = []
 
             async def read() -> None:
                 async for message in reader:
-                    assert message.author == author.peer
+                    assert message.author == author.peer_id
                     got.append(message.text)
 
             reading = asyncio.ensure_future(read())
@@ -34,50 +34,50 @@ def test_iteration_ends_when_the_channel_is_left_and_reads_all_before(loop: str)
             assert got == list("01234")
             assert [message async for message in reader] == []
 
-    play(main, loop)
+    run_test(main, loop)
 
 
 def test_what_is_unread_can_be_read_after_leaving() -> None:
     async def main() -> None:
-        async with joined(2) as (author, reader):
+        async with connected_channels(2) as (author, reader):
             for number in range(3):
                 await author.broadcast_text(str(number))
-            await until(lambda: reader.unread == 3)
+            await until(lambda: reader.unread_count == 3)
             await reader.leave()
-            assert await texts(reader, 2) == ["0", "1"]
+            assert await receive_texts(reader, 2) == ["0", "1"]
             assert [message.text async for message in reader] == ["2"]
-            with pytest.raises(weft.NotConnected, match="was left; connect again"):
+            with pytest.raises(broadloom.NotConnectedError, match="was left; connect again"):
                 await reader.receive(1)
-            assert reader.acquire() is None
+            assert reader.receive_nowait() is None
 
-    play(main)
+    run_test(main)
 
 
 def test_reading_has_its_time() -> None:
     async def main() -> None:
-        async with joined(2) as (author, reader):
-            assert reader.acquire() is None
+        async with connected_channels(2) as (author, reader):
+            assert reader.receive_nowait() is None
             for timeout_s in (0, 0.01, 0.05):
                 with pytest.raises(TimeoutError):
                     await reader.receive(timeout_s)
             await author.broadcast_text("now")
-            await until(lambda: reader.unread)
+            await until(lambda: reader.unread_count)
             assert (await reader.receive(0)).text == "now"
             waiting = asyncio.ensure_future(reader.receive())
             await author.broadcast_text("later")
             assert (await asyncio.wait_for(waiting, 5)).text == "later"
             await author.broadcast_text("at once")
-            await until(lambda: reader.unread)
-            message = reader.acquire()
+            await until(lambda: reader.unread_count)
+            message = reader.receive_nowait()
             assert message is not None
             assert message.text == "at once"
 
-    play(main)
+    run_test(main)
 
 
 def test_several_readers_get_each_message_once() -> None:
     async def main() -> None:
-        async with joined(2) as (author, reader):
+        async with connected_channels(2) as (author, reader):
             got: list[int] = []
 
             async def iterate() -> None:
@@ -90,7 +90,7 @@ def test_several_readers_get_each_message_once() -> None:
                         got.append(int((await reader.receive(0.001)).text))
                     except TimeoutError:
                         continue
-                    except weft.NotConnected:
+                    except broadloom.NotConnectedError:
                         return
 
             tasks = [asyncio.ensure_future(each()) for each in (iterate, iterate, impatient, impatient)]
@@ -103,7 +103,7 @@ def test_several_readers_get_each_message_once() -> None:
             await asyncio.wait_for(asyncio.gather(*tasks), 5)
             assert sorted(got) == list(range(300))
 
-    play(main)
+    run_test(main)
 
 
 # Callbacks.
@@ -111,28 +111,28 @@ def test_several_readers_get_each_message_once() -> None:
 
 def test_a_callback_gets_what_waits_and_what_comes() -> None:
     async def main() -> None:
-        async with joined(2) as (author, reader):
+        async with connected_channels(2) as (author, reader):
             await author.broadcast_text("before")
-            await until(lambda: reader.unread)
+            await until(lambda: reader.unread_count)
             got: list[str] = []
             reader.on_message(lambda message: got.append(message.text))
             assert got == ["before"]
             await author.broadcast_text("after")
             await until(lambda: got == ["before", "after"])
-            assert reader.unread == 0
+            assert reader.unread_count == 0
             reader.on_message(None)
             await author.broadcast_text("kept")
-            assert await texts(reader, 1) == ["kept"]
+            assert await receive_texts(reader, 1) == ["kept"]
 
-    play(main)
+    run_test(main)
 
 
 def test_a_callback_that_takes_itself_back_leaves_the_rest_unread() -> None:
     async def main() -> None:
-        async with joined(2) as (author, reader):
+        async with connected_channels(2) as (author, reader):
             for number in range(3):
                 await author.broadcast_text(str(number))
-            await until(lambda: reader.unread == 3)
+            await until(lambda: reader.unread_count == 3)
             got: list[str] = []
 
             def once(message: Message) -> None:
@@ -141,9 +141,9 @@ def test_a_callback_that_takes_itself_back_leaves_the_rest_unread() -> None:
 
             reader.on_message(once)
             assert got == ["0"]
-            assert await texts(reader, 2) == ["1", "2"]
+            assert await receive_texts(reader, 2) == ["1", "2"]
 
-    play(main)
+    run_test(main)
 
 
 def test_a_callback_that_fails_is_logged_and_the_channel_goes_on(caplog: pytest.LogCaptureFixture) -> None:
@@ -151,26 +151,26 @@ def test_a_callback_that_fails_is_logged_and_the_channel_goes_on(caplog: pytest.
         raise ZeroDivisionError
 
     async def main() -> None:
-        async with joined(2) as (author, reader):
+        async with connected_channels(2) as (author, reader):
             events: list[Any] = []
             reader.on_event(fails)
             reader.on_event(events.append)
             await author.broadcast_text("waits")
-            await until(lambda: reader.unread)
+            await until(lambda: reader.unread_count)
             reader.on_message(fails)
             for number in range(3):
                 await author.broadcast_text(str(number))
             await until(lambda: reader.status().counters["delivered"] == 4)
             assert reader.is_connected
-            assert reader.status().neighbours
+            assert reader.status().neighbors
             reader.on_message(None)
             await author.broadcast_text("well")
-            assert await texts(reader, 1) == ["well"]
+            assert await receive_texts(reader, 1) == ["well"]
             await reader.leave()
-            assert StateChanged(State.LEFT) in events
+            assert StateChanged(PeerState.LEFT) in events
 
-    with caplog.at_level(logging.ERROR, "weft"):
-        play(main)
+    with caplog.at_level(logging.ERROR, "broadloom"):
+        run_test(main)
     told = [record.getMessage().partition(": ")[2] for record in caplog.records]
     assert told.count("the callback for messages failed") == 4
     assert "a callback for events failed" in told
@@ -181,7 +181,7 @@ def test_a_callback_that_fails_is_logged_and_the_channel_goes_on(caplog: pytest.
 
 def test_events_are_told_until_the_channel_is_left_and_that_it_was_left_once() -> None:
     async def main() -> None:
-        async with joined(1) as (first,):
+        async with connected_channels(1) as (first,):
             called: list[Any] = []
             first.on_event(called.append)
             iterated: list[Any] = []
@@ -192,37 +192,37 @@ def test_events_are_told_until_the_channel_is_left_and_that_it_was_left_once() -
 
             reading = asyncio.ensure_future(iterate())
             await asyncio.sleep(0)
-            async with weft.connect(first.name, plain=True, settings=QUICK) as second:
-                await until(lambda: any(isinstance(event, weft.LinkUp) for event in called))
-            await until(lambda: any(isinstance(event, weft.LinkDown) for event in called))
+            async with broadloom.connect(first.name, tls=False, settings=QUICK) as second:
+                await until(lambda: any(isinstance(event, broadloom.LinkUp) for event in called))
+            await until(lambda: any(isinstance(event, broadloom.LinkDown) for event in called))
             await first.leave()
             await asyncio.wait_for(reading, 5)
             assert called == iterated
-            links = [event for event in called if isinstance(event, weft.LinkUp | weft.LinkDown)]
-            assert [event.neighbour.peer for event in links] == [second.peer] * 2
+            links = [event for event in called if isinstance(event, broadloom.LinkUp | broadloom.LinkDown)]
+            assert [event.neighbor.peer_id for event in links] == [second.peer_id] * 2
             states = [event.state for event in called if isinstance(event, StateChanged)]
-            assert states == [State.LEAVING, State.LEFT]
+            assert states == [PeerState.LEAVING, PeerState.LEFT]
             assert [event async for event in first.events()] == []
 
-    play(main)
+    run_test(main)
 
 
 def test_who_vanishes_is_told_so_once() -> None:
     async def main() -> None:
-        async with joined(1) as (channel,):
+        async with connected_channels(1) as (channel,):
             called: list[Any] = []
             channel.on_event(called.append)
-            channel.vanish()
-            channel.vanish()
+            channel.abort()
+            channel.abort()
             await channel.leave()
-            assert called == [StateChanged(State.LEFT)]
+            assert called == [StateChanged(PeerState.LEFT)]
 
-    play(main)
+    run_test(main)
 
 
 def test_a_listener_can_be_taken_back() -> None:
     async def main() -> None:
-        async with joined(1) as (channel,):
+        async with connected_channels(1) as (channel,):
             called: list[Any] = []
             end = channel.on_event(called.append)
             end()
@@ -230,4 +230,4 @@ def test_a_listener_can_be_taken_back() -> None:
             await channel.leave()
             assert not called
 
-    play(main)
+    run_test(main)

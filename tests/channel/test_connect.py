@@ -7,72 +7,72 @@ from typing import Any
 
 import pytest
 
-import weft
-from tests.channel.joined import QUICK, a_name, joined, texts
-from tests.net.lines import each_loop, open_sockets, play, until
-from weft import Channel
-from weft.net import CannotListen, Node
+import broadloom
+from broadloom import Channel
+from broadloom.transport import ListenError, TcpNode
+from tests.channel.joined import QUICK, connected_channels, receive_texts, unique_name
+from tests.transport.connections import each_loop, open_sockets, run_test, until
 
-PLAIN: dict[str, Any] = {"plain": True, "settings": QUICK}
+PLAIN: dict[str, Any] = {"tls": False, "settings": QUICK}
 
 
 @each_loop
 @pytest.mark.parametrize(
-    "options", [{"plain": True}, {}, {"key": "a key"}, {"signed": True}], ids=["plain", "TLS", "key", "signed"]
+    "options", [{"tls": False}, {}, {"key": "a key"}, {"signed": True}], ids=["plain", "TLS", "key", "signed"]
 )
 def test_async_with_joins_and_leaves(options: dict[str, Any], loop: str) -> None:
     async def main() -> None:
-        name = a_name()
+        name = unique_name()
         async with (
-            weft.connect(name, settings=QUICK, **options) as first,
-            weft.connect(name, settings=QUICK, **options) as second,
+            broadloom.connect(name, settings=QUICK, **options) as first,
+            broadloom.connect(name, settings=QUICK, **options) as second,
         ):
             assert first.is_connected
             assert second.is_connected
             assert first.name == name
             assert await first.broadcast(b"one") == 1
             assert await first.broadcast(b"two") == 2
-            assert await texts(second, 2) == ["one", "two"]
+            assert await receive_texts(second, 2) == ["one", "two"]
         assert first.status().state == second.status().state == "left"
         assert not second.is_connected
 
-    play(main, loop)
+    run_test(main, loop)
 
 
 def test_few_are_counted_and_many_are_not() -> None:
     async def main() -> None:
-        async with joined(6) as members:
+        async with connected_channels(6) as members:
             await until(lambda: not any(member.few for member in members))
-        async with joined(3) as members:
+        async with connected_channels(3) as members:
             await until(lambda: [member.few for member in members] == [3, 3, 3])
 
-    play(main)
+    run_test(main)
 
 
 @each_loop
 def test_await_joins_only(loop: str) -> None:
     async def main() -> None:
-        channel = await weft.connect(a_name(), **PLAIN)
+        channel = await broadloom.connect(unique_name(), **PLAIN)
         assert channel.is_connected
         async with channel:
             pass
         assert channel.status().state == "left"
         await channel.leave()
 
-    play(main, loop)
+    run_test(main, loop)
 
 
 @each_loop
 def test_an_exception_in_the_body_leaves_the_channel(loop: str) -> None:
     async def main() -> None:
-        async with joined(1) as (other,):
+        async with connected_channels(1) as (other,):
             with pytest.raises(ZeroDivisionError):
-                async with weft.connect(other.name, **PLAIN) as channel:
+                async with broadloom.connect(other.name, **PLAIN) as channel:
                     raise ZeroDivisionError
             assert channel.status().state == "left"
-            await until(lambda: not other.status().neighbours)
+            await until(lambda: not other.status().neighbors)
 
-    play(main, loop)
+    run_test(main, loop)
 
 
 @each_loop
@@ -81,20 +81,20 @@ def test_a_task_that_is_cancelled_in_the_body_leaves_the_channel(loop: str) -> N
         entered: asyncio.Future[Channel] = asyncio.get_running_loop().create_future()
 
         async def body(name: str) -> None:
-            async with weft.connect(name, **PLAIN) as channel:
+            async with broadloom.connect(name, **PLAIN) as channel:
                 entered.set_result(channel)
                 await channel.receive()
 
-        async with joined(1) as (other,):
+        async with connected_channels(1) as (other,):
             task = asyncio.ensure_future(body(other.name))
             channel = await entered
             task.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await task
             assert channel.status().state == "left"
-            await until(lambda: not other.status().neighbours)
+            await until(lambda: not other.status().neighbors)
 
-    play(main, loop)
+    run_test(main, loop)
 
 
 # In Python 3.11, a server that is closed in the very moment in which a call comes forgets to close that call's socket.
@@ -104,35 +104,37 @@ def test_a_task_that_is_cancelled_in_the_body_leaves_the_channel(loop: str) -> N
 @pytest.mark.parametrize("tls", [False, True], ids=["plain", "TLS"])
 def test_a_task_may_be_cancelled_at_any_moment_of_joining(tls: bool, peers: int, loop: str) -> None:
     async def main() -> None:
-        options: dict[str, Any] = {"settings": QUICK, "plain": not tls}
-        async with joined(1, **options) as (other,):
+        options: dict[str, Any] = {"settings": QUICK, "tls": tls}
+        async with connected_channels(1, **options) as (other,):
             before = open_sockets()
             for turns in [0, 1, 2, 3, 4, 5, 6, 8, 10, 12, 15, 20, 30, 50]:
-                task = asyncio.ensure_future(_join(other.name, peers=peers, **options))
+                task = asyncio.ensure_future(_join(other.name, local_peers=peers, **options))
                 for _ in range(turns):
                     await asyncio.sleep(0)
                 task.cancel()
                 await asyncio.wait([task])
                 if not task.cancelled():
-                    task.result().vanish()
+                    task.result().abort()
             await until(lambda: open_sockets() <= before, 10)
 
-    play(main, loop)
+    run_test(main, loop)
 
 
 async def _join(name: str, **options: Any) -> Channel:
-    return await weft.connect(name, **options)
+    return await broadloom.connect(name, **options)
 
 
 @each_loop
 @pytest.mark.parametrize("peers", [1, 2])
 def test_nobody_there_is_told_with_what_to_do(peers: int, loop: str) -> None:
     async def main() -> None:
-        connecting = weft.connect(a_name(), portals=["127.0.0.1:9"], timeout_s=0.3, peers=peers, **PLAIN)
-        with pytest.raises(weft.CannotConnect, match=r"nobody .* answered at 127\.0\.0\.1:9 within 0\.3 s"):
+        connecting = broadloom.connect(
+            unique_name(), bootstrap=["127.0.0.1:9"], timeout_s=0.3, local_peers=peers, **PLAIN
+        )
+        with pytest.raises(broadloom.ConnectError, match=r"nobody .* answered at 127\.0\.0\.1:9 within 0\.3 s"):
             await connecting
 
-    play(main, loop)
+    run_test(main, loop)
 
 
 @each_loop
@@ -140,22 +142,22 @@ def test_nobody_there_is_told_with_what_to_do(peers: int, loop: str) -> None:
 def test_one_of_a_set_that_does_not_get_in_takes_all_with_it(
     failing: int, loop: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    start, started = Node.start, list[Node]()
+    start, started = TcpNode.start, list[TcpNode]()
 
-    async def fails_once(node: Node, observer: Any = None) -> None:
+    async def fails_once(node: TcpNode, observer: Any = None) -> None:
         started.append(node)
         if len(started) > failing:
-            raise CannotListen("no port is left")
+            raise ListenError("no port is left")
         await start(node, observer)
 
-    monkeypatch.setattr(Node, "start", fails_once)
+    monkeypatch.setattr(TcpNode, "start", fails_once)
 
     async def main() -> None:
-        with pytest.raises(weft.CannotConnect, match="no port is left"):
-            await weft.connect(a_name(), peers=3, **PLAIN)
+        with pytest.raises(broadloom.ConnectError, match="no port is left"):
+            await broadloom.connect(unique_name(), local_peers=3, **PLAIN)
         assert len(started) == failing + 1
 
-    play(main, loop)
+    run_test(main, loop)
 
 
 @each_loop
@@ -165,77 +167,81 @@ def test_a_port_that_is_taken_is_told(loop: str) -> None:
             listener.bind(("127.0.0.1", 0))
             listener.listen()
             port = listener.getsockname()[1]
-            with pytest.raises(weft.CannotConnect, match=f"port {port}: .*in use"):
-                await weft.connect(a_name(), port=port, **PLAIN)
+            with pytest.raises(broadloom.ConnectError, match=f"port {port}: .*in use"):
+                await broadloom.connect(unique_name(), port=port, **PLAIN)
 
-    play(main, loop)
+    run_test(main, loop)
 
 
 def test_a_channel_that_is_closed_while_it_is_joined_is_told() -> None:
     async def main() -> None:
-        async with joined(3) as members:
+        async with connected_channels(3) as members:
             # Everyone is asked, one after the other, so there is always one that is about to close.
             tasks = [asyncio.ensure_future(_join(members[0].name, timeout_s=20, **PLAIN)) for _ in range(3)]
             for _ in range(12):
                 await asyncio.sleep(0)
-            members[0]._node.peer.shut_down()
+            members[0]._node.peer.close_channel()
             await asyncio.wait(tasks, timeout=15)
             for task in tasks:
                 assert task.done()
                 problem = task.exception()
-                assert problem is None or isinstance(problem, weft.CannotConnect)
+                assert problem is None or isinstance(problem, broadloom.ConnectError)
                 if problem is None:
-                    task.result().vanish()
+                    task.result().abort()
 
-    play(main)
+    run_test(main)
 
 
 def test_a_wrong_key_is_told_and_no_second_channel_is_founded() -> None:
     async def main() -> None:
-        async with joined(1, plain=False, key="right") as (other,):
+        async with connected_channels(1, tls=True, key="right") as (other,):
             for _ in range(3):
-                with pytest.raises(weft.NotAdmitted, match="another key"):
-                    await weft.connect(other.name, key="wrong", settings=QUICK)
+                with pytest.raises(broadloom.RejectedError, match="another key"):
+                    await broadloom.connect(other.name, key="wrong", settings=QUICK)
 
-    play(main)
+    run_test(main)
 
 
 def test_hosts_of_all_kinds() -> None:
     async def main() -> None:
-        for options in ({"portals": ["::1"]}, {"host": "localhost"}, {"host": "[::1]", "portals": ["[::1]"]}):
-            async with joined(2, **options) as (first, second):
+        for options in (
+            {"bootstrap": ["::1"]},
+            {"advertise_host": "localhost"},
+            {"advertise_host": "[::1]", "bootstrap": ["[::1]"]},
+        ):
+            async with connected_channels(2, **options) as (first, second):
                 await first.broadcast_text("hello")
-                assert await texts(second, 1) == ["hello"]
-                expected = "127.0.0.1" if options.get("host") == "localhost" else "[::1]"
+                assert await receive_texts(second, 1) == ["hello"]
+                expected = "127.0.0.1" if options.get("advertise_host") == "localhost" else "[::1]"
                 assert first.status().address.startswith(expected)
                 assert first._node._server is not None
                 bound = first._node._server.sockets[0].getsockname()[0]
                 assert bound == expected.strip("[]"), "this machine only"
 
-    play(main)
+    run_test(main)
 
 
 @pytest.mark.parametrize(
     ("options", "problem", "told"),
     [
         ({"name": "chess"}, ValueError, "TYPE/INSTANCE"),
-        ({"portals": "10.0.0.5"}, TypeError, r"portals=\['10\.0\.0\.5'\]"),
-        ({"portals": ["a b"]}, ValueError, "no address"),
-        ({"portals": ["a:99999"]}, ValueError, "a port is a number"),
-        ({"key": "k", "plain": True}, ValueError, "exclude each other"),
-        ({"plain": True, "signed": True}, ValueError, "only be signed with a key"),
-        ({"revoked": "list.pem"}, ValueError, "only with a ticket"),
-        ({"peers": 0}, ValueError, "1 to 16 peers"),
-        ({"peers": 17}, ValueError, "1 to 16 peers"),
-        ({"behind": "later"}, ValueError, "drop, wait, leave"),
+        ({"bootstrap": "10.0.0.5"}, TypeError, r"bootstrap=\['10\.0\.0\.5'\]"),
+        ({"bootstrap": ["a b"]}, ValueError, "no address"),
+        ({"bootstrap": ["a:99999"]}, ValueError, "a port is a number"),
+        ({"key": "k", "tls": False}, ValueError, "exclude each other"),
+        ({"tls": False, "signed": True}, ValueError, "only be signed with a key"),
+        ({"revocation_list": "list.pem"}, ValueError, "only with a ticket"),
+        ({"local_peers": 0}, ValueError, "1 to 16 peers"),
+        ({"local_peers": 17}, ValueError, "1 to 16 peers"),
+        ({"overflow": "later"}, ValueError, "drop_oldest, pause, leave"),
         ({"inbox_messages_max": 0}, ValueError, "needs room"),
         ({"inbox_bytes_max": 0}, ValueError, "needs room"),
         ({"port": 65536}, ValueError, "a port is a number"),
         ({"port": -1}, ValueError, "a port is a number"),
-        ({"host": "10.0.0.5:4000"}, ValueError, "port=4000"),
-        ({"host": "0.0.0.0"}, ValueError, "nobody can be reached there"),
-        ({"host": "::"}, ValueError, "nobody can be reached there"),
-        ({"host": "a b"}, ValueError, "no address"),
+        ({"advertise_host": "10.0.0.5:4000"}, ValueError, "port=4000"),
+        ({"advertise_host": "0.0.0.0"}, ValueError, "nobody can be reached there"),
+        ({"advertise_host": "::"}, ValueError, "nobody can be reached there"),
+        ({"advertise_host": "a b"}, ValueError, "no address"),
         ({"colour": "red"}, TypeError, "colour"),
     ],
 )
@@ -243,7 +249,7 @@ def test_wrong_arguments_are_told_before_anything_happens(
     options: dict[str, Any], problem: type[Exception], told: str
 ) -> None:
     with pytest.raises(problem, match=told):
-        weft.connect(**{"name": "chess/club-42", **options})
+        broadloom.connect(**{"name": "chess/club-42", **options})
 
 
 def test_a_jump_of_the_clock_ends_in_a_fabric_that_is_whole() -> None:
@@ -251,10 +257,12 @@ def test_a_jump_of_the_clock_ends_in_a_fabric_that_is_whole() -> None:
     hour_s = 3600.0
 
     async def main() -> None:
-        async with joined(4, settings=replace(QUICK, tick_s=0.1)) as members:
-            await until(lambda: all(len(each.status().neighbours) == 3 for each in members))
+        async with connected_channels(4, settings=replace(QUICK, tick_s=0.1)) as members:
+            await until(lambda: all(len(each.status().neighbors) == 3 for each in members))
             for sleepers in (members[:1], members):
-                await until(lambda: not any(link.heard for each in members for link in each._node.peer.links))
+                await until(
+                    lambda: not any(link.received_since_tick for each in members for link in each._node.peer.links)
+                )
                 jumped = {each: each._node.now() + hour_s for each in sleepers}
                 for each in sleepers:
                     now = each._node.now
@@ -262,13 +270,13 @@ def test_a_jump_of_the_clock_ends_in_a_fabric_that_is_whole() -> None:
 
                 def has_noticed(channel: Channel, jumped: dict[Channel, float] = jumped) -> bool:
                     links = list(channel._node.peer.links)
-                    return len(links) == 3 and all(link._heard_at >= jumped[channel] for link in links)
+                    return len(links) == 3 and all(link._received_at >= jumped[channel] for link in links)
 
                 await until(lambda sleepers=sleepers: all(map(has_noticed, sleepers)), 30)  # type: ignore[misc]
-                await until(lambda: all(len(each.status().neighbours) == 3 for each in members), 30)
+                await until(lambda: all(len(each.status().neighbors) == 3 for each in members), 30)
                 for each in members:
                     await each.broadcast_text("awake")
                 for each in members:
-                    assert await texts(each, 3) == ["awake"] * 3
+                    assert await receive_texts(each, 3) == ["awake"] * 3
 
-    play(main)
+    run_test(main)

@@ -5,13 +5,13 @@ from pathlib import Path
 
 import pytest
 
-import weft
-from tests.channel.joined import joined
-from tests.net.lines import play, until
-from weft.fabric.events import Message
-from weft.wire.broadcast import Kind
-from weft.wire.files import HASH_BYTES, decode_file, encode_file
-from weft.wire.xdr import string
+import broadloom
+from broadloom.protocol.events import Message
+from broadloom.wire.broadcast_frame import PayloadKind
+from broadloom.wire.file_payload import HASH_BYTES, decode_file, encode_file
+from broadloom.wire.xdr import string
+from tests.channel.joined import connected_channels
+from tests.transport.connections import run_test, until
 
 
 @pytest.mark.parametrize("size", [0, 1, 1000, 70_000, (5 << 20) + 1])
@@ -21,48 +21,48 @@ def test_a_file_arrives_as_it_was_sent(size: int, tmp_path: Path) -> None:
     told: list[tuple[int, int]] = []
 
     async def main() -> None:
-        async with joined(2) as (author, reader):
+        async with connected_channels(2) as (author, reader):
             await author.broadcast(b"before")
-            sequence = await author.send_file(path, progress=lambda done, all_: told.append((done, all_)))
+            sequence = await author.broadcast_file(path, on_progress=lambda done, all_: told.append((done, all_)))
             await author.broadcast(b"after")
             assert (await reader.receive(20)).file is None
             message = await reader.receive(20)
             assert message.sequence == sequence
-            assert message.kind == Kind.FILE
-            assert message.file == weft.File("süß und klein.bin", path.read_bytes())
+            assert message.kind == PayloadKind.FILE
+            assert message.file == broadloom.File("süß und klein.bin", path.read_bytes())
             assert (await reader.receive(20)).text == "after"
 
-    play(main)
+    run_test(main)
     assert told == sorted(set(told))
     assert len({all_ for _, all_ in told}) == 1
     assert told[-1][0] == told[-1][1] >= size
 
 
 def test_what_cannot_be_sent(tmp_path: Path) -> None:
-    small = weft.Settings(seek_wait_s=0.1, linger_s=0.05, message_bytes_max=100_000)
+    small = broadloom.ChannelSettings(discovery_retry_s=0.1, leave_linger_s=0.05, message_bytes_max=100_000)
 
     async def main() -> None:
-        async with joined(2, settings=small) as (author, reader):
+        async with connected_channels(2, settings=small) as (author, reader):
             for size in (99_999, 100_000, 100_001, 64 << 20):  # with its name and hash, the first two are too large too
                 (tmp_path / "large").write_bytes(bytes(size))
-                with pytest.raises(weft.TooLarge, match="at most 100,000 are possible"):
-                    await author.send_file(tmp_path / "large")
+                with pytest.raises(broadloom.MessageTooLargeError, match="at most 100,000 are possible"):
+                    await author.broadcast_file(tmp_path / "large")
             with pytest.raises(FileNotFoundError):
-                await author.send_file(str(tmp_path / "missing"))
+                await author.broadcast_file(str(tmp_path / "missing"))
             with pytest.raises(IsADirectoryError):
-                await author.send_file(tmp_path)
+                await author.broadcast_file(tmp_path)
             (tmp_path / "good").write_bytes(b"good")
             with pytest.raises(ValueError, match="from 0 to 255"):
-                await author.send_file(tmp_path / "good", priority=1000)
+                await author.broadcast_file(tmp_path / "good", priority=1000)
             with pytest.raises(ValueError, match="more than 0 seconds"):
-                await author.send_file(tmp_path / "good", lifetime_s=0)
-            assert await author.send_file(str(tmp_path / "good")) == 1, "nothing of all that cost a number"
-            assert (await reader.receive(20)).file == weft.File("good", b"good")
+                await author.broadcast_file(tmp_path / "good", ttl_s=0)
+            assert await author.broadcast_file(str(tmp_path / "good")) == 1, "nothing of all that cost a number"
+            assert (await reader.receive(20)).file == broadloom.File("good", b"good")
             await author.leave()
-            with pytest.raises(weft.NotConnected):
-                await author.send_file(tmp_path / "good")
+            with pytest.raises(broadloom.NotConnectedError):
+                await author.broadcast_file(tmp_path / "good")
 
-    play(main)
+    run_test(main)
 
 
 def test_a_file_whose_name_is_no_text(tmp_path: Path) -> None:
@@ -71,22 +71,22 @@ def test_a_file_whose_name_is_no_text(tmp_path: Path) -> None:
     path.write_bytes(b"content")
 
     async def main() -> None:
-        async with joined(2) as (author, reader):
-            await author.send_file(path)
+        async with connected_channels(2) as (author, reader):
+            await author.broadcast_file(path)
             file = (await reader.receive(20)).file
             assert file is not None
             assert (file.name, file.content) == ("caf\N{REPLACEMENT CHARACTER}.txt", b"content")
 
-    play(main)
+    run_test(main)
 
 
 def test_a_damaged_file_is_told_to_who_looks_at_it() -> None:
     whole = encode_file("report.txt", b"the content")
-    assert Message(1, 1, whole, 1, Kind.FILE).file == weft.File("report.txt", b"the content")
+    assert Message(1, 1, whole, 1, PayloadKind.FILE).file == broadloom.File("report.txt", b"the content")
     for place in range(len(whole)):
         damaged = bytearray(whole)
         damaged[place] ^= 1
-        message = Message(1, 1, bytes(damaged), 1, Kind.FILE)
+        message = Message(1, 1, bytes(damaged), 1, PayloadKind.FILE)
         try:
             file = message.file
         except ValueError:
@@ -96,23 +96,23 @@ def test_a_damaged_file_is_told_to_who_looks_at_it() -> None:
         assert file.name != "report.txt", f"byte {place} is not looked at"
     for cut in range(len(whole)):
         with pytest.raises(ValueError, match=r"damaged|not a file"):
-            assert Message(1, 1, whole[:cut], 1, Kind.FILE).file
+            assert Message(1, 1, whole[:cut], 1, PayloadKind.FILE).file
     assert Message(1, 1, whole, 1).file is None, "a message like any other"
 
 
 def test_a_damaged_file_reaches_a_reader_that_goes_on() -> None:
     async def main() -> None:
-        async with joined(2) as (author, reader):
+        async with connected_channels(2) as (author, reader):
             data = encode_file("report.txt", b"the content")[:-1] + b"!"
-            await author._broadcast_large(data, Kind.FILE, 1, None)
+            await author._broadcast_large(data, PayloadKind.FILE, 1, None)
             await author.broadcast(b"after")
-            await until(lambda: reader.unread == 2)
+            await until(lambda: reader.unread_count == 2)
             message = await reader.receive(5)
             with pytest.raises(ValueError, match=r"the file 'report\.txt' is damaged"):
                 assert message.file
             assert (await reader.receive(5)).text == "after"
 
-    play(main)
+    run_test(main)
 
 
 @pytest.mark.parametrize(
@@ -137,4 +137,4 @@ def test_a_sender_does_not_choose_a_directory(name: str, bare: str) -> None:
     out: list[bytes] = []
     string(255).pack(name, out)
     by_hand = b"".join(out) + encode_file("x", b"x")[-HASH_BYTES - 1 :]
-    assert decode_file(by_hand) == weft.File(bare, b"x")
+    assert decode_file(by_hand) == broadloom.File(bare, b"x")

@@ -6,31 +6,31 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from weft.channel.inbox import Inbox
-from weft.fabric.events import Batch, Message, Missed
-from weft.net.loop import run
+from broadloom.channel.inbox import Inbox
+from broadloom.protocol.events import Batch, Message, Missed
+from broadloom.transport.event_loop import run
 
 
-def a_message(author: int, sequence: int, size: int = 1) -> Batch:
-    return Batch.of(Message(author, sequence, bytes(size), 1))
+def one_message_batch(author: int, sequence: int, size: int = 1) -> Batch:
+    return Batch.from_message(Message(author, sequence, bytes(size), 1))
 
 
-class Reader:
+class DroppingInbox:
     """An inbox whose owner drops, and counts."""
 
     def __init__(self, messages_max: int, bytes_max: int = 1 << 30) -> None:
         self.missed: list[Missed] = []
-        self.full = self.room = 0
-        self.inbox = Inbox(messages_max, bytes_max, on_full=self._on_full, on_room=self._on_room)
+        self.full_count = self.drained_count = 0
+        self.inbox = Inbox(messages_max, bytes_max, on_full=self._on_full, on_drained=self._on_drained)
         self.drops = True
 
     def _on_full(self) -> None:
-        self.full += 1
+        self.full_count += 1
         if self.drops:
             self.missed += self.inbox.drop_oldest()
 
-    def _on_room(self) -> None:
-        self.room += 1
+    def _on_drained(self) -> None:
+        self.drained_count += 1
 
     def read(self) -> list[tuple[int, int]]:
         names = []
@@ -38,19 +38,23 @@ class Reader:
             names.append((message.author, message.sequence))
         return names
 
-    def told_missed(self) -> list[tuple[int, int]]:
-        return [(each.author, number) for each in self.missed for number in range(each.first, each.last + 1)]
+    def missed_ids(self) -> list[tuple[int, int]]:
+        return [
+            (each.author, number)
+            for each in self.missed
+            for number in range(each.first_sequence, each.last_sequence + 1)
+        ]
 
 
-WHAT = st.sampled_from(["put", "put", "put", "put", "take", "take batch", "put back", "gap"])
-STEPS = st.lists(st.tuples(WHAT, st.integers(1, 3), st.lists(st.integers(0, 60), min_size=1, max_size=5)))
+OPERATION = st.sampled_from(["put", "put", "put", "put", "take", "take batch", "put back", "gap"])
+STEPS = st.lists(st.tuples(OPERATION, st.integers(1, 3), st.lists(st.integers(0, 60), min_size=1, max_size=5)))
 
 
 @given(STEPS, st.integers(1, 20), st.integers(1, 200))
 def test_what_comes_is_read_or_told_as_missed_and_never_both(
     steps: list[tuple[str, int, list[int]]], messages_max: int, bytes_max: int
 ) -> None:
-    reader = Reader(messages_max, bytes_max)
+    reader = DroppingInbox(messages_max, bytes_max)
     came: list[tuple[int, int]] = []
     got: list[tuple[int, int]] = []
     sequences = {1: 0, 2: 0, 3: 0}
@@ -68,11 +72,11 @@ def test_what_comes_is_read_or_told_as_missed_and_never_both(
         elif (batch := reader.inbox.take_batch()) is not None:
             read = len(batch) if what == "take batch" else min(len(sizes) - 1, len(batch))
             got += [(message.author, message.sequence) for message in list(batch)[:read]]
-            reader.inbox.put_back(batch.above(batch.first + read - 1))
+            reader.inbox.push_front(batch.after(batch.first_sequence + read - 1))
         assert len(reader.inbox) <= messages_max
         assert reader.inbox.held_bytes <= bytes_max
     got += reader.read()
-    told = reader.told_missed()
+    told = reader.missed_ids()
     assert sorted(got + told) == sorted(came)
     for author in sequences:
         mine = [sequence for name, sequence in got if name == author]
@@ -81,45 +85,45 @@ def test_what_comes_is_read_or_told_as_missed_and_never_both(
 
 
 def test_a_whole_share_makes_room_at_once() -> None:
-    reader = Reader(800)
+    reader = DroppingInbox(800)
     for number in range(1, 802):
-        reader.inbox.put(a_message(1, number))
-    assert reader.full == 1
+        reader.inbox.put(one_message_batch(1, number))
+    assert reader.full_count == 1
     assert reader.missed == [Missed(1, 1, 100)]
 
 
 def test_large_messages_push_out_as_many_as_they_need() -> None:
-    reader = Reader(10_000, 1000)
+    reader = DroppingInbox(10_000, 1000)
     for number in range(1, 1001):
-        reader.inbox.put(a_message(1, number))
-    reader.inbox.put(a_message(2, 1, 900))
+        reader.inbox.put(one_message_batch(1, number))
+    reader.inbox.put(one_message_batch(2, 1, 900))
     assert reader.inbox.held_bytes <= 1000
-    assert reader.told_missed() == [(1, number) for number in range(1, 901)]
+    assert reader.missed_ids() == [(1, number) for number in range(1, 901)]
 
 
 def test_room_is_told_when_half_is_read() -> None:
-    reader = Reader(10)
+    reader = DroppingInbox(10)
     reader.drops = False
     for number in range(1, 13):
-        reader.inbox.put(a_message(1, number))
-    assert reader.full == 2
+        reader.inbox.put(one_message_batch(1, number))
+    assert reader.full_count == 2
     assert reader.inbox.is_full
     for _ in range(6):
         reader.inbox.take()
-    assert reader.room == 0
+    assert reader.drained_count == 0
     reader.inbox.take()
-    assert reader.room == 1
+    assert reader.drained_count == 1
     assert not reader.inbox.is_full
     reader.read()
-    assert reader.room == 1
+    assert reader.drained_count == 1
 
 
 def test_who_is_woken_and_gives_up_passes_it_on() -> None:
     async def main() -> None:
-        reader = Reader(10)
+        reader = DroppingInbox(10)
         first, second = [asyncio.ensure_future(reader.inbox.wait()) for _ in range(2)]
         await asyncio.sleep(0)
-        reader.inbox.put(a_message(1, 1))
+        reader.inbox.put(one_message_batch(1, 1))
         first.cancel()
         await asyncio.wait([first, second], timeout=5)
         assert first.cancelled()
@@ -131,7 +135,7 @@ def test_who_is_woken_and_gives_up_passes_it_on() -> None:
 
 def test_a_batch_has_something_for_every_reader() -> None:
     async def main() -> None:
-        reader = Reader(10)
+        reader = DroppingInbox(10)
         got: list[int] = []
 
         async def read_one() -> None:
@@ -142,7 +146,7 @@ def test_a_batch_has_something_for_every_reader() -> None:
         reading = [asyncio.ensure_future(read_one()) for _ in range(4)]
         await asyncio.sleep(0)
         reader.inbox.put(Batch(1, 1, (b"1", b"2", b"3"), 1))
-        reader.inbox.put(a_message(1, 4))
+        reader.inbox.put(one_message_batch(1, 4))
         await asyncio.wait_for(asyncio.gather(*reading), 5)
         assert sorted(got) == [1, 2, 3, 4]
 
@@ -151,7 +155,7 @@ def test_a_batch_has_something_for_every_reader() -> None:
 
 def test_closing_wakes_everybody() -> None:
     async def main() -> None:
-        reader = Reader(10)
+        reader = DroppingInbox(10)
         waiting = [asyncio.ensure_future(reader.inbox.wait()) for _ in range(3)]
         await asyncio.sleep(0)
         reader.inbox.close()
@@ -164,11 +168,11 @@ def test_closing_wakes_everybody() -> None:
 @pytest.mark.parametrize("count", [1, 5])
 def test_one_message_wakes_one_reader(count: int) -> None:
     async def main() -> None:
-        reader = Reader(10)
+        reader = DroppingInbox(10)
         waiting = [asyncio.ensure_future(reader.inbox.wait()) for _ in range(count + 1)]
         await asyncio.sleep(0)
         for number in range(count):
-            reader.inbox.put(a_message(1, number + 1))
+            reader.inbox.put(one_message_batch(1, number + 1))
         woken = [waiter for waiter in reader.inbox._waiters if waiter.done()]
         assert not woken
         assert len(reader.inbox._waiters) == 1

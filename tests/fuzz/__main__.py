@@ -17,20 +17,22 @@ from rich.table import Table
 from tests.fuzz.campaign import Campaign
 from tests.fuzz.scripts import read_scripts
 
-TELL_S = 10.0
+PROGRESS_INTERVAL_S = 10.0
 
 
 def main() -> int:
     given = _arguments()
     seed = given.seed if given.seed is not None else random.SystemRandom().getrandbits(32)
     console = Console(quiet=given.json, stderr=True)
-    campaign = Campaign(seed, hearsay=given.hearsay)
+    campaign = Campaign(seed, false_claims=given.hearsay)
     console.print(f"fuzzing for {given.minutes:g} minutes with seed {seed}")
     asyncio.run(
-        campaign.run(given.minutes * 60, _teller(console), read_scripts(given.replay) if given.replay else None)
+        campaign.run(
+            given.minutes * 60, _progress_printer(console), read_scripts(given.replay) if given.replay else None
+        )
     )
     if campaign.findings:
-        campaign.kept.write(given.file)
+        campaign.script_log.write(given.file)
     if given.json:
         print(json.dumps(campaign.summary(), indent=2))
     else:
@@ -49,20 +51,20 @@ def _arguments() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def _teller(console: Console):
+def _progress_printer(console: Console):
     began = last = time.monotonic()
 
     def tell(campaign: Campaign) -> None:
         nonlocal last
-        if time.monotonic() - last < TELL_S:
+        if time.monotonic() - last < PROGRESS_INTERVAL_S:
             return
         last = time.monotonic()
         fared = ", ".join(
-            f"{each.watch.mode}: {each.watch.last.get('delivered', 0)} delivered, "
-            f"{each.watch.last.get('rss_kb', 0) >> 10} MiB, lag {each.watch.lag_s:.2f} s"
+            f"{each.monitor.mode}: {each.monitor.last.get('delivered', 0)} delivered, "
+            f"{each.monitor.last.get('rss_kb', 0) >> 10} MiB, lag {each.monitor.lag_s:.2f} s"
             for each in campaign.victims
         )
-        console.print(f"{last - began:5.0f} s  {campaign.played.total()} attacks; {fared}")
+        console.print(f"{last - began:5.0f} s  {campaign.script_counts.total()} attacks; {fared}")
 
     return tell
 

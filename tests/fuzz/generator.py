@@ -9,12 +9,12 @@ from enum import IntEnum
 from random import Random
 from typing import Annotated, Any, NamedTuple, Union, get_args, get_origin, get_type_hints
 
-from weft.wire.broadcast import BUNDLED_MAX, PRIORITY_MAX, Broadcast, Kind, encode_broadcast
-from weft.wire.calls import MAGIC, VERSION, Hello
-from weft.wire.codec import HEAD, LENGTH_BYTES, Message, encode, kinds
-from weft.wire.fields import CHANNEL_ID_BYTES, Bool, ChannelId, CredentialBytes, Hyper, Text, UInt
-from weft.wire.framing import FRAME_BYTES_MAX
-from weft.wire.types import Address, Contact, Have, Standing
+from broadloom.wire.broadcast_frame import BUNDLE_MESSAGES_MAX, PRIORITY_MAX, Broadcast, PayloadKind, encode_broadcast
+from broadloom.wire.codec import HEAD, LENGTH_BYTES, WireMessage, encode, kinds
+from broadloom.wire.exchange_messages import MAGIC, VERSION, Hello
+from broadloom.wire.fields import CHANNEL_ID_BYTES, Bool, ChannelId, CredentialBytes, Hyper, Text, UInt
+from broadloom.wire.framing import FRAME_BYTES_MAX
+from broadloom.wire.types import Address, AuthorState, PeerInfo, TreePosition
 
 UINT_MAX = (1 << 32) - 1
 HYPER_MAX = (1 << 64) - 1
@@ -26,52 +26,52 @@ NAMES = 64
 """Made-up peers are drawn from so many, so that some are named again."""
 
 
-class Knows(NamedTuple):
+class AttackerKnowledge(NamedTuple):
     """What an attacker knows of its victims."""
 
     channel_id: bytes
-    victims: tuple[Contact, ...]
+    victims: tuple[PeerInfo, ...]
     signed: bool
-    own: int
+    own_id: int
     """The attacker's own peer id."""
-    hearsay: bool = False
+    false_claims: bool = False
     """Whether tales may be told of what honest authors have said. They can be muted by them, as is known."""
 
 
 def hints_of(kind: Any) -> dict[str, Any]:
     """The annotations of the fields that stand on the wire, in order."""
     hints = get_type_hints(kind, include_extras=True)
-    names = kind.__dataclass_fields__ if issubclass(kind, Message) else kind._fields
+    names = kind.__dataclass_fields__ if issubclass(kind, WireMessage) else kind._fields
     return {name: hints[name] for name in names}
 
 
 _KINDS = tuple(kinds().values())
-_HINTS = {kind: hints_of(kind) for kind in (*_KINDS, Have, Standing, Contact)}
+_HINTS = {kind: hints_of(kind) for kind in (*_KINDS, AuthorState, TreePosition, PeerInfo)}
 
 
 class Generator:
-    def __init__(self, chance: Random, knows: Knows) -> None:
+    def __init__(self, chance: Random, knowledge: AttackerKnowledge) -> None:
         self.chance = chance
-        self.knows = knows
+        self.knowledge = knowledge
         self._sequence = 0
 
     def message(self) -> bytes:
         """A frame of any kind; one in four is a broadcast, which all else is there for."""
         if self.chance.random() < 0.25:
             return self.broadcast()
-        return encode(self._made(self.chance.choice(_KINDS)))
+        return encode(self._random_message(self.chance.choice(_KINDS)))
 
     def hello(self) -> bytes:
         """One that is believed."""
         address = Address("127.0.0.1", self.chance.choice(PORTS))
         settled = self.chance.random() < 0.8
-        knows = self.knows
-        return encode(Hello(MAGIC, VERSION, knows.channel_id, knows.own, address, settled, knows.signed))
+        knows = self.knowledge
+        return encode(Hello(MAGIC, VERSION, knows.channel_id, knows.own_id, address, settled, knows.signed))
 
     def broadcast(self) -> bytes:
         chance = self.chance
-        honest = self.knows.signed and chance.random() < 0.3
-        author = chance.choice(self.knows.victims).peer if honest else self._stranger()
+        honest = self.knowledge.signed and chance.random() < 0.3
+        author = chance.choice(self.knowledge.victims).peer_id if honest else self._stranger()
         self._sequence += 1
         messages = self._messages()
         sequence = chance.choice((self._sequence, self._sequence, self._hyper() or 1))
@@ -86,9 +86,9 @@ class Generator:
                 messages,
                 hops=self._uint(),
                 age_ms=chance.choice((0, 0, 100, self._uint())),
-                kind=chance.choice((*Kind, self._uint())),
+                kind=chance.choice((*PayloadKind, self._uint())),
                 priority=chance.choice((0, 0, PRIORITY_MAX, chance.randint(0, PRIORITY_MAX))),
-                lifetime_ms=self._uint(),
+                ttl_ms=self._uint(),
                 signature=chance.randbytes(chance.choice((0, 64, 128))),
             )
         )
@@ -97,42 +97,43 @@ class Generator:
         """One, or a bundle: of equal sizes, of mixed sizes, of nothing, and seldom of as many as there may be."""
         chance = self.chance
         if chance.random() < 0.005:
-            return (b"",) * BUNDLED_MAX
+            return (b"",) * BUNDLE_MESSAGES_MAX
         sizes: tuple[int, ...] = (0, 1, 40, 3000)
         count = chance.choice((1, 1, 1, 2, 5, 60))
         if chance.random() < 0.5:
             sizes = (chance.choice(sizes),)
         return tuple(chance.randbytes(chance.choice(sizes)) for _ in range(count))
 
-    def _made(self, kind: Any) -> Any:
-        made = {name: self._of_hint(hint) for name, hint in _HINTS[kind].items()}
-        if kind in (Have, Standing) and not self.knows.hearsay:
+    def _random_message(self, kind: Any) -> Any:
+        made = {name: self._random_value(hint) for name, hint in _HINTS[kind].items()}
+        if kind in (AuthorState, TreePosition) and not self.knowledge.false_claims:
             made["author"] = self._stranger()
         if kind is Hello:
-            made["peer"] = self.knows.own  # others' ids are for TLS to guard, and on a plain channel nobody does
+            # Others' ids are for TLS to guard, and on a plain channel nobody does.
+            made["peer_id"] = self.knowledge.own_id
             if self.chance.random() < 0.7:
-                made |= {"magic": MAGIC, "version": VERSION, "channel": self.knows.channel_id}
-        if kind is Contact and made["peer"] in {each.peer for each in self.knows.victims}:
-            return next(each for each in self.knows.victims if each.peer == made["peer"])
+                made |= {"magic": MAGIC, "version": VERSION, "channel": self.knowledge.channel_id}
+        if kind is PeerInfo and made["peer_id"] in {each.peer_id for each in self.knowledge.victims}:
+            return next(each for each in self.knowledge.victims if each.peer_id == made["peer_id"])
         return kind(**made)
 
-    def _of_hint(self, hint: Any) -> Any:
+    def _random_value(self, hint: Any) -> Any:
         chance = self.chance
-        if hint in _OF_ANNOTATION:
-            return _OF_ANNOTATION[hint](self)
+        if hint in _RANDOM_VALUES:
+            return _RANDOM_VALUES[hint](self)
         if get_origin(hint) is Annotated:
-            return self._of_hint(get_args(hint)[0])
+            return self._random_value(get_args(hint)[0])
         if get_origin(hint) in (Union, types.UnionType):
             each = chance.choice(get_args(hint))
-            return None if each is type(None) else self._of_hint(each)
+            return None if each is type(None) else self._random_value(each)
         if get_origin(hint) is tuple:
-            return tuple(self._of_hint(get_args(hint)[0]) for _ in range(chance.choice((0, 1, 2, 4, 60))))
+            return tuple(self._random_value(get_args(hint)[0]) for _ in range(chance.choice((0, 1, 2, 4, 60))))
         if isinstance(hint, type) and issubclass(hint, IntEnum):
             return chance.choice(list(hint))
-        if hint in (Have, Standing, Contact):
-            return self._made(hint)
+        if hint in (AuthorState, TreePosition, PeerInfo):
+            return self._random_message(hint)
         if isinstance(hint, type) and issubclass(hint, tuple):
-            return hint(**{name: self._of_hint(each) for name, each in get_type_hints(hint).items()})
+            return hint(**{name: self._random_value(each) for name, each in get_type_hints(hint).items()})
         raise TypeError(f"no way to make up {hint}")
 
     def _uint(self) -> int:
@@ -141,11 +142,13 @@ class Generator:
     def _hyper(self) -> int:
         chance = self.chance
         if chance.random() < 0.3:
-            return chance.choice(self.knows.victims).peer
-        return chance.choice((*INTEGERS, self.knows.own, UINT_MAX, HYPER_MAX, chance.getrandbits(64)))
+            return chance.choice(self.knowledge.victims).peer_id
+        return chance.choice((*INTEGERS, self.knowledge.own_id, UINT_MAX, HYPER_MAX, chance.getrandbits(64)))
 
     def _stranger(self) -> int:
-        return self.chance.choice((self.knows.own, 1000 + self.chance.randrange(NAMES), self.chance.getrandbits(64)))
+        return self.chance.choice(
+            (self.knowledge.own_id, 1000 + self.chance.randrange(NAMES), self.chance.getrandbits(64))
+        )
 
     def _address(self) -> Address:
         return Address(self.chance.choice(HOSTS), self.chance.choice(PORTS))
@@ -158,10 +161,10 @@ class Generator:
 
     def _channel(self) -> bytes:
         known = self.chance.random() < 0.8
-        return self.knows.channel_id if known else self.chance.randbytes(CHANNEL_ID_BYTES)
+        return self.knowledge.channel_id if known else self.chance.randbytes(CHANNEL_ID_BYTES)
 
 
-_OF_ANNOTATION: dict[Any, Any] = {
+_RANDOM_VALUES: dict[Any, Any] = {
     UInt: Generator._uint,
     Hyper: Generator._hyper,
     Bool: lambda made: made.chance.random() < 0.5,
@@ -174,7 +177,7 @@ _OF_ANNOTATION: dict[Any, Any] = {
 }
 
 
-def spoilt(frame: bytes, chance: Random, other: bytes = b"") -> bytes:
+def mutate(frame: bytes, chance: Random, other: bytes = b"") -> bytes:
     """Flipped, cut, doubled, lengthened, spliced with another; mostly with a length that is true again."""
     made = bytearray(frame)
     for _ in range(chance.choice((1, 1, 2, 5))):
@@ -201,7 +204,7 @@ def spoilt(frame: bytes, chance: Random, other: bytes = b"") -> bytes:
     return (len(made) - LENGTH_BYTES).to_bytes(LENGTH_BYTES, "big") + bytes(made[LENGTH_BYTES:])
 
 
-def chunks_of(data: bytes, chance: Random) -> list[bytes]:
+def split_randomly(data: bytes, chance: Random) -> list[bytes]:
     """As the network might cut it."""
     if chance.random() < 0.4:
         return [data]

@@ -6,18 +6,18 @@ author has said is believed within limits; `--hearsay` lets such tales through.
 
 from collections.abc import Iterator
 
-from tests.fuzz.generator import Knows
-from weft.wire import WireError, decode
-from weft.wire.broadcast import BROADCAST, name_of
-from weft.wire.calls import Hello
-from weft.wire.codec import HEAD, LENGTH_BYTES, Message, number_of
-from weft.wire.framing import FRAME_BYTES_MAX
-from weft.wire.links import Announce, Greeting, Known
+from broadloom.wire import WireError, decode
+from broadloom.wire.broadcast_frame import BROADCAST, read_header
+from broadloom.wire.codec import HEAD, LENGTH_BYTES, WireMessage, number_of
+from broadloom.wire.exchange_messages import Hello
+from broadloom.wire.framing import FRAME_BYTES_MAX
+from broadloom.wire.link_messages import Digest, IHave, LastKnown
+from tests.fuzz.generator import AttackerKnowledge
 
 
-def is_permitted_harm(data: bytes, knows: Knows) -> bool:
-    honest = {contact.peer for contact in knows.victims}
-    return any(_is_harm(frame, honest, knows) for frame in _frames(data))
+def is_permitted_harm(data: bytes, knowledge: AttackerKnowledge) -> bool:
+    honest = {contact.peer_id for contact in knowledge.victims}
+    return any(_is_harm(frame, honest, knowledge) for frame in _frames(data))
 
 
 def _frames(data: bytes) -> Iterator[bytes]:
@@ -31,20 +31,20 @@ def _frames(data: bytes) -> Iterator[bytes]:
         position += size
 
 
-def _is_harm(frame: bytes, honest: set[int], knows: Knows) -> bool:
+def _is_harm(frame: bytes, honest: set[int], knowledge: AttackerKnowledge) -> bool:
     try:
         if number_of(frame) == BROADCAST:
-            return not knows.signed and name_of(frame)[0] in honest
-        return _tells(decode(frame), honest, knows)
+            return not knowledge.signed and read_header(frame)[0] in honest
+        return _is_false_claim(decode(frame), honest, knowledge)
     except WireError:
         return False
 
 
-def _tells(message: Message, honest: set[int], knows: Knows) -> bool:
+def _is_false_claim(message: WireMessage, honest: set[int], knowledge: AttackerKnowledge) -> bool:
     if isinstance(message, Hello):
-        return not knows.signed and message.peer in honest
-    if isinstance(message, Greeting | Known):
-        return not knows.hearsay and any(have.author in honest for have in message.have)
-    if isinstance(message, Announce):
-        return not knows.hearsay and any(standing.author in honest for standing in message.standings)
+        return not knowledge.signed and message.peer_id in honest
+    if isinstance(message, Digest | LastKnown):
+        return not knowledge.false_claims and any(have.author in honest for have in message.authors)
+    if isinstance(message, IHave):
+        return not knowledge.false_claims and any(standing.author in honest for standing in message.positions)
     return False

@@ -11,22 +11,22 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from random import Random
 
+from broadloom.protocol import ChannelName
+from broadloom.security import PeerCredentials
+from broadloom.wire import PeerInfo, encode
+from broadloom.wire.exchange_messages import LinkRequest
+from broadloom.wire.link_messages import Digest
 from tests.attack.attacker import Attacker
-from tests.fuzz.generator import Generator, Knows, chunks_of, spoilt
+from tests.fuzz.generator import AttackerKnowledge, Generator, mutate, split_randomly
 from tests.fuzz.permitted import is_permitted_harm
 from tests.fuzz.victims import KEY
-from weft.fabric import ChannelName
-from weft.security import Membership
-from weft.wire import Contact, encode
-from weft.wire.calls import PortRequest
-from weft.wire.links import Greeting
 
 LAYERS = {"tcp": 2, "handshake": 2, "below": 1, "tls": 2, "call": 3, "link": 5}
 """How often each is chosen: bytes on TCP, a spoilt TLS handshake, bytes below TLS after it, bytes within TLS, messages
 on a call, messages of a neighbour."""
 ONLY_TLS = ("handshake", "below", "tls")
-KEPT = 300
-KEPT_BYTES = 8 << 20
+SCRIPTS_MAX = 300
+SCRIPT_LOG_BYTES_MAX = 8 << 20
 SCRIPT_S = 4.0
 PAUSE_S = 0.01
 
@@ -47,17 +47,17 @@ class Script:
         return sum(len(chunk) // 2 for chunk in self.chunks)
 
 
-class Kept:
+class ScriptLog:
     """The last scripts, for the file that a finding leaves behind."""
 
     def __init__(self) -> None:
-        self._scripts: deque[Script] = deque(maxlen=KEPT)
+        self._scripts: deque[Script] = deque(maxlen=SCRIPTS_MAX)
 
     def add(self, script: Script) -> None:
         self._scripts.append(script)
 
     def write(self, path: Path) -> None:
-        left, lines = KEPT_BYTES, []
+        left, lines = SCRIPT_LOG_BYTES_MAX, []
         for script in reversed(self._scripts):
             left -= script.size
             if left < 0:
@@ -73,30 +73,30 @@ def read_scripts(path: Path) -> list[Script]:
 class Target:
     """One channel of victims, as an attacker knows it."""
 
-    def __init__(self, mode: str, name: str, victims: tuple[Contact, ...], *, hearsay: bool) -> None:
+    def __init__(self, mode: str, name: str, victims: tuple[PeerInfo, ...], *, false_claims: bool) -> None:
         self.mode = mode
         self.name = ChannelName.parse(name)
         self.victims = victims
         self.captured: deque[bytes] = deque(maxlen=500)
         """Frames that victims sent to their hostile neighbours."""
-        self._hearsay = hearsay
-        self._member: Membership | None = None
+        self._false_claims = false_claims
+        self._member: PeerCredentials | None = None
         self._left = 0
 
-    def membership(self) -> Membership | None:
+    def credentials(self) -> PeerCredentials | None:
         """A genuine member's; a new one now and then, since making one takes longer than an attack."""
         if self.mode == "plain":
             return None
         if self._left == 0 or self._member is None:
-            self._member, self._left = Membership.from_key(self.name, KEY), 20
+            self._member, self._left = PeerCredentials.from_key(self.name, KEY), 20
         self._left -= 1
         return self._member
 
-    def knows(self, own: int) -> Knows:
-        return Knows(self.name.id, self.victims, self.mode != "plain", own, self._hearsay)
+    def knowledge(self, own: int) -> AttackerKnowledge:
+        return AttackerKnowledge(self.name.id, self.victims, self.mode != "plain", own, self._false_claims)
 
 
-class Player:
+class ScriptRunner:
     """Carries scripts out, making them as it goes: what is said on a link depends on what was heard there."""
 
     def __init__(self, target: Target, chance: Random) -> None:
@@ -114,7 +114,7 @@ class Player:
     def _allows(self, layer: str) -> bool:
         return self._target.mode != "plain" or layer not in ONLY_TLS
 
-    async def play(self, script: Script) -> None:
+    async def run(self, script: Script) -> None:
         """What cannot be carried out to its end, because the victim hung up, is no failure."""
         again = [bytes.fromhex(chunk) for chunk in script.chunks]
         inside = script.layer in ("tls", "below", "call", "link")
@@ -122,11 +122,11 @@ class Player:
         attacker = None
         with suppress(OSError, ssl.SSLError, TimeoutError, AssertionError):
             async with asyncio.timeout(SCRIPT_S):
-                membership = self._target.membership() if inside else None
+                credentials = self._target.credentials() if inside else None
                 attacker = await Attacker.dial(
-                    address, membership, channel_id=self._target.name.id, source=script.source
+                    address, credentials, channel_id=self._target.name.id, source=script.source
                 )
-                await self._say(attacker, script, again)
+                await self._send(attacker, script, again)
                 if not script.abrupt:
                     await attacker.until_closed(self._chance.random())
         if attacker is not None:
@@ -135,26 +135,26 @@ class Player:
                 _reset_on_close(attacker)
             attacker.close()
 
-    async def _say(self, attacker: Attacker, script: Script, again: list[bytes]) -> None:
-        made = Generator(self._chance, self._target.knows(attacker.peer))
+    async def _send(self, attacker: Attacker, script: Script, again: list[bytes]) -> None:
+        made = Generator(self._chance, self._target.knowledge(attacker.peer_id))
         if self._target.mode == "plain":
-            attacker.peer = self._chance.getrandbits(64)
-            made.knows = made.knows._replace(own=attacker.peer)
+            attacker.peer_id = self._chance.getrandbits(64)
+            made.knowledge = made.knowledge._replace(own_id=attacker.peer_id)
         if script.layer == "link":
             # The way to a link is not part of what is replayed: it has to be walked anew.
-            attacker.send(made.hello(), encode(PortRequest()))
+            attacker.send(made.hello(), encode(LinkRequest()))
             await asyncio.sleep(PAUSE_S)
-            attacker.send(encode(Greeting(False, self._chance.random() < 0.5, (), ())))
-            if attacker.membership is not None:
+            attacker.send(encode(Digest(False, self._chance.random() < 0.5, (), ())))
+            if attacker.credentials is not None:
                 attacker.send(attacker.credential())
-        for chunk in again or chunks_of(self._data(made, attacker, script.layer), self._chance):
+        for chunk in again or split_randomly(self._data(made, attacker, script.layer), self._chance):
             if not again:
                 script.chunks.append(chunk.hex())
             if script.layer in ("tcp", "handshake", "below"):
-                attacker.raw(chunk)
+                attacker.send_raw(chunk)
             else:
                 attacker.send(chunk)
-            await attacker.drained()
+            await attacker.drain()
             await asyncio.sleep(self._chance.choice((0, 0, PAUSE_S)))
 
     def _data(self, made: Generator, attacker: Attacker, layer: str) -> bytes:
@@ -163,7 +163,7 @@ class Player:
             case "tcp" | "tls":
                 return chance.randbytes(chance.choice((1, 7, 100, 5000)))
             case "handshake":
-                return spoilt(_client_hello(self._target.membership()), chance, chance.randbytes(50))
+                return mutate(_client_hello(self._target.credentials()), chance, chance.randbytes(50))
             case "below":
                 record = b"\x17\x03\x03" + chance.randbytes(chance.choice((2, 40, 3000)))
                 return chance.choice((record, chance.randbytes(60)))
@@ -176,22 +176,22 @@ class Player:
     def _frames(self, made: Generator, count: int) -> bytes:
         while True:
             data = b"".join(self._frame(made) for _ in range(count))
-            if not is_permitted_harm(data, made.knows):
+            if not is_permitted_harm(data, made.knowledge):
                 return data
 
     def _frame(self, made: Generator) -> bytes:
         captured = self._target.captured
         if captured and self._chance.random() < 0.3:
             whole = self._chance.choice(captured)
-            return whole if self._chance.random() < 0.2 else spoilt(whole, self._chance, self._chance.choice(captured))
+            return whole if self._chance.random() < 0.2 else mutate(whole, self._chance, self._chance.choice(captured))
         frame = made.message()
-        return spoilt(frame, self._chance, made.message()) if self._chance.random() < 0.15 else frame
+        return mutate(frame, self._chance, made.message()) if self._chance.random() < 0.15 else frame
 
 
-def _client_hello(membership: Membership | None) -> bytes:
-    assert membership is not None
+def _client_hello(credentials: PeerCredentials | None) -> bytes:
+    assert credentials is not None
     incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
-    tls = membership.client_context.wrap_bio(incoming, outgoing, server_hostname=membership.server_name)
+    tls = credentials.client_context.wrap_bio(incoming, outgoing, server_hostname=credentials.server_name)
     with suppress(ssl.SSLWantReadError):
         tls.do_handshake()
     return outgoing.read()

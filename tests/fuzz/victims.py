@@ -13,28 +13,28 @@ import time
 from collections import deque
 from typing import Any
 
-import weft
-from weft import Settings
-from weft.fabric.events import Message, Missed
-from weft.net.loop import new_event_loop
+import broadloom
+from broadloom import ChannelSettings
+from broadloom.protocol.events import Message, Missed
+from broadloom.transport.event_loop import new_event_loop
 
 PEERS = 3
 KEY = "of the fuzzer"
-TALK_S = 0.05
+SEND_INTERVAL_S = 0.05
 REPORT_S = 0.5
-SETTINGS = Settings(
-    obey_shutdown=False,
+SETTINGS = ChannelSettings(
+    accept_channel_close=False,
     # Small, so that all that may fill up has filled up soon and memory can be seen to stay where it is.
     retention_s=30,
     retention_bytes_max=4 << 20,
-    waiting_bytes_max=2 << 20,
+    reorder_buffer_bytes_max=2 << 20,
     authors_max=500,
 )
 _PAGE_KB = os.sysconf("SC_PAGE_SIZE") // 1024
 
 
-def options_of(mode: str) -> dict[str, Any]:
-    return {"plain": True} if mode == "plain" else {"key": KEY, "signed": True}
+def connect_options(mode: str) -> dict[str, Any]:
+    return {"tls": False} if mode == "plain" else {"key": KEY, "signed": True}
 
 
 def rss_kb() -> int:
@@ -43,57 +43,57 @@ def rss_kb() -> int:
 
 
 class Victims:
-    def __init__(self, channels: list[weft.Channel]) -> None:
+    def __init__(self, channels: list[broadloom.Channel]) -> None:
         self.channels = channels
         self.findings: list[str] = []
-        self._marks = {(at.peer, of.peer): 0 for at in channels for of in channels if at is not of}
-        self._sent: dict[int, deque[tuple[int, float]]] = {channel.peer: deque() for channel in channels}
+        self._last_contiguous = {(at.peer_id, of.peer_id): 0 for at in channels for of in channels if at is not of}
+        self._sent: dict[int, deque[tuple[int, float]]] = {channel.peer_id: deque() for channel in channels}
         self.delivered = 0
         self.lag_s = 0.0
         for channel in channels:
             self._watch(channel)
 
-    def _watch(self, channel: weft.Channel) -> None:
-        me = channel.peer
+    def _watch(self, channel: broadloom.Channel) -> None:
+        me = channel.peer_id
 
         def on_message(message: Message) -> None:
-            mark = self._marks.get((me, message.author))
+            mark = self._last_contiguous.get((me, message.author))
             if mark is None:
                 return
             if message.sequence != mark + 1 or message.data != _payload(message.author, message.sequence):
-                self.found(f"{me:016x} was given {message.sequence} of {message.author:016x} after {mark}")
-            self._marks[me, message.author] = message.sequence
+                self.add_finding(f"{me:016x} was given {message.sequence} of {message.author:016x} after {mark}")
+            self._last_contiguous[me, message.author] = message.sequence
             self.delivered += 1
 
         def on_event(event: object) -> None:
             if isinstance(event, Missed) and event.author in self._sent:
-                self.found(f"{me:016x} was told that it misses {event}")
+                self.add_finding(f"{me:016x} was told that it misses {event}")
 
         channel.on_message(on_message)
         channel.on_event(on_event)
 
-    def found(self, what: str) -> None:
+    def add_finding(self, text: str) -> None:
         if len(self.findings) < 20:
-            self.findings.append(what)
+            self.findings.append(text)
 
-    async def talk(self, channel: weft.Channel) -> None:
-        sent = self._sent[channel.peer]
+    async def send_traffic(self, channel: broadloom.Channel) -> None:
+        sent = self._sent[channel.peer_id]
         number = 0
         while True:
             number += 1
             sent.append((number, time.monotonic()))
             try:
-                await channel.broadcast(_payload(channel.peer, number))
-            except weft.WeftError as problem:
-                self.found(f"{channel.peer:016x} cannot speak: {problem}")
+                await channel.broadcast(_payload(channel.peer_id, number))
+            except broadloom.BroadloomError as problem:
+                self.add_finding(f"{channel.peer_id:016x} cannot speak: {problem}")
                 return
-            await asyncio.sleep(TALK_S)
+            await asyncio.sleep(SEND_INTERVAL_S)
 
     def late_s(self) -> float:
         """How long the oldest message that somebody still lacks has been under way."""
         late = 0.0
         for author, sent in self._sent.items():
-            had_by_all = min(mark for (_, each), mark in self._marks.items() if each == author)
+            had_by_all = min(mark for (_, each), mark in self._last_contiguous.items() if each == author)
             while sent and sent[0][0] <= had_by_all:
                 sent.popleft()
             if sent:
@@ -115,7 +115,7 @@ class Victims:
             "findings": self.findings,
         }
 
-    async def measure(self) -> None:
+    async def measure_lag(self) -> None:
         while True:
             before = time.monotonic()
             await asyncio.sleep(0.02)
@@ -128,20 +128,20 @@ def _payload(author: int, number: int) -> bytes:
 
 async def main(mode: str, name: str) -> None:
     loop = asyncio.get_running_loop()
-    channels = [await weft.connect(name, settings=SETTINGS, **options_of(mode)) for _ in range(PEERS)]
+    channels = [await broadloom.connect(name, settings=SETTINGS, **connect_options(mode)) for _ in range(PEERS)]
     victims = Victims(channels)
 
     def on_problem(_loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-        victims.found(f"in the event loop: {context.get('message')}: {context.get('exception')!r}")
+        victims.add_finding(f"in the event loop: {context.get('message')}: {context.get('exception')!r}")
 
     loop.set_exception_handler(on_problem)
     over = asyncio.Event()
     loop.add_reader(0, lambda: None if os.read(0, 1) else over.set())
-    tasks = [loop.create_task(victims.talk(channel)) for channel in channels]
-    tasks.append(loop.create_task(victims.measure()))
-    say({"victims": [(channel.peer, channel.status().address) for channel in channels]})
+    tasks = [loop.create_task(victims.send_traffic(channel)) for channel in channels]
+    tasks.append(loop.create_task(victims.measure_lag()))
+    print_json({"victims": [(channel.peer_id, channel.status().address) for channel in channels]})
     while not over.is_set():
-        say(victims.report())
+        print_json(victims.report())
         try:
             await asyncio.wait_for(over.wait(), REPORT_S)
         except TimeoutError:
@@ -149,10 +149,10 @@ async def main(mode: str, name: str) -> None:
     for task in tasks:
         task.cancel()
     for channel in channels:
-        channel.vanish()
+        channel.abort()
 
 
-def say(what: dict[str, Any]) -> None:
+def print_json(what: dict[str, Any]) -> None:
     print(json.dumps(what), flush=True)
 
 

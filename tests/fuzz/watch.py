@@ -18,53 +18,53 @@ RSS_KB_MAX = 400 << 10
 
 
 @dataclass
-class Watch:
+class VictimMonitor:
     """Of one process of victims."""
 
     mode: str
-    began_at: float
-    heard_at: float
+    started_at: float
+    last_report_at: float
     findings: list[str] = field(default_factory=list)
     memory: list[tuple[float, int]] = field(default_factory=list)
     lag_s: float = 0.0
     late_s: float = 0.0
     last: dict[str, Any] = field(default_factory=dict)
 
-    def reported(self, report: dict[str, Any], now: float) -> None:
-        self.heard_at = now
+    def on_report(self, report: dict[str, Any], now: float) -> None:
+        self.last_report_at = now
         self.last = report
-        self.memory.append((now - self.began_at, report["rss_kb"]))
+        self.memory.append((now - self.started_at, report["rss_kb"]))
         self.lag_s = max(self.lag_s, report["lag_s"])
         self.late_s = max(self.late_s, report["late_s"])
         for finding in report["findings"]:
-            self._found(finding)
+            self._add_finding(finding)
         if report["late_s"] > DELIVERY_S:
-            self._found(f"a message has been under way for more than {DELIVERY_S:g} s")
+            self._add_finding(f"a message has been under way for more than {DELIVERY_S:g} s")
         if report["rss_kb"] > RSS_KB_MAX:
-            self._found(f"memory of more than {RSS_KB_MAX >> 10} MiB")
+            self._add_finding(f"memory of more than {RSS_KB_MAX >> 10} MiB")
 
-    def silent(self, now: float) -> None:
-        if now - self.heard_at > HEARTBEAT_S:
-            self._found(f"the event loop has not answered for {HEARTBEAT_S:g} s")
+    def check_silence(self, now: float) -> None:
+        if now - self.last_report_at > HEARTBEAT_S:
+            self._add_finding(f"the event loop has not answered for {HEARTBEAT_S:g} s")
 
-    def died(self, code: int | None) -> None:
-        self._found(f"the process has ended, with {code}")
+    def on_exit(self, code: int | None) -> None:
+        self._add_finding(f"the process has ended, with {code}")
 
-    def conclude(self) -> None:
+    def check_memory(self) -> None:
         """When all is over: has memory grown without bound?"""
         warm = [(at, kb) for at, kb in self.memory if at >= WARM_UP_S]
         if len(warm) < 10:
             return
         grown_kb = warm[-1][1] - min(kb for _, kb in warm[:10])
         if grown_kb > GROWTH_KB_MAX:
-            self._found(f"memory grew by {grown_kb >> 10} MiB after the warm-up")
+            self._add_finding(f"memory grew by {grown_kb >> 10} MiB after the warm-up")
         late = [(at, kb) for at, kb in warm if at >= warm[-1][0] - SLOPE_S]
         if warm[-1][0] - warm[0][0] >= SLOPE_S and (slope := slope_per_minute(late)) > SLOPE_KB_PER_MINUTE_MAX:
-            self._found(f"memory grows by {slope / 1024:.1f} MiB a minute")
+            self._add_finding(f"memory grows by {slope / 1024:.1f} MiB a minute")
 
-    def _found(self, what: str) -> None:
-        if what not in self.findings:
-            self.findings.append(what)
+    def _add_finding(self, text: str) -> None:
+        if text not in self.findings:
+            self.findings.append(text)
 
 
 def slope_per_minute(points: list[tuple[float, int]]) -> float:

@@ -9,52 +9,51 @@ from collections import Counter
 from random import Random
 from typing import Any
 
-from weft.groups.events import GroupEvent, GroupOffered
-from weft.groups.history import MemoryStore
-from weft.groups.names import GroupId
-from weft.groups.over_sim import SimMember
-from weft.sim.simulation import Simulation
+from broadloom.groups.model import GroupDiscovered, GroupEvent, GroupId
+from broadloom.groups.store import MemoryStore
+from broadloom.testing.sim.group_runtime import SimGroupRuntime
+from broadloom.testing.sim.simulation import Simulation
 
 GROUPS_EACH = 3
-SETTLE_S = 240.0
+CONVERGE_TIMEOUT_S = 240.0
 RECENT = 20
 
 
-class Churner(SimMember):
+class ChurnMember(SimGroupRuntime):
     """An application that joins what it likes, and answers what it has just read."""
 
-    def __init__(self, simulation: Simulation, name: str, liked: list[GroupId], store: MemoryStore) -> None:
-        self.liked = liked
+    def __init__(self, simulation: Simulation, name: str, wanted_groups: list[GroupId], store: MemoryStore) -> None:
+        self.wanted_groups = wanted_groups
         self.store = store
         super().__init__(simulation, name, store=store)
 
-    def tell(self, event: GroupEvent) -> None:
-        super().tell(event)
-        if isinstance(event, GroupOffered) and event.group.id in self.liked:
-            self.after(0.0, self.participant.join, event.group.id)
+    def emit(self, event: GroupEvent) -> None:
+        super().emit(event)
+        if isinstance(event, GroupDiscovered) and event.group.id in self.wanted_groups:
+            self.call_later(0.0, self.participant.join, event.group.id)
 
-    def chats(self, random: Random) -> None:
+    def post_random_reply(self, random: Random) -> None:
         groups = list(self.participant.conversations)
-        if groups and self.node.alive:
+        if groups and self.node.is_alive:
             group = random.choice(groups)
-            recent = [each for each in self.delivered[-RECENT:] if each.group == group]
+            recent = [each for each in self.delivered[-RECENT:] if each.group_id == group]
             above = random.choice(recent).id if recent and random.random() < 0.8 else None
             self.participant.post(group, b"words of %s" % self.participant.me.name.encode(), above)
 
     def tree(self, group: GroupId) -> dict[Any, Any]:
         rows = self.participant.conversations[group].history.scan(0, 1 << 30)
-        return {post.id: post.parent for _, post in rows}
+        return {post.id: post.parent_id for _, post in rows}
 
 
-class Run:
+class ChurnRun:
     def __init__(self, seed: int, peers: int, groups: int) -> None:
         self.seed = seed
         self.sim = Simulation(seed)
         self.random = Random(seed)
         self.groups = list(range(1, groups + 1))
-        self.members: list[Churner] = []
-        self.away: list[Churner] = []
-        self.said: Counter[str] = Counter()
+        self.members: list[ChurnMember] = []
+        self.offline: list[ChurnMember] = []
+        self.sent_counts: Counter[str] = Counter()
         for number in range(peers):
             self.add(f"m{number}", self.random.sample(self.groups, min(GROUPS_EACH, groups)), MemoryStore())
             self.sim.run(0.2)
@@ -64,30 +63,30 @@ class Run:
                     self.members[0].participant.create(f"group {group}", group=group)
         self.sim.run(15.0)
 
-    def add(self, name: str, liked: list[GroupId], store: MemoryStore) -> None:
-        self.members.append(Churner(self.sim, name, liked, store))
+    def add(self, name: str, wanted_groups: list[GroupId], store: MemoryStore) -> None:
+        self.members.append(ChurnMember(self.sim, name, wanted_groups, store))
 
     def chat(self, seconds: float, per_s: float = 5.0) -> None:
         for _ in range(int(seconds * per_s)):
-            self.random.choice(self.members).chats(self.random)
+            self.random.choice(self.members).post_random_reply(self.random)
             self.sim.run(1 / per_s)
 
     def remove(self, count: int, *, kill: bool) -> None:
         for member in self.random.sample(self.members[1:], count):
             self.members.remove(member)
-            self.away.append(member)
+            self.offline.append(member)
             if kill:
                 self.sim.kill([member.node])
             else:
-                member.participant.depart()
+                member.participant.go_offline()
                 self.sim.leave([member.node])
 
-    def come_back(self, count: int) -> None:
-        for member in self.random.sample(self.away, min(count, len(self.away))):
-            self.away.remove(member)
-            self.add(member.participant.me.name, member.liked, member.store)
+    def rejoin(self, count: int) -> None:
+        for member in self.random.sample(self.offline, min(count, len(self.offline))):
+            self.offline.remove(member)
+            self.add(member.participant.me.name, member.wanted_groups, member.store)
 
-    def play(self) -> float:
+    def run(self) -> float:
         """Returns the seconds until all trees were the same."""
         few = max(1, len(self.members) // 12)
         self.chat(10.0)
@@ -95,28 +94,28 @@ class Run:
             self.remove(few, kill=True)
             self.remove(few, kill=False)
             self.chat(5.0)
-            self.come_back(few)
+            self.rejoin(few)
             self.chat(5.0)
-        self.sim.split(0.4)
+        self.sim.partition(0.4)
         self.chat(20.0)
         self.remove(few, kill=True)
         self.chat(10.0)
         self.sim.heal()
         healed = self.sim.clock.now
-        self.come_back(few)
+        self.rejoin(few)
         self.chat(5.0)
-        if not self.sim.run_until(lambda: self.problem() is None, SETTLE_S):
-            raise AssertionError(f"seed {self.seed}: {self.problem()}")
+        if not self.sim.run_until(lambda: self.find_problem() is None, CONVERGE_TIMEOUT_S):
+            raise AssertionError(f"seed {self.seed}: {self.find_problem()}")
         return self.sim.clock.now - healed
 
-    def problem(self) -> str | None:
+    def find_problem(self) -> str | None:
         hashes = Counter(member.participant.directory.hash for member in self.members)
         if len(hashes) > 1:
             return f"{len(hashes)} different lists"
         for group in self.groups:
             inside = [member for member in self.members if group in member.participant.conversations]
-            waiting = sum(member.participant.conversations[group].order.waiting for member in inside)
-            marks = {member.participant.conversations[group].holding().mark for member in inside}
+            waiting = sum(member.participant.conversations[group].order.waiting_count for member in inside)
+            marks = {member.participant.conversations[group].history_digest().digest for member in inside}
             if len(marks) > 1 or waiting:
                 return f"group {group}: {len(marks)} different sets of messages, {waiting} waiting"
         return None
@@ -130,7 +129,7 @@ class Run:
             assert all(tree == trees[0] for tree in trees), f"seed {self.seed}: group {group}"
             total += len(trees[0]) if trees else 0
             for member in inside:
-                assert not any(each.orphan for each in member.delivered), f"seed {self.seed}"
+                assert not any(each.is_orphan for each in member.delivered), f"seed {self.seed}"
         assert {group for member in self.members for group in member.participant.conversations} == set(self.groups)
         return total
 
@@ -138,12 +137,12 @@ class Run:
 def main(peers: int, groups: int, first: int, last: int) -> None:
     for seed in range(first, last + 1):
         begun = time.process_time()
-        run = Run(seed, peers, groups)
-        took_s = run.play()
+        run = ChurnRun(seed, peers, groups)
+        took_s = run.run()
         total = run.check()
         said: Counter[str] = Counter()
-        for member in [*run.members, *run.away]:
-            said.update(member.participant.said)
+        for member in [*run.members, *run.offline]:
+            said.update(member.participant.sent_counts)
         print(
             f"seed {seed}: {len(run.members)} members, {groups} groups, {total} messages, the same everywhere "
             f"{took_s:.1f} s after healing; CPU {time.process_time() - begun:.0f} s; said {dict(said)}",

@@ -10,35 +10,34 @@ from pathlib import Path
 from random import Random
 from tempfile import TemporaryDirectory
 
-from tests.channel.joined import joined
-from tests.groups.test_scene import check, play, play_in_fabric
+from broadloom.groups import groups
+from broadloom.groups.causal_order import CausalOrder
+from broadloom.groups.history_client import ROUND_TRIP_S
+from broadloom.groups.model import CaughtUp, MessageId, Post
+from broadloom.groups.store import MemoryStore
+from broadloom.protocol.events import PeerState
+from broadloom.testing.sim.group_runtime import SimGroupRuntime
+from broadloom.testing.sim.simulation import Simulation
+from tests.channel.joined import connected_channels
 from tests.groups.test_storms import messages_per_arrival
-from weft.fabric.state import State
-from weft.groups import groups
-from weft.groups.asking import JOURNEYS_S
-from weft.groups.events import CaughtUp
-from weft.groups.history import MemoryStore
-from weft.groups.names import MessageId, Post
-from weft.groups.order import Order
-from weft.groups.over_sim import SimMember
-from weft.sim.simulation import Simulation
+from tests.groups.test_thesis_1_2_example import check_threads, run_example, run_example_in_fabric
 
 
 def scene(seeds: int = 1000) -> None:
     """Delhi and Chennai."""
     overtaken = 0
     for seed in range(seeds):
-        members, waited = play(seed)
+        members, waited = run_example(seed)
         overtaken += waited
         for member in members:
-            check(member, seed)
+            check_threads(member, seed)
     print(f"{seeds} seeds, 4 screens each: every answer under its question; an answer had to wait in {overtaken}")
 
 
 def scene_in_fabric(first: int = 0, last: int = 999) -> None:
     for seed in range(first, last + 1):
-        for member in play_in_fabric(seed):
-            check(member, seed)
+        for member in run_example_in_fabric(seed):
+            check_threads(member, seed)
     print(f"seeds {first} to {last} in the simulated fabric, 7 screens each: every answer under its question")
 
 
@@ -53,34 +52,34 @@ def fabric(*counts: int) -> None:
     """The same in the simulated fabric, from the first peer on."""
     for peers in counts or (10, 100):
         sim = Simulation(1)
-        members = [SimMember(sim, "m0")]
+        members = [SimGroupRuntime(sim, "m0")]
         before: Counter[str] = Counter()
         sim.run(10.0)
         for number in range(20):
             members[0].participant.create(f"group {number}")
         for number in range(1, peers + 10):
-            members.append(SimMember(sim, f"m{number}"))
+            members.append(SimGroupRuntime(sim, f"m{number}"))
             sim.run(1.0 if number < peers else 10.0)
             if number == peers - 1:
                 sim.run(20.0)
-                before = _said(members)
-        said = _said(members) - before
+                before = _sent_counts(members)
+        said = _sent_counts(members) - before
         assert len({member.participant.directory.hash for member in members}) == 1
-        per = (said["Arrival"] + said["Listing"]) / 10
+        per = (said["DirectoryRequest"] + said["DirectoryPage"]) / 10
         print(f"{peers:5} peers in the fabric: {per:.1f} messages per arrival; {dict(said)}", flush=True)
 
 
-def _said(members: list[SimMember]) -> Counter[str]:
+def _sent_counts(members: list[SimGroupRuntime]) -> Counter[str]:
     said: Counter[str] = Counter()
     for member in members:
-        said.update(member.participant.said)
+        said.update(member.participant.sent_counts)
     return said
 
 
 def order_cost_us(held: int, measured: int = 20_000, seed: int = 0) -> float:
     """Microseconds for one message when so many are held: answers to any of them, some before what they respond to."""
     random = Random(seed)
-    order = Order(1 << 30, 1 << 40)
+    order = CausalOrder(1 << 30, 1 << 40)
     authors = 50
     for number in range(held):
         order.receive(Post(number % authors, number // authors + 1, None, 0, b""), 0.0)
@@ -96,7 +95,7 @@ def order_cost_us(held: int, measured: int = 20_000, seed: int = 0) -> float:
     for post in posts:
         order.receive(post, 0.0)
     took_s = time.process_time() - begun
-    assert (order.count, order.waiting) == (held + measured, 0)
+    assert (order.received_count, order.waiting_count) == (held + measured, 0)
     return 1e6 * took_s / measured
 
 
@@ -115,19 +114,19 @@ def catchup(missed: int = 100_000, holders: int = 12, live_per_s: int = 20) -> N
     sim = Simulation(1)
     members = []
     for number in range(holders):
-        members.append(SimMember(sim, f"m{number}"))
+        members.append(SimGroupRuntime(sim, f"m{number}"))
         sim.run(5.0)
-    sim.settle(60.0)
+    sim.converge(60.0)
     members[0].participant.create("group", group=7)
     sim.run(10.0)
     for member in members[1:]:
         member.participant.join(7)
     store = MemoryStore()
-    away = SimMember(sim, "away", store=store)
+    away = SimGroupRuntime(sim, "away", store=store)
     sim.run(20.0)
     away.participant.join(7)
     sim.run(20.0)
-    away.participant.depart()
+    away.participant.go_offline()
     sim.leave([away.node])
     sim.run(5.0)
     histories = [member.participant.conversations[7] for member in members]
@@ -139,13 +138,13 @@ def catchup(missed: int = 100_000, holders: int = 12, live_per_s: int = 20) -> N
         post = Post(authors[number % holders], number // holders + 1, parent, 0, random.randbytes(100))
         posts.append(post)
     for talk in histories:  # said while it was away; how it spread is another story
-        talk.take(posts, {author: f"m{number}" for number, author in enumerate(authors)})
+        talk.receive(posts, {author: f"m{number}" for number, author in enumerate(authors)})
     tracemalloc.start()
     before_bytes = tracemalloc.get_traced_memory()[0]
-    sent = {member: Counter(member.participant.said_bytes) for member in members}
-    pages_before = sum(member.participant.said["Page"] for member in members)
-    back = SimMember(sim, "away", store=store)
-    assert sim.run_until(lambda: back.node.peer.state is State.CONNECTED, 60.0)
+    sent = {member: Counter(member.participant.sent_bytes) for member in members}
+    pages_before = sum(member.participant.sent_counts["HistoryPage"] for member in members)
+    back = SimGroupRuntime(sim, "away", store=store)
+    assert sim.run_until(lambda: back.node.peer.state is PeerState.CONNECTED, 60.0)
     begun, cpu = sim.clock.now, time.process_time()
     lives: dict[MessageId, float] = {}
     slowest = 0.0
@@ -164,17 +163,17 @@ def catchup(missed: int = 100_000, holders: int = 12, live_per_s: int = 20) -> N
     grown = tracemalloc.get_traced_memory()[0] - before_bytes
     peak = tracemalloc.get_traced_memory()[1] - before_bytes
     missing = sum(len(post.data) for post in posts)
-    pages = sum(member.participant.said_bytes["Page"] - sent[member]["Page"] for member in members)
-    speakers = sum(member.participant.said_bytes["Page"] > sent[member]["Page"] for member in members)
-    asks = back.participant.said
-    wait_s = JOURNEYS_S + back.participant.answers_s
+    pages = sum(member.participant.sent_bytes["HistoryPage"] - sent[member]["HistoryPage"] for member in members)
+    speakers = sum(member.participant.sent_bytes["HistoryPage"] > sent[member]["HistoryPage"] for member in members)
+    asks = back.participant.sent_counts
+    wait_s = ROUND_TRIP_S + back.participant.reply_window_s
     print(
         f"{missed:,} missed ({missing / 1e6:.1f} MB): caught up in {took_s:.1f} s of virtual time "
         f"(the last {wait_s:.1f} s wait for further answers), CPU {time.process_time() - cpu:.0f} s; "
         f"pages of all {pages / 1e6:.2f} MB = {pages / missing:.2f} times the missing data, by {speakers} of {holders} "
-        f"holders in {sum(member.participant.said['Page'] for member in members) - pages_before} pages, "
-        f"{asks['Ask']} questions; {len(lives)} live messages meanwhile, the slowest took {slowest:.2f} s (looked at "
-        f"every 0.25 s); memory of all grew by {grown / 1e6:.0f} MB, at most {peak / 1e6:.0f} MB"
+        f"holders in {sum(member.participant.sent_counts['HistoryPage'] for member in members) - pages_before} pages, "
+        f"{asks['HistoryRequest']} questions; {len(lives)} live messages meanwhile, the slowest took {slowest:.2f} s "
+        f"(looked at every 0.25 s); memory of all grew by {grown / 1e6:.0f} MB, at most {peak / 1e6:.0f} MB"
     )
     got = {message.id for message in back.delivered}
     assert got >= {post.id for post in posts}
@@ -186,7 +185,7 @@ def sockets(missed: int = 50_000, holders: int = 3) -> None:
 
 
 async def _sockets(missed: int, holders: int) -> None:
-    async with AsyncExitStack() as stack, joined(holders + 1) as channels:
+    async with AsyncExitStack() as stack, connected_channels(holders + 1) as channels:
         folder = Path(stack.enter_context(TemporaryDirectory()))
         here = [
             await stack.enter_async_context(groups(channel, f"m{number}", store=folder / f"{number}.db"))
@@ -194,7 +193,7 @@ async def _sockets(missed: int, holders: int) -> None:
         ]
         club = await here[0].create("club")
         for each in here[1:holders]:
-            while not each.known():  # noqa: ASYNC110
+            while not each.list_groups():  # noqa: ASYNC110
                 await asyncio.sleep(0.05)
             await each.join(club.id)
         last, begun = None, time.perf_counter()
@@ -203,25 +202,25 @@ async def _sockets(missed: int, holders: int) -> None:
             if number % 200 == 0:
                 await asyncio.sleep(0)
         holding = [each.joined[club.id] for each in here[:holders]]
-        counts = [each.participant.conversations[club.id].history for each in here[:holders]]
+        counts = [each._participant.conversations[club.id].history for each in here[:holders]]
         while any(each.count < missed for each in counts):  # noqa: ASYNC110
             await asyncio.sleep(0.05)
         print(f"{missed:,} messages said and kept by {len(holding)} in {time.perf_counter() - begun:.1f} s", flush=True)
-        before = sum(each.participant.said_bytes["Page"] for each in here)
+        before = sum(each._participant.sent_bytes["HistoryPage"] for each in here)
         begun = time.perf_counter()
         done = asyncio.Event()
         here[-1].on_event(lambda event: done.set() if isinstance(event, CaughtUp) else None)
         late = await here[-1].join(club.id)
-        slowest, kept = 0.0, here[-1].participant.conversations[club.id].history
+        slowest, kept = 0.0, here[-1]._participant.conversations[club.id].history
         while kept.count < missed:
             said = time.perf_counter()
             message = await club.send(b"live")
-            while late.message(message.id) is None:  # noqa: ASYNC110
+            while late.get(message.id) is None:  # noqa: ASYNC110
                 await asyncio.sleep(0.01)
             slowest = max(slowest, time.perf_counter() - said)
         took_s = time.perf_counter() - begun
         await done.wait()
-        pages = sum(each.participant.said_bytes["Page"] for each in here) - before
+        pages = sum(each._participant.sent_bytes["HistoryPage"] for each in here) - before
         print(
             f"caught up in {took_s:.1f} s, told after {time.perf_counter() - begun:.1f} s; pages of all "
             f"{pages / 1e6:.2f} MB = {pages / (missed * 100):.2f} times the missing data; "

@@ -2,20 +2,20 @@
 
 import pytest
 
-from tests.groups.churn import Run
+from tests.groups.churn import ChurnRun
 
 
 @pytest.mark.parametrize(("peers", "groups", "seed"), [(60, 6, 1), (30, 4, 2), (30, 4, 3)])
 def test_the_same_tree_everywhere(peers: int, groups: int, seed: int) -> None:
-    run = Run(seed, peers, groups)
-    run.play()
+    run = ChurnRun(seed, peers, groups)
+    run.run()
     assert run.check() > 100, f"seed {seed}: hardly anything was said"
 
 
 def test_the_same_seed_is_the_same_history() -> None:
     told = []
     for _ in range(2):
-        run = Run(5, 12, 2)
-        run.play()
-        told.append([[(each.id, each.parent) for each in member.delivered] for member in run.members])
+        run = ChurnRun(5, 12, 2)
+        run.run()
+        told.append([[(each.id, each.parent_id) for each in member.delivered] for member in run.members])
     assert told[0] == told[1]

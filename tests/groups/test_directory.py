@@ -3,143 +3,156 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.groups.ether import Ether
-from weft.groups.codec import Note, encode
-from weft.groups.directory import Directory, pages
-from weft.groups.events import GroupOffered, MemberJoined, MemberLeft, Refused
-from weft.groups.fields import Charter, Roster, Stand, pack_rosters, unpack_rosters
-from weft.groups.limits import BUCKETS_MAX, GROUPS_MAX
-from weft.groups.messages import Listing, Standing
-from weft.groups.settings import Keep
-
-stands = st.builds(Stand, st.integers(1, 4), st.sampled_from(["", "a", "b"]), st.integers(1, 6))
-charters = st.builds(
-    Charter, st.integers(1, 3), st.sampled_from(["x", "y"]), st.builds(Keep, st.integers(0, 1), ids_only=st.booleans())
+from broadloom.groups.codec import GroupWireMessage, encode
+from broadloom.groups.directory import GroupDirectory, pack_pages
+from broadloom.groups.message_fields import (
+    GroupDescriptor,
+    GroupRecord,
+    MemberRecord,
+    pack_group_records,
+    unpack_group_records,
 )
-rosters = st.builds(Roster, st.integers(1, 3), st.none() | charters, st.lists(stands, max_size=3).map(tuple))
+from broadloom.groups.messages import DirectoryPage, MembershipChange
+from broadloom.groups.model import GroupDiscovered, LimitReached, MemberJoined, MemberLeft
+from broadloom.groups.settings import BUCKETS_MAX, GROUPS_MAX, RetentionPolicy
+from tests.groups.group_bus import GroupBus
+
+member_records = st.builds(MemberRecord, st.integers(1, 4), st.sampled_from(["", "a", "b"]), st.integers(1, 6))
+descriptors = st.builds(
+    GroupDescriptor,
+    st.integers(1, 3),
+    st.sampled_from(["x", "y"]),
+    st.builds(RetentionPolicy, st.integers(0, 1), ids_only=st.booleans()),
+)
+group_records = st.builds(
+    GroupRecord, st.integers(1, 3), st.none() | descriptors, st.lists(member_records, max_size=3).map(tuple)
+)
 
 
-def merged(messages: list[Roster]) -> Directory:
-    directory = Directory()
+def merge_all(messages: list[GroupRecord]) -> GroupDirectory:
+    directory = GroupDirectory()
     for each in messages:
         directory.merge(each)
     return directory
 
 
-def lists(directory: Directory) -> dict[int, object]:
-    return {group: (book.charter, sorted(book.stands.values())) for group, book in directory.books.items()}
+def directory_contents(directory: GroupDirectory) -> dict[int, object]:
+    return {group: (book.descriptor, sorted(book.members.values())) for group, book in directory.entries.items()}
 
 
-@given(st.data(), st.lists(rosters, max_size=10))
-def test_any_order_and_repetition(data: st.DataObject, messages: list[Roster]) -> None:
+@given(st.data(), st.lists(group_records, max_size=10))
+def test_any_order_and_repetition(data: st.DataObject, messages: list[GroupRecord]) -> None:
     again = data.draw(st.lists(st.sampled_from(messages), max_size=5)) if messages else []
     other = data.draw(st.permutations([*messages, *again]))
-    one, two = merged(messages), merged(other)
-    assert lists(one) == lists(two)
+    one, two = merge_all(messages), merge_all(other)
+    assert directory_contents(one) == directory_contents(two)
     assert one.hash == two.hash
-    assert one.fold(4) == two.fold(4)
+    assert one.hash_buckets(4) == two.hash_buckets(4)
 
 
-@given(st.lists(rosters, max_size=8), st.lists(rosters, max_size=8))
-def test_parts_that_meet(ours: list[Roster], theirs: list[Roster]) -> None:
+@given(st.lists(group_records, max_size=8), st.lists(group_records, max_size=8))
+def test_parts_that_meet(ours: list[GroupRecord], theirs: list[GroupRecord]) -> None:
     """Two partitions exchange all they know, each in its own words."""
-    one, two = merged(ours), merged(theirs)
-    told = [two.roster(group) for group in two.books]
-    for each in [one.roster(group) for group in one.books]:
+    one, two = merge_all(ours), merge_all(theirs)
+    told = [two.group_record(group) for group in two.entries]
+    for each in [one.group_record(group) for group in one.entries]:
         two.merge(each)
     for each in told:
         one.merge(each)
-    assert lists(one) == lists(two) == lists(merged([*ours, *theirs]))
+    assert directory_contents(one) == directory_contents(two) == directory_contents(merge_all([*ours, *theirs]))
     assert one.hash == two.hash
 
 
-@given(st.lists(rosters, max_size=8), st.lists(rosters, max_size=8), st.sampled_from([1, 2, 8, BUCKETS_MAX]))
-def test_hashes_tell_every_difference(ours: list[Roster], theirs: list[Roster], count: int) -> None:
-    one, two = merged(ours), merged(theirs)
+@given(
+    st.lists(group_records, max_size=8), st.lists(group_records, max_size=8), st.sampled_from([1, 2, 8, BUCKETS_MAX])
+)
+def test_hashes_tell_every_difference(ours: list[GroupRecord], theirs: list[GroupRecord], count: int) -> None:
+    one, two = merge_all(ours), merge_all(theirs)
     differing = {
         group
-        for group in {*one.books, *two.books}
-        if (one.books[group].hash if group in one.books else 0) != (two.books[group].hash if group in two.books else 0)
+        for group in {*one.entries, *two.entries}
+        if (one.entries[group].hash if group in one.entries else 0)
+        != (two.entries[group].hash if group in two.entries else 0)
     }
-    found = one.differing(two.fold(count))
+    found = one.differing_buckets(two.hash_buckets(count))
     assert {group % count for group in differing} == set(found)
     assert {*one.groups_in(found, count), *two.groups_in(found, count)} >= differing
 
 
-@given(st.lists(rosters, max_size=12), st.integers(1, 400))
-def test_pages_lose_nothing(messages: list[Roster], page_bytes: int) -> None:
-    directory = merged(messages)
-    bodies = list(pages([directory.roster(group) for group in directory.books], page_bytes))
+@given(st.lists(group_records, max_size=12), st.integers(1, 400))
+def test_pages_lose_nothing(messages: list[GroupRecord], page_bytes: int) -> None:
+    directory = merge_all(messages)
+    bodies = list(pack_pages([directory.group_record(group) for group in directory.entries], page_bytes))
     assert bodies, "an answer without groups is an answer"
-    again = merged([roster for body in bodies for roster in unpack_rosters(body)])
-    known = {group: told for group, told in lists(directory).items() if told != (None, [])}
-    assert lists(again) == known
+    again = merge_all([roster for body in bodies for roster in unpack_group_records(body)])
+    known = {group: told for group, told in directory_contents(directory).items() if told != (None, [])}
+    assert directory_contents(again) == known
 
 
 said = st.one_of(
-    st.builds(Standing, st.integers(1, 3), st.integers(1, 4), st.sampled_from(["", "a"]), st.integers(1, 6)),
+    st.builds(MembershipChange, st.integers(1, 3), st.integers(1, 4), st.sampled_from(["", "a"]), st.integers(1, 6)),
     st.builds(
-        lambda told, lists: Listing(0, lists, False, True, 0, (), (), pack_rosters(told)),
-        st.lists(rosters, max_size=3),
+        lambda told, lists: DirectoryPage(0, lists, False, True, 0, (), (), pack_group_records(told)),
+        st.lists(group_records, max_size=3),
         st.integers(1, 1 << 63),
     ),
 )
 
 
 @given(st.data(), st.lists(said, max_size=10))
-def test_any_order_of_the_same_messages(data: st.DataObject, notes: list[Note]) -> None:
+def test_any_order_of_the_same_messages(data: st.DataObject, notes: list[GroupWireMessage]) -> None:
     """The same, from the bytes on."""
     again = data.draw(st.lists(st.sampled_from(notes), max_size=5)) if notes else []
-    ether = Ether()
+    ether = GroupBus()
     a, b = ether.add("a"), ether.add("b")
     for member, heard in ((a, notes), (b, data.draw(st.permutations([*notes, *again])))):
         for note in heard:
             member.participant.on_message(77, encode(note))
-    assert lists(a.participant.directory) == lists(b.participant.directory)
+    assert directory_contents(a.participant.directory) == directory_contents(b.participant.directory)
     assert a.participant.directory.hash == b.participant.directory.hash
-    assert a.participant.malformed == b.participant.malformed == 0
-    for group in a.participant.directory.books:
+    assert a.participant.malformed_messages == b.participant.malformed_messages == 0
+    for group in a.participant.directory.entries:
         assert a.participant.members(group) == b.participant.members(group)
 
 
 def test_who_left_may_come_back() -> None:
     """In the lists of the thesis, whoever has left once has left for ever."""
-    directory = merged([Roster(1, None, (Stand(5, "e", step),)) for step in (1, 2, 3)])
-    assert directory.books[1].stands[5].step % 2 == 1
-    late = directory.merge(Roster(1, None, (Stand(5, "e", 2),)))
+    directory = merge_all([GroupRecord(1, None, (MemberRecord(5, "e", step),)) for step in (1, 2, 3)])
+    assert directory.entries[1].members[5].version % 2 == 1
+    late = directory.merge(GroupRecord(1, None, (MemberRecord(5, "e", 2),)))
     assert late is None
 
 
 def test_groups_are_limited() -> None:
-    directory = merged([Roster(group, None, ()) for group in range(GROUPS_MAX + 3)])
-    assert (len(directory.books), directory.refused) == (GROUPS_MAX, 3)
+    directory = merge_all([GroupRecord(group, None, ()) for group in range(GROUPS_MAX + 3)])
+    assert (len(directory.entries), directory.rejected_count) == (GROUPS_MAX, 3)
 
 
 def test_thousands_of_groups() -> None:
     """Six thousand come in pages; who knows all but three is told of little more than three."""
-    ether = Ether()
+    ether = GroupBus()
     a = ether.add("a")
     for number in range(1, 6001):
-        charter = Charter(1, f"group {number}", Keep())
-        a.participant.directory.merge(Roster(number, charter, (Stand(number % 50 + 1, "somebody", 1),)))
+        charter = GroupDescriptor(1, f"group {number}", RetentionPolicy())
+        a.participant.directory.merge(GroupRecord(number, charter, (MemberRecord(number % 50 + 1, "somebody", 1),)))
     b = ether.add("b")
     ether.run(20.0)
     assert b.participant.directory.hash == a.participant.directory.hash
-    assert len(b.told(GroupOffered)) == 6000
+    assert len(b.events_of(GroupDiscovered)) == 6000
     for number in (7001, 7002, 7003):
-        a.participant.directory.merge(Roster(number, Charter(1, "new", Keep()), ()))
+        a.participant.directory.merge(GroupRecord(number, GroupDescriptor(1, "new", RetentionPolicy()), ()))
     begun = ether.clock.now
-    b.participant.arrive()
+    b.participant.announce()
     ether.run(20.0)
     assert b.participant.directory.hash == a.participant.directory.hash
-    listed = sum(size for at, _, kind, size in ether.sent if at >= begun and kind == "Listing")
-    whole = sum(size for at, _, kind, size in ether.sent if at < begun and kind == "Listing")
+    listed = sum(size for at, _, kind, size in ether.sent if at >= begun and kind == "DirectoryPage")
+    whole = sum(size for at, _, kind, size in ether.sent if at < begun and kind == "DirectoryPage")
     assert listed < whole / 5
-    assert not b.told(Refused)
+    assert not b.events_of(LimitReached)
 
 
 def test_joins_and_leaves_are_told() -> None:
-    ether = Ether()
+    ether = GroupBus()
     a, b = ether.add("a"), ether.add("b")
     group = a.participant.create("tea")
     ether.run(10.0)
@@ -158,13 +171,13 @@ def test_joins_and_leaves_are_told() -> None:
 
 
 def test_nobody_else_decides_where_we_stand() -> None:
-    ether = Ether()
+    ether = GroupBus()
     a, b = ether.add("a"), ether.add("b")
     group = a.participant.create("tea")
     ether.run(10.0)
-    b.participant.discovery.merge((Roster(group, None, (Stand(a.participant.me.id, "a", 40),)),))
-    b.participant.say_roster(b.participant.directory.roster(group))
+    b.participant.directory_sync.merge((GroupRecord(group, None, (MemberRecord(a.participant.me.id, "a", 40),)),))
+    b.participant.send_record(b.participant.directory.group_record(group))
     ether.run(10.0)
-    assert a.participant.info(group).joined
-    assert a.participant.directory.books[group].stands[a.participant.me.id].step == 41
+    assert a.participant.info(group).is_joined
+    assert a.participant.directory.entries[group].members[a.participant.me.id].version == 41
     assert a.participant.directory.hash == b.participant.directory.hash

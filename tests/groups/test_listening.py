@@ -5,11 +5,11 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-import weft
-from tests.channel.joined import QUICK, a_name, joined
-from tests.groups.test_sockets import SOON, texts
-from tests.net.lines import play, until
-from weft.groups import Guest, Here, NoSuchGroup
+import broadloom
+from broadloom.groups import GroupNotFoundError, GroupPublisher, MemberStatus
+from tests.channel.joined import QUICK, connected_channels, unique_name
+from tests.groups.test_sockets import QUICK_GROUPS, texts
+from tests.transport.connections import run_test, until
 
 
 def test_who_listens_is_in_no_list() -> None:
@@ -17,19 +17,19 @@ def test_who_listens_is_in_no_list() -> None:
 
     async def main() -> None:
         async with (
-            joined(2) as (here, there),
-            here.groups("Anna", settings=SOON) as anna,
-            there.groups("Ben", settings=SOON) as ben,
+            connected_channels(2) as (here, there),
+            here.groups("Anna", settings=QUICK_GROUPS) as anna,
+            there.groups("Ben", settings=QUICK_GROUPS) as ben,
         ):
             club = await anna.create("Chess club")
             await club.send_text("before")
-            assert await ben.greeted(20)
+            assert await ben.wait_until_synced(20)
             heard = await ben.listen(await ben.find("chess club"))
             assert await texts(heard, 1) == ["before"]
             await club.send_text("live")
             assert await texts(heard, 1) == ["live"]
-            assert (ben.joined, ben.held(club.id), heard.info.joined) == ({}, 2, False)
-            with pytest.raises(NoSuchGroup, match="join it before speaking"):
+            assert (ben.joined, ben.held_count(club.id), heard.info.is_joined) == ({}, 2, False)
+            with pytest.raises(GroupNotFoundError, match="join it before speaking"):
                 await heard.send_text("too early")
             assert [member.name for member in club.members()] == ["Anna"]
             joined_now = await ben.join(club.id)
@@ -40,93 +40,98 @@ def test_who_listens_is_in_no_list() -> None:
             await heard.leave()
             again = await ben.listen(club.id)
             await again.leave()
-            await until(lambda: list(club.members().values()) == [Here.PRESENT, Here.LEFT])
+            await until(lambda: list(club.members().values()) == [MemberStatus.ONLINE, MemberStatus.LEFT])
 
-    play(main)
+    run_test(main)
 
 
 def test_a_group_is_found_by_what_it_is_called() -> None:
     async def main() -> None:
         async with (
-            joined(2) as (here, there),
-            here.groups("Anna", settings=SOON) as anna,
-            there.groups("Ben", settings=SOON) as ben,
+            connected_channels(2) as (here, there),
+            here.groups("Anna", settings=QUICK_GROUPS) as anna,
+            there.groups("Ben", settings=QUICK_GROUPS) as ben,
         ):
             looking = asyncio.create_task(ben.find("prices", 20))
-            await until(lambda: bool(here.status().neighbours))
-            club = await anna.create("Prices of today", identity="prices")
+            await until(lambda: bool(here.status().neighbors))
+            club = await anna.create("Prices of today", well_known_name="prices")
             assert (await looking).id == club.id
             assert (await ben.find(f"{club.id:016x}"[:6])).id == club.id
-            with pytest.raises(NoSuchGroup, match=r"no group is called 'Prizes'; there are: .* 'Prices of today'"):
+            with pytest.raises(
+                GroupNotFoundError, match=r"no group is called 'Prizes'; there are: .* 'Prices of today'"
+            ):
                 await ben.find("Prizes", 0.01)
             await anna.create("prices of TODAY")
-            await until(lambda: len(ben.known()) == 2)
-            with pytest.raises(NoSuchGroup, match="several groups are called 'PRICES OF TODAY'"):
+            await until(lambda: len(ben.list_groups()) == 2)
+            with pytest.raises(GroupNotFoundError, match="several groups are called 'PRICES OF TODAY'"):
                 await ben.find("PRICES OF TODAY")
             assert (await ben.find("Prices of today")).id == club.id
 
-    play(main)
+    run_test(main)
 
 
 def test_a_guest_speaks_without_being_in_it() -> None:
     async def main() -> None:
-        async with joined(2) as (here, there), here.groups("Anna", settings=SOON) as anna:
+        async with connected_channels(2) as (here, there), here.groups("Anna", settings=QUICK_GROUPS) as anna:
             club = await anna.create("Chess club")
             question = await club.send_text("Who plays white?")
-            guest = Guest(club.id, "feed")
+            guest = GroupPublisher(club.id, "feed")
             for text, parent in ((b"I do", question.id), (b"x" * 200_000, None)):
-                await there.broadcast(guest.says(text, parent))
+                await there.broadcast(guest.encode_post(text, parent))
             await until(lambda: len(club.history()) == 3)
-            said = [(each.name, each.sequence, each.parent, len(each.data)) for each in club.history()[1:]]
+            said = [(each.author_name, each.sequence, each.parent_id, len(each.data)) for each in club.history()[1:]]
             assert said == [("feed", 1, question.id, 4), ("feed", 2, None, 200_000)]
             assert [member.name for member in club.members()] == ["Anna"]
             with pytest.raises(ValueError, match="at most"):
-                guest.says(bytes(600_000))
+                guest.encode_post(bytes(600_000))
 
-    play(main)
+    run_test(main)
 
 
 def test_with_tickets_it_is_told_who_spoke() -> None:
     """Anybody may take any name; what was heard has the name on the ticket, what came with the history has none."""
-    owner, tomorrow = weft.Authority.new(), datetime.now(UTC) + timedelta(days=1)
-    tickets = [owner.issue_ticket(name, weft.Role.PRODUCER, tomorrow) for name in ("anna", "mallory", "cleo")]
+    owner, tomorrow = broadloom.Authority.generate(), datetime.now(UTC) + timedelta(days=1)
+    tickets = [owner.issue_ticket(name, broadloom.Role.PRODUCER, tomorrow) for name in ("anna", "mallory", "cleo")]
 
     async def main() -> None:
-        name = a_name()
+        name = unique_name()
         async with (
-            weft.connect(name, ticket=tickets[0], settings=QUICK) as one,
-            weft.connect(name, ticket=tickets[1], settings=QUICK) as two,
-            one.groups("anna", settings=SOON) as anna,
-            two.groups("anna", settings=SOON) as mallory,
+            broadloom.connect(name, ticket=tickets[0], settings=QUICK) as one,
+            broadloom.connect(name, ticket=tickets[1], settings=QUICK) as two,
+            one.groups("anna", settings=QUICK_GROUPS) as anna,
+            two.groups("anna", settings=QUICK_GROUPS) as mallory,
         ):
             club = await anna.create("Chess club")
             await club.send_text("I am")
             false = await mallory.join(await mallory.find("Chess club"))
-            assert [await texts(false, 1), false.history()[0].proven] == [["I am"], ""]
+            assert [await texts(false, 1), false.history()[0].verified_name] == [["I am"], ""]
             await false.send_text("No, I")
             await until(lambda: len(club.history()) == 2)
-            assert [(each.name, each.proven) for each in club.history()] == [("anna", "anna"), ("anna", "mallory")]
+            assert [(each.author_name, each.verified_name) for each in club.history()] == [
+                ("anna", "anna"),
+                ("anna", "mallory"),
+            ]
             async with (
-                weft.connect(name, ticket=tickets[2], settings=QUICK) as three,
-                three.groups("cleo", settings=SOON) as cleo,
+                broadloom.connect(name, ticket=tickets[2], settings=QUICK) as three,
+                three.groups("cleo", settings=QUICK_GROUPS) as cleo,
             ):
                 at_cleo = await cleo.join(await cleo.find("Chess club"))
                 late = [await at_cleo.receive(20), await at_cleo.receive(20)]
-                assert [(each.name, each.proven) for each in late] == [("anna", ""), ("anna", "")]
+                assert [(each.author_name, each.verified_name) for each in late] == [("anna", ""), ("anna", "")]
                 await club.send_text("Welcome")
-                assert (await at_cleo.receive(20)).proven == "anna"
+                assert (await at_cleo.receive(20)).verified_name == "anna"
 
-    play(main)
+    run_test(main)
 
 
 def test_a_set_of_peers_is_one_member() -> None:
     async def main() -> None:
-        name = a_name()
+        name = unique_name()
         async with (
-            weft.connect(name, plain=True, settings=QUICK, peers=3) as three,
-            weft.connect(name, plain=True, settings=QUICK) as one,
-            three.groups("Anna", settings=SOON) as anna,
-            one.groups("Ben", settings=SOON) as ben,
+            broadloom.connect(name, tls=False, settings=QUICK, local_peers=3) as three,
+            broadloom.connect(name, tls=False, settings=QUICK) as one,
+            three.groups("Anna", settings=QUICK_GROUPS) as anna,
+            one.groups("Ben", settings=QUICK_GROUPS) as ben,
         ):
             club = await anna.create("Chess club")
             question = await club.send_text("Who plays white?")
@@ -136,4 +141,4 @@ def test_a_set_of_peers_is_one_member() -> None:
             assert await texts(club, 2) == ["Who plays white?", "I do"]
             assert [member.name for member in at_ben.members()] == ["Anna", "Ben"]
 
-    play(main)
+    run_test(main)

@@ -9,22 +9,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.groups.ether import Ether
-from weft.groups import fields as f
-from weft.groups import messages as m
-from weft.groups.codec import Note, decode, encode, kinds
-from weft.groups.identities import Identities, identities
-from weft.groups.limits import BODY_BYTES_MAX
-from weft.groups.names import MessageId, Post
-from weft.groups.settings import Keep
-from weft.wire.errors import UnknownMessage, WireError
-from weft.wire.fields import Bool, Hyper, UInt
+from broadloom.groups import message_fields as f
+from broadloom.groups import messages as m
+from broadloom.groups.codec import GroupWireMessage, decode, encode, message_types
+from broadloom.groups.model import MessageId, Post
+from broadloom.groups.payload_ids import PayloadIds, payload_ids
+from broadloom.groups.settings import BODY_BYTES_MAX, RetentionPolicy
+from broadloom.wire.fields import Bool, Hyper, UInt
+from broadloom.wire.xdr import UnknownMessageError, WireError
+from tests.groups.group_bus import GroupBus
 
 u64 = st.integers(0, (1 << 64) - 1)
 u32 = st.integers(0, (1 << 32) - 1)
 counts = st.integers(1, 1 << 40)
 names = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), max_size=8)
-spans = st.tuples(counts, counts).map(lambda pair: (min(pair), max(pair)))
+intervals = st.tuples(counts, counts).map(lambda pair: (min(pair), max(pair)))
 
 
 @st.composite
@@ -39,10 +38,10 @@ def tuples(of: st.SearchStrategy[Any]) -> st.SearchStrategy[tuple[Any, ...]]:
     return st.lists(of, max_size=4).map(tuple)
 
 
-charters = st.builds(f.Charter, u64, names, st.builds(Keep, u32, u32, u64, st.booleans()))
-stands = st.builds(f.Stand, u64, names, counts)
-rosters = st.builds(f.Roster, u64, st.none() | charters, tuples(stands))
-haves = tuples(st.builds(f.Have, u64, tuples(spans)))
+descriptors = st.builds(f.GroupDescriptor, u64, names, st.builds(RetentionPolicy, u32, u32, u64, st.booleans()))
+member_records = st.builds(f.MemberRecord, u64, names, counts)
+group_records = st.builds(f.GroupRecord, u64, st.none() | descriptors, tuples(member_records))
+held_intervals = tuples(st.builds(f.AuthorIntervals, u64, tuples(intervals)))
 KINDS: dict[Any, st.SearchStrategy[Any]] = {
     Hyper: u64,
     UInt: u32,
@@ -50,41 +49,41 @@ KINDS: dict[Any, st.SearchStrategy[Any]] = {
     f.Name: names,
     f.PostField: posts(),
     f.Buckets: tuples(u64),
-    f.Ids: tuples(u64),
-    f.Haves: haves,
-    f.Holdings: tuples(st.builds(f.Holding, u64, u64, u64)),
-    f.Wanted: tuples(st.builds(MessageId, u64, counts)),
+    f.MemberIds: tuples(u64),
+    f.HeldIntervals: held_intervals,
+    f.HistoryDigests: tuples(st.builds(f.HistoryDigest, u64, u64, u64)),
+    f.MessageIds: tuples(st.builds(MessageId, u64, counts)),
     f.Names: tuples(st.tuples(u64, names)),
     f.Body: st.binary(max_size=40),
 }
 
 
-def notes() -> st.SearchStrategy[Note]:
+def group_messages() -> st.SearchStrategy[GroupWireMessage]:
     made = []
-    for kind in kinds().values():
+    for kind in message_types().values():
         hints = get_type_hints(kind, include_extras=True)
         made.append(st.builds(kind, *(KINDS[hints[each.name]] for each in fields_of(kind))))  # type: ignore[arg-type]
     return st.one_of(made)
 
 
-@given(st.builds(m.Said, u64, names, posts()), st.integers(0, 300))
-def test_the_beginning_of_a_message_is_enough_to_name_it(said: m.Said, size: int) -> None:
+@given(st.builds(m.PostMessage, u64, names, posts()), st.integers(0, 300))
+def test_the_beginning_of_a_message_is_enough_to_name_it(said: m.PostMessage, size: int) -> None:
     data = encode(said)
-    named = Identities(said.group, said.post.id, said.post.parent)
-    assert identities(data) == identities(data, beginning=True) == named
+    named = PayloadIds(said.group, said.post.id, said.post.parent_id)
+    assert payload_ids(data) == payload_ids(data, is_partial=True) == named
     head = len(data) - 4 - (len(said.post.data) + 3) // 4 * 4
-    assert identities(data[:size], beginning=True) == (named if size >= head else None)
-    assert identities(data[:size]) == (named if size >= len(data) else None)
+    assert payload_ids(data[:size], is_partial=True) == (named if size >= head else None)
+    assert payload_ids(data[:size]) == (named if size >= len(data) else None)
 
 
-@given(notes())
-def test_what_is_written_is_read(note: Note) -> None:
+@given(group_messages())
+def test_what_is_written_is_read(note: GroupWireMessage) -> None:
     assert decode(encode(note)) == note
 
 
-@given(tuples(rosters), tuples(posts()))
-def test_bodies(some: tuple[f.Roster, ...], others: tuple[Post, ...]) -> None:
-    assert f.unpack_rosters(f.pack_rosters(some)) == some
+@given(tuples(group_records), tuples(posts()))
+def test_bodies(some: tuple[f.GroupRecord, ...], others: tuple[Post, ...]) -> None:
+    assert f.unpack_group_records(f.pack_group_records(some)) == some
     assert f.unpack_posts(f.pack_posts(others)) == others
 
 
@@ -97,11 +96,11 @@ def test_a_body_that_swells_is_refused() -> None:
 
 
 def test_every_kind_was_tried() -> None:
-    assert sorted(kinds()) == list(range(1, 11))
+    assert sorted(message_types()) == list(range(1, 11))
 
 
-@given(st.data(), notes())
-def test_damaged_bytes_are_refused_or_read(data: st.DataObject, note: Note) -> None:
+@given(st.data(), group_messages())
+def test_damaged_bytes_are_refused_or_read(data: st.DataObject, note: GroupWireMessage) -> None:
     """Never anything but a WireError; and never by a loop that takes memory for what is only announced."""
     damaged = bytearray(encode(note))
     for _ in range(data.draw(st.integers(1, 4))):
@@ -111,9 +110,9 @@ def test_damaged_bytes_are_refused_or_read(data: st.DataObject, note: Note) -> N
         decode(bytes(damaged))
 
 
-@given(st.lists(st.binary(max_size=60).map(lambda rest: b"Gw\x01" + rest) | notes().map(encode), max_size=12))
+@given(st.lists(st.binary(max_size=60).map(lambda rest: b"Gw\x01" + rest) | group_messages().map(encode), max_size=12))
 def test_a_member_survives_anything(payloads: list[bytes]) -> None:
-    ether = Ether()
+    ether = GroupBus()
     a, b = ether.add("a"), ether.add("b")
     a.participant.create("a group", group=7)
     b.participant.create("a group", group=7)
@@ -122,18 +121,18 @@ def test_a_member_survives_anything(payloads: list[bytes]) -> None:
         a.participant.on_message(77, data)
         ether.run(1.0)
     ether.run(60.0)
-    said = b.says(7, "still there?")
+    said = b.send_text(7, "still there?")
     ether.run(5.0)
     assert said.id in a.tree(7)
 
 
 def test_malformed_is_counted() -> None:
-    a = Ether().add("a")
-    for data in (b"Gw", b"Gw\x01\x07", b"Gw\x09\x01", b"Gw\x01\xff", encode(m.Farewell(1)) + b"\0\0\0\0"):
+    a = GroupBus().add("a")
+    for data in (b"Gw", b"Gw\x01\x07", b"Gw\x09\x01", b"Gw\x01\xff", encode(m.GoingOffline(1)) + b"\0\0\0\0"):
         a.participant.on_message(5, data)
-    assert a.participant.malformed == 5
+    assert a.participant.malformed_messages == 5
     a.participant.on_message(5, b"not ours")
-    assert a.participant.malformed == 5
+    assert a.participant.malformed_messages == 5
 
 
 @pytest.mark.parametrize(
@@ -141,9 +140,9 @@ def test_malformed_is_counted() -> None:
 )
 def test_what_cannot_be(post: Post) -> None:
     with pytest.raises(WireError):
-        decode(encode(m.Said(7, "", post)))
+        decode(encode(m.PostMessage(7, "", post)))
 
 
 def test_a_later_version_is_told_apart() -> None:
-    with pytest.raises(UnknownMessage, match="version 2"):
+    with pytest.raises(UnknownMessageError, match="version 2"):
         decode(b"Gw\x02\x01")

@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from weft.groups.fields import Charter, Roster, Stand
-from weft.groups.history import History, KeptGroup, MemoryHistory, MemoryStore, Store
-from weft.groups.names import Member, MessageId, Post
-from weft.groups.settings import Keep
-from weft.groups.sqlite_store import SqliteStore, StoreUnusable
+from broadloom.groups.message_fields import GroupDescriptor, GroupRecord, MemberRecord
+from broadloom.groups.model import Member, MessageId, Post
+from broadloom.groups.settings import RetentionPolicy
+from broadloom.groups.sqlite_store import SqliteStore, StoreError
+from broadloom.groups.store import History, MemoryHistory, MemoryStore, Store, StoredGroup
 
 BIG = (1 << 64) - 5
 """Ids have no sign, and SQLite's numbers have one."""
@@ -29,42 +29,48 @@ def history(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[History]
     store.close()
 
 
-def spans(told: object) -> dict[int, list[tuple[int, int]]]:
+def as_intervals(told: object) -> dict[int, list[tuple[int, int]]]:
     return {author: list(each) for author, each in told.items()}  # type: ignore[attr-defined]
 
 
 def test_keeps_in_order_and_finds_answers(history: History) -> None:
     first = post(BIG, 1, data=b"hello")
-    posts = [first, post(2, 1, first.id), post(BIG, 2), post(3, 9, first.id), Post(3, 10, None, 5, b"", hollow=True)]
+    posts = [
+        first,
+        post(2, 1, first.id),
+        post(BIG, 2),
+        post(3, 9, first.id),
+        Post(3, 10, None, 5, b"", is_stripped=True),
+    ]
     for each in posts:
         history.add(each, "Anna" if each.author == BIG else "B")
     assert [each for _, each in history.scan(0, 100)] == posts
     rows = history.scan(0, 2)
     assert [each for _, each in history.scan(rows[-1][0], 2)] == posts[2:4]
-    assert history.answers(first.id) == [MessageId(2, 1), MessageId(3, 9)]
+    assert history.replies(first.id) == [MessageId(2, 1), MessageId(3, 9)]
     assert history.get(MessageId(3, 10)) == posts[-1]
     assert history.get(MessageId(3, 11)) is None
-    assert spans(history.held()) == {BIG: [(1, 2)], 2: [(1, 1)], 3: [(9, 10)]}
+    assert as_intervals(history.held()) == {BIG: [(1, 2)], 2: [(1, 1)], 3: [(9, 10)]}
     assert history.names[BIG] == "Anna"
 
 
 @pytest.mark.parametrize(
     ("keep", "left"),
     [
-        (Keep(messages=3), [8, 9, 10]),
-        (Keep(age_s=4), [6, 7, 8, 9, 10]),
-        (Keep(total_bytes=150), [9, 10]),
-        (Keep(), None),
+        (RetentionPolicy(messages_max=3), [8, 9, 10]),
+        (RetentionPolicy(age_max_s=4), [6, 7, 8, 9, 10]),
+        (RetentionPolicy(bytes_max=150), [9, 10]),
+        (RetentionPolicy(), None),
     ],
 )
-def test_prunes_by_count_age_and_size(history: History, keep: Keep, left: list[int] | None) -> None:
+def test_prunes_by_count_age_and_size(history: History, keep: RetentionPolicy, left: list[int] | None) -> None:
     for sequence in range(1, 11):
         history.add(post(7, sequence, sent_ms=1000 * sequence), "")
     pruned = history.prune(keep, now_ms=10_000)
     kept = [each.sequence for _, each in history.scan(0, 100)]
     assert kept == (left or list(range(1, 11)))
     assert (pruned, history.count, history.size_bytes) == (10 - len(kept), len(kept), 65 * len(kept))
-    assert spans(history.forgotten()) == ({7: [(1, kept[0] - 1)]} if left else {})
+    assert as_intervals(history.forgotten()) == ({7: [(1, kept[0] - 1)]} if left else {})
     history.add(post(7, 11), "")
     assert [each.sequence for _, each in history.scan(0, 100)][-1] == 11
 
@@ -74,23 +80,25 @@ def test_the_file_survives(tmp_path: Path) -> None:
     store = SqliteStore(path)
     assert store.member() is None
     store.set_member(Member(BIG, "Anna"))
-    roster = Roster(BIG, Charter(BIG, "chess", Keep(messages=2)), (Stand(BIG, "Anna", 3),))
-    store.save_group(KeptGroup(roster, True))
+    roster = GroupRecord(
+        BIG, GroupDescriptor(BIG, "chess", RetentionPolicy(messages_max=2)), (MemberRecord(BIG, "Anna", 3),)
+    )
+    store.save_group(StoredGroup(roster, True))
     kept = store.history(BIG)
     for sequence in (1, 2, 3):
         kept.add(post(BIG, sequence), "Anna")
-    kept.prune(Keep(messages=2), 0)
+    kept.prune(RetentionPolicy(messages_max=2), 0)
     store.commit()
-    with pytest.raises(StoreUnusable, match="another program"):
+    with pytest.raises(StoreError, match="another program"):
         SqliteStore(path)
     store.close()
     again = SqliteStore(path)
     try:
         assert again.member() == Member(BIG, "Anna")
-        assert again.groups() == [KeptGroup(roster, True)]
+        assert again.groups() == [StoredGroup(roster, True)]
         kept = again.history(BIG)
-        assert spans(kept.held()) == {BIG: [(2, 3)]}
-        assert spans(kept.forgotten()) == {BIG: [(1, 1)]}
+        assert as_intervals(kept.held()) == {BIG: [(2, 3)]}
+        assert as_intervals(kept.forgotten()) == {BIG: [(1, 1)]}
         assert (kept.count, kept.size_bytes, kept.names) == (2, 130, {BIG: "Anna"})
     finally:
         again.close()
@@ -108,17 +116,17 @@ def test_a_file_of_the_first_format_is_taken_over(tmp_path: Path) -> None:
     base.commit()
     base.close()
     store = SqliteStore(path)
-    store.history(BIG).add(post(BIG, 2)._replace(proven="anna"), "Anna")
+    store.history(BIG).add(post(BIG, 2)._replace(verified_name="anna"), "Anna")
     store.close()
     store = SqliteStore(path)
-    assert [each.proven for _, each in store.history(BIG).scan(0, 9)] == ["", "anna"]
+    assert [each.verified_name for _, each in store.history(BIG).scan(0, 9)] == ["", "anna"]
     store.close()
 
 
 def test_a_file_that_is_something_else(tmp_path: Path) -> None:
     path = tmp_path / "h.db"
     path.write_bytes(b"something else entirely" * 100)
-    with pytest.raises(StoreUnusable, match="name another file"):
+    with pytest.raises(StoreError, match="name another file"):
         SqliteStore(path)
 
 
@@ -130,7 +138,7 @@ def test_pruning_keeps_rows_growing(adds: list[int], most: int) -> None:
         for _ in range(burst):
             said += 1
             history.add(post(1, said), "")
-        history.prune(Keep(messages=most), 0)
+        history.prune(RetentionPolicy(messages_max=most), 0)
         for row, each in history.scan(seen, 100):
             assert row == each.sequence > seen
             seen = row

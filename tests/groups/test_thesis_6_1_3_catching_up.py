@@ -2,17 +2,17 @@
 
 from random import Random
 
-from tests.groups.ether import Ether, EtherMember
-from weft.groups.codec import decode
-from weft.groups.fields import unpack_posts
-from weft.groups.history import MemoryStore
-from weft.groups.messages import Page
-from weft.groups.names import Message
+from broadloom.groups.codec import decode
+from broadloom.groups.message_fields import unpack_posts
+from broadloom.groups.messages import HistoryPage
+from broadloom.groups.model import GroupMessage
+from broadloom.groups.store import MemoryStore
+from tests.groups.group_bus import BusMember, GroupBus
 
 SETTLE_S = 20.0
 
 
-class Fixed(Random):
+class FixedRandom(Random):
     """Whoever draws the smaller number answers first."""
 
     def __init__(self, value: float) -> None:
@@ -23,43 +23,43 @@ class Fixed(Random):
         return self._value
 
 
-def texts(message: list[Message]) -> list[str]:
+def texts(message: list[GroupMessage]) -> list[str]:
     return [each.text for each in message]
 
 
 def test_6_1_3_protocol_illustration() -> None:
-    ether = Ether(delay=lambda random: 0.05)
-    pages: list[tuple[str, Page]] = []
-    carry = ether.carry
+    ether = GroupBus(delay=lambda random: 0.05)
+    pages: list[tuple[str, HistoryPage]] = []
+    carry = ether.transmit
 
-    def noting(sender: EtherMember, data: bytes) -> None:
+    def noting(sender: BusMember, data: bytes) -> None:
         note = decode(data)
-        if isinstance(note, Page):
+        if isinstance(note, HistoryPage):
             pages.append((sender.participant.me.name, note))
         carry(sender, data)
 
-    ether.carry = noting  # type: ignore[method-assign]
+    ether.transmit = noting  # type: ignore[method-assign]
 
     # A, B and C are members; M1 is said. C disconnects; M2 is said.
     store_c = MemoryStore()
-    a = ether.add("A", random=Fixed(0.6))
-    b = ether.add("B", random=Fixed(0.9))
+    a = ether.add("A", random=FixedRandom(0.6))
+    b = ether.add("B", random=FixedRandom(0.9))
     c = ether.add("C", store_c)
     group = a.participant.create("a group", group=7)
     ether.run(SETTLE_S)
     for member in (b, c):
         member.participant.join(group)
     ether.run(SETTLE_S)
-    a.says(group, "M1")
+    a.send_text(group, "M1")
     ether.run(1.0)
-    ether.depart(c)
-    b.says(group, "M2")
+    ether.go_offline(c)
+    b.send_text(group, "M2")
     ether.run(SETTLE_S)
     assert a.texts() == b.texts() == ["M1", "M2"]
     assert c.texts() == ["M1"]
 
     # C reconnects and has not asked yet; D, who is new, asks before it.
-    c = ether.add("C", store_c, random=Fixed(0.001), arrives=False)
+    c = ether.add("C", store_c, random=FixedRandom(0.001), announces=False)
     c.participant._is_open = True  # it hears the others, and has not said that it is here
     d = ether.add("D")
     ether.run(4.0)
@@ -78,4 +78,4 @@ def test_6_1_3_protocol_illustration() -> None:
     assert d.texts() == ["M1", "M2"]
     # C hears the page that was meant for D, and need not ask for M2 any more.
     assert texts(c.delivered) == ["M2"]
-    assert all(page.asker == d.me for _, page in pages)
+    assert all(page.requester == d.peer_id for _, page in pages)

@@ -15,8 +15,8 @@ def spark() -> Iterator["SparkSession"]:
     """A real one, with few partitions, that starts fast."""
     from pyspark.sql import SparkSession
 
-    from weft.pipeline.session import session, stop
+    from broadloom.pipeline.spark_session import session, stop
 
-    running: SparkSession = session(name="weft tests", cores=2, memory="2g", quick=True)
+    running: SparkSession = session(name="broadloom tests", cores=2, memory="2g", quick=True)
     yield running
     stop()

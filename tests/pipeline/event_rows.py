@@ -2,9 +2,9 @@
 
 from typing import Any
 
-from weft.pipeline.table import Inputs, Table, resolved
-from weft.record.arrow import pa
-from weft.record.schema import SCHEMA
+from broadloom.pipeline.table import Table, TableInputs, resolve_settings
+from broadloom.record.arrow_import import pa
+from broadloom.record.schema import SCHEMA
 
 EVENTS = pa.schema([*SCHEMA, pa.field("channel", pa.string()), pa.field("day", pa.date32())])
 
@@ -18,9 +18,9 @@ def event_table(*rows: dict[str, Any]) -> pa.Table:
     return pa.Table.from_pylist(filled, schema=EVENTS)
 
 
-def inputs_of(spark, events: pa.Table, *tables: Table, **chosen: str) -> Inputs:
+def build_inputs(spark, events: pa.Table, *tables: Table, **chosen: str) -> TableInputs:
     """Events, and all tables built that are given, in this order."""
-    inputs = Inputs(spark, spark.createDataFrame(events), resolved(tables, chosen), rows=len(events))
+    inputs = TableInputs(spark, spark.createDataFrame(events), resolve_settings(tables, chosen), rows=len(events))
     for table in tables:
         # As the job does: a table is read back, not reckoned again by the next one.
         inputs.tables[table.name] = spark.createDataFrame(table.build(inputs).toArrow())

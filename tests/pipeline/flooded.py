@@ -12,25 +12,25 @@ import numpy as np
 from scipy.sparse import csr_matrix
 from scipy.sparse.csgraph import dijkstra
 
-from weft.record.arrow import pa
-from weft.record.read import TABLE_SCHEMA
+from broadloom.record.arrow_import import pa
+from broadloom.record.reader import TABLE_SCHEMA
 
-BEGINS_US = 1_767_225_600_000_000  # 2026-01-01
+START_US = 1_767_225_600_000_000  # 2026-01-01
 CHANNEL = "00ff00ff00ff00ff"
 
 
 @dataclass
-class Flooded:
+class FloodTape:
     rows: pa.Table
     offset_s: dict[str, float]
     """By run: what its clock shows more than the true time, at the beginning."""
     delays_us: np.ndarray
     """Of every delivery, true, from sending to delivery."""
-    took_us: dict[tuple[str, str], list[float]]
+    crossings_us: dict[tuple[str, str], list[float]]
     """By neighbour and observer: every crossing of their link that brought a first copy, true."""
 
 
-def flooded(
+def flood_tape(
     *,
     peers: int = 40,
     runs: int = 8,
@@ -41,7 +41,7 @@ def flooded(
     fixed_ms: tuple[float, float] = (1.0, 20.0),
     jitter_ms: float = 5.0,
     seed: int = 1,
-) -> Flooded:
+) -> FloodTape:
     random = np.random.default_rng(seed)
     graph = nx.random_regular_graph(4, peers, seed=seed)
     ends = np.array(graph.edges)
@@ -58,7 +58,7 @@ def flooded(
 
     def shown(peer: int, true_us: float) -> int:
         run = run_of[peer]
-        return int(BEGINS_US + true_us + offset[run] * 1e6 + drift[run] * true_us + 0.5)
+        return int(START_US + true_us + offset[run] * 1e6 + drift[run] * true_us + 0.5)
 
     def note(kind: str, peer: int, true_us: float, author: int, sequence: int, **more) -> None:
         base = {"kind": kind, "run": f"run-{run_of[peer]:02}", "observer": names[peer], "author": names[author]}
@@ -80,15 +80,15 @@ def flooded(
             note("received", peer, said + distance[peer], author, sequence, neighbour=names[came_from], **more)
             note("delivered", peer, said + distance[peer], author, sequence, **more)
             delays.append(distance[peer])
-    table = as_rows(sorted(rows, key=lambda row: row.pop("true")))
-    return Flooded(table, {f"run-{run:02}": float(offset[run]) for run in range(runs)}, np.array(delays), took)
+    table = tape_rows(sorted(rows, key=lambda row: row.pop("true")))
+    return FloodTape(table, {f"run-{run:02}": float(offset[run]) for run in range(runs)}, np.array(delays), took)
 
 
-def as_rows(told: list[dict]) -> pa.Table:
+def tape_rows(rows: list[dict]) -> pa.Table:
     """Rows of a tape; what is not told is null, or the obvious. `time` is in microseconds."""
     full = [
         {"ordinal": index, "run": "run", "channel": CHANNEL, **row, "time": round(row["time"])}
-        for index, row in enumerate(told)
+        for index, row in enumerate(rows)
     ]
     plain = [
         pa.field(field.name, pa.int64() if pa.types.is_timestamp(field.type) else field.type) for field in TABLE_SCHEMA

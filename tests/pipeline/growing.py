@@ -6,12 +6,11 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
-from weft.fabric import ChannelName
-from weft.fabric.events import Batch, LinkDown, LinkUp, Missed, StateChanged, Why
-from weft.fabric.state import State
-from weft.record import Recorder, Tape, TapeSettings, read
-from weft.record.arrow import pa
-from weft.wire import Address, Contact
+from broadloom.protocol import ChannelName
+from broadloom.protocol.events import Batch, LinkDown, LinkDownReason, LinkUp, Missed, PeerState, StateChanged
+from broadloom.record import Recorder, Tape, TapeSettings, read
+from broadloom.record.arrow_import import pa
+from broadloom.wire import Address, PeerInfo
 
 CHANNEL = ChannelName("test", "growing")
 FOLDER = f"channel={CHANNEL.id.hex()[:16]}"
@@ -29,20 +28,20 @@ class Clock:
         return self.now
 
 
-def contact(peer: int) -> Contact:
-    return Contact(peer, Address("127.0.0.1", 5000 + peer))
+def peer_info(peer: int) -> PeerInfo:
+    return PeerInfo(peer, Address("127.0.0.1", 5000 + peer))
 
 
-class Stage:
+class RecordedPeers:
     """Peers of one channel that record onto one tape. Each `with` is a run."""
 
     def __init__(self, folder: Path, clock: Clock, peers: Iterable[int], channel: ChannelName = CHANNEL, **given: Any):
         self.clock = clock
-        self.tape = Tape(folder, settings=TapeSettings(wait_when_full=True, **given), wall_clock=clock)
+        self.tape = Tape(folder, settings=TapeSettings(block_when_full=True, **given), wall_clock=clock)
         self.recorders: dict[int, Recorder] = {peer: self.tape.observer(channel, peer) for peer in peers}
         self._sequences = dict.fromkeys(self.recorders, 0)
 
-    def __enter__(self) -> "Stage":
+    def __enter__(self) -> "RecordedPeers":
         return self
 
     def __exit__(self, *_problem: object) -> None:
@@ -50,19 +49,19 @@ class Stage:
 
     def join(self) -> None:
         for recorder in self.recorders.values():
-            recorder.happened(StateChanged(State.CONNECTED))
+            recorder.on_event(StateChanged(PeerState.CONNECTED))
 
     def leave(self, peer: int) -> None:
-        self.recorders[peer].happened(StateChanged(State.LEFT))
+        self.recorders[peer].on_event(StateChanged(PeerState.LEFT))
 
     def link(self, one: int, other: int) -> None:
-        self.recorders[one].happened(LinkUp(contact(other)))
-        self.recorders[other].happened(LinkUp(contact(one)))
+        self.recorders[one].on_event(LinkUp(peer_info(other)))
+        self.recorders[other].on_event(LinkUp(peer_info(one)))
 
     def unlink(self, one: int, other: int) -> None:
-        self.recorders[one].happened(LinkDown(contact(other), Why.LOST))
+        self.recorders[one].on_event(LinkDown(peer_info(other), LinkDownReason.CONNECTION_LOST))
 
-    def say(self, author: int, delay_s: float, step_s: float = 0.0, data: bytes = b"data") -> int:
+    def send(self, author: int, delay_s: float, step_s: float = 0.0, data: bytes = b"data") -> int:
         """A message of one peer, delivered by all others after the delay; then the clock goes on."""
         sequence = self._sequences[author] = self._sequences[author] + 1
         self.recorders[author].sent(sequence, data)
@@ -74,7 +73,7 @@ class Stage:
         self.clock.now = sent_at + step_s
         return sequence
 
-    def miss(self, peer: int, author: int, first: int, last: int) -> None:
+    def report_missed(self, peer: int, author: int, first: int, last: int) -> None:
         self.recorders[peer].missed(Missed(author, first, last))
 
 

@@ -6,15 +6,15 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import NamedTuple
 
-from weft.record import Tape, TapeSettings, read
-from weft.record.arrow import pa
-from weft.sim.scenario import load
-from weft.sim.simulation import Simulation
-from weft.sim.spread import Spread
-from weft.sim.steps import Run
+from broadloom.record import Tape, TapeSettings, read
+from broadloom.record.arrow_import import pa
+from broadloom.testing.sim.dissemination import DisseminationMode
+from broadloom.testing.sim.scenario import load
+from broadloom.testing.sim.simulation import Simulation
+from broadloom.testing.sim.steps import Run
 
 CHURN = """
-about = "Peers come, leave and die for a minute."
+description = "Peers come, leave and die for a minute."
 peers = 30
 
 [[step]]
@@ -26,12 +26,12 @@ per_s = 5
 
 [[step]]
 do = "churn"
-share_per_min = 0.7
+fraction_per_min = 0.7
 minutes = 1
 
 [[step]]
-do = "settle"
-within_s = 60
+do = "converge"
+timeout_s = 60
 """
 
 
@@ -44,7 +44,9 @@ class History(NamedTuple):
 
 
 @cache
-def simulated(scenario: str, peers: int, spread: Spread = Spread.FLOOD, seed: int = 1) -> History:
+def simulated_history(
+    scenario: str, peers: int, spread: DisseminationMode = DisseminationMode.FLOOD, seed: int = 1
+) -> History:
     """Play it once for all tests. The promises held, or this fails."""
     with TemporaryDirectory() as folder:
         if scenario == "churn":
@@ -54,17 +56,17 @@ def simulated(scenario: str, peers: int, spread: Spread = Spread.FLOOD, seed: in
         tapes: list[Tape] = []
 
         def make_tape(clock: Callable[[], float]) -> Tape:
-            tapes.append(Tape(Path(folder), settings=TapeSettings(wait_when_full=True), wall_clock=clock))
+            tapes.append(Tape(Path(folder), settings=TapeSettings(block_when_full=True), wall_clock=clock))
             return tapes[-1]
 
-        story = load(scenario).with_spread(spread)
-        simulation = Simulation(seed, story.settings, make_tape=make_tape)
+        story = load(scenario).with_dissemination(spread)
+        simulation = Simulation(seed, story.settings, tape_factory=make_tape)
         run = Run(simulation, peers)
         try:
-            story.play(run)
+            story.run_steps(run)
         finally:
             for tape in tapes:
                 tape.close()
         known = {peer: set(others) for peer, others in simulation.adjacency().items()}
         links = {frozenset((f"{x:016x}", f"{y:016x}")) for x in known for y in known[x] if x in known.get(y, set())}
-        return History(read(folder), links, run.figures)
+        return History(read(folder), links, run.metrics)

@@ -7,27 +7,28 @@ from pathlib import Path
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.pipeline.event_rows import event_table, inputs_of
-from weft.pipeline import plans
-from weft.pipeline.arrow.adverts import BROADCASTS, broadcasts, heard, priced
-from weft.pipeline.tables import advert_fees, adverts, channels, sessions
-from weft.record.arrow import pa
+from broadloom.pipeline.arrow.ad_broadcasts import BROADCASTS, add_audience, add_fees, broadcasts
+from broadloom.pipeline.billing import config
+from broadloom.pipeline.tables import ad_broadcasts, ad_fees, channels, sessions
+from broadloom.record.arrow_import import pa
+from broadloom.record.schema import EventKind
+from tests.pipeline.event_rows import build_inputs, event_table
 
 BEGIN = datetime(2027, 1, 31, 22, tzinfo=UTC)
 TIME = pa.timestamp("us", tz="UTC")
-SHOWING = pa.schema([*[BROADCASTS.field(n) for n in range(5)], pa.field("observer", pa.string())])
+IMPRESSION = pa.schema([*[BROADCASTS.field(n) for n in range(5)], pa.field("observer", pa.string())])
 
 
 def at(seconds: float) -> datetime:
     return BEGIN + timedelta(seconds=seconds)
 
 
-def showings(rows: list[tuple[str, str | None, str, int]]) -> pa.Table:
+def impressions(rows: list[tuple[str, str | None, str, int]]) -> pa.Table:
     told = [
         {"channel": "c", "advert": advert, "group": group, "topic": None, "time": at(when), "observer": observer}
         for advert, group, observer, when in rows
     ]
-    return pa.Table.from_pylist(told, schema=SHOWING)
+    return pa.Table.from_pylist(told, schema=IMPRESSION)
 
 
 @settings(max_examples=200, deadline=None)
@@ -46,7 +47,7 @@ def test_showings_are_put_together_as_one_by_one(rows: list[tuple[str, str | Non
         if not own or when - own[-1][0] > 10:
             own.append((when, set()))
         own[-1][1].add(observer)
-    got = broadcasts(showings(rows), 10_000_000).to_pylist()
+    got = broadcasts(impressions(rows), 10_000_000).to_pylist()
     assert {(row["advert"], row["group"], row["time"], row["shown"]) for row in got} == {
         (*key, at(when), len(observers)) for key, own in expected.items() for when, observers in own
     }
@@ -67,22 +68,22 @@ def test_the_audience_are_those_with_a_session_at_that_moment(cuts: list[list[in
             "end": pa.array([at(b) for _, b in spans], TIME),
         }
     )
-    shown = broadcasts(showings([("x", None, "o", each) for each in when]), 0)
-    for row in heard(shown, sessions_table).to_pylist():
+    shown = broadcasts(impressions([("x", None, "o", each) for each in when]), 0)
+    for row in add_audience(shown, sessions_table).to_pylist():
         moment = (row["time"] - BEGIN).total_seconds()
         assert row["audience"] == sum(any(a <= moment <= b for a, b in own) for own in people)
 
 
 def test_fees_are_exact_and_an_unknown_advert_says_so() -> None:
-    billing = plans.parse(
+    billing = config.parse(
         {
             "currency": "EUR",
             "advertisers": [{"name": "acme", "adverts": ["spring-*"], "broadcast": 1, "subscriber": "0.0125"}],
         }
     )
-    shown = broadcasts(showings([("spring-1", None, "o", 0), ("mystery", None, "o", 0)]), 0)
+    shown = broadcasts(impressions([("spring-1", None, "o", 0), ("mystery", None, "o", 0)]), 0)
     audience = shown.append_column("audience", pa.array([3, 3], pa.int64()))
-    found = {row["advert"]: row for row in priced(audience, billing).to_pylist()}
+    found = {row["advert"]: row for row in add_fees(audience, billing).to_pylist()}
     assert (found["spring-1"]["advertiser"], found["spring-1"]["fee"]) == ("acme", Decimal("1.0375"))
     assert (found["mystery"]["advertiser"], found["mystery"]["fee"]) == (None, Decimal(0))
     assert "no advertiser" in found["mystery"]["reason"]
@@ -105,7 +106,7 @@ def test_from_tapes_to_fees(spark, tmp_path: Path) -> None:
         for n in range(5)
     ]
     rows += [
-        {"kind": "advert", "time": at(when), "observer": observer, "name": name}
+        {"kind": EventKind.AD_IMPRESSION.value, "time": at(when), "observer": observer, "name": name}
         for when, observer, name in [
             (2, "o1", "spring"),  # before midnight in Berlin, to those who had come: 3
             (3, "o2", "spring"),
@@ -114,10 +115,10 @@ def test_from_tapes_to_fees(spark, tmp_path: Path) -> None:
             (1800, "o1", "mystery"),
         ]
     ]
-    rows += [{"kind": "advert", "time": at(5), "observer": "o1", "name": "spring", "channel": "d"}]
+    rows += [{"kind": EventKind.AD_IMPRESSION.value, "time": at(5), "observer": "o1", "name": "spring", "channel": "d"}]
     rows += [{"kind": "identification", "time": at(5), "observer": "o1", "author": "p", "name": "s", "channel": "e"}]
-    tables = (channels.TABLE, sessions.TABLE, adverts.TABLE, advert_fees.TABLE)
-    inputs = inputs_of(spark, event_table(*rows), *tables, billing=str(tmp_path / "billing.toml"))
+    tables = (channels.TABLE, sessions.TABLE, ad_broadcasts.TABLE, ad_fees.TABLE)
+    inputs = build_inputs(spark, event_table(*rows), *tables, billing=str(tmp_path / "billing.toml"))
     found = [
         (
             row["channel"],

@@ -4,21 +4,21 @@ from pathlib import Path
 
 import pytest
 
-from tests.pipeline.simulated import simulated
-from tests.pipeline.without_spark import frame, judged
-from weft.pipeline.made.faults import Fault, NoPlace, Planted, plant, write
-from weft.pipeline.made.tape import Plan, make
-from weft.record import read
+from broadloom.pipeline.synthetic.fault_injection import CannotInjectError, FaultKind, InjectedFault, inject, write
+from broadloom.pipeline.synthetic.generate import SyntheticConfig, generate
+from broadloom.record import read
+from tests.pipeline.simulated import simulated_history
+from tests.pipeline.without_spark import frame, run_audit
 
-PLAN = Plan(rows=40_000, peers=30, arrivals=5, leaves=4, deaths=4, machines=3, seconds=120)
-IN_FABRIC = [fault for fault in Fault if fault is not Fault.BEFORE_PARENT]
+CONFIG = SyntheticConfig(rows=40_000, peers=30, arrivals=5, leaves=4, crashes=4, machines=3, seconds=120)
+WITHOUT_REPLIES = [fault for fault in FaultKind if fault is not FaultKind.REPLY_BEFORE_PARENT]
 """What can be planted where nobody responds to anything."""
 
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("made")
-    make(folder, PLAN)
+    generate(folder, CONFIG)
     return folder
 
 
@@ -26,52 +26,52 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def simulation(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Peers that are killed under traffic, as the simulator records them."""
     folder = tmp_path_factory.mktemp("simulated")
-    rows = simulated("kill", 30).rows
+    rows = simulated_history("kill", 30).rows
     channel = rows["channel"][0].as_py()
     write(frame(rows), folder, {channel: channel.ljust(64, "0")})
     return folder
 
 
-def named(planted: list[Planted]) -> set[tuple[str, str, int, str]]:
+def named(planted: list[InjectedFault]) -> set[tuple[str, str, int, str]]:
     return {(each.finding, each.author, each.sequence, each.receiver) for each in planted}
 
 
 def test_a_simulation_with_kills_is_clean(simulation: Path) -> None:
-    found = judged(read(simulation))
+    found = run_audit(read(simulation))
     assert found.findings == set()
-    assert found.accounts["owed"].sum() == found.deliveries.height
-    assert set(found.members["ending"]) == {"present", "gone"}
+    assert found.delivery_balances["owed"].sum() == found.deliveries.height
+    assert set(found.recorded_peers["ending"]) == {"present", "gone"}
 
 
-@pytest.mark.parametrize("fault", Fault, ids=lambda fault: fault.value)
+@pytest.mark.parametrize("fault", FaultKind, ids=lambda fault: fault.value)
 @pytest.mark.parametrize("seed", [1, 2])
-def test_each_fault_alone_in_a_made_tape(made: Path, tmp_path: Path, fault: Fault, seed: int) -> None:
-    planted = plant(made, tmp_path, [fault], seed)
-    found = judged(read(tmp_path))
+def test_each_fault_alone_in_a_made_tape(made: Path, tmp_path: Path, fault: FaultKind, seed: int) -> None:
+    planted = inject(made, tmp_path, [fault], seed)
+    found = run_audit(read(tmp_path))
     assert found.findings == named(planted)
-    assert len(found.guilty) == (0 if fault is Fault.MISSED else 1)
+    assert len(found.violations) == (0 if fault is FaultKind.REPORTED_MISSED else 1)
 
 
 @pytest.mark.parametrize("seed", [1, 2, 3])
 def test_all_faults_together_in_a_made_tape(made: Path, tmp_path: Path, seed: int) -> None:
-    planted = plant(made, tmp_path, [*Fault, *Fault, *Fault], seed)
-    assert judged(read(tmp_path)).findings == named(planted)
+    planted = inject(made, tmp_path, [*FaultKind, *FaultKind, *FaultKind], seed)
+    assert run_audit(read(tmp_path)).findings == named(planted)
 
 
 @pytest.mark.parametrize("seed", [1, 2])
 def test_all_faults_together_in_a_simulated_tape(simulation: Path, tmp_path: Path, seed: int) -> None:
-    planted = plant(simulation, tmp_path, IN_FABRIC, seed)
-    assert judged(read(tmp_path)).findings == named(planted)
+    planted = inject(simulation, tmp_path, WITHOUT_REPLIES, seed)
+    assert run_audit(read(tmp_path)).findings == named(planted)
 
 
 def test_a_fault_without_a_place_is_refused(simulation: Path, tmp_path: Path) -> None:
-    with pytest.raises(NoPlace, match="before_parent"):
-        plant(simulation, tmp_path, [Fault.BEFORE_PARENT])
+    with pytest.raises(CannotInjectError, match="before_parent"):
+        inject(simulation, tmp_path, [FaultKind.REPLY_BEFORE_PARENT])
 
 
-@pytest.mark.parametrize("scenario", ["kill-most", "long-split", "trouble", "churn"])
+@pytest.mark.parametrize("scenario", ["kill-most", "long-partition", "random-faults", "churn"])
 def test_simulated_histories_are_clean(scenario: str) -> None:
-    found = judged(simulated(scenario, 20).rows)
-    assert found.guilty == set()
-    if scenario == "long-split":
+    found = run_audit(simulated_history(scenario, 20).rows)
+    assert found.violations == set()
+    if scenario == "long-partition":
         assert {each[0] for each in found.findings} == {"missed_reported"}

@@ -9,32 +9,32 @@ import pytest
 pytest.importorskip("duckdb", reason="DuckDB is the reference here")
 
 from bench.pipeline import report
-from bench.pipeline.ask import answer, opened
-from bench.pipeline.child import TABLES
-from bench.pipeline.measure import Cost, Measured
-from bench.pipeline.questions import QUESTIONS
-from bench.pipeline.same import differences, found
-from bench.pipeline.tapes import made_tape
-from bench.pipeline.watch import DRIVER, WORKERS, Watch
-from weft.pipeline import job
-from weft.pipeline.results import Results
+from bench.pipeline.ask import open_database, run_query
+from bench.pipeline.child_process import TABLES
+from bench.pipeline.measure import Cost, Measurement
+from bench.pipeline.questions import QUERIES
+from bench.pipeline.same import differences, reported_faults
+from bench.pipeline.tapes import synthetic_tape
+from bench.pipeline.watch import DRIVER, WORKERS, ProcessMonitor
+from broadloom.pipeline import build
+from broadloom.pipeline.results import Results
 
 EVENTS, PEERS = 10_000, 20
 
 
 @pytest.mark.long
 def test_spark_and_duckdb_say_the_same_and_find_what_was_planted(spark, tmp_path):
-    tape = made_tape(tmp_path / "tapes", EVENTS, PEERS)
+    tape = synthetic_tape(tmp_path / "tapes", EVENTS, PEERS)
     results, answers = tmp_path / "results", tmp_path / "answers"
     answers.mkdir()
-    outcome = job.run(tape.folder, results, only=list(TABLES), spark=spark)
+    outcome = build.build_tables(tape.folder, results, only=list(TABLES), spark=spark)
     assert outcome.manifest.tapes["rows"] == tape.events
     assert outcome.manifest.tables["messages"].rows == tape.messages
-    base = opened(tape.folder, Results(results).files("clocks"), 2)
-    rows = {name: answer(base, name, answers) for name in QUESTIONS}
-    assert rows == {name: outcome.manifest.tables[name].rows for name in QUESTIONS}
-    assert differences(base, results, answers) == dict.fromkeys(QUESTIONS, 0)
-    assert found(results) == set(tape.planted)
+    base = open_database(tape.folder, Results(results).files("clocks"), 2)
+    rows = {name: run_query(base, name, answers) for name in QUERIES}
+    assert rows == {name: outcome.manifest.tables[name].rows for name in QUERIES}
+    assert differences(base, results, answers) == dict.fromkeys(QUERIES, 0)
+    assert reported_faults(results) == set(tape.injected)
     # The comparison would notice: one cell of one row is changed.
     path = answers / "latency.parquet"
     changed = pl.read_parquet(path).with_columns(pl.col("delay_p99_us") + (pl.int_range(pl.len()) == 0).cast(pl.Int64))
@@ -43,13 +43,13 @@ def test_spark_and_duckdb_say_the_same_and_find_what_was_planted(spark, tmp_path
 
 
 def test_a_tape_is_made_once_and_is_the_same_anew(tmp_path):
-    first = made_tape(tmp_path / "one", EVENTS, PEERS)
+    first = synthetic_tape(tmp_path / "one", EVENTS, PEERS)
     (path, *_) = sorted(first.folder.rglob("*.parquet"))
     written = path.stat().st_mtime_ns
-    assert made_tape(tmp_path / "one", EVENTS, PEERS) == first
+    assert synthetic_tape(tmp_path / "one", EVENTS, PEERS) == first
     assert path.stat().st_mtime_ns == written
-    other = made_tape(tmp_path / "other", EVENTS, PEERS)
-    assert (other.events, other.planted) == (first.events, first.planted)
+    other = synthetic_tape(tmp_path / "other", EVENTS, PEERS)
+    assert (other.events, other.injected) == (first.events, first.injected)
     assert pl.read_parquet(path).equals(pl.read_parquet(other.folder / path.relative_to(first.folder)))
 
 
@@ -73,7 +73,7 @@ inner.communicate(b"go\\n")
 def test_a_watch_counts_a_process_and_what_it_starts():
     """Each of the two uses half a second of CPU time, and then waits to be looked at."""
     with subprocess.Popen([sys.executable, "-c", BOTH], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as child:
-        watch = Watch(child.pid)
+        watch = ProcessMonitor(child.pid)
         assert child.stdout is not None
         assert child.stdout.readline() == b"done\n"
         cpu_s = watch.cpu_s()
@@ -95,7 +95,7 @@ def test_the_report_tells_the_calmest_and_the_growth(tmp_path):
         _measured("spark", 10_000, 18.0),
         _measured("duckdb", 1_000, 0.5),
     ]
-    chosen = report.calmest(measured)
+    chosen = report.least_disturbed(measured)
     assert [(each.engine, each.events, each.work.cpu_s) for each in chosen] == [
         ("spark", 1_000, 2.0),
         ("spark", 10_000, 18.0),
@@ -109,6 +109,6 @@ def test_the_report_tells_the_calmest_and_the_growth(tmp_path):
     assert "<svg" in (tmp_path / "growth.svg").read_text()
 
 
-def _measured(engine: str, events: int, cpu_s: float, foreign: float = 0.0) -> Measured:
+def _measured(engine: str, events: int, cpu_s: float, foreign: float = 0.0) -> Measurement:
     work = Cost(cpu_s, cpu_s)
-    return Measured(engine, events, Cost(1, 1), work, {"messages": work}, 1 << 20, foreign=foreign)
+    return Measurement(engine, events, Cost(1, 1), work, {"messages": work}, 1 << 20, foreign=foreign)

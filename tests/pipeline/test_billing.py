@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from weft.pipeline.arrow import money, months
-from weft.pipeline.terms import ROUNDINGS, Terms
-from weft.record.arrow import pa
+from broadloom.pipeline.billing import money, months
+from broadloom.pipeline.billing.terms import ROUNDINGS, BillingTerms
+from broadloom.record.arrow_import import pa
 
 PYTHONS = {"half-even": ROUND_HALF_EVEN, "half-up": ROUND_HALF_UP, "down": ROUND_DOWN, "up": ROUND_CEILING}
 ZONES = ["UTC", "Europe/Berlin", "America/New_York", "Asia/Kathmandu", "America/Havana", "Australia/Lord_Howe"]
@@ -48,7 +48,7 @@ def test_money_with_nulls_is_refused() -> None:
     amounts=st.lists(st.integers(0, 10**12) | st.integers(0, 200).map(lambda n: n * 50)),
 )
 def test_rounding_is_that_of_pythons_decimals(rounding: str, digits: int, amounts: list[int]) -> None:
-    got = money.to_decimal(money.rounded(np.array(amounts, dtype=np.int64), digits, rounding)).to_pylist()
+    got = money.to_decimal(money.round_amounts(np.array(amounts, dtype=np.int64), digits, rounding)).to_pylist()
     step = Decimal(1).scaleb(-digits)
     assert got == [Decimal(each).scaleb(-4).quantize(step, PYTHONS[rounding]) for each in amounts]
 
@@ -64,8 +64,8 @@ def test_rounding_is_that_of_pythons_decimals(rounding: str, digits: int, amount
 def test_hours_cost_what_fractions_say(
     price: Decimal, unit_s: int, digits: int, rounding: str, connected_us: int
 ) -> None:
-    terms = Terms("hour", price, unit_s, digits, rounding)
-    got = money.to_decimal(money.owed(np.array([connected_us]), terms)).to_pylist()[0]
+    terms = BillingTerms("hour", price, unit_s, digits, rounding)
+    got = money.to_decimal(money.amount_due(np.array([connected_us]), terms)).to_pylist()[0]
     units = -(-connected_us // (unit_s * 1_000_000))
     exact = Fraction(price) * units * unit_s / 3600
     step = Fraction(1, 10**digits)
@@ -82,8 +82,8 @@ def test_hours_cost_what_fractions_say(
 
 
 def test_a_flat_month_costs_its_price_however_long() -> None:
-    terms = Terms("flat", Decimal("9.90"), 1, 2, "half-even")
-    assert money.owed(np.array([0, 10**12]), terms).tolist() == [99_000, 99_000]
+    terms = BillingTerms("flat", Decimal("9.90"), 1, 2, "half-even")
+    assert money.amount_due(np.array([0, 10**12]), terms).tolist() == [99_000, 99_000]
 
 
 def sessions_table(rows: list[tuple[str, int, int]]) -> pa.Table:
@@ -152,7 +152,7 @@ def test_pieces_add_up_to_the_session_and_lie_in_their_month(rows: list[tuple[st
     ],
 )
 def test_a_month_is_as_long_as_its_clocks_say(zone: str, month: str, hours: int) -> None:
-    begin, end = months.begin_us(month, zone), months.begin_us(months.after(month), zone)
+    begin, end = months.month_start_us(month, zone), months.month_start_us(months.add_months(month), zone)
     assert (end - begin) // 3_600_000_000 == hours
     got = months.connected_by_month(sessions_table([("ann", begin, end)]), zone).to_pylist()
     assert [(row["month"], row["connected_us"]) for row in got] == [(month, end - begin)]
@@ -163,4 +163,4 @@ def test_months_are_counted(month: str, count: int) -> None:
     year, number = int(month[:4]), int(month[5:])
     for _ in range(count):
         year, number = (year, number + 1) if number < 12 else (year + 1, 1)
-    assert months.after(month, count) == f"{year:04}-{number:02}"
+    assert months.add_months(month, count) == f"{year:04}-{number:02}"

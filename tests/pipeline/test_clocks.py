@@ -4,14 +4,14 @@ import numpy as np
 import polars as pl
 import pytest
 
-from tests.pipeline.building import everything
-from tests.pipeline.flooded import BEGINS_US, Flooded, flooded
-from tests.pipeline.simulated import simulated
-from weft.pipeline.arrow.clocks import CLOCKS, WINDOW_US, clocks
-from weft.pipeline.arrow.correction import Correction
-from weft.pipeline.arrow.crossings import FASTEST, fastest
-from weft.pipeline.arrow.frames import to_polars
-from weft.record.arrow import pa
+from broadloom.pipeline.arrow.clock_correction import ClockCorrection
+from broadloom.pipeline.arrow.clock_offsets import CLOCK_OFFSETS, WINDOW_US, estimate_clock_offsets
+from broadloom.pipeline.arrow.frames import to_polars
+from broadloom.pipeline.arrow.link_crossings import FASTEST, fastest
+from broadloom.record.arrow_import import pa
+from tests.pipeline.building import build_all
+from tests.pipeline.flooded import START_US, FloodTape, flood_tape
+from tests.pipeline.simulated import simulated_history
 
 
 def spans_of(rows: pa.Table) -> pa.Table:
@@ -21,10 +21,10 @@ def spans_of(rows: pa.Table) -> pa.Table:
 
 
 def estimated(rows: pa.Table) -> pl.DataFrame:
-    return to_polars(clocks(fastest(rows), spans_of(rows)))
+    return to_polars(estimate_clock_offsets(fastest(rows), spans_of(rows)))
 
 
-def errors_us(made: Flooded, found: pl.DataFrame) -> np.ndarray:
+def errors_us(made: FloodTape, found: pl.DataFrame) -> np.ndarray:
     """What is wrong with each row's offset, at the beginning of the tape."""
     reference = made.offset_s[found["reference"][0]]
     truth = np.array([(made.offset_s[run] - reference) * 1e6 for run in found["run"]])
@@ -33,7 +33,7 @@ def errors_us(made: Flooded, found: pl.DataFrame) -> np.ndarray:
 
 @pytest.mark.parametrize("seed", range(5))
 def test_offsets_of_seconds_are_found_to_a_fraction_of_the_delay(seed):
-    made = flooded(seed=seed)
+    made = flood_tape(seed=seed)
     found = estimated(made.rows)
     wrong = np.abs(errors_us(made, found))
     assert found["reference"].n_unique() == 1
@@ -45,15 +45,15 @@ def test_offsets_of_seconds_are_found_to_a_fraction_of_the_delay(seed):
 
 def test_the_error_that_is_told_holds_without_jitter_and_with_much():
     for jitter_ms in (0.0, 50.0):
-        made = flooded(jitter_ms=jitter_ms, seed=7)
+        made = flood_tape(jitter_ms=jitter_ms, seed=7)
         found = estimated(made.rows)
         assert np.all(np.abs(errors_us(made, found)) <= found["error_us"].to_numpy() + 1)
 
 
 def test_clocks_that_drift():
-    made = flooded(drift_ppm_max=40.0, seconds=1800, messages=900, seed=3)
+    made = flood_tape(drift_ppm_max=40.0, seconds=1800, messages=900, seed=3)
     found = estimated(made.rows)
-    correction = Correction(clocks(fastest(made.rows), spans_of(made.rows)))
+    correction = ClockCorrection(estimate_clock_offsets(fastest(made.rows), spans_of(made.rows)))
     rows = to_polars(made.rows)
     corrected = correction.apply(rows, "run", "time")
     sent = corrected.filter(pl.col("kind") == "sent").select("author", "sequence", said="time")
@@ -66,7 +66,7 @@ def test_clocks_that_drift():
 
 def test_clocks_put_wrong_on_a_tape_of_the_simulator_are_found():
     """Real peers, their links changing under kills; their tape dealt out to six machines whose clocks are set wrong."""
-    rows = pl.DataFrame(pl.from_arrow(simulated("kill", 30).rows))
+    rows = pl.DataFrame(pl.from_arrow(simulated_history("kill", 30).rows))
     machine = pl.col("observer").rank("dense") % 6
     offset_us = {number: (number * 7919 % 11 - 5) * 1_234_567 for number in range(6)}
     moved = rows.with_columns(
@@ -83,17 +83,17 @@ def test_clocks_put_wrong_on_a_tape_of_the_simulator_are_found():
 
 
 def test_one_run_is_its_own_reference():
-    made = flooded(runs=1, messages=5)
+    made = flood_tape(runs=1, messages=5)
     found = estimated(made.rows)
     assert found.select("run", "reference", "offset_us", "error_us").rows() == [("run-00", "run-00", 0.0, 0.0)]
 
 
 def test_one_way_traffic_ties_nobody():
-    rows = flooded(runs=2, messages=50).rows
+    rows = flood_tape(runs=2, messages=50).rows
     fast = to_polars(fastest(rows)).filter(pl.col("run_from") == "run-00")
-    found = to_polars(clocks(fast.to_arrow().cast(FASTEST), spans_of(rows)))
+    found = to_polars(estimate_clock_offsets(fast.to_arrow().cast(FASTEST), spans_of(rows)))
     assert found["reference"].to_list() == found["run"].to_list()
-    assert Correction(found.with_columns(pl.from_epoch("window", "us")).to_arrow()).is_one_clock is False
+    assert ClockCorrection(found.with_columns(pl.from_epoch("window", "us")).to_arrow()).is_one_clock is False
 
 
 def test_a_circle_of_one_way_traffic_ties_with_bounds():
@@ -109,18 +109,20 @@ def test_a_circle_of_one_way_traffic_ties_with_bounds():
         schema=FASTEST,
     )
     spans = pa.table({"run": ["a", "b", "c"], "first": [at] * 3, "last": [at] * 3})
-    found = to_polars(clocks(fast, spans))
+    found = to_polars(estimate_clock_offsets(fast, spans))
     reference = offset[found["reference"][0]]
     for run, told, error in found.select("run", "offset_us", "error_us").iter_rows():
         assert abs(told - (offset[run] - reference)) <= error <= 3 * delay
 
 
 def test_a_window_without_traffic_takes_the_nearest_with_more_doubt():
-    made = flooded(messages=60)
-    begins = BEGINS_US // WINDOW_US * WINDOW_US
+    made = flood_tape(messages=60)
+    begins = START_US // WINDOW_US * WINDOW_US
     spans = to_polars(spans_of(made.rows)).with_columns(first=begins, last=pl.col("last") + 2 * WINDOW_US).to_arrow()
     found = (
-        to_polars(clocks(fastest(made.rows), spans)).filter(pl.col("run") != pl.col("reference")).sort("run", "window")
+        to_polars(estimate_clock_offsets(fastest(made.rows), spans))
+        .filter(pl.col("run") != pl.col("reference"))
+        .sort("run", "window")
     )
     by_run = found.group_by("run", maintain_order=True).agg("error_us", "crossings")
     for errors, crossings in by_run.select("error_us", "crossings").iter_rows():
@@ -133,14 +135,16 @@ def test_no_tape_at_all():
     empty = pa.table(
         {"run": pa.array([], pa.string()), "first": pa.array([], pa.int64()), "last": pa.array([], pa.int64())}
     )
-    assert clocks(FASTEST.empty_table(), empty).schema.names == CLOCKS.names
+    assert estimate_clock_offsets(FASTEST.empty_table(), empty).schema.names == CLOCK_OFFSETS.names
 
 
 @pytest.mark.long
 def test_spark_gives_the_same(spark):
-    made = flooded()
-    here = pl.DataFrame(pl.from_arrow(clocks(fastest(made.rows), spans_of(made.rows)))).sort("run", "window")
-    there = everything(spark)["clocks"].filter(pl.col("run").str.starts_with("run-")).sort("run", "window")
+    made = flood_tape()
+    here = pl.DataFrame(pl.from_arrow(estimate_clock_offsets(fastest(made.rows), spans_of(made.rows)))).sort(
+        "run", "window"
+    )
+    there = build_all(spark)["clocks"].filter(pl.col("run").str.starts_with("run-")).sort("run", "window")
     exact = ["run", "window", "reference", "crossings"]
     assert there.select(exact).rows() == here.select(exact).rows()
     # Runs of another channel do not disturb, but the sums are taken in another order.

@@ -1,7 +1,7 @@
 """The same command on a real Spark cluster: a master and two workers, started here, and the same rows as embedded.
 
-The workers' Python has the packages but not Weft, which has to come along with the job; and their working folders are
-not ours, so nothing may depend on that.
+The workers' Python has the packages but not Broadloom, which has to come along with the job; and their working folders
+are not ours, so nothing may depend on that.
 """
 
 import os
@@ -18,22 +18,22 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
 
-from weft.pipeline import java, job
-from weft.pipeline.made.faults import Fault, Planted, plant
-from weft.pipeline.made.tape import Plan, make
-from weft.pipeline.quarantine import examine
-from weft.pipeline.results import Results
-from weft.pipeline.session import NoSpark, session
-from weft.pipeline.table import Table
-from weft.pipeline.tables import all_tables, table
-from weft.pipeline.tapes import NoTapes, check_shared, examined, file_ids
+from broadloom.pipeline import build, java
+from broadloom.pipeline.quarantine import examine
+from broadloom.pipeline.results import Results
+from broadloom.pipeline.spark_session import SparkUnavailableError, session
+from broadloom.pipeline.synthetic.fault_injection import FaultKind, InjectedFault, inject
+from broadloom.pipeline.synthetic.generate import SyntheticConfig, generate
+from broadloom.pipeline.table import Table
+from broadloom.pipeline.tables import all_tables, table
+from broadloom.pipeline.tape_set import TapesNotFoundError, check_shared, examine_tapes, file_ids
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(600)]
 
-PLAN = Plan(rows=3_000, peers=12, arrivals=1, leaves=1, deaths=1, machines=2, seconds=60, channels=2)
+CONFIG = SyntheticConfig(rows=3_000, peers=12, arrivals=1, leaves=1, crashes=1, machines=2, seconds=60, channels=2)
 COMMAND_S = 400.0
 """A machine that does much else at the same time is slow."""
 
@@ -60,20 +60,20 @@ class Daemon:
             [home / "bin" / "spark-class", *words], env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
         )
         self._log = ""
-        self._is_over = False
+        self._has_ended = False
         self._changed = Condition()
         self._reader = Thread(target=self._read)
         self._reader.start()
 
-    def told(self, pattern: str, within_s: float = 120.0) -> str:
+    def wait_for_log(self, pattern: str, within_s: float = 120.0) -> str:
         """What it says, as soon as it says it: the pattern's group."""
         with self._changed:
-            self._changed.wait_for(lambda: self._is_over or re.search(pattern, self._log), within_s)
+            self._changed.wait_for(lambda: self._has_ended or re.search(pattern, self._log), within_s)
             found = re.search(pattern, self._log)
             assert found, f"it did not say {pattern!r}, but: {self._log}"
             return found[1]
 
-    def end(self) -> None:
+    def stop(self) -> None:
         self._process.terminate()
         try:
             self._process.wait(30)
@@ -90,7 +90,7 @@ class Daemon:
                     self._log += line.decode(errors="replace")
                     self._changed.notify_all()
         with self._changed:
-            self._is_over = True
+            self._has_ended = True
             self._changed.notify_all()
 
 
@@ -102,10 +102,10 @@ class Cluster(NamedTuple):
     environment: dict[str, str]
     """For whoever runs something on it."""
 
-    def weft(self, *words: Any) -> "subprocess.CompletedProcess[str]":
+    def broadloom(self, *words: Any) -> "subprocess.CompletedProcess[str]":
         """From inside the folder."""
         command = [
-            Path(sys.executable).with_name("weft"),
+            Path(sys.executable).with_name("broadloom"),
             "pipeline",
             *words,
             "--master",
@@ -124,9 +124,9 @@ class Cluster(NamedTuple):
         )
 
 
-class Ran(NamedTuple):
+class BuiltOnCluster(NamedTuple):
     cluster: Cluster
-    planted: Planted
+    injected: InjectedFault
 
 
 @pytest.fixture(scope="module")
@@ -135,38 +135,42 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     (folder / "conf").mkdir()
     settings = f"spark.executor.memory 512m\nspark.executor.extraJavaOptions {FRUGAL}\n"
     (folder / "conf" / "spark-defaults.conf").write_text(settings)
-    environment = {**os.environ, "SPARK_CONF_DIR": str(folder / "conf"), "PYSPARK_PYTHON": str(_without_weft(folder))}
+    environment = {
+        **os.environ,
+        "SPARK_CONF_DIR": str(folder / "conf"),
+        "PYSPARK_PYTHON": str(_without_package(folder)),
+    }
     workers = (folder / "one", folder / "two")
     listen = ["--host", "127.0.0.1", "--port", "0", "--webui-port", "0"]
     with ExitStack() as running:
         head = Daemon("org.apache.spark.deploy.master.Master", *listen)
-        running.callback(head.end)
-        master = head.told(r"Starting Spark master at (spark://\S+)")
+        running.callback(head.stop)
+        master = head.wait_for_log(r"Starting Spark master at (spark://\S+)")
         hands = []
         for place in workers:
             place.mkdir()
             own = ["--cores", "1", "--memory", "600m", "--work-dir", str(place), master]
             hands.append(Daemon("org.apache.spark.deploy.worker.Worker", *listen, *own))
-            running.callback(hands[-1].end)
+            running.callback(hands[-1].stop)
         for hand in hands:
-            hand.told(r"(Successfully registered) with master")
+            hand.wait_for_log(r"(Successfully registered) with master")
         yield Cluster(folder, master, workers, environment)
 
 
 @pytest.fixture(scope="module")
-def ran(cluster: Cluster, spark: "SparkSession") -> Ran:
+def ran(cluster: Cluster, spark: "SparkSession") -> BuiltOnCluster:
     """On the cluster, and embedded."""
-    make(cluster.folder / "good", PLAN)
-    (planted,) = plant(cluster.folder / "good", cluster.folder / "bad", [Fault.REMOVED])
+    generate(cluster.folder / "good", CONFIG)
+    (planted,) = inject(cluster.folder / "good", cluster.folder / "bad", [FaultKind.REMOVED])
     whole = next((cluster.folder / "bad").rglob("*.parquet"))
     whole.with_name("torn.parquet").write_bytes(whole.read_bytes()[:-100])
-    done = cluster.weft("run", "--tapes", "bad", "--out", "there")
+    done = cluster.broadloom("run", "--tapes", "bad", "--out", "there")
     assert (done.returncode, done.stderr) == (0, "")
-    job.run(cluster.folder / "bad", cluster.folder / "here", spark=spark)
-    return Ran(cluster, planted)
+    build.build_tables(cluster.folder / "bad", cluster.folder / "here", spark=spark)
+    return BuiltOnCluster(cluster, planted)
 
 
-def test_the_rows_of_all_tables_are_the_same(ran: Ran) -> None:
+def test_the_rows_of_all_tables_are_the_same(ran: BuiltOnCluster) -> None:
     folder = ran.cluster.folder
     for each in all_tables():
         there = _rows(folder / "there", each)
@@ -175,33 +179,35 @@ def test_the_rows_of_all_tables_are_the_same(ran: Ran) -> None:
     assert [row["file"].rpartition("/")[2] for row in _rows(folder / "there", table("quarantine"))] == ["torn.parquet"]
     found = [row for row in _rows(folder / "there", table("audit")) if row["guilty"]]
     assert [(row["finding"], row["author"], row["sequence"], row["receiver"]) for row in found] == [
-        (ran.planted.finding, ran.planted.author, ran.planted.sequence, ran.planted.receiver)
+        (ran.injected.finding, ran.injected.author, ran.injected.sequence, ran.injected.receiver)
     ]
 
 
-def test_both_workers_took_part_with_the_code_that_came_along(ran: Ran) -> None:
+def test_both_workers_took_part_with_the_code_that_came_along(ran: BuiltOnCluster) -> None:
     for worker in ran.cluster.workers:
-        assert list(worker.glob("app-*/*/weft-*-code.zip")), worker
+        assert list(worker.glob("app-*/*/broadloom-*-code.zip")), worker
 
 
-def test_an_audit_ends_as_it_does_embedded(ran: Ran) -> None:
-    done = ran.cluster.weft("audit", "--tapes", "good")
+def test_an_audit_ends_as_it_does_embedded(ran: BuiltOnCluster) -> None:
+    done = ran.cluster.broadloom("audit", "--tapes", "good")
     assert (done.returncode, done.stderr) == (0, "")
     assert "every promise held" in done.stdout
-    done = ran.cluster.weft("audit", "--tapes", "bad", "--out", "there")
+    done = ran.cluster.broadloom("audit", "--tapes", "bad", "--out", "there")
     assert (done.returncode, done.stderr) == (1, "")
     assert "NOT clean" in done.stdout
-    assert ran.planted.receiver in done.stdout
+    assert ran.injected.receiver in done.stdout
 
 
 def test_tapes_that_the_workers_do_not_see_are_no_bad_tapes(tmp_path: Path) -> None:
-    (truth,) = make(tmp_path / "tapes", Plan(rows=200, peers=4, arrivals=0, leaves=0, deaths=0, seconds=10))
+    (truth,) = generate(
+        tmp_path / "tapes", SyntheticConfig(rows=200, peers=4, arrivals=0, leaves=0, crashes=0, seconds=10)
+    )
     known = file_ids(tmp_path / "tapes")
     elsewhere = [
-        examine(str(tmp_path / "elsewhere"), path, examined(tmp_path / "tapes").latest) for path, _, _ in known
+        examine(str(tmp_path / "elsewhere"), path, examine_tapes(tmp_path / "tapes").latest) for path, _, _ in known
     ]
     with pytest.raises(
-        NoTapes, match=rf"do not see .*channel={truth.channel}.*: tapes have to be in a folder that all"
+        TapesNotFoundError, match=rf"do not see .*channel={truth.channel}.*: tapes have to be in a folder that all"
     ):
         check_shared(tmp_path / "tapes", known, elsewhere)
 
@@ -219,7 +225,7 @@ def test_a_master_that_cannot_be_is_told_at_once(monkeypatch: pytest.MonkeyPatch
             ("sc://127.0.0.1", "Spark Connect cannot run the pipeline"),
             ("yarn", "set HADOOP_CONF_DIR"),
         ):
-            with pytest.raises(NoSpark, match=told):
+            with pytest.raises(SparkUnavailableError, match=told):
                 session(master)
 
 
@@ -228,12 +234,12 @@ def _rows(out: Path, of: Table) -> list[dict[str, Any]]:
     return sorted(Results(out).read(of).to_pylist(), key=repr)
 
 
-def _without_weft(folder: Path) -> Path:
-    """A Python with the packages of this one, but not what is installed by a link to its sources: Weft."""
+def _without_package(folder: Path) -> Path:
+    """A Python with the packages of this one, but not what is installed by a link to its sources: Broadloom."""
     packages = ":".join(sorted({sysconfig.get_path("purelib"), sysconfig.get_path("platlib")}))
     program = folder / "python"
     program.write_text(f'#!/bin/sh\nPYTHONPATH="$PYTHONPATH:{packages}" exec "{sys.executable}" -S "$@"\n')
     program.chmod(0o755)
-    tried = subprocess.run([program, "-c", "import pyarrow, weft"], capture_output=True, text=True, check=False)
-    assert "No module named 'weft'" in tried.stderr, "Weft is to be installed as `make setup` does it"
+    tried = subprocess.run([program, "-c", "import pyarrow, broadloom"], capture_output=True, text=True, check=False)
+    assert "No module named 'broadloom'" in tried.stderr, "Broadloom is to be installed as `make setup` does it"
     return program

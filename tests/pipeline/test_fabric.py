@@ -5,14 +5,14 @@ import numpy as np
 import polars as pl
 import pytest
 
-from tests.pipeline.building import everything, of_kill
-from tests.pipeline.simulated import simulated
-from tests.pipeline.test_links import lives_and_links, seconds_of, told
-from weft.pipeline.arrow import graph as arrow_graph
-from weft.pipeline.arrow.fabric import fabric, snapshot_times
-from weft.pipeline.arrow.frames import to_polars
-from weft.pipeline.arrow.graph import is_regular, shape_of
-from weft.pipeline.arrow.timeline import Timeline
+from broadloom.pipeline.arrow import graph as arrow_graph
+from broadloom.pipeline.arrow.fabric_snapshots import fabric_snapshots, snapshot_times
+from broadloom.pipeline.arrow.fabric_timeline import FabricTimeline
+from broadloom.pipeline.arrow.frames import to_polars
+from broadloom.pipeline.arrow.graph import is_regular, measure_topology
+from tests.pipeline.building import build_all, rows_of_kill
+from tests.pipeline.simulated import simulated_history
+from tests.pipeline.test_links import intervals_and_links, rows_from_script, seconds_of
 
 
 def shape_by_networkx(graph: nx.Graph) -> tuple:
@@ -41,23 +41,23 @@ def shape_by_networkx(graph: nx.Graph) -> tuple:
 )
 def test_shape_is_that_of_networkx(graph):
     a, b = (np.array([edge[end] for edge in graph.edges], dtype=np.int64) for end in (0, 1))
-    found = shape_of(a, b, len(graph))
+    found = measure_topology(a, b, len(graph))
     degrees, components, diameter, mean = shape_by_networkx(graph)
     assert (found.degrees, found.components, found.diameter) == (degrees, components, diameter)
-    assert found.mean_distance == (None if mean is None else pytest.approx(mean))
+    assert found.distance_mean == (None if mean is None else pytest.approx(mean))
 
 
 def test_sweeps_of_a_large_fabric_come_close(monkeypatch):
     graph = nx.random_regular_graph(4, 2000, seed=5)
     a, b = (np.array([edge[end] for edge in graph.edges], dtype=np.int64) for end in (0, 1))
-    exact = shape_of(a, b, 2000)
+    exact = measure_topology(a, b, 2000)
     monkeypatch.setattr(arrow_graph, "EXACT_PEERS_MAX", 100)
-    swept = shape_of(a, b, 2000)
+    swept = measure_topology(a, b, 2000)
     assert exact.is_exact
     assert not swept.is_exact
     assert exact.diameter is not None
     assert swept.diameter in (exact.diameter - 1, exact.diameter)
-    assert swept.mean_distance == pytest.approx(exact.mean_distance, rel=0.02)
+    assert swept.distance_mean == pytest.approx(exact.distance_mean, rel=0.02)
 
 
 def test_what_counts_as_regular():
@@ -73,11 +73,18 @@ def test_what_counts_as_regular():
 def test_snapshots_of_a_small_history():
     both = [("a", "b"), ("b", "c"), ("a", "c")]
     ups = [f"{1 + second} {x} up {y}" for second, pair in enumerate(both) for x, y in (pair, pair[::-1])]
-    rows = told(
-        "0 a joined", "0 b joined", "0 c joined", *ups, "9 c says", "10 a down c lost", "10 b down c lost", "12 a says"
+    rows = rows_from_script(
+        "0 a joined",
+        "0 b joined",
+        "0 c joined",
+        *ups,
+        "9 c says",
+        "10 a down c connection_lost",
+        "10 b down c connection_lost",
+        "12 a says",
     )
-    living, found = lives_and_links(rows)
-    seen = fabric(found, living)
+    living, found = intervals_and_links(rows)
+    seen = fabric_snapshots(found, living)
     columns = "time", "reason", "peers", "links", "components", "is_regular"
     assert seconds_of(seen, *columns) == [
         (0.0, "change", 3, 0, 3, False),
@@ -90,40 +97,40 @@ def test_snapshots_of_a_small_history():
 
 def test_long_histories_have_no_more_snapshots_than_the_limit():
     times = np.arange(0, 10_000_000_000, 1_000_000)
-    found = snapshot_times(times, 1_000_000, most=1000)
+    found = snapshot_times(times, 1_000_000, snapshots_max=1000)
     assert 500 <= len(found) <= 1000
     assert found[-1] == times[-1]
     assert len(snapshot_times(times[:0], 1)) == 0
 
 
-@pytest.mark.parametrize("scenario", ["kill", "churn", "split"])
+@pytest.mark.parametrize("scenario", ["kill", "churn", "partition"])
 def test_the_last_snapshot_is_the_fabric_of_the_simulator(scenario):
-    history = simulated(scenario, 30)
-    living, found = lives_and_links(history.rows)
-    line = Timeline(found, living)
+    history = simulated_history(scenario, 30)
+    living, found = intervals_and_links(history.rows)
+    line = FabricTimeline(found, living)
     peers, a, b = line.graph(int(line.times[-1]))
     names = [line.names[peer] for peer in peers]
     links = {frozenset((names[x], names[y])) for x, y in zip(a.tolist(), b.tolist(), strict=True)}
     assert links == history.links
-    last = to_polars(fabric(found, living)).sort("time").row(-1, named=True)
+    last = to_polars(fabric_snapshots(found, living)).sort("time").row(-1, named=True)
     assert (last["degree"], last["is_regular"], last["components"]) == (4, True, 1)
 
 
 def test_regular_moments_are_those_of_the_snapshots():
     """Two ways to the same answer: counted along the time line, and from the graph at each moment."""
-    living, found = lives_and_links(simulated("churn", 30).rows)
-    line = Timeline(found, living)
+    living, found = intervals_and_links(simulated_history("churn", 30).rows)
+    line = FabricTimeline(found, living)
     chosen = np.unique(np.linspace(0, len(line.times) - 1, 300).astype(int))
     for index in chosen.tolist():
         time = int(line.times[index])
-        peers = int(line.there(time).sum())
-        assert line.is_regular[index] == is_regular(line.degrees_recorded(time), peers, line.degree)
+        peers = int(line.is_present(time).sum())
+        assert line.is_regular[index] == is_regular(line.recorded_degrees(time), peers, line.degree)
 
 
 @pytest.mark.long
 def test_spark_gives_the_same(spark):
-    living, found = lives_and_links(simulated("kill", 30).rows)
-    by_spark = everything(spark)["fabric"]
-    here = pl.DataFrame(pl.from_arrow(fabric(found, living)))
-    assert of_kill(by_spark.drop("degrees"), "time") == here.drop("degrees").rows()
-    assert dict(of_kill(by_spark, "time")[-1][7]) == {4: 24}
+    living, found = intervals_and_links(simulated_history("kill", 30).rows)
+    by_spark = build_all(spark)["fabric"]
+    here = pl.DataFrame(pl.from_arrow(fabric_snapshots(found, living)))
+    assert rows_of_kill(by_spark.drop("degrees"), "time") == here.drop("degrees").rows()
+    assert dict(rows_of_kill(by_spark, "time")[-1][7]) == {4: 24}

@@ -12,38 +12,47 @@ from typing import TYPE_CHECKING
 import polars as pl
 import pytest
 
-from tests.pipeline.growing import BEGIN_S, CHANNEL, WITHIN_S, Clock, Stage, eventually, on_tape
-from weft.fabric import ChannelName
-from weft.pipeline.arrow.frames import to_polars
-from weft.pipeline.follow import KNOWN_FAULTS, Follower, FollowingFailed, Progress, follow, live_folder, read, set_aside
-from weft.pipeline.live import command
-from weft.pipeline.live.store import Manifest, Store
-from weft.pipeline.live.tide import Rules
-from weft.pipeline.table import WrongSetting
-from weft.pipeline.tapes import NoTapes
+from broadloom.pipeline.arrow.frames import to_polars
+from broadloom.pipeline.live import command
+from broadloom.pipeline.live.follow import (
+    KNOWN_FAULTS,
+    Follower,
+    FollowError,
+    FollowProgress,
+    follow,
+    live_folder,
+    quarantined_files,
+    read,
+)
+from broadloom.pipeline.live.store import BatchManifest, LiveStore
+from broadloom.pipeline.live.watermark import WatermarkRules
+from broadloom.pipeline.table import TableSettingError
+from broadloom.pipeline.tape_set import TapesNotFoundError
+from broadloom.protocol import ChannelName
+from tests.pipeline.growing import BEGIN_S, CHANNEL, WITHIN_S, Clock, RecordedPeers, eventually, on_tape
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-RULES = Rules(window_s=10, lateness_s=3600)
-KILLS = int(os.environ.get("WEFT_KILLS", "1"))
+RULES = WatermarkRules(window_s=10, lateness_s=3600)
+KILLS = int(os.environ.get("BROADLOOM_KILLS", "1"))
 """How often the driver is killed: once in a usual run, more often for proof."""
 
 DRIVER = """
 import sys
-from weft.pipeline.follow import follow
-from weft.pipeline.live.tide import Rules
-from weft.pipeline.session import session
+from broadloom.pipeline.live.follow import follow
+from broadloom.pipeline.live.watermark import WatermarkRules
+from broadloom.pipeline.spark_session import session
 spark = session(cores=2, memory="1g", quick=True)
-follow(sys.argv[1], sys.argv[2], spark=spark, rows_max=2000, rules=Rules(window_s=10, lateness_s=3600))
+follow(sys.argv[1], sys.argv[2], spark=spark, rows_max=2000, rules=WatermarkRules(window_s=10, lateness_s=3600))
 """
 
 
 def grow(folder: Path, messages: int, begin_s: float, channel: ChannelName = CHANNEL) -> None:
-    with Stage(folder, Clock(begin_s), peers=(1, 2, 3), channel=channel) as stage:
+    with RecordedPeers(folder, Clock(begin_s), peers=(1, 2, 3), channel=channel) as stage:
         stage.join()
         for number in range(messages):
-            stage.say(1 + number % 3, delay_s=0.01, step_s=0.1)
+            stage.send(1 + number % 3, delay_s=0.01, step_s=0.1)
             if number % 50 == 0:
                 stage.recorders[1].identification("ann", 2)
 
@@ -61,9 +70,9 @@ def check_exact(tapes: Path, out: Path) -> None:
     assert latency["deliveries"].sum() == expected["delivered"].sum()
     assert latency["unmatched"].sum() == 0
     assert read(out, "aside").num_rows == 0
-    last = Store(live_folder(out)).manifest()
+    last = LiveStore(live_folder(out)).manifest()
     assert last is not None
-    assert (last.rows, last.aside_rows) == (frame.height, 0)
+    assert (last.rows, last.excluded_rows) == (frame.height, 0)
 
 
 def _rows(frame: pl.DataFrame, columns: list[str]) -> list[tuple]:
@@ -74,7 +83,7 @@ def test_it_goes_on_where_it_was(spark, tmp_path):
     tapes, out = tmp_path / "tapes", tmp_path / "out"
     grow(tapes, 300, BEGIN_S)
     grow(tapes, 100, BEGIN_S, ChannelName("test", "another"))
-    told: list[Progress] = []
+    told: list[FollowProgress] = []
     first = follow(tapes, out, spark=spark, once=True, rules=RULES, on_progress=told.append)
     check_exact(tapes, out)
     assert [each.rows for each in told] == [on_tape(tapes).num_rows]
@@ -88,14 +97,14 @@ def test_it_goes_on_where_it_was(spark, tmp_path):
     assert second is not None
     assert [each.channels for each in told] == [2, 1]
     assert second.rows - first.rows == told[1].rows
-    assert [each["reason"] for each in set_aside(out)] == ["unreadable"]
+    assert [each["reason"] for each in quarantined_files(out)] == ["unreadable"]
     assert set(read(out, "sessions")["subscriber"].to_pylist()) == {"ann"}
     # What is older than the lateness allows is counted, and changes nothing.
     rates = read(out, "rates")
     grow(tapes, 10, BEGIN_S - 7200)
     third = follow(tapes, out, spark=spark, once=True, rules=RULES, on_progress=told.append)
     assert third is not None
-    assert third.aside_rows == told[2].rows == 34
+    assert third.excluded_rows == told[2].rows == 34
     assert sum(read(out, "aside")["rows"].to_pylist()) == 34
     assert read(out, "rates").sort_by("start").equals(rates.sort_by("start"))
 
@@ -106,7 +115,7 @@ def test_a_batch_that_is_repeated_is_the_same(spark, tmp_path):
     tapes, out = tmp_path / "tapes", tmp_path / "out"
     for run in range(2):
         grow(tapes, 100, BEGIN_S + 30 * run)
-    told: list[Progress] = []
+    told: list[FollowProgress] = []
 
     def run_once() -> list[int]:
         follow(tapes, out, spark=spark, once=True, rules=RULES, rows_max=400, on_progress=told.append)
@@ -137,7 +146,7 @@ def test_a_known_fault_of_spark_is_survived(spark, tmp_path, monkeypatch):
         done(self, events, batch)
 
     monkeypatch.setattr(Follower, "on_batch", failing)
-    with pytest.raises(FollowingFailed, match="something else"):
+    with pytest.raises(FollowError, match="something else"):
         follow(tapes, out, spark=spark, once=True, rules=RULES)
     follow(tapes, out, spark=spark, once=True, rules=RULES)
     check_exact(tapes, out)
@@ -146,9 +155,9 @@ def test_a_known_fault_of_spark_is_survived(spark, tmp_path, monkeypatch):
 def test_a_checkpoint_of_other_tables_is_refused(spark, tmp_path):
     tapes, out = tmp_path / "tapes", tmp_path / "out"
     grow(tapes, 10, BEGIN_S)
-    Store(live_folder(out)).folder.mkdir(parents=True)
+    LiveStore(live_folder(out)).folder.mkdir(parents=True)
     (live_folder(out) / "batch-000000007.json").write_text('{"batch": 7}')
-    with pytest.raises(FollowingFailed, match="do not belong together"):
+    with pytest.raises(FollowError, match="do not belong together"):
         follow(tapes, out, spark=spark, once=True, rules=RULES)
 
 
@@ -168,7 +177,7 @@ def test_a_killed_driver_loses_and_doubles_nothing(spark, tmp_path):
 
     growing = threading.Thread(target=keep_growing)
     growing.start()
-    store = Store(live_folder(out))
+    store = LiveStore(live_folder(out))
     try:
         for kill in range(KILLS):
             reached = _batch(store)
@@ -196,16 +205,16 @@ def test_a_killed_driver_loses_and_doubles_nothing(spark, tmp_path):
     check_exact(tapes, out)
 
 
-def _batch(store: Store) -> int:
-    told: Manifest | None = store.manifest()
+def _batch(store: LiveStore) -> int:
+    told: BatchManifest | None = store.manifest()
     return -1 if told is None else told.batch
 
 
 def test_a_mistake_is_told_before_spark_is_started(tmp_path):
-    with pytest.raises(WrongSetting, match="there is no setting 'lateness' when tapes are followed"):
+    with pytest.raises(TableSettingError, match="there is no setting 'lateness' when tapes are followed"):
         command.run(tmp_path, tmp_path / "out", settings={"lateness": "3"})
-    with pytest.raises(WrongSetting, match="window_s has to be above 0"):
+    with pytest.raises(TableSettingError, match="window_s has to be above 0"):
         command.run(tmp_path, tmp_path / "out", settings={"window_s": "0"})
-    with pytest.raises(NoTapes, match="there is no folder of tapes at"):
+    with pytest.raises(TapesNotFoundError, match="there is no folder of tapes at"):
         command.run(tmp_path / "nowhere", tmp_path / "out", settings={})
     assert not (tmp_path / "out").exists()

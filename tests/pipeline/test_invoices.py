@@ -8,19 +8,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.pipeline.event_rows import event_table, inputs_of
-from weft.pipeline import plans
-from weft.pipeline.arrow import months
-from weft.pipeline.arrow.invoices import DRAWN, STANDING, drawn
-from weft.pipeline.plans import Billing
-from weft.pipeline.table import Inputs, resolved
-from weft.pipeline.tables import channels, invoices, sessions
-from weft.record.arrow import pa, pq
+from broadloom.pipeline.arrow.invoices import BILLING_STATE, NEW_INVOICES, new_invoices
+from broadloom.pipeline.billing import config, months
+from broadloom.pipeline.billing.config import BillingConfig
+from broadloom.pipeline.table import TableInputs, resolve_settings
+from broadloom.pipeline.tables import channels, invoices, sessions
+from broadloom.record.arrow_import import pa, pq
+from tests.pipeline.event_rows import build_inputs, event_table
 
 HOUR_US = 3_600_000_000
 CHANNEL = "00000000000000cc"
 OTHER = "00000000000000dd"
-BILLING = plans.parse(
+BILLING = config.parse(
     {
         "zone": "Europe/Berlin",
         "currency": "EUR",
@@ -41,9 +40,9 @@ BEFORE = datetime(2026, 12, 1, tzinfo=UTC)
 LATER = datetime(2027, 3, 15, tzinfo=UTC)
 
 
-def month_of(subscriber: str, connected_us: int, **more: object) -> dict:
+def month_state(subscriber: str, connected_us: int, **more: object) -> dict:
     """A month as the tapes tell it, nothing issued yet."""
-    blank = dict.fromkeys(STANDING.names)
+    blank = dict.fromkeys(BILLING_STATE.names)
     told = {
         "channel": CHANNEL,
         "subscriber": subscriber,
@@ -54,8 +53,8 @@ def month_of(subscriber: str, connected_us: int, **more: object) -> dict:
     return {**blank, **told, "tape_from": BEFORE, "tapes_until": LATER, **more}
 
 
-def draw(*standing: dict, billing: Billing = BILLING) -> list[dict]:
-    return list(drawn(pa.Table.from_pylist(list(standing), schema=STANDING), billing).to_pylist())
+def new_invoices_of(*billing_state: dict, billing: BillingConfig = BILLING) -> list[dict]:
+    return list(new_invoices(pa.Table.from_pylist(list(billing_state), schema=BILLING_STATE), billing).to_pylist())
 
 
 def issued(rows: list[dict]) -> dict:
@@ -73,7 +72,7 @@ def issued(rows: list[dict]) -> dict:
 
 
 def test_by_plan_flat_and_by_started_minute() -> None:
-    ann, bob = draw(month_of("ann", 5 * HOUR_US), month_of("bob", 10 * HOUR_US + 1))
+    ann, bob = new_invoices_of(month_state("ann", 5 * HOUR_US), month_state("bob", 10 * HOUR_US + 1))
     assert (ann["kind"], ann["plan"], ann["amount"]) == ("invoice", "reader", Decimal("9.90"))
     assert (bob["kind"], bob["plan"]) == ("invoice", "visitor")
     assert bob["amount"] == Decimal("4.51")  # 10 hours and a started minute: 4.5075
@@ -82,12 +81,16 @@ def test_by_plan_flat_and_by_started_minute() -> None:
 
 
 def test_the_plan_of_a_channel_goes_before_that_of_all_and_only_for_its_months() -> None:
-    rows = draw(month_of("bob", HOUR_US, channel=OTHER), month_of("bob", HOUR_US, channel=OTHER, month="2027-02"))
+    rows = new_invoices_of(
+        month_state("bob", HOUR_US, channel=OTHER), month_state("bob", HOUR_US, channel=OTHER, month="2027-02")
+    )
     assert [row["plan"] for row in rows] == ["reader", "visitor"]
 
 
 def test_who_has_no_plan_is_unbilled_with_the_reason() -> None:
-    unlisted, unknown, too_early = draw(month_of("eve", HOUR_US), month_of("cid", HOUR_US), month_of("dot", HOUR_US))
+    unlisted, unknown, too_early = new_invoices_of(
+        month_state("eve", HOUR_US), month_state("cid", HOUR_US), month_state("dot", HOUR_US)
+    )
     assert {row["kind"] for row in (unlisted, unknown, too_early)} == {"unbilled"}
     assert {row["amount"] for row in (unlisted, unknown, too_early)} == {Decimal(0)}
     assert "not listed" in unlisted["reason"]
@@ -96,7 +99,7 @@ def test_who_has_no_plan_is_unbilled_with_the_reason() -> None:
 
 
 def test_a_default_plan_takes_the_unlisted_but_no_misspelt_plan() -> None:
-    billing = plans.parse(
+    billing = config.parse(
         {
             "currency": "EUR",
             "default_plan": "visitor",
@@ -104,60 +107,60 @@ def test_a_default_plan_takes_the_unlisted_but_no_misspelt_plan() -> None:
             "subscribers": [{"name": "cid", "plan": "raeder"}],
         }
     )
-    eve, cid = draw(month_of("eve", HOUR_US), month_of("cid", HOUR_US), billing=billing)
+    eve, cid = new_invoices_of(month_state("eve", HOUR_US), month_state("cid", HOUR_US), billing=billing)
     assert (eve["kind"], eve["plan"], eve["amount"]) == ("invoice", "visitor", Decimal(1))
     assert cid["kind"] == "unbilled"
 
 
 def test_a_month_is_open_until_the_tapes_reach_far_enough_beyond() -> None:
     due = datetime(2027, 1, 31, 23, tzinfo=UTC) + timedelta(seconds=BILLING.issue_after_s)
-    early, just = draw(
-        month_of("ann", HOUR_US, tapes_until=due - timedelta(microseconds=1)),
-        month_of("ann", HOUR_US, tapes_until=due),
+    early, just = new_invoices_of(
+        month_state("ann", HOUR_US, tapes_until=due - timedelta(microseconds=1)),
+        month_state("ann", HOUR_US, tapes_until=due),
     )
     assert (early["kind"], just["kind"]) == ("open", "invoice")
     assert early["amount"] == just["amount"]
 
 
 def test_what_was_issued_is_not_drawn_again_and_late_time_is_a_correction() -> None:
-    first = draw(month_of("bob", 2 * HOUR_US))
-    assert draw(month_of("bob", 2 * HOUR_US, **issued(first))) == []
-    (more,) = draw(month_of("bob", 3 * HOUR_US, **issued(first)))
+    first = new_invoices_of(month_state("bob", 2 * HOUR_US))
+    assert new_invoices_of(month_state("bob", 2 * HOUR_US, **issued(first))) == []
+    (more,) = new_invoices_of(month_state("bob", 3 * HOUR_US, **issued(first)))
     assert (more["kind"], more["number"], more["corrects"]) == ("correction", 1, "id of the first")
     assert (more["amount"], more["connected_us"]) == (Decimal("0.45"), HOUR_US)
-    (less,) = draw(month_of("bob", HOUR_US, **issued([*first, more])))
+    (less,) = new_invoices_of(month_state("bob", HOUR_US, **issued([*first, more])))
     assert (less["kind"], less["number"], less["amount"]) == ("correction", 2, Decimal("-0.90"))
 
 
 def test_a_correction_is_reckoned_under_the_terms_of_its_invoice() -> None:
-    first = draw(month_of("bob", 2 * HOUR_US))
-    dearer = plans.parse(
+    first = new_invoices_of(month_state("bob", 2 * HOUR_US))
+    dearer = config.parse(
         {"zone": "Europe/Berlin", "currency": "EUR", "plans": {"visitor": {"kind": "hour", "hour": 9}}}
     )
-    assert draw(month_of("bob", 2 * HOUR_US, **issued(first)), billing=dearer) == []
-    (more,) = draw(month_of("bob", 3 * HOUR_US, **issued(first)), billing=dearer)
+    assert new_invoices_of(month_state("bob", 2 * HOUR_US, **issued(first)), billing=dearer) == []
+    (more,) = new_invoices_of(month_state("bob", 3 * HOUR_US, **issued(first)), billing=dearer)
     assert (more["amount"], more["terms"]) == (Decimal("0.45"), first[0]["terms"])
 
 
 def test_tapes_that_were_removed_take_nothing_back() -> None:
-    first = draw(month_of("bob", 2 * HOUR_US))
+    first = new_invoices_of(month_state("bob", 2 * HOUR_US))
     gone = datetime(2027, 1, 20, tzinfo=UTC)
-    assert draw(month_of("bob", 0, tape_from=gone, **issued(first))) == []
-    assert draw(month_of("bob", 0, tape_from=None, **issued(first))) == []
-    (back,) = draw(month_of("bob", 0, **issued(first)))
+    assert new_invoices_of(month_state("bob", 0, tape_from=gone, **issued(first))) == []
+    assert new_invoices_of(month_state("bob", 0, tape_from=None, **issued(first))) == []
+    (back,) = new_invoices_of(month_state("bob", 0, **issued(first)))
     assert back["amount"] == -first[0]["amount"]
 
 
 @settings(max_examples=100, deadline=None)
 @given(runs=st.lists(st.integers(0, 744 * HOUR_US), min_size=1, max_size=6))
 def test_however_often_it_is_corrected_it_adds_up_to_the_cent(runs: list[int]) -> None:
-    rows = draw(month_of("bob", runs[0]))
+    rows = new_invoices_of(month_state("bob", runs[0]))
     for connected_us in runs[1:]:
-        rows += draw(month_of("bob", connected_us, **issued(rows)))
-    at_once = draw(month_of("bob", runs[-1]))
+        rows += new_invoices_of(month_state("bob", connected_us, **issued(rows)))
+    at_once = new_invoices_of(month_state("bob", runs[-1]))
     assert sum(row["amount"] for row in rows) == at_once[0]["amount"]
     assert len({row["number"] for row in rows}) == len(rows)
-    assert drawn(STANDING.empty_table(), BILLING).schema == DRAWN
+    assert new_invoices(BILLING_STATE.empty_table(), BILLING).schema == NEW_INVOICES
 
 
 TOML = f"""
@@ -180,7 +183,7 @@ since = "2027-02"
 """
 
 
-def said(name: str, *hours: float) -> list[dict]:
+def identifications(name: str, *hours: float) -> list[dict]:
     """Identifications so many hours after the new year in Berlin."""
     begin = datetime(2026, 12, 31, 23, tzinfo=UTC)
     return [
@@ -200,16 +203,16 @@ def said(name: str, *hours: float) -> list[dict]:
 def test_from_tapes_to_invoices_and_again_with_late_rows(spark, tmp_path: Path) -> None:
     (tmp_path / "billing.toml").write_text(TOML)
     # Ten hours over the end of January, an hour of somebody unknown, and rows of March, so that February is over.
-    rows = [*said("ann", *range(740, 750)), *said("eve", 5), *said("ann", 24 * 70)]
+    rows = [*identifications("ann", *range(740, 750)), *identifications("eve", 5), *identifications("ann", 24 * 70)]
 
-    def tapes(events: list[dict]) -> Inputs:
-        return inputs_of(spark, event_table(*events), channels.TABLE, sessions.TABLE)
+    def tapes(events: list[dict]) -> TableInputs:
+        return build_inputs(spark, event_table(*events), channels.TABLE, sessions.TABLE)
 
-    def drawn_up(found: Inputs, former: pa.Table | None = None, folder: Path | None = None) -> pa.Table:
+    def drawn_up(found: TableInputs, former: pa.Table | None = None, folder: Path | None = None) -> pa.Table:
         chosen = {"billing": str(tmp_path / "billing.toml"), "issued": str(folder or "")}
         before = {} if former is None else {"invoices": spark.createDataFrame(former)}
-        settings = resolved((invoices.TABLE,), chosen)
-        return invoices.build(Inputs(spark, found.events, settings, {**found.tables, **before})).toArrow()
+        settings = resolve_settings((invoices.TABLE,), chosen)
+        return invoices.build(TableInputs(spark, found.events, settings, {**found.tables, **before})).toArrow()
 
     now = tapes(rows)
     first = drawn_up(now)
@@ -229,7 +232,7 @@ def test_from_tapes_to_invoices_and_again_with_late_rows(spark, tmp_path: Path) 
     assert content(drawn_up(now, former=first)) == content(first)
     assert content(drawn_up(now, folder=folder)) == content(first)
 
-    late_rows = tapes([*said("ann", 739, 738), *rows[::-1]])
+    late_rows = tapes([*identifications("ann", 739, 738), *rows[::-1]])
     late = drawn_up(late_rows, former=first)
     was = [row for row in first.to_pylist() if row["id"]]
     assert [row for row in late.to_pylist() if row["kind"] == "invoice"] == was
@@ -241,19 +244,19 @@ def test_from_tapes_to_invoices_and_again_with_late_rows(spark, tmp_path: Path) 
 
     (tmp_path / "billing.toml").write_text(TOML.replace("Berlin", "Paris"))
     with pytest.raises(
-        invoices.WrongIssued, match="zone Europe/Berlin, but the billing file says EUR and Europe/Paris"
+        invoices.IssuedInvoicesError, match="zone Europe/Berlin, but the billing file says EUR and Europe/Paris"
     ):
         drawn_up(now, former=first)
-    with pytest.raises(invoices.WrongIssued, match="no invoices in"):
+    with pytest.raises(invoices.IssuedInvoicesError, match="no invoices in"):
         drawn_up(now, folder=tmp_path / "nowhere")
 
 
 def test_the_same_tapes_in_another_order_give_the_same_bytes(spark, tmp_path: Path) -> None:
     (tmp_path / "billing.toml").write_text(TOML)
     tables = (channels.TABLE, sessions.TABLE, invoices.TABLE)
-    rows = [*said("ann", *range(740, 750)), *said("eve", 5), *said("bob", 24 * 70)]
+    rows = [*identifications("ann", *range(740, 750)), *identifications("eve", 5), *identifications("bob", 24 * 70)]
     one, other = (
-        inputs_of(spark, event_table(*events), *tables, billing=str(tmp_path / "billing.toml"))["invoices"].toArrow()
+        build_inputs(spark, event_table(*events), *tables, billing=str(tmp_path / "billing.toml"))["invoices"].toArrow()
         for events in (rows, rows[::-1])
     )
     assert len(one) == 6
@@ -267,4 +270,7 @@ def content(table: pa.Table) -> bytes:
 
 
 def test_months_of_the_example_are_those_of_berlin() -> None:
-    assert months.begin_us("2027-02", "Europe/Berlin") - months.begin_us("2027-01", "Europe/Berlin") == 744 * HOUR_US
+    assert (
+        months.month_start_us("2027-02", "Europe/Berlin") - months.month_start_us("2027-01", "Europe/Berlin")
+        == 744 * HOUR_US
+    )

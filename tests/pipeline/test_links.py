@@ -3,19 +3,19 @@
 import polars as pl
 import pytest
 
-from tests.pipeline.building import everything, of_kill
-from tests.pipeline.flooded import BEGINS_US, as_rows
-from tests.pipeline.simulated import simulated
-from weft.pipeline.arrow import lives as arrow_lives
-from weft.pipeline.arrow.clocks import CLOCKS
-from weft.pipeline.arrow.correction import Correction
-from weft.pipeline.arrow.frames import to_polars
-from weft.pipeline.arrow.links import links
-from weft.pipeline.arrow.lives import lives
-from weft.record.arrow import pa
+from broadloom.pipeline.arrow import membership_intervals as arrow_lives
+from broadloom.pipeline.arrow.clock_correction import ClockCorrection
+from broadloom.pipeline.arrow.clock_offsets import CLOCK_OFFSETS
+from broadloom.pipeline.arrow.frames import to_polars
+from broadloom.pipeline.arrow.links import links
+from broadloom.pipeline.arrow.membership_intervals import membership_intervals
+from broadloom.record.arrow_import import pa
+from tests.pipeline.building import build_all, rows_of_kill
+from tests.pipeline.flooded import START_US, tape_rows
+from tests.pipeline.simulated import simulated_history
 
 A, B, C = (f"{peer:016x}" for peer in (0xA, 0xB, 0xC))
-ONE_CLOCK = Correction(CLOCKS.empty_table())
+ONE_CLOCK = ClockCorrection(CLOCK_OFFSETS.empty_table())
 
 
 def signs_of(rows: pa.Table) -> pa.Table:
@@ -28,99 +28,117 @@ def signs_of(rows: pa.Table) -> pa.Table:
     return both.with_columns(times).to_arrow().select(arrow_lives.SIGNS.names)
 
 
-def lives_and_links(rows: pa.Table, correction: Correction = ONE_CLOCK) -> tuple[pa.Table, pa.Table]:
+def intervals_and_links(rows: pa.Table, correction: ClockCorrection = ONE_CLOCK) -> tuple[pa.Table, pa.Table]:
     changes = rows.filter(pa.compute.is_in(rows["kind"], pa.array(arrow_lives.KINDS))).select(arrow_lives.COLUMNS)
-    living = lives(changes, signs_of(rows), correction)
+    living = membership_intervals(changes, signs_of(rows), correction)
     return living, links(changes, living, correction)
 
 
-def told(*words: str) -> pa.Table:
-    """Rows from words: `3 a up b`, `5 b down a lost`, `0 a joined`, `7 a says`; the number is the second."""
+def rows_from_script(*lines: str) -> pa.Table:
+    """Rows from words: `3 a up b`, `5 b down a connection_lost`, `0 a joined`, `7 a says`; the number is the second."""
     kinds = {"up": "link_up", "down": "link_down", "says": "duplicates"}
     rows = []
-    for each in words:
+    for each in lines:
         second, observer, kind, *rest = each.split()
-        row = {"time": BEGINS_US + float(second) * 1e6, "observer": f"{int(observer, 16):016x}"}
+        row = {"time": START_US + float(second) * 1e6, "observer": f"{int(observer, 16):016x}"}
         row["kind"] = kinds.get(kind, kind)
         if rest:
             row["neighbour"] = f"{int(rest[0], 16):016x}"
         rows.append(row | ({"why": rest[1]} if len(rest) > 1 else {}))
-    return as_rows(rows)
+    return tape_rows(rows)
 
 
 def seconds_of(table: pa.Table, *names: str) -> list[tuple]:
     """Rows, with times as seconds since the beginning."""
     frame = to_polars(table)
     times = [name for name in names if pa.types.is_timestamp(table.schema.field(name).type)]
-    shown = frame.with_columns(((pl.col(name) - BEGINS_US) / 1e6).round(6) for name in times)
+    shown = frame.with_columns(((pl.col(name) - START_US) / 1e6).round(6) for name in times)
     return shown.select(names).rows()
 
 
 def test_a_link_lasts_while_both_ends_have_it():
-    rows = told("0 a joined", "0 b joined", "1 a up b", "1.5 b up a", "4 a down b cut", "4.25 b down a cut", "9 a says")
-    _, found = lives_and_links(rows)
+    rows = rows_from_script(
+        "0 a joined", "0 b joined", "1 a up b", "1.5 b up a", "4 a down b rewired", "4.25 b down a rewired", "9 a says"
+    )
+    _, found = intervals_and_links(rows)
     assert seconds_of(found, "low", "high", "up", "down", "seconds", "known_by") == [(A, B, 1.5, 4.0, 2.5, "both")]
-    assert seconds_of(found, "low_why", "high_why", "died") == [("cut", "cut", None)]
+    assert seconds_of(found, "low_why", "high_why", "died") == [("rewired", "rewired", None)]
 
 
 def test_a_link_to_the_end_of_the_tape_has_no_end():
-    _, found = lives_and_links(told("0 a joined", "0 b joined", "1 a up b", "1 b up a", "5 a says", "5 b says"))
+    _, found = intervals_and_links(
+        rows_from_script("0 a joined", "0 b joined", "1 a up b", "1 b up a", "5 a says", "5 b says")
+    )
     assert seconds_of(found, "up", "down", "seconds", "known_by") == [(1.0, None, None, "both")]
 
 
 def test_a_dead_end_says_nothing_and_its_link_ends_with_its_last_sign_of_life():
-    rows = told("0 a joined", "0 b joined", "1 a up b", "1 b up a", "3 b says", "7 a down b silent", "9 a says")
-    living, found = lives_and_links(rows)
+    rows = rows_from_script(
+        "0 a joined", "0 b joined", "1 a up b", "1 b up a", "3 b says", "7 a down b heartbeat_timeout", "9 a says"
+    )
+    living, found = intervals_and_links(rows)
     assert seconds_of(living, "peer", "gone", "how") == [(A, None, "there"), (B, 3.0, "died")]
     assert seconds_of(found, "up", "down", "known_by", "died") == [(1.0, 3.0, "both", B)]
 
 
 def test_one_that_was_lost_and_lives_on_has_not_died():
-    rows = told("0 a joined", "0 b joined", "1 a up b", "1 b up a", "3 a down b lost", "3 b down a lost", "9 b says")
-    living, _ = lives_and_links(rows)
+    rows = rows_from_script(
+        "0 a joined",
+        "0 b joined",
+        "1 a up b",
+        "1 b up a",
+        "3 a down b connection_lost",
+        "3 b down a connection_lost",
+        "9 b says",
+    )
+    living, _ = intervals_and_links(rows)
     assert seconds_of(living, "how") == [("there",), ("there",)]
 
 
 def test_who_does_not_record_is_known_from_its_neighbours():
-    rows = told("0 a joined", "1 a up c", "6 a down c left", "9 a says")
-    living, found = lives_and_links(rows)
+    rows = rows_from_script("0 a joined", "1 a up c", "6 a down c peer_left", "9 a says")
+    living, found = intervals_and_links(rows)
     assert seconds_of(living, "peer", "is_recorded", "since", "gone", "how")[1] == (C, False, 1.0, 6.0, "left")
     assert seconds_of(found, "low", "high", "up", "down", "known_by") == [(A, C, 1.0, 6.0, "one")]
 
 
 def test_a_link_that_a_recording_end_denies_is_half():
-    _, found = lives_and_links(told("0 a joined", "0 b joined", "1 a up b", "2 a down b lost", "9 a says", "9 b says"))
+    _, found = intervals_and_links(
+        rows_from_script("0 a joined", "0 b joined", "1 a up b", "2 a down b connection_lost", "9 a says", "9 b says")
+    )
     assert seconds_of(found, "up", "down", "known_by") == [(1.0, 2.0, "half")]
 
 
 def test_a_link_made_after_the_other_ends_tape_broke_off_counts():
     """A process that is killed takes its last unfinished file along."""
-    rows = told("0 a joined", "0 b joined", "1 b says", "4 a up b", "8 a down b lost", "9 a says")
-    living, found = lives_and_links(rows)
+    rows = rows_from_script(
+        "0 a joined", "0 b joined", "1 b says", "4 a up b", "8 a down b connection_lost", "9 a says"
+    )
+    living, found = intervals_and_links(rows)
     assert seconds_of(living, "peer", "how")[1] == (B, "died")
     assert seconds_of(found, "up", "known_by") == [(4.0, "one")]
 
 
 def test_two_links_of_the_same_pair_are_two():
-    first = ["1 a up b", "1.1 b up a", "2 a down b cut", "2.1 b down a cut"]
-    second = ["3 b up a", "3.1 a up b", "5 b down a cut", "5.1 a down b cut"]
-    _, found = lives_and_links(told("0 a joined", "0 b joined", *first, *second, "9 a says"))
+    first = ["1 a up b", "1.1 b up a", "2 a down b rewired", "2.1 b down a rewired"]
+    second = ["3 b up a", "3.1 a up b", "5 b down a rewired", "5.1 a down b rewired"]
+    _, found = intervals_and_links(rows_from_script("0 a joined", "0 b joined", *first, *second, "9 a says"))
     assert seconds_of(found, "up", "down") == [(1.1, 2.0), (3.1, 5.0)]
 
 
 def test_a_lost_row_of_one_end_does_not_move_the_other_links():
-    first = ["1 a up b", "1.1 b up a", "2 a down b cut", "2.1 b down a cut"]
-    second = ["3 b up a", "5 b down a cut"]  # a tells nothing of it
-    third = ["6 a up b", "6.1 b up a", "7 a down b cut", "7.1 b down a cut"]
-    _, found = lives_and_links(told("0 a joined", "0 b joined", *first, *second, *third, "9 a says"))
+    first = ["1 a up b", "1.1 b up a", "2 a down b rewired", "2.1 b down a rewired"]
+    second = ["3 b up a", "5 b down a rewired"]  # a tells nothing of it
+    third = ["6 a up b", "6.1 b up a", "7 a down b rewired", "7.1 b down a rewired"]
+    _, found = intervals_and_links(rows_from_script("0 a joined", "0 b joined", *first, *second, *third, "9 a says"))
     wanted = [(1.1, 2.0, "both"), (3.0, 5.0, "half"), (6.1, 7.0, "both")]
     assert seconds_of(found, "up", "down", "known_by") == wanted
 
 
 @pytest.mark.parametrize("scenario", ["kill", "churn"])
 def test_every_link_of_a_simulation_is_known_by_both(scenario):
-    history = simulated(scenario, 30)
-    living, found = (to_polars(each) for each in lives_and_links(history.rows))
+    history = simulated_history(scenario, 30)
+    living, found = (to_polars(each) for each in intervals_and_links(history.rows))
     ups = history.rows["kind"].to_pylist().count("link_up")
     assert found["known_by"].unique().to_list() == ["both"]
     assert found["low_up"].count() + found["high_up"].count() == ups
@@ -130,7 +148,7 @@ def test_every_link_of_a_simulation_is_known_by_both(scenario):
 
 
 def test_spark_gives_the_same(spark):
-    living, found = lives_and_links(simulated("kill", 30).rows)
-    by_spark = everything(spark)
-    assert of_kill(by_spark["links"], "up", "low", "high") == pl.DataFrame(pl.from_arrow(found)).rows()
-    assert of_kill(by_spark["lives"], "peer") == pl.DataFrame(pl.from_arrow(living)).rows()
+    living, found = intervals_and_links(simulated_history("kill", 30).rows)
+    by_spark = build_all(spark)
+    assert rows_of_kill(by_spark["links"], "up", "low", "high") == pl.DataFrame(pl.from_arrow(found)).rows()
+    assert rows_of_kill(by_spark["lives"], "peer") == pl.DataFrame(pl.from_arrow(living)).rows()

@@ -10,28 +10,28 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests.pipeline.growing import BEGIN_S, Clock, Stage, on_tape
-from weft.pipeline.arrow import sessions as whole
-from weft.pipeline.arrow.frames import to_polars
-from weft.pipeline.arrow.sessions import SessionRule
-from weft.pipeline.live import attendance
-from weft.pipeline.live.step import Result, step
-from weft.pipeline.live.tide import Rules
-from weft.record.arrow import pa
+from broadloom.pipeline.arrow import sessions as whole
+from broadloom.pipeline.arrow.frames import to_polars
+from broadloom.pipeline.arrow.sessions import SessionRule
+from broadloom.pipeline.live import sessions
+from broadloom.pipeline.live.micro_batch import MicroBatchResult, process_micro_batch
+from broadloom.pipeline.live.watermark import WatermarkRules
+from broadloom.record.arrow_import import pa
+from tests.pipeline.growing import BEGIN_S, Clock, RecordedPeers, on_tape
 
-RULES = Rules(window_s=10, lateness_s=60)
-SESSIONS = SessionRule(interval_s=20, missed_max=0, slack_s=5, tail_s=20, spread_s=2)
+RULES = WatermarkRules(window_s=10, lateness_s=60)
+SESSIONS = SessionRule(interval_s=20, missed_max=0, grace_s=5, tail_s=20, window_s=2)
 NOW_US = int((BEGIN_S + 3600) * 1e6)
 
 
-def run(parts: list[pa.Table], rules: Rules = RULES) -> tuple[dict[str, pl.DataFrame], Result]:
+def run(parts: list[pa.Table], rules: WatermarkRules = RULES) -> tuple[dict[str, pl.DataFrame], MicroBatchResult]:
     """The tables after all these batches, kept as the store keeps them."""
     final: dict[str, list[pl.DataFrame]] = {}
     going: dict[str, pl.DataFrame] = {}
-    result: Result | None = None
+    result: MicroBatchResult | None = None
     state = None
     for batch, part in enumerate(parts):
-        result = step("c", state, part, batch=batch, now_us=NOW_US, rules=rules, sessions=SESSIONS)
+        result = process_micro_batch("c", state, part, batch=batch, now_us=NOW_US, rules=rules, sessions=SESSIONS)
         state = result.state
         for name, table in result.tables.items():
             frame = to_polars(table)
@@ -46,12 +46,12 @@ def played(tmp_path_factory: pytest.TempPathFactory) -> pa.Table:
     """Five minutes of four peers: messages, links, losses, and two subscribers that come and go."""
     folder = tmp_path_factory.mktemp("tapes")
     clock = Clock()
-    with Stage(folder, clock, peers=(1, 2, 3, 4)) as stage:
+    with RecordedPeers(folder, clock, peers=(1, 2, 3, 4)) as stage:
         stage.join()
         for one, other in ((1, 2), (2, 3), (3, 4), (4, 1)):
             stage.link(one, other)
         for number in range(600):
-            stage.say(1 + number % 4, delay_s=0.001 * (1 + number % 50), step_s=0.5)
+            stage.send(1 + number % 4, delay_s=0.001 * (1 + number % 50), step_s=0.5)
             if number % 40 == 0 and number < 300:
                 stage.recorders[2].identification("ann", 1)
                 stage.recorders[3].identification("ann", 1)
@@ -62,7 +62,7 @@ def played(tmp_path_factory: pytest.TempPathFactory) -> pa.Table:
             if number == 300:
                 stage.leave(1)
                 stage.unlink(4, 1)
-                stage.miss(2, author=1, first=900, last=903)
+                stage.report_missed(2, author=1, first=900, last=903)
     return on_tape(folder).sort_by([("time", "ascending"), ("run", "ascending"), ("ordinal", "ascending")])
 
 
@@ -70,7 +70,7 @@ def test_rates_are_counted_by_window(played):
     tables, result = run([played])
     rates = tables["rates"]
     assert rates["rows"].sum() == played.num_rows == result.rows
-    assert result.aside_rows == 0
+    assert result.excluded_rows == 0
     assert rates["sent"].sum() == 600
     assert rates["delivered"].sum() == 1800
     assert rates["missed"].sum() == 4
@@ -102,7 +102,7 @@ def test_latency_is_right_to_a_hundredth(played):
 
 def test_sessions_are_those_of_the_batch_table(played):
     tables, _ = run([played])
-    signs = attendance.signs(to_polars(played.select(["kind", "time", "observer", "author", "name", "channel"])))
+    signs = sessions.signs(to_polars(played.select(["kind", "time", "observer", "author", "name", "channel"])))
     as_times = signs.with_columns(pl.col("first", "last").cast(pl.Datetime("us", "UTC"))).to_arrow()
     spans = whole.spans(as_times, SESSIONS)
     newest = to_polars(played)["time"].max()
@@ -134,7 +134,7 @@ def test_it_does_not_matter_how_events_are_split(played, cuts, mixed):
         one[-40:], other[:40] = swapped[: len(one[-40:])], swapped[len(one[-40:]) :]
     tables, result = run([played.take(part) for part in parts if part])
     expected, _ = run([played])
-    assert result.aside_rows >= 0
+    assert result.excluded_rows >= 0
     assert tables["aside"].height == 0
     for name, frame in expected.items():
         columns = [column for column in frame.columns if column != "final"]
@@ -145,7 +145,7 @@ def test_late_rows_are_counted_and_change_nothing(played):
     early = played.slice(0, 300)
     expected, before = run([played.slice(300)])
     tables, after = run([played.slice(300), early])
-    assert after.aside_rows == after.rows == 300
+    assert after.excluded_rows == after.rows == 300
     assert tables["aside"]["rows"].sum() == 300
     assert set(tables["aside"]["why"]) == {"late"}
     for name in ("rates", "latency", "sessions", "fabric"):
@@ -160,8 +160,8 @@ def test_a_clock_in_the_future_moves_no_watermark(played):
     tables, result = run([ahead, played])
     assert tables["aside"].select("why", "rows").group_by("why").sum().rows() == [("future", 5)]
     assert tables["rates"]["rows"].sum() == played.num_rows
-    _, free = run([ahead, played], Rules(window_s=10, lateness_s=60, future_s=None))
-    assert free.aside_rows == played.num_rows
+    _, free = run([ahead, played], WatermarkRules(window_s=10, lateness_s=60, future_s=None))
+    assert free.excluded_rows == played.num_rows
     assert result.rows == played.num_rows
 
 
@@ -169,7 +169,7 @@ def test_a_delivery_waits_for_its_sending(played):
     kinds = played["kind"].to_pylist()
     sent = played.take([place for place, kind in enumerate(kinds) if kind == "sent"])
     others = played.take([place for place, kind in enumerate(kinds) if kind != "sent"])
-    wide = Rules(window_s=10, lateness_s=1000)
+    wide = WatermarkRules(window_s=10, lateness_s=1000)
     tables, _ = run([others, sent], wide)
     assert tables["latency"]["deliveries"].sum() == 1800
     assert tables["latency"]["unmatched"].sum() == 0
@@ -189,10 +189,12 @@ def test_state_does_not_grow_with_time(tmp_path: Path):
     state = None
     for _ in range(4):
         folder = tmp_path / str(len(sizes))
-        with Stage(folder, clock, peers=(1, 2)) as stage:
+        with RecordedPeers(folder, clock, peers=(1, 2)) as stage:
             for _ in range(400):
-                stage.say(1, delay_s=0.01, step_s=1.0)
-        result = step("c", state, on_tape(folder), batch=0, now_us=NOW_US, rules=RULES, sessions=SESSIONS)
+                stage.send(1, delay_s=0.01, step_s=1.0)
+        result = process_micro_batch(
+            "c", state, on_tape(folder), batch=0, now_us=NOW_US, rules=RULES, sessions=SESSIONS
+        )
         state = result.state
         sizes.append(len(state))
     assert max(sizes[1:]) < 1.3 * sizes[0]

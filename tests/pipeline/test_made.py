@@ -5,30 +5,37 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from tests.pipeline.without_spark import frame, judged
-from weft.pipeline.made.members import Ending
-from weft.pipeline.made.tape import Plan, make
-from weft.record import SCHEMA, read, summarize
-from weft.record.arrow import pq
-from weft.record.schema import CHANNEL_KEY, RUN_KEY, SCHEMA_VERSION, VERSION_KEY
+from broadloom.pipeline.synthetic.generate import SyntheticConfig, generate
+from broadloom.pipeline.synthetic.peers import EndStatus
+from broadloom.record import SCHEMA, read, summarize
+from broadloom.record.arrow_import import pq
+from broadloom.record.schema import CHANNEL_KEY, RUN_KEY, SCHEMA_VERSION, VERSION_KEY, EventKind
+from tests.pipeline.without_spark import frame, run_audit
 
-SMALL = Plan(rows=20_000, peers=30, arrivals=5, leaves=4, deaths=4, machines=3, seconds=120)
+SMALL = SyntheticConfig(rows=20_000, peers=30, arrivals=5, leaves=4, crashes=4, machines=3, seconds=120)
 
 
 def test_the_truth_is_on_the_tape(tmp_path: Path) -> None:
-    (truth,) = make(tmp_path, SMALL)
+    (truth,) = generate(tmp_path, SMALL)
     (told,) = summarize(tmp_path)
     assert (told.channel, told.rows, told.files) == (truth.channel, truth.rows, SMALL.machines)
     assert told.kinds["sent"] == truth.messages
     assert told.kinds["delivered"] == truth.deliveries
-    assert told.kinds["joined"] == len(truth.members.ids) == SMALL.peers + SMALL.arrivals
-    assert told.kinds["left"] == truth.members.ending.count(Ending.LEFT) == SMALL.leaves
-    assert truth.members.ending.count(Ending.DIED) == SMALL.deaths
-    assert set(told.kinds) >= {"received", "duplicates", "link_up", "link_down", "identification", "advert"}
+    assert told.kinds["joined"] == len(truth.peers.ids) == SMALL.peers + SMALL.arrivals
+    assert told.kinds["left"] == truth.peers.end_status.count(EndStatus.LEFT) == SMALL.leaves
+    assert truth.peers.end_status.count(EndStatus.CRASHED) == SMALL.crashes
+    assert set(told.kinds) >= {
+        "received",
+        "duplicates",
+        "link_up",
+        "link_down",
+        "identification",
+        EventKind.AD_IMPRESSION.value,
+    }
 
 
 def test_files_are_as_the_recorder_writes_them(tmp_path: Path) -> None:
-    (truth,) = make(tmp_path, SMALL)
+    (truth,) = generate(tmp_path, SMALL)
     for path in tmp_path.rglob("*.parquet"):
         schema = pq.read_schema(path)
         assert [(each.name, each.type) for each in schema] == [(each.name, each.type) for each in SCHEMA]
@@ -38,7 +45,7 @@ def test_files_are_as_the_recorder_writes_them(tmp_path: Path) -> None:
 
 
 def test_order_within_a_run_is_that_of_time(tmp_path: Path) -> None:
-    make(tmp_path, SMALL)
+    generate(tmp_path, SMALL)
     rows = frame(read(tmp_path)).sort("run", "ordinal")
     for _, part in rows.group_by("run"):
         assert part["ordinal"].to_list() == list(range(part.height))
@@ -46,25 +53,25 @@ def test_order_within_a_run_is_that_of_time(tmp_path: Path) -> None:
 
 
 def test_every_promise_is_kept(tmp_path: Path) -> None:
-    (truth,) = make(tmp_path, SMALL)
-    found = judged(read(tmp_path))
+    (truth,) = generate(tmp_path, SMALL)
+    found = run_audit(read(tmp_path))
     assert found.findings == set()
-    assert found.accounts["owed"].sum() == truth.deliveries
-    endings = found.members["ending"].value_counts()
+    assert found.delivery_balances["owed"].sum() == truth.deliveries
+    endings = found.recorded_peers["ending"].value_counts()
     assert dict(endings.iter_rows()) == {"left": 4, "gone": 4, "present": 27}
 
 
 def test_the_same_plan_makes_the_same(tmp_path: Path) -> None:
-    make(tmp_path / "one", SMALL)
-    make(tmp_path / "two", SMALL)
+    generate(tmp_path / "one", SMALL)
+    generate(tmp_path / "two", SMALL)
     assert read(tmp_path / "one").equals(read(tmp_path / "two"))
-    make(tmp_path / "three", Plan(rows=20_000, peers=30, seconds=120, seed=2))
+    generate(tmp_path / "three", SyntheticConfig(rows=20_000, peers=30, seconds=120, seed=2))
     assert not read(tmp_path / "one").equals(read(tmp_path / "three"))
 
 
 def test_clocks_of_machines_may_differ(tmp_path: Path) -> None:
-    plan = Plan(rows=5_000, peers=10, arrivals=0, leaves=0, deaths=0, machines=3, seconds=60, skew_s=5.0)
-    (truth,) = make(tmp_path, plan)
+    plan = SyntheticConfig(rows=5_000, peers=10, arrivals=0, leaves=0, crashes=0, machines=3, seconds=60, skew_s=5.0)
+    (truth,) = generate(tmp_path, plan)
     rows = frame(read(tmp_path))
     sent = rows.filter(pl.col("kind") == "sent").select("author", "sequence", "time", pl.col("run").alias("from"))
     got = rows.filter(pl.col("kind") == "delivered").join(sent, ["author", "sequence"], suffix="_sent")
@@ -76,8 +83,14 @@ def test_clocks_of_machines_may_differ(tmp_path: Path) -> None:
 
 
 def test_midnight_parts_the_files(tmp_path: Path) -> None:
-    plan = Plan(rows=2_000, peers=10, machines=1, seconds=60, begin=Plan().begin.replace(hour=23, minute=59, second=30))
-    (truth,) = make(tmp_path, plan)
+    plan = SyntheticConfig(
+        rows=2_000,
+        peers=10,
+        machines=1,
+        seconds=60,
+        begin=SyntheticConfig().begin.replace(hour=23, minute=59, second=30),
+    )
+    (truth,) = generate(tmp_path, plan)
     days = sorted(path.parent.name for path in tmp_path.rglob("*.parquet"))
     assert days == ["day=2026-01-05", "day=2026-01-06"]
     assert read(tmp_path).num_rows == truth.rows
@@ -85,5 +98,8 @@ def test_midnight_parts_the_files(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("peers", [2, 6])
 def test_small_channels_work_too(tmp_path: Path, peers: int) -> None:
-    make(tmp_path, Plan(rows=200, peers=peers, arrivals=0, leaves=0, deaths=0, machines=1, seconds=30, groups=0))
-    assert judged(read(tmp_path)).findings == set()
+    generate(
+        tmp_path,
+        SyntheticConfig(rows=200, peers=peers, arrivals=0, leaves=0, crashes=0, machines=1, seconds=30, groups=0),
+    )
+    assert run_audit(read(tmp_path)).findings == set()

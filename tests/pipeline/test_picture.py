@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from weft.pipeline.picture import NothingToDraw, draw
-from weft.pipeline.results import Built, Manifest, Results
-from weft.pipeline.tables import table
-from weft.record.arrow import pa, pq
+from broadloom.pipeline.plot import NothingToPlotError, plot_channel
+from broadloom.pipeline.results import Results, ResultsManifest, TableBuild
+from broadloom.pipeline.tables import table
+from broadloom.record.arrow_import import pa, pq
 
 BEGIN = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -20,16 +20,16 @@ def after(seconds: float) -> datetime:
 
 def results(folder: Path, *channels: str, **tables: list[dict[str, Any]]) -> Path:
     """Results with these rows, the same for each channel; what is not given is null."""
-    with Results(folder).writing() as writing:
+    with Results(folder).transaction() as writing:
         built = {}
         for name, rows in tables.items():
             blank = dict.fromkeys(table(name).schema.names)
-            place = writing.place / name
+            place = writing.staging_path / name
             place.mkdir(parents=True)
             filled = [{**blank, **row, "channel": channel} for channel in channels for row in rows]
             pq.write_table(pa.Table.from_pylist(filled, schema=table(name).schema), place / "part.parquet")
-            built[name] = Built(writing.build, "", len(filled), 0, 0.0)
-        writing.commit(Manifest(built))
+            built[name] = TableBuild(writing.build, "", len(filled), 0, 0.0)
+        writing.commit(ResultsManifest(built))
     return folder
 
 
@@ -47,23 +47,23 @@ HISTORY: dict[str, list[dict[str, Any]]] = {
 def test_a_channel_is_drawn_the_same_each_time(tmp_path: Path) -> None:
     out = results(tmp_path / "out", "one", **HISTORY)
     first, second = tmp_path / "first.svg", tmp_path / "second.svg"
-    assert draw(out, first) == "one"
-    assert draw(out, second, "one") == "one"
+    assert plot_channel(out, first) == "one"
+    assert plot_channel(out, second, "one") == "one"
     assert first.read_bytes() == second.read_bytes()
-    assert draw(out, tmp_path / "picture.png") == "one"
+    assert plot_channel(out, tmp_path / "picture.png") == "one"
 
 
 def test_a_channel_on_which_nothing_happened_can_be_drawn(tmp_path: Path) -> None:
     nothing: dict[str, list[dict[str, Any]]] = {name: [] for name in HISTORY if name != "channels"}
     out = results(tmp_path / "out", "one", channels=HISTORY["channels"], **nothing)
-    assert draw(out, tmp_path / "empty.svg") == "one"
+    assert plot_channel(out, tmp_path / "empty.svg") == "one"
 
 
 def test_what_cannot_be_drawn_is_told(tmp_path: Path) -> None:
     out = results(tmp_path / "out", "one", "two", **HISTORY)
-    with pytest.raises(NothingToDraw, match="name one channel of: one, two"):
-        draw(out, tmp_path / "a.svg")
-    with pytest.raises(NothingToDraw, match="no channel 'x'; there are: one, two"):
-        draw(out, tmp_path / "a.svg", "x")
-    with pytest.raises(NothingToDraw, match="cannot be drawn"):
-        draw(out, tmp_path / "a.txt", "two")
+    with pytest.raises(NothingToPlotError, match="name one channel of: one, two"):
+        plot_channel(out, tmp_path / "a.svg")
+    with pytest.raises(NothingToPlotError, match="no channel 'x'; there are: one, two"):
+        plot_channel(out, tmp_path / "a.svg", "x")
+    with pytest.raises(NothingToPlotError, match="cannot be drawn"):
+        plot_channel(out, tmp_path / "a.txt", "two")

@@ -1,4 +1,4 @@
-"""Spark as Weft needs it: times are UTC, Arrow goes through Python, and nothing of it is loaded before it is used."""
+"""Spark as Broadloom needs it: times are UTC, Arrow goes through Python, and nothing is loaded before it is used."""
 
 import subprocess
 import sys
@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from weft.pipeline import session
-from weft.pipeline.table import TIME
-from weft.record.arrow import pa
+from broadloom.pipeline import spark_session
+from broadloom.pipeline.table import TIME
+from broadloom.record.arrow_import import pa
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -35,24 +35,27 @@ def test_arrow_goes_through_python(spark: "SparkSession") -> None:
 
 
 def test_the_running_session_is_used_again(spark: "SparkSession") -> None:
-    assert session.is_running()
-    assert session.session() is spark
+    assert spark_session.is_running()
+    assert spark_session.session() is spark
 
 
 def test_without_the_extra_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(session, "find_spec", lambda _name: None)
-    with pytest.raises(session.NoSpark, match=r"pip install 'weft\[pipeline\]'"):
-        session.session()
+    monkeypatch.setattr(spark_session, "find_spec", lambda _name: None)
+    with pytest.raises(spark_session.SparkUnavailableError, match=r"pip install 'broadloom\[pipeline\]'"):
+        spark_session.session()
 
 
 def test_nothing_heavy_is_loaded_by_the_command_line() -> None:
     names = "'pyspark', 'polars', 'numba', 'pyarrow', 'pandas', 'matplotlib'"
-    code = f"import sys, weft.cli, weft.pipeline; print([each for each in ({names}) if each in sys.modules])"
+    code = (
+        "import sys, broadloom.cli.main, broadloom.pipeline; "
+        f"print([each for each in ({names}) if each in sys.modules])"
+    )
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert ran.stdout.strip() == "[]"
 
 
 def test_a_run_that_changes_nothing_needs_no_spark() -> None:
-    code = "import sys, weft.pipeline.job, weft.pipeline.command; print('pyspark' in sys.modules)"
+    code = "import sys, broadloom.pipeline.build, broadloom.pipeline.command; print('pyspark' in sys.modules)"
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert ran.stdout.strip() == "False"

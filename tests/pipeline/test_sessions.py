@@ -7,16 +7,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.pipeline.event_rows import event_table, inputs_of
-from weft.pipeline.arrow.sessions import SECOND_US, SIGNS, SPANS, SessionRule, sessions, spans
-from weft.pipeline.table import WrongSetting
-from weft.pipeline.tables import channels
-from weft.pipeline.tables import sessions as table
-from weft.record.arrow import pa
+from broadloom.pipeline.arrow.sessions import SECOND_US, SIGNS, SPANS, SessionRule, sessions, spans
+from broadloom.pipeline.table import TableSettingError
+from broadloom.pipeline.tables import channels
+from broadloom.pipeline.tables import sessions as table
+from broadloom.record.arrow_import import pa
+from tests.pipeline.event_rows import build_inputs, event_table
 
 EPOCH = datetime(2027, 1, 15, 12, tzinfo=UTC)
-HOURLY = SessionRule(interval_s=3600, missed_max=0, slack_s=300, tail_s=3600, spread_s=60)
-QUICK = SessionRule(interval_s=10, missed_max=1, slack_s=2, tail_s=5, spread_s=3)
+HOURLY = SessionRule(interval_s=3600, missed_max=0, grace_s=300, tail_s=3600, window_s=60)
+QUICK = SessionRule(interval_s=10, missed_max=1, grace_s=2, tail_s=5, window_s=3)
 """Small numbers, so that random signs fall on both sides of every limit."""
 
 
@@ -40,13 +40,13 @@ def signs_table(signs: list[Sign]) -> pa.Table:
     return pa.Table.from_pylist(rows, schema=SIGNS)
 
 
-def found(signs: list[Sign], rule: SessionRule, until_s: int = 10**6) -> list[tuple]:
+def sessions_of(signs: list[Sign], rule: SessionRule, until_s: int = 10**6) -> list[tuple]:
     table = spans(signs_table(signs), rule)
     table = table.append_column("until", pa.array([at(until_s)] * len(table), pa.timestamp("us", tz="UTC")))
-    return told(sessions(table, rule))
+    return as_tuples(sessions(table, rule))
 
 
-def told(table: pa.Table) -> list[tuple]:
+def as_tuples(table: pa.Table) -> list[tuple]:
     """Channel, subscriber, start and end in seconds, identifications, peers, how it ended."""
     return sorted(
         (
@@ -62,13 +62,13 @@ def told(table: pa.Table) -> list[tuple]:
     )
 
 
-def said(*at_s: int, name: str = "ann", peer: str = "p1", channel: str = "c") -> list[Sign]:
+def identifications(*at_s: int, name: str = "ann", peer: str = "p1", channel: str = "c") -> list[Sign]:
     return [Sign(channel, peer, name, "identification", each) for each in at_s]
 
 
-def slowly(signs: list[Sign], rule: SessionRule, until_s: int) -> list[tuple]:
+def reference_sessions(signs: list[Sign], rule: SessionRule, until_s: int) -> list[tuple]:
     """The same by the book: peer by peer, sign by sign; then second by second for the subscriber."""
-    silence_s, tail_s, spread_s = rule.silence_us // SECOND_US, int(rule.tail_s), int(rule.spread_s)
+    silence_s, tail_s, spread_s = rule.timeout_us // SECOND_US, int(rule.tail_s), int(rule.window_s)
     pieces: dict[tuple[str, str], list[dict]] = {}
     for channel, subscriber, peer in sorted({(s.channel, s.subscriber, s.peer) for s in signs if s.subscriber}):
         own = [s for s in signs if (s.channel, s.peer) == (channel, peer)]
@@ -133,7 +133,7 @@ SOME_SIGNS = st.lists(
     ),
     max_size=4,
 )
-SOME_SAID = st.lists(
+SOME_IDENTIFICATIONS = st.lists(
     st.builds(
         Sign,
         channel=st.sampled_from(["c", "d"]),
@@ -147,64 +147,70 @@ SOME_SAID = st.lists(
 
 
 @settings(max_examples=300, deadline=None)
-@given(said=SOME_SAID, bounds=SOME_SIGNS, until_s=st.integers(150, 200))
+@given(said=SOME_IDENTIFICATIONS, bounds=SOME_SIGNS, until_s=st.integers(150, 200))
 def test_sessions_are_those_of_the_slow_reckoning(said: list[Sign], bounds: list[Sign], until_s: int) -> None:
-    assert found(said + bounds, QUICK, until_s) == slowly(said + bounds, QUICK, until_s)
+    assert sessions_of(said + bounds, QUICK, until_s) == reference_sessions(said + bounds, QUICK, until_s)
 
 
 @settings(max_examples=50, deadline=None)
-@given(said=SOME_SAID, again=st.randoms(use_true_random=False))
+@given(said=SOME_IDENTIFICATIONS, again=st.randoms(use_true_random=False))
 def test_order_of_arrival_and_doubles_do_not_matter(said: list[Sign], again) -> None:
     more = said + again.sample(said, len(said) // 2)
     again.shuffle(more)
-    assert found(more, QUICK) == found(said, QUICK)
+    assert sessions_of(more, QUICK) == sessions_of(said, QUICK)
 
 
 def test_a_missed_interval_ends_a_session() -> None:
     hour = 3600
-    assert found(said(0, hour, 2 * hour, 4 * hour), HOURLY) == [
+    assert sessions_of(identifications(0, hour, 2 * hour, 4 * hour), HOURLY) == [
         ("c", "ann", 0, 3 * hour, 3, 1, "silent"),
         ("c", "ann", 4 * hour, 5 * hour, 1, 1, "silent"),
     ]
 
 
 def test_one_may_be_late_by_the_slack_and_no_more() -> None:
-    assert len(found(said(0, 3900), HOURLY)) == 1
-    assert len(found(said(0, 3901), SessionRule(3600, 0, 300, 0, 60))) == 2
+    assert len(sessions_of(identifications(0, 3900), HOURLY)) == 1
+    assert len(sessions_of(identifications(0, 3901), SessionRule(3600, 0, 300, 0, 60))) == 2
 
 
 def test_a_late_row_makes_one_session_of_two() -> None:
     hour = 3600
-    with_break = said(0, 2 * hour + 600)
-    assert len(found(with_break, HOURLY)) == 2
-    assert found(with_break + said(hour + 300), HOURLY) == [("c", "ann", 0, 3 * hour + 600, 3, 1, "silent")]
+    with_break = identifications(0, 2 * hour + 600)
+    assert len(sessions_of(with_break, HOURLY)) == 2
+    assert sessions_of(with_break + identifications(hour + 300), HOURLY) == [
+        ("c", "ann", 0, 3 * hour + 600, 3, 1, "silent")
+    ]
 
 
 def test_many_observers_of_one_identification_count_once() -> None:
-    assert found(said(0, 1, 2, 5, 30, 3600, 3601, 3640), HOURLY) == [("c", "ann", 0, 3640 + 3600, 2, 1, "silent")]
+    assert sessions_of(identifications(0, 1, 2, 5, 30, 3600, 3601, 3640), HOURLY) == [
+        ("c", "ann", 0, 3640 + 3600, 2, 1, "silent")
+    ]
 
 
 def test_joined_and_left_tell_it_to_the_second() -> None:
     bounds = [Sign("c", "p1", None, "joined", 10), Sign("c", "p1", None, "left", 4000)]
     # The last identification is seen by others after its author left.
-    assert found([*bounds, *said(20, 3620, 4003)], HOURLY) == [("c", "ann", 10, 4000, 3, 1, "left")]
+    assert sessions_of([*bounds, *identifications(20, 3620, 4003)], HOURLY) == [("c", "ann", 10, 4000, 3, 1, "left")]
 
 
 def test_who_never_identified_itself_is_no_subscriber() -> None:
-    assert found([Sign("c", "p1", None, "joined", 10), Sign("c", "p1", None, "left", 20)], HOURLY) == []
+    assert sessions_of([Sign("c", "p1", None, "joined", 10), Sign("c", "p1", None, "left", 20)], HOURLY) == []
 
 
 def test_two_devices_at_once_are_one_session() -> None:
-    assert found(said(0, 3600) + said(1800, 5400, peer="p2"), HOURLY) == [("c", "ann", 0, 9000, 4, 2, "silent")]
+    assert sessions_of(identifications(0, 3600) + identifications(1800, 5400, peer="p2"), HOURLY) == [
+        ("c", "ann", 0, 9000, 4, 2, "silent")
+    ]
 
 
 def test_a_session_at_the_end_of_the_tape_is_open_and_reaches_no_further() -> None:
-    assert found(said(0, 3600), HOURLY, until_s=4000) == [("c", "ann", 0, 4000, 2, 1, "open")]
+    assert sessions_of(identifications(0, 3600), HOURLY, until_s=4000) == [("c", "ann", 0, 4000, 2, 1, "open")]
 
 
 def test_no_signs_no_sessions() -> None:
     assert spans(SIGNS.empty_table(), HOURLY) == SPANS.empty_table()
-    assert found([], HOURLY) == []
+    assert sessions_of([], HOURLY) == []
 
 
 @pytest.mark.parametrize(
@@ -212,16 +218,16 @@ def test_no_signs_no_sessions() -> None:
     [
         {"interval_s": 0},
         {"missed_max": -1},
-        {"slack_s": -1},
+        {"grace_s": -1},
         {"tail_s": -1},
         {"tail_s": 4000},
-        {"spread_s": 0},
-        {"spread_s": 3600},
+        {"window_s": 0},
+        {"window_s": 3600},
     ],
 )
 def test_settings_that_make_no_sense_are_refused(wrong: dict) -> None:
-    with pytest.raises(WrongSetting):
-        SessionRule(**{"interval_s": 3600, "missed_max": 0, "slack_s": 300, "tail_s": 3600, "spread_s": 60, **wrong})
+    with pytest.raises(TableSettingError):
+        SessionRule(**{"interval_s": 3600, "missed_max": 0, "grace_s": 300, "tail_s": 3600, "window_s": 60, **wrong})
 
 
 def test_from_tapes_through_spark(spark) -> None:
@@ -241,9 +247,9 @@ def test_from_tapes_through_spark(spark) -> None:
         {"kind": "identification", "time": at(10), "observer": "o0", "author": "p1", "name": "ann", "channel": "d"},
         {"kind": "identification", "time": at(3600), "observer": "o0", "author": "p7", "name": "eve", "channel": "d"},
     ]
-    inputs = inputs_of(spark, event_table(*rows), channels.TABLE, table.TABLE)
+    inputs = build_inputs(spark, event_table(*rows), channels.TABLE, table.TABLE)
     assert inputs["sessions"].columns == [each.name for each in table.TABLE.columns]
-    assert told(inputs["sessions"].toArrow()) == [
+    assert as_tuples(inputs["sessions"].toArrow()) == [
         ("c", "ann", 0, 399 * hour + 2, 400, 1, "open"),
         ("c", "bob", 100, 500, 1, 1, "left"),
         ("c", "p9", 7, hour + 7, 1, 1, "silent"),
@@ -254,5 +260,5 @@ def test_from_tapes_through_spark(spark) -> None:
 
 def test_without_identifications_the_table_is_empty(spark) -> None:
     rows = [{"kind": "joined", "time": at(100), "observer": "p2", "name": "bob"}]
-    inputs = inputs_of(spark, event_table(*rows), channels.TABLE, table.TABLE)
+    inputs = build_inputs(spark, event_table(*rows), channels.TABLE, table.TABLE)
     assert inputs["sessions"].count() == 0

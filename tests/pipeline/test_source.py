@@ -1,4 +1,4 @@
-"""Tapes through `format("weft")`, as a batch and as a stream, beside the same tapes read without Spark."""
+"""Tapes through `format("broadloom")`, as a batch and as a stream, beside the same tapes read without Spark."""
 
 import json
 import shutil
@@ -6,56 +6,56 @@ from pathlib import Path
 
 import pytest
 
-from tests.pipeline.growing import BEGIN_S, CHANNEL, DAY, FOLDER, Clock, Stage, on_tape
-from weft.fabric import ChannelName
-from weft.pipeline.source import register
-from weft.record import SCHEMA_VERSION
-from weft.record.arrow import pa, pq
-from weft.record.schema import VERSION_KEY
+from broadloom.pipeline.spark_source import register
+from broadloom.protocol import ChannelName
+from broadloom.record import SCHEMA_VERSION
+from broadloom.record.arrow_import import pa, pq
+from broadloom.record.schema import VERSION_KEY
+from tests.pipeline.growing import BEGIN_S, CHANNEL, DAY, FOLDER, Clock, RecordedPeers, on_tape
 
 OTHER = ChannelName("test", "other")
 
 
 @pytest.fixture(scope="module", autouse=True)
-def weft_format(spark):
+def broadloom_format(spark):
     register(spark)
 
 
 def grow(folder: Path, messages: int, *, peers=(1, 2, 3), begin_s: float = BEGIN_S, channel=CHANNEL, **given) -> Path:
     """A run; returns its file."""
     before = set(folder.rglob("*.parquet"))
-    with Stage(folder, Clock(begin_s), peers=peers, channel=channel, **given) as stage:
+    with RecordedPeers(folder, Clock(begin_s), peers=peers, channel=channel, **given) as stage:
         stage.join()
         for number in range(messages):
-            stage.say(peers[number % len(peers)], delay_s=0.01, step_s=0.1)
+            stage.send(peers[number % len(peers)], delay_s=0.01, step_s=0.1)
     added = sorted(set(folder.rglob("*.parquet")) - before)
     return added[0]
 
 
-def same(frame, folder: Path) -> bool:
+def has_tape_rows(frame, folder: Path) -> bool:
     """Whether the frame has exactly the rows of the tapes."""
     mine = frame.toArrow().sort_by([("run", "ascending"), ("ordinal", "ascending")])
     return bool(mine.equals(on_tape(folder).cast(mine.schema)))
 
 
-class Streamed:
+class ResumableStream:
     """A stream that is run again and again from one checkpoint, and all that came out of it."""
 
     def __init__(self, spark, folder: Path, place: Path, **options) -> None:
-        self._spark, self._folder, self._place, self._options = spark, folder, place, options
+        self._spark, self._folder, self._checkpoint, self._options = spark, folder, place, options
         self.batches: list[tuple[int, pa.Table]] = []
 
     def run(self) -> list[int]:
         """Read what is there now; the rows of each batch."""
         before = len(self.batches)
-        stream = self._spark.readStream.format("weft").options(**self._options).load(str(self._folder))
+        stream = self._spark.readStream.format("broadloom").options(**self._options).load(str(self._folder))
 
         def keep(frame, batch):
             self.batches.append((batch, frame.toArrow()))
 
         query = (
             stream.writeStream.foreachBatch(keep)
-            .option("checkpointLocation", str(self._place))
+            .option("checkpointLocation", str(self._checkpoint))
             .trigger(availableNow=True)
             .start()
         )
@@ -74,8 +74,8 @@ class Streamed:
 def test_a_batch_is_all_rows(spark, tmp_path):
     grow(tmp_path, 100)
     grow(tmp_path, 50, channel=OTHER)
-    frame = spark.read.format("weft").load(str(tmp_path))
-    assert same(frame, tmp_path)
+    frame = spark.read.format("broadloom").load(str(tmp_path))
+    assert has_tape_rows(frame, tmp_path)
     chosen = frame.where("kind = 'sent' AND sequence <= 10 AND `group` IS NULL")
     assert "Filter (" not in chosen._jdf.queryExecution().executedPlan().toString()  # all are handed down
     assert chosen.count() == 2 * 3 * 10
@@ -88,25 +88,25 @@ def test_a_batch_is_all_rows(spark, tmp_path):
 
 def test_only_the_columns_that_are_asked_for(spark, tmp_path):
     grow(tmp_path, 20)
-    frame = spark.read.format("weft").schema("sequence BIGINT, channel STRING").load(str(tmp_path))
+    frame = spark.read.format("broadloom").schema("sequence BIGINT, channel STRING").load(str(tmp_path))
     assert frame.toArrow().column_names == ["sequence", "channel"]
     assert frame.where("sequence IS NOT NULL").count() == 60
     with pytest.raises(Exception, match="a tape has no column 'colour'"):
-        spark.read.format("weft").schema("colour STRING").load(str(tmp_path)).count()
+        spark.read.format("broadloom").schema("colour STRING").load(str(tmp_path)).count()
 
 
 def test_a_stream_reads_each_row_once(spark, tmp_path):
     tapes = tmp_path / "tapes"
-    streamed = Streamed(spark, tapes, tmp_path / "checkpoint", rows_max="400")
+    streamed = ResumableStream(spark, tapes, tmp_path / "checkpoint", rows_max="400")
     for run in range(3):
         grow(tapes, 100, begin_s=BEGIN_S + 10 * run)
     assert streamed.run() == [303, 303, 303]  # two of them would be too many for a batch
     assert streamed.run() == []
     # A file that comes later than those after it in its run: copied from elsewhere, for example.
     elsewhere = tmp_path / "elsewhere"
-    with Stage(elsewhere, Clock(), peers=(7, 8), file_bytes_max=1, batch_rows=40) as stage:
+    with RecordedPeers(elsewhere, Clock(), peers=(7, 8), file_bytes_max=1, batch_rows=40) as stage:
         for _ in range(100):
-            stage.say(7, delay_s=0.01, step_s=0.1)
+            stage.send(7, delay_s=0.01, step_s=0.1)
     files = sorted(elsewhere.rglob("*.parquet"))
     assert len(files) > 2
     for path in files[1:]:
@@ -123,12 +123,12 @@ def test_a_big_file_is_read_in_parts_and_runs_in_the_order_of_time(spark, tmp_pa
     tapes = tmp_path / "tapes"
     # Two runs at the same time, each one file with several row groups.
     for peer in (1, 11):
-        with Stage(tapes, Clock(), peers=(peer, peer + 1), group_bytes_max=20_000, batch_rows=200) as stage:
+        with RecordedPeers(tapes, Clock(), peers=(peer, peer + 1), row_group_bytes_max=20_000, batch_rows=200) as stage:
             for _ in range(1000):
-                stage.say(peer, delay_s=0.0, step_s=0.1)
+                stage.send(peer, delay_s=0.0, step_s=0.1)
     for path in tapes.rglob("*.parquet"):
         assert pq.read_metadata(path).num_row_groups > 3
-    streamed = Streamed(spark, tapes, tmp_path / "checkpoint", rows_max="900")
+    streamed = ResumableStream(spark, tapes, tmp_path / "checkpoint", rows_max="900")
     sizes = streamed.run()
     assert len(sizes) > 3
     assert max(sizes) <= 900
@@ -155,19 +155,19 @@ def test_what_cannot_be_read_is_set_aside_and_told(spark, tmp_path):
     shutil.copy(good, place / "copy.parquet")
     (tapes / "channel=0123456789abcdef" / f"day={DAY}").mkdir(parents=True)
     shutil.copy(good, tapes / "channel=0123456789abcdef" / f"day={DAY}" / "moved.parquet")
-    streamed = Streamed(spark, tapes, tmp_path / "checkpoint", quarantine=str(aside))
+    streamed = ResumableStream(spark, tapes, tmp_path / "checkpoint", quarantine=str(aside))
     assert streamed.run() == [303]
     assert streamed.rows.equals(expected.cast(streamed.rows.schema))
     told = {Path(each["path"]).name: each["reason"] for each in map(_json, aside.glob("*.json"))}
     assert told == {
         "cut.parquet": "unreadable",
-        "foreign.parquet": "foreign",
-        "later.parquet": "later_version",
+        "foreign.parquet": "not_a_tape",
+        "later.parquet": "newer_version",
         "lacking.parquet": "missing_column",
         "copy.parquet": "duplicate",
-        "moved.parquet": "misplaced",
+        "moved.parquet": "wrong_folder",
     }
-    assert spark.read.format("weft").load(str(tapes)).count() == 303
+    assert spark.read.format("broadloom").load(str(tapes)).count() == 303
     # Mended, it is read after all.
     shutil.rmtree(tapes / "channel=0123456789abcdef")
     shutil.copy(grow(tmp_path / "elsewhere", 10, peers=(5, 6)), place / "cut.parquet")
@@ -176,9 +176,9 @@ def test_what_cannot_be_read_is_set_aside_and_told(spark, tmp_path):
 
 def test_a_damaged_page_costs_its_row_group_and_is_told(spark, tmp_path):
     tapes, aside = tmp_path / "tapes", tmp_path / "aside"
-    with Stage(tapes, Clock(), peers=(1, 2), group_bytes_max=20_000, batch_rows=200) as stage:
+    with RecordedPeers(tapes, Clock(), peers=(1, 2), row_group_bytes_max=20_000, batch_rows=200) as stage:
         for _ in range(500):
-            stage.say(1, delay_s=0.0, step_s=0.1)
+            stage.send(1, delay_s=0.0, step_s=0.1)
     (path,) = tapes.rglob("*.parquet")
     told = pq.read_metadata(path)
     damaged = told.row_group(1)
@@ -186,7 +186,7 @@ def test_a_damaged_page_costs_its_row_group_and_is_told(spark, tmp_path):
     column = damaged.column(told.schema.names.index("time"))
     data[column.data_page_offset + column.total_compressed_size - 1] ^= 0xFF
     path.write_bytes(data)
-    frame = spark.read.format("weft").option("quarantine", str(aside)).load(str(tapes))
+    frame = spark.read.format("broadloom").option("quarantine", str(aside)).load(str(tapes))
     assert frame.count() == told.num_rows - damaged.num_rows
     (said,) = map(_json, aside.glob("*.json"))
     assert said["reason"] == "unreadable"
@@ -204,7 +204,7 @@ def test_a_damaged_page_costs_its_row_group_and_is_told(spark, tmp_path):
 )
 def test_a_mistake_is_told_in_a_sentence(spark, options, words):
     with pytest.raises(Exception, match=words):
-        spark.read.format("weft").options(**options).load().count()
+        spark.read.format("broadloom").options(**options).load().count()
 
 
 def _json(path: Path) -> dict[str, str]:

@@ -10,26 +10,28 @@ from uuid import uuid4
 
 import pytest
 
-import weft.blocking
-import weft.groups
+import broadloom.groups
+import broadloom.sync
+from broadloom.pipeline.spark_source import register
+from broadloom.pipeline.spark_source.dedup_stamp import DedupStamp, DuplicateFilter, add_stamp, origin_of, split_stamp
+from broadloom.pipeline.spark_source.options import SourceOptions
+from broadloom.pipeline.spark_source.recording_process import LiveRecordingError, RecordingProcess
+from broadloom.pipeline.spark_source.sink import NoGroupMembersError, write_rows
+from broadloom.record import read
+from broadloom.record.arrow_import import pa
 from tests.pipeline.growing import WITHIN_S, eventually
-from weft.pipeline.source import register
-from weft.pipeline.source.options import Options
-from weft.pipeline.source.recording import CannotRecord, Recording
-from weft.pipeline.source.sink import NobodyInGroup, say
-from weft.pipeline.source.stamp import Doubles, Stamp, origin_of, stamped, unstamped
-from weft.record import read
-from weft.record.arrow import pa
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-SOON = weft.groups.Settings(answer_s=0.2, hold_s=0.4, presence_s=0.5, suspect_s=0.4, ask_after_s=0.2)
-QUICK = weft.Settings(seek_wait_s=0.1, linger_s=0.05)
+SOON = broadloom.groups.GroupSettings(
+    reply_window_s=0.2, page_timeout_s=0.4, presence_interval_s=0.5, suspicion_timeout_s=0.4, parent_request_delay_s=0.2
+)
+QUICK = broadloom.ChannelSettings(discovery_retry_s=0.1, leave_linger_s=0.05)
 
 
 @pytest.fixture(scope="module", autouse=True)
-def weft_format(spark):
+def broadloom_format(spark):
     register(spark)
 
 
@@ -38,28 +40,28 @@ def name() -> str:
     return f"test/{uuid4().hex}"
 
 
-class Member:
+class ListeningPeer:
     """Somebody on the channel who hears everything."""
 
-    def __init__(self, channel: weft.blocking.Channel) -> None:
+    def __init__(self, channel: broadloom.sync.Channel) -> None:
         self.channel = channel
-        self.heard: list[bytes] = []
-        channel.on_message(lambda message: self.heard.append(message.data))
+        self.received: list[bytes] = []
+        channel.on_message(lambda message: self.received.append(message.data))
 
 
 @contextmanager
-def member(name: str) -> Iterator[Member]:
-    with weft.blocking.connect(name, plain=True, settings=QUICK) as channel:
-        yield Member(channel)
+def member(name: str) -> Iterator[ListeningPeer]:
+    with broadloom.sync.connect(name, tls=False, settings=QUICK) as channel:
+        yield ListeningPeer(channel)
 
 
-class Kept:
+class CollectedBatches:
     """What came out of a stream, by batch. A batch may come again after a restart, and has to be the same then."""
 
     def __init__(self) -> None:
         self._batches: dict[int, list[bytes]] = {}
 
-    def take(self, frame: "DataFrame", batch: int) -> None:
+    def on_batch(self, frame: "DataFrame", batch: int) -> None:
         payloads = frame.toArrow()["payload"].to_pylist()
         assert self._batches.setdefault(batch, payloads) == payloads
 
@@ -69,16 +71,16 @@ class Kept:
 
 
 @contextmanager
-def following(spark, name: str, place: Path, kept: Kept) -> Iterator[None]:
+def following(spark, name: str, place: Path, kept: CollectedBatches) -> Iterator[None]:
     """A stream of the channel's deliveries."""
     stream = (
-        spark.readStream.format("weft")
-        .options(channel=name, plain="true", tape=str(place / "tape"), file_s="0.3")
+        spark.readStream.format("broadloom")
+        .options(channel=name, tls="false", tape=str(place / "tape"), file_s="0.3")
         .load()
         .where("kind = 'delivered'")
     )
     query = (
-        stream.writeStream.foreachBatch(kept.take)
+        stream.writeStream.foreachBatch(kept.on_batch)
         .option("checkpointLocation", str(place / "checkpoint"))
         .trigger(processingTime="200 milliseconds")
         .start()
@@ -91,30 +93,30 @@ def following(spark, name: str, place: Path, kept: Kept) -> Iterator[None]:
 
 
 def test_a_live_channel_is_a_stream_that_can_be_stopped_and_started(spark, name, tmp_path):
-    kept = Kept()
+    kept = CollectedBatches()
     first = [b"first %d" % number for number in range(50)]
     with member(name) as other:
         with following(spark, name, tmp_path, kept):
-            other.channel.company(WITHIN_S)
+            other.channel.wait_for_peers(WITHIN_S)
             for data in first:
                 other.channel.broadcast(data)
             eventually(lambda: len(kept.payloads) == 50)
         # It has left in good order. Its last batch may not be in the checkpoint yet: then it comes again, the same.
-        eventually(lambda: not other.channel.status().neighbours)
+        eventually(lambda: not other.channel.status().neighbors)
         with following(spark, name, tmp_path, kept):
-            eventually(lambda: other.channel.status().neighbours)
+            eventually(lambda: other.channel.status().neighbors)
             other.channel.broadcast(b"second")
             eventually(lambda: len(kept.payloads) > 50)
     assert kept.payloads == [*first, b"second"]
     # The tape has it all, and reads as any other.
-    frame = spark.read.format("weft").load(str(tmp_path / "tape"))
+    frame = spark.read.format("broadloom").load(str(tmp_path / "tape"))
     assert frame.where("kind = 'delivered'").count() == 51
     # The peer lives on for a moment when Spark ends the stream, and then leaves by itself.
     eventually(lambda: read(tmp_path / "tape", kinds=["left"]).num_rows == 2)
 
 
-def recording(name: str, tape: Path) -> Recording:
-    return Recording(Options({"channel": name, "plain": "true", "tape": str(tape), "timeout_s": "5"}))
+def recording(name: str, tape: Path) -> RecordingProcess:
+    return RecordingProcess(SourceOptions({"channel": name, "tls": "false", "tape": str(tape), "timeout_s": "5"}))
 
 
 def test_a_recording_outlives_a_kill_and_leaves_in_good_order(name, tmp_path):
@@ -133,23 +135,23 @@ sys.stdin.read()
             assert process.stdout.readline() == b"joined\n"
             other.channel.broadcast(b"heard")
             process.kill()
-        eventually(lambda: not other.channel.status().neighbours)
+        eventually(lambda: not other.channel.status().neighbors)
         eventually(lambda: read(tmp_path, kinds=["left"]).num_rows == 1)
         assert read(tmp_path, kinds=["delivered"])["payload"].to_pylist() == [b"heard"]
 
 
 def test_a_channel_that_cannot_be_recorded_says_why(name, tmp_path):
     (tmp_path / "file").write_text("no folder")
-    with pytest.raises(CannotRecord, match="a tape cannot be written to"):
+    with pytest.raises(LiveRecordingError, match="a tape cannot be written to"):
         recording(name, tmp_path / "file" / "tape")
 
 
 def test_a_channel_that_is_closed_for_all_ends_its_recording(name, tmp_path):
     with member(name) as other:
         kept = recording(name, tmp_path)
-        assert not kept.is_over
-        other.channel.shut_down()
-        eventually(lambda: kept.is_over)
+        assert not kept.has_ended
+        other.channel.close_channel()
+        eventually(lambda: kept.has_ended)
         kept.close()
     assert read(tmp_path, kinds=["joined", "left"]).num_rows == 2
 
@@ -159,11 +161,11 @@ def test_a_frame_is_broadcast(spark, name):
         frame = spark.range(200, numPartitions=2).selectExpr(
             "CAST(CONCAT('row ', id) AS STRING) AS data", "CAST(id % 3 AS INT) AS priority"
         )
-        frame.write.format("weft").mode("append").options(channel=name, plain="true").save()
+        frame.write.format("broadloom").mode("append").options(channel=name, tls="false").save()
         expected = sorted(b"row %d" % number for number in range(200))
         for each in (one, other):
-            eventually(lambda: len(each.heard) >= 200)  # noqa: B023
-            assert sorted(each.heard) == expected
+            eventually(lambda: len(each.received) >= 200)  # noqa: B023
+            assert sorted(each.received) == expected
 
 
 def test_a_stream_is_broadcast_with_stamps(spark, name, tmp_path):
@@ -175,20 +177,20 @@ def test_a_stream_is_broadcast_with_stamps(spark, name, tmp_path):
             query = (
                 spark.readStream.schema("data STRING")
                 .parquet(str(tmp_path / "in"))
-                .writeStream.format("weft")
-                .options(channel=name, plain="true", stamp="numbers", checkpointLocation=str(tmp_path / checkpoint))
+                .writeStream.format("broadloom")
+                .options(channel=name, tls="false", stamp="numbers", checkpointLocation=str(tmp_path / checkpoint))
                 .trigger(availableNow=True)
                 .start()
             )
             query.awaitTermination()
-        eventually(lambda: len(one.heard) >= 60)
-        doubles = Doubles()
+        eventually(lambda: len(one.received) >= 60)
+        doubles = DuplicateFilter()
         kept = []
-        for data in one.heard:
-            stamp, body = unstamped(data)
+        for data in one.received:
+            stamp, body = split_stamp(data)
             assert stamp is not None
             assert (stamp.origin, stamp.batch) == (origin_of("numbers"), 0)
-            if not doubles.is_double(stamp):
+            if not doubles.is_duplicate(stamp):
                 kept.append(body)
         assert sorted(kept) == sorted(b"%d" % number for number in range(30))
 
@@ -196,23 +198,23 @@ def test_a_stream_is_broadcast_with_stamps(spark, name, tmp_path):
 def test_a_frame_is_said_in_a_group(spark, name):
     """Each task as a guest: its rows in their order, kept by the members, who stay among themselves."""
     frame = spark.range(60, numPartitions=2).selectExpr("CAST(CONCAT('row ', id) AS STRING) AS data")
-    options = {"channel": name, "plain": "true", "group": "Prices", "member": "feed", "stamp": "prices"}
+    options = {"channel": name, "tls": "false", "group": "Prices", "member": "feed", "stamp": "prices"}
     with (
-        weft.blocking.connect(name, plain=True, settings=QUICK) as one,
-        weft.blocking.connect(name, plain=True, settings=QUICK) as other,
+        broadloom.sync.connect(name, tls=False, settings=QUICK) as one,
+        broadloom.sync.connect(name, tls=False, settings=QUICK) as other,
         one.groups("Anna", settings=SOON) as anna,
         other.groups("Ben", settings=SOON) as ben,
     ):
         prices = anna.create("Prices")
         heard = [prices, ben.join(ben.find("Prices", WITHIN_S))]
-        frame.write.format("weft").mode("append").options(**options).save()
+        frame.write.format("broadloom").mode("append").options(**options).save()
         for group in heard:
             eventually(lambda: len(group.history()) == 60)  # noqa: B023
             said = group.history()
             by_author: dict[int, list[bytes]] = {}
             for message in said:
-                stamp, body = unstamped(message.data)
-                assert (message.name, stamp and stamp.origin) == ("feed", origin_of("prices"))
+                stamp, body = split_stamp(message.data)
+                assert (message.author_name, stamp and stamp.origin) == ("feed", origin_of("prices"))
                 by_author.setdefault(message.author, []).append(body)
             assert sorted(by_author.values()) == [
                 [b"row %d" % number for number in range(30)],
@@ -222,13 +224,13 @@ def test_a_frame_is_said_in_a_group(spark, name):
         prices.leave()
         heard[1].leave()
         for called, words in (("Prices", "nobody of the group 'Prices' is there"), ("Prizes", "no group is called")):
-            with pytest.raises(NobodyInGroup, match=words):
-                say(iter([pa.record_batch({"data": [b"1"]})]), Options(options | {"group": called}))
+            with pytest.raises(NoGroupMembersError, match=words):
+                write_rows(iter([pa.record_batch({"data": [b"1"]})]), SourceOptions(options | {"group": called}))
 
 
 def test_nobody_there_is_an_error_and_no_success(spark, name):
     frame = spark.range(1).selectExpr("CAST(id AS STRING) AS data")
-    writer = frame.write.format("weft").mode("append").options(channel=name, plain="true", timeout_s="3")
+    writer = frame.write.format("broadloom").mode("append").options(channel=name, tls="false", timeout_s="3")
     with pytest.raises(Exception, match="nobody else is on this channel"):
         writer.save()
 
@@ -247,12 +249,18 @@ def test_a_frame_that_cannot_be_said_is_refused(spark, name, columns, mode, word
     frame = spark.range(1).selectExpr(*columns.split(", "))
     options = {"group": "Prices"} if "lifetime_s" in columns else {}
     with pytest.raises(Exception, match=words):
-        frame.write.format("weft").mode(mode).options(channel=name, plain="true", **options).save()
+        frame.write.format("broadloom").mode(mode).options(channel=name, tls="false", **options).save()
 
 
 def test_a_stamp_is_found_again():
-    stamp = Stamp(origin_of("a"), 3, 1, 99)
-    assert unstamped(stamped(stamp, b"data")) == (stamp, b"data")
-    assert unstamped(b"data") == (None, b"data")
-    doubles = Doubles()
-    assert [doubles.is_double(stamp._replace(row=row)) for row in (0, 1, 0, 1, 2)] == [False, False, True, True, False]
+    stamp = DedupStamp(origin_of("a"), 3, 1, 99)
+    assert split_stamp(add_stamp(stamp, b"data")) == (stamp, b"data")
+    assert split_stamp(b"data") == (None, b"data")
+    doubles = DuplicateFilter()
+    assert [doubles.is_duplicate(stamp._replace(row=row)) for row in (0, 1, 0, 1, 2)] == [
+        False,
+        False,
+        True,
+        True,
+        False,
+    ]

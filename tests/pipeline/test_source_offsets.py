@@ -6,7 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from weft.pipeline.source.offsets import Gone, Numbers, Offset, between, run_and_number
+from broadloom.pipeline.spark_source.offsets import (
+    FileNumberSet,
+    TapeFilesRemovedError,
+    TapeOffset,
+    files_between,
+    run_and_number,
+)
 
 RUN = "20260528T202640-0a1b2c3d"
 PLACE = "channel=00/day=2026-05-28"
@@ -18,19 +24,19 @@ def path(number: int, run: str = RUN) -> str:
 
 @given(st.lists(st.integers(1, 60)))
 def test_numbers_are_a_set(chosen):
-    numbers = Numbers()
+    numbers = FileNumberSet()
     for number in chosen:
         numbers.add(number)
     assert [number for number in range(70) if number in numbers] == sorted(set(chosen))
-    assert str(Numbers(str(numbers))) == str(numbers)
-    other = Numbers()
+    assert str(FileNumberSet(str(numbers))) == str(numbers)
+    other = FileNumberSet()
     for number in sorted(chosen, reverse=True):
         other.add(number)
     assert str(other) == str(numbers)
 
 
 def test_a_long_run_is_a_short_text():
-    offset = Offset()
+    offset = TapeOffset()
     for number in range(1, 5001):
         offset.advance(path(number), 1, 1)
     assert offset.to_json() == {"files": {}, "parts": {}, "runs": {RUN: "1-5000"}}
@@ -39,10 +45,10 @@ def test_a_long_run_is_a_short_text():
 def test_what_is_no_recorders_stands_by_its_path():
     assert run_and_number(path(7)) == (RUN, 7)
     assert run_and_number(f"{PLACE}/merged-000001.parquet") is None
-    offset = Offset()
+    offset = TapeOffset()
     offset.advance(f"{PLACE}/merged-000001.parquet", 2, 2)
-    assert offset.groups_read(f"{PLACE}/merged-000001.parquet") is None
-    assert offset.groups_read(f"{PLACE}/merged-000002.parquet") == 0
+    assert offset.row_groups_read(f"{PLACE}/merged-000001.parquet") is None
+    assert offset.row_groups_read(f"{PLACE}/merged-000002.parquet") == 0
 
 
 @given(st.lists(st.tuples(st.integers(1, 9), st.integers(1, 4)), min_size=1), st.integers(0, 30))
@@ -50,23 +56,23 @@ def test_between_two_offsets_is_exactly_what_was_added(files, cut):
     """Whatever was read when, both parts together are the whole, without doubles."""
     groups = {path(number): count for number, count in files}
     every = [(name, group) for name, count in groups.items() for group in range(count)]
-    start, middle, end = Offset(), Offset(), Offset()
+    start, middle, end = TapeOffset(), TapeOffset(), TapeOffset()
     for place, (name, group) in enumerate(every):
         if place < cut:
             middle.advance(name, group + 1, groups[name])
         end.advance(name, group + 1, groups[name])
-    middle = Offset.from_json(json.loads(json.dumps(middle.to_json())))
+    middle = TapeOffset.from_json(json.loads(json.dumps(middle.to_json())))
 
-    def read(first: Offset, last: Offset) -> list[tuple[str, int]]:
-        return [(name, group) for name, low, high in between(first, last, groups) for group in range(low, high)]
+    def read(first: TapeOffset, last: TapeOffset) -> list[tuple[str, int]]:
+        return [(name, group) for name, low, high in files_between(first, last, groups) for group in range(low, high)]
 
     assert sorted(read(start, middle) + read(middle, end)) == sorted(every)
     assert read(end, end) == []
 
 
 def test_a_file_that_is_gone_is_no_empty_file():
-    start, end = Offset(), Offset()
+    start, end = TapeOffset(), TapeOffset()
     end.advance(path(1), 1, 1)
     end.advance(path(2), 1, 1)
-    with pytest.raises(Gone, match="put them back"):
-        between(start, end, {path(1): 1})
+    with pytest.raises(TapeFilesRemovedError, match="put them back"):
+        files_between(start, end, {path(1): 1})

@@ -4,37 +4,42 @@ import networkx as nx
 import numpy as np
 import pytest
 
-from weft.fabric import Settings
-from weft.fabric.views import SMALL_DIAMETER
-from weft.pipeline.study.bounds import PAPER_BOUNDS, bounds, expected
-from weft.pipeline.study.chance import below, chance_of
-from weft.pipeline.study.compiled import NOBODY, Fabric
-from weft.pipeline.study.grow import grow
-from weft.pipeline.study.outlying import outlying
-from weft.pipeline.study.parts import parts_of, vertex_connectivity
-from weft.pipeline.study.search import LANES, UNREACHED, distances_from, reach_of, sample_of
-from weft.pipeline.study.theory import remains, share_max
-from weft.pipeline.study.ways import CHOOSY_DIAMETER, WALK_SPARE, Way, is_dense
-from weft.sim.graph import diameter_bounds
+from broadloom.pipeline.overlay_study.bfs import LANES, UNREACHED, bfs_from, bfs_sample, distances_from
+from broadloom.pipeline.overlay_study.bounds import PAPER_BOUNDS, diameter_range, expected_distances
+from broadloom.pipeline.overlay_study.components import component_stats, vertex_connectivity
+from broadloom.pipeline.overlay_study.grow import grow
+from broadloom.pipeline.overlay_study.join_strategies import (
+    CLUSTER_AVOIDANCE_DIAMETER,
+    WALK_EXTRA_STEPS,
+    JoinStrategy,
+    is_clustered,
+)
+from broadloom.pipeline.overlay_study.kernels import NO_PEER, Fabric
+from broadloom.pipeline.overlay_study.peripheral_peers import peripheral_peers
+from broadloom.pipeline.overlay_study.random_source import new_rng, random_below
+from broadloom.pipeline.overlay_study.theory import fraction_max, surviving_stats
+from broadloom.protocol import ChannelSettings
+from broadloom.protocol.membership.neighbor_lists import SMALL_DIAMETER_MAX
+from broadloom.topology import diameter_bounds
 
 
 def graph_of(fabric: Fabric) -> nx.Graph:
     graph = nx.Graph()
     graph.add_nodes_from(range(len(fabric)))
-    graph.add_edges_from((peer, int(other)) for peer, row in enumerate(fabric) for other in row if other != NOBODY)
+    graph.add_edges_from((peer, int(other)) for peer, row in enumerate(fabric) for other in row if other != NO_PEER)
     return graph
 
 
-def everyone(peers: int) -> np.ndarray:
+def all_peers(peers: int) -> np.ndarray:
     return np.arange(peers, dtype=np.int32)
 
 
 # -- growing
 
 
-@pytest.mark.parametrize("way", Way)
+@pytest.mark.parametrize("way", JoinStrategy)
 @pytest.mark.parametrize("degree", [3, 4, 5, 8])
-def test_fabrics_are_regular_and_whole(way: Way, degree: int) -> None:
+def test_fabrics_are_regular_and_whole(way: JoinStrategy, degree: int) -> None:
     for peers in (1, 2, degree, degree + 1, degree + 2, degree + 3, 30, 61):
         fabric = grow(peers, degree, 7, way, 3)
         graph = graph_of(fabric)
@@ -42,7 +47,7 @@ def test_fabrics_are_regular_and_whole(way: Way, degree: int) -> None:
         lacking = wanted * peers % 2
         assert sorted(dict(graph.degree).values()) == sorted([wanted - 1] * lacking + [wanted] * (peers - lacking))
         # No link twice: as many ports are taken as there are link ends.
-        assert int((fabric != NOBODY).sum()) == 2 * graph.number_of_edges()
+        assert int((fabric != NO_PEER).sum()) == 2 * graph.number_of_edges()
         assert nx.is_connected(graph)
 
 
@@ -52,35 +57,35 @@ def test_a_seed_decides_everything() -> None:
 
 
 def test_chance_is_even() -> None:
-    chance = chance_of(1, 2)
-    drawn = [below(chance, 10) for _ in range(20_000)]
+    chance = new_rng(1, 2)
+    drawn = [random_below(chance, 10) for _ in range(20_000)]
     counts = np.bincount(drawn, minlength=10)
     assert len(counts) == 10
     assert abs(counts - 2_000).max() < 250  # six standard deviations
 
 
-def test_weft_way_avoids_dense_spots() -> None:
+def test_broadloom_way_avoids_dense_spots() -> None:
     """A newcomer that refuses them has hardly any neighbours that are neighbours of each other."""
     triangles = {
         way: sum(sum(nx.triangles(graph_of(grow(300, 4, seed, way))).values()) for seed in range(5))
-        for way in (Way.WALK, Way.WEFT)
+        for way in (JoinStrategy.WALK, JoinStrategy.BROADLOOM)
     }
-    assert triangles[Way.WEFT] < triangles[Way.WALK] / 3
+    assert triangles[JoinStrategy.BROADLOOM] < triangles[JoinStrategy.WALK] / 3
 
 
 def test_dense_is_what_peers_call_dense() -> None:
     #  0-1-2-3-4-5-0 is a ring; 6 is linked to 0 and 1.
-    fabric = np.full((7, 4), NOBODY, dtype=np.int32)
+    fabric = np.full((7, 4), NO_PEER, dtype=np.int32)
     for peer in range(6):
         fabric[peer, :2] = (peer - 1) % 6, (peer + 1) % 6
     fabric[6, :2] = 0, 1
-    assert is_dense(fabric, 6, 2, 1)  # 2-3: 2 has the neighbour 1, which is 6's too
-    assert not is_dense(fabric, 6, 3, 1)  # 3-4
+    assert is_clustered(fabric, 6, 2, 1)  # 2-3: 2 has the neighbour 1, which is 6's too
+    assert not is_clustered(fabric, 6, 3, 1)  # 3-4
 
 
 def test_limits_are_those_of_the_fabric() -> None:
-    assert Settings().walk_spare == WALK_SPARE
-    assert SMALL_DIAMETER == CHOOSY_DIAMETER
+    assert ChannelSettings().walk_extra_steps == WALK_EXTRA_STEPS
+    assert SMALL_DIAMETER_MAX == CLUSTER_AVOIDANCE_DIAMETER
 
 
 # -- searching
@@ -88,9 +93,9 @@ def test_limits_are_those_of_the_fabric() -> None:
 
 @pytest.mark.parametrize(("peers", "degree", "way"), [(1, 4, 0), (2, 4, 0), (6, 4, 0), (60, 3, 1), (LANES + 88, 4, 2)])
 def test_distances_are_those_of_networkx(peers: int, degree: int, way: int) -> None:
-    fabric = grow(peers, degree, 1, Way(way))
+    fabric = grow(peers, degree, 1, JoinStrategy(way))
     graph = graph_of(fabric)
-    reach = reach_of(fabric, everyone(peers))
+    reach = bfs_from(fabric, all_peers(peers))
     assert reach.eccentricity_max == nx.diameter(graph)
     assert reach.unreached == 0
     lengths = nx.single_source_shortest_path_length(graph, peers // 2)
@@ -104,34 +109,34 @@ def test_some_sources_give_what_those_sources_see() -> None:
     fabric = grow(20_000, seed=2)
     sources = np.array([0, 17, 19_999], dtype=np.int32)
     each = [distances_from(fabric, int(source)) for source in sources]
-    reach = reach_of(fabric, sources)
+    reach = bfs_from(fabric, sources)
     assert reach.eccentricity_max == max(int(distances.max()) for distances in each)
     assert reach.distance_sum == sum(int(distances.sum(dtype=np.int64)) for distances in each)
 
 
 def test_what_cannot_be_reached_is_counted() -> None:
     fabric = grow(400)
-    torn = np.concatenate([fabric, np.where(fabric == NOBODY, NOBODY, fabric + 400)]).astype(np.int32)
-    reach = reach_of(torn, everyone(800))
+    torn = np.concatenate([fabric, np.where(fabric == NO_PEER, NO_PEER, fabric + 400)]).astype(np.int32)
+    reach = bfs_from(torn, all_peers(800))
     assert reach.unreached == 2 * 400 * 400
-    assert reach.eccentricity_max == reach_of(fabric, everyone(400)).eccentricity_max
+    assert reach.eccentricity_max == bfs_from(fabric, all_peers(400)).eccentricity_max
     assert (distances_from(torn, 0)[400:] == UNREACHED).all()
 
 
 def test_outlying_peers_show_more_than_random_ones() -> None:
     """They are different peers, and farther from the rest than others are on average."""
     fabric = grow(20_000, seed=5)
-    chosen = outlying(fabric, 64)
+    chosen = peripheral_peers(fabric, 64)
     assert len(set(chosen.tolist())) == 64
-    far, usual = reach_of(fabric, chosen), sample_of(fabric, 64, 1)
+    far, usual = bfs_from(fabric, chosen), bfs_sample(fabric, 64, 1)
     assert far.distance_sum > usual.distance_sum
-    assert outlying(grow(10), 64).tolist() == list(range(10))
+    assert peripheral_peers(grow(10), 64).tolist() == list(range(10))
 
 
 def test_diameters_are_those_of_random_regular_graphs() -> None:
     """Grown fabrics, our own random graphs, and those of networkx: the same within what chance does."""
-    grown = [reach_of(grow(200, 4, seed), everyone(200)) for seed in range(60)]
-    shuffled = [reach_of(grow(200, 4, seed, Way.RANDOM), everyone(200)) for seed in range(60)]
+    grown = [bfs_from(grow(200, 4, seed), all_peers(200)) for seed in range(60)]
+    shuffled = [bfs_from(grow(200, 4, seed, JoinStrategy.RANDOM), all_peers(200)) for seed in range(60)]
     drawn = [nx.random_regular_graph(4, 200, seed=seed) for seed in range(12)]
     reference = float(np.mean([nx.average_shortest_path_length(graph) for graph in drawn]))
     for some, tolerance in ((shuffled, 0.02), (grown, 0.06)):
@@ -144,16 +149,16 @@ def test_diameters_are_those_of_random_regular_graphs() -> None:
 
 
 def test_bounds_are_those_of_the_paper_and_of_the_simulator() -> None:
-    assert {peers: bounds(peers, 4) for peers in PAPER_BOUNDS} == PAPER_BOUNDS
+    assert {peers: diameter_range(peers, 4) for peers in PAPER_BOUNDS} == PAPER_BOUNDS
     for degree in (3, 4, 5, 8):
         for peers in (1, 2, 5, 6, 9, 27, 81, 450, 12_345):
-            assert bounds(peers, degree) == diameter_bounds(peers, degree)
+            assert diameter_range(peers, degree) == diameter_bounds(peers, degree)
 
 
 @pytest.mark.parametrize(("peers", "degree"), [(500, 4), (3_000, 4), (1_000, 6)])
 def test_expected_is_about_what_is_found(peers: int, degree: int) -> None:
-    found = [reach_of(grow(peers, degree, seed, Way.RANDOM), everyone(peers)) for seed in range(5)]
-    diameter, mean = expected(peers, degree)
+    found = [bfs_from(grow(peers, degree, seed, JoinStrategy.RANDOM), all_peers(peers)) for seed in range(5)]
+    diameter, mean = expected_distances(peers, degree)
     assert abs(np.median([each.eccentricity_max for each in found]) - diameter) <= 1
     assert np.mean([each.distance_sum for each in found]) / (peers * (peers - 1)) == pytest.approx(mean, abs=0.03)
 
@@ -163,8 +168,8 @@ def test_theory_is_what_is_left(share: float) -> None:
     fabric = grow(200_000)
     alive = np.ones(200_000, dtype=np.bool_)
     alive[np.random.default_rng(3).permutation(200_000)[: round(share * 200_000)]] = False
-    parts = parts_of(fabric, alive)
-    theory = remains(share, 4)
+    parts = component_stats(fabric, alive)
+    theory = surviving_stats(share, 4)
     assert parts.peers == round((1 - share) * 200_000)
     assert parts.largest / parts.peers == pytest.approx(theory.largest, abs=0.01)
     assert parts.isolated / parts.peers == pytest.approx(theory.isolated, abs=0.01)
@@ -174,7 +179,7 @@ def test_theory_is_what_is_left(share: float) -> None:
 def test_parts_are_those_of_networkx() -> None:
     fabric = grow(300, 4, 2)
     alive = np.random.default_rng(2).random(300) > 0.6
-    parts = parts_of(fabric, alive)
+    parts = component_stats(fabric, alive)
     graph = graph_of(fabric).subgraph(np.flatnonzero(alive).tolist())
     sizes = sorted(map(len, nx.connected_components(graph)))
     assert (parts.peers, parts.components, parts.largest) == (len(graph), len(sizes), sizes[-1])
@@ -182,9 +187,9 @@ def test_parts_are_those_of_networkx() -> None:
 
 
 def test_the_threshold() -> None:
-    assert share_max(4) == pytest.approx(2 / 3)
-    assert remains(share_max(4) - 0.02, 4).largest > 0.05
-    assert remains(share_max(4) + 0.02, 4).largest < 1e-6
+    assert fraction_max(4) == pytest.approx(2 / 3)
+    assert surviving_stats(fraction_max(4) - 0.02, 4).largest > 0.05
+    assert surviving_stats(fraction_max(4) + 0.02, 4).largest < 1e-6
 
 
 @pytest.mark.parametrize("damage", [0, 5, 20, 45])
@@ -196,6 +201,6 @@ def test_vertex_connectivity_is_that_of_networkx(peers: int, degree: int, damage
         for _ in range(damage):
             peer, port = chance.integers(peers), chance.integers(degree)
             other = fabric[peer, port]
-            if other != NOBODY:
-                fabric[other, fabric[other].tolist().index(peer)] = fabric[peer, port] = NOBODY
+            if other != NO_PEER:
+                fabric[other, fabric[other].tolist().index(peer)] = fabric[peer, port] = NO_PEER
         assert vertex_connectivity(fabric) == nx.node_connectivity(graph_of(fabric))

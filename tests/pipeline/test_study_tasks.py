@@ -10,15 +10,15 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from weft.cli import app
-from weft.pipeline.study import answers, frontier, words
-from weft.pipeline.study.grow import grow
-from weft.pipeline.study.jobs import KILL, SPREAD, Figures, Kill, Spread
-from weft.pipeline.study.parts import parts_of
-from weft.pipeline.study.search import distances_from, reach_of
-from weft.pipeline.study.tasks import TaskFailed, in_processes, on_spark, packed
-from weft.pipeline.study.ways import Way
-from weft.pipeline.study.words import WrongUse
+from broadloom.cli.main import app
+from broadloom.pipeline.overlay_study import distributed_bfs, summary, words
+from broadloom.pipeline.overlay_study.bfs import bfs_from, distances_from
+from broadloom.pipeline.overlay_study.components import component_stats
+from broadloom.pipeline.overlay_study.executors import StudyTaskError, pack_tasks, run_in_processes, run_on_spark
+from broadloom.pipeline.overlay_study.grow import grow
+from broadloom.pipeline.overlay_study.jobs import FAILURE_JOB, SPREAD_JOB, FailureJob, Figures, SpreadJob
+from broadloom.pipeline.overlay_study.join_strategies import JoinStrategy
+from broadloom.pipeline.overlay_study.words import StudyUsageError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -26,61 +26,63 @@ if TYPE_CHECKING:
 MEASURED = ("grow_s", "search_s", "memory_mb")
 
 
-def lasting(figures: list[Figures]) -> list[Figures]:
+def deterministic(figures: list[Figures]) -> list[Figures]:
     """Without what depends on the machine."""
     return [{name: value for name, value in each.items() if name not in MEASURED} for each in figures]
 
 
-def spreads() -> list[Spread]:
-    jobs = [Spread(peers, 4, seed, first=0, last=peers, with_connectivity=True) for peers in (6, 90) for seed in (1, 2)]
-    return [*jobs, Spread(3_000, 4, 1, sweeps=20)]
+def spreads() -> list[SpreadJob]:
+    jobs = [
+        SpreadJob(peers, 4, seed, first=0, last=peers, with_connectivity=True) for peers in (6, 90) for seed in (1, 2)
+    ]
+    return [*jobs, SpreadJob(3_000, 4, 1, sweeps=20)]
 
 
 # -- tasks
 
 
 def test_tasks_hold_every_job_once() -> None:
-    jobs = [Spread(peers, 4, 1, first=0, last=peers) for peers in (10, 100_000, 50, 20_000, 10)]
-    tasks = packed(SPREAD, jobs)
+    jobs = [SpreadJob(peers, 4, 1, first=0, last=peers) for peers in (10, 100_000, 50, 20_000, 10)]
+    tasks = pack_tasks(SPREAD_JOB, jobs)
     assert sorted(place for task in tasks for place in task) == [0, 1, 2, 3, 4]
     assert tasks[0] == [1]
-    many = packed(SPREAD, [Spread(100, 4, seed, first=0, last=100) for seed in range(10_000)])
+    many = pack_tasks(SPREAD_JOB, [SpreadJob(100, 4, seed, first=0, last=100) for seed in range(10_000)])
     assert 8 <= len(many) <= 100
 
 
 def test_spark_and_processes_say_the_same(spark: "SparkSession") -> None:
     told: list[int] = []
     jobs = spreads()
-    there = on_spark(spark, SPREAD, jobs, told.append)
+    there = run_on_spark(spark, SPREAD_JOB, jobs, told.append)
     assert told[-1] == len(jobs)
-    assert lasting(there) == lasting(in_processes(SPREAD, jobs, lambda _done: None, processes=1))
+    assert deterministic(there) == deterministic(run_in_processes(SPREAD_JOB, jobs, lambda _done: None, processes=1))
     assert all(each["memory_mb"] for each in there)
     # And it is true.
-    assert there[3]["diameter"] == reach_of(grow(90, 4, 2), np.arange(90, dtype=np.int32)).eccentricity_max
+    assert there[3]["diameter"] == bfs_from(grow(90, 4, 2), np.arange(90, dtype=np.int32)).eccentricity_max
     assert there[4]["connectivity"] is None
 
 
 def test_kills_on_spark(spark: "SparkSession") -> None:
-    jobs = [Kill(500, 4, seed, Way.PLAIN, 1, (0.0, 0.3), which) for which in (0, 1) for seed in (1, 2)]
-    figures = on_spark(spark, KILL, jobs, lambda _done: None)
-    whole = parts_of(grow(500, 4, 1), np.ones(500, dtype=np.bool_))
+    jobs = [FailureJob(500, 4, seed, JoinStrategy.PLAIN, 1, (0.0, 0.3), which) for which in (0, 1) for seed in (1, 2)]
+    figures = run_on_spark(spark, FAILURE_JOB, jobs, lambda _done: None)
+    whole = component_stats(grow(500, 4, 1), np.ones(500, dtype=np.bool_))
     assert (figures[0]["survivors"], figures[0]["components"], figures[0]["links"]) == (500, 1, whole.links)
     assert [each["survivors"] for each in figures[2:]] == [350, 350]
-    assert lasting(figures) == lasting(in_processes(KILL, jobs, lambda _done: None, processes=1))
+    assert deterministic(figures) == deterministic(run_in_processes(FAILURE_JOB, jobs, lambda _done: None, processes=1))
 
 
 def test_what_fails_in_a_task_is_told_in_a_line(spark: "SparkSession") -> None:
-    with pytest.raises(TaskFailed, match="no fabric has 5 peers of degree 1") as failed:
-        on_spark(spark, SPREAD, [Spread(5, 1, 1)], lambda _done: None)
+    with pytest.raises(StudyTaskError, match="no fabric has 5 peers of degree 1") as failed:
+        run_on_spark(spark, SPREAD_JOB, [SpreadJob(5, 1, 1)], lambda _done: None)
     assert len(str(failed.value).splitlines()) == 1
 
 
 def test_a_fabric_over_many_tasks(spark: "SparkSession", monkeypatch: pytest.MonkeyPatch) -> None:
     """The same distances as in one place, also where blocks are of different sizes and a degree is odd."""
-    for peers, degree in ((frontier.BLOCK_PEERS + 1_003, 4), (7, 3)):
-        blocks = frontier.blocks_of(spark, peers, degree, 5)
+    for peers, degree in ((distributed_bfs.BLOCK_PEERS + 1_003, 4), (7, 3)):
+        blocks = distributed_bfs.grow_blocks(spark, peers, degree, 5)
         steps: list[int] = []
-        found = frontier.distances_over(spark, blocks, peers, degree, peers // 3, steps.append)
+        found = distributed_bfs.distributed_distances(spark, blocks, peers, degree, peers // 3, steps.append)
         blocks.unpersist()
         assert (found == distances_from(grow(peers, degree, 5), peers // 3)).all()
         assert steps == list(range(1, int(found.max()) + 1))
@@ -90,10 +92,11 @@ def test_a_fabric_over_many_tasks(spark: "SparkSession", monkeypatch: pytest.Mon
 
 
 def test_parts_of_a_fabric_are_put_together() -> None:
-    parts = [Spread(900, 4, 3, first=first, last=first + 300) for first in (0, 300, 600)]
-    whole = [Spread(900, 4, 3, first=0, last=900)]
+    parts = [SpreadJob(900, 4, 3, first=first, last=first + 300) for first in (0, 300, 600)]
+    whole = [SpreadJob(900, 4, 3, first=0, last=900)]
     rows = [
-        answers.diameters(jobs, in_processes(SPREAD, jobs, lambda _done: None, processes=1)) for jobs in (parts, whole)
+        summary.diameters(jobs, run_in_processes(SPREAD_JOB, jobs, lambda _done: None, processes=1))
+        for jobs in (parts, whole)
     ]
     lasting_rows = [{name: value for name, value in row[0].items() if name not in MEASURED} for row in rows]
     assert lasting_rows[0] == lasting_rows[1]
@@ -106,25 +109,25 @@ def test_parts_of_a_fabric_are_put_together() -> None:
 
 
 def test_words() -> None:
-    assert words.sizes("100,1_000,100") == [100, 1_000]
-    assert words.seeds("3..5") == [3, 4, 5]
-    assert words.shares("0.1..0.9") == [0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9]
-    assert words.shares("0.25,0.5") == [0.25, 0.5]
-    assert words.way("far-8") == (Way.FAR, 8)
-    for name in words.way_names():
-        assert words.way_name(*words.way(name)) == name
+    assert words.parse_sizes("100,1_000,100") == [100, 1_000]
+    assert words.parse_seeds("3..5") == [3, 4, 5]
+    assert words.parse_fractions("0.1..0.9") == [0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9]
+    assert words.parse_fractions("0.25,0.5") == [0.25, 0.5]
+    assert words.parse_strategy("far-8") == (JoinStrategy.FAR, 8)
+    for name in words.strategy_names():
+        assert words.strategy_name(*words.parse_strategy(name)) == name
 
 
 @pytest.mark.parametrize("text", ["", "x", "-1", "0", "1..2", "9999999999999"])
 def test_wrong_sizes(text: str) -> None:
-    with pytest.raises(WrongUse, match="--peers"):
-        words.sizes(text)
+    with pytest.raises(StudyUsageError, match="--peers"):
+        words.parse_sizes(text)
 
 
 @pytest.mark.parametrize("text", ["", "x", "1", "-0.1", "0.5..0.1", "0.1..1", "nan", "inf"])
 def test_wrong_shares(text: str) -> None:
-    with pytest.raises(WrongUse, match="--share"):
-        words.shares(text)
+    with pytest.raises(StudyUsageError, match="--share"):
+        words.parse_fractions(text)
 
 
 @pytest.mark.parametrize(
@@ -147,23 +150,26 @@ def test_a_mistake_is_one_line(line: str, told: str) -> None:
     result = CliRunner().invoke(app, ["study", *line.split()])
     assert result.exit_code == 2, result.output
     assert told in result.stderr
-    assert result.stderr.startswith("weft study ")
+    assert result.stderr.startswith("broadloom study ")
     assert len(result.stderr.splitlines()) == 1
 
 
 def test_without_the_extra_it_says_how_to_get_it() -> None:
-    program = "import sys; sys.modules['numba'] = None; from weft.cli import main; main()"
+    program = "import sys; sys.modules['numba'] = None; from broadloom.cli.main import main; main()"
     ended = subprocess.run(
         [sys.executable, "-c", program, "study", "kill"], capture_output=True, text=True, timeout=60, check=False
     )
     assert ended.returncode == 2
-    assert ended.stderr == "weft study kill: numba is not installed; it comes with: pip install 'weft[pipeline]'\n"
+    assert (
+        ended.stderr
+        == "broadloom study kill: numba is not installed; it comes with: pip install 'broadloom[pipeline]'\n"
+    )
 
 
 # -- commands
 
 
-def asked(*line: str) -> Any:
+def run_study(*line: str) -> Any:
     result = CliRunner().invoke(app, ["study", *line, "--no-spark", "--json"])
     assert result.exit_code == 0, result.output
     return json.loads(result.stdout)
@@ -171,21 +177,25 @@ def asked(*line: str) -> Any:
 
 def test_diameter(tmp_path: Path) -> None:
     picture = tmp_path / "diameter.svg"
-    said = asked("diameter", "--peers", "5,120,2000", "--seeds", "1..2", "--exact-max", "500", "--plot", str(picture))
+    said = run_study(
+        "diameter", "--peers", "5,120,2000", "--seeds", "1..2", "--exact-max", "500", "--plot", str(picture)
+    )
     assert [(row["peers"], row["exact"], row["fabrics"]) for row in said["rows"]] == [
         (5, True, 2),
         (120, True, 2),
         (2000, False, 2),
     ]
     assert said["rows"][0]["diameter_max"] == 1
-    truth = [reach_of(grow(2000, 4, seed), np.arange(2000, dtype=np.int32)).eccentricity_max for seed in (1, 2)]
+    truth = [bfs_from(grow(2000, 4, seed), np.arange(2000, dtype=np.int32)).eccentricity_max for seed in (1, 2)]
     assert said["rows"][2]["diameter_max"] == max(truth)
     assert picture.read_text().startswith("<?xml")
 
 
 def test_kill(tmp_path: Path) -> None:
     picture = tmp_path / "kill.png"
-    rows = asked("kill", "--share", "0.1..0.3", "--peers", "1000", "--seeds", "1..3", "--plot", str(picture))["rows"]
+    rows = run_study("kill", "--share", "0.1..0.3", "--peers", "1000", "--seeds", "1..3", "--plot", str(picture))[
+        "rows"
+    ]
     assert [(row["share"], row["survivors"]) for row in rows] == [(0.1, 900), (0.2, 800), (0.3, 700)]
     assert all(row["largest_min"] <= row["largest"] <= 1 for row in rows)
     assert picture.read_bytes().startswith(b"\x89PNG")
@@ -193,13 +203,13 @@ def test_kill(tmp_path: Path) -> None:
 
 def test_pinning(tmp_path: Path) -> None:
     picture = tmp_path / "pinning.svg"
-    rows = asked("pinning", "--ways", "plain,weft,far-4", "--peers", "150", "--seeds", "1..4", "--plot", str(picture))[
-        "rows"
-    ]
+    rows = run_study(
+        "pinning", "--ways", "plain,broadloom,far-4", "--peers", "150", "--seeds", "1..4", "--plot", str(picture)
+    )["rows"]
     by_way = {row["way"]: row for row in rows}
-    assert list(by_way) == ["plain", "weft", "far-4"]
+    assert list(by_way) == ["plain", "broadloom", "far-4"]
     assert by_way["far-4"]["mean_distance"] < by_way["plain"]["mean_distance"]
-    assert by_way["weft"]["dense_links"] < by_way["plain"]["dense_links"]
+    assert by_way["broadloom"]["dense_links"] < by_way["plain"]["dense_links"]
     assert picture.exists()
 
 

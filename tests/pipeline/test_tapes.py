@@ -7,28 +7,28 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from weft.pipeline.made.tape import BEGIN, Plan, make
-from weft.pipeline.quarantine import QUARANTINE_COLUMNS, REASONS, Reason
-from weft.pipeline.source.files import Footer
-from weft.pipeline.source.files import examine as look
-from weft.pipeline.source.rows import Piece
-from weft.pipeline.source.rows import read as read_rows
-from weft.pipeline.tapes import NoTapes, Tapes, _examined_by_tasks, events, examined
-from weft.record import SCHEMA, SCHEMA_VERSION, read, spark_ddl
-from weft.record.arrow import pa, pq
-from weft.record.read import TABLE_SCHEMA
-from weft.record.schema import VERSION_KEY, columns_of
+from broadloom.pipeline.quarantine import QUARANTINE_COLUMNS, REASONS, QuarantineReason
+from broadloom.pipeline.spark_source.parquet_files import ParquetFooter
+from broadloom.pipeline.spark_source.parquet_files import read_footer as look
+from broadloom.pipeline.spark_source.row_groups import RowGroupRange
+from broadloom.pipeline.spark_source.row_groups import read as read_rows
+from broadloom.pipeline.synthetic.generate import BEGIN, SyntheticConfig, generate
+from broadloom.pipeline.tape_set import TapeSet, TapesNotFoundError, _examine_with_spark, events, examine_tapes
+from broadloom.record import SCHEMA, SCHEMA_VERSION, read, spark_ddl
+from broadloom.record.arrow_import import pa, pq
+from broadloom.record.reader import TABLE_SCHEMA
+from broadloom.record.schema import VERSION_KEY, columns_in_version
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-PLAN = Plan(rows=3_000, peers=12, arrivals=0, leaves=1, deaths=1, machines=3, seconds=60)
+PLAN = SyntheticConfig(rows=3_000, peers=12, arrivals=0, leaves=1, crashes=1, machines=3, seconds=60)
 
 
 @pytest.fixture(scope="module")
 def good(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("good")
-    make(folder, PLAN)
+    generate(folder, PLAN)
     return folder
 
 
@@ -50,12 +50,12 @@ def rewritten(path: Path, table: pa.Table, **metadata: str) -> None:
     pq.write_table(table.replace_schema_metadata(kept), path)
 
 
-def reasons(tapes: Tapes) -> list[str]:
+def reasons(tapes: TapeSet) -> list[str]:
     return [each["reason"] for each in tapes.quarantine.to_pylist()]
 
 
 def test_good_tapes_are_used_whole(good: Path) -> None:
-    tapes = examined(good)
+    tapes = examine_tapes(good)
     assert tapes.quarantine.num_rows == 0
     assert tapes.rows == read(good).num_rows
     assert len(tapes.used) == 3
@@ -64,7 +64,7 @@ def test_good_tapes_are_used_whole(good: Path) -> None:
 def test_a_truncated_file(folder: Path) -> None:
     path = first_of(folder)
     path.write_bytes(path.read_bytes()[:-100])
-    tapes = examined(folder)
+    tapes = examine_tapes(folder)
     (aside,) = tapes.quarantine.to_pylist()
     assert aside["reason"] == "unreadable"
     assert aside["file"] == path.relative_to(folder).as_posix()
@@ -79,14 +79,14 @@ def test_a_page_with_one_wrong_bit(folder: Path) -> None:
     data = bytearray(path.read_bytes())
     data[len(data) // 3] ^= 1
     path.write_bytes(bytes(data))
-    assert reasons(examined(folder)) == ["unreadable"]
+    assert reasons(examine_tapes(folder)) == ["unreadable"]
 
 
 def test_foreign_files(folder: Path) -> None:
     (folder / "notes.txt").write_text("mine")
     pq.write_table(pa.table({"x": [1]}), first_of(folder).with_name("other.parquet"))
-    tapes = examined(folder)
-    assert reasons(tapes) == ["foreign", "foreign"]
+    tapes = examine_tapes(folder)
+    assert reasons(tapes) == ["not_a_tape", "not_a_tape"]
     assert not any(tapes.quarantine["lacking"].to_pylist())
     assert len(tapes.used) == 3
 
@@ -98,7 +98,7 @@ def test_a_missing_column_and_a_wrong_type(folder: Path) -> None:
     rows = pq.read_table(other, partitioning=None)
     place = rows.column_names.index("sequence")
     rewritten(other, rows.set_column(place, "sequence", rows["sequence"].cast(pa.string())))
-    found = {each["reason"]: each for each in examined(folder).quarantine.to_pylist()}
+    found = {each["reason"]: each for each in examine_tapes(folder).quarantine.to_pylist()}
     assert found["missing_column"]["detail"] == "without hops, topic"
     assert found["missing_column"]["rows"] == pq.read_metadata(one).num_rows
     assert found["wrong_type"]["detail"] == "sequence is string, not int64"
@@ -107,41 +107,41 @@ def test_a_missing_column_and_a_wrong_type(folder: Path) -> None:
 def test_a_later_version(folder: Path) -> None:
     path = first_of(folder)
     later = str(SCHEMA_VERSION + 1)
-    rewritten(path, pq.read_table(path, partitioning=None), weft_schema=later)
+    rewritten(path, pq.read_table(path, partitioning=None), broadloom_schema=later)
     assert pq.read_schema(path).metadata[VERSION_KEY] == later.encode()
-    (aside,) = examined(folder).quarantine.to_pylist()
+    (aside,) = examine_tapes(folder).quarantine.to_pylist()
     assert (aside["reason"], aside["detail"]) == (
-        "later_version",
-        f"schema version {later}; this Weft knows up to {SCHEMA_VERSION}",
+        "newer_version",
+        f"schema version {later}; this Broadloom knows up to {SCHEMA_VERSION}",
     )
 
 
 def test_tapes_of_the_first_version_are_read_beside_new_ones(folder: Path, spark: "SparkSession") -> None:
     path = first_of(folder)
-    before = examined(folder).rows
+    before = examine_tapes(folder).rows
     rows = pq.read_table(path, partitioning=None)
-    rewritten(path, rows.select([each.name for each in columns_of(1)]), weft_schema="1")
-    tapes = examined(folder)
+    rewritten(path, rows.select([each.name for each in columns_in_version(1)]), broadloom_schema="1")
+    tapes = examine_tapes(folder)
     assert (tapes.quarantine.num_rows, tapes.rows) == (0, before)
     frame = events(spark, tapes)
     assert frame.columns == [*SCHEMA.names, "channel", "day"]
     assert frame.count() == before
     assert frame.where("member IS NOT NULL").count() == 0
-    # And so it is by `format("weft")`.
+    # And so it is by `format("broadloom")`.
     place = path.relative_to(folder).as_posix()
     footer = look(str(folder), place)
-    assert isinstance(footer, Footer)
+    assert isinstance(footer, ParquetFooter)
     found = pa.Table.from_batches(
-        read_rows(str(folder), [Piece(place, 0, len(footer.groups))], TABLE_SCHEMA, None, None)
+        read_rows(str(folder), [RowGroupRange(place, 0, len(footer.row_groups))], TABLE_SCHEMA, None, None)
     )
     assert (found.num_rows, found["member"].null_count) == (rows.num_rows, rows.num_rows)
 
 
 def test_a_copied_file_counts_once(folder: Path) -> None:
     path = first_of(folder)
-    before = examined(folder).rows
+    before = examine_tapes(folder).rows
     shutil.copy(path, path.with_name("copy of it.parquet"))
-    tapes = examined(folder)
+    tapes = examine_tapes(folder)
     assert reasons(tapes) == ["duplicate"]
     assert tapes.rows == before
     assert not tapes.quarantine["lacking"][0].as_py()
@@ -154,12 +154,12 @@ def test_a_part_of_a_file_under_another_number(folder: Path) -> None:
     part = path.with_name(path.name.replace("-000001", "-000002"))
     shutil.copy(path, part)
     rewritten(part, rows.slice(10, 20))
-    tapes = examined(folder)
+    tapes = examine_tapes(folder)
     (aside,) = tapes.quarantine.to_pylist()
     assert (aside["reason"], aside["rows"], aside["file"].rpartition("/")[2]) == ("duplicate", 20, part.name)
     rewritten(path, rows.slice(0, 25))
     rewritten(part, rows.slice(20))
-    (aside,) = examined(folder).quarantine.to_pylist()
+    (aside,) = examine_tapes(folder).quarantine.to_pylist()
     assert (aside["reason"], aside["rows"], aside["lacking"]) == ("overlap", 25, True)
 
 
@@ -173,8 +173,8 @@ def test_folders_that_contradict_the_file(folder: Path) -> None:
     elsewhere.mkdir(parents=True)
     shutil.move(second, elsewhere / second.name)
     shutil.copy(first_of(folder / path.parent.parent.name / "day=2026-01-05"), folder / "loose.parquet")
-    tapes = examined(folder)
-    assert reasons(tapes) == ["misplaced"] * 3
+    tapes = examine_tapes(folder)
+    assert reasons(tapes) == ["wrong_folder"] * 3
     details = " ".join(tapes.quarantine["detail"].to_pylist())
     assert "rows of 2026-01-05" in details
     assert "it is of channel" in details
@@ -186,8 +186,8 @@ def test_rows_of_the_future(folder: Path, spark: "SparkSession") -> None:
     now = BEGIN + timedelta(seconds=30)
     later = sum(each > now + timedelta(seconds=5) for each in rows)
     assert later > 100
-    tapes = examined(folder, now=now, future_tolerance_s=5)
-    assert set(reasons(tapes)) == {"future"}
+    tapes = examine_tapes(folder, now=now, future_tolerance_s=5)
+    assert set(reasons(tapes)) == {"future_time"}
     assert sum(tapes.quarantine["rows"].to_pylist()) == later
     assert tapes.rows == len(rows) - later == events(spark, tapes).count()
 
@@ -196,28 +196,28 @@ def test_what_is_hidden_is_no_part_of_the_tape(folder: Path) -> None:
     path = first_of(folder)
     path.rename(path.with_name("." + path.name))
     (path.parent / "_SUCCESS").write_text("")
-    tapes = examined(folder)
+    tapes = examine_tapes(folder)
     assert len(tapes.files) == 2
     assert tapes.quarantine.num_rows == 0
 
 
 def test_no_tapes_at_all(tmp_path: Path) -> None:
-    with pytest.raises(NoTapes, match="there is no folder"):
-        examined(tmp_path / "nowhere")
-    with pytest.raises(NoTapes, match="there are no tapes"):
-        examined(tmp_path)
+    with pytest.raises(TapesNotFoundError, match="there is no folder"):
+        examine_tapes(tmp_path / "nowhere")
+    with pytest.raises(TapesNotFoundError, match="there are no tapes"):
+        examine_tapes(tmp_path)
 
 
 def test_every_reason_is_explained() -> None:
-    assert set(REASONS) == set(Reason)
+    assert set(REASONS) == set(QuarantineReason)
     about = next(each.about for each in QUARANTINE_COLUMNS if each.name == "reason")
-    assert all(each.value in about for each in Reason)
+    assert all(each.value in about for each in QuarantineReason)
 
 
 def test_spark_reads_what_was_found_good(folder: Path, spark: "SparkSession") -> None:
     path = first_of(folder)
     path.write_bytes(b"PAR1")
-    tapes = examined(folder)
+    tapes = examine_tapes(folder)
     frame = events(spark, tapes)
     assert frame.columns == [*SCHEMA.names, "channel", "day"]
     path.unlink()
@@ -230,12 +230,12 @@ def test_spark_reads_what_was_found_good(folder: Path, spark: "SparkSession") ->
 def test_folders_may_have_any_name(good: Path, tmp_path: Path, spark: "SparkSession") -> None:
     place = tmp_path / "a {b,c} [d]* % 100"
     shutil.copytree(good, place)
-    assert events(spark, examined(place)).count() == read(good).num_rows
+    assert events(spark, examine_tapes(place)).count() == read(good).num_rows
 
 
 def test_nothing_good_is_an_empty_frame(tmp_path: Path, spark: "SparkSession") -> None:
     (tmp_path / "x.txt").write_text("")
-    frame = events(spark, examined(tmp_path))
+    frame = events(spark, examine_tapes(tmp_path))
     assert frame.count() == 0
     assert frame.schema == spark.createDataFrame([], spark_ddl()).schema
 
@@ -244,6 +244,6 @@ def test_tasks_find_what_threads_find(folder: Path, spark: "SparkSession") -> No
     path = first_of(folder)
     path.write_bytes(path.read_bytes()[:-100])
     now = datetime.now(UTC)
-    tapes = examined(folder, now=now)
+    tapes = examine_tapes(folder, now=now)
     paths = [each.path for each in tapes.files]
-    assert _examined_by_tasks(spark, str(folder), paths, tapes.latest) == list(tapes.files)
+    assert _examine_with_spark(spark, str(folder), paths, tapes.latest) == list(tapes.files)

@@ -10,26 +10,28 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import weft
-from tests.channel.joined import QUICK, a_name
-from tests.net.lines import play, until
-from tests.pipeline.building import TALK, built, everything
-from tests.pipeline.flooded import BEGINS_US, CHANNEL, as_rows
+import broadloom
+from broadloom.groups import GroupSettings
+from broadloom.pipeline.arrow.frames import to_polars
+from broadloom.pipeline.arrow.threads import thread_positions, threads
+from broadloom.pipeline.tables.thread_positions import NAMES
+from broadloom.record import Tape, read
+from broadloom.record.arrow_import import pa
+from tests.channel.joined import QUICK, unique_name
+from tests.pipeline.building import CONVERSATION_CHANNEL, build_all, build_in_memory
+from tests.pipeline.flooded import CHANNEL, START_US, tape_rows
 from tests.pipeline.test_links import ONE_CLOCK
-from weft.groups import Settings
-from weft.pipeline.arrow.frames import to_polars
-from weft.pipeline.arrow.threads import places, threads
-from weft.pipeline.tables.places import NAMES
-from weft.record import Tape, read
-from weft.record.arrow import pa
+from tests.transport.connections import run_test, until
 
 AUTHORS = [f"{number:016x}" for number in (7, 8, 9)]
-SOON = Settings(answer_s=0.2, hold_s=0.4, presence_s=0.5, suspect_s=0.4, ask_after_s=0.2)
-GONE = -2
+SOON = GroupSettings(
+    reply_window_s=0.2, page_timeout_s=0.4, presence_interval_s=0.5, suspicion_timeout_s=0.4, parent_request_delay_s=0.2
+)
+MISSING_PARENT = -2
 """Its parent is on no tape."""
 
 
-def spoken(parents: list[int], group: str | None = None) -> pa.Table:
+def messages_with_parents(parents: list[int], group: str | None = None) -> pa.Table:
     """Message i answers message parents[i]; -1 nobody. Authors take turns; a message a second."""
     rows = []
     for index, parent in enumerate(parents):
@@ -40,25 +42,25 @@ def spoken(parents: list[int], group: str | None = None) -> pa.Table:
             "run": "run",
             "group": group,
         }
-        row |= {"time": BEGINS_US + index * 1_000_000, "parent_author": None, "parent_sequence": None}
+        row |= {"time": START_US + index * 1_000_000, "parent_author": None, "parent_sequence": None}
         if parent >= 0:
             row |= {"parent_author": AUTHORS[parent % 3], "parent_sequence": parent // 3 + 1}
-        elif parent == GONE:
+        elif parent == MISSING_PARENT:
             row |= {"parent_author": "f" * 16, "parent_sequence": 1}
         rows.append(row)
-    schema = as_rows([]).select([*NAMES, "run", "time"]).schema
+    schema = tape_rows([]).select([*NAMES, "run", "time"]).schema
     return pa.Table.from_pylist(rows, schema=schema)
 
 
-def in_a_group(parents: list[int]) -> pa.Table:
+def group_messages(parents: list[int]) -> pa.Table:
     """The same, said by members who are another peer each time."""
     renamed = []
-    for index, row in enumerate(spoken(parents, group="tea").to_pylist()):
+    for index, row in enumerate(messages_with_parents(parents, group="tea").to_pylist()):
         named = {"member": row["author"], "number": row["sequence"]}
         named |= {"parent_member": row["parent_author"], "parent_number": row["parent_sequence"]}
         peer = {"author": f"{1000 + index:016x}", "sequence": 1, "parent_author": None, "parent_sequence": None}
         renamed.append(row | named | peer)
-    return pa.Table.from_pylist(renamed, schema=spoken([]).schema)
+    return pa.Table.from_pylist(renamed, schema=messages_with_parents([]).schema)
 
 
 def index_of(author: str, sequence: int) -> int:
@@ -74,9 +76,9 @@ def by_walking(parents: list[int]) -> list[tuple[int, int | None, str]]:
             path.append(parents[path[-1]])
         if parents[path[-1]] >= 0:
             circle = path[path.index(parents[path[-1]]) :]
-            found.append((min(circle), None, "circle"))
+            found.append((min(circle), None, "cycle"))
         else:
-            state = "parent missing" if parents[path[-1]] == GONE else "whole"
+            state = "parent_missing" if parents[path[-1]] == MISSING_PARENT else "complete"
             found.append((path[-1], len(path) - 1, state))
     return found
 
@@ -85,27 +87,27 @@ def by_walking(parents: list[int]) -> list[tuple[int, int | None, str]]:
 def pointers(draw: st.DrawFn) -> list[int]:
     """Any pointers at all: trees, circles, missing parents."""
     count = draw(st.integers(1, 40))
-    return [draw(st.sampled_from([-1, GONE, *range(count)])) for _ in range(count)]
+    return [draw(st.sampled_from([-1, MISSING_PARENT, *range(count)])) for _ in range(count)]
 
 
 @given(pointers())
 @settings(deadline=None, max_examples=150)
 def test_places_are_those_found_by_walking(parents):
     # A message that answers itself is a circle of one.
-    told = to_polars(places(spoken(parents)))
+    told = to_polars(thread_positions(messages_with_parents(parents)))
     found = [
         (index_of(row["root_author"], row["root_sequence"]), row["depth"], row["state"])
         for row in told.iter_rows(named=True)
     ]
     assert found == by_walking(parents)
-    told = to_polars(places(in_a_group(parents)))
+    told = to_polars(thread_positions(group_messages(parents)))
     found = [(int(row["root_author"], 16) - 1000, row["depth"], row["state"]) for row in told.iter_rows(named=True)]
     assert found == by_walking(parents)
 
 
 def test_a_member_is_one_whichever_peer_it_is():
     # One asks, another answers, and the first answers that, after it has come back as another peer.
-    told = to_polars(threads(in_a_group([-1, 0, -1, 1]), ONE_CLOCK)).sort("began")
+    told = to_polars(threads(group_messages([-1, 0, -1, 1]), ONE_CLOCK)).sort("began")
     assert told.select("messages", "depth", "participants", "first_answer_s").rows() == [
         (3, 2, 2, 1.0),
         (1, 0, 1, None),
@@ -113,18 +115,18 @@ def test_a_member_is_one_whichever_peer_it_is():
 
 
 def test_a_name_that_is_used_twice_in_a_group_stays_with_the_first():
-    rows = in_a_group([-1, 0]).to_pylist()
+    rows = group_messages([-1, 0]).to_pylist()
     forged = rows[0] | {"author": "f" * 16, "group": "tea"}
     elsewhere = rows[0] | {"author": "0" * 16, "group": "coffee"}
     for order in ([forged, elsewhere, *rows], [*rows, elsewhere, forged]):
-        told = to_polars(places(pa.Table.from_pylist(order, schema=spoken([]).schema)))
+        told = to_polars(thread_positions(pa.Table.from_pylist(order, schema=messages_with_parents([]).schema)))
         answer = told.filter(pl.col("author") == rows[1]["author"])
         assert answer.select("root_author", "depth").rows() == [(rows[0]["author"], 1)]
 
 
 def test_a_conversation():
     # 0 is answered by its own author (3), then by others (4, 5); 1 by nobody; 2 by a chain.
-    told = threads(spoken([-1, -1, -1, 0, 0, 3, 2, 6, 7]), ONE_CLOCK)
+    told = threads(messages_with_parents([-1, -1, -1, 0, 0, 3, 2, 6, 7]), ONE_CLOCK)
     rows = to_polars(told).sort("root_author").rows(named=True)
     first, third = rows
     assert [first[key] for key in ("messages", "depth", "participants", "first_answer_s", "state")] == [
@@ -132,46 +134,46 @@ def test_a_conversation():
         2,
         3,
         4.0,
-        "whole",
+        "complete",
     ]
     assert [third[key] for key in ("messages", "depth", "participants", "first_answer_s")] == [4, 3, 3, 4.0]
-    assert (first["began"] - BEGINS_US, first["ended"] - BEGINS_US) == (0, 5_000_000)
+    assert (first["began"] - START_US, first["ended"] - START_US) == (0, 5_000_000)
 
 
 def test_a_message_without_an_answer_is_a_conversation_only_in_a_group():
-    assert threads(spoken([-1, -1]), ONE_CLOCK).num_rows == 0
-    told = to_polars(threads(spoken([-1, -1], group="tea"), ONE_CLOCK))
+    assert threads(messages_with_parents([-1, -1]), ONE_CLOCK).num_rows == 0
+    told = to_polars(threads(messages_with_parents([-1, -1], group="tea"), ONE_CLOCK))
     assert told.select("messages", "depth", "first_answer_s", "group").rows() == [(1, 0, None, "tea")] * 2
 
 
 def test_missing_parents_and_circles_are_told():
-    told = to_polars(threads(spoken([GONE, 0, 4, 2, 3, 2]), ONE_CLOCK)).sort("state")
-    assert told.select("state", "messages", "depth").rows() == [("circle", 4, None), ("parent missing", 2, 1)]
+    told = to_polars(threads(messages_with_parents([MISSING_PARENT, 0, 4, 2, 3, 2]), ONE_CLOCK)).sort("state")
+    assert told.select("state", "messages", "depth").rows() == [("cycle", 4, None), ("parent_missing", 2, 1)]
 
 
 def test_nothing_said():
-    assert threads(spoken([]), ONE_CLOCK).num_rows == 0
-    assert places(spoken([])).num_rows == 0
+    assert threads(messages_with_parents([]), ONE_CLOCK).num_rows == 0
+    assert thread_positions(messages_with_parents([])).num_rows == 0
 
 
 @pytest.mark.parametrize("depth", [100_000, 131_072])
 def test_a_chain_of_a_hundred_thousand(depth):
     parents = [*range(-1, depth)]
-    told = to_polars(threads(spoken_fast(parents), ONE_CLOCK))
+    told = to_polars(threads(many_messages(parents), ONE_CLOCK))
     assert told.select("messages", "depth", "participants").rows() == [(depth + 1, depth, 3)]
 
 
 def test_a_long_circle_ends():
     parents = [99_999, *range(99_999)]
-    told = to_polars(threads(spoken_fast(parents), ONE_CLOCK))
-    assert told.select("state", "messages", "depth").rows() == [("circle", 100_000, None)]
+    told = to_polars(threads(many_messages(parents), ONE_CLOCK))
+    assert told.select("state", "messages", "depth").rows() == [("cycle", 100_000, None)]
 
 
 def test_sizes_and_depths_of_a_random_forest():
     random = np.random.default_rng(3)
     parents = [int(random.integers(-1, index)) if index else -1 for index in range(3000)]
     graph = nx.Graph([(index, parent) for index, parent in enumerate(parents) if parent >= 0])
-    told = to_polars(threads(spoken_fast(parents), ONE_CLOCK))
+    told = to_polars(threads(many_messages(parents), ONE_CLOCK))
     sizes = sorted(len(part) for part in nx.connected_components(graph))
     assert sorted(told["messages"]) == sizes
     for row in told.iter_rows(named=True):
@@ -179,7 +181,7 @@ def test_sizes_and_depths_of_a_random_forest():
         assert row["depth"] == max(nx.single_source_shortest_path_length(graph, root).values())
 
 
-def spoken_fast(parents: list[int]) -> pa.Table:
+def many_messages(parents: list[int]) -> pa.Table:
     """The same for many messages."""
     index = np.arange(len(parents))
     parent = np.array(parents)
@@ -193,7 +195,7 @@ def spoken_fast(parents: list[int]) -> pa.Table:
             "parent_author": pa.array(authors[parent % 3], mask=none),
             "parent_sequence": pa.array(parent // 3 + 1, mask=none),
             "run": pa.array(["run"] * len(parents)),
-            "time": pa.array(BEGINS_US + index).cast(pa.timestamp("us", tz="UTC")),
+            "time": pa.array(START_US + index).cast(pa.timestamp("us", tz="UTC")),
             **{name: pa.nulls(len(parents), pa.string()) for name in ("group", "member", "parent_member")},
             **{name: pa.nulls(len(parents), pa.int64()) for name in ("number", "parent_number")},
         }
@@ -202,28 +204,36 @@ def spoken_fast(parents: list[int]) -> pa.Table:
 
 def test_spark_finds_them_on_a_tape(spark):
     found = {
-        name: table.filter(pl.col("channel") == TALK) for name, table in everything(spark).items() if name != "clocks"
+        name: table.filter(pl.col("channel") == CONVERSATION_CHANNEL)
+        for name, table in build_all(spark).items()
+        if name != "clocks"
     }
     columns = "root_sequence", "messages", "depth", "participants", "first_answer_s"
     assert found["threads"].sort("root_sequence").select(columns).rows() == [(1, 4, 2, 3, 1.0), (5, 1, 0, 1, None)]
     where = found["places"].sort("sequence").select("sequence", "root_sequence", "depth", "state").rows()
-    assert where == [(1, 1, 0, "whole"), (2, 1, 1, "whole"), (3, 1, 2, "whole"), (4, 1, 1, "whole"), (5, 5, 0, "whole")]
+    assert where == [
+        (1, 1, 0, "complete"),
+        (2, 1, 1, "complete"),
+        (3, 1, 2, "complete"),
+        (4, 1, 1, "complete"),
+        (5, 5, 0, "complete"),
+    ]
 
 
-async def talked(name: str, tape: Tape, store: Path) -> None:
+async def record_conversation(name: str, tape: Tape, store: Path) -> None:
     """Two members, both recorded; one goes and comes back as another peer; one message is so long that it is cut."""
-    options: dict[str, Any] = {"plain": True, "settings": QUICK, "tape": tape}
-    async with weft.connect(name, **options) as channel, channel.groups("Anna", settings=SOON) as anna:
+    options: dict[str, Any] = {"tls": False, "settings": QUICK, "tape": tape}
+    async with broadloom.connect(name, **options) as channel, channel.groups("Anna", settings=SOON) as anna:
         club = await anna.create("Chess club")
         question = await club.send_text("Who plays white?")
-        async with weft.connect(name, **options) as other, other.groups("Ben", store=store, settings=SOON) as ben:
-            await until(ben.known)
-            at_ben = await ben.join(ben.known()[0])
+        async with broadloom.connect(name, **options) as other, other.groups("Ben", store=store, settings=SOON) as ben:
+            await until(ben.list_groups)
+            at_ben = await ben.join(ben.list_groups()[0])
             assert (await at_ben.receive(20)).id == question.id  # by catching up: it was said before Ben came
             answer = await at_ben.send_text("I do", reply_to=question)
             await at_ben.send_text("Nice weather")
             await until(lambda: len(club.history()) == 3)
-        async with weft.connect(name, **options) as other, other.groups("Ben", store=store, settings=SOON) as ben:
+        async with broadloom.connect(name, **options) as other, other.groups("Ben", store=store, settings=SOON) as ben:
             (at_ben,) = ben.joined.values()
             long = await at_ben.send(bytes(150_000), reply_to=answer)
             await until(lambda: len(club.history()) == 4)
@@ -232,8 +242,8 @@ async def talked(name: str, tape: Tape, store: Path) -> None:
 
 def test_a_real_conversation_each_answer_under_its_question(spark, tmp_path):
     with Tape(tmp_path / "tape") as tape:
-        play(lambda: talked(a_name(), tape, tmp_path / "ben.db"))
-    found = built(spark, read(tmp_path / "tape"), "places", "threads")
+        run_test(lambda: record_conversation(unique_name(), tape, tmp_path / "ben.db"))
+    found = build_in_memory(spark, read(tmp_path / "tape"), "places", "threads")
     said = found["messages"].drop_nulls("member").join(found["places"], ["channel", "author", "sequence"])
     assert (said["member"].n_unique(), said["author"].n_unique()) == (2, 3), "Ben was two peers"
     question = said.filter(pl.col("parent_member").is_null()).sort("time")["member"][0]
@@ -242,12 +252,12 @@ def test_a_real_conversation_each_answer_under_its_question(spark, tmp_path):
         for member, number, depth, state in said.sort("time").select("member", "number", "depth", "state").rows()
     ]
     assert shown == [
-        ("Anna", 1, 0, "whole"),
-        ("Ben", 1, 1, "whole"),
-        ("Ben", 2, 0, "whole"),
-        ("Ben", 3, 2, "whole"),
-        ("Anna", 2, 3, "whole"),
+        ("Anna", 1, 0, "complete"),
+        ("Ben", 1, 1, "complete"),
+        ("Ben", 2, 0, "complete"),
+        ("Ben", 3, 2, "complete"),
+        ("Anna", 2, 3, "complete"),
     ]
     columns = "messages", "depth", "participants", "state"
-    assert found["threads"].sort("messages").select(columns).rows() == [(1, 0, 1, "whole"), (4, 3, 2, "whole")]
+    assert found["threads"].sort("messages").select(columns).rows() == [(1, 0, 1, "complete"), (4, 3, 2, "complete")]
     assert found["threads"]["group"].unique().to_list() == said["group"].unique().to_list()

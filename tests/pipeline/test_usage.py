@@ -6,10 +6,11 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from broadloom.pipeline.table import TableInputs
+from broadloom.pipeline.tables import activity, author_stats, group_stats, rosters, topic_stats
+from broadloom.record.arrow_import import pa
+from broadloom.record.schema import EventKind
 from tests.pipeline.event_rows import event_table
-from weft.pipeline.table import Inputs
-from weft.pipeline.tables import activity, authors, groups, rosters, topics
-from weft.record.arrow import pa
 
 BEGIN = datetime(2027, 1, 15, 20, tzinfo=UTC)
 LIVES = pa.schema(
@@ -56,7 +57,7 @@ def said() -> list[dict]:
 
 
 @pytest.fixture(scope="module")
-def inputs(spark, said) -> Inputs:
+def inputs(spark, said) -> TableInputs:
     rows = [{**row, "kind": "sent", "observer": row["author"]} for row in said]
     later = timedelta(seconds=1)
     rows += [{**row, "kind": "received", "observer": "quiet", "time": row["time"] + later} for row in said[::3]]
@@ -66,26 +67,26 @@ def inputs(spark, said) -> Inputs:
         {"kind": "joined", "time": BEGIN, "observer": "p1", "name": "ann"},
         {"kind": "identification", "time": BEGIN, "observer": "p1", "author": "p2", "name": "bob"},
         {"kind": "identification", "time": BEGIN - later, "observer": "p2", "author": "p1", "name": "not ann"},
-        {"kind": "gap", "time": BEGIN, "until": BEGIN, "count": 3},
+        {"kind": EventKind.ROWS_DROPPED.value, "time": BEGIN, "until": BEGIN, "count": 3},
     ]
     lives = [
         {"channel": "c", "peer": "p1", "since": BEGIN, "gone": BEGIN + timedelta(hours=1), "how": "left"},
         {"channel": "c", "peer": "p2", "since": BEGIN, "how": "there"},
         {"channel": "d", "peer": "p1", "since": BEGIN, "how": "there"},
     ]
-    found = Inputs(spark, spark.createDataFrame(event_table(*rows)).cache())
+    found = TableInputs(spark, spark.createDataFrame(event_table(*rows)).cache())
     found.tables["messages"] = spark.createDataFrame(pa.Table.from_pylist(said, schema=MESSAGES)).cache()
     found.tables["lives"] = spark.createDataFrame(pa.Table.from_pylist(lives, schema=LIVES))
     return found
 
 
-def built(table, inputs: Inputs) -> list[dict]:
+def built(table, inputs: TableInputs) -> list[dict]:
     frame = table.build(inputs)
     assert frame.columns == [each.name for each in table.columns]
     return list(frame.toArrow().to_pylist())
 
 
-def test_rosters_have_the_name_that_a_peer_gave_itself(inputs: Inputs) -> None:
+def test_rosters_have_the_name_that_a_peer_gave_itself(inputs: TableInputs) -> None:
     found = {(row["channel"], row["peer"]): row for row in built(rosters.TABLE, inputs)}
     assert {key: row["name"] for key, row in found.items()} == {
         ("c", "p1"): "ann",
@@ -96,16 +97,16 @@ def test_rosters_have_the_name_that_a_peer_gave_itself(inputs: Inputs) -> None:
     assert found["c", "p2"]["until"] is None
 
 
-def test_activity_counts_each_peer_once_an_hour_and_once_a_day(inputs: Inputs, said: list[dict]) -> None:
+def test_activity_counts_each_peer_once_an_hour_and_once_a_day(inputs: TableInputs, said: list[dict]) -> None:
     peers: dict[tuple, set] = defaultdict(set)
     own: dict[tuple, list] = defaultdict(list)
     for row in inputs.events.toArrow().to_pylist():
-        for span in activity.SPANS:
+        for span in activity.PERIODS:
             key = (row["channel"], span, begin_of(row["time"], span))
             peers[key] |= {row["observer"]} - {None}
             peers[key] |= {row["author"]} if row["kind"] == "received" else set()
     for row in said:
-        for span in activity.SPANS:
+        for span in activity.PERIODS:
             own[row["channel"], span, begin_of(row["time"], span)].append(row)
     found = {(row["channel"], row["span"], row["begins"]): row for row in built(activity.TABLE, inputs)}
     assert set(found) == set(peers)
@@ -121,8 +122,8 @@ def begin_of(time: datetime, span: str) -> datetime:
     return time if span == "hour" else time.replace(hour=0)
 
 
-def test_authors_are_ranked_by_what_they_said(inputs: Inputs, said: list[dict]) -> None:
-    found = built(authors.TABLE, inputs)
+def test_authors_are_ranked_by_what_they_said(inputs: TableInputs, said: list[dict]) -> None:
+    found = built(author_stats.TABLE, inputs)
     for channel in ("c", "d"):
         own = defaultdict(list)
         for row in said:
@@ -138,8 +139,8 @@ def test_authors_are_ranked_by_what_they_said(inputs: Inputs, said: list[dict]) 
     assert {row["name"] for row in found if (row["channel"], row["author"]) == ("c", "p2")} == {"bob"}
 
 
-@pytest.mark.parametrize(("table", "keys"), [(groups.TABLE, ("group",)), (topics.TABLE, ("group", "topic"))])
-def test_groups_and_topics_add_up_to_all_messages(table, keys, inputs: Inputs, said: list[dict]) -> None:
+@pytest.mark.parametrize(("table", "keys"), [(group_stats.TABLE, ("group",)), (topic_stats.TABLE, ("group", "topic"))])
+def test_groups_and_topics_add_up_to_all_messages(table, keys, inputs: TableInputs, said: list[dict]) -> None:
     own = defaultdict(list)
     for row in said:
         own[(row["channel"], *(row[key] for key in keys))].append(row)

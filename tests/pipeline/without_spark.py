@@ -5,20 +5,21 @@ from typing import cast
 
 import polars as pl
 
-from weft.pipeline.arrow import accounts, deliveries, members, messages, parents
-from weft.pipeline.quarantine import quarantine
-from weft.record.arrow import pa
+from broadloom.pipeline.arrow import deliveries, delivery_balances, messages, parents, recorded_peers
+from broadloom.pipeline.quarantine import quarantine
+from broadloom.record.arrow_import import pa
+from broadloom.record.schema import EventKind
 
 SETTLE_S = 10.0
 CLOCK_S = 0.5
 
 
 @dataclass
-class Judged:
+class AuditResult:
     messages: pl.DataFrame
     deliveries: pl.DataFrame
-    members: pl.DataFrame
-    accounts: pl.DataFrame
+    recorded_peers: pl.DataFrame
+    delivery_balances: pl.DataFrame
     audit: pl.DataFrame
 
     @property
@@ -27,7 +28,7 @@ class Judged:
         return set(self.audit.select("finding", "author", "sequence", "receiver").iter_rows())
 
     @property
-    def guilty(self) -> set[tuple[str, str, int, str]]:
+    def violations(self) -> set[tuple[str, str, int, str]]:
         return {each for each in self.findings if each[0] != "missed_reported"}
 
 
@@ -35,11 +36,11 @@ def frame(table: pa.Table) -> pl.DataFrame:
     return cast("pl.DataFrame", pl.from_arrow(table))
 
 
-def judged(tape: pa.Table, lacking: pa.Table | None = None) -> Judged:
-    """`tape` as `weft.record.read` gives it; `lacking` as the quarantine."""
+def run_audit(tape: pa.Table, quarantined: pa.Table | None = None) -> AuditResult:
+    """`tape` as `broadloom.record.reader` gives it; `lacking` as the quarantine."""
     rows = frame(tape)
-    aside = lacking if lacking is not None else quarantine([])
-    said = messages.merged(messages.gathered(_select(rows, messages.KINDS, messages.EVENT_COLUMNS)))
+    aside = quarantined if quarantined is not None else quarantine([])
+    said = messages.merge_messages(messages.gather_messages(_select(rows, messages.KINDS, messages.EVENT_COLUMNS)))
     named = rows.rename({"observer": "receiver"})
     told = frame(said).select(
         pl.lit("message").alias("kind"), "channel", "author", "sequence", pl.when("recorded").then("time").alias("time")
@@ -47,12 +48,12 @@ def judged(tape: pa.Table, lacking: pa.Table | None = None) -> Judged:
     both = pl.concat(
         [named.filter(pl.col("kind").is_in(deliveries.KINDS)).select(deliveries.INPUT_COLUMNS), told], how="diagonal"
     )
-    got = deliveries.paired(both.to_arrow())
-    marks = _select(rows, members.MARKS, members.MARK_COLUMNS)
+    got = deliveries.pair_deliveries(both.to_arrow())
+    marks = _select(rows, recorded_peers.MEMBERSHIP_KINDS, recorded_peers.MEMBERSHIP_COLUMNS)
     spans = rows.group_by("channel", "observer", "run").agg(
         pl.col("time").max().alias("last"), pl.col("ordinal").max().alias("last_ordinal")
     )
-    who = members.members(marks, spans.to_arrow(), aside, SETTLE_S)
+    who = recorded_peers.recorded_peers(marks, spans.to_arrow(), aside, SETTLE_S)
     present = frame(who).filter(pl.col("ending") == "present")["peer"].implode()
     held = (
         frame(got)
@@ -63,36 +64,37 @@ def judged(tape: pa.Table, lacking: pa.Table | None = None) -> Judged:
     last = frame(said).group_by("channel", "author").agg(pl.col("time").filter("recorded").max().alias("last"))
     gaps = pl.concat(
         [
-            rows.filter(pl.col("kind") == "gap").select(
+            rows.filter(pl.col("kind") == EventKind.ROWS_DROPPED.value).select(
                 "channel", "run", pl.col("time").alias("begin"), pl.col("until").alias("end")
             ),
             frame(aside).filter("lacking").select("channel", "run"),
         ],
         how="diagonal",
     )
-    ground = accounts.Ground(
+    ground = delivery_balances.AuditInputs(
         frame(who).with_columns(pl.lit(0, pl.Int32).alias("column")).to_arrow(),
-        accounts.limits(last.to_arrow(), held.to_arrow(), who, SETTLE_S),
+        delivery_balances.author_bounds(last.to_arrow(), held.to_arrow(), who, SETTLE_S),
         gaps.to_arrow(),
         SETTLE_S,
         CLOCK_S,
     )
     cell = pl.concat(
-        [frame(got).select(accounts.DELIVERY_COLUMNS), frame(said).select(accounts.MESSAGE_COLUMNS)], how="diagonal"
+        [frame(got).select(delivery_balances.DELIVERY_COLUMNS), frame(said).select(delivery_balances.MESSAGE_COLUMNS)],
+        how="diagonal",
     ).with_columns(pl.lit(0, pl.Int32).alias("column"))
-    told_accounts = frame(accounts.accounts(cell.to_arrow(), ground))
+    told_accounts = frame(delivery_balances.delivery_balances(cell.to_arrow(), ground))
     found = told_accounts.select("channel", "author", pl.col("member").alias("receiver"), "findings")
     found = found.explode("findings").drop_nulls("findings").unnest("findings")
-    early = frame(parents.before_parent(_answers(frame(got), frame(said))))
+    early = frame(parents.replies_before_parent(_replies(frame(got), frame(said))))
     audit = pl.concat([found, early.select(found.columns)], how="vertical")
-    return Judged(frame(said), frame(got), frame(who), told_accounts, audit)
+    return AuditResult(frame(said), frame(got), frame(who), told_accounts, audit)
 
 
 def _select(rows: pl.DataFrame, kinds: tuple[str, ...], columns: list[str]) -> pa.Table:
     return rows.filter(pl.col("kind").is_in(kinds)).select(columns).to_arrow()
 
 
-def _answers(got: pl.DataFrame, said: pl.DataFrame) -> pa.Table:
+def _replies(got: pl.DataFrame, said: pl.DataFrame) -> pa.Table:
     got = got.filter(pl.col("copies") > 0)
     place = ["channel", "receiver", "run", "ordinal"]
     own = [pl.col("author").alias("key_author"), pl.col("sequence").alias("key_sequence")]

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from weft.fabric import ChannelName
-from weft.record import Recorder, Tape, TapeSettings, read
+from broadloom.protocol import ChannelName
+from broadloom.record import Recorder, Tape, TapeSettings, read
 
 CHANNEL = ChannelName("test", "tape")
 FOLDER = f"channel={CHANNEL.id.hex()[:16]}"
@@ -16,40 +16,40 @@ NOON = 1_800_014_400.0
 DAY = "2027-01-15"
 ME = 0x00000000_000000AB
 OTHER = 0xFEDCBA98_76543210
-WITHIN_S = 30.0
+TIMEOUT_S = 30.0
 
 
-class HandClock:
+class ManualClock:
     """Both clocks of a tape. It can hold the writer: the writer alone asks how late it is."""
 
     def __init__(self) -> None:
         self.now = NOON
-        self._go = threading.Event()
-        self._go.set()
+        self._released = threading.Event()
+        self._released.set()
         self.held = threading.Event()
 
     def wall(self) -> float:
         return self.now
 
     def monotonic(self) -> float:
-        if not self._go.is_set():
+        if not self._released.is_set():
             self.held.set()
-            assert self._go.wait(WITHIN_S)
+            assert self._released.wait(TIMEOUT_S)
         return self.now
 
     def hold(self) -> None:
         """Returns when the writer stands still."""
         self.held.clear()
-        self._go.clear()
-        assert self.held.wait(WITHIN_S)
+        self._released.clear()
+        assert self.held.wait(TIMEOUT_S)
 
     def release(self) -> None:
-        self._go.set()
+        self._released.set()
 
 
-def eventually(condition: Callable[[], Any], within_s: float = WITHIN_S) -> Any:
+def wait_until(condition: Callable[[], Any], timeout_s: float = TIMEOUT_S) -> Any:
     """What the condition says once it is true of something."""
-    deadline = time.monotonic() + within_s
+    deadline = time.monotonic() + timeout_s
     pause = threading.Event()
     while not (said := condition()):
         assert time.monotonic() < deadline, "it did not happen in time"
@@ -57,10 +57,12 @@ def eventually(condition: Callable[[], Any], within_s: float = WITHIN_S) -> Any:
     return said
 
 
-def tape_of(directory: Path, clock: HandClock, on_problem: Callable[[str], None] | None = None, **given: Any) -> Tape:
+def make_tape(
+    directory: Path, clock: ManualClock, on_error: Callable[[str], None] | None = None, **settings_overrides: Any
+) -> Tape:
     """A tape on the hand clock that looks at its queue all the time."""
-    settings = TapeSettings(**{"poll_s": 0.005, **given})
-    return Tape(directory, settings=settings, wall_clock=clock.wall, monotonic=clock.monotonic, on_problem=on_problem)
+    settings = TapeSettings(**{"poll_interval_s": 0.005, **settings_overrides})
+    return Tape(directory, settings=settings, wall_clock=clock.wall, monotonic=clock.monotonic, on_error=on_error)
 
 
 def send(recorder: Recorder, count: int, *, first: int = 1, data: bytes = b"data") -> None:
@@ -68,11 +70,11 @@ def send(recorder: Recorder, count: int, *, first: int = 1, data: bytes = b"data
         recorder.sent(sequence, data)
 
 
-def finished(directory: Path) -> list[Path]:
+def finished_files(directory: Path) -> list[Path]:
     return sorted(path for path in directory.rglob("*.parquet") if not path.name.startswith("."))
 
 
-def hidden(directory: Path) -> list[Path]:
+def hidden_files(directory: Path) -> list[Path]:
     return sorted(directory.rglob(".*.parquet"))
 
 
@@ -83,5 +85,5 @@ def rows(directory: Path, *columns: str, **chosen: Any) -> list[Any]:
     return lists[0] if len(columns) == 1 else list(zip(*lists, strict=True))
 
 
-def read_gaps(directory: Path, **chosen: Any) -> list[Any]:
-    return rows(directory, "count", "time", "until", "run", "observer", kinds=["gap"], **chosen)
+def read_dropped_rows(directory: Path, **chosen: Any) -> list[Any]:
+    return rows(directory, "count", "time", "until", "run", "observer", kinds=["rows_dropped"], **chosen)

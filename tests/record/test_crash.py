@@ -8,14 +8,24 @@ from pathlib import Path
 
 import pytest
 
-from tests.record.tape_kit import CHANNEL, ME, HandClock, eventually, finished, hidden, rows, send, tape_of
-from weft.record import read
+from broadloom.record import read
+from tests.record.tape_kit import (
+    CHANNEL,
+    ME,
+    ManualClock,
+    finished_files,
+    hidden_files,
+    make_tape,
+    rows,
+    send,
+    wait_until,
+)
 
 RECORDS = """
 import sys, threading
-from weft.fabric import ChannelName
-from weft.record import Tape, TapeSettings
-tape = Tape(sys.argv[1], settings=TapeSettings(poll_s=0.01, file_s=0.05))
+from broadloom.protocol import ChannelName
+from broadloom.record import Tape, TapeSettings
+tape = Tape(sys.argv[1], settings=TapeSettings(poll_interval_s=0.01, file_duration_s=0.05))
 recorder = tape.observer(ChannelName("test", "tape"), 1)
 sequence = 0
 while tape.counters.files < 3:
@@ -30,8 +40,8 @@ while True:
 
 ENDS = """
 import sys
-from weft.fabric import ChannelName
-from weft.record import Tape
+from broadloom.protocol import ChannelName
+from broadloom.record import Tape
 recorder = Tape(sys.argv[1]).observer(ChannelName("test", "tape"), 1)
 for sequence in range(1, 101):
     recorder.sent(sequence, b"")
@@ -40,9 +50,9 @@ for sequence in range(1, 101):
 
 FORKS = """
 import os, sys
-from weft.fabric import ChannelName
-from weft.record import Tape, TapeSettings
-settings = TapeSettings(batch_rows=10, group_bytes_max=1, wait_when_full=True, queue_rows_max=20)
+from broadloom.protocol import ChannelName
+from broadloom.record import Tape, TapeSettings
+settings = TapeSettings(batch_rows=10, row_group_bytes_max=1, block_when_full=True, queue_rows_max=20)
 tape = Tape(sys.argv[1], settings=settings)
 recorder = tape.observer(ChannelName("test", "tape"), 1)
 for sequence in range(1, 101):
@@ -52,7 +62,7 @@ if child == 0:
     for sequence in range(1000):
         recorder.sent(sequence, b"not here")
     tape.close()
-    sys.exit(tape.late_rows != 1000)
+    sys.exit(tape.delayed_rows != 1000)
 assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
 for sequence in range(101, 201):
     recorder.sent(sequence, b"")
@@ -66,35 +76,35 @@ def test_kill_costs_no_more_than_the_unfinished_file(tmp_path: Path, caplog: pyt
         process.stdout.readline()
         process.send_signal(signal.SIGKILL)
     kept = rows(tmp_path, "sequence")
-    assert len(finished(tmp_path)) >= 3
+    assert len(finished_files(tmp_path)) >= 3
     assert kept == list(range(1, len(kept) + 1))
-    left = hidden(tmp_path)
-    with tape_of(tmp_path, HandClock()) as tape:
-        assert [(each.path, each.removed) for each in tape.leftovers] == [(path, True) for path in left]
+    left = hidden_files(tmp_path)
+    with make_tape(tmp_path, ManualClock()) as tape:
+        assert [(each.path, each.is_removed) for each in tape.stale_files] == [(path, True) for path in left]
         assert all(str(path) in caplog.text for path in left)
-    assert hidden(tmp_path) == []
+    assert hidden_files(tmp_path) == []
     assert rows(tmp_path, "sequence") == kept
 
 
 def test_an_unfinished_file_of_the_living_is_left_alone(tmp_path: Path) -> None:
-    with tape_of(tmp_path, HandClock()) as living:
+    with make_tape(tmp_path, ManualClock()) as living:
         send(living.observer(CHANNEL, ME), 3)
-        (path,) = eventually(lambda: hidden(tmp_path))
-        with tape_of(tmp_path, HandClock()) as other:
-            assert other.leftovers == [(path, False)]
-        assert hidden(tmp_path) == [path]
+        (path,) = wait_until(lambda: hidden_files(tmp_path))
+        with make_tape(tmp_path, ManualClock()) as other:
+            assert other.stale_files == [(path, False)]
+        assert hidden_files(tmp_path) == [path]
     assert rows(tmp_path, "sequence") == [1, 2, 3]
 
 
 def test_a_file_without_a_writer_is_removed(tmp_path: Path) -> None:
-    with tape_of(tmp_path, HandClock()) as tape:
+    with make_tape(tmp_path, ManualClock()) as tape:
         send(tape.observer(CHANNEL, ME), 3)
-    (path,) = finished(tmp_path)
+    (path,) = finished_files(tmp_path)
     dead = path.with_name(".20270115T120000-dead-000001.parquet")
     dead.write_bytes(b"PAR1 and no end")
     assert rows(tmp_path, "sequence") == [1, 2, 3]
-    with tape_of(tmp_path, HandClock()) as tape:
-        assert tape.leftovers == [(dead, True)]
+    with make_tape(tmp_path, ManualClock()) as tape:
+        assert tape.stale_files == [(dead, True)]
     assert not dead.exists()
 
 
@@ -103,7 +113,7 @@ def test_the_end_of_a_program_finishes_its_tape(tmp_path: Path, end: str) -> Non
     done = subprocess.run([sys.executable, "-c", ENDS.format(end=end), tmp_path], capture_output=True, check=False)
     assert b"Exception ignored" not in done.stderr
     assert rows(tmp_path, "sequence") == list(range(1, 101))
-    assert hidden(tmp_path) == []
+    assert hidden_files(tmp_path) == []
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")
@@ -111,5 +121,5 @@ def test_a_forked_child_leaves_the_tape_alone(tmp_path: Path) -> None:
     done = subprocess.run([sys.executable, "-c", FORKS, tmp_path], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
     assert rows(tmp_path, "sequence") == list(range(1, 201))
-    assert b"not here" not in b"".join(path.read_bytes() for path in finished(tmp_path))
+    assert b"not here" not in b"".join(path.read_bytes() for path in finished_files(tmp_path))
     assert read(tmp_path).num_rows == 200

@@ -4,8 +4,19 @@ import threading
 from datetime import UTC, datetime
 from pathlib import Path
 
-from tests.record.tape_kit import CHANNEL, ME, NOON, HandClock, eventually, finished, read_gaps, rows, send, tape_of
-from weft.fabric import ChannelName
+from broadloom.protocol import ChannelName
+from tests.record.tape_kit import (
+    CHANNEL,
+    ME,
+    NOON,
+    ManualClock,
+    finished_files,
+    make_tape,
+    read_dropped_rows,
+    rows,
+    send,
+    wait_until,
+)
 
 
 def at(seconds: float) -> datetime:
@@ -13,65 +24,65 @@ def at(seconds: float) -> datetime:
 
 
 def test_what_does_not_fit_is_dropped_and_told(tmp_path: Path) -> None:
-    clock = HandClock()
-    with tape_of(tmp_path, clock, queue_rows_max=100) as tape:
+    clock = ManualClock()
+    with make_tape(tmp_path, clock, queue_rows_max=100) as tape:
         recorder = tape.observer(CHANNEL, ME)
         clock.hold()
         send(recorder, 100)
-        assert tape.lost_rows == 0
+        assert tape.dropped_rows == 0
         clock.now = NOON + 1
         send(recorder, 30, first=101)
         clock.now = NOON + 2
         send(recorder, 7, first=131)
-        assert tape.lost_rows == 37
+        assert tape.dropped_rows == 37
         clock.release()
-        eventually(lambda: not tape._queue.rows)
+        wait_until(lambda: not tape._queue.rows)
         send(recorder, 3, first=138)
     assert rows(tmp_path, "sequence", kinds=["sent"]) == [*range(1, 101), 138, 139, 140]
-    assert read_gaps(tmp_path) == [(37, at(NOON + 1), at(NOON + 2), tape.run, None)]
+    assert read_dropped_rows(tmp_path) == [(37, at(NOON + 1), at(NOON + 2), tape.run_id, None)]
     assert tape.counters.rows == 103
 
 
 def test_losses_are_told_by_channel_and_day(tmp_path: Path) -> None:
-    clock = HandClock()
+    clock = ManualClock()
     other = ChannelName("test", "other")
-    with tape_of(tmp_path, clock, queue_rows_max=10) as tape:
+    with make_tape(tmp_path, clock, queue_rows_max=10) as tape:
         clock.hold()
         send(tape.observer(CHANNEL, ME), 12)
         send(tape.observer(other, ME), 4)
         clock.now += 86_400
         send(tape.observer(CHANNEL, ME), 5)
         clock.release()
-    assert [gap[0] for gap in read_gaps(tmp_path, channel=CHANNEL)] == [2, 5]
-    assert [gap[0] for gap in read_gaps(tmp_path, channel=other)] == [4]
-    assert len(finished(tmp_path)) == 3
-    assert tape.lost_rows == 11
+    assert [gap[0] for gap in read_dropped_rows(tmp_path, channel=CHANNEL)] == [2, 5]
+    assert [gap[0] for gap in read_dropped_rows(tmp_path, channel=other)] == [4]
+    assert len(finished_files(tmp_path)) == 3
+    assert tape.dropped_rows == 11
 
 
 def test_payload_that_waits_is_bounded_too(tmp_path: Path) -> None:
-    clock = HandClock()
-    with tape_of(tmp_path, clock, payload=True, queue_bytes_max=10_000) as tape:
+    clock = ManualClock()
+    with make_tape(tmp_path, clock, include_payload=True, queue_bytes_max=10_000) as tape:
         recorder = tape.observer(CHANNEL, ME)
         clock.hold()
         send(recorder, 15, data=bytes(1000))
-        assert tape.lost_rows == 5
+        assert tape.dropped_rows == 5
         clock.release()
-        eventually(lambda: not tape._queue.rows)
+        wait_until(lambda: not tape._queue.rows)
         send(recorder, 10, first=16, data=bytes(1000))
     assert rows(tmp_path, "sequence", kinds=["sent"]) == [*range(1, 11), *range(16, 26)]
-    assert [gap[0] for gap in read_gaps(tmp_path)] == [5]
+    assert [gap[0] for gap in read_dropped_rows(tmp_path)] == [5]
 
 
 def test_a_batch_of_heavy_rows_is_bounded(tmp_path: Path) -> None:
-    with tape_of(tmp_path, HandClock(), payload=True, batch_bytes_max=5000, group_bytes_max=1) as tape:
+    with make_tape(tmp_path, ManualClock(), include_payload=True, batch_bytes_max=5000, row_group_bytes_max=1) as tape:
         send(tape.observer(CHANNEL, ME), 100, data=bytes(1000))
     assert rows(tmp_path, "sequence") == list(range(1, 101))
-    assert tape.lost_rows == 0
+    assert tape.dropped_rows == 0
 
 
 def test_a_simulation_waits_for_the_writer(tmp_path: Path) -> None:
-    clock = HandClock()
-    with tape_of(tmp_path, clock, queue_rows_max=50, wait_when_full=True) as tape:
+    clock = ManualClock()
+    with make_tape(tmp_path, clock, queue_rows_max=50, block_when_full=True) as tape:
         recorder = tape.observer(CHANNEL, ME)
         clock.hold()
         thread = threading.Thread(target=send, args=(recorder, 1000))
@@ -79,21 +90,21 @@ def test_a_simulation_waits_for_the_writer(tmp_path: Path) -> None:
         clock.release()
         thread.join()
     assert rows(tmp_path, "sequence") == list(range(1, 1001))
-    assert tape.lost_rows == 0
+    assert tape.dropped_rows == 0
 
 
 def test_who_waits_when_the_tape_is_closed_goes_on(tmp_path: Path) -> None:
-    clock = HandClock()
-    tape = tape_of(tmp_path, clock, queue_rows_max=50, wait_when_full=True)
+    clock = ManualClock()
+    tape = make_tape(tmp_path, clock, queue_rows_max=50, block_when_full=True)
     clock.hold()
     talker = threading.Thread(target=send, args=(tape.observer(CHANNEL, ME), 60))
     talker.start()
-    eventually(lambda: len(tape._queue.rows) > 50)
+    wait_until(lambda: len(tape._queue.rows) > 50)
     closer = threading.Thread(target=tape.close)
     closer.start()
     talker.join()
     clock.release()
     closer.join()
     assert rows(tmp_path, "sequence", kinds=["sent"]) == list(range(1, 51))
-    assert (tape.lost_rows, tape.late_rows) == (10, 0)
-    assert [count for count, *_ in read_gaps(tmp_path)] == [10]
+    assert (tape.dropped_rows, tape.delayed_rows) == (10, 0)
+    assert [count for count, *_ in read_dropped_rows(tmp_path)] == [10]

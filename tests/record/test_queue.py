@@ -1,58 +1,70 @@
 """What a closing tape still takes: nothing goes from the middle of what an observer told."""
 
-from weft.record.lost import Lost
-from weft.record.queue import Queue
-from weft.record.rows import NUMBERS, Origin, Row
-from weft.record.schema import Kind
-from weft.record.settings import TapeSettings
+from broadloom.record.dropped_rows import DroppedRows
+from broadloom.record.row_queue import RowQueue
+from broadloom.record.rows import KIND_NUMBERS, Row, RowOrigin
+from broadloom.record.schema import EventKind
+from broadloom.record.settings import TapeSettings
 
 
-def queue_of(**settings: int) -> Queue:
-    return Queue(TapeSettings(**settings), Lost(), has_writer=lambda: True)  # type: ignore[arg-type]
+def make_queue(**settings: int) -> RowQueue:
+    return RowQueue(TapeSettings(**settings), DroppedRows(), is_writer_alive=lambda: True)  # type: ignore[arg-type]
 
 
-def row(observer: int, sequence: int) -> Row:
-    return (NUMBERS[Kind.SENT], 0, Origin("channel", observer), observer, sequence, None, None, None, None, 4, None)
+def row(peer: int, sequence: int) -> Row:
+    return (
+        KIND_NUMBERS[EventKind.SENT],
+        0,
+        RowOrigin("channel", peer),
+        peer,
+        sequence,
+        None,
+        None,
+        None,
+        None,
+        4,
+        None,
+    )
 
 
 def test_until_the_writer_is_through_nobody_takes_back_the_row_of_another() -> None:
     """One observer's look came after another's row: taken back, the next would still get on the tape."""
-    queue = queue_of()
+    queue = make_queue()
     queue.close()
     queue.rows.extend([row(1, 1), row(2, 1)])
-    queue.press()  # the first observer's
+    queue.check_limits()  # the first observer's
     assert queue.take(2) == [row(1, 1), row(2, 1)]
-    queue.press()  # the second's
+    queue.check_limits()  # the second's
     queue.rows.append(row(2, 2))
     assert queue.take(1) == [row(2, 2)]
-    assert queue.late_rows == 0
+    assert queue.delayed_rows == 0
 
 
 def test_what_the_writer_leaves_came_late() -> None:
-    queue = queue_of()
+    queue = make_queue()
     queue.rows.extend([row(1, 1), row(1, 2), row(1, 3)])
     queue.close()
     assert queue.take(2) == [row(1, 1), row(1, 2)]
     queue.end()
-    queue.press()
-    assert (queue.late_rows, queue._lost.rows, len(queue.rows)) == (1, 0, 0)
+    queue.check_limits()
+    assert (queue.delayed_rows, queue._dropped.rows, len(queue.rows)) == (1, 0, 0)
 
 
 def test_a_closing_queue_has_its_limit() -> None:
     """What it drops is lost, and a gap will tell: the writer has not finished its files yet."""
-    queue = queue_of(queue_rows_max=2)
+    queue = make_queue(queue_rows_max=2)
     queue.close()
     for sequence in range(1, 5):
         queue.rows.append(row(1, sequence))
-        queue.press()
-    assert (len(queue.rows), queue._lost.rows, queue.late_rows) == (2, 2, 0)
+        queue.check_limits()
+    assert (len(queue.rows), queue._dropped.rows, queue.delayed_rows) == (2, 2, 0)
 
 
 def test_without_a_writer_that_came_to_the_end_what_is_left_is_lost() -> None:
-    queue = queue_of()
+    queue = make_queue()
     queue.rows.append(row(1, 1))
     queue.close()
-    queue.give_up()
+    queue.discard_remaining()
     queue.rows.append(row(1, 2))
-    queue.press()
-    assert (queue._lost.rows, queue.late_rows) == (1, 1)
+    queue.check_limits()
+    assert (queue._dropped.rows, queue.delayed_rows) == (1, 1)

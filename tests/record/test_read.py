@@ -5,12 +5,24 @@ from pathlib import Path
 
 import pytest
 
-from tests.record.tape_kit import CHANNEL, DAY, FOLDER, ME, NOON, OTHER, HandClock, finished, rows, send, tape_of
-from weft.fabric import ChannelName
-from weft.fabric.events import Batch, Message
-from weft.record import SCHEMA, ChannelSummary, Kind, Unreadable, read, summarize
-from weft.record.arrow import pa, pq
-from weft.record.schema import VERSION_KEY, file_schema
+from broadloom.protocol import ChannelName
+from broadloom.protocol.events import Batch, Message
+from broadloom.record import SCHEMA, ChannelSummary, EventKind, TapeReadError, read, summarize
+from broadloom.record.arrow_import import pa, pq
+from broadloom.record.schema import VERSION_KEY, file_schema
+from tests.record.tape_kit import (
+    CHANNEL,
+    DAY,
+    FOLDER,
+    ME,
+    NOON,
+    OTHER,
+    ManualClock,
+    finished_files,
+    make_tape,
+    rows,
+    send,
+)
 
 OTHER_CHANNEL = ChannelName("test", "other")
 
@@ -18,10 +30,10 @@ OTHER_CHANNEL = ChannelName("test", "other")
 @pytest.fixture
 def tape(tmp_path: Path) -> Path:
     """Two channels, two days, two observers."""
-    clock = HandClock()
-    with tape_of(tmp_path, clock) as tape:
+    clock = ManualClock()
+    with make_tape(tmp_path, clock) as tape:
         send(tape.observer(CHANNEL, ME), 3)
-        tape.observer(CHANNEL, OTHER).delivered(Batch.of(Message(ME, 1, b"data", 1)))
+        tape.observer(CHANNEL, OTHER).delivered(Batch.from_message(Message(ME, 1, b"data", 1)))
         send(tape.observer(OTHER_CHANNEL, ME), 2)
         clock.now += 86_400
         send(tape.observer(CHANNEL, ME), 2, first=4)
@@ -29,7 +41,7 @@ def tape(tmp_path: Path) -> Path:
 
 
 def test_what_is_asked_for(tape: Path) -> None:
-    assert rows(tape, "sequence", channel=CHANNEL, kinds=[Kind.SENT]) == [1, 2, 3, 4, 5]
+    assert rows(tape, "sequence", channel=CHANNEL, kinds=[EventKind.SENT]) == [1, 2, 3, 4, 5]
     assert rows(tape, "sequence", channel=FOLDER.removeprefix("channel="), day=date(2027, 1, 16)) == [4, 5]
     assert rows(tape, "kind", "hops", kinds=["delivered"]) == [("delivered", 1)]
     assert rows(tape, "day", channel=OTHER_CHANNEL) == [date.fromisoformat(DAY)] * 2
@@ -41,7 +53,7 @@ def test_what_is_asked_for(tape: Path) -> None:
 def test_questions_that_make_no_sense(tape: Path) -> None:
     with pytest.raises(ValueError, match="no column 'colour'"):
         read(tape, columns=["colour"])
-    with pytest.raises(ValueError, match="'eaten' is not a valid Kind"):
+    with pytest.raises(ValueError, match="'eaten' is not a valid EventKind"):
         read(tape, kinds=["eaten"])
     with pytest.raises(FileNotFoundError, match="no tape"):
         read(tape / "nowhere")
@@ -53,27 +65,27 @@ def test_the_summary(tape: Path) -> None:
     last = datetime.fromtimestamp(NOON + 86_400, UTC)
     assert set(told) == {CHANNEL.id.hex()[:16], OTHER_CHANNEL.id.hex()[:16]}
     mine = told[CHANNEL.id.hex()[:16]]
-    assert (mine.files, mine.rows, mine.lost) == (2, 6, 0)
+    assert (mine.files, mine.rows, mine.dropped_rows) == (2, 6, 0)
     assert mine.kinds == {"sent": 5, "delivered": 1}
-    assert mine.observers == {f"{ME:016x}", f"{OTHER:016x}"}
-    assert (mine.first, mine.last) == (first, last)
-    assert sum(each.bytes for each in told.values()) == sum(path.stat().st_size for path in finished(tape))
+    assert mine.peers == {f"{ME:016x}", f"{OTHER:016x}"}
+    assert (mine.start_time, mine.end_time) == (first, last)
+    assert sum(each.bytes for each in told.values()) == sum(path.stat().st_size for path in finished_files(tape))
 
 
 def test_the_summary_tells_of_losses(tmp_path: Path) -> None:
-    clock = HandClock()
-    with tape_of(tmp_path, clock, queue_rows_max=5) as tape:
+    clock = ManualClock()
+    with make_tape(tmp_path, clock, queue_rows_max=5) as tape:
         clock.hold()
         send(tape.observer(CHANNEL, ME), 9)
         clock.release()
     (told,) = summarize(tmp_path)
     assert isinstance(told, ChannelSummary)
-    assert (told.lost, told.rows, told.kinds["gap"], len(told.observers)) == (4, 6, 1, 1)
+    assert (told.dropped_rows, told.rows, told.kinds["rows_dropped"], len(told.peers)) == (4, 6, 1, 1)
 
 
 @pytest.mark.parametrize("harm", ["cut", "changed", "empty", "not parquet"])
 def test_a_damaged_file_is_named(tape: Path, harm: str) -> None:
-    path = finished(tape)[0]
+    path = finished_files(tape)[0]
     data = path.read_bytes()
     if harm == "changed":
         with pq.ParquetFile(path) as file:
@@ -82,34 +94,34 @@ def test_a_damaged_file_is_named(tape: Path, harm: str) -> None:
         data = data[:last] + bytes([data[last] ^ 1]) + data[last + 1 :]
     path.write_bytes({"cut": data[: len(data) // 2], "changed": data, "empty": b"", "not parquet": b"text"}[harm])
     for reading in (read, summarize):
-        with pytest.raises(Unreadable, match="cannot be read") as caught:
+        with pytest.raises(TapeReadError, match="cannot be read") as caught:
             reading(tape)
         assert caught.value.path == path
         assert str(path) in str(caught.value)
 
 
 def test_files_of_others_are_named(tape: Path) -> None:
-    path = finished(tape)[0]
+    path = finished_files(tape)[0]
     pq.write_table(pa.table({"a": [1]}), path)
-    with pytest.raises(Unreadable, match="no tape"):
+    with pytest.raises(TapeReadError, match="no tape"):
         read(tape)
     newer = file_schema("ab", "run").with_metadata({VERSION_KEY: b"999"})
     pq.write_table(newer.empty_table(), path)
-    with pytest.raises(Unreadable, match="schema version 999"):
+    with pytest.raises(TapeReadError, match="schema version 999"):
         read(tape)
 
 
 def test_a_folder_that_is_no_day_is_named(tape: Path) -> None:
-    path = finished(tape)[0]
+    path = finished_files(tape)[0]
     place = path.parent.with_name("day=doomsday")
     place.mkdir()
     path.rename(place / path.name)
-    with pytest.raises(Unreadable, match="'doomsday' is not a day"):
+    with pytest.raises(TapeReadError, match="'doomsday' is not a day"):
         read(tape)
 
 
 def test_columns_that_an_older_version_lacks_are_null(tape: Path) -> None:
-    path = finished(tape)[0]
+    path = finished_files(tape)[0]
     older = pq.read_table(path, partitioning=None).drop_columns(["topic"])
     pq.write_table(older, path)
     assert set(rows(tape, "topic")) == {None}

@@ -10,32 +10,32 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.record.tape_kit import CHANNEL, DAY, FOLDER, ME, OTHER, HandClock, rows, tape_of
-from weft.channel.large import parts_of
-from weft.fabric import State
-from weft.fabric.events import Batch, LinkDown, LinkUp, Message, Missed, Note, StateChanged, Why
-from weft.fabric.observer import Observer
-from weft.fabric.observer import Tape as FabricTape
-from weft.groups.codec import encode
-from weft.groups.messages import Farewell, Said
-from weft.groups.names import MessageId, Post
-from weft.record import COLUMNS, About, Kind, Recorder, read
-from weft.record.schema import INT64_MAX
-from weft.wire import Address, Broadcast, Contact
+from broadloom.channel.fragments import fragment
+from broadloom.groups.codec import encode
+from broadloom.groups.messages import GoingOffline, PostMessage
+from broadloom.groups.model import MessageId, Post
+from broadloom.protocol import PeerState
+from broadloom.protocol.events import Batch, LinkDown, LinkDownReason, LinkUp, Message, Missed, StateChanged, TraceEvent
+from broadloom.protocol.runtime import Observer
+from broadloom.protocol.runtime import ObserverFactory as FabricTape
+from broadloom.record import COLUMNS, EventKind, PayloadMetadata, Recorder, read
+from broadloom.record.schema import INT64_MAX
+from broadloom.wire import Address, Broadcast, PeerInfo
+from tests.record.tape_kit import CHANNEL, DAY, FOLDER, ME, OTHER, ManualClock, make_tape, rows
 
-NEIGHBOUR = Contact(OTHER, Address("10.0.0.7", 4711))
+NEIGHBOR = PeerInfo(OTHER, Address("10.0.0.7", 4711))
 PEERS = st.integers(0, (1 << 64) - 1)
 NUMBERS = st.integers(0, INT64_MAX)
 
 
 def test_a_recorder_is_an_observer(tmp_path: Path) -> None:
-    with tape_of(tmp_path, HandClock()) as tape:
+    with make_tape(tmp_path, ManualClock()) as tape:
         known_to_the_fabric: FabricTape = tape
         observer: Observer = known_to_the_fabric.observer(CHANNEL, ME)
         assert isinstance(observer, Recorder)
 
 
-def told(tmp_path: Path, kind: str) -> dict[str, Any]:
+def recorded_row(tmp_path: Path, kind: str) -> dict[str, Any]:
     """The one row of this kind, without what is null and what all have."""
     (row,) = read(tmp_path, kinds=[kind]).to_pylist()
     common = ("ordinal", "run", "kind", "channel", "day", "time")
@@ -43,54 +43,63 @@ def told(tmp_path: Path, kind: str) -> dict[str, Any]:
 
 
 def test_each_event_becomes_a_row(tmp_path: Path) -> None:
-    clock = HandClock()
-    with tape_of(tmp_path, clock) as tape:
+    clock = ManualClock()
+    with make_tape(tmp_path, clock) as tape:
         recorder = tape.observer(CHANNEL, ME, name="ada")
-        for state in State:
-            recorder.happened(StateChanged(state))
-        recorder.happened(Note("for a person"))
-        recorder.happened(LinkUp(NEIGHBOUR))
-        recorder.happened(LinkDown(NEIGHBOUR, Why.SILENT))
+        for state in PeerState:
+            recorder.on_event(StateChanged(state))
+        recorder.on_event(TraceEvent("for a person"))
+        recorder.on_event(LinkUp(NEIGHBOR))
+        recorder.on_event(LinkDown(NEIGHBOR, LinkDownReason.HEARTBEAT_TIMEOUT))
         recorder.sent(7, b"abc")
         recorder.received(Broadcast(OTHER, 9, 1, (b"abcd",), hops=3), 0xC0FFEE)
         recorder.duplicates(12)
-        recorder.delivered(Batch.of(Message(OTHER, 9, b"abcd", 3)))
+        recorder.delivered(Batch.from_message(Message(OTHER, 9, b"abcd", 3)))
         recorder.missed(Missed(OTHER, 10, 14))
-        recorder.identification("bob", OTHER, group="club", topic="chess")
-        recorder.advert("tea", group="club", topic="drinks")
+        recorder.identification("bob", OTHER, group_id="club", topic="chess")
+        recorder.ad_impression("tea", group_id="club", topic="drinks")
     me, other = {"observer": "00000000000000ab"}, "fedcba9876543210"
-    assert told(tmp_path, "joined") == me | {"name": "ada"}
-    assert told(tmp_path, "leaving") == me
-    assert told(tmp_path, "left") == me
-    assert told(tmp_path, "link_up") == me | {"neighbour": other, "address": "10.0.0.7:4711"}
-    assert told(tmp_path, "link_down") == me | {"neighbour": other, "address": "10.0.0.7:4711", "why": "silent"}
-    assert told(tmp_path, "sent") == me | {"author": "00000000000000ab", "sequence": 7, "size": 3}
+    assert recorded_row(tmp_path, "joined") == me | {"name": "ada"}
+    assert recorded_row(tmp_path, "leaving") == me
+    assert recorded_row(tmp_path, "left") == me
+    assert recorded_row(tmp_path, "link_up") == me | {"neighbour": other, "address": "10.0.0.7:4711"}
+    assert recorded_row(tmp_path, "link_down") == me | {
+        "neighbour": other,
+        "address": "10.0.0.7:4711",
+        "why": "heartbeat_timeout",
+    }
+    assert recorded_row(tmp_path, "sent") == me | {"author": "00000000000000ab", "sequence": 7, "size": 3}
     received = {"author": other, "sequence": 9, "hops": 3, "neighbour": "0000000000c0ffee", "size": 4}
-    assert told(tmp_path, "received") == me | received
-    assert told(tmp_path, "duplicates") == me | {"count": 12}
-    assert told(tmp_path, "delivered") == me | {"author": other, "sequence": 9, "hops": 3, "size": 4}
-    assert told(tmp_path, "missed") == me | {"author": other, "sequence": 10, "last": 14}
-    assert told(tmp_path, "identification") == me | {"author": other, "name": "bob", "group": "club", "topic": "chess"}
-    assert told(tmp_path, "advert") == me | {"name": "tea", "group": "club", "topic": "drinks"}
+    assert recorded_row(tmp_path, "received") == me | received
+    assert recorded_row(tmp_path, "duplicates") == me | {"count": 12}
+    assert recorded_row(tmp_path, "delivered") == me | {"author": other, "sequence": 9, "hops": 3, "size": 4}
+    assert recorded_row(tmp_path, "missed") == me | {"author": other, "sequence": 10, "last": 14}
+    assert recorded_row(tmp_path, "identification") == me | {
+        "author": other,
+        "name": "bob",
+        "group": "club",
+        "topic": "chess",
+    }
+    assert recorded_row(tmp_path, "ad_impression") == me | {"name": "tea", "group": "club", "topic": "drinks"}
     kinds = rows(tmp_path, "kind")
-    assert set(kinds) == {kind.value for kind in Kind if kind is not Kind.GAP}
+    assert set(kinds) == {kind.value for kind in EventKind if kind is not EventKind.ROWS_DROPPED}
     assert rows(tmp_path, "ordinal") == list(range(len(kinds)))
     at = datetime.fromtimestamp(clock.now, UTC)
-    assert set(rows(tmp_path, "run", "time", "channel", "day")) == {(tape.run, at, FOLDER[-16:], at.date())}
+    assert set(rows(tmp_path, "run", "time", "channel", "day")) == {(tape.run_id, at, FOLDER[-16:], at.date())}
     assert at.date().isoformat() == DAY
 
 
 def test_what_layers_above_read_in_a_message(tmp_path: Path) -> None:
-    def describe(data: bytes) -> About | None:
+    def describe(data: bytes) -> PayloadMetadata | None:
         if data == b"plain":
             return None
-        return About(group="club", parent=(OTHER, 5), topic=data.decode())
+        return PayloadMetadata(group_id="club", parent=(OTHER, 5), topic=data.decode())
 
-    with tape_of(tmp_path, HandClock(), payload=True) as tape:
+    with make_tape(tmp_path, ManualClock(), include_payload=True) as tape:
         recorder = tape.observer(CHANNEL, ME, describe=describe)
         recorder.sent(1, b"opening")
-        recorder.delivered(Batch.of(Message(OTHER, 1, b"plain", 1)))
-        recorder.delivered(Batch.of(Message(OTHER, 2, b"\xff not text", 1)))
+        recorder.delivered(Batch.from_message(Message(OTHER, 1, b"plain", 1)))
+        recorder.delivered(Batch.from_message(Message(OTHER, 2, b"\xff not text", 1)))
     assert rows(tmp_path, "group", "parent_author", "parent_sequence", "topic", "payload") == [
         ("club", "fedcba9876543210", 5, "opening", b"opening"),
         (None, None, None, None, b"plain"),
@@ -98,19 +107,21 @@ def test_what_layers_above_read_in_a_message(tmp_path: Path) -> None:
     ]
 
 
-def said(data: bytes, parent: MessageId | None = None) -> bytes:
-    return encode(Said(0xC1B, "Anna", Post(0xA, 7, parent, 1000, data)))
+def group_payload(data: bytes, parent: MessageId | None = None) -> bytes:
+    return encode(PostMessage(0xC1B, "Anna", Post(0xA, 7, parent, 1000, data)))
 
 
 def test_messages_of_groups_are_told_by_their_names(tmp_path: Path) -> None:
-    large = said(bytes(150_000), MessageId(0xB, 1))
-    with tape_of(tmp_path, HandClock()) as tape:
+    large = group_payload(bytes(150_000), MessageId(0xB, 1))
+    with make_tape(tmp_path, ManualClock()) as tape:
         recorder = tape.observer(CHANNEL, ME)
-        recorder.sent(1, said(b"question"))
-        recorder.delivered(Batch.of(Message(OTHER, 1, said(b"answer", MessageId(0xB, 3)), 1)))
-        for number, part in enumerate(parts_of(9, large, 0), start=2):
+        recorder.sent(1, group_payload(b"question"))
+        recorder.delivered(Batch.from_message(Message(OTHER, 1, group_payload(b"answer", MessageId(0xB, 3)), 1)))
+        for number, part in enumerate(fragment(9, large, 0), start=2):
             recorder.sent(number, part)
-        for number, strange in enumerate((b"Gw", b"Gw\x01\x07", said(b"cut off")[:-4], encode(Farewell(0xA)), b"")):
+        for number, strange in enumerate(
+            (b"Gw", b"Gw\x01\x07", group_payload(b"cut off")[:-4], encode(GoingOffline(0xA)), b"")
+        ):
             recorder.sent(5 + number, strange)
     club, anna = "0000000000000c1b", "000000000000000a"
     names = ("group", "member", "number", "parent_member", "parent_number")
@@ -124,7 +135,7 @@ def test_messages_of_groups_are_told_by_their_names(tmp_path: Path) -> None:
 
 
 def test_payload_only_if_asked(tmp_path: Path) -> None:
-    with tape_of(tmp_path, HandClock()) as tape:
+    with make_tape(tmp_path, ManualClock()) as tape:
         tape.observer(CHANNEL, ME).sent(1, b"secret")
     assert rows(tmp_path, "payload", "size") == [(None, 6)]
     assert b"secret" not in b"".join(path.read_bytes() for path in tmp_path.rglob("*.parquet"))
@@ -132,7 +143,7 @@ def test_payload_only_if_asked(tmp_path: Path) -> None:
 
 def test_the_name_of_the_channel_is_not_on_the_tape(tmp_path: Path) -> None:
     """The instance may be a secret."""
-    with tape_of(tmp_path, HandClock()) as tape:
+    with make_tape(tmp_path, ManualClock()) as tape:
         tape.observer(CHANNEL, ME).sent(1, b"")
     (path,) = tmp_path.rglob("*.parquet")
     assert CHANNEL.id.hex().encode() in path.read_bytes()
@@ -141,23 +152,23 @@ def test_the_name_of_the_channel_is_not_on_the_tape(tmp_path: Path) -> None:
 
 
 def test_numbers_beyond_what_spark_knows_harm_nobody(tmp_path: Path) -> None:
-    def describe(data: bytes) -> About:
-        return About(parent=(-1, 1 << 64), topic="half \ud800")
+    def describe(data: bytes) -> PayloadMetadata:
+        return PayloadMetadata(parent=(-1, 1 << 64), topic="half \ud800")
 
-    with tape_of(tmp_path, HandClock()) as tape:
+    with make_tape(tmp_path, ManualClock()) as tape:
         recorder = tape.observer(CHANNEL, (1 << 64) - 1, describe=describe)
-        recorder.delivered(Batch.of(Message(OTHER, (1 << 64) - 1, b"", 2**32 - 1)))
+        recorder.delivered(Batch.from_message(Message(OTHER, (1 << 64) - 1, b"", 2**32 - 1)))
         recorder.sent(1, b"")
     assert rows(tmp_path, "sequence", "hops", "topic", "parent_author") == [
         (INT64_MAX, 2**32 - 1, "half ?", None),
         (1, None, "half ?", None),
     ]
     assert set(rows(tmp_path, "observer")) == {"f" * 16}
-    assert tape.lost_rows == 0
+    assert tape.dropped_rows == 0
 
 
 def test_an_id_of_more_than_64_bits_is_refused(tmp_path: Path) -> None:
-    with tape_of(tmp_path, HandClock()) as tape, pytest.raises(ValueError, match="64 bits"):
+    with make_tape(tmp_path, ManualClock()) as tape, pytest.raises(ValueError, match="64 bits"):
         tape.observer(CHANNEL, 1 << 64)
 
 
@@ -169,38 +180,44 @@ DELIVERIES = st.tuples(
     NUMBERS,
     st.binary(max_size=20),
     st.integers(0, 2**32 - 1),
-    st.none() | st.builds(About, st.none() | st.text(), NAMES, st.none() | st.text(), NAMES, NAMES),
+    st.none() | st.builds(PayloadMetadata, st.none() | st.text(), NAMES, st.none() | st.text(), NAMES, NAMES),
 )
 
 
-def _always(about: About | None, _: bytes) -> About | None:
+def _always(about: PayloadMetadata | None, _: bytes) -> PayloadMetadata | None:
     return about
 
 
 @settings(max_examples=25, deadline=None)
 @given(st.lists(DELIVERIES, max_size=30), st.integers(1, 7))
 def test_rows_come_back_as_they_were(events: list[Any], batch_rows: int) -> None:
-    clock = HandClock()
+    clock = ManualClock()
     noon = clock.now
     with tempfile.TemporaryDirectory() as directory:
-        with tape_of(Path(directory), clock, payload=True, batch_rows=batch_rows) as tape:
+        with make_tape(Path(directory), clock, include_payload=True, batch_rows=batch_rows) as tape:
             for after_us, observer, author, sequence, data, hops, about in events:
                 clock.now = noon + after_us / 1e6
                 recorder = tape.observer(CHANNEL, observer, describe=partial(_always, about))
-                recorder.delivered(Batch.of(Message(author, sequence, data, hops)))
+                recorder.delivered(Batch.from_message(Message(author, sequence, data, hops)))
         back = read(directory).to_pylist()
     expected = []
     for ordinal, (after_us, observer, author, sequence, data, hops, about) in enumerate(events):
-        meant = about or About()
+        meant = about or PayloadMetadata()
         row: dict[str, Any] = {column.name: None for column in COLUMNS}
         time = datetime.fromtimestamp(0, UTC) + timedelta(microseconds=int((noon + after_us / 1e6) * 1e6))
-        row |= {"ordinal": ordinal, "run": tape.run, "kind": "delivered", "time": time, "observer": f"{observer:016x}"}
+        row |= {
+            "ordinal": ordinal,
+            "run": tape.run_id,
+            "kind": "delivered",
+            "time": time,
+            "observer": f"{observer:016x}",
+        }
         row |= {"author": f"{author:016x}", "sequence": sequence, "hops": hops, "size": len(data), "payload": data}
-        row |= {"group": meant.group, "topic": meant.topic}
+        row |= {"group": meant.group_id, "topic": meant.topic}
         for named, names in (
             (meant.parent, ("parent_author", "parent_sequence")),
-            (meant.message, ("member", "number")),
-            (meant.parent_message, ("parent_member", "parent_number")),
+            (meant.message_id, ("member", "number")),
+            (meant.parent_message_id, ("parent_member", "parent_number")),
         ):
             if named is not None:
                 row |= {names[0]: f"{named[0]:016x}", names[1]: named[1]}

@@ -6,42 +6,42 @@ from pathlib import Path
 
 import pytest
 
-from tests.record.tape_kit import CHANNEL, ME, HandClock, finished, send, tape_of
-from weft.fabric.events import Why
-from weft.record import COLUMNS, KINDS, SCHEMA, SCHEMA_VERSION, Kind, TapeSettings, spark_ddl
-from weft.record import settings as settings_module
-from weft.record.arrow import pa, pq
-from weft.record.schema import CHANNEL_KEY, RUN_KEY, VERSION_KEY, columns_of
+from broadloom.protocol.events import LinkDownReason
+from broadloom.record import COLUMNS, EVENT_KINDS, SCHEMA, SCHEMA_VERSION, EventKind, TapeSettings, spark_ddl
+from broadloom.record import settings as settings_module
+from broadloom.record.arrow_import import pa, pq
+from broadloom.record.schema import CHANNEL_KEY, RUN_KEY, VERSION_KEY, columns_in_version
+from tests.record.tape_kit import CHANNEL, ME, ManualClock, finished_files, make_tape, send
 
 PAGE = (Path(__file__).parent.parent.parent / "docs" / "tape.md").read_text(encoding="utf-8")
 
 
-def described(name: str) -> bool:
+def is_documented(name: str) -> bool:
     """The page has a row of a table for it."""
     return re.search(rf"^\| `{re.escape(name)}` \|[^|]*\w", PAGE, re.M) is not None
 
 
 @pytest.mark.parametrize("name", [*SCHEMA.names, "channel", "day"])
 def test_every_field_is_documented(name: str) -> None:
-    assert described(name)
+    assert is_documented(name)
 
 
-@pytest.mark.parametrize("kind", Kind)
-def test_every_kind_is_documented(kind: Kind) -> None:
-    assert described(kind.value)
-    assert kind in KINDS
+@pytest.mark.parametrize("kind", EventKind)
+def test_every_kind_is_documented(kind: EventKind) -> None:
+    assert is_documented(kind.value)
+    assert kind in EVENT_KINDS
 
 
 @pytest.mark.parametrize("setting", [each.name for each in fields(TapeSettings)])
 def test_every_setting_is_documented_and_says_what_it_is_for(setting: str) -> None:
-    assert described(setting)
+    assert is_documented(setting)
     source = Path(settings_module.__file__).read_text(encoding="utf-8")
     assert re.search(rf'^    {setting}: \w+ = [^\n]+\n    """', source, re.M)
 
 
 def test_every_end_of_a_link_is_documented() -> None:
     (told,) = re.findall(r"`why` is one of: ([^.]*)\.", PAGE)
-    assert told == ", ".join(why.value for why in Why)
+    assert told == ", ".join(why.value for why in LinkDownReason)
 
 
 def test_nothing_is_documented_that_is_not_there() -> None:
@@ -49,23 +49,23 @@ def test_nothing_is_documented_that_is_not_there() -> None:
         *SCHEMA.names,
         "channel",
         "day",
-        *(kind.value for kind in Kind),
+        *(kind.value for kind in EventKind),
         *(each.name for each in fields(TapeSettings)),
     }
     assert set(re.findall(r"^\| `(\w+)` \|", PAGE, re.M)) == there
 
 
 def test_a_file_carries_its_schema(tmp_path: Path) -> None:
-    with tape_of(tmp_path, HandClock()) as tape:
+    with make_tape(tmp_path, ManualClock()) as tape:
         send(tape.observer(CHANNEL, ME), 1)
-    schema = pq.read_schema(finished(tmp_path)[0])
+    schema = pq.read_schema(finished_files(tmp_path)[0])
     assert schema.equals(SCHEMA)
     for column in COLUMNS:
-        assert schema.field(column.name).metadata[b"about"].decode() == column.about
+        assert schema.field(column.name).metadata[b"about"].decode() == column.description
     metadata = schema.metadata
     assert metadata[VERSION_KEY] == str(SCHEMA_VERSION).encode()
     assert metadata[CHANNEL_KEY].decode() == CHANNEL.id.hex()
-    assert metadata[RUN_KEY].decode() == tape.run
+    assert metadata[RUN_KEY].decode() == tape.run_id
 
 
 def test_spark_can_read_every_type() -> None:
@@ -75,7 +75,7 @@ def test_spark_can_read_every_type() -> None:
         pa.binary(): "BINARY",
         pa.timestamp("us", tz="UTC"): "TIMESTAMP",
     }
-    assert [spark[column.type] for column in COLUMNS] == [column.spark for column in COLUMNS]
+    assert [spark[column.type] for column in COLUMNS] == [column.spark_type for column in COLUMNS]
     assert spark_ddl().startswith("`ordinal` BIGINT, `run` STRING")
     assert spark_ddl().endswith("`channel` STRING, `day` DATE")
 
@@ -88,6 +88,6 @@ def test_the_schemas_of_all_versions_do_not_change() -> None:
     )
     second = f"{first}, member, number, parent_member, parent_number"
     assert SCHEMA_VERSION == 2
-    assert [", ".join(each.name for each in columns_of(version)) for version in (1, 2)] == [first, second]
+    assert [", ".join(each.name for each in columns_in_version(version)) for version in (1, 2)] == [first, second]
     assert ", ".join(SCHEMA.names) == second
-    assert not any(each.always for each in COLUMNS if each.since > 1)
+    assert not any(each.is_required for each in COLUMNS if each.since_version > 1)

@@ -7,81 +7,81 @@ from pathlib import Path
 
 import pytest
 
+from broadloom.protocol import ChannelName
+from broadloom.record import SCHEMA, TapeSettings, read
+from broadloom.record.arrow_import import pc, pq
 from tests.record.tape_kit import (
     CHANNEL,
     DAY,
     FOLDER,
     ME,
     NOON,
-    HandClock,
-    eventually,
-    finished,
-    hidden,
+    ManualClock,
+    finished_files,
+    hidden_files,
+    make_tape,
     rows,
     send,
-    tape_of,
+    wait_until,
 )
-from weft.fabric import ChannelName
-from weft.record import SCHEMA, TapeSettings, read
-from weft.record.arrow import pc, pq
 
 
 def test_a_file_is_hidden_until_it_is_whole(tmp_path: Path) -> None:
-    tape = tape_of(tmp_path, HandClock())
+    tape = make_tape(tmp_path, ManualClock())
     send(tape.observer(CHANNEL, ME), 3)
-    (path,) = eventually(lambda: hidden(tmp_path))
+    (path,) = wait_until(lambda: hidden_files(tmp_path))
     assert path.parent == tmp_path / FOLDER / f"day={DAY}"
-    assert finished(tmp_path) == []
+    assert finished_files(tmp_path) == []
     tape.close()
-    assert finished(tmp_path) == [path.with_name(f"{tape.run}-000001.parquet")]
-    assert hidden(tmp_path) == []
+    assert finished_files(tmp_path) == [path.with_name(f"{tape.run_id}-000001.parquet")]
+    assert hidden_files(tmp_path) == []
     assert rows(tmp_path, "sequence") == [1, 2, 3]
 
 
 def test_close_twice_and_rows_that_come_late(tmp_path: Path) -> None:
-    tape = tape_of(tmp_path, HandClock())
+    tape = make_tape(tmp_path, ManualClock())
     recorder = tape.observer(CHANNEL, ME)
     send(recorder, 3)
     tape.close()
     send(recorder, 5)
     tape.close()
     assert rows(tmp_path, "sequence") == [1, 2, 3]
-    assert (tape.late_rows, tape.lost_rows, tape.counters.rows) == (5, 0, 3)
+    assert (tape.delayed_rows, tape.dropped_rows, tape.counters.rows) == (5, 0, 3)
 
 
 def test_nothing_seen_makes_no_file(tmp_path: Path) -> None:
-    with tape_of(tmp_path, HandClock()) as tape:
+    with make_tape(tmp_path, ManualClock()) as tape:
         tape.observer(CHANNEL, ME)
     assert list(tmp_path.iterdir()) == []
     assert read(tmp_path).num_rows == 0
 
 
 def test_a_quiet_channel_reaches_the_disk_when_the_file_s_time_is_up(tmp_path: Path) -> None:
-    clock = HandClock()
-    with tape_of(tmp_path, clock, file_s=60.0) as tape:
+    clock = ManualClock()
+    with make_tape(tmp_path, clock, file_duration_s=60.0) as tape:
         recorder = tape.observer(CHANNEL, ME)
         send(recorder, 2)
-        eventually(lambda: hidden(tmp_path))
+        wait_until(lambda: hidden_files(tmp_path))
         clock.now += 59
         clock.hold()  # it has looked
         clock.release()
-        assert finished(tmp_path) == []
+        assert finished_files(tmp_path) == []
         clock.now += 1
-        eventually(lambda: finished(tmp_path))
+        wait_until(lambda: finished_files(tmp_path))
         assert rows(tmp_path, "sequence") == [1, 2]
         send(recorder, 1, first=3)
-        eventually(lambda: hidden(tmp_path))
+        wait_until(lambda: hidden_files(tmp_path))
         clock.now += 60
-        eventually(lambda: len(finished(tmp_path)) == 2)
+        wait_until(lambda: len(finished_files(tmp_path)) == 2)
     assert rows(tmp_path, "sequence") == [1, 2, 3]
 
 
 def test_a_file_that_has_grown_enough_is_finished(tmp_path: Path) -> None:
-    with tape_of(tmp_path, HandClock(), file_bytes_max=20_000, batch_rows=100, payload=True) as tape:
+    with make_tape(tmp_path, ManualClock(), file_bytes_max=20_000, batch_rows=100, include_payload=True) as tape:
         recorder = tape.observer(CHANNEL, ME)
         for sequence in range(1, 1001):
             recorder.sent(sequence, sequence.to_bytes(4, "big") * 25)
-    files = finished(tmp_path)
+    files = finished_files(tmp_path)
     assert len(files) > 1
     assert all(path.stat().st_size < 60_000 for path in files)
     assert rows(tmp_path, "sequence") == list(range(1, 1001))
@@ -89,8 +89,8 @@ def test_a_file_that_has_grown_enough_is_finished(tmp_path: Path) -> None:
 
 
 def test_a_file_has_rows_of_one_day(tmp_path: Path) -> None:
-    clock = HandClock()
-    with tape_of(tmp_path, clock, poll_s=3600.0) as tape:
+    clock = ManualClock()
+    with make_tape(tmp_path, clock, poll_interval_s=3600.0) as tape:
         recorder = tape.observer(CHANNEL, ME)
         clock.now = NOON + 43_199.5
         send(recorder, 2)
@@ -100,75 +100,75 @@ def test_a_file_has_rows_of_one_day(tmp_path: Path) -> None:
         send(recorder, 1, first=5)
     found = [
         (path.parent.name, pq.read_table(path, partitioning=None)["sequence"].to_pylist())
-        for path in finished(tmp_path)
+        for path in finished_files(tmp_path)
     ]
     assert found == [("day=2027-01-15", [1, 2, 5]), ("day=2027-01-16", [3, 4])]
     assert sorted(rows(tmp_path, "ordinal", "sequence")) == [(0, 1), (1, 2), (2, 3), (3, 4), (4, 5)]
 
 
 def test_midnight_finishes_the_file_of_the_day_before(tmp_path: Path) -> None:
-    clock = HandClock()
-    with tape_of(tmp_path, clock, file_s=1e9) as tape:
+    clock = ManualClock()
+    with make_tape(tmp_path, clock, file_duration_s=1e9) as tape:
         recorder = tape.observer(CHANNEL, ME)
         send(recorder, 1)
-        eventually(lambda: hidden(tmp_path))
+        wait_until(lambda: hidden_files(tmp_path))
         clock.now += 86_400
         send(recorder, 1, first=2)
-        eventually(lambda: finished(tmp_path))
+        wait_until(lambda: finished_files(tmp_path))
         assert rows(tmp_path, "sequence") == [1]
 
 
 def test_channels_have_folders_of_their_own_and_open_files_are_bounded(tmp_path: Path) -> None:
     channels = [ChannelName("test", f"{number}") for number in range(6)]
-    with tape_of(tmp_path, HandClock(), files_open_max=2) as tape:
+    with make_tape(tmp_path, ManualClock(), files_open_max=2) as tape:
         for turn in (1, 2):
             for channel in channels:
                 send(tape.observer(channel, ME), 1, first=turn)
                 folder = tmp_path / f"channel={channel.id.hex()[:16]}"
-                eventually(partial(hidden, folder))
-                assert len(hidden(tmp_path)) <= 2
+                wait_until(partial(hidden_files, folder))
+                assert len(hidden_files(tmp_path)) <= 2
     for channel in channels:
         assert rows(tmp_path, "sequence", channel=channel) == [1, 2]
-    assert len(finished(tmp_path)) == 12
+    assert len(finished_files(tmp_path)) == 12
 
 
 def test_many_small_batches_are_one_row_group(tmp_path: Path) -> None:
-    with tape_of(tmp_path, HandClock(), batch_rows=1) as tape:
+    with make_tape(tmp_path, ManualClock(), batch_rows=1) as tape:
         send(tape.observer(CHANNEL, ME), 500)
-    (path,) = finished(tmp_path)
+    (path,) = finished_files(tmp_path)
     assert pq.ParquetFile(path).metadata.num_row_groups == 1
     assert rows(tmp_path, "sequence") == list(range(1, 501))
 
 
 def test_what_is_gathered_is_bounded(tmp_path: Path) -> None:
-    with tape_of(tmp_path, HandClock(), batch_rows=100, group_bytes_max=50_000) as tape:
+    with make_tape(tmp_path, ManualClock(), batch_rows=100, row_group_bytes_max=50_000) as tape:
         send(tape.observer(CHANNEL, ME), 5000)
-    (path,) = finished(tmp_path)
+    (path,) = finished_files(tmp_path)
     assert pq.ParquetFile(path).metadata.num_row_groups > 3
     assert rows(tmp_path, "sequence") == list(range(1, 5001))
 
 
 def test_what_is_gathered_in_all_files_is_bounded(tmp_path: Path) -> None:
     channels = [ChannelName("test", f"{number}") for number in range(3)]
-    with tape_of(tmp_path, HandClock(), batch_rows=100, gathered_bytes_max=30_000) as tape:
+    with make_tape(tmp_path, ManualClock(), batch_rows=100, buffered_bytes_max=30_000) as tape:
         recorders = [tape.observer(channel, ME) for channel in channels]
         for sequence in range(1, 1001):
             for recorder in recorders:
                 recorder.sent(sequence, b"")
-    assert sum(pq.ParquetFile(path).metadata.num_row_groups for path in finished(tmp_path)) > 6
+    assert sum(pq.ParquetFile(path).metadata.num_row_groups for path in finished_files(tmp_path)) > 6
     for channel in channels:
         assert rows(tmp_path, "sequence", channel=channel) == list(range(1, 1001))
 
 
 def test_observers_in_many_threads(tmp_path: Path) -> None:
-    with tape_of(tmp_path, HandClock(), batch_rows=64, queue_rows_max=256, wait_when_full=True) as tape:
+    with make_tape(tmp_path, ManualClock(), batch_rows=64, queue_rows_max=256, block_when_full=True) as tape:
         recorders = [tape.observer(CHANNEL, peer) for peer in range(8)]
         threads = [threading.Thread(target=send, args=(recorder, 3000)) for recorder in recorders]
         for thread in threads:
             thread.start()
         for thread in threads:
             thread.join()
-    assert tape.lost_rows == 0
+    assert tape.dropped_rows == 0
     table = read(tmp_path, columns=["ordinal", "observer", "sequence"])
     assert table["ordinal"].to_pylist() == list(range(24_000))
     for observer in range(8):
@@ -177,7 +177,7 @@ def test_observers_in_many_threads(tmp_path: Path) -> None:
 
 
 def test_close_while_others_still_talk_loses_no_count(tmp_path: Path) -> None:
-    tape = tape_of(tmp_path, HandClock(), batch_rows=16)
+    tape = make_tape(tmp_path, ManualClock(), batch_rows=16)
     begun = threading.Barrier(5)
 
     def talk(peer: int) -> None:
@@ -193,8 +193,8 @@ def test_close_while_others_still_talk_loses_no_count(tmp_path: Path) -> None:
     for thread in threads:
         thread.join()
     tape.close()
-    assert read(tmp_path).num_rows + tape.late_rows == 20_000
-    assert tape.lost_rows == 0
+    assert read(tmp_path).num_rows + tape.delayed_rows == 20_000
+    assert tape.dropped_rows == 0
     heard: dict[str, list[int]] = {}
     for observer, sequence in rows(tmp_path, "observer", "sequence"):
         heard.setdefault(observer, []).append(sequence)
@@ -203,31 +203,31 @@ def test_close_while_others_still_talk_loses_no_count(tmp_path: Path) -> None:
 
 def test_a_row_that_is_put_at_the_very_end_came_late(tmp_path: Path) -> None:
     """Whoever put it has not yet looked whether the tape is closed, when that looks for what is left."""
-    tape = tape_of(tmp_path, HandClock())
+    tape = make_tape(tmp_path, ManualClock())
     recorder = tape.observer(CHANNEL, 1)
     send(recorder, 3)
     put = tape._queue.rows[-1]
     tape.close()
     tape._queue.rows.append(put)
     tape.close()
-    tape._queue.press()
-    assert (read(tmp_path).num_rows, tape.late_rows, tape.lost_rows) == (3, 1, 0)
+    tape._queue.check_limits()
+    assert (read(tmp_path).num_rows, tape.delayed_rows, tape.dropped_rows) == (3, 1, 0)
 
 
 def test_anyone_reads_it_with_hive_partitions(tmp_path: Path) -> None:
     import pyarrow.dataset as ds  # type: ignore[import-untyped]
 
-    clock = HandClock()
-    tape = tape_of(tmp_path, clock)
+    clock = ManualClock()
+    tape = make_tape(tmp_path, clock)
     send(tape.observer(ChannelName("test", "other"), ME), 10)
     recorder = tape.observer(CHANNEL, ME)
     send(recorder, 10)
     clock.now += 86_400
     send(recorder, 5, first=11)
     tape.close()
-    with tape_of(tmp_path, clock) as unfinished:
+    with make_tape(tmp_path, clock) as unfinished:
         send(unfinished.observer(CHANNEL, ME), 1)
-        eventually(lambda: hidden(tmp_path))
+        wait_until(lambda: hidden_files(tmp_path))
         table = ds.dataset(tmp_path, partitioning="hive").to_table()
     assert Counter(table["day"].to_pylist()) == {"2027-01-15": 20, "2027-01-16": 5}
     assert len(set(table["channel"].to_pylist())) == 2
@@ -236,5 +236,5 @@ def test_anyone_reads_it_with_hive_partitions(tmp_path: Path) -> None:
 
 
 def test_settings_are_checked() -> None:
-    with pytest.raises(ValueError, match="file_s must be above 0"):
-        TapeSettings(file_s=0)
+    with pytest.raises(ValueError, match="file_duration_s must be above 0"):
+        TapeSettings(file_duration_s=0)

@@ -11,9 +11,20 @@ from pathlib import Path
 
 import pytest
 
-from tests.record.tape_kit import CHANNEL, ME, HandClock, eventually, finished, hidden, read_gaps, rows, send, tape_of
-from weft.record import Tape, Unwritable, read
-from weft.record import file as file_module
+from broadloom.record import Tape, TapeWriteError, read
+from broadloom.record import tape_file as file_module
+from tests.record.tape_kit import (
+    CHANNEL,
+    ME,
+    ManualClock,
+    finished_files,
+    hidden_files,
+    make_tape,
+    read_dropped_rows,
+    rows,
+    send,
+    wait_until,
+)
 
 SMALL_DISK_BYTES = 512 * 1024
 
@@ -41,82 +52,84 @@ def fill(disk: Path) -> Path:
 
 
 def test_a_full_disk_is_told_once_and_overcome(small_disk: Path) -> None:
-    clock, told = HandClock(), list[str]()
-    tape = tape_of(small_disk, clock, told.append, file_s=60.0, retry_s=5.0)
+    clock, told = ManualClock(), list[str]()
+    tape = make_tape(small_disk, clock, told.append, file_duration_s=60.0, retry_delay_s=5.0)
     recorder = tape.observer(CHANNEL, ME)
     send(recorder, 10)
-    eventually(lambda: hidden(small_disk))
+    wait_until(lambda: hidden_files(small_disk))
     ballast = fill(small_disk)
     clock.now += 60  # the file is to be finished, and there is no room for its end
-    eventually(lambda: tape.problem)
-    assert "No space left" in str(tape.problem)
-    assert tape.lost_rows == 10
-    assert hidden(small_disk) == []
+    wait_until(lambda: tape.last_error)
+    assert "No space left" in str(tape.last_error)
+    assert tape.dropped_rows == 10
+    assert hidden_files(small_disk) == []
     fill(small_disk)
     send(recorder, 5, first=11)  # in the pause
-    eventually(lambda: tape.lost_rows == 15)
+    wait_until(lambda: tape.dropped_rows == 15)
     clock.now += 5  # tried again, in vain
-    eventually(lambda: tape.counters.troubles >= 2)
+    wait_until(lambda: tape.counters.abandoned_files >= 2)
     assert len(told) == 1
     ballast.unlink()
     clock.now += 5
-    eventually(lambda: hidden(small_disk))
+    wait_until(lambda: hidden_files(small_disk))
     send(recorder, 3, first=16)
     clock.hold()
     clock.release()
     clock.now += 5  # sooner than usual, to know whether it works
-    eventually(lambda: tape.problem is None)
+    wait_until(lambda: tape.last_error is None)
     send(recorder, 4, first=19)
     tape.close()
     assert rows(small_disk, "sequence", kinds=["sent"]) == list(range(16, 23))
-    assert sum(gap[0] for gap in read_gaps(small_disk)) == tape.lost_rows == 15
+    assert sum(gap[0] for gap in read_dropped_rows(small_disk)) == tape.dropped_rows == 15
     assert len(told) == 1
 
 
 def test_a_disk_that_fills_under_load(small_disk: Path) -> None:
     """Every row is on the tape or in a gap, whenever the disk was full."""
-    clock = HandClock()
-    tape = tape_of(small_disk, clock, payload=True, batch_rows=100, file_bytes_max=100_000, wait_when_full=True)
+    clock = ManualClock()
+    tape = make_tape(
+        small_disk, clock, include_payload=True, batch_rows=100, file_bytes_max=100_000, block_when_full=True
+    )
     recorder = tape.observer(CHANNEL, ME)
     for sequence in range(1, 2001):
         recorder.sent(sequence, os.urandom(1000))
-    eventually(lambda: tape.problem)
+    wait_until(lambda: tape.last_error)
     saved = small_disk.parent / "saved"
     shutil.copytree(small_disk, saved, ignore=shutil.ignore_patterns(".*"))
-    for path in finished(small_disk):
+    for path in finished_files(small_disk):
         path.unlink()
     tape.close()
     shutil.copytree(small_disk, saved, dirs_exist_ok=True)
     kept = rows(saved, "sequence", kinds=["sent"])
     assert kept == sorted(set(kept))
-    lost = sum(gap[0] for gap in read_gaps(saved))
-    assert lost == tape.lost_rows > 0
+    lost = sum(gap[0] for gap in read_dropped_rows(saved))
+    assert lost == tape.dropped_rows > 0
     assert len(kept) + lost == 2000
 
 
 def test_the_end_of_a_tape_on_a_full_disk(small_disk: Path, caplog: pytest.LogCaptureFixture) -> None:
-    tape = tape_of(small_disk, HandClock())
+    tape = make_tape(small_disk, ManualClock())
     fill(small_disk)
     send(tape.observer(CHANNEL, ME), 10)
     tape.close()
-    assert tape.lost_rows == 10
-    assert tape.problem is not None
+    assert tape.dropped_rows == 10
+    assert tape.last_error is not None
     assert "no gap row tells" in caplog.text
-    assert finished(small_disk) == hidden(small_disk) == []
+    assert finished_files(small_disk) == hidden_files(small_disk) == []
 
 
 LIMITED = """
 import os, resource, signal, sys
-from weft.fabric import ChannelName
-from weft.record import Tape, TapeSettings
-tape = Tape(sys.argv[1], settings=TapeSettings(payload=True, batch_rows=10))
+from broadloom.protocol import ChannelName
+from broadloom.record import Tape, TapeSettings
+tape = Tape(sys.argv[1], settings=TapeSettings(include_payload=True, batch_rows=10))
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, 20_000))
 recorder = tape.observer(ChannelName("test", "tape"), 1)
 for sequence in range(1, 101):
     recorder.sent(sequence, os.urandom(1000))
 tape.close()
-print(tape.lost_rows, tape.problem)
+print(tape.dropped_rows, tape.last_error)
 """
 
 
@@ -125,43 +138,43 @@ def test_a_file_that_may_not_grow(tmp_path: Path) -> None:
     """Where no small disk can be had: the system refuses bytes beyond a limit. The gap row is small enough."""
     done = subprocess.run([sys.executable, "-c", LIMITED, tmp_path], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "100 None"
-    assert [gap[0] for gap in read_gaps(tmp_path)] == [100]
+    assert [gap[0] for gap in read_dropped_rows(tmp_path)] == [100]
     assert done.stderr.count("trouble") <= 1
 
 
 def test_a_directory_that_cannot_be_made_is_an_error_at_once(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("in the way")
-    with pytest.raises(Unwritable, match=r"cannot be written to .*Not a directory"):
+    with pytest.raises(TapeWriteError, match=r"cannot be written to .*Not a directory"):
         Tape(tmp_path / "file" / "tape")
 
 
 def test_a_directory_that_may_not_be_written_is_an_error_at_once(small_disk: Path) -> None:
     subprocess.run(["mount", "-o", "remount,ro", str(small_disk)], check=True)
-    with pytest.raises(Unwritable, match="Read-only"):
+    with pytest.raises(TapeWriteError, match="Read-only"):
         Tape(small_disk)
 
 
 def test_a_directory_that_is_taken_away_comes_back(tmp_path: Path) -> None:
     place = tmp_path / "tape"
-    clock = HandClock()
-    with tape_of(place, clock) as tape:
+    clock = ManualClock()
+    with make_tape(place, clock) as tape:
         recorder = tape.observer(CHANNEL, ME)
         place.rmdir()
         place.write_text("in the way")
         send(recorder, 2)
-        eventually(lambda: tape.lost_rows == 2)
-        assert tape.problem is not None
+        wait_until(lambda: tape.dropped_rows == 2)
+        assert tape.last_error is not None
         place.unlink()
         clock.now += 5
-        eventually(lambda: hidden(place))
+        wait_until(lambda: hidden_files(place))
         send(recorder, 2, first=3)
     assert rows(place, "sequence", kinds=["sent"]) == [3, 4]
-    assert [gap[0] for gap in read_gaps(place)] == [2]
+    assert [gap[0] for gap in read_dropped_rows(place)] == [2]
 
 
 def test_a_gap_row_that_is_lost_is_told_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The file with the gap row fails too: its rows and those it told of are in the next gap, each once."""
-    clock = HandClock()
+    clock = ManualClock()
     failing = [True]
 
     def sync_folder(folder: Path) -> None:
@@ -169,19 +182,19 @@ def test_a_gap_row_that_is_lost_is_told_again(tmp_path: Path, monkeypatch: pytes
             raise OSError(errno.EIO, "Input/output error")
 
     monkeypatch.setattr(file_module, "sync_folder", sync_folder)
-    with tape_of(tmp_path, clock, queue_rows_max=5) as tape:
+    with make_tape(tmp_path, clock, queue_rows_max=5) as tape:
         recorder = tape.observer(CHANNEL, ME)
         clock.hold()
         send(recorder, 8)
         clock.release()
-        eventually(lambda: hidden(tmp_path))
+        wait_until(lambda: hidden_files(tmp_path))
         clock.now += 60
-        eventually(lambda: tape.lost_rows == 8)
-        assert finished(tmp_path) == []
+        wait_until(lambda: tape.dropped_rows == 8)
+        assert finished_files(tmp_path) == []
         failing[0] = False
-    assert [gap[0] for gap in read_gaps(tmp_path)] == [8]
+    assert [gap[0] for gap in read_dropped_rows(tmp_path)] == [8]
     assert read(tmp_path).num_rows == 1
-    assert tape.lost_rows == 8
+    assert tape.dropped_rows == 8
 
 
 def test_a_callback_that_fails_harms_nobody(tmp_path: Path) -> None:
@@ -189,20 +202,20 @@ def test_a_callback_that_fails_harms_nobody(tmp_path: Path) -> None:
         raise RuntimeError(problem)
 
     place = tmp_path / "tape"
-    with tape_of(place, HandClock(), fails) as tape:
+    with make_tape(place, ManualClock(), fails) as tape:
         place.rmdir()
         place.write_text("in the way")
         send(tape.observer(CHANNEL, ME), 2)
-        eventually(lambda: tape.problem)
+        wait_until(lambda: tape.last_error)
         place.unlink()
-    assert [gap[0] for gap in read_gaps(place)] == [2]
+    assert [gap[0] for gap in read_dropped_rows(place)] == [2]
 
 
 def test_rows_that_cannot_be_written_cost_only_their_batch(tmp_path: Path) -> None:
-    with tape_of(tmp_path, HandClock()) as tape:
+    with make_tape(tmp_path, ManualClock()) as tape:
         recorder = tape.observer(CHANNEL, ME)
         recorder.duplicates("many")  # type: ignore[arg-type]
-        eventually(lambda: tape.lost_rows == 1)
+        wait_until(lambda: tape.dropped_rows == 1)
         send(recorder, 2)
     assert rows(tmp_path, "sequence", kinds=["sent"]) == [1, 2]
-    assert [gap[0] for gap in read_gaps(tmp_path)] == [1]
+    assert [gap[0] for gap in read_dropped_rows(tmp_path)] == [1]

@@ -4,11 +4,11 @@ import ssl
 from datetime import UTC, datetime, timedelta
 from typing import NamedTuple
 
-from weft.fabric import ChannelName
-from weft.fabric.seal import Identity, Rejected, Role
-from weft.security import Authority, Membership, Ticket, refusal_of
-from weft.security.certificates import Clock
-from weft.wire.calls import Refusal
+from broadloom.protocol import ChannelName
+from broadloom.protocol.identity import CredentialError, Identity, Role
+from broadloom.security import Authority, PeerCredentials, Ticket, reject_reason_for
+from broadloom.security.certificates import Clock
+from broadloom.wire.exchange_messages import RejectReason
 
 CLUB = ChannelName.parse("chess/club-42")
 OTHER = ChannelName.parse("chess/club-43")
@@ -18,24 +18,24 @@ TODAY = datetime.now(UTC).replace(microsecond=0)
 DAY = timedelta(days=1)
 
 
-def at(moment: datetime) -> Clock:
+def clock_at(moment: datetime) -> Clock:
     return lambda: moment
 
 
-def a_ticket(owner: Authority, member: str = "ada", role: Role = Role.PRODUCER, *, days: float = 7) -> Ticket:
-    return owner.issue_ticket(member, role, TODAY + days * DAY, now=at(TODAY))
+def make_ticket(owner: Authority, member: str = "ada", role: Role = Role.PRODUCER, *, days: float = 7) -> Ticket:
+    return owner.issue_ticket(member, role, TODAY + days * DAY, now=clock_at(TODAY))
 
 
-def an_old_ticket(owner: Authority) -> Ticket:
+def make_expired_ticket(owner: Authority) -> Ticket:
     """It has ended yesterday."""
-    return owner.issue_ticket("ada", Role.PRODUCER, TODAY - DAY, now=at(TODAY - 3 * DAY))
+    return owner.issue_ticket("ada", Role.PRODUCER, TODAY - DAY, now=clock_at(TODAY - 3 * DAY))
 
 
-class Outcome(NamedTuple):
+class HandshakeResult(NamedTuple):
     """Of a meeting, for one of the two."""
 
     identity: Identity | None
-    refusal: Refusal | None
+    reason: RejectReason | None
 
 
 class Contexts(NamedTuple):
@@ -46,65 +46,67 @@ class Contexts(NamedTuple):
     server_name: str
 
 
-class _End:
-    def __init__(self, tls: ssl.SSLObject, who: Membership | Contexts, *, dialled: bool) -> None:
-        self.tls, self.who, self.dialled = tls, who, dialled
-        self.shaken = False
-        self.outcome: Outcome | None = None
+class _TlsEnd:
+    def __init__(self, tls: ssl.SSLObject, credentials: PeerCredentials | Contexts, *, is_initiator: bool) -> None:
+        self.tls, self.credentials, self.is_initiator = tls, credentials, is_initiator
+        self.handshake_done = False
+        self.result: HandshakeResult | None = None
 
-    def go_on(self) -> None:
-        if self.outcome is not None:
+    def advance(self) -> None:
+        if self.result is not None:
             return
         try:
-            if not self.shaken:
+            if not self.handshake_done:
                 self.tls.do_handshake()
-                self.shaken = True
+                self.handshake_done = True
             self.tls.read(1)
         except ssl.SSLWantReadError:
             return
         except ssl.SSLError as problem:
-            self.outcome = Outcome(None, refusal_of(problem, dialled=self.dialled))
+            self.result = HandshakeResult(None, reject_reason_for(problem, is_initiator=self.is_initiator))
 
-    def conclude(self) -> Outcome:
-        if self.outcome is not None:
-            return self.outcome
-        assert self.shaken, "the handshake is stuck"
+    def final_result(self) -> HandshakeResult:
+        if self.result is not None:
+            return self.result
+        assert self.handshake_done, "the handshake is stuck"
         shown = self.tls.getpeercert(binary_form=True)
         assert shown is not None
         assert self.tls.version() == "TLSv1.3"
-        if isinstance(self.who, Contexts):
-            return Outcome(None, None)
+        if isinstance(self.credentials, Contexts):
+            return HandshakeResult(None, None)
         try:
-            return Outcome(self.who.identify(shown), None)
-        except Rejected as rejected:
-            return Outcome(None, rejected.refusal)
+            return HandshakeResult(self.credentials.identify(shown), None)
+        except CredentialError as rejected:
+            return HandshakeResult(None, rejected.reason)
 
 
-def meet(caller: Membership | Contexts, called: Membership | Contexts) -> tuple[Outcome, Outcome]:
+def handshake(
+    initiator: PeerCredentials | Contexts, responder: PeerCredentials | Contexts
+) -> tuple[HandshakeResult, HandshakeResult]:
     """The caller's and the other's."""
     there, back = ssl.MemoryBIO(), ssl.MemoryBIO()
-    server = called.server_context.wrap_bio(there, back, server_side=True)
-    client = caller.client_context.wrap_bio(back, there, server_hostname=caller.server_name)
-    ends = _End(client, caller, dialled=True), _End(server, called, dialled=False)
+    server = responder.server_context.wrap_bio(there, back, server_side=True)
+    client = initiator.client_context.wrap_bio(back, there, server_hostname=initiator.server_name)
+    ends = _TlsEnd(client, initiator, is_initiator=True), _TlsEnd(server, responder, is_initiator=False)
     for _ in range(4):
         for end in ends:
-            end.go_on()
-    return ends[0].conclude(), ends[1].conclude()
+            end.advance()
+    return ends[0].final_result(), ends[1].final_result()
 
 
-def bytes_for_one_who_was_called(member: Membership, sent: bytes) -> ssl.SSLError:
+def responder_tls_error(member: PeerCredentials, sent: bytes) -> ssl.SSLError:
     """What TLS says when somebody sends it this."""
     incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
-    return _fails(member.server_context.wrap_bio(incoming, outgoing, server_side=True), incoming, sent)
+    return _handshake_error(member.server_context.wrap_bio(incoming, outgoing, server_side=True), incoming, sent)
 
 
-def bytes_for_a_caller(member: Membership, sent: bytes) -> ssl.SSLError:
+def initiator_tls_error(member: PeerCredentials, sent: bytes) -> ssl.SSLError:
     incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
     tls = member.client_context.wrap_bio(incoming, outgoing, server_hostname=member.server_name)
-    return _fails(tls, incoming, sent)
+    return _handshake_error(tls, incoming, sent)
 
 
-def _fails(tls: ssl.SSLObject, incoming: ssl.MemoryBIO, sent: bytes) -> ssl.SSLError:
+def _handshake_error(tls: ssl.SSLObject, incoming: ssl.MemoryBIO, sent: bytes) -> ssl.SSLError:
     incoming.write(sent)
     incoming.write_eof()
     try:

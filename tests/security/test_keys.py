@@ -6,28 +6,30 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from broadloom.security import InvalidKeyError, generate_key, keys
+from broadloom.security.keys import derive_authority_seed, key_from_name
 from tests.security.meeting import CLUB, OTHER
-from weft.security import BadKey, keys, new_key
-from weft.security.keys import derive_authority_seed, key_from_name
 
-GENERATED = "weft-" + "abcdefgh" * 6 + "abca"
+GENERATED = "broadloom-" + "abcdefgh" * 6 + "abca"
 
 
 def test_a_new_key_can_be_pasted() -> None:
-    assert re.fullmatch(r"weft-[a-z2-7]{52}", new_key())
+    assert re.fullmatch(r"broadloom-[a-z2-7]{52}", generate_key())
 
 
 def test_no_two_keys_are_alike() -> None:
-    assert len({new_key() for _ in range(100)}) == 100
+    assert len({generate_key() for _ in range(100)}) == 100
 
 
 def test_a_generated_key_needs_no_stretching(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delattr(keys, "Scrypt")
     for _ in range(50):
-        assert len(derive_authority_seed(new_key(), CLUB.id)) == keys.SEED_BYTES
+        assert len(derive_authority_seed(generate_key(), CLUB.id)) == keys.SEED_BYTES
 
 
-@pytest.mark.parametrize("almost", ["weft-", GENERATED[:-1], GENERATED + "a", GENERATED[:-1] + "b", "w" + GENERATED])
+@pytest.mark.parametrize(
+    "almost", ["broadloom-", GENERATED[:-1], GENERATED + "a", GENERATED[:-1] + "b", "w" + GENERATED]
+)
 def test_what_only_resembles_a_generated_key_is_stretched(almost: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delattr(keys, "HKDF")
     assert len(derive_authority_seed(almost, CLUB.id)) == keys.SEED_BYTES
@@ -69,12 +71,12 @@ def test_any_bytes_will_do() -> None:
 
 @pytest.mark.parametrize("nothing", ["", " \n", b"", b"\n"])
 def test_an_empty_key_is_not_the_same_as_none(nothing: str | bytes) -> None:
-    with pytest.raises(BadKey, match="empty"):
+    with pytest.raises(InvalidKeyError, match="empty"):
         derive_authority_seed(nothing, CLUB.id)
 
 
 def test_half_a_character_is_refused_without_repeating_the_key() -> None:
-    with pytest.raises(BadKey, match="no text") as caught:
+    with pytest.raises(InvalidKeyError, match="no text") as caught:
         derive_authority_seed("secret\ud800", CLUB.id)
     assert "secret" not in str(caught.value)
 
@@ -87,5 +89,5 @@ def test_the_name_given_as_key_is_not_the_key_of_those_who_give_none() -> None:
 @given(st.text(st.characters(exclude_categories=["Cs"]), min_size=1).filter(str.strip))
 def test_any_text_is_a_key_and_always_the_same(key: str) -> None:
     first = derive_authority_seed(key, CLUB.id)
-    keys._seed.cache_clear()
+    keys._derive_seed.cache_clear()
     assert derive_authority_seed(key, CLUB.id) == first

@@ -10,143 +10,162 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.security.meeting import CLUB, DAY, OTHER, TODAY, Outcome, a_ticket, an_old_ticket, at, meet
-from weft.fabric import ChannelName
-from weft.fabric.seal import Rejected, Role
-from weft.security import Authority, Membership, RevocationList, new_key, revoke
-from weft.security.fingerprints import server_name_of
-from weft.wire.calls import Refusal
+from broadloom.protocol import ChannelName
+from broadloom.protocol.identity import CredentialError, Role
+from broadloom.security import Authority, PeerCredentials, RevocationList, generate_key, revoke_tickets
+from broadloom.security.keys import server_name_of
+from broadloom.wire.exchange_messages import RejectReason
+from tests.security.meeting import (
+    CLUB,
+    DAY,
+    OTHER,
+    TODAY,
+    HandshakeResult,
+    clock_at,
+    handshake,
+    make_expired_ticket,
+    make_ticket,
+)
 
-KEY = new_key()
-OWNER = Authority.new()
+KEY = generate_key()
+OWNER = Authority.generate()
 
 
 @pytest.mark.parametrize(
     "key", [KEY, "correct horse", b"\xff\xfe", None], ids=["generated", "passphrase", "bytes", "from the name"]
 )
 def test_with_the_same_key_both_know_each_other(key: str | bytes | None) -> None:
-    caller, called = Membership.from_key(CLUB, key), Membership.from_key(CLUB, key)
-    assert meet(caller, called) == (Outcome(called.identity, None), Outcome(caller.identity, None))
+    caller, called = PeerCredentials.from_key(CLUB, key), PeerCredentials.from_key(CLUB, key)
+    assert handshake(caller, called) == (HandshakeResult(called.identity, None), HandshakeResult(caller.identity, None))
     assert caller.identity.role is Role.PRODUCER
-    assert (caller.identity.name, caller.identity.ticket, caller.identity.expires_at) == ("", "", None)
+    assert (caller.identity.name, caller.identity.ticket_serial, caller.identity.expires_at) == ("", "", None)
 
 
 @pytest.mark.parametrize(
     ("one", "other"),
-    [(KEY, new_key()), (KEY, None), ("correct horse", "battery staple")],
+    [(KEY, generate_key()), (KEY, None), ("correct horse", "battery staple")],
     ids=["generated", "from the name", "passphrases"],
 )
 def test_with_another_key_both_are_told(one: str, other: str | None) -> None:
-    refused = Outcome(None, Refusal.WRONG_KEY)
-    assert meet(Membership.from_key(CLUB, one), Membership.from_key(CLUB, other)) == (refused, refused)
+    refused = HandshakeResult(None, RejectReason.WRONG_KEY)
+    assert handshake(PeerCredentials.from_key(CLUB, one), PeerCredentials.from_key(CLUB, other)) == (refused, refused)
 
 
 @pytest.mark.parametrize("key", [KEY, None], ids=["generated", "from the name"])
 def test_who_meets_another_channel_is_told_so(key: str | None) -> None:
-    caller, called = Membership.from_key(CLUB, key), Membership.from_key(OTHER, key)
-    refused = Outcome(None, Refusal.WRONG_CHANNEL)
-    assert meet(caller, called) == (refused, refused)
+    caller, called = PeerCredentials.from_key(CLUB, key), PeerCredentials.from_key(OTHER, key)
+    refused = HandshakeResult(None, RejectReason.WRONG_CHANNEL)
+    assert handshake(caller, called) == (refused, refused)
 
 
 def test_a_peer_is_another_one_at_each_connect() -> None:
-    assert Membership.from_key(CLUB, KEY).peer != Membership.from_key(CLUB, KEY).peer
-    ticket = a_ticket(OWNER)
-    assert Membership.from_ticket(CLUB, ticket).peer != Membership.from_ticket(CLUB, ticket).peer
+    assert PeerCredentials.from_key(CLUB, KEY).peer_id != PeerCredentials.from_key(CLUB, KEY).peer_id
+    ticket = make_ticket(OWNER)
+    assert PeerCredentials.from_ticket(CLUB, ticket).peer_id != PeerCredentials.from_ticket(CLUB, ticket).peer_id
 
 
 @pytest.mark.parametrize("role", Role)
 def test_with_tickets_each_learns_the_others_name_and_role(role: Role) -> None:
-    ada, bob = a_ticket(OWNER, "ada", role), a_ticket(OWNER, "bob")
-    caller, called = Membership.from_ticket(CLUB, ada), Membership.from_ticket(CLUB, bob)
-    assert meet(caller, called) == (Outcome(called.identity, None), Outcome(caller.identity, None))
-    seen = called.identify(caller.seal.credential)
-    assert seen == (caller.peer, "ada", role, ada.serial, ada.expires.timestamp())
+    ada, bob = make_ticket(OWNER, "ada", role), make_ticket(OWNER, "bob")
+    caller, called = PeerCredentials.from_ticket(CLUB, ada), PeerCredentials.from_ticket(CLUB, bob)
+    assert handshake(caller, called) == (HandshakeResult(called.identity, None), HandshakeResult(caller.identity, None))
+    seen = called.identify(caller.signer.credential)
+    assert seen == (caller.peer_id, "ada", role, ada.serial, ada.expires_at.timestamp())
 
 
 def test_tickets_of_another_owner_do_not_count() -> None:
-    mine, theirs = (Membership.from_ticket(CLUB, a_ticket(owner)) for owner in (OWNER, Authority.new()))
-    refused = Outcome(None, Refusal.WRONG_KEY)
-    assert meet(mine, theirs) == (refused, refused)
+    mine, theirs = (PeerCredentials.from_ticket(CLUB, make_ticket(owner)) for owner in (OWNER, Authority.generate()))
+    refused = HandshakeResult(None, RejectReason.WRONG_KEY)
+    assert handshake(mine, theirs) == (refused, refused)
 
 
 def test_a_key_is_no_ticket() -> None:
-    refused = Outcome(None, Refusal.WRONG_KEY)
-    assert meet(Membership.from_key(CLUB, KEY), Membership.from_ticket(CLUB, a_ticket(OWNER))) == (refused, refused)
+    refused = HandshakeResult(None, RejectReason.WRONG_KEY)
+    assert handshake(PeerCredentials.from_key(CLUB, KEY), PeerCredentials.from_ticket(CLUB, make_ticket(OWNER))) == (
+        refused,
+        refused,
+    )
 
 
 def test_an_expired_ticket_ends_at_the_door_whoever_calls() -> None:
-    member = Membership.from_ticket(CLUB, a_ticket(OWNER))
-    late = Membership.from_ticket(CLUB, an_old_ticket(OWNER), now=at(TODAY - 2 * DAY))
-    refused = Outcome(None, Refusal.EXPIRED)
-    assert meet(late, member) == (refused, refused)
-    assert meet(member, late) == (refused, refused)
+    member = PeerCredentials.from_ticket(CLUB, make_ticket(OWNER))
+    late = PeerCredentials.from_ticket(CLUB, make_expired_ticket(OWNER), now=clock_at(TODAY - 2 * DAY))
+    refused = HandshakeResult(None, RejectReason.TICKET_EXPIRED)
+    assert handshake(late, member) == (refused, refused)
+    assert handshake(member, late) == (refused, refused)
 
 
 def test_a_ticket_of_tomorrow_ends_at_the_door_too() -> None:
-    member = Membership.from_ticket(CLUB, a_ticket(OWNER))
-    tomorrow = at(TODAY + DAY)
+    member = PeerCredentials.from_ticket(CLUB, make_ticket(OWNER))
+    tomorrow = clock_at(TODAY + DAY)
     ticket = OWNER.issue_ticket("ada", Role.PRODUCER, TODAY + 7 * DAY, now=tomorrow)
-    early = Membership.from_ticket(CLUB, ticket, now=tomorrow)
-    refused = Outcome(None, Refusal.EXPIRED)
-    assert meet(early, member) == (refused, refused)
-    assert meet(member, early) == (refused, refused)
-    with pytest.raises(Rejected, match="is one of the clocks wrong") as caught:
-        Membership.from_ticket(CLUB, ticket)
-    assert caught.value.refusal is Refusal.EXPIRED
+    early = PeerCredentials.from_ticket(CLUB, ticket, now=tomorrow)
+    refused = HandshakeResult(None, RejectReason.TICKET_EXPIRED)
+    assert handshake(early, member) == (refused, refused)
+    assert handshake(member, early) == (refused, refused)
+    with pytest.raises(CredentialError, match="is one of the clocks wrong") as caught:
+        PeerCredentials.from_ticket(CLUB, ticket)
+    assert caught.value.reason is RejectReason.TICKET_EXPIRED
 
 
 def test_whose_own_ticket_is_expired_is_told_before_it_connects() -> None:
-    with pytest.raises(Rejected, match=r"expired at .* ask the channel's owner") as caught:
-        Membership.from_ticket(CLUB, an_old_ticket(OWNER))
-    assert caught.value.refusal is Refusal.EXPIRED
+    with pytest.raises(CredentialError, match=r"expired at .* ask the channel's owner") as caught:
+        PeerCredentials.from_ticket(CLUB, make_expired_ticket(OWNER))
+    assert caught.value.reason is RejectReason.TICKET_EXPIRED
 
 
 def test_a_ticket_that_ends_while_its_holder_is_connected() -> None:
     clock = [TODAY]
-    member = Membership.from_ticket(CLUB, a_ticket(OWNER, days=30), now=lambda: clock[0])
-    guest = Membership.from_ticket(CLUB, a_ticket(OWNER, "bob", days=7))
-    identity, _ = member.seal.admit(guest.peer, guest.seal.credential)
+    member = PeerCredentials.from_ticket(CLUB, make_ticket(OWNER, days=30), now=lambda: clock[0])
+    guest = PeerCredentials.from_ticket(CLUB, make_ticket(OWNER, "bob", days=7))
+    identity, _ = member.signer.verify_credential(guest.peer_id, guest.signer.credential)
     clock[0] += 7 * DAY
-    member.seal.still_admits(identity)
+    member.signer.recheck(identity)
     clock[0] += timedelta(seconds=1)
-    for attempt in (lambda: member.seal.still_admits(identity), lambda: member.identify(guest.seal.credential)):
-        with pytest.raises(Rejected) as caught:
+    for attempt in (lambda: member.signer.recheck(identity), lambda: member.identify(guest.signer.credential)):
+        with pytest.raises(CredentialError) as caught:
             attempt()
-        assert caught.value.refusal is Refusal.EXPIRED
+        assert caught.value.reason is RejectReason.TICKET_EXPIRED
 
 
 def test_with_a_key_there_is_nothing_that_ends() -> None:
-    member = Membership.from_key(CLUB, KEY, now=at(TODAY + 300 * DAY))
-    member.seal.still_admits(Membership.from_key(CLUB, KEY).identity)
+    member = PeerCredentials.from_key(CLUB, KEY, now=clock_at(TODAY + 300 * DAY))
+    member.signer.recheck(PeerCredentials.from_key(CLUB, KEY).identity)
 
 
 def test_clocks_may_differ_by_hours_with_a_key() -> None:
-    caller = Membership.from_key(CLUB, KEY, now=at(TODAY + timedelta(hours=23)))
-    called = Membership.from_key(CLUB, KEY, now=at(TODAY - timedelta(hours=23)))
-    assert meet(caller, Membership.from_key(CLUB, KEY))[1].refusal is None
-    assert meet(Membership.from_key(CLUB, KEY), called)[0].refusal is None
+    caller = PeerCredentials.from_key(CLUB, KEY, now=clock_at(TODAY + timedelta(hours=23)))
+    called = PeerCredentials.from_key(CLUB, KEY, now=clock_at(TODAY - timedelta(hours=23)))
+    assert handshake(caller, PeerCredentials.from_key(CLUB, KEY))[1].reason is None
+    assert handshake(PeerCredentials.from_key(CLUB, KEY), called)[0].reason is None
 
 
 def test_a_withdrawn_ticket_is_recognised_by_those_who_have_the_list(tmp_path: Path) -> None:
-    ada, bob = a_ticket(OWNER, "ada"), a_ticket(OWNER, "bob")
-    revoke(OWNER, tmp_path / "revoked.pem", [ada.serial])
-    member = Membership.from_ticket(CLUB, bob, RevocationList(tmp_path / "revoked.pem", OWNER.certificate))
-    withdrawn = Membership.from_ticket(CLUB, ada)
+    ada, bob = make_ticket(OWNER, "ada"), make_ticket(OWNER, "bob")
+    revoke_tickets(OWNER, tmp_path / "revoked.pem", [ada.serial])
+    member = PeerCredentials.from_ticket(CLUB, bob, RevocationList(tmp_path / "revoked.pem", OWNER.certificate))
+    withdrawn = PeerCredentials.from_ticket(CLUB, ada)
     # TLS knows nothing of the list, so the one who was withdrawn hears it from the member's first words.
-    assert meet(withdrawn, member) == (Outcome(member.identity, None), Outcome(None, Refusal.REVOKED))
-    assert meet(member, withdrawn) == (Outcome(None, Refusal.REVOKED), Outcome(member.identity, None))
+    assert handshake(withdrawn, member) == (
+        HandshakeResult(member.identity, None),
+        HandshakeResult(None, RejectReason.TICKET_REVOKED),
+    )
+    assert handshake(member, withdrawn) == (
+        HandshakeResult(None, RejectReason.TICKET_REVOKED),
+        HandshakeResult(member.identity, None),
+    )
 
 
 def test_an_authority_made_for_one_channel_serves_no_other() -> None:
-    ticket = a_ticket(Authority.new(CLUB.id))
-    assert Membership.from_ticket(CLUB, ticket).identity.name == "ada"
-    with pytest.raises(Rejected, match="another channel") as caught:
-        Membership.from_ticket(OTHER, ticket)
-    assert caught.value.refusal is Refusal.WRONG_CHANNEL
+    ticket = make_ticket(Authority.generate(CLUB.id))
+    assert PeerCredentials.from_ticket(CLUB, ticket).identity.name == "ada"
+    with pytest.raises(CredentialError, match="another channel") as caught:
+        PeerCredentials.from_ticket(OTHER, ticket)
+    assert caught.value.reason is RejectReason.WRONG_CHANNEL
 
 
 def test_no_session_is_resumed_and_no_old_tls_is_spoken() -> None:
-    member = Membership.from_key(CLUB, KEY)
+    member = PeerCredentials.from_key(CLUB, KEY)
     for context in (member.server_context, member.client_context):
         assert context.minimum_version is ssl.TLSVersion.TLSv1_3
         assert context.verify_mode is ssl.CERT_REQUIRED
@@ -169,14 +188,14 @@ def test_no_file_with_the_session_key_is_left(in_memory: bool, tmp_path: Path, m
     if not in_memory:
         monkeypatch.delattr(os, "memfd_create", raising=False)
     open_before = len(os.listdir("/proc/self/fd")) if Path("/proc/self/fd").exists() else 0
-    member = Membership.from_key(CLUB, KEY)
+    member = PeerCredentials.from_key(CLUB, KEY)
     assert os.listdir(tmp_path) == []
     if open_before:
         assert len(os.listdir("/proc/self/fd")) == open_before
-    assert meet(member, Membership.from_key(CLUB, KEY))[0].refusal is None
+    assert handshake(member, PeerCredentials.from_key(CLUB, KEY))[0].reason is None
 
 
 def test_no_secret_is_shown() -> None:
-    member = Membership.from_key(CLUB, "correct horse")
-    assert repr(member) == f"Membership({member.peer:016x})"
-    assert repr(member.seal) == "SessionSeal()"
+    member = PeerCredentials.from_key(CLUB, "correct horse")
+    assert repr(member) == f"PeerCredentials({member.peer_id:016x})"
+    assert repr(member.signer) == "SessionSigner()"

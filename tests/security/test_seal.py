@@ -14,32 +14,36 @@ from cryptography.hazmat.primitives.serialization import Encoding
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.security.meeting import CLUB, DAY, TODAY, Contexts, Outcome, a_ticket, meet
-from weft.fabric.seal import Rejected, Role, Seal
-from weft.security import Authority, Membership, Ticket, new_key
-from weft.security.certificates import TICKET_EXTENSION, certify, name
-from weft.security.examine import CREDENTIAL_BYTES_MAX
-from weft.security.fingerprints import peer_id_of
-from weft.security.leaf import Leaf, draw_leaf
-from weft.security.sealing import SIGNATURE_BYTES
-from weft.security.tls import make_contexts
-from weft.wire.calls import Refusal
+from broadloom.protocol.identity import CredentialError, Role, Signer
+from broadloom.security import Authority, PeerCredentials, Ticket, generate_key
+from broadloom.security.certificates import (
+    TICKET_EXTENSION,
+    PeerCertificate,
+    build_certificate,
+    new_peer_certificate,
+    x509_name,
+)
+from broadloom.security.keys import peer_id_of
+from broadloom.security.tls_context import make_contexts
+from broadloom.security.verification import CREDENTIAL_BYTES_MAX, SIGNATURE_BYTES
+from broadloom.wire.exchange_messages import RejectReason
+from tests.security.meeting import CLUB, DAY, TODAY, Contexts, HandshakeResult, handshake, make_ticket
 
-KEY = new_key()
-OWNER = Authority.new()
-TICKET = a_ticket(OWNER, "ada", Role.CONSUMER)
-MEMBER = Membership.from_ticket(CLUB, a_ticket(OWNER, "bob"))
+KEY = generate_key()
+OWNER = Authority.generate()
+TICKET = make_ticket(OWNER, "ada", Role.CONSUMER)
+MEMBER = PeerCredentials.from_ticket(CLUB, make_ticket(OWNER, "bob"))
 WEEK = TODAY - DAY, TODAY + 6 * DAY
 
 
-def members() -> tuple[Membership, Membership]:
-    return Membership.from_key(CLUB, KEY), Membership.from_key(CLUB, KEY)
+def two_members() -> tuple[PeerCredentials, PeerCredentials]:
+    return PeerCredentials.from_key(CLUB, KEY), PeerCredentials.from_key(CLUB, KEY)
 
 
-def refusal(credential: bytes, member: Membership = MEMBER) -> Refusal:
-    with pytest.raises(Rejected) as caught:
+def reject_reason(credential: bytes, member: PeerCredentials = MEMBER) -> RejectReason:
+    with pytest.raises(CredentialError) as caught:
         member.identify(credential)
-    return caught.value.refusal
+    return caught.value.reason
 
 
 def certificate(
@@ -52,9 +56,9 @@ def certificate(
     ticket: x509.Certificate | None = None,
     validity: tuple[datetime, datetime] = WEEK,
 ) -> x509.Certificate:
-    subject = subject or name("forged")
-    return certify(
-        subject, key.public_key(), issuer.subject, issuer_key, validity, serial=7, signs=signs, ticket=ticket
+    subject = subject or x509_name("forged")
+    return build_certificate(
+        subject, key.public_key(), issuer.subject, issuer_key, validity, serial=7, path_length=signs, ticket=ticket
     )
 
 
@@ -62,13 +66,13 @@ def der(made: x509.Certificate) -> bytes:
     return made.public_bytes(Encoding.DER)
 
 
-def knocks_in_vain(*leaves: Leaf) -> None:
+def assert_handshake_rejected(*leaves: PeerCertificate) -> None:
     """Neither TLS nor what comes after it lets the holder in, whether it calls or is called."""
     for leaf in leaves:
         contexts = make_contexts(OWNER.certificate, leaf, MEMBER.server_name)
         stranger = Contexts(contexts[1], contexts[0], MEMBER.server_name)
-        assert meet(stranger, MEMBER)[1] == Outcome(None, Refusal.WRONG_KEY)
-        assert meet(MEMBER, stranger)[0] == Outcome(None, Refusal.WRONG_KEY)
+        assert handshake(stranger, MEMBER)[1] == HandshakeResult(None, RejectReason.WRONG_KEY)
+        assert handshake(MEMBER, stranger)[0] == HandshakeResult(None, RejectReason.WRONG_KEY)
 
 
 # -- signatures
@@ -77,50 +81,50 @@ def knocks_in_vain(*leaves: Leaf) -> None:
 @settings(deadline=None, max_examples=30)
 @given(st.binary(max_size=200))
 def test_what_was_signed_is_the_authors_word(said: bytes) -> None:
-    author, reader = members()
-    seal: Seal = author.seal
-    identity, check = reader.seal.admit(author.peer, seal.credential)
+    author, reader = two_members()
+    seal: Signer = author.signer
+    identity, check = reader.signer.verify_credential(author.peer_id, seal.credential)
     assert identity == author.identity
     signature = seal.sign(said)
     assert len(signature) == SIGNATURE_BYTES
     assert check(said, signature)
     assert not check(said + b"!", signature)
-    assert not check(said, reader.seal.sign(said))
+    assert not check(said, reader.signer.sign(said))
 
 
 @settings(deadline=None, max_examples=100)
 @given(st.binary(max_size=100))
 def test_what_is_no_signature_does_no_harm(signature: bytes) -> None:
-    _, check = MEMBER.seal.admit(MEMBER.peer, MEMBER.seal.credential)
+    _, check = MEMBER.signer.verify_credential(MEMBER.peer_id, MEMBER.signer.credential)
     assert not check(b"e4", signature)
 
 
 def test_a_signature_is_not_that_of_the_bare_bytes() -> None:
     # The session key also signs TLS handshakes: what a peer signs as a message must never pass for one.
-    author, _ = members()
-    key = x509.load_der_x509_certificate(author.seal.credential).public_key()
+    author, _ = two_members()
+    key = x509.load_der_x509_certificate(author.signer.credential).public_key()
     assert isinstance(key, Ed25519PublicKey)
     with pytest.raises(InvalidSignature):
-        key.verify(author.seal.sign(b"said"), b"said")
+        key.verify(author.signer.sign(b"said"), b"said")
 
 
 # -- peer ids
 
 
 def test_nobody_can_claim_anothers_id() -> None:
-    author, reader = members()
-    for claimed in (reader.peer, author.peer ^ 1, 0):
-        with pytest.raises(Rejected) as caught:
-            reader.seal.admit(claimed, author.seal.credential)
-        assert caught.value.refusal is Refusal.IMPOSTOR
+    author, reader = two_members()
+    for claimed in (reader.peer_id, author.peer_id ^ 1, 0):
+        with pytest.raises(CredentialError) as caught:
+            reader.signer.verify_credential(claimed, author.signer.credential)
+        assert caught.value.reason is RejectReason.PEER_ID_MISMATCH
 
 
 def test_the_id_is_that_of_the_key_whatever_the_certificate_says() -> None:
-    key, victim = Ed25519PrivateKey.generate(), Membership.from_ticket(CLUB, TICKET)
+    key, victim = Ed25519PrivateKey.generate(), PeerCredentials.from_ticket(CLUB, TICKET)
     shown = certificate(
-        TICKET.certificate, TICKET.key, key, subject=name(f"{victim.peer:016x}"), ticket=TICKET.certificate
+        TICKET.certificate, TICKET.key, key, subject=x509_name(f"{victim.peer_id:016x}"), ticket=TICKET.certificate
     )
-    assert MEMBER.identify(der(shown)).peer == peer_id_of(key.public_key()) != victim.peer
+    assert MEMBER.identify(der(shown)).peer_id == peer_id_of(key.public_key()) != victim.peer_id
 
 
 def test_the_id_of_a_key_never_changes() -> None:
@@ -132,111 +136,113 @@ def test_the_id_of_a_key_never_changes() -> None:
 
 
 def test_a_credential_of_another_key_is_refused() -> None:
-    assert refusal(Membership.from_key(CLUB, KEY).seal.credential) is Refusal.WRONG_KEY
-    assert refusal(MEMBER.seal.credential, Membership.from_key(CLUB, KEY)) is Refusal.WRONG_KEY
+    assert reject_reason(PeerCredentials.from_key(CLUB, KEY).signer.credential) is RejectReason.WRONG_KEY
+    assert reject_reason(MEMBER.signer.credential, PeerCredentials.from_key(CLUB, KEY)) is RejectReason.WRONG_KEY
 
 
 def test_one_who_signs_itself_is_refused() -> None:
     key = Ed25519PrivateKey.generate()
-    same_name = certify(
-        OWNER.certificate.subject, key.public_key(), OWNER.certificate.subject, key, WEEK, serial=1, signs=1
+    same_name = build_certificate(
+        OWNER.certificate.subject, key.public_key(), OWNER.certificate.subject, key, WEEK, serial=1, path_length=1
     )
-    leaf = draw_leaf(same_name, key, TODAY, ticket=False)
-    assert refusal(leaf.der) is Refusal.WRONG_KEY
-    knocks_in_vain(leaf)
-    assert refusal(a_ticket(Authority(same_name, key)).issue_leaf().der) is Refusal.WRONG_KEY
+    leaf = new_peer_certificate(same_name, key, TODAY, ticket=False)
+    assert reject_reason(leaf.der) is RejectReason.WRONG_KEY
+    assert_handshake_rejected(leaf)
+    assert reject_reason(make_ticket(Authority(same_name, key)).issue_certificate().der) is RejectReason.WRONG_KEY
 
 
 @pytest.mark.parametrize("signs", [None, 0])
 def test_a_leaf_cannot_issue_a_leaf(signs: int | None) -> None:
-    for parent in (OWNER.issue_leaf(), TICKET.issue_leaf()):
+    for parent in (OWNER.issue_certificate(), TICKET.issue_certificate()):
         child = Ed25519PrivateKey.generate()
         for inside in (None, parent.certificate, TICKET.certificate):
             made = certificate(parent.certificate, parent.key, child, signs=signs, ticket=inside)
-            assert refusal(der(made)) is Refusal.WRONG_KEY
-            knocks_in_vain(Leaf(child, (made, *parent.chain)))
+            assert reject_reason(der(made)) is RejectReason.WRONG_KEY
+            assert_handshake_rejected(PeerCertificate(child, (made, *parent.chain)))
 
 
 def test_a_ticket_holder_cannot_issue_a_ticket() -> None:
     own = Ed25519PrivateKey.generate()
-    subject = name("mallory", unit=Role.PRODUCER.value)
+    subject = x509_name("mallory", unit=Role.PRODUCER.value)
     second = certificate(TICKET.certificate, TICKET.key, own, subject=subject, signs=0)
-    leaf = Ticket(second, own, OWNER.certificate).issue_leaf()
-    assert refusal(leaf.der) is Refusal.WRONG_KEY
-    knocks_in_vain(leaf._replace(chain=(*leaf.chain, TICKET.certificate)))
+    leaf = Ticket(second, own, OWNER.certificate).issue_certificate()
+    assert reject_reason(leaf.der) is RejectReason.WRONG_KEY
+    assert_handshake_rejected(leaf._replace(chain=(*leaf.chain, TICKET.certificate)))
 
 
 def test_a_ticket_holder_cannot_change_its_role() -> None:
     own = Ed25519PrivateKey.generate()
-    subject = name("bob", unit=Role.PRODUCER.value)
+    subject = x509_name("bob", unit=Role.PRODUCER.value)
     # What the leaf says of its holder does not count.
     shown = certificate(TICKET.certificate, TICKET.key, own, subject=subject, ticket=TICKET.certificate)
     found = MEMBER.identify(der(shown))
     assert (found.name, found.role) == ("ada", Role.CONSUMER)
     # Nor does another member's ticket inside a leaf that this ticket has signed.
-    producer = a_ticket(OWNER, "bob")
+    producer = make_ticket(OWNER, "bob")
     borrowed = certificate(TICKET.certificate, TICKET.key, own, ticket=producer.certificate)
-    assert refusal(der(borrowed)) is Refusal.WRONG_KEY
+    assert reject_reason(der(borrowed)) is RejectReason.WRONG_KEY
     # Nor a ticket with the same words that the holder wrote itself.
     written = certificate(OWNER.certificate, TICKET.key, TICKET.key, subject=subject, signs=0)
-    assert refusal(Ticket(written, TICKET.key, OWNER.certificate).issue_leaf().der) is Refusal.WRONG_KEY
+    assert (
+        reject_reason(Ticket(written, TICKET.key, OWNER.certificate).issue_certificate().der) is RejectReason.WRONG_KEY
+    )
 
 
 def test_a_ticket_without_its_ticket_inside_is_not_the_authoritys_leaf() -> None:
     own = Ed25519PrivateKey.generate()
     bare = certificate(TICKET.certificate, TICKET.key, own)
-    assert refusal(der(bare)) is Refusal.WRONG_KEY
-    knocks_in_vain(Leaf(own, (bare, TICKET.certificate)))
+    assert reject_reason(der(bare)) is RejectReason.WRONG_KEY
+    assert_handshake_rejected(PeerCertificate(own, (bare, TICKET.certificate)))
 
 
 def test_a_ticket_shown_in_place_of_a_leaf_is_refused() -> None:
     # The authority has signed it and its holder has the key: taken for a leaf, a consumer would be a producer.
-    assert refusal(der(TICKET.certificate)) is Refusal.WRONG_KEY
-    knocks_in_vain(Leaf(TICKET.key, (TICKET.certificate,)))
+    assert reject_reason(der(TICKET.certificate)) is RejectReason.WRONG_KEY
+    assert_handshake_rejected(PeerCertificate(TICKET.key, (TICKET.certificate,)))
 
 
 def test_the_authoritys_own_certificate_is_no_leaf() -> None:
-    assert refusal(der(OWNER.certificate)) is Refusal.WRONG_KEY
+    assert reject_reason(der(OWNER.certificate)) is RejectReason.WRONG_KEY
 
 
 @pytest.mark.parametrize(
     ("signs", "subject"),
     [
-        (None, name("ada", unit="producer")),
-        (1, name("ada", unit="producer")),
-        (0, name("ada", unit="king")),
-        (0, name("ada")),
+        (None, x509_name("ada", unit="producer")),
+        (1, x509_name("ada", unit="producer")),
+        (0, x509_name("ada", unit="king")),
+        (0, x509_name("ada")),
     ],
 )
 def test_not_all_that_the_authority_signs_is_a_ticket(signs: int | None, subject: x509.Name) -> None:
     key = Ed25519PrivateKey.generate()
-    strange = certificate(OWNER.certificate, OWNER.secret(), key, subject=subject, signs=signs)
-    assert refusal(Ticket(strange, key, OWNER.certificate).issue_leaf().der) is Refusal.WRONG_KEY
+    strange = certificate(OWNER.certificate, OWNER.private_key(), key, subject=subject, signs=signs)
+    assert reject_reason(Ticket(strange, key, OWNER.certificate).issue_certificate().der) is RejectReason.WRONG_KEY
 
 
 @pytest.mark.parametrize("wrong", [(TODAY - 3 * DAY, TODAY - DAY), (TODAY + DAY, TODAY + 3 * DAY)])
 def test_times_of_leaf_and_ticket_both_count(wrong: tuple[datetime, datetime]) -> None:
     key = Ed25519PrivateKey.generate()
-    bare = certificate(OWNER.certificate, OWNER.secret(), key, validity=wrong)
-    assert refusal(der(bare)) is Refusal.EXPIRED
+    bare = certificate(OWNER.certificate, OWNER.private_key(), key, validity=wrong)
+    assert reject_reason(der(bare)) is RejectReason.TICKET_EXPIRED
     leaf = certificate(TICKET.certificate, TICKET.key, key, ticket=TICKET.certificate, validity=wrong)
-    assert refusal(der(leaf)) is Refusal.EXPIRED
-    ada = name("ada", unit="producer")
-    ticket = certificate(OWNER.certificate, OWNER.secret(), key, subject=ada, signs=0, validity=wrong)
-    assert refusal(der(certificate(ticket, key, key, ticket=ticket))) is Refusal.EXPIRED
+    assert reject_reason(der(leaf)) is RejectReason.TICKET_EXPIRED
+    ada = x509_name("ada", unit="producer")
+    ticket = certificate(OWNER.certificate, OWNER.private_key(), key, subject=ada, signs=0, validity=wrong)
+    assert reject_reason(der(certificate(ticket, key, key, ticket=ticket))) is RejectReason.TICKET_EXPIRED
 
 
 def test_a_leaf_does_not_outlive_its_ticket() -> None:
-    leaf = TICKET.issue_leaf().certificate
-    assert leaf.not_valid_after_utc == TICKET.expires
+    leaf = TICKET.issue_certificate().certificate
+    assert leaf.not_valid_after_utc == TICKET.expires_at
     assert leaf.not_valid_before_utc == TICKET.certificate.not_valid_before_utc
 
 
-def strange_leaf(key: CertificatePublicKeyTypes, *extensions: x509.ExtensionType) -> bytes:
+def make_unusual_certificate(key: CertificatePublicKeyTypes, *extensions: x509.ExtensionType) -> bytes:
     """The authority has signed it, but it is none that we would make."""
     builder = (
         x509.CertificateBuilder()
-        .subject_name(name("strange"))
+        .subject_name(x509_name("strange"))
         .issuer_name(OWNER.certificate.subject)
         .public_key(key)
         .serial_number(1)
@@ -245,7 +251,7 @@ def strange_leaf(key: CertificatePublicKeyTypes, *extensions: x509.ExtensionType
     )
     for extension in extensions:
         builder = builder.add_extension(extension, critical=False)
-    return der(builder.sign(OWNER.secret(), None))
+    return der(builder.sign(OWNER.private_key(), None))
 
 
 NO_AUTHORITY = x509.BasicConstraints(ca=False, path_length=None)
@@ -254,23 +260,23 @@ GOOD_KEY = Ed25519PrivateKey.generate().public_key()
 
 @pytest.mark.parametrize("other", [generate_private_key(SECP256R1()), X25519PrivateKey.generate()])
 def test_keys_of_another_kind_are_refused(other: EllipticCurvePrivateKey | X25519PrivateKey) -> None:
-    assert MEMBER.identify(strange_leaf(GOOD_KEY, NO_AUTHORITY)).peer == peer_id_of(GOOD_KEY)
-    assert refusal(strange_leaf(other.public_key(), NO_AUTHORITY)) is Refusal.WRONG_KEY
+    assert MEMBER.identify(make_unusual_certificate(GOOD_KEY, NO_AUTHORITY)).peer_id == peer_id_of(GOOD_KEY)
+    assert reject_reason(make_unusual_certificate(other.public_key(), NO_AUTHORITY)) is RejectReason.WRONG_KEY
 
 
 def test_a_leaf_must_say_that_it_signs_no_others() -> None:
-    assert refusal(strange_leaf(GOOD_KEY)) is Refusal.WRONG_KEY
+    assert reject_reason(make_unusual_certificate(GOOD_KEY)) is RejectReason.WRONG_KEY
 
 
 def test_what_stands_in_for_a_ticket_must_be_one() -> None:
     noise = x509.UnrecognizedExtension(TICKET_EXTENSION, b"noise")
-    assert refusal(strange_leaf(GOOD_KEY, NO_AUTHORITY, noise)) is Refusal.WRONG_KEY
+    assert reject_reason(make_unusual_certificate(GOOD_KEY, NO_AUTHORITY, noise)) is RejectReason.WRONG_KEY
 
 
 def test_a_credential_may_not_be_large() -> None:
-    assert len(MEMBER.seal.credential) < CREDENTIAL_BYTES_MAX / 4
+    assert len(MEMBER.signer.credential) < CREDENTIAL_BYTES_MAX / 4
     ballast = x509.UnrecognizedExtension(x509.ObjectIdentifier("2.25.1"), bytes(CREDENTIAL_BYTES_MAX))
-    assert refusal(strange_leaf(GOOD_KEY, NO_AUTHORITY, ballast)) is Refusal.WRONG_KEY
+    assert reject_reason(make_unusual_certificate(GOOD_KEY, NO_AUTHORITY, ballast)) is RejectReason.WRONG_KEY
 
 
 # -- bytes of strangers
@@ -279,10 +285,10 @@ def test_a_credential_may_not_be_large() -> None:
 @settings(deadline=None, max_examples=100)
 @given(st.binary(max_size=300))
 def test_any_bytes_end_in_a_refusal(noise: bytes) -> None:
-    assert refusal(noise) is Refusal.WRONG_KEY
+    assert reject_reason(noise) is RejectReason.WRONG_KEY
 
 
-CREDENTIAL = MEMBER.seal.credential
+CREDENTIAL = MEMBER.signer.credential
 
 
 @settings(deadline=None, max_examples=300)
@@ -291,7 +297,7 @@ def test_a_credential_with_one_changed_byte_is_refused(place: int, change: int) 
     changed = bytearray(CREDENTIAL)
     changed[place] ^= change
     if place != len(CREDENTIAL) - SIGNATURE_BYTES - 1:
-        assert refusal(bytes(changed)) is Refusal.WRONG_KEY
+        assert reject_reason(bytes(changed)) is RejectReason.WRONG_KEY
 
 
 @pytest.mark.parametrize("bits", [1, 2, 7, 8, 255])
@@ -299,11 +305,11 @@ def test_a_signature_that_is_written_in_another_way_changes_nothing(bits: int) -
     # X.509 has it as a string of bits: how many of the last byte do not count may be said differently.
     changed = bytearray(CREDENTIAL)
     changed[-SIGNATURE_BYTES - 1] = bits
-    with suppress(Rejected):
+    with suppress(CredentialError):
         assert MEMBER.identify(bytes(changed)) == MEMBER.identity
 
 
 @settings(deadline=None, max_examples=50)
 @given(st.integers(min_value=0, max_value=len(CREDENTIAL) - 1))
 def test_a_credential_that_was_cut_off_is_refused(length: int) -> None:
-    assert refusal(CREDENTIAL[:length]) is Refusal.WRONG_KEY
+    assert reject_reason(CREDENTIAL[:length]) is RejectReason.WRONG_KEY

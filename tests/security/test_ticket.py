@@ -8,15 +8,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.security.meeting import DAY, TODAY, a_ticket
-from weft.fabric.seal import Role
-from weft.security import Authority, BadKeyFile, Ticket
-from weft.security.authority import NAME_BYTES_MAX
-from weft.security.pem_files import pem
+from broadloom.protocol.identity import Role
+from broadloom.security import Authority, InvalidKeyFileError, Ticket
+from broadloom.security.authority import NAME_BYTES_MAX
+from broadloom.security.pem import encode_pem
+from tests.security.meeting import DAY, TODAY, make_ticket
 
-OWNER = Authority.new()
-TICKET = a_ticket(OWNER)
-TEXT = TICKET.text()
+OWNER = Authority.generate()
+TICKET = make_ticket(OWNER)
+TEXT = TICKET.to_pem()
 names = st.text(min_size=1, max_size=NAME_BYTES_MAX).filter(
     lambda text: bool(text.strip()) and text.isprintable() and len(text.encode()) <= NAME_BYTES_MAX
 )
@@ -27,51 +27,51 @@ names = st.text(min_size=1, max_size=NAME_BYTES_MAX).filter(
 def test_what_is_written_can_be_read_again(name: str, role: Role, lasts_s: int) -> None:
     expires = TODAY + DAY + timedelta(seconds=lasts_s)
     made = OWNER.issue_ticket(name, role, expires)
-    found = Ticket.load(made.text())
-    assert (found.name, found.role, found.expires) == (name, role, expires)
+    found = Ticket.load(made.to_pem())
+    assert (found.name, found.role, found.expires_at) == (name, role, expires)
     assert found.serial == made.serial
     assert found.certificate == made.certificate
     assert found.authority == OWNER.certificate
 
 
 def test_it_can_be_saved_and_loaded(tmp_path: Path) -> None:
-    made = a_ticket(OWNER)
+    made = make_ticket(OWNER)
     made.save(tmp_path / "ada.pem")
     for source in (tmp_path / "ada.pem", str(tmp_path / "ada.pem")):
         assert Ticket.load(source).certificate == made.certificate
 
 
 def test_only_its_holder_can_read_the_file(tmp_path: Path) -> None:
-    a_ticket(OWNER).save(tmp_path / "ada.pem")
+    make_ticket(OWNER).save(tmp_path / "ada.pem")
     assert stat.S_IMODE((tmp_path / "ada.pem").stat().st_mode) == 0o600
 
 
 def test_it_is_not_saved_over_the_owners_file(tmp_path: Path) -> None:
     OWNER.save(tmp_path / "owner.pem")
-    with pytest.raises(BadKeyFile, match="not written over"):
-        a_ticket(OWNER).save(tmp_path / "owner.pem")
+    with pytest.raises(InvalidKeyFileError, match="not written over"):
+        make_ticket(OWNER).save(tmp_path / "owner.pem")
 
 
 def test_line_ends_of_another_system_do_no_harm() -> None:
-    made = a_ticket(OWNER)
-    assert Ticket.load(made.text().replace("\n", "\r\n")).serial == made.serial
+    made = make_ticket(OWNER)
+    assert Ticket.load(made.to_pem().replace("\n", "\r\n")).serial == made.serial
 
 
 def test_expiry() -> None:
-    ticket = a_ticket(OWNER, days=7)
+    ticket = make_ticket(OWNER, days=7)
     assert not ticket.is_expired(TODAY)
     assert not ticket.is_expired(TODAY + 7 * DAY)
     assert ticket.is_expired(TODAY + 7 * DAY + timedelta(seconds=1))
 
 
 def test_no_two_tickets_have_one_number() -> None:
-    assert len({a_ticket(OWNER).serial for _ in range(20)}) == 20
+    assert len({make_ticket(OWNER).serial for _ in range(20)}) == 20
 
 
 @settings(deadline=None, max_examples=60)
 @given(st.integers(min_value=len("-----BEGIN"), max_value=len(TEXT) - len("-----\n")))
 def test_a_file_that_was_cut_off_is_refused(length: int) -> None:
-    with pytest.raises(BadKeyFile, match="ask the channel's owner") as caught:
+    with pytest.raises(InvalidKeyFileError, match="ask the channel's owner") as caught:
         Ticket.load(TEXT[:length])
     assert not any(line in str(caught.value) for line in TEXT.splitlines())
 
@@ -81,7 +81,7 @@ def test_a_file_that_was_cut_off_is_refused(length: int) -> None:
 def test_a_changed_file_is_refused_or_means_the_same(place: int, letter: str) -> None:
     try:
         found = Ticket.load(TEXT[:place] + letter + TEXT[place + 1 :])
-    except BadKeyFile:
+    except InvalidKeyFileError:
         return
     assert found.certificate == TICKET.certificate
     assert found.key.public_key() == TICKET.key.public_key()
@@ -89,40 +89,40 @@ def test_a_changed_file_is_refused_or_means_the_same(place: int, letter: str) ->
 
 def test_what_is_no_ticket_is_not_repeated_in_the_error() -> None:
     secret = "\n".join(TEXT.splitlines()[1:3])
-    with pytest.raises(BadKeyFile) as caught:
+    with pytest.raises(InvalidKeyFileError) as caught:
         Ticket.load(secret)
     assert secret not in str(caught.value)
 
 
 def test_an_authority_is_no_ticket(tmp_path: Path) -> None:
     OWNER.save(tmp_path / "owner.pem")
-    with pytest.raises(BadKeyFile, match=r"owner\.pem is not whole"):
+    with pytest.raises(InvalidKeyFileError, match=r"owner\.pem is not whole"):
         Ticket.load(tmp_path / "owner.pem")
 
 
 def test_a_ticket_with_the_key_of_another_is_refused() -> None:
-    one, other = a_ticket(OWNER), a_ticket(OWNER)
-    with pytest.raises(BadKeyFile, match="private key of another ticket"):
-        Ticket.load(pem(one.certificate, other.key, one.authority).decode())
+    one, other = make_ticket(OWNER), make_ticket(OWNER)
+    with pytest.raises(InvalidKeyFileError, match="private key of another ticket"):
+        Ticket.load(encode_pem(one.certificate, other.key, one.authority).decode())
 
 
 def test_a_ticket_with_another_authority_is_refused() -> None:
-    ticket = a_ticket(OWNER)
-    with pytest.raises(BadKeyFile, match="not signed by the authority"):
-        Ticket.load(pem(ticket.certificate, ticket.key, Authority.new().certificate).decode())
+    ticket = make_ticket(OWNER)
+    with pytest.raises(InvalidKeyFileError, match="not signed by the authority"):
+        Ticket.load(encode_pem(ticket.certificate, ticket.key, Authority.generate().certificate).decode())
 
 
 def test_a_leaf_is_no_ticket() -> None:
-    leaf = OWNER.issue_leaf()
-    with pytest.raises(BadKeyFile):
-        Ticket.load(pem(leaf.certificate, leaf.key, OWNER.certificate).decode())
+    leaf = OWNER.issue_certificate()
+    with pytest.raises(InvalidKeyFileError):
+        Ticket.load(encode_pem(leaf.certificate, leaf.key, OWNER.certificate).decode())
 
 
 def test_missing_and_strange_files_are_named(tmp_path: Path) -> None:
-    with pytest.raises(BadKeyFile, match=r"cannot read the ticket .*ada\.pem: No such file"):
+    with pytest.raises(InvalidKeyFileError, match=r"cannot read the ticket .*ada\.pem: No such file"):
         Ticket.load(tmp_path / "ada.pem")
-    with pytest.raises(BadKeyFile, match="cannot read the ticket"):
+    with pytest.raises(InvalidKeyFileError, match="cannot read the ticket"):
         Ticket.load(tmp_path)
     (tmp_path / "noise.pem").write_bytes(bytes(range(256)))
-    with pytest.raises(BadKeyFile, match=r"noise\.pem is not whole"):
+    with pytest.raises(InvalidKeyFileError, match=r"noise\.pem is not whole"):
         Ticket.load(tmp_path / "noise.pem")

@@ -14,7 +14,7 @@ WITHIN_S = 60.0
 """A busy machine takes its time; nobody waits longer than needed."""
 
 
-def where() -> tuple[str, str]:
+def find_browser() -> tuple[str, str]:
     """Browser and driver; skips if they are not installed."""
     pytest.importorskip("selenium")
     browser = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
@@ -34,8 +34,8 @@ class Browser:
         self.driver.get(url)
 
     def size(self, wide: int, high: int, *, is_phone: bool = False) -> None:
-        words = {"width": wide, "height": high, "deviceScaleFactor": 1, "mobile": is_phone}
-        self.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", words)
+        metrics = {"width": wide, "height": high, "deviceScaleFactor": 1, "mobile": is_phone}
+        self.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
 
     def prefer(self, scheme: str) -> None:
         features = [{"name": "prefers-color-scheme", "value": scheme}]
@@ -45,7 +45,9 @@ class Browser:
         return list(self.driver.find_elements("css selector", selector))
 
     def one(self, selector: str) -> Any:
-        return self.until(lambda: next((each for each in self.all(selector) if each.is_displayed()), None), selector)
+        return self.wait_until(
+            lambda: next((each for each in self.all(selector) if each.is_displayed()), None), selector
+        )
 
     def text(self, selector: str) -> str:
         return str(self.one(selector).text)
@@ -54,28 +56,30 @@ class Browser:
         """What the drawing tells of itself."""
         return str(self.one(".w-fabric").get_attribute(f"data-{name}") or "")
 
-    def run(self, script: str, *words: Any) -> Any:
-        return self.driver.execute_script(script, *words)
+    def run(self, script: str, *args: Any) -> Any:
+        return self.driver.execute_script(script, *args)
 
-    def until(self, look: Callable[[], Any], what: str = "", within_s: float = WITHIN_S) -> Any:
+    def wait_until(self, condition: Callable[[], Any], what: str = "", within_s: float = WITHIN_S) -> Any:
         """Wait until this is true, and return it."""
         from selenium.common.exceptions import StaleElementReferenceException
 
         deadline = time.monotonic() + within_s
         while True:
             try:
-                found = look()
+                found = condition()
             except StaleElementReferenceException:
                 found = None
             if found:
                 return found
-            assert time.monotonic() < deadline, f"after {within_s:g} s not there: {what or look}; {self.page_text()}"
+            assert time.monotonic() < deadline, (
+                f"after {within_s:g} s not there: {what or condition}; {self.page_text()}"
+            )
             time.sleep(0.05)
 
     def page_text(self) -> str:
         return str(self.run("return document.body.innerText"))[:1500]
 
-    def complaints(self) -> list[str]:
+    def console_errors(self) -> list[str]:
         """Errors of the console since this was last asked."""
         return [each["message"] for each in self.driver.get_log("browser") if each["level"] == "SEVERE"]
 
@@ -83,9 +87,9 @@ class Browser:
         """All that was asked for something since this was last asked."""
         found = set()
         for entry in self.driver.get_log("performance"):
-            told = json.loads(entry["message"])["message"]
-            if told["method"] in ("Network.requestWillBeSent", "Network.webSocketCreated"):
-                url = told["params"].get("url") or told["params"]["request"]["url"]
+            event = json.loads(entry["message"])["message"]
+            if event["method"] in ("Network.requestWillBeSent", "Network.webSocketCreated"):
+                url = event["params"].get("url") or event["params"]["request"]["url"]
                 if urlsplit(url).scheme not in ("data", "blob"):
                     found.add(urlsplit(url).netloc)
         return found
@@ -93,13 +97,13 @@ class Browser:
 
 @contextmanager
 def browsing() -> Iterator[Browser]:
-    binary, driver_path = where()
+    binary, driver_path = find_browser()
     from selenium import webdriver
     from selenium.webdriver.chrome.service import Service
 
     options = webdriver.ChromeOptions()
-    for word in ("--headless=new", "--no-sandbox", "--disable-dev-shm-usage", "--window-size=1440,900"):
-        options.add_argument(word)
+    for argument in ("--headless=new", "--no-sandbox", "--disable-dev-shm-usage", "--window-size=1440,900"):
+        options.add_argument(argument)
     options.binary_location = binary
     options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
     driver = webdriver.Chrome(options=options, service=Service(driver_path))

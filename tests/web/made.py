@@ -5,26 +5,26 @@ from pathlib import Path
 
 from typer.testing import CliRunner
 
-from weft.cli import app
-from weft.pipeline.live.contract import TABLES
-from weft.pipeline.live.store import Manifest as LiveManifest
-from weft.pipeline.live.store import Store
-from weft.pipeline.results import Built, Manifest, Results
-from weft.pipeline.tables import table
-from weft.record.arrow import pa, pq
+from broadloom.cli.main import app
+from broadloom.pipeline.live.store import BatchManifest as LiveManifest
+from broadloom.pipeline.live.store import LiveStore
+from broadloom.pipeline.live.tables import TABLES
+from broadloom.pipeline.results import Results, ResultsManifest, TableBuild
+from broadloom.pipeline.tables import table
+from broadloom.record.arrow_import import pa, pq
 
 CHANNEL = "9bae618a73998c1e"
 NOON = datetime(2027, 1, 15, 12, tzinfo=UTC)
 
 
-def a_tape(folder: Path, peers: int, scenario: str = "kill", seed: int = 3) -> Path:
-    words = ["sim", scenario, "--peers", str(peers), "--seeds", str(seed), "--jobs", "1", "--tape", str(folder)]
-    played = CliRunner().invoke(app, words)
-    assert played.exit_code == 0, played.output
+def make_tape(folder: Path, peers: int, scenario: str = "kill", seed: int = 3) -> Path:
+    args = ["sim", scenario, "--peers", str(peers), "--seeds", str(seed), "--jobs", "1", "--tape", str(folder)]
+    result = CliRunner().invoke(app, args)
+    assert result.exit_code == 0, result.output
     return folder
 
 
-def some_tables(folder: Path, *, missing: int = 0) -> Path:
+def make_tables(folder: Path, *, missing: int = 0) -> Path:
     """A verdict, and the audit's rows: so many deliveries that never happened."""
     verdict = {each.name: 0 for each in table("verdict").columns} | {
         "channel": CHANNEL,
@@ -51,19 +51,19 @@ def some_tables(folder: Path, *, missing: int = 0) -> Path:
     ]
     rows = {"verdict": [verdict], "audit": audit}
     results = Results(folder)
-    with results.writing() as writing:
-        manifest = Manifest()
-        for name, told in rows.items():
-            place = writing.place / name
+    with results.transaction() as writing:
+        manifest = ResultsManifest()
+        for name, table_rows in rows.items():
+            place = writing.staging_path / name
             place.mkdir(parents=True)
-            made = pa.Table.from_pylist(told, schema=table(name).schema)
-            pq.write_table(made, place / "part-0.parquet")
-            manifest.tables[name] = Built(writing.build, "", made.num_rows, 1, 0.1)
+            arrow_table = pa.Table.from_pylist(table_rows, schema=table(name).schema)
+            pq.write_table(arrow_table, place / "part-0.parquet")
+            manifest.tables[name] = TableBuild(writing.build, "", arrow_table.num_rows, 1, 0.1)
         writing.commit(manifest)
     return folder
 
 
-def live_tables(folder: Path, sent: int) -> None:
+def make_live_tables(folder: Path, sent: int) -> None:
     rates = {each.name: 0 for each in TABLES["rates"].columns} | {
         "channel": CHANNEL,
         "start": NOON,
@@ -72,4 +72,4 @@ def live_tables(folder: Path, sent: int) -> None:
     }
     states = pa.table({"channel": [CHANNEL], "state": [b""]})
     tables = {"rates": pa.Table.from_pylist([rates], schema=TABLES["rates"].schema)}
-    Store(folder / "live").commit(LiveManifest(0, rows=1), None, tables, states)
+    LiveStore(folder / "live").commit(LiveManifest(0, rows=1), None, tables, states)

@@ -10,19 +10,19 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from weft.lab.lab import Lab
-from weft.lab.plan import LabPlan, Rates
-from weft.web.serve import serve
+from broadloom.testing.cluster.cluster import LocalCluster
+from broadloom.testing.cluster.config import ClusterConfig, TrafficRates
+from broadloom.web.server import serve
 
 TOP = Path(__file__).parent.parent.parent
 END_S = 20.0
 
 
 @contextmanager
-def running(*words: str, **variables: str) -> Iterator[str]:
+def running_server(*args: str, **variables: str) -> Iterator[str]:
     """Start it, and return the first line that it prints."""
-    started = subprocess.Popen(
-        [sys.executable, *words],
+    process = subprocess.Popen(
+        [sys.executable, *args],
         cwd=TOP,
         env=os.environ | variables,
         stdout=subprocess.PIPE,
@@ -30,44 +30,46 @@ def running(*words: str, **variables: str) -> Iterator[str]:
         text=True,
     )
     try:
-        assert started.stdout is not None
-        line = started.stdout.readline().strip()
+        assert process.stdout is not None
+        line = process.stdout.readline().strip()
         if not line:
-            raise AssertionError(started.communicate(timeout=END_S)[1])
+            raise AssertionError(process.communicate(timeout=END_S)[1])
         yield line
     finally:
-        started.terminate()
+        process.terminate()
         try:
-            told = started.communicate(timeout=END_S)[1]
+            errors = process.communicate(timeout=END_S)[1]
         except subprocess.TimeoutExpired:
-            started.kill()
-            told = started.communicate()[1]
-            raise AssertionError(f"it did not end: {told}") from None
-    assert "Traceback" not in told, told
+            process.kill()
+            errors = process.communicate()[1]
+            raise AssertionError(f"it did not end: {errors}") from None
+    assert "Traceback" not in errors, errors
 
 
 @contextmanager
-def with_lab(peers: int, *, tape: Path | None = None, tables: Path | None = None) -> Iterator[dict[str, Any]]:
-    words = json.dumps({"peers": peers, "tape": str(tape or ""), "tables": str(tables or "")})
-    with running("-m", "tests.web.server", words) as line:
+def running_cluster(
+    peers: int, *, tapes_dir: Path | None = None, results_dir: Path | None = None
+) -> Iterator[dict[str, Any]]:
+    config = json.dumps({"peers": peers, "tape": str(tapes_dir or ""), "tables": str(results_dir or "")})
+    with running_server("-m", "tests.web.server", config) as line:
         yield json.loads(line)
 
 
-async def main(words: dict[str, Any]) -> None:
+async def main(config: dict[str, Any]) -> None:
     # Few processes and little talk: the machine is shared with other tests.
-    plan = LabPlan(peers=words["peers"], processes_max=words.get("processes", 3), rates=Rates(1.0, 2.0))
-    async with Lab.start(plan) as lab:
-        await lab.grown()
+    plan = ClusterConfig(peers=config["peers"], processes_max=config.get("processes", 3), rates=TrafficRates(1.0, 2.0))
+    async with LocalCluster.start(plan) as cluster:
+        await cluster.wait_until_grown()
 
         def ready(url: str) -> None:
-            told = {"url": url.rstrip("/"), "channel": lab.channel, "portals": lab.portals()}
-            print(json.dumps(told), flush=True)
+            info = {"url": url.rstrip("/"), "channel": cluster.channel, "portals": cluster.bootstrap()}
+            print(json.dumps(info), flush=True)
 
-        tape, tables = (Path(words[name]) if words[name] else None for name in ("tape", "tables"))
+        tapes_dir, results_dir = (Path(config[name]) if config[name] else None for name in ("tape", "tables"))
         await serve(
-            lab=lab,
-            tape=tape,
-            tables=tables,
+            cluster=cluster,
+            tapes_dir=tapes_dir,
+            results_dir=results_dir,
             port=0,
             on_ready=ready,
             progress=lambda: "Spark is not part of this test.",
@@ -75,10 +77,10 @@ async def main(words: dict[str, Any]) -> None:
 
 
 if __name__ == "__main__":
-    from weft.commands.ending import run
+    from broadloom.cli.runner import run
 
     async def work(end: Any) -> int:
-        end.by_hand_is_fine = True
+        end.interrupt_is_success = True
         await main(json.loads(sys.argv[1]))
         return 0
 

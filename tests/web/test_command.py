@@ -1,4 +1,4 @@
-"""`weft web` from a shell: mistakes, and the password."""
+"""`broadloom web` from a shell: mistakes, and the password."""
 
 import http.client
 from pathlib import Path
@@ -7,9 +7,9 @@ from urllib.parse import urlsplit
 import pytest
 from typer.testing import CliRunner
 
-from tests.web.made import a_tape
-from tests.web.server import running
-from weft.cli import app
+from broadloom.cli.main import app
+from tests.web.made import make_tape
+from tests.web.server import running_server
 
 
 @pytest.mark.parametrize(
@@ -28,9 +28,9 @@ def test_mistakes_are_told_with_what_to_do(words: list[str], told: str) -> None:
 
 
 def test_elsewhere_the_password_is_needed(tmp_path: Path) -> None:
-    tape = a_tape(tmp_path / "kill", 8)
-    words = ("-c", "from weft.cli import main; main()", "web", "--tape", str(tape), "--at", "0.0.0.0:0")
-    with running(*words, WEFT_WEB_PASSWORD="open sesame") as url:
+    tape = make_tape(tmp_path / "kill", 8)
+    words = ("-c", "from broadloom.cli.main import main; main()", "web", "--tape", str(tape), "--at", "0.0.0.0:0")
+    with running_server(*words, BROADLOOM_WEB_PASSWORD="open sesame") as url:
         port = urlsplit(url).port
 
         def ask(method: str, path: str, body: str = "", **headers: str) -> tuple[int, str, str]:

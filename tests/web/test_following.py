@@ -1,68 +1,82 @@
 """A story that goes on, followed: in order of time, and made right when changes were dropped."""
 
-from weft.lab.story import Came, ChangeLog, Hop, LinkDown, LinkUp, PeerView, Told, Went
-from weft.web.following import SETTLE_S, Following
+from broadloom.testing.cluster.timeline import (
+    Annotation,
+    ChangeLog,
+    LinkAdded,
+    LinkRemoved,
+    MessageHop,
+    PeerAdded,
+    PeerRemoved,
+    PeerSnapshot,
+)
+from broadloom.web.timeline_follower import SETTLE_S, TimelineFollower
 
 
-class Made:
+class ManualTimeline:
     """A story that is told by hand."""
 
-    def __init__(self, kept_max: int = 1000) -> None:
-        self.log = ChangeLog(kept_max)
-        self.views: dict[int, PeerView] = {}
+    def __init__(self, changes_max: int = 1000) -> None:
+        self.log = ChangeLog(changes_max)
+        self.views: dict[int, PeerSnapshot] = {}
 
-    def now(self) -> dict[int, PeerView]:
+    def now(self) -> dict[int, PeerSnapshot]:
         return self.views
 
     def changes(self, since: int):
         return self.log.since(since)
 
-    def there(self, *links: tuple[int, int], peers: int, holes: int = 0) -> None:
+    def set_links(self, *links: tuple[int, int], peers: int, free_slots: int = 0) -> None:
         near = {peer: tuple(b if a == peer else a for a, b in links if peer in (a, b)) for peer in range(peers)}
         self.views = {
-            peer: PeerView(peer, f"p{peer}", "connected", near[peer], holes, 3, False) for peer in range(peers)
+            peer: PeerSnapshot(peer, f"p{peer}", "connected", near[peer], free_slots, 3, False) for peer in range(peers)
         }
 
 
 def test_changes_are_put_in_order_and_come_when_they_have_settled() -> None:
-    story = Made()
-    story.there((0, 1), peers=2)
-    for change in (Came(100.0, 0, "p0"), Hop(100.9, 0, 1, 0, 1, 1), LinkUp(100.5, 0, 1), Came(100.1, 1, "p1")):
+    story = ManualTimeline()
+    story.set_links((0, 1), peers=2)
+    for change in (
+        PeerAdded(100.0, 0, "p0"),
+        MessageHop(100.9, 0, 1, 0, 1, 1),
+        LinkAdded(100.5, 0, 1),
+        PeerAdded(100.1, 1, "p1"),
+    ):
         story.log.add(change)
-    following = Following(story)
+    following = TimelineFollower(story)
     following.poll(100.6 + SETTLE_S)
     assert [entry[1] for entry in following.history.since(0, 99).entries if entry[1] != "f"] == ["c", "c", "u"]
     following.poll(101.0 + SETTLE_S)
     letters = [entry[1] for entry in following.history.since(0, 99).entries]
     assert letters.count("h") == 1
-    assert following.history.figures(99)["links"] == 1
+    assert following.history.stats(99)["links"] == 1
 
 
 def test_what_peers_say_of_themselves_is_noted_when_it_changes() -> None:
-    story = Made()
-    story.there((0, 1), peers=2, holes=3)
-    following = Following(story)
+    story = ManualTimeline()
+    story.set_links((0, 1), peers=2, free_slots=3)
+    following = TimelineFollower(story)
     following.poll(1e12)
-    assert following.history.figures(1e12)["holes"] == 6
-    story.there((0, 1), peers=2)
+    assert following.history.stats(1e12)["holes"] == 6
+    story.set_links((0, 1), peers=2)
     following.poll(1e12 + 5)
-    assert following.history.figures(1e12 + 10)["holes"] == 0
+    assert following.history.stats(1e12 + 10)["holes"] == 0
 
 
 def test_after_more_changes_than_are_kept_the_picture_is_that_of_now() -> None:
-    story = Made(kept_max=10)
-    story.there((0, 1), (1, 2), peers=3)
-    following = Following(story)
+    story = ManualTimeline(changes_max=10)
+    story.set_links((0, 1), (1, 2), peers=3)
+    following = TimelineFollower(story)
     for number in range(50):
-        story.log.add(Told(200.0 + number, "something"))
-    story.log.add(LinkDown(260.0, 0, 1))
-    story.log.add(Went(260.0, 2, "died"))
-    story.there((0, 1), (0, 3), (3, 1), peers=4)
-    following.welcome(77, "this page")
+        story.log.add(Annotation(200.0 + number, "something"))
+    story.log.add(LinkRemoved(260.0, 0, 1))
+    story.log.add(PeerRemoved(260.0, 2, "died"))
+    story.set_links((0, 1), (0, 3), (3, 1), peers=4)
+    following.add_external_peer(77, "this page")
     following.poll(1e12)
     picture = following.history.newest
     names = {name for name, _ in picture.peers.values()}
     assert names == {"p0", "p1", "p2", "p3", "this page"}
-    assert len(picture.drawn_links()) == 3
+    assert len(picture.visible_links()) == 3
     told = [entry[2] for entry in following.history.since(0, 1e15).entries if entry[1] == "t"]
     assert "more happened than could be followed: this is the fabric as it is now" in told

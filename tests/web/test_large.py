@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from tests.web.browser import Browser, browsing
-from tests.web.made import a_tape
-from tests.web.server import running, with_lab
+from tests.web.made import make_tape
+from tests.web.server import running_cluster, running_server
 
 pytestmark = pytest.mark.long
 
@@ -33,18 +33,20 @@ def frames_per_s(browser: Browser, seconds: float) -> float:
 
 
 def test_a_thousand_peers_are_smooth(browser: Browser, tmp_path: Path) -> None:
-    tape = a_tape(tmp_path / "half", 1000, "kill-half", seed=1)
-    with running("-c", "from weft.cli import main; main()", "web", "--tape", str(tape), "--at", "0") as url:
+    tape = make_tape(tmp_path / "half", 1000, "kill-half", seed=1)
+    with running_server(
+        "-c", "from broadloom.cli.main import main; main()", "web", "--tape", str(tape), "--at", "0"
+    ) as url:
         browser.open(url + "replay")
-        browser.until(lambda: browser.fabric("ready") == "true" and float(browser.fabric("end")) > 20, within_s=60)
+        browser.wait_until(lambda: browser.fabric("ready") == "true" and float(browser.fabric("end")) > 20, within_s=60)
         browser.run(
             """const slider = document.querySelector('.w-track input'); slider.value = arguments[0];
             slider.dispatchEvent(new Event('input'))""",
             16.5,
         )
-        browser.until(lambda: browser.fabric("nodes") == "1000")
+        browser.wait_until(lambda: browser.fabric("nodes") == "1000")
         before = frames_per_s(browser, 3)
-        browser.until(lambda: browser.fabric("nodes") == "500", "half of them died", within_s=60)
+        browser.wait_until(lambda: browser.fabric("nodes") == "500", "half of them died", within_s=60)
         after = frames_per_s(browser, 3)
         print(f"{before:.0f} frames/s with 1,000 peers and their messages, {after:.0f} while half of them are replaced")
         assert min(before, after) >= FRAMES_PER_S_MIN
@@ -52,20 +54,20 @@ def test_a_thousand_peers_are_smooth(browser: Browser, tmp_path: Path) -> None:
 
 @pytest.mark.timeout(900)
 def test_of_two_hundred_forty_are_killed_by_a_click(browser: Browser) -> None:
-    with with_lab(200) as lab:
+    with running_cluster(200) as lab:
         browser.open(lab["url"] + "/lab")
-        browser.until(lambda: browser.fabric("nodes") == "200", "all are drawn", within_s=60)
+        browser.wait_until(lambda: browser.fabric("nodes") == "200", "all are drawn", within_s=60)
         field = browser.one('input[aria-label="Victims: how many"]')
         browser.run("arguments[0].focus(); arguments[0].select()", field)
         field.send_keys("40")
         began = time.monotonic()
         browser.one("#do-kill").click()
-        browser.until(lambda: browser.fabric("nodes") == "160", "the dead are gone", within_s=60)
+        browser.wait_until(lambda: browser.fabric("nodes") == "160", "the dead are gone", within_s=60)
         whole = "after: 40 peers were killed"
-        browser.until(lambda: whole in browser.text(".w-told"), "it is whole again", within_s=REPAIR_S)
+        browser.wait_until(lambda: whole in browser.text(".w-told"), "it is whole again", within_s=REPAIR_S)
         print(f"whole again on the page {time.monotonic() - began:.1f} s after the click; {browser.text('.w-told')}")
-        browser.until(lambda: browser.fabric("holes") == "0" and browser.fabric("parts") == "1", within_s=60)
+        browser.wait_until(lambda: browser.fabric("holes") == "0" and browser.fabric("parts") == "1", within_s=60)
         promises = ".w-promises li"
-        browser.until(
+        browser.wait_until(
             lambda: len(browser.all(f"{promises}[data-state=holds]")) == len(browser.all(promises)), within_s=120
         )

@@ -1,6 +1,6 @@
 """The pages in a real browser, over a lab of real peers, a simulated tape and tables: what a person sees and does.
 
-Pictures of what was seen are kept: light, dark and on a phone in the folder that `WEFT_SCREENSHOTS` names, else only
+Pictures of what was seen are kept: light, dark and on a phone in the folder that `BROADLOOM_SCREENSHOTS` names, else only
 light ones in the folder of the test.
 """
 
@@ -14,10 +14,10 @@ from urllib.parse import urlsplit
 
 import pytest
 
-import weft
+import broadloom
 from tests.web.browser import Browser, browsing
-from tests.web.made import a_tape, live_tables, some_tables
-from tests.web.server import with_lab
+from tests.web.made import make_live_tables, make_tables, make_tape
+from tests.web.server import running_cluster
 
 PEERS = 10
 PATHS = {"/": "Fabric", "/lab": "Lab", "/traffic": "Traffic", "/conversations": "Conversations"}
@@ -34,15 +34,15 @@ def browser() -> Iterator[Browser]:
 def lab(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Any]]:
     """After the browser: without one, no lab is needed."""
     folder = tmp_path_factory.mktemp("shown")
-    a_tape(folder / "tapes" / "kill", 30)
-    live_tables(some_tables(folder / "results", missing=3), 42)
-    with with_lab(PEERS, tape=folder / "tapes", tables=folder / "results") as told:
+    make_tape(folder / "tapes" / "kill", 30)
+    make_live_tables(make_tables(folder / "results", missing=3), 42)
+    with running_cluster(PEERS, tapes_dir=folder / "tapes", results_dir=folder / "results") as told:
         yield told
 
 
 @pytest.fixture(scope="module")
 def pictures(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    chosen = os.environ.get("WEFT_SCREENSHOTS")
+    chosen = os.environ.get("BROADLOOM_SCREENSHOTS")
     folder = Path(chosen) if chosen else tmp_path_factory.mktemp("pictures")
     folder.mkdir(parents=True, exist_ok=True)
     return folder
@@ -54,15 +54,19 @@ def number(browser: Browser, name: str) -> float:
 
 def test_as_many_nodes_as_there_are_peers(browser: Browser, lab: dict[str, Any], pictures: Path) -> None:
     browser.open(lab["url"] + "/")
-    browser.until(lambda: number(browser, "nodes") == PEERS, "all peers are drawn")
-    browser.until(lambda: browser.fabric("holes") == "0" and browser.fabric("parts") == "1", "figures of the server")
+    browser.wait_until(lambda: number(browser, "nodes") == PEERS, "all peers are drawn")
+    browser.wait_until(
+        lambda: browser.fabric("holes") == "0" and browser.fabric("parts") == "1", "figures of the server"
+    )
     assert number(browser, "links") == PEERS * 4 / 2
     assert "nothing is hidden" in browser.text("main")
-    browser.until(lambda: f"{PEERS} peers" in browser.run("return document.querySelector('[role=status]').textContent"))
+    browser.wait_until(
+        lambda: f"{PEERS} peers" in browser.run("return document.querySelector('[role=status]').textContent")
+    )
     browser.run("document.querySelector('.w-alternative summary').click()")
-    browser.until(lambda: len(browser.all(".w-alternative tbody tr")) == PEERS, "the same as a table")
+    browser.wait_until(lambda: len(browser.all(".w-alternative tbody tr")) == PEERS, "the same as a table")
     browser.run("document.querySelector('.w-alternative tbody button').click()")
-    assert browser.until(lambda: len(browser.all(".w-detail .w-chip")) == 4, "the chosen peer with its four links")
+    assert browser.wait_until(lambda: len(browser.all(".w-detail .w-chip")) == 4, "the chosen peer with its four links")
     browser.driver.save_screenshot(str(pictures / "fabric.png"))
 
 
@@ -70,10 +74,10 @@ def test_as_many_nodes_as_there_are_peers(browser: Browser, lab: dict[str, Any],
 def test_each_page_comes_without_complaints_and_from_here_alone(
     browser: Browser, lab: dict[str, Any], pictures: Path, path: str
 ) -> None:
-    browser.complaints()
+    browser.console_errors()
     browser.hosts()
     browser.open(lab["url"] + path)
-    browser.until(lambda: browser.text("h1") == PATHS[path], PATHS[path])
+    browser.wait_until(lambda: browser.text("h1") == PATHS[path], PATHS[path])
     what = {
         "/": ".w-fabric[data-ready=true]",
         "/lab": ".w-promises li[data-state=holds]",
@@ -97,28 +101,28 @@ def test_each_page_comes_without_complaints_and_from_here_alone(
     ):
         browser.prefer(scheme)
         browser.size(*size, is_phone=name == "phone")
-        browser.until(partial(_is_scheme, browser, scheme), scheme)
+        browser.wait_until(partial(_is_scheme, browser, scheme), scheme)
         assert browser.run("return document.documentElement.scrollWidth <= window.innerWidth"), (
             f"{path} is too wide: {name}"
         )
-        if name == "light" or "WEFT_SCREENSHOTS" in os.environ:
+        if name == "light" or "BROADLOOM_SCREENSHOTS" in os.environ:
             browser.driver.save_screenshot(str(pictures / f"{path.strip('/') or 'fabric'}-{name}.png"))
     browser.prefer("light")
     browser.size(1440, 900)
-    assert browser.complaints() == []
+    assert browser.console_errors() == []
     assert browser.hosts() <= {urlsplit(lab["url"]).netloc}
 
 
 def test_a_kill_heals(browser: Browser, lab: dict[str, Any]) -> None:
     browser.open(lab["url"] + "/lab")
-    browser.until(lambda: browser.fabric("ready") == "true")
+    browser.wait_until(lambda: browser.fabric("ready") == "true")
     before = number(browser, "nodes")
     _write(browser, "Victims: how many", "2")
     browser.one("#do-kill").click()
-    browser.until(lambda: number(browser, "nodes") == before - 2, "the dead are gone")
-    browser.until(lambda: browser.fabric("holes") == "0" and browser.fabric("parts") == "1", "it is whole again")
-    browser.until(lambda: "one fabric, everyone with its links" in browser.text(".w-told"), "and says so")
-    browser.until(
+    browser.wait_until(lambda: number(browser, "nodes") == before - 2, "the dead are gone")
+    browser.wait_until(lambda: browser.fabric("holes") == "0" and browser.fabric("parts") == "1", "it is whole again")
+    browser.wait_until(lambda: "one fabric, everyone with its links" in browser.text(".w-told"), "and says so")
+    browser.wait_until(
         lambda: len(browser.all(".w-promises li[data-state=holds]")) == len(browser.all(".w-promises li")),
         "all promises hold",
     )
@@ -128,65 +132,68 @@ def test_a_mistake_is_told_on_the_page(browser: Browser, lab: dict[str, Any]) ->
     browser.open(lab["url"] + "/lab")
     _write(browser, "Victims: how many", "1000")
     browser.one("#do-kill").click()
-    browser.until(lambda: "kill fewer" in browser.text(".w-problem"), "what to do")
+    browser.wait_until(lambda: "kill fewer" in browser.text(".w-problem"), "what to do")
 
 
 def test_an_answer_arrives_at_another_peer(browser: Browser, lab: dict[str, Any]) -> None:
     text = "<b>Nine</b> o'clock & 'sharp'"
 
     async def main() -> None:
-        async with weft.connect(lab["channel"], portals=lab["portals"]) as channel, channel.groups("Tester") as here:
-            group = await here.create("<i>Testers</i>", identity="testers of the pages")
+        async with (
+            broadloom.connect(lab["channel"], bootstrap=lab["portals"]) as channel,
+            channel.groups("Tester") as here,
+        ):
+            group = await here.create("<i>Testers</i>", well_known_name="testers of the pages")
             question = await group.send_text("When <script>alert(1)</script> do we meet?")
             await asyncio.to_thread(answer)
             async with asyncio.timeout(30):
                 async for message in group:
-                    if message.parent == question.id:
+                    if message.parent_id == question.id:
                         assert message.text == text
                         return
 
     def answer() -> None:
         browser.open(lab["url"] + "/conversations")
-        chosen = browser.until(
+        chosen = browser.wait_until(
             lambda: next((each for each in browser.all(".w-group") if "<i>Testers</i>" in each.text), None)
         )
         chosen.click()
-        browser.until(lambda: "<script>alert(1)</script>" in browser.text(".w-tree"), "the question, as text")
+        browser.wait_until(lambda: "<script>alert(1)</script>" in browser.text(".w-tree"), "the question, as text")
         browser.one(".w-reply").click()
-        browser.until(lambda: "Answering Tester" in browser.text(".w-answered"))
+        browser.wait_until(lambda: "Answering Tester" in browser.text(".w-answered"))
         _write(browser, "Say something", text)
         browser.one("#do-send").click()
-        browser.until(lambda: text in browser.text(".w-answers"), "the answer stands below the question")
+        browser.wait_until(lambda: text in browser.text(".w-answers"), "the answer stands below the question")
 
     asyncio.run(main())
 
 
 def test_a_table_is_filtered_and_taken_along(browser: Browser, lab: dict[str, Any]) -> None:
     browser.open(lab["url"] + "/tables")
-    browser.until(lambda: "3 missing" in browser.text(".w-verdict"), "the verdict")
+    browser.wait_until(lambda: "3 missing" in browser.text(".w-verdict"), "the verdict")
     browser.one("[data-table=audit]").click()
-    browser.until(lambda: "Was every message delivered" in browser.text(".w-question"))
-    browser.until(lambda: len(browser.all(".w-rows tbody tr")) == 3)
+    browser.wait_until(lambda: "Was every message delivered" in browser.text(".w-question"))
+    browser.wait_until(lambda: len(browser.all(".w-rows tbody tr")) == 3)
     taken = browser.run("return document.querySelector('.w-download').href")
     assert taken.endswith("/data-tables/audit.csv?")
     text = browser.driver.execute_async_script("fetch(arguments[0]).then(a => a.text()).then(arguments[1])", taken)
     assert len(text.strip().splitlines()) == 4
     browser.one("[data-table=live-rates]").click()
-    browser.until(lambda: "How much happened" in browser.text(".w-question"))
+    browser.wait_until(lambda: "How much happened" in browser.text(".w-question"))
 
 
 def test_a_tape_is_played_and_scrubbed(browser: Browser, lab: dict[str, Any]) -> None:
     browser.open(lab["url"] + "/replay")
-    browser.until(lambda: browser.fabric("ready") == "true" and number(browser, "head") > 0.5, "it plays")
+    browser.wait_until(lambda: browser.fabric("ready") == "true" and number(browser, "head") > 0.5, "it plays")
     end = number(browser, "end")
     _scrub(browser, end * 0.5)
-    browser.until(lambda: number(browser, "nodes") == 30, "before the kill")
+    browser.wait_until(lambda: number(browser, "nodes") == 30, "before the kill")
     browser.one(".w-play").click()
-    browser.until(lambda: browser.fabric("plays") == "false")
+    browser.wait_until(lambda: browser.fabric("plays") == "false")
     _scrub(browser, end)
-    browser.until(lambda: number(browser, "nodes") == 24 and number(browser, "links") == 48, "after it")
+    browser.wait_until(lambda: number(browser, "nodes") == 24 and number(browser, "links") == 48, "after it")
     _scrub(browser, end * 0.5)
-    browser.until(lambda: number(browser, "nodes") == 30, "and back again")
+    browser.wait_until(lambda: number(browser, "nodes") == 30, "and back again")
 
 
 def _is_scheme(browser: Browser, scheme: str) -> bool:

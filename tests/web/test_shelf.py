@@ -6,37 +6,36 @@ from pathlib import Path
 
 import pytest
 
-from tests.web.made import live_tables, some_tables
-from weft.pipeline.tables import all_tables
-from weft.record.arrow import pa, pq
-from weft.web.downloads import as_csv, as_parquet
-from weft.web.shelf import Filter, NoTable, Shelf, WrongFilter
-from weft.web.verdicts import FINDINGS, verdicts
+from broadloom.pipeline.tables import all_tables
+from broadloom.record.arrow_import import pa, pq
+from broadloom.web.api import as_csv, as_parquet
+from broadloom.web.table_catalog import FINDINGS, Filter, FilterError, TableCatalog, TableNotFoundError, audit_summaries
+from tests.web.made import make_live_tables, make_tables
 
 MISSING = 30
 
 
 @pytest.fixture
-def shelf(tmp_path: Path) -> Shelf:
-    some_tables(tmp_path, missing=MISSING)
-    live_tables(tmp_path, 42)
-    return Shelf(tmp_path)
+def shelf(tmp_path: Path) -> TableCatalog:
+    make_tables(tmp_path, missing=MISSING)
+    make_live_tables(tmp_path, 42)
+    return TableCatalog(tmp_path)
 
 
-def test_what_there_is_with_its_question(shelf: Shelf) -> None:
-    books = shelf.books()
+def test_what_there_is_with_its_question(shelf: TableCatalog) -> None:
+    books = shelf.entries()
     assert [each.key for each in books][:2] == ["verdict", "audit"]
     assert books[0].question == "Did every promise hold?"
     assert books[0].about["owed"]
     assert next(each.name for each in books if each.is_live) == "rates"
-    assert shelf.page(shelf.book("live-rates"), Filter(), 0, 5).to_pylist()[0]["sent"] == 42
-    with pytest.raises(NoTable, match="weft pipeline run"):
-        shelf.book("never")
+    assert shelf.page(shelf.entry("live-rates"), Filter(), 0, 5).to_pylist()[0]["sent"] == 42
+    with pytest.raises(TableNotFoundError, match="broadloom pipeline run"):
+        shelf.entry("never")
 
 
 def test_an_empty_folder_has_nothing(tmp_path: Path) -> None:
-    assert Shelf(tmp_path / "nowhere").books() == []
-    assert verdicts(Shelf(tmp_path / "nowhere")) == []
+    assert TableCatalog(tmp_path / "nowhere").entries() == []
+    assert audit_summaries(TableCatalog(tmp_path / "nowhere")) == []
 
 
 @pytest.mark.parametrize(
@@ -54,30 +53,30 @@ def test_an_empty_folder_has_nothing(tmp_path: Path) -> None:
         (Filter("author", "has", "1f"), 0),
     ],
 )
-def test_filters(shelf: Shelf, chosen: Filter, count: int) -> None:
-    assert shelf.count(shelf.book("audit"), chosen) == count
-    assert shelf.page(shelf.book("audit"), chosen, 0, 1000).num_rows == count
+def test_filters(shelf: TableCatalog, chosen: Filter, count: int) -> None:
+    assert shelf.count(shelf.entry("audit"), chosen) == count
+    assert shelf.page(shelf.entry("audit"), chosen, 0, 1000).num_rows == count
 
 
-def test_a_wrong_filter_says_what_would_be_right(shelf: Shelf) -> None:
-    book = shelf.book("audit")
-    with pytest.raises(WrongFilter, match="there is no column 'nothing'"):
+def test_a_wrong_filter_says_what_would_be_right(shelf: TableCatalog) -> None:
+    book = shelf.entry("audit")
+    with pytest.raises(FilterError, match="there is no column 'nothing'"):
         shelf.count(book, Filter("nothing", "is", "1"))
-    with pytest.raises(WrongFilter, match="a value of type int64"):
+    with pytest.raises(FilterError, match="a value of type int64"):
         shelf.count(book, Filter("sequence", "is", "soon"))
-    with pytest.raises(WrongFilter, match="true or false"):
+    with pytest.raises(FilterError, match="true or false"):
         shelf.count(book, Filter("guilty", "is", "perhaps"))
 
 
-def test_pages_follow_each_other(shelf: Shelf) -> None:
-    book = shelf.book("audit")
+def test_pages_follow_each_other(shelf: TableCatalog) -> None:
+    book = shelf.entry("audit")
     pages = [shelf.page(book, Filter(), first, 12) for first in (0, 12, 24)]
     assert [each.num_rows for each in pages] == [12, 12, 6]
     assert sorted(pa.concat_tables(pages)["sequence"].to_pylist()) == [10 * n for n in range(1, MISSING + 1)]
 
 
-def test_what_is_downloaded_is_what_is_there(shelf: Shelf, tmp_path: Path) -> None:
-    book, chosen = shelf.book("audit"), Filter("sequence", "most", "50")
+def test_what_is_downloaded_is_what_is_there(shelf: TableCatalog, tmp_path: Path) -> None:
+    book, chosen = shelf.entry("audit"), Filter("sequence", "most", "50")
     rows = list(csv.DictReader(io.StringIO(b"".join(as_csv(shelf, book, chosen)).decode())))
     assert [row["sequence"] for row in rows] == ["10", "20", "30", "40", "50"]
     assert rows[0]["detail"] == '=a "quoted" detail, <b>of</b> others'
@@ -85,17 +84,17 @@ def test_what_is_downloaded_is_what_is_there(shelf: Shelf, tmp_path: Path) -> No
     assert pq.read_table(tmp_path / "taken.parquet")["sequence"].to_pylist() == [10, 20, 30, 40, 50]
 
 
-def test_the_verdict_in_a_sentence(shelf: Shelf, tmp_path: Path) -> None:
-    [told] = verdicts(shelf)
-    assert not told.is_clean
+def test_the_verdict_in_a_sentence(shelf: TableCatalog, tmp_path: Path) -> None:
+    [told] = audit_summaries(shelf)
+    assert not told.has_passed
     assert "46,597 deliveries were owed to 200 members, of 259 messages: 30 missing." in told.sentence
-    [clean] = verdicts(Shelf(some_tables(tmp_path / "clean")))
-    assert clean.is_clean
+    [clean] = audit_summaries(TableCatalog(make_tables(tmp_path / "clean")))
+    assert clean.has_passed
     assert "all of them were made" in clean.sentence
 
 
 def test_every_finding_of_the_audit_is_told() -> None:
     columns = next(each for each in all_tables() if each.name == "verdict").columns
-    from weft.pipeline.arrow.findings import FINDINGS as KNOWN
+    from broadloom.pipeline.arrow.audit_findings import FINDINGS as KNOWN
 
     assert set(FINDINGS) == set(KNOWN) <= {each.name for each in columns}

@@ -8,41 +8,41 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.wire.wire_strategies import BROADCASTS, HYPER_MAX, UINT_MAX, frame_with, resized, uints
-from weft.wire.broadcast import (
+from broadloom.wire.broadcast_frame import (
     BROADCAST,
-    BUNDLED_MAX,
+    BUNDLE_MESSAGES_MAX,
     PRIORITY_MAX,
     SIGNATURE_BYTES_MAX,
     Broadcast,
-    Kind,
-    Way,
+    Dissemination,
+    PayloadKind,
     decode_broadcast,
     encode_broadcast,
     forwarded,
-    name_of,
-    said,
-    travelled,
+    read_header,
+    read_hops_and_age,
+    signed_part,
 )
-from weft.wire.codec import kinds, number_of
-from weft.wire.errors import WireError
-from weft.wire.framing import FRAME_BYTES_MAX, Splitter
+from broadloom.wire.codec import kinds, number_of
+from broadloom.wire.framing import FRAME_BYTES_MAX, FrameSplitter
+from broadloom.wire.xdr import WireError
+from tests.wire.wire_strategies import BROADCASTS, HYPER_MAX, UINT_MAX, frame_with, resized, uints
 
 PAGE = Path(__file__).parents[2] / "docs" / "protocol" / "README.md"
-SMALL = Broadcast(author=7, sequence=3, run_start=2, messages=(b"e4",))
+SMALL = Broadcast(author=7, sequence=3, stream_start=2, messages=(b"e4",))
 BUNDLED_AT, PRIORITY_AT, SIGNATURE_AT, SIZES_AT = 36, 48, 56, 60
 """Where the fields stand; the sizes if there is no signature."""
 
 
-def with_word(frame: bytes, at: int, value: int) -> bytes:
+def with_uint(frame: bytes, at: int, value: int) -> bytes:
     return frame[:at] + value.to_bytes(4, "big") + frame[at + 4 :]
 
 
-def words(*values: int) -> bytes:
+def uint_bytes(*values: int) -> bytes:
     return b"".join(value.to_bytes(4, "big") for value in values)
 
 
-def refused(frame: bytes, match: str | None = None) -> None:
+def assert_rejected(frame: bytes, match: str | None = None) -> None:
     with pytest.raises(WireError, match=match) as caught:
         decode_broadcast(frame)
     assert type(caught.value) is WireError
@@ -53,7 +53,7 @@ def refused(frame: bytes, match: str | None = None) -> None:
 def test_round_trip(made: Broadcast) -> None:
     frame = encode_broadcast(made)
     assert decode_broadcast(frame) == made
-    assert Splitter().feed(frame) == [frame]
+    assert FrameSplitter().feed(frame) == [frame]
     assert number_of(frame) == BROADCAST
     assert len(frame) % 4 == 0
 
@@ -62,9 +62,15 @@ def test_round_trip(made: Broadcast) -> None:
 @given(BROADCASTS)
 def test_the_quick_looks_agree_with_decode(made: Broadcast) -> None:
     frame = encode_broadcast(made)
-    assert name_of(frame) == (made.author, made.sequence, made.sequence + len(made.messages) - 1, made.hops, made.way)
-    assert name_of(frame)[2] == made.last
-    assert travelled(frame) == (made.hops, made.age_ms)
+    assert read_header(frame) == (
+        made.author,
+        made.sequence,
+        made.sequence + len(made.messages) - 1,
+        made.hops,
+        made.dissemination,
+    )
+    assert read_header(frame)[2] == made.last_sequence
+    assert read_hops_and_age(frame) == (made.hops, made.age_ms)
 
 
 @settings(deadline=None)
@@ -82,7 +88,7 @@ def test_forwarded_changes_only_hops_and_age(made: Broadcast, hops: int, age_ms:
 def test_a_copy_that_came_as_far_as_numbers_go_can_be_sent_on(made: Broadcast, hops: int, age_ms: int) -> None:
     # A stranger may send the largest hops and age there are; a relay that adds to them must not fail.
     sent_on = forwarded(encode_broadcast(made), UINT_MAX + hops, UINT_MAX + age_ms)
-    assert travelled(sent_on) == (UINT_MAX, UINT_MAX)
+    assert read_hops_and_age(sent_on) == (UINT_MAX, UINT_MAX)
 
 
 def test_its_number_is_not_used_twice() -> None:
@@ -95,12 +101,14 @@ def test_the_signature_covers_all_but_itself_and_what_relays_change(
     made: Broadcast, hops: int, age_ms: int, signature: bytes
 ) -> None:
     unsigned = encode_broadcast(made._replace(signature=b""))
-    assert said(encode_broadcast(made._replace(hops=hops, age_ms=age_ms, signature=signature))) == said(unsigned)
-    assert said(unsigned) == unsigned[16:SIGNATURE_AT] + unsigned[SIZES_AT:]
+    assert signed_part(encode_broadcast(made._replace(hops=hops, age_ms=age_ms, signature=signature))) == signed_part(
+        unsigned
+    )
+    assert signed_part(unsigned) == unsigned[16:SIGNATURE_AT] + unsigned[SIZES_AT:]
 
 
 def test_the_page_says_how_much_of_the_front_is_signed() -> None:
-    found = re.search(r"the (\d+) bytes of the frame from `author` to `lifetime_ms`", PAGE.read_text())
+    found = re.search(r"the (\d+) bytes of the frame from `author` to `ttl_ms`", PAGE.read_text())
     assert found
     assert int(found[1]) == SIGNATURE_AT - 16
 
@@ -109,17 +117,17 @@ def test_each_part_of_the_content_makes_another_signature() -> None:
     changes: list[dict[str, Any]] = [
         {"author": 8},
         {"sequence": 4},
-        {"run_start": 1},
-        {"way": Way.TREE},
-        {"kind": Kind.FILE},
+        {"stream_start": 1},
+        {"dissemination": Dissemination.TREE},
+        {"kind": PayloadKind.FILE},
         {"priority": 2},
-        {"lifetime_ms": 1},
+        {"ttl_ms": 1},
         {"messages": (b"e5",)},
         {"messages": (b"e4", b"")},
         {"messages": (b"e", b"4")},
         {"messages": (b"", b"e4")},
     ]
-    different = {said(encode_broadcast(SMALL._replace(**change))) for change in [{}, *changes]}
+    different = {signed_part(encode_broadcast(SMALL._replace(**change))) for change in [{}, *changes]}
     assert len(different) == 1 + len(changes)
 
 
@@ -150,43 +158,43 @@ def test_a_bundle_comes_back_message_by_message(messages: tuple[bytes, ...]) -> 
     frame = encode_broadcast(made)
     body = b"".join(messages)
     sizes = [len(each) for each in messages]
-    assert frame[SIZES_AT:] == words(len(sizes), *sizes, len(body)) + body + bytes(-len(body) % 4)
+    assert frame[SIZES_AT:] == uint_bytes(len(sizes), *sizes, len(body)) + body + bytes(-len(body) % 4)
     found = decode_broadcast(frame)
     assert found == made
     assert all(type(each) is bytes for each in found.messages)
-    assert name_of(frame) == (7, 3, 2 + len(messages), 1, Way.FLOOD)
-    assert found.last == 2 + len(messages)
+    assert read_header(frame) == (7, 3, 2 + len(messages), 1, Dissemination.FLOOD)
+    assert found.last_sequence == 2 + len(messages)
 
 
 @pytest.mark.parametrize("message", [b"", b"e4"])
 def test_the_largest_bundle_fits_and_one_more_message_does_not(message: bytes) -> None:
-    made = SMALL._replace(messages=(message,) * BUNDLED_MAX)
+    made = SMALL._replace(messages=(message,) * BUNDLE_MESSAGES_MAX)
     frame = encode_broadcast(made)
     assert decode_broadcast(frame) == made
-    assert name_of(frame) == (7, 3, 2 + BUNDLED_MAX, 1, Way.FLOOD)
+    assert read_header(frame) == (7, 3, 2 + BUNDLE_MESSAGES_MAX, 1, Dissemination.FLOOD)
     with pytest.raises(WireError, match="messages in one frame"):
         encode_broadcast(made._replace(messages=(*made.messages, message)))
     # Nor would it be taken from somebody who encodes it all the same.
-    sizes = words(BUNDLED_MAX + 1, *[0] * (BUNDLED_MAX + 1), 0)
-    more = with_word(resized(encode_broadcast(SMALL)[:SIZES_AT] + sizes), BUNDLED_AT, BUNDLED_MAX + 1)
-    refused(more, "out of bounds")
+    sizes = uint_bytes(BUNDLE_MESSAGES_MAX + 1, *[0] * (BUNDLE_MESSAGES_MAX + 1), 0)
+    more = with_uint(resized(encode_broadcast(SMALL)[:SIZES_AT] + sizes), BUNDLED_AT, BUNDLE_MESSAGES_MAX + 1)
+    assert_rejected(more, "out of bounds")
     with pytest.raises(WireError):
-        name_of(more)
+        read_header(more)
 
 
 def test_the_last_sequence_of_all_can_be_reached_and_not_passed() -> None:
     three = (b"a", b"b", b"c")
-    end = Broadcast(author=7, sequence=HYPER_MAX - 2, run_start=HYPER_MAX - 2, messages=three)
+    end = Broadcast(author=7, sequence=HYPER_MAX - 2, stream_start=HYPER_MAX - 2, messages=three)
     frame = encode_broadcast(end)
     assert decode_broadcast(frame) == end
-    assert name_of(frame) == (7, HYPER_MAX - 2, HYPER_MAX, 1, Way.FLOOD)
+    assert read_header(frame) == (7, HYPER_MAX - 2, HYPER_MAX, 1, Dissemination.FLOOD)
     for sequence in (HYPER_MAX - 1, HYPER_MAX):
         with pytest.raises(WireError):
             encode_broadcast(end._replace(sequence=sequence))
         further = frame[:24] + sequence.to_bytes(8, "big") + frame[32:]
-        refused(further, "out of bounds")
+        assert_rejected(further, "out of bounds")
         with pytest.raises(WireError):
-            name_of(further)
+            read_header(further)
 
 
 # One bad thing each, in bytes that are right in all else.
@@ -199,22 +207,24 @@ SIGNED = encode_broadcast(SMALL._replace(signature=b"abcde"))
 
 def sized(frame: bytes, *sizes: int) -> bytes:
     """With other sizes, as many as before."""
-    return frame[: SIZES_AT + 4] + words(*sizes) + frame[SIZES_AT + 4 + 4 * len(sizes) :]
+    return frame[: SIZES_AT + 4] + uint_bytes(*sizes) + frame[SIZES_AT + 4 + 4 * len(sizes) :]
 
 
 BAD_BYTES = {
-    "no message, and a size": with_word(ONE, BUNDLED_AT, 0),
-    "no message": with_word(resized(ONE[:SIZES_AT] + words(0, 0)), BUNDLED_AT, 0),
-    "no message, but bytes": with_word(resized(ONE[:SIZES_AT] + words(0, 4) + b"abcd"), BUNDLED_AT, 0),
-    "more bundled than sizes": with_word(EQUAL, BUNDLED_AT, 3),
-    "fewer bundled than sizes": with_word(EQUAL, BUNDLED_AT, 1),
-    "more sizes than bundled": with_word(EQUAL, SIZES_AT, 3),
-    "fewer sizes than bundled": with_word(EQUAL, SIZES_AT, 1),
-    "no sizes": with_word(EQUAL, SIZES_AT, 0),
-    "4 billion sizes": with_word(EQUAL, SIZES_AT, UINT_MAX),
-    "4 billion bundled": with_word(EQUAL, BUNDLED_AT, UINT_MAX),
-    "4 billion of both": with_word(with_word(EQUAL, BUNDLED_AT, UINT_MAX), SIZES_AT, UINT_MAX),
-    "as many as possible and not there": with_word(with_word(EQUAL, BUNDLED_AT, BUNDLED_MAX), SIZES_AT, BUNDLED_MAX),
+    "no message, and a size": with_uint(ONE, BUNDLED_AT, 0),
+    "no message": with_uint(resized(ONE[:SIZES_AT] + uint_bytes(0, 0)), BUNDLED_AT, 0),
+    "no message, but bytes": with_uint(resized(ONE[:SIZES_AT] + uint_bytes(0, 4) + b"abcd"), BUNDLED_AT, 0),
+    "more bundled than sizes": with_uint(EQUAL, BUNDLED_AT, 3),
+    "fewer bundled than sizes": with_uint(EQUAL, BUNDLED_AT, 1),
+    "more sizes than bundled": with_uint(EQUAL, SIZES_AT, 3),
+    "fewer sizes than bundled": with_uint(EQUAL, SIZES_AT, 1),
+    "no sizes": with_uint(EQUAL, SIZES_AT, 0),
+    "4 billion sizes": with_uint(EQUAL, SIZES_AT, UINT_MAX),
+    "4 billion bundled": with_uint(EQUAL, BUNDLED_AT, UINT_MAX),
+    "4 billion of both": with_uint(with_uint(EQUAL, BUNDLED_AT, UINT_MAX), SIZES_AT, UINT_MAX),
+    "as many as possible and not there": with_uint(
+        with_uint(EQUAL, BUNDLED_AT, BUNDLE_MESSAGES_MAX), SIZES_AT, BUNDLE_MESSAGES_MAX
+    ),
     "one size too small": sized(ONE, 1),
     "one size too large": sized(ONE, 3),
     "equal sizes too small": sized(EQUAL, 3, 3),
@@ -236,33 +246,33 @@ BAD_BYTES = {
     "padding where none is needed": resized(EQUAL + bytes(4)),
     "padding of the signature not zero": SIGNED[: SIGNATURE_AT + 9] + b"\1" + SIGNED[SIGNATURE_AT + 10 :],
     "signature too long": resized(
-        ONE[:SIGNATURE_AT] + words(SIGNATURE_BYTES_MAX + 4) + bytes(SIGNATURE_BYTES_MAX + 4) + ONE[SIZES_AT:]
+        ONE[:SIGNATURE_AT] + uint_bytes(SIGNATURE_BYTES_MAX + 4) + bytes(SIGNATURE_BYTES_MAX + 4) + ONE[SIZES_AT:]
     ),
-    "signature longer than the frame": with_word(ONE, SIGNATURE_AT, SIGNATURE_BYTES_MAX),
-    "signature of 4 GB": with_word(ONE, SIGNATURE_AT, UINT_MAX),
-    "priority too high": with_word(ONE, PRIORITY_AT, PRIORITY_MAX + 1),
-    "priority of 4 billion": with_word(ONE, PRIORITY_AT, UINT_MAX),
+    "signature longer than the frame": with_uint(ONE, SIGNATURE_AT, SIGNATURE_BYTES_MAX),
+    "signature of 4 GB": with_uint(ONE, SIGNATURE_AT, UINT_MAX),
+    "priority too high": with_uint(ONE, PRIORITY_AT, PRIORITY_MAX + 1),
+    "priority of 4 billion": with_uint(ONE, PRIORITY_AT, UINT_MAX),
     "sequence of zero": ONE[:24] + bytes(12) + ONE[36:],
-    "a length that is too small": with_word(ONE, 0, len(ONE) - 8),
-    "a length that is too large": with_word(ONE, 0, len(ONE)),
+    "a length that is too small": with_uint(ONE, 0, len(ONE) - 8),
+    "a length that is too large": with_uint(ONE, 0, len(ONE)),
 }
 
 
 @pytest.mark.parametrize("frame", BAD_BYTES.values(), ids=list(BAD_BYTES))
 def test_bad_bytes_are_refused(frame: bytes) -> None:
-    refused(frame)
+    assert_rejected(frame)
 
 
 def test_the_bytes_above_were_right_in_all_else() -> None:
-    assert with_word(with_word(EQUAL, BUNDLED_AT, 2), SIZES_AT, 2) == EQUAL
-    assert with_word(with_word(SIGNED, SIGNATURE_AT, 5), 0, len(SIGNED) - 4) == SIGNED
+    assert with_uint(with_uint(EQUAL, BUNDLED_AT, 2), SIZES_AT, 2) == EQUAL
+    assert with_uint(with_uint(SIGNED, SIGNATURE_AT, 5), 0, len(SIGNED) - 4) == SIGNED
     assert sized(EQUAL, 4, 4, 8) == EQUAL
-    assert with_word(ONE, PRIORITY_AT, PRIORITY_MAX) == encode_broadcast(SMALL._replace(priority=PRIORITY_MAX))
+    assert with_uint(ONE, PRIORITY_AT, PRIORITY_MAX) == encode_broadcast(SMALL._replace(priority=PRIORITY_MAX))
     assert decode_broadcast(sized(EQUAL, 5, 3)).messages == (b"abcde", b"fgh"), "sizes that add up are all it takes"
 
 
 def test_kinds_that_are_not_known_are_passed_on() -> None:
-    for kind in (*Kind, max(Kind) + 1, UINT_MAX):
+    for kind in (*PayloadKind, max(PayloadKind) + 1, UINT_MAX):
         assert decode_broadcast(encode_broadcast(SMALL._replace(kind=kind))).kind == kind
 
 
@@ -272,7 +282,7 @@ def test_the_largest_messages_fit_and_one_more_byte_does_not(count: int) -> None
     messages = (bytes(room_bytes // count),) * (count - 1) + (bytes(room_bytes - room_bytes // count * (count - 1)),)
     frame = encode_broadcast(SMALL._replace(messages=messages))
     assert len(frame) == FRAME_BYTES_MAX
-    assert Splitter().feed(frame) == [frame]
+    assert FrameSplitter().feed(frame) == [frame]
     assert decode_broadcast(frame).messages == messages
     with pytest.raises(WireError):
         encode_broadcast(SMALL._replace(messages=(*messages[1:], messages[0] + b"\0")))
@@ -283,20 +293,20 @@ def test_the_largest_messages_fit_and_one_more_byte_does_not(count: int) -> None
     [
         {"author": HYPER_MAX + 1},
         {"author": -1},
-        {"sequence": HYPER_MAX + 1, "run_start": HYPER_MAX},
-        {"sequence": 0, "run_start": 0},
-        {"run_start": 0},
-        {"run_start": 4},
-        {"sequence": UINT_MAX + 2, "run_start": 1},
+        {"sequence": HYPER_MAX + 1, "stream_start": HYPER_MAX},
+        {"sequence": 0, "stream_start": 0},
+        {"stream_start": 0},
+        {"stream_start": 4},
+        {"sequence": UINT_MAX + 2, "stream_start": 1},
         {"hops": UINT_MAX + 1},
         {"age_ms": -1},
         {"messages": ()},
-        {"sequence": HYPER_MAX, "run_start": HYPER_MAX, "messages": (b"", b"")},
+        {"sequence": HYPER_MAX, "stream_start": HYPER_MAX, "messages": (b"", b"")},
         {"kind": UINT_MAX + 1},
         {"kind": -1},
         {"priority": PRIORITY_MAX + 1},
         {"priority": -1},
-        {"lifetime_ms": UINT_MAX + 1},
+        {"ttl_ms": UINT_MAX + 1},
         {"signature": bytes(SIGNATURE_BYTES_MAX + 1)},
     ],
     ids=lambda messages: f"{len(messages)} of {sum(map(len, messages))}",
@@ -305,7 +315,7 @@ def test_what_no_receiver_would_take_is_not_encoded(change: dict[str, Any]) -> N
     made = SMALL._replace(**change)
     if change.get("sequence") == UINT_MAX + 2:
         # The longest run there is, and one more.
-        assert decode_broadcast(encode_broadcast(made._replace(run_start=2))).run_start == 2
+        assert decode_broadcast(encode_broadcast(made._replace(stream_start=2))).stream_start == 2
         made = made._replace(sequence=made.sequence + 1)
     with pytest.raises(WireError):
         encode_broadcast(made)
@@ -334,7 +344,7 @@ def test_trailing_bytes_are_refused(made: Broadcast, extra: bytes) -> None:
 @given(st.binary(max_size=60))
 def test_a_short_frame_is_refused_by_the_quick_looks_too(body: bytes) -> None:
     frame = frame_with(BROADCAST, body)
-    for look, least_bytes in ((name_of, 68), (travelled, 16)):
+    for look, least_bytes in ((read_header, 68), (read_hops_and_age, 16)):
         if len(frame) < least_bytes:
             with pytest.raises(WireError):
                 look(frame)
@@ -343,7 +353,7 @@ def test_a_short_frame_is_refused_by_the_quick_looks_too(body: bytes) -> None:
 def test_a_sequence_before_its_run_is_refused() -> None:
     frame = bytearray(encode_broadcast(SMALL))
     frame[32:36] = (3).to_bytes(4, "big")
-    for read in (name_of, decode_broadcast):
+    for read in (read_header, decode_broadcast):
         with pytest.raises(WireError):
             read(bytes(frame))
 

@@ -9,39 +9,50 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from broadloom.wire.codec import WireMessage, decode, encode, kinds, message, number_of
+from broadloom.wire.exchange_messages import (
+    MAGIC,
+    VERSION,
+    DiscoverRequest,
+    EdgeOffer,
+    EdgeOfferResponse,
+    EdgeOfferResult,
+    Hello,
+    PartitionProbe,
+    Reject,
+    RejectReason,
+)
+from broadloom.wire.fields import CHANNEL_ID_BYTES, PEER_INFOS_MAX, UInt
+from broadloom.wire.framing import FrameSplitter
+from broadloom.wire.link_messages import Digest, Heartbeat, Want
+from broadloom.wire.types import Address, AuthorState, PeerInfo
+from broadloom.wire.xdr import UnknownMessageError, WireError
 from tests.wire.wire_strategies import HYPER_MAX, UINT_MAX, frame_with, messages_of, resized
-from weft.wire.calls import MAGIC, VERSION, Hello, Offer, OfferAnswer, Probe, Refusal, Refuse, Seek, Verdict
-from weft.wire.codec import Message, decode, encode, kinds, message, number_of
-from weft.wire.errors import UnknownMessage, WireError
-from weft.wire.fields import CHANNEL_ID_BYTES, CONTACTS_MAX, UInt
-from weft.wire.framing import Splitter
-from weft.wire.links import Greeting, Heartbeat, Want
-from weft.wire.types import Address, Contact, Have
 
 every_message = pytest.mark.parametrize("kind", kinds().values(), ids=lambda kind: kind.__name__)
 
 HERE = Address("host", 80)
-CONTACT = Contact(5, HERE)
+PEER_INFO = PeerInfo(5, HERE)
 HELLO = Hello(MAGIC, VERSION, bytes(CHANNEL_ID_BYTES), 5, HERE, True, False)
 
 
 @every_message
 @settings(max_examples=25, deadline=None)
 @given(data=st.data())
-def test_round_trip(kind: type[Message], data: st.DataObject) -> None:
+def test_round_trip(kind: type[WireMessage], data: st.DataObject) -> None:
     made = data.draw(messages_of(kind))
     frame = encode(made)
     found = decode(frame)
     assert (type(found), found) == (kind, made)
     assert decode(memoryview(frame)) == made
-    assert Splitter().feed(frame) == [frame]
+    assert FrameSplitter().feed(frame) == [frame]
     assert number_of(frame) == kind.number
 
 
 @every_message
 @settings(max_examples=10, deadline=None)
 @given(data=st.data())
-def test_truncation_at_every_position_is_refused(kind: type[Message], data: st.DataObject) -> None:
+def test_truncation_at_every_position_is_refused(kind: type[WireMessage], data: st.DataObject) -> None:
     frame = encode(data.draw(messages_of(kind)))
     for end in range(len(frame)):
         for cut in (frame[:end], resized(frame[:end])):
@@ -52,7 +63,7 @@ def test_truncation_at_every_position_is_refused(kind: type[Message], data: st.D
 @every_message
 @settings(max_examples=10, deadline=None)
 @given(data=st.data(), extra=st.binary(min_size=1, max_size=8))
-def test_trailing_bytes_are_refused(kind: type[Message], data: st.DataObject, extra: bytes) -> None:
+def test_trailing_bytes_are_refused(kind: type[WireMessage], data: st.DataObject, extra: bytes) -> None:
     frame = encode(data.draw(messages_of(kind))) + extra
     for longer in (frame, resized(frame)):
         with pytest.raises(WireError):
@@ -62,13 +73,13 @@ def test_trailing_bytes_are_refused(kind: type[Message], data: st.DataObject, ex
 @settings(deadline=None)
 @given(st.integers(0, UINT_MAX).filter(lambda number: number not in kinds()), st.binary(max_size=40))
 def test_an_unknown_number_is_told_apart_from_nonsense(number: int, body: bytes) -> None:
-    with pytest.raises(UnknownMessage):
+    with pytest.raises(UnknownMessageError):
         decode(frame_with(number, body))
 
 
 def test_the_package_alone_knows_all_messages() -> None:
     # In a fresh interpreter: here, other imports have declared them already.
-    program = "import weft.wire; print(len(weft.wire.codec.kinds()))"
+    program = "import broadloom.wire; print(len(broadloom.wire.codec.kinds()))"
     run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert int(run.stdout) == len(kinds())
 
@@ -78,13 +89,13 @@ def test_a_number_cannot_be_declared_twice_nor_a_field_without_a_format() -> Non
     with pytest.raises(TypeError, match="both have number 1"):
 
         @message(1)
-        class Other(Message):
+        class Other(WireMessage):
             field: UInt
 
     with pytest.raises(TypeError, match="does not say how it is written"):
 
         @message(999)
-        class Bare(Message):
+        class Bare(WireMessage):
             field: int
 
     assert kinds() == before
@@ -93,9 +104,9 @@ def test_a_number_cannot_be_declared_twice_nor_a_field_without_a_format() -> Non
 # One bad thing each, in bytes that are right in all else.
 
 
-def changed(made: Message, old: bytes, new: bytes) -> bytes:
+def changed(message: WireMessage, old: bytes, new: bytes) -> bytes:
     """The frame of a message with some bytes, which stand in it once, replaced."""
-    frame = encode(made)
+    frame = encode(message)
     assert frame.count(old) == 1
     return resized(frame.replace(old, new))
 
@@ -104,14 +115,16 @@ def uint(value: int) -> bytes:
     return value.to_bytes(4, "big")
 
 
-TEXT = Refuse(Refusal.BUSY, "abcde")
+TEXT = Reject(RejectReason.BUSY, "abcde")
 BAD_BYTES = {
-    "enum without such a value": changed(OfferAnswer(Verdict.FULL), uint(3), uint(4)),
-    "enum of zero": changed(OfferAnswer(Verdict.FULL), uint(3), uint(0)),
-    "enum below zero": changed(OfferAnswer(Verdict.FULL), uint(3), uint(UINT_MAX)),
+    "enum without such a value": changed(EdgeOfferResponse(EdgeOfferResult.NO_FREE_SLOT), uint(3), uint(4)),
+    "enum of zero": changed(EdgeOfferResponse(EdgeOfferResult.NO_FREE_SLOT), uint(3), uint(0)),
+    "enum below zero": changed(EdgeOfferResponse(EdgeOfferResult.NO_FREE_SLOT), uint(3), uint(UINT_MAX)),
     "bool of two": encode(HELLO)[:-4] + uint(2),
     "bool with a high bit": encode(HELLO)[:-4] + uint(0x80000001),
-    "flag of optional data": changed(Probe(None, 77, (), None, False, ()), uint(0) + uint(77), uint(2) + uint(77)),
+    "flag of optional data": changed(
+        PartitionProbe(None, 77, (), None, False, ()), uint(0) + uint(77), uint(2) + uint(77)
+    ),
     "padding not zero": encode(TEXT)[:-1] + b"\1",
     "padding missing": resized(encode(TEXT)[:-1]),
     "padding too long": resized(encode(TEXT) + bytes(4)),
@@ -124,9 +137,11 @@ BAD_BYTES = {
     "host with NUL": changed(HELLO, b"host", b"ho\0t"),
     "port of 65536": changed(HELLO, uint(80), uint(65536)),
     "port of 4 billion": changed(HELLO, uint(80), uint(UINT_MAX)),
-    "elements announced and not there": changed(Seek(True, 77, ()), uint(77) + uint(0), uint(77) + uint(1)),
-    "too many elements": changed(Seek(True, 77, ()), uint(77) + uint(0), uint(77) + uint(CONTACTS_MAX + 1)),
-    "4 billion elements": changed(Seek(True, 77, ()), uint(77) + uint(0), uint(77) + uint(UINT_MAX)),
+    "elements announced and not there": changed(DiscoverRequest(True, 77, ()), uint(77) + uint(0), uint(77) + uint(1)),
+    "too many elements": changed(
+        DiscoverRequest(True, 77, ()), uint(77) + uint(0), uint(77) + uint(PEER_INFOS_MAX + 1)
+    ),
+    "4 billion elements": changed(DiscoverRequest(True, 77, ()), uint(77) + uint(0), uint(77) + uint(UINT_MAX)),
     "a length that is too small": uint(4) + encode(HELLO)[4:],
     "a length that is too large": uint(1 << 20) + encode(HELLO)[4:],
     "no length": b"",
@@ -143,37 +158,37 @@ def test_bad_bytes_are_refused(frame: bytes) -> None:
         assert type(caught.value) is WireError
 
 
-def offering(other: Contact) -> Offer:
-    return Offer(walk=1, other=other, pair=False, near=(), far=(), last_chance=False)
+def edge_offer(far_end: PeerInfo) -> EdgeOffer:
+    return EdgeOffer(walk_id=1, far_end=far_end, splits_pair=False, near_neighbors=(), far_neighbors=(), is_final=False)
 
 
-BAD_VALUES: dict[str, Message] = {
-    "uint of 2^32": Seek(True, UINT_MAX + 1, ()),
-    "uint below zero": Seek(True, -1, ()),
+BAD_VALUES: dict[str, WireMessage] = {
+    "uint of 2^32": DiscoverRequest(True, UINT_MAX + 1, ()),
+    "uint below zero": DiscoverRequest(True, -1, ()),
     "hyper of 2^64": Want(HYPER_MAX + 1, 1, 1),
     "hyper below zero": Want(1, -1, 1),
     "channel id too short": replace(HELLO, channel=bytes(CHANNEL_ID_BYTES - 1)),
     "channel id too long": replace(HELLO, channel=bytes(CHANNEL_ID_BYTES + 1)),
     "port of 65536": replace(HELLO, address=Address("host", 65536)),
     "port below zero": replace(HELLO, address=Address("host", -1)),
-    "port inside a contact": offering(Contact(5, Address("host", 65536))),
-    "peer inside a contact": offering(Contact(HYPER_MAX + 1, HERE)),
-    "host too long": offering(Contact(5, Address("h" * 256, 80))),
-    "host too long in bytes only": offering(Contact(5, Address("é" * 128, 80))),
-    "host of a lone surrogate": offering(Contact(5, Address("\ud800", 80))),
-    "host with NUL": offering(Contact(5, Address("a\0b", 80))),
-    "text too long": Refuse(Refusal.BUSY, "x" * 1025),
-    "text too long in bytes only": Refuse(Refusal.BUSY, "é" * 513),
-    "text of a lone surrogate": Refuse(Refusal.BUSY, "\ud800"),
-    "text with NUL": Refuse(Refusal.BUSY, "a\0b"),
-    "enum without such a value": OfferAnswer(99),  # type: ignore[arg-type]
-    "too many elements": Seek(True, 0, (CONTACT,) * (CONTACTS_MAX + 1)),
-    "a bad element": Greeting(False, False, (Have(1, 1, 1, -1),), ()),
+    "port inside a contact": edge_offer(PeerInfo(5, Address("host", 65536))),
+    "peer inside a contact": edge_offer(PeerInfo(HYPER_MAX + 1, HERE)),
+    "host too long": edge_offer(PeerInfo(5, Address("h" * 256, 80))),
+    "host too long in bytes only": edge_offer(PeerInfo(5, Address("é" * 128, 80))),
+    "host of a lone surrogate": edge_offer(PeerInfo(5, Address("\ud800", 80))),
+    "host with NUL": edge_offer(PeerInfo(5, Address("a\0b", 80))),
+    "text too long": Reject(RejectReason.BUSY, "x" * 1025),
+    "text too long in bytes only": Reject(RejectReason.BUSY, "é" * 513),
+    "text of a lone surrogate": Reject(RejectReason.BUSY, "\ud800"),
+    "text with NUL": Reject(RejectReason.BUSY, "a\0b"),
+    "enum without such a value": EdgeOfferResponse(99),  # type: ignore[arg-type]
+    "too many elements": DiscoverRequest(True, 0, (PEER_INFO,) * (PEER_INFOS_MAX + 1)),
+    "a bad element": Digest(False, False, (AuthorState(1, 1, 1, -1),), ()),
 }
 
 
 @pytest.mark.parametrize("made", BAD_VALUES.values(), ids=list(BAD_VALUES))
-def test_bad_values_are_refused_when_encoding(made: Message) -> None:
+def test_bad_values_are_refused_when_encoding(made: WireMessage) -> None:
     with pytest.raises(WireError) as caught:
         encode(made)
     assert type(made).__name__ in str(caught.value), "the message says what could not be encoded"
@@ -188,7 +203,7 @@ def test_messages_are_values() -> None:
     assert replace(HELLO) == HELLO
     assert hash(HELLO) == hash(replace(HELLO))
     with pytest.raises(AttributeError):
-        HELLO.peer = 6  # type: ignore[misc]
+        HELLO.peer_id = 6  # type: ignore[misc]
     unset: Any = Hello
     with pytest.raises(TypeError):
         unset()

@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from broadloom.wire.codec import LENGTH_BYTES
+from broadloom.wire.framing import FRAME_BYTES_MAX, FrameSplitter
+from broadloom.wire.xdr import WireError
 from tests.wire.wire_strategies import MESSAGES, frame_of, frame_with
-from weft.wire.codec import LENGTH_BYTES
-from weft.wire.errors import WireError
-from weft.wire.framing import FRAME_BYTES_MAX, Splitter
 
 FRAME_MAX = 100
 FRAME_MIN = 8
@@ -31,29 +31,29 @@ def streams(draw: st.DrawFn, of: st.SearchStrategy[bytes] = frames) -> tuple[lis
 @given(streams())
 def test_any_split_gives_the_same_frames(case: tuple[list[bytes], list[bytes]]) -> None:
     sent, reads = case
-    splitter = Splitter(FRAME_MAX)
+    splitter = FrameSplitter(FRAME_MAX)
     got = []
     fed = 0
     for read in reads:
         got += splitter.feed(read)
         fed += len(read)
-        assert splitter.waiting_bytes == fed - sum(map(len, got)) < FRAME_MAX
+        assert splitter.buffered_bytes == fed - sum(map(len, got)) < FRAME_MAX
     assert got == sent
-    assert splitter.waiting_bytes == 0
+    assert splitter.buffered_bytes == 0
 
 
 @settings(max_examples=50, deadline=None)
 @given(streams(MESSAGES.map(frame_of)))
 def test_any_split_gives_the_same_messages(case: tuple[list[bytes], list[bytes]]) -> None:
     sent, reads = case
-    splitter = Splitter()
+    splitter = FrameSplitter()
     assert [frame for read in reads for frame in splitter.feed(read)] == sent
 
 
 @settings(deadline=None)
 @given(frames)
 def test_a_frame_comes_with_its_last_byte(frame: bytes) -> None:
-    splitter = Splitter(FRAME_MAX)
+    splitter = FrameSplitter(FRAME_MAX)
     for byte in frame[:-1]:
         assert splitter.feed(bytes([byte])) == []
     assert splitter.feed(frame[-1:]) == [frame]
@@ -63,7 +63,7 @@ def test_a_frame_comes_with_its_last_byte(frame: bytes) -> None:
 @given(frames)
 def test_frames_are_bytes_of_their_own(frame: bytes) -> None:
     # They are kept and sent on by others, so they may be no views of a buffer.
-    splitter = Splitter(FRAME_MAX)
+    splitter = FrameSplitter(FRAME_MAX)
     for got in [*splitter.feed(frame), *splitter.feed(frame[:5]), *splitter.feed(frame[5:])]:
         assert type(got) is bytes
 
@@ -78,7 +78,7 @@ lengths_refused = st.integers(0, FRAME_MIN - LENGTH_BYTES - 1) | st.integers(
 def test_a_length_out_of_bounds_is_refused_before_the_rest_is_read(
     length: int, cut: int, before: tuple[list[bytes], list[bytes]]
 ) -> None:
-    splitter = Splitter(FRAME_MAX)
+    splitter = FrameSplitter(FRAME_MAX)
     for read in before[1]:
         splitter.feed(read)
     word = length.to_bytes(LENGTH_BYTES, "big")
@@ -86,26 +86,26 @@ def test_a_length_out_of_bounds_is_refused_before_the_rest_is_read(
         assert splitter.feed(word[:cut]) == []
     with pytest.raises(WireError):
         splitter.feed(word[cut:] if cut < LENGTH_BYTES else word)
-    assert splitter.waiting_bytes < FRAME_MAX
+    assert splitter.buffered_bytes < FRAME_MAX
 
 
 @pytest.mark.parametrize("size", [FRAME_MIN, FRAME_MAX])
 def test_the_bounds_themselves_are_allowed(size: int) -> None:
     frame = frame_with(1, bytes(size - FRAME_MIN))
-    assert Splitter(FRAME_MAX).feed(frame + frame) == [frame, frame]
+    assert FrameSplitter(FRAME_MAX).feed(frame + frame) == [frame, frame]
 
 
 def test_the_largest_frame_of_the_protocol_passes_and_one_more_byte_does_not() -> None:
     body = bytes(FRAME_BYTES_MAX - FRAME_MIN)
-    assert Splitter().feed(frame_with(1, body)) == [frame_with(1, body)]
+    assert FrameSplitter().feed(frame_with(1, body)) == [frame_with(1, body)]
     with pytest.raises(WireError):
-        Splitter().feed(frame_with(1, body + b"\0"))
+        FrameSplitter().feed(frame_with(1, body + b"\0"))
 
 
 def test_a_large_frame_in_small_reads_costs_no_more_than_its_size() -> None:
     # To copy what is held at each read would move 128 GB here and take many seconds of a peer that serves others.
     frame = frame_with(1, bytes(FRAME_BYTES_MAX - FRAME_MIN))
-    splitter = Splitter()
+    splitter = FrameSplitter()
     start_s = time.process_time()
     got = [each for at in range(0, len(frame), 4) for each in splitter.feed(frame[at : at + 4])]
     assert got == [frame]

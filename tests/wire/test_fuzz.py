@@ -7,24 +7,31 @@ from typing import Any
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from broadloom.wire.broadcast_frame import (
+    BUNDLE_MESSAGES_MAX,
+    decode_broadcast,
+    encode_broadcast,
+    forwarded,
+    read_header,
+    read_hops_and_age,
+)
+from broadloom.wire.codec import HEAD, decode, encode, number_of
+from broadloom.wire.framing import FrameSplitter
+from broadloom.wire.xdr import WireError
 from tests.wire.wire_strategies import ALL, HYPER_MAX, MESSAGES, frame_of, frame_with, resized
-from weft.wire.broadcast import BUNDLED_MAX, decode_broadcast, encode_broadcast, forwarded, name_of, travelled
-from weft.wire.codec import HEAD, decode, encode, number_of
-from weft.wire.errors import WireError
-from weft.wire.framing import Splitter
 
 EXAMPLES = 250
 MUTATIONS_EACH = 120
 
 
-def read_as_a_peer_would(frame: bytes) -> bool:
+def decode_like_peer(frame: bytes) -> bool:
     """Every way in which the code looks at a frame from outside. True if it was taken for a message."""
-    for look in (number_of, travelled):
+    for look in (number_of, read_hops_and_age):
         with suppress(WireError):
             look(frame)
     with suppress(WireError):
-        _, first, last, _, _ = name_of(frame)
-        assert 1 <= first <= last <= min(HYPER_MAX, first + BUNDLED_MAX - 1)
+        _, first, last, _, _ = read_header(frame)
+        assert 1 <= first <= last <= min(HYPER_MAX, first + BUNDLE_MESSAGES_MAX - 1)
     # What was taken must be fit to be sent on, and be the same there.
     with suppress(WireError):
         assert encode(decode(frame)) == frame
@@ -32,20 +39,20 @@ def read_as_a_peer_would(frame: bytes) -> bool:
     with suppress(WireError):
         made = decode_broadcast(frame)
         assert encode_broadcast(made) == frame
-        hops, age_ms = travelled(frame)
-        assert name_of(frame) == (made.author, made.sequence, made.last, hops, made.way)
-        assert name_of(forwarded(frame, hops + 1, age_ms + 1))[:3] == name_of(frame)[:3]
+        hops, age_ms = read_hops_and_age(frame)
+        assert read_header(frame) == (made.author, made.sequence, made.last_sequence, hops, made.dissemination)
+        assert read_header(forwarded(frame, hops + 1, age_ms + 1))[:3] == read_header(frame)[:3]
         return True
     return False
 
 
 def read_stream(stream: bytes) -> None:
     try:
-        frames = Splitter().feed(stream)
+        frames = FrameSplitter().feed(stream)
     except WireError:
         return
     for frame in frames:
-        read_as_a_peer_would(frame)
+        decode_like_peer(frame)
 
 
 @settings(max_examples=300, deadline=None)
@@ -55,7 +62,7 @@ def read_stream(stream: bytes) -> None:
 @example(b"\xff" * 16)
 def test_random_bytes(data: bytes) -> None:
     read_stream(data)
-    read_as_a_peer_would(data)
+    decode_like_peer(data)
 
 
 @settings(max_examples=500, deadline=None)
@@ -104,8 +111,8 @@ def test_mutated_frames(made: Any, seed: int) -> None:
     # Hypothesis draws a message and a seed; plain chance does the rest, since it is much faster.
     frame = frame_of(made)
     chance = random.Random(seed)
-    assert read_as_a_peer_would(frame)
+    assert decode_like_peer(frame)
     for _ in range(MUTATIONS_EACH):
         spoilt = mutated(frame, chance)
         read_stream(spoilt)
-        read_as_a_peer_would(spoilt)
+        decode_like_peer(spoilt)

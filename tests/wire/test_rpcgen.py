@@ -1,4 +1,4 @@
-"""A C program made from `weft.x` by rpcgen, the oldest XDR compiler there is, reads and writes the same bytes."""
+"""A C program made from `broadloom.x` by rpcgen, the oldest XDR compiler there is, reads and writes the same bytes."""
 
 import shutil
 import subprocess
@@ -11,14 +11,14 @@ from hypothesis import strategies as st
 
 from tests.wire.wire_strategies import ALL, MESSAGES, frame_of, frame_with, messages_of
 
-DOCUMENT = Path(__file__).parents[2] / "docs" / "protocol" / "weft.x"
+DOCUMENT = Path(__file__).parents[2] / "docs" / "protocol" / "broadloom.x"
 
 PROGRAM = r"""
 /* Reads frames, decodes each with the code of rpcgen, encodes it again and writes it. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include "weft.h"
+#include "broadloom.h"
 
 static char in[FRAME_BYTES_MAX], out[FRAME_BYTES_MAX];
 
@@ -27,19 +27,19 @@ int main(void)
     unsigned char *head = (unsigned char *) in;
     while (fread(in, 1, 4, stdin) == 4) {
         u_int length = (u_int) head[0] << 24 | head[1] << 16 | head[2] << 8 | head[3];
-        weft_frame frame;
+        broadloom_frame frame;
         XDR source, target;
         if (length > sizeof in - 4 || fread(in + 4, 1, length, stdin) != length)
             return 2;
         memset(&frame, 0, sizeof frame);
         xdrmem_create(&source, in, length + 4, XDR_DECODE);
-        if (!xdr_weft_frame(&source, &frame) || xdr_getpos(&source) != length + 4)
+        if (!xdr_broadloom_frame(&source, &frame) || xdr_getpos(&source) != length + 4)
             return 3;
         xdrmem_create(&target, out, sizeof out, XDR_ENCODE);
-        if (!xdr_weft_frame(&target, &frame))
+        if (!xdr_broadloom_frame(&target, &frame))
             return 4;
         fwrite(out, 1, xdr_getpos(&target), stdout);
-        xdr_free((xdrproc_t) xdr_weft_frame, (char *) &frame);
+        xdr_free((xdrproc_t) xdr_broadloom_frame, (char *) &frame);
     }
     return 0;
 }
@@ -66,12 +66,12 @@ def echo(tmp_path_factory: pytest.TempPathFactory) -> Path:
     probe = subprocess.run(["gcc", "-fsyntax-only", "probe.c", *flags], cwd=place, capture_output=True, check=False)
     if probe.returncode:
         pytest.skip("rpc/rpc.h is not installed (package libtirpc-dev)")
-    shutil.copy(DOCUMENT, place / "weft.x")
+    shutil.copy(DOCUMENT, place / "broadloom.x")
     (place / "echo.c").write_text(PROGRAM)
     for command in (
-        ["rpcgen", "-h", "-o", "weft.h", "weft.x"],
-        ["rpcgen", "-c", "-o", "weft_xdr.c", "weft.x"],
-        ["gcc", "-O1", "-w", "-o", "echo", "echo.c", "weft_xdr.c", *flags],
+        ["rpcgen", "-h", "-o", "broadloom.h", "broadloom.x"],
+        ["rpcgen", "-c", "-o", "broadloom_xdr.c", "broadloom.x"],
+        ["gcc", "-O1", "-w", "-o", "echo", "echo.c", "broadloom_xdr.c", *flags],
     ):
         run = subprocess.run(command, cwd=place, capture_output=True, check=False, text=True)
         assert (run.returncode, run.stderr) == (0, ""), f"{' '.join(command)}\n{run.stderr}"

@@ -1,4 +1,4 @@
-"""The document `docs/protocol/weft.x` and the code say the same: each reads what the other wrote.
+"""The document `docs/protocol/broadloom.x` and the code say the same: each reads what the other wrote.
 
 The document is read by a decoder of its own (`xdr_language.py` over xdrlib3), so a mistake in our codec cannot hide
 in both places.
@@ -16,6 +16,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from xdrlib3 import Packer, Unpacker
 
+from broadloom.wire import broadcast_frame, codec, exchange_messages, fields, framing, xdr
+from broadloom.wire.broadcast_frame import BROADCAST, Broadcast, Dissemination, PayloadKind, decode_broadcast
+from broadloom.wire.codec import LENGTH_BYTES, decode
+from broadloom.wire.link_messages import CloseChannel, Digest
+from broadloom.wire.xdr import WireError
 from tests.wire.wire_strategies import (
     ALL,
     HYPER_MAX,
@@ -29,17 +34,12 @@ from tests.wire.wire_strategies import (
     uints,
 )
 from tests.wire.xdr_language import UNLIMITED, Declaration, Document
-from weft.wire import broadcast, calls, codec, fields, framing, xdr
-from weft.wire.broadcast import BROADCAST, Broadcast, Kind, Way, decode_broadcast
-from weft.wire.codec import LENGTH_BYTES, decode
-from weft.wire.errors import WireError
-from weft.wire.links import Greeting, Shutdown
 
 DOCS = Path(__file__).parents[2] / "docs" / "protocol"
-DOCUMENT = Document.load(DOCS / "weft.x")
+DOCUMENT = Document.load(DOCS / "broadloom.x")
 README = (DOCS / "README.md").read_text()
-FRAME = Declaration("weft_frame")
-ARMS = DOCUMENT.unions["weft_message"].arms
+FRAME = Declaration("broadloom_frame")
+ARMS = DOCUMENT.unions["broadloom_message"].arms
 
 every_message = pytest.mark.parametrize("number", sorted(ALL), ids=lambda number: ALL[number].__name__)
 
@@ -55,7 +55,7 @@ def read_by_document(frame: bytes) -> tuple[int, Any]:
 
 def written_by_document(number: int, message: Any) -> bytes:
     target = Packer()
-    DOCUMENT.write(target, Declaration("weft_message"), (number, message))
+    DOCUMENT.write(target, Declaration("broadloom_message"), (number, message))
     body: bytes = target.get_buffer()
     return len(body).to_bytes(LENGTH_BYTES, "big") + body
 
@@ -71,16 +71,20 @@ def wire_names(kind: type[Any]) -> list[str]:
     # The broadcast is laid out by hand: what a relay changes comes first, the run as a short offset with the number of
     # messages behind it, and the messages at the end, with their sizes.
     if kind is Broadcast:
-        on_the_wire = {"run_start": ["run_offset", "bundled"]}
+        on_the_wire = {"stream_start": ["stream_offset", "message_count"]}
         in_front, at_the_end = ["hops", "age_ms"], ["signature", "sizes", "messages"]
         between = [name for name in kind._fields if name not in (*in_front, *at_the_end)]
         return [*in_front, *(each for name in between for each in on_the_wire.get(name, [name])), *at_the_end]
     return list(hints_of(kind))
 
 
+def label_of(kind: type[Any]) -> str:
+    return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", kind.__name__).upper()
+
+
 def test_the_document_has_exactly_the_messages_of_the_code() -> None:
-    in_code = {number: re.sub(r"(?<=[a-z])(?=[A-Z])", "_", kind.__name__).upper() for number, kind in ALL.items()}
-    assert DOCUMENT.unions["weft_message"].labels == in_code
+    in_code = {number: label_of(kind) for number, kind in ALL.items()}
+    assert DOCUMENT.unions["broadloom_message"].labels == in_code
 
 
 @every_message
@@ -99,14 +103,14 @@ def test_enums_have_the_values_of_the_document() -> None:
         for hint in hints_of(kind).values():
             base = get_args(hint)[0] if get_args(hint) else hint
             if isinstance(base, type) and issubclass(base, IntEnum):
-                in_code[base.__name__] = {f"{base.__name__.upper()}_{each.name}": each.value for each in base}
+                in_code[base.__name__] = {f"{label_of(base)}_{each.name}": each.value for each in base}
     assert DOCUMENT.enums == in_code
 
 
 def test_constants_have_the_values_of_the_document() -> None:
-    modules = (calls, fields, xdr, broadcast, framing)
+    modules = (exchange_messages, fields, xdr, broadcast_frame, framing)
     in_code = {name: value for module in modules for name, value in vars(module).items() if name.isupper()}
-    numbers = set(DOCUMENT.unions["weft_message"].labels.values())
+    numbers = set(DOCUMENT.unions["broadloom_message"].labels.values())
     for name, value in DOCUMENT.consts.items():
         if name not in numbers:
             assert in_code.get(name) == value, name
@@ -123,11 +127,11 @@ def test_the_page_describes_every_message_and_field(number: int) -> None:
 
 def test_both_documents_name_the_kinds_of_messages() -> None:
     # No enum of the document: other kinds are passed on as well.
-    for name in ("README.md", "weft.x"):
+    for name in ("README.md", "broadloom.x"):
         found = re.findall(r"\b(\d+) (FLOOD|TREE|[A-Z]+(?=[,;]| of))\b", (DOCS / name).read_text())
-        assert [(int(value), label) for value, label in found] == [(each.value, each.name) for each in (*Way, *Kind)], (
-            name
-        )
+        assert [(int(value), label) for value, label in found] == [
+            (each.value, each.name) for each in (*Dissemination, *PayloadKind)
+        ], name
 
 
 def test_the_page_describes_no_message_that_does_not_exist() -> None:
@@ -138,8 +142,8 @@ def test_the_page_describes_no_message_that_does_not_exist() -> None:
 
 
 def test_both_documents_name_the_numbers_that_must_stay_unused() -> None:
-    numbers = set(range(Greeting.number, Shutdown.number)) - set(ALL)
-    for name in ("README.md", "weft.x"):
+    numbers = set(range(Digest.number, CloseChannel.number)) - set(ALL)
+    for name in ("README.md", "broadloom.x"):
         sentence = re.search(r"([\d, and]+) are reserved", (DOCS / name).read_text())
         assert sentence, name
         assert {int(number) for number in re.findall(r"\d+", sentence[1])} == numbers, name
@@ -190,18 +194,18 @@ def values_of_kind(kind: str) -> st.SearchStrategy[Any]:
         return st.sampled_from(sorted(DOCUMENT.enums[kind].values()))
     if kind in DOCUMENT.structs:
         made = st.fixed_dictionaries({each.name: values_of(each) for each in DOCUMENT.structs[kind]})
-        return made.map(true_in_itself) if kind == "Broadcast" else made
+        return made.map(self_consistent) if kind == "Broadcast" else made
     return values_of(DOCUMENT.typedefs[kind])
 
 
-def true_in_itself(message: dict[str, Any]) -> dict[str, Any]:
+def self_consistent(message: dict[str, Any]) -> dict[str, Any]:
     """A broadcast whose fields fit each other: what the language cannot say."""
     count, body_bytes = len(message["sizes"]), sum(message["sizes"])
     sequence = min(max(message["sequence"], 1), HYPER_MAX + 1 - count)
     return message | {
         "sequence": sequence,
-        "run_offset": min(message["run_offset"], sequence - 1),
-        "bundled": count,
+        "stream_offset": min(message["stream_offset"], sequence - 1),
+        "message_count": count,
         "messages": ((message["messages"] or b"\1") * body_bytes)[:body_bytes],
     }
 
@@ -221,7 +225,7 @@ def test_the_code_reads_what_the_document_wrote(number: int, data: st.DataObject
 # The limits.
 
 
-def least(declaration: Declaration) -> Any:
+def smallest_value(declaration: Declaration) -> Any:
     """The smallest value of a type."""
     kind, name, shape, size = declaration
     if shape == "*":
@@ -231,15 +235,15 @@ def least(declaration: Declaration) -> Any:
     if shape == "<":
         return [0] if name == "sizes" else []
     if kind in DOCUMENT.structs:
-        return {each.name: least(each) for each in DOCUMENT.structs[kind]}
+        return {each.name: smallest_value(each) for each in DOCUMENT.structs[kind]}
     if kind in DOCUMENT.enums:
         return min(DOCUMENT.enums[kind].values())
     if kind in DOCUMENT.typedefs:
-        return least(DOCUMENT.typedefs[kind])
-    return {"void": None, "bool": False}.get(kind, 1 if name in ("sequence", "bundled") else 0)
+        return smallest_value(DOCUMENT.typedefs[kind])
+    return {"void": None, "bool": False}.get(kind, 1 if name in ("sequence", "message_count") else 0)
 
 
-def at_a_limit(declaration: Declaration, beyond: int) -> Iterator[Any]:
+def values_at_limit(declaration: Declaration, beyond: int) -> Iterator[Any]:
     """The smallest values but for one thing each, which has the size of its limit and `beyond`."""
     kind, name, shape, size = declaration
     if name == "port":
@@ -250,22 +254,22 @@ def at_a_limit(declaration: Declaration, beyond: int) -> Iterator[Any]:
         if kind in ("opaque", "string"):
             yield "x" * (size + beyond) if kind == "string" else bytes(size + beyond)
         else:
-            yield [least(Declaration(kind))] * (size + beyond)
-            yield from ([each] for each in at_a_limit(Declaration(kind), beyond))
+            yield [smallest_value(Declaration(kind))] * (size + beyond)
+            yield from ([each] for each in values_at_limit(Declaration(kind), beyond))
     elif shape == "*":
-        yield from at_a_limit(Declaration(kind), beyond)
+        yield from values_at_limit(Declaration(kind), beyond)
     elif kind in DOCUMENT.structs:
-        smallest = least(declaration)
+        smallest = smallest_value(declaration)
         for field in DOCUMENT.structs[kind]:
-            made = (smallest | {field.name: each} for each in at_a_limit(field, beyond))
-            yield from map(true_in_itself, made) if kind == "Broadcast" else made
+            made = (smallest | {field.name: each} for each in values_at_limit(field, beyond))
+            yield from map(self_consistent, made) if kind == "Broadcast" else made
     elif kind in DOCUMENT.typedefs:
-        yield from at_a_limit(DOCUMENT.typedefs[kind], beyond)
+        yield from values_at_limit(DOCUMENT.typedefs[kind], beyond)
 
 
 @every_message
 def test_what_is_as_large_as_the_document_allows_passes(number: int) -> None:
-    for message in [least(ARMS[number]), *at_a_limit(ARMS[number], 0)]:
+    for message in [smallest_value(ARMS[number]), *values_at_limit(ARMS[number], 0)]:
         frame = written_by_document(number, message)
         assert plain(read_by_code(frame)) == message
         assert frame_of(built(ALL[number], message)) == frame
@@ -273,7 +277,7 @@ def test_what_is_as_large_as_the_document_allows_passes(number: int) -> None:
 
 @every_message
 def test_what_is_larger_than_the_document_allows_is_refused_both_ways(number: int) -> None:
-    for message in at_a_limit(ARMS[number], 1):
+    for message in values_at_limit(ARMS[number], 1):
         with pytest.raises(WireError):
             read_by_code(written_by_document(number, message))
         with pytest.raises(WireError):

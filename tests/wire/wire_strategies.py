@@ -8,10 +8,10 @@ from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
 
 from hypothesis import strategies as st
 
-from weft.wire.broadcast import BROADCAST, PRIORITY_MAX, SIGNATURE_BYTES_MAX, Broadcast, encode_broadcast
-from weft.wire.codec import HEAD, LENGTH_BYTES, Message, encode, kinds
-from weft.wire.fields import CHANNEL_ID_BYTES, Bool, ChannelId, CredentialBytes, Hyper, Text, UInt
-from weft.wire.types import Address
+from broadloom.wire.broadcast_frame import BROADCAST, PRIORITY_MAX, SIGNATURE_BYTES_MAX, Broadcast, encode_broadcast
+from broadloom.wire.codec import HEAD, LENGTH_BYTES, WireMessage, encode, kinds
+from broadloom.wire.fields import CHANNEL_ID_BYTES, Bool, ChannelId, CredentialBytes, Hyper, Text, UInt
+from broadloom.wire.types import Address
 
 UINT_MAX = (1 << 32) - 1
 HYPER_MAX = (1 << 64) - 1
@@ -45,25 +45,25 @@ one_message = st.lists(st.binary(max_size=64), min_size=1, max_size=1)
 bundles = st.one_of(one_message, equal_messages, mixed_messages).map(tuple)
 
 
-def _broadcast(run_start: int, run_offset: int, messages: tuple[bytes, ...], **rest: Any) -> Broadcast:
+def _broadcast(stream_start: int, stream_offset: int, messages: tuple[bytes, ...], **rest: Any) -> Broadcast:
     # The last message has the highest sequence that there is, or a lower one.
-    run_start = min(run_start, HYPER_MAX + 1 - len(messages))
-    sequence = min(run_start + run_offset, HYPER_MAX + 1 - len(messages))
-    return Broadcast(sequence=sequence, run_start=run_start, messages=messages, **rest)
+    stream_start = min(stream_start, HYPER_MAX + 1 - len(messages))
+    sequence = min(stream_start + stream_offset, HYPER_MAX + 1 - len(messages))
+    return Broadcast(sequence=sequence, stream_start=stream_start, messages=messages, **rest)
 
 
 BROADCASTS: st.SearchStrategy[Broadcast] = st.builds(
     _broadcast,
-    run_start=st.one_of(st.integers(1, HYPER_MAX), st.just(1), st.just(HYPER_MAX)),
-    run_offset=uints,
+    stream_start=st.one_of(st.integers(1, HYPER_MAX), st.just(1), st.just(HYPER_MAX)),
+    stream_offset=uints,
     author=hypers,
     messages=bundles,
     hops=uints,
     age_ms=uints,
-    way=uints,
+    dissemination=uints,
     kind=uints,
     priority=st.integers(0, PRIORITY_MAX),
-    lifetime_ms=uints,
+    ttl_ms=uints,
     signature=st.binary(max_size=SIGNATURE_BYTES_MAX),
 )
 
@@ -91,7 +91,7 @@ def of_hint(hint: Any) -> st.SearchStrategy[Any]:
 def hints_of(kind: Any) -> dict[str, Any]:
     """The annotations of the fields that stand on the wire, in order."""
     hints = get_type_hints(kind, include_extras=True)
-    names = kind.__dataclass_fields__ if issubclass(kind, Message) else kind._fields
+    names = kind.__dataclass_fields__ if issubclass(kind, WireMessage) else kind._fields
     return {name: hints[name] for name in names}
 
 
@@ -106,8 +106,8 @@ def messages_of(kind: type[Any]) -> st.SearchStrategy[Any]:
     return OF_KIND[kind]
 
 
-def frame_of(made: Message | Broadcast) -> bytes:
-    return encode_broadcast(made) if isinstance(made, Broadcast) else encode(made)
+def frame_of(message: WireMessage | Broadcast) -> bytes:
+    return encode_broadcast(message) if isinstance(message, Broadcast) else encode(message)
 
 
 def resized(frame: bytes) -> bytes:
@@ -123,12 +123,12 @@ def plain(value: Any) -> Any:
     """A message as dicts, lists and numbers, to be compared with what another decoder found."""
     if isinstance(value, Broadcast):
         found = value._asdict()
-        found["run_offset"] = value.sequence - found.pop("run_start")
-        found["bundled"] = len(value.messages)
+        found["stream_offset"] = value.sequence - found.pop("stream_start")
+        found["message_count"] = len(value.messages)
         found["sizes"] = [len(each) for each in value.messages]
         found["messages"] = b"".join(value.messages)
         return found
-    if isinstance(value, Message):
+    if isinstance(value, WireMessage):
         return {name: plain(getattr(value, name)) for name in hints_of(type(value))} or None
     if isinstance(value, tuple) and hasattr(value, "_asdict"):
         return {name: plain(each) for name, each in value._asdict().items()}
@@ -141,11 +141,11 @@ def built(hint: Any, value: Any) -> Any:
     """The other way: what `plain` made of a value with this annotation, as it was."""
     if hint is Broadcast:
         # The number of messages goes without saying.
-        made_of = ("run_offset", "bundled", "sizes", "messages")
+        made_of = ("stream_offset", "message_count", "sizes", "messages")
         rest = {name: each for name, each in value.items() if name not in made_of}
         ends = pairwise(accumulate(value["sizes"], initial=0))
         messages = tuple(value["messages"][start:stop] for start, stop in ends)
-        return Broadcast(run_start=value["sequence"] - value["run_offset"], messages=messages, **rest)
+        return Broadcast(stream_start=value["sequence"] - value["stream_offset"], messages=messages, **rest)
     if get_origin(hint) is Annotated:
         return built(get_args(hint)[0], value)
     if get_origin(hint) in (Union, types.UnionType):
@@ -154,7 +154,7 @@ def built(hint: Any, value: Any) -> Any:
         return tuple(built(get_args(hint)[0], each) for each in value)
     if isinstance(hint, type) and issubclass(hint, IntEnum):
         return hint(value)
-    if isinstance(hint, type) and issubclass(hint, Message | tuple):
+    if isinstance(hint, type) and issubclass(hint, WireMessage | tuple):
         given: Mapping[str, Any] = value or {}
         return hint(**{name: built(each, given[name]) for name, each in hints_of(hint).items()})
     return value

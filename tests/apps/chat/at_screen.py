@@ -7,24 +7,26 @@ from typing import NamedTuple
 
 from textual.pilot import Pilot
 
-from tests.net.lines import WITHIN_S
-from weft import Channel
-from weft.apps.chat.app import ChatApp
-from weft.apps.chat.reading import Reading
-from weft.apps.chat.talks import Talks
-from weft.groups import Groups, Settings, Store, groups
+from broadloom import Channel
+from broadloom.apps.chat.app import ChatApp
+from broadloom.apps.chat.chat_model import ChatModel
+from broadloom.apps.chat.read_state import ReadState
+from broadloom.groups import Groups, GroupSettings, Store, groups
+from tests.transport.connections import WITHIN_S
 
-SOON = Settings(answer_s=0.2, hold_s=0.4, presence_s=0.5, suspect_s=0.4, ask_after_s=0.2)
-LOOK_S = 0.04
+FAST_SETTINGS = GroupSettings(
+    reply_window_s=0.2, page_timeout_s=0.4, presence_interval_s=0.5, suspicion_timeout_s=0.4, parent_request_delay_s=0.2
+)
+POLL_S = 0.04
 """A look at the whole screen takes a while."""
 LARGE, SMALL = (120, 36), (80, 24)
 
 
-class AtScreen(NamedTuple):
+class ChatScreen(NamedTuple):
     app: ChatApp
     pilot: Pilot[None]
-    here: Groups
-    talks: Talks
+    groups: Groups
+    chat: ChatModel
 
     def lines(self) -> list[str]:
         strips = self.app.screen._compositor.render_strips(self.app.size)
@@ -33,18 +35,20 @@ class AtScreen(NamedTuple):
     def text(self) -> str:
         return "\n".join(self.lines())
 
-    async def sees(self, *words: str) -> None:
+    async def wait_for_text(self, *texts: str) -> None:
         """Wait until all of it stands on the screen."""
-        await self._until(lambda text: all(word in text for word in words), f"not on the screen: {words}")
+        await self._wait_until(
+            lambda text: all(text_part in text for text_part in texts), f"not on the screen: {texts}"
+        )
 
-    async def sees_no(self, word: str) -> None:
-        await self._until(lambda text: word not in text, f"still on the screen: {word}")
+    async def wait_for_no_text(self, absent: str) -> None:
+        await self._wait_until(lambda text: absent not in text, f"still on the screen: {absent}")
 
-    async def _until(self, holds: Callable[[str], bool], problem: str) -> None:
+    async def _wait_until(self, condition: Callable[[str], bool], problem: str) -> None:
         try:
             async with asyncio.timeout(WITHIN_S):
-                while not holds(self.text()):  # noqa: ASYNC110
-                    await asyncio.sleep(LOOK_S)
+                while not condition(self.text()):  # noqa: ASYNC110
+                    await asyncio.sleep(POLL_S)
         except TimeoutError:
             raise AssertionError(f"{problem}\n{self.text()}") from None
 
@@ -52,31 +56,32 @@ class AtScreen(NamedTuple):
         await self.pilot.press(*keys)
 
     async def type(self, text: str, *keys: str) -> None:
-        await self.pilot.press(*("space" if sign == " " else sign for sign in text), *keys)
+        await self.pilot.press(*("space" if char == " " else char for char in text), *keys)
 
-    async def click(self, word: str, times: int = 1) -> None:
+    async def click(self, target: str, times: int = 1) -> None:
         """With the mouse, on these words."""
-        y, line = next((number, line) for number, line in enumerate(self.lines()) if word in line)
-        await self.pilot.click(offset=(line.index(word), y), times=times)
+        y, line = next((number, line) for number, line in enumerate(self.lines()) if target in line)
+        await self.pilot.click(offset=(line.index(target), y), times=times)
 
 
 @asynccontextmanager
-async def at_screen(
+async def chat_screen(
     channel: Channel,
     name: str,
     size: tuple[int, int] = LARGE,
     *,
     store: Store | None = None,
-    reading: Reading | None = None,
-    kind: Callable[[Talks, Channel], ChatApp] = ChatApp,
-    notes: bool = False,
-) -> AsyncIterator[AtScreen]:
+    read_state: ReadState | None = None,
+    app_class: Callable[[ChatModel, Channel], ChatApp] = ChatApp,
+    show_notices: bool = False,
+    settings: GroupSettings = FAST_SETTINGS,
+) -> AsyncIterator[ChatScreen]:
     """`notes`: with what is told for some seconds, and may hide what a test looks for."""
-    async with groups(channel, name, store=store, settings=SOON) as here:
-        talks = Talks(here, reading or Reading())
-        app = kind(talks, channel)
+    async with groups(channel, name, store=store, settings=settings) as own_groups:
+        chat = ChatModel(own_groups, read_state or ReadState())
+        app = app_class(chat, channel)
         try:
-            async with app.run_test(size=size, notifications=notes) as pilot:
-                yield AtScreen(app, pilot, here, talks)
+            async with app.run_test(size=size, notifications=show_notices) as pilot:
+                yield ChatScreen(app, pilot, own_groups, chat)
         finally:
-            talks.close()
+            chat.close()

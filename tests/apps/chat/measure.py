@@ -12,46 +12,49 @@ import time
 from pathlib import Path
 from uuid import uuid4
 
-import weft
-from tests.apps.chat.test_flood import Watched
-from weft.apps.chat.reading import Reading
-from weft.apps.chat.talks import Talks
-from weft.groups import groups
-from weft.net.loop import run
+import broadloom
+from broadloom.apps.chat.chat_model import ChatModel
+from broadloom.apps.chat.read_state import ReadState
+from broadloom.groups import groups
+from broadloom.transport.event_loop import run
+from tests.apps.chat.test_flood import CountingChatApp
 
 KEYS = 60
 WARM_MESSAGES = 2_000
 
 
 async def bot(name: str, per_s: float) -> None:
-    async with weft.connect(name) as channel, groups(channel, "Bot") as here:
-        await here.greeted(30)
-        club = await here.join(here.known()[0])
-        began, said, last = time.monotonic(), 0, None
+    async with broadloom.connect(name) as channel, groups(channel, "Bot") as own_groups:
+        await own_groups.wait_until_synced(30)
+        club = await own_groups.join(own_groups.list_groups()[0])
+        began, sent, last = time.monotonic(), 0, None
         while True:
-            while said < per_s * (time.monotonic() - began):
-                last = await club.send_text(f"number {said} of a bot that never stops", last if said % 5 else None)
-                said += 1
+            while sent < per_s * (time.monotonic() - began):
+                last = await club.send_text(f"number {sent} of a bot that never stops", last if sent % 5 else None)
+                sent += 1
             await asyncio.sleep(0.01)
 
 
 async def reader(per_s: float) -> None:
     name = f"test/{uuid4().hex}"
     with tempfile.TemporaryDirectory() as folder:
-        async with weft.connect(name) as channel, groups(channel, "Anna", store=Path(folder) / "anna.db") as here:
-            talks = Talks(here, Reading())
-            app = Watched(talks, channel)
+        async with (
+            broadloom.connect(name) as channel,
+            groups(channel, "Anna", store=Path(folder) / "anna.db") as own_groups,
+        ):
+            chat = ChatModel(own_groups, ReadState())
+            app = CountingChatApp(chat, channel)
             async with app.run_test(size=(120, 40)):
-                talk = await talks.create("Club")
-                app.open_group(talk)
-                assert talk.tree is not None
-                tree, other = talk.tree, None
+                group_model = await chat.create("Club")
+                app.open_group(group_model)
+                assert group_model.tree is not None
+                tree, other = group_model.tree, None
                 if per_s:
-                    words = ("-m", "tests.apps.chat.measure", name, str(per_s))
-                    other = await asyncio.create_subprocess_exec(sys.executable, *words)
+                    args = ("-m", "tests.apps.chat.measure", name, str(per_s))
+                    other = await asyncio.create_subprocess_exec(sys.executable, *args)
                 else:
                     for number in range(WARM_MESSAGES):
-                        await talk.group.send_text(f"number {number}")
+                        await group_model.group.send_text(f"number {number}")
                 while len(tree) < WARM_MESSAGES:  # noqa: ASYNC110
                     await asyncio.sleep(0.05)
                 began, cpu, before, painted = time.monotonic(), time.process_time(), len(tree), app.painted
@@ -66,10 +69,10 @@ async def reader(per_s: float) -> None:
                 if other is not None:
                     other.terminate()
                     await other.wait()
-            talks.close()
+            chat.close()
 
 
-async def _key(app: Watched, key: str) -> float:
+async def _key(app: CountingChatApp, key: str) -> float:
     began, selected, painted = time.monotonic(), app.conversation.selected, app.painted
     app.simulate_key(key)
     while app.conversation.selected is selected or app.painted == painted:  # noqa: ASYNC110

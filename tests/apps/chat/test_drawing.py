@@ -3,33 +3,35 @@
 from rich.cells import cell_len
 from rich.style import Style
 
-from weft.apps.chat.drawing import MORE, TIME_CELLS, Drawing, Look
-from weft.apps.chat.naming import Names
-from weft.apps.chat.tree import Tree
-from weft.groups import Member, Message, MessageId
+from broadloom.apps.chat.display_names import DisplayNames
+from broadloom.apps.chat.message_renderer import MORE_HINT, TIME_CELLS, MessageRenderer, Theme
+from broadloom.apps.chat.thread_tree import ThreadTree
+from broadloom.groups import GroupMessage, Member, MessageId
 
-LOOK = Look(Style(), Style(), Style(), Style(), Style(reverse=True), (Style(),))
-
-
-def drawn(tree: Tree, names: Names, width: int = 60, words: str = "") -> list[str]:
-    drawing = Drawing(tree, names, LOOK, width, words)
-    return ["".join(segment.text for segment in line) for node in tree.seen_from(None) for line in drawing.lines(node)]
+THEME = Theme(Style(), Style(), Style(), Style(), Style(reverse=True), (Style(),))
 
 
-def grown(*messages: tuple[int, int | None, str], name: str = "Ben") -> tuple[Tree, Names]:
-    tree, names = Tree(), Names(Member(1, "Anna"))
+def rendered_lines(tree: ThreadTree, names: DisplayNames, width: int = 60, search_text: str = "") -> list[str]:
+    renderer = MessageRenderer(tree, names, THEME, width, search_text)
+    return [
+        "".join(segment.text for segment in line) for node in tree.visible_from(None) for line in renderer.lines(node)
+    ]
+
+
+def make_tree(*messages: tuple[int, int | None, str], name: str = "Ben") -> tuple[ThreadTree, DisplayNames]:
+    tree, names = ThreadTree(), DisplayNames(Member(1, "Anna"))
     names.learn(Member(2, name))
     for number, parent, text in messages:
         above = MessageId(2, parent) if parent is not None else None
-        tree.add(Message(9, MessageId(2, number), name, above, 0, text.encode()), unread=number == 1)
+        tree.add(GroupMessage(9, MessageId(2, number), name, above, 0, text.encode()), unread=number == 1)
     return tree, names
 
 
 def test_branches() -> None:
-    tree, names = grown(
+    tree, names = make_tree(
         (1, None, "white?"), (2, 1, "I do\nreally"), (3, 2, "no, I"), (4, 1, "me too"), (5, None, "lunch?")
     )
-    lines = [line[: 60 - TIME_CELLS].rstrip() for line in drawn(tree, names)]
+    lines = [line[: 60 - TIME_CELLS].rstrip() for line in rendered_lines(tree, names)]
     assert lines == [
         "● ▾ Ben  white?",
         "  ├─▾ Ben  I do",
@@ -38,10 +40,10 @@ def test_branches() -> None:
         "  └── Ben  me too",
         "    Ben  lunch?",
     ]
-    first = tree.at(0)
+    first = tree.node_at(0)
     assert first is not None
-    tree.folded(first, True)
-    assert [line[: 60 - TIME_CELLS].rstrip() for line in drawn(tree, names)] == [
+    tree.set_folded(first, True)
+    assert [line[: 60 - TIME_CELLS].rstrip() for line in rendered_lines(tree, names)] == [
         "● ▸ Ben  white?  ▸ 3 answers",
         "    Ben  lunch?",
     ]
@@ -50,28 +52,28 @@ def test_branches() -> None:
 def test_no_line_is_wider_than_the_window() -> None:
     texts = ["漢字" * 40, "👩‍👩‍👧" * 30, "e\u0301" * 200, "\x1b[31m" * 40, "word " * 100, "x" * 500, "", "❤️ " * 50]
     deep = [(number, number - 1 if number > 1 else None, texts[number % len(texts)]) for number in range(1, 60)]
-    tree, names = grown(*deep, name="👨‍👩‍👧 漢字 with a name that is very long")
+    tree, names = make_tree(*deep, name="👨‍👩‍👧 漢字 with a name that is very long")
     for width in (30, 40, 57, 100):
-        for line in drawn(tree, names, width):
+        for line in rendered_lines(tree, names, width):
             assert cell_len(line) <= width
-    assert any(line.startswith("  ⋯ ") for line in drawn(tree, names, 60)), "deeper than can be drawn"
-    assert any(MORE in line for line in drawn(tree, names, 60)), "long messages are folded"
+    assert any(line.startswith("  ⋯ ") for line in rendered_lines(tree, names, 60)), "deeper than can be drawn"
+    assert any(MORE_HINT in line for line in rendered_lines(tree, names, 60)), "long messages are folded"
 
 
 def test_severed_hollow_and_impossible_times() -> None:
-    tree, names = Tree(), Names(Member(1, "Anna"))
-    tree.add(Message(9, MessageId(2, 1), "Ben", MessageId(7, 7), 1 << 62, b"answer"), unread=False)
-    tree.add(Message(9, MessageId(2, 2), "Ben", None, 0, b"", hollow=True), unread=False)
+    tree, names = ThreadTree(), DisplayNames(Member(1, "Anna"))
+    tree.add(GroupMessage(9, MessageId(2, 1), "Ben", MessageId(7, 7), 1 << 62, b"answer"), unread=False)
+    tree.add(GroupMessage(9, MessageId(2, 2), "Ben", None, 0, b"", is_stripped=True), unread=False)
     names.learn(Member(2, "Ben"))
-    first, second = drawn(tree, names)
+    first, second = rendered_lines(tree, names)
     assert first.startswith("    Ben  ↳ answer")
     assert first.endswith("?")
     assert "(not kept)" in second
 
 
 def test_what_is_searched_for_is_marked() -> None:
-    tree, names = grown((1, None, "Black and WHITE and white"))
-    node = tree.at(0)
+    tree, names = make_tree((1, None, "Black and WHITE and white"))
+    node = tree.node_at(0)
     assert node is not None
-    (line,) = Drawing(tree, names, LOOK, 60, "white").lines(node)
-    assert [segment.text for segment in line if segment.style == LOOK.found] == ["WHITE", "white"]
+    (line,) = MessageRenderer(tree, names, THEME, 60, "white").lines(node)
+    assert [segment.text for segment in line if segment.style == THEME.match] == ["WHITE", "white"]

@@ -9,14 +9,14 @@ import pytest
 from markdown_it import MarkdownIt
 from typer.testing import CliRunner, Result
 
-from weft.apps.chat.exporting import FORMATS, exported
-from weft.apps.chat.places import make_folder_of, store_path
-from weft.cli import app
-from weft.groups import MessageId, SqliteStore
-from weft.groups.fields import Charter, Roster, Stand
-from weft.groups.history import KeptGroup
-from weft.groups.names import Member, Post
-from weft.groups.settings import Keep
+from broadloom.apps.chat.export import FORMATS, export_group
+from broadloom.apps.chat.storage import create_parent_directories, store_path
+from broadloom.cli.main import app
+from broadloom.groups import MessageId, SqliteStore
+from broadloom.groups.message_fields import GroupDescriptor, GroupRecord, MemberRecord
+from broadloom.groups.model import Member, Post
+from broadloom.groups.settings import RetentionPolicy
+from broadloom.groups.store import StoredGroup
 
 CLUB, OTHER = 0xC1, 0xC2
 HOSTILE = [
@@ -36,31 +36,33 @@ def store(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
     monkeypatch.setenv("COLUMNS", "1000")
     path = store_path("chat/lobby", "Anna")
-    make_folder_of(path)
+    create_parent_directories(path)
     fill(path, ["Who plays white?", "I do", "me too\nperhaps"], [None, 1, 1])
     return path
 
 
 def fill(path: Path, texts: list[str], parents: list[int | None]) -> None:
-    kept = SqliteStore(path)
-    kept.set_member(Member(1, "Anna"))
-    stands = (Stand(1, "Anna", 1), Stand(2, "Ben <b>", 3), Stand(3, "Cleo", 2))
+    stored = SqliteStore(path)
+    stored.set_member(Member(1, "Anna"))
+    stands = (MemberRecord(1, "Anna", 1), MemberRecord(2, "Ben <b>", 3), MemberRecord(3, "Cleo", 2))
     for group, description in ((CLUB, "Chess club\nWednesdays & Fridays"), (OTHER, "Lunch")):
-        kept.save_group(KeptGroup(Roster(group, Charter(1, description, Keep()), stands), True))
-    history = kept.history(CLUB)
+        stored.save_group(
+            StoredGroup(GroupRecord(group, GroupDescriptor(1, description, RetentionPolicy()), stands), True)
+        )
+    history = stored.history(CLUB)
     for number, (text, parent) in enumerate(zip(texts, parents, strict=True), 1):
         above = MessageId(2, parent) if parent is not None else None
         history.add(Post(2, number, above, 1_700_000_000_000 + 1000 * number, text.encode()), "Ben <b>")
-    kept.commit()
-    kept.close()
+    stored.commit()
+    stored.close()
 
 
-def weft(*words: str) -> Result:
-    return CliRunner().invoke(app, ["chat", "export", *words])
+def export(*args: str) -> Result:
+    return CliRunner().invoke(app, ["chat", "export", *args])
 
 
 def test_json_has_it_all(store: Path) -> None:
-    told = json.loads(weft("Chess club", "--format", "json").stdout)
+    told = json.loads(export("Chess club", "--format", "json").stdout)
     assert told["group"] == f"{CLUB:016x}"
     assert (told["name"], told["description"]) == ("Chess club", "Chess club\nWednesdays & Fridays")
     assert [(each["name"], each["is_member"]) for each in told["members"]] == [
@@ -80,7 +82,7 @@ def test_json_has_it_all(store: Path) -> None:
 
 def test_a_group_by_its_id_and_into_a_file(store: Path, tmp_path: Path) -> None:
     out = tmp_path / "club.md"
-    assert weft(f"{CLUB:016X}", "--out", str(out), "--store", str(store)).exit_code == 0
+    assert export(f"{CLUB:016X}", "--out", str(out), "--store", str(store)).exit_code == 0
     assert out.read_text() == (
         "# Chess club\n\nWednesdays \\& Fridays\n\n"
         "- **Ben \\<b\\>** 2023-11-14T22:13:21Z  \n  Who plays white?\n"
@@ -93,23 +95,23 @@ class Page(html.parser.HTMLParser):
     def __init__(self) -> None:
         super().__init__()
         self.tags: set[str] = set()
-        self.words = ""
+        self.texts = ""
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         self.tags.add(tag)
         assert not any(name.startswith("on") or name in ("src", "href") for name, _ in attrs)
 
     def handle_data(self, data: str) -> None:
-        self.words += data
+        self.texts += data
 
 
 def test_what_is_hostile_stays_text(store: Path, tmp_path: Path) -> None:
     path = tmp_path / "hostile.db"
     fill(path, HOSTILE, [None, *range(1, len(HOSTILE))])
     page = Page()
-    page.feed(weft("chess CLUB", "--format", "html", "--store", str(path)).stdout)
+    page.feed(export("chess CLUB", "--format", "html", "--store", str(path)).stdout)
     assert page.tags == {"html", "meta", "title", "style", "main", "h1", "p", "article", "b", "time"}
-    markdown = weft("Chess club", "--store", str(path)).stdout
+    markdown = export("Chess club", "--store", str(path)).stdout
     made = Page()
     # A bare address becomes a link in some readers, and shows where it leads.
     made.feed(MarkdownIt("commonmark").enable(["table", "strikethrough"]).render(markdown))
@@ -117,8 +119,8 @@ def test_what_is_hostile_stays_text(store: Path, tmp_path: Path) -> None:
     for text in HOSTILE:
         for line in text.split("\n"):
             shown = " ".join(line.replace("\x1b", "\\x1b").replace("\u202e", "\\u202e").split())
-            assert shown in " ".join(page.words.split())
-            assert shown in " ".join(made.words.replace("\xa0", " ").split())
+            assert shown in " ".join(page.texts.split())
+            assert shown in " ".join(made.texts.replace("\xa0", " ").split())
 
 
 def test_deep_and_severed_conversations_come_out(tmp_path: Path) -> None:
@@ -127,7 +129,7 @@ def test_deep_and_severed_conversations_come_out(tmp_path: Path) -> None:
     parents[Random(7).randrange(100, 200)] = count + 5
     fill(path, [f"text {number}" for number in range(count)], parents)
     kept = SqliteStore(path)
-    told = exported(kept, "Chess club")
+    told = export_group(kept, "Chess club")
     kept.close()
     for name, write in FORMATS.items():
         text = "".join(write(told))
@@ -148,7 +150,7 @@ def test_deep_and_severed_conversations_come_out(tmp_path: Path) -> None:
     ],
 )
 def test_mistakes(store: Path, words: list[str], told: str) -> None:
-    result = weft(*words)
+    result = export(*words)
     assert result.exit_code == 2
     assert told in result.stderr
     assert "Traceback" not in result.stderr
@@ -157,12 +159,12 @@ def test_mistakes(store: Path, words: list[str], told: str) -> None:
 def test_several_stores_and_one_in_use(store: Path, tmp_path: Path) -> None:
     ben = store_path("chat/lobby", "Ben")
     fill(ben, [], [])
-    assert "choose one of --name Anna, Ben" in weft("Lunch").stderr
+    assert "choose one of --name Anna, Ben" in export("Lunch").stderr
     kept = SqliteStore(ben)
-    told = weft("Lunch", "--name", "Ben")
+    told = export("Lunch", "--name", "Ben")
     assert told.exit_code == 2
     assert "is in use: quit that chat first" in told.stderr
     kept.close()
-    assert weft("Lunch", "--name", "Ben").stdout.startswith("# Lunch\n")
+    assert export("Lunch", "--name", "Ben").stdout.startswith("# Lunch\n")
     (tmp_path / "nonsense").write_text("this is no store" * 1000)
-    assert "is no history of groups" in weft("Lunch", "--store", str(tmp_path / "nonsense")).stderr
+    assert "is no history of groups" in export("Lunch", "--store", str(tmp_path / "nonsense")).stderr

@@ -4,38 +4,38 @@ import statistics
 import time
 from typing import Any
 
-from tests.apps.chat.at_screen import LARGE, SOON, AtScreen, at_screen
-from tests.channel.joined import joined
-from tests.net.lines import play, until
-from weft import Channel
-from weft.apps.chat.app import REFRESH_S, WORK_S, ChatApp
-from weft.apps.chat.reading import Reading
-from weft.apps.chat.talks import Talks
-from weft.groups import Group, groups
+from broadloom import Channel
+from broadloom.apps.chat.app import REFRESH_S, WORK_S, ChatApp
+from broadloom.apps.chat.chat_model import ChatModel
+from broadloom.apps.chat.read_state import ReadState
+from broadloom.groups import Group, groups
+from tests.apps.chat.at_screen import FAST_SETTINGS, LARGE, ChatScreen, chat_screen
+from tests.channel.joined import connected_channels
+from tests.transport.connections import run_test, until
 
-PER_TURN = 100
+PER_TICK = 100
 """With ten turns a second: a thousand messages a second."""
-TURNS = 25
+TICKS = 25
 KEY_S = 0.25
 """Computing time from a key to the screen, with all that comes in between; a quiet chat needs a tenth of it."""
 
 
-class Watched(ChatApp):
-    def __init__(self, talks: Talks, channel: Channel) -> None:
-        super().__init__(talks, channel)
-        self.turns = 0
+class CountingChatApp(ChatApp):
+    def __init__(self, chat: ChatModel, channel: Channel) -> None:
+        super().__init__(chat, channel)
+        self.ticks = 0
         self.painted = 0
 
-    def turn(self) -> None:
-        super().turn()
-        self.turns += 1
+    def tick(self) -> None:
+        super().tick()
+        self.ticks += 1
 
     def _display(self, screen: Any, renderable: Any) -> None:
         super()._display(screen, renderable)
         self.painted += 1
 
 
-async def key_to_screen(anna: AtScreen, app: Watched, key: str) -> float:
+async def key_to_screen(anna: ChatScreen, app: CountingChatApp, key: str) -> float:
     """Seconds of computing."""
     began, selected, painted = time.thread_time(), app.conversation.selected, app.painted
     app.simulate_key(key)
@@ -45,52 +45,52 @@ async def key_to_screen(anna: AtScreen, app: Watched, key: str) -> float:
 
 def test_a_bot_that_never_stops() -> None:
     async def main() -> None:
-        made: list[Watched] = []
+        made: list[CountingChatApp] = []
 
-        def kind(talks: Talks, channel: Channel) -> ChatApp:
-            made.append(Watched(talks, channel))
+        def kind(talks: ChatModel, channel: Channel) -> ChatApp:
+            made.append(CountingChatApp(talks, channel))
             return made[0]
 
         async with (
-            joined(2) as (one, two),
-            groups(two, "Bot", settings=SOON) as bot,
-            at_screen(one, "Anna", LARGE, kind=kind) as anna,
+            connected_channels(2) as (one, two),
+            groups(two, "Bot", settings=FAST_SETTINGS) as bot,
+            chat_screen(one, "Anna", LARGE, app_class=kind) as anna,
         ):
             (app,) = made
-            talk = await anna.talks.create("Club")
+            talk = await anna.chat.create("Club")
             app.open_group(talk)
-            await until(bot.known)
-            club = await bot.join(bot.known()[0])
+            await until(bot.list_groups)
+            club = await bot.join(bot.list_groups()[0])
             took: list[float] = []
             began, before, last = time.monotonic(), app.painted, None
-            for turn in range(TURNS):
-                for number in range(PER_TURN):
+            for turn in range(TICKS):
+                for number in range(PER_TICK):
                     last = await club.send_text(f"turn {turn}, number {number}", reply_to=last if number % 5 else None)
                 if turn >= 5:
                     took.append(await key_to_screen(anna, app, "up"))
-                turns = app.turns
-                await until(lambda turns=turns: app.turns > turns)  # type: ignore[misc]
-            await until(lambda: talk.tree is not None and len(talk.tree) == TURNS * PER_TURN)
+                turns = app.ticks
+                await until(lambda turns=turns: app.ticks > turns)  # type: ignore[misc]
+            await until(lambda: talk.tree is not None and len(talk.tree) == TICKS * PER_TICK)
             seconds = time.monotonic() - began
             assert statistics.median(took) < KEY_S, took
-            assert app.painted - before < 3 * seconds / REFRESH_S + 2 * TURNS, "messages are drawn together"
+            assert app.painted - before < 3 * seconds / REFRESH_S + 2 * TICKS, "messages are drawn together"
             await anna.press("end")
-            await anna.sees(f"turn {TURNS - 1}, number {PER_TURN - 1}")
+            await anna.wait_for_text(f"turn {TICKS - 1}, number {PER_TICK - 1}")
             assert talk.unread > 0
 
-    play(main)
+    run_test(main)
 
 
 def test_work_is_bounded_and_what_overran_is_read_from_the_history() -> None:
     async def main() -> None:
-        async with joined(1) as (one,), groups(one, "Anna", settings=SOON) as anna:
+        async with connected_channels(1) as (one,), groups(one, "Anna", settings=FAST_SETTINGS) as anna:
             clock = [0.0]
 
             def tick() -> float:
                 clock[0] += 0.001
                 return clock[0]
 
-            talks = Talks(anna, Reading(), tick)
+            talks = ChatModel(anna, ReadState(), tick)
             talk = await talks.create("Club")
             talks.show(talk)
             for number in range(5_000):
@@ -102,17 +102,17 @@ def test_work_is_bounded_and_what_overran_is_read_from_the_history() -> None:
                 before = len(talk.tree)
                 talks.work(WORK_S)
                 assert len(talk.tree) > before
-            assert talks.news().conversation
-            assert not talks.news().conversation
+            assert talks.take_changes().conversation
+            assert not talks.take_changes().conversation
             _overrun(talk.group)
             while talk.work():
                 pass
             assert [node.message.text for node in talk.tree] == [str(number) for number in range(5_000)]
             talks.close()
 
-    play(main)
+    run_test(main)
 
 
 def _overrun(group: Group) -> None:
     """As if so much had come that the oldest unread had to give way."""
-    group.dropped += 1
+    group.dropped_count += 1

@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
-from weft.apps.chat.naming import Names
-from weft.apps.chat.safe import MARKS_MAX, clean, clean_line, cut, text_of, wrap
-from weft.groups import Member, Message, MessageId
+from broadloom.apps.chat.display_names import DisplayNames
+from broadloom.apps.chat.sanitize import COMBINING_MARKS_MAX, clean, clean_line, decode_text, truncate, wrap
+from broadloom.groups import GroupMessage, Member, MessageId
 
 HOSTILE = st.text(st.one_of(st.characters(), st.sampled_from("\x1b\x9b\x07\r\n\t \u202e\u200d\u0301\ufe0f👩🏽漢[]")))
 
@@ -32,7 +32,7 @@ HOSTILE = st.text(st.one_of(st.characters(), st.sampled_from("\x1b\x9b\x07\r\n\t
         ("نمی\u200cخواهم", "نمی\u200cخواهم"),
         ("a\u00a0b\u202fc\u3000d", "a b c  d"),
         ("\u3164", r"\u3164"),
-        ("e" + "\u0301" * 50, "e" + "\u0301" * MARKS_MAX),
+        ("e" + "\u0301" * 50, "e" + "\u0301" * COMBINING_MARKS_MAX),
         ("\u0301x", "\u25cc\u0301x"),
     ],
 )
@@ -60,7 +60,7 @@ def test_lines_fit(text: str, width: int, lines_max: int, first_width: int) -> N
     assert all(cell_len(line) <= width for line in lines[1:])
     if not has_more:
         assert "".join("".join(lines).split()) == "".join(shown.split()), "nothing is lost"
-    assert cell_len(cut(shown.replace("\n", " "), width)) <= width
+    assert cell_len(truncate(shown.replace("\n", " "), width)) <= width
 
 
 def test_words_stay_whole_where_they_fit() -> None:
@@ -71,23 +71,27 @@ def test_words_stay_whole_where_they_fit() -> None:
 
 
 def test_bytes_that_are_no_text() -> None:
-    assert text_of(b"\xff\xfe" * 600) == "(1,200 bytes that are no text)"
-    assert text_of("größe\n".encode()) == "größe"
+    assert decode_text(b"\xff\xfe" * 600) == "(1,200 bytes that are no text)"
+    assert decode_text("größe\n".encode()) == "größe"
 
 
 def test_two_of_one_name_are_told_apart_and_the_reader_keeps_its_own() -> None:
     me, other = Member(0xAA << 56, "Anna"), Member(0xBB << 56, "Anna")
-    names = Names(me)
-    assert names.of(me.id) == "Anna"
+    names = DisplayNames(me)
+    assert names.get(me.id) == "Anna"
     names.learn(other)
     names.learn(Member(0xCC << 56, "Ben\x1b[2J"))
     names.learn(Member(0xDD << 56, " \u200d"))
-    assert names.of(me.id) == "Anna"
-    assert names.of(other.id) == "Anna~bb00"
-    assert names.of(0xCC << 56) == r"Ben\x1b[2J"
-    assert names.of(0xDD << 56) == "dd000000", "a name of nothing is no name"
+    assert names.get(me.id) == "Anna"
+    assert names.get(other.id) == "Anna~bb00"
+    assert names.get(0xCC << 56) == r"Ben\x1b[2J"
+    assert names.get(0xDD << 56) == "dd000000", "a name of nothing is no name"
     names.learn(other._replace(name="Cleo"))
-    assert names.of(other.id) == "Cleo"
-    said = Message(1, MessageId(other.id, 1), "Cleo", None, 0, b"", proven="Mallory\x1b")
-    assert names.said_by(said) == r"Cleo [Mallory\x1b]", "the ticket says otherwise"
-    assert names.said_by(said._replace(proven="Cleo")) == names.said_by(said._replace(proven="")) == "Cleo"
+    assert names.get(other.id) == "Cleo"
+    said = GroupMessage(1, MessageId(other.id, 1), "Cleo", None, 0, b"", verified_name="Mallory\x1b")
+    assert names.author_label(said) == r"Cleo [Mallory\x1b]", "the ticket says otherwise"
+    assert (
+        names.author_label(said._replace(verified_name="Cleo"))
+        == names.author_label(said._replace(verified_name=""))
+        == "Cleo"
+    )

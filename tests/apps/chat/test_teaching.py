@@ -6,13 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from tests.apps.chat.at_screen import SMALL, SOON, at_screen
-from tests.channel.joined import joined
-from tests.net.lines import play, until
-from weft.apps.chat.deeds import COMMAND_KEYS
-from weft.apps.chat.teaching import state_of
-from weft.apps.chat.windows import KEYS, SIGNS
-from weft.groups import groups
+from broadloom.apps.chat.actions import COMMAND_KEYS
+from broadloom.apps.chat.dialogs import KEYS, SYMBOLS
+from broadloom.apps.chat.placeholders import status_text
+from broadloom.groups import groups
+from broadloom.groups.history_server import TokenBucket
+from tests.apps.chat.at_screen import FAST_SETTINGS, SMALL, chat_screen
+from tests.channel.joined import connected_channels
+from tests.transport.connections import run_test, until
 
 DOCUMENT = Path(__file__).parents[3] / "docs" / "chat.md"
 
@@ -26,7 +27,7 @@ def test_every_key_is_documented_in_the_chat_and_beside_it() -> None:
     for key, _, _ in COMMAND_KEYS:
         assert key == "question_mark" or spelled.get(key, key) in told, key
     assert "`?` shows them" in text
-    assert {"●", "▾", "↳"} <= {sign for signs, _ in SIGNS for sign in signs}
+    assert {"●", "▾", "↳"} <= {sign for signs, _ in SYMBOLS for sign in signs}
 
 
 @pytest.mark.parametrize(
@@ -34,55 +35,76 @@ def test_every_key_is_documented_in_the_chat_and_beside_it() -> None:
     [
         ("connected", False, "● connected · 1 neighbour"),
         ("connected", True, "○ alone · 0 neighbours"),
-        ("seeking", True, "◌ seeking · 0 neighbours"),
-        ("partially connected", False, "◌ connecting · 1 neighbour"),
+        ("discovering", True, "◌ seeking · 0 neighbours"),
+        ("joining", False, "◌ connecting · 1 neighbour"),
         ("left", True, "× the channel was closed"),
     ],
 )
 def test_states(state: str, is_alone: bool, told: str) -> None:
     async def main() -> None:
-        async with joined(2) as (one, _):
-            await until(lambda: one.status().neighbours)
+        async with connected_channels(2) as (one, _):
+            await until(lambda: one.status().neighbors)
             status = one.status()
-            assert state_of(replace(status, state=state, neighbours=() if is_alone else status.neighbours)).text == told
+            assert (
+                status_text(replace(status, state=state, neighbors=() if is_alone else status.neighbors)).text == told
+            )
 
-    play(main)
+    run_test(main)
+
+
+class PausedTokens(TokenBucket):
+    """Lets the first pages through, and the others once it is released: what is seen meanwhile stays on the screen."""
+
+    def __init__(self, first_bytes: int) -> None:
+        super().__init__(bytes_per_s=1.0, burst_bytes=1.0, now=0.0)
+        self._first_bytes = first_bytes
+        self.is_released = False
+
+    def wait_s(self, now: float) -> float:
+        return 0.0 if self.is_released or self._first_bytes > 0 else 0.02
+
+    def consume(self, size: int, now: float) -> None:
+        self._first_bytes -= size
 
 
 def test_progress_of_catching_up() -> None:
-    slow = replace(SOON, pages_bytes_per_s=300_000, pages_burst_bytes=40_000, page_bytes=20_000, turn_bytes=60_000)
+    in_pages = replace(FAST_SETTINGS, history_page_bytes=20_000, history_turn_bytes=60_000)
+    # Anna must not give up while the pages are held back, nor on a busy machine before the first one comes.
+    patient = replace(FAST_SETTINGS, reply_window_s=3.0, page_timeout_s=60.0)
 
     async def main() -> None:
         async with (
-            joined(2) as (one, two),
-            groups(two, "Ben", settings=slow) as ben,
-            at_screen(one, "Anna", SMALL) as anna,
+            connected_channels(2) as (one, two),
+            groups(two, "Ben", settings=in_pages) as ben,
+            chat_screen(one, "Anna", SMALL, settings=patient) as anna,
         ):
+            tokens = ben._participant.history_tokens = PausedTokens(first_bytes=40_000)
             club = await ben.create("Chess club")
             for number in range(300):
                 await club.send_text(f"{number} {secrets.token_hex(500)}")
-            await anna.sees("+ Chess club")
+            await anna.wait_for_text("+ Chess club")
             await anna.press("i", "j")
-            await anna.sees("catching up █", " of 300", "░")
-            await anna.sees("catching up ", " %")
-            talk = anna.talks.talks[club.id]
+            await anna.wait_for_text("catching up █", " of 300", "░")
+            await anna.wait_for_text("catching up ", " %")
+            tokens.is_released = True
+            talk = anna.chat.group_models[club.id]
             await until(lambda: talk.tree is not None and len(talk.tree) == 300)
-            await anna.sees("… v: whole message")
-            await anna.sees_no("catching up")
+            await anna.wait_for_text("… v: whole message")
+            await anna.wait_for_no_text("catching up")
 
-    play(main)
+    run_test(main)
 
 
 def test_a_channel_that_was_closed() -> None:
     async def main() -> None:
-        async with joined(1) as (one,), at_screen(one, "Anna", SMALL, notes=True) as anna:
-            talk = await anna.talks.create("Club")
+        async with connected_channels(1) as (one,), chat_screen(one, "Anna", SMALL, show_notices=True) as anna:
+            talk = await anna.chat.create("Club")
             anna.app.open_group(talk)
-            one.vanish()
-            await anna.sees("× the channel was closed")
+            one.abort()
+            await anna.wait_for_text("× the channel was closed")
             await anna.press("w")
             await anna.type("too late", "enter")
-            await anna.sees("the channel was closed: nothing", "too late")
+            await anna.wait_for_text("the channel was closed: nothing", "too late")
             assert not talk.tree, "nobody would hear it, so it was not said"
 
-    play(main)
+    run_test(main)

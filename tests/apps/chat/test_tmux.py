@@ -10,9 +10,9 @@ from uuid import uuid4
 import pytest
 from rich.cells import cell_len
 
-import weft.blocking
-from tests.commands.running import WEFT, new_channel, short_directory, wait_until
-from weft.groups.blocking import groups
+import broadloom.sync
+from broadloom.groups.sync import groups
+from tests.cli.running import COMMAND, new_channel, short_directory, wait_until
 
 pytestmark = [
     pytest.mark.long,
@@ -24,22 +24,22 @@ class Terminals:
     """A tmux server of our own."""
 
     def __init__(self, folder: Path) -> None:
-        self._name = f"weft-{uuid4().hex[:8]}"
+        self._name = f"broadloom-{uuid4().hex[:8]}"
         self._env = {**os.environ, "XDG_DATA_HOME": str(folder), "XDG_RUNTIME_DIR": str(folder), "LANG": "C.UTF-8"}
-        for name in ("WEFT_KEY", "WEFT_PORTALS", "NO_COLOR", "TMUX"):
+        for name in ("BROADLOOM_KEY", "BROADLOOM_BOOTSTRAP", "NO_COLOR", "TMUX"):
             self._env.pop(name, None)
 
-    def tmux(self, *words: str) -> str:
+    def tmux(self, *args: str) -> str:
         done = subprocess.run(
-            ["tmux", "-L", self._name, "-f", "/dev/null", *words],
+            ["tmux", "-L", self._name, "-f", "/dev/null", *args],
             env=self._env, capture_output=True, text=True, timeout=30, check=False,
         )  # fmt: skip
         return done.stdout
 
     def chat(self, name: str, channel: str, size: tuple[int, int] = (120, 36)) -> None:
         """A terminal that stays when the chat has ended, and says with what code."""
-        words = f"{WEFT} chat {name} --channel {channel}; echo ended with $?; exec cat"
-        self.tmux("new-session", "-d", "-s", name, "-x", str(size[0]), "-y", str(size[1]), words)
+        command = f"{COMMAND} chat {name} --channel {channel}; echo ended with $?; exec cat"
+        self.tmux("new-session", "-d", "-s", name, "-x", str(size[0]), "-y", str(size[1]), command)
 
     def close(self, name: str) -> None:
         self.tmux("kill-session", "-t", name)
@@ -53,9 +53,9 @@ class Terminals:
     def cursor_line(self, name: str) -> int:
         return int(self.tmux("display-message", "-p", "-t", name, "#{cursor_y}"))
 
-    def sees(self, name: str, *words: str) -> None:
+    def wait_for_text(self, name: str, *texts: str) -> None:
         try:
-            wait_until(lambda: all(word in self.screen(name) for word in words), f"{words} on {name}'s screen", 60)
+            wait_until(lambda: all(text in self.screen(name) for text in texts), f"{texts} on {name}'s screen", 60)
         except AssertionError as problem:
             raise AssertionError(f"{problem}\n{self.screen(name)}") from None
 
@@ -63,71 +63,71 @@ class Terminals:
 @pytest.fixture
 def terminals() -> Iterator[Terminals]:
     folder = short_directory()
-    made = Terminals(folder)
-    yield made
-    made.tmux("kill-server")
+    server = Terminals(folder)
+    yield server
+    server.tmux("kill-server")
     shutil.rmtree(folder, ignore_errors=True)
 
 
 def test_three_people(terminals: Terminals) -> None:
     channel = new_channel()
     terminals.chat("Anna", channel)
-    terminals.sees("Anna", "No groups yet", "alone")
+    terminals.wait_for_text("Anna", "No groups yet", "alone")
     terminals.chat("Ben", channel, (80, 24))
     terminals.chat("Cleo", channel)
     for name in ("Anna", "Ben", "Cleo"):
-        terminals.sees(name, "connected · 2 neighbours")
+        terminals.wait_for_text(name, "connected · 2 neighbours")
     terminals.type("Anna", "n")
-    terminals.sees("Anna", "New group")
+    terminals.wait_for_text("Anna", "New group")
     terminals.type("Anna", "Chess club")
-    terminals.sees("Anna", "Chess club")
+    terminals.wait_for_text("Anna", "Chess club")
     line = terminals.cursor_line("Anna")
     terminals.type("Anna", "Enter")
     wait_until(lambda: terminals.cursor_line("Anna") != line, "the next field")
     terminals.type("Anna", "on Wednesdays", "Enter")
     for name in ("Ben", "Cleo"):
-        terminals.sees(name, "+ Chess club")
+        terminals.wait_for_text(name, "+ Chess club")
         terminals.type(name, "i")
-        terminals.sees(name, "You are invited")
+        terminals.wait_for_text(name, "You are invited")
         terminals.type(name, "j")
-        terminals.sees(name, "Nothing was said")
-    terminals.sees("Anna", "3 here")
+        terminals.wait_for_text(name, "Nothing was said")
+    terminals.wait_for_text("Anna", "3 here")
     # All in one go, as fast as it can be typed.
     terminals.type("Anna", "w", "Who plays white?", "Enter")
-    terminals.sees("Ben", "Anna  Who plays white?")
+    terminals.wait_for_text("Ben", "Anna  Who plays white?")
     terminals.type("Ben", "r", "I do 漢字 👍", "Enter", "Escape")
     for name in ("Anna", "Ben", "Cleo"):
-        terminals.sees(name, "▾ Anna  Who plays white?", "└── Ben  I do 漢字 👍")
-    with weft.blocking.connect(channel) as dora, groups(dora, "Dora\x1b[2J") as there:
-        wait_until(lambda: bool(there.known()), "the group")
-        club = there.join(there.known()[0])
+        terminals.wait_for_text(name, "▾ Anna  Who plays white?", "└── Ben  I do 漢字 👍")
+    with broadloom.sync.connect(channel) as dora, groups(dora, "Dora\x1b[2J") as there:
+        wait_until(lambda: bool(there.list_groups()), "the group")
+        club = there.join(there.list_groups()[0])
         club.send_text("\x1b[2J\x1b[H\x1b]0;x\x07 \x9b")
         club.send_text("👩\u200d👩\u200d👧 ❤\ufe0f 👍🏽 🇩🇪 e\u0301")
         club.send_text("한글 ｆｕｌｌ नमस्ते \u202etxet")
         for name, width in (("Cleo", 120), ("Ben", 80)):
-            terminals.sees(name, r"\x1b[2J\x1b[H\x1b]0;x\x07 \x9b", "👩👩👧 ❤ 👍", r"\u202etxet")
+            terminals.wait_for_text(name, r"\x1b[2J\x1b[H\x1b]0;x\x07 \x9b", "👩👩👧 ❤ 👍", r"\u202etxet")
             lines = [line for line in terminals.screen(name).splitlines() if line.startswith("│")]
             assert {cell_len(line) for line in lines} == {width}, "the right edge is straight"
 
     terminals.type("Cleo", "C-q")
-    terminals.sees("Cleo", "ended with 0")
-    terminals.sees("Anna", "○ Cleo", "gone")
+    terminals.wait_for_text("Cleo", "ended with 0")
+    terminals.wait_for_text("Anna", "○ Cleo", "offline")
     terminals.type("Anna", "And who black?", "Enter")
-    terminals.sees("Ben", "Anna  And who black?")
+    terminals.wait_for_text("Ben", "Anna  And who black?")
     terminals.close("Cleo")
     terminals.chat("Cleo", channel)
-    terminals.sees("Cleo", "└── Ben  I do", "Anna  And who black?", "3 here")
+    terminals.wait_for_text("Cleo", "└── Ben  I do", "Anna  And who black?", "3 here")
     terminals.chat("Second", f"{channel} --store nowhere/x --memory")
-    terminals.sees("Second", "give --store or --memory, not both", "ended with 2")
+    terminals.wait_for_text("Second", "give --store or --memory, not both", "ended with 2")
     terminals.tmux(
-        "new-session", "-d", "-s", "again", "-x", "200", "-y", "9", f"{WEFT} chat Ben --channel {channel}; exec cat"
+        "new-session", "-d", "-s", "again", "-x", "200", "-y", "9", f"{COMMAND} chat Ben --channel {channel}; exec cat"
     )
-    terminals.sees("again", "Ben is in this chat already")
+    terminals.wait_for_text("again", "Ben is in this chat already")
     for name in ("Anna", "Ben", "Cleo"):
         terminals.type(name, "C-q")
-        terminals.sees(name, "ended with 0")
+        terminals.wait_for_text(name, "ended with 0")
     told = subprocess.run(
-        [WEFT, "chat", "export", "Chess club", "--channel", channel, "--name", "Cleo"],
+        [COMMAND, "chat", "export", "Chess club", "--channel", channel, "--name", "Cleo"],
         env=terminals._env, capture_output=True, text=True, timeout=60, check=True,
     ).stdout  # fmt: skip
     texts = ["white?", "I do 漢字", "👩\u200d👩", "black?"]
@@ -137,11 +137,11 @@ def test_three_people(terminals: Terminals) -> None:
 def test_a_signal_ends_it_in_good_order(terminals: Terminals) -> None:
     channel = new_channel()
     terminals.chat("Anna", channel)
-    terminals.sees("Anna", "No groups yet")
+    terminals.wait_for_text("Anna", "No groups yet")
     (shell,) = terminals.tmux("list-panes", "-t", "Anna", "-F", "#{pane_pid}").split()
     (process,) = subprocess.run(
         ["pgrep", "-P", shell], capture_output=True, text=True, timeout=30, check=True
     ).stdout.split()
     os.kill(int(process), 15)
-    terminals.sees("Anna", "ended with 0")
+    terminals.wait_for_text("Anna", "ended with 0")
     assert "No groups yet" not in terminals.screen("Anna"), "the terminal is as it was"

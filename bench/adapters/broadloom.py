@@ -1,0 +1,39 @@
+"""Broadloom itself, by its public interface and in its own event loop. Option `tls`: with the key made from the name."""
+
+from collections.abc import Sequence
+
+import broadloom
+from bench.process_config import HOST, BaseNode
+from broadloom.transport import event_loop
+
+INBOX_MESSAGES_MAX = 10**7
+INBOX_BYTES_MAX = 1 << 30
+
+run = event_loop.run
+
+
+class Node(BaseNode):
+    async def connect(self, earlier: Sequence[str]) -> str:
+        # The first one is its own portal; the others find the fabric at whoever came just before them.
+        bootstrap = earlier[-1] if earlier else f"{HOST}:{self.config.port}"
+        self._channel = await broadloom.connect(
+            f"bench/{self.config.seed}",
+            bootstrap=[bootstrap],
+            tls="tls" in self.config.options,
+            advertise_host=HOST,
+            port=self.config.port,
+            inbox_messages_max=INBOX_MESSAGES_MAX,
+            inbox_bytes_max=INBOX_BYTES_MAX,
+            overflow="pause",
+        )
+        self._channel.on_event(self._on_event)
+        deliver_many = self.delivery_check.deliver_many
+        self._channel.on_batch(lambda batch: deliver_many(batch.data))
+        return self._channel.status().address
+
+    def _on_event(self, event: object) -> None:
+        if isinstance(event, broadloom.Missed):
+            self.delivery_check.missed += event.last_sequence - event.first_sequence + 1
+
+    async def publish(self, payload: bytes) -> None:
+        await self._channel.broadcast(payload)

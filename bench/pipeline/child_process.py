@@ -1,0 +1,78 @@
+"""One measurement in a process of its own: `python -m bench.pipeline.child_process spark|duckdb TAPE OUT ...`.
+
+It tells each step on standard output, a JSON object a line, at the moment it begins; whoever watches reads the clock.
+"""
+
+import argparse
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from bench.machine import CORES
+from bench.pipeline.ask import open_database, run_query
+from bench.pipeline.questions import QUERIES
+
+TABLES = (
+    *("messages", "deliveries", "members", "accounts", "audit", "verdict", "clocks", "lives", "links", "fabric"),
+    *("repairs", "latency", "redundancy", "slowest"),
+)
+STARTED, ENDED = "started", "ended"
+STEP, ROWS = "step", "rows"
+
+
+def report_step(step: str, **more: object) -> None:
+    print(json.dumps({STEP: step, **more}), flush=True)
+
+
+class StepReporter:
+    """The teller of a run."""
+
+    def on_phase(self, text: str) -> None:
+        report_step(text)
+
+    def on_table(self, name: str, index: int, total: int) -> None:
+        report_step(name)
+
+
+def by_spark(tape: Path, out: Path, memory: str) -> None:
+    """The real job. The session is the one for large tapes whatever the size, so that sizes can be compared."""
+    from broadloom.pipeline import build
+    from broadloom.pipeline.spark_session import session, stop
+
+    spark = session(name="broadloom bench", memory=memory)
+    spark.range(1).count()
+    report_step(STARTED)
+    outcome = build.build_tables(tape, out, only=list(TABLES), progress=StepReporter(), spark=spark)
+    report_step(ENDED, rows={name: outcome.manifest.tables[name].rows for name in outcome.built})
+    stop()
+
+
+def by_duckdb(tape: Path, out: Path, clocks: list[Path]) -> None:
+    out.mkdir(parents=True, exist_ok=True)
+    base = open_database(tape, clocks, CORES)
+    report_step(STARTED)
+    rows = {}
+    for name in QUERIES:
+        report_step(name)
+        rows[name] = run_query(base, name, out)
+    report_step(ENDED, rows=rows)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m bench.pipeline.child_process")
+    parser.add_argument("engine", choices=["spark", "duckdb"])
+    parser.add_argument("tape", type=Path)
+    parser.add_argument("out", type=Path)
+    parser.add_argument("--memory", default="4g")
+    parser.add_argument("--clocks", type=Path, nargs="*", default=[])
+    given = parser.parse_args(arguments)
+    if given.engine == "spark":
+        by_spark(given.tape, given.out, given.memory)
+    else:
+        by_duckdb(given.tape, given.out, given.clocks)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,81 @@
+"""What one process of a benchmark is told about its part, and what its adapter must be able to do.
+
+A part travels as JSON on the command line, so that a process needs nothing else to begin with.
+"""
+
+import json
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from bench.delivery_check import DeliveryCheck
+
+HOST = "127.0.0.1"
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessConfig:
+    """One process among the others of its group."""
+
+    adapter: str
+    options: tuple[str, ...]
+    index: int
+    authors: tuple[int, ...]
+    """Who broadcasts. Everybody else only listens."""
+    receives: bool
+    size_bytes: int
+    paced: bool
+    """Whether messages come one by one, so that holding them back to send several at once would be wrong."""
+    timed: bool
+    """Whether the time under way is kept for every message."""
+    seed: int
+    """The same for the whole group, and for no other: names that must not collide are made of it."""
+    ports: tuple[int, ...]
+    """A free port for each process, for systems in which everybody must know everybody beforehand."""
+    broker: dict[str, Any] = field(default_factory=dict)
+    """How to reach the broker, if there is one."""
+
+    @property
+    def sends(self) -> bool:
+        return self.index in self.authors
+
+    @property
+    def port(self) -> int:
+        return self.ports[self.index]
+
+    def to_json(self) -> str:
+        return json.dumps(asdict(self))
+
+    @classmethod
+    def from_json(cls, text: str) -> "ProcessConfig":
+        fields = json.loads(text)
+        for name in ("options", "authors", "ports"):
+            fields[name] = tuple(fields[name])
+        return cls(**fields)
+
+
+class BaseNode(ABC):
+    """One process's end of a system. Each adapter has a class `Node` made from it.
+
+    Methods of blocking libraries may block: nothing else runs in that event loop, and what arrives is told to the tally
+    by a thread of the adapter or the library.
+    """
+
+    def __init__(self, config: ProcessConfig, delivery_check: DeliveryCheck) -> None:
+        self.config = config
+        self.delivery_check = delivery_check
+
+    async def prepare(self) -> None:  # noqa: B027 - most have nothing to do
+        """What comes before joining and is not part of the time it takes."""
+
+    @abstractmethod
+    async def connect(self, earlier: Sequence[str]) -> str:
+        """Join those who came before, given their addresses; return the own one, a word without blanks."""
+
+    @abstractmethod
+    async def publish(self, payload: bytes) -> None:
+        """Send to all. May hold it back, until `flush`."""
+
+    async def flush(self) -> None:  # noqa: B027 - most hold nothing back
+        """Send what was held back. Called after every message when paced, else once at the end."""

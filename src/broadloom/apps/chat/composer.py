@@ -1,0 +1,108 @@
+"""Where one writes: Enter sends, Ctrl-J begins a new line, Escape goes back to the conversation."""
+
+from typing import ClassVar
+
+from textual import events
+from textual.binding import Binding, BindingType
+from textual.content import Content
+from textual.message import Message
+from textual.widgets import TextArea
+
+from broadloom.apps.chat.display_names import DisplayNames
+from broadloom.apps.chat.sanitize import clean_line, decode_text, truncate
+from broadloom.apps.chat.thread_tree import ThreadNode
+
+QUOTE_CHARS_MAX = 200
+TITLE_CELLS = 60
+
+Draft = tuple[str, ThreadNode | None]
+"""A text, and what it is an answer to."""
+
+
+class Composer(TextArea):
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("enter", "send", "send"),
+        Binding("ctrl+j", "new_line", "new line"),
+        Binding("escape", "back", "back"),
+    ]
+
+    class Sent(Message):
+        """A text is to be said, as an answer or by itself."""
+
+        def __init__(self, text: str, reply_to: ThreadNode | None) -> None:
+            super().__init__()
+            self.text = text
+            self.reply_to = reply_to
+
+    class Back(Message):
+        """Enough written."""
+
+    def __init__(self, id: str | None = None) -> None:
+        super().__init__(id=id, compact=False, soft_wrap=True, tab_behavior="focus", highlight_cursor_line=False)
+        self.reply_to: ThreadNode | None = None
+        self.names: DisplayNames | None = None
+        """Of the group that is shown; None if none is."""
+        self._is_writing = False
+
+    @property
+    def draft(self) -> Draft:
+        return self.text, self.reply_to
+
+    @draft.setter
+    def draft(self, draft: Draft) -> None:
+        self.text, self.reply_to = draft
+
+    def begin(self, reply_to: ThreadNode | None) -> None:
+        """Write an answer to this message, or something by itself."""
+        self.reply_to = reply_to
+        self._is_writing = True
+        self.border_title = Content(self._title())
+        self.placeholder = "Enter sends, Esc goes back"
+        self.screen.set_focus(self)
+
+    def _title(self) -> str:
+        if self.reply_to is None or self.names is None:
+            return "new thread"
+        message = self.reply_to.message
+        quote = clean_line(decode_text(message.data[: 4 * QUOTE_CHARS_MAX])[:QUOTE_CHARS_MAX])
+        title = f"answer to {truncate(self.names.author_label(message), 20)}: {quote}"
+        return truncate(title, min(TITLE_CELLS, max(10, self.size.width - 4)))
+
+    def show_hint(self) -> None:
+        """Say how to go on, if nobody writes."""
+        if not self._is_writing:
+            hint = "w: new thread   r: answer the selected message"
+            self.placeholder = hint if self.names is not None else "join or make a group to write"
+            self.border_title = None
+
+    def on_focus(self) -> None:
+        """By the mouse, or from pane to pane."""
+        if not self._is_writing:
+            self.begin(self.reply_to if self.text else None)
+
+    def on_blur(self) -> None:
+        self._is_writing = False
+        self.show_hint()
+
+    async def _on_key(self, event: events.Key) -> None:
+        """Here and not by the binding, so that it comes after all that was typed before it."""
+        if event.key == "enter":
+            event.stop()
+            event.prevent_default()
+            self.action_send()
+
+    def action_send(self) -> None:
+        if self.text.strip():
+            sent = self.Sent(self.text, self.reply_to)
+            self.text = ""
+            self.post_message(sent)
+
+    def action_new_line(self) -> None:
+        self.insert("\n")
+
+    def action_back(self) -> None:
+        self.post_message(self.Back())
+
+    async def _on_paste(self, event: events.Paste) -> None:
+        """Carriage returns from other systems are line ends too."""
+        event.text = event.text.replace("\r\n", "\n").replace("\r", "\n")

@@ -1,0 +1,212 @@
+"""A conversation from a store as a file: Markdown and HTML for people, JSON for programs.
+
+Texts go out as they were written, escaped by the rules of the format: what a member wrote is never taken for markup. In
+Markdown and HTML, signs that steer a terminal or turn the direction of writing round are spelled out, as on the screen.
+"""
+
+import base64
+import html
+import json
+import re
+from collections.abc import Callable, Iterable, Iterator
+from datetime import UTC, datetime
+from typing import Any, NamedTuple
+
+from broadloom.apps.chat.display_names import DisplayNames
+from broadloom.apps.chat.group_model import about_of, message_of, title_of
+from broadloom.apps.chat.sanitize import decode_text
+from broadloom.apps.chat.storage import ChatStoreError
+from broadloom.apps.chat.thread_tree import ThreadNode, ThreadTree
+from broadloom.groups import GroupId, GroupInfo, GroupNotFoundError, Member, RetentionPolicy, SqliteStore, resolve_group
+from broadloom.groups.store import StoredGroup
+
+ROWS = 10_000
+"""Read from the store in one go."""
+DEPTH_MAX = 12
+"""Deeper answers are not indented further: no reader and no page could show it."""
+
+
+class ExportedGroup(NamedTuple):
+    """One conversation, ready to be written down."""
+
+    group_id: GroupId
+    description: str
+    tree: ThreadTree
+    names: DisplayNames
+    members: list[tuple[Member, bool]]
+    """And whether they are still members."""
+
+
+class ExportEntry(NamedTuple):
+    node: ThreadNode
+    depth: int
+
+
+def export_group(store: SqliteStore, name: str) -> ExportedGroup:
+    stored = _find_group(store.groups(), name)
+    group_id = stored.record.group
+    history = store.history(group_id)
+    me = store.member() or Member(0, "")
+    tree, names = ThreadTree(shown_max=max(1, history.count)), DisplayNames(me)
+    row = 0
+    while rows := history.scan(row, ROWS):
+        row = rows[-1][0]
+        for _, post in rows:
+            message = message_of(group_id, post, history.names)
+            names.learn(Member(message.author, message.author_name))
+            tree.add(message, unread=False)
+    members = [(Member(stand.member, stand.name), stand.version % 2 == 1) for stand in stored.record.members]
+    for member, _ in members:
+        names.learn(member)
+    return ExportedGroup(group_id, _description(stored), tree, names, members)
+
+
+def _description(stored: StoredGroup) -> str:
+    return stored.record.descriptor.description if stored.record.descriptor is not None else ""
+
+
+def _find_group(groups: list[StoredGroup], name: str) -> StoredGroup:
+    """By its name, or the first digits of its id."""
+    infos = [
+        GroupInfo(stored.record.group, title_of(_description(stored)), RetentionPolicy(), stored.is_joined, False, 0, 0)
+        for stored in groups
+    ]
+    try:
+        found = resolve_group(name.strip(), infos)
+    except GroupNotFoundError as problem:
+        raise ChatStoreError(f"in this store {problem}") from None
+    return groups[infos.index(found)]
+
+
+def _entries(tree: ThreadTree) -> Iterator[ExportEntry]:
+    depths: dict[ThreadNode, int] = {}
+    for node in tree:
+        above = node.visible_parent
+        depth = depths[node] = depths[above] + 1 if above is not None else 0
+        yield ExportEntry(node, depth)
+
+
+# -- the formats
+
+
+def as_json(exported: ExportedGroup) -> Iterator[str]:
+    """All of it, as it was written; what is no text is in base64."""
+    head = {
+        "group": f"{exported.group_id:016x}",
+        "name": title_of(exported.description),
+        "description": exported.description,
+        "members": [
+            {"id": f"{member.id:016x}", "name": member.name, "is_member": is_in} for member, is_in in exported.members
+        ],
+    }
+    yield json.dumps(head, ensure_ascii=False, indent=2)[:-2] + ',\n  "messages": ['
+    separator = "\n    "
+    for node, depth in _entries(exported.tree):
+        yield separator + json.dumps(_message_json(node, depth), ensure_ascii=False)
+        separator = ",\n    "
+    yield "\n  ]\n}\n"
+
+
+def _message_json(node: ThreadNode, depth: int) -> dict[str, Any]:
+    message = node.message
+    fields: dict[str, Any] = {
+        "id": str(message.id),
+        "answers": str(message.parent_id) if message.parent_id is not None else None,
+        "depth": depth,
+        "author": f"{message.author:016x}",
+        "name": message.author_name,
+        "proven": message.verified_name,
+        "sent": _format_time(message.sent_at_ms),
+    }
+    if message.is_stripped:
+        return {**fields, "text": None}
+    try:
+        return {**fields, "text": message.data.decode()}
+    except UnicodeDecodeError:
+        return {**fields, "data": base64.b64encode(message.data).decode()}
+
+
+def as_markdown(exported: ExportedGroup) -> Iterator[str]:
+    """A list in lists."""
+    yield f"# {_escape_markdown(_escape_control_chars(title_of(exported.description)))}\n"
+    if about := about_of(exported.description):
+        yield f"\n{_escape_markdown(_escape_control_chars(about))}\n"
+    yield "\n"
+    for node, depth in _entries(exported.tree):
+        indent = "  " * min(depth, DEPTH_MAX)
+        name = _escape_markdown(_escape_control_chars(exported.names.author_label(node.message)))
+        lines = [_escape_markdown(_escape_control_chars(line)) for line in _text(node).split("\n")]
+        deeper = f" *(answer {depth} deep)*" if depth > DEPTH_MAX else ""
+        first = f"{indent}- **{name}** {_format_time(node.message.sent_at_ms)}{_missing_parent_note(node)}{deeper}  "
+        yield "\n".join([first, *(f"{indent}  {line}  " for line in lines)]).rstrip() + "\n"
+
+
+def as_html(exported: ExportedGroup) -> Iterator[str]:
+    """One page that needs nothing else. Depth is a number in it, not nested elements, so any depth can be shown."""
+    title = html.escape(_escape_control_chars(title_of(exported.description)))
+    yield _PAGE_HEAD.format(title=title)
+    if about := about_of(exported.description):
+        yield f'<p class="about">{html.escape(_escape_control_chars(about))}</p>\n'
+    for node, depth in _entries(exported.tree):
+        message = node.message
+        name = html.escape(_escape_control_chars(exported.names.author_label(message)))
+        text = html.escape("\n".join(map(_escape_control_chars, _text(node).split("\n"))))
+        yield (
+            f'<article style="--depth:{min(depth, DEPTH_MAX)};--hue:{message.author % 360}">'
+            f'<b dir="auto">{name}</b> <time>{_format_time(message.sent_at_ms)}</time>{_missing_parent_note(node)}'
+            f'<p dir="auto">{text}</p></article>\n'
+        )
+    yield "</main>\n</html>\n"
+
+
+FORMATS: dict[str, Callable[[ExportedGroup], Iterable[str]]] = {"md": as_markdown, "json": as_json, "html": as_html}
+
+_PAGE_HEAD = """<!doctype html>
+<html lang="en">
+<meta charset="utf-8">
+<meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<title>{title}</title>
+<style>
+:root {{ color-scheme: light dark; }}
+body {{ font: 16px/1.45 system-ui, sans-serif; margin: 2rem auto; max-width: 60rem; padding: 0 1rem; }}
+article {{ margin: .35rem 0 .35rem calc(var(--depth) * 1.4rem); padding-left: .7rem;
+  border-left: 3px solid hsl(var(--hue) 55% 55%); }}
+article p {{ margin: .1rem 0; white-space: pre-wrap; overflow-wrap: anywhere; }}
+time, .about, small {{ opacity: .65; font-size: .85em; }}
+</style>
+<main>
+<h1>{title}</h1>
+"""
+
+
+def _missing_parent_note(node: ThreadNode) -> str:
+    return " (answers a message that is not here)" if node.has_missing_parent else ""
+
+
+def _text(node: ThreadNode) -> str:
+    return "(not kept)" if node.message.is_stripped else decode_text(node.message.data).replace("\r\n", "\n")
+
+
+_CONTROL_CHARS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
+
+
+def _escape_control_chars(text: str) -> str:
+    return _CONTROL_CHARS.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
+
+
+_MARKDOWN = re.compile(r"([\\`*_{}\[\]<>#|~&$])|^([-+=])|^(\d+)([.)])")
+
+
+def _escape_markdown(text: str) -> str:
+    """Signs that mean something in Markdown lose their meaning, and spaces at the beginning keep their place."""
+    stripped = text.lstrip(" ")
+    escaped = _MARKDOWN.sub(lambda found: f"{found[3]}\\{found[4]}" if found[3] else f"\\{found[0]}", stripped)
+    return "&nbsp;" * (len(text) - len(stripped)) + escaped or "&nbsp;"
+
+
+def _format_time(sent_ms: int) -> str:
+    try:
+        return datetime.fromtimestamp(sent_ms / 1000, UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
+    except (OverflowError, OSError, ValueError):
+        return "at an unknown time"

@@ -1,0 +1,254 @@
+"""The tree of a conversation as a reader sees it: branches folded or not, messages read or not, found or not.
+
+No terminal and no channel here. It takes messages in any order, ignores those it has, shows one whose parent is not
+held as the beginning of a thread, and hangs it below its parent should that come later. Nothing recurses: a thread may
+be 100,000 answers deep.
+"""
+
+from collections import deque
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from broadloom.apps.chat.line_index import LineIndex, LineMarker
+from broadloom.groups import GroupMessage, MessageId
+
+SHOWN_MAX = 100_000
+"""Messages of one group that are held for showing; the oldest give way, and stay in the store."""
+
+
+class ThreadNode(LineMarker):
+    """One message in the tree."""
+
+    __slots__ = ("cache", "has_sibling", "is_folded", "is_shown", "last_reply", "message", "parent", "reply_count")
+
+    def __init__(self, message: GroupMessage, unread: bool) -> None:
+        super().__init__(unread)
+        self.message = message
+        self.parent: ThreadNode | None = None
+        """What it is drawn below; None for the beginning of a thread."""
+        self.reply_count = 0
+        self.last_reply: ThreadNode | None = None
+        self.has_sibling = False
+        """Whether another answer to the same message follows."""
+        self.is_folded = False
+        self.is_shown = True
+        """False once it had to give way to newer ones."""
+        self.cache: object = None
+        """For whoever draws it."""
+
+    @property
+    def visible_parent(self) -> "ThreadNode | None":
+        """The parent, unless that had to give way."""
+        return self.parent if self.parent is not None and self.parent.is_shown else None
+
+    @property
+    def has_missing_parent(self) -> bool:
+        """It responds to something that is not here."""
+        return self.message.parent_id is not None and self.visible_parent is None
+
+
+class ThreadTree:
+    def __init__(self, shown_max: int = SHOWN_MAX) -> None:
+        self._shown_max = shown_max
+        self._index = LineIndex()
+        self._nodes: dict[MessageId, ThreadNode] = {}
+        self._arrived: deque[ThreadNode] = deque()
+        self._orphans: dict[MessageId, list[ThreadNode]] = {}
+        """Those whose parent is not here, by that parent."""
+        self.dropped_count = 0
+        """Messages that gave way to newer ones."""
+
+    def __len__(self) -> int:
+        return self._index.lines
+
+    def __contains__(self, message_id: MessageId) -> bool:
+        return message_id in self._nodes
+
+    def get(self, message_id: MessageId) -> ThreadNode | None:
+        return self._nodes.get(message_id)
+
+    # -- growing
+
+    def add(self, message: GroupMessage, *, unread: bool) -> ThreadNode | None:
+        """None if it is there already."""
+        if (known := self._nodes.get(message.id)) is not None:
+            if known.message.is_stripped and not message.is_stripped:
+                known.message, known.cache = message, None
+            return None
+        node = self._nodes[message.id] = ThreadNode(message, unread)
+        self._arrived.append(node)
+        parent = self._nodes.get(message.parent_id) if message.parent_id is not None else None
+        if parent is None:
+            self._index.append(node)
+            if message.parent_id is not None:
+                self._orphans.setdefault(message.parent_id, []).append(node)
+        else:
+            self._index.insert(node, parent.end_marker, hidden=parent.is_folded)
+            self._attach(node, parent)
+        for orphan in self._orphans.pop(message.id, ()) if self._orphans else ():
+            if orphan.is_shown and not self._is_below(node, orphan):
+                self._index.move(orphan, node.end_marker, hidden=node.is_folded)
+                self._attach(orphan, node)
+        while self._index.lines > self._shown_max:
+            self._evict_oldest()
+        return node
+
+    @staticmethod
+    def _attach(node: ThreadNode, parent: ThreadNode) -> None:
+        node.parent = parent
+        parent.reply_count += 1
+        if parent.last_reply is not None:
+            parent.last_reply.has_sibling = True
+        parent.last_reply = node
+
+    @staticmethod
+    def _is_below(node: ThreadNode | None, other: ThreadNode) -> bool:
+        """Nobody honest responds to an answer to himself."""
+        while node is not None:
+            if node is other:
+                return True
+            node = node.visible_parent
+        return False
+
+    def _evict_oldest(self) -> None:
+        """The oldest. Answers to it become threads of their own, where they stand."""
+        node = self._arrived.popleft()
+        self.unfold(node)
+        self._index.remove(node)
+        if (above := node.visible_parent) is not None:
+            above.reply_count -= 1
+            if above.last_reply is node:
+                above.last_reply = None
+        node.is_shown = False
+        node.parent = node.last_reply = None
+        del self._nodes[node.message.id]
+        wanted = node.message.parent_id
+        if wanted is not None and node in self._orphans.get(wanted, ()):
+            self._orphans[wanted].remove(node)
+            if not self._orphans[wanted]:
+                del self._orphans[wanted]
+        self.dropped_count += 1
+
+    # -- looking
+
+    @property
+    def rows(self) -> int:
+        """Lines that can be seen."""
+        return self._index.rows
+
+    def node_at(self, row: int) -> ThreadNode | None:
+        found = self._index.line_at(row)
+        assert found is None or isinstance(found, ThreadNode)
+        return found
+
+    def row_of(self, node: ThreadNode) -> int:
+        return self._index.row_of(node)
+
+    def visible_from(self, node: ThreadNode | None, *, backward: bool = False) -> Iterator[ThreadNode]:
+        """Lines that can be seen, from this one on."""
+        return (each for each in self._index.visible_from(node, backward=backward) if isinstance(each, ThreadNode))
+
+    @property
+    def last(self) -> ThreadNode | None:
+        """The last line that can be seen."""
+        return next(self.visible_from(None, backward=True), None)
+
+    def visible_ancestor(self, node: ThreadNode) -> ThreadNode:
+        """Itself if it can be seen, else the folded message that hides it."""
+        if self._index.is_visible(node):
+            return node
+        found, above = node, node.visible_parent
+        while above is not None:
+            if above.is_folded:
+                found = above
+            above = above.visible_parent
+        return found
+
+    def ancestors(self, node: ThreadNode, levels_max: int) -> tuple[list[ThreadNode], bool]:
+        """What it is drawn below, nearest first, and whether there is more than so many."""
+        found: list[ThreadNode] = []
+        above = node.visible_parent
+        while above is not None and len(found) < levels_max:
+            found.append(above)
+            above = above.visible_parent
+        return found, above is not None
+
+    def count_below(self, node: ThreadNode) -> tuple[int, int]:
+        """Answers, and answers to those, and so on: how many, and how many of them are unread."""
+        return self._index.count_below(node)
+
+    # -- folding
+
+    def set_folded(self, node: ThreadNode, is_folded: bool) -> None:
+        if node.is_folded != is_folded and (node.reply_count or not is_folded):
+            node.is_folded = is_folded
+            self._index.hide(node, 1 if is_folded else -1)
+
+    def unfold(self, node: ThreadNode) -> None:
+        self.set_folded(node, False)
+
+    def reveal(self, node: ThreadNode) -> None:
+        """Unfold what hides it."""
+        above = node.visible_parent
+        while above is not None and not self._index.is_visible(node):
+            self.unfold(above)
+            above = above.visible_parent
+
+    def fold_threads(self, is_folded: bool) -> None:
+        """All threads, or none and nothing in them either."""
+        for node in list(self):
+            if node.is_folded != is_folded and (not is_folded or node.visible_parent is None):
+                self.set_folded(node, is_folded)
+
+    # -- reading
+
+    @property
+    def unread(self) -> int:
+        return self._index.unread
+
+    def next_unread(self, node: ThreadNode | None, *, backward: bool = False) -> ThreadNode | None:
+        """The next after this one, folded or not; at the end it goes on from the beginning."""
+        found = self._index.next_unread(node, backward=backward)
+        assert found is None or isinstance(found, ThreadNode)
+        return found
+
+    def mark_read(self, node: ThreadNode) -> None:
+        self._index.mark_read(node)
+
+    def unread_in_branch(self, node: ThreadNode) -> list[ThreadNode]:
+        """Of the whole branch, itself included."""
+        return [each for each in self._index.unread_in_branch(node) if isinstance(each, ThreadNode)]
+
+    def __iter__(self) -> Iterator[ThreadNode]:
+        """All messages in the order in which they are read, hidden ones too."""
+        return (each for each in self._index.all_lines() if isinstance(each, ThreadNode))
+
+
+class SearchHit(NamedTuple):
+    """A place in what was found."""
+
+    node: ThreadNode
+    number: int
+    """From 1 on, in the order in which messages are read."""
+    total: int
+
+
+def find_text(tree: ThreadTree, text: str, node: ThreadNode | None, *, backward: bool = False) -> SearchHit | None:
+    """The next message after (or before) this one with these words in its text or its author's name, in any case. At
+    the end it goes on from the beginning."""
+    wanted, passed = text.casefold(), 0
+    found: list[ThreadNode] = []
+    for each in tree:
+        if each is node:
+            passed = len(found)
+        message = each.message
+        if wanted in message.data.decode(errors="replace").casefold() or wanted in message.author_name.casefold():
+            found.append(each)
+    if not wanted or not found:
+        return None
+    if backward:
+        passed -= 1
+    elif passed < len(found) and found[passed] is node:
+        passed += 1
+    at = passed % len(found)
+    return SearchHit(found[at], at + 1, len(found))

@@ -1,0 +1,176 @@
+"""A real channel as a medium: asyncio, the real clock, and a queue in front of the channel.
+
+What a member says goes through the queue, so that a channel that is behind holds up the member's history first, and
+then its own `send`, and never its hearing.
+"""
+
+import asyncio
+import logging
+import time
+from collections import deque
+from collections.abc import Callable
+from random import Random
+from typing import TYPE_CHECKING, Any
+
+from broadloom.channel import BroadloomError, NotConnectedError
+from broadloom.groups.codec import is_group_message
+from broadloom.protocol.events import Batch, LinkDown, LinkDownReason, Missed, PeerState, StateChanged
+
+if TYPE_CHECKING:
+    from broadloom.channel import Channel, ChannelEvent
+    from broadloom.groups.model import GroupEvent, GroupMessage
+    from broadloom.groups.participant import Participant
+    from broadloom.groups.runtime import Timer
+    from broadloom.protocol.events import Message as ChannelMessage
+
+log = logging.getLogger("broadloom")
+
+HISTORY_PAUSE_BYTES = 128 << 10
+"""With more than this in the queue, history waits."""
+SEND_PAUSE_BYTES = 1 << 20
+"""With more than this, `send` waits."""
+MISSED_DELAY_S = 1.0
+"""What the channel missed is gathered for so long before we ask the groups for it."""
+UNGRACEFUL_REASONS = (LinkDownReason.CONNECTION_LOST, LinkDownReason.HEARTBEAT_TIMEOUT)
+
+
+class ChannelRuntime:
+    """Made by `groups`. Tells the application through the callables it is given."""
+
+    def __init__(
+        self,
+        channel: "Channel",
+        deliver: "Callable[[GroupMessage], None]",
+        emit: "Callable[[GroupEvent], None]",
+        on_unhandled: "Callable[[ChannelMessage], None] | None",
+        on_left: Callable[[], None],
+    ) -> None:
+        self._channel = channel
+        self.deliver = deliver
+        self.emit = emit
+        self._on_unhandled = on_unhandled
+        self._on_left = on_left
+        self.random = Random()
+        self._loop = asyncio.get_running_loop()
+        self._queue: deque[bytes] = deque()
+        self.queued_bytes = 0
+        self._wakeup = asyncio.Event()
+        self._window_open = asyncio.Event()
+        self._window_open.set()
+        self._pump_task: asyncio.Task[None] | None = None
+        self._participant: Participant | None = None
+        self._unsubscribe: Callable[[], None] | None = None
+        self._missed_timer: asyncio.TimerHandle | None = None
+        self.unhandled_count = 0
+        """Messages of the channel that are no group's, and that nobody wanted to have."""
+        self.unsent_count = 0
+        """Said while the channel was not connected; the others learn it when we are back."""
+
+    def attach(self, participant: "Participant") -> None:
+        self._participant = participant
+        self._pump_task = self._loop.create_task(self._pump())
+        self._unsubscribe = self._channel.on_event(self._on_event)
+        self._channel.on_batch(self._on_batch)
+
+    async def close(self) -> None:
+        """What was said goes out first."""
+        self._participant = None
+        if self._unsubscribe is not None:
+            self._unsubscribe()
+            self._channel.on_batch(None)
+        if self._missed_timer is not None:
+            self._missed_timer.cancel()
+        if self._pump_task is not None:
+            self._queue.append(b"")
+            self._wakeup.set()
+            await self._pump_task
+
+    # -- what a member may do
+
+    @property
+    def peer_id(self) -> int:
+        return self._channel.peer_id
+
+    @property
+    def is_congested(self) -> bool:
+        return self.queued_bytes > HISTORY_PAUSE_BYTES
+
+    @property
+    def known_peer_count(self) -> int | None:
+        return self._channel.few
+
+    def verified_name(self, peer_id: int) -> str:
+        identity = self._channel.identity(peer_id)
+        return identity.name if identity is not None else ""
+
+    def now(self) -> float:
+        return self._loop.time()
+
+    def wall_time_s(self) -> float:
+        return time.time()
+
+    def call_later(self, delay_s: float, callback: Callable[..., None], *args: Any) -> "Timer":
+        return self._loop.call_later(delay_s, self._run, callback, args)
+
+    def _run(self, callback: Callable[..., None], args: tuple[Any, ...]) -> None:
+        if self._participant is not None:
+            callback(*args)
+
+    def broadcast(self, data: bytes) -> None:
+        self._queue.append(data)
+        self.queued_bytes += len(data)
+        if self.queued_bytes > SEND_PAUSE_BYTES:
+            self._window_open.clear()
+        self._wakeup.set()
+
+    async def wait_for_window(self) -> None:
+        """Wait until more may be said."""
+        await self._window_open.wait()
+
+    async def _pump(self) -> None:
+        while True:
+            while self._queue:
+                data = self._queue.popleft()
+                if not data:
+                    return
+                try:
+                    await self._channel.broadcast(data)
+                except NotConnectedError:
+                    self.unsent_count += 1
+                except BroadloomError as problem:
+                    self.unsent_count += 1
+                    log.warning("%s: %s", self._channel.name, problem)
+                self.queued_bytes -= len(data)
+                if self.queued_bytes < SEND_PAUSE_BYTES:
+                    self._window_open.set()
+            self._wakeup.clear()
+            await self._wakeup.wait()
+
+    # -- told by the channel
+
+    def _on_batch(self, batch: Batch) -> None:
+        for message in batch:
+            if is_group_message(message.data):
+                if self._participant is not None:
+                    self._participant.on_message(message.author, message.data)
+            elif self._on_unhandled is not None:
+                self._on_unhandled(message)
+            else:
+                self.unhandled_count += 1
+
+    def _on_event(self, event: "ChannelEvent") -> None:
+        participant = self._participant
+        if participant is None:
+            return
+        if isinstance(event, LinkDown) and event.reason in UNGRACEFUL_REASONS:
+            participant.on_neighbor_lost(event.neighbor.peer_id)
+        elif isinstance(event, Missed) or (isinstance(event, StateChanged) and event.state is PeerState.CONNECTED):
+            if self._missed_timer is None:
+                self._missed_timer = self._loop.call_later(MISSED_DELAY_S, self._on_missed)
+        elif isinstance(event, StateChanged) and event.state is PeerState.LEFT:
+            self._on_left()
+
+    def _on_missed(self) -> None:
+        self._missed_timer = None
+        if self._participant is not None:
+            self._participant.on_missed()

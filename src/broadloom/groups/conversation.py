@@ -1,0 +1,226 @@
+"""One group that we are in: its messages in order, its history, and catching up.
+
+Everything that comes, live or from a page, goes through `take`: the order decides when it is delivered, and what is
+delivered is kept.
+"""
+
+from hashlib import blake2b
+from typing import TYPE_CHECKING
+
+from broadloom.groups.causal_order import CausalOrder, Delivery
+from broadloom.groups.history_client import HistoryClient
+from broadloom.groups.history_server import HistoryServer
+from broadloom.groups.intervals import IntervalSet
+from broadloom.groups.message_fields import HistoryDigest, unpack_posts
+from broadloom.groups.messages import HistoryPage, HistoryRequest, PostMessage, PostRequest
+from broadloom.groups.model import GroupId, GroupMessage, MemberId, MessageId, Post
+from broadloom.groups.settings import DATA_BYTES_MAX, MESSAGE_IDS_MAX
+from broadloom.wire import PeerId
+from broadloom.wire.xdr import WireError
+
+if TYPE_CHECKING:
+    from broadloom.groups.participant import Participant
+    from broadloom.groups.runtime import Timer
+    from broadloom.groups.settings import RetentionPolicy
+
+RECENT_DIGESTS_MAX = 256
+"""Our messages were these lately: whoever has the same is only a little behind."""
+PRUNE_AFTER_MESSAGES = 64
+"""Messages; history is cut to its size so often."""
+
+
+class Conversation:
+    def __init__(self, participant: "Participant", group: GroupId, retention: "RetentionPolicy") -> None:
+        self.participant = participant
+        self.group = group
+        self.retention = retention
+        self._runtime = participant.runtime
+        self._settings = participant.settings
+        self.history = participant.store.history(group)
+        self.order = CausalOrder(self._settings.reorder_messages_max, self._settings.reorder_bytes_max)
+        for kept in (self.history.held(), self.history.forgotten()):
+            for author, intervals in kept.items():
+                received = self.order.received.setdefault(author, IntervalSet())
+                for first, last in intervals:
+                    received.add_interval(first, last)
+        self.order.received_count = sum(each.count for each in self.order.received.values())
+        self.history_client = HistoryClient(self)
+        self.history_server = HistoryServer(self)
+        self._names: dict[MemberId, str] = {}
+        self._wait_timer: Timer | None = None
+        self._recent_digests: dict[int, None] = {}
+        self._digest: tuple[int, int] | None = None
+        self._unpruned_count = 0
+        self._mismatch_timer: Timer | None = None
+
+    def stop(self) -> None:
+        self.history_client.stop()
+        self.history_server.stop()
+        for timer in (self._wait_timer, self._mismatch_timer):
+            if timer is not None:
+                timer.cancel()
+        self._wait_timer = self._mismatch_timer = None
+
+    # -- speaking
+
+    def send(self, data: bytes, parent_id: MessageId | None) -> GroupMessage:
+        if len(data) > DATA_BYTES_MAX:
+            raise ValueError(f"a message of {len(data):,} bytes, at most {DATA_BYTES_MAX:,} are possible in a group")
+        me = self.participant.me
+        if parent_id is not None and not self.order.was_delivered(parent_id):
+            raise ValueError("only a message that was received can be answered")
+        mine = self.order.received.get(me.id)
+        sequence = (mine.last if mine is not None else 0) + 1
+        verified_name = self._runtime.verified_name(self._runtime.peer_id)
+        post = Post(
+            me.id, sequence, parent_id, int(1000 * self._runtime.wall_time_s()), data, verified_name=verified_name
+        )
+        message = self._message(Delivery(post), me.name)
+        self.receive([post], {me.id: me.name})
+        self.participant.store.commit()  # before anybody hears it: a number must never be used twice
+        self.participant.send(PostMessage(self.group, me.name, post))
+        return message
+
+    # -- receiving
+
+    def receive(self, posts: list[Post] | tuple[Post, ...], names: dict[MemberId, str]) -> int:
+        """Messages, whatever way they came; returns how many were new."""
+        now, new_count, rejected_before = self._runtime.now(), 0, self.order.rejected_count
+        for post in posts:
+            deliveries = self.order.receive(post, now)
+            if deliveries is None:
+                continue
+            new_count += 1
+            if post.author in names:
+                self._names[post.author] = names[post.author]
+            self._deliver(deliveries)
+        if new_count:
+            self._digest = None
+        if self.order.rejected_count > rejected_before:
+            self.participant.report_limit("more messages wait for others than are kept waiting")
+        self._set_wait_timer()
+        return new_count
+
+    def _deliver(self, deliveries: list[Delivery]) -> None:
+        for each in deliveries:
+            post = each.post
+            name = self._names.get(post.author) or self.history.names.get(post.author, "")
+            kept = post._replace(data=b"", is_stripped=True) if self.retention.ids_only else post
+            self.history.add(kept, name)
+            self._runtime.deliver(self._message(each, name))
+        self._unpruned_count += len(deliveries)
+        if self._unpruned_count >= PRUNE_AFTER_MESSAGES:
+            self.prune()
+        self.participant.has_changed()
+
+    def prune(self) -> None:
+        self._unpruned_count = 0
+        self.history.prune(self.retention, int(1000 * self._runtime.wall_time_s()))
+
+    def _message(self, delivery: Delivery, name: str) -> GroupMessage:
+        post = delivery.post
+        flags = (delivery.is_orphan, post.is_stripped, post.verified_name)
+        return GroupMessage(self.group, post.id, name, post.parent_id, post.sent_at_ms, post.data, *flags)
+
+    def on_post_message(self, peer: PeerId, message: PostMessage) -> None:
+        if message.post.author == self.participant.me.id:
+            raise WireError("somebody else speaks in our name")
+        verified_name = self._runtime.verified_name(peer)
+        self.receive(
+            (message.post._replace(verified_name=verified_name) if verified_name else message.post,),
+            {message.post.author: message.name},
+        )
+
+    def on_history_page(self, peer: PeerId, message: HistoryPage, size: int) -> None:
+        self.participant.history_tokens.consume(size, self._runtime.now())
+        new_count = 0
+        if not all(self._has_all(author, intervals) for author, intervals in message.contents):
+            new_count = self.receive(unpack_posts(message.body), dict(message.names))
+        self.history_server.on_history_page(peer, message)
+        self.history_client.on_history_page(peer, message, new_count)
+
+    def _has_all(self, author: MemberId, intervals: tuple[tuple[int, int], ...]) -> bool:
+        received = self.order.received.get(author)
+        return received is not None and received.covers(intervals)
+
+    def on_history_request(self, peer: PeerId, message: HistoryRequest) -> None:
+        held: dict[MemberId, IntervalSet] = {}
+        for author, intervals in message.held:
+            received = held.setdefault(author, IntervalSet())
+            for first, last in intervals:
+                received.add_interval(first, last)
+        self.history_server.on_history_request(peer, message, held)
+        self.history_client.on_held_elsewhere(held)
+
+    def on_post_request(self, peer: PeerId, message: PostRequest) -> None:
+        self.history_server.on_post_request(peer, message)
+
+    # -- what waits
+
+    def _set_wait_timer(self) -> None:
+        if self._wait_timer is None and self.order.waiting_since is not None:
+            self._wait_timer = self._runtime.call_later(self._settings.parent_request_delay_s, self._check_waiting)
+
+    def _check_waiting(self) -> None:
+        """Ask for what others wait for; release what has waited too long, unless history is coming in."""
+        self._wait_timer = None
+        now = self._runtime.now()
+        if self.history_client.is_active:
+            self._set_wait_timer()
+            return
+        while missing := self.order.missing_parents(now - self._settings.parent_request_delay_s, MESSAGE_IDS_MAX):
+            self.participant.send(PostRequest(self.group, tuple(missing)))
+        if self._settings.orphan_timeout_s is not None:
+            deliveries = self.order.release_overdue(now - self._settings.orphan_timeout_s)
+            if deliveries:
+                self._deliver(deliveries)
+        self._set_wait_timer()
+
+    def give_up(self, missing: dict[MemberId, IntervalSet]) -> int:
+        """These are not to be had; returns how many. Who prefers to wait for ever goes on waiting."""
+        count = sum(each.count for each in missing.values())
+        if self._settings.orphan_timeout_s is not None:
+            self._deliver(self.order.give_up(missing))
+            self._digest = None
+        return count
+
+    # -- comparing
+
+    def history_digest(self) -> HistoryDigest:
+        """What we have had, or know to be lost: the same for all once nobody lacks what another has."""
+        if self._digest is None:
+            hashed, total = blake2b(digest_size=8), 0
+            for author in sorted({*self.order.received, *self.order.unavailable}):
+                intervals = self.order.received.get(author, IntervalSet()).copy()
+                for first, last in self.order.unavailable.get(author, ()):
+                    intervals.add_interval(first, last)
+                total += intervals.count
+                hashed.update(repr((author, list(intervals))).encode())
+            digest = int.from_bytes(hashed.digest(), "big")
+            self._digest = (min(total, (1 << 64) - 1), digest)
+            self._recent_digests[digest] = None
+            if len(self._recent_digests) > RECENT_DIGESTS_MAX:
+                del self._recent_digests[next(iter(self._recent_digests))]
+        return HistoryDigest(self.group, *self._digest)
+
+    def on_history_digest(self, reported: HistoryDigest) -> None:
+        """A difference that stays is asked about."""
+        if (
+            reported.digest == self.history_digest().digest
+            or reported.digest in self._recent_digests
+            or self._mismatch_timer is not None
+        ):
+            return
+        wait_s = self._settings.reply_window_s * (2 + self._runtime.random.random())
+        self._mismatch_timer = self._runtime.call_later(
+            wait_s, self._check_mismatch, reported, self.order.received_count
+        )
+
+    def _check_mismatch(self, reported: HistoryDigest, count: int) -> None:
+        self._mismatch_timer = None
+        if (
+            reported.digest != self.history_digest().digest
+            and reported.digest not in self._recent_digests
+            and self.order.received_count == count
+        ):
+            self.history_client.on_digest_mismatch()

@@ -1,0 +1,269 @@
+"""What stands in group messages: the nouns, and how each is written in XDR.
+
+Everything is checked as it is read: sequences and counters are in range, spans are the right way round, a message does
+not respond to itself.
+"""
+
+import struct
+import zlib
+from collections.abc import Iterable
+from typing import Annotated, Any, NamedTuple
+
+from broadloom.groups import settings
+from broadloom.groups.model import GroupId, MemberId, MessageId, Post
+from broadloom.groups.settings import RetentionPolicy
+from broadloom.wire import xdr
+from broadloom.wire.xdr import Buffer, WireError, Xdr
+
+Interval = tuple[int, int]
+"""First and last of sequences that follow each other."""
+
+
+class AuthorIntervals(NamedTuple):
+    """What somebody has of one author."""
+
+    author: MemberId
+    intervals: tuple[Interval, ...]
+
+
+class MemberRecord(NamedTuple):
+    """How a member stands to a group. The step grows by one each time: odd is in, even is out."""
+
+    member: MemberId
+    name: str
+    version: int
+
+
+class GroupDescriptor(NamedTuple):
+    """What a group is, fixed at its creation. If two give the same identity, the smaller charter holds for all."""
+
+    creator: MemberId
+    description: str
+    retention: RetentionPolicy
+
+
+class GroupRecord(NamedTuple):
+    """What somebody knows of a group, or a part of it."""
+
+    group: GroupId
+    descriptor: GroupDescriptor | None
+    members: tuple[MemberRecord, ...]
+
+
+class HistoryDigest(NamedTuple):
+    """How much of a group's messages somebody has had: equal marks, equal messages."""
+
+    group: GroupId
+    message_count: int
+    digest: int
+
+
+_H = struct.Struct(">Q")
+_HH = struct.Struct(">QQ")
+_HHH = struct.Struct(">QQQ")
+_POST = struct.Struct(">QQQQQI")
+_RETENTION = struct.Struct(">IIQI")
+_NAME = xdr.string(settings.NAME_BYTES_MAX)
+_DESCRIPTION = xdr.string(settings.DESCRIPTION_BYTES_MAX)
+_HAS_PARENT, _IS_STRIPPED = 1, 2
+
+
+def _checked_counter(value: int) -> int:
+    if not 0 < value <= settings.COUNT_MAX:
+        raise WireError(f"{value} is no sequence or counter")
+    return value
+
+
+def _pack_interval(interval: Interval, out: list[bytes]) -> None:
+    out.append(_HH.pack(*interval))
+
+
+def _unpack_interval(buffer: Buffer, position: int) -> tuple[Interval, int]:
+    first, last = _HH.unpack_from(buffer, position)
+    if _checked_counter(first) > _checked_counter(last):
+        raise WireError(f"from {first} to {last}")
+    return (first, last), position + 16
+
+
+_INTERVALS = xdr.array(Xdr(_pack_interval, _unpack_interval), settings.ENTRIES_MAX)
+
+
+def _pack_author_intervals(held: AuthorIntervals, out: list[bytes]) -> None:
+    out.append(_H.pack(held.author))
+    _INTERVALS.pack(held.intervals, out)
+
+
+def _unpack_author_intervals(buffer: Buffer, position: int) -> tuple[AuthorIntervals, int]:
+    (author,) = _H.unpack_from(buffer, position)
+    intervals, position = _INTERVALS.unpack(buffer, position + 8)
+    return AuthorIntervals(author, intervals), position
+
+
+def _pack_member_record(member_record: MemberRecord, out: list[bytes]) -> None:
+    out.append(_HH.pack(member_record.member, member_record.version))
+    _NAME.pack(member_record.name, out)
+
+
+def _unpack_member_record(buffer: Buffer, position: int) -> tuple[MemberRecord, int]:
+    member, version = _HH.unpack_from(buffer, position)
+    name, position = _NAME.unpack(buffer, position + 16)
+    return MemberRecord(member, name, _checked_counter(version)), position
+
+
+def _pack_descriptor(descriptor: GroupDescriptor, out: list[bytes]) -> None:
+    retention = descriptor.retention
+    out.append(_H.pack(descriptor.creator))
+    _DESCRIPTION.pack(descriptor.description, out)
+    out.append(_RETENTION.pack(retention.messages_max, retention.age_max_s, retention.bytes_max, retention.ids_only))
+
+
+def _unpack_descriptor(buffer: Buffer, position: int) -> tuple[GroupDescriptor, int]:
+    (creator,) = _H.unpack_from(buffer, position)
+    description, position = _DESCRIPTION.unpack(buffer, position + 8)
+    messages, age_s, total_bytes, ids_only = _RETENTION.unpack_from(buffer, position)
+    if ids_only > 1:
+        raise WireError(f"{ids_only} is neither true nor false")
+    return GroupDescriptor(
+        creator, description, RetentionPolicy(messages, age_s, total_bytes, bool(ids_only))
+    ), position + _RETENTION.size
+
+
+_DESCRIPTOR = xdr.optional(Xdr(_pack_descriptor, _unpack_descriptor))
+_MEMBER_RECORDS = xdr.array(Xdr(_pack_member_record, _unpack_member_record), settings.ENTRIES_MAX)
+
+
+def _pack_group_record(record: GroupRecord, out: list[bytes]) -> None:
+    out.append(_H.pack(record.group))
+    _DESCRIPTOR.pack(record.descriptor, out)
+    _MEMBER_RECORDS.pack(record.members, out)
+
+
+def _unpack_group_record(buffer: Buffer, position: int) -> tuple[GroupRecord, int]:
+    (group,) = _H.unpack_from(buffer, position)
+    descriptor, position = _DESCRIPTOR.unpack(buffer, position + 8)
+    member_records, position = _MEMBER_RECORDS.unpack(buffer, position)
+    return GroupRecord(group, descriptor, member_records), position
+
+
+def _pack_post(post: Post, out: list[bytes]) -> None:
+    parent = post.parent_id
+    flags = (_HAS_PARENT if parent is not None else 0) | (_IS_STRIPPED if post.is_stripped else 0)
+    out.append(_POST.pack(post.author, post.sequence, *(parent or (0, 0)), post.sent_at_ms, flags))
+    if len(post.data) > settings.DATA_BYTES_MAX:
+        raise WireError(f"{len(post.data)} bytes where at most {settings.DATA_BYTES_MAX} are possible")
+    xdr.pack_opaque(post.data, out)
+
+
+def _unpack_post_head(buffer: Buffer, position: int) -> tuple[MessageId, MessageId | None, int, int]:
+    """All but the data: the names of message and parent, the time, the flags."""
+    author, sequence, parent_id, parent_sequence, sent_at_ms, flags = _POST.unpack_from(buffer, position)
+    _checked_counter(sequence)
+    parent = None
+    if flags & _HAS_PARENT:
+        parent = MessageId(parent_id, _checked_counter(parent_sequence))
+        if parent_id == author and parent_sequence >= sequence:
+            raise WireError("a message that responds to itself or to a later one of its author")
+    elif parent_id or parent_sequence:
+        raise WireError("half a parent")
+    return MessageId(author, sequence), parent, sent_at_ms, flags
+
+
+def _unpack_post(buffer: Buffer, position: int) -> tuple[Post, int]:
+    message_id, parent, sent_at_ms, flags = _unpack_post_head(buffer, position)
+    data, position = xdr.unpack_opaque(buffer, position + _POST.size, settings.DATA_BYTES_MAX)
+    if flags > 3 or (flags & _IS_STRIPPED and data):
+        raise WireError(f"flags {flags} do not fit")
+    return Post(*message_id, parent, sent_at_ms, data, bool(flags & _IS_STRIPPED)), position
+
+
+def unpack_post_message_head(buffer: Buffer, position: int) -> tuple[GroupId, MessageId, MessageId | None]:
+    """The names at the beginning of a `Said`, of which more need not be there."""
+    (group,) = _H.unpack_from(buffer, position)
+    _, position = _NAME.unpack(buffer, position + 8)
+    message_id, parent, _, _ = _unpack_post_head(buffer, position)
+    return group, message_id, parent
+
+
+def _pack_id(message_id: MessageId, out: list[bytes]) -> None:
+    out.append(_HH.pack(*message_id))
+
+
+def _unpack_id(buffer: Buffer, position: int) -> tuple[MessageId, int]:
+    author, sequence = _HH.unpack_from(buffer, position)
+    return MessageId(author, _checked_counter(sequence)), position + 16
+
+
+def _pack_history_digest(digest: HistoryDigest, out: list[bytes]) -> None:
+    out.append(_HHH.pack(*digest))
+
+
+def _unpack_history_digest(buffer: Buffer, position: int) -> tuple[HistoryDigest, int]:
+    return HistoryDigest(*_HHH.unpack_from(buffer, position)), position + _HHH.size
+
+
+def _pack_names(names: tuple[MemberId, str], out: list[bytes]) -> None:
+    out.append(_H.pack(names[0]))
+    _NAME.pack(names[1], out)
+
+
+def _unpack_names(buffer: Buffer, position: int) -> tuple[Any, int]:
+    (member,) = _H.unpack_from(buffer, position)
+    name, position = _NAME.unpack(buffer, position + 8)
+    return (member, name), position
+
+
+Name = Annotated[str, _NAME]
+PostField = Annotated[Post, Xdr(_pack_post, _unpack_post)]
+Buckets = Annotated[tuple[int, ...], xdr.array(xdr.HYPER, settings.BUCKETS_MAX)]
+MemberIds = Annotated[tuple[int, ...], xdr.array(xdr.HYPER, settings.ENTRIES_MAX)]
+_GROUP_RECORDS = xdr.array(Xdr(_pack_group_record, _unpack_group_record), settings.ENTRIES_MAX)
+HeldIntervals = Annotated[
+    tuple[AuthorIntervals, ...],
+    xdr.array(Xdr(_pack_author_intervals, _unpack_author_intervals), settings.INTERVALS_MAX),
+]
+HistoryDigests = Annotated[
+    tuple[HistoryDigest, ...], xdr.array(Xdr(_pack_history_digest, _unpack_history_digest), settings.ENTRIES_MAX)
+]
+MessageIds = Annotated[tuple[MessageId, ...], xdr.array(Xdr(_pack_id, _unpack_id), settings.MESSAGE_IDS_MAX)]
+_POSTS = xdr.array(Xdr(_pack_post, _unpack_post), settings.ENTRIES_MAX)
+Body = Annotated[bytes, xdr.opaque(settings.BODY_BYTES_MAX)]
+"""Read only by those who lack something of it."""
+Names = Annotated[tuple[tuple[MemberId, str], ...], xdr.array(Xdr(_pack_names, _unpack_names), settings.ENTRIES_MAX)]
+
+
+def pack_group_records(records: Iterable[GroupRecord]) -> bytes:
+    return _pack_body(_GROUP_RECORDS, tuple(records))
+
+
+def unpack_group_records(body: bytes) -> tuple[GroupRecord, ...]:
+    return _unpack_body(_GROUP_RECORDS, body)  # type: ignore[no-any-return]
+
+
+def pack_posts(posts: Iterable[Post]) -> bytes:
+    return _pack_body(_POSTS, tuple(posts))
+
+
+def unpack_posts(body: bytes) -> tuple[Post, ...]:
+    return _unpack_body(_POSTS, body)  # type: ignore[no-any-return]
+
+
+def _pack_body(kind: Xdr, values: tuple[Any, ...]) -> bytes:
+    """Compressed: what stands around a short message is larger than the message, and nearly the same each time."""
+    out: list[bytes] = []
+    kind.pack(values, out)
+    return zlib.compress(b"".join(out), 1)
+
+
+def _unpack_body(kind: Xdr, body: bytes) -> Any:
+    """Who announces little and unpacks to much is refused at the limit."""
+    opened = zlib.decompressobj()
+    try:
+        plain = opened.decompress(body, settings.BODY_BYTES_MAX)
+        value, position = kind.unpack(plain, 0)
+    except (struct.error, zlib.error):
+        raise WireError("the body of a page is damaged") from None
+    if not opened.eof or opened.unused_data:
+        raise WireError("the body of a page is larger than may be, or does not end where it should")
+    if position != len(plain):
+        raise WireError(f"{len(plain) - position} bytes too many")
+    return value

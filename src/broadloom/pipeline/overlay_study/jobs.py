@@ -1,0 +1,178 @@
+"""One job is one fabric, or a part of the work on a large one: pure functions from a job to its figures.
+
+Jobs are what tasks are made of. A job holds everything that its answer depends on, and grows its fabric anew: that
+takes less time than fetching one would. Figures are numbers with names; each kind of job always has the same ones,
+with the types of its `columns`.
+"""
+
+import resource
+import sys
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from broadloom.pipeline.overlay_study.bfs import bfs_from, bfs_sample
+from broadloom.pipeline.overlay_study.components import CONNECTIVITY_PEERS_MAX, component_stats, vertex_connectivity
+from broadloom.pipeline.overlay_study.grow import grow
+from broadloom.pipeline.overlay_study.join_strategies import JoinStrategy, port_of
+from broadloom.pipeline.overlay_study.kernels import NO_PEER, Fabric, compiled
+from broadloom.pipeline.overlay_study.peripheral_peers import peripheral_peers
+from broadloom.pipeline.overlay_study.random_source import new_rng
+
+SAMPLE = 8
+"""Random peers from which the mean distance of a large fabric is measured."""
+
+Figures = dict[str, int | float | None]
+
+
+class JobKind(NamedTuple):
+    """A kind of job."""
+
+    work: Callable[[Any], Figures]
+    columns: Mapping[str, str]
+    """Figure -> `long` or `double`."""
+    cost_s: Callable[[Any], float]
+    """About how long it takes, to share the work out evenly."""
+
+
+@dataclass(frozen=True, slots=True)
+class SpreadJob:
+    """How far peers are from each other."""
+
+    peers: int
+    degree: int
+    seed: int
+    strategy: JoinStrategy = JoinStrategy.PLAIN
+    choices: int = 1
+    first: int = 0
+    last: int = 0
+    """Search from the peers first to last - 1; from `sweeps` outlying ones, if that is none."""
+    sweeps: int = 0
+    with_connectivity: bool = False
+
+    @property
+    def fabric(self) -> Fabric:
+        return grow(self.peers, self.degree, self.seed, self.strategy, self.choices)
+
+
+@dataclass(frozen=True, slots=True)
+class FailureJob:
+    """What is left when a share of the peers dies at once."""
+
+    peers: int
+    degree: int
+    seed: int
+    strategy: JoinStrategy
+    choices: int
+    fractions: tuple[float, ...]
+    """Each is tried on the same fabric, with other victims."""
+    fraction_index: int
+    """The place in `shares` of the one to try."""
+
+
+def measure_spread(job: SpreadJob) -> Figures:
+    reset_peak_memory()
+    start_s = time.process_time()
+    fabric = job.fabric
+    grown_s = time.process_time()
+    if job.last > job.first:
+        reach = mean = bfs_from(fabric, np.arange(job.first, job.last, dtype=np.int32))
+        farthest = reach.eccentricity_max
+    else:
+        mean = bfs_sample(fabric, min(SAMPLE, job.peers), job.seed)
+        reach = bfs_from(fabric, peripheral_peers(fabric, job.sweeps))
+        farthest = max(reach.eccentricity_max, mean.eccentricity_max)
+    connectivity = None
+    if job.with_connectivity and job.peers <= CONNECTIVITY_PEERS_MAX:
+        connectivity = vertex_connectivity(fabric)
+    return {
+        "diameter": farthest,
+        "distance_sum": mean.distance_sum,
+        "pairs": mean.sources * (job.peers - 1) - mean.unreached,
+        "unreached": reach.unreached,
+        "holes": int((fabric == NO_PEER).sum()),
+        "dense_links": int(_clustered_links(fabric)),
+        "connectivity": connectivity,
+        "grow_s": grown_s - start_s,
+        "search_s": time.process_time() - grown_s,
+        "memory_mb": peak_memory_mb(),
+    }
+
+
+SPREAD_JOB = JobKind(
+    measure_spread,
+    {
+        **dict.fromkeys(
+            ("diameter", "distance_sum", "pairs", "unreached", "holes", "dense_links", "connectivity"), "long"
+        ),
+        **dict.fromkeys(("grow_s", "search_s", "memory_mb"), "double"),
+    },
+    lambda job: (
+        1e-6
+        * job.peers
+        * (2 + 10 * (job.strategy is not JoinStrategy.PLAIN) + (job.last - job.first + job.sweeps) / 100)
+    ),
+)
+
+
+def measure_failure(job: FailureJob) -> Figures:
+    reset_peak_memory()
+    fabric = grow(job.peers, job.degree, job.seed, job.strategy, job.choices)
+    victims = round(job.fractions[job.fraction_index] * job.peers)
+    chance = np.random.default_rng(int(new_rng(job.seed, victims)[0]))
+    alive = np.ones(job.peers, dtype=np.bool_)
+    alive[chance.permutation(job.peers)[:victims]] = False
+    parts = component_stats(fabric, alive)
+    return {
+        "survivors": parts.peers,
+        "components": parts.components,
+        "largest": parts.largest,
+        "isolated": parts.isolated,
+        "links": parts.links,
+        "memory_mb": peak_memory_mb(),
+    }
+
+
+FAILURE_JOB = JobKind(
+    measure_failure,
+    {
+        **dict.fromkeys(("survivors", "components", "largest", "isolated", "links"), "long"),
+        "memory_mb": "double",
+    },
+    lambda job: 2e-6 * job.peers,
+)
+
+
+def reset_peak_memory() -> None:
+    """So that the next peak is that of this job. Only Linux can; elsewhere it is that of the largest job so far."""
+    with suppress(OSError):
+        Path("/proc/self/clear_refs").write_text("5")
+
+
+def peak_memory_mb() -> float:
+    """The most memory that this process has had since then."""
+    with suppress(OSError, StopIteration):
+        lines = Path("/proc/self/status").read_text().splitlines()
+        return int(next(line for line in lines if line.startswith("VmHWM:")).split()[1]) / 1024
+    unit = 1 << 20 if sys.platform == "darwin" else 1 << 10
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / unit
+
+
+@compiled
+def _clustered_links(fabric: Fabric) -> int:
+    """Links whose ends share a neighbour."""
+    count = 0
+    for peer in range(len(fabric)):
+        for other in fabric[peer]:
+            if other <= peer:  # each link once; NOBODY too
+                continue
+            for each in fabric[peer]:
+                if each != NO_PEER and each != other and port_of(fabric, other, each) != NO_PEER:  # noqa: PLR1714
+                    count += 1
+                    break
+    return count

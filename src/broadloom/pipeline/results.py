@@ -1,0 +1,170 @@
+"""The folder that a run writes: for each table a folder of Parquet, and a manifest that says which build is valid.
+
+    out/manifest.json
+    out/messages/20270115T120000-3f9a1c2e/part-….parquet
+
+The rule: a reader goes by the manifest, and that is replaced in one step when everything is written. So a run that
+crashes leaves the former results as they were; what it had begun is hidden, and removed by the next run. Reading needs
+no Java.
+"""
+
+import json
+import os
+import secrets
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from broadloom.errors import BroadloomError
+from broadloom.pipeline.table import Table
+from broadloom.record.arrow_import import pa, pq
+from broadloom.record.file_locks import lock
+from broadloom.record.tape_file import sync_folder
+
+if TYPE_CHECKING:
+    import polars as pl
+
+MANIFEST = "manifest.json"
+MANIFEST_VERSION = 1
+_BUILDING = ".building-"
+
+
+class ResultsNotFoundError(BroadloomError):
+    """There is no such folder of results, or not this table in it."""
+
+
+class ResultsLockedError(BroadloomError):
+    """Another run writes to the same folder."""
+
+
+@dataclass(frozen=True, slots=True)
+class TableBuild:
+    """One table of the results."""
+
+    build: str
+    """Name of the folder inside the table's own."""
+    fingerprint: str
+    """Of all that it was made from: with the same one it would be made the same."""
+    rows: int
+    bytes: int
+    seconds: float
+
+
+@dataclass(slots=True)
+class ResultsManifest:
+    tables: dict[str, TableBuild] = field(default_factory=dict)
+    tapes: dict[str, Any] = field(default_factory=dict)
+    """What was read: folder, files, rows, bytes, files set aside."""
+    settings: dict[str, Any] = field(default_factory=dict)
+    seconds: dict[str, float] = field(default_factory=dict)
+    """What took how long."""
+    written: str = ""
+
+
+class Results:
+    def __init__(self, folder: Path | str) -> None:
+        self.folder = Path(folder)
+
+    def manifest(self) -> ResultsManifest:
+        """An empty one, if there are no results yet."""
+        try:
+            told = json.loads((self.folder / MANIFEST).read_text())
+        except FileNotFoundError:
+            return ResultsManifest()
+        except (OSError, ValueError) as problem:
+            raise ResultsNotFoundError(f"{self.folder / MANIFEST} cannot be read: {problem}") from problem
+        if told.get("version") != MANIFEST_VERSION:
+            raise ResultsNotFoundError(
+                f"{self.folder} was written by another version of Broadloom; choose another --out"
+            )
+        tables = {name: TableBuild(**each) for name, each in told["tables"].items()}
+        return ResultsManifest(tables, told["tapes"], told["settings"], told["seconds"], told["written"])
+
+    def table_path(self, name: str, built: TableBuild) -> Path:
+        return self.folder / name / built.build
+
+    def files(self, name: str) -> list[Path]:
+        """Of a table that there is."""
+        built = self.manifest().tables.get(name)
+        if built is None:
+            raise ResultsNotFoundError(
+                f"there is no table {name!r} in {self.folder}; run: broadloom pipeline run --out {self.folder}"
+            )
+        return sorted(self.table_path(name, built).glob("*.parquet"))
+
+    def read(self, table: Table) -> pa.Table:
+        """All of a table, without Spark."""
+        schema = table.schema
+        parts = [pq.read_table(path, partitioning=None).cast(schema) for path in self.files(table.name)]
+        return pa.concat_tables([schema.empty_table(), *parts])
+
+    def scan(self, table: Table) -> "pl.LazyFrame":
+        """The same, read as far as it is looked at."""
+        import polars as pl
+
+        files = self.files(table.name)
+        empty = pl.from_arrow(table.schema.empty_table())
+        assert isinstance(empty, pl.DataFrame)
+        return pl.scan_parquet(files, hive_partitioning=False) if files else empty.lazy()
+
+    # -- writing
+
+    @contextmanager
+    def transaction(self) -> Iterator["ResultsTransaction"]:
+        """For one run at a time. What is committed counts; what is not is removed."""
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            held = (self.folder / ".lock").open("ab")
+        except OSError as problem:
+            raise ResultsNotFoundError(f"{self.folder} cannot be written: {problem}") from problem
+        with held:
+            if not lock(held):
+                raise ResultsLockedError(f"another run writes to {self.folder}; wait for it, or choose another --out")
+            for left in self.folder.glob(f"{_BUILDING}*"):
+                shutil.rmtree(left, ignore_errors=True)
+            writing = ResultsTransaction(self)
+            try:
+                yield writing
+            finally:
+                shutil.rmtree(writing.staging_path, ignore_errors=True)
+
+
+class ResultsTransaction:
+    """A build under way, in a hidden folder."""
+
+    def __init__(self, results: Results) -> None:
+        self._results = results
+        self.build = f"{datetime.now(UTC):%Y%m%dT%H%M%S}-{secrets.token_hex(4)}"
+        self.staging_path = results.folder / f"{_BUILDING}{self.build}"
+
+    def commit(self, manifest: ResultsManifest) -> None:
+        """Put the new tables in their places, then make them valid in one step, then remove those that they replace."""
+        folder = self._results.folder
+        for name, built in manifest.tables.items():
+            if built.build == self.build:
+                (folder / name).mkdir(exist_ok=True)
+                (self.staging_path / name).rename(self._results.table_path(name, built))
+                sync_folder(folder / name)
+        manifest.written = datetime.now(UTC).isoformat(timespec="seconds")
+        told = {"version": MANIFEST_VERSION, **asdict(manifest)}
+        hidden = folder / f".{MANIFEST}"
+        with hidden.open("w") as file:
+            json.dump(told, file, indent=1)
+            file.flush()
+            os.fsync(file.fileno())
+        hidden.replace(folder / MANIFEST)
+        sync_folder(folder)
+        for name, built in manifest.tables.items():
+            for old in (folder / name).iterdir():
+                if old.name != built.build:
+                    shutil.rmtree(old, ignore_errors=True)
+
+
+def count_rows_and_bytes(folder: Path) -> tuple[int, int]:
+    """Rows and bytes of a folder of Parquet files."""
+    files = list(folder.glob("*.parquet"))
+    return sum(pq.read_metadata(path).num_rows for path in files), sum(path.stat().st_size for path in files)

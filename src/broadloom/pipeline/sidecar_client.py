@@ -1,0 +1,194 @@
+"""The demo's side of the process that Spark runs in: what it is asked, and how far it is, in words."""
+
+import asyncio
+import json
+import os
+import socket
+import subprocess
+import sys
+import time
+from contextlib import suppress
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from broadloom.errors import BroadloomError
+from broadloom.protocol import ChannelName
+from broadloom.testing.cluster.demo_options import DemoConfigError
+
+START_TIMEOUT_S = 180.0
+"""For Spark to start; on a machine that is busy with everything else, this takes a while."""
+TABLES_TIMEOUT_S = 900.0
+STOP_TIMEOUT_S = 2.0
+FIRST_TABLES_TIMEOUT_S = 120.0
+"""The live tables come first, unless they take longer than this."""
+FIRST_TABLES = ("verdict", "latency", "repairs")
+"""What people want to know first; all tables take several times as long."""
+TABLES_INTERVAL_S = 150.0
+"""And then again, so long after they were done: they take the machine from everything else for a while."""
+REQUIRED_PACKAGES = ("pyarrow", "polars", "pyspark")
+
+
+class SidecarError(BroadloomError):
+    """Spark did not start, or failed; says why, or where that is told."""
+
+
+def require_spark() -> None:
+    for each in REQUIRED_PACKAGES:
+        if find_spec(each) is None:
+            raise DemoConfigError(
+                f"{each} is not installed: pip install 'broadloom[pipeline]', or leave Spark out with --no-spark"
+            )
+
+
+class SidecarClient:
+    """Use it with `async with`. `follow`: live tables too, and all tables again and again."""
+
+    def __init__(self, channel: str, tapes: Path, out: Path, log: Path, *, follow: bool) -> None:
+        from broadloom.record.schema import CHANNEL_DIGITS
+
+        self._channel = ChannelName.parse(channel).id.hex()[:CHANNEL_DIGITS]
+        """The folder may hold tapes of other channels too, from an earlier demo."""
+        self.started_s = time.monotonic()
+        self.ready_s: float | None = None
+        """How long Spark took to start."""
+        self.first_tables_s: float | None = None
+        """From the start to the first live tables."""
+        self.error: str | None = None
+        self.audit_summary: dict[str, Any] | None = None
+        """Of the last audit."""
+        self._log = log
+        self._follow = follow
+        self._tables_error = ""
+        """Why the last tables could not be made."""
+        self._changed = asyncio.Event()
+        self._reply: dict[str, Any] | None = None
+        ours, theirs = socket.socketpair()
+        arguments = [str(theirs.fileno()), str(os.getpid()), str(tapes), str(out), *(["follow"] if follow else [])]
+        tapes.mkdir(parents=True, exist_ok=True)
+        program = "import sys; from broadloom.pipeline.sidecar import main; main(sys.argv[1:])"
+        with log.open("ab") as log_file:
+            # In a session of its own: Ctrl-C at a terminal is the demo's business.
+            self._process = subprocess.Popen(
+                [sys.executable, "-c", program, *arguments],
+                pass_fds=[theirs.fileno()],
+                stdin=subprocess.DEVNULL,
+                stdout=log_file,
+                stderr=log_file,
+                start_new_session=True,
+            )
+        theirs.close()
+        self._ours = ours
+        self._tasks: list[asyncio.Task[None]] = []
+
+    async def __aenter__(self) -> "SidecarClient":
+        reader, self._writer = await asyncio.open_connection(sock=self._ours, limit=16 << 20)
+        loop = asyncio.get_running_loop()
+        self._tasks.append(loop.create_task(self._read(reader)))
+        if self._follow:
+            self._tasks.append(loop.create_task(self._rebuild_tables()))
+        return self
+
+    async def __aexit__(self, *_problem: object) -> None:
+        for task in self._tasks:
+            task.cancel()
+        with suppress(OSError):
+            self._send(do="end")
+        deadline = time.monotonic() + STOP_TIMEOUT_S
+        while self._process.poll() is None and time.monotonic() < deadline:  # noqa: ASYNC110
+            await asyncio.sleep(0.05)
+        # Results are replaced whole, so nothing is harmed if it is in the middle of something.
+        self._process.kill()
+        self._process.wait()
+        self._writer.close()
+
+    # -- how far it is
+
+    def progress(self) -> str:
+        """A sentence on what is still waited for; empty when the first tables are there."""
+        seconds = f"{time.monotonic() - self.started_s:.0f} s"
+        if self.error is not None:
+            return f"Spark failed: {self.error}"
+        if self._tables_error:
+            return f"the last tables could not be made: {self._tables_error}"
+        if self.ready_s is None:
+            return f"Spark is starting ({seconds})"
+        if self.first_tables_s is None:
+            return f"Spark is there after {self.ready_s:.0f} s; the first tables are being made ({seconds})"
+        if self.audit_summary is None:
+            return f"first live tables after {self.first_tables_s:.0f} s; the audit is being made"
+        return ""
+
+    # -- asking
+
+    async def wait_until_ready(self, timeout_s: float = START_TIMEOUT_S) -> None:
+        await self._wait_until(lambda: self.ready_s is not None, timeout_s, "Spark has not started")
+
+    async def audit(self, only: tuple[str, ...] = ("verdict",), timeout_s: float = TABLES_TIMEOUT_S) -> dict[str, Any]:
+        """Make these tables (none: all) of all that is on the tapes now; the verdict, with how long it took."""
+        await self.wait_until_ready()
+        self._reply = None
+        self._send(do="tables", only=list(only))
+        await self._wait_until(lambda: self._reply is not None, timeout_s, "the tables are not made")
+        reply: dict[str, Any] | None = self._reply
+        assert reply is not None
+        if "tables_failed" in reply:
+            raise SidecarError(reply["tables_failed"])
+        summaries = [row for row in reply["verdicts"] if row["channel"] == self._channel]
+        if not summaries:
+            raise SidecarError("there is nothing on the tapes that could be judged")
+        self.audit_summary = summaries[0]
+        violations = [row for row in reply["guilty"] if row["channel"] == self._channel]
+        return {"verdict": summaries[0], "guilty": violations, "seconds": reply["seconds"]}
+
+    async def _rebuild_tables(self) -> None:
+        """All tables, again and again. What fails is tried again, and told."""
+        await self.wait_until_ready()
+        with suppress(SidecarError):  # whatever became of the live tables, these are made
+            await self._wait_until(
+                lambda: self.first_tables_s is not None, FIRST_TABLES_TIMEOUT_S, "there are no live tables"
+            )
+        only: tuple[str, ...] = FIRST_TABLES
+        while True:
+            try:
+                await self.audit(only)
+                self._tables_error = ""
+            except SidecarError as problem:
+                self._tables_error = str(problem)
+                if self._process.poll() is not None:
+                    return
+            await asyncio.sleep(TABLES_INTERVAL_S if not only else 0.0)
+            only = ()
+
+    async def _wait_until(self, condition: Any, timeout_s: float, problem: str) -> None:
+        deadline = time.monotonic() + timeout_s
+        while not condition():
+            if self.error is not None:
+                raise SidecarError(self.error)
+            self._changed.clear()
+            try:
+                async with asyncio.timeout(max(0.0, deadline - time.monotonic())):
+                    await self._changed.wait()
+            except TimeoutError:
+                raise SidecarError(f"{problem} after {timeout_s:g} s; what it said is in {self._log}") from None
+
+    def _send(self, **content: Any) -> None:
+        self._writer.write(json.dumps(content).encode() + b"\n")
+
+    async def _read(self, reader: asyncio.StreamReader) -> None:
+        with suppress(ConnectionError):
+            while line := await reader.readline():
+                message = json.loads(line)
+                if "ready_s" in message:
+                    self.ready_s = message["ready_s"]
+                elif "failed" in message:
+                    self.error = message["failed"]
+                elif "batch" in message:
+                    if self.first_tables_s is None:
+                        self.first_tables_s = time.monotonic() - self.started_s
+                else:
+                    self._reply = message
+                self._changed.set()
+        if self.error is None:
+            self.error = f"its process has ended; what it said is in {self._log}"
+        self._changed.set()

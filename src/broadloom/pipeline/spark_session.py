@@ -1,0 +1,231 @@
+"""A Spark session with the settings that Broadloom needs, embedded by default, or on a cluster.
+
+The rule: whatever decides a result (time zone, types) is set here, the same for every master. What decides only the
+speed is chosen by size: `quick` for small inputs and tests, where starting up is most of the work.
+"""
+
+import atexit
+import os
+import shutil
+import socket
+import sys
+import tempfile
+import zipfile
+from collections.abc import Mapping
+from functools import cache
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from broadloom import __version__
+from broadloom.errors import BroadloomError
+from broadloom.pipeline import java
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+DRIVER_MEMORY = "4g"
+"""Of the driver, which is also the worker when Spark runs embedded."""
+
+SPLIT_BYTES = 16 << 20
+"""Of a file that one task reads. An event takes about 7 bytes, so that is some 2M events."""
+
+BATCH_ROWS = 65_536
+"""Of an Arrow batch that is handed to Python."""
+
+MASTER_CONNECT_TIMEOUT_S = 10.0
+"""Whoever does not take a call within that is not there."""
+
+_LOGGING = Path(__file__).with_name("logging.properties")
+
+
+class SparkUnavailableError(BroadloomError):
+    """The extra is not installed, or the master does not answer."""
+
+
+def session(
+    master: str | None = None,
+    *,
+    name: str = "broadloom",
+    cores: int | None = None,
+    memory: str = DRIVER_MEMORY,
+    quick: bool = False,
+    settings: Mapping[str, str] | None = None,
+) -> "SparkSession":
+    """Start Spark, or get the session that runs already.
+
+    `master` is where to run (`spark://host:port`); None is embedded, on `cores` of this machine (all, if not said).
+    `settings` are Spark's own, and win over those made here.
+    """
+    if find_spec("pyspark") is None:
+        raise SparkUnavailableError("the pipeline needs Spark; it comes with: pip install 'broadloom[pipeline]'")
+    from py4j.protocol import Py4JError  # type: ignore[import-untyped]
+    from pyspark.errors import PySparkException
+    from pyspark.sql import SparkSession
+
+    cores = cores or os.cpu_count() or 1
+    where = master or f"local[{cores}]"
+    _check_master(where)
+    _set_environment(where)
+    builder = SparkSession.builder.master(where).appName(name)
+    for key, value in {**_settings(where, cores, memory, quick), **(settings or {})}.items():
+        builder = builder.config(key, value)
+    try:
+        spark = builder.getOrCreate()
+    except (PySparkException, Py4JError, RuntimeError, OSError) as problem:
+        raise SparkUnavailableError(f"Spark did not start on {where}: {_reason(problem)}") from problem
+    if not is_embedded(where):
+        # The workers have Spark and the packages; Broadloom itself comes along.
+        spark.sparkContext.addPyFile(str(_package_archive()))
+    return spark
+
+
+def is_embedded(master: str) -> bool:
+    """Whether all of it is this one process and its Java; otherwise tasks run in others, maybe on other machines."""
+    return master == "local" or master.startswith("local[")
+
+
+def is_running() -> bool:
+    """Whether this process has a session."""
+    if "pyspark" not in sys.modules:
+        return False
+    from pyspark.sql import SparkSession
+
+    return SparkSession.getActiveSession() is not None
+
+
+def stop() -> None:
+    """End the running session, and its Java with it, if there is one."""
+    if "pyspark" not in sys.modules:
+        return
+    from pyspark import SparkContext
+    from pyspark.sql import SparkSession
+
+    running = SparkSession.getActiveSession()
+    if running is not None:
+        running.stop()
+    gateway = SparkContext._gateway
+    if gateway is None:
+        return
+    # Otherwise the Java lives until this process ends, with all its memory.
+    process = getattr(gateway, "proc", None)
+    gateway.shutdown()
+    SparkContext._gateway = None
+    SparkContext._jvm = None
+    if process is not None:
+        if process.stdin is not None:
+            process.stdin.close()
+        process.wait(timeout=60)
+
+
+def _check_master(master: str) -> None:
+    """What Spark would tell late, or by a page of Java: it goes on calling a master that is not there for a minute."""
+    if master.startswith("sc://"):
+        raise SparkUnavailableError(
+            "Spark Connect cannot run the pipeline; name the cluster's own master, as spark://host:7077"
+        )
+    if master == "yarn" and not (os.environ.get("HADOOP_CONF_DIR") or os.environ.get("YARN_CONF_DIR")):
+        raise SparkUnavailableError(
+            "for YARN, set HADOOP_CONF_DIR to the folder with the cluster's yarn-site.xml and core-site.xml"
+        )
+    if master.startswith("spark://"):
+        _probe_master(master)
+    elif master not in ("local", "yarn") and not master.startswith(("local[", "local-cluster[", "k8s://")):
+        raise SparkUnavailableError(
+            f"{master!r} is no master of Spark; it is like spark://host:7077, yarn, or k8s://https://host:6443"
+        )
+
+
+def _probe_master(master: str) -> None:
+    """One of the masters of a standalone cluster has to answer."""
+    reasons = []
+    for address in master.removeprefix("spark://").split(","):
+        host, _, port = address.rpartition(":")
+        try:
+            socket.create_connection((host.strip("[]"), int(port)), MASTER_CONNECT_TIMEOUT_S).close()
+            return
+        except ValueError:
+            raise SparkUnavailableError(
+                f"{master} is no address of a Spark master; it looks like spark://host:7077"
+            ) from None
+        except OSError as problem:
+            reasons.append(problem.strerror or str(problem))
+    raise SparkUnavailableError(
+        f"no Spark master answers at {master} ({', '.join(reasons)}); start it, or leave --master away"
+    )
+
+
+def _reason(problem: BaseException) -> str:
+    """In one line; what Java threw, by its innermost cause."""
+    thrown = getattr(problem, "java_exception", None)
+    try:
+        while thrown is not None and thrown.getCause() is not None:
+            thrown = thrown.getCause()
+        text = str(problem) if thrown is None else str(thrown.getMessage())
+    except Exception:  # The Java is gone already, and cannot be asked.
+        text = type(problem).__name__
+    return (text.splitlines() or [type(problem).__name__])[0]
+
+
+def _settings(master: str, cores: int, memory: str, quick: bool) -> dict[str, str]:
+    settings = {
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.sql.session.timeZone": "UTC",
+        "spark.driver.memory": memory,
+        "spark.sql.parquet.compression.codec": "zstd",
+        "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
+        "spark.sql.files.maxPartitionBytes": str(SPLIT_BYTES),
+        # Small files are the usual case: many go into one task.
+        "spark.sql.files.openCostInBytes": str(256 << 10),
+        "spark.sql.shuffle.partitions": "2" if quick else str(4 * cores),
+        "spark.sql.execution.arrow.maxRecordsPerBatch": str(BATCH_ROWS),
+        "spark.sql.execution.arrow.pyspark.enabled": "true",
+        # Arrow in Python holds what a partition's group holds; workers that live on are started once.
+        "spark.python.worker.reuse": "true",
+        "spark.sql.python.filterPushdown.enabled": "true",
+        "spark.sql.streaming.stateStore.providerClass": (
+            "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+        ),
+    }
+    options = [f"-Dlog4j2.configurationFile={_LOGGING.as_uri()}"]
+    if quick:
+        # Starting is most of the work: compile little, and keep no threads for collecting garbage.
+        options += ["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xshare:auto"]
+        settings["spark.sql.adaptive.enabled"] = "false"
+    settings["spark.driver.extraJavaOptions"] = " ".join(options)
+    if _is_local(master):
+        settings["spark.driver.host"] = settings["spark.driver.bindAddress"] = "127.0.0.1"
+    return settings
+
+
+def _set_environment(master: str) -> None:
+    """What Spark reads from the environment of the process that starts it."""
+    from pyspark import SparkContext
+
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
+    if _is_local(master):
+        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    if SparkContext._gateway is None and not master.startswith("sc:"):
+        os.environ["JAVA_HOME"] = str(java.home_for_spark(java.find()))
+
+
+def _is_local(master: str) -> bool:
+    """Whether the master is this machine, so that nothing needs to be reachable from outside."""
+    return master.startswith("local") or any(f"//{host}" in master for host in ("127.", "localhost", "[::1]"))
+
+
+@cache
+def _package_archive() -> Path:
+    """Broadloom's own code as one file, made once: workers may ask for it as long as this process lives."""
+    package = Path(__file__).resolve().parent.parent
+    folder = tempfile.mkdtemp(prefix="broadloom-")
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    # Of a name of its own: Spark takes no second file of the same name, and somebody may have given it a broadloom.zip.
+    archive = Path(folder) / f"broadloom-{__version__}-code.zip"
+    with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as file:
+        for path in sorted(package.rglob("*")):
+            if path.is_file() and "__pycache__" not in path.parts:
+                file.write(path, Path("broadloom") / path.relative_to(package))
+    return archive

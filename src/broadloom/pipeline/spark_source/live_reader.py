@@ -1,0 +1,58 @@
+"""A live channel as a stream: a peer that joins it and records, and a stream that reads the recording.
+
+The rule: what Spark gets stands on the peer's own tape first, in a finished file, and offsets speak of that tape alone.
+So a batch that is repeated after a restart is the same batch, which no network could promise. What is said while no
+query runs is not on the tape: the peer is not a member then, and its `left` and `joined` rows show it.
+"""
+
+from typing import Any
+
+from pyspark.sql.datasource import InputPartition
+from pyspark.sql.streaming.datasource import ReadLimit
+from pyspark.sql.types import StructType
+
+from broadloom.channel import NotConnectedError
+from broadloom.pipeline.spark_source.options import SourceOptions
+from broadloom.pipeline.spark_source.recording_process import RecordingProcess
+from broadloom.pipeline.spark_source.tape_reader import TapeStreamReader
+
+
+class LiveStreamReader(TapeStreamReader):
+    def __init__(self, options: SourceOptions, schema: StructType) -> None:
+        super().__init__(options, schema, folder=options.text("tape"))
+        options.text("channel")
+        self._options = options
+        # Not now: Spark makes this object in several processes, and only one of them is asked for offsets.
+        self._recording: RecordingProcess | None = None
+
+    def _ensure_recording(self) -> RecordingProcess:
+        if self._recording is None:
+            self._recording = RecordingProcess(self._options)
+        return self._recording
+
+    def initialOffset(self) -> dict[str, Any]:  # noqa: N802
+        self._ensure_recording()
+        return super().initialOffset()
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
+        self._ensure_recording()
+        super().prepareForTriggerAvailableNow()
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
+        is_over = self._ensure_recording().has_ended
+        offset = super().latestOffset(start, limit)
+        if is_over and offset == start:
+            raise NotConnectedError(
+                f"{self._options.text('channel')}: the channel was closed for all, or its recording process has died. "
+                "All that was recorded was read"
+            )
+        return offset
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
+        self._ensure_recording()  # after a restart this is the first question, and meanwhile others talk
+        return super().partitions(start, end)
+
+    def stop(self) -> None:
+        if self._recording is not None:
+            self._recording.close()
+            self._recording = None

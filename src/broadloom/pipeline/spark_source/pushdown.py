@@ -1,0 +1,89 @@
+"""Filters that Spark hands down, as expressions of Arrow: they are applied where the file is read.
+
+The rule: a filter is taken only if Arrow means exactly the same by it; the rest stays with Spark. Those on channel and
+day also spare opening files, those on time reading row groups.
+"""
+
+from collections.abc import Callable, Iterable
+from datetime import date, datetime
+from typing import Any
+
+from pyspark.sql.datasource import (
+    EqualTo,
+    Filter,
+    GreaterThan,
+    GreaterThanOrEqual,
+    In,
+    IsNotNull,
+    IsNull,
+    LessThan,
+    LessThanOrEqual,
+)
+
+from broadloom.record.arrow_import import pa, pc
+from broadloom.record.reader import TABLE_SCHEMA
+
+_COMPARISONS: dict[type[Filter], Callable[[Any, Any], Any]] = {
+    EqualTo: lambda field, value: field == value,
+    GreaterThan: lambda field, value: field > value,
+    GreaterThanOrEqual: lambda field, value: field >= value,
+    LessThan: lambda field, value: field < value,
+    LessThanOrEqual: lambda field, value: field <= value,
+}
+
+
+def expression(filter: Filter) -> "pc.Expression | None":
+    """The same as an expression; None if it is not taken."""
+    name = column_of(filter)
+    if name not in TABLE_SCHEMA.names:
+        return None
+    field, kind = pc.field(name), TABLE_SCHEMA.field(name).type
+    if isinstance(filter, IsNull):
+        return field.is_null()
+    if isinstance(filter, IsNotNull):
+        return field.is_valid()
+    compare = _COMPARISONS.get(type(filter))
+    if compare is not None:
+        value = scalar(filter.value, kind)  # type: ignore[attr-defined]
+        return None if value is None else compare(field, value)
+    if isinstance(filter, In):
+        values = [scalar(each, kind) for each in filter.value]
+        if any(each is None for each in values):
+            return None
+        return field.isin(pa.array([each.as_py() for each in values if each is not None], kind))
+    return None
+
+
+def column_of(filter: Filter) -> str | None:
+    """The one column that it is about."""
+    attribute: tuple[str, ...] = getattr(filter, "attribute", ())
+    return attribute[0] if len(attribute) == 1 else None
+
+
+def scalar(value: Any, kind: pa.DataType) -> "pa.Scalar | None":
+    """The value in the column's type; None if it is null, or does not fit."""
+    if value is None or (isinstance(value, datetime) and value.tzinfo is None):
+        return None  # a time without a zone would mean another one in another process
+    try:
+        return pa.scalar(value, kind)
+    except (pa.ArrowException, TypeError, ValueError, OverflowError):
+        return None
+
+
+def all_of(filters: Iterable[Filter]) -> "pc.Expression | None":
+    """All of them at once; None if there are none."""
+    found = None
+    for filter in filters:
+        one = expression(filter)
+        assert one is not None
+        found = one if found is None else found & one
+    return found
+
+
+def may_match(filters: Iterable[Filter], channel: str, day: date) -> bool:
+    """Whether a file of this channel and day can have a row that passes."""
+    chosen = [each for each in filters if column_of(each) in ("channel", "day")]
+    if not chosen:
+        return True
+    row = pa.table({"channel": pa.array([channel]), "day": pa.array([day], pa.date32())})
+    return bool(row.filter(all_of(chosen)).num_rows)

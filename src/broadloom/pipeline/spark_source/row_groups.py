@@ -1,0 +1,108 @@
+"""The rows of row groups, as Arrow batches of exactly the columns that are wanted.
+
+The rule: a row group is read whole and checked before a row of it is given out, so that damage costs all of it and is
+told of with the number of rows, not a part that nobody knows.
+"""
+
+import os
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from pyspark.sql.datasource import InputPartition
+from pyspark.sql.types import StructType
+
+from broadloom.pipeline.quarantine import QuarantineReason
+from broadloom.pipeline.spark_source.offsets import TapeFilesRemovedError
+from broadloom.pipeline.spark_source.options import SourceOptionError
+from broadloom.pipeline.spark_source.parquet_files import ExcludedFile, channel_and_day, report_excluded
+from broadloom.record.arrow_import import pa, pc, pq
+from broadloom.record.reader import TABLE_SCHEMA
+
+BATCH_ROWS = 65_536
+"""Of an Arrow batch: large enough that handing it over costs little."""
+
+_FOLDERS = ("channel", "day")
+
+
+class RowGroupRange(NamedTuple):
+    """Row groups of one file."""
+
+    path: str
+    first: int
+    after: int
+    """The one after the last."""
+
+
+class RowGroupPartition(InputPartition):
+    """What one task reads."""
+
+    def __init__(self, ranges: list[RowGroupRange]) -> None:
+        self.ranges = ranges
+
+
+def arrow_schema(schema: StructType) -> pa.Schema:
+    """The columns that Spark asks for, as Arrow has them."""
+    unknown = [name for name in schema.fieldNames() if name not in TABLE_SCHEMA.names]
+    if unknown:
+        raise SourceOptionError(f"a tape has no column {unknown[0]!r}; it has: {', '.join(TABLE_SCHEMA.names)}")
+    return pa.schema([pa.field(name, TABLE_SCHEMA.field(name).type) for name in schema.fieldNames()])
+
+
+def read(
+    folder: str,
+    ranges: list[RowGroupRange],
+    schema: pa.Schema,
+    predicate: "pc.Expression | None",
+    quarantine: str | None,
+) -> Iterator[pa.RecordBatch]:
+    """All rows of the pieces that pass. What is damaged is set aside and told of."""
+    for piece in ranges:
+        for table in _row_groups(folder, piece, schema, predicate, quarantine):
+            if predicate is not None:
+                table = table.filter(predicate)
+            yield from table.select(schema.names).cast(schema).combine_chunks().to_batches(BATCH_ROWS)
+
+
+def _row_groups(
+    folder: str,
+    row_group_range: RowGroupRange,
+    schema: pa.Schema,
+    predicate: "pc.Expression | None",
+    quarantine: str | None,
+) -> Iterator[pa.Table]:
+    channel, day = channel_and_day(row_group_range.path)
+    # A filter may ask for columns that nobody wants to see.
+    names = schema.names if predicate is None else TABLE_SCHEMA.names
+    columns = [name for name in names if name not in _FOLDERS]
+    try:
+        file = pq.ParquetFile(os.path.join(folder, row_group_range.path), page_checksum_verification=True)
+    except FileNotFoundError:
+        raise TapeFilesRemovedError(
+            f"{os.path.join(folder, row_group_range.path)} was on the tape when this batch was planned, and is gone: "
+            "put it back, or start again with a new checkpoint"
+        ) from None
+    except (pa.ArrowException, OSError) as problem:
+        report_excluded(
+            quarantine,
+            ExcludedFile(row_group_range.path, QuarantineReason.UNREADABLE.value, str(problem).splitlines()[0]),
+        )
+        return
+    with file:
+        there = [name for name in columns if name in file.schema_arrow.names]
+        for group in range(row_group_range.first, row_group_range.after):
+            try:
+                table = file.read_row_group(group, columns=there, use_threads=False)
+            except (pa.ArrowException, OSError) as problem:
+                lost = file.metadata.row_group(group).num_rows
+                said = f"row group {group} ({lost} rows): {str(problem).splitlines()[0]}"
+                report_excluded(quarantine, ExcludedFile(row_group_range.path, QuarantineReason.UNREADABLE.value, said))
+                continue
+            rows = file.metadata.row_group(group).num_rows
+            if not there:
+                table = pa.table({"": pa.nulls(rows)})
+            for name in columns:
+                if name not in there:  # an older version did not have it
+                    table = table.append_column(name, pa.nulls(rows, TABLE_SCHEMA.field(name).type))
+            for name, value in (("channel", channel), ("day", day)):
+                table = table.append_column(name, pa.repeat(pa.scalar(value, TABLE_SCHEMA.field(name).type), rows))
+            yield table

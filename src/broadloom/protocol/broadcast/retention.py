@@ -1,0 +1,164 @@
+"""Frames kept for those who may lack them: a new neighbour, a peer that was cut off, the other half of a split."""
+
+from bisect import bisect_left, bisect_right, insort
+from collections import deque
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from broadloom.wire import Broadcast, PeerId
+from broadloom.wire.broadcast_frame import Dissemination, Priority, forwarded
+
+_SPENT_MAX = 64
+"""Places at the front of a shelf that are left empty before it is moved up."""
+
+
+class RetainedFrame(NamedTuple):
+    """One frame with what its next copy must say."""
+
+    author: PeerId
+    first: int
+    """Sequence of the first message in it."""
+    last: int
+    frame: bytes
+    hops: int
+    age_ms: int
+    """Its age when it came."""
+    received_at: float
+    received_from: PeerId = 0
+    """Who brought it: it needs no copy. 0 if it is ours."""
+    dissemination: int = Dissemination.FLOOD
+    priority: int = Priority.NORMAL
+    ttl_ms: int = 0
+
+    @classmethod
+    def from_message(cls, message: Broadcast, frame: bytes, now: float, received_from: PeerId) -> "RetainedFrame":
+        """As it has just come."""
+        return cls(
+            message.author,
+            message.sequence,
+            message.last_sequence,
+            frame,
+            message.hops,
+            message.age_ms,
+            now,
+            received_from,
+            message.dissemination,
+            message.priority,
+            message.ttl_ms,
+        )
+
+    def copy(self, now: float) -> bytes:
+        """The frame to send now: one hop further, older by the time we held it."""
+        return forwarded(self.frame, self.hops + 1, self.age_ms + int((now - self.received_at) * 1000))
+
+    def has_expired(self, now: float) -> bool:
+        """Whether it is no longer worth delivering."""
+        return bool(self.ttl_ms) and self.age_ms + (now - self.received_at) * 1000 > self.ttl_ms
+
+
+class _AuthorFrames:
+    """The frames of one author, to be found by sequence. They come nearly in order and go nearly in order."""
+
+    __slots__ = ("_firsts", "_frames", "_spent")
+
+    def __init__(self) -> None:
+        self._firsts: list[int] = []
+        self._spent = 0
+        self._frames: dict[int, RetainedFrame] = {}
+
+    def __len__(self) -> int:
+        return len(self._frames)
+
+    def add(self, retained: RetainedFrame) -> None:
+        first = retained.first
+        if first in self._frames:
+            return
+        self._frames[first] = retained
+        if not self._firsts or first > self._firsts[-1]:
+            self._firsts.append(first)
+        else:
+            insort(self._firsts, first, self._spent)
+
+    def remove(self, retained: RetainedFrame) -> None:
+        if self._frames.get(retained.first) is not retained:
+            return
+        del self._frames[retained.first]
+        index = bisect_left(self._firsts, retained.first, self._spent)
+        if index == self._spent:
+            self._spent += 1
+            if self._spent > _SPENT_MAX and 2 * self._spent > len(self._firsts):
+                del self._firsts[: self._spent]
+                self._spent = 0
+        else:
+            del self._firsts[index]
+
+    def in_range(self, first: int, last: int) -> Iterator[RetainedFrame]:
+        """All that touch the range, in order."""
+        start = max(bisect_right(self._firsts, first, self._spent) - 1, self._spent)
+        for index in range(start, len(self._firsts)):
+            retained = self._frames[self._firsts[index]]
+            if retained.first > last:
+                return
+            if retained.last >= first:
+                yield retained
+
+
+class RetentionBuffer:
+    """In order of arrival, bounded by age and by bytes. Positions in the log only grow."""
+
+    def __init__(self, retention_s: float, bytes_max: int) -> None:
+        self._retention_ms = int(retention_s * 1000)
+        self._bytes_max = bytes_max
+        self._log: deque[RetainedFrame] = deque()
+        self._by_author: dict[PeerId, _AuthorFrames] = {}
+        self._start = 0
+        self.retained_bytes = 0
+
+    @property
+    def end(self) -> int:
+        """The log position of the next frame."""
+        return self._start + len(self._log)
+
+    def add(self, retained: RetainedFrame) -> None:
+        self._log.append(retained)
+        frames = self._by_author.get(retained.author)
+        if frames is None:
+            frames = self._by_author[retained.author] = _AuthorFrames()
+        frames.add(retained)
+        self.retained_bytes += len(retained.frame)
+        while self.retained_bytes > self._bytes_max:
+            self._drop_oldest()
+
+    def in_range(self, author: PeerId, first: int, last: int) -> Iterator[RetainedFrame]:
+        """What is kept of a range of an author's messages, in order."""
+        frames = self._by_author.get(author)
+        return frames.in_range(first, last) if frames is not None else iter(())
+
+    def get(self, author: PeerId, sequence: int) -> RetainedFrame | None:
+        """The frame with this message in it."""
+        return next(self.in_range(author, sequence, sequence), None)
+
+    def before(self, position: int) -> Iterator[RetainedFrame]:
+        """What came before a log position, in order of arrival."""
+        for offset, retained in enumerate(self._log):
+            if self._start + offset >= position:
+                return
+            yield retained
+
+    def expire(self, now: float) -> None:
+        """Drop what is past retention. (An entry that came late may outlast its time behind a younger one; its age
+        goes with every copy, so nobody takes it for new.)"""
+        while self._log:
+            oldest = self._log[0]
+            if oldest.age_ms + (now - oldest.received_at) * 1000 < self._retention_ms:
+                return
+            self._drop_oldest()
+
+    def _drop_oldest(self) -> None:
+        oldest = self._log.popleft()
+        self._start += 1
+        self.retained_bytes -= len(oldest.frame)
+        frames = self._by_author[oldest.author]
+        frames.remove(oldest)
+        if not frames:
+            del self._by_author[oldest.author]

@@ -1,0 +1,248 @@
+"""Calls: short lines that carry one question and its answer, and may be turned into links.
+
+A caller says Hello and its question in one breath; the other side says Hello and its answer. Every call has a
+deadline, and whatever is wrong with a call ends only that call.
+"""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from broadloom.protocol.link import Link
+from broadloom.wire import Address, PeerInfo, WireError, decode, encode
+from broadloom.wire.codec import WireMessage
+from broadloom.wire.exchange_messages import MAGIC, VERSION, Hello, Reject, RejectReason
+
+if TYPE_CHECKING:
+    from broadloom.protocol.peer import Peer
+    from broadloom.protocol.runtime import Connection, Timer
+
+UNUSABLE_REASONS = (
+    RejectReason.WRONG_PROTOCOL,
+    RejectReason.WRONG_VERSION,
+    RejectReason.WRONG_CHANNEL,
+    RejectReason.MALFORMED_MESSAGE,
+    RejectReason.WRONG_KEY,
+    RejectReason.TICKET_EXPIRED,
+    RejectReason.TICKET_REVOKED,
+    RejectReason.PEER_ID_MISMATCH,
+    RejectReason.TLS_MISMATCH,
+    RejectReason.SIGNING_MISMATCH,
+)
+"""Refusals after which it is of no use to call again with what we have."""
+
+AUTH_REASONS = (RejectReason.WRONG_KEY, RejectReason.TICKET_EXPIRED, RejectReason.TICKET_REVOKED)
+
+OnResponse = Callable[["Exchange", WireMessage], None]
+OnFailure = Callable[[RejectReason | None], None]
+
+
+class Exchange:
+    """What both sides of a call have in common."""
+
+    connection: "Connection"
+
+    def __init__(self, peer: "Peer") -> None:
+        self.peer = peer
+        self.remote_info: PeerInfo | None = None
+        """Who is at the other end, once it has said Hello."""
+        self.has_position = False
+        self._is_closed = False
+        self._timer: Timer = peer.runtime.call_later(peer.settings.exchange_timeout_s, self._on_timeout)
+
+    @property
+    def remote(self) -> PeerInfo:
+        assert self.remote_info is not None, "questions are only heard after Hello"
+        return self.remote_info
+
+    def on_open(self) -> None:
+        """Only dialled lines are opened; an answered one is open from the start."""
+
+    def on_frame(self, frame: bytes) -> None:
+        if self._is_closed:
+            return
+        try:
+            message = decode(frame)
+            if isinstance(message, Reject):
+                # That we called ourselves, only our own id in their Hello can tell.
+                reason = message.reason if message.reason is not RejectReason.SELF_CONNECTION else None
+                self._fail(reason, message.text)
+            elif self.remote_info is not None:
+                self._on_message(message)
+            elif isinstance(message, Hello):
+                self._on_hello(message)
+            else:
+                raise WireError(f"a call that starts with {type(message).__name__}")
+        except WireError as problem:
+            self.peer.counters.malformed_frames += 1
+            self._fail(RejectReason.MALFORMED_MESSAGE, str(problem))
+
+    def on_disconnect(self, reason: RejectReason | None = None) -> None:
+        self._fail(reason, "hung up" if reason is None else reason.name.lower().replace("_", " "))
+
+    def on_writable(self) -> None:
+        """Nothing: little is said here."""
+
+    def on_send_overflow(self) -> None:
+        self._fail(None, "does not read")
+
+    def upgrade_to_link(self, *, after_partition: bool = False) -> None:
+        """The answer was yes: from here on the line is a link."""
+        self._end()
+        complete = after_partition or not self.has_position
+        self.peer.links.add(Link(self.peer, self.connection, self.remote), complete=complete)
+
+    def close(self) -> None:
+        if not self._is_closed:
+            self._end()
+            self.connection.close()
+
+    def _send_hello(self) -> None:
+        me = self.peer.me
+        broadcaster = self.peer.broadcaster
+        signed = broadcaster.verifier is not None
+        hello = Hello(MAGIC, VERSION, self.peer.channel_id, me.peer_id, me.address, broadcaster.has_position, signed)
+        self.connection.send(encode(hello))
+
+    def _on_hello(self, hello: Hello) -> None:
+        self.remote_info = PeerInfo(hello.peer_id, hello.address)
+        self.has_position = hello.has_position
+
+    def _hello_error(self, hello: Hello) -> tuple[RejectReason, str] | None:
+        """Why the other end cannot be of our channel, in words that a person can act on."""
+        if hello.magic != MAGIC:
+            return RejectReason.WRONG_PROTOCOL, "this is a Broadloom peer; you speak something else"
+        if hello.version != VERSION:
+            return RejectReason.WRONG_VERSION, f"this peer speaks version {VERSION}, you {hello.version}"
+        if hello.channel != self.peer.channel_id:
+            return RejectReason.WRONG_CHANNEL, "this peer is on another channel; check type and instance"
+        if hello.signed != (self.peer.broadcaster.verifier is not None):
+            here, there = ("", "not ") if self.peer.broadcaster.verifier is not None else ("not ", "")
+            return (
+                RejectReason.SIGNING_MISMATCH,
+                f"messages are {here}signed here, yours are {there}; connect like the others",
+            )
+        if self.connection.identity is not None and hello.peer_id != self.connection.identity.peer_id:
+            self.peer.counters.peer_id_mismatches += 1
+            return RejectReason.PEER_ID_MISMATCH, "the certificate is that of another peer than the one you claim to be"
+        return None
+
+    def _on_message(self, message: WireMessage) -> None:
+        raise AssertionError
+
+    def _fail(self, reason: RejectReason | None, text: str) -> None:
+        raise AssertionError
+
+    def _on_timeout(self) -> None:
+        self._fail(None, "no answer in time")
+
+    def _end(self) -> None:
+        self._is_closed = True
+        self._timer.cancel()
+        self.peer.on_exchange_ended(self)
+
+
+class OutgoingExchange(Exchange):
+    """We ask."""
+
+    def __init__(
+        self,
+        peer: "Peer",
+        target: PeerInfo | Address,
+        request: WireMessage,
+        on_response: OnResponse,
+        on_failure: OnFailure | None = None,
+    ) -> None:
+        super().__init__(peer)
+        self._expected_peer = target.peer_id if isinstance(target, PeerInfo) else None
+        self._request = request
+        self._on_response = on_response
+        self._on_failure = on_failure
+        self._address = target.address if isinstance(target, PeerInfo) else target
+        self.connection = peer.runtime.dial(self._address, self)
+
+    def on_open(self) -> None:
+        if self._is_closed:
+            return
+        self._send_hello()
+        self.connection.send(encode(self._request))
+
+    def abandon(self) -> None:
+        """We no longer want an answer."""
+        self._fail(RejectReason.BUSY, "given up for another call")
+
+    def _on_hello(self, hello: Hello) -> None:
+        super()._on_hello(hello)
+        if (error := self._hello_error(hello)) is not None:
+            self._fail(*error)
+        elif self._expected_peer is not None and hello.peer_id != self._expected_peer:
+            self.peer.peer_cache.drop(self._expected_peer)
+            self._fail(None, "another peer answers there now")
+        elif hello.peer_id == self.peer.me.peer_id:
+            self._fail(RejectReason.SELF_CONNECTION, "that is my own address")
+        else:
+            self.peer.peer_cache.mark_alive(self.remote)
+
+    def _on_message(self, message: WireMessage) -> None:
+        self._timer.cancel()
+        self._on_response(self, message)
+        if not self._is_closed:
+            self.close()
+
+    def _fail(self, reason: RejectReason | None, text: str) -> None:
+        if self._is_closed:
+            return
+        self._end()
+        self.connection.close()
+        if reason in AUTH_REASONS:
+            self.peer.on_auth_rejected(reason, f"{self._address}: {text}")
+        if reason in UNUSABLE_REASONS:
+            self.peer.trace(f"no use in calling {self.remote_info or self._address}: {text}")
+        if self._expected_peer is not None and self.remote_info is None:
+            self.peer.peer_cache.mark_failed(self._expected_peer)
+        if self._on_failure is not None:
+            self._on_failure(reason)
+
+
+class IncomingExchange(Exchange):
+    """We are asked."""
+
+    def __init__(self, peer: "Peer", connection: "Connection") -> None:
+        super().__init__(peer)
+        self.connection = connection
+        connection.handler = self
+
+    def respond(self, message: WireMessage) -> None:
+        self._send_hello()
+        self.connection.send(encode(message))
+
+    def reject(self, reason: RejectReason, text: str) -> None:
+        if self._is_closed:
+            return
+        self._send_hello()
+        self.connection.send(encode(Reject(reason, text)))
+        self.close()
+
+    def _on_hello(self, hello: Hello) -> None:
+        super()._on_hello(hello)
+        if (error := self._hello_error(hello)) is not None:
+            self.peer.counters.foreign_connections += 1
+            self.reject(*error)
+        elif hello.peer_id == self.peer.me.peer_id:
+            self.reject(RejectReason.SELF_CONNECTION, "you called yourself")
+
+    def _on_message(self, message: WireMessage) -> None:
+        handler = self.peer.request_handlers.get(type(message))
+        if handler is None:
+            raise WireError(f"{type(message).__name__} is no question")
+        self.peer.peer_cache.mark_alive(self.remote)
+        handler(self, message)
+        if not self._is_closed:
+            self.close()
+
+    def _fail(self, reason: RejectReason | None, text: str) -> None:
+        if self._is_closed:
+            return
+        if reason is RejectReason.MALFORMED_MESSAGE:
+            self.reject(reason, text)
+        else:
+            self.close()

@@ -1,0 +1,96 @@
+"""What a peer knows of its neighbours' neighbours: everyone tells its neighbours who its neighbours are.
+
+This is all that is needed to tell three things apart. The small regime: everyone in view has the same view, so holes
+are as they should be. Neighbours with empty ports: two neighbours that both lack a link though the fabric is larger.
+Dense spots: neighbours that share many neighbours, where few deaths could tear the fabric.
+"""
+
+from typing import TYPE_CHECKING
+
+from broadloom.wire import PeerId, encode
+from broadloom.wire.link_messages import NeighborList
+
+if TYPE_CHECKING:
+    from broadloom.protocol.link import Link
+    from broadloom.protocol.peer import Peer
+    from broadloom.protocol.runtime import Timer
+
+SHARED_NEIGHBORS_MAX = 1
+"""Neighbours may share so many neighbours: one is as common in any random graph, two or more are a dense spot."""
+SMALL_DIAMETER_MAX = 3
+"""Up to this estimate nobody is choosy about edges: there are few."""
+DECLUSTER_SIZE_FACTOR = 4
+"""Fabrics smaller than this many times the degree are dense by nature."""
+
+
+class TwoHopView:
+    def __init__(self, peer: "Peer") -> None:
+        self._peer = peer
+        self._timer: Timer | None = None
+        self.is_full_mesh = False
+        """Everyone in view has the same view, and fewer than a full set of neighbours: the small regime."""
+
+    def on_links_changed(self) -> None:
+        self._recompute()
+        if self._timer is None and self._peer.is_present:
+            self._timer = self._peer.runtime.call_later(
+                self._peer.settings.neighbor_list_delay_s, self._send_neighbor_list
+            )
+
+    def _send_neighbor_list(self) -> None:
+        self._timer = None
+        frame = encode(NeighborList(self._peer.links.neighbors))
+        for link in self._peer.links:
+            link.send_frame(frame)
+
+    def on_neighbor_list(self, link: "Link", message: NeighborList) -> None:
+        link.neighbor_list = message.neighbors
+        self._recompute()
+
+    def _recompute(self) -> None:
+        """First compare with one neighbour, then with all that are in view."""
+        links = self._peer.links
+        own_clique = sorted((*links.neighbors, self._peer.me.peer_id))
+        was_full_mesh = self.is_full_mesh
+        self.is_full_mesh = 0 < len(links) < self._peer.settings.degree and all(
+            link.neighbor_list is not None and sorted((*link.neighbor_list, link.peer_id)) == own_clique
+            for link in links
+        )
+        if self.is_full_mesh and not was_full_mesh:
+            self._peer.join_protocol.is_full_mesh = True
+            self._peer.diameter.reset()
+        elif was_full_mesh and not self.is_full_mesh:
+            self._peer.slot_repair.schedule()
+
+    def neighbor_with_free_slot(self) -> "Link | None":
+        """A neighbour that has a hole too."""
+        degree = self._peer.settings.degree
+        for link in self._peer.links:
+            if link.neighbor_list is not None and len(link.neighbor_list) < degree:
+                return link
+        return None
+
+    # -- dense spots
+
+    def would_cluster(
+        self, near: PeerId, near_neighbors: tuple[PeerId, ...], far: PeerId, far_neighbors: tuple[PeerId, ...]
+    ) -> bool:
+        """Whether an edge between these two, pinned here, would make neighbours of ours share us as well."""
+        if self._peer.diameter.estimate <= SMALL_DIAMETER_MAX:
+            return False
+        own_neighbors = self._peer.links.neighbors
+        return any(each in own_neighbors for each in near_neighbors if each != far) or any(
+            each in own_neighbors for each in far_neighbors if each != near
+        )
+
+    def clustered_link(self) -> "Link | None":
+        """A link to a neighbour with which we share too many. Of the two, the one with the lower id acts."""
+        peer = self._peer
+        if peer.links.free_slots or len(peer.peer_cache) < DECLUSTER_SIZE_FACTOR * peer.settings.degree:
+            return None
+        own_neighbors = peer.links.neighbors
+        for link in peer.links:
+            if link.neighbor_list is not None and peer.me.peer_id < link.peer_id:
+                if sum(each in own_neighbors for each in link.neighbor_list) > SHARED_NEIGHBORS_MAX:
+                    return link
+        return None

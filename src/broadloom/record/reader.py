@@ -1,0 +1,143 @@
+"""Reading a tape without Spark: as one table, or as a summary.
+
+The rule: a file that is not whole is named, never skipped. Each page's checksum is verified.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from datetime import date, datetime
+from pathlib import Path
+
+from broadloom.protocol import ChannelName
+from broadloom.record.arrow_import import pa, pc, pq
+from broadloom.record.schema import CHANNEL_DIGITS, COLUMNS, SCHEMA, SCHEMA_VERSION, VERSION_KEY, EventKind
+
+TABLE_SCHEMA: pa.Schema = pa.schema([*SCHEMA, pa.field("channel", pa.string()), pa.field("day", pa.date32())])
+"""What `read` returns: the columns of the files, and those that their folders tell."""
+
+_PARTITION_COLUMNS = ("channel", "day")
+
+
+class TapeReadError(ValueError):
+    """A file of the tape is damaged, or not of a tape at all, or from a newer version."""
+
+    def __init__(self, path: Path, reason: str) -> None:
+        super().__init__(f"{path} cannot be read: {reason}")
+        self.path = path
+        self.reason = reason
+
+
+@dataclass(slots=True)
+class ChannelSummary:
+    channel: str
+    """First digits of its id."""
+    files: int = 0
+    bytes: int = 0
+    rows: int = 0
+    dropped_rows: int = 0
+    """Rows that the recorder lost, as gap rows tell."""
+    kinds: Counter[str] = field(default_factory=Counter)
+    """Rows of each kind."""
+    peers: set[str] = field(default_factory=set)
+    start_time: datetime | None = None
+    end_time: datetime | None = None
+
+
+def read(
+    directory: Path | str,
+    *,
+    channel: ChannelName | str | None = None,
+    day: date | None = None,
+    kinds: Iterable[EventKind | str] | None = None,
+    columns: Sequence[str] | None = None,
+) -> pa.Table:
+    """The rows of a tape, file by file; what one observer saw is in its order.
+
+    Only of one channel (its name, or the digits of its folder), one day, some kinds, some columns, if asked for.
+    """
+    wanted = list(columns) if columns is not None else TABLE_SCHEMA.names
+    unknown = [name for name in wanted if name not in TABLE_SCHEMA.names]
+    if unknown:
+        raise ValueError(f"a tape has no column {unknown[0]!r}")
+    chosen = [EventKind(kind).value for kind in kinds] if kinds is not None else None
+    schema = pa.schema([TABLE_SCHEMA.field(name) for name in wanted])
+    tables = [schema.empty_table()]
+    for path in _paths(Path(directory), channel, day):
+        table = _rows(path, [*{name: None for name in (*wanted, "kind") if name not in _PARTITION_COLUMNS}])
+        if chosen is not None:
+            table = table.filter(pc.is_in(table["kind"], pa.array(chosen, pa.string())))
+        partition = _partition_values(path)
+        for name in _PARTITION_COLUMNS:
+            if name in wanted:
+                column = pa.repeat(pa.scalar(partition[name], TABLE_SCHEMA.field(name).type), table.num_rows)
+                table = table.append_column(name, column)
+        tables.append(table.select(wanted).cast(schema))
+    return pa.concat_tables(tables)
+
+
+def summarize(directory: Path | str) -> list[ChannelSummary]:
+    """What there is, channel by channel."""
+    channels: dict[str, ChannelSummary] = {}
+    for path in _paths(Path(directory), None, None):
+        name = str(_partition_values(path)["channel"])
+        summary = channels.setdefault(name, ChannelSummary(name))
+        table = _rows(path, ["kind", "time", "observer", "count"])
+        summary.files += 1
+        summary.bytes += path.stat().st_size
+        summary.rows += table.num_rows
+        for each in pc.value_counts(table["kind"]).to_pylist():
+            summary.kinds[each["values"]] += each["counts"]
+        summary.dropped_rows += sum(
+            table.filter(pc.equal(table["kind"], EventKind.ROWS_DROPPED.value))["count"].to_pylist()
+        )
+        summary.peers.update(filter(None, table["observer"].unique().to_pylist()))
+        if table.num_rows:
+            ends = pc.min_max(table["time"]).as_py()
+            summary.start_time = min(summary.start_time or ends["min"], ends["min"])
+            summary.end_time = max(summary.end_time or ends["max"], ends["max"])
+    return list(channels.values())
+
+
+def _paths(directory: Path, channel: ChannelName | str | None, day: date | None) -> Iterator[Path]:
+    """Finished files, those of a run in its order."""
+    if not directory.is_dir():
+        raise FileNotFoundError(f"there is no tape at {directory}")
+    if isinstance(channel, str) and "/" in channel:
+        channel = ChannelName.parse(channel)
+    digits = channel.id.hex() if isinstance(channel, ChannelName) else channel
+    folder = f"channel={digits[:CHANNEL_DIGITS] if digits is not None else '*'}"
+    for path in sorted(directory.glob(f"{folder}/day={day.isoformat() if day is not None else '*'}/*.parquet")):
+        if not path.name.startswith((".", "_")):
+            yield path
+
+
+def _partition_values(path: Path) -> dict[str, str | date]:
+    channel, day = path.parent.parent.name.partition("=")[2], path.parent.name.partition("=")[2]
+    try:
+        return {"channel": channel, "day": date.fromisoformat(day)}
+    except ValueError:
+        raise TapeReadError(path, f"{day!r} is not a day") from None
+
+
+def _rows(path: Path, columns: list[str]) -> pa.Table:
+    """Columns of one file. Those that an older version did not have are null."""
+    try:
+        with pq.ParquetFile(path, page_checksum_verification=True) as file:
+            version = int((file.schema_arrow.metadata or {}).get(VERSION_KEY, 0))
+            if not 1 <= version <= SCHEMA_VERSION:
+                what = f"schema version {version}, this reader knows up to {SCHEMA_VERSION}" if version else "no tape"
+                raise TapeReadError(path, what)
+            there = set(file.schema_arrow.names)
+            table = file.read(columns=[name for name in columns if name in there], use_threads=False)
+            count = file.metadata.num_rows
+    except FileNotFoundError:
+        raise
+    except (pa.ArrowException, OSError, ValueError) as problem:
+        if isinstance(problem, TapeReadError):
+            raise
+        raise TapeReadError(path, str(problem)) from problem
+    for each in COLUMNS:
+        if each.name in columns and each.name not in there:
+            table = table.append_column(each.name, pa.nulls(count, each.type))
+    return table.replace_schema_metadata(None)

@@ -1,0 +1,226 @@
+"""What one peer tells the tape: the observer of the fabric, and what the layers above it know besides.
+
+The rule: nothing here waits, converts or raises; each event is one tuple at the end of the tape's queue. (Unless the
+tape was asked to wait when its queue is full.)
+"""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, NamedTuple
+
+from broadloom.channel.fragments import FRAGMENT_BYTES
+from broadloom.groups.payload_ids import payload_ids
+from broadloom.protocol.events import LinkDown, LinkUp, Missed, PeerState, StateChanged
+from broadloom.record.rows import KIND_NUMBERS, OptionalColumns, RowOrigin
+from broadloom.record.schema import EventKind
+from broadloom.wire import Broadcast, PeerId
+
+if TYPE_CHECKING:
+    from broadloom.protocol.events import Batch, Event
+    from broadloom.record.row_queue import RowQueue
+
+
+_SENT = KIND_NUMBERS[EventKind.SENT]
+_RECEIVED = KIND_NUMBERS[EventKind.RECEIVED]
+_DELIVERED = KIND_NUMBERS[EventKind.DELIVERED]
+_MISSED = KIND_NUMBERS[EventKind.MISSED]
+_DUPLICATES = KIND_NUMBERS[EventKind.DUPLICATES]
+_STATES = {
+    PeerState.CONNECTED: KIND_NUMBERS[EventKind.JOINED],
+    PeerState.LEAVING: KIND_NUMBERS[EventKind.LEAVING],
+    PeerState.LEFT: KIND_NUMBERS[EventKind.LEFT],
+}
+_ID_MAX = (1 << 64) - 1
+
+
+class PayloadMetadata(NamedTuple):
+    """What a layer above the fabric reads in a message."""
+
+    group_id: str | None = None
+    parent: tuple[PeerId, int] | None = None
+    """Author and sequence of the message that this one responds to."""
+    topic: str | None = None
+    message_id: tuple[int, int] | None = None
+    """Which message of its group it is: the member that says it, and its number there."""
+    parent_message_id: tuple[int, int] | None = None
+    """The same of the message that it responds to."""
+
+
+Describe = Callable[[bytes], PayloadMetadata | None]
+"""Reads a message's payload; None if there is nothing to say."""
+
+
+class Recorder:
+    """An observer of one peer of one channel. Made by `Tape.observer`."""
+
+    __slots__ = ("_append", "_clock", "_describe", "_has_extra", "_name", "_origin", "_payload", "_queue", "_rows")
+
+    def __init__(
+        self,
+        queue: "RowQueue",
+        wall_clock: Callable[[], float],
+        channel: str,
+        me: PeerId,
+        name: str,
+        describe: Describe | None,
+        payload: bool,
+    ) -> None:
+        self._queue = queue
+        self._rows = queue.rows
+        self._append = queue.rows.append
+        self._clock = wall_clock
+        self._origin = RowOrigin(channel, me)
+        self._name = name
+        self._describe = describe
+        self._payload = payload
+        self._has_extra = payload or describe is not None
+
+    # -- what the fabric tells. The same lines again and again: a common method would double their cost.
+
+    def sent(self, sequence: int, data: bytes) -> None:
+        extra = self._extra(data) if self._has_extra else None
+        origin, now_us = self._origin, int(self._clock() * 1e6)
+        self._append((_SENT, now_us, origin, origin[1], sequence, None, None, None, None, len(data), extra))
+        if len(self._rows) >= self._queue.check_at_rows or extra is not None:
+            self._queue.check_limits(extra)
+
+    def received(self, message: Broadcast, neighbor: PeerId) -> None:
+        author, sequence, _, messages, hops = message[:5]
+        now_us = int(self._clock() * 1e6)
+        for data in messages:
+            self._append(
+                (_RECEIVED, now_us, self._origin, author, sequence, None, hops, neighbor, None, len(data), None)
+            )
+            sequence += 1
+            if len(self._rows) >= self._queue.check_at_rows:
+                self._queue.check_limits()
+
+    def delivered(self, batch: "Batch") -> None:
+        author, sequence, hops = batch.author, batch.first_sequence, batch.hops
+        now_us = int(self._clock() * 1e6)
+        for data in batch.data:
+            extra = self._extra(data) if self._has_extra else None
+            self._append((_DELIVERED, now_us, self._origin, author, sequence, None, hops, None, None, len(data), extra))
+            sequence += 1
+            if len(self._rows) >= self._queue.check_at_rows or extra is not None:
+                self._queue.check_limits(extra)
+
+    def missed(self, missed: Missed) -> None:
+        author, first, last = missed
+        self._put(_MISSED, author=author, sequence=first, last=last)
+
+    def duplicates(self, count: int) -> None:
+        self._put(_DUPLICATES, count=count)
+
+    def on_event(self, event: "Event") -> None:
+        """Links, and the states that mean membership; a trace's notes are for people."""
+        if isinstance(event, LinkUp):
+            peer, address = event.neighbor
+            self._put(KIND_NUMBERS[EventKind.LINK_UP], neighbor=peer, extra=OptionalColumns(address=str(address)))
+        elif isinstance(event, LinkDown):
+            peer, address = event.neighbor
+            extra = OptionalColumns(address=str(address), reason=event.reason.value)
+            self._put(KIND_NUMBERS[EventKind.LINK_DOWN], neighbor=peer, extra=extra)
+        elif isinstance(event, StateChanged) and event.state in _STATES:
+            joined = event.state is PeerState.CONNECTED
+            self._put(_STATES[event.state], extra=OptionalColumns(name=self._name) if joined and self._name else None)
+
+    # -- what other layers tell
+
+    def identification(
+        self, subscriber: str, peer: PeerId, *, group_id: str | None = None, topic: str | None = None
+    ) -> None:
+        """A subscriber said that it is here: by name, because its peer is another one at each connect."""
+        extra = _sized_extra(name=subscriber, group_id=group_id, topic=topic)
+        self._put(KIND_NUMBERS[EventKind.IDENTIFICATION], author=peer, extra=extra)
+
+    def ad_impression(self, name: str, *, group_id: str | None = None, topic: str | None = None) -> None:
+        """An advert was shown to the user of this peer."""
+        self._put(KIND_NUMBERS[EventKind.AD_IMPRESSION], extra=_sized_extra(name=name, group_id=group_id, topic=topic))
+
+    # -- the rest
+
+    def _put(
+        self,
+        kind: int,
+        *,
+        author: PeerId | None = None,
+        sequence: int | None = None,
+        last: int | None = None,
+        neighbor: PeerId | None = None,
+        count: int | None = None,
+        extra: OptionalColumns | None = None,
+    ) -> None:
+        """For what happens seldom."""
+        now_us = int(self._clock() * 1e6)
+        self._append((kind, now_us, self._origin, author, sequence, last, None, neighbor, count, None, extra))
+        if len(self._rows) >= self._queue.check_at_rows or extra is not None:
+            self._queue.check_limits(extra)
+
+    def _extra(self, data: bytes) -> OptionalColumns | None:
+        """Payload and meaning of a message, as far as they are asked for and there are any."""
+        metadata = None
+        if self._describe is not None:
+            try:
+                metadata = self._describe(data)
+            except Exception:
+                metadata = None  # it could not read a stranger's message: that is no reason to harm the channel
+        payload = data if self._payload else None
+        if metadata is None:
+            return _sized_extra(payload=payload) if payload is not None else None
+        return _sized_extra(
+            group_id=metadata.group_id,
+            parent=_checked(metadata.parent),
+            topic=metadata.topic,
+            payload=payload,
+            message_id=_checked(metadata.message_id),
+            parent_message_id=_checked(metadata.parent_message_id),
+        )
+
+
+_MessageKey = tuple[int | None, int | None]
+"""Of a message: whose it is, and its number there; or nothing."""
+
+
+def _checked(ids: tuple[int, int] | None) -> _MessageKey:
+    """Only an id of 64 bits is one."""
+    return ids if ids is not None and 0 <= ids[0] <= _ID_MAX else (None, None)
+
+
+def _sized_extra(
+    *,
+    name: str | None = None,
+    group_id: str | None = None,
+    parent: _MessageKey = (None, None),
+    topic: str | None = None,
+    payload: bytes | None = None,
+    message_id: _MessageKey = (None, None),
+    parent_message_id: _MessageKey = (None, None),
+) -> OptionalColumns:
+    """With its weight: others decide how long these are."""
+    queued_bytes = len(name or "") + len(group_id or "") + len(topic or "") + len(payload or b"")
+    return OptionalColumns(
+        None, None, name, group_id, *parent, topic, payload, *message_id, *parent_message_id, queued_bytes
+    )
+
+
+# What a payload means to the layers that the recorder knows: at present, which message of which group it is.
+#
+# A large message travels in parts, each a row of the tape by itself. Its first part tells what it is; the others tell
+# nothing.
+
+
+FRAGMENT_HEADER_BYTES = 16
+_FIRST_FRAGMENT_BYTES = FRAGMENT_HEADER_BYTES + FRAGMENT_BYTES
+"""Nothing else has this size: a message with more than `PART_BYTES` is cut, and only a last part is smaller."""
+_FRAGMENT_NUMBER = slice(4, 8)
+
+
+def payload_metadata(data: bytes) -> PayloadMetadata | None:
+    """Group, message and parent, if it is a message of a group."""
+    if len(data) == _FIRST_FRAGMENT_BYTES and not any(data[_FRAGMENT_NUMBER]):
+        ids = payload_ids(data[FRAGMENT_HEADER_BYTES:], is_partial=True)
+    else:
+        ids = payload_ids(data)
+    if ids is None:
+        return None
+    return PayloadMetadata(group_id=f"{ids.group_id:016x}", message_id=ids.message_id, parent_message_id=ids.parent_id)

@@ -1,0 +1,126 @@
+"""The channel's certificate authority: whoever it has signed, directly or through a ticket, is a member.
+
+With a shared key, everyone grows the same authority from the key and signs its own leaf. With tickets, the owner alone
+holds the authority's private key, and members know no more than its certificate. The rest of the code does not tell
+the two apart.
+"""
+
+import secrets
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from pathlib import Path
+
+from cryptography import x509
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.x509.oid import NameOID
+
+from broadloom.errors import InvalidKeyError, InvalidKeyFileError
+from broadloom.protocol.identity import Role
+from broadloom.security.certificates import (
+    ALWAYS_VALID,
+    Clock,
+    PeerCertificate,
+    build_certificate,
+    new_peer_certificate,
+    single_attribute,
+    utc_now,
+    x509_name,
+)
+from broadloom.security.keys import fingerprint_of, server_name_of
+from broadloom.security.pem import encode_pem, read_contents, read_file, write_private
+from broadloom.security.ticket import Ticket
+
+TICKET_CLOCK_SKEW = timedelta(minutes=5)
+"""Clocks differ: a ticket can be used at once by those whose clock is a little behind the owner's."""
+NAME_BYTES_MAX = 64
+"""What X.509 has room for, in UTF-8."""
+SERIAL_BITS = 63
+
+_ADVICE = "take the copy that you keep in a safe place, or make a new authority and new tickets"
+
+
+@dataclass(frozen=True, slots=True)
+class Authority:
+    certificate: x509.Certificate
+    key: Ed25519PrivateKey | None = field(default=None, repr=False)
+    """None for those who only know the certificate."""
+
+    @classmethod
+    def from_seed(cls, seed: bytes, channel_id: bytes) -> "Authority":
+        """The same for all who know the seed, to the last byte."""
+        return cls._self_signed(Ed25519PrivateKey.from_private_bytes(seed), channel_id)
+
+    @classmethod
+    def generate(cls, channel_id: bytes | None = None) -> "Authority":
+        """An owner's. With a channel id it is good for that channel only; without, its tickets open every channel
+        for which people have tickets of this authority."""
+        return cls._self_signed(Ed25519PrivateKey.generate(), channel_id)
+
+    @classmethod
+    def _self_signed(cls, key: Ed25519PrivateKey, channel_id: bytes | None) -> "Authority":
+        # The key is in the name so that TLS finds "unknown authority" and not "bad signature" for another key.
+        subject = x509_name(
+            f"weft {fingerprint_of(key.public_key())}",
+            organization="" if channel_id is None else server_name_of(channel_id),
+        )
+        return cls(
+            build_certificate(subject, key.public_key(), subject, key, ALWAYS_VALID, serial=1, path_length=1), key
+        )
+
+    @classmethod
+    def load(cls, path: str | Path) -> "Authority":
+        """Of a file with or without the private key."""
+        what = f"the authority {path}"
+        contents = read_contents(read_file(Path(path), "the authority"), what, _ADVICE)
+        if len(contents.certificates) == 2:
+            raise InvalidKeyFileError(f"{path} is a ticket and not an authority: give the owner's own file")
+        if len(contents.certificates) != 1 or len(contents.keys) > 1:
+            raise InvalidKeyFileError(f"{what} is not whole (one certificate and a private key): {_ADVICE}")
+        authority = cls(contents.certificates[0], contents.keys[0] if contents.keys else None)
+        try:
+            authority.certificate.verify_directly_issued_by(authority.certificate)
+            may_sign = authority.certificate.extensions.get_extension_for_class(x509.BasicConstraints).value.ca
+        except Exception:
+            raise InvalidKeyFileError(f"{what} is damaged: {_ADVICE}") from None
+        if not may_sign or (authority.key and authority.key.public_key() != authority.certificate.public_key()):
+            raise InvalidKeyFileError(f"{what} holds a key and a certificate that do not belong together: {_ADVICE}")
+        return authority
+
+    def save(self, path: str | Path) -> None:
+        """With the private key. Never over a file that exists."""
+        write_private(Path(path), encode_pem(self.certificate, self.private_key()))
+
+    def private_key(self) -> Ed25519PrivateKey:
+        """The private key, for those who have it."""
+        if self.key is None:
+            raise InvalidKeyError("only the channel's owner can do this: the authority's private key is needed")
+        return self.key
+
+    def issue_ticket(self, name: str, role: Role, expires_at: datetime, *, now: Clock = utc_now) -> Ticket:
+        """For one member, who may connect with it as often as it likes, and from several programs at once."""
+        if not (name.strip() and name.isprintable()) or len(name.encode()) > NAME_BYTES_MAX:
+            raise ValueError(f"a member's name can be printed and has at most {NAME_BYTES_MAX} bytes, not {name!r}")
+        if expires_at.tzinfo is None:
+            raise ValueError("an expiry needs a time zone: hours differ from place to place")
+        issued = now()
+        if expires_at <= issued:
+            raise ValueError(f"the ticket would be expired already: {expires_at:%Y-%m-%d %H:%M} is in the past")
+        key = Ed25519PrivateKey.generate()
+        certificate = build_certificate(
+            x509_name(name, unit=role.value),
+            key.public_key(),
+            self.certificate.subject,
+            self.private_key(),
+            (issued - TICKET_CLOCK_SKEW, expires_at),
+            serial=secrets.randbits(SERIAL_BITS) | 1,
+            path_length=0,
+        )
+        return Ticket(certificate, key, self.certificate)
+
+    def issue_certificate(self, now: Clock = utc_now) -> PeerCertificate:
+        return new_peer_certificate(self.certificate, self.private_key(), now(), ticket=False)
+
+
+def is_for_channel(authority: x509.Certificate, channel_id: bytes) -> bool:
+    """Whether an authority may be used for a channel: it was made for this one, or for none in particular."""
+    return single_attribute(authority.subject, NameOID.ORGANIZATION_NAME) in {"", server_name_of(channel_id)}

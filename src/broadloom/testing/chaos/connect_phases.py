@@ -1,0 +1,98 @@
+"""Where the time of one `connect` goes: keys, search, question, walks, links, and the handshakes among all that.
+
+Watches the classes of the fabric from outside, so it is only for a process that holds one newcomer and nothing else.
+"""
+
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from broadloom.protocol.events import LinkUp
+from broadloom.protocol.membership.discovery import Discovery
+from broadloom.protocol.membership.join import JoinProtocol
+from broadloom.transport import connection
+from broadloom.transport.tls_stream import TlsStream
+
+if TYPE_CHECKING:
+    import ssl
+
+    from broadloom.testing.chaos.managed_peer import PeerObserver
+    from broadloom.wire import PeerInfo
+
+PHASES = ("keys", "search", "question", "walk", "links", "rest")
+"""In their order: making keys; until a connected peer was found; until it answered; until the first link came; until
+the last one came; until `connect` returned."""
+
+
+class ConnectPhases:
+    def __init__(self) -> None:
+        self._found_ns = 0
+        self._accepted_ns = 0
+        self._handshakes_ns: list[int] = []
+        self._busy_ns = 0
+        self._instrument_discovery()
+        self._instrument_handshakes()
+
+    def _instrument_discovery(self) -> None:
+        found, join_through = Discovery.on_member_found, JoinProtocol.join_via
+
+        def seen_found(seeking: Discovery, contact: "PeerInfo") -> None:
+            self._found_ns = self._found_ns or time.monotonic_ns()
+            found(seeking, contact)
+
+        def seen_join_through(joining: JoinProtocol, contact: "PeerInfo", on_over: Callable[[bool], None]) -> None:
+            def over(accepted: bool) -> None:
+                if accepted:
+                    self._accepted_ns = self._accepted_ns or time.monotonic_ns()
+                on_over(accepted)
+
+            join_through(joining, contact, over)
+
+        Discovery.on_member_found = seen_found  # type: ignore[method-assign, assignment]
+        JoinProtocol.join_via = seen_join_through  # type: ignore[method-assign, assignment]
+
+    def _instrument_handshakes(self) -> None:
+        recorder = self
+
+        class TimedTls(TlsStream):
+            """Tells how long each handshake took, and how long this process was busy with it."""
+
+            __slots__ = ("_began_ns",)
+
+            def __init__(self, context: "ssl.SSLContext", server_name: str | None) -> None:
+                self._began_ns = time.monotonic_ns()
+                super().__init__(context, server_name)
+
+            def do_handshake(self) -> bool:
+                start_ns = time.thread_time_ns()
+                try:
+                    done = super().do_handshake()
+                finally:
+                    recorder._busy_ns += time.thread_time_ns() - start_ns
+                if done:
+                    recorder._handshakes_ns.append(time.monotonic_ns() - self._began_ns)
+                return done
+
+        connection.TlsStream = TimedTls  # type: ignore[attr-defined]
+
+    def phases(self, start_ns: int, observer: "PeerObserver", end_ns: int) -> dict[str, float]:
+        """Seconds of each phase, and what handshakes took: each overlaps with some phase, or with another."""
+        links_ns = [at_ns for at_ns, event in observer.events if isinstance(event, LinkUp)] or [end_ns]
+        found_ns = self._found_ns or end_ns
+        marks = [
+            start_ns,
+            observer.created_ns,
+            found_ns,
+            self._accepted_ns or found_ns,
+            links_ns[0],
+            links_ns[-1],
+            end_ns,
+        ]
+        for index in range(1, len(marks)):
+            marks[index] = max(marks[index], marks[index - 1])  # a link may come before the answer does
+        durations = {name: (marks[at + 1] - marks[at]) / 1e9 for at, name in enumerate(PHASES)}
+        return durations | {
+            "handshakes": float(len(self._handshakes_ns)),
+            "handshakes_sum": sum(self._handshakes_ns) / 1e9,
+            "handshakes_busy": self._busy_ns / 1e9,
+        }

@@ -1,0 +1,149 @@
+"""What came of a trial: one object for programs, one table for people."""
+
+from dataclasses import asdict, dataclass, field
+from statistics import median
+from typing import TYPE_CHECKING, Any
+
+from rich.table import Table
+
+from broadloom.testing.bench.histogram import LatencyHistogram
+from broadloom.testing.chaos.connect_phases import PHASES
+from broadloom.testing.checks.final_audit import FinalAudit
+
+if TYPE_CHECKING:
+    from broadloom.testing.chaos.chaos_run import ChaosRun
+
+
+@dataclass(slots=True)
+class ChaosReport:
+    scenario: str
+    peers: int
+    processes: int
+    security: str
+    passed: bool = False
+    problems: list[str] = field(default_factory=list)
+    errors: list[str] = field(default_factory=list)
+    """Exceptions that nobody caught, processes that ended by themselves."""
+    skipped: str = ""
+    killed: int = 0
+    left: int = 0
+    survivors: int = 0
+    metrics: dict[str, float] = field(default_factory=dict)
+    messages: int = 0
+    deliveries: int = 0
+    lost: int = 0
+    delivered_twice: int = 0
+    missed: int = 0
+    """Messages that peers were told they missed."""
+    duplicates: int = 0
+    """Further copies that came over other links, and were dropped."""
+    hops_max: int = 0
+    memory_mb: float = 0.0
+    own_memory_mb: float = 0.0
+    cpu_s: float = 0.0
+    wall_s: float = 0.0
+    counters: dict[str, int] = field(default_factory=dict)
+    warnings: dict[str, int] = field(default_factory=dict)
+
+    def as_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def fill_report(chaos_report: ChaosReport, chaos_run: "ChaosRun", audit: FinalAudit) -> None:
+    """From what was reported. CPU seconds are added when the processes have ended."""
+    latency = LatencyHistogram()
+    for report in audit.reports:
+        for peer in report["peers"] + report["left"]:
+            latency.merge(peer["latency"])
+            chaos_report.deliveries += peer["deliveries"]
+            chaos_report.missed += peer["missed"]
+            chaos_report.delivered_twice += peer["twice"]
+            chaos_report.hops_max = max(chaos_report.hops_max, peer["hops_max"])
+            for name, count in peer["counters"].items():
+                chaos_report.counters[name] = chaos_report.counters.get(name, 0) + count
+        for text, count in report["warnings"].items():
+            chaos_report.warnings[text] = chaos_report.warnings.get(text, 0) + count
+    chaos_report.lost = audit.lost
+    chaos_report.duplicates = chaos_report.counters.get("duplicates", 0)
+    chaos_report.messages = sum(head.last_sequence for head in audit.expected.values())
+    chaos_report.killed, chaos_report.left, chaos_report.survivors = (
+        chaos_run.killed,
+        chaos_run.left,
+        len(chaos_run.members),
+    )
+    used = [report for report in audit.reports if report["peers"]]
+    if used:
+        chaos_report.memory_mb = median(report["memory_mb"] for report in used)
+        chaos_report.own_memory_mb = median(report["own_memory_mb"] for report in used)
+    chaos_report.metrics = chaos_run.metrics | {
+        "delivered_s": audit.delivered_s,
+        "latency_median_ms": latency.quantile_ms(0.5),
+        "latency_p99_ms": latency.quantile_ms(0.99),
+        "latency_max_ms": latency.max_ns / 1e6,
+    }
+    chaos_report.metrics |= _time_metrics(
+        "connect", [known.connect_time_s for known in chaos_run.peers.values() if known.peer_id]
+    )
+    joiners = [known for known in chaos_run.peers.values() if known.phases]
+    if joiners:
+        chaos_report.metrics |= _time_metrics("newcomer", [known.connect_time_s for known in joiners])
+        for name in (*PHASES, "handshakes", "handshakes_sum", "handshakes_busy"):
+            unit = "" if name == "handshakes" else "_s"
+            chaos_report.metrics[f"newcomer_{name}{unit}"] = median(known.phases[name] for known in joiners)
+
+
+def _time_metrics(name: str, times_s: list[float]) -> dict[str, float]:
+    if not times_s:
+        return {}
+    ordered = sorted(times_s)
+    return {
+        f"{name}_median_s": median(ordered),
+        f"{name}_p95_s": ordered[min(len(ordered) - 1, int(0.95 * len(ordered)))],
+        f"{name}_max_s": ordered[-1],
+    }
+
+
+_METRIC_LABELS = {
+    "started_s": "all started in",
+    "grown_s": "and one regular fabric after",
+    "woven_s": "one regular fabric after",
+    "whole_without_s": "one regular fabric without the frozen after",
+    "one_fabric_s": "one fabric again after",
+    "whole_again_s": "one regular fabric again after",
+    "delivered_s": "everything delivered after",
+}
+
+
+def report_table(report: ChaosReport) -> Table:
+    rows = Table(box=None, show_header=False, pad_edge=False)
+    rows.add_row("peers", f"{report.peers:,} in {report.processes:,} processes, {report.security}")
+    rows.add_row("killed, left", f"{report.killed:,}, {report.left:,}")
+    metrics = report.metrics
+    for name, label in _METRIC_LABELS.items():
+        if name in metrics:
+            rows.add_row(label, f"{metrics[name]:.2f} s")
+    for name in ("connect", "newcomer"):
+        if f"{name}_median_s" in metrics:
+            median_s, p95_s = metrics[f"{name}_median_s"], metrics[f"{name}_p95_s"]
+            rows.add_row(f"time to {name}", f"median {median_s:.3f} s, p95 {p95_s:.3f} s")
+    if "newcomer_handshakes" in metrics:
+        parts = ", ".join(f"{name} {metrics[f'newcomer_{name}_s'] * 1000:.0f}" for name in PHASES)
+        rows.add_row("of which, in ms", parts)
+        busy_ms = metrics["newcomer_handshakes_busy_s"] * 1000
+        sum_ms = metrics["newcomer_handshakes_sum_s"] * 1000
+        rows.add_row("handshakes", f"{metrics['newcomer_handshakes']:g}, {sum_ms:.0f} ms in all, busy {busy_ms:.0f} ms")
+    if "load_s" in metrics:
+        rows.add_row("delivered under load", f"{report.deliveries / metrics['load_s']:,.0f} messages a second in all")
+        settled, last = metrics["memory_settled_mb"], metrics["memory_last_mb"]
+        rows.add_row("memory of the largest", f"{settled:.0f} MB after a third of the time, {last:.0f} MB at the end")
+    rows.add_row("messages", f"{report.messages:,}")
+    rows.add_row("deliveries audited", f"{report.deliveries:,}")
+    rows.add_row("lost, delivered twice", f"{report.lost:,}, {report.delivered_twice:,}")
+    rows.add_row("told as missed", f"{report.missed:,}")
+    if "latency_median_ms" in metrics:
+        times = [metrics[f"latency_{name}_ms"] for name in ("median", "p99", "max")]
+        rows.add_row("latency", "median {:.1f} ms, p99 {:.0f} ms, most {:.0f} ms".format(*times))
+    rows.add_row("hops at most", str(report.hops_max))
+    rows.add_row("memory of a process", f"{report.memory_mb:.0f} MB, its own {report.own_memory_mb:.0f} MB")
+    rows.add_row("CPU", f"{report.cpu_s:.0f} s within {report.wall_s:.0f} s")
+    return rows

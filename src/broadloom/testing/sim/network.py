@@ -1,0 +1,267 @@
+"""The virtual network: lines with latency and bandwidth, and all that can happen to them.
+
+Frames on a line arrive whole and in order, as over TCP, or the line is lost. A split holds frames back, as TCP does
+by repeating them, until it heals or one side gives up. Everything random comes from one seeded source.
+"""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from broadloom.wire import Address
+from broadloom.wire.broadcast_frame import BROADCAST
+
+if TYPE_CHECKING:
+    from random import Random
+
+    from broadloom.protocol.identity import Identity
+    from broadloom.protocol.runtime import ConnectionHandler
+    from broadloom.testing.sim.node import SimNode
+    from broadloom.testing.sim.virtual_clock import VirtualClock
+
+
+@dataclass(frozen=True, slots=True)
+class SimNetworkSettings:
+    latency_ms: tuple[float, float] = (2.0, 40.0)
+    """One way, for a line: drawn once per line between these."""
+    jitter_ms: float = 2.0
+    """Mean of what is added to each frame (exponential)."""
+    dial_timeout_s: float = 3.0
+    """A call to a host that does not answer at all is given up after this."""
+    socket_buffer_bytes: int = 512 << 10
+    """On a line, sent and not yet read; with more than this, it is full."""
+
+
+class SimNetwork:
+    def __init__(self, clock: "VirtualClock", random: "Random", settings: SimNetworkSettings) -> None:
+        self.clock = clock
+        self.random = random
+        self.settings = settings
+        self.listening: dict[Address, SimNode] = {}
+        self._hosts_down: dict[str, None] = {}
+        self._sides: dict[str, int] = {}
+        self._blocked_pairs: frozenset[tuple[int, int]] = frozenset()
+        self._held: dict[SimConnection, None] = {}
+        self.frames_sent = 0
+        self.bytes_sent = 0
+        self.broadcast_frames_sent = 0
+        """Frames that carry a broadcast."""
+
+    # -- lines
+
+    def dial(self, node: "SimNode", address: Address, handler: "ConnectionHandler") -> "SimConnection":
+        low, high = self.settings.latency_ms
+        latency_s = (low + (high - low) * self.random.random()) / 1000
+        near, far = SimConnection(self, node, latency_s, handler), SimConnection(self, None, latency_s, None)
+        near.remote, far.remote = far, near
+        near.remote_host = address.host
+        node.connections[near] = None
+        self.clock.call_at(self.clock.now + latency_s, self._on_dial_arrival, near, far, address)
+        return near
+
+    def _on_dial_arrival(self, near: "SimConnection", far: "SimConnection", address: Address) -> None:
+        """The call reaches the other host, if the network lets it."""
+        here, there = near.host, address.host
+        if self.is_blocked(here, there) or self.is_blocked(there, here) or there in self._hosts_down:
+            waited_s = self.settings.dial_timeout_s - near.latency_s
+            self.clock.call_at(self.clock.now + waited_s, near.disconnect)
+            return
+        node = self.listening.get(address)
+        if node is None:
+            self.clock.call_at(self.clock.now + near.latency_s, near.disconnect)
+            return
+        far.node = node
+        far.remote_host = here
+        node.connections[far] = None
+        self.clock.call_at(self.clock.now + near.latency_s, near.complete_dial)
+        node.run(node.accept, far)
+
+    # -- splits
+
+    def partition(self, sides: dict[str, int], blocked: frozenset[tuple[int, int]]) -> None:
+        """Hosts by side; frames from one side to another pass unless that pair is blocked."""
+        self._sides = sides
+        self._blocked_pairs = blocked
+
+    def heal(self) -> None:
+        self._sides, self._blocked_pairs = {}, frozenset()
+        held, self._held = list(self._held), {}
+        for connection in held:
+            connection.release_held()
+
+    @property
+    def is_partitioned(self) -> bool:
+        return bool(self._blocked_pairs)
+
+    def is_blocked(self, source: str, destination: str) -> bool:
+        if not self._blocked_pairs:
+            return False
+        return (self._sides.get(source, 0), self._sides.get(destination, 0)) in self._blocked_pairs
+
+    def hold(self, connection: "SimConnection") -> None:
+        self._held[connection] = None
+
+    # -- hosts
+
+    def take_host_down(self, host: str) -> None:
+        """Gone without a word: no answer, no reset."""
+        self._hosts_down[host] = None
+
+
+class SimConnection:
+    """One end of a connection."""
+
+    __slots__ = (
+        "_held",
+        "_is_congested",
+        "_last_arrival_at",
+        "handler",
+        "identity",
+        "is_closed",
+        "latency_s",
+        "network",
+        "node",
+        "remote",
+        "remote_host",
+        "unread_bytes",
+    )
+
+    remote: "SimConnection"
+    handler: "ConnectionHandler"
+
+    def __init__(
+        self, network: SimNetwork, node: "SimNode | None", latency_s: float, handler: "ConnectionHandler | None"
+    ) -> None:
+        self.network = network
+        self.node = node
+        self.latency_s = latency_s
+        self.is_closed = False
+        self.remote_host = ""
+        self.identity: Identity | None = None
+        self._last_arrival_at = 0.0
+        self._held: list[bytes | None] | None = None
+        self._is_congested = False
+        self.unread_bytes = 0
+        """Sent from here, and not yet read at the other end."""
+        if handler is not None:
+            self.handler = handler
+
+    @property
+    def host(self) -> str:
+        assert self.node is not None, "only an end that belongs to a node sends"
+        return self.node.host
+
+    @property
+    def queued_bytes(self) -> int:
+        return sum(len(frame) for frame in self._held or () if frame is not None)
+
+    @property
+    def is_congested(self) -> bool:
+        return self._is_congested
+
+    def send(self, frame: bytes, rest: memoryview | None = None) -> None:
+        if not self.is_closed:
+            if rest is not None:
+                frame = b"".join((frame, rest))
+            self.unread_bytes += len(frame)
+            if self.unread_bytes > self.network.settings.socket_buffer_bytes:
+                self._is_congested = True
+            self._transmit(frame)
+
+    def on_read(self, size: int) -> None:
+        """The other end has read so much."""
+        self.unread_bytes -= size
+        if self._is_congested and 2 * self.unread_bytes < self.network.settings.socket_buffer_bytes:
+            self._is_congested = False
+            if self.node is not None:
+                self.node.run(self._notify_writable)
+
+    def _notify_writable(self) -> None:
+        if not self.is_closed:
+            self.handler.on_writable()
+
+    def close(self) -> None:
+        """The other end is told after all that was sent before."""
+        if not self.is_closed:
+            self.is_closed = True
+            if self.node is not None:
+                self.node.connections.pop(self, None)
+            self._transmit(None)
+
+    def _transmit(self, frame: bytes | None) -> None:
+        network = self.network
+        if self._held is not None or network.is_blocked(self.host, self.remote_host):
+            if self._held is None:
+                self._held = []
+                network.hold(self)
+            self._held.append(frame)
+            return
+        now = network.clock.now
+        at = now + self.latency_s + network.random.expovariate(1000 / network.settings.jitter_ms)
+        if frame is not None:
+            network.frames_sent += 1
+            network.bytes_sent += len(frame)
+            if frame[7] == BROADCAST:
+                network.broadcast_frames_sent += 1
+            node = self.node
+            if node is not None and node.bytes_per_s:
+                at += node.transmit_delay_s(len(frame), now)
+        if at < self._last_arrival_at:
+            at = self._last_arrival_at
+        self._last_arrival_at = at
+        network.clock.call_at(at, self.remote.receive, frame)
+
+    def release_held(self) -> None:
+        """The split healed: what TCP kept trying to send goes through now."""
+        held, self._held = self._held or [], None
+        for frame in held:
+            self._transmit(frame)
+
+    def complete_dial(self) -> None:
+        if not self.is_closed and self.node is not None:
+            self.node.run(self._notify_open)
+
+    def receive(self, frame: bytes | None) -> None:
+        """A frame, or None for the end, reaches this end."""
+        node = self.node
+        if self.is_closed or node is None:
+            return
+        if node.is_paused or node.frame_cost_s:
+            node.run(self._dispatch_frame, frame, cost_s=node.frame_cost_s)
+        elif frame is None:
+            self._notify_disconnect()
+        else:
+            self.remote.on_read(len(frame))
+            self.handler.on_frame(frame)
+
+    def disconnect(self) -> None:
+        """Not answered, refused, or reset."""
+        if not self.is_closed and self.node is not None:
+            self.node.run(self._notify_disconnect)
+
+    def reset(self) -> None:
+        """This end vanishes: the other end hears of it, and some of what was under way is lost with it."""
+        self.is_closed = True
+        if self.node is not None:
+            self.node.connections.pop(self, None)
+        if self._held is None and not self.network.is_blocked(self.host, self.remote_host):
+            clock = self.network.clock
+            latest = max(self._last_arrival_at, clock.now + self.latency_s)
+            clock.call_at(clock.now + (latest - clock.now) * self.network.random.random(), self.remote.disconnect)
+
+    def _dispatch_frame(self, frame: bytes | None) -> None:
+        if frame is None:
+            self._notify_disconnect()
+        elif not self.is_closed:
+            self.remote.on_read(len(frame))
+            self.handler.on_frame(frame)
+
+    def _notify_open(self) -> None:
+        if not self.is_closed:
+            self.handler.on_open()
+
+    def _notify_disconnect(self) -> None:
+        if not self.is_closed:
+            self.is_closed = True
+            if self.node is not None:
+                self.node.connections.pop(self, None)
+            self.handler.on_disconnect()

@@ -1,0 +1,73 @@
+"""Running a scenario over many seeds, on several cores, and saying what came of it."""
+
+import gc
+import multiprocessing
+import resource
+import time
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+
+from broadloom.testing.sim.scenario import Scenario
+from broadloom.testing.sim.simulation import Simulation, TapeFactory
+from broadloom.testing.sim.step_checker import GuaranteeViolation
+from broadloom.testing.sim.steps import Run
+
+
+@dataclass(slots=True)
+class SeedResult:
+    """One seed of one scenario."""
+
+    scenario: str
+    peers: int
+    seed: int
+    problem: str | None = None
+    metrics: dict[str, float] = field(default_factory=dict)
+    messages: int = 0
+    deliveries: int = 0
+    missed: int = 0
+    """Messages that peers were told they missed."""
+    virtual_s: float = 0.0
+    events: int = 0
+    wall_s: float = 0.0
+    memory_mb: float = 0.0
+    """Peak of the process that ran it (and others before it)."""
+    adjacency: dict[int, list[int]] | None = None
+
+
+def run_seed(scenario: Scenario, seed: int, peers: int = 0, tape_factory: TapeFactory | None = None) -> SeedResult:
+    # A large simulation is one growing heap of living objects: looking through it again and again finds nothing. What
+    # the last one left is another matter.
+    gc.set_threshold(200_000, 50, 1000)
+    gc.collect()
+    result = SeedResult(scenario.name, peers or scenario.peers, seed)
+    start = time.perf_counter()
+    simulation = Simulation(seed, scenario.settings, tape_factory=tape_factory)
+    run = Run(simulation, result.peers)
+    try:
+        scenario.run_steps(run)
+    except GuaranteeViolation as violation:
+        result.problem = str(violation)
+    result.metrics = run.metrics
+    result.messages = sum(len(times) for times in simulation.checker.sent_at.values())
+    result.deliveries = simulation.checker.delivery_count
+    result.missed = simulation.checker.missed_count
+    result.virtual_s = simulation.clock.now
+    result.events = simulation.events
+    result.wall_s = time.perf_counter() - start
+    result.memory_mb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    result.adjacency = run.adjacency
+    return result
+
+
+def _run_seed(job: tuple[Scenario, int, int]) -> SeedResult:
+    return run_seed(*job)
+
+
+def run_seeds(scenario: Scenario, seeds: Iterable[int], peers: int = 0, jobs: int = 1) -> Iterator[SeedResult]:
+    """Outcomes as they come; in the order of the seeds only with one job."""
+    work = [(scenario, seed, peers) for seed in seeds]
+    if jobs <= 1 or len(work) <= 1:
+        yield from map(_run_seed, work)
+        return
+    with multiprocessing.get_context("spawn").Pool(min(jobs, len(work))) as pool:
+        yield from pool.imap_unordered(_run_seed, work)

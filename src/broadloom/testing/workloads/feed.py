@@ -1,0 +1,79 @@
+"""What the peers of a lab say, apart from their conversations: ticks, identifications, adverts.
+
+Each is a line of JSON that begins with the moment it was said, at a fixed place, so that every receiver can tell how
+long it took without reading the rest. On the tape they are what the pipeline's tables read: an identification becomes a
+row of that kind at all who hear it, so does an advert; ticks are messages with a topic.
+"""
+
+import json
+import time
+from random import Random
+from typing import Any
+
+_PREFIX = b'{"at":'
+_AT = slice(len(_PREFIX), len(_PREFIX) + 17)
+"""Unix seconds with six decimals."""
+
+TICK, IDENTIFICATION, AD = "tick", "ident", "advert"
+
+_NAMES = (
+    "Ada Ben Cleo Dan Edith Femi Greta Hugo Ines Jonas Kaya Liam Mara Nils Olga Pavel Quinn Rosa Sven Tara Uma Victor "
+    "Wanda Xenia Yusuf Zoe Anton Berta Carl Dora Emil Frida Georg Hanna Igor Julia Kurt Lena Max Nora Otto Paula"
+)
+MEMBER_NAMES = tuple(_NAMES.split())
+SYMBOLS = ("ASH", "ELM", "FIR", "OAK", "YEW", "BAY")
+ADS = (
+    ("Fresh bread at the corner", "food"),
+    ("Bicycles repaired while you wait", "repair"),
+    ("Evening boat to the islands", "travel"),
+    ("Second-hand books, half price", "books"),
+    ("Rooms with a view of the harbour", "travel"),
+)
+
+
+def member_name(number: int) -> str:
+    """What people call the peer of this number, for as long as the lab lives."""
+    cycle, index = divmod(number - 1, len(MEMBER_NAMES))
+    return MEMBER_NAMES[index] + (f" {cycle + 1}" if cycle else "")
+
+
+def tick(random: Random, prices: dict[str, float]) -> bytes:
+    """`prices` is where they stand; they walk."""
+    symbol = random.choice(SYMBOLS)
+    price = prices[symbol] = max(1.0, prices.get(symbol, 100.0) * (1 + random.gauss(0, 0.0008)))
+    return _encode(TICK, symbol=symbol, price=round(price, 2), size=random.choice((100, 200, 500, 1000)))
+
+
+def identification(name: str) -> bytes:
+    return _encode(IDENTIFICATION, name=name)
+
+
+def ad(random: Random) -> bytes:
+    name, topic = random.choice(ADS)
+    return _encode(AD, name=name, topic=topic)
+
+
+def _encode(kind: str, **fields: Any) -> bytes:
+    rest = json.dumps({"kind": kind, **fields}, separators=(",", ":"))
+    return b"%s%.6f,%s" % (_PREFIX, time.time(), rest[1:].encode())
+
+
+def sent_at(data: bytes) -> float | None:
+    """When, in Unix seconds; None if it is nothing of ours."""
+    if not data.startswith(_PREFIX):
+        return None
+    try:
+        return float(data[_AT])
+    except ValueError:
+        return None
+
+
+def decode(data: bytes) -> dict[str, Any] | None:
+    """The whole of it; None if it is nothing of ours."""
+    if not data.startswith(_PREFIX):
+        return None
+    try:
+        content = json.loads(data)
+    except ValueError:
+        return None
+    return content if isinstance(content, dict) and "kind" in content else None

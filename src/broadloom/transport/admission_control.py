@@ -1,0 +1,61 @@
+"""Who may call: limits on callers that have not shown anything yet, and on calls from one address.
+
+Everything here happens before the fabric hears of a call. Whoever is turned away is counted.
+"""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from broadloom.transport.connection import TcpConnection
+    from broadloom.transport.limits import Limits
+
+ADDRESSES_MAX = 4096
+"""Addresses whose calls are counted; beyond, the one that called longest ago is forgotten."""
+
+
+class AdmissionControl:
+    def __init__(self, limits: "Limits", now: Callable[[], float]) -> None:
+        self._limits = limits
+        self._now = now
+        self._pending: dict[TcpConnection, None] = {}
+        self._tokens: dict[str, tuple[float, float]] = {}
+        """Address -> calls it may still make, and when that was counted."""
+        self.connections_denied = 0
+        self.handshakes_evicted = 0
+        """Handshakes broken off to make room for others."""
+
+    def admit(self, connection: "TcpConnection") -> bool:
+        if not self._take_token(connection.remote_host):
+            self.connections_denied += 1
+            return False
+        if len(self._pending) >= self._limits.pending_handshakes_max:
+            self.handshakes_evicted += 1
+            oldest = next(iter(self._pending))
+            del self._pending[oldest]
+            oldest.abort()
+        self._pending[connection] = None
+        return True
+
+    def remove_pending(self, connection: "TcpConnection") -> None:
+        """It has shown its certificate, or is gone."""
+        self._pending.pop(connection, None)
+
+    @property
+    def pending_count(self) -> int:
+        return len(self._pending)
+
+    def abort_pending(self) -> None:
+        """Nobody is let in any more."""
+        for connection in list(self._pending):
+            connection.abort()
+        self._pending.clear()
+
+    def _take_token(self, host: str) -> bool:
+        now = self._now()
+        tokens, counted_at = self._tokens.pop(host, (float(self._limits.connections_burst), now))
+        tokens = min(self._limits.connections_burst, tokens + (now - counted_at) * self._limits.connections_per_s)
+        self._tokens[host] = tokens - 1 if tokens >= 1 else tokens, now
+        if len(self._tokens) > ADDRESSES_MAX:
+            del self._tokens[next(iter(self._tokens))]
+        return tokens >= 1

@@ -1,0 +1,391 @@
+"""One TCP connection as a line of the fabric: whole frames in, whole frames out, and an end that is told once.
+
+What is sent within one turn of the event loop goes out in one write. When the other end does not keep up, frames wait
+here, counted; beyond the limit the line is choked. Our own end says goodbye, half closes and reads on until the other
+end has closed too, because closing a socket with unread bytes would destroy what we said last.
+"""
+
+import asyncio
+import socket
+import ssl
+from typing import TYPE_CHECKING, cast
+
+from broadloom.protocol.identity import CredentialError, Identity
+from broadloom.security import reject_reason_for
+from broadloom.transport.flow_control import limit_kernel_buffers, unread_bytes
+from broadloom.transport.tls_stream import TlsStream
+from broadloom.wire import FrameSplitter, WireError, encode
+from broadloom.wire.exchange_messages import Reject, RejectReason
+
+if TYPE_CHECKING:
+    from broadloom.protocol.runtime import ConnectionHandler
+    from broadloom.transport.node import TcpNode
+
+TRANSPORT_HIGH_WATER_BYTES = 128 << 10
+WRITE_BYTES = 256 << 10
+"""Written at once, at most, when more than that waits."""
+SMALL_READ_BYTES = 4 << 10
+"""After a smaller read, what it made us send goes out at once; after a larger one, with what the next reads bring."""
+LARGE_READ_BYTES = 64 << 10
+"""After a read of so much, with so much still to be read, we are behind."""
+WRITELINES_MAX = 16
+"""Up to so many parts are written as they are; more and smaller ones are cheaper joined."""
+_TLS_ALERT = b"\x15\x03"
+
+
+class TcpConnection(asyncio.Protocol):
+    """Driven by its transport; made by `Node.dial` or for each connection that is accepted."""
+
+    handler: "ConnectionHandler"
+
+    def __init__(self, node: "TcpNode", *, is_initiator: bool) -> None:
+        self._node = node
+        self._is_initiator = is_initiator
+        self.identity: Identity | None = None
+        self.certificate = b""
+        self.remote_host = ""
+        self._transport: asyncio.Transport | None = None
+        self._socket: socket.socket | None = None
+        self._tls: TlsStream | None = None
+        self._splitter = FrameSplitter()
+        self._send_queue: list[bytes | memoryview] = []
+        self._send_queue_bytes = 0
+        self._writable = False
+        self._flush_scheduled = False
+        self._ready = False
+        """Open, and with TLS both ends have proved who they are."""
+        self._is_closed = False
+        """Our owner closed it, or was told that it is lost: nothing is heard or said any more."""
+        self._write_closed = False
+        self.connect_task: asyncio.Task[None] | None = None
+        self.deadline: asyncio.TimerHandle | None = None
+        self._reading_paused = False
+        self.last_progress_at = 0.0
+        """When the other end last took something."""
+        self.is_above_high_water = False
+        """So much waits here that the author of it should wait too; kept by `flow.py`."""
+        self.slow_peer_budget = node.limits.slow_peer_budget_s, 0.0
+        """How long this line may still hold up our broadcasts, and as of when; kept by `flow.py`."""
+
+    # -- for the owner
+
+    def send(self, frame: bytes, rest: memoryview | None = None) -> None:
+        if self._is_closed:
+            return
+        self._send_queue.append(frame)
+        self._send_queue_bytes += len(frame)
+        if rest is not None:
+            self._send_queue.append(rest)
+            self._send_queue_bytes += len(rest)
+        if not self._flush_scheduled and self._writable:
+            self._flush_scheduled = True
+            self._node.flush_soon(self)
+        if self._send_queue_bytes > self._node.limits.high_water_bytes:
+            if not self.is_above_high_water:
+                self._node.flow.on_congested(self)
+            if self._send_queue_bytes > self._node.limits.send_queue_bytes_max:
+                self._on_send_overflow()
+
+    def close(self) -> None:
+        if self._is_closed:
+            return
+        self._is_closed = True
+        if self.is_above_high_water:
+            self._node.flow.on_writable(self)
+        if self._transport is None:
+            if self.connect_task is not None:
+                self.connect_task.cancel()
+            self._node.on_connection_closed(self)
+        elif not self._ready:
+            self._transport.abort()
+        else:
+            self._set_deadline(self._node.limits.close_timeout_s)
+            if not self._flush_scheduled and self._writable:
+                self._finish()
+
+    @property
+    def is_congested(self) -> bool:
+        return self.is_above_high_water
+
+    @property
+    def queued_bytes(self) -> int:
+        """Waiting for the other end, on our side."""
+        return self._send_queue_bytes + (self._transport.get_write_buffer_size() if self._transport is not None else 0)
+
+    # -- for the node
+
+    def flush(self) -> None:
+        """Once a turn of the loop: everything that waits, in one write."""
+        self._flush_scheduled = False
+        if not self._writable or self._write_closed:
+            return
+        assert self._transport is not None
+        self.last_progress_at = self._node.now()
+        while self._send_queue and self._writable:
+            parts = self._next_write()
+            if self._tls is not None:
+                self._transport.write(self._tls.encrypt(parts[0] if len(parts) == 1 else b"".join(parts)))
+            elif len(parts) == 1:
+                self._transport.write(parts[0])
+            elif len(parts) <= WRITELINES_MAX:
+                self._transport.writelines(parts)
+            else:
+                self._transport.write(b"".join(parts))
+        if self._writable:
+            if self.is_above_high_water:
+                self._node.flow.on_writable(self)
+                if not self._is_closed:
+                    self.handler.on_writable()
+            if self._is_closed:
+                self._finish()
+
+    def _next_write(self) -> list[bytes | memoryview]:
+        """All that waits, or as much of a long queue as the other end should be sent at once."""
+        if self._send_queue_bytes <= WRITE_BYTES:
+            parts, self._send_queue, self._send_queue_bytes = self._send_queue, [], 0
+            return parts
+        count = size = 0
+        while size < WRITE_BYTES and count < len(self._send_queue):
+            size += len(self._send_queue[count])
+            count += 1
+        parts = self._send_queue[:count]
+        del self._send_queue[:count]
+        self._send_queue_bytes -= size
+        return parts
+
+    def drop_slow(self) -> None:
+        """The other end takes nothing any more."""
+        self._on_send_overflow()
+
+    def disconnect_unauthorized(self, reason: RejectReason) -> None:
+        """The other end is no longer admitted."""
+        self._disconnect(reason)
+
+    def on_connect_failed(self, reason: RejectReason | None = None) -> None:
+        """Nobody there."""
+        self.connect_task = None
+        self._disconnect(reason)
+        self._node.on_connection_closed(self)
+
+    def pause_reading(self) -> None:
+        if self._transport is not None and not self._reading_paused and self._ready:
+            self._reading_paused = True
+            self._transport.pause_reading()
+
+    def resume_reading(self) -> None:
+        if self._reading_paused and self._transport is not None:
+            self._reading_paused = False
+            self._transport.resume_reading()
+
+    def abort(self) -> None:
+        """Break off without a word."""
+        self._is_closed = self._write_closed = True
+        self._clear_send_queue()
+        if self.connect_task is not None:
+            self.connect_task.cancel()
+        if self._transport is not None:
+            self._transport.abort()
+
+    # -- for the transport
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+        self._transport.set_write_buffer_limits(TRANSPORT_HIGH_WATER_BYTES)
+        self._socket = transport.get_extra_info("socket")
+        limit_kernel_buffers(self._socket, self._node.limits)
+        self.connect_task = None
+        if self._is_initiator and self._is_closed:
+            self._transport.abort()
+            return
+        if not self._is_initiator:
+            peername = transport.get_extra_info("peername")
+            self.remote_host = peername[0] if peername else ""
+            if self._node.is_closing or not self._node.admission_control.admit(self):
+                self._is_closed = True
+                self._transport.abort()
+                return
+        credentials = self._node.credentials
+        if credentials is None:
+            self._open()
+            return
+        context = credentials.client_context if self._is_initiator else credentials.server_context
+        self._tls = TlsStream(context, credentials.server_name if self._is_initiator else None)
+        if self._is_initiator:
+            self._handshake()
+        else:
+            self._set_deadline(self._node.limits.handshake_timeout_s)
+
+    def data_received(self, data: bytes) -> None:
+        if self._is_closed:
+            return
+        try:
+            if self._tls is not None:
+                self._tls.feed(data)
+                if not self._tls.ready and not self._handshake():
+                    return
+                data = self._tls.decrypt()
+            self._read(data)
+            if len(data) < SMALL_READ_BYTES:
+                self._node.flush()
+            elif len(data) >= LARGE_READ_BYTES and unread_bytes(self._socket) >= LARGE_READ_BYTES:
+                self._node.flow.rate_limiter.on_lag()
+        except ssl.SSLError as problem:
+            self._on_tls_error(problem)
+        except WireError as problem:
+            self._on_malformed(data, problem)
+
+    def eof_received(self) -> bool:
+        self._disconnect(None)
+        return False
+
+    def connection_lost(self, _problem: Exception | None) -> None:
+        self._write_closed = True
+        self._writable = False
+        if self.deadline is not None:
+            self.deadline.cancel()
+        self._disconnect(None)
+        self._clear_send_queue()
+        self._tls = None  # a hundred kilobytes, which the cycle of line and owner would hold for a while
+        self._node.on_connection_closed(self)
+
+    def pause_writing(self) -> None:
+        self._writable = False
+
+    def resume_writing(self) -> None:
+        if self._ready and not self._write_closed:
+            self._writable = True
+            self.flush()
+
+    # -- the inside
+
+    def _read(self, data: bytes) -> None:
+        for frame in self._splitter.feed(data):
+            self.handler.on_frame(frame)
+            if self._is_closed:
+                return
+
+    def _handshake(self) -> bool:
+        """Whether the line is open now."""
+        assert self._tls is not None
+        assert self._transport is not None
+        done = self._tls.do_handshake()
+        if outgoing := self._tls.pending_output():
+            self._transport.write(outgoing)
+        if not done:
+            return False
+        self.certificate = self._tls.certificate
+        assert self._node.credentials is not None
+        try:
+            self.identity = self._node.credentials.identify(self.certificate)
+        except CredentialError as rejected:
+            self._node.count_rejection(rejected.reason)
+            if not self._is_initiator:
+                self._transport.write(self._tls.encrypt(encode(Reject(rejected.reason, rejected.text))))
+            self._disconnect(rejected.reason, half_close=True)
+            return False
+        self._open()
+        return not self._is_closed
+
+    def _open(self) -> None:
+        if self.deadline is not None:
+            self.deadline.cancel()
+        self._ready = self._writable = True
+        if self._is_initiator:
+            if self._send_queue:
+                self._flush_scheduled = True
+                self._node.flush_soon(self)
+            self.handler.on_open()
+        else:
+            self._node.admission_control.remove_pending(self)
+            self._node.on_accept(self)
+
+    def _on_tls_error(self, problem: ssl.SSLError) -> None:
+        """TLS says no, here or at the other end."""
+        reason = reject_reason_for(problem, is_initiator=self._is_initiator)
+        self._node.count_rejection(reason)
+        assert self._tls is not None
+        assert self._transport is not None
+        self._clear_send_queue()  # nothing can be encrypted any more
+        if alert := self._tls.pending_output():
+            self._transport.write(alert)
+        elif reason is RejectReason.TLS_MISMATCH and not self._is_initiator and not self._ready:
+            # OpenSSL says nothing to who does not speak TLS at all: perhaps a plain peer, so it is told in plain.
+            self._transport.write(encode(Reject(reason, "this peer uses TLS, you do not; connect like the others")))
+        self._disconnect(reason, half_close=True)
+
+    def _on_malformed(self, data: bytes, problem: WireError) -> None:
+        """Not frames of ours. Who speaks TLS where we do not, or the other way round, is told so by what comes back."""
+        assert self._transport is not None
+        is_tls = self._tls is None and data.startswith(_TLS_ALERT)
+        self._node.count_malformed()
+        if not is_tls and self._send_queue_bytes == 0 and self._writable:
+            refuse = encode(Reject(RejectReason.WRONG_PROTOCOL, str(problem)[:200]))
+            self._transport.write(refuse if self._tls is None else self._tls.encrypt(refuse))
+        self._disconnect(RejectReason.TLS_MISMATCH if is_tls else RejectReason.WRONG_PROTOCOL, half_close=True)
+
+    def _disconnect(self, reason: RejectReason | None, *, half_close: bool = False) -> None:
+        """Nothing more is to be expected of the other end. `after_a_word`: it was told why, and shall be able to read
+        it."""
+        if self._is_closed:
+            return
+        self._is_closed = True
+        self._clear_send_queue()
+        if self._transport is not None and not self._write_closed:
+            self._write_closed = True
+            self._set_deadline(self._node.limits.close_timeout_s)
+            if half_close:
+                self._half_close()
+            else:
+                self._transport.close()
+        if self._ready or self._is_initiator:
+            self.handler.on_disconnect(reason)
+
+    def _on_send_overflow(self) -> None:
+        """Too much waits for the other end. Our owner may be in the middle of sending, so it is told in a moment."""
+        if self._is_closed:
+            return
+        self._is_closed = self._write_closed = True
+        self._clear_send_queue()
+        if self._transport is not None:
+            self._transport.abort()
+        self._node.call_soon(self.handler.on_send_overflow)
+
+    def _finish(self) -> None:
+        """All was said: half close, and listen until the other end has closed as well."""
+        if self._write_closed:
+            return
+        self._write_closed = True
+        assert self._transport is not None
+        if self._tls is not None and (goodbye := self._tls.close_notify()):
+            self._transport.write(goodbye)
+        self._half_close()
+
+    def _half_close(self) -> None:
+        """Nothing more comes from us; what still comes from there is read, and thrown away, until that ends too."""
+        assert self._transport is not None
+        self.resume_reading()
+        if not self._transport.can_write_eof():
+            self._transport.close()
+            return
+        try:
+            self._transport.write_eof()
+        except OSError:  # the other end has broken off already; whoever hung up must not stumble over that
+            self._transport.abort()
+
+    def _clear_send_queue(self) -> None:
+        self._send_queue.clear()
+        self._send_queue_bytes = 0
+        if self.is_above_high_water:
+            self._node.flow.on_writable(self)
+
+    def _set_deadline(self, seconds: float) -> None:
+        if self.deadline is not None:
+            self.deadline.cancel()
+        self.deadline = self._node.later(seconds, self._on_deadline)
+
+    def _on_deadline(self) -> None:
+        if not self._ready and not self._is_closed:
+            self._node.count_rejection(None)
+        self._is_closed = True
+        if self._transport is not None:
+            self._transport.abort()

@@ -1,0 +1,50 @@
+"""Peers of one process on the same channel: what one of them hears, the others have at once, without a socket.
+
+A set of peers acts as one (`peers=3`), on a machine that is better connected than others. Its members are strangers in
+the fabric, with neighbours of their own; between them messages hop inside the process.
+"""
+
+from collections.abc import Callable, Sequence
+from itertools import combinations
+from typing import TYPE_CHECKING
+
+from broadloom.protocol.link import Link
+
+if TYPE_CHECKING:
+    from broadloom.protocol.identity import Identity
+    from broadloom.protocol.peer import Peer
+    from broadloom.protocol.runtime import ConnectionHandler
+    from broadloom.transport.node import TcpNode
+
+
+class InProcessConnection:
+    """One end of a line that is none: a frame is handed over in the next turn of the event loop."""
+
+    handler: "ConnectionHandler"
+    other_end: "InProcessConnection"
+    is_congested = False
+    queued_bytes = 0
+
+    def __init__(self, call_soon: "Callable[[Callable[[], None]], None]") -> None:
+        self.identity: Identity | None = None
+        self._call_soon = call_soon
+
+    def send(self, frame: bytes, rest: memoryview | None = None) -> None:
+        data = frame if rest is None else b"".join((frame, rest))
+        self._call_soon(lambda: self.other_end.handler.on_frame(data))
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+
+def link_in_process(nodes: "Sequence[TcpNode]") -> None:
+    """Messages hop between these from now on."""
+    for one, other in combinations(nodes, 2):
+        here, there = InProcessConnection(one.call_soon), InProcessConnection(other.call_soon)
+        here.other_end, there.other_end = there, here
+        _add_link(one.peer, here, other.peer)
+        _add_link(other.peer, there, one.peer)
+
+
+def _add_link(peer: "Peer", connection: InProcessConnection, other: "Peer") -> None:
+    peer.broadcaster.in_process_links.append(Link(peer, connection, other.me))

@@ -1,0 +1,318 @@
+"""One peer on real sockets: its world, the port it listens on, and all its lines.
+
+The counterpart of `sim/node.py`. Runs in whatever event loop it is started in, without threads.
+"""
+
+import asyncio
+import errno
+import logging
+import secrets
+import socket
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from random import Random
+from typing import TYPE_CHECKING, Any
+
+from broadloom.protocol import ChannelName, ChannelSettings, Peer, PeerState
+from broadloom.protocol.channel_name import PortOrder
+from broadloom.protocol.events import Batch, Event, Missed
+from broadloom.protocol.identity import CredentialError
+from broadloom.security import InvalidKeyFileError
+from broadloom.transport.addresses import bind_host, resolve_host
+from broadloom.transport.admission_control import AdmissionControl
+from broadloom.transport.connection import TcpConnection
+from broadloom.transport.flow_control import FlowControl
+from broadloom.transport.limits import Limits
+from broadloom.wire import Address, PeerInfo
+from broadloom.wire.exchange_messages import RejectReason
+
+if TYPE_CHECKING:
+    from broadloom.protocol.runtime import ConnectionHandler, Observer
+    from broadloom.security import PeerCredentials
+
+log = logging.getLogger("broadloom")
+
+_IN_USE = (errno.EADDRINUSE, errno.EACCES)
+# Includes the time that the machine sleeps: a message that was kept meanwhile has aged.
+_CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+
+
+class ListenError(OSError):
+    """No port of this machine could be had; says which and why."""
+
+
+@dataclass(slots=True)
+class HandshakeCounters:
+    """What was turned away before the fabric heard of it."""
+
+    wrong_key: int = 0
+    expired: int = 0
+    revoked: int = 0
+    handshakes: int = 0
+    """Other handshakes that failed or did not end in time."""
+    malformed_frames: int = 0
+    """Lines that carried no frames of ours."""
+
+
+class TcpNode:
+    """World of one peer. `deliver`, `missed` and `observe` are its owner's, set before `start`."""
+
+    deliver: Callable[[Batch], None]
+    report_missed: Callable[[Missed], None]
+    emit: Callable[[Event], None]
+    peer: Peer
+
+    def __init__(
+        self,
+        channel: ChannelName,
+        *,
+        advertise_host: str,
+        port: int = 0,
+        bootstrap: tuple[Address, ...],
+        credentials: "PeerCredentials | None",
+        signed: bool = False,
+        settings: ChannelSettings | None = None,
+        limits: Limits | None = None,
+    ) -> None:
+        self._channel = channel
+        self._advertise_host = advertise_host
+        self._port = port
+        self._bootstrap = bootstrap
+        self.credentials = credentials
+        self._signed = signed
+        self.settings = settings or ChannelSettings()
+        self.limits = limits or Limits()
+        self.random = Random(secrets.randbits(128))
+        self.handshake_counters = HandshakeCounters()
+        self.admission_control = AdmissionControl(self.limits, self.now)
+        self.id = credentials.peer_id if credentials is not None else secrets.randbits(64)
+        self._loop = asyncio.get_running_loop()
+        self.flow = FlowControl(self)
+        self._connections: dict[TcpConnection, None] = {}
+        self._to_flush: list[TcpConnection] = []
+        self._flush_is_due = False
+        self._server: asyncio.Server | None = None
+        self._all_closed = asyncio.Event()
+        self._closing = False
+        self._revocation_list_failed = False
+        self._credential_check_timer: asyncio.TimerHandle | None = None
+
+    async def start(self, observer: "Observer | None" = None) -> None:
+        """Listen, and look for the channel."""
+        address = await self._listen()
+        seal = self.credentials.signer if self.credentials is not None and self._signed else None
+        me = PeerInfo(self.id, address)
+        self.peer = Peer(self, me, self._channel.id, self._bootstrap, self.settings, signer=seal, observer=observer)
+        self.peer.start()
+        if self.credentials is not None:
+            self._check_credentials()
+
+    @property
+    def has_started(self) -> bool:
+        return hasattr(self, "peer")
+
+    @property
+    def is_closing(self) -> bool:
+        return self._closing
+
+    # -- the world of the peer
+
+    @staticmethod
+    def now() -> float:
+        return time.clock_gettime(_CLOCK)
+
+    def dial(self, address: Address, handler: "ConnectionHandler") -> TcpConnection:
+        connection = TcpConnection(self, is_initiator=True)
+        connection.handler = handler
+        if self._closing:
+            self._loop.call_soon(connection.on_connect_failed)
+            return connection
+        self._connections[connection] = None
+        connection.connect_task = self._loop.create_task(self._connect(connection, address))
+        return connection
+
+    def call_later(self, delay_s: float, callback: Callable[..., None], *args: Any) -> asyncio.TimerHandle:
+        return self._loop.call_later(delay_s, callback, *args)
+
+    later = call_later
+
+    # -- lines
+
+    async def _connect(self, connection: TcpConnection, address: Address) -> None:
+        with suppress(OSError, ValueError, OverflowError):  # the last two: no host at all, from a stranger's message
+            # Names are looked up here: `create_connection` would leave a lookup that fails after we hung up to nobody.
+            for host in await resolve_host(address.host):
+                with suppress(OSError):
+                    await self._loop.create_connection(lambda: connection, host, address.port)
+                    return
+        connection.on_connect_failed()
+
+    def flush_soon(self, connection: TcpConnection) -> None:
+        if not self._flush_is_due:
+            self._flush_is_due = True
+            self._loop.call_soon(self._flush_when_due)
+        self._to_flush.append(connection)
+
+    def _flush_when_due(self) -> None:
+        self._flush_is_due = False
+        self.flush()
+
+    def flush(self) -> None:
+        """All that was sent goes out now."""
+        while self._to_flush:
+            connections, self._to_flush = self._to_flush, []
+            for connection in connections:
+                connection.flush()
+
+    def call_soon(self, callback: Callable[[], None]) -> None:
+        self._loop.call_soon(self._run_and_flush, callback)
+
+    def _run_and_flush(self, act: Callable[[], None]) -> None:
+        """And what it sends goes out in the same turn."""
+        was_due, self._flush_is_due = self._flush_is_due, True
+        try:
+            act()
+        finally:
+            self._flush_is_due = was_due
+            self.flush()
+
+    def on_accept(self, connection: TcpConnection) -> None:
+        """Somebody dialled us and may speak."""
+        self._connections[connection] = None
+        self.peer.on_accept(connection)
+
+    def on_connection_closed(self, connection: TcpConnection) -> None:
+        self.admission_control.remove_pending(connection)
+        self._connections.pop(connection, None)
+        if self._closing and not self._connections:
+            self._all_closed.set()
+        if connection.is_above_high_water:
+            self.flow.on_writable(connection)
+
+    def count_rejection(self, reason: RejectReason | None) -> None:
+        match reason:
+            case RejectReason.WRONG_KEY:
+                self.handshake_counters.wrong_key += 1
+            case RejectReason.TICKET_EXPIRED:
+                self.handshake_counters.expired += 1
+            case RejectReason.TICKET_REVOKED:
+                self.handshake_counters.revoked += 1
+            case _:
+                self.handshake_counters.handshakes += 1
+
+    def count_malformed(self) -> None:
+        self.handshake_counters.malformed_frames += 1
+
+    # -- flow
+
+    def pause_reading(self) -> None:
+        """The application does not keep up and chose to slow its neighbours down."""
+        self.peer.is_paused = True
+        for connection in self._connections:
+            connection.pause_reading()
+
+    def resume_reading(self) -> None:
+        self.peer.is_paused = False
+        for connection in self._connections:
+            connection.resume_reading()
+
+    # -- admission
+
+    def _check_credentials(self) -> None:
+        """Tickets expire and are revoked while their holders are neighbours."""
+        if self._closing or self.credentials is None:
+            return
+        self._credential_check_timer = self.call_later(self.limits.credential_check_s, self._check_credentials)
+        self._reload_revocation_list()
+        for connection in list(self._connections):
+            if connection.identity is None:
+                continue
+            try:
+                self.credentials.signer.recheck(connection.identity)
+            except CredentialError as rejected:
+                self.count_rejection(rejected.reason)
+                connection.disconnect_unauthorized(rejected.reason)
+
+    def _reload_revocation_list(self) -> None:
+        """A list that became unreadable is a mistake of its owner; the last good one stays in force."""
+        if self.credentials is None or self.credentials.revocation_list is None:
+            return
+        try:
+            self.credentials.revocation_list.reload_if_changed()
+            self._revocation_list_failed = False
+        except InvalidKeyFileError as problem:
+            if not self._revocation_list_failed:
+                log.warning("%s", problem)
+            self._revocation_list_failed = True
+
+    # -- listening
+
+    async def _listen(self) -> Address:
+        host = bind_host(self._advertise_host)
+        ports = [self._port] if self._port else PortOrder(self._channel.id)
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        problem: OSError | None = None
+        for _, port in zip(range(self.limits.listen_ports_max), ports, strict=False):
+            # The protocol by name: asyncio turns off Nagle's delay only where it sees that it is TCP.
+            listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+            try:
+                listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                listener.bind((host, port))
+                listener.listen(self.limits.listen_backlog)
+            except OSError as refused:
+                listener.close()
+                problem = refused
+                if refused.errno in _IN_USE:
+                    continue
+                break
+            # In two steps, so that who is interrupted between them holds what has to be closed.
+            self._server = await self._loop.create_server(
+                lambda: TcpConnection(self, is_initiator=False),
+                sock=listener,
+                backlog=self.limits.listen_backlog,
+                start_serving=False,
+            )
+            await self._server.start_serving()
+            return Address(self._advertise_host, port)
+        where = f"{host}, port {self._port}" if self._port else host
+        raise ListenError(f"cannot listen on {where}: {problem.strerror if problem else 'no port is left'}")
+
+    # -- the end
+
+    async def close(self, *, timeout_s: float = 1.0) -> None:
+        """The peer has left, or shall vanish: stop listening, let lines end, break off what does not."""
+        self._closing = True
+        self._stop_listening()
+        await asyncio.sleep(0)
+        if self._connections and self.peer.state is PeerState.LEFT:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(timeout_s):
+                    await self._all_closed.wait()
+        self.abort()
+
+    def _stop_listening(self) -> None:
+        """In two steps: asyncio gives up the sockets of callers that it has accepted but not yet handed to a line when
+        their server closes, so no more are accepted from now on, and it closes behind those."""
+        server, self._server = self._server, None
+        if server is None:
+            return
+        for listener in server.sockets:
+            with suppress(NotImplementedError):  # the loop of Windows has no readers
+                self._loop.remove_reader(listener.fileno())
+        self._loop.call_soon(server.close)
+
+    def abort(self) -> None:
+        """Without a word, as if the process had been killed."""
+        self._closing = True
+        self._stop_listening()
+        self.flow.stop()
+        if self._credential_check_timer is not None:
+            self._credential_check_timer.cancel()
+        self.admission_control.abort_pending()
+        for connection in list(self._connections):
+            connection.abort()
+        self._connections.clear()
+        if self.has_started:
+            self.peer.state = PeerState.LEFT

@@ -1,0 +1,187 @@
+"""Who gets in: in front of every page, file and socket of the server.
+
+Three rules. A page on this machine answers only to names of this machine, so that a foreign web site cannot have it
+fetched under a name of its own. What changes anything, and every socket, must come from a page of this server. And
+where there is a password, nothing but the door is to be had without it.
+"""
+
+import hmac
+import ipaddress
+import secrets
+import time
+from collections import deque
+from collections.abc import Awaitable, Callable, MutableMapping
+from html import escape
+from http.cookies import CookieError, SimpleCookie
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+# The page that asks for the password: plain HTML, since nothing else may be had yet.
+
+
+_PAGE = """<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="color-scheme" content="light dark">
+<title>Broadloom: password</title>
+<style>
+body {{ font: 16px/1.5 system-ui, sans-serif; display: grid; place-items: center; min-height: 90vh; margin: 0 1rem; }}
+form {{ display: grid; gap: .75rem; width: min(20rem, 100%); }}
+h1 {{ font-size: 1.4rem; margin: 0; }}
+input, button {{ font: inherit; padding: .6rem .7rem; border-radius: 6px; border: 1px solid #8a93a3; }}
+button {{ background: #0b5cad; color: #fff; border-color: #0b5cad; cursor: pointer; }}
+.problem {{ color: #b3410e; margin: 0; }}
+@media (prefers-color-scheme: dark) {{ .problem {{ color: #ff9d6b; }} }}
+</style>
+</head>
+<body>
+<form method="post" action="/door">
+<h1>Broadloom</h1>
+<label for="password">Password of this server</label>
+<input id="password" name="password" type="password" autocomplete="current-password" autofocus required>
+{problem}
+<button type="submit">Open</button>
+</form>
+</body>
+</html>
+"""
+
+
+def login_page(problem: str = "") -> str:
+    alert = f'<p class="problem" role="alert">{escape(problem)}</p>' if problem else ""
+    return _PAGE.format(problem=alert)
+
+
+Scope = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
+Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+App = Callable[[Scope, Receive, Send], Awaitable[None]]
+
+COOKIE = "broadloom_entry"
+SESSIONS_MAX = 256
+"""Browsers that are let in at once; the oldest has to say the password again."""
+ATTEMPTS_PER_MIN_MAX = 20
+"""Wrong passwords of all together; beyond this everyone waits."""
+FORM_BYTES_MAX = 4096
+
+HEADERS = (
+    # Nothing is fetched from anywhere else, whatever a page or a message in it says. Vue compiles its templates in the
+    # browser and therefore needs 'unsafe-eval'; all text of others is escaped before it gets there.
+    (
+        b"content-security-policy",
+        b"default-src 'self' 'unsafe-inline' 'unsafe-eval' data: blob:; connect-src 'self'; "
+        b"object-src 'none'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'",
+    ),
+    (b"x-content-type-options", b"nosniff"),
+    (b"referrer-policy", b"no-referrer"),
+)
+
+
+def is_loopback(host: str) -> bool:
+    try:
+        return host == "localhost" or ipaddress.ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return False
+
+
+class AuthMiddleware:
+    """An ASGI application in front of another."""
+
+    def __init__(self, app: App, *, password: str | None, loopback_only: bool) -> None:
+        self.app = app
+        self._password = password.encode() if password else None
+        self._loopback_only = loopback_only
+        self._sessions: deque[str] = deque(maxlen=SESSIONS_MAX)
+        self._failed_attempts: deque[float] = deque(maxlen=ATTEMPTS_PER_MIN_MAX)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] not in ("http", "websocket"):
+            await self.app(scope, receive, send)
+            return
+        headers = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in scope["headers"]}
+        problem = self._rejection(scope, headers)
+        if problem:
+            await _reject(scope, send, 403, problem)
+        elif self._password is None or self._has_session(headers):
+            await self.app(scope, receive, _with_headers(send))
+        elif scope["type"] == "websocket":
+            await _reject(scope, send, 403, "the password is needed first")
+        elif scope["path"] == "/door" and scope["method"] == "POST":
+            await self._log_in(receive, send)
+        elif scope["path"].startswith("/data/"):
+            await _reject(scope, send, 401, "the password is needed first: load the page anew")
+        else:
+            await _respond(send, 401, login_page())
+
+    def _rejection(self, scope: Scope, headers: dict[str, str]) -> str:
+        host = headers.get("host", "")
+        if self._loopback_only and not is_loopback(urlsplit(f"//{host}").hostname or ""):
+            return "this page is for this machine only: open it as localhost, or as 127.0.0.1"
+        origin = headers.get("origin")
+        is_safe = scope["type"] == "http" and scope["method"] in ("GET", "HEAD")
+        if origin is not None and not is_safe and urlsplit(origin).netloc != host:
+            return "this came from a page of another server"
+        return ""
+
+    def _has_session(self, headers: dict[str, str]) -> bool:
+        try:
+            cookie = SimpleCookie(headers.get("cookie", "")).get(COOKIE)
+        except CookieError:
+            return False
+        given = cookie.value.encode() if cookie is not None else b""
+        return any(hmac.compare_digest(given, each.encode()) for each in self._sessions)
+
+    async def _log_in(self, receive: Receive, send: Send) -> None:
+        now = time.monotonic()
+        if len(self._failed_attempts) == self._failed_attempts.maxlen and now - self._failed_attempts[0] < 60:
+            await _respond(send, 429, login_page("Too many wrong passwords: wait a minute."))
+            return
+        form = await _read_password(receive)
+        if form is None or not hmac.compare_digest(form.encode(), self._password or b""):
+            self._failed_attempts.append(now)
+            await _respond(send, 403, login_page("That is not the password."))
+            return
+        session = secrets.token_urlsafe(32)
+        self._sessions.append(session)
+        cookie = f"{COOKIE}={session}; Path=/; HttpOnly; SameSite=Strict"
+        await _respond(send, 303, "", ((b"location", b"/"), (b"set-cookie", cookie.encode())))
+
+
+async def _read_password(receive: Receive) -> str | None:
+    """The password in a form; None if it is none, or too large to be one."""
+    body = b""
+    while True:
+        event = await receive()
+        if event["type"] != "http.request":
+            return None
+        body += event.get("body", b"")
+        if len(body) > FORM_BYTES_MAX:
+            return None
+        if not event.get("more_body"):
+            break
+    given = parse_qs(body.decode("latin-1")).get("password")
+    return given[0] if given else None
+
+
+def _with_headers(send: Send) -> Send:
+    async def sending(event: MutableMapping[str, Any]) -> None:
+        if event["type"] == "http.response.start":
+            event["headers"] = [*event.get("headers", ()), *HEADERS]
+        await send(event)
+
+    return sending
+
+
+async def _reject(scope: Scope, send: Send, status: int, reason: str) -> None:
+    if scope["type"] == "websocket":
+        await send({"type": "websocket.close", "code": 1008, "reason": reason})
+    else:
+        await _respond(send, status, reason, ((b"content-type", b"text/plain; charset=utf-8"),))
+
+
+async def _respond(send: Send, status: int, text: str, headers: tuple[tuple[bytes, bytes], ...] = ()) -> None:
+    merged = dict([(b"content-type", b"text/html; charset=utf-8"), (b"cache-control", b"no-store"), *HEADERS, *headers])
+    await send({"type": "http.response.start", "status": status, "headers": list(merged.items())})
+    await send({"type": "http.response.body", "body": text.encode()})

@@ -1,0 +1,26 @@
+"""What went wrong, as a person is told it: one sentence, and what to do if that is known."""
+
+import logging
+
+from broadloom.errors import BroadloomError
+from broadloom.record.reader import TapeReadError
+
+log = logging.getLogger("broadloom.web")
+
+_EXTRAS = {"nicegui": "web", "pyarrow": "web", "polars": "pipeline", "pyspark": "pipeline", "numba": "pipeline"}
+
+
+def describe_error(problem: BaseException) -> str:
+    """For people. What we did not foresee goes to the log too, with its traceback."""
+    if isinstance(problem, BroadloomError | TapeReadError):
+        return str(problem)
+    if isinstance(problem, ModuleNotFoundError) and problem.name is not None:
+        missing = problem.name.partition(".")[0]
+        if missing in _EXTRAS:
+            return f"{missing} is not installed; it comes with: pip install 'broadloom[{_EXTRAS[missing]}]'"
+    if isinstance(problem, FileNotFoundError | PermissionError):
+        where = f" ({problem.filename})" if problem.filename else ""
+        return f"{problem.strerror or problem}{where}: check the folder that was given on the command line"
+    log.error("a page failed", exc_info=problem)
+    kind = type(problem).__name__
+    return f"something is wrong with this page ({kind}: {problem}). Load it again; the log of the server says more"

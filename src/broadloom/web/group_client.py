@@ -1,0 +1,151 @@
+"""The server's own part in the conversations of a channel: one member, for all pages that are open.
+
+It listens to a group when somebody looks at it, and joins it when somebody answers. What was heard is kept as a
+numbered log of each group, so that each page can go on from where it is.
+"""
+
+import asyncio
+from collections.abc import Callable
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from broadloom.groups import Group, GroupId, GroupInfo, GroupMessage, Groups, MessageId, groups
+from broadloom.web.error_messages import describe_error
+
+if TYPE_CHECKING:
+    from broadloom.channel import Channel
+    from broadloom.testing.cluster.cluster import LocalCluster
+
+MEMBER_NAME = "Visitor"
+"""As which the pages speak, unless the channel knows us by a ticket."""
+MESSAGES_MAX = 500
+"""Of each group, for pages: its newest."""
+JOIN_TIMEOUT_S = 60.0
+TEXT_CHARS_MAX = 4000
+"""Characters of one line that a page sends, and that it shows of others'."""
+
+
+@dataclass(slots=True)
+class GroupTranscript:
+    """One group that is looked at."""
+
+    group: Group
+    first: int = 0
+    """Number of the first message that is kept."""
+    messages: list[GroupMessage] = field(default_factory=list)
+    _message_ids: set[MessageId] = field(default_factory=set)
+
+    def receive_new(self) -> None:
+        while (message := self.group.receive_nowait()) is not None:
+            self.add(message)
+
+    def add(self, message: GroupMessage) -> None:
+        if message.id in self._message_ids:
+            return
+        self._message_ids.add(message.id)
+        self.messages.append(message)
+        if len(self.messages) > MESSAGES_MAX:
+            self._message_ids.discard(self.messages.pop(0).id)
+            self.first += 1
+
+    def since(self, number: int) -> tuple[int, list[GroupMessage]]:
+        """Messages from this number on, and the next number."""
+        self.receive_new()
+        return self.first + len(self.messages), self.messages[max(0, number - self.first) :]
+
+
+class GroupClient:
+    """Made once; `begin` it when the first page wants it."""
+
+    def __init__(
+        self,
+        *,
+        cluster: "LocalCluster | None" = None,
+        channel: "Channel | None" = None,
+        on_joined: Callable[[int], None],
+    ) -> None:
+        self._on_joined = on_joined
+        self._cluster = cluster
+        self._channel = channel
+        self._stack = AsyncExitStack()
+        self._join_task: asyncio.Task[None] | None = None
+        self._transcripts: dict[GroupId, GroupTranscript] = {}
+        self.groups: Groups | None = None
+        self.problem = ""
+
+    @property
+    def is_available(self) -> bool:
+        return self._cluster is not None or self._channel is not None
+
+    def start_joining(self) -> None:
+        """Join, if that has not begun yet, or has failed."""
+        if self.groups is None and (self._join_task is None or self._join_task.done()):
+            self.problem = ""
+            self._join_task = asyncio.create_task(self._join())
+
+    async def _join(self) -> None:
+        try:
+            channel = self._channel
+            if channel is None and self._cluster is not None:
+                import broadloom
+
+                connection = broadloom.connect(
+                    self._cluster.channel, bootstrap=self._cluster.bootstrap(), timeout_s=JOIN_TIMEOUT_S
+                )
+                channel = await self._stack.enter_async_context(connection)
+            if channel is not None:
+                self._on_joined(channel.peer_id)
+                name = channel.status().name or MEMBER_NAME
+                self.groups = await self._stack.enter_async_context(groups(channel, name))
+        except Exception as problem:
+            self.problem = describe_error(problem)
+
+    def list_groups(self) -> list[GroupInfo]:
+        """All groups, those with most members first."""
+        if self.groups is None:
+            return []
+        return sorted(self.groups.list_groups(), key=lambda each: (-each.member_count, each.description, each.id))
+
+    async def open_group(self, group_id: GroupId) -> GroupTranscript:
+        transcript = self._transcripts.get(group_id)
+        if transcript is None:
+            own_groups = self._require_groups()
+            joined = own_groups.joined
+            group = joined[group_id] if group_id in joined else await own_groups.listen(group_id)
+            transcript = self._transcripts[group_id] = GroupTranscript(group)
+            for message in group.history()[-MESSAGES_MAX:]:
+                transcript.add(message)
+        return transcript
+
+    async def send_text(self, group_id: GroupId, text: str, reply_to: MessageId | None = None) -> GroupMessage:
+        own_groups = self._require_groups()
+        if group_id not in own_groups.joined:
+            await own_groups.join(group_id)
+        transcript = await self.open_group(group_id)
+        return await transcript.group.send_text(text[:TEXT_CHARS_MAX], reply_to)
+
+    async def create(self, description: str) -> GroupId:
+        return (await self._require_groups().create(description[:TEXT_CHARS_MAX])).id
+
+    def _require_groups(self) -> Groups:
+        if self.groups is None:
+            raise RuntimeError("the channel was not joined yet")
+        return self.groups
+
+    async def close(self) -> None:
+        if self._join_task is not None:
+            self._join_task.cancel()
+            await asyncio.gather(self._join_task, return_exceptions=True)
+        await self._stack.aclose()
+
+
+def display_text(message: GroupMessage) -> str:
+    """For people; what is no text is told by its size."""
+    if message.is_stripped:
+        return "(this group keeps no text)"
+    try:
+        text = message.text
+    except ValueError:
+        return f"({len(message.data):,} bytes that are no text)"
+    return text if len(text) <= TEXT_CHARS_MAX else f"{text[:TEXT_CHARS_MAX]} …"

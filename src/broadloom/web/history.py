@@ -1,0 +1,229 @@
+"""What happened, as numbered entries in order of time, and the picture at any moment of it.
+
+Everything that a page draws over time comes from here: a lab and a channel are followed into a history
+(`following.py`), a tape is read into one (`replay.py`). A browser asks for the picture at a moment, and then for the
+entries from there on; it never gets more at once than a named limit, and whoever asks for what is no longer kept is
+told to begin with a picture again.
+"""
+
+from bisect import bisect_right
+from collections import deque
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from broadloom.testing.cluster.timeline import (
+    Annotation,
+    Change,
+    LinkAdded,
+    LinkRemoved,
+    MessageHop,
+    MessageSent,
+    MessagesMissed,
+    PeerAdded,
+    PeerRemoved,
+)
+from broadloom.web.snapshot import (
+    ANNOTATION,
+    LINK_ADDED,
+    LINK_REMOVED,
+    MESSAGE_HOP,
+    MESSAGE_SENT,
+    MESSAGES_MISSED,
+    PEER_ADDED,
+    PEER_REMOVED,
+    Entry,
+    Snapshot,
+)
+
+ENTRIES_MAX = 400_000
+"""Of a history that goes on; of a tape, all are kept that were read."""
+DROPPED_FRACTION = 0.25
+"""So much of a full history is forgotten at once."""
+KEYFRAME_ENTRIES = 4_000
+"""A picture is kept every so many entries, so that any moment is at most so many away."""
+CHUNK_ENTRIES_MAX = 6_000
+"""In one answer; the browser asks again at once."""
+ANNOTATIONS_MAX = 1_000
+ANNOTATIONS_SHOWN = 8
+"""Sentences that stand beside a picture."""
+BINS = 240
+"""Of the outline under the timeline."""
+
+
+@dataclass(frozen=True, slots=True)
+class HistoryChunk:
+    """An answer: entries from a number on, and the number to ask with next."""
+
+    next: int
+    entries: list[Entry]
+    is_expired: bool = False
+    """What was asked for is no longer kept."""
+
+
+class FabricHistory:
+    """Entries in order of time. `began_s` is the Unix time of their zero."""
+
+    def __init__(self, began_s: float, entries_max: int = ENTRIES_MAX) -> None:
+        self.began_s = began_s
+        self._entries_max = entries_max
+        self._entries: list[Entry] = []
+        self._first = 0
+        """Number of the first entry that is kept."""
+        self._keyframes: list[tuple[int, Snapshot]] = [(0, Snapshot())]
+        """The picture before the entry of that number."""
+        self._newest = Snapshot()
+        self._annotations: deque[Entry] = deque(maxlen=ANNOTATIONS_MAX)
+        self._ids: dict[int, int] = {}
+        self._stats: tuple[object, dict[str, Any]] = (None, {})
+        """The last that were reckoned, and of what: they are asked for again and again."""
+        self.end = 0.0
+        """Up to here the history is known, entry or not."""
+
+    @property
+    def ids(self) -> list[int]:
+        """Peer ids by running number."""
+        return list(self._ids)
+
+    # -- writing
+
+    def number_of(self, peer: int) -> int:
+        """The running number of a peer id."""
+        return self._ids.setdefault(peer, len(self._ids))
+
+    def add(self, entry: Entry) -> None:
+        """What is earlier than the newest entry counts as just as late."""
+        if entry[0] < self.last_at:
+            entry = (self.last_at, *entry[1:])
+        self._entries.append(entry)
+        self._newest.apply(entry)
+        if entry[1] == ANNOTATION:
+            self._annotations.append(entry)
+        self.end = max(self.end, entry[0])
+        if self.next - self._keyframes[-1][0] >= KEYFRAME_ENTRIES:
+            self._keyframes.append((self.next, self._newest.copy()))
+        if len(self._entries) > self._entries_max:
+            self._drop_oldest()
+
+    def add_all(self, changes: Iterable[Change]) -> None:
+        for each in changes:
+            self.add(self.entry(each))
+
+    def _drop_oldest(self) -> None:
+        """Up to a keyframe, so that what stays can be drawn."""
+        goal = self._first + int(DROPPED_FRACTION * len(self._entries))
+        self._keyframes = [each for each in self._keyframes if each[0] >= goal]
+        first = self._keyframes[0][0]
+        del self._entries[: first - self._first]
+        self._first = first
+
+    def entry(self, change: Change) -> Entry:
+        """A change of a story as an entry."""
+        at, number = round(change.at_s - self.began_s, 4), self.number_of
+        match change:
+            case MessageHop():
+                source, peer = number(change.source), number(change.peer_id)
+                return (at, MESSAGE_HOP, number(change.author), change.sequence, source, peer, change.hops)
+            case LinkAdded():
+                return (at, LINK_ADDED, *sorted((number(change.a), number(change.b))))
+            case LinkRemoved():
+                return (at, LINK_REMOVED, *sorted((number(change.a), number(change.b))))
+            case PeerAdded():
+                return (at, PEER_ADDED, number(change.peer_id), change.name, f"{change.peer_id:016x}")
+            case PeerRemoved():
+                return (at, PEER_REMOVED, number(change.peer_id), change.reason)
+            case MessageSent():
+                return (at, MESSAGE_SENT, number(change.author), change.sequence, change.size_bytes)
+            case MessagesMissed():
+                return (
+                    at,
+                    MESSAGES_MISSED,
+                    number(change.peer_id),
+                    number(change.author),
+                    change.first_sequence,
+                    change.last_sequence,
+                )
+            case Annotation():
+                return (at, ANNOTATION, change.text)
+
+    # -- reading
+
+    @property
+    def next(self) -> int:
+        """Number of the entry that comes next."""
+        return self._first + len(self._entries)
+
+    @property
+    def start(self) -> float:
+        """The earliest moment that can be drawn."""
+        return self._entries[0][0] if self._entries else 0.0
+
+    @property
+    def last_at(self) -> float:
+        return self._entries[-1][0] if self._entries else 0.0
+
+    @property
+    def newest(self) -> Snapshot:
+        """Not to be changed."""
+        return self._newest
+
+    def since(self, number: int, until: float) -> HistoryChunk:
+        """Entries from this number on, up to a moment."""
+        if number < self._first or number > self.next:
+            return HistoryChunk(number, [], is_expired=True)
+        begin = number - self._first
+        end = min(self._index_after(until), begin + CHUNK_ENTRIES_MAX)
+        chosen = self._entries[begin : max(begin, end)]
+        return HistoryChunk(number + len(chosen), chosen)
+
+    def at(self, moment: float) -> tuple[int, Snapshot]:
+        """The picture of a moment (of the first one that is kept, if that is later), and the number of the next
+        entry."""
+        number = self._first + self._index_after(moment)
+        if number == self.next:
+            return number, self._newest
+        place = bisect_right(self._keyframes, number, key=lambda each: each[0]) - 1
+        begun, keyframe = self._keyframes[max(place, 0)]
+        snapshot = keyframe.copy()
+        for entry in self._entries[begun - self._first : max(number, begun) - self._first]:
+            snapshot.apply(entry)
+        return max(number, begun), snapshot
+
+    def annotations(self, moment: float) -> list[Entry]:
+        """The last sentences before a moment."""
+        return [entry for entry in self._annotations if entry[0] <= moment][-ANNOTATIONS_SHOWN:]
+
+    def stats(self, moment: float) -> dict[str, Any]:
+        """What stands beside the drawing of that moment."""
+        snapshot = self.at(moment)[1]
+        of = (snapshot.version, snapshot.peer_stats, snapshot.missed)
+        if self._stats[0] != of:
+            self._stats = (of, snapshot.stats())
+        return self._stats[1]
+
+    def overview(self) -> dict[str, list[int]]:
+        """The whole in bins: how many peers there were, how many went without a word, how many links were lost."""
+        start, length = self.start, max(self.end - self.start, 1e-6)
+        peers, crashes, lost = [0] * BINS, [0] * BINS, [0] * BINS
+        count = len(self._keyframes[0][1].peers)
+        place = 0
+        for entry in self._entries:
+            if entry[1] not in (PEER_ADDED, PEER_REMOVED, LINK_REMOVED):
+                continue
+            bin_ = min(int((entry[0] - start) / length * BINS), BINS - 1)
+            while place < bin_:
+                peers[place] = count
+                place += 1
+            if entry[1] == PEER_ADDED:
+                count += 1
+            elif entry[1] == PEER_REMOVED:
+                count -= 1
+                crashes[bin_] += entry[3] != "left"
+            else:
+                lost[bin_] += 1
+        peers[place:] = [count] * (BINS - place)
+        return {"peers": peers, "deaths": crashes, "lost": lost}
+
+    def _index_after(self, moment: float) -> int:
+        """Place of the first entry after that moment."""
+        return bisect_right(self._entries, moment, key=lambda each: each[0])

@@ -1,0 +1,213 @@
+"""Groups and what is said in them: to read, and to answer."""
+
+from collections.abc import Callable
+from datetime import datetime
+from functools import partial
+
+from nicegui import ui
+
+from broadloom.groups import GroupId, GroupInfo, GroupMessage, MessageId
+from broadloom.web.group_client import TEXT_CHARS_MAX, GroupClient, GroupTranscript, display_text
+from broadloom.web.pages.layout import button, empty_state, every, guarded, heading, paragraph
+from broadloom.web.sources import Sources
+
+REFRESH_S = 0.5
+MESSAGES_SHOWN_MAX = 300
+"""Messages on the page; the oldest threads give way."""
+
+
+def build(sources: Sources) -> None:
+    client = sources.group_client
+    if not client.is_available:
+        heading("Conversations")
+        empty_state(
+            "No channel is joined here.",
+            "Start `broadloom demo`, or take part in a channel: `broadloom web chat/lobby`.",
+        )
+        return
+    heading("Conversations", "What is said in the groups of this channel. Who answers here does so as one more member.")
+    client.start_joining()
+    Conversations(client)
+
+
+class Conversations:
+    """One page: the list of groups, one group's tree, and the line to write."""
+
+    def __init__(self, client: GroupClient) -> None:
+        self._client = client
+        self._transcript: GroupTranscript | None = None
+        self._next = 0
+        self._listed: list[GroupInfo] | None = None
+        self._reply_to: GroupMessage | None = None
+        self._wait_label = paragraph("Joining the channel as one more member …", "w-quiet")
+        with ui.element("div").classes("w-talk") as self._all:
+            with ui.element("nav").props('aria-label="Groups"').classes("w-groups"):
+                self._list = ui.element("ul")
+                with ui.element("div").classes("w-do"):
+                    self._new = ui.input("New group").props("outlined dense maxlength=200")
+                    button("Create", self._create, "create")
+            with ui.element("section").classes("w-section w-reading").props('aria-label="Conversation"'):
+                with ui.element("h2"):
+                    self._title = ui.label("Choose a group")
+                self._about = paragraph("", "w-quiet w-small")
+                self._container = (
+                    ui.element("div").classes("w-tree").props('role=log aria-live=polite aria-label="Messages"')
+                )
+                self._tree = MessageTree(self._container, self._set_reply_to)
+                self._build_composer()
+        self._all.set_visibility(False)
+        every(REFRESH_S, self._refresh)
+
+    def _build_composer(self) -> None:
+        with ui.element("div").classes("w-writing") as self._composer:
+            with ui.element("div").classes("w-answered") as self._note:
+                self._note_text = ui.label()
+                ui.button("New thread instead", on_click=lambda: self._set_reply_to(None), color=None).props(
+                    "flat dense no-caps"
+                )
+            self._note.set_visibility(False)
+            with ui.element("div").classes("w-do"):
+                self._input = (
+                    ui.input("Say something")
+                    .props(f"outlined dense maxlength={TEXT_CHARS_MAX} id=say")
+                    .classes("w-line")
+                )
+                self._input.on("keydown.enter", guarded(self._send))
+                button("Send", self._send, "send", is_primary=True)
+        self._composer.set_visibility(False)
+
+    async def _refresh(self) -> None:
+        client = self._client
+        if client.groups is None:
+            if client.problem:
+                self._wait_label.set_text(f"{client.problem} Trying again …")
+                client.start_joining()
+            return
+        self._wait_label.set_visibility(False)
+        self._all.set_visibility(True)
+        known = client.list_groups()
+        if known != self._listed:
+            self._listed = known
+            self._list_groups()
+        if self._transcript is None and known:
+            await self._choose(known[0].id)
+        if self._transcript is not None:
+            self._next, fresh = self._transcript.since(self._next)
+            for message in fresh:
+                self._tree.add(message, is_ours=message.author == client.groups.me.id)
+            self._show_membership()
+
+    def _list_groups(self) -> None:
+        self._list.clear()
+        with self._list:
+            for info in self._listed or ():
+                is_chosen = self._transcript is not None and self._transcript.group.id == info.id
+                with ui.element("li"):
+                    entry = ui.element("button").props("type=button").classes("w-group")
+                    if is_chosen:
+                        entry.props("aria-current=true")
+                    with entry:
+                        ui.label(info.description).classes("w-promise")
+                        ui.label(f"{info.online_count} there, {info.member_count} members").classes("w-quiet w-small")
+                    entry.on("click", guarded(partial(self._choose, info.id)))
+            if not self._listed:
+                with ui.element("li"):
+                    paragraph("No group is known here yet. Others tell of theirs within a few seconds.", "w-quiet")
+
+    async def _choose(self, group_id: GroupId) -> None:
+        self._transcript = await self._client.open_group(group_id)
+        self._next = 0
+        self._set_reply_to(None)
+        self._tree.clear()
+        self._title.set_text(self._transcript.group.description)
+        self._composer.set_visibility(True)
+        self._list_groups()
+
+    def _show_membership(self) -> None:
+        if self._transcript is None:
+            return
+        info = self._transcript.group.info
+        coming = " History is coming in." if self._transcript.group.is_catching_up else ""
+        part = "You are a member." if info.is_joined else "You listen; with your first line you become a member."
+        self._about.set_text(f"{self._tree.count} messages shown. {part}{coming}")
+
+    def _set_reply_to(self, message: GroupMessage | None) -> None:
+        self._reply_to = message
+        self._note.set_visibility(message is not None)
+        if message is not None:
+            self._note_text.set_text(f"Answering {message.author_name}: {display_text(message)[:80]}")
+            self._input.run_method("focus")
+
+    async def _send(self) -> None:
+        text = str(self._input.value or "").strip()
+        if not text or self._transcript is None:
+            return
+        parent_id: MessageId | None = self._reply_to.id if self._reply_to is not None else None
+        self._input.set_value("")
+        await self._client.send_text(self._transcript.group.id, text, parent_id)
+        self._set_reply_to(None)
+        await self._refresh()
+
+    async def _create(self) -> None:
+        text = str(self._new.value or "").strip()
+        if text and self._client.groups is not None:
+            self._new.set_value("")
+            await self._choose(await self._client.create(text))
+
+
+class MessageTree:
+    """Messages below those that they respond to. Only what is new is sent to the browser."""
+
+    def __init__(self, container: ui.element, on_reply: Callable[[GroupMessage], None]) -> None:
+        self._container = container
+        self._on_reply = on_reply
+        self._replies: dict[MessageId, ui.element] = {}
+        self._roots: dict[MessageId, tuple[ui.element, list[MessageId]]] = {}
+        self._root_of: dict[MessageId, MessageId] = {}
+
+    @property
+    def count(self) -> int:
+        return len(self._replies)
+
+    def clear(self) -> None:
+        self._container.clear()
+        for each in (self._replies, self._roots, self._root_of):
+            each.clear()
+
+    def add(self, message: GroupMessage, *, is_ours: bool) -> None:
+        if message.id in self._replies:
+            return
+        parent = self._replies.get(message.parent_id) if message.parent_id is not None else None
+        root = self._root_of[message.parent_id] if parent is not None and message.parent_id is not None else message.id
+        with parent if parent is not None else self._container, ui.element("div").classes("w-thread") as thread:
+            self._render_message(message, is_ours=is_ours, is_orphan=message.parent_id is not None and parent is None)
+            self._replies[message.id] = ui.element("div").classes("w-answers")
+        self._root_of[message.id] = root
+        if root == message.id:
+            thread.move(target_index=0)  # the newest thread is on top
+            self._roots[root] = (thread, [])
+        self._roots[root][1].append(message.id)
+        while len(self._replies) > MESSAGES_SHOWN_MAX and len(self._roots) > 1:
+            self._drop(next(iter(self._roots)))
+
+    def _render_message(self, message: GroupMessage, *, is_ours: bool, is_orphan: bool) -> None:
+        with ui.element("article").classes("w-said").props(f'data-message="{message.id}"'):
+            with ui.element("div").classes("w-who"):
+                ui.label(f"{message.author_name or 'somebody'}{' (you)' if is_ours else ''}").classes("w-promise")
+                with ui.element("time").classes("w-quiet w-small"):
+                    ui.label(datetime.fromtimestamp(message.sent_at_ms / 1000).astimezone().strftime("%H:%M:%S"))
+                if is_orphan:
+                    ui.label("answers something that is not held here").classes("w-quiet w-small")
+                reply = ui.element("button").props("type=button").classes("w-reply")
+                reply.props["aria-label"] = f"Answer {message.author_name}"
+                with reply:
+                    ui.label("Answer")
+                reply.on("click", lambda: self._on_reply(message))
+            ui.label(display_text(message)).classes("w-text")
+
+    def _drop(self, root: MessageId) -> None:
+        thread, inside = self._roots.pop(root)
+        thread.delete()
+        for each in inside:
+            del self._replies[each]
+            del self._root_of[each]

@@ -1,0 +1,210 @@
+"""Serving the pages: one server in the event loop of the program that wants them.
+
+The rule: without a password only this machine gets in. Whoever would listen elsewhere without one is told so, and
+nothing is opened.
+"""
+
+import asyncio
+import contextlib
+import socket
+from collections.abc import Callable, Iterator
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from fastapi import FastAPI
+from nicegui import ui
+from starlette.staticfiles import StaticFiles
+
+from broadloom.errors import BroadloomError
+from broadloom.web.api import data_routes, download_routes
+from broadloom.web.auth import App, AuthMiddleware, is_loopback
+from broadloom.web.pages import register
+from broadloom.web.sources import Sources
+
+if TYPE_CHECKING:
+    from broadloom.channel import Channel
+    from broadloom.testing.cluster.cluster import LocalCluster
+    from broadloom.web.peer_timeline import PeerTimeline
+
+
+# The application behind the server: data, downloads, our own files, and the pages of NiceGUI, all behind the gate.
+
+
+RECONNECT_S = 20.0
+"""A page that was out of reach for so long goes on where it was; after that it is built anew."""
+STATIC = Path(__file__).parent / "static"
+
+
+def make_app(sources: Sources, *, password: str | None, loopback_only: bool) -> App:
+    """Once in a process: NiceGUI keeps its pages in one place."""
+    app = FastAPI(docs_url=None, redoc_url=None, openapi_url=None)
+    app.router.routes.extend([*data_routes(sources), *download_routes(sources)])
+    app.mount("/static", StaticFiles(directory=STATIC))
+    register(sources)
+    # Without Tailwind: it compiles styles in the browser, at every load; ours are in one small file.
+    ui.run_with(
+        app,
+        title="Broadloom",
+        favicon=STATIC / "icon.svg",
+        dark=None,
+        language="en-US",
+        tailwind=False,
+        reconnect_timeout=RECONNECT_S,
+        show_welcome_message=False,
+    )
+    return AuthMiddleware(app, password=password, loopback_only=loopback_only)
+
+
+LOOPBACK = "127.0.0.1"
+PORT = 8470
+SHUTDOWN_TIMEOUT_S = 3.0
+"""Browsers have so long to end what they are getting."""
+STARTUP_TIMEOUT_S = 30.0
+LISTEN_BACKLOG = 128
+"""Connections that wait to be taken."""
+
+_served = False
+
+
+class ServeError(BroadloomError):
+    """The text says what to do."""
+
+
+async def serve(
+    *,
+    cluster: "LocalCluster | None" = None,
+    channel: "Channel | None" = None,
+    peer_timeline: "PeerTimeline | None" = None,
+    tapes_dir: Path | None = None,
+    results_dir: Path | None = None,
+    host: str = LOOPBACK,
+    port: int = PORT,
+    password: str | None = None,
+    on_ready: Callable[[str], None] | None = None,
+    progress: Callable[[], str] | None = None,
+) -> None:
+    """Serve the pages until this is cancelled. Once in a process.
+
+    - `lab`: peers that this program started; the pages may kill them. It stays the caller's to close.
+    - `channel`: a channel that the pages only take part in, as one more peer; ignored if there is a lab.
+    - `heard`: what the channel was joined with as its tape, so that messages are seen too, and not links alone.
+    - `tape`: a tape, or a folder of tapes, to replay.
+    - `tables`: the folder of the pipeline's results (`--out`); it need not be there yet. Live tables are in it too.
+    - `host`, `port`: where to listen; port 0 takes a free one. Any host but this machine needs a `password`.
+    - `on_ready(url)`: called once, when the first page can be had.
+    - `progress()`: a sentence on what the pages still wait for ("Spark starts: 12 s"), empty when it is there; it is
+      shown where the pipeline's results will be.
+
+    Raises `CannotServe` (a `BroadloomError`, its text says what to do) if the port is taken, the password is lacking, or the
+    extra `web` is not installed.
+    """
+    global _served  # noqa: PLW0603
+    check(host, password)
+    if _served:
+        raise ServeError("the pages are served once in a process: start another one")
+    listening = _listen(host, port)
+    _served = True
+    try:
+        await _serve(
+            listening,
+            {
+                "cluster": cluster,
+                "channel": channel,
+                "peer_timeline": peer_timeline,
+                "tapes_dir": tapes_dir,
+                "results_dir": results_dir,
+                "progress": progress,
+            },
+            password=password,
+            loopback_only=is_loopback(host),
+            on_ready=on_ready,
+        )
+    finally:
+        listening.close()
+
+
+def check(host: str, password: str | None) -> None:
+    """`CannotServe` if it could not be, for reasons that are known before anything is opened."""
+    if not is_loopback(host) and not password:
+        raise ServeError(f"whoever reaches {host} could open the pages: give a password, or stay on {LOOPBACK}")
+    for needed in ("nicegui", "pyarrow"):
+        if find_spec(needed) is None:
+            raise ServeError(f"{needed} is not installed; it comes with: pip install 'broadloom[web]'")
+
+
+async def _serve(
+    listening: socket.socket,
+    source_options: dict[str, Any],
+    *,
+    password: str | None,
+    loopback_only: bool,
+    on_ready: Callable[[str], None] | None,
+) -> None:
+    import uvicorn
+
+    from broadloom.web.server import make_app
+    from broadloom.web.sources import Sources
+
+    class Server(uvicorn.Server):
+        @contextlib.contextmanager
+        def capture_signals(self) -> Iterator[None]:
+            """Signals are the business of the program that serves."""
+            yield
+
+        async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+            await super().startup(sockets)
+            listens.set()
+
+    listens = asyncio.Event()
+    sources = Sources(**source_options)
+    config = uvicorn.Config(
+        make_app(sources, password=password, loopback_only=loopback_only),
+        log_level="warning",
+        access_log=False,
+        timeout_graceful_shutdown=int(SHUTDOWN_TIMEOUT_S),
+    )
+    server = Server(config)
+    serving = asyncio.create_task(server.serve(sockets=[listening]))
+    tasks = [asyncio.create_task(sources.live.run())] if sources.live is not None else []
+    try:
+        async with asyncio.timeout(STARTUP_TIMEOUT_S):
+            await listens.wait()
+        if server.should_exit:
+            raise ServeError("the server could not start; its log says why")
+        if on_ready is not None:
+            on_ready(_url(listening))
+        await asyncio.shield(serving)
+    finally:
+        for task in tasks:
+            task.cancel()
+        server.should_exit = True
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(serving, SHUTDOWN_TIMEOUT_S + 2)
+        await sources.close()
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    try:
+        family, kind, number, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        listening = socket.socket(family, kind, number)
+    except OSError as problem:
+        raise ServeError(f"cannot listen at {host}: {problem.strerror or problem}") from None
+    try:
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listening.bind(address)
+        listening.listen(LISTEN_BACKLOG)
+    except OSError as problem:
+        listening.close()
+        reason = problem.strerror or str(problem)
+        raise ServeError(
+            f"cannot listen at {host}:{port} ({reason}): choose another port, or 0 for a free one"
+        ) from None
+    listening.setblocking(False)
+    return listening
+
+
+def _url(listening: socket.socket) -> str:
+    host, port = listening.getsockname()[:2]
+    host_name = {"0.0.0.0": socket.gethostname(), "::": socket.gethostname()}.get(host, host)
+    return f"http://{f'[{host_name}]' if ':' in host_name else host_name}:{port}/"

@@ -1,0 +1,104 @@
+"""The fabric at one moment, as a page draws it, and the entries that change it.
+
+An entry is a plain tuple that goes to the browser as it is: seconds since the history began, a letter, and what the
+letter needs. Peers are told by running numbers, which are short, and which JavaScript can hold.
+"""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from broadloom.web.shape import exact_diameter, find_components
+
+Entry = tuple[Any, ...]
+
+(
+    PEER_ADDED,
+    PEER_REMOVED,
+    LINK_ADDED,
+    LINK_REMOVED,
+    MESSAGE_SENT,
+    MESSAGE_HOP,
+    MESSAGES_MISSED,
+    ANNOTATION,
+    PEER_STATS,
+) = "c", "w", "u", "d", "s", "h", "m", "t", "f"
+"""The letters.
+
+    (at, "c", peer, name, id in hex)              a peer came
+    (at, "w", peer, how)                          it went: left, killed, died
+    (at, "u", a, b), (at, "d", a, b)              a link came up, went down
+    (at, "s", author, sequence, size)             a ripple begins
+    (at, "h", author, sequence, source, peer, hops)
+    (at, "m", peer, author, first, last)          a peer was told what it missed
+    (at, "t", text)                               a sentence for people
+    (at, "f", estimate, holes, is small, frozen)  what the peers said of themselves, from then on
+
+Holes are a list of [peer, how many], frozen is a list of peers.
+"""
+
+
+@dataclass(slots=True)
+class Snapshot:
+    peers: dict[int, tuple[str, str]] = field(default_factory=dict)
+    """Number to name and id in hex."""
+    links: dict[tuple[int, int], None] = field(default_factory=dict)
+    """A link may end at somebody who is no peer of the picture."""
+    peer_stats: Entry | None = None
+    missed: int = 0
+    """Messages that peers were told they will not get, up to this moment."""
+    version: int = 0
+    """Grows with each change of peers or links."""
+
+    def apply(self, entry: Entry) -> None:
+        match entry[1]:
+            case "u":
+                self.links[entry[2], entry[3]] = None
+                self.version += 1
+            case "d":
+                self.links.pop((entry[2], entry[3]), None)
+                self.version += 1
+            case "c":
+                self.peers[entry[2]] = (entry[3], entry[4])
+                self.version += 1
+            case "w":
+                self.peers.pop(entry[2], None)
+                self.version += 1
+            case "f":
+                self.peer_stats = entry
+            case "m":
+                self.missed += entry[5] - entry[4] + 1
+
+    def copy(self) -> "Snapshot":
+        return Snapshot(dict(self.peers), dict(self.links), self.peer_stats, self.missed, self.version)
+
+    def visible_links(self) -> list[tuple[int, int]]:
+        """Those between peers of the picture: what is counted and drawn."""
+        return [(a, b) for a, b in self.links if a in self.peers and b in self.peers]
+
+    def stats(self) -> dict[str, Any]:
+        """What stands beside the drawing; `diameter` is None if the fabric is in parts or too large to be measured."""
+        links = self.visible_links()
+        components = find_components(self.peers, links)
+        stats: dict[str, Any] = {
+            "peers": len(self.peers),
+            "links": len(links),
+            "parts": len(components),
+            "diameter": exact_diameter(self.peers, links) if len(components) == 1 else None,
+            "missed": self.missed,
+            "estimate": None,
+            "holes": None,
+            "small": None,
+            "frozen": [],
+            "lacking": [],
+        }
+        if self.peer_stats is not None:
+            _, _, estimate, free_slots, is_small, paused = self.peer_stats
+            with_free_slots = [[peer, count] for peer, count in free_slots if peer in self.peers]
+            stats |= {
+                "estimate": estimate,
+                "holes": sum(count for _, count in with_free_slots),
+                "small": is_small,
+                "frozen": paused,
+                "lacking": with_free_slots,
+            }
+        return stats

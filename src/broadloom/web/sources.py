@@ -1,0 +1,142 @@
+"""What this server shows: one thing that goes on (a lab, or a channel), tapes, and tables.
+
+Pages and the data behind them get everything from here, and nothing by a path that a browser names.
+"""
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from broadloom.errors import BroadloomError
+from broadloom.web.group_client import GroupClient
+from broadloom.web.history import FabricHistory
+from broadloom.web.peer_timeline import PeerTimeline
+from broadloom.web.table_catalog import TableCatalog
+from broadloom.web.timeline_follower import TimelineFollower
+
+if TYPE_CHECKING:
+    from broadloom.channel import Channel
+    from broadloom.testing.cluster.cluster import LocalCluster
+    from broadloom.web.tape_replay import Replay
+
+LIVE = "live"
+"""Name of what goes on, beside the names of tapes."""
+REPLAYS_MAX = 3
+"""Tapes held in memory; whoever opens another has the one that was looked at longest ago read again."""
+
+
+class SourceNotFoundError(BroadloomError):
+    """The text says what there is."""
+
+
+class Sources:
+    def __init__(
+        self,
+        *,
+        cluster: "LocalCluster | None" = None,
+        channel: "Channel | None" = None,
+        peer_timeline: "PeerTimeline | None" = None,
+        tapes_dir: Path | None = None,
+        results_dir: Path | None = None,
+        progress: Callable[[], str] | None = None,
+    ) -> None:
+        self.cluster = cluster
+        self.channel = channel if cluster is None else None
+        self.tapes_dir = tapes_dir
+        self.catalog = TableCatalog(results_dir) if results_dir is not None else None
+        self.progress: Callable[[], str] = progress or (lambda: "")
+        self.group_client = GroupClient(cluster=cluster, channel=self.channel, on_joined=self._on_joined)
+        self.live: TimelineFollower | None = None
+        self._replays: OrderedDict[str, Replay] = OrderedDict()
+        self._loading: dict[str, asyncio.Task[Replay]] = {}
+        if cluster is not None:
+            self.live = TimelineFollower(cluster)
+        elif channel is not None:
+            peer_timeline = peer_timeline or PeerTimeline(channel)
+            self.live = TimelineFollower(peer_timeline, settle_s=0.0, sees_all=False)
+        self.peer_timeline = peer_timeline
+
+    def _on_joined(self, peer: int) -> None:
+        if self.cluster is not None and self.live is not None:
+            self.live.add_external_peer(peer, "this page")
+
+    @property
+    def sentence(self) -> str:
+        """What the pages see of what goes on."""
+        if self.cluster is not None:
+            return "All peers that this program started, in its processes on this machine: nothing is hidden."
+        if self.channel is not None:
+            return (
+                f"What one peer of {self.channel.name} may know: itself, its neighbours, and whom they say they are "
+                "linked to. Nobody sees the whole."
+            )
+        return "Nothing goes on here: what there is was recorded."
+
+    # -- tapes
+
+    def tapes(self) -> dict[str, Path]:
+        """Those that can be replayed, by name."""
+        from broadloom.web.tape_replay import tapes_in
+
+        folders = [self.tapes_dir, self.cluster.tape if self.cluster is not None else None]
+        found: dict[str, Path] = {}
+        for folder in folders:
+            if folder is not None:
+                for each in tapes_in(folder):
+                    found.setdefault(_name(each, found), each)
+        return found
+
+    async def replay(self, name: str) -> "Replay":
+        """A tape, read in a thread; once for all who ask."""
+        if name in self._replays:
+            self._replays.move_to_end(name)
+            return self._replays[name]
+        if name not in self._loading:
+            path = self.tapes().get(name)
+            if path is None:
+                raise SourceNotFoundError(
+                    f"there is no tape {name!r} here; there are: {', '.join(self.tapes()) or 'none'}"
+                )
+            self._loading[name] = asyncio.create_task(self._read(name, path))
+        return await asyncio.shield(self._loading[name])
+
+    async def _read(self, name: str, path: Path) -> "Replay":
+        from broadloom.web.tape_replay import replay
+
+        try:
+            read = await asyncio.to_thread(replay, path)
+        finally:
+            del self._loading[name]
+        self._replays[name] = read
+        while len(self._replays) > REPLAYS_MAX:
+            self._replays.popitem(last=False)
+        return read
+
+    def forget_replay(self, name: str) -> None:
+        """So that a tape that grows is read anew."""
+        self._replays.pop(name, None)
+
+    async def close(self) -> None:
+        for task in self._loading.values():
+            task.cancel()
+        await self.group_client.close()
+
+    # -- histories
+
+    async def history(self, name: str) -> FabricHistory:
+        if name != LIVE:
+            return (await self.replay(name)).history
+        if self.live is None:
+            raise SourceNotFoundError("nothing goes on here: there are only tapes, on the page Replay")
+        return self.live.history
+
+
+def _name(path: Path, taken: dict[str, Path]) -> str:
+    """Short and not taken."""
+    name, number = path.name or "tape", 1
+    while (name in taken and taken[name] != path) or name == LIVE:
+        number += 1
+        name = f"{path.name}-{number}"
+    return name

@@ -1,0 +1,135 @@
+// The time that is shown, and the entries that belong to it.
+//
+// A history is asked for piece by piece (broadloom/web/data.py), never more than one piece at a time. What goes on is followed
+// at its own pace, a moment behind; everything else is played at the speed that was chosen.
+
+const AHEAD_S = 2; // asked for in advance, at normal speed
+const POLL_MS = 250;
+const BEHIND_S = 0.5; // what is followed is shown so much later, so that it runs smoothly
+const FAR_BEHIND_S = 4; // then it jumps
+const RETRY_MS = 2000;
+
+export class Player {
+  constructor(source, { onWhole, onEntry, onProblem }) {
+    Object.assign(this, { source, onWhole, onEntry, onProblem });
+    this.isLive = source === "live";
+    this.follows = this.isLive;
+    this.plays = true;
+    this.speed = 1;
+    this.head = 0; // the moment that is shown
+    this.start = 0;
+    this.end = 0;
+    this.began = 0; // Unix time of zero
+    this.queue = [];
+    this.place = 0; // in the queue
+    this.next = 0;
+    this.known = 0; // entries are there up to this moment
+    this.asks = 0; // a newer question makes an older answer void
+    this.busy = false;
+    this.askAgain = 0; // not before
+    this.endSeen = 0; // when the end was told
+  }
+
+  async ask(what, words = {}) {
+    const query = new URLSearchParams(words);
+    const answer = await fetch(`/data/${encodeURIComponent(this.source)}/${what}?${query}`);
+    const told = answer.headers.get("content-type")?.includes("json") ? await answer.json() : { problem: await answer.text() };
+    if (told.problem) throw new Error(told.problem);
+    this.start = told.start;
+    this.end = told.end;
+    this.endSeen = performance.now();
+    return told;
+  }
+
+  /** Show another moment; without one, the newest. */
+  async seek(at) {
+    const mine = ++this.asks;
+    this.busy = true;
+    try {
+      const told = await this.ask("whole", at === undefined ? {} : { at });
+      if (mine !== this.asks) return;
+      this.queue = [];
+      this.place = 0;
+      this.next = told.next;
+      this.head = this.known = told.at;
+      this.began = told.began_s;
+      this.onWhole(told);
+      this.onProblem("");
+    } catch (problem) {
+      if (mine === this.asks) this.failed(problem);
+    } finally {
+      if (mine === this.asks) this.busy = false;
+    }
+  }
+
+  async more() {
+    const mine = this.asks;
+    this.busy = true;
+    const until = this.follows ? {} : { until: this.head + AHEAD_S * Math.max(1, this.speed) };
+    try {
+      const told = await this.ask("changes", { since: this.next, ...until });
+      if (mine !== this.asks) return;
+      if (told.lost) {
+        this.busy = false;
+        return this.seek(this.follows ? undefined : this.head);
+      }
+      this.queue = this.queue.slice(this.place);
+      this.place = 0;
+      this.queue.push(...told.entries);
+      this.next = told.next;
+      const last = this.queue.at(-1);
+      const isAll = told.next === told.newest;
+      this.known = isAll ? told.end : Math.max(this.known, Math.min(until.until ?? told.end, last ? last[0] : told.end));
+      if (!isAll && told.entries.length === 0) this.known = Math.max(this.known, until.until ?? told.end);
+      this.askAgain = performance.now() + (this.follows ? POLL_MS : 50);
+      this.onProblem("");
+    } catch (problem) {
+      if (mine === this.asks) this.failed(problem);
+    } finally {
+      if (mine === this.asks) this.busy = false;
+    }
+  }
+
+  failed(problem) {
+    this.askAgain = performance.now() + RETRY_MS;
+    const isGone = problem instanceof TypeError; // what fetch throws if nobody answers
+    this.onProblem(isGone ? "The server does not answer. Is it still running? Trying again …" : problem.message);
+  }
+
+  /** Time passes: seconds since the last call. */
+  tick(seconds) {
+    const now = performance.now();
+    if (this.follows) {
+      const goal = this.end + (now - this.endSeen) / 1000 - BEHIND_S;
+      const behind = goal - this.head;
+      if (behind > FAR_BEHIND_S && !this.busy) { this.seek(); return; }
+      this.head = Math.min(this.head + seconds * Math.max(0.2, 1 + 0.6 * behind), Math.max(this.known, this.head));
+    } else if (this.plays) {
+      this.head = Math.min(this.head + seconds * this.speed, Math.max(this.known, this.head), this.end);
+      if (this.isLive && this.speed > 1 && this.head > this.end - BEHIND_S) this.follow();
+      else if (!this.isLive && this.head >= this.end && this.known >= this.end) this.plays = false;
+    }
+    while (this.place < this.queue.length && this.queue[this.place][0] <= this.head) this.onEntry(this.queue[this.place++]);
+    const isShort = this.follows || (this.plays && this.known < this.end && this.known < this.head + (AHEAD_S / 2) * Math.max(1, this.speed));
+    if (isShort && !this.busy && now >= this.askAgain) this.more();
+  }
+
+  follow() {
+    this.follows = true;
+    this.plays = true;
+    this.speed = 1;
+    return this.seek();
+  }
+
+  toggle() {
+    if (this.follows) { this.follows = false; this.plays = false; return; }
+    this.plays = !this.plays;
+    if (this.plays && !this.isLive && this.head >= this.end) this.seek(this.start);
+  }
+
+  scrub(at) {
+    this.follows = false;
+    this.head = at;
+    return this.seek(at);
+  }
+}

@@ -1,0 +1,23 @@
+// Light, dark, or as the system says: chosen by a button, kept in this browser.
+const broadloomTheme = {
+  choices: ["auto", "light", "dark"],
+  names: { auto: "Theme: as the system", light: "Theme: light", dark: "Theme: dark" },
+  get() {
+    const kept = localStorage.getItem("broadloom-theme");
+    return this.choices.includes(kept) ? kept : "auto";
+  },
+  apply() {
+    const choice = this.get();
+    if (window.Quasar) Quasar.Dark.set(choice === "auto" ? "auto" : choice === "dark");
+    const button = document.getElementById("w-theme");
+    if (button) button.firstElementChild.textContent = this.names[choice];
+    return Boolean(window.Quasar && button);
+  },
+  next() {
+    const place = this.choices.indexOf(this.get());
+    localStorage.setItem("broadloom-theme", this.choices[(place + 1) % this.choices.length]);
+    this.apply();
+  },
+};
+// The page is made after this file is read: try until it is there.
+const broadloomThemeTimer = setInterval(() => broadloomTheme.apply() && clearInterval(broadloomThemeTimer), 30);

@@ -1,0 +1,233 @@
+"""The tables that the pipeline made, read without Spark: what there is, what each answers, and rows of it.
+
+The finished tables are those that the manifest of the results names; the live ones are those of `--follow`, in the
+folder `live` beside them. A table is read through a scanner, so that only what is looked at is in memory.
+"""
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from broadloom.errors import BroadloomError
+from broadloom.pipeline.live.store import LiveStore, LiveTablesNotFoundError
+from broadloom.pipeline.live.tables import TABLES as LIVE_TABLES
+from broadloom.pipeline.results import Results
+from broadloom.pipeline.table import TableColumn
+from broadloom.record.arrow_import import pa, pc
+
+BATCH_ROWS = 50_000
+READ_ATTEMPTS = 3
+"""A run that ends while we read replaces the files."""
+
+FIRST_TABLES = ("verdict", "audit")
+"""What a person wants to know first."""
+
+CONDITIONS = {"is": "is", "not": "is not", "has": "contains", "least": "is at least", "most": "is at most"}
+
+
+class TableNotFoundError(BroadloomError):
+    """The text says what to do."""
+
+
+class FilterError(BroadloomError):
+    """The text says what would be right."""
+
+
+@dataclass(frozen=True, slots=True)
+class CatalogEntry:
+    """One table that can be read."""
+
+    name: str
+    is_live: bool
+    question: str
+    """Empty if the texts of the pipeline are not installed."""
+    about: dict[str, str]
+    """What each column means."""
+    rows: int
+
+    @property
+    def key(self) -> str:
+        return f"live-{self.name}" if self.is_live else self.name
+
+
+@dataclass(frozen=True, slots=True)
+class Filter:
+    """Rows for which one column fulfils a condition; without a column, all."""
+
+    column: str = ""
+    condition: str = "is"
+    value: str = ""
+
+    def expression(self, schema: pa.Schema) -> Any:
+        if not self.column:
+            return None
+        if self.column not in schema.names:
+            raise FilterError(f"there is no column {self.column!r}")
+        kind, field = schema.field(self.column).type, pc.field(self.column)
+        if self.condition == "has":
+            return pc.match_substring(field.cast(pa.string()), self.value, ignore_case=True)
+        value = _parse_value(self.value, kind, self.column)
+        match self.condition:
+            case "is":
+                return field == value
+            case "not":
+                return (field != value) | field.is_null()
+            case "least":
+                return field >= value
+            case "most":
+                return field <= value
+        raise FilterError(f"there is no condition {self.condition!r}")
+
+
+class TableCatalog:
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._results = Results(folder)
+        self._store = LiveStore(folder / "live")
+
+    # -- what there is
+
+    def entries(self) -> list[CatalogEntry]:
+        """All tables that are there now, the finished ones first."""
+        built = self._results.manifest().tables
+        known = self._texts
+        order = dict.fromkeys([*FIRST_TABLES, *known, *built])
+        names = [name for name in order if name in built]
+        found = [CatalogEntry(name, False, *_text(known.get(name)), built[name].rows) for name in names]
+        live = self._store.manifest()
+        if live is not None:
+            for table in LIVE_TABLES.values():
+                found.append(CatalogEntry(table.name, True, *_text((table.question, table.columns)), -1))
+        return found
+
+    @property
+    def written_at(self) -> str:
+        """When the finished tables were made; empty if there are none."""
+        return self._results.manifest().written
+
+    @cached_property
+    def _texts(self) -> dict[str, tuple[str, tuple[TableColumn, ...]]]:
+        """Questions and columns, as the pipeline tells them; nothing if it is not installed."""
+        try:
+            from broadloom.pipeline.tables import all_tables
+        except ImportError:
+            return {}
+        try:
+            return {each.name: (each.question, each.columns) for each in all_tables()}
+        except ImportError:
+            return {}
+
+    # -- rows
+
+    def schema(self, entry: CatalogEntry) -> pa.Schema:
+        return self._source(entry).schema
+
+    def count(self, entry: CatalogEntry, chosen: Filter) -> int:
+        dataset = self._source(entry)
+        return int(dataset.count_rows(filter=chosen.expression(dataset.schema)))
+
+    def page(self, entry: CatalogEntry, chosen: Filter, first: int, count: int) -> pa.Table:
+        """Some rows, in the order of the files."""
+        for attempt in range(READ_ATTEMPTS):
+            dataset = self._source(entry)
+            try:
+                head = dataset.head(first + count, filter=chosen.expression(dataset.schema))
+                return head.slice(first)
+            except FileNotFoundError:
+                if attempt + 1 == READ_ATTEMPTS:
+                    raise
+        raise AssertionError
+
+    def batches(self, entry: CatalogEntry, chosen: Filter) -> Iterator[pa.RecordBatch]:
+        """All rows, piece by piece."""
+        dataset = self._source(entry)
+        yield from dataset.to_batches(filter=chosen.expression(dataset.schema), batch_size=BATCH_ROWS)
+
+    def _source(self, entry: CatalogEntry) -> Any:
+        from pyarrow import dataset  # type: ignore[import-untyped]
+
+        if entry.is_live:
+            try:
+                return dataset.dataset(self._store.read(entry.name))
+            except LiveTablesNotFoundError as problem:
+                raise TableNotFoundError(str(problem)) from problem
+        files = [str(path) for path in self._results.files(entry.name)]
+        if not files:
+            raise TableNotFoundError(f"the table {entry.name} is empty")
+        return dataset.dataset(files, format="parquet", partitioning=None)
+
+    def entry(self, key: str) -> CatalogEntry:
+        for each in self.entries():
+            if each.key == key:
+                return each
+        raise TableNotFoundError(f"there is no table {key!r} here; run: broadloom pipeline run --out {self.folder}")
+
+
+def _text(known: tuple[str, tuple[TableColumn, ...]] | None) -> tuple[str, dict[str, str]]:
+    if known is None:
+        return "", {}
+    question, columns = known
+    return question, {each.name: each.about for each in columns}
+
+
+def _parse_value(text: str, kind: pa.DataType, column: str) -> pa.Scalar:
+    text = text.strip()
+    try:
+        if pa.types.is_boolean(kind):
+            return pa.scalar({"true": True, "yes": True, "false": False, "no": False}[text.lower()], kind)
+        if pa.types.is_timestamp(kind):
+            moment = datetime.fromisoformat(text)
+            return pa.scalar(moment if moment.tzinfo is not None else moment.astimezone(), kind)
+        return pa.scalar(text, pa.string()).cast(kind)
+    except (KeyError, ValueError, pa.ArrowException):
+        kinds = {True: "true or false"}.get(pa.types.is_boolean(kind), f"a value of type {kind}")
+        raise FilterError(f"{column} has to be {kinds}, not {text!r}") from None
+
+
+def format_cell(value: Any) -> Any:
+    """A value as a cell shows it."""
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    if isinstance(value, datetime):
+        return value.isoformat(sep=" ", timespec="milliseconds").replace("+00:00", "")
+    if isinstance(value, bytes):
+        return value[:32].hex() + ("…" if len(value) > 32 else "")
+    if isinstance(value, list | tuple | dict):
+        return json.dumps(value, default=str)
+    return str(value)
+
+
+# What the audit found, in sentences: one for each channel on the tapes.
+
+
+CHANNELS_MAX = 50
+NON_VIOLATIONS = ("missed_reported",)
+FINDINGS = ("missing", "double", "out_of_order", "before_parent", "not_present", "own", "never_sent", *NON_VIOLATIONS)
+
+
+@dataclass(frozen=True, slots=True)
+class AuditSummary:
+    has_passed: bool
+    sentence: str
+    remarks: str
+
+
+def audit_summaries(catalog: TableCatalog) -> list[AuditSummary]:
+    """Nothing if the table is not there yet."""
+    entry = next((each for each in catalog.entries() if each.key == "verdict"), None)
+    if entry is None or not entry.rows:
+        return []
+    summaries = []
+    for row in catalog.page(entry, Filter(), 0, CHANNELS_MAX).to_pylist():
+        found = {name: row.get(name) or 0 for name in FINDINGS}
+        violations = ", ".join(f"{count:,} {name.replace('_', ' ')}" for name, count in found.items() if count)
+        sentence = (
+            f"{row['owed']:,} deliveries were owed to {row['members']:,} members, of {row['messages']:,} messages: "
+            f"{violations or 'all of them were made, once and in order'}."
+        )
+        summaries.append(AuditSummary(bool(row["clean"]), sentence, row.get("remarks") or ""))
+    return summaries

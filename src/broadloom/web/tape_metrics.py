@@ -1,0 +1,107 @@
+"""The figures of a tape over time, in as many samples as a page can show: the same that a lab tells of itself.
+
+By the clocks as they are on the tape, without correction; the pipeline's tables are exact.
+"""
+
+from math import nan
+from pathlib import Path
+
+from broadloom.record import read
+from broadloom.record.arrow_import import pa, pc
+from broadloom.record.schema import EventKind
+from broadloom.testing.cluster.metrics import MetricsSample
+
+SAMPLES_MAX = 600
+COUNTED_KINDS = (
+    EventKind.SENT,
+    EventKind.DELIVERED,
+    EventKind.RECEIVED,
+    EventKind.DUPLICATES,
+    EventKind.MISSED,
+    EventKind.LINK_UP,
+    EventKind.LINK_DOWN,
+)
+MESSAGE_KEY = ("author", "sequence")
+
+
+def tape_metrics(path: Path, channel: str) -> list[MetricsSample]:
+    """One sample a second, of a long tape one every few seconds."""
+    columns = ["kind", "time", "author", "sequence", "last", "hops", "count"]
+    rows = read(path, channel=channel, kinds=COUNTED_KINDS, columns=columns)
+    if not rows.num_rows:
+        return []
+    ends = pc.min_max(rows["time"]).as_py()
+    start_s, length_s = ends["min"].timestamp(), (ends["max"] - ends["min"]).total_seconds()
+    step_s = max(1.0, length_s / SAMPLES_MAX)
+    seconds = pc.divide(pc.cast(pc.cast(rows["time"], pa.int64()), pa.float64()), 1e6)
+    bins = pc.floor(pc.divide(pc.subtract(seconds, start_s), step_s))
+    rows = rows.append_column("bin", pc.cast(bins, pa.int64()))
+    counts = {kind: _counts(rows, kind) for kind in COUNTED_KINDS}
+    hops = _hops(rows)
+    latencies = _latencies(rows)
+    samples = []
+    for place in range(int(length_s / step_s) + 1):
+        received, copies = counts[EventKind.RECEIVED].get(place, 0), counts[EventKind.DUPLICATES].get(place, 0)
+        p50, p99 = latencies.get(place, (nan, nan))
+        middle, most = hops.get(place, (nan, 0))
+        samples.append(
+            MetricsSample(
+                at_s=start_s + (place + 1) * step_s,
+                peers=0,
+                sent_per_s=counts[EventKind.SENT].get(place, 0) / step_s,
+                delivered_per_s=counts[EventKind.DELIVERED].get(place, 0) / step_s,
+                latency_p50_ms=p50,
+                latency_p99_ms=p99,
+                hops_p50=middle,
+                hops_max=most,
+                redundancy=(received + copies) / received if received else nan,
+                slow_peers=0,
+                missed=counts[EventKind.MISSED].get(place, 0),
+                # Both ends tell of a link.
+                links_made=(counts[EventKind.LINK_UP].get(place, 0) + 1) // 2,
+                links_lost=(counts[EventKind.LINK_DOWN].get(place, 0) + 1) // 2,
+            )
+        )
+    return samples
+
+
+def _rows_of_kind(rows: pa.Table, kind: EventKind) -> pa.Table:
+    return rows.filter(pc.equal(rows["kind"], kind.value))
+
+
+def _counts(rows: pa.Table, kind: EventKind) -> dict[int, int]:
+    mine = _rows_of_kind(rows, kind)
+    if kind is EventKind.DUPLICATES:
+        weights = mine["count"]
+    elif kind is EventKind.MISSED:
+        weights = pc.add(pc.subtract(mine["last"], mine["sequence"]), 1)
+    else:
+        weights = pa.array([1] * mine.num_rows, pa.int64())
+    summed = pa.table({"bin": mine["bin"], "weight": weights}).group_by("bin").aggregate([("weight", "sum")])
+    return {each["bin"]: each["weight_sum"] for each in summed.to_pylist()}
+
+
+def _hops(rows: pa.Table) -> dict[int, tuple[float, int]]:
+    found = (
+        _rows_of_kind(rows, EventKind.DELIVERED)
+        .group_by("bin")
+        .aggregate([("hops", "approximate_median"), ("hops", "max")])
+    )
+    return {each["bin"]: (round(each["hops_approximate_median"]), each["hops_max"]) for each in found.to_pylist()}
+
+
+def _latencies(rows: pa.Table) -> dict[int, tuple[float, float]]:
+    """By the time of delivery, in milliseconds."""
+    sent = _rows_of_kind(rows, EventKind.SENT).select([*MESSAGE_KEY, "time"]).rename_columns([*MESSAGE_KEY, "sent"])
+    joined = (
+        _rows_of_kind(rows, EventKind.DELIVERED)
+        .select([*MESSAGE_KEY, "time", "bin"])
+        .join(sent, list(MESSAGE_KEY), join_type="inner")
+    )
+    if not joined.num_rows:
+        return {}
+    micros = pc.subtract(pc.cast(joined["time"], pa.int64()), pc.cast(joined["sent"], pa.int64()))
+    latencies = pa.table({"bin": joined["bin"], "ms": pc.divide(pc.cast(micros, pa.float64()), 1000.0)})
+    options = pc.TDigestOptions(q=[0.5, 0.99])
+    found = latencies.group_by("bin").aggregate([("ms", "tdigest", options)])
+    return {each["bin"]: tuple(each["ms_tdigest"]) for each in found.to_pylist()}

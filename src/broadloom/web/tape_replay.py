@@ -1,0 +1,262 @@
+"""A tape as a history: what each peer wrote down, put together to one picture over time.
+
+A link is drawn from when either end tells of it until no end claims it any more. Who died wrote nothing about it: it
+is when its neighbours found the link lost, after the last thing that it wrote. Not every message is followed on its
+way, only a few a second, since a drawing of all would show nothing.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from broadloom.errors import BroadloomError
+from broadloom.protocol.events import LinkDownReason
+from broadloom.record import read
+from broadloom.record.arrow_import import pa, pc, pq
+from broadloom.record.schema import EventKind
+from broadloom.testing.cluster.timeline import (
+    Change,
+    LinkAdded,
+    LinkRemoved,
+    MessageHop,
+    MessageSent,
+    MessagesMissed,
+    PeerAdded,
+    PeerRemoved,
+)
+from broadloom.web.history import FabricHistory
+from broadloom.web.tape_annotations import annotate_repairs
+
+ROWS_MAX = 20_000_000
+"""More would not fit into the memory of a small machine; the pipeline takes any number."""
+SAMPLE_INTERVAL_S = 0.5
+"""A message is followed at most so often, in the time of the tape."""
+HOPS_MAX = 400_000
+"""Steps of followed messages; with more, fewer messages are followed."""
+
+CRASH_DETECTION_S = 3.0
+"""Who is alive has noticed by then that a neighbour died; who has not died with it."""
+
+_CRASH_REASONS = (LinkDownReason.CONNECTION_LOST.value, LinkDownReason.HEARTBEAT_TIMEOUT.value)
+_FABRIC = (EventKind.JOINED, EventKind.LEFT, EventKind.LINK_UP, EventKind.LINK_DOWN, EventKind.MISSED)
+
+
+class ReplayError(BroadloomError):
+    """There is nothing here that could be replayed; the text says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Replay:
+    """A tape, read."""
+
+    path: Path
+    channel: str
+    """First digits of its id."""
+    history: FabricHistory
+    messages: int
+    sampled_messages: int
+    """Messages that are shown on their way."""
+
+    @property
+    def sentence(self) -> str:
+        """What the page sees."""
+        text = f"A tape of channel {self.channel}: everything that its recorded peers wrote down."
+        if self.sampled_messages < self.messages:
+            text += f" Of {self.messages:,} messages, {self.sampled_messages:,} are shown on their way."
+        return text
+
+
+def replay(path: Path, channel: str | None = None) -> Replay:
+    """Read a tape; of several channels the one with these digits, else the one with most rows."""
+    channel = channel or _largest_channel(path)
+    fabric = _sorted(read(path, channel=channel, kinds=_FABRIC))
+    if not len(fabric):
+        raise ReplayError(f"{path} tells of no peers and links: it was not recorded by a channel or by broadloom sim")
+    sent = read(path, channel=channel, kinds=[EventKind.SENT], columns=["time", "author", "sequence", "size"])
+    steps = read(
+        path,
+        channel=channel,
+        kinds=[EventKind.RECEIVED],
+        columns=["time", "observer", "author", "sequence", "neighbour", "hops"],
+    )
+    samples = _sample_messages(sent, steps)
+    changes = [*_fabric_changes(fabric, _last_seen(path, channel)), *samples]
+    changes.sort(key=lambda each: each.at_s)
+    history = FabricHistory(changes[0].at_s, entries_max=len(changes) * 2 + 1000)
+    for entry in annotate_repairs(history, changes, _estimates(steps)):
+        history.add(entry)
+    sampled_messages = sum(isinstance(each, MessageSent) for each in samples)
+    return Replay(path, channel, history, sent.num_rows, sampled_messages)
+
+
+def tapes_in(folder: Path) -> list[Path]:
+    """The folder itself if it is a tape, and all tapes directly in it."""
+    if not folder.is_dir():
+        return []
+    found = [each for each in (folder, *sorted(folder.iterdir())) if each.is_dir() and any(each.glob("channel=*"))]
+    return [each for each in found if any(each.glob("channel=*/day=*/[!._]*.parquet"))]
+
+
+def _largest_channel(path: Path) -> str:
+    rows: defaultdict[str, int] = defaultdict(int)
+    if not path.is_dir():
+        raise ReplayError(f"there is no tape at {path}")
+    for file in path.glob("channel=*/day=*/[!._]*.parquet"):
+        try:
+            rows[file.parent.parent.name.partition("=")[2]] += pq.read_metadata(file).num_rows
+        except (pa.ArrowException, OSError) as problem:
+            raise ReplayError(f"{file} cannot be read: {problem}") from problem
+    if not rows:
+        raise ReplayError(
+            f"{path} is no tape yet: it has no finished file. One that is being recorded has after a minute"
+        )
+    channel, count = max(rows.items(), key=lambda each: each[1])
+    if count > ROWS_MAX:
+        raise ReplayError(
+            f"{path} has {count:,} rows, more than the {ROWS_MAX:,} that can be replayed; use broadloom pipeline"
+        )
+    return channel
+
+
+def _sorted(rows: pa.Table) -> list[dict[str, Any]]:
+    """In order of time; what one observer tells at the same time in its order."""
+    columns = ["kind", "time", "observer", "neighbour", "why", "author", "sequence", "last", "name", "ordinal"]
+    chosen = rows.select(columns).sort_by([("time", "ascending"), ("ordinal", "ascending")])
+    return list(chosen.to_pylist())
+
+
+def _last_seen(path: Path, channel: str) -> dict[str, float]:
+    """When each observer wrote for the last time, anything."""
+    rows = read(path, channel=channel, columns=["observer", "time"])
+    last = rows.group_by("observer").aggregate([("time", "max")])
+    return {each["observer"]: _unix(each["time_max"]) for each in last.to_pylist() if each["observer"] is not None}
+
+
+def _fabric_changes(rows: list[dict[str, Any]], last_seen: dict[str, float]) -> Iterator[Change]:
+    """Who came and went, and each link once."""
+    crashed_at = _find_crashes(rows, last_seen)
+    crashes = sorted(crashed_at.items(), key=lambda each: -each[1])
+    claims: defaultdict[tuple[int, int], set[int]] = defaultdict(set)
+    """Which ends say that there is this link."""
+    present: set[int] = set()
+
+    def unclaim(peer: int, pair: tuple[int, int], at_s: float) -> Iterator[Change]:
+        if peer in claims.get(pair, ()):
+            claims[pair].discard(peer)
+            if not claims[pair]:
+                del claims[pair]
+                yield LinkRemoved(at_s, *pair)
+
+    def remove(peer: int, at_s: float, how: str) -> Iterator[Change]:
+        for pair in [each for each in claims if peer in each]:
+            yield from unclaim(peer, pair, at_s)
+        if peer in present:
+            present.discard(peer)
+            yield PeerRemoved(at_s, peer, how)
+
+    for row in rows:
+        at_s, peer, kind = _unix(row["time"]), int(row["observer"], 16), row["kind"]
+        while crashes and crashes[-1][1] <= at_s:
+            crashed, when = crashes.pop()
+            yield from remove(int(crashed, 16), when, "died")
+        if kind == EventKind.JOINED.value and peer not in present:
+            present.add(peer)
+            yield PeerAdded(at_s, peer, row["name"] or row["observer"][:6])
+        elif kind == EventKind.LEFT.value:
+            yield from remove(peer, at_s, "left")
+        elif kind == EventKind.MISSED.value:
+            yield MessagesMissed(at_s, peer, int(row["author"], 16), row["sequence"], row["last"])
+        elif kind in (EventKind.LINK_UP.value, EventKind.LINK_DOWN.value):
+            other = int(row["neighbour"], 16)
+            pair = (min(peer, other), max(peer, other))
+            if kind == EventKind.LINK_DOWN.value:
+                yield from unclaim(peer, pair, at_s)
+            else:
+                if pair not in claims:
+                    yield LinkAdded(at_s, *pair)
+                claims[pair].add(peer)
+    for crashed, when in reversed(crashes):
+        yield from remove(int(crashed, 16), when, "died")
+
+
+def _find_crashes(rows: list[dict[str, Any]], last_seen: dict[str, float]) -> dict[str, float]:
+    crashed_at: dict[str, float] = {}
+    claims: defaultdict[str, set[str]] = defaultdict(set)
+    left = {row["observer"] for row in rows if row["kind"] == EventKind.LEFT.value}
+    for row in rows:
+        peer, other = row["observer"], row["neighbour"]
+        if row["kind"] == EventKind.LINK_UP.value:
+            claims[peer].add(other)
+        elif row["kind"] == EventKind.LINK_DOWN.value:
+            claims[peer].discard(other)
+            at_s = _unix(row["time"])
+            if row["why"] in _CRASH_REASONS and other not in left and at_s >= last_seen.get(other, at_s + 1):
+                crashed_at.setdefault(other, at_s)
+    return crashed_at | _find_unobserved_crashes(crashed_at, claims, left, last_seen)
+
+
+def _find_unobserved_crashes(
+    crashed_at: dict[str, float], claims: dict[str, set[str]], left: set[str], last_seen: dict[str, float]
+) -> dict[str, float]:
+    """Of those whose neighbours all died with them, so that nobody was left to tell."""
+    noticed_by = max(last_seen.values()) - CRASH_DETECTION_S
+    found: dict[str, float] = {}
+    todo = [each for each in crashed_at if crashed_at[each] < noticed_by]
+    while todo:
+        crashed = todo.pop()
+        at_s = crashed_at[crashed] if crashed in crashed_at else found[crashed]
+        for other in claims[crashed]:
+            is_known = other in crashed_at or other in found or other in left
+            if not is_known and crashed in claims[other] and last_seen.get(other, at_s + 1) <= at_s:
+                found[other] = at_s
+                todo.append(other)
+    return found
+
+
+def _sample_messages(sent: pa.Table, steps: pa.Table) -> list[Change]:
+    """A few messages a second, with all their steps."""
+    every_s = SAMPLE_INTERVAL_S
+    while True:
+        chosen = _space_out(sent, every_s)
+        keys = pa.array([f"{each.author:016x}/{each.sequence}" for each in chosen], pa.string())
+        step_keys = pc.binary_join_element_wise(steps["author"], pc.cast(steps["sequence"], pa.string()), "/")
+        sampled = steps.filter(pc.is_in(step_keys, keys))
+        if sampled.num_rows <= HOPS_MAX:
+            break
+        every_s *= 2
+    hops = (
+        MessageHop(
+            _unix(each["time"]),
+            int(each["author"], 16),
+            each["sequence"],
+            int(each["neighbour"], 16),
+            int(each["observer"], 16),
+            each["hops"],
+        )
+        for each in sampled.to_pylist()
+    )
+    return [*chosen, *hops]
+
+
+def _space_out(sent: pa.Table, every_s: float) -> list[MessageSent]:
+    chosen: list[MessageSent] = []
+    for each in sent.sort_by("time").to_pylist():
+        at_s = _unix(each["time"])
+        if not chosen or at_s - chosen[-1].at_s >= every_s:
+            chosen.append(MessageSent(at_s, int(each["author"], 16), each["sequence"], each["size"]))
+    return chosen
+
+
+def _estimates(steps: pa.Table) -> list[tuple[float, int]]:
+    """When anything was first seen to have travelled so far: what the peers' estimate of the diameter is made of."""
+    if not steps.num_rows:
+        return []
+    first = steps.group_by("hops").aggregate([("time", "min")]).sort_by("hops").to_pylist()
+    return [(_unix(each["time_min"]), each["hops"]) for each in first]
+
+
+def _unix(moment: datetime) -> float:
+    return moment.timestamp()

@@ -1,0 +1,28 @@
+"""Field types of messages: the annotation of a field is its wire format."""
+
+from typing import Annotated
+
+from broadloom.wire import xdr
+from broadloom.wire.types import Address, AuthorState, BeaconId, PeerInfo, TreePosition
+
+PEER_INFOS_MAX = 256
+NEIGHBORS_MAX = 64
+AUTHORS_MAX = 30_000
+"""As many as fit into one frame, beside a full sample of contacts."""
+CHANNEL_ID_BYTES = 16
+CREDENTIAL_BYTES_MAX = 4096
+
+UInt = Annotated[int, xdr.UINT]
+Hyper = Annotated[int, xdr.HYPER]
+Bool = Annotated[bool, xdr.BOOL]
+Text = Annotated[str, xdr.string()]
+CredentialBytes = Annotated[bytes, xdr.opaque(CREDENTIAL_BYTES_MAX)]
+ChannelId = Annotated[bytes, xdr.fixed_opaque(CHANNEL_ID_BYTES)]
+AddressField = Annotated[Address, xdr.ADDRESS]
+PeerInfoField = Annotated[PeerInfo, xdr.PEER_INFO]
+OptionalPeerInfo = Annotated[PeerInfo | None, xdr.optional(xdr.PEER_INFO)]
+PeerInfos = Annotated[tuple[PeerInfo, ...], xdr.array(xdr.PEER_INFO, PEER_INFOS_MAX)]
+PeerIds = Annotated[tuple[int, ...], xdr.array(xdr.HYPER, NEIGHBORS_MAX)]
+AuthorStates = Annotated[tuple[AuthorState, ...], xdr.array(xdr.AUTHOR_STATE, AUTHORS_MAX)]
+TreePositions = Annotated[tuple[TreePosition, ...], xdr.array(xdr.TREE_POSITION, AUTHORS_MAX)]
+OptionalBeaconId = Annotated[BeaconId | None, xdr.optional(xdr.BEACON_ID)]

@@ -1,0 +1,206 @@
+"""Where behaviours are played: the simulator, or real sockets in one process. A behaviour cannot tell which.
+
+What holds on both is checked on both by the same lines. (Processes that are killed and frozen for real are in
+`tests/trial`.)
+"""
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+from uuid import uuid4
+
+from broadloom.protocol import ChannelName, ChannelSettings, Peer, PeerState
+from broadloom.protocol.events import Event, LinkUp, Message, Missed
+from broadloom.security import PeerCredentials
+from broadloom.testing.checks.guarantees import check_regular
+from broadloom.testing.sim.simulation import Simulation, SimulationSettings
+from broadloom.transport import TcpNode
+from broadloom.wire import Address
+
+POLL_S = 0.02
+
+
+@dataclass(eq=False)
+class HarnessPeer:
+    """One peer and what its application saw."""
+
+    peer: Peer
+    received: list[Message] = field(default_factory=list)
+    missed: list[Missed] = field(default_factory=list)
+    sent: list[bytes] = field(default_factory=list)
+    links_max: int = 0
+
+    @property
+    def id(self) -> int:
+        return self.peer.me.peer_id
+
+    @property
+    def is_connected(self) -> bool:
+        return self.peer.state is PeerState.CONNECTED
+
+    @property
+    def neighbors(self) -> tuple[int, ...]:
+        return self.peer.links.neighbors
+
+    def send(self, data: bytes) -> None:
+        assert self.peer.broadcast(data) == len(self.sent) + 1
+        self.sent.append(data)
+
+    def received_from(self, author: "HarnessPeer") -> list[tuple[int, bytes]]:
+        return [(message.sequence, message.data) for message in self.received if message.author == author.id]
+
+    def on_event(self, event: Event) -> None:
+        if isinstance(event, LinkUp):
+            self.links_max = max(self.links_max, len(self.peer.links))
+
+
+class Harness(Protocol):
+    peers: list[HarnessPeer]
+    settings: ChannelSettings
+
+    async def add(self, count: int = 1, *, at_once: bool = False) -> list[HarnessPeer]: ...
+    async def until(self, condition: Callable[[], object], within_s: float = 20.0) -> None: ...
+    async def sleep(self, seconds: float) -> None: ...
+    def kill(self, peers: list[HarnessPeer]) -> None: ...
+    def partition(self, peers: list[HarnessPeer]) -> None: ...
+    def heal(self) -> None: ...
+    async def close(self) -> None: ...
+
+
+def is_converged(harness: Harness) -> bool:
+    """One regular fabric of everybody who is there."""
+    graph = {actor.id: list(actor.neighbors) for actor in harness.peers}
+    return all(actor.is_connected for actor in harness.peers) and check_regular(graph, harness.settings.degree) is None
+
+
+class SimHarness:
+    def __init__(self, settings: ChannelSettings) -> None:
+        self.settings = settings
+        self.peers: list[HarnessPeer] = []
+        self._simulation = Simulation(7, SimulationSettings(peer=settings))
+        self._nodes: dict[HarnessPeer, Any] = {}
+
+    async def add(self, count: int = 1, *, at_once: bool = False) -> list[HarnessPeer]:
+        added = []
+        for _ in range(count):
+            bootstrap = (Address("h0", 0),) if at_once else None
+            node = self._simulation.add(bootstrap=bootstrap)
+            actor = HarnessPeer(node.peer)
+            # The simulator's own watch is left out: the behaviour is what judges here.
+            node.deliver = actor.received.extend  # type: ignore[assignment,method-assign]
+            node.report_missed = actor.missed.append  # type: ignore[assignment,method-assign]
+            node.emit = actor.on_event  # type: ignore[method-assign]
+            self._nodes[actor] = node
+            self.peers.append(actor)
+            added.append(actor)
+            if not at_once:
+                await self.until(lambda actor=actor: actor.is_connected)  # type: ignore[misc]
+        await self.until(lambda: all(actor.is_connected for actor in added))
+        return added
+
+    async def until(self, condition: Callable[[], object], within_s: float = 20.0) -> None:
+        assert self._simulation.run_until(lambda: bool(condition()), within_s), "not within its time"
+
+    async def sleep(self, seconds: float) -> None:
+        self._simulation.run(seconds)
+
+    def kill(self, peers: list[HarnessPeer]) -> None:
+        for actor in peers:
+            self._nodes[actor].kill()
+            self.peers.remove(actor)
+
+    def partition(self, peers: list[HarnessPeer]) -> None:
+        near = {self._nodes[actor].host: 1 for actor in peers}
+        self._simulation.network.partition(near, frozenset({(0, 1), (1, 0)}))
+
+    def heal(self) -> None:
+        self._simulation.network.heal()
+
+    async def close(self) -> None:
+        pass
+
+
+class _PartitionableNode(TcpNode):
+    """Cannot reach some others for a time: what is sent to them is lost with the line, calls are not answered."""
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self.unreachable: set[int] = set()
+
+    async def _connect(self, connection: Any, address: Address) -> None:
+        if address.port in self.unreachable:
+            connection.on_connect_failed()
+        else:
+            await super()._connect(connection, address)
+
+
+class SocketHarness:
+    def __init__(self, settings: ChannelSettings, *, tls: bool, signed: bool = False) -> None:
+        self.settings = settings
+        self.peers: list[HarnessPeer] = []
+        self._tls = tls
+        self._signed = signed
+        self._channel = ChannelName("test", uuid4().hex)
+        self._nodes: dict[HarnessPeer, _PartitionableNode] = {}
+        self._problems: list[dict[str, Any]] = []
+        asyncio.get_running_loop().set_exception_handler(lambda _loop, problem: self._problems.append(problem))
+
+    async def add(self, count: int = 1, *, at_once: bool = False) -> list[HarnessPeer]:
+        added = []
+        for _ in range(count):
+            node = _PartitionableNode(
+                self._channel,
+                advertise_host="127.0.0.1",
+                bootstrap=(Address("127.0.0.1", 0),),
+                credentials=PeerCredentials.from_key(self._channel, "a key") if self._tls else None,
+                signed=self._signed,
+                settings=self.settings,
+            )
+            heard: list[Message] = []
+            missed: list[Missed] = []
+            node.deliver, node.report_missed, node.emit = heard.extend, missed.append, lambda _event: None
+            await node.start()
+            actor = HarnessPeer(node.peer, heard, missed)
+            node.emit = actor.on_event
+            self._nodes[actor] = node
+            self.peers.append(actor)
+            added.append(actor)
+            if not at_once:
+                await self.until(lambda actor=actor: actor.is_connected)  # type: ignore[misc]
+        await self.until(lambda: all(actor.is_connected for actor in added))
+        return added
+
+    async def until(self, condition: Callable[[], object], within_s: float = 20.0) -> None:
+        async with asyncio.timeout(within_s):
+            # Nothing tells when a condition over all peers holds, so it is looked at now and then.
+            while not condition():  # noqa: ASYNC110
+                await asyncio.sleep(POLL_S)
+
+    async def sleep(self, seconds: float) -> None:
+        await asyncio.sleep(seconds)
+
+    def kill(self, peers: list[HarnessPeer]) -> None:
+        for actor in peers:
+            self._nodes[actor].abort()
+            self.peers.remove(actor)
+
+    def partition(self, peers: list[HarnessPeer]) -> None:
+        here = {actor.peer.me.address.port for actor in peers}
+        there = {actor.peer.me.address.port for actor in self.peers} - here
+        for actor in self.peers:
+            node = self._nodes[actor]
+            node.unreachable = there if actor in peers else here
+            for link in list(actor.peer.links):
+                if link.peer_info.address.port in node.unreachable:
+                    link._connection.abort()  # type: ignore[attr-defined]
+
+    def heal(self) -> None:
+        for node in self._nodes.values():
+            node.unreachable = set()
+
+    async def close(self) -> None:
+        for node in self._nodes.values():
+            node.abort()
+        await asyncio.sleep(0)
+        assert not self._problems, self._problems

@@ -1,0 +1,222 @@
+"""Files from one shell to another: `broadloom send --file` and `broadloom listen --save`."""
+
+import json
+import os
+import pty
+import signal
+import subprocess
+from hashlib import sha256
+from pathlib import Path
+
+import pytest
+
+from broadloom.cli import saving
+from broadloom.cli.exit_codes import CommandFailed, UsageError
+from broadloom.cli.saving import NAME_BYTES_MAX, prepare_directory, safe_name, save
+from tests.cli.running import COMMAND, listening, member, new_channel, run, send_damaged
+
+LARGE = bytes(range(256)) * 20_000
+
+
+def lines(out: str) -> list[str]:
+    return [line for line in out.splitlines() if not line.startswith(("+", "-", "joined"))]
+
+
+def test_files_are_saved_and_none_is_written_over(tmp_path: Path) -> None:
+    channel, here, there = new_channel(), tmp_path / "here", tmp_path / "new" / "there"
+    here.mkdir()
+    large, small = here / "large.bin", here / "notes.txt"
+    large.write_bytes(LARGE)
+    small.write_text("first")
+    there.mkdir(parents=True)
+    (there / "large.bin").write_text("precious")
+    with listening(channel, "--count", "4", "--save", str(there)) as listener:
+        assert run("send", channel, "--file", str(large), "--file", str(small)) == (0, "", "")
+        small.write_text("second")
+        assert run("send", channel, "--file", str(small)) == (0, "", "")
+        assert run("send", channel, "good bye") == (0, "", "")
+        code, out, err = listener.wait()
+    assert (code, err) == (0, "")
+    assert [line.partition(": ")[2] for line in lines(out)] == [
+        f"(file large.bin, {len(LARGE):,} bytes, saved as {there}/large-2.bin)",
+        f"(file notes.txt, 5 bytes, saved as {there}/notes.txt)",
+        f"(file notes.txt, 6 bytes, saved as {there}/notes-2.txt)",
+        "good bye",
+    ]
+    assert {path.name: path.read_bytes() for path in there.iterdir()} == {
+        "large.bin": b"precious",
+        "large-2.bin": LARGE,
+        "notes.txt": b"first",
+        "notes-2.txt": b"second",
+    }
+
+
+def test_saved_files_as_json(tmp_path: Path) -> None:
+    channel, path, there = new_channel(), tmp_path / "notes.txt", tmp_path / "there"
+    path.write_text("a note")
+    with listening(channel, "--json", "--count", "1", "--save", str(there)) as listener:
+        assert run("send", channel, "--file", str(path)) == (0, "", "")
+        out = listener.wait().out
+    (told,) = (each for each in map(json.loads, out.splitlines()) if "event" not in each)
+    assert told["file"] == {
+        "name": "notes.txt",
+        "size": 6,
+        "sha256": sha256(b"a note").hexdigest(),
+        "saved": f"{there}/notes.txt",
+    }
+    assert "a note" not in out
+
+
+@pytest.mark.parametrize("form", ["text", "json"])
+def test_a_damaged_file_is_an_error_and_no_end(form: str, tmp_path: Path) -> None:
+    channel, path = new_channel(), tmp_path / "good.txt"
+    path.write_text("good")
+    words = ("--json",) if form == "json" else ()
+    there = tmp_path / "there"
+    with member(channel) as other, listening(channel, "--count", "2", "--save", str(there), *words) as listener:
+        other.wait_for_peer()
+        send_damaged(other.channel, "report.txt")
+        other.channel.broadcast_file(path)
+        code, out, err = listener.wait()
+        me = f"{other.channel.peer_id:016x}"[:8]
+    assert code == 1
+    why = "the file 'report.txt' is damaged: its content does not fit its hash"
+    assert err == f"broadloom listen: a file of {me} was not saved: {why}\n"
+    assert [each.name for each in there.iterdir()] == ["good.txt"]
+    assert "Traceback" not in out
+    if form == "json":
+        first, _ = (each for each in map(json.loads, out.splitlines()) if "event" not in each)
+        assert first["file"] == {"damaged": why}
+    else:
+        assert lines(out)[0] == f"{me}: ({why})"
+
+
+def test_a_directory_that_cannot_be_written_any_more(tmp_path: Path) -> None:
+    channel, path, there = new_channel(), tmp_path / "notes.txt", tmp_path / "there"
+    path.write_text("a note")
+    with listening(channel, "--count", "2", "--save", str(there)) as listener:
+        there.rmdir()
+        assert run("send", channel, "--file", str(path)) == (0, "", "")
+        listener.wait_for_output("(file notes.txt, 6 bytes)\n")
+        there.mkdir()
+        assert run("send", channel, "--file", str(path)) == (0, "", "")
+        code, _, err = listener.wait()
+    assert code == 1
+    assert f"was not saved: cannot save {there}/notes.txt: No such file or directory" in err
+    assert len(err.splitlines()) == 1
+    assert (there / "notes.txt").read_text() == "a note"
+
+
+def test_ctrl_c_is_still_the_usual_end(tmp_path: Path) -> None:
+    with listening(new_channel(), "--save", str(tmp_path / "there")) as listener:
+        listener.signal(signal.SIGINT)
+        code, _, err = listener.wait()
+    assert (code, err) == (0, "")
+    assert (tmp_path / "there").is_dir()
+
+
+def test_a_person_sees_how_much_has_gone_out(tmp_path: Path) -> None:
+    channel, path = new_channel(), tmp_path / "large.bin"
+    path.write_bytes(LARGE)
+    terminal, inner = pty.openpty()
+    with listening(channel, "--count", "1"):
+        surroundings = {**os.environ, "COLUMNS": "100", "TERM": "xterm"}
+        with subprocess.Popen([COMMAND, "send", channel, "--file", path], stderr=inner, env=surroundings) as sender:
+            os.close(inner)
+            seen = b""
+            try:
+                while data := os.read(terminal, 1 << 16):
+                    seen += data
+            except OSError:  # so ends a terminal
+                pass
+            assert sender.wait(30) == 0
+    os.close(terminal)
+    assert b"large.bin" in seen
+    assert b"5.1/5.1 MB" in seen
+
+
+def test_a_file_that_is_too_large(tmp_path: Path) -> None:
+    channel, good, large = new_channel(), tmp_path / "good", tmp_path / "large"
+    good.write_text("good")
+    with large.open("wb") as file:
+        file.truncate((64 << 20) + 1)
+    with member(channel) as other:
+        code, _, err = run("send", channel, "--file", str(good), "--file", str(large))
+        message = other.channel.receive(30)
+        assert message is not None
+        assert message.file is not None
+    assert code == 1
+    assert "message 2 was not sent" in err
+    assert "at most 67,108,864 are possible" in err
+    assert "1 before it were sent" in err
+
+
+def test_priority_and_lifetime_go_with_the_message(tmp_path: Path) -> None:
+    channel, path = new_channel(), tmp_path / "notes.txt"
+    path.write_text("a note")
+    with member(channel) as other:
+        for words in (("text",), ("--file", str(path))):
+            assert run("send", channel, *words, "--priority", "high", "--lifetime", "20").code == 0
+            assert run("send", channel, *words, "--priority", "7").code == 0
+        for _ in range(4):
+            assert other.channel.receive(30) is not None
+        log = other.channel._channel._node.peer.broadcaster.retention._log
+        assert [(kept.priority, kept.ttl_ms) for kept in log] == [(2, 20_000), (7, 0)] * 2
+
+
+# Saving by itself.
+
+
+@pytest.mark.parametrize(
+    ("name", "safe"),
+    [
+        ("report.txt", "report.txt"),
+        ("süß.txt", "süß.txt"),
+        (".bashrc", "_.bashrc"),
+        ("..", "_.."),
+        ("", "_"),
+        ("a/b\\c:d", "a_b_c_d"),
+        ("steer\x1b[31m\n\0.txt", "steer_[31m__.txt"),
+        ("x" * 300 + ".txt", "x" * (NAME_BYTES_MAX - 4) + ".txt"),
+        ("x." + "y" * 300, "x." + "y" * (NAME_BYTES_MAX - 2)),
+        ("ü" * 150, "ü" * (NAME_BYTES_MAX // 2)),
+    ],
+)
+def test_names_are_harmless(name: str, safe: str, tmp_path: Path) -> None:
+    assert safe_name(name) == safe
+    assert len(safe_name(name).encode()) <= NAME_BYTES_MAX
+    for number in (1, 2, 3):
+        path = save(tmp_path, name, b"%d" % number)
+        assert path.parent == tmp_path
+        assert path.read_bytes() == b"%d" % number
+    assert len(list(tmp_path.iterdir())) == 3
+
+
+def test_links_are_not_followed(tmp_path: Path) -> None:
+    (tmp_path / "there").mkdir()
+    (tmp_path / "there" / "notes.txt").symlink_to(tmp_path / "elsewhere")
+    assert save(tmp_path / "there", "notes.txt", b"x").name == "notes-2.txt"
+    assert not (tmp_path / "elsewhere").exists()
+
+
+def test_what_cannot_be_saved_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(CommandFailed, match=r"cannot save .*: No such file or directory"):
+        save(tmp_path / "missing", "x", b"x")
+    if Path("/dev/full").exists():
+
+        class Full(type(tmp_path)):  # type: ignore[misc]
+            def open(self, _mode: str) -> object:
+                super().open("xb").close()
+                return Path("/dev/full").open("wb")
+
+        with pytest.raises(CommandFailed, match="No space left on device"):
+            save(Full(tmp_path), "x", b"x" * 100_000)
+        assert list(tmp_path.iterdir()) == []
+    monkeypatch.setattr(saving, "NUMBERS_MAX", 3)
+    for _ in range(2):
+        save(tmp_path, "x", b"x")
+    with pytest.raises(CommandFailed, match="of that name"):
+        save(tmp_path, "x", b"x")
+    with pytest.raises(UsageError, match="cannot save files in"):
+        prepare_directory(tmp_path / "x")
+    assert prepare_directory(tmp_path / "a" / "b").is_dir()

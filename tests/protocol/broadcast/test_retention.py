@@ -1,0 +1,110 @@
+"""Retained messages: bounded by age and bytes, in order of arrival, and honest about how old they are."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from broadloom.protocol.broadcast.retention import RetainedFrame, RetentionBuffer
+from broadloom.wire import Broadcast
+from broadloom.wire.broadcast_frame import decode_broadcast, encode_broadcast
+
+SIZE_BYTES = len(encode_broadcast(Broadcast(1, 1, 1, (b"",))))
+RETENTION_S = 10.0
+
+
+def kept(
+    sequence: int, came_at: float = 0.0, *, age_ms: int = 0, payload: bytes = b"", author: int = 1
+) -> RetainedFrame:
+    frame = encode_broadcast(Broadcast(author, sequence, 1, (payload,), hops=3, age_ms=age_ms))
+    return RetainedFrame(author, sequence, sequence, frame, 3, age_ms, came_at)
+
+
+def sequences(retention: RetentionBuffer) -> list[int]:
+    return [each.first for each in retention.before(retention.end)]
+
+
+def test_what_was_added_is_found_by_name_and_in_order() -> None:
+    retention = RetentionBuffer(RETENTION_S, 1 << 20)
+    for sequence in (3, 1, 2):
+        retention.add(kept(sequence))
+    assert sequences(retention) == [3, 1, 2]
+    assert retention.get(1, 2) == kept(2)
+    assert retention.get(1, 4) is None
+    assert retention.get(2, 2) is None
+
+
+def test_when_bytes_run_out_the_oldest_go_first() -> None:
+    retention = RetentionBuffer(RETENTION_S, 3 * SIZE_BYTES)
+    for sequence in range(1, 6):
+        retention.add(kept(sequence))
+    assert sequences(retention) == [3, 4, 5]
+    assert retention.get(1, 2) is None
+    assert retention.retained_bytes == 3 * SIZE_BYTES
+
+
+def test_one_that_is_larger_than_all_room_is_not_kept() -> None:
+    retention = RetentionBuffer(RETENTION_S, 3 * SIZE_BYTES)
+    retention.add(kept(1))
+    retention.add(kept(2, payload=bytes(4 * SIZE_BYTES)))
+    assert (sequences(retention), retention.retained_bytes, retention.end) == ([], 0, 2)
+
+
+def test_what_is_past_retention_goes() -> None:
+    retention = RetentionBuffer(RETENTION_S, 1 << 20)
+    for sequence in range(1, 4):
+        retention.add(kept(sequence, came_at=sequence))
+    retention.expire(RETENTION_S + 0.9)
+    assert sequences(retention) == [1, 2, 3]
+    retention.expire(RETENTION_S + 2)
+    assert sequences(retention) == [3]
+    retention.expire(RETENTION_S + 3)
+    assert (sequences(retention), retention.retained_bytes) == ([], 0)
+
+
+def test_the_time_before_it_came_counts_too() -> None:
+    retention = RetentionBuffer(RETENTION_S, 1 << 20)
+    retention.add(kept(1, came_at=0, age_ms=6000))
+    retention.expire(3.9)
+    assert sequences(retention) == [1]
+    retention.expire(4)
+    assert sequences(retention) == []
+
+
+def test_log_positions_only_grow() -> None:
+    retention = RetentionBuffer(RETENTION_S, 1 << 20)
+    assert retention.end == 0
+    for sequence in range(1, 4):
+        retention.add(kept(sequence, came_at=sequence))
+    position = retention.end
+    retention.expire(RETENTION_S + 2)
+    assert retention.end == position == 3
+    retention.add(kept(4, came_at=12))
+    assert [each.first for each in retention.before(position)] == [3]
+    assert [each.first for each in retention.before(position + 1)] == [3, 4]
+    assert list(retention.before(2)) == []
+
+
+def test_a_copy_is_one_hop_further_and_older_by_the_time_it_was_held() -> None:
+    copy = decode_broadcast(kept(5, came_at=100, age_ms=250, payload=b"e4").copy(now=101.5))
+    assert copy == Broadcast(1, 5, 1, (b"e4",), hops=4, age_ms=1750)
+
+
+@given(
+    st.lists(st.tuples(st.floats(0, 5), st.integers(0, 12_000), st.integers(0, 200)), max_size=40),
+    st.integers(SIZE_BYTES, 600),
+)
+def test_never_more_bytes_than_allowed_and_all_books_agree(
+    arrivals: list[tuple[float, int, int]], bytes_max: int
+) -> None:
+    retention = RetentionBuffer(RETENTION_S, bytes_max)
+    now = 0.0
+    for sequence, (pause_s, age_ms, size_bytes) in enumerate(arrivals, 1):
+        now += pause_s
+        retention.expire(now)
+        retention.add(kept(sequence, now, age_ms=age_ms, payload=bytes(size_bytes)))
+        held = list(retention.before(retention.end))
+        assert retention.retained_bytes == sum(len(each.frame) for each in held) <= bytes_max
+        assert retention.end == sequence
+        assert [each.first for each in held] == list(range(sequence - len(held) + 1, sequence + 1))
+        for each in range(1, sequence + 1):
+            assert (retention.get(1, each) is not None) == (each > sequence - len(held))
+        assert all(each.received_at > now - RETENTION_S for each in held[:-1])

@@ -1,0 +1,247 @@
+"""A world for one peer, with a clock turned by hand and lines that only record: the test plays everyone else."""
+
+import heapq
+from collections.abc import Callable
+from random import Random
+from typing import Any, TypeVar
+
+from broadloom.protocol import ChannelName, ChannelSettings, Peer
+from broadloom.protocol.events import Batch, Event, Message, Missed
+from broadloom.protocol.identity import Identity
+from broadloom.protocol.runtime import ConnectionHandler
+from broadloom.wire import Address, Broadcast, PeerId, PeerInfo, decode, encode
+from broadloom.wire.broadcast_frame import BROADCAST, decode_broadcast, encode_broadcast
+from broadloom.wire.codec import WireMessage, number_of
+from broadloom.wire.exchange_messages import MAGIC, VERSION, Hello, LinkRequest, LinkResponse
+from broadloom.wire.link_messages import Digest
+from broadloom.wire.types import AuthorState
+
+CHANNEL = ChannelName("test", "fabric").id
+ME = 1000
+NO_TIMEOUT = ChannelSettings(heartbeat_timeout_s=1e9)
+"""Neighbours may be silent for ever: the test need not play their heartbeats."""
+
+Sendable = WireMessage | Broadcast | bytes
+W = TypeVar("W", bound=WireMessage)
+
+
+def peer_info(peer_id: PeerId) -> PeerInfo:
+    return PeerInfo(peer_id, Address(f"host-{peer_id}", 4000))
+
+
+def hello(peer_id: PeerId, *, has_position: bool = True, signed: bool = False) -> Hello:
+    return Hello(MAGIC, VERSION, CHANNEL, peer_id, peer_info(peer_id).address, has_position, signed)
+
+
+def frame_of(message: Sendable) -> bytes:
+    if isinstance(message, bytes):
+        return message
+    return encode_broadcast(message) if isinstance(message, Broadcast) else encode(message)
+
+
+def digest(
+    authors: tuple[AuthorState, ...] = (),
+    peer_sample: tuple[PeerInfo, ...] = (),
+    *,
+    is_new: bool = False,
+    is_complete: bool = False,
+) -> Digest:
+    return Digest(is_new, is_complete, authors, peer_sample)
+
+
+EMPTY_DIGEST = digest()
+
+
+def digest_of(*authors: tuple[int, int, int], idle_ms: int = 0) -> Digest:
+    """A greeting that says: of this author, from the start of its run up to this mark."""
+    return digest(tuple(AuthorState(*each, idle_ms) for each in authors))
+
+
+def broadcast_of(author: int, sequence: int, stream_start: int = 1, *, age_ms: int = 0, hops: int = 2) -> Broadcast:
+    return Broadcast(author, sequence, stream_start, (b"%d" % sequence,), hops=hops, age_ms=age_ms)
+
+
+class FakeTimer:
+    def __init__(self, callback: Callable[..., None], args: tuple[Any, ...]) -> None:
+        self.callback = callback
+        self.args = args
+        self.cancelled = False
+
+    def cancel(self) -> None:
+        self.cancelled = True
+
+
+class FakeConnection:
+    """The peer's end of a line. What the peer sends stays here; what it hears, the test says."""
+
+    handler: ConnectionHandler
+
+    def __init__(self, address: Address | None = None) -> None:
+        self.address = address
+        """What was dialled; None if it was the other side that called."""
+        self.sent: list[bytes] = []
+        self.closed = False
+        self.identity: Identity | None = None
+        self.queued_bytes = 0
+        self.is_congested = False
+
+    def send(self, frame: bytes, rest: memoryview | None = None) -> None:
+        if not self.closed:
+            self.sent.append(frame if rest is None else b"".join((frame, rest)))
+
+    def close(self) -> None:
+        self.closed = True
+
+    # -- what the other side does
+
+    def remote_accepts(self) -> None:
+        if not self.closed:
+            self.handler.on_open()
+
+    def remote_sends(self, *messages: Sendable) -> None:
+        for message in messages:
+            if not self.closed:
+                self.handler.on_frame(frame_of(message))
+
+    def remote_closes(self) -> None:
+        if not self.closed:
+            self.closed = True
+            self.handler.on_disconnect()
+
+    # -- what the other side heard
+
+    def sent_messages(self, kind: type[W]) -> list[W]:
+        """All messages of one kind."""
+        decoded = [decode(frame) for frame in self.sent if number_of(frame) != BROADCAST]
+        return [message for message in decoded if isinstance(message, kind)]
+
+    def broadcast_frames(self) -> list[bytes]:
+        """The frames of all broadcasts."""
+        return [frame for frame in self.sent if number_of(frame) == BROADCAST]
+
+    def broadcasts(self) -> list[Broadcast]:
+        return [decode_broadcast(frame) for frame in self.broadcast_frames()]
+
+    def broadcast_ids(self) -> list[tuple[PeerId, int]]:
+        """Author and sequence of all broadcasts."""
+        return [(each.author, each.sequence) for each in self.broadcasts()]
+
+
+class FakeRuntime:
+    def __init__(self, seed: int = 1) -> None:
+        self.random = Random(seed)
+        self.time = 0.0
+        self.dialed: list[FakeConnection] = []
+        self.delivered: list[Message] = []
+        self.reported_missed: list[Missed] = []
+        self.events: list[Event] = []
+        self._timers: list[tuple[float, int, FakeTimer]] = []
+        self._count = 0
+
+    def now(self) -> float:
+        return self.time
+
+    def dial(self, address: Address, handler: ConnectionHandler) -> FakeConnection:
+        connection = FakeConnection(address)
+        connection.handler = handler
+        self.dialed.append(connection)
+        return connection
+
+    def call_later(self, delay_s: float, callback: Callable[..., None], *args: Any) -> FakeTimer:
+        timer = FakeTimer(callback, args)
+        self._count += 1
+        heapq.heappush(self._timers, (self.time + delay_s, self._count, timer))
+        return timer
+
+    def call_soon(self, callback: Callable[[], None]) -> None:
+        """Every message is a turn of its own."""
+        callback()
+
+    def deliver(self, batch: Batch) -> None:
+        self.delivered.extend(batch)
+
+    def report_missed(self, missed: Missed) -> None:
+        self.reported_missed.append(missed)
+
+    def emit(self, event: Event) -> None:
+        self.events.append(event)
+
+    # -- for the test
+
+    def advance(self, seconds: float) -> None:
+        """Let so much time pass, and all that was planned for it happen."""
+        end = self.time + seconds
+        while self._timers and self._timers[0][0] <= end:
+            self.time, _, timer = heapq.heappop(self._timers)
+            if not timer.cancelled:
+                timer.callback(*timer.args)
+        self.time = end
+
+    @property
+    def pending_timers(self) -> int:
+        """Timers that would still do something."""
+        return sum(not timer.cancelled for _, _, timer in self._timers)
+
+    def delivered_ids(self) -> list[tuple[PeerId, int]]:
+        """Author and sequence of all that was delivered."""
+        return [(message.author, message.sequence) for message in self.delivered]
+
+
+class Cable:
+    """Two peers' lines made one: frames are carried from end to end one by one, when the test says so."""
+
+    def __init__(self, near: FakeConnection, responder: Peer) -> None:
+        """The called peer answers a line that another one dialled."""
+        self.ends = near, FakeConnection()
+        self._carried = [0, 0]
+        responder.on_accept(self.ends[1])
+        near.remote_accepts()
+
+    def carry(self, end: int) -> bool:
+        """The next thing that this end sent reaches the other: a frame, or that it hung up. False if there is none."""
+        here, there = self.ends[end], self.ends[1 - end]
+        if there.closed:
+            return False
+        if self._carried[end] < len(here.sent):
+            self._carried[end] += 1
+            there.remote_sends(here.sent[self._carried[end] - 1])
+            return True
+        if here.closed:
+            there.remote_closes()
+            return True
+        return False
+
+    def carry_all(self) -> None:
+        while self.carry(0) or self.carry(1):
+            pass
+
+
+def seeker(runtime: FakeRuntime, settings: ChannelSettings = NO_TIMEOUT, peer_id: PeerId = ME) -> Peer:
+    """A peer that has started and found nobody yet."""
+    peer = Peer(runtime, peer_info(peer_id), CHANNEL, (), settings)
+    peer.start()
+    return peer
+
+
+def founder(runtime: FakeRuntime, settings: ChannelSettings = NO_TIMEOUT, peer_id: PeerId = ME) -> Peer:
+    """A connected peer, so far alone."""
+    peer = seeker(runtime, settings, peer_id)
+    peer.found_channel()
+    return peer
+
+
+def open_exchange(peer: Peer, *messages: Sendable) -> FakeConnection:
+    """Somebody dials the peer and says this."""
+    connection = FakeConnection()
+    peer.on_accept(connection)
+    connection.remote_sends(*messages)
+    return connection
+
+
+def link(peer: Peer, peer_id: PeerId, first_digest: Digest | None = EMPTY_DIGEST) -> FakeConnection:
+    """A peer of this name becomes a neighbour and, unless told otherwise, says that it has nothing."""
+    connection = open_exchange(peer, hello(peer_id), LinkRequest())
+    assert connection.sent_messages(LinkResponse), "the link was refused"
+    if first_digest is not None:
+        connection.remote_sends(first_digest)
+    return connection

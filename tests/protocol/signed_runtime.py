@@ -1,0 +1,87 @@
+"""A peer of a signed channel in a fake world, with signatures that a test can make for anybody."""
+
+import hashlib
+from typing import Any
+
+from broadloom.protocol import ChannelSettings, Peer
+from broadloom.protocol.identity import CredentialError, Identity, Role, SignatureCheck
+from broadloom.wire import Broadcast, PeerId, decode
+from broadloom.wire.broadcast_frame import BROADCAST, encode_broadcast, signed_part
+from broadloom.wire.codec import number_of
+from broadloom.wire.exchange_messages import LinkRequest, LinkResponse, RejectReason
+from broadloom.wire.link_messages import Credential
+from tests.protocol.fake_runtime import (
+    CHANNEL,
+    EMPTY_DIGEST,
+    ME,
+    FakeConnection,
+    FakeRuntime,
+    hello,
+    open_exchange,
+    peer_info,
+)
+
+AUTHOR = 7
+NO_TIMEOUT = ChannelSettings(heartbeat_timeout_s=1e9)
+
+
+class FakeSigner:
+    """Anybody can make a signature of anybody, so that a test can."""
+
+    def __init__(self, peer_id: PeerId, role: Role = Role.PRODUCER) -> None:
+        self.credential = b"%d %s" % (peer_id, role.value.encode())
+        self.revoked: set[PeerId] = set()
+
+    def sign(self, data: bytes) -> bytes:
+        return hashlib.sha256(self.credential + data).digest()
+
+    def verify_credential(self, author: PeerId, credential: bytes) -> tuple[Identity, SignatureCheck]:
+        peer_id, role = credential.decode().split()
+        identity = Identity(int(peer_id), f"peer {peer_id}", Role(role))
+        if identity.peer_id != author:
+            raise CredentialError(RejectReason.PEER_ID_MISMATCH, "the credential of another")
+        self.recheck(identity)
+        signer = FakeSigner(author, identity.role)
+        return identity, lambda said, signature: signer.sign(said) == signature
+
+    def recheck(self, identity: Identity) -> None:
+        if identity.peer_id in self.revoked:
+            raise CredentialError(RejectReason.TICKET_REVOKED, "withdrawn")
+
+
+def member(
+    runtime: FakeRuntime, settings: ChannelSettings = NO_TIMEOUT, peer_id: PeerId = ME
+) -> tuple[Peer, FakeSigner]:
+    """A connected peer of a signed channel."""
+    signer = FakeSigner(peer_id)
+    peer = Peer(runtime, peer_info(peer_id), CHANNEL, (), settings, signer=signer)
+    peer.start()
+    peer.found_channel()
+    return peer, signer
+
+
+def link(peer: Peer, peer_id: PeerId, first_digest: Any = EMPTY_DIGEST) -> FakeConnection:
+    connection = open_exchange(peer, hello(peer_id, signed=True), LinkRequest())
+    assert connection.sent_messages(LinkResponse)
+    connection.remote_sends(first_digest)
+    return connection
+
+
+def credential(author: PeerId = AUTHOR, role: Role = Role.PRODUCER) -> Credential:
+    return Credential(author, FakeSigner(author, role).credential)
+
+
+def signed(author: PeerId, sequence: int, *, role: Role = Role.PRODUCER, channel: bytes = CHANNEL) -> Broadcast:
+    message = Broadcast(author, sequence, 1, (b"%d" % sequence,), hops=2)
+    return message._replace(signature=FakeSigner(author, role).sign(channel + signed_part(encode_broadcast(message))))
+
+
+def sent_items(connection: FakeConnection) -> list[tuple[str, PeerId]]:
+    """Credentials and messages, as the other end heard them."""
+    items: list[tuple[str, PeerId]] = []
+    for frame in connection.sent:
+        if number_of(frame) == BROADCAST:
+            items.append(("message", int.from_bytes(frame[16:24], "big")))
+        elif isinstance(message := decode(frame), Credential):
+            items.append(("credential", message.author))
+    return items

@@ -1,0 +1,115 @@
+"""The pictures: valid files, the same bytes for the same fabric, and colours that tell the holes."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from xml.etree import ElementTree
+
+import networkx as nx
+import pytest
+
+from broadloom.testing.topology_drawing import (
+    EXCESS_LINKS_COLOR,
+    FREE_SLOT_COLORS,
+    caption_of,
+    draw,
+    free_slots,
+    positions,
+)
+from broadloom.topology import analyze_topology, mutual_links
+
+PNG_SIGNATURE = b"\x89PNG\r\n\x1a\n"
+
+
+def adjacency_of(fabric: nx.Graph) -> dict[int, list[int]]:
+    return {peer: list(fabric[peer]) for peer in fabric}
+
+
+SMALL = adjacency_of(nx.random_regular_graph(4, 40, seed=1))
+LARGE = adjacency_of(nx.random_regular_graph(4, 300, seed=1))
+PARTITIONED = adjacency_of(nx.disjoint_union(nx.random_regular_graph(4, 20, seed=1), nx.cycle_graph(5)))
+
+
+@pytest.mark.parametrize("adjacency", [SMALL, LARGE, PARTITIONED], ids=["small", "large", "torn"])
+@pytest.mark.parametrize("suffix", ["svg", "png"])
+def test_same_fabric_same_bytes(adjacency: dict[int, list[int]], suffix: str, tmp_path: Path) -> None:
+    first, second = tmp_path / f"first.{suffix}", tmp_path / f"second.{suffix}"
+    caption = caption_of(analyze_topology(adjacency))
+    draw(adjacency, first, title="A fabric", caption=caption)
+    # Neither the order of the peers nor that of their neighbours is a property of the fabric.
+    turned = {peer: adjacency[peer][::-1] for peer in reversed(adjacency)}
+    draw(turned, str(second), title="A fabric", caption=caption)
+    assert first.read_bytes() == second.read_bytes()
+
+
+@pytest.mark.parametrize(
+    "adjacency",
+    [{}, {1: []}, {1: [2], 2: [1]}, {1: [2], 2: []}, SMALL, LARGE, PARTITIONED],
+    ids=["none", "one", "two", "half link", "small", "large", "torn"],
+)
+def test_svg_is_valid_and_undated(adjacency: dict[int, list[int]], tmp_path: Path) -> None:
+    path = tmp_path / "fabric.svg"
+    draw(adjacency, path, title="Tom & Jerry <$5$>", caption=caption_of(analyze_topology(adjacency)))
+    assert ElementTree.parse(path).getroot().tag == "{http://www.w3.org/2000/svg}svg"
+    text = path.read_text(encoding="utf-8")
+    assert "dc:date" not in text
+    assert "nan" not in text.lower()
+
+
+def test_png_has_its_signature(tmp_path: Path) -> None:
+    path = tmp_path / "fabric.PNG"
+    draw(SMALL, path)
+    assert path.read_bytes().startswith(PNG_SIGNATURE)
+
+
+def test_other_suffix_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "fabric.jpeg"
+    with pytest.raises(ValueError, match=r"\.svg or \.png"):
+        draw(SMALL, path)
+    assert not path.exists()
+
+
+def test_every_peer_and_link_is_drawn(tmp_path: Path) -> None:
+    path = tmp_path / "fabric.svg"
+    draw(SMALL, path)
+    root = ElementTree.parse(path).getroot()
+    groups = {group.get("id", ""): group for group in root.iter("{http://www.w3.org/2000/svg}g")}
+    drawn_links = list(groups["LineCollection_1"].iter("{http://www.w3.org/2000/svg}path"))
+    drawn_peers = list(groups["PathCollection_1"].iter("{http://www.w3.org/2000/svg}use"))
+    assert (len(drawn_links), len(drawn_peers)) == (80, 40)
+
+
+def test_colour_tells_the_holes(tmp_path: Path) -> None:
+    sound, torn = tmp_path / "sound.svg", tmp_path / "torn.svg"
+    draw(SMALL, sound)
+    draw(PARTITIONED, torn)
+    assert FREE_SLOT_COLORS[0] in sound.read_text(encoding="utf-8")
+    assert not any(colour in sound.read_text(encoding="utf-8") for colour in FREE_SLOT_COLORS[1:])
+    assert FREE_SLOT_COLORS[2] in torn.read_text(encoding="utf-8")
+    assert EXCESS_LINKS_COLOR not in torn.read_text(encoding="utf-8")
+    draw(SMALL, sound, degree=3)
+    assert EXCESS_LINKS_COLOR in sound.read_text(encoding="utf-8")
+
+
+def test_holes() -> None:
+    complete = mutual_links(adjacency_of(nx.complete_graph(4)))
+    assert set(free_slots(complete, 4).values()) == {0}
+    ring = mutual_links(adjacency_of(nx.cycle_graph(9)))
+    assert set(free_slots(ring, 4).values()) == {2}
+    star = mutual_links(adjacency_of(nx.star_graph(9)))
+    assert free_slots(star, 4)[0] == -5
+
+
+def test_parts_keep_apart() -> None:
+    place = positions(mutual_links(PARTITIONED))
+    assert list(place) == list(range(25))
+    nearest = min(math.dist(place[a], place[b]) for a in range(20) for b in range(20, 25))
+    widest = max(math.dist(place[a], place[b]) for a in range(20, 25) for b in range(20, 25))
+    assert nearest > 0.1 * widest
+
+
+def test_captions() -> None:
+    assert caption_of(analyze_topology({})) == "no peers"
+    assert caption_of(analyze_topology({1: [2], 2: [1]})) == "2 peers · 1 link · diameter 1"
+    assert caption_of(analyze_topology({1: [], 2: []})) == "2 peers · 0 links · in 2 parts"

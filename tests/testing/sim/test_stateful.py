@@ -1,0 +1,134 @@
+"""Whatever happens to a fabric, in whatever order: hypothesis looks for the shortest history that breaks a promise."""
+
+import pytest
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from broadloom.protocol import ChannelSettings
+from broadloom.testing.sim.dissemination import DisseminationMode
+from broadloom.testing.sim.node import SimNode
+from broadloom.testing.sim.simulation import Simulation, SimulationSettings
+from broadloom.wire import Address
+
+EXAMPLES = 60
+STEPS = 30
+PEERS_MAX = 14
+CONVERGENCE_TIMEOUT_S = 150.0
+"""Longer than messages are retained: what nobody has any more is given up by then."""
+
+INDICES = st.integers(0, PEERS_MAX - 1)
+
+
+class Fabric(RuleBasedStateMachine):
+    """All peers share one host and so can always be found, as in `broadloom.testing.sim.exhaustive`; a split goes
+    between two hosts."""
+
+    sim: Simulation
+    degree: int
+
+    @initialize(
+        seed=st.integers(0, 1000),
+        degree=st.sampled_from([3, 4, 4, 5]),
+        peers=st.integers(1, 8),
+        spread=st.sampled_from(DisseminationMode),
+    )
+    def begin(self, seed: int, degree: int, peers: int, spread: DisseminationMode) -> None:
+        self.degree = degree
+        self.sim = Simulation(seed, SimulationSettings(peer=spread.apply_to(ChannelSettings(degree=degree))))
+        self.is_partitioned = False
+        for _ in range(peers):
+            self._add()
+            self.sim.run(0.5)
+        self.sim.converge(60)
+
+    def _add(self) -> None:
+        host = f"h{len(self.sim.nodes) % 2}"
+        self.sim.add(host=host, bootstrap=(Address("h0", 0), Address("h1", 0)))
+
+    def _removable_nodes(self) -> list[SimNode]:
+        return [node for node in self.sim.alive if node.peer.is_present]
+
+    def _active_node(self, index: int) -> SimNode:
+        active = [node for node in self._removable_nodes() if not node.is_paused]
+        return active[index % len(active)]
+
+    @property
+    def may_remove(self) -> bool:
+        """Two members are left when one goes, so that there always is a fabric to come back to."""
+        return sum(not node.is_paused for node in self.sim.members) > 2
+
+    @precondition(lambda self: len(self.sim.alive) < PEERS_MAX and not self.is_partitioned)
+    @rule()
+    def join(self) -> None:
+        self._add()
+
+    @precondition(lambda self: self.may_remove)
+    @rule(index=INDICES)
+    def leave(self, index: int) -> None:
+        self.sim.leave([self._active_node(index)])
+
+    @precondition(lambda self: self.may_remove)
+    @rule(index=INDICES)
+    def kill(self, index: int) -> None:
+        self.sim.kill([self._active_node(index)])
+
+    @precondition(lambda self: self.may_remove)
+    @rule(index=INDICES)
+    def pause(self, index: int) -> None:
+        self._active_node(index).pause()
+
+    @rule()
+    def resume(self) -> None:
+        for node in self.sim.alive:
+            if node.is_paused:
+                node.resume()
+
+    @rule(index=INDICES, count=st.integers(1, 3), size=st.sampled_from([5, 5, 400, 3000]))
+    def broadcast(self, index: int, count: int, size: int) -> None:
+        members = [node for node in self.sim.members if not node.is_paused]
+        for _ in range(count if members else 0):
+            self.sim.broadcast(members[index % len(members)], bytes(size))
+
+    @precondition(lambda self: not self.is_partitioned)
+    @rule(one_way=st.booleans())
+    def partition(self, one_way: bool) -> None:
+        self.is_partitioned = True
+        both = frozenset({(0, 1), (1, 0)})
+        self.sim.network.partition({"h1": 1}, frozenset({(0, 1)}) if one_way else both)
+
+    @precondition(lambda self: self.is_partitioned)
+    @rule()
+    def heal(self) -> None:
+        self.is_partitioned = False
+        self.sim.heal()
+
+    @rule(seconds=st.sampled_from([0.01, 0.1, 0.5, 2.0, 9.0]))
+    def wait(self, seconds: float) -> None:
+        self.sim.run(seconds)
+
+    @invariant()
+    def no_peer_exceeds_degree(self) -> None:
+        """That each author's messages come once and in order, the simulator checks at every delivery."""
+        for node in self.sim.alive:
+            assert len(node.peer.links) <= self.degree
+            assert node.peer.links.unreserved_slots >= 0
+
+    def teardown(self) -> None:
+        if not hasattr(self, "sim"):
+            return
+        self.resume()
+        self.heal()
+        self.sim.converge(CONVERGENCE_TIMEOUT_S, allow_missed=True)
+        self.no_peer_exceeds_degree()
+
+
+TestFabric = Fabric.TestCase
+TestFabric.settings = settings(
+    max_examples=EXAMPLES,
+    stateful_step_count=STEPS,
+    deadline=None,
+    derandomize=True,
+    suppress_health_check=[HealthCheck.too_slow],
+)
+TestFabric = pytest.mark.timeout(300)(TestFabric)

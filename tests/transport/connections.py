@@ -1,0 +1,221 @@
+"""Two ends of real lines on loopback, with nobody behind them but an ear that remembers what it was told."""
+
+import asyncio
+import os
+import random
+import warnings
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import asynccontextmanager, suppress
+from types import SimpleNamespace
+from typing import Any
+from uuid import uuid4
+
+import pytest
+
+from broadloom.protocol import ChannelName, PeerState
+from broadloom.security import PeerCredentials
+from broadloom.transport import Limits, TcpNode
+from broadloom.transport.connection import TcpConnection
+from broadloom.transport.event_loop import new_event_loop
+from broadloom.wire import Address
+from broadloom.wire.exchange_messages import RejectReason
+
+KEY = "a key"
+WITHIN_S = 20.0
+LOOPS = {"uvloop": new_event_loop, "asyncio": asyncio.new_event_loop}
+
+each_loop = pytest.mark.parametrize("loop", LOOPS)
+each_mode = pytest.mark.parametrize("tls", [False, True], ids=["plain", "TLS"])
+
+
+def frame(size: int, number: int = 0) -> bytes:
+    """A frame of this size in all; what stands in it depends on its number."""
+    return (size - 4).to_bytes(4, "big") + (b"%08d" % number * (size // 8 + 1))[: size - 4]
+
+
+async def until(condition: Callable[[], object], within_s: float = WITHIN_S) -> None:
+    """Wait for something that nobody tells."""
+    async with asyncio.timeout(within_s):
+        while not condition():  # noqa: ASYNC110
+            await asyncio.sleep(0.003)
+
+
+def open_sockets() -> int:
+    count = 0
+    for name in os.listdir("/proc/self/fd"):
+        with suppress(OSError):
+            count += os.readlink(f"/proc/self/fd/{name}").startswith("socket:")
+    return count
+
+
+def run_test(main: Callable[[], Coroutine[Any, Any, None]], loop: str = "uvloop") -> None:
+    """Run a test. It must leave no task and no open socket behind, and no exception may have reached the loop."""
+    problems: list[dict[str, Any]] = []
+
+    async def whole() -> None:
+        running = asyncio.get_running_loop()
+        running.set_exception_handler(lambda _loop, problem: problems.append(problem))
+        before = open_sockets()
+        await main()
+        await until(lambda: len(asyncio.all_tasks()) == 1, 5)
+        await until(lambda: open_sockets() <= before, 5)
+
+    with asyncio.Runner(loop_factory=LOOPS[loop]) as runner:
+        try:
+            runner.run(whole())
+        except BaseException:
+            # What a failed test leaves open, uvloop would warn of while it closes, and an error there makes it hang.
+            warnings.simplefilter("ignore", ResourceWarning)
+            raise
+    assert not problems, problems
+
+
+def ignore(_event: Any) -> None:
+    """Whoever is not interested."""
+
+
+class RecordingHandler:
+    """Owner of one line."""
+
+    def __init__(self) -> None:
+        self.open_count = self.overflows = 0
+        self.frames: list[bytes] = []
+        self.disconnects: list[RejectReason | None] = []
+
+    def on_open(self) -> None:
+        self.open_count += 1
+
+    def on_frame(self, frame: bytes) -> None:
+        assert not self.disconnects, "nothing comes after the end"
+        self.frames.append(frame)
+
+    def on_disconnect(self, reason: RejectReason | None = None) -> None:
+        self.disconnects.append(reason)
+
+    def on_writable(self) -> None:
+        """Nothing: little is said here."""
+
+    def on_send_overflow(self) -> None:
+        self.overflows += 1
+
+
+class PeerlessNode(TcpNode):
+    """A node without a peer: its calls end at an ear."""
+
+    def __init__(self, channel: ChannelName, *, tls: bool, key: str = KEY, limits: Limits | None = None) -> None:
+        credentials = PeerCredentials.from_key(channel, key) if tls else None
+        super().__init__(channel, advertise_host="127.0.0.1", bootstrap=(), credentials=credentials, limits=limits)
+        self.accepted: list[TcpConnection] = []
+        self.handlers: list[RecordingHandler] = []
+        self.peer: Any = SimpleNamespace(
+            on_accept=self._on_call,
+            links=self._connections,
+            is_paused=False,
+            is_present=True,
+            state=PeerState.CONNECTED,
+            broadcaster=SimpleNamespace(acks=SimpleNamespace(is_window_full=False)),
+        )
+
+    async def listen(self) -> Address:
+        self.address = await self._listen()
+        return self.address
+
+    def _on_call(self, connection: TcpConnection) -> None:
+        connection.handler = handler = RecordingHandler()
+        self.accepted.append(connection)
+        self.handlers.append(handler)
+
+    @property
+    def connections(self) -> list[TcpConnection]:
+        return list(self._connections)
+
+
+class Pair:
+    """Two nodes and one line between them; `near` dialled."""
+
+    def __init__(
+        self, near: PeerlessNode, far: PeerlessNode, connection: TcpConnection, handler: RecordingHandler
+    ) -> None:
+        self.near_node, self.far_node = near, far
+        self.near, self.near_handler = connection, handler
+        self.far, self.far_handler = far.accepted[0], far.handlers[0]
+
+
+@asynccontextmanager
+async def nodes(count: int, *, tls: bool, limits: Limits | None = None) -> AsyncIterator[list[PeerlessNode]]:
+    channel = ChannelName("test", uuid4().hex)
+    made = [PeerlessNode(channel, tls=tls, limits=limits) for _ in range(count)]
+    for node in made:
+        await node.listen()
+    try:
+        yield made
+    finally:
+        for node in made:
+            node.abort()
+
+
+@asynccontextmanager
+async def pair(*, tls: bool, limits: Limits | None = None, fragmented: bool = False) -> AsyncIterator[Pair]:
+    """`chopped`: what goes over the line is cut into pieces of random sizes on its way."""
+    async with nodes(2, tls=tls, limits=limits) as (near, far):
+        relay = await FragmentingProxy.start(far.address) if fragmented else None
+        handler = RecordingHandler()
+        connection = near.dial(relay.address if relay is not None else far.address, handler)
+        await until(lambda: handler.open_count and far.accepted)
+        try:
+            yield Pair(near, far, connection, handler)
+        finally:
+            if relay is not None:
+                await relay.close()
+
+
+class FragmentingProxy:
+    """Stands in the middle and passes everything on in pieces."""
+
+    def __init__(self, to: Address) -> None:
+        self._to = to
+        self._random = random.Random(5)
+        self._tasks: list[asyncio.Task[None]] = []
+        self._writers: list[asyncio.StreamWriter] = []
+
+    @classmethod
+    async def start(cls, to: Address) -> "FragmentingProxy":
+        chopper = cls(to)
+        chopper._server = await asyncio.start_server(chopper._on_accept, "127.0.0.1", 0)
+        chopper.address = Address("127.0.0.1", chopper._server.sockets[0].getsockname()[1])
+        return chopper
+
+    _server: asyncio.Server
+    address: Address
+
+    async def _on_accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        there_reader, there_writer = await asyncio.open_connection(self._to.host, self._to.port)
+        self._writers += [writer, there_writer]
+        loop = asyncio.get_running_loop()
+        self._tasks.append(loop.create_task(self._relay(reader, there_writer)))
+        self._tasks.append(loop.create_task(self._relay(there_reader, writer)))
+
+    async def _relay(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            while data := await reader.read(self._random.choice([1, 3, 17, 500, 5000, 70_000])):
+                writer.write(data)
+                await writer.drain()
+            writer.write_eof()
+        except OSError:
+            writer.close()
+
+    async def close(self) -> None:
+        self._server.close()
+        await asyncio.wait(self._tasks, timeout=5)
+        for writer in self._writers:
+            writer.close()
+
+
+@asynccontextmanager
+async def raw_connection(address: Address) -> AsyncIterator[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
+    """Somebody who speaks anything."""
+    reader, writer = await asyncio.open_connection(address.host, address.port)
+    try:
+        yield reader, writer
+    finally:
+        writer.close()

@@ -1,0 +1,183 @@
+"""Where a peer listens."""
+
+import asyncio
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from functools import partial
+from uuid import uuid4
+
+import pytest
+
+from broadloom.protocol import ChannelName, PeerState
+from broadloom.protocol.channel_name import PortOrder
+from broadloom.protocol.events import Message
+from broadloom.security import PeerCredentials
+from broadloom.transport import Limits, ListenError, TcpNode
+from broadloom.wire import Address
+from tests.transport.connections import each_loop, ignore, run_test, until
+
+
+def make_node(
+    channel: ChannelName, host: str = "127.0.0.1", *, port: int = 0, tls: bool = False, limits: Limits | None = None
+) -> TcpNode:
+    credentials = PeerCredentials.from_key(channel, "a key") if tls else None
+    bootstrap = (Address(host, port),)
+    node = TcpNode(channel, advertise_host=host, port=port, bootstrap=bootstrap, credentials=credentials, limits=limits)
+    node.deliver, node.report_missed, node.emit = 3 * (ignore,)
+    return node
+
+
+@contextmanager
+def occupied(port: int) -> Iterator[None]:
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", port))
+        listener.listen()
+        yield
+
+
+def free_port() -> int:
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return int(listener.getsockname()[1])
+
+
+def channel_with_free_ports(free_ports: int = 5) -> ChannelName:
+    """One whose first ports are free, and not among those that the kernel gives to callers: other programs of this
+    machine, and connections of other tests, may hold any port."""
+    while True:
+        channel = ChannelName("test", uuid4().hex)
+        order = PortOrder(channel.id)
+        with suppress(OSError):
+            for place in range(free_ports):
+                if order[place] >= 32768:
+                    break
+                with occupied(order[place]):
+                    pass
+            else:
+                return channel
+
+
+@each_loop
+def test_the_first_free_port_of_the_channels_order_is_taken(loop: str) -> None:
+    async def main() -> None:
+        channel = channel_with_free_ports()
+        order = PortOrder(channel.id)
+        with occupied(order[0]), occupied(order[2]):
+            nodes = [make_node(channel) for _ in range(3)]
+            for node in nodes:
+                await node.start()
+            assert [node.peer.me.address.port for node in nodes] == [order[1], order[3], order[4]]
+            for node in nodes:
+                await node.close()
+        again = make_node(channel)
+        await again.start()
+        assert again.peer.me.address.port == order[0], "what was closed is free again"
+        again.abort()
+
+    run_test(main, loop)
+
+
+@each_loop
+def test_a_given_port_that_is_taken_is_told(loop: str) -> None:
+    async def main() -> None:
+        port = free_port()
+        with occupied(port):
+            node = make_node(channel_with_free_ports(), port=port)
+            with pytest.raises(ListenError, match=rf"cannot listen on 127\.0\.0\.1, port {port}: .*in use"):
+                await node.start()
+            node.abort()
+
+    run_test(main, loop)
+
+
+@each_loop
+def test_an_order_without_a_free_port_is_told(loop: str) -> None:
+    async def main() -> None:
+        channel = channel_with_free_ports()
+        with occupied(PortOrder(channel.id)[0]):
+            node = make_node(channel, limits=Limits(listen_ports_max=1))
+            with pytest.raises(ListenError, match=r"cannot listen on 127\.0\.0\.1: .*in use"):
+                await node.start()
+            node.abort()
+
+    run_test(main, loop)
+
+
+@each_loop
+def test_a_host_that_cannot_be_listened_on_is_told(loop: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    # Any address may be reachable by way of a router, so only one that cannot be bound at all is a mistake.
+    monkeypatch.setattr("broadloom.transport.node.bind_host", lambda host: host)
+
+    async def main() -> None:
+        node = make_node(channel_with_free_ports(), "203.0.113.7")
+        with pytest.raises(ListenError, match=r"cannot listen on 203\.0\.113\.7: Cannot assign"):
+            await node.start()
+        node.abort()
+
+    run_test(main, loop)
+
+
+@each_loop
+@pytest.mark.parametrize("tls", [False, True], ids=["plain", "TLS"])
+@pytest.mark.parametrize("host", ["::1", "localhost", "127.0.0.1"])
+def test_two_meet_at_any_kind_of_host(host: str, tls: bool, loop: str) -> None:
+    async def main() -> None:
+        channel, heard = channel_with_free_ports(), list[Message]()
+        first, second = make_node(channel, host, tls=tls), make_node(channel, host, tls=tls)
+        second.deliver = heard.extend
+        await first.start()
+        await until(lambda: first.peer.state is PeerState.CONNECTED)
+        await second.start()
+        await until(lambda: second.peer.state is PeerState.CONNECTED)
+        first.peer.broadcast(b"hello")
+        await until(lambda: [message.data for message in heard] == [b"hello"])
+        assert first.peer.me.address.host == host
+        second.peer.leave()
+        await until(lambda: second.peer.state is PeerState.LEFT)
+        await second.close()
+        first.abort()
+
+    run_test(main, loop)
+
+
+@each_loop
+def test_those_who_call_while_a_node_closes_are_hung_up_on(loop: str) -> None:
+    """None of their sockets is left to the garbage collector, whose warning would fail this test."""
+
+    async def main() -> None:
+        for turns in range(12):
+            node = make_node(channel_with_free_ports(1))
+            await node.start()
+            callers = [socket.socket() for _ in range(20)]
+            for caller in callers:
+                caller.setblocking(False)
+                caller.connect_ex(tuple(node.peer.me.address))
+            for _ in range(turns % 4):
+                await asyncio.sleep(0)
+            asyncio.get_running_loop().call_soon(node.abort)
+            for caller in callers:
+                await until(partial(is_closed_by_peer, caller), 5)
+                caller.close()
+
+    run_test(main, loop)
+
+
+def is_closed_by_peer(connection: socket.socket) -> bool:
+    try:
+        return connection.recv(1) == b""
+    except BlockingIOError:
+        return False
+    except OSError:
+        return True
+
+
+@each_loop
+def test_a_node_that_never_started_can_be_closed(loop: str) -> None:
+    async def main() -> None:
+        node = make_node(channel_with_free_ports())
+        node.abort()
+        other = make_node(channel_with_free_ports())
+        await other.close()
+
+    run_test(main, loop)

@@ -1,0 +1,85 @@
+"""How fast an overloaded peer speaks."""
+
+from broadloom.transport.flow_control import BURST_S, LAG_TOLERANCE_S, RATE_MIN, UNLIMITED, AimdRateLimiter
+
+
+class FakeClock:
+    def __init__(self) -> None:
+        self.time = 1000.0
+
+    def __call__(self) -> float:
+        return self.time
+
+
+def send_for(pace: AimdRateLimiter, clock: FakeClock, seconds: float, *, bytes_per_s: float, size: int = 1000) -> int:
+    """As fast as wanted, or as allowed; says how much."""
+    sent, end = 0, clock.time + seconds
+    while clock.time < end:
+        if pace.is_exhausted:
+            clock.time += pace.pause_s
+        else:
+            pace.consume(size)
+            sent += size
+            clock.time += size / bytes_per_s
+    return sent
+
+
+def lag_for(pace: AimdRateLimiter, clock: FakeClock, seconds: float) -> None:
+    end = clock.time + seconds
+    while clock.time < end:
+        pace.on_lag()
+        clock.time += 0.01
+
+
+def test_nobody_is_held_up_without_need() -> None:
+    clock = FakeClock()
+    pace = AimdRateLimiter(clock)
+    assert send_for(pace, clock, 1, bytes_per_s=10e6) >= 10e6
+
+
+def test_a_burst_to_be_read_changes_nothing() -> None:
+    clock = FakeClock()
+    pace = AimdRateLimiter(clock)
+    send_for(pace, clock, 1, bytes_per_s=10e6)
+    lag_for(pace, clock, LAG_TOLERANCE_S / 2)
+    assert send_for(pace, clock, 1, bytes_per_s=10e6) >= 10e6
+
+
+def test_who_stays_behind_speaks_half_as_fast_and_then_faster_again() -> None:
+    clock = FakeClock()
+    pace = AimdRateLimiter(clock)
+    send_for(pace, clock, 1, bytes_per_s=10e6)
+    for _ in range(int(LAG_TOLERANCE_S / 0.01) + 2):
+        pace.on_lag()
+        send_for(pace, clock, 0.01, bytes_per_s=10e6)
+    slow = send_for(pace, clock, 0.2, bytes_per_s=10e6) / 0.2
+    assert 3e6 < slow < 8e6
+    send_for(pace, clock, 3, bytes_per_s=10e6)
+    assert send_for(pace, clock, 1, bytes_per_s=10e6) > 9e6
+    assert UNLIMITED > 10e6
+
+
+def test_everyone_may_say_something_however_loud_the_others_are() -> None:
+    clock = FakeClock()
+    pace = AimdRateLimiter(clock)
+    send_for(pace, clock, 1, bytes_per_s=10e6)
+    said, seconds = 0, 0.0
+    for _ in range(50):
+        lag_for(pace, clock, 0.02)
+        began = clock.time
+        said += send_for(pace, clock, 0.08, bytes_per_s=10e6)
+        seconds += clock.time - began
+    assert said / seconds > RATE_MIN / 2
+
+
+def test_what_was_not_said_is_not_saved_for_later() -> None:
+    clock = FakeClock()
+    pace = AimdRateLimiter(clock)
+    send_for(pace, clock, 1, bytes_per_s=10e6)
+    lag_for(pace, clock, 1)
+    clock.time += 0.5
+    allowed = 0
+    while not pace.is_exhausted:
+        pace.consume(1000)
+        allowed += 1000
+    assert allowed <= 10e6 * BURST_S + 1000
