@@ -267,7 +267,7 @@ def test_commands_in_the_documents_exist() -> None:
     root = typer.main.get_command(app)
     assert isinstance(root, TyperGroup)
     for page in [page for page in PAGES if page.parent.name != "protocol"]:
-        for line in re.findall(r"\bweft ([a-z]+(?: [^`\n|;&#]*)?)", "\n".join(_commands_in(page))):
+        for line in re.findall(r"\bbroadloom ([a-z]+(?: [^`\n|;&#]*)?)", "\n".join(_commands_in(page))):
             words = line.split()
             command: Any = root
             while words and isinstance(command, TyperGroup):

@@ -77,7 +77,7 @@ REFUSED: dict[str, tuple[list[Sendable], RejectReason, str, int]] = {
     ),
     "from ourselves": ([hello(ME), QUESTION], RejectReason.SELF_CONNECTION, "you called yourself", 0),
     "garbage": ([b"GET / HTTP/1.1\r\n\r\n"], RejectReason.MALFORMED_MESSAGE, "not known here", 1),
-    "garbage in Hello": ([bytes([0, 0, 0, 8, 0, 0, 0, 1]) + b"WEFT"], RejectReason.MALFORMED_MESSAGE, "Hello", 1),
+    "garbage in Hello": ([bytes([0, 0, 0, 8, 0, 0, 0, 1]) + b"BLOM"], RejectReason.MALFORMED_MESSAGE, "Hello", 1),
     "no Hello first": (
         [QUESTION, hello(2)],
         RejectReason.MALFORMED_MESSAGE,

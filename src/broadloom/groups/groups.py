@@ -43,7 +43,7 @@ LISTED_MAX = 10
 
 def group_id_from_name(name: str) -> GroupId:
     """The id of a group that all find by the same text."""
-    return int.from_bytes(hashlib.sha256(b"weft group\0" + name.encode()).digest()[:8], "big") or 1
+    return int.from_bytes(hashlib.sha256(b"broadloom group\0" + name.encode()).digest()[:8], "big") or 1
 
 
 class AmbiguousGroupError(GroupNotFoundError):

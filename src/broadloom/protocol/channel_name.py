@@ -89,7 +89,7 @@ class ChannelName(NamedTuple):
     def id(self) -> bytes:
         """The same on every machine; says nothing about the name to those who do not know it."""
         named = len(self.type.encode()).to_bytes(4, "big") + self.type.encode() + self.instance.encode()
-        return hashlib.blake2b(named, digest_size=CHANNEL_ID_BYTES, person=b"weft channel").digest()
+        return hashlib.blake2b(named, digest_size=CHANNEL_ID_BYTES, person=b"bl channel").digest()
 
     def __str__(self) -> str:
         return f"{self.type}/{self.instance}"

@@ -60,7 +60,7 @@ class Authority:
     def _self_signed(cls, key: Ed25519PrivateKey, channel_id: bytes | None) -> "Authority":
         # The key is in the name so that TLS finds "unknown authority" and not "bad signature" for another key.
         subject = x509_name(
-            f"weft {fingerprint_of(key.public_key())}",
+            f"broadloom {fingerprint_of(key.public_key())}",
             organization="" if channel_id is None else server_name_of(channel_id),
         )
         return cls(

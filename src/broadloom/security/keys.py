@@ -30,19 +30,19 @@ FINGERPRINT_BYTES = 16
 
 def peer_id_of(key: Ed25519PublicKey) -> PeerId:
     """A peer's id is a hash of its session key, so that only the one who holds the key can claim the id."""
-    digest = hashlib.blake2b(key.public_bytes_raw(), digest_size=PEER_ID_BYTES, person=b"weft peer id")
+    digest = hashlib.blake2b(key.public_bytes_raw(), digest_size=PEER_ID_BYTES, person=b"bl peer id")
     return int.from_bytes(digest.digest(), "big")
 
 
 def server_name_of(channel_id: bytes) -> str:
     """What a caller asks for when it knocks. It can be read on the way, so the channel id is hashed once more."""
-    digest = hashlib.blake2b(channel_id, digest_size=FINGERPRINT_BYTES, person=b"weft server name")
-    return f"{digest.hexdigest()}.weft"
+    digest = hashlib.blake2b(channel_id, digest_size=FINGERPRINT_BYTES, person=b"bl server name")
+    return f"{digest.hexdigest()}.broadloom"
 
 
 def fingerprint_of(key: Ed25519PublicKey) -> str:
     """Tells authorities apart by name: another key is another name."""
-    digest = hashlib.blake2b(key.public_bytes_raw(), digest_size=FINGERPRINT_BYTES, person=b"weft authority")
+    digest = hashlib.blake2b(key.public_bytes_raw(), digest_size=FINGERPRINT_BYTES, person=b"bl authority")
     return digest.hexdigest()
 
 
@@ -63,7 +63,7 @@ def generate_key() -> str:
 def key_from_name(channel: ChannelName) -> str:
     """The key of those who give none: it keeps out only those who do not know the channel's name."""
     # No key that a person types begins like this, so giving the name as key is not the same as giving none.
-    return f"\0weft name\0{channel}"
+    return f"\0broadloom name\0{channel}"
 
 
 def derive_authority_seed(key: str | bytes, channel_id: bytes) -> bytes:
@@ -91,7 +91,7 @@ def _derive_seed(key: str | bytes, channel_id: bytes) -> bytes:
     if isinstance(key, str):
         if _GENERATED.fullmatch(key.lower()):
             drawn = base64.b32decode(key[len(KEY_PREFIX) :].upper() + "====")
-            return HKDF(SHA256(), SEED_BYTES, salt=channel_id, info=b"weft authority").derive(drawn)
+            return HKDF(SHA256(), SEED_BYTES, salt=channel_id, info=b"broadloom authority").derive(drawn)
         try:
             key = key.encode()
         except UnicodeEncodeError:

@@ -124,7 +124,7 @@ def _untrusted_error() -> CredentialError:
 
 
 SIGNATURE_BYTES = 64
-MESSAGE_PREFIX = b"weft said\0"
+MESSAGE_PREFIX = b"broadloom message\0"
 """Goes before what is signed. The session key also signs in TLS handshakes: with this, no message that a peer can be
 brought to send is ever good as a handshake."""
 

@@ -23,8 +23,8 @@ from broadloom.wire.fields import (
     UInt,
 )
 
-MAGIC = 0x57454654
-"""The letters WEFT."""
+MAGIC = 0x424C4F4D
+"""The letters BLOM."""
 
 VERSION = 1
 

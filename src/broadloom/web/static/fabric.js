@@ -1,10 +1,10 @@
 // The fabric over time, as a component of a page: drawing, timeline, figures, details of a peer, and the same as a table.
 
-import { Drawing } from "/static/drawing.js";
-import { Outline } from "/static/outline.js";
+import { Drawing } from "/static/graph_canvas.js";
+import { Outline } from "/static/overview.js";
 import { Player } from "/static/player.js";
 import { Scene } from "/static/scene.js";
-import { figureRows, summary, template, timeText } from "/static/fabric_words.js";
+import { figureRows, summary, template, timeText } from "/static/fabric_template.js";
 
 const TELL_MS = 250; // figures of the drawing itself
 const FIGURES_MS = 1000; // figures that the server reckons

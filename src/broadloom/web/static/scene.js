@@ -2,7 +2,7 @@
 //
 // Entries are those of broadloom/web/picture.py: [seconds, letter, ...].
 
-import { Layout } from "/static/layout.js";
+import { Layout } from "/static/force_layout.js";
 
 export const FADE_MS = 1400; // of what came or went
 export const RIPPLE_MS = 900; // of one step of a message
