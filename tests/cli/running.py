@@ -1,4 +1,5 @@
-"""The command `broadloom` as its users run it: a process with real sockets, whose output is waited for with a deadline."""
+"""The command `broadloom` as its users run it: a process with real sockets, whose output is waited for with a
+deadline."""
 
 import asyncio
 import os

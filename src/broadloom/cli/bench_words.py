@@ -40,8 +40,8 @@ def bench(
 
     Takes about 15 seconds. Starts real processes, one for each peer, which talk over loopback; for each measurement
     it says what the figures mean, and how much of the machine other programs took meanwhile. Without --plain, --key or
-    --signed the channel is as `broadloom.connect` makes it by itself: TLS, with a key from its name. Nothing of it can be
-    seen from other machines.
+    --signed the channel is as `broadloom.connect` makes it by itself: TLS, with a key from its name. Nothing of it can
+    be seen from other machines.
 
     Ends with 1 if a message was lost, repeated or out of order, 3 if this machine does not permit it (it needs Linux).
 

@@ -1,4 +1,7 @@
-"""The words and help of `broadloom chat …`: a part of `cli.py`. `broadloom chat NAME` is short for `broadloom chat join NAME`."""
+"""The words and help of `broadloom chat …`: a part of `cli.py`.
+
+`broadloom chat NAME` is short for `broadloom chat join NAME`.
+"""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -32,8 +35,9 @@ chat = typer.Typer(
     rich_markup_mode="markdown",
     help="""Talk in groups, with answers below what they answer, in the terminal.
 
-    `broadloom chat NAME` joins the chat under that name: it is short for `broadloom chat join NAME`, whose options it has. What
-    was said is kept on this machine, so whoever comes back finds it. Needs the extra: `pip install 'broadloom[chat]'`.
+    `broadloom chat NAME` joins the chat under that name: it is short for `broadloom chat join NAME`, whose options it
+    has. What was said is kept on this machine, so whoever comes back finds it. Needs the extra:
+    `pip install 'broadloom[chat]'`.
 
     Examples:
 

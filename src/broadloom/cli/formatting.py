@@ -68,7 +68,8 @@ class EventFormatter:
         status = self._channel.status()
         count = len(status.neighbors)
         neighbors = "nobody else is here yet" if not count else "1 neighbour" if count == 1 else f"{count} neighbours"
-        return f"joined {escape_control_chars(status.channel)} as {self.name(self._channel.peer_id)}, at {status.address}; {neighbors}"
+        me = self.name(self._channel.peer_id)
+        return f"joined {escape_control_chars(status.channel)} as {me}, at {status.address}; {neighbors}"
 
     def message(self, message: Message, saved: Path | None = None) -> str:
         """`saved`: where the file was put that the message is."""

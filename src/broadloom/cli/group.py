@@ -182,8 +182,8 @@ def create(
         async with joined_groups(channel, join_options, member_options, end) as (joined, groups):
             if member_options.store is None and is_alone(joined):
                 raise CommandFailed(
-                    f"nobody else is on {escape_control_chars(channel)} who would remember the group, so it was not made: give "
-                    "--store, or stay in it yourself with `broadloom group join --create`"
+                    f"nobody else is on {escape_control_chars(channel)} who would remember the group, "
+                    "so it was not made: give --store, or stay in it yourself with `broadloom group join --create`"
                 )
             try:
                 group = await groups.create(description, retention=retention, well_known_name=well_known_name)

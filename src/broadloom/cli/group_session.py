@@ -184,7 +184,8 @@ class GroupSession:
             if status is MemberStatus.ONLINE
         ]
         self._terminal.notice(
-            f"in {escape_control_chars(self._group.description)} as {escape_control_chars(self._groups.me.name)}; here: {', '.join(online)}"
+            f"in {escape_control_chars(self._group.description)} as {escape_control_chars(self._groups.me.name)}; "
+            f"here: {', '.join(online)}"
         )
         if self._at_terminal:
             self._terminal.notice("a line is said to all; >3 in front of it answers message 3; Ctrl-D leaves")

@@ -69,7 +69,8 @@ def _issue(authority_file: Path, name: str, role: str, days: float, out: Path | 
         raise UsageError(str(problem)) from None
     ticket.save(out)
     print(
-        f"{out}: ticket {ticket.serial} for {name}, {role}, until {_format_minute(ticket.expires_at)}. Its holder is {name}."
+        f"{out}: ticket {ticket.serial} for {name}, {role}, until {_format_minute(ticket.expires_at)}. "
+        f"Its holder is {name}."
     )
     return SUCCESS
 

@@ -174,7 +174,7 @@ def listen(
 def status(channel: MaybeChannelArgument = "", peer: PeerOption = "", json: JsonOption = False) -> None:
     """Show your peers on this machine: state, neighbours, counters.
 
-    Those of the command `broadloom`, and of programs that use `broadloom.channel.status_socket`. Ends with 1 if there are none.
+    Those of the command `broadloom`, and of programs that use `broadloom.expose_status`. Ends with 1 if there are none.
 
     Examples:
 

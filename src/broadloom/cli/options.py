@@ -87,7 +87,10 @@ class JoinOptions:
         bool, _option("--signed", help="Each message is signed by its author; always so with tickets.")
     ] = False
     advertise: Annotated[
-        str, _option("--host", help="Where others reach this machine, if that is not found out by itself.", show_default=False)
+        str,
+        _option(
+            "--host", help="Where others reach this machine, if that is not found out by itself.", show_default=False
+        ),
     ] = ""
     port: Annotated[
         int, _option(min=0, max=65535, help="Listen here, not in the channel's order of ports.", show_default=False)

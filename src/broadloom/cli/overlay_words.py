@@ -43,8 +43,8 @@ WayOption = Annotated[
     str,
     typer.Option(
         metavar="WAY",
-        help="How newcomers find their edges: `plain` (any edge), `walk`, `broadloom` (walks, and dense spots refused), "
-        "`sparse-k`, `far-k` (best of k), `random` (not grown at all).",
+        help="How newcomers find their edges: `plain` (any edge), `walk`, `broadloom` (walks, and dense spots refused),"
+        " `sparse-k`, `far-k` (best of k), `random` (not grown at all).",
     ),
 ]
 

@@ -12,9 +12,9 @@ from broadloom.cli.main import app
 
 _HEAD = """# The commands
 
-Made from the code by `python -m broadloom.cli.reference`: what `--help` of each command says. All end with 0 if all went
-well, 1 if it did not work out on the channel (not joined, nobody there, something lost), 2 for wrong use (words, files,
-missing parts). Where Ctrl-C is the usual end it is 0, else 130.
+Made from the code by `python -m broadloom.cli.reference`: what `--help` of each command says. All end with 0 if all
+went well, 1 if it did not work out on the channel (not joined, nobody there, something lost), 2 for wrong use (words,
+files, missing parts). Where Ctrl-C is the usual end it is 0, else 130.
 """
 
 

@@ -36,7 +36,8 @@ def sim(
     happens. Ends with 1 if a promise was broken, and says how to replay that history. A tape (of one seed) is the same
     as that of real peers.
 
-    Examples: `broadloom sim list`, `broadloom sim kill --peers 200 --seeds 1..100`, `broadloom sim grow --peers 100,1000 --draw g.svg`
+    Examples: `broadloom sim list`, `broadloom sim kill --peers 200 --seeds 1..100`,
+    `broadloom sim grow --peers 100,1000 --draw g.svg`
     """
     from broadloom.cli import simulate
 

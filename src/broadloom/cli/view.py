@@ -63,8 +63,8 @@ def _head(status: StatusJson) -> Table:
     small = " (everyone is linked to everyone)" if status["is_full_mesh"] else ""
     grid.add_row(
         Text("fabric", style="dim"),
-        f"{_neighbor_count(status)} neighbours, {status['free_slots']} holes{small}, diameter about {status['diameter_estimate']}, "
-        f"{status['author_count']:,} authors",
+        f"{_neighbor_count(status)} neighbours, {status['free_slots']} holes{small}, "
+        f"diameter about {status['diameter_estimate']}, {status['author_count']:,} authors",
     )
     if "program" in status:
         grid.add_row(Text("program", style="dim"), _text(f"{status['program']} ({status['pid']})"))
@@ -77,7 +77,10 @@ def _flow(status: StatusJson, before: StatusJson | None, passed_s: float) -> Tab
     counters = status["counters"]
     retained = f"{status['retained_bytes'] / 1e6:.1f} MB"
     table.add_row(
-        "so far", *(f"{counters[name]:,}" for name in (*RATE_COUNTERS, "missed")), f"{status['unread_count']:,}", retained
+        "so far",
+        *(f"{counters[name]:,}" for name in (*RATE_COUNTERS, "missed")),
+        f"{status['unread_count']:,}",
+        retained,
     )
     if before is not None and passed_s > 0:
         gains = (counters[name] - before["counters"][name] for name in RATE_COUNTERS)
