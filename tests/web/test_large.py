@@ -40,7 +40,7 @@ def test_a_thousand_peers_are_smooth(browser: Browser, tmp_path: Path) -> None:
         browser.open(url + "replay")
         browser.wait_until(lambda: browser.fabric("ready") == "true" and float(browser.fabric("end")) > 20, within_s=60)
         browser.run(
-            """const slider = document.querySelector('.w-track input'); slider.value = arguments[0];
+            """const slider = document.querySelector('.bl-track input'); slider.value = arguments[0];
             slider.dispatchEvent(new Event('input'))""",
             16.5,
         )
@@ -64,10 +64,10 @@ def test_of_two_hundred_forty_are_killed_by_a_click(browser: Browser) -> None:
         browser.one("#do-kill").click()
         browser.wait_until(lambda: browser.fabric("nodes") == "160", "the dead are gone", within_s=60)
         whole = "after: 40 peers were killed"
-        browser.wait_until(lambda: whole in browser.text(".w-told"), "it is whole again", within_s=REPAIR_S)
-        print(f"whole again on the page {time.monotonic() - began:.1f} s after the click; {browser.text('.w-told')}")
+        browser.wait_until(lambda: whole in browser.text(".bl-told"), "it is whole again", within_s=REPAIR_S)
+        print(f"whole again on the page {time.monotonic() - began:.1f} s after the click; {browser.text('.bl-told')}")
         browser.wait_until(lambda: browser.fabric("holes") == "0" and browser.fabric("parts") == "1", within_s=60)
-        promises = ".w-promises li"
+        promises = ".bl-guarantees li"
         browser.wait_until(
             lambda: len(browser.all(f"{promises}[data-state=holds]")) == len(browser.all(promises)), within_s=120
         )
