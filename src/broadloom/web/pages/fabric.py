@@ -15,5 +15,6 @@ def build(sources: Sources) -> None:
     else:
         empty_state(
             "Nothing to show yet.",
-            "Start `broadloom demo`, join a channel (`broadloom web CHANNEL`), or open a tape (`broadloom web --tapes DIR`).",
+            "Start `broadloom demo`, join a channel (`broadloom web CHANNEL`), "
+            "or open a tape (`broadloom web --tapes DIR`).",
         )
