@@ -1,7 +1,7 @@
 """The pipeline's tables, read without Spark.
 
-Batch tables are those named in the manifest of the results; live tables are in the directory `live` beside them. A table
-is read through a scanner, so only the rows that are shown are in memory.
+Batch tables are those named in the manifest of the results; live tables are in the directory `live` beside them. A
+table is read through a scanner, so only the rows that are shown are in memory.
 """
 
 import json

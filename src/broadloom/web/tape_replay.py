@@ -1,8 +1,8 @@
 """A tape as a history: what all peers recorded, merged into one fabric over time.
 
-A link is drawn from the first record of either end until neither end claims it. A crashed peer recorded nothing about its
-end: it is when its neighbors lost the link, after its own last record. Only a few messages per second are shown on their
-way.
+A link is drawn from the first record of either end until neither end claims it. A crashed peer recorded nothing about
+its end: it is when its neighbors lost the link, after its own last record. Only a few messages per second are shown
+on their way.
 """
 
 from collections import defaultdict

@@ -1,7 +1,8 @@
 """Follow a live timeline into a history while the pages are served.
 
-Reports about different peers arrive late and out of order, so they are held back for `SETTLE_S`, and the history is that
-much behind. If the timeline dropped changes before they were fetched, the history is corrected by the current state.
+Reports about different peers arrive late and out of order, so they are held back for `SETTLE_S`, and the history is
+that much behind. If the timeline dropped changes before they were fetched, the history is corrected by the current
+state.
 """
 
 import asyncio
