@@ -44,7 +44,7 @@ def test_branches() -> None:
     assert first is not None
     tree.set_folded(first, True)
     assert [line[: 60 - TIME_CELLS].rstrip() for line in rendered_lines(tree, names)] == [
-        "● ▸ Ben  white?  ▸ 3 answers",
+        "● ▸ Ben  white?  ▸ 3 replies",
         "    Ben  lunch?",
     ]
 
@@ -68,7 +68,7 @@ def test_severed_hollow_and_impossible_times() -> None:
     first, second = rendered_lines(tree, names)
     assert first.startswith("    Ben  ↳ answer")
     assert first.endswith("?")
-    assert "(not kept)" in second
+    assert "(not stored)" in second
 
 
 def test_what_is_searched_for_is_marked() -> None:

@@ -76,7 +76,7 @@ def test_json_has_it_all(store: Path) -> None:
         (1, "me too\nperhaps"),
     ]
     first, second, _ = told["messages"]
-    assert second["answers"] == first["id"]
+    assert second["reply_to"] == first["id"]
     assert first["sent"] == "2023-11-14T22:13:21Z"
 
 
@@ -135,17 +135,17 @@ def test_deep_and_severed_conversations_come_out(tmp_path: Path) -> None:
         text = "".join(write(told))
         assert f"text {count - 1}" in text
         if name != "json":
-            assert text.count("(answers a message that is not here)") == 1
+            assert text.count("(reply to a message that is not available)") == 1
 
 
 @pytest.mark.parametrize(
     ("words", "told"),
     [
         (["Bridge"], "in this store no group is called 'Bridge'; there are: 00000000000000c1 'Chess club'"),
-        (["Lunch", "--format", "pdf"], "there is no format 'pdf': choose one of md, json, html"),
-        (["Lunch", "--name", "Ben"], "there is no store"),
-        (["Lunch", "--channel", "chat/none"], "nobody has a store for chat/none on this machine"),
-        (["Lunch", "--store", "/no/such/file"], "there is no store /no/such/file"),
+        (["Lunch", "--format", "pdf"], "unknown format 'pdf': choose one of md, json, html"),
+        (["Lunch", "--name", "Ben"], "no store at"),
+        (["Lunch", "--channel", "chat/none"], "no store for chat/none on this machine"),
+        (["Lunch", "--store", "/no/such/file"], "no store at /no/such/file"),
         (["Lunch", "--out", "/no/such/dir/x"], "cannot write /no/such/dir/x"),
     ],
 )
@@ -159,11 +159,11 @@ def test_mistakes(store: Path, words: list[str], told: str) -> None:
 def test_several_stores_and_one_in_use(store: Path, tmp_path: Path) -> None:
     ben = store_path("chat/lobby", "Ben")
     fill(ben, [], [])
-    assert "choose one of --name Anna, Ben" in export("Lunch").stderr
+    assert "choose one with --name Anna, Ben" in export("Lunch").stderr
     kept = SqliteStore(ben)
     told = export("Lunch", "--name", "Ben")
     assert told.exit_code == 2
-    assert "is in use: quit that chat first" in told.stderr
+    assert "is in use: quit that chat before exporting" in told.stderr
     kept.close()
     assert export("Lunch", "--name", "Ben").stdout.startswith("# Lunch\n")
     (tmp_path / "nonsense").write_text("this is no store" * 1000)

@@ -21,13 +21,13 @@ def test_from_an_invitation_to_an_answer(size: tuple[int, int]) -> None:
             groups(two, "Ben", settings=FAST_SETTINGS) as ben,
             chat_screen(one, "Anna", size) as anna,
         ):
-            await anna.wait_for_text("No groups yet: press n", "connected · 1 neighbour")
+            await anna.wait_for_text("No groups yet: press n", "connected · 1 neighbor")
             club = await ben.create("Chess club\nWednesdays at eight")
             await anna.wait_for_text("invitations (1)", "+ Chess club", "press i")
             await anna.press("i")
             await anna.wait_for_text("You are invited", "1 of 1 members are here")
             await anna.press("j")
-            await anna.wait_for_text("Nothing was said in “Chess club” yet")
+            await anna.wait_for_text("No messages in “Chess club” yet")
             question = await club.send_text("Who plays white?")
             other = await club.send_text("Lunch?")
             first = await club.send_text("I do", reply_to=question)
@@ -46,9 +46,9 @@ def test_from_an_invitation_to_an_answer(size: tuple[int, int]) -> None:
             await anna.wait_for_text("└── Anna  And I black")
 
             await anna.press("escape", "home", "space")
-            await anna.wait_for_text("▸ Ben  Who plays white?", "▸ 2 answers")
+            await anna.wait_for_text("▸ Ben  Who plays white?", "▸ 2 replies")
             await club.send_text("Which opening?", reply_to=answer)
-            await anna.wait_for_text("3 answers, 1 unread", "1 unread")
+            await anna.wait_for_text("3 replies, 1 unread", "1 unread")
             await anna.press("u")
             await anna.wait_for_text("└── Ben  Which opening?")
             await until(lambda: not next(iter(anna.chat.group_models.values())).unread)
@@ -93,11 +93,11 @@ def test_groups_made_left_and_rejected_and_windows() -> None:
             await anna.type("line two", "enter")
             await until(lambda: [each.text for each in bridge.history()] == ["line one\nline two"])
             await bridge.send_text("a very long one " * 100)
-            await anna.wait_for_text("… v: whole message")
+            await anna.wait_for_text("… v: full message")
             await anna.press("escape", "end", "v")
             await anna.wait_for_text("Ben  20", "a very long one a very")
             await anna.press("escape", "question_mark")
-            await anna.wait_for_text("answer the selected message")
+            await anna.wait_for_text("reply to the selected message")
             await anna.press("end")
             await anna.wait_for_text("spelled out")
             await anna.press("escape")
@@ -111,7 +111,7 @@ def test_groups_made_left_and_rejected_and_windows() -> None:
             assert next(info for info in anna.groups.list_groups() if info.id == lunch.id).is_declined
 
             await anna.press("x")
-            await anna.wait_for_text("Leave “Bridge” for good?")
+            await anna.wait_for_text("Leave “Bridge” permanently?")
             await anna.press("y")
             await until(lambda: not anna.chat.group_models)
             await anna.wait_for_text("No groups yet")
@@ -137,7 +137,7 @@ def test_the_mouse() -> None:
             await anna.pilot.click(view, offset=(view.size.width - 1, 0))
             await anna.wait_for_text("▾ Anna  root", "└── Anna  answer")
             await anna.click("▾ Anna  root")
-            await anna.wait_for_text("▸ Anna  root  ▸ 1 answer")
+            await anna.wait_for_text("▸ Anna  root  ▸ 1 reply")
             await anna.click("line 3")
             assert view.selected is not None
             assert view.selected.message.text == "line 3"

@@ -24,7 +24,7 @@ def test_a_store_of_ones_own(data: Path) -> None:
     path = store_path(LOBBY, "Anna")
     assert path.is_file()
     assert data.stat().st_mode & 0o077 == 0, "for this user alone"
-    with pytest.raises(ChatStoreError, match="Anna is in this chat already"):
+    with pytest.raises(ChatStoreError, match="Anna is already in this chat"):
         open_chat_files(LOBBY, "Anna", None, memory=False)
     kept.close()
     kept.close()
@@ -37,7 +37,7 @@ def test_a_store_of_ones_own(data: Path) -> None:
 
 @pytest.mark.parametrize("name", ["", "  ", "x" * 129, "a\0b"])
 def test_names_that_cannot_be(name: str) -> None:
-    with pytest.raises(ChatStoreError, match="choose another one"):
+    with pytest.raises(ChatStoreError, match="a name must have"):
         open_chat_files(LOBBY, name, None, memory=False)
 
 
@@ -45,12 +45,12 @@ def test_files_that_cannot_be(tmp_path: Path) -> None:
     with pytest.raises(ChatStoreError, match="not both"):
         open_chat_files(LOBBY, "Anna", tmp_path / "x", memory=True)
     (tmp_path / "file").write_text("x")
-    with pytest.raises(ChatStoreError, match="cannot make the folder"):
+    with pytest.raises(ChatStoreError, match="cannot create"):
         open_chat_files(LOBBY, "Anna", tmp_path / "file" / "deeper" / "x.db", memory=False)
     with pytest.raises(ChatStoreError, match=str(tmp_path)):
         open_chat_files(LOBBY, "Anna", tmp_path, memory=False)
     (tmp_path / "nonsense").write_bytes(os.urandom(5000))
-    with pytest.raises(ChatStoreError, match="name another file"):
+    with pytest.raises(ChatStoreError, match="choose another file"):
         open_chat_files(LOBBY, "Anna", tmp_path / "nonsense", memory=False)
 
 

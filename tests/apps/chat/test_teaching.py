@@ -33,11 +33,11 @@ def test_every_key_is_documented_in_the_chat_and_beside_it() -> None:
 @pytest.mark.parametrize(
     ("state", "is_alone", "told"),
     [
-        ("connected", False, "● connected · 1 neighbour"),
-        ("connected", True, "○ alone · 0 neighbours"),
-        ("discovering", True, "◌ seeking · 0 neighbours"),
-        ("joining", False, "◌ connecting · 1 neighbour"),
-        ("left", True, "× the channel was closed"),
+        ("connected", False, "● connected · 1 neighbor"),
+        ("connected", True, "○ no other peers · 0 neighbors"),
+        ("discovering", True, "◌ discovering · 0 neighbors"),
+        ("joining", False, "◌ joining · 1 neighbor"),
+        ("left", True, "× disconnected"),
     ],
 )
 def test_states(state: str, is_alone: bool, told: str) -> None:
@@ -89,7 +89,7 @@ def test_progress_of_catching_up() -> None:
             tokens.is_released = True
             talk = anna.chat.group_models[club.id]
             await until(lambda: talk.tree is not None and len(talk.tree) == 300)
-            await anna.wait_for_text("… v: whole message")
+            await anna.wait_for_text("… v: full message")
             await anna.wait_for_no_text("catching up")
 
     run_test(main)
@@ -101,10 +101,10 @@ def test_a_channel_that_was_closed() -> None:
             talk = await anna.chat.create("Club")
             anna.app.open_group(talk)
             one.abort()
-            await anna.wait_for_text("× the channel was closed")
+            await anna.wait_for_text("× disconnected")
             await anna.press("w")
             await anna.type("too late", "enter")
-            await anna.wait_for_text("the channel was closed: nothing", "too late")
+            await anna.wait_for_text("the channel was closed: messages", "too late")
             assert not talk.tree, "nobody would hear it, so it was not said"
 
     run_test(main)

@@ -76,7 +76,7 @@ def test_three_people(terminals: Terminals) -> None:
     terminals.chat("Ben", channel, (80, 24))
     terminals.chat("Cleo", channel)
     for name in ("Anna", "Ben", "Cleo"):
-        terminals.wait_for_text(name, "connected · 2 neighbours")
+        terminals.wait_for_text(name, "connected · 2 neighbors")
     terminals.type("Anna", "n")
     terminals.wait_for_text("Anna", "New group")
     terminals.type("Anna", "Chess club")
@@ -118,11 +118,11 @@ def test_three_people(terminals: Terminals) -> None:
     terminals.chat("Cleo", channel)
     terminals.wait_for_text("Cleo", "└── Ben  I do", "Anna  And who black?", "3 here")
     terminals.chat("Second", f"{channel} --store nowhere/x --memory")
-    terminals.wait_for_text("Second", "give --store or --memory, not both", "ended with 2")
+    terminals.wait_for_text("Second", "give --store or --ephemeral, not both", "ended with 2")
     terminals.tmux(
         "new-session", "-d", "-s", "again", "-x", "200", "-y", "9", f"{COMMAND} chat Ben --channel {channel}; exec cat"
     )
-    terminals.wait_for_text("again", "Ben is in this chat already")
+    terminals.wait_for_text("again", "Ben is already in this chat")
     for name in ("Anna", "Ben", "Cleo"):
         terminals.type(name, "C-q")
         terminals.wait_for_text(name, "ended with 0")

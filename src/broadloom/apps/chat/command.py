@@ -1,4 +1,4 @@
-"""What `broadloom chat` does, once the channel is joined; and `broadloom chat export`, which joins nothing."""
+"""What `broadloom chat` does after joining the channel, and `broadloom chat export`."""
 
 import logging
 import sys
@@ -17,7 +17,7 @@ log = logging.getLogger("broadloom")
 
 
 class _NotificationHandler(logging.Handler):
-    """Warnings of the library are shown in the chat, not written over it."""
+    """Library warnings appear in the chat instead of over it."""
 
     def __init__(self, chat: "ChatModel") -> None:
         super().__init__(logging.WARNING)
@@ -28,13 +28,13 @@ class _NotificationHandler(logging.Handler):
 
 
 def prepare(channel: str, name: str, store: Path | None, *, memory: bool) -> ChatFiles:
-    """All that can be wrong before the channel is joined."""
+    """Everything that can fail before the channel is joined."""
     try:
         import textual  # noqa: F401
     except ImportError:
-        raise ChatStoreError("the chat needs an extra: pip install 'broadloom[chat]'") from None
+        raise ChatStoreError("the chat needs the extra `chat`: pip install 'broadloom[chat]'") from None
     if not all(stream is not None and stream.isatty() for stream in (sys.__stdin__, sys.__stdout__, sys.__stderr__)):
-        raise ChatStoreError("the chat needs a terminal; `broadloom join` talks over pipes")
+        raise ChatStoreError("the chat needs a terminal; use `broadloom join` with pipes")
     return open_chat_files(channel, name, store, memory=memory)
 
 
@@ -44,7 +44,7 @@ async def run_chat(
     files: ChatFiles,
     route_warnings_to: Callable[[logging.Handler], AbstractContextManager[None]],
 ) -> int:
-    """Until the person quits; returns the exit code."""
+    """Run until the user quits; returns the exit status."""
     from broadloom.apps.chat.app import ChatApp
     from broadloom.apps.chat.chat_model import ChatModel
     from broadloom.groups import groups
@@ -60,7 +60,7 @@ async def run_chat(
             try:
                 chat.close()
             except OSError as problem:
-                log.warning("what you have read could not be saved: %s", problem)
+                log.warning("the read state could not be saved: %s", problem)
 
 
 def export(group: str, format: str, *, channel: str, name: str, store: Path | None, out: Path | None) -> int:
@@ -68,7 +68,7 @@ def export(group: str, format: str, *, channel: str, name: str, store: Path | No
 
     write = FORMATS.get(format)
     if write is None:
-        raise ChatStoreError(f"there is no format {format!r}: choose one of {', '.join(FORMATS)}")
+        raise ChatStoreError(f"unknown format {format!r}: choose one of {', '.join(FORMATS)}")
     history_store = open_existing_store(channel, name, store)
     try:
         exported_group = export_group(history_store, group)

@@ -1,6 +1,6 @@
 """A picture of the chat for the documentation, taken from a real run of five members over real sockets.
 
-    python -m broadloom.apps.chat.picture docs/images/chat.svg
+    python tools/chat_screenshot.py docs/images/chat.svg
 
 They talk on a channel of their own, with a key that nobody else has, so nothing else on the machine is disturbed.
 """
@@ -119,7 +119,7 @@ async def _run_script(app: ChatApp, chat: ChatModel, others: dict[str, Groups]) 
 
 def main() -> None:
     if len(sys.argv) != 2:
-        sys.exit("usage: python -m broadloom.apps.chat.picture FILE.svg")
+        sys.exit("usage: python tools/chat_screenshot.py FILE.svg")
     Path(sys.argv[1]).write_text(run(take_screenshot()), encoding="utf-8")
 
 
