@@ -32,7 +32,7 @@ def frames_per_s(browser: Browser, seconds: float) -> float:
     return float(browser.driver.execute_async_script(script, seconds * 1000))
 
 
-def test_a_thousand_peers_are_smooth(browser: Browser, tmp_path: Path) -> None:
+def test_drawing_a_thousand_peers_is_smooth(browser: Browser, tmp_path: Path) -> None:
     tape = make_tape(tmp_path / "half", 1000, "kill-half", seed=1)
     with running_server(
         "-c", "from broadloom.cli.main import main; main()", "web", "--tape", str(tape), "--at", "0"
@@ -53,11 +53,11 @@ def test_a_thousand_peers_are_smooth(browser: Browser, tmp_path: Path) -> None:
 
 
 @pytest.mark.timeout(900)
-def test_of_two_hundred_forty_are_killed_by_a_click(browser: Browser) -> None:
+def test_killing_forty_of_two_hundred_peers_heals(browser: Browser) -> None:
     with running_cluster(200) as lab:
-        browser.open(lab["url"] + "/lab")
+        browser.open(lab["url"] + "/cluster")
         browser.wait_until(lambda: browser.fabric("nodes") == "200", "all are drawn", within_s=60)
-        field = browser.one('input[aria-label="Victims: how many"]')
+        field = browser.one('input[aria-label="Peers to kill: how many"]')
         browser.run("arguments[0].focus(); arguments[0].select()", field)
         field.send_keys("40")
         began = time.monotonic()

@@ -20,7 +20,7 @@ from tests.web.made import make_live_tables, make_tables, make_tape
 from tests.web.server import running_cluster
 
 PEERS = 10
-PATHS = {"/": "Fabric", "/lab": "Lab", "/traffic": "Traffic", "/conversations": "Conversations"}
+PATHS = {"/": "Fabric", "/cluster": "Cluster", "/traffic": "Traffic", "/conversations": "Conversations"}
 PATHS |= {"/tables": "Audit and tables", "/replay": "Replay"}
 
 
@@ -52,7 +52,7 @@ def number(browser: Browser, name: str) -> float:
     return float(browser.fabric(name) or -1)
 
 
-def test_as_many_nodes_as_there_are_peers(browser: Browser, lab: dict[str, Any], pictures: Path) -> None:
+def test_fabric_page_draws_every_peer(browser: Browser, lab: dict[str, Any], pictures: Path) -> None:
     browser.open(lab["url"] + "/")
     browser.wait_until(lambda: number(browser, "nodes") == PEERS, "all peers are drawn")
     browser.wait_until(
@@ -71,7 +71,7 @@ def test_as_many_nodes_as_there_are_peers(browser: Browser, lab: dict[str, Any],
 
 
 @pytest.mark.parametrize("path", PATHS)
-def test_each_page_comes_without_complaints_and_from_here_alone(
+def test_page_loads_without_errors_or_foreign_requests(
     browser: Browser, lab: dict[str, Any], pictures: Path, path: str
 ) -> None:
     browser.console_errors()
@@ -80,7 +80,7 @@ def test_each_page_comes_without_complaints_and_from_here_alone(
     browser.wait_until(lambda: browser.text("h1") == PATHS[path], PATHS[path])
     what = {
         "/": ".bl-fabric[data-ready=true]",
-        "/lab": ".bl-guarantees li[data-state=holds]",
+        "/cluster": ".bl-guarantees li[data-state=holds]",
         "/traffic": ".bl-chart canvas",
         "/conversations": ".bl-said",
         "/tables": ".bl-rows tbody tr",
@@ -113,11 +113,11 @@ def test_each_page_comes_without_complaints_and_from_here_alone(
     assert browser.hosts() <= {urlsplit(lab["url"]).netloc}
 
 
-def test_a_kill_heals(browser: Browser, lab: dict[str, Any]) -> None:
-    browser.open(lab["url"] + "/lab")
+def test_fabric_heals_after_a_kill(browser: Browser, lab: dict[str, Any]) -> None:
+    browser.open(lab["url"] + "/cluster")
     browser.wait_until(lambda: browser.fabric("ready") == "true")
     before = number(browser, "nodes")
-    _write(browser, "Victims: how many", "2")
+    _write(browser, "Peers to kill: how many", "2")
     browser.one("#do-kill").click()
     browser.wait_until(lambda: number(browser, "nodes") == before - 2, "the dead are gone")
     browser.wait_until(lambda: browser.fabric("holes") == "0" and browser.fabric("parts") == "1", "it is whole again")
@@ -128,14 +128,14 @@ def test_a_kill_heals(browser: Browser, lab: dict[str, Any]) -> None:
     )
 
 
-def test_a_mistake_is_told_on_the_page(browser: Browser, lab: dict[str, Any]) -> None:
-    browser.open(lab["url"] + "/lab")
-    _write(browser, "Victims: how many", "1000")
+def test_mistake_is_reported_on_the_page(browser: Browser, lab: dict[str, Any]) -> None:
+    browser.open(lab["url"] + "/cluster")
+    _write(browser, "Peers to kill: how many", "1000")
     browser.one("#do-kill").click()
     browser.wait_until(lambda: "kill fewer" in browser.text(".bl-problem"), "what to do")
 
 
-def test_an_answer_arrives_at_another_peer(browser: Browser, lab: dict[str, Any]) -> None:
+def test_reply_reaches_another_peer(browser: Browser, lab: dict[str, Any]) -> None:
     text = "<b>Nine</b> o'clock & 'sharp'"
 
     async def main() -> None:
@@ -160,17 +160,17 @@ def test_an_answer_arrives_at_another_peer(browser: Browser, lab: dict[str, Any]
         chosen.click()
         browser.wait_until(lambda: "<script>alert(1)</script>" in browser.text(".bl-tree"), "the question, as text")
         browser.one(".bl-reply").click()
-        browser.wait_until(lambda: "Answering Tester" in browser.text(".bl-answered"))
-        _write(browser, "Say something", text)
+        browser.wait_until(lambda: "Replying to Tester" in browser.text(".bl-answered"))
+        _write(browser, "Message", text)
         browser.one("#do-send").click()
         browser.wait_until(lambda: text in browser.text(".bl-answers"), "the answer stands below the question")
 
     asyncio.run(main())
 
 
-def test_a_table_is_filtered_and_taken_along(browser: Browser, lab: dict[str, Any]) -> None:
+def test_table_is_filtered_and_downloaded(browser: Browser, lab: dict[str, Any]) -> None:
     browser.open(lab["url"] + "/tables")
-    browser.wait_until(lambda: "3 missing" in browser.text(".bl-verdict"), "the verdict")
+    browser.wait_until(lambda: "3 missing" in browser.text(".bl-audit"), "the verdict")
     browser.one("[data-table=audit]").click()
     browser.wait_until(lambda: "Was every message delivered" in browser.text(".bl-question"))
     browser.wait_until(lambda: len(browser.all(".bl-rows tbody tr")) == 3)
@@ -182,7 +182,7 @@ def test_a_table_is_filtered_and_taken_along(browser: Browser, lab: dict[str, An
     browser.wait_until(lambda: "How much happened" in browser.text(".bl-question"))
 
 
-def test_a_tape_is_played_and_scrubbed(browser: Browser, lab: dict[str, Any]) -> None:
+def test_tape_is_played_and_scrubbed(browser: Browser, lab: dict[str, Any]) -> None:
     browser.open(lab["url"] + "/replay")
     browser.wait_until(lambda: browser.fabric("ready") == "true" and number(browser, "head") > 0.5, "it plays")
     end = number(browser, "end")

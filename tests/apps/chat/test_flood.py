@@ -43,7 +43,7 @@ async def key_to_screen(anna: ChatScreen, app: CountingChatApp, key: str) -> flo
     return time.thread_time() - began
 
 
-def test_a_bot_that_never_stops() -> None:
+def test_chat_stays_responsive_under_a_flood() -> None:
     async def main() -> None:
         made: list[CountingChatApp] = []
 
@@ -81,7 +81,7 @@ def test_a_bot_that_never_stops() -> None:
     run_test(main)
 
 
-def test_work_is_bounded_and_what_overran_is_read_from_the_history() -> None:
+def test_work_is_bounded_and_overflow_is_read_from_history() -> None:
     async def main() -> None:
         async with connected_channels(1) as (one,), groups(one, "Anna", settings=FAST_SETTINGS) as anna:
             clock = [0.0]

@@ -14,7 +14,7 @@ TRICKS = "\x1b[2J\x1b[31m[bold]x[/bold] [/] [@click=app.quit]y[/] \u202etxet \x0
 
 
 @pytest.mark.parametrize("size", [LARGE, SMALL], ids=["large", "small"])
-def test_from_an_invitation_to_an_answer(size: tuple[int, int]) -> None:
+def test_reader_accepts_an_invitation_and_replies(size: tuple[int, int]) -> None:
     async def main() -> None:
         async with (
             connected_channels(2) as (one, two),
@@ -71,7 +71,7 @@ def test_from_an_invitation_to_an_answer(size: tuple[int, int]) -> None:
     run_test(main)
 
 
-def test_groups_made_left_and_rejected_and_windows() -> None:
+def test_groups_are_created_left_and_declined_in_dialogs() -> None:
     async def main() -> None:
         async with (
             connected_channels(2) as (one, two),
@@ -99,7 +99,7 @@ def test_groups_made_left_and_rejected_and_windows() -> None:
             await anna.press("escape", "question_mark")
             await anna.wait_for_text("reply to the selected message")
             await anna.press("end")
-            await anna.wait_for_text("spelled out")
+            await anna.wait_for_text("control characters")
             await anna.press("escape")
 
             lunch = await ben.create("Lunch")
@@ -120,7 +120,7 @@ def test_groups_made_left_and_rejected_and_windows() -> None:
     run_test(main)
 
 
-def test_the_mouse() -> None:
+def test_mouse_selects_folds_and_scrolls() -> None:
     async def main() -> None:
         async with connected_channels(1) as (one,), chat_screen(one, "Anna") as anna:
             talk = await anna.chat.create("Club")
@@ -153,7 +153,7 @@ def test_the_mouse() -> None:
     run_test(main)
 
 
-def test_nobody_paints_another_screen() -> None:
+def test_hostile_text_does_not_reach_the_screen() -> None:
     async def main() -> None:
         async with (
             connected_channels(2) as (one, two),
@@ -181,7 +181,7 @@ def test_nobody_paints_another_screen() -> None:
     run_test(main)
 
 
-def test_who_comes_back_has_the_history_and_knows_what_is_new(tmp_path: Path) -> None:
+def test_returning_reader_has_history_and_unread_messages(tmp_path: Path) -> None:
     async def main() -> None:
         async with connected_channels(2) as (one, two), groups(two, "Ben", settings=FAST_SETTINGS) as ben:
             club = await ben.create("Chess club")

@@ -18,7 +18,7 @@ from tests.transport.connections import run_test, until
 DOCUMENT = Path(__file__).parents[3] / "docs" / "chat.md"
 
 
-def test_every_key_is_documented_in_the_chat_and_beside_it() -> None:
+def test_every_key_is_documented_in_chat_and_docs() -> None:
     text = DOCUMENT.read_text()
     for keys, what in KEYS:
         assert f"| {keys} | {what} |" in text
@@ -40,7 +40,7 @@ def test_every_key_is_documented_in_the_chat_and_beside_it() -> None:
         ("left", True, "× disconnected"),
     ],
 )
-def test_states(state: str, is_alone: bool, told: str) -> None:
+def test_connection_state_is_shown_in_words(state: str, is_alone: bool, told: str) -> None:
     async def main() -> None:
         async with connected_channels(2) as (one, _):
             await until(lambda: one.status().neighbors)
@@ -67,7 +67,7 @@ class PausedTokens(TokenBucket):
         self._first_bytes -= size
 
 
-def test_progress_of_catching_up() -> None:
+def test_progress_of_catching_up_is_shown() -> None:
     in_pages = replace(FAST_SETTINGS, history_page_bytes=20_000, history_turn_bytes=60_000)
     # Anna must not give up while the pages are held back, nor on a busy machine before the first one comes.
     patient = replace(FAST_SETTINGS, reply_window_s=3.0, page_timeout_s=60.0)
@@ -95,7 +95,7 @@ def test_progress_of_catching_up() -> None:
     run_test(main)
 
 
-def test_a_channel_that_was_closed() -> None:
+def test_closed_channel_is_reported() -> None:
     async def main() -> None:
         async with connected_channels(1) as (one,), chat_screen(one, "Anna", SMALL, show_notices=True) as anna:
             talk = await anna.chat.create("Club")

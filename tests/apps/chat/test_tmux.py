@@ -69,7 +69,7 @@ def terminals() -> Iterator[Terminals]:
     shutil.rmtree(folder, ignore_errors=True)
 
 
-def test_three_people(terminals: Terminals) -> None:
+def test_three_terminals_share_a_conversation(terminals: Terminals) -> None:
     channel = new_channel()
     terminals.chat("Anna", channel)
     terminals.wait_for_text("Anna", "No groups yet", "alone")
@@ -134,7 +134,7 @@ def test_three_people(terminals: Terminals) -> None:
     assert [text for line in told.splitlines() for text in texts if text in line] == texts
 
 
-def test_a_signal_ends_it_in_good_order(terminals: Terminals) -> None:
+def test_signal_ends_the_chat_gracefully(terminals: Terminals) -> None:
     channel = new_channel()
     terminals.chat("Anna", channel)
     terminals.wait_for_text("Anna", "No groups yet")

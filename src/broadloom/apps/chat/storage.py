@@ -97,8 +97,8 @@ def open_chat_files(channel: str, name: str, path: Path | None, *, memory: bool)
         create_parent_directories(path)
     except OSError as problem:
         raise ChatStoreError(
-            f"cannot create {path.parent} ({problem.strerror}): choose another file with --store, or store nothing with "
-            "--ephemeral"
+            f"cannot create {path.parent} ({problem.strerror}): choose another file with --store, "
+            "or store nothing with --ephemeral"
         ) from None
     try:
         return ChatFiles(_open_store(path), ReadState(read_path(path)))

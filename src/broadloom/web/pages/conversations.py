@@ -133,7 +133,7 @@ class Conversations:
         self._reply_to = message
         self._note.set_visibility(message is not None)
         if message is not None:
-            self._note_text.set_text(f"Answering {message.author_name}: {display_text(message)[:80]}")
+            self._note_text.set_text(f"Replying to {message.author_name}: {display_text(message)[:80]}")
             self._input.run_method("focus")
 
     async def _send(self) -> None:
