@@ -38,7 +38,6 @@ if TYPE_CHECKING:
     )
     from broadloom.protocol.identity import Identity, Role
     from broadloom.security import Authority, InvalidKeyError, Ticket, generate_key
-    from broadloom.transport import Limits
     from broadloom.wire.broadcast_frame import Priority
     from broadloom.wire.exchange_messages import RejectReason
     from broadloom.wire.file_payload import File
@@ -55,7 +54,6 @@ __all__ = [
     "Identity",
     "InboxOverflowError",
     "InvalidKeyError",
-    "Limits",
     "LinkDown",
     "LinkDownReason",
     "LinkUp",
@@ -95,7 +93,6 @@ _HOMES = {
         "Batch LinkDown LinkDownReason LinkUp Message Missed Rejected StateChanged TraceEvent"
     ),
     "broadloom.protocol.identity": "Identity Role",
-    "broadloom.transport": "Limits",
     "broadloom.security": "Authority InvalidKeyError Ticket generate_key",
     "broadloom.wire.broadcast_frame": "Priority",
     "broadloom.wire.exchange_messages": "RejectReason",

@@ -14,6 +14,7 @@ from broadloom.protocol.identity import Role
 from broadloom.security import Authority, PeerCredentials, Ticket, revoke_tickets
 from broadloom.security.certificates import PeerCertificate, build_certificate
 from broadloom.security.tls_context import make_contexts
+from broadloom.transport.limits import Limits, TcpTuning
 from broadloom.wire.exchange_messages import LinkRequest, Reject, RejectReason
 from tests.attack.attacker import Attacker
 from tests.attack.harness import (
@@ -200,7 +201,9 @@ async def test_a_ticket_that_is_withdrawn_while_its_holder_is_a_neighbour(tmp_pa
     revoke_tickets(owner, path, [])
     admission_s = 0.4
     async with attack_harness(
-        tickets=issue_tickets(owner), revocation_list=path, limits=broadloom.Limits(credential_check_s=admission_s)
+        tickets=issue_tickets(owner),
+        revocation_list=path,
+        settings=TcpTuning(limits=Limits(credential_check_s=admission_s)),
     ) as of:
         ticket = owner.issue_ticket("eve", Role.PRODUCER, datetime.now(UTC) + DAY)
         attacker = await of.hostile_neighbor(PeerCredentials.from_ticket(ChannelName.parse(of.name), ticket))
@@ -217,7 +220,7 @@ async def test_a_list_that_became_garbage_lets_nobody_in_again(tmp_path: Path) -
     owner = Authority.generate()
     ticket, path = revoked_ticket(owner, tmp_path)
     async with attack_harness(
-        tickets=issue_tickets(owner), revocation_list=path, limits=broadloom.Limits(credential_check_s=0.1)
+        tickets=issue_tickets(owner), revocation_list=path, settings=TcpTuning(limits=Limits(credential_check_s=0.1))
     ) as of:
         path.write_bytes(b"garbage")
         await wait_until(lambda: of.victim._node._revocation_list_failed)

@@ -5,8 +5,9 @@ from typing import Any
 
 import pytest
 
-from broadloom import ChannelSettings, Limits
 from broadloom.channel.fragments import FRAGMENT_BYTES
+from broadloom.protocol import Tuning
+from broadloom.transport.limits import Limits, TcpTuning
 from broadloom.wire import encode
 from broadloom.wire.exchange_messages import DiscoverRequest, LinkRequest, Reject, RejectReason
 from broadloom.wire.link_messages import Beacon, Heartbeat, Want
@@ -73,7 +74,7 @@ async def test_garbage_below_tls() -> None:
 @async_test
 async def test_garbage_below_tls_while_much_waits_to_be_sent() -> None:
     """What waits for a line that is broken cannot be encrypted any more, and must not be tried."""
-    async with attack_harness(limits=Limits(stall_timeout_s=0.2)) as of:
+    async with attack_harness(settings=TcpTuning(limits=Limits(stall_timeout_s=0.2))) as of:
         neighbour = await of.hostile_neighbor()
         neighbour.pause_reading()
         for _ in range(160):
@@ -87,7 +88,7 @@ async def test_garbage_below_tls_while_much_waits_to_be_sent() -> None:
 @both_modes
 @async_test
 async def test_half_a_frame_and_then_silence(mode: dict[str, Any]) -> None:
-    settings = ChannelSettings(exchange_timeout_s=0.4, heartbeat_s=0.2, heartbeat_timeout_s=0.8, tick_s=0.1)
+    settings = Tuning(exchange_timeout_s=0.4, heartbeat_s=0.2, heartbeat_timeout_s=0.8, tick_s=0.1)
     async with attack_harness(settings=settings, **mode) as of:
         half = encode(Want(1, 1, 1))[:-5]
         on_call, neighbour = await open_connection(of), await of.hostile_neighbor()
@@ -101,7 +102,7 @@ async def test_half_a_frame_and_then_silence(mode: dict[str, Any]) -> None:
 @both_modes
 @async_test
 async def test_a_frame_that_never_ends_does_not_count_as_a_sign_of_life(mode: dict[str, Any]) -> None:
-    settings = ChannelSettings(heartbeat_s=0.2, heartbeat_timeout_s=0.8, tick_s=0.1)
+    settings = Tuning(heartbeat_s=0.2, heartbeat_timeout_s=0.8, tick_s=0.1)
     async with attack_harness(settings=settings, **mode) as of:
         neighbour = await of.hostile_neighbor()
         neighbour.send((1 << 19).to_bytes(4, "big"))

@@ -7,7 +7,8 @@ import time
 from contextlib import suppress
 
 import broadloom
-from broadloom import ChannelSettings, Limits
+from broadloom import ChannelSettings
+from broadloom.transport.limits import Limits, TcpTuning
 from broadloom.wire import encode
 from tests.attack.harness import AttackHarness, async_test, attack_harness, wait_until
 
@@ -19,7 +20,7 @@ JOIN_S = 4.0
 async def join_time_s(harness: AttackHarness, at: str = "") -> float:
     """Through the victim itself; says how long it took."""
     began = time.monotonic()
-    options = {name: each for name, each in harness.options.items() if name not in ("limits", "settings")}
+    options = {name: each for name, each in harness.options.items() if name != "settings"}
     newcomer = await broadloom.connect(harness.name, bootstrap=[at or harness.address], timeout_s=JOIN_S, **options)
     taken_s = time.monotonic() - began
     await newcomer.leave()
@@ -92,7 +93,7 @@ async def send_slowly(harness: AttackHarness, data: bytes, pause_s: float) -> fl
 
 @async_test
 async def test_a_handshake_byte_by_byte() -> None:
-    async with attack_harness(limits=Limits(handshake_timeout_s=0.6)) as of:
+    async with attack_harness(settings=TcpTuning(limits=Limits(handshake_timeout_s=0.6))) as of:
         member = of.member_credentials()
         incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
         tls = member.client_context.wrap_bio(incoming, outgoing, server_hostname=member.server_name)
@@ -129,7 +130,7 @@ async def test_a_hello_byte_by_byte_of_members() -> None:
 
 @async_test
 async def test_more_calls_than_one_address_may_make() -> None:
-    async with attack_harness(limits=Limits(connections_per_s=5, connections_burst=50)) as of:
+    async with attack_harness(settings=TcpTuning(limits=Limits(connections_per_s=5, connections_burst=50))) as of:
         host, _, port = of.address.rpartition(":")
         for _ in range(300):
             _, writer = await asyncio.open_connection(host, int(port), local_addr=("127.0.0.66", 0))

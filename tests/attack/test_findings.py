@@ -7,13 +7,14 @@ from pathlib import Path
 import pytest
 
 import broadloom
-from broadloom import ChannelSettings, Limits
+from broadloom import ChannelSettings
 from broadloom.channel.fragments import FRAGMENT_BYTES
 from broadloom.channel.peer_set import PeerSetMerge
-from broadloom.protocol import ChannelName
+from broadloom.protocol import ChannelName, Tuning
 from broadloom.protocol.events import Missed
 from broadloom.protocol.identity import Role
 from broadloom.security import Authority, PeerCredentials, revoke_tickets
+from broadloom.transport.limits import Limits, TcpTuning
 from broadloom.wire import Broadcast
 from broadloom.wire.link_messages import Heartbeat, LastKnown, Want
 from broadloom.wire.types import AuthorState
@@ -39,7 +40,7 @@ async def test_no_author_is_muted_by_tales_that_can_be_believed() -> None:
 
 @async_test
 async def test_no_author_is_kept_out_by_a_tale_of_many() -> None:
-    async with attack_harness(signed=True, settings=ChannelSettings(authors_max=1000)) as of:
+    async with attack_harness(signed=True, settings=Tuning(authors_max=1000)) as of:
         attacker = await of.hostile_neighbor()
         attacker.send(LastKnown(tuple(AuthorState(name, 1, 1, 0) for name in range(1, 2000))))
         await of.wait_for_traffic(50)
@@ -115,8 +116,8 @@ async def test_questions_for_what_is_not_there() -> None:
 
 @async_test
 async def test_an_author_is_not_muted_by_neighbours_that_do_not_read() -> None:
-    limits = Limits(send_queue_bytes_max=1 << 20, high_water_bytes=64 << 10, stall_timeout_s=0.3)
-    async with attack_harness(2, limits=limits, signed=True) as of:
+    settings = TcpTuning(send_queue_bytes_max=1 << 20, limits=Limits(high_water_bytes=64 << 10, stall_timeout_s=0.3))
+    async with attack_harness(2, settings=settings, signed=True) as of:
         deaf = [await of.hostile_neighbor() for _ in range(2)]
         for each in deaf:
             each.pause_reading()

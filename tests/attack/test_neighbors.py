@@ -3,11 +3,12 @@
 import asyncio
 from typing import Any
 
-from broadloom import ChannelSettings, Limits, PeerState
+from broadloom import ChannelSettings, PeerState
 from broadloom.channel.fragments import FRAGMENT_BYTES
-from broadloom.protocol import ChannelName
+from broadloom.protocol import ChannelName, Tuning
 from broadloom.security import PeerCredentials
 from broadloom.transport.connection import TRANSPORT_HIGH_WATER_BYTES
+from broadloom.transport.limits import Limits, TcpTuning
 from broadloom.wire import Address, Broadcast, PeerInfo
 from broadloom.wire.exchange_messages import LinkRequest, LinkResponse, Reject
 from broadloom.wire.link_messages import (
@@ -26,7 +27,7 @@ from broadloom.wire.types import AuthorState
 from tests.attack.attacker import Attacker
 from tests.attack.harness import AttackHarness, async_test, attack_harness, both_modes, wait_until
 
-SMALL = Limits(send_queue_bytes_max=1 << 20, high_water_bytes=128 << 10, stall_timeout_s=0.3)
+SMALL = TcpTuning(send_queue_bytes_max=1 << 20, limits=Limits(high_water_bytes=128 << 10, stall_timeout_s=0.3))
 MADE_UP = 150
 WANTS = 3000
 HOSTS = ("", "a..b", "a" * 255, "ü" * 100, "127.0.0.1", "::1", ".", "%", "[", "127.0.0.1:80", "\n", "\x7f", "0")
@@ -44,7 +45,7 @@ async def stalled_neighbor(harness: AttackHarness) -> Attacker:
 @both_modes
 @async_test
 async def test_a_neighbour_that_never_reads(mode: dict[str, Any]) -> None:
-    async with attack_harness(limits=SMALL, **mode) as of:
+    async with attack_harness(settings=SMALL, **mode) as of:
         attacker = await stalled_neighbor(of)
         await wait_until(lambda: of.counter_total("slow_neighbors_dropped") == 1)
         assert not of.is_neighbor(attacker)
@@ -53,7 +54,7 @@ async def test_a_neighbour_that_never_reads(mode: dict[str, Any]) -> None:
 @async_test
 async def test_credentials_of_made_up_peers() -> None:
     """With a shared key anybody may make peers up; but nobody has to remember more of them than the limit."""
-    settings = ChannelSettings(authors_max=MADE_UP // 3)
+    settings = Tuning(authors_max=MADE_UP // 3)
     async with attack_harness(signed=True, settings=settings) as of:
         attacker = await of.hostile_neighbor()
         channel = ChannelName.parse(of.name)
@@ -82,7 +83,7 @@ async def test_questions_without_end() -> None:
 
 @async_test
 async def test_questions_of_one_who_does_not_read_the_answers() -> None:
-    async with attack_harness(limits=SMALL) as of:
+    async with attack_harness(settings=SMALL) as of:
         for _ in range(13):
             of.sent[of.victim.peer_id] = await of.victim.broadcast(bytes(FRAGMENT_BYTES))
         attacker = await of.hostile_neighbor()
@@ -106,7 +107,7 @@ async def test_questions_of_one_who_does_not_read_the_answers() -> None:
 
         await wait_until(is_given_up)
         assert not of.is_neighbor(attacker)
-        assert most <= SMALL.high_water_bytes + TRANSPORT_HIGH_WATER_BYTES + 4 * FRAGMENT_BYTES
+        assert most <= SMALL.limits.high_water_bytes + TRANSPORT_HIGH_WATER_BYTES + 4 * FRAGMENT_BYTES
 
 
 @async_test
@@ -150,7 +151,7 @@ async def send_unlink(harness: AttackHarness, index: int, peer_info: PeerInfo) -
 async def test_contacts_that_are_nowhere(mode: dict[str, Any]) -> None:
     """They get into caches, are passed on, and are dialled; all that may come of it is that nobody answers."""
     places = [PeerInfo(1000 + index, Address(host, port)) for index, host in enumerate(HOSTS) for port in (0, 1)]
-    eager = ChannelSettings(
+    eager = Tuning(
         probe_interval_s=0.1,
         probe_interval_alert_s=0.1,
         repair_backoff_s=0.05,

@@ -2,7 +2,7 @@
 
 import pytest
 
-from broadloom.protocol import ChannelSettings
+from broadloom.protocol import Tuning
 from broadloom.wire.link_messages import Heartbeat, LastKnown
 from broadloom.wire.types import AuthorState
 from tests.protocol.fake_runtime import FakeConnection, FakeRuntime, broadcast_of, founder, link
@@ -21,7 +21,7 @@ def wait(world: FakeRuntime, seconds: int, *lines: FakeConnection) -> None:
 
 def with_false_claim(world: FakeRuntime) -> tuple[FakeConnection, FakeConnection]:
     """Two neighbours of a peer that has believed a tale of A, long enough ago that A may have been found innocent."""
-    peer = founder(world, ChannelSettings(retention_s=60))
+    peer = founder(world, Tuning(retention_s=60))
     liar, honest = link(peer, 2), link(peer, 3)
     honest.remote_sends(broadcast_of(A, 1))
     liar.remote_sends(LastKnown((AuthorState(A, 1, 1000, LONG_AGO_MS),)))
@@ -55,7 +55,7 @@ def test_nothing_is_delivered_twice() -> None:
 
 def test_an_author_is_heard_right_after_a_tale() -> None:
     world = FakeRuntime()
-    peer = founder(world, ChannelSettings(retention_s=60))
+    peer = founder(world, Tuning(retention_s=60))
     liar, honest = link(peer, 2), link(peer, 3)
     honest.remote_sends(broadcast_of(A, 1))
     liar.remote_sends(LastKnown((AuthorState(A, 1, 1000, LONG_AGO_MS),)))
@@ -70,7 +70,7 @@ def test_an_author_is_heard_right_after_a_tale() -> None:
 def test_a_tale_and_a_message_that_was_passed_on_too_early() -> None:
     """The liar is on the shorter way and passes on only what makes its tale look true; all else comes as ever."""
     world = FakeRuntime()
-    peer = founder(world, ChannelSettings(retention_s=60))
+    peer = founder(world, Tuning(retention_s=60))
     liar, honest = link(peer, 2), link(peer, 3)
     honest.remote_sends(broadcast_of(A, 1))
     liar.remote_sends(LastKnown((AuthorState(A, 1, 3, LONG_AGO_MS),)))

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 from uuid import uuid4
 
-from broadloom.protocol import ChannelName, ChannelSettings, Peer, PeerState
+from broadloom.protocol import ChannelName, Peer, PeerState, Tuning
 from broadloom.protocol.events import Event, LinkUp, Message, Missed
 from broadloom.security import PeerCredentials
 from broadloom.testing.checks.guarantees import check_regular
@@ -57,7 +57,7 @@ class HarnessPeer:
 
 class Harness(Protocol):
     peers: list[HarnessPeer]
-    settings: ChannelSettings
+    settings: Tuning
 
     async def add(self, count: int = 1, *, at_once: bool = False) -> list[HarnessPeer]: ...
     async def until(self, condition: Callable[[], object], within_s: float = 20.0) -> None: ...
@@ -75,7 +75,7 @@ def is_converged(harness: Harness) -> bool:
 
 
 class SimHarness:
-    def __init__(self, settings: ChannelSettings) -> None:
+    def __init__(self, settings: Tuning) -> None:
         self.settings = settings
         self.peers: list[HarnessPeer] = []
         self._simulation = Simulation(7, SimulationSettings(peer=settings))
@@ -136,7 +136,7 @@ class _PartitionableNode(TcpNode):
 
 
 class SocketHarness:
-    def __init__(self, settings: ChannelSettings, *, tls: bool, signed: bool = False) -> None:
+    def __init__(self, settings: Tuning, *, tls: bool, signed: bool = False) -> None:
         self.settings = settings
         self.peers: list[HarnessPeer] = []
         self._tls = tls

@@ -6,7 +6,7 @@ from itertools import combinations
 
 import pytest
 
-from broadloom.protocol import ChannelSettings, PeerState
+from broadloom.protocol import PeerState, Tuning
 from broadloom.transport.event_loop import run
 from tests.behavior.harness import Harness, HarnessPeer, SimHarness, SocketHarness, is_converged
 
@@ -21,9 +21,9 @@ RUNTIMES = [
 
 @pytest.fixture(params=RUNTIMES)
 def plays(request: pytest.FixtureRequest) -> Callable[..., None]:
-    def plays(play: Scenario, settings: ChannelSettings | None = None) -> None:
+    def plays(play: Scenario, settings: Tuning | None = None) -> None:
         async def whole_play() -> None:
-            made = settings or ChannelSettings()
+            made = settings or Tuning()
             world: str = request.param
             stage: Harness
             if world == "simulated":
@@ -87,7 +87,7 @@ def test_a_fabric_grows_regular_and_connected(plays: Callable[..., None], degree
         await stage.add(count)
         await stage.until(lambda: is_converged(stage))
 
-    plays(play, ChannelSettings(degree=degree))
+    plays(play, Tuning(degree=degree))
 
 
 def test_peers_that_start_at_the_same_moment_end_in_one_fabric(plays: Callable[..., None]) -> None:
@@ -199,7 +199,7 @@ def test_what_cannot_be_had_any_more_is_told_exactly(plays: Callable[..., None])
         assert sorted(told + got) == list(range(1, 13)), "each was delivered or told as missed, and none both"
         assert told, "ten of them were kept for one second only"
 
-    plays(play, ChannelSettings(retention_s=1.0))
+    plays(play, Tuning(retention_s=1.0))
 
 
 def test_a_channel_can_be_closed_for_all(plays: Callable[..., None]) -> None:
@@ -209,4 +209,4 @@ def test_a_channel_can_be_closed_for_all(plays: Callable[..., None]) -> None:
         stage.peers[3].peer.close_channel()
         await stage.until(lambda: all(actor.peer.state is PeerState.LEFT for actor in stage.peers))
 
-    plays(play, ChannelSettings(accept_channel_close=True))
+    plays(play, Tuning(accept_channel_close=True))

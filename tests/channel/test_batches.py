@@ -6,6 +6,7 @@ import pytest
 
 import broadloom
 from broadloom import Batch, Channel, Message
+from broadloom.protocol import Tuning
 from tests.channel.joined import connected_channels, receive_texts
 from tests.transport.connections import each_loop, run_test, until
 
@@ -58,7 +59,7 @@ def test_who_waits_for_each_broadcast_speaks_in_batches_too() -> None:
 
 def test_a_message_by_itself_goes_out_at_once() -> None:
     async def main() -> None:
-        slow = broadloom.ChannelSettings(discovery_retry_s=0.1, leave_linger_s=0.05, bundle_linger_s=10)
+        slow = Tuning(discovery_retry_s=0.1, leave_linger_s=0.05, bundle_linger_s=10)
         async with connected_channels(2, settings=slow) as (author, reader):
             async with asyncio.timeout(9):
                 for number in range(1, 6):

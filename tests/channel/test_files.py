@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 import broadloom
+from broadloom.protocol import Tuning
 from broadloom.protocol.events import Message
 from broadloom.wire.broadcast_frame import PayloadKind
 from broadloom.wire.file_payload import HASH_BYTES, decode_file, encode_file
@@ -39,7 +40,7 @@ def test_a_file_arrives_as_it_was_sent(size: int, tmp_path: Path) -> None:
 
 
 def test_what_cannot_be_sent(tmp_path: Path) -> None:
-    small = broadloom.ChannelSettings(discovery_retry_s=0.1, leave_linger_s=0.05, message_bytes_max=100_000)
+    small = Tuning(discovery_retry_s=0.1, leave_linger_s=0.05, message_bytes_max=100_000)
 
     async def main() -> None:
         async with connected_channels(2, settings=small) as (author, reader):

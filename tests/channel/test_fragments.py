@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 import broadloom
 from broadloom.channel import fragments
 from broadloom.channel.fragments import FRAGMENT_BYTES, PARTIAL_MESSAGES_MAX, Reassembler, fragment
+from broadloom.protocol import Tuning
 from broadloom.protocol.events import Batch, Message, Missed
 from broadloom.wire.broadcast_frame import PayloadKind, Priority
 from tests.channel.joined import QUICK, connected_channels
@@ -174,7 +175,7 @@ def test_who_joins_in_the_middle_gets_no_broken_message() -> None:
 def test_what_is_larger_than_a_reader_takes_is_told_as_missed() -> None:
     async def main() -> None:
         async with connected_channels(1) as (author,):
-            small = broadloom.ChannelSettings(discovery_retry_s=0.1, leave_linger_s=0.05, message_bytes_max=MIB)
+            small = Tuning(discovery_retry_s=0.1, leave_linger_s=0.05, message_bytes_max=MIB)
             async with broadloom.connect(author.name, tls=False, settings=small) as reader:
                 told = missed_by(reader)
                 sequence = await author.broadcast(random_bytes(MIB + 1))

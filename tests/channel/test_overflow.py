@@ -10,6 +10,7 @@ import pytest
 
 import broadloom
 from broadloom import Missed
+from broadloom.transport.limits import Limits, TcpTuning
 from tests.channel.joined import connected_channels
 from tests.transport.connections import run_test, until
 
@@ -58,11 +59,16 @@ def test_bytes_are_bounded_too() -> None:
 
 
 def test_who_waits_slows_the_author_down_and_misses_nothing() -> None:
-    limits = broadloom.Limits(high_water_bytes=64 << 10, stall_timeout_s=30)
+    settings = TcpTuning(
+        discovery_retry_s=0.1, leave_linger_s=0.05, limits=Limits(high_water_bytes=64 << 10, stall_timeout_s=30)
+    )
     count, size = 600, 40_000
 
     async def main() -> None:
-        async with connected_channels(2, overflow="pause", inbox_messages_max=20, limits=limits) as (author, reader):
+        async with connected_channels(2, overflow="pause", inbox_messages_max=20, settings=settings) as (
+            author,
+            reader,
+        ):
             sent = 0
 
             async def send() -> None:

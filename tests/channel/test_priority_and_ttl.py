@@ -7,13 +7,15 @@ from typing import NamedTuple
 
 import pytest
 
-import broadloom
 from broadloom import Channel, Missed, Priority
 from broadloom.protocol.events import LinkDownReason
+from broadloom.transport.limits import Limits, TcpTuning
 from tests.channel.joined import connected_channels
 from tests.transport.connections import run_test, until
 
-SETTINGS = broadloom.ChannelSettings(discovery_retry_s=0.1, leave_linger_s=0.05, backlog_shed_bytes=512 << 10)
+SETTINGS = TcpTuning(
+    discovery_retry_s=0.1, leave_linger_s=0.05, backlog_shed_bytes=512 << 10, limits=Limits(stall_timeout_s=30)
+)
 COUNT, SIZE = 400, 20_000
 
 
@@ -85,7 +87,7 @@ class OverloadResult(NamedTuple):
 
 async def overload_reader() -> OverloadResult:
     """The reader takes nothing for a while, and then goes on. Of fifty messages ten matter."""
-    async with connected_channels(2, settings=SETTINGS, limits=broadloom.Limits(stall_timeout_s=30)) as (
+    async with connected_channels(2, settings=SETTINGS) as (
         author,
         reader,
     ):

@@ -7,6 +7,7 @@ import pytest
 
 import broadloom
 from broadloom.channel.fragments import FRAGMENT_BYTES
+from broadloom.protocol import Tuning
 from tests.channel.joined import connected_channels
 from tests.transport.connections import each_loop, run_test, until
 
@@ -36,7 +37,7 @@ def test_what_can_be_sent() -> None:
 def test_what_cannot_be_sent_is_told_and_costs_no_number() -> None:
     async def main() -> None:
         most = 3 * FRAGMENT_BYTES + 7
-        settings = broadloom.ChannelSettings(discovery_retry_s=0.1, leave_linger_s=0.05, message_bytes_max=most)
+        settings = Tuning(discovery_retry_s=0.1, leave_linger_s=0.05, message_bytes_max=most)
         async with connected_channels(2, tls=True, signed=True, settings=settings) as (author, reader):
             with pytest.raises(TypeError, match="a message is bytes, not str; use broadcast_text or broadcast_json"):
                 await author.broadcast("text")  # type: ignore[arg-type]

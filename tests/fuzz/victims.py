@@ -14,7 +14,7 @@ from collections import deque
 from typing import Any
 
 import broadloom
-from broadloom import ChannelSettings
+from broadloom.protocol import Tuning
 from broadloom.protocol.events import Message, Missed
 from broadloom.transport.event_loop import new_event_loop
 
@@ -22,7 +22,7 @@ PEERS = 3
 KEY = "of the fuzzer"
 SEND_INTERVAL_S = 0.05
 REPORT_S = 0.5
-SETTINGS = ChannelSettings(
+SETTINGS = Tuning(
     accept_channel_close=False,
     # Small, so that all that may fill up has filled up soon and memory can be seen to stay where it is.
     retention_s=30,

@@ -17,6 +17,7 @@ from broadloom.pipeline.spark_source.dedup_stamp import DedupStamp, DuplicateFil
 from broadloom.pipeline.spark_source.options import SourceOptions
 from broadloom.pipeline.spark_source.recording_process import LiveRecordingError, RecordingProcess
 from broadloom.pipeline.spark_source.sink import NoGroupMembersError, write_rows
+from broadloom.protocol import Tuning
 from broadloom.record import read
 from broadloom.record.arrow_import import pa
 from tests.pipeline.growing import WITHIN_S, eventually
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 SOON = broadloom.groups.GroupSettings(
     reply_window_s=0.2, page_timeout_s=0.4, presence_interval_s=0.5, suspicion_timeout_s=0.4, parent_request_delay_s=0.2
 )
-QUICK = broadloom.ChannelSettings(discovery_retry_s=0.1, leave_linger_s=0.05)
+QUICK = Tuning(discovery_retry_s=0.1, leave_linger_s=0.05)
 
 
 @pytest.fixture(scope="module", autouse=True)

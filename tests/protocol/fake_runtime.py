@@ -5,7 +5,7 @@ from collections.abc import Callable
 from random import Random
 from typing import Any, TypeVar
 
-from broadloom.protocol import ChannelName, ChannelSettings, Peer
+from broadloom.protocol import ChannelName, Peer, Tuning
 from broadloom.protocol.events import Batch, Event, Message, Missed
 from broadloom.protocol.identity import Identity
 from broadloom.protocol.runtime import ConnectionHandler
@@ -18,7 +18,7 @@ from broadloom.wire.types import AuthorState
 
 CHANNEL = ChannelName("test", "fabric").id
 ME = 1000
-NO_TIMEOUT = ChannelSettings(heartbeat_timeout_s=1e9)
+NO_TIMEOUT = Tuning(heartbeat_timeout_s=1e9)
 """Neighbours may be silent for ever: the test need not play their heartbeats."""
 
 Sendable = WireMessage | Broadcast | bytes
@@ -216,14 +216,14 @@ class Cable:
             pass
 
 
-def seeker(runtime: FakeRuntime, settings: ChannelSettings = NO_TIMEOUT, peer_id: PeerId = ME) -> Peer:
+def seeker(runtime: FakeRuntime, settings: Tuning = NO_TIMEOUT, peer_id: PeerId = ME) -> Peer:
     """A peer that has started and found nobody yet."""
     peer = Peer(runtime, peer_info(peer_id), CHANNEL, (), settings)
     peer.start()
     return peer
 
 
-def founder(runtime: FakeRuntime, settings: ChannelSettings = NO_TIMEOUT, peer_id: PeerId = ME) -> Peer:
+def founder(runtime: FakeRuntime, settings: Tuning = NO_TIMEOUT, peer_id: PeerId = ME) -> Peer:
     """A connected peer, so far alone."""
     peer = seeker(runtime, settings, peer_id)
     peer.found_channel()

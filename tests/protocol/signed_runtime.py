@@ -3,7 +3,7 @@
 import hashlib
 from typing import Any
 
-from broadloom.protocol import ChannelSettings, Peer
+from broadloom.protocol import Peer, Tuning
 from broadloom.protocol.identity import CredentialError, Identity, Role, SignatureCheck
 from broadloom.wire import Broadcast, PeerId, decode
 from broadloom.wire.broadcast_frame import BROADCAST, encode_broadcast, signed_part
@@ -22,7 +22,7 @@ from tests.protocol.fake_runtime import (
 )
 
 AUTHOR = 7
-NO_TIMEOUT = ChannelSettings(heartbeat_timeout_s=1e9)
+NO_TIMEOUT = Tuning(heartbeat_timeout_s=1e9)
 
 
 class FakeSigner:
@@ -49,9 +49,7 @@ class FakeSigner:
             raise CredentialError(RejectReason.TICKET_REVOKED, "withdrawn")
 
 
-def member(
-    runtime: FakeRuntime, settings: ChannelSettings = NO_TIMEOUT, peer_id: PeerId = ME
-) -> tuple[Peer, FakeSigner]:
+def member(runtime: FakeRuntime, settings: Tuning = NO_TIMEOUT, peer_id: PeerId = ME) -> tuple[Peer, FakeSigner]:
     """A connected peer of a signed channel."""
     signer = FakeSigner(peer_id)
     peer = Peer(runtime, peer_info(peer_id), CHANNEL, (), settings, signer=signer)

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from broadloom.protocol import ChannelName, ChannelSettings, Peer
+from broadloom.protocol import ChannelName, Peer, Tuning
 from broadloom.protocol.exchange import Exchange, OutgoingExchange
 from broadloom.wire.codec import WireMessage
 from broadloom.wire.exchange_messages import (
@@ -38,7 +38,7 @@ QUESTION = DiscoverRequest(is_connected=False, search_depth=0, seekers=())
 ANSWER = DiscoverResponse(True, 0, ())
 
 
-def idle_peer(world: FakeRuntime, settings: ChannelSettings = NO_TIMEOUT) -> Peer:
+def idle_peer(world: FakeRuntime, settings: Tuning = NO_TIMEOUT) -> Peer:
     """Connected, but not started: no timer runs but those of the calls under test."""
     peer = Peer(world, peer_info(ME), CHANNEL, (), settings)
     peer.found_channel()
@@ -148,7 +148,7 @@ def test_a_caller_that_hangs_up_leaves_nothing(said: list[Sendable]) -> None:
 @pytest.mark.parametrize("said", [[], [hello(2)]], ids=["not a word", "Hello and no question"])
 def test_of_too_many_calls_at_once_the_oldest_makes_room(said: list[Sendable]) -> None:
     world = FakeRuntime()
-    peer = idle_peer(world, ChannelSettings(exchanges_max=3))
+    peer = idle_peer(world, Tuning(exchanges_max=3))
     idle = [open_exchange(peer, *said) for _ in range(3)]
     newcomer = open_exchange(peer, hello(2), QUESTION)
     assert newcomer.sent_messages(DiscoverResponse) == [ANSWER]

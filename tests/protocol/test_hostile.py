@@ -2,7 +2,7 @@
 
 import pytest
 
-from broadloom.protocol import ChannelSettings, PeerState
+from broadloom.protocol import PeerState, Tuning
 from broadloom.wire.link_messages import Beacon, Heartbeat, LastKnown, Want
 from broadloom.wire.types import AuthorState
 from tests.protocol.fake_runtime import FakeRuntime, broadcast_of, digest, digest_of, founder, link, peer_info, seeker
@@ -58,7 +58,7 @@ def test_many_invented_authors_do_not_start_a_storm_of_questions() -> None:
 
 def test_messages_that_wait_are_bounded() -> None:
     world = FakeRuntime()
-    peer = founder(world, ChannelSettings(reorder_buffer_bytes_max=100_000))
+    peer = founder(world, Tuning(reorder_buffer_bytes_max=100_000))
     line, other = link(peer, 2), link(peer, 3)
     for sequence in range(2, 40):
         line.remote_sends(broadcast_of(A, sequence)._replace(messages=(bytes(10_000),)))
@@ -82,7 +82,7 @@ def test_floods_end_even_if_nobody_remembers_them() -> None:
 
 def test_a_neighbour_that_never_greets_is_given_up() -> None:
     world = FakeRuntime()
-    peer = seeker(world, ChannelSettings())
+    peer = seeker(world, Tuning())
     line = link(peer, 2, None)
     for _ in range(20):
         world.advance(1)

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from broadloom.protocol import ChannelSettings, Peer, PeerState
+from broadloom.protocol import Peer, PeerState, Tuning
 from broadloom.protocol.events import Batch, LinkDown, LinkDownReason, LinkUp, Message, Missed, StateChanged, TraceEvent
 from broadloom.wire.link_messages import Unavailable, UnavailableReason
 from tests.protocol.fake_runtime import (
@@ -34,7 +34,7 @@ class Recorder:
         return [each[1:] for each in self.told if each[0] == name]
 
 
-def recorded(world: FakeRuntime, settings: ChannelSettings = NO_TIMEOUT) -> tuple[Peer, Recorder]:
+def recorded(world: FakeRuntime, settings: Tuning = NO_TIMEOUT) -> tuple[Peer, Recorder]:
     recorder = Recorder()
     peer = Peer(world, peer_info(ME), CHANNEL, (), settings, observer=recorder)
     peer.start()

@@ -2,7 +2,7 @@
 
 import pytest
 
-from broadloom.protocol import ChannelSettings, Peer, PeerState
+from broadloom.protocol import Peer, PeerState, Tuning
 from broadloom.protocol.events import Rejected, StateChanged
 from broadloom.wire import Address
 from broadloom.wire.exchange_messages import DiscoverRequest, DiscoverResponse, JoinRequest, Reject, RejectReason
@@ -10,7 +10,7 @@ from tests.protocol.fake_runtime import CHANNEL, FakeConnection, FakeRuntime, he
 
 DEPTH = 3
 ME = 1000
-SETTINGS = ChannelSettings(discovery_ports=DEPTH, heartbeat_timeout_s=1e9)
+SETTINGS = Tuning(discovery_ports=DEPTH, heartbeat_timeout_s=1e9)
 AT_A_PORT = Address("alpha", 4000)
 
 ANYWHERE = [

@@ -14,10 +14,11 @@ from uuid import uuid4
 import pytest
 
 import broadloom.sync
-from broadloom import ChannelSettings, Message
+from broadloom import Message
+from broadloom.protocol import Tuning
 from broadloom.sync import Channel
 
-QUICK: dict[str, Any] = {"tls": False, "settings": ChannelSettings(discovery_retry_s=0.1, leave_linger_s=0.05)}
+QUICK: dict[str, Any] = {"tls": False, "settings": Tuning(discovery_retry_s=0.1, leave_linger_s=0.05)}
 
 
 def unique_name() -> str:
@@ -80,7 +81,7 @@ def test_mistakes_are_told_to_who_makes_them() -> None:
 
 
 def test_an_error_of_one_that_did_not_wait_is_logged(caplog: pytest.LogCaptureFixture) -> None:
-    options = {"settings": ChannelSettings(discovery_retry_s=0.1, leave_linger_s=0.05, message_bytes_max=1 << 20)}
+    options = {"settings": Tuning(discovery_retry_s=0.1, leave_linger_s=0.05, message_bytes_max=1 << 20)}
     with connected_pair(**options) as (author, reader):
         author.broadcast_nowait("text")  # type: ignore[arg-type]
         author.broadcast_nowait(bytes(2 << 20))

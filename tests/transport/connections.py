@@ -14,9 +14,10 @@ import pytest
 
 from broadloom.protocol import ChannelName, PeerState
 from broadloom.security import PeerCredentials
-from broadloom.transport import Limits, TcpNode
+from broadloom.transport import TcpNode
 from broadloom.transport.connection import TcpConnection
 from broadloom.transport.event_loop import new_event_loop
+from broadloom.transport.limits import TcpTuning
 from broadloom.wire import Address
 from broadloom.wire.exchange_messages import RejectReason
 
@@ -102,9 +103,9 @@ class RecordingHandler:
 class PeerlessNode(TcpNode):
     """A node without a peer: its calls end at an ear."""
 
-    def __init__(self, channel: ChannelName, *, tls: bool, key: str = KEY, limits: Limits | None = None) -> None:
+    def __init__(self, channel: ChannelName, *, tls: bool, key: str = KEY, settings: TcpTuning | None = None) -> None:
         credentials = PeerCredentials.from_key(channel, key) if tls else None
-        super().__init__(channel, advertise_host="127.0.0.1", bootstrap=(), credentials=credentials, limits=limits)
+        super().__init__(channel, advertise_host="127.0.0.1", bootstrap=(), credentials=credentials, settings=settings)
         self.accepted: list[TcpConnection] = []
         self.handlers: list[RecordingHandler] = []
         self.peer: Any = SimpleNamespace(
@@ -142,9 +143,9 @@ class Pair:
 
 
 @asynccontextmanager
-async def nodes(count: int, *, tls: bool, limits: Limits | None = None) -> AsyncIterator[list[PeerlessNode]]:
+async def nodes(count: int, *, tls: bool, settings: TcpTuning | None = None) -> AsyncIterator[list[PeerlessNode]]:
     channel = ChannelName("test", uuid4().hex)
-    made = [PeerlessNode(channel, tls=tls, limits=limits) for _ in range(count)]
+    made = [PeerlessNode(channel, tls=tls, settings=settings) for _ in range(count)]
     for node in made:
         await node.listen()
     try:
@@ -155,9 +156,9 @@ async def nodes(count: int, *, tls: bool, limits: Limits | None = None) -> Async
 
 
 @asynccontextmanager
-async def pair(*, tls: bool, limits: Limits | None = None, fragmented: bool = False) -> AsyncIterator[Pair]:
+async def pair(*, tls: bool, settings: TcpTuning | None = None, fragmented: bool = False) -> AsyncIterator[Pair]:
     """`chopped`: what goes over the line is cut into pieces of random sizes on its way."""
-    async with nodes(2, tls=tls, limits=limits) as (near, far):
+    async with nodes(2, tls=tls, settings=settings) as (near, far):
         relay = await FragmentingProxy.start(far.address) if fragmented else None
         handler = RecordingHandler()
         connection = near.dial(relay.address if relay is not None else far.address, handler)

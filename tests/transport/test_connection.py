@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from broadloom.transport import Limits
 from broadloom.transport.connection import TcpConnection
+from broadloom.transport.limits import Limits, TcpTuning
 from broadloom.wire import Address, decode
 from broadloom.wire.exchange_messages import Reject, RejectReason
 from tests.transport.connections import (
@@ -213,7 +213,7 @@ def test_garbage_is_answered_by_a_reason(tls: bool, loop: str) -> None:
 def test_a_caller_that_does_not_shake_hands_is_hung_up_on(loop: str) -> None:
     async def main() -> None:
         async with (
-            nodes(1, tls=True, limits=Limits(handshake_timeout_s=0.1)) as (node,),
+            nodes(1, tls=True, settings=TcpTuning(limits=Limits(handshake_timeout_s=0.1))) as (node,),
             raw_connection(node.address) as (reader, _),
         ):
             assert await reader.read() == b""

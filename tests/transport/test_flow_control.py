@@ -3,11 +3,12 @@
 import asyncio
 from uuid import uuid4
 
-from broadloom.protocol import ChannelName, ChannelSettings, PeerState
+from broadloom.protocol import ChannelName, ChannelSettings, PeerState, Tuning
 from broadloom.protocol.events import LinkDownReason, Missed
 from broadloom.security import PeerCredentials
-from broadloom.transport import Limits, TcpNode
+from broadloom.transport import TcpNode
 from broadloom.transport.connection import TRANSPORT_HIGH_WATER_BYTES, TcpConnection
+from broadloom.transport.limits import Limits, TcpTuning
 from broadloom.wire import Address
 from tests.transport.connections import (
     KEY,
@@ -23,7 +24,9 @@ from tests.transport.connections import (
     until,
 )
 
-SMALL = Limits(high_water_bytes=64 << 10, send_queue_bytes_max=4 << 20, stall_timeout_s=0.3, close_timeout_s=0.5)
+SMALL = TcpTuning(
+    send_queue_bytes_max=4 << 20, limits=Limits(high_water_bytes=64 << 10, stall_timeout_s=0.3, close_timeout_s=0.5)
+)
 KERNEL_BYTES = 16 << 20
 """More than two sockets on loopback hold between them."""
 
@@ -52,11 +55,11 @@ async def fill_queues(*connections: TcpConnection) -> None:
 @each_mode
 def test_an_end_that_does_not_read_is_given_up_and_its_memory_freed(tls: bool, loop: str) -> None:
     async def main() -> None:
-        async with pair(tls=tls, limits=SMALL) as ends:
+        async with pair(tls=tls, settings=SMALL) as ends:
             ends.far_node.pause_reading()
             await fill_queues(ends.near)
             held = ends.near.queued_bytes
-            assert held > SMALL.high_water_bytes
+            assert held > SMALL.limits.high_water_bytes
             for number in range(SMALL.send_queue_bytes_max >> 16):
                 ends.near.send(frame(1 << 16, number))
             assert ends.near_handler.overflows == 0, "not told within `send`"
@@ -78,7 +81,7 @@ def test_an_end_that_does_not_read_is_given_up_and_its_memory_freed(tls: bool, l
 @each_mode
 def test_an_author_waits_for_a_slow_neighbour(tls: bool, loop: str) -> None:
     async def main() -> None:
-        async with pair(tls=tls, limits=Limits(high_water_bytes=64 << 10)) as ends:
+        async with pair(tls=tls, settings=TcpTuning(limits=Limits(high_water_bytes=64 << 10))) as ends:
             assert not ends.near_node.flow.must_wait
             ends.far_node.pause_reading()
             await fill_queues(ends.near)
@@ -101,7 +104,7 @@ def test_an_author_waits_for_a_slow_neighbour(tls: bool, loop: str) -> None:
 @each_mode
 def test_one_that_takes_nothing_at_all_is_given_up(tls: bool, loop: str) -> None:
     async def main() -> None:
-        async with nodes(3, tls=tls, limits=SMALL) as (author, *others):
+        async with nodes(3, tls=tls, settings=SMALL) as (author, *others):
             lines = [(await connected_pair(author, other))[0] for other in others]
             for other in others:
                 other.pause_reading()
@@ -110,7 +113,7 @@ def test_one_that_takes_nothing_at_all_is_given_up(tls: bool, loop: str) -> None
             assert author.flow.must_wait
             async with asyncio.timeout(10):
                 await author.flow.drain()
-            assert author.now() - started > SMALL.stall_timeout_s * 0.9
+            assert author.now() - started > SMALL.limits.stall_timeout_s * 0.9
             await until(lambda: not author.connections)
             assert [line.handler.overflows for line in lines if isinstance(line.handler, RecordingHandler)] == [1, 1]
             assert not author.flow.must_wait
@@ -140,10 +143,12 @@ async def budget_used_s(author: PeerlessNode, clock: FakeClock) -> float:
 
 
 def test_one_that_takes_little_while_the_others_are_fine_is_waited_for_only_a_while() -> None:
-    limits = Limits(stall_timeout_s=1000, slow_peer_budget_s=2, slow_peer_refill_ratio=0.1, stall_grace_s=1e9)
+    settings = TcpTuning(
+        limits=Limits(stall_timeout_s=1000, slow_peer_budget_s=2, slow_peer_refill_ratio=0.1, stall_grace_s=1e9)
+    )
 
     async def main() -> None:
-        async with nodes(4, tls=False, limits=limits) as (author, *others):
+        async with nodes(4, tls=False, settings=settings) as (author, *others):
             clock = FakeClock(author)
             slow, other, _ = [(await connected_pair(author, each))[0] for each in others]
             author.flow.on_congested(slow)
@@ -164,10 +169,10 @@ def test_one_that_takes_little_while_the_others_are_fine_is_waited_for_only_a_wh
 
 
 def test_one_that_takes_nothing_at_all_is_waited_for_only_a_moment() -> None:
-    limits = Limits(stall_timeout_s=1000, slow_peer_budget_s=2, stall_grace_s=0.5)
+    settings = TcpTuning(limits=Limits(stall_timeout_s=1000, slow_peer_budget_s=2, stall_grace_s=0.5))
 
     async def main() -> None:
-        async with nodes(4, tls=False, limits=limits) as (author, *others):
+        async with nodes(4, tls=False, settings=settings) as (author, *others):
             clock = FakeClock(author)
             frozen, *_ = [(await connected_pair(author, each))[0] for each in others]
             frozen.last_progress_at = clock.time
@@ -182,10 +187,12 @@ def test_one_that_takes_nothing_at_all_is_waited_for_only_a_moment() -> None:
 
 
 def test_patience_comes_back_by_and_by_and_not_without_end() -> None:
-    limits = Limits(stall_timeout_s=1000, slow_peer_budget_s=2, slow_peer_refill_ratio=0.1, stall_grace_s=1e9)
+    settings = TcpTuning(
+        limits=Limits(stall_timeout_s=1000, slow_peer_budget_s=2, slow_peer_refill_ratio=0.1, stall_grace_s=1e9)
+    )
 
     async def main() -> None:
-        async with nodes(4, tls=False, limits=limits) as (author, *others):
+        async with nodes(4, tls=False, settings=settings) as (author, *others):
             clock = FakeClock(author)
             slow, *_ = [(await connected_pair(author, each))[0] for each in others]
             author.flow.on_congested(slow)
@@ -218,7 +225,9 @@ def test_however_often_neighbours_fall_behind_one_timer_looks_after_them() -> No
 @each_mode
 def test_nobody_waits_for_a_neighbour_that_was_hung_up_on(tls: bool, loop: str) -> None:
     async def main() -> None:
-        async with pair(tls=tls, limits=Limits(high_water_bytes=64 << 10, close_timeout_s=5)) as ends:
+        async with pair(
+            tls=tls, settings=TcpTuning(limits=Limits(high_water_bytes=64 << 10, close_timeout_s=5))
+        ) as ends:
             ends.far_node.pause_reading()
             await fill_queues(ends.near)
             assert ends.near_node.flow.must_wait
@@ -232,11 +241,11 @@ def test_nobody_waits_for_a_neighbour_that_was_hung_up_on(tls: bool, loop: str) 
 @each_mode
 def test_one_that_was_hung_up_on_and_does_not_read_is_broken_off(tls: bool, loop: str) -> None:
     async def main() -> None:
-        async with pair(tls=tls, limits=SMALL) as ends:
+        async with pair(tls=tls, settings=SMALL) as ends:
             ends.far_node.pause_reading()
             await fill_queues(ends.near)
             ends.near.close()
-            await until(lambda: not ends.near_node.connections, SMALL.close_timeout_s + 3)
+            await until(lambda: not ends.near_node.connections, SMALL.limits.close_timeout_s + 3)
             assert not ends.near_handler.disconnects
             assert ends.near_node.handshake_counters.handshakes == 0
 
@@ -269,7 +278,7 @@ def test_who_stops_reading_hears_nothing_and_then_everything(tls: bool, loop: st
 @each_mode
 def test_who_does_not_read_can_hang_up_and_be_hung_up_on(tls: bool, loop: str) -> None:
     async def main() -> None:
-        async with nodes(3, tls=tls, limits=SMALL) as (here, *others):
+        async with nodes(3, tls=tls, settings=SMALL) as (here, *others):
             (one, far_one), (two, _) = [await connected_pair(here, other) for other in others]
             here.pause_reading()
             far_one.send(frame(500_000))
@@ -318,7 +327,7 @@ SIZE = 60_000
 @each_mode
 def test_a_neighbour_that_lacks_all_that_is_retained_gets_it_and_its_line_stays_within_limits(tls: bool) -> None:
     """Two parts of one channel meet; the author is alone with more than twenty megabytes that the others lack."""
-    settings = ChannelSettings(discovery_retry_s=0.1, leave_linger_s=0.05)
+    settings = Tuning(discovery_retry_s=0.1, leave_linger_s=0.05)
 
     async def main() -> None:
         channel = ChannelName("test", uuid4().hex)

@@ -13,17 +13,25 @@ from broadloom.protocol import ChannelName, PeerState
 from broadloom.protocol.channel_name import PortOrder
 from broadloom.protocol.events import Message
 from broadloom.security import PeerCredentials
-from broadloom.transport import Limits, ListenError, TcpNode
+from broadloom.transport import ListenError, TcpNode
+from broadloom.transport.limits import Limits, TcpTuning
 from broadloom.wire import Address
 from tests.transport.connections import each_loop, ignore, run_test, until
 
 
 def make_node(
-    channel: ChannelName, host: str = "127.0.0.1", *, port: int = 0, tls: bool = False, limits: Limits | None = None
+    channel: ChannelName,
+    host: str = "127.0.0.1",
+    *,
+    port: int = 0,
+    tls: bool = False,
+    settings: TcpTuning | None = None,
 ) -> TcpNode:
     credentials = PeerCredentials.from_key(channel, "a key") if tls else None
     bootstrap = (Address(host, port),)
-    node = TcpNode(channel, advertise_host=host, port=port, bootstrap=bootstrap, credentials=credentials, limits=limits)
+    node = TcpNode(
+        channel, advertise_host=host, port=port, bootstrap=bootstrap, credentials=credentials, settings=settings
+    )
     node.deliver, node.report_missed, node.emit = 3 * (ignore,)
     return node
 
@@ -96,7 +104,7 @@ def test_an_order_without_a_free_port_is_told(loop: str) -> None:
     async def main() -> None:
         channel = channel_with_free_ports()
         with occupied(PortOrder(channel.id)[0]):
-            node = make_node(channel, limits=Limits(listen_ports_max=1))
+            node = make_node(channel, settings=TcpTuning(limits=Limits(listen_ports_max=1)))
             with pytest.raises(ListenError, match=r"cannot listen on 127\.0\.0\.1: .*in use"):
                 await node.start()
             node.abort()

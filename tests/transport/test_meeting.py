@@ -8,7 +8,7 @@ from uuid import uuid4
 
 import pytest
 
-from broadloom.protocol import ChannelName, ChannelSettings
+from broadloom.protocol import ChannelName, Tuning
 from broadloom.protocol.exchange import OutgoingExchange
 from broadloom.transport import TcpNode
 from broadloom.wire import Address
@@ -163,7 +163,7 @@ def test_a_host_that_never_answers_is_given_up_by_the_deadline_of_the_call(loop:
             advertise_host="127.0.0.1",
             bootstrap=(),
             credentials=None,
-            settings=ChannelSettings(exchange_timeout_s=0.2, discovery_retry_s=60),
+            settings=Tuning(exchange_timeout_s=0.2, discovery_retry_s=60),
         )
         node.deliver, node.report_missed, node.emit = 3 * (ignore,)
         await node.start()

@@ -13,7 +13,7 @@ from broadloom.protocol.events import Event, Rejected
 from broadloom.protocol.identity import CredentialError
 from broadloom.protocol.runtime import ObserverFactory
 from broadloom.security import PeerCredentials, RevocationList, Ticket
-from broadloom.transport import Limits, ListenError, TcpNode, find_advertise_host, parse_address
+from broadloom.transport import ListenError, TcpNode, find_advertise_host, parse_address
 from broadloom.transport.addresses import LOOPBACK
 from broadloom.transport.in_process import link_in_process
 from broadloom.wire import Address
@@ -48,7 +48,6 @@ class PendingConnection:
         timeout_s: float,
         tape: ObserverFactory | None,
         settings: ChannelSettings | None,
-        limits: Limits | None,
     ) -> None:
         if isinstance(bootstrap, str):
             raise TypeError(f"bootstrap is a list of addresses: bootstrap=[{bootstrap!r}]")
@@ -81,7 +80,6 @@ class PendingConnection:
         self._timeout_s = timeout_s
         self._tape = tape
         self._settings = settings
-        self._limits = limits
         self._channel: Channel | None = None
 
     def __await__(self) -> Generator[None, None, Channel]:
@@ -135,7 +133,6 @@ class PendingConnection:
             credentials=self._credentials(),
             signed=self._signed,
             settings=self._settings,
-            limits=self._limits,
         )
 
     def _credentials(self) -> PeerCredentials | None:
@@ -235,7 +232,6 @@ def connect(
     timeout_s: float = CONNECT_TIMEOUT_S,
     tape: ObserverFactory | None = None,
     settings: ChannelSettings | None = None,
-    limits: Limits | None = None,
 ) -> PendingConnection:
     """Join a channel: `async with broadloom.connect("chess/club-42") as channel`, or `await broadloom.connect(...)`.
 
@@ -254,7 +250,7 @@ def connect(
       neighbours, or `leave`. The limits are `inbox_messages_max` and `inbox_bytes_max`.
     - `timeout_s`: raises `ConnectError` after this.
     - `tape`: records what this peer sees (`broadloom.record.Tape`).
-    - `settings`, `limits`: the numbers of the fabric and of the sockets.
+    - `settings`: timeouts, memory limits and the like (`ChannelSettings`, with profiles for other networks).
     """
     return PendingConnection(
         name,
@@ -273,5 +269,4 @@ def connect(
         timeout_s=timeout_s,
         tape=tape,
         settings=settings,
-        limits=limits,
     )

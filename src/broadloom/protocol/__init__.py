@@ -6,8 +6,9 @@ Nothing here iterates over a set where the order shows.
 """
 
 from broadloom.protocol.channel_name import ChannelName
+from broadloom.protocol.constants import Tuning
 from broadloom.protocol.events import PeerState
 from broadloom.protocol.peer import Peer
 from broadloom.protocol.settings import ChannelSettings
 
-__all__ = ["ChannelName", "ChannelSettings", "Peer", "PeerState"]
+__all__ = ["ChannelName", "ChannelSettings", "Peer", "PeerState", "Tuning"]

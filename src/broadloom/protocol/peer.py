@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from broadloom.protocol.broadcast.broadcaster import Broadcaster
+from broadloom.protocol.constants import Tuning
 from broadloom.protocol.events import Event, LinkDownReason, PeerState, Rejected, StateChanged, TraceEvent
 from broadloom.protocol.exchange import Exchange, IncomingExchange
 from broadloom.protocol.membership.control_flood import FLOODED_NUMBERS, ControlFlood, DiameterEstimator
@@ -21,7 +22,6 @@ from broadloom.protocol.membership.peer_cache import PeerCache
 from broadloom.protocol.membership.random_walk import RandomWalks
 from broadloom.protocol.membership.repair import SlotRepair
 from broadloom.protocol.membership.slots import SlotTable
-from broadloom.protocol.settings import ChannelSettings
 from broadloom.wire import Address, PeerInfo, WireError, decode
 from broadloom.wire import exchange_messages as c
 from broadloom.wire import link_messages as k
@@ -93,7 +93,7 @@ class Peer:
         me: PeerInfo,
         channel_id: bytes,
         bootstrap: tuple[Address, ...] = (),
-        settings: ChannelSettings | None = None,
+        settings: Tuning | None = None,
         *,
         signer: "Signer | None" = None,
         observer: "Observer | None" = None,
@@ -101,7 +101,7 @@ class Peer:
         self.runtime = runtime
         self.me = me
         self.channel_id = channel_id
-        self.settings = settings or ChannelSettings()
+        self.settings = settings or Tuning()
         self.observer = observer
         self.is_paused = False
         """Does not read for now, because its application does not; so it cannot blame neighbours for being silent."""

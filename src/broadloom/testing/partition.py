@@ -100,7 +100,6 @@ class PartitionedConnect(PendingConnection):
             timeout_s=timeout_s,
             tape=tape,
             settings=settings,
-            limits=None,
         )
         self._partition = partition
 

@@ -4,7 +4,6 @@
 """
 
 from broadloom.transport.addresses import find_advertise_host, parse_address
-from broadloom.transport.limits import Limits
 from broadloom.transport.node import HandshakeCounters, ListenError, TcpNode
 
-__all__ = ["HandshakeCounters", "Limits", "ListenError", "TcpNode", "find_advertise_host", "parse_address"]
+__all__ = ["HandshakeCounters", "ListenError", "TcpNode", "find_advertise_host", "parse_address"]

@@ -83,7 +83,7 @@ class TcpConnection(asyncio.Protocol):
         if self._send_queue_bytes > self._node.limits.high_water_bytes:
             if not self.is_above_high_water:
                 self._node.flow.on_congested(self)
-            if self._send_queue_bytes > self._node.limits.send_queue_bytes_max:
+            if self._send_queue_bytes > self._node.settings.send_queue_bytes_max:
                 self._on_send_overflow()
 
     def close(self) -> None:
@@ -192,7 +192,9 @@ class TcpConnection(asyncio.Protocol):
         self._transport = cast(asyncio.Transport, transport)
         self._transport.set_write_buffer_limits(TRANSPORT_HIGH_WATER_BYTES)
         self._socket = transport.get_extra_info("socket")
-        limit_kernel_buffers(self._socket, self._node.limits)
+        limit_kernel_buffers(
+            self._socket, self._node.limits.notsent_lowat_bytes, self._node.settings.socket_buffer_bytes
+        )
         self.connect_task = None
         if self._is_initiator and self._is_closed:
             self._transport.abort()

@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from broadloom.transport.connection import TcpConnection
-    from broadloom.transport.limits import Limits
     from broadloom.transport.node import TcpNode
 
 
@@ -113,12 +112,14 @@ _TCP_NOTSENT_LOWAT = 25
 _TCP_WINDOW_CLAMP = 10
 
 
-def limit_kernel_buffers(connection: "socket.socket | None", limits: "Limits") -> None:
+def limit_kernel_buffers(
+    connection: "socket.socket | None", notsent_lowat_bytes: int, socket_buffer_bytes: int
+) -> None:
     """Else the kernel takes megabytes for a neighbour that does not read, and everything waits behind them."""
     if connection is not None and sys.platform == "linux":
         with suppress(OSError):
-            connection.setsockopt(socket.IPPROTO_TCP, _TCP_NOTSENT_LOWAT, limits.notsent_lowat_bytes)
-            connection.setsockopt(socket.IPPROTO_TCP, _TCP_WINDOW_CLAMP, limits.socket_buffer_bytes)
+            connection.setsockopt(socket.IPPROTO_TCP, _TCP_NOTSENT_LOWAT, notsent_lowat_bytes)
+            connection.setsockopt(socket.IPPROTO_TCP, _TCP_WINDOW_CLAMP, socket_buffer_bytes)
 
 
 def unread_bytes(connection: "socket.socket | None") -> int:

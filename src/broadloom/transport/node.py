@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from random import Random
 from typing import TYPE_CHECKING, Any
 
-from broadloom.protocol import ChannelName, ChannelSettings, Peer, PeerState
+from broadloom.protocol import ChannelName, ChannelSettings, Peer, PeerState, Tuning
 from broadloom.protocol.channel_name import PortOrder
 from broadloom.protocol.events import Batch, Event, Missed
 from broadloom.protocol.identity import CredentialError
@@ -24,7 +24,7 @@ from broadloom.transport.addresses import bind_host, resolve_host
 from broadloom.transport.admission_control import AdmissionControl
 from broadloom.transport.connection import TcpConnection
 from broadloom.transport.flow_control import FlowControl
-from broadloom.transport.limits import Limits
+from broadloom.transport.limits import Limits, TcpTuning
 from broadloom.wire import Address, PeerInfo
 from broadloom.wire.exchange_messages import RejectReason
 
@@ -74,7 +74,6 @@ class TcpNode:
         credentials: "PeerCredentials | None",
         signed: bool = False,
         settings: ChannelSettings | None = None,
-        limits: Limits | None = None,
     ) -> None:
         self._channel = channel
         self._advertise_host = advertise_host
@@ -82,8 +81,8 @@ class TcpNode:
         self._bootstrap = bootstrap
         self.credentials = credentials
         self._signed = signed
-        self.settings = settings or ChannelSettings()
-        self.limits = limits or Limits()
+        self.settings = Tuning.of(settings)
+        self.limits = settings.limits if isinstance(settings, TcpTuning) else Limits()
         self.random = Random(secrets.randbits(128))
         self.handshake_counters = HandshakeCounters()
         self.admission_control = AdmissionControl(self.limits, self.now)

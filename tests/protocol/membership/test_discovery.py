@@ -1,12 +1,12 @@
 """The search for a channel when portals do not answer."""
 
-from broadloom.protocol import ChannelSettings, Peer, PeerState
+from broadloom.protocol import Peer, PeerState, Tuning
 from broadloom.wire import Address
 from broadloom.wire.exchange_messages import DiscoverResponse
 from tests.protocol.fake_runtime import CHANNEL, NO_TIMEOUT, FakeConnection, FakeRuntime, hello, peer_info
 
 DEPTH = 4
-SEEKING = ChannelSettings(discovery_ports=DEPTH, heartbeat_timeout_s=NO_TIMEOUT.heartbeat_timeout_s)
+SEEKING = Tuning(discovery_ports=DEPTH, heartbeat_timeout_s=NO_TIMEOUT.heartbeat_timeout_s)
 DEAD, ALIVE = "dead", "alive"
 
 

@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from broadloom.protocol import ChannelSettings, Peer
+from broadloom.protocol import Peer, Tuning
 from broadloom.protocol.events import LinkDown, LinkDownReason, LinkUp
 from broadloom.wire import Broadcast
 from broadloom.wire.exchange_messages import (
@@ -48,7 +48,7 @@ def ask(peer: Peer, name: int) -> FakeConnection:
 
 @pytest.mark.parametrize("degree", [3, 4, 5, 8])
 def test_a_peer_has_as_many_links_as_its_degree_and_no_more(degree: int) -> None:
-    peer = founder(FakeRuntime(), ChannelSettings(degree=degree))
+    peer = founder(FakeRuntime(), Tuning(degree=degree))
     for name in range(1, degree + 1):
         assert peer.links.free_slots == peer.links.unreserved_slots == degree - name + 1
         link(peer, name)
@@ -279,7 +279,7 @@ def test_the_other_end_of_a_cut_says_its_last_word_and_fills_the_place_as_told()
 
 def test_an_idle_link_is_kept_alive_and_a_silent_one_given_up() -> None:
     world = FakeRuntime()
-    usual = ChannelSettings()
+    usual = Tuning()
     peer = founder(world, usual)
     spoken_to, silent = link(peer, 2), link(peer, 3)
     while world.time < 3 * usual.heartbeat_timeout_s:
