@@ -79,7 +79,7 @@ async def test_members_that_say_hello_and_nothing_more() -> None:
 @pytest.mark.timeout(2)
 def test_a_gap_of_any_size_is_told_at_once_by_peers_that_act_as_one() -> None:
     told: list[Missed] = []
-    merge = PeerSetMerge(lambda _message: None, told.append)
+    merge = PeerSetMerge(1, lambda _message: None, told.append)
     merge.on_primary_missed(Missed(7, 1, 1 << 62))
     assert told == [Missed(7, 1, 1 << 62)]
 

@@ -184,7 +184,7 @@ def test_a_batch_that_is_too_much_loses_its_oldest_and_tells_which(caplog: pytes
             assert reader.missed_count == len(told)
 
     run_test(main)
-    assert "messages missed by now" in caplog.text
+    assert "messages missed so far" in caplog.text
 
 
 def test_a_batch_by_itself() -> None:

@@ -172,8 +172,8 @@ def test_a_callback_that_fails_is_logged_and_the_channel_goes_on(caplog: pytest.
     with caplog.at_level(logging.ERROR, "broadloom"):
         run_test(main)
     told = [record.getMessage().partition(": ")[2] for record in caplog.records]
-    assert told.count("the callback for messages failed") == 4
-    assert "a callback for events failed" in told
+    assert told.count("the message callback failed") == 4
+    assert "an event callback failed" in told
 
 
 # Events.

@@ -46,7 +46,7 @@ def test_what_cannot_be_sent(tmp_path: Path) -> None:
         async with connected_channels(2, settings=small) as (author, reader):
             for size in (99_999, 100_000, 100_001, 64 << 20):  # with its name and hash, the first two are too large too
                 (tmp_path / "large").write_bytes(bytes(size))
-                with pytest.raises(broadloom.MessageTooLargeError, match="at most 100,000 are possible"):
+                with pytest.raises(broadloom.MessageTooLargeError, match="at most 100,000 are allowed"):
                     await author.broadcast_file(tmp_path / "large")
             with pytest.raises(FileNotFoundError):
                 await author.broadcast_file(str(tmp_path / "missing"))
@@ -55,7 +55,7 @@ def test_what_cannot_be_sent(tmp_path: Path) -> None:
             (tmp_path / "good").write_bytes(b"good")
             with pytest.raises(ValueError, match="from 0 to 255"):
                 await author.broadcast_file(tmp_path / "good", priority=1000)
-            with pytest.raises(ValueError, match="more than 0 seconds"):
+            with pytest.raises(ValueError, match="must be greater than 0"):
                 await author.broadcast_file(tmp_path / "good", ttl_s=0)
             assert await author.broadcast_file(str(tmp_path / "good")) == 1, "nothing of all that cost a number"
             assert (await reader.receive(20)).file == broadloom.File("good", b"good")

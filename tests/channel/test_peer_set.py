@@ -28,8 +28,7 @@ class MergedReceiver:
     def __init__(self) -> None:
         self.received: dict[int, list[int]] = {}
         self.missed: dict[int, list[int]] = {}
-        self.merge = PeerSetMerge(self._deliver, self._on_missed)
-        self.merge.set_primary(PRIMARY)
+        self.merge = PeerSetMerge(PRIMARY, self._deliver, self._on_missed)
 
     def _deliver(self, batch: Batch) -> None:
         assert batch.first_sequence <= batch.last_sequence

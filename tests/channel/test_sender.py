@@ -48,7 +48,7 @@ def test_what_cannot_be_sent_is_told_and_costs_no_number() -> None:
             for size in (most + 1, 2 * most, 64 << 20):
                 with pytest.raises(
                     broadloom.MessageTooLargeError,
-                    match=f"at most {most:,} are possible: ChannelSettings.message_bytes_max",
+                    match=rf"at most {most:,} are allowed \(ChannelSettings.message_bytes_max\)",
                 ):
                     await author.broadcast(bytes(size))
                 with pytest.raises(broadloom.MessageTooLargeError, match=f"of {size:,} bytes"):
@@ -59,7 +59,7 @@ def test_what_cannot_be_sent_is_told_and_costs_no_number() -> None:
                         await author.broadcast(data, priority=priority)
             for lifetime_s in (0, -1, float("nan")):
                 for data in (b"small", bytes(2 * FRAGMENT_BYTES)):
-                    with pytest.raises(ValueError, match="more than 0 seconds"):
+                    with pytest.raises(ValueError, match="must be greater than 0"):
                         await author.broadcast(data, ttl_s=lifetime_s)
             assert await author.broadcast(bytes(FRAGMENT_BYTES)) == 1
             assert len((await reader.receive(5)).data) == FRAGMENT_BYTES
@@ -84,7 +84,7 @@ def test_status_is_true_in_every_state() -> None:
             status = members[1].status()
             assert (status.state, status.security, status.role) == ("connected", "tls", "producer")
             assert (status.unread_count, status.unread_bytes, status.free_slots, status.is_full_mesh) == (1, 5, 2, True)
-            others = {f"{each.peer_id:016x}" for each in (members[0], members[2])}
+            others = {each.peer_id for each in (members[0], members[2])}
             assert {each.peer_id for each in status.neighbors} == others
             assert status.counters["delivered"] == 1
             assert members[1].display_name(members[0].peer_id) == f"{members[0].peer_id:016x}"
@@ -126,7 +126,7 @@ def test_a_channel_that_a_member_closes_is_closed_for_all(peers: int, loop: str)
 def test_members_of_a_signed_channel_do_not_obey_and_who_tries_is_told() -> None:
     async def main() -> None:
         async with connected_channels(2, tls=True, signed=True) as (one, other):
-            with pytest.raises(broadloom.NotPermittedError, match="do not obey"):
+            with pytest.raises(broadloom.NotPermittedError, match="ignore a close"):
                 await one.close_channel()
             await one.broadcast_text("still here")
             assert (await other.receive(5)).text == "still here"

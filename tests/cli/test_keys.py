@@ -56,7 +56,7 @@ def test_from_the_owner_to_a_withdrawn_ticket(tmp_path: Path) -> None:
         listener.wait_for_output("bob: hello")
         code, _, err = run("send", channel, "hello", "--ticket", str(alice))
         assert code == 1
-        assert "may only listen" in err
+        assert "may only receive" in err
 
     revoked = run_cli("ticket", "revoke", "--owner", owner, "--list", withdrawn, bob)
     assert revoked.exit_code == 0

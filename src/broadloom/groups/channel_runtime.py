@@ -12,7 +12,7 @@ from collections.abc import Callable
 from random import Random
 from typing import TYPE_CHECKING, Any
 
-from broadloom.channel import BroadloomError, NotConnectedError
+from broadloom.errors import BroadloomError, NotConnectedError
 from broadloom.groups.codec import is_group_message
 from broadloom.protocol.events import Batch, LinkDown, LinkDownReason, Missed, PeerState, StateChanged
 
@@ -97,7 +97,7 @@ class ChannelRuntime:
 
     @property
     def known_peer_count(self) -> int | None:
-        return self._channel.few
+        return self._channel._full_mesh_size
 
     def verified_name(self, peer_id: int) -> str:
         identity = self._channel.identity(peer_id)

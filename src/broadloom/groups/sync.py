@@ -23,7 +23,7 @@ from broadloom.groups.group import ThreadEntry
 from broadloom.groups.groups import Groups as AsyncGroups
 from broadloom.groups.groups import groups as async_groups
 from broadloom.groups.model import GroupId, GroupMessage, Member, MessageId
-from broadloom.sync import BRIDGE_TIMEOUT_S, _call, _loop_thread
+from broadloom.sync.bridge import call, loop_thread, run
 
 if TYPE_CHECKING:
     from broadloom.groups.model import GroupEvent, GroupInfo, MemberStatus
@@ -34,13 +34,13 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-def _run(work: Coroutine[Any, Any, T], timeout_s: float | None = BRIDGE_TIMEOUT_S) -> T:
-    return _loop_thread.run(work, timeout_s)
+def _run(work: Coroutine[Any, Any, T], timeout_s: float | None = None) -> T:
+    return run(work)
 
 
 def _call_sync(callback: Callable[..., T], *args: Any) -> T:
     """What is known or changed at once, but in Broadloom's thread only."""
-    return _run(_call(callback, *args))
+    return call(callback, *args)
 
 
 class Group:
@@ -156,7 +156,7 @@ class Groups:
         unsubscribe = _call_sync(self._groups.on_event, callback)
 
         def unsubscribe_from_thread() -> None:
-            _loop_thread.loop().call_soon_threadsafe(unsubscribe)
+            loop_thread.loop().call_soon_threadsafe(unsubscribe)
 
         return unsubscribe_from_thread
 

@@ -18,6 +18,7 @@ from broadloom.security.revocation import RevocationList
 from broadloom.security.ticket import Ticket
 from broadloom.security.tls_context import make_contexts
 from broadloom.security.verification import CertificateVerifier, SessionSigner, expired_error
+from broadloom.wire import PeerId
 from broadloom.wire.exchange_messages import RejectReason
 
 
@@ -67,7 +68,7 @@ class PeerCredentials:
         return cls(channel, ticket.authority, ticket.issue_certificate(now), revocation_list, now)
 
     @property
-    def peer_id(self) -> int:
+    def peer_id(self) -> PeerId:
         return self.identity.peer_id
 
     def identify(self, certificate_der: bytes) -> Identity:

@@ -31,7 +31,7 @@ FINGERPRINT_BYTES = 16
 def peer_id_of(key: Ed25519PublicKey) -> PeerId:
     """A peer's id is a hash of its session key, so that only the one who holds the key can claim the id."""
     digest = hashlib.blake2b(key.public_bytes_raw(), digest_size=PEER_ID_BYTES, person=b"bl peer id")
-    return int.from_bytes(digest.digest(), "big")
+    return PeerId(int.from_bytes(digest.digest(), "big"))
 
 
 def server_name_of(channel_id: bytes) -> str:

@@ -25,7 +25,7 @@ from broadloom.transport.admission_control import AdmissionControl
 from broadloom.transport.connection import TcpConnection
 from broadloom.transport.flow_control import FlowControl
 from broadloom.transport.limits import Limits, TcpTuning
-from broadloom.wire import Address, PeerInfo
+from broadloom.wire import Address, PeerId, PeerInfo
 from broadloom.wire.exchange_messages import RejectReason
 
 if TYPE_CHECKING:
@@ -86,7 +86,7 @@ class TcpNode:
         self.random = Random(secrets.randbits(128))
         self.handshake_counters = HandshakeCounters()
         self.admission_control = AdmissionControl(self.limits, self.now)
-        self.id = credentials.peer_id if credentials is not None else secrets.randbits(64)
+        self.id = credentials.peer_id if credentials is not None else PeerId(secrets.randbits(64))
         self._loop = asyncio.get_running_loop()
         self.flow = FlowControl(self)
         self._connections: dict[TcpConnection, None] = {}
