@@ -132,13 +132,13 @@ class AttackHarness:
 
     def is_neighbor(self, attacker: Attacker, channel: broadloom.Channel | None = None) -> bool:
         status = (channel or self.victim).status()
-        return f"{attacker.peer_id:016x}" in {each.peer_id for each in status.neighbors}
+        return attacker.peer_id in {each.peer_id for each in status.neighbors}
 
     # -- honest traffic
 
-    def links(self) -> set[tuple[str, str]]:
+    def links(self) -> set[tuple[int, int]]:
         """Among the honest."""
-        honest = {f"{peer:016x}" for peer in self.received}
+        honest = set(self.received)
         found = ((status.peer_id, each.peer_id) for status in self._statuses() for each in status.neighbors)
         return {(low, high) for low, high in found if low < high and high in honest}
 

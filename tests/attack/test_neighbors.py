@@ -96,7 +96,7 @@ async def test_questions_of_one_who_does_not_read_the_answers() -> None:
             queued = [
                 each.send_queue_bytes
                 for each in of.victim.status().neighbors
-                if each.peer_id == f"{attacker.peer_id:016x}"
+                if each.peer_id == attacker.peer_id
             ]
             most = max(most, *queued, 0)
             if queued:
