@@ -76,7 +76,7 @@ def test_watching_until_ctrl_c_or_until_it_leaves() -> None:
 
 
 def test_nobody_runs_here() -> None:
-    with pytest.raises(LocalPeersError, match="no peer runs on this machine"):
+    with pytest.raises(LocalPeersError, match="no peer of this user exposes its status"):
         require_local_peers("", "")
     with pytest.raises(LocalPeersError, match="no peer of chess/x whose id begins with 12 runs"):
         require_local_peers("chess/x", "12")
