@@ -97,17 +97,17 @@ def test_mistakes_with_tickets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     assert run_cli("ticket", "issue", "--owner", owner, "--name", "eve").exit_code == 0
     assert ticket.exists()  # the name of the member names the file
     for words, expected in (
-        (("key", "--owner", owner), "exists and is not written over"),
+        (("key", "--owner", owner), "already exists and is not overwritten"),
         (("key", "--channel", "chess/x"), "--channel belongs to --owner"),
         (("key", "--owner", "new", "--channel", "chess"), "a channel is named TYPE/INSTANCE"),
         (("key", "--owner", tmp_path / "no" / "where"), "cannot write"),
-        (("ticket", "issue", "--owner", owner, "--name", "eve"), "exists and is not written over"),
+        (("ticket", "issue", "--owner", owner, "--name", "eve"), "already exists and is not overwritten"),
         (("ticket", "issue", "--owner", owner, "--name", "../eve"), "--out"),
         (("ticket", "issue", "--owner", owner, "--name", "x" * 99, "--out", "x"), "at most 64"),
         (("ticket", "issue", "--owner", owner, "--name", "x", "--days", "0"), "in the past"),
         (("ticket", "issue", "--owner", owner, "--name", "x", "--role", "king"), "king"),
-        (("ticket", "issue", "--owner", ticket, "--name", "x"), "is a ticket and not an authority"),
-        (("ticket", "show", owner), "is not whole"),
+        (("ticket", "issue", "--owner", ticket, "--name", "x"), "is a ticket, not an authority file"),
+        (("ticket", "show", owner), "is incomplete"),
         (("ticket", "show", "missing"), "cannot read the ticket"),
         (("ticket", "revoke", "--owner", foreign, "--list", "l", ticket), "a ticket of another owner"),
         (("ticket", "revoke", "--owner", owner, "--list", ticket, "12" * 8), "is damaged"),

@@ -18,8 +18,8 @@ CHANNEL = "test/mistakes"
     ("words", "told"),
     [
         (("chess",), "a channel is named TYPE/INSTANCE"),
-        ((CHANNEL, "--portal", "host:port"), "a port is a number"),
-        ((CHANNEL, "--portal", "fine,[::1"), "is no address"),
+        ((CHANNEL, "--portal", "host:port"), "the port must be from 1"),
+        ((CHANNEL, "--portal", "fine,[::1"), "is not an address"),
         ((CHANNEL, "--key", "x", "--plain"), "exclude each other"),
         ((CHANNEL, "--key", "x", "--key-file", "y"), "--key or --key-file"),
         ((CHANNEL, "--key-file", "missing"), "cannot read the key file missing"),
