@@ -76,7 +76,7 @@ def test_tickets_are_withdrawn_by_number_too(tmp_path: Path) -> None:
     assert run_cli("ticket", "revoke", "--owner", owner, "--list", withdrawn, "00ff" * 4, "12" * 8).exit_code == 0
     result = run_cli("ticket", "revoke", "--owner", owner, "--list", withdrawn, tmp_path / "no.ticket")
     assert result.exit_code == 2
-    assert "no serial number" in result.output
+    assert "not a ticket serial number" in result.output
 
 
 def test_an_expired_ticket_is_said_to_be_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
