@@ -1,7 +1,7 @@
 """A game that owns its main loop: thirty frames per second, and the network in between.
 
-Two players walk along a line and see each other. `receive_nowait` and `broadcast_nowait` never wait for other peers, so the
-frame rate does not depend on the network. Here both players run in one program; normally each has its own.
+Two players walk along a line and see each other. `receive_nowait` and `broadcast_nowait` never wait for other peers, so
+the frame rate does not depend on the network. Here both players run in one program; normally each has its own.
 """
 
 import time

@@ -1,6 +1,6 @@
 """Temperature sensors without a broker: each sends readings, and a collector prints a table.
 
-The messages are JSON. Lost readings are counted in `missed_count`, so the collector knows whether its table is complete.
+The messages are JSON. Lost readings are counted in `missed_count`, so the collector knows if its table is complete.
 """
 
 import asyncio

@@ -26,9 +26,7 @@ def main() -> None:
         for row in read(directory, kinds=["delivered"], columns=["time", "author", "sequence", "payload"]).to_pylist():
             print(f"{row['time']:%H:%M:%S.%f} {row['author']} {row['sequence']} {row['payload'].decode()}")
         for summary in summarize(directory):
-            print(
-                f"channel {summary.channel}: {summary.rows} rows in {summary.files} file(s), {summary.dropped_rows} dropped"
-            )
+            print(f"{summary.channel}: {summary.rows} rows in {summary.files} file(s), {summary.dropped_rows} dropped")
 
 
 if __name__ == "__main__":
