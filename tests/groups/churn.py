@@ -38,7 +38,9 @@ class ChurnMember(SimGroupRuntime):
             group = random.choice(groups)
             recent = [each for each in self.delivered[-RECENT:] if each.group_id == group]
             above = random.choice(recent).id if recent and random.random() < 0.8 else None
-            self.participant.post(group, b"words of %s" % self.participant.me.name.encode(), above)
+            self.delivered.append(
+                self.participant.post(group, b"words of %s" % self.participant.me.name.encode(), above)
+            )
 
     def tree(self, group: GroupId) -> dict[Any, Any]:
         rows = self.participant.conversations[group].history.scan(0, 1 << 30)

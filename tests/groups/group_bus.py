@@ -88,7 +88,9 @@ class BusMember:
         return [event for event in self.events if isinstance(event, kind)]
 
     def send_text(self, group: GroupId, text: str, reply_to: GroupMessage | None = None) -> GroupMessage:
-        return self.participant.post(group, text.encode(), reply_to.id if reply_to is not None else None)
+        message = self.participant.post(group, text.encode(), reply_to.id if reply_to is not None else None)
+        self.delivered.append(message)
+        return message
 
     def texts(self, group: GroupId | None = None) -> list[str]:
         return [each.text for each in self.delivered if group in (None, each.group_id)]

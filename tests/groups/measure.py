@@ -10,7 +10,7 @@ from pathlib import Path
 from random import Random
 from tempfile import TemporaryDirectory
 
-from broadloom.groups import groups
+from broadloom.groups import Groups
 from broadloom.groups.causal_order import CausalOrder
 from broadloom.groups.history_client import ROUND_TRIP_S
 from broadloom.groups.model import CaughtUp, MessageId, Post
@@ -188,7 +188,7 @@ async def _sockets(missed: int, holders: int) -> None:
     async with AsyncExitStack() as stack, connected_channels(holders + 1) as channels:
         folder = Path(stack.enter_context(TemporaryDirectory()))
         here = [
-            await stack.enter_async_context(groups(channel, f"m{number}", store=folder / f"{number}.db"))
+            await stack.enter_async_context(Groups(channel, f"m{number}", store=folder / f"{number}.db"))
             for number, channel in enumerate(channels)
         ]
         club = await here[0].create("club")

@@ -9,11 +9,10 @@ from typing import Any, get_args
 import pytest
 
 import broadloom
-import broadloom.groups
-from broadloom.groups import GroupEvent, GroupSettings, groups, settings
+from broadloom.groups import GroupEvent, Groups, GroupSettings, settings
 from broadloom.groups.codec import message_types
 from tests.channel.joined import QUICK, unique_name
-from tests.transport.connections import run_test, until
+from tests.support import eventually
 
 TOP = Path(__file__).parents[2]
 PAGE = (TOP / "docs" / "groups.md").read_text(encoding="utf-8")
@@ -38,25 +37,21 @@ def test_the_figures_are_those_of_the_limits() -> None:
     assert f"{settings.DATA_BYTES_MAX >> 10} KiB" in PAGE
 
 
-def test_the_program_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+async def test_the_program_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     found = re.search(r"```python\n(.*?)```", PAGE, re.S)
     assert found is not None
     name, file = unique_name(), tmp_path / "anna.db"
     program = found[1].replace('"chat/lobby"', repr(name)).replace('"anna.db"', repr(str(file)))
     space: dict[str, Any] = {}
     exec(program.replace("asyncio.run(main())", ""), space)
-
-    async def main() -> None:
-        running = asyncio.create_task(space["main"]())
-        async with broadloom.connect(name, settings=QUICK) as channel, groups(channel, "Ben") as ben:
-            await until(ben.list_groups)
-            club = await ben.join(ben.list_groups()[0])
-            question = await club.receive(20)
-            await club.send_text("I do", reply_to=question)
-            async with asyncio.timeout(20):
-                await running
-
-    run_test(main)
+    running = asyncio.create_task(space["main"]())
+    async with broadloom.connect(name, settings=QUICK) as channel, Groups(channel, "Ben") as ben:
+        await eventually(ben.list_groups)
+        club = await ben.join(ben.list_groups()[0])
+        question = await club.receive(20)
+        await club.send_text("I do", reply_to=question)
+        async with asyncio.timeout(20):
+            await running
     shown = capsys.readouterr().out.splitlines()
     assert shown[-2:] == ["Who plays white?", "  I do"]
     assert file.exists()

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from broadloom.groups import message_fields as f
 from broadloom.groups import messages as m
 from broadloom.groups.codec import GroupWireMessage, decode, encode, message_types
+from broadloom.groups.messages import PayloadIds, payload_ids
 from broadloom.groups.model import MessageId, Post
-from broadloom.groups.payload_ids import PayloadIds, payload_ids
 from broadloom.groups.settings import BODY_BYTES_MAX, RetentionPolicy
 from broadloom.wire.fields import Bool, Hyper, UInt
 from broadloom.wire.xdr import UnknownMessageError, WireError

@@ -1,4 +1,4 @@
-"""Which group somebody means."""
+"""Resolving a group by title, description or id prefix."""
 
 import pytest
 
@@ -25,5 +25,5 @@ def test_by_title_description_or_digits(text: str) -> None:
 def test_none_and_several_are_errors_that_name_what_there_is() -> None:
     with pytest.raises(GroupNotFoundError, match="Garden"):
         resolve_group("Chess", [GARDEN])
-    with pytest.raises(AmbiguousGroupError, match="give the id"):
+    with pytest.raises(AmbiguousGroupError, match="use the id"):
         resolve_group("Garden", [GARDEN, group(3, "Garden\nof roses")])

@@ -51,7 +51,7 @@ class AutoReplier(SimGroupRuntime):
     def deliver(self, message: GroupMessage) -> None:
         super().deliver(message)
         if self._question and message.text == self._question:
-            self.participant.post(message.group_id, self._answer.encode(), message.id)
+            self.delivered.append(self.participant.post(message.group_id, self._answer.encode(), message.id))
 
 
 def run_example_in_fabric(seed: int) -> list[AutoReplier]:
@@ -70,7 +70,7 @@ def run_example_in_fabric(seed: int) -> list[AutoReplier]:
     )
     sim.run(20.0)
     for question in ("Did you visit Delhi?", "Did you visit Chennai?"):
-        members[0].participant.post(7, question.encode())
+        members[0].delivered.append(members[0].participant.post(7, question.encode()))
     assert sim.run_until(lambda: all(len(member.delivered) == 4 for member in members), 120.0), f"seed {seed}"
     return members
 

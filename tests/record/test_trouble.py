@@ -5,8 +5,6 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -25,30 +23,9 @@ from tests.record.tape_kit import (
     send,
     wait_until,
 )
+from tests.small_disk import fill, small_disk
 
-SMALL_DISK_BYTES = 512 * 1024
-
-
-@pytest.fixture
-def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A file system of its own, which can really be filled."""
-    place = tmp_path / "disk"
-    place.mkdir()
-    mount = ["mount", "-t", "tmpfs", "-o", f"size={SMALL_DISK_BYTES}", "tmpfs", str(place)]
-    if shutil.which("mount") is None or subprocess.run(mount, capture_output=True, check=False).returncode:
-        pytest.skip("mounting a small file system is not permitted here")
-    yield place
-    subprocess.run(["umount", "--lazy", str(place)], check=True)
-
-
-def fill(disk: Path) -> Path:
-    """To the last byte; again if something was removed since."""
-    ballast = disk / "ballast"
-    with ballast.open("ab", buffering=0) as file, suppress(OSError):
-        while True:
-            file.write(bytes(4096))
-    assert shutil.disk_usage(disk).free == 0
-    return ballast
+__all__ = ["small_disk"]
 
 
 def test_a_full_disk_is_told_once_and_overcome(small_disk: Path) -> None:

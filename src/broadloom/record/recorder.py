@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
 from broadloom.channel.fragments import FRAGMENT_BYTES
-from broadloom.groups.payload_ids import payload_ids
+from broadloom.groups.messages import payload_ids
 from broadloom.protocol.events import LinkDown, LinkUp, Missed, PeerState, StateChanged
 from broadloom.record.rows import KIND_NUMBERS, OptionalColumns, RowOrigin
 from broadloom.record.schema import EventKind
