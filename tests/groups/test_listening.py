@@ -15,7 +15,7 @@ from tests.support import eventually
 pytestmark = pytest.mark.usefixtures("no_leaks")
 
 
-async def test_who_listens_is_in_no_list() -> None:
+async def test_listener_receives_messages_without_membership() -> None:
     """A listener has the history and live messages, is announced to no member, and cannot send before it joins."""
     async with (
         connected_channels(2) as (here, there),
@@ -44,7 +44,7 @@ async def test_who_listens_is_in_no_list() -> None:
         await eventually(lambda: list(club.members().values()) == [MemberStatus.ONLINE, MemberStatus.LEFT])
 
 
-async def test_a_group_is_found_by_what_it_is_called() -> None:
+async def test_find_returns_group_by_description_or_well_known_name() -> None:
     async with (
         connected_channels(2) as (here, there),
         Groups(here, "Anna", settings=QUICK_GROUPS) as anna,
@@ -64,7 +64,7 @@ async def test_a_group_is_found_by_what_it_is_called() -> None:
         assert (await ben.find("Prices of today")).id == club.id
 
 
-async def test_a_publisher_speaks_without_being_in_it() -> None:
+async def test_publisher_posts_without_membership() -> None:
     async with connected_channels(2) as (here, there), Groups(here, "Anna", settings=QUICK_GROUPS) as anna:
         club = await anna.create("Chess club")
         question = await club.send_text("Who plays white?")
@@ -72,15 +72,15 @@ async def test_a_publisher_speaks_without_being_in_it() -> None:
         for text, parent in ((b"I do", question.id), (b"x" * 200_000, None)):
             await there.broadcast(publisher.encode_post(text, parent))
         await eventually(lambda: len(club.history()) == 3)
-        said = [(each.author_name, each.sequence, each.parent_id, len(each.data)) for each in club.history()[1:]]
-        assert said == [("feed", 1, question.id, 4), ("feed", 2, None, 200_000)]
+        posts = [(each.author_name, each.sequence, each.parent_id, len(each.data)) for each in club.history()[1:]]
+        assert posts == [("feed", 1, question.id, 4), ("feed", 2, None, 200_000)]
         assert [member.name for member in club.members()] == ["Anna"]
         with pytest.raises(ValueError, match="at most"):
             publisher.encode_post(bytes(600_000))
 
 
-async def test_with_tickets_it_is_told_who_spoke() -> None:
-    """Live messages carry the name on the sender's ticket, whatever name it chose; messages from history carry none."""
+async def test_verified_name_comes_from_ticket_of_sender() -> None:
+    """Live messages carry the name on the sender's ticket, whatever name it chose. Messages from history carry none."""
     owner, tomorrow = broadloom.Authority.generate(), datetime.now(UTC) + timedelta(days=1)
     tickets = [owner.issue_ticket(name, broadloom.Role.PRODUCER, tomorrow) for name in ("anna", "mallory", "cleo")]
     name = unique_name()
@@ -111,7 +111,7 @@ async def test_with_tickets_it_is_told_who_spoke() -> None:
             assert (await at_cleo.receive(20)).verified_name == "anna"
 
 
-async def test_a_set_of_peers_is_one_member() -> None:
+async def test_channel_with_several_local_peers_is_one_member() -> None:
     name = unique_name()
     async with (
         broadloom.connect(name, tls=False, settings=QUICK, local_peers=3) as three,

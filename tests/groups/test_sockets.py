@@ -33,7 +33,7 @@ async def texts(group: Group, count: int) -> list[str]:
     return [(await group.receive(20)).text for _ in range(count)]
 
 
-async def test_a_conversation() -> None:
+async def test_three_members_hold_conversation() -> None:
     async with (
         connected_channels(3) as channels,
         Groups(channels[0], "Anna", settings=QUICK_GROUPS) as anna,
@@ -62,7 +62,7 @@ async def test_a_conversation() -> None:
         assert [message async for message in at_ben], "unread messages can still be read"
 
 
-async def test_a_member_returns_under_its_name_and_goes_on_with_its_numbers(tmp_path: Path) -> None:
+async def test_returning_member_keeps_id_and_continues_sequence(tmp_path: Path) -> None:
     events: list[object] = []
     async with connected_channels(2) as (here, there), Groups(here, "Anna", settings=QUICK_GROUPS) as anna:
         club = await anna.create("club", retention=RetentionPolicy(messages_max=1000))
@@ -92,7 +92,7 @@ async def test_a_member_returns_under_its_name_and_goes_on_with_its_numbers(tmp_
             await eventually(lambda: list(club.members().values()) == [MemberStatus.ONLINE] * 2)
 
 
-async def test_one_that_dies_without_a_word_is_shown_as_gone() -> None:
+async def test_crashed_member_is_offline() -> None:
     events: list[object] = []
     async with (
         connected_channels(3) as (one, two, three),
@@ -112,7 +112,7 @@ async def test_one_that_dies_without_a_word_is_shown_as_gone() -> None:
         await failed.aclose()
 
 
-async def test_other_messages_of_the_channel() -> None:
+async def test_other_channel_messages_go_to_on_unhandled() -> None:
     async with connected_channels(2) as (one, two):
         seen: list[bytes] = []
         async with (
@@ -131,7 +131,7 @@ async def test_other_messages_of_the_channel() -> None:
             pass  # without groups, the channel receives everything again, including group messages
 
 
-async def test_events_and_invitations() -> None:
+async def test_group_discovered_is_emitted_for_new_group() -> None:
     async with (
         connected_channels(2) as (one, two),
         Groups(one, "Anna", settings=QUICK_GROUPS) as anna,
@@ -150,7 +150,7 @@ async def test_events_and_invitations() -> None:
         await eventually(lambda: lobby.description == same.description)
 
 
-async def test_what_was_known_and_not_joined_is_offered_at_the_next_arrival(tmp_path: Path) -> None:
+async def test_declined_group_is_reported_again_in_next_session(tmp_path: Path) -> None:
     async with connected_channels(2) as (one, two), Groups(one, "Anna", settings=QUICK_GROUPS) as anna:
         club = await anna.create("club")
         async with Groups(two, "Ben", store=tmp_path / "ben.db", settings=QUICK_GROUPS) as ben:
@@ -164,7 +164,7 @@ async def test_what_was_known_and_not_joined_is_offered_at_the_next_arrival(tmp_
             assert not ben.list_groups()[0].is_declined
 
 
-async def test_what_a_tape_may_know() -> None:
+async def test_payload_ids_identify_group_messages() -> None:
     async with connected_channels(2) as (one, two), Groups(one, "Anna", settings=QUICK_GROUPS) as anna:
         club = await anna.create("club")
         first = await club.send_text("one")

@@ -14,7 +14,7 @@ from tests.groups.conftest import QUICK_GROUPS
 from tests.support import wait_until
 
 
-def test_a_conversation_without_await() -> None:
+def test_sync_groups_hold_conversation() -> None:
     name = unique_name()
     events: list[object] = []
     with (

@@ -40,7 +40,7 @@ def tape(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_what_is_asked_for(tape: Path) -> None:
+def test_read_returns_selected_rows(tape: Path) -> None:
     assert rows(tape, "sequence", channel=CHANNEL, kinds=[EventKind.SENT]) == [1, 2, 3, 4, 5]
     assert rows(tape, "sequence", channel=FOLDER.removeprefix("channel="), day=date(2027, 1, 16)) == [4, 5]
     assert rows(tape, "kind", "hops", kinds=["delivered"]) == [("delivered", 1)]
@@ -50,7 +50,7 @@ def test_what_is_asked_for(tape: Path) -> None:
     assert read(tape, channel=ChannelName("no", "such")).num_rows == 0
 
 
-def test_questions_that_make_no_sense(tape: Path) -> None:
+def test_read_rejects_invalid_arguments(tape: Path) -> None:
     with pytest.raises(ValueError, match="no column 'colour'"):
         read(tape, columns=["colour"])
     with pytest.raises(ValueError, match="'eaten' is not a valid EventKind"):
@@ -59,7 +59,7 @@ def test_questions_that_make_no_sense(tape: Path) -> None:
         read(tape / "nowhere")
 
 
-def test_the_summary(tape: Path) -> None:
+def test_summary_counts_channels_and_rows(tape: Path) -> None:
     told = {each.channel: each for each in summarize(tape)}
     first = datetime.fromtimestamp(NOON, UTC)
     last = datetime.fromtimestamp(NOON + 86_400, UTC)
@@ -72,7 +72,7 @@ def test_the_summary(tape: Path) -> None:
     assert sum(each.bytes for each in told.values()) == sum(path.stat().st_size for path in finished_files(tape))
 
 
-def test_the_summary_tells_of_losses(tmp_path: Path) -> None:
+def test_summary_reports_dropped_rows(tmp_path: Path) -> None:
     clock = ManualClock()
     with make_tape(tmp_path, clock, queue_rows_max=5) as tape:
         clock.hold()
@@ -84,7 +84,7 @@ def test_the_summary_tells_of_losses(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("harm", ["cut", "changed", "empty", "not parquet"])
-def test_a_damaged_file_is_named(tape: Path, harm: str) -> None:
+def test_damaged_file_is_named_in_error(tape: Path, harm: str) -> None:
     path = finished_files(tape)[0]
     data = path.read_bytes()
     if harm == "changed":
@@ -100,7 +100,7 @@ def test_a_damaged_file_is_named(tape: Path, harm: str) -> None:
         assert str(path) in str(caught.value)
 
 
-def test_files_of_others_are_named(tape: Path) -> None:
+def test_foreign_file_is_named_in_error(tape: Path) -> None:
     path = finished_files(tape)[0]
     pq.write_table(pa.table({"a": [1]}), path)
     with pytest.raises(TapeReadError, match="no tape"):
@@ -111,7 +111,7 @@ def test_files_of_others_are_named(tape: Path) -> None:
         read(tape)
 
 
-def test_a_folder_that_is_no_day_is_named(tape: Path) -> None:
+def test_folder_that_is_no_date_is_named_in_error(tape: Path) -> None:
     path = finished_files(tape)[0]
     place = path.parent.with_name("day=doomsday")
     place.mkdir()
@@ -120,7 +120,7 @@ def test_a_folder_that_is_no_day_is_named(tape: Path) -> None:
         read(tape)
 
 
-def test_columns_that_an_older_version_lacks_are_null(tape: Path) -> None:
+def test_columns_missing_in_older_version_are_null(tape: Path) -> None:
     path = finished_files(tape)[0]
     older = pq.read_table(path, partitioning=None).drop_columns(["topic"])
     pq.write_table(older, path)

@@ -28,7 +28,7 @@ from tests.small_disk import fill, small_disk
 __all__ = ["small_disk"]
 
 
-def test_a_full_disk_is_told_once_and_overcome(small_disk: Path) -> None:
+def test_full_disk_is_reported_once_and_recovered(small_disk: Path) -> None:
     clock, told = ManualClock(), list[str]()
     tape = make_tape(small_disk, clock, told.append, file_duration_s=60.0, retry_delay_s=5.0)
     recorder = tape.observer(CHANNEL, ME)
@@ -61,7 +61,7 @@ def test_a_full_disk_is_told_once_and_overcome(small_disk: Path) -> None:
     assert len(told) == 1
 
 
-def test_a_disk_that_fills_under_load(small_disk: Path) -> None:
+def test_disk_filling_under_load_accounts_for_every_row(small_disk: Path) -> None:
     """Every row is on the tape or in a gap, whenever the disk was full."""
     clock = ManualClock()
     tape = make_tape(
@@ -84,7 +84,7 @@ def test_a_disk_that_fills_under_load(small_disk: Path) -> None:
     assert len(kept) + lost == 2000
 
 
-def test_the_end_of_a_tape_on_a_full_disk(small_disk: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_close_on_full_disk_reports_dropped_rows(small_disk: Path, caplog: pytest.LogCaptureFixture) -> None:
     tape = make_tape(small_disk, ManualClock())
     fill(small_disk)
     send(tape.observer(CHANNEL, ME), 10)
@@ -111,7 +111,7 @@ print(tape.dropped_rows, tape.last_error)
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="no such limits")
-def test_a_file_that_may_not_grow(tmp_path: Path) -> None:
+def test_file_size_limit_is_reported(tmp_path: Path) -> None:
     """Where no small disk can be had: the system refuses bytes beyond a limit. The gap row is small enough."""
     done = subprocess.run([sys.executable, "-c", LIMITED, tmp_path], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "100 None"
@@ -119,19 +119,19 @@ def test_a_file_that_may_not_grow(tmp_path: Path) -> None:
     assert done.stderr.count("trouble") <= 1
 
 
-def test_a_directory_that_cannot_be_made_is_an_error_at_once(tmp_path: Path) -> None:
+def test_uncreatable_directory_raises_at_once(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("in the way")
     with pytest.raises(TapeWriteError, match=r"cannot be written to .*Not a directory"):
         Tape(tmp_path / "file" / "tape")
 
 
-def test_a_directory_that_may_not_be_written_is_an_error_at_once(small_disk: Path) -> None:
+def test_read_only_directory_raises_at_once(small_disk: Path) -> None:
     subprocess.run(["mount", "-o", "remount,ro", str(small_disk)], check=True)
     with pytest.raises(TapeWriteError, match="Read-only"):
         Tape(small_disk)
 
 
-def test_a_directory_that_is_taken_away_comes_back(tmp_path: Path) -> None:
+def test_removed_directory_is_recreated(tmp_path: Path) -> None:
     place = tmp_path / "tape"
     clock = ManualClock()
     with make_tape(place, clock) as tape:
@@ -149,7 +149,7 @@ def test_a_directory_that_is_taken_away_comes_back(tmp_path: Path) -> None:
     assert [gap[0] for gap in read_dropped_rows(place)] == [2]
 
 
-def test_a_gap_row_that_is_lost_is_told_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_lost_rows_dropped_record_is_written_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The file with the gap row fails too: its rows and those it told of are in the next gap, each once."""
     clock = ManualClock()
     failing = [True]
@@ -174,7 +174,7 @@ def test_a_gap_row_that_is_lost_is_told_again(tmp_path: Path, monkeypatch: pytes
     assert tape.dropped_rows == 8
 
 
-def test_a_callback_that_fails_harms_nobody(tmp_path: Path) -> None:
+def test_failing_callback_does_not_stop_tape(tmp_path: Path) -> None:
     def fails(problem: str) -> None:
         raise RuntimeError(problem)
 
@@ -188,7 +188,7 @@ def test_a_callback_that_fails_harms_nobody(tmp_path: Path) -> None:
     assert [gap[0] for gap in read_dropped_rows(place)] == [2]
 
 
-def test_rows_that_cannot_be_written_cost_only_their_batch(tmp_path: Path) -> None:
+def test_unwritable_rows_drop_only_their_batch(tmp_path: Path) -> None:
     with make_tape(tmp_path, ManualClock()) as tape:
         recorder = tape.observer(CHANNEL, ME)
         recorder.duplicates("many")  # type: ignore[arg-type]

@@ -10,7 +10,7 @@ from broadloom.apps.chat.actions import COMMAND_KEYS
 from broadloom.apps.chat.dialogs import KEYS, SYMBOLS
 from broadloom.apps.chat.placeholders import status_text
 from broadloom.groups import Groups
-from broadloom.groups.history_server import TokenBucket
+from broadloom.groups.suppression import TokenBucket
 from tests.apps.chat.at_screen import FAST_SETTINGS, SMALL, chat_screen
 from tests.channel.joined import connected_channels
 from tests.transport.connections import run_test, until
