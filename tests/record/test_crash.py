@@ -1,4 +1,4 @@
-"""Processes that die, fork, or end without a word: what is on the disk afterwards."""
+"""What is on disk after processes crash, fork or exit."""
 
 import os
 import signal
@@ -18,8 +18,8 @@ from tests.record.tape_kit import (
     make_tape,
     rows,
     send,
-    wait_until,
 )
+from tests.support import wait_until
 
 RECORDS = """
 import sys, threading

@@ -1,4 +1,4 @@
-"""A writer that cannot keep up: rows are dropped and exactly counted, or time waits."""
+"""When the writer cannot keep up, rows are dropped and counted exactly, or the recorder blocks."""
 
 import threading
 from datetime import UTC, datetime
@@ -15,8 +15,8 @@ from tests.record.tape_kit import (
     read_dropped_rows,
     rows,
     send,
-    wait_until,
 )
+from tests.support import wait_until
 
 
 def at(seconds: float) -> datetime:

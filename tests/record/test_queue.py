@@ -1,4 +1,4 @@
-"""What a closing tape still takes: nothing goes from the middle of what an observer told."""
+"""A closing tape never loses a row between two rows of the same recorder."""
 
 from broadloom.record.dropped_rows import DroppedRows
 from broadloom.record.row_queue import RowQueue
@@ -28,13 +28,14 @@ def row(peer: int, sequence: int) -> Row:
 
 
 def test_row_is_not_withdrawn_by_other_thread_before_writer_ends() -> None:
-    """One observer's look came after another's row: taken back, the next would still get on the tape."""
+    """One recorder checks the limits after another appended a row: if it removed that row, the next one would still get
+    onto the tape."""
     queue = make_queue()
     queue.close()
     queue.rows.extend([row(1, 1), row(2, 1)])
-    queue.check_limits()  # the first observer's
+    queue.check_limits()  # by the first recorder
     assert queue.take(2) == [row(1, 1), row(2, 1)]
-    queue.check_limits()  # the second's
+    queue.check_limits()  # by the second
     queue.rows.append(row(2, 2))
     assert queue.take(1) == [row(2, 2)]
     assert queue.delayed_rows == 0
@@ -51,7 +52,7 @@ def test_rows_left_by_writer_count_as_delayed() -> None:
 
 
 def test_closing_queue_is_bounded() -> None:
-    """What it drops is lost, and a gap will tell: the writer has not finished its files yet."""
+    """Its dropped rows are still reported: the writer has not finished its files yet."""
     queue = make_queue(queue_rows_max=2)
     queue.close()
     for sequence in range(1, 5):

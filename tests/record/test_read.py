@@ -1,4 +1,4 @@
-"""Reading: what is asked for and no more, and an honest word about files that are not whole."""
+"""Reading: selection of rows and columns, summaries, and errors that name the damaged file."""
 
 from datetime import UTC, date, datetime
 from pathlib import Path
@@ -29,7 +29,7 @@ OTHER_CHANNEL = ChannelName("test", "other")
 
 @pytest.fixture
 def tape(tmp_path: Path) -> Path:
-    """Two channels, two days, two observers."""
+    """Two channels, two days, two peers."""
     clock = ManualClock()
     with make_tape(tmp_path, clock) as tape:
         send(tape.observer(CHANNEL, ME), 3)
@@ -51,8 +51,8 @@ def test_read_returns_selected_rows(tape: Path) -> None:
 
 
 def test_read_rejects_invalid_arguments(tape: Path) -> None:
-    with pytest.raises(ValueError, match="no column 'colour'"):
-        read(tape, columns=["colour"])
+    with pytest.raises(ValueError, match="no column 'color'"):
+        read(tape, columns=["color"])
     with pytest.raises(ValueError, match="'eaten' is not a valid EventKind"):
         read(tape, kinds=["eaten"])
     with pytest.raises(FileNotFoundError, match="no tape"):
@@ -60,16 +60,16 @@ def test_read_rejects_invalid_arguments(tape: Path) -> None:
 
 
 def test_summary_counts_channels_and_rows(tape: Path) -> None:
-    told = {each.channel: each for each in summarize(tape)}
+    summaries = {each.channel: each for each in summarize(tape)}
     first = datetime.fromtimestamp(NOON, UTC)
     last = datetime.fromtimestamp(NOON + 86_400, UTC)
-    assert set(told) == {CHANNEL.id.hex()[:16], OTHER_CHANNEL.id.hex()[:16]}
-    mine = told[CHANNEL.id.hex()[:16]]
+    assert set(summaries) == {CHANNEL.id.hex()[:16], OTHER_CHANNEL.id.hex()[:16]}
+    mine = summaries[CHANNEL.id.hex()[:16]]
     assert (mine.files, mine.rows, mine.dropped_rows) == (2, 6, 0)
     assert mine.kinds == {"sent": 5, "delivered": 1}
     assert mine.peers == {f"{ME:016x}", f"{OTHER:016x}"}
     assert (mine.start_time, mine.end_time) == (first, last)
-    assert sum(each.bytes for each in told.values()) == sum(path.stat().st_size for path in finished_files(tape))
+    assert sum(each.bytes for each in summaries.values()) == sum(path.stat().st_size for path in finished_files(tape))
 
 
 def test_summary_reports_dropped_rows(tmp_path: Path) -> None:
@@ -78,9 +78,9 @@ def test_summary_reports_dropped_rows(tmp_path: Path) -> None:
         clock.hold()
         send(tape.observer(CHANNEL, ME), 9)
         clock.release()
-    (told,) = summarize(tmp_path)
-    assert isinstance(told, ChannelSummary)
-    assert (told.dropped_rows, told.rows, told.kinds["rows_dropped"], len(told.peers)) == (4, 6, 1, 1)
+    (summary,) = summarize(tmp_path)
+    assert isinstance(summary, ChannelSummary)
+    assert (summary.dropped_rows, summary.rows, summary.kinds["rows_dropped"], len(summary.peers)) == (4, 6, 1, 1)
 
 
 @pytest.mark.parametrize("harm", ["cut", "changed", "empty", "not parquet"])

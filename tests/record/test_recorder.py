@@ -1,4 +1,4 @@
-"""What is told is what is read: every kind of event, every column."""
+"""Every kind of event and every column survives recording and reading."""
 
 import tempfile
 from datetime import UTC, datetime, timedelta
@@ -36,7 +36,7 @@ def test_recorder_implements_observer(tmp_path: Path) -> None:
 
 
 def recorded_row(tmp_path: Path, kind: str) -> dict[str, Any]:
-    """The one row of this kind, without what is null and what all have."""
+    """The one row of this kind, without null and common columns."""
     (row,) = read(tmp_path, kinds=[kind]).to_pylist()
     common = ("ordinal", "run", "kind", "channel", "day", "time")
     return {name: value for name, value in row.items() if value is not None and name not in common}
@@ -142,7 +142,7 @@ def test_payload_is_recorded_only_when_enabled(tmp_path: Path) -> None:
 
 
 def test_channel_name_is_not_on_tape(tmp_path: Path) -> None:
-    """The instance may be a secret."""
+    """It may be a secret."""
     with make_tape(tmp_path, ManualClock()) as tape:
         tape.observer(CHANNEL, ME).sent(1, b"")
     (path,) = tmp_path.rglob("*.parquet")
@@ -168,7 +168,7 @@ def test_numbers_beyond_spark_range_are_clamped(tmp_path: Path) -> None:
 
 
 def test_id_over_64_bits_is_rejected(tmp_path: Path) -> None:
-    with make_tape(tmp_path, ManualClock()) as tape, pytest.raises(ValueError, match="64 bits"):
+    with make_tape(tmp_path, ManualClock()) as tape, pytest.raises(ValueError, match="64-bit"):
         tape.observer(CHANNEL, 1 << 64)
 
 

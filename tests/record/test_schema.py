@@ -1,4 +1,4 @@
-"""The schema is data, and `docs/tape.md` leaves nothing of it out."""
+"""docs/tape.md documents the whole schema."""
 
 import re
 from dataclasses import fields
@@ -17,7 +17,7 @@ PAGE = (Path(__file__).parent.parent.parent / "docs" / "tape.md").read_text(enco
 
 
 def is_documented(name: str) -> bool:
-    """The page has a row of a table for it."""
+    """Whether a table of the page has a row for it."""
     return re.search(rf"^\| `{re.escape(name)}` \|[^|]*\w", PAGE, re.M) is not None
 
 
@@ -81,7 +81,7 @@ def test_spark_reads_every_type() -> None:
 
 
 def test_schemas_of_all_versions_do_not_change() -> None:
-    """New columns come at the end, with a new version; these stay."""
+    """New columns are added at the end, with a new version."""
     first = (
         "ordinal, run, kind, time, until, observer, author, sequence, last, hops, neighbour, address, why, count, "
         "size, name, group, parent_author, parent_sequence, topic, payload"

@@ -1,4 +1,4 @@
-"""Files: where they are, when they are finished, what is in which."""
+"""Files: their location, rotation and contents."""
 
 import threading
 from collections import Counter
@@ -22,8 +22,8 @@ from tests.record.tape_kit import (
     make_tape,
     rows,
     send,
-    wait_until,
 )
+from tests.support import wait_until
 
 
 def test_file_is_hidden_until_complete(tmp_path: Path) -> None:
@@ -63,7 +63,7 @@ def test_idle_file_is_finished_after_file_duration(tmp_path: Path) -> None:
         send(recorder, 2)
         wait_until(lambda: hidden_files(tmp_path))
         clock.now += 59
-        clock.hold()  # it has looked
+        clock.hold()  # the writer has checked the queue
         clock.release()
         assert finished_files(tmp_path) == []
         clock.now += 1
@@ -202,7 +202,7 @@ def test_close_during_traffic_accounts_for_every_row(tmp_path: Path) -> None:
 
 
 def test_row_put_during_close_counts_as_delayed(tmp_path: Path) -> None:
-    """Whoever put it has not yet looked whether the tape is closed, when that looks for what is left."""
+    """Its recorder has not checked yet whether the tape is closed when the tape discards the remaining rows."""
     tape = make_tape(tmp_path, ManualClock())
     recorder = tape.observer(CHANNEL, 1)
     send(recorder, 3)
@@ -236,5 +236,5 @@ def test_tape_is_readable_with_hive_partitions(tmp_path: Path) -> None:
 
 
 def test_invalid_settings_are_rejected() -> None:
-    with pytest.raises(ValueError, match="file_duration_s must be above 0"):
+    with pytest.raises(ValueError, match="file_duration_s must be greater than 0"):
         TapeSettings(file_duration_s=0)

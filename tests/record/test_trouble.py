@@ -1,4 +1,4 @@
-"""A full disk, a directory that goes away: told once, counted exactly, and overcome when it is over."""
+"""A full disk or a removed directory is reported once, dropped rows are counted exactly, and recording recovers."""
 
 import errno
 import os
@@ -21,48 +21,48 @@ from tests.record.tape_kit import (
     read_dropped_rows,
     rows,
     send,
-    wait_until,
 )
 from tests.small_disk import fill, small_disk
+from tests.support import wait_until
 
 __all__ = ["small_disk"]
 
 
 def test_full_disk_is_reported_once_and_recovered(small_disk: Path) -> None:
-    clock, told = ManualClock(), list[str]()
-    tape = make_tape(small_disk, clock, told.append, file_duration_s=60.0, retry_delay_s=5.0)
+    clock, errors = ManualClock(), list[str]()
+    tape = make_tape(small_disk, clock, errors.append, file_duration_s=60.0, retry_delay_s=5.0)
     recorder = tape.observer(CHANNEL, ME)
     send(recorder, 10)
     wait_until(lambda: hidden_files(small_disk))
     ballast = fill(small_disk)
-    clock.now += 60  # the file is to be finished, and there is no room for its end
+    clock.now += 60  # the file is due, and there is no space for its footer
     wait_until(lambda: tape.last_error)
     assert "No space left" in str(tape.last_error)
     assert tape.dropped_rows == 10
     assert hidden_files(small_disk) == []
     fill(small_disk)
-    send(recorder, 5, first=11)  # in the pause
+    send(recorder, 5, first=11)  # during the retry delay
     wait_until(lambda: tape.dropped_rows == 15)
-    clock.now += 5  # tried again, in vain
+    clock.now += 5  # the retry fails
     wait_until(lambda: tape.counters.abandoned_files >= 2)
-    assert len(told) == 1
+    assert len(errors) == 1
     ballast.unlink()
     clock.now += 5
     wait_until(lambda: hidden_files(small_disk))
     send(recorder, 3, first=16)
     clock.hold()
     clock.release()
-    clock.now += 5  # sooner than usual, to know whether it works
+    clock.now += 5  # after an error, files are finished early to see whether it works
     wait_until(lambda: tape.last_error is None)
     send(recorder, 4, first=19)
     tape.close()
     assert rows(small_disk, "sequence", kinds=["sent"]) == list(range(16, 23))
     assert sum(gap[0] for gap in read_dropped_rows(small_disk)) == tape.dropped_rows == 15
-    assert len(told) == 1
+    assert len(errors) == 1
 
 
 def test_disk_filling_under_load_accounts_for_every_row(small_disk: Path) -> None:
-    """Every row is on the tape or in a gap, whenever the disk was full."""
+    """Every row is on the tape or counted in a `rows_dropped` row."""
     clock = ManualClock()
     tape = make_tape(
         small_disk, clock, include_payload=True, batch_rows=100, file_bytes_max=100_000, block_when_full=True
@@ -91,7 +91,7 @@ def test_close_on_full_disk_reports_dropped_rows(small_disk: Path, caplog: pytes
     tape.close()
     assert tape.dropped_rows == 10
     assert tape.last_error is not None
-    assert "no gap row tells" in caplog.text
+    assert "could not report all dropped rows" in caplog.text
     assert finished_files(small_disk) == hidden_files(small_disk) == []
 
 
@@ -112,11 +112,11 @@ print(tape.dropped_rows, tape.last_error)
 
 @pytest.mark.skipif(sys.platform == "win32", reason="no such limits")
 def test_file_size_limit_is_reported(tmp_path: Path) -> None:
-    """Where no small disk can be had: the system refuses bytes beyond a limit. The gap row is small enough."""
+    """Needs no mount. The `rows_dropped` row fits within the limit."""
     done = subprocess.run([sys.executable, "-c", LIMITED, tmp_path], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "100 None"
     assert [gap[0] for gap in read_dropped_rows(tmp_path)] == [100]
-    assert done.stderr.count("trouble") <= 1
+    assert done.stderr.count("cannot be written") <= 1
 
 
 def test_uncreatable_directory_raises_at_once(tmp_path: Path) -> None:
@@ -150,7 +150,7 @@ def test_removed_directory_is_recreated(tmp_path: Path) -> None:
 
 
 def test_lost_rows_dropped_record_is_written_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The file with the gap row fails too: its rows and those it told of are in the next gap, each once."""
+    """The file with the `rows_dropped` row fails too: its rows and those it reports are reported again, each once."""
     clock = ManualClock()
     failing = [True]
 
