@@ -39,3 +39,7 @@ class InvalidKeyFileError(InvalidKeyError):
 
 class GroupNotFoundError(BroadloomError):
     """The group is unknown, or was not joined."""
+
+
+class AmbiguousGroupError(GroupNotFoundError):
+    """A name matches several groups."""

@@ -12,6 +12,7 @@ import pytest
 
 import broadloom.groups
 import broadloom.sync
+from broadloom.groups.sync import Groups
 from broadloom.pipeline.spark_source import register
 from broadloom.pipeline.spark_source.dedup_stamp import DedupStamp, DuplicateFilter, add_stamp, origin_of, split_stamp
 from broadloom.pipeline.spark_source.options import SourceOptions
@@ -203,8 +204,8 @@ def test_a_frame_is_said_in_a_group(spark, name):
     with (
         broadloom.sync.connect(name, tls=False, settings=QUICK) as one,
         broadloom.sync.connect(name, tls=False, settings=QUICK) as other,
-        one.groups("Anna", settings=SOON) as anna,
-        other.groups("Ben", settings=SOON) as ben,
+        Groups(one, "Anna", settings=SOON) as anna,
+        Groups(other, "Ben", settings=SOON) as ben,
     ):
         prices = anna.create("Prices")
         heard = [prices, ben.join(ben.find("Prices", WITHIN_S))]

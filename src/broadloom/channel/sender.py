@@ -46,7 +46,7 @@ class Sender(ABC):
         - `ttl_s`: receivers that have not got the message by then get a `Missed` event instead.
         """
         if not isinstance(data, bytes):
-            data = as_bytes(data)
+            data = _as_bytes(data)
         cost = len(data) + MESSAGE_COST_BYTES
         if cost > self._granted:
             if len(data) > FRAGMENT_BYTES:
@@ -58,7 +58,7 @@ class Sender(ABC):
     def broadcast_nowait(self, data: bytes, *, priority: int = Priority.NORMAL, ttl_s: float | None = None) -> int:
         """As `broadcast`, without flow control: for callbacks, and for programs that send little."""
         if not isinstance(data, bytes):
-            data = as_bytes(data)
+            data = _as_bytes(data)
         ttl_ms = 0 if ttl_s is None else _milliseconds(ttl_s)
         if len(data) <= FRAGMENT_BYTES:
             return self._send(data, PayloadKind.DATA, priority, ttl_ms)
@@ -168,8 +168,7 @@ def _milliseconds(ttl_s: float) -> int:
     return max(1, round(min(ttl_s * 1000, TTL_MS_MAX)))
 
 
-def as_bytes(data: Any, alternatives: str = "broadcast_text or broadcast_json") -> bytes:
-    """The payload of a message as bytes; `TypeError` for text and everything else that is not bytes-like."""
-    if isinstance(data, bytes | bytearray | memoryview):
+def _as_bytes(data: Any) -> bytes:
+    if isinstance(data, bytearray | memoryview):
         return bytes(data)
-    raise TypeError(f"a message is bytes, not {type(data).__name__}; use {alternatives}")
+    raise TypeError(f"a message is bytes, not {type(data).__name__}; use broadcast_text or broadcast_json")

@@ -50,7 +50,7 @@ def test_files_that_cannot_be(tmp_path: Path) -> None:
     with pytest.raises(ChatStoreError, match=str(tmp_path)):
         open_chat_files(LOBBY, "Anna", tmp_path, memory=False)
     (tmp_path / "nonsense").write_bytes(os.urandom(5000))
-    with pytest.raises(ChatStoreError, match="name another file"):
+    with pytest.raises(ChatStoreError, match="Use another file"):
         open_chat_files(LOBBY, "Anna", tmp_path / "nonsense", memory=False)
 
 

@@ -41,9 +41,8 @@ def about_of(description: str) -> str:
 
 
 def message_of(group_id: GroupId, post: Post, names: dict[MemberId, str]) -> GroupMessage:
-    """One of the history, as it was delivered then."""
-    name, flags = names.get(post.author, ""), (False, post.is_stripped, post.verified_name)
-    return GroupMessage(group_id, post.id, name, post.parent_id, post.sent_at_ms, post.data, *flags)
+    """A message from the history."""
+    return GroupMessage.from_post(group_id, post, names.get(post.author, ""))
 
 
 class GroupModel:
@@ -61,6 +60,7 @@ class GroupModel:
         """Of the history: up to here it was read, ..."""
         self._rows: deque[Post] = deque()
         """... and these are not in the tree yet."""
+        self._sent: deque[GroupMessage] = deque()
         self._skip = 0
         """The first ones, of more than can be shown."""
         self.is_loading = False
@@ -157,7 +157,11 @@ class GroupModel:
             self._add_to_tree(message_of(self.id, self._rows.popleft(), names))
 
     def _receive_new(self) -> bool:
-        taken = 0
+        taken = len(self._sent)
+        while self._sent:
+            message = self._sent.popleft()
+            if self.tree is not None:
+                self._add_to_tree(message)
         while taken < SLICE_ROWS and (message := self.group.receive_nowait()) is not None:
             taken += 1
             if self.tree is not None:
@@ -165,6 +169,10 @@ class GroupModel:
             else:
                 self._unread += self._is_unread(message)
         return taken > 0
+
+    def add_sent(self, message: GroupMessage) -> None:
+        """Our own messages are not received: show them with the next `work`."""
+        self._sent.append(message)
 
     def _add_to_tree(self, message: GroupMessage) -> None:
         assert self.tree is not None

@@ -10,7 +10,7 @@ from urllib.parse import quote, unquote
 
 from broadloom.apps.chat.read_state import ReadState
 from broadloom.errors import BroadloomError
-from broadloom.groups import SqliteStore, StoreError
+from broadloom.groups import SqliteStore, StoreError, StoreLockedError
 from broadloom.groups.settings import NAME_BYTES_MAX
 
 # Where the chat keeps its files: one store for each name and channel, in the user's data folder.
@@ -104,7 +104,7 @@ def open_chat_files(channel: str, name: str, path: Path | None, *, memory: bool)
         ) from None
     try:
         return ChatFiles(_open_store(path), ReadState(read_path(path)))
-    except _StoreLockedError:
+    except StoreLockedError:
         raise ChatStoreError(
             f"{name} is in this chat already, in another program that uses {path}: choose another name, or --memory"
         ) from None
@@ -118,7 +118,7 @@ def open_existing_store(channel: str, name: str, path: Path | None) -> SqliteSto
         raise ChatStoreError(f"there is no store {path}: name another one with --store, or --name and --channel")
     try:
         return _open_store(path)
-    except _StoreLockedError:
+    except StoreLockedError:
         raise ChatStoreError(f"{path} is in use: quit that chat first, then export") from None
 
 
@@ -135,16 +135,10 @@ def _default_store_path(channel: str, name: str) -> Path:
     return store_path(channel, names[0])
 
 
-class _StoreLockedError(Exception):
-    pass
-
-
 def _open_store(path: Path) -> SqliteStore:
     try:
         return SqliteStore(path)
+    except StoreLockedError:
+        raise
     except StoreError as problem:
-        if "locked" in str(problem):
-            raise _StoreLockedError from None
         raise ChatStoreError(str(problem)) from None
-    except (sqlite3.Error, OSError) as problem:
-        raise ChatStoreError(f"cannot open {path}: {problem}; name another file with --store") from None
