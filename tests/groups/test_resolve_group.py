@@ -2,8 +2,8 @@
 
 import pytest
 
-from broadloom.errors import GroupNotFoundError
-from broadloom.groups.groups import AmbiguousGroupError, resolve_group
+from broadloom.errors import AmbiguousGroupError, GroupNotFoundError
+from broadloom.groups.groups import resolve_group
 from broadloom.groups.model import GroupInfo
 from broadloom.groups.settings import RetentionPolicy
 

@@ -4,9 +4,9 @@ The core (participant.py and its parts) is sans-IO. It runs over a real channel 
 (`broadloom.testing.sim`).
 """
 
-from broadloom.errors import GroupNotFoundError
+from broadloom.errors import AmbiguousGroupError, GroupNotFoundError
 from broadloom.groups.group import Group, GroupPublisher, ThreadEntry
-from broadloom.groups.groups import AmbiguousGroupError, Groups, group_id_from_name, resolve_group
+from broadloom.groups.groups import Groups, group_id_from_name, resolve_group
 from broadloom.groups.messages import PayloadIds, payload_ids
 from broadloom.groups.model import (
     CatchingUp,
