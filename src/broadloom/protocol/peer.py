@@ -5,11 +5,11 @@ happens on them. The parts know each other through the peer; each keeps its own 
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from broadloom.protocol.broadcast.broadcaster import Broadcaster
 from broadloom.protocol.constants import Tuning
+from broadloom.protocol.counters import PeerCounters
 from broadloom.protocol.events import Event, LinkDownReason, PeerState, Rejected, StateChanged, TraceEvent
 from broadloom.protocol.exchange import Exchange, IncomingExchange
 from broadloom.protocol.membership.control_flood import FLOODED_NUMBERS, ControlFlood, DiameterEstimator
@@ -42,46 +42,6 @@ UNGRACEFUL_REASONS = (
     LinkDownReason.ACCESS_REVOKED,
 )
 """Ends of a link after which the neighbour is gone and has told nobody."""
-
-
-@dataclass(slots=True)
-class PeerCounters:
-    """What a peer has done, for status and tests."""
-
-    sent: int = 0
-    delivered: int = 0
-    duplicates: int = 0
-    expired_copies: int = 0
-    """Copies past retention, not taken for new."""
-    authors_rejected: int = 0
-    """Messages of authors beyond the number that is tracked."""
-    reorder_buffer_full: int = 0
-    """Messages that came too early when too many waited already."""
-    claims_rejected: int = 0
-    """Unbelievable numbers of messages that a neighbour claimed to exist."""
-    missed: int = 0
-    ttl_expired: int = 0
-    """Of these, messages that came after their lifetime."""
-    malformed_frames: int = 0
-    unknown_messages: int = 0
-    foreign_connections: int = 0
-    """Calls of another protocol, version or channel."""
-    exchanges_rejected: int = 0
-    """Calls hung up on because too many were under way, or after leaving."""
-    peer_id_mismatches: int = 0
-    """Calls of peers that claimed the id of another."""
-    bad_signatures: int = 0
-    """Messages that their author did not sign."""
-    role_violations: int = 0
-    """Messages of authors that may only listen."""
-    bad_credentials: int = 0
-    """Credentials that were not good."""
-    low_priority_shed: int = 0
-    """Messages that a neighbour far behind was spared."""
-    links_switched_to_lazy: int = 0
-    """Times that a neighbour was so far behind that it got only names."""
-    slow_neighbors_dropped: int = 0
-    """Neighbours given up because they did not read what they were sent."""
 
 
 class Peer:
