@@ -208,12 +208,12 @@ class TcpNode:
 
     def pause_reading(self) -> None:
         """The application does not keep up and chose to slow its neighbours down."""
-        self.peer.is_paused = True
+        self.peer.set_paused(True)
         for connection in self._connections:
             connection.pause_reading()
 
     def resume_reading(self) -> None:
-        self.peer.is_paused = False
+        self.peer.set_paused(False)
         for connection in self._connections:
             connection.resume_reading()
 
@@ -314,4 +314,4 @@ class TcpNode:
             connection.abort()
         self._connections.clear()
         if self.has_started:
-            self.peer.state = PeerState.LEFT
+            self.peer.abort()

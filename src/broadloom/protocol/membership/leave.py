@@ -45,7 +45,7 @@ class LeaveProtocol:
         if not peer.is_present:
             return
         peer.broadcaster.flush()
-        peer.enter(PeerState.LEAVING)
+        peer.begin_leave()
         message = Leave(peer.links.peer_infos)
         for link in peer.links:
             link.send(message)
@@ -55,7 +55,7 @@ class LeaveProtocol:
     def check_finished(self) -> None:
         """The last neighbour has hung up."""
         if self._peer.state is PeerState.LEAVING and not len(self._peer.links):
-            self._peer.enter(PeerState.LEFT)
+            self._peer.finish_leave()
 
     # -- a neighbour leaves
 
@@ -120,7 +120,7 @@ class LeaveProtocol:
 
     def _close_all(self) -> None:
         if self._peer.state is not PeerState.LEFT:
-            self._peer.enter(PeerState.LEAVING)
+            self._peer.begin_leave()
             for link in list(self._peer.links):
                 link.close(LinkDownReason.LOCAL_LEAVE)
-            self._peer.enter(PeerState.LEFT)
+            self._peer.finish_leave()

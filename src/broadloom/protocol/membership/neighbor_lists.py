@@ -57,7 +57,7 @@ class TwoHopView:
             for link in links
         )
         if self.is_full_mesh and not was_full_mesh:
-            self._peer.join_protocol.is_full_mesh = True
+            self._peer.join_protocol.set_full_mesh(True)
             self._peer.diameter.reset()
         elif was_full_mesh and not self.is_full_mesh:
             self._peer.slot_repair.schedule()
