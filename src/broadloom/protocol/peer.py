@@ -247,7 +247,7 @@ class Peer:
         self._fire(PeerEvent.CHANNEL_FOUNDED)
 
     def on_enough_links(self) -> None:
-        """Every slot is filled, or no further link can be had now. One neighbor is enough to miss nothing."""
+        """Every slot is filled, or no further link is available now. One neighbor is enough to miss nothing."""
         self._has_enough_links = True
         self._fire(PeerEvent.LINKS_SUFFICE)
 

@@ -35,15 +35,15 @@ PORT_TRIES = 4
 """ports of each."""
 
 REJECTING_REASONS = {
-    RejectReason.WRONG_KEY: "is on this channel, but has a different key",
+    RejectReason.WRONG_KEY: "is on this channel, but has another key",
     RejectReason.TICKET_EXPIRED: (
         "reports an expired ticket; ask the owner of the channel for a new one, and check both clocks"
     ),
     RejectReason.TICKET_REVOKED: "reports that the owner of the channel revoked this ticket",
     RejectReason.SIGNING_MISMATCH: "is on this channel, but only one side signs its messages",
     RejectReason.TLS_MISMATCH: "uses plain TCP where this peer uses TLS, or the other way round",
-    RejectReason.WRONG_VERSION: "uses a different version of the protocol",
-    RejectReason.WRONG_CHANNEL: "is on a different channel; check type and instance",
+    RejectReason.WRONG_VERSION: "uses another version of the protocol",
+    RejectReason.WRONG_CHANNEL: "is on another channel; check type and instance",
     RejectReason.WRONG_PROTOCOL: "is not a Broadloom peer",
 }
 REJECTING_REASONS_ANYWHERE = (
@@ -307,7 +307,7 @@ class Discovery:
 
     def _elect_founder(self) -> None:
         """The seeker with the lowest id founds the channel. A member that rejects us proves that the channel exists:
-        founding a second one of the same name would help nobody."""
+        so no second one of the same name is founded."""
         if self._rejected is not None:
             self._fire(DiscoveryEvent.REJECTED)
             return

@@ -143,13 +143,13 @@ class JoinProtocol:
             exchange.respond(LinkResponse())
             exchange.upgrade_to_link()
         else:
-            exchange.reject(reason, "no link from here now")
+            exchange.reject(reason, "this peer cannot link now")
 
     def on_join_request(self, exchange: IncomingExchange, request: JoinRequest) -> None:
         """Admit a newcomer: link directly if we have a free slot, and find edges for the rest by random walks."""
         peer, links, initiator = self._peer, self._peer.links, exchange.remote
         if peer.state is not PeerState.CONNECTED:
-            exchange.reject(RejectReason.NOT_CONNECTED, "this peer is still seeking the channel itself")
+            exchange.reject(RejectReason.NOT_CONNECTED, "this peer is not connected itself")
             return
         is_full_mesh = self.is_full_mesh and links.free_slots > 0
         members = links.peer_infos if is_full_mesh else ()
