@@ -206,12 +206,12 @@ class TcpNode:
 
     def pause_reading(self) -> None:
         """The application does not keep up (`overflow="pause"`)."""
-        self.peer.is_paused = True
+        self.peer.set_paused(True)
         for connection in self._connections:
             connection.pause_reading()
 
     def resume_reading(self) -> None:
-        self.peer.is_paused = False
+        self.peer.set_paused(False)
         for connection in self._connections:
             connection.resume_reading()
 
@@ -312,4 +312,4 @@ class TcpNode:
             connection.abort()
         self._connections.clear()
         if self.has_started:
-            self.peer.state = PeerState.LEFT
+            self.peer.abort()
