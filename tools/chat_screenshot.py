@@ -46,11 +46,11 @@ async def take_screenshot() -> str:
     address = f"127.0.0.1:{port}"
     async with AsyncExitStack() as stack:
         mine = await stack.enter_async_context(broadloom.connect(LOBBY, key=key, port=port, bootstrap=[address]))
-        anna = await stack.enter_async_context(mine.groups("Anna", settings=FAST_SETTINGS))
+        anna = await stack.enter_async_context(Groups(mine, "Anna", settings=FAST_SETTINGS))
         others: dict[str, Groups] = {}
         for name in OTHERS:
             channel = await stack.enter_async_context(broadloom.connect(LOBBY, key=key, bootstrap=[address]))
-            others[name] = await stack.enter_async_context(channel.groups(name, settings=FAST_SETTINGS))
+            others[name] = await stack.enter_async_context(Groups(channel, name, settings=FAST_SETTINGS))
         chat = ChatModel(anna, ReadState())
         app = ChatApp(chat, mine)
         async with app.run_test(size=SIZE) as pilot:

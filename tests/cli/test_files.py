@@ -147,7 +147,7 @@ def test_a_file_that_is_too_large(tmp_path: Path) -> None:
         assert message.file is not None
     assert code == 1
     assert "message 2 was not sent" in err
-    assert "at most 67,108,864 are possible" in err
+    assert "at most 67,108,864 are allowed" in err
     assert "1 before it were sent" in err
 
 

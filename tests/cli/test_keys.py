@@ -56,7 +56,7 @@ def test_from_the_owner_to_a_withdrawn_ticket(tmp_path: Path) -> None:
         listener.wait_for_output("bob: hello")
         code, _, err = run("send", channel, "hello", "--ticket", str(alice))
         assert code == 1
-        assert "may only listen" in err
+        assert "may only receive" in err
 
     revoked = run_cli("ticket", "revoke", "--owner", owner, "--list", withdrawn, bob)
     assert revoked.exit_code == 0
@@ -76,7 +76,7 @@ def test_tickets_are_withdrawn_by_number_too(tmp_path: Path) -> None:
     assert run_cli("ticket", "revoke", "--owner", owner, "--list", withdrawn, "00ff" * 4, "12" * 8).exit_code == 0
     result = run_cli("ticket", "revoke", "--owner", owner, "--list", withdrawn, tmp_path / "no.ticket")
     assert result.exit_code == 2
-    assert "no serial number" in result.output
+    assert "not a ticket serial number" in result.output
 
 
 def test_an_expired_ticket_is_said_to_be_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -97,17 +97,17 @@ def test_mistakes_with_tickets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     assert run_cli("ticket", "issue", "--owner", owner, "--name", "eve").exit_code == 0
     assert ticket.exists()  # the name of the member names the file
     for words, expected in (
-        (("key", "--owner", owner), "exists and is not written over"),
+        (("key", "--owner", owner), "already exists and is not overwritten"),
         (("key", "--channel", "chess/x"), "--channel belongs to --owner"),
         (("key", "--owner", "new", "--channel", "chess"), "a channel is named TYPE/INSTANCE"),
         (("key", "--owner", tmp_path / "no" / "where"), "cannot write"),
-        (("ticket", "issue", "--owner", owner, "--name", "eve"), "exists and is not written over"),
+        (("ticket", "issue", "--owner", owner, "--name", "eve"), "already exists and is not overwritten"),
         (("ticket", "issue", "--owner", owner, "--name", "../eve"), "--out"),
         (("ticket", "issue", "--owner", owner, "--name", "x" * 99, "--out", "x"), "at most 64"),
         (("ticket", "issue", "--owner", owner, "--name", "x", "--days", "0"), "in the past"),
         (("ticket", "issue", "--owner", owner, "--name", "x", "--role", "king"), "king"),
-        (("ticket", "issue", "--owner", ticket, "--name", "x"), "is a ticket and not an authority"),
-        (("ticket", "show", owner), "is not whole"),
+        (("ticket", "issue", "--owner", ticket, "--name", "x"), "is a ticket, not an authority file"),
+        (("ticket", "show", owner), "is incomplete"),
         (("ticket", "show", "missing"), "cannot read the ticket"),
         (("ticket", "revoke", "--owner", foreign, "--list", "l", ticket), "a ticket of another owner"),
         (("ticket", "revoke", "--owner", owner, "--list", ticket, "12" * 8), "is damaged"),

@@ -18,14 +18,14 @@ CHANNEL = "test/mistakes"
     ("words", "told"),
     [
         (("chess",), "a channel is named TYPE/INSTANCE"),
-        ((CHANNEL, "--portal", "host:port"), "a port is a number"),
-        ((CHANNEL, "--portal", "fine,[::1"), "is no address"),
-        ((CHANNEL, "--key", "x", "--plain"), "they exclude each other"),
+        ((CHANNEL, "--portal", "host:port"), "the port must be from 1"),
+        ((CHANNEL, "--portal", "fine,[::1"), "is not an address"),
+        ((CHANNEL, "--key", "x", "--plain"), "exclude each other"),
         ((CHANNEL, "--key", "x", "--key-file", "y"), "--key or --key-file"),
         ((CHANNEL, "--key-file", "missing"), "cannot read the key file missing"),
         ((CHANNEL, "--key", " "), "the key is empty"),
         ((CHANNEL, "--ticket", "missing"), "cannot read the ticket missing"),
-        ((CHANNEL, "--plain", "--signed"), "messages can only be signed"),
+        ((CHANNEL, "--plain", "--signed"), "signed=True requires a key"),
         ((CHANNEL, "--revoked", "x"), "only with a ticket"),
     ],
 )
@@ -84,7 +84,7 @@ def test_portals_of_the_environment_are_read() -> None:
 def test_nobody_answers() -> None:
     code, out, err = run("listen", new_channel(), "--portal", "127.0.0.1:9", "--timeout", "0.3")
     assert (code, out) == (1, "")
-    assert "nobody of this channel answered at 127.0.0.1:9" in err
+    assert "no peer of this channel answered at 127.0.0.1:9" in err
     assert len(err.splitlines()) == 1
 
 

@@ -76,9 +76,9 @@ def test_watching_until_ctrl_c_or_until_it_leaves() -> None:
 
 
 def test_nobody_runs_here() -> None:
-    with pytest.raises(LocalPeersError, match="no peer runs on this machine"):
+    with pytest.raises(LocalPeersError, match="no peer of this user exposes its status"):
         require_local_peers("", "")
-    with pytest.raises(LocalPeersError, match="no peer of chess/x whose id begins with 12 runs"):
+    with pytest.raises(LocalPeersError, match="no peer of chess/x with an id that begins with 12"):
         require_local_peers("chess/x", "12")
 
 
@@ -146,7 +146,7 @@ def test_what_cannot_be_seen_still_works(sockets: Path) -> None:
     sockets.write_text("in the way")
     code, out, err = run("listen", new_channel(), "--for", "0")
     assert (code, out) == (0, "")
-    assert "cannot be seen by `broadloom status`" in err
+    assert "`broadloom status` cannot show this peer" in err
 
 
 def test_without_a_runtime_directory_the_temporary_one_is_used(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ from urllib.parse import urlsplit
 import pytest
 
 import broadloom
+from broadloom.groups import Groups
 from tests.web.browser import Browser, browsing
 from tests.web.made import make_live_tables, make_tables, make_tape
 from tests.web.server import running_cluster
@@ -141,7 +142,7 @@ def test_reply_reaches_another_peer(browser: Browser, lab: dict[str, Any]) -> No
     async def main() -> None:
         async with (
             broadloom.connect(lab["channel"], bootstrap=lab["portals"]) as channel,
-            channel.groups("Tester") as here,
+            Groups(channel, "Tester") as here,
         ):
             group = await here.create("<i>Testers</i>", well_known_name="testers of the pages")
             question = await group.send_text("When <script>alert(1)</script> do we meet?")

@@ -53,7 +53,7 @@ class EventFormatter:
         self._channel = channel
         self._names: dict[PeerId, str] = {}
         for neighbor in channel.status().neighbors:
-            self._names[int(neighbor.peer_id, 16)] = neighbor.name
+            self._names[neighbor.peer_id] = neighbor.name
 
     def name(self, peer: "PeerId") -> str:
         """As on the ticket, or the first digits of the id."""
@@ -115,7 +115,7 @@ class EventFormatter:
     def joined_json(self) -> str:
         status = self._channel.status()
         return _json_line(
-            {"event": "joined", "channel": status.channel, "peer": status.peer_id, "address": status.address}
+            {"event": "joined", "channel": status.channel, "peer": str(status.peer_id), "address": status.address}
         )
 
     def event_json(self, event: "ChannelEvent") -> str | None:
@@ -136,9 +136,8 @@ class EventFormatter:
                 return None
 
     def _learn_name(self, peer: "PeerId") -> None:
-        digits = f"{peer:016x}"
         for neighbor in self._channel.status().neighbors:
-            if neighbor.peer_id == digits:
+            if neighbor.peer_id == peer:
                 self._names[peer] = neighbor.name
 
     def _peer_fields(self, peer: "PeerId", address: str) -> dict[str, str]:

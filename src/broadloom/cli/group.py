@@ -30,16 +30,18 @@ from broadloom.groups import (
     GroupEvent,
     GroupInfo,
     GroupNotFoundError,
+    Groups,
     Member,
     MemberStatus,
     RetentionPolicy,
+    SqliteStore,
+    StoreError,
 )
-from broadloom.groups.sqlite_store import SqliteStore, StoreError
 
 if TYPE_CHECKING:
     from broadloom.channel import Channel
     from broadloom.cli.options import JoinOptions
-    from broadloom.groups import Group, Groups
+    from broadloom.groups import Group
 
 NAMES_SHOWN = 5
 """Of members that are there; `--json` has all."""
@@ -76,11 +78,11 @@ def _open_store(path: Path) -> SqliteStore:
         raise UsageError(f"--store {problem}") from None
 
 
-def _make_groups(channel: "Channel", member_options: MemberOptions, store: SqliteStore | None) -> "Groups":
+def _make_groups(channel: "Channel", member_options: MemberOptions, store: SqliteStore | None) -> Groups:
     identity = channel.identity(channel.peer_id)
     name = member_options.name or (identity.name if identity is not None else "") or _login()
     try:
-        return channel.groups(name, store=store)
+        return Groups(channel, name, store=store)
     except ValueError as problem:
         raise UsageError(f"--name: {problem}") from None
 
@@ -102,7 +104,7 @@ def no_peers_error(channel: "Channel") -> CommandFailed:
     )
 
 
-async def find_group(groups: "Groups", channel: "Channel", name: str) -> GroupInfo:
+async def find_group(groups: Groups, channel: "Channel", name: str) -> GroupInfo:
     """The group that is meant; waits for those who know it, if there is anybody."""
     try:
         return await groups.find(name, 0.0 if is_alone(channel) else None)
@@ -226,7 +228,7 @@ def _format_entry(entry: HistoryEntry, json: bool) -> str:
     return message_json(entry.message, depth=entry.depth) if json else format_history_entry(entry)
 
 
-async def _catch_up(groups: "Groups", info: GroupInfo) -> "tuple[Group, int]":
+async def _catch_up(groups: Groups, info: GroupInfo) -> "tuple[Group, int]":
     """Take in what the others hold; how much of it nobody has."""
     caught_up: asyncio.Future[int] = asyncio.get_running_loop().create_future()
     reported_at = 0.0

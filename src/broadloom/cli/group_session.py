@@ -10,7 +10,9 @@ import binascii
 import json as json_module
 import re
 from collections import deque
+from collections.abc import Callable
 from contextlib import nullcontext
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from broadloom.cli.exit_codes import CommandFailed, UsageError
@@ -30,7 +32,7 @@ if TYPE_CHECKING:
 BATCH_MESSAGES = 1000
 """Messages that are handed to the output before we wait for it."""
 PENDING_EVENTS_MAX = 1000
-"""Events that wait for messages which came before them."""
+"""Events that wait until earlier messages are shown."""
 
 _REPLY = re.compile(r">([0-9]+|[0-9a-f]{4,16}-[0-9]+) (.*)", re.IGNORECASE | re.DOTALL)
 
@@ -98,8 +100,8 @@ class GroupSession:
         self._had_peers = bool(channel.status().neighbors)
         self._changed = asyncio.Event()
         self._read_count = self._dropped_reported = 0
-        self._pending_events: deque[tuple[int, str]] = deque()
-        """Events that came when messages were unread: how many have to be read before, and the line."""
+        self._pending: deque[tuple[int, Callable[[], None]]] = deque()
+        """What happened while messages were unread: how many have to be read before it is shown, and how to show it."""
 
     async def run(self, *, stay: bool) -> bool:
         """Until the input ends, or (`stay`) for longer, or until the channel is closed. Whether something was said and
@@ -134,10 +136,8 @@ class GroupSession:
             self._show_message(message)
             self._read_count += 1
             self._changed.set()
-            while self._pending_events and (
-                self._pending_events[0][0] <= self._read_count or not self._group.unread_count
-            ):
-                self._terminal.show(self._pending_events.popleft()[1])
+            while self._pending and (self._pending[0][0] <= self._read_count or not self._group.unread_count):
+                self._pending.popleft()[1]()
             unwritten += 1
             if not self._group.unread_count or unwritten >= BATCH_MESSAGES:
                 unwritten = 0
@@ -164,12 +164,16 @@ class GroupSession:
         line = event_json(event) if self._json else self._terminal.format_notice(text) if text is not None else None
         if line is None:
             return
-        if not self._group.unread_count:
-            self._terminal.show(line)
-        elif len(self._pending_events) < PENDING_EVENTS_MAX:
-            self._pending_events.append((self._read_count + self._group.unread_count, line))
+        if len(self._pending) < PENDING_EVENTS_MAX:
+            self._show_after_unread(partial(self._terminal.show, line))
         else:
             self._warn("events came faster than they were read, and were not shown")
+
+    def _show_after_unread(self, show: Callable[[], None]) -> None:
+        if self._group.unread_count:
+            self._pending.append((self._read_count + self._group.unread_count, show))
+        else:
+            show()
 
     def _on_channel_event(self, event: "ChannelEvent") -> None:
         self._had_peers = self._had_peers or isinstance(event, LinkUp)
@@ -210,8 +214,8 @@ class GroupSession:
         return sent
 
     async def _read_terminal(self, prompt: PromptLine) -> int:
-        """Lines from a person, who is told of one that cannot be said and may try another. What is said is shown when
-        it is delivered, with its number, so the line itself is not."""
+        """Lines from a person. A line that cannot be sent is reported, and another may follow. A sent message is shown
+        with its number, so the line itself is not."""
         sent = 0
         async for data in typed_input(prompt):
             finished = prompt.editor.feed(data)
@@ -230,7 +234,9 @@ class GroupSession:
             parent = self._numbers.resolve(post.reply_to) if not self._json else MessageId.parse(post.reply_to)
         if parent is not None and not await self._has_message(parent):
             raise ValueError(f"the message {parent} is not to be had here, so it cannot be answered")
-        await self._group.send(post.data, reply_to=parent)
+        message = await self._group.send(post.data, reply_to=parent)
+        self._show_after_unread(partial(self._show_message, message))
+        await self._out.write("")
 
     async def _has_message(self, message_id: MessageId) -> bool:
         """Whether we have a message; it may still come with the history."""

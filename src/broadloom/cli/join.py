@@ -91,7 +91,7 @@ class _JoinSession:
 
     async def _read_terminal(self, prompt: PromptLine) -> int:
         """Lines from a person, who is told of one that cannot be sent and may try another."""
-        from broadloom.channel import BroadloomError
+        from broadloom.errors import BroadloomError
 
         sent = 0
         async for data in typed_input(prompt):

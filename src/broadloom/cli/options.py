@@ -93,30 +93,42 @@ class JoinOptions:
         ),
     ] = ""
     port: Annotated[
-        int, _option(min=0, max=65535, help="Listen here, not in the channel's order of ports.", show_default=False)
-    ] = 0
-    local_peers: Annotated[int, _option("--peers", min=1, max=16, help="Hold so many peers, which act as one.")] = 1
-    timeout: Annotated[float, _option(min=0.1, metavar="SECONDS", help="How long to try to join.")] = 30.0
+        int | None,
+        _option(min=0, max=65535, help="Listen here, not in the channel's order of ports.", show_default=False),
+    ] = None
+    local_peers: Annotated[
+        int | None, _option("--peers", min=1, max=16, help="Hold so many peers, which act as one.", show_default=False)
+    ] = None
+    timeout: Annotated[
+        float | None, _option(min=0.1, metavar="SECONDS", help="How long to try to join.", show_default=False)
+    ] = None
+
+    @property
+    def timeout_s(self) -> float:
+        from broadloom.channel.options import ConnectOptions
+
+        return ConnectOptions.timeout_s if self.timeout is None else self.timeout
 
     def connect(self, channel: str, *, tape: "ObserverFactory | None" = None) -> "PendingConnection":
         """Not joined yet; what cannot work is a `Mistake` already."""
         import broadloom
 
         try:
-            return broadloom.connect(
-                channel,
-                bootstrap=self._bootstrap_hosts(),
-                key=self._key(),
-                ticket=self.ticket,
-                revocation_list=self.revocation_list,
-                tls=not self.plain,
-                signed=self.signed or None,
-                advertise_host=self.advertise,
-                port=self.port,
-                local_peers=self.local_peers,
-                timeout_s=self.timeout,
-                tape=tape,
-            )
+            given = {
+                "bootstrap": self._bootstrap_hosts(),
+                "key": self._key(),
+                "ticket": self.ticket,
+                "revocation_list": self.revocation_list,
+                "tls": not self.plain,
+                "signed": self.signed or None,
+                "advertise_host": self.advertise or None,
+                "port": self.port,
+                "local_peers": self.local_peers,
+                "timeout_s": self.timeout,
+                "tape": tape,
+            }
+            options: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
+            return broadloom.connect(channel, **options)
         except ValueError as problem:
             raise UsageError(str(problem)) from None
 

@@ -93,7 +93,7 @@ def run_reporting_errors(command: str, act: Callable[[], int]) -> int:
 
 
 def _report_library_error(command: str, problem: Exception) -> int:
-    from broadloom.channel import BroadloomError
+    from broadloom.errors import BroadloomError
     from broadloom.security import InvalidKeyError
 
     if not isinstance(problem, BroadloomError | InvalidKeyError):

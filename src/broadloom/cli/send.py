@@ -50,9 +50,9 @@ def send(
         for path in files:
             if str(path) != STDIN:
                 _check_readable(path)
-        deadline = asyncio.get_running_loop().time() + join_options.timeout
+        deadline = asyncio.get_running_loop().time() + join_options.timeout_s
         async with joined_channel(channel, join_options, end) as joined:
-            await _wait_for_peer(joined, deadline, join_options.timeout)
+            await _wait_for_peer(joined, deadline, join_options.timeout_s)
             await _send_all(joined, options, text, files)
         return SUCCESS
 
@@ -77,7 +77,7 @@ def _ttl(seconds: float | None) -> float | None:
 
 
 async def _send_all(channel: "Channel", options: SendOptions, text: Sequence[str], files: Sequence[Path]) -> None:
-    from broadloom.channel import BroadloomError
+    from broadloom.errors import BroadloomError
 
     sent = 0
     try:

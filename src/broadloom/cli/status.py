@@ -6,7 +6,7 @@ import time
 from contextlib import nullcontext
 from typing import TYPE_CHECKING
 
-from broadloom.channel.status_socket import LocalPeer, PeerExited, StatusClient, StatusJson, require_local_peers
+from broadloom.channel.status_socket import LocalPeer, PeerExitedError, StatusClient, StatusJson, require_local_peers
 from broadloom.cli.exit_codes import SUCCESS, UsageError
 from broadloom.cli.runner import print_error, run_reporting_errors
 
@@ -45,7 +45,7 @@ def _watch(channel: str, peer: str, every_s: float, once: bool) -> int:
             _watch_loop(client, every_s, once)
         finally:
             client.close()
-    except PeerExited:
+    except PeerExitedError:
         print_error("watch", f"the peer {chosen.peer_id} has left")
     except TimeoutError:
         print_error("watch", f"the peer {chosen.peer_id} does not answer any more")

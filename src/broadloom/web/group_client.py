@@ -10,7 +10,7 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from broadloom.groups import Group, GroupId, GroupInfo, GroupMessage, Groups, MessageId, groups
+from broadloom.groups import Group, GroupId, GroupInfo, GroupMessage, Groups, MessageId
 from broadloom.web.error_messages import describe_error
 
 if TYPE_CHECKING:
@@ -97,7 +97,7 @@ class GroupClient:
             if channel is not None:
                 self._on_joined(channel.peer_id)
                 name = channel.status().name or MEMBER_NAME
-                self.groups = await self._stack.enter_async_context(groups(channel, name))
+                self.groups = await self._stack.enter_async_context(Groups(channel, name))
         except Exception as problem:
             self.problem = describe_error(problem)
 
@@ -123,7 +123,10 @@ class GroupClient:
         if group_id not in own_groups.joined:
             await own_groups.join(group_id)
         transcript = await self.open_group(group_id)
-        return await transcript.group.send_text(text[:TEXT_CHARS_MAX], reply_to)
+        message = await transcript.group.send_text(text[:TEXT_CHARS_MAX], reply_to)
+        transcript.receive_new()
+        transcript.add(message)
+        return message
 
     async def create(self, description: str) -> GroupId:
         return (await self._require_groups().create(description[:TEXT_CHARS_MAX])).id

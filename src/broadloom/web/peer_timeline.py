@@ -172,16 +172,15 @@ class _TimelineObserver:
 
 def peer_views(status: "Status") -> dict[int, PeerSnapshot]:
     """This peer, its neighbors, and theirs."""
-    me, free_slots = int(status.peer_id, 16), 0 if status.is_full_mesh else status.free_slots
-    near = {int(each.peer_id, 16): each for each in status.neighbors}
+    me, free_slots = status.peer_id, 0 if status.is_full_mesh else status.free_slots
+    near = {each.peer_id: each for each in status.neighbors}
 
     def view(peer: int, name: str, state: str, links: tuple[int, ...], free_slots: int = 0) -> PeerSnapshot:
         return PeerSnapshot(peer, name, state, links, free_slots, status.diameter_estimate, status.is_full_mesh)
 
     views = {me: view(me, "this page", status.state, tuple(near), free_slots)}
     for peer, each in near.items():
-        links = tuple(int(other, 16) for other in each.neighbors)
-        views[peer] = view(peer, each.name or each.peer_id[:NAME_DIGITS], "connected", links)
+        views[peer] = view(peer, each.name or str(each.peer_id)[:NAME_DIGITS], "connected", each.neighbors)
     for other in [other for peer in near for other in views[peer].links]:
         if other not in views:
             views[other] = view(other, f"{other:016x}"[:NAME_DIGITS], "unknown", ())

@@ -141,7 +141,7 @@ def test_deep_and_orphaned_conversations_are_exported(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        (["Bridge"], "in this store no group is called 'Bridge'; there are: 00000000000000c1 'Chess club'"),
+        (["Bridge"], "in this store no group matches 'Bridge'; known groups: 00000000000000c1 'Chess club'"),
         (["Lunch", "--format", "pdf"], "unknown format 'pdf': choose one of md, json, html"),
         (["Lunch", "--name", "Ben"], "no store at"),
         (["Lunch", "--channel", "chat/none"], "no store for chat/none on this machine"),
@@ -167,4 +167,4 @@ def test_export_asks_for_a_name_and_refuses_a_store_in_use(store: Path, tmp_path
     kept.close()
     assert export("Lunch", "--name", "Ben").stdout.startswith("# Lunch\n")
     (tmp_path / "nonsense").write_text("this is no store" * 1000)
-    assert "is no history of groups" in export("Lunch", "--store", str(tmp_path / "nonsense")).stderr
+    assert "is not a Broadloom store" in export("Lunch", "--store", str(tmp_path / "nonsense")).stderr

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from broadloom.apps.chat.read_state import ReadState
-from broadloom.groups import SqliteStore, groups
+from broadloom.groups import Groups, SqliteStore
 from tests.apps.chat.at_screen import FAST_SETTINGS, LARGE, SMALL, chat_screen
 from tests.channel.joined import connected_channels
 from tests.transport.connections import run_test, until
@@ -18,7 +18,7 @@ def test_reader_accepts_an_invitation_and_replies(size: tuple[int, int]) -> None
     async def main() -> None:
         async with (
             connected_channels(2) as (one, two),
-            groups(two, "Ben", settings=FAST_SETTINGS) as ben,
+            Groups(two, "Ben", settings=FAST_SETTINGS) as ben,
             chat_screen(one, "Anna", size) as anna,
         ):
             await anna.wait_for_text("No groups yet: press n", "connected · 1 neighbor")
@@ -75,7 +75,7 @@ def test_groups_are_created_left_and_declined_in_dialogs() -> None:
     async def main() -> None:
         async with (
             connected_channels(2) as (one, two),
-            groups(two, "Ben", settings=FAST_SETTINGS) as ben,
+            Groups(two, "Ben", settings=FAST_SETTINGS) as ben,
             chat_screen(one, "Anna") as anna,
         ):
             await anna.press("n")
@@ -157,7 +157,7 @@ def test_hostile_text_does_not_reach_the_screen() -> None:
     async def main() -> None:
         async with (
             connected_channels(2) as (one, two),
-            groups(two, TRICKS[:20], settings=FAST_SETTINGS) as ben,
+            Groups(two, TRICKS[:20], settings=FAST_SETTINGS) as ben,
             chat_screen(one, "Anna") as anna,
         ):
             club = await ben.create(f"{TRICKS}\n{TRICKS}")
@@ -183,7 +183,7 @@ def test_hostile_text_does_not_reach_the_screen() -> None:
 
 def test_returning_reader_has_history_and_unread_messages(tmp_path: Path) -> None:
     async def main() -> None:
-        async with connected_channels(2) as (one, two), groups(two, "Ben", settings=FAST_SETTINGS) as ben:
+        async with connected_channels(2) as (one, two), Groups(two, "Ben", settings=FAST_SETTINGS) as ben:
             club = await ben.create("Chess club")
             await club.send_text("before")
             db, read = tmp_path / "a.db", tmp_path / "a.read"

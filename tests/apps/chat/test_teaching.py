@@ -9,8 +9,8 @@ import pytest
 from broadloom.apps.chat.actions import COMMAND_KEYS
 from broadloom.apps.chat.dialogs import KEYS, SYMBOLS
 from broadloom.apps.chat.placeholders import status_text
-from broadloom.groups import groups
-from broadloom.groups.history_server import TokenBucket
+from broadloom.groups import Groups
+from broadloom.groups.suppression import TokenBucket
 from tests.apps.chat.at_screen import FAST_SETTINGS, SMALL, chat_screen
 from tests.channel.joined import connected_channels
 from tests.transport.connections import run_test, until
@@ -75,7 +75,7 @@ def test_progress_of_catching_up_is_shown() -> None:
     async def main() -> None:
         async with (
             connected_channels(2) as (one, two),
-            groups(two, "Ben", settings=in_pages) as ben,
+            Groups(two, "Ben", settings=in_pages) as ben,
             chat_screen(one, "Anna", SMALL, settings=patient) as anna,
         ):
             tokens = ben._participant.history_tokens = PausedTokens(first_bytes=40_000)

@@ -11,7 +11,7 @@ import pytest
 from rich.cells import cell_len
 
 import broadloom.sync
-from broadloom.groups.sync import groups
+from broadloom.groups.sync import Groups
 from tests.cli.running import COMMAND, new_channel, short_directory, wait_until
 
 pytestmark = [
@@ -98,7 +98,7 @@ def test_three_terminals_share_a_conversation(terminals: Terminals) -> None:
     terminals.type("Ben", "r", "I do 漢字 👍", "Enter", "Escape")
     for name in ("Anna", "Ben", "Cleo"):
         terminals.wait_for_text(name, "▾ Anna  Who plays white?", "└── Ben  I do 漢字 👍")
-    with broadloom.sync.connect(channel) as dora, groups(dora, "Dora\x1b[2J") as there:
+    with broadloom.sync.connect(channel) as dora, Groups(dora, "Dora\x1b[2J") as there:
         wait_until(lambda: bool(there.list_groups()), "the group")
         club = there.join(there.list_groups()[0])
         club.send_text("\x1b[2J\x1b[H\x1b]0;x\x07 \x9b")

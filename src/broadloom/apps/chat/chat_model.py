@@ -162,8 +162,12 @@ class ChatModel:
         self._groups_changed = self._shown_changed = self._members_changed = True
 
     async def send(self, group_model: GroupModel, text: str, reply_to: MessageId | None) -> GroupMessage:
-        """ValueError if the text is too long; GroupNotFoundError if the group was left meanwhile."""
-        return await group_model.group.send_text(text, reply_to)
+        """Raises `ValueError` if it is too long, `GroupNotFoundError` if the group was left meanwhile."""
+        message = await group_model.group.send_text(text, reply_to)
+        group_model.add_sent(message)
+        group_model.work()
+        self._mark_changed(group_model)
+        return message
 
     # -- events
 

@@ -47,9 +47,9 @@ async def run_chat(
     """Run until the user quits; returns the exit status."""
     from broadloom.apps.chat.app import ChatApp
     from broadloom.apps.chat.chat_model import ChatModel
-    from broadloom.groups import groups
+    from broadloom.groups import Groups
 
-    async with groups(channel, name, store=files.store) as own_groups:
+    async with Groups(channel, name, store=files.store) as own_groups:
         chat = ChatModel(own_groups, files.read_state)
         try:
             with route_warnings_to(_NotificationHandler(chat)):

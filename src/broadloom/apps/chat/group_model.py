@@ -40,9 +40,8 @@ def about_of(description: str) -> str:
 
 
 def message_of(group_id: GroupId, post: Post, names: dict[MemberId, str]) -> GroupMessage:
-    """One message of the history."""
-    name, flags = names.get(post.author, ""), (False, post.is_stripped, post.verified_name)
-    return GroupMessage(group_id, post.id, name, post.parent_id, post.sent_at_ms, post.data, *flags)
+    """A message from the history."""
+    return GroupMessage.from_post(group_id, post, names.get(post.author, ""))
 
 
 class GroupModel:
@@ -60,6 +59,7 @@ class GroupModel:
         """History read up to here."""
         self._rows: deque[Post] = deque()
         """Read, but not in the tree yet."""
+        self._sent: deque[GroupMessage] = deque()
         self._skip = 0
         """The first ones, if there are more than can be shown."""
         self.is_loading = False
@@ -156,7 +156,11 @@ class GroupModel:
             self._add_to_tree(message_of(self.id, self._rows.popleft(), names))
 
     def _receive_new(self) -> bool:
-        taken = 0
+        taken = len(self._sent)
+        while self._sent:
+            message = self._sent.popleft()
+            if self.tree is not None:
+                self._add_to_tree(message)
         while taken < SLICE_ROWS and (message := self.group.receive_nowait()) is not None:
             taken += 1
             if self.tree is not None:
@@ -164,6 +168,10 @@ class GroupModel:
             else:
                 self._unread += self._is_unread(message)
         return taken > 0
+
+    def add_sent(self, message: GroupMessage) -> None:
+        """Our own messages are not received: show them with the next `work`."""
+        self._sent.append(message)
 
     def _add_to_tree(self, message: GroupMessage) -> None:
         assert self.tree is not None

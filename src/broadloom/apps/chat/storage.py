@@ -16,7 +16,7 @@ from urllib.parse import quote, unquote
 
 from broadloom.apps.chat.read_state import ReadState
 from broadloom.errors import BroadloomError
-from broadloom.groups import SqliteStore, StoreError
+from broadloom.groups import SqliteStore, StoreError, StoreLockedError
 from broadloom.groups.settings import NAME_BYTES_MAX
 
 STORE_SUFFIX = ".db"
@@ -102,7 +102,7 @@ def open_chat_files(channel: str, name: str, path: Path | None, *, memory: bool)
         ) from None
     try:
         return ChatFiles(_open_store(path), ReadState(read_path(path)))
-    except _StoreLockedError:
+    except StoreLockedError:
         raise ChatStoreError(
             f"{name} is already in this chat in another program that uses {path}: choose another name, or --ephemeral"
         ) from None
@@ -116,7 +116,7 @@ def open_existing_store(channel: str, name: str, path: Path | None) -> SqliteSto
         raise ChatStoreError(f"no store at {path}: choose one with --store, or with --name and --channel")
     try:
         return _open_store(path)
-    except _StoreLockedError:
+    except StoreLockedError:
         raise ChatStoreError(f"{path} is in use: quit that chat before exporting") from None
 
 
@@ -133,16 +133,10 @@ def _default_store_path(channel: str, name: str) -> Path:
     return store_path(channel, names[0])
 
 
-class _StoreLockedError(Exception):
-    pass
-
-
 def _open_store(path: Path) -> SqliteStore:
     try:
         return SqliteStore(path)
+    except StoreLockedError:
+        raise
     except StoreError as problem:
-        if "locked" in str(problem):
-            raise _StoreLockedError from None
         raise ChatStoreError(str(problem)) from None
-    except (sqlite3.Error, OSError) as problem:
-        raise ChatStoreError(f"cannot open {path}: {problem}; choose another file with --store") from None
