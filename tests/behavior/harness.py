@@ -13,7 +13,7 @@ from uuid import uuid4
 from broadloom.protocol import ChannelName, ChannelSettings, Peer, PeerState
 from broadloom.protocol.events import Event, LinkUp, Message, Missed
 from broadloom.security import PeerCredentials
-from broadloom.testing.checks.guarantees import check_regular
+from broadloom.testing.checks.guarantees import check_fabric
 from broadloom.testing.sim.simulation import Simulation, SimulationSettings
 from broadloom.transport import TcpNode
 from broadloom.wire import Address
@@ -71,7 +71,7 @@ class Harness(Protocol):
 def is_converged(harness: Harness) -> bool:
     """One regular fabric of everybody who is there."""
     graph = {actor.id: list(actor.neighbors) for actor in harness.peers}
-    return all(actor.is_connected for actor in harness.peers) and check_regular(graph, harness.settings.degree) is None
+    return all(actor.is_connected for actor in harness.peers) and check_fabric(graph, harness.settings.degree) is None
 
 
 class SimHarness:

@@ -20,7 +20,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.collections import LineCollection
 from matplotlib.figure import Figure
 
-from broadloom.topology import Adjacency, Topology, components, mutual_links
+from broadloom.topology import Adjacency, Topology, connected_components, mutual_links
 
 Points = npt.NDArray[np.float64]
 
@@ -87,7 +87,7 @@ def free_slots(links: Mapping[int, list[int]], degree: int) -> dict[int, int]:
 def positions(links: Mapping[int, list[int]]) -> dict[int, tuple[float, float]]:
     """Give every peer its place: each part laid out by itself in a disc, the discs side by side."""
     result: dict[int, tuple[float, float]] = {}
-    parts = components(links)
+    parts = connected_components(links)
     # Area for area as many peers in a small part as in a large one; 2.4 leaves a little air around a disc.
     radii = [len(part) ** 0.5 for part in parts]
     row_width = 2.4 * len(links) ** 0.5  # a square of this side would hold the discs if they had no gaps

@@ -6,7 +6,7 @@ from random import Random
 
 from broadloom.protocol import ChannelName, ChannelSettings, PeerState
 from broadloom.protocol.runtime import ObserverFactory
-from broadloom.testing.checks.guarantees import adjacency, find_convergence_problems, find_undelivered
+from broadloom.testing.checks.guarantees import adjacency, check_connected, check_regular, find_undelivered
 from broadloom.testing.sim.dissemination import random_payloads
 from broadloom.testing.sim.network import SimNetwork, SimNetworkSettings
 from broadloom.testing.sim.node import SimNode
@@ -133,9 +133,13 @@ class Simulation:
         outside = [node for node in alive if node.peer.state is not PeerState.CONNECTED]
         if outside:
             return 4, f"{len(outside)} not connected, {outside[0]} is {outside[0].peer.state.value}"
-        problem = find_convergence_problems(alive, self.settings.peer.degree)
-        if problem is not None:
-            return (4 if "parts" not in problem else 6 if self._has_healed else 5), problem
+        graph = adjacency(alive)
+        if problem := check_regular(
+            graph, self.settings.peer.degree, {node.peer.me.peer_id: str(node.number) for node in alive}
+        ):
+            return 4, problem
+        if problem := check_connected(graph):
+            return (6 if self._has_healed else 5), problem
         return find_undelivered(self.checker, alive, allow_missed=allow_missed)
 
     def quiesce(self, timeout_s: float) -> float:
