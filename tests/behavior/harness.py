@@ -85,7 +85,7 @@ class SimHarness:
         added = []
         for _ in range(count):
             bootstrap = (Address("h0", 0),) if at_once else None
-            node = self._simulation.add(bootstrap=bootstrap)
+            node = self._simulation.add_peer(bootstrap=bootstrap)
             actor = HarnessPeer(node.peer)
             # The simulator's own watch is left out: the behaviour is what judges here.
             node.deliver = actor.received.extend  # type: ignore[assignment,method-assign]
@@ -103,7 +103,7 @@ class SimHarness:
         assert self._simulation.run_until(lambda: bool(condition()), within_s), "not within its time"
 
     async def sleep(self, seconds: float) -> None:
-        self._simulation.run(seconds)
+        self._simulation.run_for(seconds)
 
     def kill(self, peers: list[HarnessPeer]) -> None:
         for actor in peers:

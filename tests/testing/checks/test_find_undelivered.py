@@ -10,10 +10,10 @@ def missed_by_all() -> tuple[Simulation, SimNode]:
     """Three peers; one has sent a message that the two others reported as missed."""
     sim = Simulation(1)
     for _ in range(3):
-        sim.add()
-        sim.run(2)
+        sim.add_peer()
+        sim.run_for(2)
     sim.converge(60)
-    sim.run(60)  # a stable period: no link was lost
+    sim.run_for(60)  # a stable period: no link was lost
     author = sim.nodes[0]
     sim.checker.on_sent(author, 1, b"data")
     for node in sim.nodes[1:]:
@@ -31,7 +31,7 @@ def test_missed_message_of_living_author_is_a_violation() -> None:
 def test_missed_message_of_author_that_left_cleanly_is_a_violation() -> None:
     sim, author = missed_by_all()
     sim.leave([author])
-    sim.run(5)
+    sim.run_for(5)
     problem = find_undelivered(sim.checker, sim.alive)
     assert problem is not None
     assert problem[0] == 1
