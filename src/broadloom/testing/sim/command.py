@@ -9,7 +9,7 @@ from rich.table import Table
 from broadloom.testing.sim.dissemination import DisseminationMode
 from broadloom.testing.sim.report import as_json, replay_command, summary_table
 from broadloom.testing.sim.scenario import Scenario, ScenarioError, builtin_names, load
-from broadloom.testing.sim.seed_runner import SeedResult, run_seed, run_seeds
+from broadloom.testing.sim.seed_runner import SeedResult, parse_seeds, run_seed, run_seeds
 from broadloom.testing.sim.simulation import Simulation, TapeFactory
 from broadloom.testing.sim.step_checker import GuaranteeViolation
 from broadloom.testing.sim.steps import Run
@@ -82,14 +82,10 @@ def _parse_dissemination(text: str) -> DisseminationMode:
 
 
 def _parse_seeds(text: str) -> list[int]:
-    first, dots, last = text.partition("..")
     try:
-        numbers = list(range(int(first), int(last if dots else first) + 1))
-    except ValueError:
-        raise UsageError(f"--seeds takes a number or a range such as 1..20, not {text!r}") from None
-    if not numbers:
-        raise UsageError(f"--seeds: there is no number in {text}")
-    return numbers
+        return parse_seeds(text)
+    except ValueError as error:
+        raise UsageError(f"--seeds: {error}") from None
 
 
 def _print_scenarios() -> None:

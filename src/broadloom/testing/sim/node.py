@@ -107,6 +107,9 @@ class SimNode:
     def __str__(self) -> str:
         return f"peer {self.number}"
 
+    def __repr__(self) -> str:
+        return f"<SimNode {self.number}, {self.peer.state.value if self.is_alive else 'dead'}>"
+
     # -- what tests use
 
     @property

@@ -32,6 +32,18 @@ class SeedResult:
     adjacency: dict[int, list[int]] | None = None
 
 
+def parse_seeds(text: str) -> list[int]:
+    """Parse a seed or a range of seeds, such as 7 or 1..20."""
+    first, dots, last = text.partition("..")
+    try:
+        seeds = list(range(int(first), int(last if dots else first) + 1))
+    except ValueError:
+        raise ValueError(f"expected a number or a range such as 1..20, not {text!r}") from None
+    if not seeds:
+        raise ValueError(f"{text} is an empty range")
+    return seeds
+
+
 def run_seed(scenario: Scenario, seed: int, peers: int = 0, tape_factory: TapeFactory | None = None) -> SeedResult:
     # A large simulation only grows, so frequent collections find nothing. Only the previous run leaves garbage.
     gc.set_threshold(200_000, 50, 1000)
