@@ -107,7 +107,9 @@ STEPS = st.lists(
 
 
 @given(STEPS, st.sampled_from([5, 12, 1000]), st.sampled_from([2, 5, 16]))
-def test_line_index_behaves_like_a_flat_list(steps: list[tuple[str, int, int | bool | None]], shown_max: int, block_max: int) -> None:
+def test_line_index_behaves_like_a_flat_list(
+    steps: list[tuple[str, int, int | bool | None]], shown_max: int, block_max: int
+) -> None:
     with patch.object(line_index, "BLOCK_MARKERS_MAX", block_max):
         tree, flat = ThreadTree(shown_max), FlatTree(shown_max)
         for what, number, more in steps:

@@ -170,7 +170,7 @@ def _run_steps(
             scenario.run(chaos_run, namespaces)
     except WorkerTimeoutError as timeout:
         if not chaos_run.errors:
-            chaos_run.problems.append(f"promise {6 if 'parts' in str(timeout) else 5}: {timeout}")
+            chaos_run.problems.append(f"promise {6 if 'components' in str(timeout) else 5}: {timeout}")
     try:
         audit = run_final_audit(chaos_run)
         fill_report(report, chaos_run, audit)

@@ -9,8 +9,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from broadloom.protocol.events import PeerState
+from broadloom.testing.checks import guarantees
 from broadloom.testing.checks.delivery_log import AuthorHead
-from broadloom.testing.checks.guarantees import check_regular
 from broadloom.testing.sim.step_checker import STABLE_PERIOD_S
 
 STABLE_PERIOD_NS = int(STABLE_PERIOD_S * 1e9)
@@ -40,24 +40,13 @@ def find_convergence_problems(views: Mapping[int, PeerView], degree: int) -> str
     if len({view.peer_id for view in views.values()}) < len(views):
         return "two peers have the same id"
     graph = {view.peer_id: list(view.neighbors) for view in views.values()}
-    return check_regular(graph, degree, {view.peer_id: str(number) for number, view in views.items()})
+    return guarantees.check_fabric(graph, degree, {view.peer_id: str(number) for number, view in views.items()})
 
 
 def check_connected(views: Mapping[int, PeerView]) -> str | None:
     """Whether there are several fabrics, regular or not."""
-    graph = {view.peer_id: view.neighbors for view in views.values()}
-    remaining = dict.fromkeys(graph)
-    reached = [remaining.popitem()[0]] if remaining else []
-    for peer in reached:
-        for other in graph[peer]:
-            if other in remaining:
-                del remaining[other]
-                reached.append(other)
-    return (
-        f"two separate parts: {len(remaining)} of {len(graph)} peers cannot be reached from the others"
-        if remaining
-        else None
-    )
+    known = {view.peer_id for view in views.values()}
+    return guarantees.check_connected({view.peer_id: known & set(view.neighbors) for view in views.values()})
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 from broadloom.testing.checks.audit import DepartedPeer, expected_deliveries
 from broadloom.testing.checks.delivery_log import AuthorHead
-from broadloom.testing.cluster import shape
+from broadloom.testing.checks.guarantees import component_sizes, find_overfull, report_adjacency
+from broadloom.topology import free_slots
 
 if TYPE_CHECKING:
     from broadloom.testing.checks.recovery import RecoveryTracker
@@ -198,12 +199,13 @@ def _links_status(
     checks: LiveGuarantees, state: "ClusterState", recoveries: "RecoveryTracker", degree: int
 ) -> GuaranteeStatus:
     members = state.members
-    overfull, free_slots = shape.find_overfull(members, degree), sum(shape.free_slots(members, degree).values())
-    late = free_slots > 0 and recoveries.unconverged_s > REPAIR_TIMEOUT_S
+    overfull = find_overfull(members, degree)
+    missing = sum(free_slots(report_adjacency(members), degree).values())
+    late = missing > 0 and recoveries.unconverged_s > REPAIR_TIMEOUT_S
     if checks.overfull_count or overfull:
         text = f"{checks.overfull_count:,} times somebody had more than {degree}"
-    elif free_slots:
-        text = f"{free_slots} links are lacking; repair is under way since {recoveries.unconverged_s:.1f} s"
+    elif missing:
+        text = f"{missing} links are lacking; repair is under way since {recoveries.unconverged_s:.1f} s"
     else:
         fewest = min((len(view.neighbors) for view in members.values()), default=0)
         text = f"all {len(members)} peers have {degree if fewest >= degree else 'as many as there are others'}"
@@ -211,14 +213,14 @@ def _links_status(
         f"Everyone keeps {degree} links, never more",
         not (late or checks.overfull_count or overfull),
         text,
-        free_slots > 0,
+        missing > 0,
     )
 
 
 def _connectivity_status(
     state: "ClusterState", recoveries: "RecoveryTracker", *, is_partitioned: bool
 ) -> GuaranteeStatus:
-    sizes = shape.component_sizes(state.members)
+    sizes = component_sizes(report_adjacency(state.members))
     if len(sizes) <= 1:
         return GuaranteeStatus("One fabric", True, f"all {sum(sizes)} peers can be reached from each other")
     text = f"{len(sizes)} parts, of {', '.join(map(str, sizes[:6]))} peers"

@@ -20,9 +20,9 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from broadloom.testing.chaos.processes import unsupported_reason
+from broadloom.testing.checks.guarantees import report_adjacency
 from broadloom.testing.checks.live_guarantees import GuaranteeStatus, LiveGuarantees, statuses
 from broadloom.testing.checks.recovery import Recovery
-from broadloom.testing.cluster import shape
 from broadloom.testing.cluster.cluster_state import PeerRecord
 from broadloom.testing.cluster.config import NO_TRAFFIC, ClusterConfig, TrafficRates
 from broadloom.testing.cluster.metrics import MetricsSample, MetricsSampler
@@ -30,6 +30,7 @@ from broadloom.testing.cluster.supervisor import POLL_S, Supervisor
 from broadloom.testing.cluster.timeline import Change, PeerSnapshot
 from broadloom.testing.cluster.words import describe_count, describe_peers
 from broadloom.testing.processes.pool import ClusterError
+from broadloom.topology import diameter, mutual_links
 
 LEAVE_TIMEOUT_S = 20.0
 CONVERGENCE_TIMEOUT_S = 120.0
@@ -121,7 +122,7 @@ class LocalCluster:
 
     def diameter(self) -> int:
         """The true one, in links; what each peer believes is in its view."""
-        return shape.diameter(self._state.members)
+        return diameter(mutual_links(report_adjacency(self._state.members)))
 
     def display_name(self, peer_id: int) -> str:
         """What the members of conversations call a peer."""

@@ -4,7 +4,7 @@ import time
 from dataclasses import dataclass, field, replace
 
 from broadloom.errors import BroadloomError
-from broadloom.testing.cluster.shape import PeerView
+from broadloom.testing.checks.guarantees import PeerView
 from broadloom.testing.cluster.timeline import (
     Annotation,
     ChangeLog,

@@ -9,9 +9,9 @@ from dataclasses import asdict
 from random import Random
 from typing import Any
 
+from broadloom.testing.checks.guarantees import PeerView, find_convergence_problems, find_overfull
 from broadloom.testing.checks.live_guarantees import LiveGuarantees
 from broadloom.testing.checks.recovery import RecoveryTracker
-from broadloom.testing.cluster import shape
 from broadloom.testing.cluster.cluster_state import ClusterState, PeerRecord
 from broadloom.testing.cluster.config import NO_TRAFFIC, ClusterConfig, TrafficRates
 from broadloom.testing.cluster.growth import Growth
@@ -151,7 +151,7 @@ class Supervisor:
     def _on_view(self, row: list[Any]) -> None:
         number, peer, state, changed_ns, neighbors, free_slots, diameter, is_full_mesh = row
         if peer in self.state.peers_by_id:
-            view = shape.PeerView(number, peer, state, changed_ns, tuple(neighbors), free_slots, diameter, is_full_mesh)
+            view = PeerView(number, peer, state, changed_ns, tuple(neighbors), free_slots, diameter, is_full_mesh)
             self.state.update_view(view)
 
     def _on_worker_death(self, worker: WorkerHandle) -> None:
@@ -201,7 +201,7 @@ class Supervisor:
         while True:
             await asyncio.sleep(POLL_S)
             members = self.state.members
-            if over := shape.find_overfull(members, self.config.degree):
+            if over := find_overfull(members, self.config.degree):
                 self.guarantees.overfull_count += 1
                 self.guarantees.violations.append(
                     f"promise 4: peer {over[0].number} has {len(over[0].neighbors)} links"
@@ -222,7 +222,7 @@ class Supervisor:
             return "the fabric is split on purpose: heal it first"
         if joiners := self.growth.pending:
             return f"peer {joiners[0]} is not connected yet"
-        return shape.find_convergence_problems(self.state.members, self.config.degree, self.state.absent)
+        return find_convergence_problems(self.state.members, self.config.degree, self.state.absent)
 
     async def _compare(self) -> None:
         """Whether everyone has what was said."""
