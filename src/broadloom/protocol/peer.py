@@ -231,7 +231,7 @@ class Peer:
 
     def found_channel(self) -> None:
         """Nobody is here: begin the channel."""
-        self.broadcaster.anti_entropy.finish_join()
+        self.broadcaster.receiver.finish_join()
         self.join_protocol.is_full_mesh = True
         self.enter(PeerState.CONNECTED)
 

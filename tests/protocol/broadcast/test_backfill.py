@@ -97,7 +97,7 @@ def test_on_a_signed_channel_only_what_was_checked_is_passed_on() -> None:
     peer, _ = signed_runtime.member(world)
     holds, lacks = signed_runtime.link(peer, 2), signed_runtime.link(peer, 3)
     holds.remote_sends(signed_runtime.credential())
-    window = peer.broadcaster.window_for(signed_runtime.AUTHOR, 1, 0.0)
+    window = peer.broadcaster.receiver.add_window(signed_runtime.AUTHOR, 1, 0.0)
     assert window is not None
     window.start_at(5)
     lacks.remote_sends(Want(signed_runtime.AUTHOR, 1, 3))

@@ -5,8 +5,7 @@ from collections.abc import Callable
 import pytest
 
 from broadloom.protocol import Peer, Tuning
-from broadloom.protocol.broadcast.plumtree import HOPS_UNKNOWN, PARENT_SWITCH_HOPS, RECENT_S
-from broadloom.protocol.broadcast.receive_window import ReceiveWindow
+from broadloom.protocol.broadcast.plumtree import HOPS_UNKNOWN, PARENT_SWITCH_HOPS, RECENT_S, TreeState
 from broadloom.wire import Broadcast
 from broadloom.wire.broadcast_frame import BUNDLE_MESSAGES_MAX, Dissemination, PayloadKind
 from broadloom.wire.link_messages import Graft, IHave, Leave, Prune, Want
@@ -46,8 +45,8 @@ def fed_by_the_first(world: FakeRuntime, hops: int = 2) -> tuple[Peer, FakeConne
     return peer, first, others[0], others[1]
 
 
-def window_of(peer: Peer, author: int = A) -> ReceiveWindow:
-    return peer.broadcaster.authors[author]
+def tree_of(peer: Peer, author: int = A) -> TreeState:
+    return peer.broadcaster.receiver.windows[author].tree
 
 
 def standings(line: FakeConnection) -> list[TreePosition]:
@@ -69,7 +68,7 @@ def test_a_copy_on_its_way_when_the_branch_was_pruned_changes_nothing() -> None:
     peer, near, other, _ = fed_by_the_first(FakeRuntime())
     other.remote_sends(said(A, 2))
     near.remote_sends(said(A, 2))
-    assert window_of(peer).parent is peer.links.get(2)
+    assert tree_of(peer).parent is peer.links.get(2)
     assert not near.sent_messages(Prune)
 
 
@@ -94,7 +93,7 @@ def test_what_floods_first_over_another_link_does_not_change_the_branch() -> Non
     near.remote_sends(flooded(A, 1))
     other.remote_sends(flooded(A, 2, hops=1))
     near.remote_sends(flooded(A, 2, hops=9))
-    assert window_of(peer).parent is peer.links.get(2)
+    assert tree_of(peer).parent is peer.links.get(2)
     assert not near.sent_messages(Prune)
 
 
@@ -112,12 +111,12 @@ def test_a_branch_that_does_not_feed_us_is_no_reason_to_prune_the_others() -> No
     world = FakeRuntime()
     peer, near, other, third = branches(world)
     near.remote_sends(said(A, 1))
-    window_of(peer).parent = peer.links.get(4)
+    tree_of(peer).parent = peer.links.get(4)
     for sequence in (2, 3, 4):
         near.remote_sends(said(A, sequence))
         other.remote_sends(said(A, sequence))
     assert (near.sent_messages(Prune), other.sent_messages(Prune), third.sent_messages(Prune)) == ([], [Prune(A)], [])
-    assert window_of(peer).parent is peer.links.get(2)
+    assert tree_of(peer).parent is peer.links.get(2)
 
 
 # Feeding others.
@@ -198,7 +197,7 @@ def test_grafts_and_prunes_of_unknown_authors_are_passed_over() -> None:
     peer, _, other, _ = branches(FakeRuntime())
     other.remote_sends(Prune(A), Graft(A, 0), Graft(B, 1 << 63))
     assert not other.closed
-    assert not peer.broadcaster.authors.keys() & {A, B}
+    assert not peer.broadcaster.receiver.windows.keys() & {A, B}
 
 
 # Silence.
@@ -213,7 +212,7 @@ def test_what_is_announced_and_does_not_come_is_pulled_from_who_announced_it() -
     assert other.sent_messages(Want)[0] == Want(A, 2, 3)
     other.remote_sends(said(A, 2), said(A, 3))
     assert world.delivered_ids() == [(A, 1), (A, 2), (A, 3)]
-    assert window_of(peer).parent is peer.links.get(3)
+    assert tree_of(peer).parent is peer.links.get(3)
     assert not third.sent_messages(Graft)
     assert not near.sent_messages(Prune), "nobody knows yet whether it brings the next one"
 
@@ -255,10 +254,10 @@ def test_when_the_branch_breaks_all_others_are_grafted_at_once() -> None:
     peer, near, other, third = fed_by_the_first(world)
     near.remote_closes()
     assert other.sent_messages(Graft) == third.sent_messages(Graft) == [Graft(A, 1)]
-    assert window_of(peer).parent is None
+    assert tree_of(peer).parent is None
     other.remote_sends(said(A, 2))
     third.remote_sends(said(A, 2))
-    assert window_of(peer).parent is peer.links.get(3)
+    assert tree_of(peer).parent is peer.links.get(3)
     assert (len(other.sent_messages(Prune)), len(third.sent_messages(Prune))) == (1, 2)
 
 
@@ -270,10 +269,10 @@ def test_small_frames_do_not_choose_the_new_branch() -> None:
     near.remote_closes()
     other.remote_sends(flooded(A, 2))
     third.remote_sends(flooded(A, 2))
-    assert window_of(peer).parent is None
+    assert tree_of(peer).parent is None
     assert (len(other.sent_messages(Prune)), len(third.sent_messages(Prune))) == (1, 1)
     third.remote_sends(said(A, 3))
-    assert window_of(peer).parent is peer.links.get(4)
+    assert tree_of(peer).parent is peer.links.get(4)
 
 
 def test_when_another_link_breaks_nothing_is_grafted() -> None:
@@ -281,7 +280,7 @@ def test_when_another_link_breaks_nothing_is_grafted() -> None:
     other.remote_closes()
     assert not near.sent_messages(Graft)
     assert not third.sent_messages(Graft)
-    assert list(window_of(peer).pruned_links) == [peer.links.get(4)]
+    assert list(tree_of(peer).pruned_links) == [peer.links.get(4)]
 
 
 def test_of_authors_that_are_silent_for_long_no_branch_is_grafted() -> None:
@@ -293,7 +292,7 @@ def test_of_authors_that_are_silent_for_long_no_branch_is_grafted() -> None:
     third.remote_sends(IHave((TreePosition(A, 1, 2, 2),)))  # it speaks again
     world.advance(LATE_S)
     assert third.sent_messages(Graft) == [Graft(A, 2)]
-    assert window_of(peer).parent is peer.links.get(4)
+    assert tree_of(peer).parent is peer.links.get(4)
 
 
 def test_a_lost_link_is_forgotten_everywhere() -> None:
@@ -303,13 +302,13 @@ def test_a_lost_link_is_forgotten_everywhere() -> None:
     gone = [peer.links.get(2), peer.links.get(3)]
     near.remote_closes()
     other.remote_closes()
-    window = window_of(peer)
-    assert window.parent not in gone
-    assert window.first_copy_link not in gone
-    assert window.source not in gone
-    assert window.failed_parent not in gone
-    assert not window.lazy_children.keys() & set(gone)
-    assert not window.pruned_links.keys() & set(gone)
+    tree = tree_of(peer)
+    assert tree.parent not in gone
+    assert tree.first_copy_link not in gone
+    assert peer.broadcaster.gap_repair._state(A).announced_by not in gone
+    assert tree.failed_parent not in gone
+    assert not tree.lazy_links.keys() & set(gone)
+    assert not tree.pruned_links.keys() & set(gone)
     world.advance(SOON_S)
     assert not standings(other)
 
@@ -322,7 +321,7 @@ def test_a_copy_by_a_nearer_way_makes_that_the_branch() -> None:
     near.remote_sends(said(A, 1, hops=5))
     other.remote_sends(said(A, 1, hops=5 - PARENT_SWITCH_HOPS))
     assert (near.sent_messages(Prune), other.sent_messages(Prune)) == ([Prune(A)], [])
-    assert (window_of(peer).parent, window_of(peer).hops) == (peer.links.get(3), 5 - PARENT_SWITCH_HOPS)
+    assert (tree_of(peer).parent, tree_of(peer).hops) == (peer.links.get(3), 5 - PARENT_SWITCH_HOPS)
 
 
 def test_a_little_nearer_is_not_worth_the_change() -> None:
@@ -338,7 +337,7 @@ def test_a_new_link_that_is_first_and_nearer_makes_the_change_when_the_branch_co
     other.remote_sends(said(A, 2, hops=1))
     near.remote_sends(said(A, 2, hops=5))
     assert (near.sent_messages(Prune), other.sent_messages(Prune)) == ([Prune(A)], [])
-    assert window_of(peer).parent is peer.links.get(3)
+    assert tree_of(peer).parent is peer.links.get(3)
 
 
 def test_a_new_link_that_is_first_and_not_nearer_is_pruned_when_the_branch_comes_second() -> None:
@@ -347,7 +346,7 @@ def test_a_new_link_that_is_first_and_not_nearer_is_pruned_when_the_branch_comes
     other.remote_sends(said(A, 2, hops=5))
     near.remote_sends(said(A, 2, hops=5))
     assert (near.sent_messages(Prune), other.sent_messages(Prune)) == ([], [Prune(A)])
-    assert window_of(peer).parent is peer.links.get(2)
+    assert tree_of(peer).parent is peer.links.get(2)
 
 
 def test_a_pruned_neighbour_that_announces_to_be_nearer_becomes_the_branch() -> None:
@@ -357,7 +356,7 @@ def test_a_pruned_neighbour_that_announces_to_be_nearer_becomes_the_branch() -> 
     third.remote_sends(IHave((TreePosition(A, 1, 1, 4 - PARENT_SWITCH_HOPS),)))
     assert third.sent_messages(Graft) == [Graft(A, 1)]
     assert near.sent_messages(Prune) == [Prune(A)]
-    assert (window_of(peer).parent, window_of(peer).hops) == (peer.links.get(4), 5 - PARENT_SWITCH_HOPS)
+    assert (tree_of(peer).parent, tree_of(peer).hops) == (peer.links.get(4), 5 - PARENT_SWITCH_HOPS)
 
 
 # Links that are being drained.
@@ -380,10 +379,10 @@ def test_what_a_leaver_still_brings_counts_and_makes_it_no_branch() -> None:
     lingering(near, 2)
     near.remote_sends(said(A, 2))
     assert world.delivered_ids() == [(A, 1), (A, 2)]
-    assert window_of(peer).parent is None
+    assert tree_of(peer).parent is None
     other.remote_sends(said(A, 2))
     near.remote_sends(said(A, 2, hops=1))
-    assert window_of(peer).parent is peer.links.get(3)
+    assert tree_of(peer).parent is peer.links.get(3)
     assert not near.sent_messages(Prune)
 
 
@@ -392,7 +391,7 @@ def test_a_leaver_that_prunes_or_grafts_leaves_nothing_behind() -> None:
     peer, near, *_ = fed_by_the_first(world)
     lingering(near, 2)
     near.remote_sends(Prune(A))
-    assert not window_of(peer).lazy_children
+    assert not tree_of(peer).lazy_links
     near.remote_sends(Graft(A, 0))
     world.advance(SOON_S)
     assert not standings(near)
@@ -434,7 +433,7 @@ def test_any_number_of_hops_is_survived(hops: int) -> None:
     world.advance(SOON_S)
     assert world.delivered_ids() == [(A, 1), (A, 2)]
     assert [each[:3] for each in standings(third)] == [(A, 1, 2)]
-    assert ME not in peer.broadcaster.authors
+    assert ME not in peer.broadcaster.receiver.windows
 
 
 def test_what_we_said_ourselves_nobody_knows_better() -> None:
@@ -444,7 +443,7 @@ def test_what_we_said_ourselves_nobody_knows_better() -> None:
     other.remote_sends(IHave((TreePosition(ME, 1, 9, 0),)))
     world.advance(LATE_S)
     assert not other.sent_messages(Want)
-    assert window_of(peer, ME).last_known == 1
+    assert peer.broadcaster.receiver.windows[ME].last_known == 1
 
 
 def test_a_flood_of_unknown_authors_is_bounded() -> None:
@@ -452,7 +451,7 @@ def test_a_flood_of_unknown_authors_is_bounded() -> None:
     peer = founder(world, Tuning(heartbeat_timeout_s=1e9, authors_max=50))
     line = link(peer, 2)
     line.remote_sends(IHave(tuple(TreePosition(author, 1, 5, 1) for author in range(5000, 6000))))
-    assert len(peer.broadcaster.authors) <= 50
+    assert len(peer.broadcaster.receiver.windows) <= 50
     line.remote_sends(said(A, 1))
     assert world.delivered_ids() == [(A, 1)]
 
@@ -461,13 +460,13 @@ def test_one_that_promises_to_be_nearer_and_does_not_feed_is_not_chosen_again() 
     world = FakeRuntime()
     peer, near, liar, third = fed_by_the_first(world, hops=5)
     liar.remote_sends(IHave((TreePosition(A, 1, 1, 0),)))
-    assert window_of(peer).parent is peer.links.get(3)
+    assert tree_of(peer).parent is peer.links.get(3)
     third.remote_sends(IHave((TreePosition(A, 1, 2, 5),)))
     world.advance(LATE_S)
     third.remote_sends(said(A, 2, hops=6))
-    assert window_of(peer).parent is peer.links.get(4)
+    assert tree_of(peer).parent is peer.links.get(4)
     liar.remote_sends(IHave((TreePosition(A, 1, 2, 0),)))
-    assert window_of(peer).parent is peer.links.get(4)
+    assert tree_of(peer).parent is peer.links.get(4)
     assert not third.sent_messages(Prune)[1:]
     assert len(near.sent_messages(Prune)) == 1
 

@@ -88,8 +88,8 @@ class AckAggregator:
 
     def on_ack(self, link: "Link", ack: Ack) -> None:
         acks = self._authors.get(ack.author)
-        window = self._broadcaster.authors.get(ack.author)
-        if acks is None or window is None or link in window.lazy_children or link.is_draining:
+        window = self._broadcaster.receiver.windows.get(ack.author)
+        if acks is None or window is None or link in window.tree.lazy_links or link.is_draining:
             return
         child = acks.children.get(link)
         if child is None:
@@ -105,11 +105,11 @@ class AckAggregator:
         acks.measure(last_contiguous, now)
         if author == self._peer.me.peer_id:
             self.is_window_full = (window.last_contiguous - last_contiguous) * acks.message_bytes > window_bytes
-        elif window.parent is not None:
+        elif window.tree.parent is not None:
             unacked_bytes = (last_contiguous - acks.last_acked) * acks.message_bytes
             if unacked_bytes >= ACK_BYTES or unacked_bytes >= window_bytes / ACKS_PER_WINDOW:
                 acks.last_acked = last_contiguous
-                window.parent.send(Ack(author, last_contiguous))
+                window.tree.parent.send(Ack(author, last_contiguous))
 
     def _window_bytes(self, acks: ChildAcks) -> float:
         """Bytes that may be under way."""
@@ -151,7 +151,7 @@ class AckAggregator:
 
     def recheck(self) -> None:
         """While we wait: somebody may have fallen out of the count."""
-        own = self._broadcaster.authors.get(self._peer.me.peer_id)
+        own = self._broadcaster.receiver.windows.get(self._peer.me.peer_id)
         acks = self._authors.get(self._peer.me.peer_id)
         if own is not None and acks is not None:
             self._update(self._peer.me.peer_id, own, acks)

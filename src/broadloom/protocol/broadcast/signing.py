@@ -150,7 +150,7 @@ class MessageVerifier:
             return True
         if self._peer.runtime.now() < self._evict_again_at:
             return False
-        if self._evict_silent() or self._broadcaster.evict_idle_authors():
+        if self._evict_silent() or self._broadcaster.receiver.evict_idle():
             return True
         self._evict_again_at = self._peer.runtime.now() + EVICTION_PAUSE_S
         return False
@@ -158,7 +158,7 @@ class MessageVerifier:
     def _evict_silent(self) -> bool:
         """Somebody who never said anything."""
         for author in self._verified:
-            if author not in self._broadcaster.authors:
+            if author not in self._broadcaster.receiver.windows:
                 self.evict(author)
                 return True
         return False
