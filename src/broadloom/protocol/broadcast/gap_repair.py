@@ -180,7 +180,7 @@ class GapRepair:
             window, state = self._broadcaster.receiver.windows[author], self._state(author)
             if state.stalled_at != window.reached:
                 state.stalled_at, state.stalled_checks = window.reached, 0
-                self._is_in_flight(window, state)
+                self._is_in_flight(window, state)  # notes how many frames the parent has delivered
             elif self._is_in_flight(window, state):
                 state.stalled_checks += 1
             elif len(stalled) < GAP_REQUESTS_MAX:
