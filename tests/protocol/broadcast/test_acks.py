@@ -4,9 +4,9 @@ from broadloom.protocol import Peer, Tuning
 from broadloom.wire import Broadcast
 from broadloom.wire.broadcast_frame import Dissemination
 from broadloom.wire.link_messages import Ack, Prune
+from tests.protocol.broadcast.harness import A
 from tests.protocol.fake_runtime import ME, FakeConnection, FakeRuntime, founder, link
 
-A = 71
 SIZE = 64 << 10
 SETTINGS = Tuning(
     heartbeat_timeout_s=1e9,

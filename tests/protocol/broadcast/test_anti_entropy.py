@@ -6,11 +6,11 @@ from hypothesis import strategies as st
 
 from broadloom.protocol import Peer, PeerState, Tuning
 from broadloom.protocol.events import Missed
-from broadloom.wire import Broadcast
 from broadloom.wire.exchange_messages import LinkRequest
 from broadloom.wire.fields import AUTHORS_MAX
-from broadloom.wire.link_messages import Digest, LastKnown, Unavailable, UnavailableReason, Want
+from broadloom.wire.link_messages import Digest, LastKnown, Want
 from broadloom.wire.types import AuthorState
+from tests.protocol.broadcast.harness import HELD, SHORT_RETENTION, A, B, holder
 from tests.protocol.fake_runtime import (
     EMPTY_DIGEST,
     NO_TIMEOUT,
@@ -28,9 +28,7 @@ from tests.protocol.fake_runtime import (
     seeker,
 )
 
-A, B = 71, 72
 NEW_DIGEST = digest(is_new=True)
-SHORT_RETENTION = Tuning(heartbeat_timeout_s=1e9, retention_s=10.0)
 LONG_S = 100.0
 
 
@@ -108,16 +106,6 @@ def test_joiner_with_largest_digest_can_send_its_own() -> None:
 
 
 # Responding to a digest.
-
-
-def holder(runtime: FakeRuntime, *held: Broadcast) -> Peer:
-    """A peer that received these, in this order, from neighbor 2."""
-    peer = founder(runtime)
-    link(peer, 2).remote_sends(*held)
-    return peer
-
-
-HELD = [broadcast_of(A, 1), broadcast_of(B, 1), broadcast_of(A, 2), broadcast_of(A, 3), broadcast_of(B, 2)]
 
 
 @pytest.mark.parametrize(
@@ -412,54 +400,3 @@ def test_claim_that_closes_in_time_is_not_propagated() -> None:
     connections[0].remote_sends(broadcast_of(A, 1), LastKnown((AuthorState(A, 1, 2, 0),)), broadcast_of(A, 2))
     runtime.advance(4 * NO_TIMEOUT.gap_repair_delay_s)
     assert [connection.sent_messages(LastKnown) for connection in connections] == [[], []]
-
-
-# Responding to Want.
-
-
-def test_want_is_answered_with_retained_messages() -> None:
-    connection = link(holder(FakeRuntime(), *HELD), 3, digest_of((A, 1, 9), (B, 1, 9)))
-    connection.remote_sends(Want(A, 2, 3))
-    assert connection.broadcast_ids() == [(A, 2), (A, 3)]
-    assert connection.sent_messages(Unavailable) == []
-
-
-def test_want_for_unknown_messages_is_answered_with_pending() -> None:
-    connection = link(holder(FakeRuntime(), broadcast_of(A, 1)), 3)
-    connection.remote_sends(Want(A, 2, 4), Want(B, 1, 2))
-    assert connection.sent_messages(Unavailable) == [
-        Unavailable(A, 2, 4, UnavailableReason.PENDING),
-        Unavailable(B, 1, 2, UnavailableReason.PENDING),
-    ]
-
-
-def test_want_for_messages_before_join_is_answered_with_never_held() -> None:
-    # This peer never held it, so it cannot know whether others do.
-    peer = seeker(FakeRuntime())
-    link(peer, 2, digest_of((A, 1, 5)))
-    connection = link(peer, 3)
-    connection.remote_sends(Want(A, 2, 3))
-    assert connection.sent_messages(Unavailable) == [
-        Unavailable(A, 2, 5, UnavailableReason.NEVER_HELD)
-    ]  # including the following ones, to save requests
-
-
-def test_want_for_dropped_messages_is_answered_with_expired() -> None:
-    runtime = FakeRuntime()
-    peer = founder(runtime, Tuning(heartbeat_timeout_s=1e9, retention_s=10))
-    source = link(peer, 2)
-    source.remote_sends(broadcast_of(A, 1), broadcast_of(A, 2))
-    runtime.advance(8)
-    source.remote_sends(broadcast_of(A, 3))
-    runtime.advance(4)
-    connection = link(peer, 3, digest_of((A, 1, 9)))
-    connection.remote_sends(Want(A, 1, 3))
-    assert connection.sent_messages(Unavailable) == [Unavailable(A, 1, 2, UnavailableReason.EXPIRED)]
-    assert connection.broadcast_ids() == [(A, 3)]
-
-
-def test_want_for_everything_is_answered_within_bounds() -> None:
-    connection = link(holder(FakeRuntime(), broadcast_of(A, 1)), 3, digest_of((A, 1, 1)))
-    connection.remote_sends(Want(A, 1, (1 << 64) - 1), Want(A, 5, 2))
-    assert connection.broadcast_ids() == [(A, 1)]
-    assert connection.sent_messages(Unavailable) == [Unavailable(A, 2, (1 << 64) - 1, UnavailableReason.PENDING)]

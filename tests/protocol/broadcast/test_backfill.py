@@ -2,13 +2,10 @@
 
 from broadloom.protocol import Peer
 from broadloom.protocol.broadcast.backfill import BACKFILL_INTERVAL_S, BACKFILL_TIMEOUT_S, BACKFILLS_MAX
-from broadloom.protocol.broadcast.gap_repair import NEVER_HELD_TIMEOUT_S
-from broadloom.protocol.events import Missed
 from broadloom.wire.link_messages import LastKnown, Unavailable, UnavailableReason, Want
 from tests.protocol import signed_runtime
-from tests.protocol.fake_runtime import FakeConnection, FakeRuntime, broadcast_of, digest, digest_of, link, seeker
-
-A = 71
+from tests.protocol.broadcast.harness import A
+from tests.protocol.fake_runtime import FakeConnection, FakeRuntime, broadcast_of, digest_of, link, seeker
 
 
 def late_joiner(runtime: FakeRuntime) -> tuple[Peer, FakeConnection, FakeConnection]:
@@ -132,36 +129,3 @@ def test_late_joiner_does_not_announce_messages_past_retention() -> None:
     link(peer, 3, digest_of((A, 1, 5), idle_ms=1000 * int(peer.settings.retention_s + 1)))
     runtime.advance(1)
     assert older.sent_messages(LastKnown) == []
-
-
-# The side that requester them.
-
-
-def test_messages_no_neighbor_ever_held_are_missed_after_timeout() -> None:
-    runtime = FakeRuntime()
-    peer = seeker(runtime)
-    connections = [link(peer, 2, digest_of()), link(peer, 3, digest())]
-    connections[0].remote_sends(broadcast_of(A, 3))
-    while runtime.time < NEVER_HELD_TIMEOUT_S - 1:
-        runtime.advance(0.5)
-        for connection in connections:
-            connection.remote_sends(Unavailable(A, 1, 2, UnavailableReason.NEVER_HELD))
-    assert (runtime.reported_missed, runtime.delivered) == ([], [])
-    while runtime.time < NEVER_HELD_TIMEOUT_S + 5:
-        runtime.advance(0.5)
-        for connection in connections:
-            connection.remote_sends(Unavailable(A, 1, 2, UnavailableReason.NEVER_HELD))
-    assert runtime.reported_missed == [Missed(A, 1, 2)]
-    assert runtime.delivered_ids() == [(A, 3)]
-
-
-def test_gap_stays_open_while_one_neighbor_may_receive_it() -> None:
-    runtime = FakeRuntime()
-    peer = seeker(runtime)
-    connections = [link(peer, 2, digest_of()), link(peer, 3, digest())]
-    connections[0].remote_sends(broadcast_of(A, 3))
-    while runtime.time < 3 * NEVER_HELD_TIMEOUT_S:
-        runtime.advance(0.5)
-        connections[0].remote_sends(Unavailable(A, 1, 2, UnavailableReason.NEVER_HELD))
-        connections[1].remote_sends(Unavailable(A, 1, 2, UnavailableReason.PENDING))
-    assert (runtime.reported_missed, runtime.delivered) == ([], [])

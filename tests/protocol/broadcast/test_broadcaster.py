@@ -1,99 +1,22 @@
-"""Sending and receiving."""
+"""The author side: numbering, bundles, sending to the links."""
+
+from collections.abc import Callable
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
-from broadloom.protocol import Peer, Tuning
-from broadloom.protocol.events import LinkDown, LinkDownReason, Message, Missed
+from broadloom.protocol import Tuning
 from broadloom.wire import Broadcast, WireError
-from broadloom.wire.broadcast_frame import decode_broadcast, encode_broadcast
+from broadloom.wire.broadcast_frame import BUNDLE_MESSAGES_MAX, PayloadKind, decode_broadcast
 from broadloom.wire.framing import FRAME_BYTES_MAX
-from broadloom.wire.link_messages import Digest, Unavailable, UnavailableReason, Want
-from broadloom.wire.types import AuthorState
-from tests.protocol.fake_runtime import ME, NO_TIMEOUT, FakeConnection, FakeRuntime, broadcast_of, founder, link
-from tests.wire.wire_strategies import resized
-
-A, B = 71, 72
-"""Authors that are not neighbors."""
-
-SHORT_RETENTION = Tuning(heartbeat_timeout_s=1e9, retention_s=10.0)
-
-
-def wants(*connections: FakeConnection) -> list[Want]:
-    return [want for connection in connections for want in connection.sent_messages(Want)]
-
-
-# In order, once.
-
-
-@st.composite
-def arrivals(draw: st.DrawFn) -> list[tuple[int, int, int]]:
-    """Messages of two authors in any order, some repeated, each over one of three links."""
-    last_a, last_b = draw(st.integers(1, 8)), draw(st.integers(0, 4))
-    once = [(A, sequence) for sequence in range(1, last_a + 1)] + [(B, sequence) for sequence in range(1, last_b + 1)]
-    again = draw(st.lists(st.sampled_from(once), max_size=8))
-    order = draw(st.permutations(once + again))
-    return [(author, sequence, draw(st.integers(0, 2))) for author, sequence in order]
-
-
-@settings(deadline=None)
-@given(arrivals())
-def test_any_arrival_order_delivers_each_message_once_in_order(order: list[tuple[int, int, int]]) -> None:
-    runtime = FakeRuntime()
-    peer = founder(runtime)
-    connections = [link(peer, name) for name in (2, 3, 4)]
-    for author, sequence, number in order:
-        connections[number].remote_sends(broadcast_of(author, sequence))
-    for author in (A, B):
-        delivered = [sequence for name, sequence in runtime.delivered_ids() if name == author]
-        assert delivered == sorted({sequence for name, sequence, _ in order if name == author})
-    assert all(message.data == b"%d" % message.sequence for message in runtime.delivered)
-    assert peer.counters.duplicates == len(order) - len(runtime.delivered)
-    # Each link that did not deliver the first copy gets the message exactly once.
-    for number, connection in enumerate(connections):
-        firsts = [next(each[2] for each in order if each[:2] == name) for name in runtime.delivered_ids()]
-        expected = [name for name, first in zip(runtime.delivered_ids(), firsts, strict=True) if first != number]
-        assert sorted(connection.broadcast_ids()) == sorted(expected)
-
-
-def test_application_gets_author_sequence_data_and_hops() -> None:
-    runtime = FakeRuntime()
-    link(founder(runtime), 2).remote_sends(broadcast_of(A, 1, hops=7))
-    assert runtime.delivered == [Message(A, 1, b"1", 7)]
-
-
-def test_early_message_is_relayed_at_once_and_delivered_in_order() -> None:
-    runtime = FakeRuntime()
-    peer = founder(runtime)
-    one, other = link(peer, 2), link(peer, 3)
-    one.remote_sends(broadcast_of(A, 2))
-    assert (other.broadcast_ids(), runtime.delivered_ids()) == ([(A, 2)], [])
-    one.remote_sends(broadcast_of(A, 1))
-    assert runtime.delivered_ids() == [(A, 1), (A, 2)]
-
-
-# Passing on.
-
-
-def test_first_copy_is_relayed_to_other_links_as_same_bytes() -> None:
-    peer = founder(FakeRuntime())
-    source, *others = (link(peer, name) for name in (2, 3, 4, 5))
-    source.remote_sends(broadcast_of(A, 1, hops=4, age_ms=30))
-    assert source.broadcast_frames() == []
-    (first,), *rest = (connection.broadcast_frames() for connection in others)
-    assert all(copies[0] is first and len(copies) == 1 for copies in rest)
-    assert decode_broadcast(first) == broadcast_of(A, 1, hops=5, age_ms=30)
-
-
-def test_further_copies_are_counted_as_duplicates() -> None:
-    runtime = FakeRuntime()
-    peer = founder(runtime)
-    one, other = link(peer, 2), link(peer, 3)
-    for connection in (one, other, other, one):
-        connection.remote_sends(broadcast_of(A, 1))
-    assert (one.broadcast_ids(), other.broadcast_ids(), runtime.delivered_ids()) == ([], [(A, 1)], [(A, 1)])
-    assert peer.counters.duplicates == 3
+from tests.protocol.broadcast.harness import SHORT_RETENTION, wants
+from tests.protocol.fake_runtime import (
+    ME,
+    FakeConnection,
+    FakeRuntime,
+    broadcast_of,
+    founder,
+    link,
+)
 
 
 def test_own_message_goes_to_all_links_as_same_bytes() -> None:
@@ -145,256 +68,6 @@ def test_broadcast_raises_runtime_error_when_not_connected() -> None:
         peer.broadcast(b"e4")
 
 
-# Malformed.
-
-
-def truncated() -> bytes:
-    return resized(encode_broadcast(broadcast_of(A, 1)._replace(messages=(b"12345678",)))[:-4])
-
-
-VALID = encode_broadcast(broadcast_of(A, 1))
-MALFORMED = {
-    "cut short": truncated(),
-    "cut in the core": resized(VALID[:30]),
-    "only a header": resized(VALID[:8]),
-    "trailing bytes": resized(VALID + bytes(4)),
-    "another length": (len(VALID)).to_bytes(4, "big") + VALID[4:],
-    "sequence of zero": VALID[:24] + bytes(8) + VALID[32:],
-    "before its stream": VALID[:32] + (1).to_bytes(4, "big") + VALID[36:],
-    "padding not zero": VALID[:-1] + b"\1",
-}
-
-
-def test_unmodified_frame_of_the_malformed_cases_is_delivered() -> None:
-    runtime = FakeRuntime()
-    link(founder(runtime), 2).remote_sends(VALID)
-    assert runtime.delivered_ids() == [(A, 1)]
-
-
-@pytest.mark.parametrize("frame", MALFORMED.values(), ids=list(MALFORMED))
-def test_malformed_broadcast_closes_link_and_is_not_relayed(frame: bytes) -> None:
-    runtime = FakeRuntime()
-    peer = founder(runtime)
-    source, other = link(peer, 2), link(peer, 3)
-    source.remote_sends(frame)
-    assert (runtime.delivered, other.broadcast_frames()) == ([], [])
-    assert source.closed
-    assert not other.closed
-    assert peer.links.neighbors == (3,)
-    assert peer.counters.malformed_frames == 1
-    assert [event.reason for event in runtime.events if isinstance(event, LinkDown)] == [LinkDownReason.PROTOCOL_ERROR]
-    # It left no trace: the valid message is still new.
-    other.remote_sends(broadcast_of(A, 1))
-    assert runtime.delivered_ids() == [(A, 1)]
-
-
-# Expired.
-
-
-def test_copy_older_than_retention_is_ignored() -> None:
-    runtime = FakeRuntime()
-    peer = founder(runtime, SHORT_RETENTION)
-    one, other = link(peer, 2), link(peer, 3)
-    one.remote_sends(broadcast_of(A, 1, age_ms=10_001))
-    assert (runtime.delivered, other.broadcast_frames(), peer.counters.expired_copies) == ([], [], 1)
-    one.remote_sends(broadcast_of(B, 1, age_ms=10_000))
-    assert (runtime.delivered_ids(), other.broadcast_ids()) == ([(B, 1)], [(B, 1)])
-
-
-# Gaps.
-
-
-def test_gap_is_requested_after_delay() -> None:
-    runtime = FakeRuntime()
-    peer = founder(runtime)
-    connections = [link(peer, name) for name in (2, 3, 4)]
-    connections[0].remote_sends(broadcast_of(A, 1), broadcast_of(A, 4), broadcast_of(A, 6))
-    runtime.advance(NO_TIMEOUT.gap_repair_delay_s - 0.01)
-    assert wants(*connections) == []
-    runtime.advance(0.02)
-    assert wants(*connections) == [Want(A, 2, 3)]
-
-
-def test_gap_that_closes_by_itself_is_not_requested() -> None:
-    runtime = FakeRuntime()
-    peer = founder(runtime)
-    connection = link(peer, 2)
-    connection.remote_sends(broadcast_of(A, 2))
-    runtime.advance(NO_TIMEOUT.gap_repair_delay_s / 2)
-    connection.remote_sends(broadcast_of(A, 1))
-    runtime.advance(10 * NO_TIMEOUT.gap_repair_delay_s)
-    assert wants(connection) == []
-    # The next gap is noticed too.
-    connection.remote_sends(broadcast_of(A, 4))
-    runtime.advance(2 * NO_TIMEOUT.gap_repair_delay_s)
-    assert Want(A, 3, 3) in wants(connection)
-
-
-def test_requested_messages_close_the_gap() -> None:
-    runtime = FakeRuntime()
-    peer = founder(runtime)
-    connection = link(peer, 2)
-    connection.remote_sends(broadcast_of(A, 3))
-    runtime.advance(NO_TIMEOUT.gap_repair_delay_s)
-    (want,) = wants(connection)
-    connection.remote_sends(*(broadcast_of(A, sequence) for sequence in range(want.first, want.last + 1)))
-    assert runtime.delivered_ids() == [(A, 1), (A, 2), (A, 3)]
-    runtime.advance(10 * NO_TIMEOUT.gap_repair_delay_s)
-    assert wants(connection) == [want]
-
-
-def test_each_neighbor_is_asked_once_when_message_is_expired() -> None:
-    runtime = FakeRuntime()
-    peer = founder(runtime)
-    connections = [link(peer, name) for name in (2, 3, 4)]
-    connections[0].remote_sends(broadcast_of(A, 3))
-    asked = []
-    for _ in connections:
-        runtime.advance(NO_TIMEOUT.gap_repair_delay_s)
-        (connection,) = [connection for connection in connections if connection not in asked and wants(connection)]
-        asked.append(connection)
-        connection.remote_sends(Unavailable(A, 1, 2, UnavailableReason.EXPIRED))
-    assert [len(wants(connection)) for connection in connections] == [1, 1, 1]
-
-
-def test_messages_expired_at_all_neighbors_are_missed_and_delivery_continues() -> None:
-    runtime = FakeRuntime()
-    peer = founder(runtime)
-    connections = [link(peer, name) for name in (2, 3)]
-    connections[0].remote_sends(broadcast_of(A, 1), broadcast_of(A, 5), broadcast_of(A, 6))
-    connections[0].remote_sends(Unavailable(A, 2, 4, UnavailableReason.EXPIRED))
-    runtime.advance(NO_TIMEOUT.gap_repair_delay_s)
-    assert runtime.reported_missed == []
-    connections[1].remote_sends(Unavailable(A, 2, 4, UnavailableReason.EXPIRED))
-    runtime.advance(NO_TIMEOUT.gap_repair_delay_s)
-    assert runtime.reported_missed == [Missed(A, 2, 4)]
-    assert runtime.delivered_ids() == [(A, 1), (A, 5), (A, 6)]
-    assert peer.counters.missed == 3
-    # A message that was given up is not delivered after later ones.
-    connections[0].remote_sends(broadcast_of(A, 3), broadcast_of(A, 7))
-    assert runtime.delivered_ids()[3:] == [(A, 7)]
-
-
-def test_only_range_expired_at_all_neighbors_is_given_up() -> None:
-    runtime = FakeRuntime()
-    peer = founder(runtime)
-    connections = [link(peer, name) for name in (2, 3)]
-    connections[0].remote_sends(broadcast_of(A, 6))
-    connections[0].remote_sends(Unavailable(A, 1, 5, UnavailableReason.EXPIRED))
-    connections[1].remote_sends(Unavailable(A, 1, 3, UnavailableReason.EXPIRED))
-    runtime.advance(NO_TIMEOUT.gap_repair_delay_s)
-    assert runtime.reported_missed == [Missed(A, 1, 3)]
-    runtime.advance(NO_TIMEOUT.gap_repair_delay_s)
-    assert set(wants(*connections)) == {Want(A, 4, 5)}
-
-
-def test_pending_gap_is_given_up_only_after_retention() -> None:
-    runtime = FakeRuntime()
-    peer = founder(runtime, SHORT_RETENTION)
-    connections = [link(peer, name) for name in (2, 3)]
-    connections[0].remote_sends(broadcast_of(A, 2))
-    while runtime.time < SHORT_RETENTION.retention_s - SHORT_RETENTION.gap_repair_delay_s:
-        runtime.advance(SHORT_RETENTION.gap_repair_delay_s)
-        for connection in connections:
-            connection.remote_sends(Unavailable(A, 1, 1, UnavailableReason.PENDING))
-    assert (runtime.reported_missed, runtime.delivered) == ([], [])
-    runtime.advance(2 * SHORT_RETENTION.gap_repair_delay_s + 0.01)
-    assert runtime.reported_missed == [Missed(A, 1, 1)]
-    assert runtime.delivered_ids() == [(A, 2)]
-
-
-def test_later_gap_is_not_given_up_with_earlier_one() -> None:
-    # Message 1 never arrives; message 3 has been missing only briefly when message 1 is given up.
-    runtime = FakeRuntime()
-    connection = link(founder(runtime, SHORT_RETENTION), 2)
-    connection.remote_sends(broadcast_of(A, 2))
-    runtime.advance(SHORT_RETENTION.retention_s)
-    connection.remote_sends(broadcast_of(A, 4))
-    runtime.advance(4 * SHORT_RETENTION.gap_repair_delay_s)
-    assert runtime.reported_missed == [Missed(A, 1, 1)]
-    connection.remote_sends(broadcast_of(A, 3))
-    assert runtime.delivered_ids() == [(A, 2), (A, 3), (A, 4)]
-
-
-def test_active_author_does_not_keep_gap_open_forever() -> None:
-    runtime = FakeRuntime()
-    connections = [link(peer, name) for peer in [founder(runtime, SHORT_RETENTION)] for name in (2, 3)]
-    sequence = 2
-    while runtime.time < 2 * SHORT_RETENTION.retention_s:
-        connections[0].remote_sends(broadcast_of(A, sequence))
-        for connection in connections:
-            connection.remote_sends(Unavailable(A, 1, 1, UnavailableReason.PENDING))
-        runtime.advance(SHORT_RETENTION.gap_repair_delay_s)
-        sequence += 1
-    assert runtime.reported_missed == [Missed(A, 1, 1)]
-    assert runtime.delivered_ids() == [(A, each) for each in range(2, sequence)]
-
-
-def test_continuous_reordering_loses_no_message() -> None:
-    # There is always some gap, but each closes soon, so none is given up.
-    runtime = FakeRuntime()
-    connection = link(founder(runtime, SHORT_RETENTION), 2)
-    connection.remote_sends(broadcast_of(A, 2))
-    sequence = 2
-    while runtime.time < 3 * SHORT_RETENTION.retention_s:
-        runtime.advance(0.1)
-        connection.remote_sends(broadcast_of(A, sequence + 2), broadcast_of(A, sequence - 1))
-        sequence += 2
-    connection.remote_sends(broadcast_of(A, sequence - 1))
-    assert runtime.reported_missed == []
-    assert runtime.delivered_ids() == [(A, each) for each in range(1, sequence + 1)]
-
-
-# Authors come and go.
-
-
-def test_unknown_author_starts_with_message_one() -> None:
-    # The starting position covers everything sent before the join, so this was sent later.
-    runtime = FakeRuntime()
-    connection = link(founder(runtime), 2)
-    connection.remote_sends(broadcast_of(A, 5, stream_start=5))
-    runtime.advance(NO_TIMEOUT.gap_repair_delay_s)
-    assert wants(connection) == [Want(A, 1, 4)]
-
-
-def test_idle_author_is_remembered() -> None:
-    runtime = FakeRuntime()
-    connection = link(founder(runtime, SHORT_RETENTION), 2)
-    connection.remote_sends(broadcast_of(A, 1), broadcast_of(A, 2))
-    runtime.advance(10 * SHORT_RETENTION.author_eviction_s)
-    connection.remote_sends(broadcast_of(A, 3, stream_start=3))
-    assert runtime.delivered_ids() == [(A, 1), (A, 2), (A, 3)]
-    connection.remote_sends(broadcast_of(A, 6, stream_start=6))
-    runtime.advance(SHORT_RETENTION.gap_repair_delay_s)
-    assert wants(connection) == [Want(A, 4, 5)]
-
-
-def test_gap_is_reported_after_long_isolation() -> None:
-    runtime = FakeRuntime()
-    peer = founder(runtime, SHORT_RETENTION)
-    connection = link(peer, 2)
-    connection.remote_sends(broadcast_of(A, 1), broadcast_of(A, 3))
-    connection.remote_closes()
-    runtime.advance(2 * SHORT_RETENTION.author_eviction_s)
-    assert (runtime.delivered_ids(), runtime.reported_missed) == ([(A, 1)], [])
-    link(peer, 3)
-    runtime.advance(2 * SHORT_RETENTION.gap_repair_delay_s)
-    assert runtime.reported_missed == [Missed(A, 2, 2)]
-    assert runtime.delivered_ids() == [(A, 1), (A, 3)]
-
-
-def test_digest_contains_start_of_current_stream() -> None:
-    # Peers that evicted the author start there; the stream before is past retention.
-    runtime = FakeRuntime()
-    peer = founder(runtime, SHORT_RETENTION)
-    connection = link(peer, 2)
-    connection.remote_sends(broadcast_of(A, 1), broadcast_of(A, 2))
-    runtime.advance(SHORT_RETENTION.retention_s + 2)
-    connection.remote_sends(broadcast_of(A, 3, stream_start=3))
-    (digest,) = link(peer, 9).sent_messages(Digest)
-    assert digest.authors == (AuthorState(A, 3, 3, 0),)
-
-
 def test_author_starts_new_stream_after_retention() -> None:
     runtime = FakeRuntime()
     peer = founder(runtime, SHORT_RETENTION)
@@ -407,88 +80,110 @@ def test_author_starts_new_stream_after_retention() -> None:
     assert [(each.sequence, each.stream_start) for each in connection.broadcasts()] == [(1, 1), (2, 1), (3, 3)]
 
 
-def test_author_never_evicts_itself() -> None:
-    runtime = FakeRuntime()
-    peer = founder(runtime, FEW_AUTHORS)
+# Bundles.
+
+
+class TurnBasedRuntime(FakeRuntime):
+    """Runs `call_soon` callbacks when the test ends the turn."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._soon: list[Callable[[], None]] = []
+
+    def call_soon(self, callback: Callable[[], None]) -> None:
+        self._soon.append(callback)
+
+    def end_turn(self) -> None:
+        callbacks, self._soon = self._soon, []
+        for callback in callbacks:
+            callback()
+
+
+def bundles(connection: FakeConnection) -> list[tuple[int, int]]:
+    """First sequence number and number of messages of each frame."""
+    return [(each.sequence, len(each.messages)) for each in connection.broadcasts()]
+
+
+def test_messages_of_one_turn_share_a_frame() -> None:
+    runtime = TurnBasedRuntime()
+    peer = founder(runtime)
     connection = link(peer, 2)
-    assert peer.broadcast(b"") == 1
-    for author in range(200, 220):
-        runtime.advance(2 * FEW_AUTHORS.author_eviction_s)
-        connection.remote_sends(broadcast_of(author, 1))
-    assert peer.broadcast(b"") == 2
+    assert [peer.broadcast(b"%d" % number) for number in range(3)] == [1, 2, 3]
+    assert not connection.broadcast_frames()
+    runtime.end_turn()
+    assert [each.messages for each in connection.broadcasts()] == [(b"0", b"1", b"2")]
+    assert peer.broadcast(b"3") == 4
+    runtime.end_turn()
+    runtime.advance(1.0)
+    assert bundles(connection) == [(1, 3), (4, 1)]
+    assert peer.counters.sent == 4
 
 
-# More authors than are tracked.
-
-FEW_AUTHORS = Tuning(heartbeat_timeout_s=1e9, retention_s=10.0, authors_max=3)
-C, D = 73, 74
-
-
-def peer_at_author_limit(runtime: FakeRuntime) -> tuple[Peer, FakeConnection, FakeConnection]:
-    """A peer that tracks as many authors as allowed; C sent last."""
-    peer = founder(runtime, FEW_AUTHORS)
-    connection, other = link(peer, 2), link(peer, 3)
-    for author in (A, B, C):
-        connection.remote_sends(broadcast_of(author, 1))
-        runtime.advance(1)
-    return peer, connection, other
+def test_turn_without_messages_sends_nothing() -> None:
+    runtime = TurnBasedRuntime()
+    connection = link(founder(runtime), 2)
+    runtime.end_turn()
+    assert not connection.broadcast_frames()
 
 
-def test_authors_beyond_limit_are_rejected_and_counted() -> None:
-    runtime = FakeRuntime()
-    peer, connection, other = peer_at_author_limit(runtime)
-    connection.remote_sends(broadcast_of(D, 1), broadcast_of(75, 1), broadcast_of(A, 2))
-    assert runtime.delivered_ids() == [(A, 1), (B, 1), (C, 1), (A, 2)] == other.broadcast_ids()
-    assert peer.counters.authors_rejected == 2
-    assert peer.broadcast(b"own messages are not rejected") == 1
-
-
-def test_longest_idle_author_is_evicted_when_no_copy_is_left() -> None:
-    runtime = FakeRuntime()
-    peer, connection, other = peer_at_author_limit(runtime)
-    runtime.advance(FEW_AUTHORS.author_eviction_s - 3.1)
-    connection.remote_sends(broadcast_of(D, 1))
-    assert peer.counters.authors_rejected == 1
-    runtime.advance(0.2)
-    connection.remote_sends(broadcast_of(D, 1))
-    assert runtime.delivered_ids()[3:] == [(D, 1)]
-    # B is still known, A is not; yet an old copy of A is not taken for new.
-    connection.remote_sends(broadcast_of(B, 1), broadcast_of(A, 1, age_ms=int(FEW_AUTHORS.author_eviction_s * 1000)))
-    assert runtime.delivered_ids()[4:] == []
-    assert (peer.counters.duplicates, peer.counters.expired_copies) == (1, 1)
-    assert other.broadcast_ids() == runtime.delivered_ids()
-
-
-def test_evicted_author_restarts_at_new_stream_without_gap() -> None:
-    runtime = FakeRuntime()
-    _peer, connection, _other = peer_at_author_limit(runtime)
-    runtime.advance(FEW_AUTHORS.author_eviction_s)
-    connection.remote_sends(broadcast_of(D, 1))
-    runtime.advance(FEW_AUTHORS.author_eviction_s)
-    connection.remote_sends(broadcast_of(A, 5, stream_start=5), broadcast_of(A, 6, stream_start=5))
-    runtime.advance(2 * FEW_AUTHORS.retention_s)
-    assert runtime.delivered_ids()[4:] == [(A, 5), (A, 6)]
-    assert (runtime.reported_missed, wants(connection)) == ([], [])
-
-
-def test_author_with_gap_is_not_evicted() -> None:
-    runtime = FakeRuntime()
-    peer = founder(runtime, FEW_AUTHORS)
+def test_bundle_is_sent_when_bundle_bytes_is_reached() -> None:
+    runtime = TurnBasedRuntime()
+    peer = founder(runtime, Tuning(heartbeat_timeout_s=1e9, bundle_bytes=100))
     connection = link(peer, 2)
-    connection.remote_sends(broadcast_of(A, 2), broadcast_of(B, 1), broadcast_of(C, 1))
-    connection.remote_closes()  # no neighbor to ask, so the gap stays open
-    runtime.advance(FEW_AUTHORS.author_eviction_s + 1)
-    link(peer, 3).remote_sends(broadcast_of(B, 2), broadcast_of(D, 1), broadcast_of(A, 1))
-    assert runtime.delivered_ids() == [(B, 1), (C, 1), (B, 2), (D, 1), (A, 1), (A, 2)]
+    for size in (40, 40, 40, 300, 100, 1):
+        peer.broadcast(bytes(size))
+    runtime.end_turn()
+    assert bundles(connection) == [(1, 2), (3, 1), (4, 1), (5, 1), (6, 1)]
 
 
-def test_own_idle_window_does_not_block_eviction() -> None:
-    runtime = FakeRuntime()
-    peer = founder(runtime, FEW_AUTHORS)
+def test_bundle_holds_limited_number_of_messages() -> None:
+    runtime = TurnBasedRuntime()
+    peer = founder(runtime)
     connection = link(peer, 2)
-    peer.broadcast(b"first")
-    runtime.advance(1)
-    connection.remote_sends(broadcast_of(A, 1), broadcast_of(B, 1))
-    runtime.advance(FEW_AUTHORS.author_eviction_s)
-    connection.remote_sends(broadcast_of(C, 1))
-    assert runtime.delivered_ids() == [(A, 1), (B, 1), (C, 1)]
+    sequences = [peer.broadcast(b"") for _ in range(BUNDLE_MESSAGES_MAX + 1)]
+    runtime.end_turn()
+    assert sequences == list(range(1, BUNDLE_MESSAGES_MAX + 2))
+    assert bundles(connection) == [(1, BUNDLE_MESSAGES_MAX), (BUNDLE_MESSAGES_MAX + 1, 1)]
+
+
+def test_messages_of_one_frame_share_kind_priority_and_ttl() -> None:
+    runtime = TurnBasedRuntime()
+    peer = founder(runtime)
+    connection = link(peer, 2)
+    broadcaster = peer.broadcaster
+    broadcaster.broadcast(b"", PayloadKind.DATA)
+    broadcaster.broadcast(b"", PayloadKind.DATA)
+    broadcaster.broadcast(b"", PayloadKind.FRAGMENT)
+    broadcaster.broadcast(b"", PayloadKind.FRAGMENT, 7)
+    broadcaster.broadcast(b"", PayloadKind.FRAGMENT, 7, 500)
+    broadcaster.broadcast(b"", PayloadKind.FRAGMENT, 7, 500)
+    runtime.end_turn()
+    assert bundles(connection) == [(1, 2), (3, 1), (4, 1), (5, 2)]
+    attributes = [(each.kind, each.ttl_ms) for each in connection.broadcasts()]
+    assert attributes == [
+        (PayloadKind.DATA, 0),
+        (PayloadKind.FRAGMENT, 0),
+        (PayloadKind.FRAGMENT, 0),
+        (PayloadKind.FRAGMENT, 500),
+    ]
+    assert [each.priority for each in connection.broadcasts()[2:]] == [7, 7]
+
+
+def test_link_in_the_middle_of_a_turn_loses_no_message() -> None:
+    runtime = TurnBasedRuntime()
+    peer = founder(runtime)
+    peer.broadcast(b"before")
+    connection = link(peer, 2)
+    peer.broadcast(b"after")
+    runtime.end_turn()
+    runtime.advance(1.0)
+    assert connection.broadcast_ids() == [(ME, 1), (ME, 2)]
+
+
+def test_leave_in_the_middle_of_a_turn_sends_open_bundle() -> None:
+    runtime = TurnBasedRuntime()
+    peer = founder(runtime)
+    connection = link(peer, 2)
+    peer.broadcast(b"last")
+    peer.leave()
+    assert connection.broadcast_ids() == [(ME, 1)]

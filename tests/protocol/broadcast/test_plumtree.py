@@ -1,20 +1,16 @@
 """Plumtree: eager and lazy links, pulling, and repair of the tree."""
 
-from collections.abc import Callable
-
 import pytest
 
 from broadloom.protocol import Peer, Tuning
 from broadloom.protocol.broadcast.plumtree import HOPS_UNKNOWN, PARENT_SWITCH_HOPS, RECENT_S, TreeState
 from broadloom.wire import Broadcast
-from broadloom.wire.broadcast_frame import BUNDLE_MESSAGES_MAX, Dissemination, PayloadKind
+from broadloom.wire.broadcast_frame import Dissemination
 from broadloom.wire.link_messages import Graft, IHave, Leave, Prune, Want
 from broadloom.wire.types import TreePosition
+from tests.protocol.broadcast.harness import A, B
 from tests.protocol.fake_runtime import ME, FakeConnection, FakeRuntime, founder, link, peer_info
 from tests.protocol.fake_runtime import broadcast_of as flooded
-
-A, B = 71, 72
-"""Authors that are not neighbors."""
 
 TREE = Tuning(heartbeat_timeout_s=1e9, flood_bytes_max=0)
 """This peer's own messages use its tree."""
@@ -475,112 +471,3 @@ def test_failed_parent_is_not_chosen_again() -> None:
     assert tree_of(peer).parent is peer.links.get(4)
     assert not third.sent_messages(Prune)[1:]
     assert len(first.sent_messages(Prune)) == 1
-
-
-# Bundles.
-
-
-class TurnBasedRuntime(FakeRuntime):
-    """Runs `call_soon` callbacks when the test ends the turn."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._soon: list[Callable[[], None]] = []
-
-    def call_soon(self, callback: Callable[[], None]) -> None:
-        self._soon.append(callback)
-
-    def end_turn(self) -> None:
-        callbacks, self._soon = self._soon, []
-        for callback in callbacks:
-            callback()
-
-
-def bundles(connection: FakeConnection) -> list[tuple[int, int]]:
-    """First sequence number and number of messages of each frame."""
-    return [(each.sequence, len(each.messages)) for each in connection.broadcasts()]
-
-
-def test_messages_of_one_turn_share_a_frame() -> None:
-    runtime = TurnBasedRuntime()
-    peer = founder(runtime)
-    connection = link(peer, 2)
-    assert [peer.broadcast(b"%d" % number) for number in range(3)] == [1, 2, 3]
-    assert not connection.broadcast_frames()
-    runtime.end_turn()
-    assert [each.messages for each in connection.broadcasts()] == [(b"0", b"1", b"2")]
-    assert peer.broadcast(b"3") == 4
-    runtime.end_turn()
-    runtime.advance(1.0)
-    assert bundles(connection) == [(1, 3), (4, 1)]
-    assert peer.counters.sent == 4
-
-
-def test_turn_without_messages_sends_nothing() -> None:
-    runtime = TurnBasedRuntime()
-    connection = link(founder(runtime), 2)
-    runtime.end_turn()
-    assert not connection.broadcast_frames()
-
-
-def test_bundle_is_sent_when_bundle_bytes_is_reached() -> None:
-    runtime = TurnBasedRuntime()
-    peer = founder(runtime, Tuning(heartbeat_timeout_s=1e9, bundle_bytes=100))
-    connection = link(peer, 2)
-    for size in (40, 40, 40, 300, 100, 1):
-        peer.broadcast(bytes(size))
-    runtime.end_turn()
-    assert bundles(connection) == [(1, 2), (3, 1), (4, 1), (5, 1), (6, 1)]
-
-
-def test_bundle_holds_limited_number_of_messages() -> None:
-    runtime = TurnBasedRuntime()
-    peer = founder(runtime)
-    connection = link(peer, 2)
-    sequences = [peer.broadcast(b"") for _ in range(BUNDLE_MESSAGES_MAX + 1)]
-    runtime.end_turn()
-    assert sequences == list(range(1, BUNDLE_MESSAGES_MAX + 2))
-    assert bundles(connection) == [(1, BUNDLE_MESSAGES_MAX), (BUNDLE_MESSAGES_MAX + 1, 1)]
-
-
-def test_messages_of_one_frame_share_kind_priority_and_ttl() -> None:
-    runtime = TurnBasedRuntime()
-    peer = founder(runtime)
-    connection = link(peer, 2)
-    broadcaster = peer.broadcaster
-    broadcaster.broadcast(b"", PayloadKind.DATA)
-    broadcaster.broadcast(b"", PayloadKind.DATA)
-    broadcaster.broadcast(b"", PayloadKind.FRAGMENT)
-    broadcaster.broadcast(b"", PayloadKind.FRAGMENT, 7)
-    broadcaster.broadcast(b"", PayloadKind.FRAGMENT, 7, 500)
-    broadcaster.broadcast(b"", PayloadKind.FRAGMENT, 7, 500)
-    runtime.end_turn()
-    assert bundles(connection) == [(1, 2), (3, 1), (4, 1), (5, 2)]
-    attributes = [(each.kind, each.ttl_ms) for each in connection.broadcasts()]
-    assert attributes == [
-        (PayloadKind.DATA, 0),
-        (PayloadKind.FRAGMENT, 0),
-        (PayloadKind.FRAGMENT, 0),
-        (PayloadKind.FRAGMENT, 500),
-    ]
-    assert [each.priority for each in connection.broadcasts()[2:]] == [7, 7]
-
-
-def test_link_in_the_middle_of_a_turn_loses_no_message() -> None:
-    runtime = TurnBasedRuntime()
-    peer = founder(runtime)
-    peer.broadcast(b"before")
-    connection = link(peer, 2)
-    peer.broadcast(b"after")
-    runtime.end_turn()
-    runtime.advance(1.0)
-    assert connection.broadcast_ids() == [(ME, 1), (ME, 2)]
-
-
-def test_leave_in_the_middle_of_a_turn_sends_open_bundle() -> None:
-    runtime = TurnBasedRuntime()
-    peer = founder(runtime)
-    connection = link(peer, 2)
-    peer.broadcast(b"last")
-    peer.leave()
-    assert connection.broadcast_ids() == [(ME, 1)]

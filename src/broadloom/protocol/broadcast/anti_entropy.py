@@ -62,7 +62,7 @@ class AntiEntropy:
 
     def _send_missing(self, link: "Link", digest: Digest, now: float) -> None:
         if digest.is_new:
-            # A joiner adopts the positions of our digest, so it lacks only what we had buffered beyond them.
+            # A joiner adopts the positions of this peer's digest, so it lacks only what was buffered beyond them.
             missing: Iterable[RetainedFrame] = link.buffered_at_digest
         else:
             positions = {each.author: each.last_contiguous for each in digest.authors}

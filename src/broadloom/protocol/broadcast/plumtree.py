@@ -9,7 +9,7 @@ carries at least `IHave`, no message depends on the tree being intact.
 
 Unlike the paper, one `IHave` announces all messages of an author up to a sequence number, with the sender's distance
 from the author, and a peer moves to a parent that is closer to the author. Choosing the first copy alone, as the paper
-does, may let peers feed each other in a cycle that nobody feeds.
+does, may let peers feed each other in a cycle cut off from the author.
 """
 
 from typing import TYPE_CHECKING

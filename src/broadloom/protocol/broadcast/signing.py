@@ -60,7 +60,7 @@ class MessageVerifier:
         verified = self._verified.get(author)
         return verified.identity if verified is not None else None
 
-    # -- our own messages
+    # -- own messages
 
     def signed(self, message: Broadcast, frame: bytes) -> Broadcast:
         return message._replace(signature=self._signer.sign(self._peer.channel_id + signed_part(frame)))
