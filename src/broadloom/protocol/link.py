@@ -100,7 +100,7 @@ class Link:
         self.received_since_tick = True
         try:
             if frame[4:8] == _BROADCAST:
-                self._peer.broadcaster.on_broadcast(self, frame)
+                self._peer.broadcaster.receiver.on_broadcast(self, frame)
             else:
                 self._peer.on_link_frame(self, frame)
         except UnknownMessageError:
