@@ -112,7 +112,7 @@ class SendBacklog:
         if retained is None:
             self._report_unavailable(author, window, cursor)
             return False
-        link.lookups += 1
+        link.count_lookup()
         if retained.first > cursor.first:
             broadcaster.gap_repair.send_unavailable(link, window, author, cursor.first, retained.first - 1)
         cursor.first = retained.last + 1
