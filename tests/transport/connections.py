@@ -112,6 +112,8 @@ class PeerlessNode(TcpNode):
             on_accept=self._on_call,
             links=self._connections,
             is_paused=False,
+            set_paused=lambda is_paused: setattr(self.peer, "is_paused", is_paused),
+            abort=lambda: None,
             is_present=True,
             state=PeerState.CONNECTED,
             broadcaster=SimpleNamespace(acks=SimpleNamespace(is_window_full=False)),
