@@ -14,6 +14,7 @@ import pytest
 from broadloom.protocol.broadcast.anti_entropy import AntiEntropy
 from broadloom.protocol.broadcast.broadcaster import Broadcaster
 from broadloom.protocol.broadcast.gap_repair import GapRepair
+from broadloom.protocol.broadcast.receiver import Receiver
 from broadloom.protocol.broadcast.retention import RetainedFrame
 from broadloom.protocol.events import Batch, Missed, PeerState, StateChanged
 from broadloom.protocol.link import Link
@@ -147,32 +148,32 @@ def do_nothing(*_args: Any, **_options: Any) -> None:
 
 
 def test_message_delivered_twice_is_detected(assert_caught: Callable[..., None]):
-    original = Broadcaster._deliver
+    original = Receiver._deliver
 
-    def mutant(self: Broadcaster, window: Any, message: Any, age_ms: float) -> None:
+    def mutant(self: Receiver, window: Any, message: Any, age_ms: float) -> None:
         original(self, window, message, age_ms)
         if message.sequence == 2:
             window.last_contiguous = 1
             original(self, window, message, age_ms)
 
-    assert_caught("traffic", {(Broadcaster, "_deliver"): mutant}, 1, f"{PEER} .*received {MESSAGE} twice")
+    assert_caught("traffic", {(Receiver, "_deliver"): mutant}, 1, f"{PEER} .*received {MESSAGE} twice")
 
 
 def test_unrecognized_duplicate_is_detected(assert_caught: Callable[..., None]):
-    original = Broadcaster.on_broadcast
+    original = Receiver.on_broadcast
 
-    def mutant(self: Broadcaster, link: Link, frame: bytes) -> None:
-        marks = {author: window.last_contiguous for author, window in self.authors.items()}
+    def mutant(self: Receiver, link: Link, frame: bytes) -> None:
+        marks = {author: window.last_contiguous for author, window in self.windows.items()}
         original(self, link, frame)
         for author, mark in marks.items():
-            if self.authors[author].last_contiguous > max(mark, 2):
-                self.authors[author].last_contiguous = mark  # forgets what it has delivered
+            if self.windows[author].last_contiguous > max(mark, 2):
+                self.windows[author].last_contiguous = mark  # forgets what it has delivered
 
-    assert_caught("traffic", {(Broadcaster, "on_broadcast"): mutant}, 1, f"{PEER} .*received {MESSAGE} twice")
+    assert_caught("traffic", {(Receiver, "on_broadcast"): mutant}, 1, f"{PEER} .*received {MESSAGE} twice")
 
 
 def test_messages_out_of_author_order_are_detected(assert_caught: Callable[..., None]):
-    def mutant(self: Broadcaster, window: Any, message: Any, _age_ms: float) -> None:
+    def mutant(self: Receiver, window: Any, message: Any, _age_ms: float) -> None:
         """The second frame waits for the third."""
         batch = Batch(message.author, message.sequence, message.messages, message.hops)
         is_second, waited = window.last_contiguous == 1, held.pop((self, message.author), None)
@@ -184,51 +185,51 @@ def test_messages_out_of_author_order_are_detected(assert_caught: Callable[..., 
         if waited is not None:
             self._peer.runtime.deliver(waited)
 
-    held: dict[tuple[Broadcaster, int], Batch] = {}
+    held: dict[tuple[Receiver, int], Batch] = {}
 
-    assert_caught("traffic", {(Broadcaster, "_deliver"): mutant}, 1, f"{PEER} .*received {MESSAGE} before {MESSAGE}")
+    assert_caught("traffic", {(Receiver, "_deliver"): mutant}, 1, f"{PEER} .*received {MESSAGE} before {MESSAGE}")
 
 
 def test_skipped_gap_is_detected(assert_caught: Callable[..., None]):
-    original = Broadcaster.on_broadcast
+    original = Receiver.on_broadcast
 
-    def mutant(self: Broadcaster, link: Link, frame: bytes) -> None:
+    def mutant(self: Receiver, link: Link, frame: bytes) -> None:
         original(self, link, frame)
-        for window in self.authors.values():
+        for window in self.windows.values():
             if window.reorder_buffer:
                 window.last_contiguous = min(window.reorder_buffer) - 1
                 self.deliver_buffered(window, self._peer.runtime.now())
 
-    def lose_some(self: Broadcaster, link: Link, window: Any, frame: bytes, message: Any, now: float) -> None:
+    def lose_some(self: Receiver, link: Link, window: Any, frame: bytes, message: Any, now: float) -> None:
         if message.sequence % 3:
             original_relay(self, link, window, frame, message, now)
 
-    original_relay = Broadcaster._relay
-    mutants = {(Broadcaster, "on_broadcast"): mutant, (Broadcaster, "_relay"): lose_some}
+    original_relay = Receiver._relay
+    mutants = {(Receiver, "on_broadcast"): mutant, (Receiver, "_relay"): lose_some}
     assert_caught("traffic", mutants, 1, f"{PEER} .*received {MESSAGE} before {MESSAGE}")
 
 
 def test_forged_message_is_detected(assert_caught: Callable[..., None]):
-    original = Broadcaster._deliver
+    original = Receiver._deliver
 
-    def mutant(self: Broadcaster, window: Any, message: Any, age_ms: float) -> None:
+    def mutant(self: Receiver, window: Any, message: Any, age_ms: float) -> None:
         original(self, window, message, age_ms)
         if message.sequence == 2:
             self._peer.runtime.deliver(Batch(message.author ^ 1, 1, (b"forged",), 1))
 
     assert_caught(
-        "traffic", {(Broadcaster, "_deliver"): mutant}, 1, f"{PEER} .*received {MESSAGE}, which was never sent"
+        "traffic", {(Receiver, "_deliver"): mutant}, 1, f"{PEER} .*received {MESSAGE}, which was never sent"
     )
 
 
 def test_unrelayed_messages_are_detected(assert_caught: Callable[..., None]):
-    def mutant(self: Broadcaster, _link: Link, _window: Any, frame: bytes, message: Any, now: float) -> None:
+    def mutant(self: Receiver, _link: Link, _window: Any, frame: bytes, message: Any, now: float) -> None:
         kept = RetainedFrame(
             message.author, message.sequence, message.last_sequence, frame, message.hops, message.age_ms, now
         )
-        self.retention.add(kept)
+        self._broadcaster.retention.add(kept)
 
-    assert_caught("traffic", {(Broadcaster, "_relay"): mutant}, 1, f"{PEER} has not received {MESSAGE}")
+    assert_caught("traffic", {(Receiver, "_relay"): mutant}, 1, f"{PEER} has not received {MESSAGE}")
 
 
 def test_missing_anti_entropy_on_new_links_is_detected(assert_caught: Callable[..., None]):
@@ -238,13 +239,13 @@ def test_missing_anti_entropy_on_new_links_is_detected(assert_caught: Callable[.
 
 def test_needlessly_missed_message_is_detected(assert_caught: Callable[..., None]):
     """Most peers have the message, but none answers a request for it."""
-    original = Broadcaster.on_broadcast
+    original = Receiver.on_broadcast
 
-    def mutant(self: Broadcaster, link: Link, frame: bytes) -> None:
+    def mutant(self: Receiver, link: Link, frame: bytes) -> None:
         if read_header(frame)[1] != 3 or self._peer.runtime.random.random() < 0.2:
             original(self, link, frame)
 
-    mutants = {(Broadcaster, "on_broadcast"): mutant, (GapRepair, "on_want"): do_nothing}
+    mutants = {(Receiver, "on_broadcast"): mutant, (GapRepair, "on_want"): do_nothing}
     text = f"{PEER} missed {MESSAGE}, which is available, although the fabric was connected again"
     assert_caught("long traffic", mutants, 1, text)
 
@@ -256,25 +257,25 @@ def test_skipped_sequence_number_is_detected(assert_caught: Callable[..., None])
         has_sent = bool(self._bundle.messages)
         original(self)
         if has_sent:
-            self.authors[self._peer.me.peer_id].last_contiguous += 1
+            self.receiver.windows[self._peer.me.peer_id].last_contiguous += 1
 
     text = rf"{PEER} .*numbered its message \d+ instead of \d+"
     assert_caught("traffic", {(Broadcaster, "flush"): mutant}, 1, text)
 
 
 def test_unsent_last_messages_of_leaving_author_are_detected(assert_caught: Callable[..., None]):
-    original = Broadcaster._send_to_links
+    original = Broadcaster.send_to_links
 
     def mutant(
-        self: Broadcaster, window: Any, kept: RetainedFrame, frame: bytes, rest: Any, came_from: Link | None
+        self: Broadcaster, tree: Any, kept: RetainedFrame, frame: bytes, rest: Any, came_from: Link | None
     ) -> None:
         """Delays its messages, and drops the delayed ones when it leaves."""
         if came_from is None:
-            self._peer.runtime.call_later(1.0, original, self, window, kept, frame, rest, None)
+            self._peer.runtime.call_later(1.0, original, self, tree, kept, frame, rest, None)
         else:
-            original(self, window, kept, frame, rest, came_from)
+            original(self, tree, kept, frame, rest, came_from)
 
-    assert_caught("leave", {(Broadcaster, "_send_to_links"): mutant}, 1, f"{PEER} has not received {MESSAGE}", seed=1)
+    assert_caught("leave", {(Broadcaster, "send_to_links"): mutant}, 1, f"{PEER} has not received {MESSAGE}", seed=1)
 
 
 # -- 2: no silent loss
@@ -311,16 +312,16 @@ def test_missed_report_of_unsent_message_is_detected(assert_caught: Callable[...
 
 
 def test_missed_report_of_available_message_is_detected(assert_caught: Callable[..., None]):
-    original = Broadcaster._deliver
+    original = Receiver._deliver
 
-    def mutant(self: Broadcaster, window: Any, message: Any, age_ms: float) -> None:
+    def mutant(self: Receiver, window: Any, message: Any, age_ms: float) -> None:
         if message.sequence == 3:
             self.give_up_gap(message.author, window, message.last_sequence)
         else:
             original(self, window, message, age_ms)
 
     text = f"{PEER} .*reported {MESSAGE} as missed, which is available and only .* s old"
-    assert_caught("long partition", {(Broadcaster, "_deliver"): mutant}, 2, text)
+    assert_caught("long partition", {(Receiver, "_deliver"): mutant}, 2, text)
 
 
 def test_empty_missed_report_is_detected(assert_caught: Callable[..., None]):
@@ -343,16 +344,16 @@ def test_silent_loss_is_detected(assert_caught: Callable[..., None]):
 
 
 def test_joiner_that_starts_too_late_is_detected(assert_caught: Callable[..., None]):
-    original = Broadcaster._deliver
+    original = Receiver._deliver
 
-    def mutant(self: Broadcaster, window: Any, message: Any, age_ms: float) -> None:
+    def mutant(self: Receiver, window: Any, message: Any, age_ms: float) -> None:
         if message.sequence <= window.floor + 2 and window.floor:
             window.last_contiguous = message.last_sequence  # as if these had come before it joined
         else:
             original(self, window, message, age_ms)
 
     text = f"{PEER} started with {MESSAGE} instead of"
-    assert_caught("joiners", {(Broadcaster, "_deliver"): mutant}, 3, text, seed=1)
+    assert_caught("joiners", {(Receiver, "_deliver"): mutant}, 3, text, seed=1)
 
 
 def test_joiner_connected_without_starting_position_is_detected(assert_caught: Callable[..., None]):
@@ -371,22 +372,22 @@ def test_joiner_without_starting_position_is_detected(assert_caught: Callable[..
 
     def mutant(self: AntiEntropy, _have: Any, now: float) -> None:
         original(self, (), now)
-        self._broadcaster.has_position = False
+        self._broadcaster.receiver.has_position = False
 
     assert_caught("joiners", {(AntiEntropy, "_adopt_position"): mutant}, 4, f"(not connected|free slots).* {PEER}")
 
 
 def test_joiner_with_gap_is_detected(assert_caught: Callable[..., None]):
-    original = Broadcaster._deliver
+    original = Receiver._deliver
 
-    def mutant(self: Broadcaster, window: Any, message: Any, age_ms: float) -> None:
+    def mutant(self: Receiver, window: Any, message: Any, age_ms: float) -> None:
         if message.sequence == window.floor + 2 and window.floor:
             window.last_contiguous = message.last_sequence  # drops the second message after its starting position
         else:
             original(self, window, message, age_ms)
 
     text = f"{PEER} .*received {MESSAGE} before {MESSAGE}"
-    assert_caught("joiners", {(Broadcaster, "_deliver"): mutant}, 1, text)
+    assert_caught("joiners", {(Receiver, "_deliver"): mutant}, 1, text)
 
 
 # -- 4: the fabric stays regular
@@ -427,13 +428,13 @@ def test_rejected_joiners_are_detected(assert_caught: Callable[..., None]):
 
 
 def test_copies_returned_to_sender_are_detected(assert_caught: Callable[..., None]):
-    original = Broadcaster._relay
+    original = Receiver._relay
 
-    def mutant(self: Broadcaster, link: Link, window: Any, frame: bytes, message: Any, now: float) -> None:
+    def mutant(self: Receiver, link: Link, window: Any, frame: bytes, message: Any, now: float) -> None:
         original(self, link, window, frame, message, now)
         link.send_frame(frame)
 
-    assert_caught("quiescent", {(Broadcaster, "_relay"): mutant}, 4, r"a broadcast to 20 peers took \d+ copies, not 61")
+    assert_caught("quiescent", {(Receiver, "_relay"): mutant}, 4, r"a broadcast to 20 peers took \d+ copies, not 61")
 
 
 def test_links_that_never_stop_changing_are_detected(assert_caught: Callable[..., None]):

@@ -265,7 +265,7 @@ def test_tree_parents_form_no_cycle(mode: DisseminationMode):
         for peer in nodes:
             current, steps = peer, 0
             while current != author:
-                parent = nodes[current].peer.broadcaster.authors[author].parent
+                parent = nodes[current].peer.broadcaster.receiver.windows[author].tree.parent
                 assert parent is not None
                 current, steps = parent.peer_id, steps + 1
                 assert steps <= len(nodes)
