@@ -93,8 +93,8 @@ def test_every_step_says_what_it_does(step: str):
         ({"pears": 3}, r"'pears' is unknown; known are bootstrap_count, .*, peers, "),
         ({"peer": {"degre": 5}}, r"'degre' is no setting; known are .*degree, "),
         ({"network": {"latency": 5}}, r"'latency' is no setting; known are .*latency_ms"),
-        ({"peer": {"degree": 2}}, r"degree 2: a peer keeps 3 to 32 links"),
-        ({"peer": {"degree": 33}}, r"degree 33: a peer keeps 3 to 32 links"),
+        ({"peer": {"degree": 2}}, r"degree must be between 3 and 32, not 2"),
+        ({"peer": {"degree": 33}}, r"degree must be between 3 and 32, not 33"),
     ],
 )
 def test_what_is_wrong_with_a_scenario_is_said(content: dict[str, Any], helpful: str):
