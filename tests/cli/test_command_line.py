@@ -51,7 +51,7 @@ def test_json_for_programs() -> None:
 
 
 def test_a_broken_promise_is_told_with_the_command_that_replays_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Broadcaster, "_send_to_links", lambda *_: None)
+    monkeypatch.setattr(Broadcaster, "send_to_links", lambda *_: None)
     result = broadloom("sim", "kill", "--peers", "12", "--seeds", "4", "--jobs", "1")
     assert result.exit_code == 1
     told = " ".join(result.output.split())

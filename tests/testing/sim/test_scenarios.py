@@ -94,8 +94,8 @@ def test_step_has_description(step: str):
         ({"pears": 3}, r"unknown key 'pears'; use bootstrap_count, .*, peers, "),
         ({"peer": {"degre": 5}}, r"unknown setting 'degre'; use .*degree, "),
         ({"network": {"latency": 5}}, r"unknown setting 'latency'; use .*latency_ms"),
-        ({"peer": {"degree": 2}}, r"degree 2: a peer keeps 3 to 32 links"),
-        ({"peer": {"degree": 33}}, r"degree 33: a peer keeps 3 to 32 links"),
+        ({"peer": {"degree": 2}}, r"degree must be between 3 and 32, not 2"),
+        ({"peer": {"degree": 33}}, r"degree must be between 3 and 32, not 33"),
     ],
 )
 def test_invalid_scenario_raises_helpful_error(content: dict[str, Any], text: str):

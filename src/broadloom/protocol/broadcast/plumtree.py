@@ -7,9 +7,9 @@ hears of messages that do not arrive pulls them over the link of the `IHave` and
 that loses its parent grafts all other links at once and prunes again what turns out to be redundant. As every link
 carries at least `IHave`, no message depends on the tree being intact.
 
-Unlike the paper, one `IHave` announces all messages of an author up to a sequence number, with the sender's distance
-from the author, and a peer moves to a parent that is closer to the author. Choosing the first copy alone, as the paper
-does, may let peers feed each other in a cycle cut off from the author.
+Two differences: each author has its own tree, and one `IHave` announces all messages of an author up to a sequence
+number. As in the paper's optimization, a peer moves to a parent that is closer to the author by a threshold. The first
+copy alone does not make a link the parent: peers could come to feed each other in a cycle cut off from the author.
 """
 
 from typing import TYPE_CHECKING
