@@ -36,11 +36,11 @@ async def test_drop_oldest_reports_exactly_the_dropped_messages() -> None:
         while (message := reader.receive_nowait()) is not None:
             assert message.text == str(message.sequence)
             got.append(message.sequence)
-        told = [number for each in missed for number in range(each.first_sequence, each.last_sequence + 1)]
+        missed_numbers = [number for each in missed for number in range(each.first_sequence, each.last_sequence + 1)]
         assert all(each.author == author.peer_id for each in missed)
-        assert sorted(got + told) == list(range(1, 501))
+        assert sorted(got + missed_numbers) == list(range(1, 501))
         assert got == sorted(got)
-        assert reader.missed_count == len(told) > 0
+        assert reader.missed_count == len(missed_numbers) > 0
 
 
 async def test_inbox_is_bounded_in_bytes() -> None:
