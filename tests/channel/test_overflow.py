@@ -83,18 +83,18 @@ async def test_pause_slows_author_and_loses_nothing() -> None:
 
 
 @pytest.mark.parametrize("peers", [1, 2])
-async def test_paused_channel_can_leave(peers: int) -> None:
+async def test_paused_channel_can_leave(peers: int, caplog: pytest.LogCaptureFixture) -> None:
     async with connected_channels(2, overflow="pause", inbox_messages_max=5, local_peers=peers) as (author, reader):
         for number in range(40):
             await author.broadcast_text(str(number))
         await eventually(lambda: reader._node.peer.is_paused)
         for number in range(40, 80):
             await author.broadcast_text(str(number))
-        started = asyncio.get_running_loop().time()
-        await reader.leave()
-        assert asyncio.get_running_loop().time() - started < 3, "it does not wait for what it does not hear"
+        with caplog.at_level(logging.WARNING, "broadloom"):
+            await reader.leave()
+        assert "left without an answer" not in caplog.text, "it reads the answers of its neighbors"
         got = [int(message.text) async for message in reader]
-        assert got == list(range(len(got))), "what is unread has no gaps"
+        assert got == list(range(len(got))), "the unread messages have no gaps"
         assert len(got) >= 5
 
 
