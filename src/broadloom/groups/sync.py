@@ -6,20 +6,21 @@
         for message in club:
             print(message.author_name, message.text)
 
-Thread-safe. Callbacks run in Broadloom's own thread and must not block.
+Thread-safe. Callbacks run in Broadloom's own thread and must not block. Most methods are generated from their
+asynchronous counterparts.
 """
 
+import functools
 import os
 from collections.abc import Callable, Coroutine, Iterator
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypeVar
 
-import broadloom.groups.group
-import broadloom.groups.groups
 import broadloom.sync
 from broadloom.errors import GroupNotFoundError
-from broadloom.groups.group import ThreadEntry
-from broadloom.groups.model import GroupEvent, GroupId, GroupInfo, GroupMessage, Member, MemberStatus, MessageId
+from broadloom.groups.group import Group as AsyncGroup
+from broadloom.groups.groups import Groups as AsyncGroups
+from broadloom.groups.model import GroupEvent, GroupId, GroupInfo, GroupMessage, Member
 from broadloom.groups.settings import GroupSettings, RetentionPolicy
 from broadloom.groups.store import Store
 from broadloom.sync import _loop_thread
@@ -27,6 +28,7 @@ from broadloom.sync import _loop_thread
 if TYPE_CHECKING:
     from broadloom.protocol.events import Message as ChannelMessage
 
+P = ParamSpec("P")
 T = TypeVar("T")
 
 
@@ -44,16 +46,45 @@ def _call(function: Callable[..., T], *args: Any) -> T:
     return _run(work())
 
 
+def _awaits(method: Callable[Concatenate[Any, P], Coroutine[Any, Any, T]]) -> Callable[Concatenate[Any, P], T]:
+    """A method that waits for the result of an asynchronous one."""
+
+    @functools.wraps(method)
+    def twin(self: Any, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        return _run(method(self._twin, *args, **kwargs))
+
+    return twin
+
+
+def _calls(method: Callable[Concatenate[Any, P], T]) -> Callable[Concatenate[Any, P], T]:
+    """A method that calls a plain one in the background loop."""
+
+    @functools.wraps(method)
+    def twin(self: Any, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        return _call(functools.partial(method, self._twin, *args, **kwargs))
+
+    return twin
+
+
 class Group:
     """The synchronous twin of `broadloom.groups.Group`."""
 
-    def __init__(self, group: broadloom.groups.group.Group) -> None:
-        self._group = group
-        self.id = group.id
+    def __init__(self, twin: AsyncGroup) -> None:
+        self._twin = twin
+        self.id = twin.id
+
+    send = _awaits(AsyncGroup.send)
+    send_text = _awaits(AsyncGroup.send_text)
+    receive = _awaits(AsyncGroup.receive)
+    leave = _awaits(AsyncGroup.leave)
+    members = _calls(AsyncGroup.members)
+    history = _calls(AsyncGroup.history)
+    get = _calls(AsyncGroup.get)
+    thread = _calls(AsyncGroup.thread)
 
     @property
     def info(self) -> GroupInfo:
-        return _call(lambda: self._group.info)
+        return _call(lambda: self._twin.info)
 
     @property
     def description(self) -> str:
@@ -61,28 +92,19 @@ class Group:
 
     @property
     def is_catching_up(self) -> bool:
-        return _call(lambda: self._group.is_catching_up)
+        return _call(lambda: self._twin.is_catching_up)
 
     @property
     def unread_count(self) -> int:
-        return self._group.unread_count
+        return self._twin.unread_count
 
     @property
     def dropped_count(self) -> int:
-        return self._group.dropped_count
-
-    def send(self, data: bytes, reply_to: GroupMessage | MessageId | None = None) -> GroupMessage:
-        return _run(self._group.send(data, reply_to))
-
-    def send_text(self, text: str, reply_to: GroupMessage | MessageId | None = None) -> GroupMessage:
-        return _run(self._group.send_text(text, reply_to))
+        return self._twin.dropped_count
 
     def receive_nowait(self) -> GroupMessage | None:
         # Looking first costs nothing in a main loop that polls.
-        return _call(self._group.receive_nowait) if self._group.unread_count else None
-
-    def receive(self, timeout_s: float | None = None) -> GroupMessage:
-        return _run(self._group.receive(timeout_s))
+        return _call(self._twin.receive_nowait) if self._twin.unread_count else None
 
     def __iter__(self) -> Iterator[GroupMessage]:
         while True:
@@ -91,21 +113,6 @@ class Group:
             except GroupNotFoundError:
                 return
             yield message
-
-    def members(self) -> dict[Member, MemberStatus]:
-        return _call(self._group.members)
-
-    def history(self) -> list[GroupMessage]:
-        return _call(self._group.history)
-
-    def get(self, message_id: MessageId) -> GroupMessage | None:
-        return _call(self._group.get, message_id)
-
-    def thread(self, message: GroupMessage | MessageId) -> list[ThreadEntry]:
-        return _call(self._group.thread, message)
-
-    def leave(self) -> None:
-        _run(self._group.leave())
 
 
 class Groups:
@@ -121,53 +128,41 @@ class Groups:
         on_unhandled: "Callable[[ChannelMessage], None] | None" = None,
     ) -> None:
         self.channel = channel
-        self._groups = _call(
-            lambda: broadloom.groups.groups.Groups(
-                channel._channel, name, store=store, settings=settings, on_unhandled=on_unhandled
-            )
-        )
+        options: dict[str, Any] = {"store": store, "settings": settings, "on_unhandled": on_unhandled}
+        self._twin = _call(functools.partial(AsyncGroups, channel._channel, name, **options))
         self._wrapped: dict[GroupId, Group] = {}
+
+    list_groups = _calls(AsyncGroups.list_groups)
+    held_count = _calls(AsyncGroups.held_count)
+    decline = _calls(AsyncGroups.decline)
+    wait_until_synced = _awaits(AsyncGroups.wait_until_synced)
+    find = _awaits(AsyncGroups.find)
+    close = _awaits(AsyncGroups.aclose)
 
     @property
     def me(self) -> Member:
-        return self._groups.me
+        return self._twin.me
 
     @property
     def joined(self) -> dict[GroupId, Group]:
-        joined = _call(lambda: self._groups.joined)
-        return {group_id: self._wrap(group) for group_id, group in joined.items()}
-
-    def list_groups(self) -> list[GroupInfo]:
-        return _call(self._groups.list_groups)
-
-    def held_count(self, group: GroupId | GroupInfo) -> int:
-        return _call(self._groups.held_count, group)
-
-    def wait_until_synced(self, timeout_s: float | None = None) -> bool:
-        return _run(self._groups.wait_until_synced(timeout_s))
-
-    def find(self, name: str, timeout_s: float | None = None) -> GroupInfo:
-        return _run(self._groups.find(name, timeout_s))
+        return {group_id: self._wrap(group) for group_id, group in _call(lambda: self._twin.joined).items()}
 
     def create(
         self, description: str, *, retention: RetentionPolicy | None = None, well_known_name: str | None = None
     ) -> Group:
-        return self._wrap(_run(self._groups.create(description, retention=retention, well_known_name=well_known_name)))
+        return self._wrap(_run(self._twin.create(description, retention=retention, well_known_name=well_known_name)))
 
     def join(self, group: GroupId | GroupInfo) -> Group:
-        return self._wrap(_run(self._groups.join(group)))
+        return self._wrap(_run(self._twin.join(group)))
 
     def listen(self, group: GroupId | GroupInfo) -> Group:
-        return self._wrap(_run(self._groups.listen(group)))
+        return self._wrap(_run(self._twin.listen(group)))
 
     def leave(self, group: GroupId | Group) -> None:
-        _run(self._groups.leave(group.id if isinstance(group, Group) else group))
-
-    def decline(self, group: GroupId | GroupInfo) -> None:
-        _call(self._groups.decline, group)
+        _run(self._twin.leave(group.id if isinstance(group, Group) else group))
 
     def on_event(self, callback: Callable[[GroupEvent], None]) -> Callable[[], None]:
-        unsubscribe = _call(self._groups.on_event, callback)
+        unsubscribe = _call(self._twin.on_event, callback)
 
         def unsubscribe_threadsafe() -> None:
             _loop_thread.loop().call_soon_threadsafe(unsubscribe)
@@ -175,7 +170,7 @@ class Groups:
         return unsubscribe_threadsafe
 
     def events(self) -> Iterator[GroupEvent]:
-        events = self._groups.events()
+        events = self._twin.events()
 
         async def next_event() -> GroupEvent | None:
             return await anext(events, None)
@@ -186,9 +181,6 @@ class Groups:
         finally:
             _run(events.aclose())
 
-    def close(self) -> None:
-        _run(self._groups.aclose())
-
     def __enter__(self) -> Self:
         return self
 
@@ -197,8 +189,8 @@ class Groups:
     ) -> None:
         self.close()
 
-    def _wrap(self, group: broadloom.groups.group.Group) -> Group:
+    def _wrap(self, group: AsyncGroup) -> Group:
         found = self._wrapped.get(group.id)
-        if found is None or found._group is not group:
+        if found is None or found._twin is not group:
             found = self._wrapped[group.id] = Group(group)
         return found
