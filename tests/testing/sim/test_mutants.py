@@ -14,6 +14,7 @@ import pytest
 from broadloom.protocol.broadcast.anti_entropy import AntiEntropy
 from broadloom.protocol.broadcast.broadcaster import Broadcaster
 from broadloom.protocol.broadcast.gap_repair import GapRepair
+from broadloom.protocol.broadcast.receiver import Receiver
 from broadloom.protocol.broadcast.retention import RetainedFrame
 from broadloom.protocol.events import Batch, Missed, PeerState, StateChanged
 from broadloom.protocol.link import Link
@@ -147,32 +148,32 @@ def do_nothing(*_args: Any, **_options: Any) -> None:
 
 
 def test_a_message_given_twice(assert_caught: Callable[..., None]):
-    honest = Broadcaster._deliver
+    honest = Receiver._deliver
 
-    def mutant(self: Broadcaster, window: Any, message: Any, age_ms: float) -> None:
+    def mutant(self: Receiver, window: Any, message: Any, age_ms: float) -> None:
         honest(self, window, message, age_ms)
         if message.sequence == 2:
             window.last_contiguous = 1
             honest(self, window, message, age_ms)
 
-    assert_caught("talk", {(Broadcaster, "_deliver"): mutant}, 1, f"{PEER} .*was given message {MESSAGE} twice")
+    assert_caught("talk", {(Receiver, "_deliver"): mutant}, 1, f"{PEER} .*was given message {MESSAGE} twice")
 
 
 def test_a_duplicate_not_recognised(assert_caught: Callable[..., None]):
-    honest = Broadcaster.on_broadcast
+    honest = Receiver.on_broadcast
 
-    def mutant(self: Broadcaster, link: Link, frame: bytes) -> None:
-        marks = {author: window.last_contiguous for author, window in self.authors.items()}
+    def mutant(self: Receiver, link: Link, frame: bytes) -> None:
+        marks = {author: window.last_contiguous for author, window in self.windows.items()}
         honest(self, link, frame)
         for author, mark in marks.items():
-            if self.authors[author].last_contiguous > max(mark, 2):
-                self.authors[author].last_contiguous = mark  # forgets at once what it had
+            if self.windows[author].last_contiguous > max(mark, 2):
+                self.windows[author].last_contiguous = mark  # forgets at once what it had
 
-    assert_caught("talk", {(Broadcaster, "on_broadcast"): mutant}, 1, f"{PEER} .*was given message {MESSAGE} twice")
+    assert_caught("talk", {(Receiver, "on_broadcast"): mutant}, 1, f"{PEER} .*was given message {MESSAGE} twice")
 
 
 def test_messages_out_of_the_author_s_order(assert_caught: Callable[..., None]):
-    def mutant(self: Broadcaster, window: Any, message: Any, _age_ms: float) -> None:
+    def mutant(self: Receiver, window: Any, message: Any, _age_ms: float) -> None:
         """The second frame waits for the third."""
         given = Batch(message.author, message.sequence, message.messages, message.hops)
         is_second, waited = window.last_contiguous == 1, held.pop((self, message.author), None)
@@ -184,49 +185,49 @@ def test_messages_out_of_the_author_s_order(assert_caught: Callable[..., None]):
         if waited is not None:
             self._peer.runtime.deliver(waited)
 
-    held: dict[tuple[Broadcaster, int], Batch] = {}
+    held: dict[tuple[Receiver, int], Batch] = {}
 
-    assert_caught("talk", {(Broadcaster, "_deliver"): mutant}, 1, f"{PEER} .*was given {MESSAGE} before {MESSAGE}")
+    assert_caught("talk", {(Receiver, "_deliver"): mutant}, 1, f"{PEER} .*was given {MESSAGE} before {MESSAGE}")
 
 
 def test_a_gap_that_is_stepped_over(assert_caught: Callable[..., None]):
-    honest = Broadcaster.on_broadcast
+    honest = Receiver.on_broadcast
 
-    def mutant(self: Broadcaster, link: Link, frame: bytes) -> None:
+    def mutant(self: Receiver, link: Link, frame: bytes) -> None:
         honest(self, link, frame)
-        for window in self.authors.values():
+        for window in self.windows.values():
             if window.reorder_buffer:
                 window.last_contiguous = min(window.reorder_buffer) - 1
                 self.deliver_buffered(window, self._peer.runtime.now())
 
-    def loses_some(self: Broadcaster, link: Link, window: Any, frame: bytes, message: Any, now: float) -> None:
+    def loses_some(self: Receiver, link: Link, window: Any, frame: bytes, message: Any, now: float) -> None:
         if message.sequence % 3:
             honest_pass_on(self, link, window, frame, message, now)
 
-    honest_pass_on = Broadcaster._relay
-    mutants = {(Broadcaster, "on_broadcast"): mutant, (Broadcaster, "_relay"): loses_some}
+    honest_pass_on = Receiver._relay
+    mutants = {(Receiver, "on_broadcast"): mutant, (Receiver, "_relay"): loses_some}
     assert_caught("talk", mutants, 1, f"{PEER} .*was given {MESSAGE} before {MESSAGE}")
 
 
 def test_a_message_that_nobody_sent(assert_caught: Callable[..., None]):
-    honest = Broadcaster._deliver
+    honest = Receiver._deliver
 
-    def mutant(self: Broadcaster, window: Any, message: Any, age_ms: float) -> None:
+    def mutant(self: Receiver, window: Any, message: Any, age_ms: float) -> None:
         honest(self, window, message, age_ms)
         if message.sequence == 2:
             self._peer.runtime.deliver(Batch(message.author ^ 1, 1, (b"forged",), 1))
 
-    assert_caught("talk", {(Broadcaster, "_deliver"): mutant}, 1, f"{PEER} .*was given {MESSAGE}, which nobody sent")
+    assert_caught("talk", {(Receiver, "_deliver"): mutant}, 1, f"{PEER} .*was given {MESSAGE}, which nobody sent")
 
 
 def test_messages_that_are_not_passed_on(assert_caught: Callable[..., None]):
-    def mutant(self: Broadcaster, _link: Link, _window: Any, frame: bytes, message: Any, now: float) -> None:
+    def mutant(self: Receiver, _link: Link, _window: Any, frame: bytes, message: Any, now: float) -> None:
         kept = RetainedFrame(
             message.author, message.sequence, message.last_sequence, frame, message.hops, message.age_ms, now
         )
-        self.retention.add(kept)
+        self._broadcaster.retention.add(kept)
 
-    assert_caught("talk", {(Broadcaster, "_relay"): mutant}, 1, f"{PEER} has not got {MESSAGE}")
+    assert_caught("talk", {(Receiver, "_relay"): mutant}, 1, f"{PEER} has not got {MESSAGE}")
 
 
 def test_new_links_that_do_not_reconcile(assert_caught: Callable[..., None]):
@@ -236,13 +237,13 @@ def test_new_links_that_do_not_reconcile(assert_caught: Callable[..., None]):
 
 def test_a_message_that_is_missed_without_need(assert_caught: Callable[..., None]):
     """Everyone holds it, and nobody answers who lacks it."""
-    honest = Broadcaster.on_broadcast
+    honest = Receiver.on_broadcast
 
-    def mutant(self: Broadcaster, link: Link, frame: bytes) -> None:
+    def mutant(self: Receiver, link: Link, frame: bytes) -> None:
         if read_header(frame)[1] != 3 or self._peer.runtime.random.random() < 0.2:
             honest(self, link, frame)
 
-    mutants = {(Broadcaster, "on_broadcast"): mutant, (GapRepair, "on_want"): do_nothing}
+    mutants = {(Receiver, "on_broadcast"): mutant, (GapRepair, "on_want"): do_nothing}
     text = f"{PEER} missed {MESSAGE}, which can be had, although the fabric was whole again"
     assert_caught("long talk", mutants, 1, text)
 
@@ -254,25 +255,25 @@ def test_an_author_that_skips_a_number(assert_caught: Callable[..., None]):
         has_spoken = bool(self._bundle.messages)
         honest(self)
         if has_spoken:
-            self.authors[self._peer.me.peer_id].last_contiguous += 1
+            self.receiver.windows[self._peer.me.peer_id].last_contiguous += 1
 
     text = rf"{PEER} .*numbered its message \d+ where \d+ comes next"
     assert_caught("talk", {(Broadcaster, "flush"): mutant}, 1, text)
 
 
 def test_a_leaver_whose_last_words_are_not_sent(assert_caught: Callable[..., None]):
-    honest = Broadcaster._send_to_links
+    honest = Broadcaster.send_to_links
 
     def mutant(
-        self: Broadcaster, window: Any, kept: RetainedFrame, frame: bytes, rest: Any, came_from: Link | None
+        self: Broadcaster, tree: Any, kept: RetainedFrame, frame: bytes, rest: Any, came_from: Link | None
     ) -> None:
         """Collects for a while, and does not look at what it has collected when it leaves."""
         if came_from is None:
-            self._peer.runtime.call_later(1.0, honest, self, window, kept, frame, rest, None)
+            self._peer.runtime.call_later(1.0, honest, self, tree, kept, frame, rest, None)
         else:
-            honest(self, window, kept, frame, rest, came_from)
+            honest(self, tree, kept, frame, rest, came_from)
 
-    assert_caught("leave", {(Broadcaster, "_send_to_links"): mutant}, 1, f"{PEER} has not got {MESSAGE}", seed=1)
+    assert_caught("leave", {(Broadcaster, "send_to_links"): mutant}, 1, f"{PEER} has not got {MESSAGE}", seed=1)
 
 
 # -- 2: nothing is lost silently
@@ -309,16 +310,16 @@ def test_told_of_what_nobody_sent(assert_caught: Callable[..., None]):
 
 
 def test_told_of_what_can_still_be_had(assert_caught: Callable[..., None]):
-    honest = Broadcaster._deliver
+    honest = Receiver._deliver
 
-    def mutant(self: Broadcaster, window: Any, message: Any, age_ms: float) -> None:
+    def mutant(self: Receiver, window: Any, message: Any, age_ms: float) -> None:
         if message.sequence == 3:
             self.give_up_gap(message.author, window, message.last_sequence)
         else:
             honest(self, window, message, age_ms)
 
     text = f"{PEER} .*was told that it missed {MESSAGE}, which is only .* s old"
-    assert_caught("long split", {(Broadcaster, "_deliver"): mutant}, 2, text)
+    assert_caught("long split", {(Receiver, "_deliver"): mutant}, 2, text)
 
 
 def test_told_of_nothing(assert_caught: Callable[..., None]):
@@ -341,16 +342,16 @@ def test_not_told_at_all(assert_caught: Callable[..., None]):
 
 
 def test_a_newcomer_that_starts_too_late(assert_caught: Callable[..., None]):
-    honest = Broadcaster._deliver
+    honest = Receiver._deliver
 
-    def mutant(self: Broadcaster, window: Any, message: Any, age_ms: float) -> None:
+    def mutant(self: Receiver, window: Any, message: Any, age_ms: float) -> None:
         if message.sequence <= window.floor + 2 and window.floor:
             window.last_contiguous = message.last_sequence  # as if these had come before its time
         else:
             honest(self, window, message, age_ms)
 
     text = f"{PEER} started with {MESSAGE}, should have with"
-    assert_caught("newcomers", {(Broadcaster, "_deliver"): mutant}, 3, text, seed=1)
+    assert_caught("newcomers", {(Receiver, "_deliver"): mutant}, 3, text, seed=1)
 
 
 def test_a_newcomer_that_is_connected_before_it_has_a_starting_point(assert_caught: Callable[..., None]):
@@ -369,22 +370,22 @@ def test_a_newcomer_without_a_starting_point(assert_caught: Callable[..., None])
 
     def mutant(self: AntiEntropy, _have: Any, now: float) -> None:
         honest(self, (), now)
-        self._broadcaster.has_position = False
+        self._broadcaster.receiver.has_position = False
 
     assert_caught("newcomers", {(AntiEntropy, "_adopt_position"): mutant}, 4, f"(not connected|holes).* {PEER}")
 
 
 def test_a_newcomer_with_a_gap(assert_caught: Callable[..., None]):
-    honest = Broadcaster._deliver
+    honest = Receiver._deliver
 
-    def mutant(self: Broadcaster, window: Any, message: Any, age_ms: float) -> None:
+    def mutant(self: Receiver, window: Any, message: Any, age_ms: float) -> None:
         if message.sequence == window.floor + 2 and window.floor:
             window.last_contiguous = message.last_sequence  # the second after its starting point is swallowed
         else:
             honest(self, window, message, age_ms)
 
     text = f"{PEER} .*was given {MESSAGE} before {MESSAGE}"
-    assert_caught("newcomers", {(Broadcaster, "_deliver"): mutant}, 1, text)
+    assert_caught("newcomers", {(Receiver, "_deliver"): mutant}, 1, text)
 
 
 # -- 4: the fabric stays regular
@@ -423,13 +424,13 @@ def test_newcomers_that_nobody_weaves_in(assert_caught: Callable[..., None]):
 
 
 def test_copies_that_go_back_to_where_they_came_from(assert_caught: Callable[..., None]):
-    honest = Broadcaster._relay
+    honest = Receiver._relay
 
-    def mutant(self: Broadcaster, link: Link, window: Any, frame: bytes, message: Any, now: float) -> None:
+    def mutant(self: Receiver, link: Link, window: Any, frame: bytes, message: Any, now: float) -> None:
         honest(self, link, window, frame, message, now)
         link.send_frame(frame)
 
-    assert_caught("rest", {(Broadcaster, "_relay"): mutant}, 4, r"a broadcast to 20 peers took \d+ copies, not 61")
+    assert_caught("rest", {(Receiver, "_relay"): mutant}, 4, r"a broadcast to 20 peers took \d+ copies, not 61")
 
 
 def test_links_that_never_come_to_rest(assert_caught: Callable[..., None]):

@@ -264,7 +264,7 @@ def test_peers_that_feed_each_other_in_a_circle(spread: DisseminationMode):
         for peer in nodes:
             at, steps = peer, 0
             while at != author:
-                parent = nodes[at].peer.broadcaster.authors[author].parent
+                parent = nodes[at].peer.broadcaster.receiver.windows[author].tree.parent
                 assert parent is not None
                 at, steps = parent.peer_id, steps + 1
                 assert steps <= len(nodes)

@@ -110,10 +110,10 @@ def kill_tree_parents(
     sim = run.simulation
     authors = dict.fromkeys(sim.checker.sent_at)
     children_by_parent = Counter(
-        window.parent.peer_id
+        window.tree.parent.peer_id
         for node in sim.alive
-        for author, window in node.peer.broadcaster.authors.items()
-        if author in authors and window.parent is not None
+        for author, window in node.peer.broadcaster.receiver.windows.items()
+        if author in authors and window.tree.parent is not None
     )
     candidates = [node for node in sim.alive if node.peer.me.peer_id not in authors]
     candidates.sort(key=lambda node: -children_by_parent[node.peer.me.peer_id])
