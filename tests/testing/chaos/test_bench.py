@@ -12,6 +12,7 @@ from broadloom.cli.main import app
 from broadloom.protocol.events import Batch, Missed
 from broadloom.testing.bench import worker as bench_worker
 from broadloom.testing.bench.worker import MeasuredPeer
+from broadloom.testing.processes.control_protocol import WorkerConfig
 from tests.support import wait_until
 from tests.testing.chaos.real_runs import descendants, is_running, run, running
 
@@ -144,7 +145,12 @@ class QuietChannel:
 
 def test_measured_peer_detects_wrong_deliveries() -> None:
     violations: list[str] = []
-    peer = MeasuredPeer(0, QuietChannel(), 30, on_violation=lambda _, text: violations.append(text), on_change=print)  # type: ignore[arg-type]
+    worker: Any = SimpleNamespace(
+        config=WorkerConfig("test", size_bytes=30),
+        report_violation=lambda _guarantee, text: violations.append(text.partition(") ")[2]),
+    )
+    channel: Any = QuietChannel()
+    peer = MeasuredPeer(worker, 0, channel, None)
     peer.start_measuring(timed=True)
 
     def receive(*numbers: int, author: int = 1, previous_ns: int = 0) -> list[str]:

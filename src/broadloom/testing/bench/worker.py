@@ -7,7 +7,6 @@ the rest is unchecked filler. (`broadloom chaos` checks every byte.)
 import asyncio
 import os
 import time
-from collections.abc import Callable
 from struct import Struct
 from typing import TYPE_CHECKING, Any
 
@@ -16,11 +15,11 @@ from broadloom.protocol.events import Batch, Missed
 from broadloom.testing.bench.histogram import LatencyHistogram
 from broadloom.testing.processes import process_stats
 from broadloom.testing.processes.managed_peer import ManagedPeer
-from broadloom.testing.processes.peer_observer import PeerObserver
 from broadloom.testing.processes.worker import Worker
 
 if TYPE_CHECKING:
     from broadloom.channel import Channel
+    from broadloom.testing.processes.peer_observer import PeerObserver
 
 _HEADER = Struct(">QQQ")
 """Number, time of sending, time of sending the previous message (CLOCK_MONOTONIC, common to all processes)."""
@@ -29,18 +28,10 @@ PROGRESS_INTERVAL_NS = 200_000_000
 
 
 class MeasuredPeer(ManagedPeer):
-    def __init__(
-        self,
-        number: int,
-        channel: "Channel",
-        size_bytes: int,
-        *,
-        on_violation: Callable[[int, str], None],
-        on_change: Callable[[ManagedPeer], None],
-    ) -> None:
-        super().__init__(number, channel, None, on_violation=on_violation, on_change=on_change)
-        self._size_bytes = size_bytes
-        self._filler = os.urandom(size_bytes - SIZE_MIN_BYTES)
+    def __init__(self, worker: Worker[Any], number: int, channel: "Channel", observer: "PeerObserver | None") -> None:
+        super().__init__(worker, number, channel, observer)
+        self._size_bytes = worker.config.size_bytes
+        self._filler = os.urandom(self._size_bytes - SIZE_MIN_BYTES)
         self._last_numbers: dict[int, int] = {}
         """Author to number of its last message."""
         self._latency: LatencyHistogram | None = None
@@ -61,15 +52,15 @@ class MeasuredPeer(ManagedPeer):
         last_number = self._last_numbers.get(batch.author)
         for data in batch.data:
             if len(data) != size:
-                self._on_violation(1, f"received {len(data)} bytes instead of {size}")
+                self.report_violation(1, f"received {len(data)} bytes instead of {size}")
                 continue
             number, sent_ns, previous_ns = _HEADER.unpack_from(data)
             if last_number is None:
                 if number > 1 and previous_ns >= self.connected_ns:
-                    self._on_violation(3, f"started with message {number}, but joined before {number - 1} was sent")
+                    self.report_violation(3, f"started with message {number}, but joined before {number - 1} was sent")
             elif number != last_number + 1 and not (number > last_number and batch.author in self._gaps):
                 how = "again or late" if number <= last_number else "too early"
-                self._on_violation(1, f"received message {number} {how}: {last_number + 1} is next")
+                self.report_violation(1, f"received message {number} {how}: {last_number + 1} is next")
             last_number = number
             if latency is not None:
                 latency.add(max(0, now_ns - sent_ns))
@@ -104,6 +95,8 @@ class MeasuredPeer(ManagedPeer):
 
 
 class BenchWorker(Worker[MeasuredPeer]):
+    peer_class = MeasuredPeer
+
     def __init__(self) -> None:
         super().__init__()
         self._is_stopped = False
@@ -111,17 +104,6 @@ class BenchWorker(Worker[MeasuredPeer]):
     def make_observer(self, number: int) -> None:
         """Measure without an observer."""
         return
-
-    def make_peer(
-        self,
-        number: int,
-        channel: broadloom.Channel,
-        observer: PeerObserver | None,
-        on_violation: Callable[[int, str], None],
-    ) -> MeasuredPeer:
-        return MeasuredPeer(
-            number, channel, self.config.size_bytes, on_violation=on_violation, on_change=self.on_change
-        )
 
     async def prepare(self, peer: MeasuredPeer, **_options: Any) -> dict[str, Any]:
         peer.start_measuring(timed=False)

@@ -2,7 +2,6 @@
 
 import asyncio
 import time
-from collections.abc import Callable
 from typing import Any
 
 import broadloom
@@ -10,7 +9,6 @@ from broadloom.testing.chaos.connect_phases import ConnectPhases
 from broadloom.testing.checks import local_audit
 from broadloom.testing.processes import process_stats
 from broadloom.testing.processes.managed_peer import ManagedPeer
-from broadloom.testing.processes.peer_observer import PeerObserver
 from broadloom.testing.processes.worker import Worker
 from broadloom.testing.workloads import checked_payload
 
@@ -31,7 +29,7 @@ class ChaosPeer(ManagedPeer):
             return False
         self.sent_count, self.last_sent_ns = sequence, now_ns
         if assigned != sequence:
-            self._on_violation(1, f"assigned sequence {assigned} to message {sequence}")
+            self.report_violation(1, f"assigned sequence {assigned} to message {sequence}")
         return True
 
     def report(self) -> dict[str, Any]:
@@ -48,6 +46,8 @@ class ChaosPeer(ManagedPeer):
 
 
 class ChaosWorker(Worker[ChaosPeer]):
+    peer_class = ChaosPeer
+
     def __init__(self) -> None:
         super().__init__()
         self._left_peers: list[ChaosPeer] = []
@@ -56,15 +56,6 @@ class ChaosWorker(Worker[ChaosPeer]):
         self._is_full_speed = False
         self._full_speed_tasks = 0
         """Tasks that still send, also shortly after the command to stop."""
-
-    def make_peer(
-        self,
-        number: int,
-        channel: broadloom.Channel,
-        observer: PeerObserver | None,
-        on_violation: Callable[[int, str], None],
-    ) -> ChaosPeer:
-        return ChaosPeer(number, channel, observer, on_violation=on_violation, on_change=self.on_change)
 
     def on_removed(self, peer: ChaosPeer) -> None:
         self._left_peers.append(peer)

@@ -63,29 +63,20 @@ class PeerTally:
 
 
 class ClusterPeer(ManagedPeer):
+    worker: "ClusterWorker"
     observer: ClusterPeerObserver
 
     def __init__(
-        self,
-        number: int,
-        channel: broadloom.Channel,
-        observer: ClusterPeerObserver,
-        *,
-        tally: Callable[[], PeerTally],
-        annotator: TapeAnnotator,
-        on_violation: Callable[[int, str], None],
-        on_change: Callable[[ManagedPeer], None],
+        self, worker: Worker[Any], number: int, channel: broadloom.Channel, observer: PeerObserver | None
     ) -> None:
-        super().__init__(number, channel, observer, on_violation=on_violation, on_change=on_change)
+        super().__init__(worker, number, channel, observer)
         self.name = feed.member_name(number)
         self.chat_workload: chat.ChatWorkload | None = None
         self.suppressed_batches = 0
         """Number of batches to withhold from the log and the application: an injected fault."""
-        self._tally = tally
-        self._annotator = annotator
         self._early_batches: list[Batch] | None = []
         self._group_handler: Callable[[Batch], None] | None = None
-        observer.on_sent = self._on_sent
+        self.observer.on_sent = self._on_sent
 
     async def start_chat(self, random: Random) -> None:
         """Join the chat groups."""
@@ -108,9 +99,9 @@ class ClusterPeer(ManagedPeer):
             self.suppressed_batches -= 1
             return
         super()._on_batch(batch)
-        now_s, tally = time.time(), self._tally()
+        now_s, tally = time.time(), self.worker.tally
         for message in batch:
-            self._annotator.record_position(message.author, message.sequence, message.data)
+            self.worker.annotator.record_position(message.author, message.sequence, message.data)
             sent_s = feed.sent_at(message.data)
             if sent_s is not None:
                 tally.latency.add(max(0, int((now_s - sent_s) * 1e9)))
@@ -140,14 +131,14 @@ class ClusterPeer(ManagedPeer):
 
     def _on_event(self, event: "ChannelEvent") -> None:
         if isinstance(event, LinkUp):
-            self._tally().links_made += 1
+            self.worker.tally.links_made += 1
         elif isinstance(event, LinkDown):
-            self._tally().links_lost += 1
+            self.worker.tally.links_lost += 1
         super()._on_event(event)
 
     def _on_missed(self, missed: Missed) -> None:
         super()._on_missed(missed)
-        tally = self._tally()
+        tally = self.worker.tally
         tally.missed += missed.last_sequence - missed.first_sequence + 1
         tally.missed_ranges.append([self.peer_id, *missed])
 
@@ -201,15 +192,17 @@ class ClusterPeer(ManagedPeer):
 
 
 class ClusterWorker(Worker[ClusterPeer]):
+    peer_class = ClusterPeer
+
     def __init__(self) -> None:
         super().__init__()
-        self._tally = PeerTally()
+        self.tally = PeerTally()
         self._reported_counts = dict.fromkeys(_COUNTERS, 0)
         self._departed_counts = dict.fromkeys(_COUNTERS, 0)
         self._reported_heads: dict[int, int] = {}
         self._partition = Partition()
         self._sampled = SampledMessages()
-        self._annotator = TapeAnnotator(chat.group_titles())
+        self.annotator = TapeAnnotator(chat.group_titles())
         self._traffic_tasks: list[asyncio.Task[None]] = []
         self._prices: dict[str, float] = {}
 
@@ -220,25 +213,7 @@ class ClusterWorker(Worker[ClusterPeer]):
         self._report_counts()
 
     def make_observer(self, number: int) -> ClusterPeerObserver:
-        return ClusterPeerObserver(self.tape, feed.member_name(number), self._sampled, self._annotator)
-
-    def make_peer(
-        self,
-        number: int,
-        channel: broadloom.Channel,
-        observer: PeerObserver | None,
-        on_violation: Callable[[int, str], None],
-    ) -> ClusterPeer:
-        assert isinstance(observer, ClusterPeerObserver)
-        return ClusterPeer(
-            number,
-            channel,
-            observer,
-            tally=lambda: self._tally,
-            annotator=self._annotator,
-            on_violation=on_violation,
-            on_change=self.on_change,
-        )
+        return ClusterPeerObserver(self.tape, feed.member_name(number), self._sampled, self.annotator)
 
     async def _connect(self, bootstrap: list[str], observer: PeerObserver | None) -> broadloom.Channel:
         assert observer is not None
@@ -270,7 +245,7 @@ class ClusterWorker(Worker[ClusterPeer]):
             self._report_counts()
 
     def _report_counts(self) -> None:
-        tally, self._tally = self._tally, PeerTally()
+        tally, self.tally = self.tally, PeerTally()
         peers = list(self.peers.values())
         counts = tally.as_dict()
         for name in _COUNTERS:

@@ -4,8 +4,7 @@ It reads the channel before the application (the groups) does, so the checks cov
 """
 
 import time
-from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from broadloom.protocol.events import Batch, LinkDown, LinkUp, Missed, StateChanged
 from broadloom.testing.checks.audit import PeerView
@@ -14,6 +13,7 @@ from broadloom.testing.checks.delivery_log import DeliveryLog
 if TYPE_CHECKING:
     from broadloom.channel import Channel, ChannelEvent
     from broadloom.testing.processes.peer_observer import PeerObserver
+    from broadloom.testing.processes.worker import Worker
 
 
 class ManagedPeer:
@@ -25,26 +25,17 @@ class ManagedPeer:
     checks_payloads = False
     """Whether messages are `CheckedPayload`s."""
 
-    def __init__(
-        self,
-        number: int,
-        channel: "Channel",
-        observer: "PeerObserver | None",
-        *,
-        on_violation: Callable[[int, str], None],
-        on_change: Callable[["ManagedPeer"], None],
-    ) -> None:
+    def __init__(self, worker: "Worker[Any]", number: int, channel: "Channel", observer: "PeerObserver | None") -> None:
+        self.worker = worker
         self.number = number
         self.channel = channel
         self.observer = observer
         self.connected_ns = self.changed_ns = time.monotonic_ns()
         self.delivery_log = DeliveryLog(
-            channel.peer_id, self.connected_ns, on_violation, checks_payloads=self.checks_payloads
+            channel.peer_id, self.connected_ns, self.report_violation, checks_payloads=self.checks_payloads
         )
         self.sent_count = 0
         self.last_sent_ns = 0
-        self._on_violation = on_violation
-        self._on_change = on_change
 
     def attach(self) -> None:
         self._drain_early()
@@ -75,10 +66,13 @@ class ManagedPeer:
             self._on_missed(event)
         elif isinstance(event, LinkUp | LinkDown | StateChanged):
             self.changed_ns = time.monotonic_ns()
-            self._on_change(self)
+            self.worker.on_change(self)
 
     def _on_missed(self, missed: Missed) -> None:
         self.delivery_log.on_missed(missed)
+
+    def report_violation(self, guarantee: int, text: str) -> None:
+        self.worker.report_violation(guarantee, f"peer {self.number} ({self.peer_id:016x}) {text}")
 
     @property
     def peer_id(self) -> int:

@@ -36,6 +36,7 @@ PeerType = TypeVar("PeerType", bound=ManagedPeer)
 class Worker(Generic[PeerType]):
     """Methods `do_<command>` are the commands (`control_protocol.py`); a command that is a coroutine runs as a task."""
 
+    peer_class: type[PeerType]
     config: WorkerConfig
     _loop: asyncio.AbstractEventLoop
     _writer: asyncio.StreamWriter
@@ -117,15 +118,6 @@ class Worker(Generic[PeerType]):
     def make_observer(self, number: int) -> PeerObserver | None:
         return PeerObserver(self.tape)
 
-    def make_peer(
-        self,
-        number: int,
-        channel: broadloom.Channel,
-        observer: PeerObserver | None,
-        on_violation: Callable[[int, str], None],
-    ) -> PeerType:
-        raise NotImplementedError
-
     async def prepare(self, peer: PeerType, **options: Any) -> dict[str, Any]:
         """Prepare a connected peer; returns further fields of its `connected` report."""
         return {}
@@ -182,11 +174,7 @@ class Worker(Generic[PeerType]):
         except broadloom.BroadloomError as error:
             self.report("failed", number=number, text=str(error))
             return
-
-        def on_violation(guarantee: int, text: str) -> None:
-            self.report_violation(guarantee, f"peer {number} ({channel.peer_id:016x}) {text}")
-
-        peer = self.make_peer(number, channel, observer, on_violation)
+        peer = self.peer_class(self, number, channel, observer)
         peer.attach()
         self.peers[number] = peer
         details = await self.prepare(peer, began_ns=began_ns, **options)
