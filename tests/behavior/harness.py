@@ -13,7 +13,7 @@ from uuid import uuid4
 from broadloom.protocol import ChannelName, ChannelSettings, Peer, PeerState
 from broadloom.protocol.events import Event, LinkUp, Message, Missed
 from broadloom.security import PeerCredentials
-from broadloom.testing.checks.guarantees import check_regular
+from broadloom.testing.checks.guarantees import check_fabric
 from broadloom.testing.sim.simulation import Simulation, SimulationSettings
 from broadloom.transport import TcpNode
 from broadloom.wire import Address
@@ -71,7 +71,7 @@ class Harness(Protocol):
 def is_converged(harness: Harness) -> bool:
     """One regular fabric of everybody who is there."""
     graph = {actor.id: list(actor.neighbors) for actor in harness.peers}
-    return all(actor.is_connected for actor in harness.peers) and check_regular(graph, harness.settings.degree) is None
+    return all(actor.is_connected for actor in harness.peers) and check_fabric(graph, harness.settings.degree) is None
 
 
 class SimHarness:
@@ -85,7 +85,7 @@ class SimHarness:
         added = []
         for _ in range(count):
             bootstrap = (Address("h0", 0),) if at_once else None
-            node = self._simulation.add(bootstrap=bootstrap)
+            node = self._simulation.add_peer(bootstrap=bootstrap)
             actor = HarnessPeer(node.peer)
             # The simulator's own watch is left out: the behaviour is what judges here.
             node.deliver = actor.received.extend  # type: ignore[assignment,method-assign]
@@ -103,7 +103,7 @@ class SimHarness:
         assert self._simulation.run_until(lambda: bool(condition()), within_s), "not within its time"
 
     async def sleep(self, seconds: float) -> None:
-        self._simulation.run(seconds)
+        self._simulation.run_for(seconds)
 
     def kill(self, peers: list[HarnessPeer]) -> None:
         for actor in peers:

@@ -55,12 +55,12 @@ def test_a_broken_promise_is_told_with_the_command_that_replays_it(monkeypatch: 
     result = broadloom("sim", "kill", "--peers", "12", "--seeds", "4", "--jobs", "1")
     assert result.exit_code == 1
     told = " ".join(result.output.split())
-    assert "promise 1" in told
-    assert "broadloom sim kill --peers 12 --seeds 4 --degree 4 --trace" in told
+    assert "guarantee 1" in told
+    assert "broadloom sim run kill --peers 12 --seeds 4 --degree 4 --trace" in told
     replayed = broadloom("sim", "kill", "--peers", "12", "--seeds", "4", "--degree", "4", "--trace")
     assert replayed.exit_code == 1
-    assert "promise 1" in replayed.output.splitlines()[-1]
-    assert any(" gets " in line for line in replayed.output.splitlines())
+    assert "guarantee 1" in replayed.output.splitlines()[-1]
+    assert any(" receives " in line for line in replayed.output.splitlines())
 
 
 def test_drawing(tmp_path: Path) -> None:
@@ -73,10 +73,10 @@ def test_drawing(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        (("nonsense",), "no scenario 'nonsense'"),
-        (("missing.toml",), "cannot be read"),
-        (("kill", "--seeds", "x"), "--seeds takes a number or a range"),
-        (("kill", "--seeds", "5..4"), "no number in 5..4"),
+        (("nonsense",), "unknown scenario 'nonsense'"),
+        (("missing.toml",), "cannot read"),
+        (("kill", "--seeds", "x"), "--seeds: expected a number or a range"),
+        (("kill", "--seeds", "5..4"), "5..4 is an empty range"),
         (("kill", "--peers", "many"), "--peers takes numbers"),
         (("kill", "--peers", "0"), "at least one peer"),
         (("kill", "--degree", "2"), "degree 2"),

@@ -13,14 +13,8 @@ import pytest
 import broadloom
 from broadloom.groups import groups
 from broadloom.record import read
-from broadloom.testing import (
-    NO_TRAFFIC,
-    ClusterConfig,
-    ClusterError,
-    LocalCluster,
-    PeerNotFoundError,
-    TrafficRates,
-)
+from broadloom.testing import ClusterConfig, ClusterError, LocalCluster, PeerNotFoundError, TrafficRates
+from broadloom.testing.cluster.config import NO_TRAFFIC
 from broadloom.testing.cluster.timeline import (
     Annotation,
     Change,
@@ -104,7 +98,7 @@ async def grow_and_disturb(cluster: LocalCluster) -> None:
     await cluster.partition()
     with pytest.raises(ClusterError, match="heal it first"):
         await cluster.partition()
-    await eventually(lambda: "2 parts, of 3, 3 peers" in cluster.guarantees()[-1].summary, timeout_s=TIMEOUT_S)
+    await eventually(lambda: "2 components, of 3, 3 peers" in cluster.guarantees()[-1].summary, timeout_s=TIMEOUT_S)
     await cluster.heal()
     await cluster.wait_until_converged(TIMEOUT_S)
     assert cluster.guarantees()[-1].summary == "all 6 peers can reach each other"

@@ -8,7 +8,13 @@ from random import Random
 from typing import Any, Protocol
 
 from broadloom.testing.chaos.config import ChaosConfig
-from broadloom.testing.checks.audit import DepartedPeer, PeerView, component_sizes, find_convergence_problems
+from broadloom.testing.checks.audit import DepartedPeer
+from broadloom.testing.checks.guarantees import (
+    PeerView,
+    check_connected,
+    find_convergence_problems,
+    report_adjacency,
+)
 from broadloom.testing.errors import WorkerTimeoutError
 from broadloom.testing.processes.control_protocol import WorkerConfig
 from broadloom.testing.processes.pool import WorkerHandle, WorkerPool
@@ -261,5 +267,4 @@ class ChaosRun:
         return find_convergence_problems(self.members.values(), self.config.degree)
 
     def _find_partition(self) -> str | None:
-        sizes = component_sizes(self.members.values())
-        return f"{len(sizes)} separate parts, of {', '.join(map(str, sizes[:8]))} peers" if len(sizes) > 1 else None
+        return check_connected(report_adjacency(self.members.values()))

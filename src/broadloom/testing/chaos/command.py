@@ -154,7 +154,7 @@ async def _run_steps(
         await scenario.run(chaos_run, *([namespaces] if namespaces is not None else []))
     except WorkerTimeoutError as timeout:
         if not chaos_run.errors:
-            chaos_run.problems.append(f"guarantee {6 if 'parts' in str(timeout) else 5}: {timeout}")
+            chaos_run.problems.append(f"guarantee {6 if 'components' in str(timeout) else 5}: {timeout}")
     try:
         fill_report(report, chaos_run, await run_final_audit(chaos_run))
     except WorkerTimeoutError as timeout:

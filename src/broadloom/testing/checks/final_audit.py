@@ -6,13 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 from broadloom.testing.checks.audit import (
     Comparison,
-    PeerView,
     encode_heads,
     expected_deliveries,
-    find_convergence_problems,
     find_false_missed,
     latest_heads,
 )
+from broadloom.testing.checks.guarantees import PeerView, find_convergence_problems
 
 if TYPE_CHECKING:
     from broadloom.testing.chaos.chaos_run import ChaosRun

@@ -16,14 +16,13 @@ from broadloom.testing.checks.audit import (
     DESCRIPTIONS_MAX,
     Comparison,
     DepartedPeer,
-    component_sizes,
     encode_heads,
     expected_deliveries,
-    find_overfull,
-    free_slots,
     latest_heads,
 )
 from broadloom.testing.checks.delivery_log import AuthorHead
+from broadloom.testing.checks.guarantees import component_sizes, find_overfull, report_adjacency
+from broadloom.topology import free_slots
 
 if TYPE_CHECKING:
     from broadloom.testing.checks.recovery import RecoveryTracker
@@ -195,7 +194,7 @@ def _links_status(
     checks: LiveGuarantees, state: "ClusterState", recoveries: "RecoveryTracker", degree: int
 ) -> GuaranteeStatus:
     views = state.members.values()
-    overfull, missing = find_overfull(views, degree), sum(free_slots(views, degree).values())
+    overfull, missing = find_overfull(views, degree), sum(free_slots(report_adjacency(views), degree).values())
     is_late = missing > 0 and recoveries.unconverged_s > REPAIR_TIMEOUT_S
     if checks.overfull_count or overfull:
         text = f"{checks.overfull_count:,} times a peer had more than {degree} links"
@@ -211,10 +210,10 @@ def _links_status(
 def _connectivity_status(
     state: "ClusterState", recoveries: "RecoveryTracker", *, is_partitioned: bool
 ) -> GuaranteeStatus:
-    sizes = component_sizes(state.members.values())
+    sizes = component_sizes(report_adjacency(state.members.values()))
     if len(sizes) <= 1:
         return GuaranteeStatus("Connected fabric", True, f"all {sum(sizes)} peers can reach each other")
-    text = f"{len(sizes)} parts, of {', '.join(map(str, sizes[:6]))} peers"
+    text = f"{len(sizes)} components, of {', '.join(map(str, sizes[:6]))} peers"
     if is_partitioned:
         return GuaranteeStatus("Connected fabric", True, f"{text}: partitioned by you; merges after healing", True)
     is_late = recoveries.unconverged_s > REPAIR_TIMEOUT_S

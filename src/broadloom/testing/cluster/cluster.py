@@ -18,6 +18,7 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+from broadloom.testing.checks.guarantees import report_adjacency
 from broadloom.testing.checks.live_guarantees import GuaranteeStatus, LiveGuarantees, statuses
 from broadloom.testing.checks.recovery import Recovery
 from broadloom.testing.cluster.cluster_state import PeerRecord, describe_count, describe_peers
@@ -27,7 +28,7 @@ from broadloom.testing.cluster.supervisor import POLL_S, Supervisor
 from broadloom.testing.cluster.timeline import Change, PeerSnapshot
 from broadloom.testing.errors import ClusterError
 from broadloom.testing.processes.forkserver import unsupported_reason
-from broadloom.topology import analyze_topology, components
+from broadloom.topology import diameter, mutual_links
 
 LEAVE_TIMEOUT_S = 20.0
 CONVERGENCE_TIMEOUT_S = 120.0
@@ -128,10 +129,8 @@ class LocalCluster:
         return self._supervisor.bootstrap()
 
     def diameter(self) -> int:
-        """Return the exact diameter of the largest component, in links. (Peers only estimate it.)"""
-        graph = {peer: view.neighbors for peer, view in self._state.members.items()}
-        largest = next(iter(components(graph)), [])
-        return analyze_topology({peer: graph[peer] for peer in largest}).diameter or 0
+        """Return the exact diameter, in hops. (Peers only estimate it.)"""
+        return diameter(mutual_links(report_adjacency(self._state.members.values())))
 
     def display_name(self, peer_id: int) -> str:
         """Return the name of a peer in chat groups."""

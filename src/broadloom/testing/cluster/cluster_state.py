@@ -4,7 +4,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from broadloom.testing.checks.audit import PeerView
+from broadloom.testing.checks.guarantees import PeerView
 from broadloom.testing.cluster.timeline import (
     Annotation,
     ChangeLog,

@@ -7,7 +7,7 @@ from dataclasses import asdict
 from random import Random
 from typing import Any
 
-from broadloom.testing.checks.audit import PeerView, find_convergence_problems, find_overfull
+from broadloom.testing.checks.guarantees import PeerView, find_convergence_problems, find_overfull
 from broadloom.testing.checks.live_guarantees import LiveGuarantees
 from broadloom.testing.checks.recovery import RecoveryTracker
 from broadloom.testing.cluster.cluster_state import (

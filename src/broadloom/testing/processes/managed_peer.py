@@ -7,8 +7,8 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from broadloom.protocol.events import Batch, LinkDown, LinkUp, Missed, StateChanged
-from broadloom.testing.checks.audit import PeerView
 from broadloom.testing.checks.delivery_log import DeliveryLog
+from broadloom.testing.checks.guarantees import PeerView
 
 if TYPE_CHECKING:
     from broadloom.channel import Channel, ChannelEvent

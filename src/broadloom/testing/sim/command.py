@@ -1,17 +1,15 @@
-"""`broadloom sim`: from the words of the command line to histories, and from outcomes to tables."""
+"""The command `broadloom sim`: parses options, runs scenarios and prints results."""
 
-import json as json_module
 from collections.abc import Iterable
-from dataclasses import asdict
-from statistics import median
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
 from broadloom.testing.sim.dissemination import DisseminationMode
+from broadloom.testing.sim.report import as_json, replay_command, summary_table
 from broadloom.testing.sim.scenario import Scenario, ScenarioError, builtin_names, load
-from broadloom.testing.sim.seed_runner import SeedResult, run_seed, run_seeds
+from broadloom.testing.sim.seed_runner import SeedResult, parse_seeds, run_seed, run_seeds
 from broadloom.testing.sim.simulation import Simulation, TapeFactory
 from broadloom.testing.sim.step_checker import GuaranteeViolation
 from broadloom.testing.sim.steps import Run
@@ -24,7 +22,7 @@ err = Console(stderr=True)
 
 
 class UsageError(ValueError):
-    """The words of the command line do not fit; says what would."""
+    """The command line is invalid; the message says what to change."""
 
 
 def sim(
@@ -40,7 +38,7 @@ def sim(
     draw: str = "",
     tape_factory: TapeFactory | None = None,
 ) -> int:
-    """The whole command; returns the exit code. `make_tape` records the history of the one seed."""
+    """Run the command and return the exit status. `tape_factory` records the history of a single seed."""
     if name == "list":
         _print_scenarios()
         return 0
@@ -59,17 +57,17 @@ def sim(
         results = _run_all(scenario, sizes, chosen_seeds, jobs, json=json, tape_factory=tape_factory)
         if draw:
             _draw(scenario, results[-1], draw)
-    except (ScenarioError, UsageError, ValueError) as problem:
-        err.print(f"broadloom sim: {problem}", style="red", markup=False, highlight=False)
+    except (ScenarioError, UsageError, ValueError) as error:
+        err.print(f"broadloom sim: {error}", style="red", markup=False, highlight=False)
         return USAGE_ERROR
-    return FAILED if any(outcome.problem for outcome in results) else 0
+    return FAILED if any(result.problem for result in results) else 0
 
 
 def _parse_sizes(text: str) -> list[int]:
     try:
         sizes = [int(part.replace("_", "")) for part in text.split(",") if part]
     except ValueError:
-        raise UsageError(f"--peers takes numbers as in 200 or 100,200, not {text!r}") from None
+        raise UsageError(f"--peers takes numbers such as 200 or 100,200, not {text!r}") from None
     if any(size < 1 for size in sizes):
         raise UsageError("--peers: at least one peer is needed")
     return sizes
@@ -80,22 +78,18 @@ def _parse_dissemination(text: str) -> DisseminationMode:
         return DisseminationMode(text)
     except ValueError:
         names = ", ".join(each.value for each in DisseminationMode)
-        raise UsageError(f"--spread takes one of {names}, not {text!r}") from None
+        raise UsageError(f"--dissemination takes one of {names}, not {text!r}") from None
 
 
 def _parse_seeds(text: str) -> list[int]:
-    first, dots, last = text.partition("..")
     try:
-        numbers = list(range(int(first), int(last if dots else first) + 1))
-    except ValueError:
-        raise UsageError(f"--seeds takes a number or a range as in 1..20, not {text!r}") from None
-    if not numbers:
-        raise UsageError(f"--seeds: there is no number in {text}")
-    return numbers
+        return parse_seeds(text)
+    except ValueError as error:
+        raise UsageError(f"--seeds: {error}") from None
 
 
 def _print_scenarios() -> None:
-    table = Table("scenario", "peers", "what happens", box=None, pad_edge=False)
+    table = Table("scenario", "peers", "description", box=None, pad_edge=False)
     for name in builtin_names():
         scenario = load(name)
         table.add_row(name, str(scenario.peers), scenario.description)
@@ -127,64 +121,14 @@ def _run_all(
     return results
 
 
-def as_json(result: SeedResult) -> str:
-    content = asdict(result)
-    del content["adjacency"]
-    return json_module.dumps(content)
-
-
-def replay_command(scenario: Scenario, result: SeedResult) -> str:
-    settings = scenario.settings.peer
-    as_written = load(scenario.source).settings.peer
-    option = (
-        f" --spread {DisseminationMode.from_settings(settings).value}"
-        if settings.flood_bytes_max != as_written.flood_bytes_max
-        else ""
-    )
-    which = f"--peers {result.peers} --seeds {result.seed} --degree {settings.degree}{option}"
-    return f"broadloom sim {scenario.source} {which} --trace"
-
-
-def summary_table(results: Iterable[SeedResult]) -> Table:
-    """One row a scenario and size: how many histories held, and the medians of the figures."""
-    table = Table("scenario", "peers", "held", "median of the figures (largest)", "virtual s", "wall s", "MB")
-    groups: dict[tuple[str, int], list[SeedResult]] = {}
-    for outcome in results:
-        groups.setdefault((outcome.scenario, outcome.peers), []).append(outcome)
-    for (name, peers), group in groups.items():
-        passed = sum(outcome.problem is None for outcome in group)
-        color = "green" if passed == len(group) else "red"
-        table.add_row(
-            name,
-            f"{peers:,}",
-            f"[{color}]{passed} of {len(group)}[/]",
-            format_metrics(group),
-            f"{median(outcome.virtual_s for outcome in group):.1f}",
-            f"{median(outcome.wall_s for outcome in group):.1f}",
-            f"{max(outcome.memory_mb for outcome in group):.0f}",
-        )
-    return table
-
-
-def format_metrics(group: list[SeedResult]) -> str:
-    names = dict.fromkeys(name for outcome in group for name in outcome.metrics)
-    parts = []
-    for name in names:
-        values = [outcome.metrics[name] for outcome in group if name in outcome.metrics]
-        middle, largest = median(values), max(values)
-        parts.append(f"{name} {middle:g}" + (f" ({largest:g})" if largest != middle else ""))
-    return ", ".join(parts)
-
-
 def _print_trace(scenario: Scenario, peers: int, seed: int) -> int:
-    """One history in full, to standard output."""
     run = Run(Simulation(seed, scenario.settings, print), peers)
     try:
         scenario.run_steps(run)
     except GuaranteeViolation as violation:
         print(violation)
         return FAILED
-    print(f"all promises held; {', '.join(f'{name} {value:g}' for name, value in run.metrics.items())}")
+    print(f"all guarantees held; {', '.join(f'{name} {value:g}' for name, value in run.metrics.items())}")
     return 0
 
 
@@ -193,7 +137,7 @@ def _draw(scenario: Scenario, result: SeedResult, path: str) -> None:
     from broadloom.topology import analyze_topology
 
     if result.adjacency is None:
-        raise UsageError(f"{scenario.name} does not measure the fabric, so there is nothing to draw; try grow")
+        raise UsageError(f"{scenario.name} does not measure the topology, so there is nothing to draw; try grow")
     caption = caption_of(analyze_topology(result.adjacency))
     draw(result.adjacency, path, degree=scenario.settings.peer.degree, title=scenario.name, caption=caption)
-    err.print(f"drawn: {path}", markup=False)
+    err.print(f"drawing: {path}", markup=False)

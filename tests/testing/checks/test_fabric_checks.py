@@ -1,21 +1,17 @@
-"""The guarantees between peers: each check fires on bad data and is silent on good data."""
+"""The guarantees of the fabric: each check fires on bad data and is silent on good data."""
 
 from collections.abc import Iterable
 
 import pytest
 
-from broadloom.testing.checks.audit import (
-    STABLE_PERIOD_NS,
-    DepartedPeer,
+from broadloom.testing.checks.guarantees import (
     PeerView,
     component_sizes,
-    expected_deliveries,
     find_convergence_problems,
-    find_false_missed,
     find_overfull,
-    free_slots,
+    report_adjacency,
 )
-from broadloom.testing.checks.delivery_log import AuthorHead
+from broadloom.topology import diameter, free_slots
 
 Graph = dict[int, list[int]]
 
@@ -39,7 +35,8 @@ def unlink(graph: Graph, one: int, other: int) -> None:
 def test_regular_fabric_has_no_problem() -> None:
     fabric = views(ring(range(1, 13)))
     assert find_convergence_problems(fabric, 4) is None
-    assert component_sizes(fabric) == [12]
+    assert component_sizes(report_adjacency(fabric)) == [12]
+    assert diameter(report_adjacency(fabric)) == 3
 
 
 @pytest.mark.parametrize(
@@ -65,7 +62,7 @@ def test_free_slots_of_both_ends_are_reported() -> None:
     graph = ring(range(1, 9))
     unlink(graph, 1, 2)
     assert find_convergence_problems(views(graph), 4) == "2 free slots: peer 1, peer 2"
-    assert free_slots(views(graph), 4) == {1: 1, 2: 1}
+    assert free_slots(graph, 4) == {1: 1, 2: 1}
 
 
 def test_overfull_peer_is_found() -> None:
@@ -88,10 +85,15 @@ def test_link_to_departed_peer_is_reported() -> None:
 
 def test_separate_fabrics_are_judged_individually() -> None:
     fabric = views(ring(range(1, 7)) | ring(range(11, 15), reach=1))
-    assert component_sizes(fabric) == [6, 4]
-    assert free_slots(fabric, 4) == {11: 1, 12: 1, 13: 1, 14: 1}  # a full mesh of four has three links each
+    assert component_sizes(report_adjacency(fabric)) == [6, 4]
+    assert free_slots(report_adjacency(fabric), 4) == {
+        11: 1,
+        12: 1,
+        13: 1,
+        14: 1,
+    }
     two_regular = views(ring(range(1, 7)) | ring(range(11, 17)))
-    assert find_convergence_problems(two_regular, 4) == "2 separate parts, of 6, 6 peers"
+    assert find_convergence_problems(two_regular, 4) == "2 components, of 6, 6 peers"
 
 
 def test_few_peers_form_a_full_mesh() -> None:
@@ -113,48 +115,3 @@ def test_one_free_slot_remains_when_degree_and_peer_count_are_odd() -> None:
     assert find_convergence_problems(views(graph), 3) is None
     unlink(graph, 2, 5)
     assert find_convergence_problems(views(graph), 3) == "3 free slots: peer 2, peer 5"
-
-
-# -- expected deliveries
-
-ADA, BOB = 0xADA, 0xB0B
-LONG_AFTER_NS = 10 * STABLE_PERIOD_NS
-LEFT = DepartedPeer(left_gracefully=True, at_ns=LONG_AFTER_NS + 5, sent_count=7, last_sent_ns=LONG_AFTER_NS)
-
-
-def test_messages_of_crashed_author_are_due_as_far_as_a_survivor_has_them() -> None:
-    running = {ADA: AuthorHead(9, 90)}
-    departed = {BOB: DepartedPeer(left_gracefully=False, at_ns=50)}
-    held = {BOB: AuthorHead(4, 40)}
-    assert expected_deliveries(running, departed, held, [50]) == running | held
-    assert expected_deliveries(running, departed, {}, [50]) == running
-
-
-def test_all_messages_are_due_when_author_left_a_stable_fabric() -> None:
-    due = {BOB: AuthorHead(7, LONG_AFTER_NS)}
-    assert expected_deliveries({}, {BOB: LEFT}, {BOB: AuthorHead(4, 40)}, []) == due
-    assert expected_deliveries({}, {BOB: LEFT}, {}, [1]) == due
-
-
-@pytest.mark.parametrize("kill_ns", [LONG_AFTER_NS - STABLE_PERIOD_NS + 1, LONG_AFTER_NS, LONG_AFTER_NS + 4])
-def test_fewer_messages_are_due_when_author_left_around_a_kill(kill_ns: int) -> None:
-    held = {BOB: AuthorHead(4, 40)}
-    assert expected_deliveries({}, {BOB: LEFT}, held, [kill_ns]) == held
-
-
-# -- messages reported as missed
-
-
-def test_missed_message_that_no_peer_has_is_valid() -> None:
-    assert find_false_missed([(3, ADA, 4, 6)], {}, {ADA: AuthorHead(9, 90)}) == []
-
-
-def test_missed_message_that_a_peer_has_is_reported() -> None:
-    (text,) = find_false_missed([(3, ADA, 4, 6)], {(ADA, 4, 6): 5}, {ADA: AuthorHead(9, 90)})
-    assert "peer 3" in text
-    assert "#5" in text
-
-
-def test_missed_message_that_was_never_sent_is_reported() -> None:
-    (text,) = find_false_missed([(3, ADA, 4, 10)], {}, {ADA: AuthorHead(9, 90)})
-    assert "never sent" in text
