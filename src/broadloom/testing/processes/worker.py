@@ -76,6 +76,9 @@ class Worker(Generic[PeerType]):
                 if request["do"] == "stop":
                     break
                 self._execute(request)
+        except Exception:
+            self.report_error(traceback.format_exc())
+            raise
         finally:
             await self._stop()
 
