@@ -50,7 +50,7 @@ def bench(
     - `broadloom bench`
     - `broadloom bench throughput --receivers 16 --size 1000`
     - `broadloom bench latency --rate 1000 --seconds 10 --plain`
-    - `broadloom bench --signed --json | jq .measures.latency.latency_ms`
+    - `broadloom bench --signed --json | jq .benchmarks.latency.latency_ms`
     """
     from broadloom.cli.runner import run_reporting_errors
     from broadloom.testing.bench import command

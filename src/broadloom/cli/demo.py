@@ -5,9 +5,8 @@ import sys
 
 from broadloom.cli.exit_codes import FAILURE, SUCCESS, UsageError
 from broadloom.cli.runner import StopSignal, hint, run
-from broadloom.testing.cluster.config import ClusterConfigError
-from broadloom.testing.cluster.demo_options import DemoConfig, DemoConfigError
-from broadloom.web.demo_summary import DemoSummary
+from broadloom.testing.cluster.demo_run import DemoConfig, DemoSummary, run_demo
+from broadloom.testing.errors import ConfigError
 
 
 def demo(options: DemoConfig, *, is_headless: bool, json: bool) -> int:
@@ -15,9 +14,12 @@ def demo(options: DemoConfig, *, is_headless: bool, json: bool) -> int:
         try:
             with options.validated().working_directory() as place:
                 if is_headless:
-                    from broadloom.web.demo_run import run_headless
+                    from broadloom.pipeline.sidecar_client import require_spark, start_tape_audit
 
-                    summary = await run_headless(options, place, (lambda _text: None) if json else hint)
+                    if options.spark:
+                        require_spark()
+                    start_audit = start_tape_audit if options.spark else None
+                    summary = await run_demo(options, place, (lambda _text: None) if json else hint, start_audit)
                     _print(summary, json=json)
                     return SUCCESS if summary.passed else FAILURE
                 from broadloom.web.demo import serve_demo
@@ -25,7 +27,7 @@ def demo(options: DemoConfig, *, is_headless: bool, json: bool) -> int:
                 end.interrupt_is_success = True
                 await serve_demo(options, place)
                 return SUCCESS
-        except (ClusterConfigError, DemoConfigError) as problem:
+        except ConfigError as problem:
             raise UsageError(str(problem)) from None
 
     return run("demo", work)

@@ -56,7 +56,7 @@ def demo(
     - `broadloom demo --once --peers 200 --kill 40 --folder seen`
     """
     from broadloom.cli import demo as command
-    from broadloom.testing.cluster.demo_options import DemoConfig
+    from broadloom.testing.cluster.demo_run import DemoConfig
 
     options = DemoConfig(
         peers=peers,

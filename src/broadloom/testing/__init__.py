@@ -1,5 +1,10 @@
 """Test tools for applications that use Broadloom: deterministic simulation, local clusters and chaos runs.
 
+- `Simulation`: simulated peers in virtual time; a seed determines everything.
+- `LocalCluster`: real peers in processes of this machine; kill, pause and partition them while your program is
+  connected. `ChaosRun` runs one scenario of faults and audits every delivery. Both need Linux.
+- `DeliveryLog`: check what your own program receives: once, in order, without an unreported gap.
+
 The pytest plugin offers the fixtures `simulation` and `local_cluster`; `docs/simulation.md` shows how to use them.
 """
 
@@ -12,6 +17,7 @@ if TYPE_CHECKING:
     from broadloom.testing.checks.delivery_log import DeliveryLog
     from broadloom.testing.cluster.cluster import LocalCluster
     from broadloom.testing.cluster.config import ClusterConfig, TrafficRates
+    from broadloom.testing.errors import ClusterError, ConfigError, PeerNotFoundError
     from broadloom.testing.sim.network import SimNetworkSettings
     from broadloom.testing.sim.node import SimNode
     from broadloom.testing.sim.scenario import Scenario
@@ -22,9 +28,12 @@ __all__ = [
     "ChaosConfig",
     "ChaosRun",
     "ClusterConfig",
+    "ClusterError",
+    "ConfigError",
     "DeliveryLog",
     "GuaranteeViolation",
     "LocalCluster",
+    "PeerNotFoundError",
     "Scenario",
     "SimNetworkSettings",
     "SimNode",
@@ -38,9 +47,12 @@ _MODULE_OF = {
     "ChaosConfig": "chaos.config",
     "ChaosRun": "chaos.chaos_run",
     "ClusterConfig": "cluster.config",
+    "ClusterError": "errors",
+    "ConfigError": "errors",
     "DeliveryLog": "checks.delivery_log",
     "GuaranteeViolation": "sim.step_checker",
     "LocalCluster": "cluster.cluster",
+    "PeerNotFoundError": "errors",
     "Scenario": "sim.scenario",
     "SimNetworkSettings": "sim.network",
     "SimNode": "sim.node",

@@ -5,8 +5,7 @@
 
 from bisect import bisect_left
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from broadloom.protocol.events import PeerState
 from broadloom.topology import Adjacency, connected_components, free_slots, symmetric_links
@@ -22,42 +21,59 @@ SHOWN_MAX = 8
 # -- the fabric: guarantees 4, 5 and 6
 
 
-@dataclass(frozen=True, slots=True)
-class PeerView:
-    """A living peer, as it last reported itself."""
+class PeerView(NamedTuple):
+    """A running peer as it last reported itself. Goes over the control protocol of workers as a list."""
 
     number: int
     peer_id: int
     state: str
     changed_ns: int
-    neighbors: tuple[int, ...]
-    free_slots: int
-    diameter_estimate: int
-    is_full_mesh: bool
+    """Time of its last link or state change."""
+    neighbors: Collection[int]
+    free_slots: int = 0
+    diameter_estimate: int = 0
+    is_full_mesh: bool = False
 
 
-def report_adjacency(views: Mapping[int, PeerView]) -> dict[int, tuple[int, ...]]:
-    return {peer_id: view.neighbors for peer_id, view in views.items()}
+def report_adjacency(views: Iterable[PeerView]) -> dict[int, Collection[int]]:
+    return {view.peer_id: view.neighbors for view in views}
 
 
-def find_convergence_problems(views: Mapping[int, PeerView], degree: int, departed: Iterable[int] = ()) -> str | None:
+def find_convergence_problems(
+    views: Collection[PeerView], degree: int, departed: Iterable[int] | None = None
+) -> str | None:
     """Return why these peers are not (yet) connected in one regular graph, or None if they are.
 
-    Neighbors without a view that are not in `departed` are other programs on the same channel: they count as neighbors.
+    A neighbor without a view is an error. With `departed`, it may also be another program on the same channel, which
+    counts as a neighbor; only those in `departed` are errors.
     """
-    for view in views.values():
-        if view.state != PeerState.CONNECTED.value:
-            return f"peer {view.number} is {view.state}, not connected"
-    for view in find_overfull(views, degree):
-        return f"peer {view.number} has {len(view.neighbors)} links; at most {degree} are allowed"
     graph = report_adjacency(views)
-    external = {other for near in graph.values() for other in near} - views.keys() - set(departed)
-    return check_fabric(graph, degree, {peer_id: str(view.number) for peer_id, view in views.items()}, external)
+    if len(graph) < len(views):
+        return "two peers have the same id"
+    for view in views:
+        if problem := _find_peer_problem(view, degree):
+            return f"peer {view.number} {problem}"
+    external: set[int] = set()
+    if departed is not None:
+        external = {other for near in graph.values() for other in near} - graph.keys() - set(departed)
+    return check_fabric(graph, degree, {view.peer_id: str(view.number) for view in views}, external)
 
 
-def find_overfull(views: Mapping[int, PeerView], degree: int) -> list[PeerView]:
+def _find_peer_problem(view: PeerView, degree: int) -> str | None:
+    if view.state != PeerState.CONNECTED.value:
+        return f"is {view.state}, not connected"
+    if view.peer_id in view.neighbors:
+        return "is linked to itself"
+    if len(set(view.neighbors)) < len(view.neighbors):
+        return "is linked to a neighbor twice"
+    if len(view.neighbors) > degree:
+        return f"has {len(view.neighbors)} links; at most {degree} are allowed"
+    return None
+
+
+def find_overfull(views: Iterable[PeerView], degree: int) -> list[PeerView]:
     """Return the peers with more links than allowed."""
-    return [view for view in views.values() if len(view.neighbors) > degree]
+    return [view for view in views if len(view.neighbors) > degree]
 
 
 def check_fabric(
