@@ -120,7 +120,7 @@ async def test_operations_on_a_cluster_take_effect_and_are_repaired(tmp_path: Pa
         # An external peer takes part and gets a reply.
         async with (
             broadloom.connect(cluster.channel, bootstrap=cluster.bootstrap()) as channel,
-            groups(channel, "Visitor") as visitor,
+            Groups(channel, "Visitor") as visitor,
         ):
             title = next(iter(THREADS))
             group = await visitor.create(title, well_known_name=title)
