@@ -9,7 +9,7 @@ import signal
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 from broadloom.testing.errors import ClusterError
 from broadloom.testing.processes.control_protocol import LINE_BYTES_MAX, WorkerConfig, decode_line, encode_line
@@ -121,7 +121,7 @@ class WorkerPool:
         if self._forkserver is None:
             raise ClusterError("the forkserver exited; its error output is above")
 
-    async def __aenter__(self) -> "WorkerPool":
+    async def __aenter__(self) -> Self:
         await self.start()
         return self
 
