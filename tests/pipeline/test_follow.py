@@ -13,7 +13,7 @@ import polars as pl
 import pytest
 
 from broadloom.pipeline.arrow.frames import to_polars
-from broadloom.pipeline.live import command
+from broadloom.pipeline.live.settings import parse_settings
 from broadloom.pipeline.live.follow import (
     KNOWN_FAULTS,
     Follower,

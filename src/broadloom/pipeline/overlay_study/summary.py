@@ -7,8 +7,8 @@ from typing import Any, TypeVar, cast
 
 from broadloom.pipeline.overlay_study.bounds import PAPER_OBSERVED, diameter_range, expected_distances
 from broadloom.pipeline.overlay_study.jobs import FailureJob, Figures, SpreadJob
+from broadloom.pipeline.overlay_study.parameters import strategy_name
 from broadloom.pipeline.overlay_study.theory import surviving_stats
-from broadloom.pipeline.overlay_study.words import strategy_name
 
 Row = dict[str, Any]
 Job = TypeVar("Job")
