@@ -89,3 +89,21 @@ def test_commands_are_imported_only_when_used() -> None:
     )
     ended = subprocess.run([sys.executable, "-c", look, *heavy], capture_output=True, text=True, check=True, timeout=60)
     assert ended.stdout.strip() == "[]"
+
+
+def test_every_command_has_a_json_option() -> None:
+    interactive = {("chat", "join")}
+    without = [
+        words
+        for words, command in ALL
+        if not getattr(command, "commands", {}) and not any("--json" in each.opts for each in command.params)
+    ]
+    assert set(without) == interactive
+
+
+def test_help_does_not_import_optional_packages() -> None:
+    script = "import sys; from broadloom.cli.main import app; app(['--help'], standalone_mode=False); "
+    look = script + "print([name for name in sys.argv[1:] if name in sys.modules])"
+    heavy = ("nicegui", "numpy", "polars", "pyarrow", "pyspark", "textual", "broadloom.testing.sim")
+    ended = subprocess.run([sys.executable, "-c", look, *heavy], capture_output=True, text=True, check=True, timeout=60)
+    assert ended.stdout.splitlines()[-1] == "[]"

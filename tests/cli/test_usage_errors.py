@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+from broadloom.cli import exit_codes
+from broadloom.cli.exit_codes import NOT_SUPPORTED
 from broadloom.cli.main import app
 from tests.cli.harness import new_channel, run
 
@@ -105,6 +107,24 @@ def test_missing_extra_is_named(args: tuple[str, ...], tmp_path: Path) -> None:
     ended = subprocess.run(
         [sys.executable, "-c", without, *args], cwd=tmp_path, capture_output=True, text=True, check=False, timeout=60
     )
-    assert ended.returncode == 3
+    assert ended.returncode == NOT_SUPPORTED
     assert "broadloom[record]" in ended.stderr
     assert len(ended.stderr.splitlines()) == 1
+
+
+@pytest.mark.parametrize("package", ["typer", "rich"])
+def test_entry_point_names_cli_extra_when_it_is_not_installed(package: str) -> None:
+    without = f"import sys; sys.modules[{package!r}] = None; from broadloom.__main__ import main; main()"
+    ended = subprocess.run([sys.executable, "-c", without], capture_output=True, text=True, check=False, timeout=60)
+    assert ended.returncode == NOT_SUPPORTED
+    assert ended.stderr == f"broadloom: {package} is not installed; run: pip install 'broadloom[cli]'\n"
+
+
+@pytest.mark.parametrize("extra", ["chat", "pipeline", "record", "sim", "web"])
+def test_require_extra_says_what_to_install(extra: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    exit_codes.require_extra(extra)
+    monkeypatch.setattr(exit_codes, "find_spec", lambda _name: None)
+    with pytest.raises(
+        exit_codes.NotSupportedError, match=rf"is not installed; run: pip install 'broadloom\[{extra}\]'"
+    ):
+        exit_codes.require_extra(extra)

@@ -160,10 +160,7 @@ def test_without_the_extra_it_says_how_to_get_it() -> None:
         [sys.executable, "-c", program, "study", "failures"], capture_output=True, text=True, timeout=60, check=False
     )
     assert ended.returncode == 3
-    assert (
-        ended.stderr
-        == "broadloom study failures: numba is not installed; run: pip install 'broadloom[pipeline]'\n"
-    )
+    assert ended.stderr == "broadloom study failures: numba is not installed; run: pip install 'broadloom[pipeline]'\n"
 
 
 # -- commands
@@ -193,9 +190,9 @@ def test_diameter(tmp_path: Path) -> None:
 
 def test_kill(tmp_path: Path) -> None:
     picture = tmp_path / "kill.png"
-    rows = run_study("failures", "--fraction", "0.1..0.3", "--peers", "1000", "--seeds", "1..3", "--plot", str(picture))[
-        "rows"
-    ]
+    rows = run_study(
+        "failures", "--fraction", "0.1..0.3", "--peers", "1000", "--seeds", "1..3", "--plot", str(picture)
+    )["rows"]
     assert [(row["share"], row["survivors"]) for row in rows] == [(0.1, 900), (0.2, 800), (0.3, 700)]
     assert all(row["largest_min"] <= row["largest"] <= 1 for row in rows)
     assert picture.read_bytes().startswith(b"\x89PNG")
@@ -204,17 +201,30 @@ def test_kill(tmp_path: Path) -> None:
 def test_pinning(tmp_path: Path) -> None:
     picture = tmp_path / "pinning.svg"
     rows = run_study(
-        "join-strategies", "--strategies", "uniform-edge,broadloom,farthest-4", "--peers", "150", "--seeds", "1..4", "--plot", str(picture)
+        "join-strategies",
+        "--strategies",
+        "uniform-edge,broadloom,farthest-4",
+        "--peers",
+        "150",
+        "--seeds",
+        "1..4",
+        "--plot",
+        str(picture),
     )["rows"]
-    by_way = {row["way"]: row for row in rows}
-    assert list(by_way) == ["uniform-edge", "broadloom", "farthest-4"]
-    assert by_way["farthest-4"]["mean_distance"] < by_way["uniform-edge"]["mean_distance"]
-    assert by_way["broadloom"]["dense_links"] < by_way["uniform-edge"]["dense_links"]
+    by_strategy = {row["strategy"]: row for row in rows}
+    assert list(by_strategy) == ["uniform-edge", "broadloom", "farthest-4"]
+    assert by_strategy["farthest-4"]["mean_distance"] < by_strategy["uniform-edge"]["mean_distance"]
+    assert by_strategy["broadloom"]["dense_links"] < by_strategy["uniform-edge"]["dense_links"]
     assert picture.exists()
 
 
 @pytest.mark.parametrize(
-    "line", ["diameter --peers 450,2000 --exact-max 500", "kill --peers 300", "pinning --ways plain --peers 60"]
+    "line",
+    [
+        "diameter --peers 450,2000 --exact-max 500",
+        "failures --peers 300",
+        "join-strategies --strategies uniform-edge --peers 60",
+    ],
 )
 def test_tables_for_people(line: str) -> None:
     result = CliRunner().invoke(app, ["study", *line.split(), "--seeds", "1", "--no-spark"])

@@ -61,7 +61,13 @@ def test_a_table_and_a_shared_network() -> None:
     before = "def refuse():\n    raise command.NamespaceError('as a test')\ncommand.NetworkNamespaces = refuse"
     code, out, err = run(script("latency", before, no_tls=True))
     assert (code, err) == (0, "")
-    for text in ("2 receivers, 60 bytes, plain TCP", "p99", "others' too", "CPU meanwhile", "exactly once and in order"):
+    for text in (
+        "2 receivers, 60 bytes, plain TCP",
+        "p99",
+        "others' too",
+        "CPU meanwhile",
+        "exactly once and in order",
+    ):
         assert text in out
     assert "█" in out
 

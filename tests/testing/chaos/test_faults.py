@@ -77,9 +77,7 @@ def test_nobody_can_connect_in_time():
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGKILL, -signal.SIGKILL)])
 def test_nothing_is_left_behind(number, code):
     """Ctrl-C, and worse."""
-    with popen(
-        "from broadloom.cli.chaos import chaos\nraise SystemExit(chaos('kill', peers=12))"
-    ) as process:
+    with popen("from broadloom.cli.chaos import chaos\nraise SystemExit(chaos('kill', peers=12))") as process:
         try:
             wait_until(lambda: len(children(process.pid)) >= 12)
             found = children(process.pid)
@@ -92,9 +90,7 @@ def test_nothing_is_left_behind(number, code):
 
 
 def test_frozen_ones_are_not_left_behind_either():
-    with popen(
-        "from broadloom.cli.chaos import chaos\nraise SystemExit(chaos('pause', peers=6, pause=2))"
-    ) as process:
+    with popen("from broadloom.cli.chaos import chaos\nraise SystemExit(chaos('pause', peers=6, pause=2))") as process:
         try:
             wait_until(lambda: any(_is_stopped(pid) for pid in children(process.pid)))
             found = children(process.pid)

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
+from broadloom.cli.simulate import run as sim
 from broadloom.protocol.broadcast.gap_repair import GapRepair
 from broadloom.protocol.broadcast.plumtree import Plumtree
-from broadloom.cli.simulate import run as sim
-from broadloom.testing.sim.report import replay_command
 from broadloom.testing.sim.dissemination import BURST_BYTES_MAX, LARGE_BYTES, DisseminationMode, random_payloads
+from broadloom.testing.sim.report import replay_command
 from broadloom.testing.sim.scenario import Scenario, ScenarioError, builtin_names, load, parse
 from broadloom.testing.sim.seed_runner import SeedResult
 from broadloom.testing.sim.simulation import Simulation
@@ -222,7 +222,7 @@ def test_who_waits_long_for_what_the_living_say_is_found(monkeypatch: pytest.Mon
 
 def test_a_way_that_there_is_not(capsys: pytest.CaptureFixture[str]):
     assert sim("kill", dissemination="gossip") == 2
-    assert "--spread takes one of flood, tree, mixed, not 'gossip'" in " ".join(capsys.readouterr().err.split())
+    assert "--dissemination must be one of flood, tree, mixed, not 'gossip'" in " ".join(capsys.readouterr().err.split())
 
 
 def test_a_way_given_on_the_command_line(capsys: pytest.CaptureFixture[str]):

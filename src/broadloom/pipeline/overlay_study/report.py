@@ -129,7 +129,7 @@ def join_strategies(about: Row, rows: Sequence[Row], *, json: bool) -> None:
         "Ways of pinning",
         (
             "peers",
-            "way",
+            "strategy",
             "fabrics",
             "diameter",
             "largest",
@@ -143,7 +143,7 @@ def join_strategies(about: Row, rows: Sequence[Row], *, json: bool) -> None:
         [
             (
                 f"{row['peers']:,}",
-                row["way"],
+                row["strategy"],
                 row["fabrics"],
                 f"{row['diameter']:.2f}",
                 row["diameter_max"],

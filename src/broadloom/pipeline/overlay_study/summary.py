@@ -120,7 +120,7 @@ def join_strategies(jobs: Sequence[SpreadJob], figures: Sequence[Figures]) -> li
         rows.append(
             {
                 "peers": job.peers,
-                "way": strategy_name(job.strategy, job.choices),
+                "strategy": strategy_name(job.strategy, job.choices),
                 "fabrics": len(members),
                 "diameter": fmean(_values(members, "diameter")),
                 "diameter_max": int(max(_values(members, "diameter"))),
