@@ -1,9 +1,9 @@
 """A chat for any number of people.
 
-    python examples/chat.py                              two people talk, and go
-    python examples/chat.py chat/lobby Ada [PORTAL…]     take part: each line you type goes to all; Ctrl-D ends
+    python examples/chat.py                              two members talk and leave
+    python examples/chat.py chat/lobby Ada [HOST…]       join: each line you type is broadcast; Ctrl-D ends
 
-Nobody gets its own messages back, so each program prints only what others say.
+A program does not receive its own messages, so each one prints only the messages of others.
 """
 
 import asyncio
@@ -14,26 +14,26 @@ from uuid import uuid4
 import broadloom
 
 
-async def typed() -> AsyncIterator[str]:
+async def read_lines() -> AsyncIterator[str]:
     while line := await asyncio.to_thread(sys.stdin.readline):
         yield line.rstrip("\n")
 
 
-async def show(channel: broadloom.Channel) -> None:
+async def print_messages(channel: broadloom.Channel) -> None:
     async for message in channel:
-        said = message.json()
-        print(f"{said['name']}: {said['text']}", flush=True)
+        post = message.json()
+        print(f"{post['name']}: {post['text']}", flush=True)
 
 
-async def take_part(name: str, person: str, bootstrap: list[str]) -> None:
+async def join(name: str, member: str, bootstrap: list[str]) -> None:
     async with broadloom.connect(name, bootstrap=bootstrap) as channel:
-        showing = asyncio.create_task(show(channel))
-        async for text in typed():
-            await channel.broadcast_json({"name": person, "text": text})
-        showing.cancel()
+        printing = asyncio.create_task(print_messages(channel))
+        async for text in read_lines():
+            await channel.broadcast_json({"name": member, "text": text})
+        printing.cancel()
 
 
-async def play(name: str) -> None:
+async def demo(name: str) -> None:
     async with broadloom.connect(name) as ada, broadloom.connect(name) as bob:
         await ada.broadcast_json({"name": "Ada", "text": "Good morning!"})
         question = (await bob.receive(timeout_s=10)).json()
@@ -43,7 +43,7 @@ async def play(name: str) -> None:
 
 if __name__ == "__main__":
     match sys.argv[1:]:
-        case [name, person, *portals]:
-            asyncio.run(take_part(name, person, portals))
+        case [name, member, *hosts]:
+            asyncio.run(join(name, member, hosts))
         case _:
-            asyncio.run(play(f"chat/{uuid4()}"))
+            asyncio.run(demo(f"chat/{uuid4()}"))

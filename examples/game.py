@@ -1,7 +1,7 @@
-"""A game that owns its main loop: thirty pictures a second, and the network in between.
+"""A game that owns its main loop: thirty frames per second, and the network in between.
 
-Two players walk along a line and see each other. `acquire` never waits, so the loop never stumbles over the network;
-`broadcast_nowait` hands a move over and goes on. Here both players live in one program; two programs look the same.
+Two players walk along a line and see each other. `receive_nowait` and `broadcast_nowait` never wait for other peers, so
+the frame rate does not depend on the network. Here both players run in one program; normally each has its own.
 """
 
 import time
@@ -14,17 +14,17 @@ FRAME_S = 1 / 30
 
 
 class Player:
-    def __init__(self, channel: broadloom.sync.Channel, place: int, step: int) -> None:
+    def __init__(self, channel: broadloom.sync.Channel, position: int, step: int) -> None:
         self.channel = channel
-        self.place = place
+        self.position = position
         self.step = step
         self.others: dict[int, int] = {}
 
     def frame(self) -> None:
         while message := self.channel.receive_nowait():
-            self.others[message.author] = message.json()["place"]
-        self.place += self.step
-        self.channel.broadcast_nowait(b'{"place":%d}' % self.place)
+            self.others[message.author] = message.json()["position"]
+        self.position += self.step
+        self.channel.broadcast_nowait(b'{"position":%d}' % self.position)
 
 
 def main() -> None:
@@ -34,12 +34,12 @@ def main() -> None:
         for _ in range(FRAMES):
             for player in players:
                 player.frame()
-            time.sleep(FRAME_S)  # where a real game draws
+            time.sleep(FRAME_S)  # a real game draws here
         time.sleep(0.2)
         for player in players:
             while message := player.channel.receive_nowait():
-                player.others[message.author] = message.json()["place"]
-            print(f"I stand at {player.place}, and see the other at {next(iter(player.others.values()))}")
+                player.others[message.author] = message.json()["position"]
+            print(f"At {player.position}, the other player at {next(iter(player.others.values()))}")
 
 
 if __name__ == "__main__":

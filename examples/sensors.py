@@ -1,6 +1,6 @@
-"""Temperature sensors without a broker: each sends a reading now and then, and whoever listens makes a table of them.
+"""Temperature sensors without a broker: each sends readings, and a collector prints a table.
 
-The messages are JSON. A reading that is missed would be told by an event, so the table says how much it lacks.
+The messages are JSON. Lost readings are counted in `missed_count`, so the collector knows if its table is complete.
 """
 
 import asyncio

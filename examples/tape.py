@@ -1,6 +1,6 @@
-"""Record what a peer saw, and read it back. Needs the extra `record`: pip install '.[record]'
+"""Record what a peer sees, and read it back. Requires the extra `record`: pip install '.[record]'
 
-The tape is a folder of Parquet files: Spark, pandas, DuckDB and polars read it too (docs/tape.md).
+A tape is a directory of Parquet files: Spark, pandas, DuckDB and Polars read it too (docs/tape.md).
 """
 
 import asyncio
@@ -11,22 +11,22 @@ import broadloom
 from broadloom.record import Tape, TapeSettings, read, summarize
 
 
-async def talk(name: str, tape: Tape) -> None:
-    async with broadloom.connect(name, tape=tape) as listener, broadloom.connect(name) as speaker:
+async def record(name: str, tape: Tape) -> None:
+    async with broadloom.connect(name, tape=tape) as listener, broadloom.connect(name) as author:
         for number in range(1, 4):
-            await speaker.broadcast_text(f"message {number}")
+            await author.broadcast_text(f"message {number}")
         for _ in range(3):
             await listener.receive(timeout_s=10)
 
 
 def main() -> None:
-    with tempfile.TemporaryDirectory() as folder:
-        with Tape(folder, settings=TapeSettings(include_payload=True)) as tape:
-            asyncio.run(talk(f"chat/{uuid4()}", tape))
-        for row in read(folder, kinds=["delivered"], columns=["time", "author", "sequence", "payload"]).to_pylist():
+    with tempfile.TemporaryDirectory() as directory:
+        with Tape(directory, settings=TapeSettings(include_payload=True)) as tape:
+            asyncio.run(record(f"chat/{uuid4()}", tape))
+        for row in read(directory, kinds=["delivered"], columns=["time", "author", "sequence", "payload"]).to_pylist():
             print(f"{row['time']:%H:%M:%S.%f} {row['author']} {row['sequence']} {row['payload'].decode()}")
-        for told in summarize(folder):
-            print(f"channel {told.channel}: {told.rows} rows in {told.files} file(s), {told.dropped_rows} lost")
+        for summary in summarize(directory):
+            print(f"{summary.channel}: {summary.rows} rows in {summary.files} file(s), {summary.dropped_rows} dropped")
 
 
 if __name__ == "__main__":

@@ -20,7 +20,7 @@ import broadloom.cli.reference
 import broadloom.record
 import broadloom.sync
 from broadloom.cli.main import app
-from broadloom.protocol import ChannelSettings
+from broadloom.protocol import ChannelSettings, Tuning
 from broadloom.protocol.events import Event, LinkDownReason, TraceEvent
 from broadloom.protocol.identity import Identity
 from broadloom.protocol.membership.discovery import REJECTING_REASONS
@@ -60,8 +60,9 @@ def test_every_step_is_documented() -> None:
 
 
 def test_every_setting_says_what_it_is_for() -> None:
-    source = (TOP / "src" / "broadloom" / "protocol" / "settings.py").read_text(encoding="utf-8")
-    for each in fields(ChannelSettings):
+    folder = TOP / "src" / "broadloom" / "protocol"
+    source = "".join((folder / name).read_text(encoding="utf-8") for name in ("settings.py", "constants.py"))
+    for each in fields(Tuning):
         assert re.search(rf'^    {each.name}: [\w| ]+ = [^\n]+\n    """', source, re.M), each.name
 
 
@@ -138,7 +139,7 @@ def _rows(page: str, heading: str = "") -> dict[str, list[str]]:
     if heading:
         text = re.split(r"^## ", text.partition(f"\n## {heading}")[2], maxsplit=1, flags=re.M)[0]
         assert text, f"{page} has no section {heading}"
-    rows = (line.strip("|").split(" | ") for line in text.splitlines() if line.startswith("| `"))
+    rows = (line.strip("|").split("|") for line in text.splitlines() if line.startswith("| `"))
     return {row[0].strip(" `"): [cell.strip() for cell in row[1:]] for row in rows}
 
 
@@ -181,30 +182,24 @@ def test_every_parameter_of_connect_is_in_the_reference_with_its_default() -> No
         if isinstance(parameter.default, int | float) and name not in ("port",):
             assert rows[name][0] == _shown(name, parameter.default), name
         elif parameter.default is None:
-            assert rows[name][0].startswith(("none", "no", "`ChannelSettings()`", "`Limits()`")), name
+            assert rows[name][0].startswith(("none", "no", "`ChannelSettings()`")), name
 
 
-@pytest.mark.parametrize(
-    ("kind", "heading"),
-    [(broadloom.ChannelSettings, "Numbers of the fabric"), (broadloom.Limits, "Numbers of the sockets")],
-)
-def test_every_number_is_in_the_reference_with_its_default(kind: Any, heading: str) -> None:
-    rows = _rows(API, heading)
-    assert {name: cells[0] for name, cells in rows.items()} == {
-        each.name: _shown(each.name, each.default) for each in fields(kind)
-    }
+def test_reference_lists_every_setting_with_its_value_in_each_profile() -> None:
+    rows = _rows(API, "Settings: `ChannelSettings`")
+    profiles = [ChannelSettings.lan(), ChannelSettings.wan(), ChannelSettings.many_small()]
+    assert list(rows) == [each.name for each in fields(ChannelSettings)]
+    for name, cells in rows.items():
+        values = [_shown(name, getattr(profile, name)) for profile in profiles]
+        assert [cell or cells[0] for cell in cells[:3]] == values, name
 
 
-def test_the_channel_is_in_the_reference() -> None:
+def test_reference_lists_every_attribute_of_both_channels() -> None:
     told = _told(API)
     names = [*_public(broadloom.Channel), "name", "missed_count"]
     assert [name for name in names if not re.search(rf"`(await |async for \w+ in )?channel\.{name}\b", told)] == []
-    section = told.partition("## Without an event loop")[2].partition("\n## ")[0]
-    names = _public(broadloom.sync.Channel)
-    assert [name for name in names if not re.search(rf"`(channel\.)?{name}\b", section)] == []
-    only_there = set(names) ^ set(_public(broadloom.Channel))
-    plain_attributes = {"name", "missed_count"}  # of the asynchronous one
-    assert only_there - plain_attributes == {"events", "abort"}
+    section = told.partition("## Synchronous programs")[2].partition("\n## ")[0]
+    assert [name for name in _public(broadloom.sync.Channel) if f"`{name}`" not in section] == []
 
 
 def test_messages_events_and_errors_are_in_the_reference() -> None:
@@ -230,7 +225,7 @@ def test_messages_events_and_errors_are_in_the_reference() -> None:
 
 
 def test_the_status_is_in_the_reference() -> None:
-    rows = _rows(API, "The local truth")
+    rows = _rows(API, "Status")
     for kind in (broadloom.Status, broadloom.NeighborStatus):
         assert [each.name for each in fields(kind) if each.name not in rows] == []
 

@@ -1,6 +1,6 @@
-"""Broadloom: any number of programs share one channel, with no server.
+"""Broadloom: shared channels without a server.
 
-Each program that joins can broadcast, and each gets every message, once, in order.
+Each program that joins a channel can broadcast, and receives every message exactly once, in order per author.
 """
 
 from importlib import import_module
@@ -9,21 +9,18 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.3.0"
 
 if TYPE_CHECKING:
-    from broadloom.channel import (
-        Channel,
+    from broadloom.channel import Channel, ChannelEvent, ConnectOptions, NeighborStatus, Overflow, Status, connect
+    from broadloom.channel.status_socket import expose_status
+    from broadloom.errors import (
+        BroadloomError,
         ConnectError,
         InboxOverflowError,
+        InvalidKeyError,
         MessageTooLargeError,
-        NeighborStatus,
         NotConnectedError,
         NotPermittedError,
-        Overflow,
         RejectedError,
-        Status,
-        connect,
     )
-    from broadloom.channel.status_socket import expose_status
-    from broadloom.errors import BroadloomError
     from broadloom.protocol import ChannelName, ChannelSettings, PeerState
     from broadloom.protocol.events import (
         Batch,
@@ -37,8 +34,8 @@ if TYPE_CHECKING:
         TraceEvent,
     )
     from broadloom.protocol.identity import Identity, Role
-    from broadloom.security import Authority, InvalidKeyError, Ticket, generate_key
-    from broadloom.transport import Limits
+    from broadloom.security import Authority, Ticket, generate_key
+    from broadloom.wire import PeerId
     from broadloom.wire.broadcast_frame import Priority
     from broadloom.wire.exchange_messages import RejectReason
     from broadloom.wire.file_payload import File
@@ -48,14 +45,15 @@ __all__ = [
     "Batch",
     "BroadloomError",
     "Channel",
+    "ChannelEvent",
     "ChannelName",
     "ChannelSettings",
     "ConnectError",
+    "ConnectOptions",
     "File",
     "Identity",
     "InboxOverflowError",
     "InvalidKeyError",
-    "Limits",
     "LinkDown",
     "LinkDownReason",
     "LinkUp",
@@ -66,6 +64,7 @@ __all__ = [
     "NotConnectedError",
     "NotPermittedError",
     "Overflow",
+    "PeerId",
     "PeerState",
     "Priority",
     "RejectReason",
@@ -82,32 +81,30 @@ __all__ = [
     "generate_key",
 ]
 
-# Where each name comes from. Imported at first use: the simulator and `broadloom --help` need no sockets and no keys.
-_HOMES = {
-    "broadloom.channel": (
-        "Channel ConnectError InboxOverflowError MessageTooLargeError NeighborStatus NotConnectedError "
-        "NotPermittedError Overflow RejectedError Status connect"
-    ),
+# Imported on first use: the simulator and `broadloom --help` need neither sockets nor cryptography.
+_NAMES_BY_MODULE = {
+    "broadloom.channel": "Channel ChannelEvent ConnectOptions NeighborStatus Overflow Status connect",
     "broadloom.channel.status_socket": "expose_status",
-    "broadloom.errors": "BroadloomError",
-    "broadloom.protocol": "ChannelName ChannelSettings PeerState",
-    "broadloom.protocol.events": (
-        "Batch LinkDown LinkDownReason LinkUp Message Missed Rejected StateChanged TraceEvent"
+    "broadloom.errors": (
+        "BroadloomError ConnectError InboxOverflowError InvalidKeyError MessageTooLargeError NotConnectedError "
+        "NotPermittedError RejectedError"
     ),
+    "broadloom.protocol": "ChannelName ChannelSettings PeerState",
+    "broadloom.protocol.events": "Batch LinkDown LinkDownReason LinkUp Message Missed Rejected StateChanged TraceEvent",
     "broadloom.protocol.identity": "Identity Role",
-    "broadloom.transport": "Limits",
-    "broadloom.security": "Authority InvalidKeyError Ticket generate_key",
+    "broadloom.security": "Authority Ticket generate_key",
+    "broadloom.wire": "PeerId",
     "broadloom.wire.broadcast_frame": "Priority",
     "broadloom.wire.exchange_messages": "RejectReason",
     "broadloom.wire.file_payload": "File",
 }
-_HOME_OF = {name: home for home, names in _HOMES.items() for name in names.split()}
+_MODULE_OF = {name: module for module, names in _NAMES_BY_MODULE.items() for name in names.split()}
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _HOME_OF:
+    if name not in _MODULE_OF:
         raise AttributeError(f"module 'broadloom' has no attribute {name!r}")
-    value = globals()[name] = getattr(import_module(_HOME_OF[name]), name)
+    value = globals()[name] = getattr(import_module(_MODULE_OF[name]), name)
     return value
 
 

@@ -1,61 +1,45 @@
-"""The root of all errors that a user of Broadloom may have to deal with."""
+"""The exceptions of channels, keys and groups. Each message names the remedy; none contains a secret."""
 
 
 class BroadloomError(Exception):
-    """All errors of channels, keys and tickets are of this kind; each text says what to do."""
-
-
-# What can go wrong for an application, in a handful of names; each text says what to do.
-
-
-__all__ = [
-    "BroadloomError",
-    "ConnectError",
-    "InboxOverflowError",
-    "MessageTooLargeError",
-    "NotConnectedError",
-    "NotPermittedError",
-    "RejectedError",
-]
+    """Base class of all exceptions that Broadloom raises for conditions outside the program."""
 
 
 class ConnectError(BroadloomError):
-    """The channel was not joined in time, or this machine has no port to listen on."""
+    """The channel was not joined in time, or there is no port to listen on."""
 
 
 class RejectedError(ConnectError):
-    """The channel is there, but its members do not let us in: wrong key, expired or revoked ticket, other mode."""
+    """The members of the channel reject this peer: wrong key, expired or revoked ticket, or other security mode."""
 
 
 class NotConnectedError(BroadloomError):
-    """The channel was left, closed for all, or not yet joined."""
+    """The channel was left, was closed for everyone, or is not joined yet."""
 
 
 class NotPermittedError(BroadloomError):
-    """This ticket is for listening only."""
+    """The role on the ticket, or the settings of the channel, do not allow this."""
 
 
 class MessageTooLargeError(BroadloomError):
-    """A message, or a file, of more than `Settings.message_bytes_max`."""
+    """A message or file is larger than `ChannelSettings.message_bytes_max`."""
 
 
 class InboxOverflowError(BroadloomError):
-    """The application did not read for so long that the channel was left, as it had chosen (`overflow="leave"`)."""
-
-
-# What can go wrong for a program that uses groups; each text says what to do.
-
-
-class GroupNotFoundError(BroadloomError):
-    """The group is not known here, or was not joined."""
-
-
-# What is wrong with a key or a file, said so that a person can act on it. No text ever holds a secret.
+    """The channel was left because the program did not read in time (`overflow="leave"`)."""
 
 
 class InvalidKeyError(BroadloomError, ValueError):
-    """A key that cannot be used."""
+    """A key cannot be used."""
 
 
 class InvalidKeyFileError(InvalidKeyError):
-    """A file of keys or certificates that cannot be read, trusted or written; the text says what to do."""
+    """A file with keys or certificates cannot be read, trusted or written."""
+
+
+class GroupNotFoundError(BroadloomError):
+    """The group is unknown, or was not joined."""
+
+
+class AmbiguousGroupError(GroupNotFoundError):
+    """A name matches several groups."""

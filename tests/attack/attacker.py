@@ -1,7 +1,7 @@
-"""Somebody who does not keep to the rules: one line to a victim, over which any bytes can be sent.
+"""An attacker: one connection to a victim over which any bytes can be sent.
 
-A stranger comes with nothing, a hostile member with its own `Membership`. TLS is done in memory on top of plain TCP, so
-that an attacker may also spoil what is below TLS. Knows the wire format and nothing of the fabric.
+An outsider has no credentials, a hostile member its own. TLS runs in memory on top of plain TCP, so that an attacker
+can also corrupt the bytes below TLS. It knows the wire format and nothing about the fabric.
 """
 
 import asyncio
@@ -23,13 +23,13 @@ if TYPE_CHECKING:
 M = TypeVar("M")
 
 UNREACHABLE = Address("127.0.0.1", 1)
-"""Where an attacker claims to listen: nobody answers there."""
+"""The address that an attacker advertises: nothing listens there."""
 RESPONSE_TIMEOUT_S = 5.0
 READ_BYTES = 1 << 16
 
 
 class Attacker:
-    """One line. Reads by itself and remembers what it heard, unless it is deaf."""
+    """One connection. Reads in the background and keeps what it received, unless it is paused."""
 
     def __init__(
         self,
@@ -49,39 +49,39 @@ class Attacker:
         self._changed = asyncio.Event()
         self._reading: asyncio.Task[None] | None = None
         self.is_closed = False
-        """The victim has hung up."""
+        """The victim has closed the connection."""
 
     @classmethod
     async def dial(
         cls,
         address: str,
-        membership: PeerCredentials | None = None,
+        credentials: PeerCredentials | None = None,
         *,
         channel_id: bytes = bytes(16),
         source: str = "127.0.0.1",
         paused: bool = False,
     ) -> "Attacker":
-        """Up to the end of the handshake, if there is a membership; ssl.SSLError if it fails at this end."""
+        """Connect and, with credentials, finish the TLS handshake; raises ssl.SSLError if it fails at this end."""
         host, _, port = address.rpartition(":")
         reader, writer = await asyncio.open_connection(host, int(port), local_addr=(source, 0))
-        made = cls(reader, writer, membership, channel_id)
+        attacker = cls(reader, writer, credentials, channel_id)
         try:
-            if made.tls is not None:
+            if attacker.tls is not None:
                 async with asyncio.timeout(RESPONSE_TIMEOUT_S):
-                    await made._handshake(made.tls)
+                    await attacker._handshake(attacker.tls)
         except BaseException:
-            made.close()
+            attacker.close()
             raise
         if not paused:
-            made.listen()
-        return made
+            attacker.listen()
+        return attacker
 
     async def _handshake(self, tls: TlsStream) -> None:
         while not tls.do_handshake():
             self.send_raw(tls.pending_output())
             data = await self._reader.read(READ_BYTES)
             if not data:
-                raise ssl.SSLError("hung up in the handshake")
+                raise ssl.SSLError("closed during the handshake")
             tls.feed(data)
         self.send_raw(tls.pending_output())
 
@@ -103,15 +103,15 @@ class Attacker:
         self.is_closed = True
         self._changed.set()
 
-    # -- saying things
+    # -- sending
 
     def send_raw(self, data: bytes) -> None:
-        """Bytes below TLS. A line that was hung up on swallows them."""
+        """Send bytes below TLS; dropped if the connection is closing."""
         if data and not self._writer.is_closing():
             self._writer.write(data)
 
     def send(self, *messages: WireMessage | Broadcast | bytes) -> None:
-        """Messages, or bytes in place of messages."""
+        """Send messages, or bytes in their place."""
         data = b"".join(_frame_of(each) for each in messages)
         self.send_raw(data if self.tls is None else self.tls.encrypt(data))
 
@@ -127,7 +127,7 @@ class Attacker:
         )
 
     async def become_neighbor(self, digest: Digest | None = None, *, signed: bool = False) -> None:
-        """By the ordinary way: asks for a link and greets."""
+        """Request a link and send a digest, like an honest peer."""
         self.send(self.hello(signed=signed), LinkRequest())
         await self.until(LinkResponse)
         self.send(digest or Digest(is_new=False, is_complete=False, authors=(), peer_sample=()))
@@ -138,21 +138,21 @@ class Attacker:
         return Credential(self.peer_id, self.credentials.signer.credential)
 
     def signed(self, message: Broadcast) -> Broadcast:
-        """With our own signature, whosever name it bears."""
+        """Sign with our own key, whatever the author is."""
         assert self.credentials is not None
-        seal = self.credentials.signer
-        return message._replace(signature=seal.sign(self.channel_id + signed_part(encode_broadcast(message))))
+        signer = self.credentials.signer
+        return message._replace(signature=signer.sign(self.channel_id + signed_part(encode_broadcast(message))))
 
-    # -- hearing things
+    # -- receiving
 
     async def until(self, kind: type[M] | tuple[type[M], ...], within_s: float | None = None) -> M:
-        """The first message of this kind; fails if the victim hangs up before."""
+        """Wait for the first message of this kind; fails if the victim closes before."""
         async with asyncio.timeout(within_s or RESPONSE_TIMEOUT_S):
             while True:
                 for each in self.received:
                     if isinstance(each, kind):
                         return each
-                assert not self.is_closed, f"hung up before {kind}; heard {self.received}"
+                assert not self.is_closed, f"closed before {kind}; received {self.received}"
                 self._changed.clear()
                 await self._changed.wait()
 
@@ -163,12 +163,12 @@ class Attacker:
                 await self._changed.wait()
 
     async def drain(self) -> None:
-        """All that was said has gone to the victim's machine."""
+        """Wait until all data is handed to the kernel."""
         with suppress(OSError):
             await self._writer.drain()
 
     def pause_reading(self) -> None:
-        """From now on nothing is taken from the line: the kernel's buffers fill, then the victim's."""
+        """Stop reading: the buffers of the kernel fill up, then those of the victim."""
         self._writer.transport.pause_reading()  # type: ignore[attr-defined]
 
     @property
@@ -179,7 +179,6 @@ class Attacker:
         self._writer.transport.resume_reading()  # type: ignore[attr-defined]
 
     def close(self) -> None:
-        """At once, without a word."""
         if self._reading is not None:
             self._reading.cancel()
         self._writer.transport.abort()

@@ -1,14 +1,13 @@
-"""A small channel of honest peers that talk all the time, while somebody attacks one of them.
+"""A small channel of honest peers that send all the time while one of them is attacked.
 
-Whatever the attack is, at its end each honest peer has had every message of all others once and in order, the links
-among them are those of the beginning, and nothing has reached the event loop's exception handler.
+Whatever the attack is, at its end each honest peer has received every message of the others once and in order, and the
+links among them are unchanged. `conftest.py` checks that nothing reached the exception handler of the event loop.
 """
 
 import asyncio
-import functools
 import secrets
 import time
-from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -21,48 +20,26 @@ from broadloom.protocol.peer import UNGRACEFUL_REASONS
 from broadloom.security import PeerCredentials, Ticket
 from broadloom.wire.link_messages import Digest
 from tests.attack.attacker import Attacker
+from tests.support import eventually
 
 SEND_INTERVAL_S = 0.02
-"""Each honest peer says something this often."""
+"""Interval between the messages of each honest peer."""
 DEADLINE_S = 15.0
 MODES: dict[str, dict[str, Any]] = {"plain": {"tls": False}, "tls": {"signed": True}}
-"""What `stage` is given for the two ways to connect."""
+"""Options of `attack_harness` for the two ways to connect."""
 KEY = "a key that only members know"
-
-problems: list[dict[str, Any]] = []
-"""What reached the loop's exception handler."""
-
-
-def async_test(attack: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
-    """Makes a test of a coroutine: with a loop of its own, in which no exception may go unheard."""
-
-    @functools.wraps(attack)
-    def test(*args: Any, **options: Any) -> None:
-        problems.clear()
-
-        async def recorded() -> None:
-            asyncio.get_running_loop().set_exception_handler(lambda _loop, context: problems.append(context))
-            await attack(*args, **options)
-
-        asyncio.run(recorded())
-        assert not problems, problems
-
-    return test
 
 
 async def wait_until(condition: Callable[[], Any], within_s: float | None = None, message: str = "") -> None:
-    """Waits for a condition; fails after the deadline."""
-    end = time.monotonic() + (within_s or DEADLINE_S)
-    while not condition():
-        assert time.monotonic() < end, message or "did not come about in time"
-        await asyncio.sleep(0.01)
+    """`eventually` with a default deadline that `test_protections_are_effective` shortens."""
+    await eventually(condition, message, within_s or DEADLINE_S)
 
 
 both_modes = pytest.mark.parametrize("mode", MODES.values(), ids=MODES)
 
 
 class AttackHarness:
-    """The honest peers, and all that is said among them."""
+    """The honest peers and all messages among them."""
 
     def __init__(self, name: str, channels: Sequence[broadloom.Channel], options: dict[str, Any]) -> None:
         self.name = name
@@ -73,20 +50,20 @@ class AttackHarness:
         self.received: dict[int, list[Message]] = {channel.peer_id: [] for channel in channels}
         self.sent: dict[int, int] = dict.fromkeys(self.received, 0)
         self.broken_links: list[LinkDown] = []
-        """Links between honest peers that ended without a word."""
+        """Links between honest peers that ended ungracefully."""
         self.lag_s = 0.0
-        """The longest time for which the loop was not free."""
+        """The longest time for which the event loop was blocked."""
         self.foreign_messages: list[Message] = []
-        """What honest peers had from others than each other."""
+        """Messages of authors that are not among the honest peers."""
         self._tasks: list[asyncio.Task[None]] = []
         for channel in self.channels:
             self._watch(channel)
 
     def _watch(self, channel: broadloom.Channel) -> None:
-        got = self.received[channel.peer_id]
+        received = self.received[channel.peer_id]
 
         def on_message(message: Message) -> None:
-            (got if message.author in self.received else self.foreign_messages).append(message)
+            (received if message.author in self.received else self.foreign_messages).append(message)
 
         def on_event(event: object) -> None:
             if (
@@ -108,37 +85,37 @@ class AttackHarness:
         return self.victim.status().address
 
     def counter_total(self, name: str) -> int:
-        """By all honest peers together."""
+        """Sum over all honest peers."""
         return sum(channel.status().counters[name] for channel in self.channels)
 
     async def attack(self, credentials: PeerCredentials | None = None, **options: Any) -> Attacker:
-        """A new line to the victim."""
-        made = await Attacker.dial(self.address, credentials, channel_id=self.channel_id, **options)
-        self.attackers.append(made)
-        return made
+        """A new connection to the victim."""
+        attacker = await Attacker.dial(self.address, credentials, channel_id=self.channel_id, **options)
+        self.attackers.append(attacker)
+        return attacker
 
     def member_credentials(self) -> PeerCredentials:
-        """Somebody who has the key."""
+        """Credentials of a member that has the key."""
         return PeerCredentials.from_key(ChannelName.parse(self.name), KEY)
 
     async def hostile_neighbor(
         self, credentials: PeerCredentials | None = None, digest: Digest | None = None
     ) -> Attacker:
-        """A hostile member that the victim has taken as a neighbour."""
+        """A hostile member that the victim accepted as a neighbor."""
         tls = self.options.get("tls", True)
-        made = await self.attack((credentials or self.member_credentials()) if tls else None)
-        await made.become_neighbor(digest, signed=self.options.get("signed", False) or "ticket" in self.options)
-        return made
+        attacker = await self.attack((credentials or self.member_credentials()) if tls else None)
+        await attacker.become_neighbor(digest, signed=self.options.get("signed", False) or "ticket" in self.options)
+        return attacker
 
     def is_neighbor(self, attacker: Attacker, channel: broadloom.Channel | None = None) -> bool:
         status = (channel or self.victim).status()
-        return f"{attacker.peer_id:016x}" in {each.peer_id for each in status.neighbors}
+        return attacker.peer_id in {each.peer_id for each in status.neighbors}
 
     # -- honest traffic
 
-    def links(self) -> set[tuple[str, str]]:
-        """Among the honest."""
-        honest = {f"{peer:016x}" for peer in self.received}
+    def links(self) -> set[tuple[int, int]]:
+        """Links among the honest peers."""
+        honest = set(self.received)
         found = ((status.peer_id, each.peer_id) for status in self._statuses() for each in status.neighbors)
         return {(low, high) for low, high in found if low < high and high in honest}
 
@@ -151,10 +128,10 @@ class AttackHarness:
         self._tasks.append(loop.create_task(self._measure_lag()))
 
     async def wait_for_traffic(self, messages: int) -> None:
-        """Wait until each honest peer has said so many more, in spite of everything."""
+        """Wait until each honest peer has sent this many more messages."""
         before = dict(self.sent)
         await wait_until(
-            lambda: all(said >= before[peer] + messages for peer, said in self.sent.items()), message="they fell silent"
+            lambda: all(count >= before[peer] + messages for peer, count in self.sent.items()), message="honest traffic"
         )
 
     async def _send_traffic(self, channel: broadloom.Channel) -> None:
@@ -169,21 +146,21 @@ class AttackHarness:
             self.lag_s = max(self.lag_s, time.monotonic() - before - 0.01)
 
     async def stop_and_check(self, *, allow_missed: bool = False) -> None:
-        """Honest traffic stops; all of it must have come to all. `allow_missed`: they may have been told otherwise."""
+        """Stop the honest traffic; all peers must have all of it. `allow_missed`: `Missed` reports are tolerated."""
         for task in self._tasks:
             if task.done():
-                task.result()  # an honest peer could not speak
+                task.result()  # an honest peer could not send
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        await wait_until(self._has_all, message=f"not all that was said has come: {self._received_counts()}")
+        await wait_until(self._has_all, message=f"delivery of all messages: {self._received_counts()}")
         for channel in self.channels:
             for author in self.received:
-                heard = [each.sequence for each in self.received[channel.peer_id] if each.author == author]
-                assert heard == list(range(1, len(heard) + 1)), f"{author:016x} out of order, or twice"
+                sequences = [each.sequence for each in self.received[channel.peer_id] if each.author == author]
+                assert sequences == list(range(1, len(sequences) + 1)), f"{author:016x} out of order, or twice"
             assert allow_missed or channel.missed_count == 0
 
     def _has_all(self) -> bool:
-        for channel in self.channels:  # who was stopped in the middle of `broadcast` may have said one more
+        for channel in self.channels:  # a cancelled `broadcast` may have sent one more
             self.sent[channel.peer_id] = max(self.sent[channel.peer_id], channel.status().counters["sent"])
         return self._received_counts() == {
             (listener, author): count
@@ -194,8 +171,8 @@ class AttackHarness:
 
     def _received_counts(self) -> dict[tuple[int, int], int]:
         return {
-            (listener, author): sum(each.author == author for each in got)
-            for listener, got in self.received.items()
+            (listener, author): sum(each.author == author for each in received)
+            for listener, received in self.received.items()
             for author in self.received
             if author != listener
         }
@@ -217,28 +194,28 @@ def unique_name() -> str:
 async def attack_harness(
     count: int = 3, *, tickets: Sequence[Ticket] = (), name: str = "", allow_missed: bool = False, **options: Any
 ) -> AsyncIterator[AttackHarness]:
-    """Honest peers, each linked to each, that talk while the attack goes on and are examined at its end."""
+    """Honest peers in a full mesh that send during the attack and are checked at its end."""
     name = name or unique_name()
     if not tickets and options.get("tls", True):
         options.setdefault("key", KEY)
     channels: list[broadloom.Channel] = []
-    made: AttackHarness | None = None
+    harness: AttackHarness | None = None
     try:
         for index in range(len(tickets) or count):
-            given = {**options, "ticket": tickets[index]} if tickets else options
-            channels.append(await broadloom.connect(name, **given))
-        made = AttackHarness(name, channels, {**options, "ticket": True} if tickets else options)
-        whole = len(channels) * (len(channels) - 1) // 2
-        await wait_until(lambda: len(made.links()) == whole)
-        at_first = made.links()
-        made.start_traffic()
-        yield made
-        await made.stop_and_check(allow_missed=allow_missed)
-        assert not made.broken_links, made.broken_links
-        assert made.links() == at_first
+            peer_options = {**options, "ticket": tickets[index]} if tickets else options
+            channels.append(await broadloom.connect(name, **peer_options))
+        harness = AttackHarness(name, channels, {**options, "ticket": True} if tickets else options)
+        link_count = len(channels) * (len(channels) - 1) // 2
+        await wait_until(lambda: len(harness.links()) == link_count)
+        initial_links = harness.links()
+        harness.start_traffic()
+        yield harness
+        await harness.stop_and_check(allow_missed=allow_missed)
+        assert not harness.broken_links, harness.broken_links
+        assert harness.links() == initial_links
     finally:
-        if made is not None:
-            made.close()
+        if harness is not None:
+            harness.close()
         for channel in channels:
             channel.abort()
         for _ in range(3):  # aborted sockets are closed in the next turns of the loop

@@ -1,4 +1,4 @@
-"""Who is not let in: wrong key, other channel, other mode, tickets that are expired or withdrawn."""
+"""Peers that are rejected: wrong key, other channel, other mode, expired or revoked tickets."""
 
 import ssl
 import time
@@ -14,13 +14,13 @@ from broadloom.protocol.identity import Role
 from broadloom.security import Authority, PeerCredentials, Ticket, revoke_tickets
 from broadloom.security.certificates import PeerCertificate, build_certificate
 from broadloom.security.tls_context import make_contexts
+from broadloom.transport.limits import Limits, TcpTuning
 from broadloom.wire.exchange_messages import LinkRequest, Reject, RejectReason
 from tests.attack.attacker import Attacker
 from tests.attack.harness import (
     DEADLINE_S,
     SEND_INTERVAL_S,
     AttackHarness,
-    async_test,
     attack_harness,
     unique_name,
     wait_until,
@@ -34,90 +34,83 @@ DAY = timedelta(days=1)
 async def assert_rejected(
     harness: AttackHarness, text: str, *, at: str = "", name: str = "", **options: object
 ) -> None:
-    """An honest program with the wrong papers: told soon, and in words that help."""
-    began = time.monotonic()
+    """An honest program with the wrong credentials gets a helpful error, and soon."""
+    started_at = time.monotonic()
     bootstrap = [at] if at else []
     with pytest.raises(broadloom.RejectedError, match=text):
         await broadloom.connect(name or harness.name, bootstrap=bootstrap, timeout_s=DEADLINE_S, **options)  # type: ignore[arg-type]
-    assert time.monotonic() - began < QUICK_S
+    assert time.monotonic() - started_at < QUICK_S
 
 
-@async_test
-async def test_a_wrong_key() -> None:
-    async with attack_harness() as of:
-        await assert_rejected(of, "another key", key="a guess")
-        await assert_rejected(of, "another key", key="a guess", at=of.address)
-        await assert_rejected(of, "another key")  # none: the one that is derived from the name
-        await assert_rejected(of, "another key", key="a guess", signed=True)
-        assert of.counter_total("rejected_wrong_key") >= 4
-        # Not even one by itself, on another port of the channel's order.
-        assert len(of.links()) == 3
+async def test_wrong_key_is_rejected() -> None:
+    async with attack_harness() as harness:
+        await assert_rejected(harness, "another key", key="a guess")
+        await assert_rejected(harness, "another key", key="a guess", at=harness.address)
+        await assert_rejected(harness, "another key")  # the default key, derived from the name
+        await assert_rejected(harness, "another key", key="a guess", signed=True)
+        assert harness.counter_total("rejected_wrong_key") >= 4
+        # None of them founded a second channel on another port.
+        assert len(harness.links()) == 3
 
 
-@async_test
-async def test_another_channel_at_the_same_port() -> None:
-    async with attack_harness() as of:
-        await assert_rejected(of, "another channel", at=of.address, name=unique_name(), key="of the other")
-        await assert_rejected(of, "another channel", at=of.address, name=unique_name())
-        assert of.counter_total("rejected_handshakes") >= 2
+async def test_peer_of_another_channel_is_rejected() -> None:
+    async with attack_harness() as harness:
+        await assert_rejected(harness, "another channel", at=harness.address, name=unique_name(), key="of the other")
+        await assert_rejected(harness, "another channel", at=harness.address, name=unique_name())
+        assert harness.counter_total("rejected_handshakes") >= 2
 
 
-@async_test
-async def test_another_channel_at_a_plain_port() -> None:
-    async with attack_harness(tls=False) as of:
-        await assert_rejected(of, "another channel", at=of.address, name=unique_name(), tls=False)
-        assert of.counter_total("foreign_connections") >= 1
+async def test_peer_of_another_channel_is_rejected_without_tls() -> None:
+    async with attack_harness(tls=False) as harness:
+        await assert_rejected(harness, "another channel", at=harness.address, name=unique_name(), tls=False)
+        assert harness.counter_total("foreign_connections") >= 1
 
 
-@async_test
-async def test_plain_at_a_peer_with_tls() -> None:
-    async with attack_harness() as of:
-        await assert_rejected(of, "plain", at=of.address, tls=False)
-        assert of.counter_total("rejected_handshakes") >= 1
+async def test_plain_peer_is_rejected_by_peer_with_tls() -> None:
+    async with attack_harness() as harness:
+        await assert_rejected(harness, "plain", at=harness.address, tls=False)
+        assert harness.counter_total("rejected_handshakes") >= 1
 
 
-@async_test
-async def test_tls_at_a_plain_peer() -> None:
-    async with attack_harness(tls=False) as of:
-        await assert_rejected(of, "plain", at=of.address, key="any")
-        assert of.counter_total("malformed_frames") >= 1
+async def test_peer_with_tls_is_rejected_by_plain_peer() -> None:
+    async with attack_harness(tls=False) as harness:
+        await assert_rejected(harness, "plain", at=harness.address, key="any")
+        assert harness.counter_total("malformed_frames") >= 1
 
 
-@async_test
-async def test_unsigned_at_a_signed_channel() -> None:
-    async with attack_harness(signed=True) as of:
-        await assert_rejected(of, "signs its messages", at=of.address, key=of.options["key"])
-        assert of.counter_total("foreign_connections") >= 1
+async def test_unsigned_peer_is_rejected_by_signed_channel() -> None:
+    async with attack_harness(signed=True) as harness:
+        await assert_rejected(harness, "signs its messages", at=harness.address, key=harness.options["key"])
+        assert harness.counter_total("foreign_connections") >= 1
 
 
-@async_test
-async def test_unsigned_at_a_signed_channel_that_is_found_by_search() -> None:
-    """Whoever says so is of this channel for certain: to found a second one would be in nobody's interest."""
-    async with attack_harness(signed=True) as of:
-        await assert_rejected(of, "signs its messages", key=of.options["key"])
+async def test_unsigned_peer_is_rejected_when_search_finds_signed_channel() -> None:
+    """The rejecting peer certainly belongs to this channel, so no second one is founded."""
+    async with attack_harness(signed=True) as harness:
+        await assert_rejected(harness, "signs its messages", key=harness.options["key"])
 
 
-@async_test
-async def test_signed_at_an_unsigned_channel() -> None:
-    async with attack_harness() as of:
-        await assert_rejected(of, "signs its messages", at=of.address, key=of.options["key"], signed=True)
-        assert of.counter_total("foreign_connections") >= 1
+async def test_signed_peer_is_rejected_by_unsigned_channel() -> None:
+    async with attack_harness() as harness:
+        await assert_rejected(
+            harness, "signs its messages", at=harness.address, key=harness.options["key"], signed=True
+        )
+        assert harness.counter_total("foreign_connections") >= 1
 
 
 # -- tickets
 
 
 def expired_ticket(owner: Authority) -> Ticket:
-    """It ended a minute ago."""
+    """A ticket that expired a minute ago."""
     then = datetime.now(UTC) - DAY
     return owner.issue_ticket("late", Role.PRODUCER, datetime.now(UTC) - timedelta(minutes=1), now=lambda: then)
 
 
-@async_test
-async def test_an_expired_ticket_is_of_no_use_to_its_holder() -> None:
+async def test_expired_ticket_is_rejected_locally() -> None:
     owner = Authority.generate()
-    async with attack_harness(tickets=issue_tickets(owner)) as of:
-        await assert_rejected(of, "expired", ticket=expired_ticket(owner))
+    async with attack_harness(tickets=issue_tickets(owner)) as harness:
+        await assert_rejected(harness, "expired", ticket=expired_ticket(owner))
 
 
 def credentials_with_old_clock(harness: AttackHarness, ticket: Ticket) -> PeerCredentials:
@@ -126,7 +119,7 @@ def credentials_with_old_clock(harness: AttackHarness, ticket: Ticket) -> PeerCr
 
 
 async def connect_with(harness: AttackHarness, credentials: PeerCredentials) -> Attacker | None:
-    """As far as it gets. (In TLS 1.3 a caller's handshake ends before the other side has looked at its certificate.)"""
+    """Go as far as possible: in TLS 1.3 the handshake of a client ends before the server checks its certificate."""
     try:
         attacker = await harness.attack(credentials)
     except ssl.SSLError:
@@ -136,89 +129,86 @@ async def connect_with(harness: AttackHarness, credentials: PeerCredentials) -> 
     return attacker
 
 
-@async_test
-async def test_an_expired_ticket_in_the_hands_of_one_who_ignores_that() -> None:
+async def test_expired_ticket_is_rejected_by_others_when_holder_ignores_expiry() -> None:
     owner = Authority.generate()
-    async with attack_harness(tickets=issue_tickets(owner)) as of:
-        attacker = await connect_with(of, credentials_with_old_clock(of, expired_ticket(owner)))
-        assert of.counter_total("rejected_expired") == 1
-        assert attacker is None or not of.is_neighbor(attacker)
+    async with attack_harness(tickets=issue_tickets(owner)) as harness:
+        attacker = await connect_with(harness, credentials_with_old_clock(harness, expired_ticket(owner)))
+        assert harness.counter_total("rejected_expired") == 1
+        assert attacker is None or not harness.is_neighbor(attacker)
 
 
-@pytest.mark.parametrize("shown", ["the owner's", "the member's own"])
-@async_test
-async def test_an_expired_ticket_with_a_leaf_that_is_not(shown: str) -> None:
-    """The leaf is made by the member, who may write into it what it likes, even a ticket with another end."""
+@pytest.mark.parametrize("signed_by", ["owner", "member"])
+async def test_expired_ticket_with_prolonged_certificate_is_rejected(signed_by: str) -> None:
+    """The peer certificate is made by the member, which can put anything into it, even a prolonged ticket."""
     owner = Authority.generate()
-    async with attack_harness(tickets=issue_tickets(owner)) as of:
+    async with attack_harness(tickets=issue_tickets(owner)) as harness:
         ticket = expired_ticket(owner)
         prolonged = _prolonged(ticket)
-        leaf = Ticket(prolonged, ticket.key, ticket.authority).issue_certificate()
-        leaf = PeerCertificate(
-            leaf.key, (leaf.certificate, ticket.certificate if shown == "the owner's" else prolonged)
+        certificate = Ticket(prolonged, ticket.key, ticket.authority).issue_certificate()
+        certificate = PeerCertificate(
+            certificate.key, (certificate.certificate, ticket.certificate if signed_by == "owner" else prolonged)
         )
-        # Its own library would not take such a leaf, so only the handshake is done with it.
-        membership = credentials_with_old_clock(of, ticket)
-        _, membership.client_context = make_contexts(ticket.authority, leaf, membership.server_name)
-        await connect_with(of, membership)
-        expected = "rejected_expired" if shown == "the owner's" else "rejected_wrong_key"
-        assert of.counter_total(expected) == 1
+        # The library itself rejects such a certificate, so it is used only for the handshake.
+        credentials = credentials_with_old_clock(harness, ticket)
+        _, credentials.client_context = make_contexts(ticket.authority, certificate, credentials.server_name)
+        await connect_with(harness, credentials)
+        expected = "rejected_expired" if signed_by == "owner" else "rejected_wrong_key"
+        assert harness.counter_total(expected) == 1
 
 
 def _prolonged(ticket: Ticket) -> Certificate:
-    """The same certificate with another end, signed by the member itself instead of the owner."""
-    was = ticket.certificate
-    span = was.not_valid_before_utc, datetime.now(UTC) + DAY
+    """The same certificate with a later end, signed by the member instead of the owner."""
+    original = ticket.certificate
+    span = original.not_valid_before_utc, datetime.now(UTC) + DAY
     return build_certificate(
-        was.subject, ticket.key.public_key(), was.issuer, ticket.key, span, serial=7, path_length=0
+        original.subject, ticket.key.public_key(), original.issuer, ticket.key, span, serial=7, path_length=0
     )
 
 
 def revoked_ticket(owner: Authority, at: Path) -> tuple[Ticket, Path]:
-    """A ticket, and the list on which it stands."""
-    path = at / "withdrawn.pem"
+    """A ticket and the list that revokes it."""
+    path = at / "revoked.pem"
     ticket = owner.issue_ticket("eve", Role.PRODUCER, datetime.now(UTC) + DAY)
     revoke_tickets(owner, path, [ticket.serial])
     return ticket, path
 
 
-@async_test
-async def test_a_withdrawn_ticket(tmp_path: Path) -> None:
+async def test_revoked_ticket_is_rejected(tmp_path: Path) -> None:
     owner = Authority.generate()
     ticket, path = revoked_ticket(owner, tmp_path)
-    async with attack_harness(tickets=issue_tickets(owner), revocation_list=path) as of:
-        await assert_rejected(of, "revoked", ticket=ticket)
-        attacker = await connect_with(of, PeerCredentials.from_ticket(ChannelName.parse(of.name), ticket))
+    async with attack_harness(tickets=issue_tickets(owner), revocation_list=path) as harness:
+        await assert_rejected(harness, "revoked", ticket=ticket)
+        attacker = await connect_with(harness, PeerCredentials.from_ticket(ChannelName.parse(harness.name), ticket))
         assert attacker is not None
         assert (await attacker.until(Reject)).reason is RejectReason.TICKET_REVOKED
-        assert of.counter_total("rejected_revoked") >= 2
+        assert harness.counter_total("rejected_revoked") >= 2
 
 
-@async_test
-async def test_a_ticket_that_is_withdrawn_while_its_holder_is_a_neighbour(tmp_path: Path) -> None:
-    owner, path = Authority.generate(), tmp_path / "withdrawn.pem"
+async def test_neighbor_is_dropped_when_its_ticket_is_revoked(tmp_path: Path) -> None:
+    owner, path = Authority.generate(), tmp_path / "revoked.pem"
     revoke_tickets(owner, path, [])
-    admission_s = 0.4
+    check_s = 0.4
     async with attack_harness(
-        tickets=issue_tickets(owner), revocation_list=path, limits=broadloom.Limits(credential_check_s=admission_s)
-    ) as of:
+        tickets=issue_tickets(owner),
+        revocation_list=path,
+        settings=TcpTuning(limits=Limits(credential_check_s=check_s)),
+    ) as harness:
         ticket = owner.issue_ticket("eve", Role.PRODUCER, datetime.now(UTC) + DAY)
-        attacker = await of.hostile_neighbor(PeerCredentials.from_ticket(ChannelName.parse(of.name), ticket))
-        await of.wait_for_traffic(round(1.2 * admission_s / SEND_INTERVAL_S))
-        assert of.is_neighbor(attacker)
+        attacker = await harness.hostile_neighbor(PeerCredentials.from_ticket(ChannelName.parse(harness.name), ticket))
+        await harness.wait_for_traffic(round(1.2 * check_s / SEND_INTERVAL_S))
+        assert harness.is_neighbor(attacker)
         revoke_tickets(owner, path, [ticket.serial])
-        await attacker.until_closed(admission_s + 0.5)
-        assert of.counter_total("rejected_revoked") >= 1
-        await wait_until(lambda: not of.is_neighbor(attacker))
+        await attacker.until_closed(check_s + 0.5)
+        assert harness.counter_total("rejected_revoked") >= 1
+        await wait_until(lambda: not harness.is_neighbor(attacker))
 
 
-@async_test
-async def test_a_list_that_became_garbage_lets_nobody_in_again(tmp_path: Path) -> None:
+async def test_corrupt_revocation_list_keeps_revoked_tickets_rejected(tmp_path: Path) -> None:
     owner = Authority.generate()
     ticket, path = revoked_ticket(owner, tmp_path)
     async with attack_harness(
-        tickets=issue_tickets(owner), revocation_list=path, limits=broadloom.Limits(credential_check_s=0.1)
-    ) as of:
+        tickets=issue_tickets(owner), revocation_list=path, settings=TcpTuning(limits=Limits(credential_check_s=0.1))
+    ) as harness:
         path.write_bytes(b"garbage")
-        await wait_until(lambda: of.victim._node._revocation_list_failed)
-        await assert_rejected(of, "revoked", ticket=ticket)
+        await wait_until(lambda: harness.victim._node._revocation_list_failed)
+        await assert_rejected(harness, "revoked", ticket=ticket)

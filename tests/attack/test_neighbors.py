@@ -1,13 +1,14 @@
-"""Hostile neighbours: they do not read, ask without end, make up peers and places, or want to close the channel."""
+"""Hostile neighbors: they do not read, request endlessly, invent peers and addresses, or close the channel."""
 
 import asyncio
 from typing import Any
 
-from broadloom import ChannelSettings, Limits, PeerState
+from broadloom import ChannelSettings, PeerState
 from broadloom.channel.fragments import FRAGMENT_BYTES
-from broadloom.protocol import ChannelName
+from broadloom.protocol import ChannelName, Tuning
 from broadloom.security import PeerCredentials
 from broadloom.transport.connection import TRANSPORT_HIGH_WATER_BYTES
+from broadloom.transport.limits import Limits, TcpTuning
 from broadloom.wire import Address, Broadcast, PeerInfo
 from broadloom.wire.exchange_messages import LinkRequest, LinkResponse, Reject
 from broadloom.wire.link_messages import (
@@ -24,16 +25,16 @@ from broadloom.wire.link_messages import (
 )
 from broadloom.wire.types import AuthorState
 from tests.attack.attacker import Attacker
-from tests.attack.harness import AttackHarness, async_test, attack_harness, both_modes, wait_until
+from tests.attack.harness import AttackHarness, attack_harness, both_modes, wait_until
 
-SMALL = Limits(send_queue_bytes_max=1 << 20, high_water_bytes=128 << 10, stall_timeout_s=0.3)
-MADE_UP = 150
+SMALL = TcpTuning(send_queue_bytes_max=1 << 20, limits=Limits(high_water_bytes=128 << 10, stall_timeout_s=0.3))
+INVENTED_PEERS = 150
 WANTS = 3000
 HOSTS = ("", "a..b", "a" * 255, "ü" * 100, "127.0.0.1", "::1", ".", "%", "[", "127.0.0.1:80", "\n", "\x7f", "0")
 
 
 async def stalled_neighbor(harness: AttackHarness) -> Attacker:
-    """A neighbour takes nothing from its line any more, while the victim says much."""
+    """A neighbor that stops reading while the victim sends much."""
     attacker = await harness.hostile_neighbor()
     attacker.pause_reading()
     for _ in range(240):
@@ -42,98 +43,92 @@ async def stalled_neighbor(harness: AttackHarness) -> Attacker:
 
 
 @both_modes
-@async_test
-async def test_a_neighbour_that_never_reads(mode: dict[str, Any]) -> None:
-    async with attack_harness(limits=SMALL, **mode) as of:
-        attacker = await stalled_neighbor(of)
-        await wait_until(lambda: of.counter_total("slow_neighbors_dropped") == 1)
-        assert not of.is_neighbor(attacker)
+async def test_stalled_neighbor_is_dropped(mode: dict[str, Any]) -> None:
+    async with attack_harness(settings=SMALL, **mode) as harness:
+        attacker = await stalled_neighbor(harness)
+        await wait_until(lambda: harness.counter_total("slow_neighbors_dropped") == 1)
+        assert not harness.is_neighbor(attacker)
 
 
-@async_test
-async def test_credentials_of_made_up_peers() -> None:
-    """With a shared key anybody may make peers up; but nobody has to remember more of them than the limit."""
-    settings = ChannelSettings(authors_max=MADE_UP // 3)
-    async with attack_harness(signed=True, settings=settings) as of:
-        attacker = await of.hostile_neighbor()
-        channel = ChannelName.parse(of.name)
-        for number in range(MADE_UP):
-            made_up = PeerCredentials.from_key(channel, of.options["key"])
-            attacker.send(Credential(made_up.peer_id, made_up.signer.credential))
-            attacker.send(Credential(number, made_up.signer.credential), Credential(number, b"nothing at all"))
+async def test_credentials_of_invented_peers_are_bounded() -> None:
+    """With a shared key any member can invent peers, but no peer remembers more of them than the limit."""
+    settings = Tuning(authors_max=INVENTED_PEERS // 3)
+    async with attack_harness(signed=True, settings=settings) as harness:
+        attacker = await harness.hostile_neighbor()
+        channel = ChannelName.parse(harness.name)
+        for number in range(INVENTED_PEERS):
+            invented = PeerCredentials.from_key(channel, harness.options["key"])
+            attacker.send(Credential(invented.peer_id, invented.signer.credential))
+            attacker.send(Credential(number, invented.signer.credential), Credential(number, b"nothing at all"))
             if number % 20 == 0:
                 await asyncio.sleep(0)
-        await wait_until(lambda: of.counter_total("bad_credentials") == 2 * MADE_UP)
-        signing = of.victim._node.peer.broadcaster.verifier
-        assert signing is not None
-        assert len(signing._verified) <= settings.authors_max
+        await wait_until(lambda: harness.counter_total("bad_credentials") == 2 * INVENTED_PEERS)
+        verifier = harness.victim._node.peer.broadcaster.verifier
+        assert verifier is not None
+        assert len(verifier._verified) <= settings.authors_max
 
 
-@async_test
-async def test_questions_without_end() -> None:
-    async with attack_harness(signed=True) as of:
-        await wait_until(lambda: min(of.sent.values()) > 20)
-        attacker = await of.hostile_neighbor()
-        wants = [Want(of.channels[index % 3].peer_id, 1, 4096) for index in range(WANTS)]
+async def test_endless_wants_do_not_block_the_loop() -> None:
+    async with attack_harness(signed=True) as harness:
+        await wait_until(lambda: min(harness.sent.values()) > 20)
+        attacker = await harness.hostile_neighbor()
+        wants = [Want(harness.channels[index % 3].peer_id, 1, 4096) for index in range(WANTS)]
         attacker.send(*wants)
         await wait_until(lambda: attacker.read_bytes > 1 << 20 or attacker.is_closed)
-        assert of.lag_s < 2
+        assert harness.lag_s < 2
 
 
-@async_test
-async def test_questions_of_one_who_does_not_read_the_answers() -> None:
-    async with attack_harness(limits=SMALL) as of:
+async def test_neighbor_that_requests_without_reading_is_dropped() -> None:
+    async with attack_harness(settings=SMALL) as harness:
         for _ in range(13):
-            of.sent[of.victim.peer_id] = await of.victim.broadcast(bytes(FRAGMENT_BYTES))
-        attacker = await of.hostile_neighbor()
+            harness.sent[harness.victim.peer_id] = await harness.victim.broadcast(bytes(FRAGMENT_BYTES))
+        attacker = await harness.hostile_neighbor()
         attacker.pause_reading()
-        attacker.send(*[Want(of.victim.peer_id, 1, 4096)] * WANTS)
-        most = 0
+        attacker.send(*[Want(harness.victim.peer_id, 1, 4096)] * WANTS)
+        queued_max = 0
 
-        def is_given_up() -> bool:
-            nonlocal most
+        def is_dropped() -> bool:
+            nonlocal queued_max
             queued = [
                 each.send_queue_bytes
-                for each in of.victim.status().neighbors
-                if each.peer_id == f"{attacker.peer_id:016x}"
+                for each in harness.victim.status().neighbors
+                if each.peer_id == attacker.peer_id
             ]
-            most = max(most, *queued, 0)
+            queued_max = max(queued_max, *queued, 0)
             if queued:
                 attacker.send(
-                    *[Want(of.victim.peer_id, 1, 4096)] * 10
-                )  # answered as long as the kernel takes the answers
-            return of.counter_total("slow_neighbors_dropped") == 1
+                    *[Want(harness.victim.peer_id, 1, 4096)] * 10
+                )  # answered as long as the kernel buffers the responses
+            return harness.counter_total("slow_neighbors_dropped") == 1
 
-        await wait_until(is_given_up)
-        assert not of.is_neighbor(attacker)
-        assert most <= SMALL.high_water_bytes + TRANSPORT_HIGH_WATER_BYTES + 4 * FRAGMENT_BYTES
+        await wait_until(is_dropped)
+        assert not harness.is_neighbor(attacker)
+        assert queued_max <= SMALL.limits.high_water_bytes + TRANSPORT_HIGH_WATER_BYTES + 4 * FRAGMENT_BYTES
 
 
-@async_test
-async def test_a_shutdown_that_is_not_obeyed() -> None:
-    async with attack_harness(signed=True, settings=ChannelSettings(accept_channel_close=False)) as of:
-        attacker = await of.hostile_neighbor()
+async def test_channel_close_of_an_attacker_is_ignored() -> None:
+    async with attack_harness(signed=True, settings=ChannelSettings(accept_channel_close=False)) as harness:
+        attacker = await harness.hostile_neighbor()
         attacker.send(CloseChannel(attacker.peer_id, 1, 1), DiameterEstimate(attacker.peer_id, 2, 1, 5))
         await wait_until(
-            lambda: all(channel.status().diameter_estimate >= 5 for channel in of.channels)
-        )  # all had heard it
-        assert all(channel.is_connected for channel in of.channels)
+            lambda: all(channel.status().diameter_estimate >= 5 for channel in harness.channels)
+        )  # every peer has received it
+        assert all(channel.is_connected for channel in harness.channels)
 
 
-@async_test
-async def test_nobody_can_be_told_absurd_numbers() -> None:
-    async with attack_harness(signed=True) as of:
-        attacker = await of.hostile_neighbor()
-        honest = of.channels[1].peer_id
+async def test_implausible_numbers_are_rejected() -> None:
+    async with attack_harness(signed=True) as harness:
+        attacker = await harness.hostile_neighbor()
+        honest = harness.channels[1].peer_id
         attacker.send(
             LastKnown((AuthorState(honest, 1, (1 << 64) - 1, 0), AuthorState(honest, 0, 0, (1 << 64) - 1))),
             DiameterEstimate(attacker.peer_id, 1, 1, (1 << 32) - 1),
         )
-        await wait_until(lambda: of.counter_total("claims_rejected") >= 1)
+        await wait_until(lambda: harness.counter_total("claims_rejected") >= 1)
 
 
 async def send_unlink(harness: AttackHarness, index: int, peer_info: PeerInfo) -> None:
-    """A neighbour that sends the victim to such a place. While the victim calls others it may have no room for one."""
+    """A neighbor that makes the victim dial this address. Retried while the victim has no free slot."""
     for _ in range(20):
         other = await harness.attack(harness.member_credentials() if harness.options.get("tls", True) else None)
         other.peer_id += 0 if harness.options.get("tls", True) else index
@@ -146,38 +141,39 @@ async def send_unlink(harness: AttackHarness, index: int, peer_info: PeerInfo) -
 
 
 @both_modes
-@async_test
-async def test_contacts_that_are_nowhere(mode: dict[str, Any]) -> None:
-    """They get into caches, are passed on, and are dialled; all that may come of it is that nobody answers."""
-    places = [PeerInfo(1000 + index, Address(host, port)) for index, host in enumerate(HOSTS) for port in (0, 1)]
-    eager = ChannelSettings(
+async def test_unreachable_addresses_do_no_harm(mode: dict[str, Any]) -> None:
+    """They are cached, passed on and dialed; all that happens is that nothing answers."""
+    peer_infos = [PeerInfo(1000 + index, Address(host, port)) for index, host in enumerate(HOSTS) for port in (0, 1)]
+    eager = Tuning(
         probe_interval_s=0.1,
         probe_interval_alert_s=0.1,
         repair_backoff_s=0.05,
         repair_backoff_alert_s_max=0.1,
         tick_s=0.05,
     )
-    async with attack_harness(settings=eager, **mode) as of:
-        attacker = await of.hostile_neighbor(digest=Digest(False, True, (), tuple(places)))
-        for index, place in enumerate(places):
+    async with attack_harness(settings=eager, **mode) as harness:
+        attacker = await harness.hostile_neighbor(digest=Digest(False, True, (), tuple(peer_infos)))
+        for index, peer_info in enumerate(peer_infos):
             attacker.send(
-                RandomWalk(index, place, None, (), (), True, 3, 3), RandomWalk(index, place, place, (), (), False, 0, 0)
+                RandomWalk(index, peer_info, None, (), (), True, 3, 3),
+                RandomWalk(index, peer_info, peer_info, (), (), False, 0, 0),
             )
-            attacker.send(SlotSearch(place.peer_id, 1, 1, place))
-        await of.wait_for_traffic(25)
-        attacker.send(Leave((places[0], PeerInfo(of.victim.peer_id, Address("127.0.0.1", 1)), *places[1:])))
+            attacker.send(SlotSearch(peer_info.peer_id, 1, 1, peer_info))
+        await harness.wait_for_traffic(25)
+        attacker.send(
+            Leave((peer_infos[0], PeerInfo(harness.victim.peer_id, Address("127.0.0.1", 1)), *peer_infos[1:]))
+        )
         for index in range(8):
-            await send_unlink(of, index, places[index])
-        await of.wait_for_traffic(15)
-        assert of.victim._node.peer.state is PeerState.CONNECTED
+            await send_unlink(harness, index, peer_infos[index])
+        await harness.wait_for_traffic(15)
+        assert harness.victim._node.peer.state is PeerState.CONNECTED
 
 
-@async_test
-async def test_a_message_that_an_author_could_not_have_numbered() -> None:
-    """Signed by its author, who skipped 2^62 numbers: an absurd gap, but its own."""
-    async with attack_harness(signed=True) as of:
-        attacker = await of.hostile_neighbor()
-        far = Broadcast(attacker.peer_id, 1 << 62, 1 << 62, (b"far",))
-        attacker.send(attacker.credential(), attacker.signed(far))
+async def test_huge_sequence_gap_is_not_delivered() -> None:
+    """The author itself skipped 2^62 numbers."""
+    async with attack_harness(signed=True) as harness:
+        attacker = await harness.hostile_neighbor()
+        message = Broadcast(attacker.peer_id, 1 << 62, 1 << 62, (b"far",))
+        attacker.send(attacker.credential(), attacker.signed(message))
         await attacker.until(Want)
-        assert of.foreign_messages == []
+        assert harness.foreign_messages == []

@@ -1,7 +1,9 @@
-"""The attacks succeed where a protection is taken away; so the other tests show something."""
+"""Each attack succeeds when its protection is removed, so the other tests prove something."""
 
-from collections.abc import Callable
+import asyncio
+from collections.abc import Coroutine
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,41 +16,39 @@ from tests.attack import attacker, harness, test_admission, test_crowds, test_me
 
 
 @pytest.fixture(autouse=True)
-def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What does not happen here shall not be waited for as long as elsewhere."""
+def short_deadlines(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The conditions of these attacks are not met, so do not wait for them as long as elsewhere."""
     monkeypatch.setattr(attacker, "RESPONSE_TIMEOUT_S", 0.7)
     monkeypatch.setattr(harness, "DEADLINE_S", 0.7)
 
 
-def assert_attack_succeeds(attack: Callable[[], None]) -> None:
+def assert_attack_succeeds(attack: Coroutine[Any, Any, None]) -> None:
     with pytest.raises((AssertionError, TimeoutError)):
-        attack()
+        asyncio.run(attack)
 
 
-def test_without_signatures(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_forgeries_succeed_without_signature_check(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(MessageVerifier, "verify", lambda *_: True)
-    assert_attack_succeeds(test_members.test_a_payload_that_was_altered_on_its_way_is_a_forgery)
-    assert_attack_succeeds(test_members.test_a_consumer_cannot_speak_by_hand_made_frames)
+    assert_attack_succeeds(test_members.test_altered_payload_is_dropped())
+    assert_attack_succeeds(test_members.test_hand_made_frames_of_a_consumer_are_dropped())
 
 
-def test_without_a_look_at_who_calls(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_foreign_peer_id_succeeds_without_hello_check(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Exchange, "_hello_error", lambda *_: None)
-    assert_attack_succeeds(test_members.test_a_call_in_the_name_of_another)
+    assert_attack_succeeds(test_members.test_exchange_with_foreign_peer_id_is_rejected())
 
 
-def test_without_limits_on_calls(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_connection_floods_succeed_without_admission_control(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(AdmissionControl, "admit", lambda *_: True)
-    assert_attack_succeeds(test_crowds.test_thousands_that_never_begin_a_handshake)
-    assert_attack_succeeds(test_crowds.test_more_calls_than_one_address_may_make)
+    assert_attack_succeeds(test_crowds.test_newcomer_joins_despite_thousands_of_half_open_handshakes())
+    assert_attack_succeeds(test_crowds.test_connection_rate_per_address_is_limited())
 
 
-def test_without_a_limit_on_what_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_stalled_neighbor_stays_without_send_queue_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(TcpConnection, "_on_send_overflow", lambda *_: None)
-    assert_attack_succeeds(lambda: test_neighbors.test_a_neighbour_that_never_reads(mode=harness.MODES["plain"]))
+    assert_attack_succeeds(test_neighbors.test_stalled_neighbor_is_dropped(mode=harness.MODES["plain"]))
 
 
-def test_without_a_second_look_at_tickets(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_revoked_neighbor_stays_without_recheck(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(SessionSigner, "recheck", lambda *_: None)
-    assert_attack_succeeds(
-        lambda: test_admission.test_a_ticket_that_is_withdrawn_while_its_holder_is_a_neighbour(tmp_path)
-    )
+    assert_attack_succeeds(test_admission.test_neighbor_is_dropped_when_its_ticket_is_revoked(tmp_path))

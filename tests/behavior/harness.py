@@ -1,7 +1,6 @@
-"""Where behaviours are played: the simulator, or real sockets in one process. A behaviour cannot tell which.
+"""One harness over two runtimes: the simulator, and real sockets in one process. Tests cannot tell them apart.
 
-What holds on both is checked on both by the same lines. (Processes that are killed and frozen for real are in
-`tests/trial`.)
+Processes that are really killed and paused are in `tests/testing/chaos`.
 """
 
 import asyncio
@@ -10,20 +9,19 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 from uuid import uuid4
 
-from broadloom.protocol import ChannelName, ChannelSettings, Peer, PeerState
+from broadloom.protocol import ChannelName, Peer, PeerState, Tuning
 from broadloom.protocol.events import Event, LinkUp, Message, Missed
 from broadloom.security import PeerCredentials
 from broadloom.testing.checks.guarantees import check_regular
 from broadloom.testing.sim.simulation import Simulation, SimulationSettings
 from broadloom.transport import TcpNode
 from broadloom.wire import Address
-
-POLL_S = 0.02
+from tests.support import eventually
 
 
 @dataclass(eq=False)
 class HarnessPeer:
-    """One peer and what its application saw."""
+    """One peer and what its application received."""
 
     peer: Peer
     received: list[Message] = field(default_factory=list)
@@ -57,7 +55,7 @@ class HarnessPeer:
 
 class Harness(Protocol):
     peers: list[HarnessPeer]
-    settings: ChannelSettings
+    settings: Tuning
 
     async def add(self, count: int = 1, *, at_once: bool = False) -> list[HarnessPeer]: ...
     async def until(self, condition: Callable[[], object], within_s: float = 20.0) -> None: ...
@@ -69,13 +67,13 @@ class Harness(Protocol):
 
 
 def is_converged(harness: Harness) -> bool:
-    """One regular fabric of everybody who is there."""
-    graph = {actor.id: list(actor.neighbors) for actor in harness.peers}
-    return all(actor.is_connected for actor in harness.peers) and check_regular(graph, harness.settings.degree) is None
+    """Whether all peers form one regular fabric."""
+    graph = {peer.id: list(peer.neighbors) for peer in harness.peers}
+    return all(peer.is_connected for peer in harness.peers) and check_regular(graph, harness.settings.degree) is None
 
 
 class SimHarness:
-    def __init__(self, settings: ChannelSettings) -> None:
+    def __init__(self, settings: Tuning) -> None:
         self.settings = settings
         self.peers: list[HarnessPeer] = []
         self._simulation = Simulation(7, SimulationSettings(peer=settings))
@@ -86,32 +84,34 @@ class SimHarness:
         for _ in range(count):
             bootstrap = (Address("h0", 0),) if at_once else None
             node = self._simulation.add(bootstrap=bootstrap)
-            actor = HarnessPeer(node.peer)
-            # The simulator's own watch is left out: the behaviour is what judges here.
-            node.deliver = actor.received.extend  # type: ignore[assignment,method-assign]
-            node.report_missed = actor.missed.append  # type: ignore[assignment,method-assign]
-            node.emit = actor.on_event  # type: ignore[method-assign]
-            self._nodes[actor] = node
-            self.peers.append(actor)
-            added.append(actor)
+            peer = HarnessPeer(node.peer)
+            # The test itself judges, not the step checker of the simulator.
+            node.deliver = peer.received.extend  # type: ignore[assignment,method-assign]
+            node.report_missed = peer.missed.append  # type: ignore[assignment,method-assign]
+            node.emit = peer.on_event  # type: ignore[method-assign]
+            self._nodes[peer] = node
+            self.peers.append(peer)
+            added.append(peer)
             if not at_once:
-                await self.until(lambda actor=actor: actor.is_connected)  # type: ignore[misc]
-        await self.until(lambda: all(actor.is_connected for actor in added))
+                await self.until(lambda peer=peer: peer.is_connected)  # type: ignore[misc]
+        await self.until(lambda: all(peer.is_connected for peer in added))
         return added
 
     async def until(self, condition: Callable[[], object], within_s: float = 20.0) -> None:
-        assert self._simulation.run_until(lambda: bool(condition()), within_s), "not within its time"
+        assert self._simulation.run_until(lambda: bool(condition()), within_s), (
+            f"condition not met within {within_s:g} s"
+        )
 
     async def sleep(self, seconds: float) -> None:
         self._simulation.run(seconds)
 
     def kill(self, peers: list[HarnessPeer]) -> None:
-        for actor in peers:
-            self._nodes[actor].kill()
-            self.peers.remove(actor)
+        for peer in peers:
+            self._nodes[peer].kill()
+            self.peers.remove(peer)
 
     def partition(self, peers: list[HarnessPeer]) -> None:
-        near = {self._nodes[actor].host: 1 for actor in peers}
+        near = {self._nodes[peer].host: 1 for peer in peers}
         self._simulation.network.partition(near, frozenset({(0, 1), (1, 0)}))
 
     def heal(self) -> None:
@@ -122,7 +122,7 @@ class SimHarness:
 
 
 class _PartitionableNode(TcpNode):
-    """Cannot reach some others for a time: what is sent to them is lost with the line, calls are not answered."""
+    """Can be cut off from some ports: connections to them fail."""
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
@@ -136,7 +136,7 @@ class _PartitionableNode(TcpNode):
 
 
 class SocketHarness:
-    def __init__(self, settings: ChannelSettings, *, tls: bool, signed: bool = False) -> None:
+    def __init__(self, settings: Tuning, *, tls: bool, signed: bool = False) -> None:
         self.settings = settings
         self.peers: list[HarnessPeer] = []
         self._tls = tls
@@ -157,41 +157,38 @@ class SocketHarness:
                 signed=self._signed,
                 settings=self.settings,
             )
-            heard: list[Message] = []
+            received: list[Message] = []
             missed: list[Missed] = []
-            node.deliver, node.report_missed, node.emit = heard.extend, missed.append, lambda _event: None
+            node.deliver, node.report_missed, node.emit = received.extend, missed.append, lambda _event: None
             await node.start()
-            actor = HarnessPeer(node.peer, heard, missed)
-            node.emit = actor.on_event
-            self._nodes[actor] = node
-            self.peers.append(actor)
-            added.append(actor)
+            peer = HarnessPeer(node.peer, received, missed)
+            node.emit = peer.on_event
+            self._nodes[peer] = node
+            self.peers.append(peer)
+            added.append(peer)
             if not at_once:
-                await self.until(lambda actor=actor: actor.is_connected)  # type: ignore[misc]
-        await self.until(lambda: all(actor.is_connected for actor in added))
+                await self.until(lambda peer=peer: peer.is_connected)  # type: ignore[misc]
+        await self.until(lambda: all(peer.is_connected for peer in added))
         return added
 
     async def until(self, condition: Callable[[], object], within_s: float = 20.0) -> None:
-        async with asyncio.timeout(within_s):
-            # Nothing tells when a condition over all peers holds, so it is looked at now and then.
-            while not condition():  # noqa: ASYNC110
-                await asyncio.sleep(POLL_S)
+        await eventually(condition, timeout_s=within_s)
 
     async def sleep(self, seconds: float) -> None:
         await asyncio.sleep(seconds)
 
     def kill(self, peers: list[HarnessPeer]) -> None:
-        for actor in peers:
-            self._nodes[actor].abort()
-            self.peers.remove(actor)
+        for peer in peers:
+            self._nodes[peer].abort()
+            self.peers.remove(peer)
 
     def partition(self, peers: list[HarnessPeer]) -> None:
-        here = {actor.peer.me.address.port for actor in peers}
-        there = {actor.peer.me.address.port for actor in self.peers} - here
-        for actor in self.peers:
-            node = self._nodes[actor]
-            node.unreachable = there if actor in peers else here
-            for link in list(actor.peer.links):
+        here = {peer.peer.me.address.port for peer in peers}
+        there = {peer.peer.me.address.port for peer in self.peers} - here
+        for peer in self.peers:
+            node = self._nodes[peer]
+            node.unreachable = there if peer in peers else here
+            for link in list(peer.peer.links):
                 if link.peer_info.address.port in node.unreachable:
                     link._connection.abort()  # type: ignore[attr-defined]
 

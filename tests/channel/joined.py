@@ -7,8 +7,9 @@ from uuid import uuid4
 
 import broadloom
 from broadloom import Channel
+from broadloom.protocol import Tuning
 
-QUICK = broadloom.ChannelSettings(discovery_retry_s=0.1, leave_linger_s=0.05)
+QUICK = Tuning(discovery_retry_s=0.1, leave_linger_s=0.05)
 
 
 def unique_name() -> str:

@@ -1,4 +1,4 @@
-"""A channel in use: reading, callbacks, events."""
+"""`Channel`: receiving, callbacks and events."""
 
 import asyncio
 import logging
@@ -9,158 +9,141 @@ import pytest
 import broadloom
 from broadloom import Message, PeerState, StateChanged
 from tests.channel.joined import QUICK, connected_channels, receive_texts
-from tests.transport.connections import each_loop, run_test, until
+from tests.support import eventually
+from tests.transport.connections import each_loop
 
 # Reading.
 
 
 @each_loop
-def test_iteration_ends_when_the_channel_is_left_and_reads_all_before(loop: str) -> None:
-    async def main() -> None:
-        async with connected_channels(2) as (author, reader):
-            got: list[str] = []
+async def test_iteration_reads_everything_and_ends_when_channel_is_left() -> None:
+    async with connected_channels(2) as (author, reader):
+        got: list[str] = []
 
-            async def read() -> None:
-                async for message in reader:
-                    assert message.author == author.peer_id
-                    got.append(message.text)
+        async def read() -> None:
+            async for message in reader:
+                assert message.author == author.peer_id
+                got.append(message.text)
 
-            reading = asyncio.ensure_future(read())
-            for number in range(5):
-                await author.broadcast_text(str(number))
-            await until(lambda: len(got) == 5)
-            await reader.leave()
-            await asyncio.wait_for(reading, 5)
-            assert got == list("01234")
-            assert [message async for message in reader] == []
-
-    run_test(main, loop)
+        reading = asyncio.ensure_future(read())
+        for number in range(5):
+            await author.broadcast_text(str(number))
+        await eventually(lambda: len(got) == 5)
+        await reader.leave()
+        await asyncio.wait_for(reading, 5)
+        assert got == list("01234")
+        assert [message async for message in reader] == []
 
 
-def test_what_is_unread_can_be_read_after_leaving() -> None:
-    async def main() -> None:
-        async with connected_channels(2) as (author, reader):
-            for number in range(3):
-                await author.broadcast_text(str(number))
-            await until(lambda: reader.unread_count == 3)
-            await reader.leave()
-            assert await receive_texts(reader, 2) == ["0", "1"]
-            assert [message.text async for message in reader] == ["2"]
-            with pytest.raises(broadloom.NotConnectedError, match="was left; connect again"):
-                await reader.receive(1)
-            assert reader.receive_nowait() is None
-
-    run_test(main)
+async def test_unread_messages_can_be_read_after_leave() -> None:
+    async with connected_channels(2) as (author, reader):
+        for number in range(3):
+            await author.broadcast_text(str(number))
+        await eventually(lambda: reader.unread_count == 3)
+        await reader.leave()
+        assert await receive_texts(reader, 2) == ["0", "1"]
+        assert [message.text async for message in reader] == ["2"]
+        with pytest.raises(broadloom.NotConnectedError, match="was left; connect again"):
+            await reader.receive(1)
+        assert reader.receive_nowait() is None
 
 
-def test_reading_has_its_time() -> None:
-    async def main() -> None:
-        async with connected_channels(2) as (author, reader):
-            assert reader.receive_nowait() is None
-            for timeout_s in (0, 0.01, 0.05):
-                with pytest.raises(TimeoutError):
-                    await reader.receive(timeout_s)
-            await author.broadcast_text("now")
-            await until(lambda: reader.unread_count)
-            assert (await reader.receive(0)).text == "now"
-            waiting = asyncio.ensure_future(reader.receive())
-            await author.broadcast_text("later")
-            assert (await asyncio.wait_for(waiting, 5)).text == "later"
-            await author.broadcast_text("at once")
-            await until(lambda: reader.unread_count)
-            message = reader.receive_nowait()
-            assert message is not None
-            assert message.text == "at once"
-
-    run_test(main)
+async def test_receive_raises_timeout_error_after_timeout_s() -> None:
+    async with connected_channels(2) as (author, reader):
+        assert reader.receive_nowait() is None
+        for timeout_s in (0, 0.01, 0.05):
+            with pytest.raises(TimeoutError):
+                await reader.receive(timeout_s)
+        await author.broadcast_text("now")
+        await eventually(lambda: reader.unread_count)
+        assert (await reader.receive(0)).text == "now"
+        waiting = asyncio.ensure_future(reader.receive())
+        await author.broadcast_text("later")
+        assert (await asyncio.wait_for(waiting, 5)).text == "later"
+        await author.broadcast_text("at once")
+        await eventually(lambda: reader.unread_count)
+        message = reader.receive_nowait()
+        assert message is not None
+        assert message.text == "at once"
 
 
-def test_several_readers_get_each_message_once() -> None:
-    async def main() -> None:
-        async with connected_channels(2) as (author, reader):
-            got: list[int] = []
+async def test_concurrent_readers_get_each_message_once() -> None:
+    async with connected_channels(2) as (author, reader):
+        got: list[int] = []
 
-            async def iterate() -> None:
-                async for message in reader:
-                    got.append(int(message.text))
+        async def iterate() -> None:
+            async for message in reader:
+                got.append(int(message.text))
 
-            async def impatient() -> None:
-                while True:
-                    try:
-                        got.append(int((await reader.receive(0.001)).text))
-                    except TimeoutError:
-                        continue
-                    except broadloom.NotConnectedError:
-                        return
+        async def impatient() -> None:
+            while True:
+                try:
+                    got.append(int((await reader.receive(0.001)).text))
+                except TimeoutError:
+                    continue
+                except broadloom.NotConnectedError:
+                    return
 
-            tasks = [asyncio.ensure_future(each()) for each in (iterate, iterate, impatient, impatient)]
-            for number in range(300):
-                await author.broadcast_text(str(number))
-                if number % 7 == 0:
-                    await asyncio.sleep(0.001)
-            await until(lambda: len(got) == 300)
-            await reader.leave()
-            await asyncio.wait_for(asyncio.gather(*tasks), 5)
-            assert sorted(got) == list(range(300))
-
-    run_test(main)
+        tasks = [asyncio.ensure_future(each()) for each in (iterate, iterate, impatient, impatient)]
+        for number in range(300):
+            await author.broadcast_text(str(number))
+            if number % 7 == 0:
+                await asyncio.sleep(0.001)
+        await eventually(lambda: len(got) == 300)
+        await reader.leave()
+        await asyncio.wait_for(asyncio.gather(*tasks), 5)
+        assert sorted(got) == list(range(300))
 
 
 # Callbacks.
 
 
-def test_a_callback_gets_what_waits_and_what_comes() -> None:
-    async def main() -> None:
-        async with connected_channels(2) as (author, reader):
-            await author.broadcast_text("before")
-            await until(lambda: reader.unread_count)
-            got: list[str] = []
-            reader.on_message(lambda message: got.append(message.text))
-            assert got == ["before"]
-            await author.broadcast_text("after")
-            await until(lambda: got == ["before", "after"])
-            assert reader.unread_count == 0
+async def test_callback_gets_unread_and_new_messages() -> None:
+    async with connected_channels(2) as (author, reader):
+        await author.broadcast_text("before")
+        await eventually(lambda: reader.unread_count)
+        got: list[str] = []
+        reader.on_message(lambda message: got.append(message.text))
+        assert got == ["before"]
+        await author.broadcast_text("after")
+        await eventually(lambda: got == ["before", "after"])
+        assert reader.unread_count == 0
+        reader.on_message(None)
+        await author.broadcast_text("kept")
+        assert await receive_texts(reader, 1) == ["kept"]
+
+
+async def test_callback_that_removes_itself_leaves_the_rest_unread() -> None:
+    async with connected_channels(2) as (author, reader):
+        for number in range(3):
+            await author.broadcast_text(str(number))
+        await eventually(lambda: reader.unread_count == 3)
+        got: list[str] = []
+
+        def once(message: Message) -> None:
+            got.append(message.text)
             reader.on_message(None)
-            await author.broadcast_text("kept")
-            assert await receive_texts(reader, 1) == ["kept"]
 
-    run_test(main)
-
-
-def test_a_callback_that_takes_itself_back_leaves_the_rest_unread() -> None:
-    async def main() -> None:
-        async with connected_channels(2) as (author, reader):
-            for number in range(3):
-                await author.broadcast_text(str(number))
-            await until(lambda: reader.unread_count == 3)
-            got: list[str] = []
-
-            def once(message: Message) -> None:
-                got.append(message.text)
-                reader.on_message(None)
-
-            reader.on_message(once)
-            assert got == ["0"]
-            assert await receive_texts(reader, 2) == ["1", "2"]
-
-    run_test(main)
+        reader.on_message(once)
+        assert got == ["0"]
+        assert await receive_texts(reader, 2) == ["1", "2"]
 
 
-def test_a_callback_that_fails_is_logged_and_the_channel_goes_on(caplog: pytest.LogCaptureFixture) -> None:
-    def fails(_told: object) -> None:
+async def test_failing_callback_is_logged_and_channel_continues(caplog: pytest.LogCaptureFixture) -> None:
+    def fails(_item: object) -> None:
         raise ZeroDivisionError
 
-    async def main() -> None:
+    with caplog.at_level(logging.ERROR, "broadloom"):
         async with connected_channels(2) as (author, reader):
             events: list[Any] = []
             reader.on_event(fails)
             reader.on_event(events.append)
             await author.broadcast_text("waits")
-            await until(lambda: reader.unread_count)
+            await eventually(lambda: reader.unread_count)
             reader.on_message(fails)
             for number in range(3):
                 await author.broadcast_text(str(number))
-            await until(lambda: reader.status().counters["delivered"] == 4)
+            await eventually(lambda: reader.status().counters["delivered"] == 4)
             assert reader.is_connected
             assert reader.status().neighbors
             reader.on_message(None)
@@ -168,66 +151,54 @@ def test_a_callback_that_fails_is_logged_and_the_channel_goes_on(caplog: pytest.
             assert await receive_texts(reader, 1) == ["well"]
             await reader.leave()
             assert StateChanged(PeerState.LEFT) in events
-
-    with caplog.at_level(logging.ERROR, "broadloom"):
-        run_test(main)
-    told = [record.getMessage().partition(": ")[2] for record in caplog.records]
-    assert told.count("the callback for messages failed") == 4
-    assert "a callback for events failed" in told
+    logged = [record.getMessage().partition(": ")[2] for record in caplog.records]
+    assert logged.count("the message callback failed") == 4
+    assert "an event callback failed" in logged
 
 
 # Events.
 
 
-def test_events_are_told_until_the_channel_is_left_and_that_it_was_left_once() -> None:
-    async def main() -> None:
-        async with connected_channels(1) as (first,):
-            called: list[Any] = []
-            first.on_event(called.append)
-            iterated: list[Any] = []
+async def test_events_report_links_and_states_until_channel_is_left() -> None:
+    async with connected_channels(1) as (first,):
+        called: list[Any] = []
+        first.on_event(called.append)
+        iterated: list[Any] = []
 
-            async def iterate() -> None:
-                async for event in first.events():
-                    iterated.append(event)
+        async def iterate() -> None:
+            async for event in first.events():
+                iterated.append(event)
 
-            reading = asyncio.ensure_future(iterate())
-            await asyncio.sleep(0)
-            async with broadloom.connect(first.name, tls=False, settings=QUICK) as second:
-                await until(lambda: any(isinstance(event, broadloom.LinkUp) for event in called))
-            await until(lambda: any(isinstance(event, broadloom.LinkDown) for event in called))
-            await first.leave()
-            await asyncio.wait_for(reading, 5)
-            assert called == iterated
-            links = [event for event in called if isinstance(event, broadloom.LinkUp | broadloom.LinkDown)]
-            assert [event.neighbor.peer_id for event in links] == [second.peer_id] * 2
-            states = [event.state for event in called if isinstance(event, StateChanged)]
-            assert states == [PeerState.LEAVING, PeerState.LEFT]
-            assert [event async for event in first.events()] == []
-
-    run_test(main)
+        reading = asyncio.ensure_future(iterate())
+        await asyncio.sleep(0)
+        async with broadloom.connect(first.name, tls=False, settings=QUICK) as second:
+            await eventually(lambda: any(isinstance(event, broadloom.LinkUp) for event in called))
+        await eventually(lambda: any(isinstance(event, broadloom.LinkDown) for event in called))
+        await first.leave()
+        await asyncio.wait_for(reading, 5)
+        assert called == iterated
+        links = [event for event in called if isinstance(event, broadloom.LinkUp | broadloom.LinkDown)]
+        assert [event.neighbor.peer_id for event in links] == [second.peer_id] * 2
+        states = [event.state for event in called if isinstance(event, StateChanged)]
+        assert states == [PeerState.LEAVING, PeerState.LEFT]
+        assert [event async for event in first.events()] == []
 
 
-def test_who_vanishes_is_told_so_once() -> None:
-    async def main() -> None:
-        async with connected_channels(1) as (channel,):
-            called: list[Any] = []
-            channel.on_event(called.append)
-            channel.abort()
-            channel.abort()
-            await channel.leave()
-            assert called == [StateChanged(PeerState.LEFT)]
-
-    run_test(main)
+async def test_abort_emits_left_once() -> None:
+    async with connected_channels(1) as (channel,):
+        called: list[Any] = []
+        channel.on_event(called.append)
+        channel.abort()
+        channel.abort()
+        await channel.leave()
+        assert called == [StateChanged(PeerState.LEFT)]
 
 
-def test_a_listener_can_be_taken_back() -> None:
-    async def main() -> None:
-        async with connected_channels(1) as (channel,):
-            called: list[Any] = []
-            end = channel.on_event(called.append)
-            end()
-            end()
-            await channel.leave()
-            assert not called
-
-    run_test(main)
+async def test_event_callback_can_be_removed() -> None:
+    async with connected_channels(1) as (channel,):
+        called: list[Any] = []
+        end = channel.on_event(called.append)
+        end()
+        end()
+        await channel.leave()
+        assert not called

@@ -1,4 +1,4 @@
-"""Files as messages: whole, with their names and nobody's directories."""
+"""Files as messages: content, hash and name."""
 
 import random
 from pathlib import Path
@@ -6,81 +6,73 @@ from pathlib import Path
 import pytest
 
 import broadloom
+from broadloom.protocol import Tuning
 from broadloom.protocol.events import Message
 from broadloom.wire.broadcast_frame import PayloadKind
 from broadloom.wire.file_payload import HASH_BYTES, decode_file, encode_file
 from broadloom.wire.xdr import string
 from tests.channel.joined import connected_channels
-from tests.transport.connections import run_test, until
+from tests.support import eventually
 
 
 @pytest.mark.parametrize("size", [0, 1, 1000, 70_000, (5 << 20) + 1])
-def test_a_file_arrives_as_it_was_sent(size: int, tmp_path: Path) -> None:
+async def test_file_arrives_unchanged(size: int, tmp_path: Path) -> None:
     path = tmp_path / "süß und klein.bin"
     path.write_bytes(random.Random(size).randbytes(size))
     told: list[tuple[int, int]] = []
 
-    async def main() -> None:
-        async with connected_channels(2) as (author, reader):
-            await author.broadcast(b"before")
-            sequence = await author.broadcast_file(path, on_progress=lambda done, all_: told.append((done, all_)))
-            await author.broadcast(b"after")
-            assert (await reader.receive(20)).file is None
-            message = await reader.receive(20)
-            assert message.sequence == sequence
-            assert message.kind == PayloadKind.FILE
-            assert message.file == broadloom.File("süß und klein.bin", path.read_bytes())
-            assert (await reader.receive(20)).text == "after"
-
-    run_test(main)
+    async with connected_channels(2) as (author, reader):
+        await author.broadcast(b"before")
+        sequence = await author.broadcast_file(path, on_progress=lambda done, all_: told.append((done, all_)))
+        await author.broadcast(b"after")
+        assert (await reader.receive(20)).file is None
+        message = await reader.receive(20)
+        assert message.sequence == sequence
+        assert message.kind == PayloadKind.FILE
+        assert message.file == broadloom.File("süß und klein.bin", path.read_bytes())
+        assert (await reader.receive(20)).text == "after"
     assert told == sorted(set(told))
     assert len({all_ for _, all_ in told}) == 1
     assert told[-1][0] == told[-1][1] >= size
 
 
-def test_what_cannot_be_sent(tmp_path: Path) -> None:
-    small = broadloom.ChannelSettings(discovery_retry_s=0.1, leave_linger_s=0.05, message_bytes_max=100_000)
+async def test_broadcast_file_raises_error_for_invalid_arguments(tmp_path: Path) -> None:
+    small = Tuning(discovery_retry_s=0.1, leave_linger_s=0.05, message_bytes_max=100_000)
 
-    async def main() -> None:
-        async with connected_channels(2, settings=small) as (author, reader):
-            for size in (99_999, 100_000, 100_001, 64 << 20):  # with its name and hash, the first two are too large too
-                (tmp_path / "large").write_bytes(bytes(size))
-                with pytest.raises(broadloom.MessageTooLargeError, match="at most 100,000 are possible"):
-                    await author.broadcast_file(tmp_path / "large")
-            with pytest.raises(FileNotFoundError):
-                await author.broadcast_file(str(tmp_path / "missing"))
-            with pytest.raises(IsADirectoryError):
-                await author.broadcast_file(tmp_path)
-            (tmp_path / "good").write_bytes(b"good")
-            with pytest.raises(ValueError, match="from 0 to 255"):
-                await author.broadcast_file(tmp_path / "good", priority=1000)
-            with pytest.raises(ValueError, match="more than 0 seconds"):
-                await author.broadcast_file(tmp_path / "good", ttl_s=0)
-            assert await author.broadcast_file(str(tmp_path / "good")) == 1, "nothing of all that cost a number"
-            assert (await reader.receive(20)).file == broadloom.File("good", b"good")
-            await author.leave()
-            with pytest.raises(broadloom.NotConnectedError):
-                await author.broadcast_file(tmp_path / "good")
-
-    run_test(main)
+    async with connected_channels(2, settings=small) as (author, reader):
+        for size in (99_999, 100_000, 100_001, 64 << 20):  # the first two exceed the limit with their name and hash
+            (tmp_path / "large").write_bytes(bytes(size))
+            with pytest.raises(broadloom.MessageTooLargeError, match="at most 100,000 are allowed"):
+                await author.broadcast_file(tmp_path / "large")
+        with pytest.raises(FileNotFoundError):
+            await author.broadcast_file(str(tmp_path / "missing"))
+        with pytest.raises(IsADirectoryError):
+            await author.broadcast_file(tmp_path)
+        (tmp_path / "good").write_bytes(b"good")
+        with pytest.raises(ValueError, match="from 0 to 255"):
+            await author.broadcast_file(tmp_path / "good", priority=1000)
+        with pytest.raises(ValueError, match="must be greater than 0"):
+            await author.broadcast_file(tmp_path / "good", ttl_s=0)
+        assert await author.broadcast_file(str(tmp_path / "good")) == 1, "nothing of all that cost a number"
+        assert (await reader.receive(20)).file == broadloom.File("good", b"good")
+        await author.leave()
+        with pytest.raises(broadloom.NotConnectedError):
+            await author.broadcast_file(tmp_path / "good")
 
 
-def test_a_file_whose_name_is_no_text(tmp_path: Path) -> None:
-    """Names of files are bytes; what is no UTF-8 in them cannot be said, but the file can be sent."""
+async def test_file_name_that_is_not_utf8_is_replaced(tmp_path: Path) -> None:
+    """File names are bytes. The file is sent even if its name is not UTF-8."""
     path = tmp_path / "caf\udce9.txt"
     path.write_bytes(b"content")
 
-    async def main() -> None:
-        async with connected_channels(2) as (author, reader):
-            await author.broadcast_file(path)
-            file = (await reader.receive(20)).file
-            assert file is not None
-            assert (file.name, file.content) == ("caf\N{REPLACEMENT CHARACTER}.txt", b"content")
-
-    run_test(main)
+    async with connected_channels(2) as (author, reader):
+        await author.broadcast_file(path)
+        file = (await reader.receive(20)).file
+        assert file is not None
+        assert (file.name, file.content) == ("caf\N{REPLACEMENT CHARACTER}.txt", b"content")
 
 
-def test_a_damaged_file_is_told_to_who_looks_at_it() -> None:
+def test_damaged_file_raises_error_when_accessed() -> None:
     whole = encode_file("report.txt", b"the content")
     assert Message(1, 1, whole, 1, PayloadKind.FILE).file == broadloom.File("report.txt", b"the content")
     for place in range(len(whole)):
@@ -100,19 +92,16 @@ def test_a_damaged_file_is_told_to_who_looks_at_it() -> None:
     assert Message(1, 1, whole, 1).file is None, "a message like any other"
 
 
-def test_a_damaged_file_reaches_a_reader_that_goes_on() -> None:
-    async def main() -> None:
-        async with connected_channels(2) as (author, reader):
-            data = encode_file("report.txt", b"the content")[:-1] + b"!"
-            await author._broadcast_large(data, PayloadKind.FILE, 1, None)
-            await author.broadcast(b"after")
-            await until(lambda: reader.unread_count == 2)
-            message = await reader.receive(5)
-            with pytest.raises(ValueError, match=r"the file 'report\.txt' is damaged"):
-                assert message.file
-            assert (await reader.receive(5)).text == "after"
-
-    run_test(main)
+async def test_damaged_file_does_not_stop_reader() -> None:
+    async with connected_channels(2) as (author, reader):
+        data = encode_file("report.txt", b"the content")[:-1] + b"!"
+        await author._broadcast_large(data, PayloadKind.FILE, 1, None)
+        await author.broadcast(b"after")
+        await eventually(lambda: reader.unread_count == 2)
+        message = await reader.receive(5)
+        with pytest.raises(ValueError, match=r"the file 'report\.txt' is damaged"):
+            assert message.file
+        assert (await reader.receive(5)).text == "after"
 
 
 @pytest.mark.parametrize(
@@ -131,8 +120,8 @@ def test_a_damaged_file_reaches_a_reader_that_goes_on() -> None:
         ("/", "unnamed"),
     ],
 )
-def test_a_sender_does_not_choose_a_directory(name: str, bare: str) -> None:
-    """Neither by our own code nor by hand."""
+def test_file_name_never_contains_a_directory(name: str, bare: str) -> None:
+    """Whether the frame was made by `encode_file` or by hand."""
     assert decode_file(encode_file(name, b"x")).name == bare
     out: list[bytes] = []
     string(255).pack(name, out)

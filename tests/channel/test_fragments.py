@@ -1,4 +1,4 @@
-"""Messages that take more than one frame: whole or missed, never broken, and nobody waits behind them."""
+"""Messages larger than one frame: whole or missed, never partial, and they do not delay others."""
 
 import asyncio
 import logging
@@ -14,10 +14,12 @@ from hypothesis import strategies as st
 import broadloom
 from broadloom.channel import fragments
 from broadloom.channel.fragments import FRAGMENT_BYTES, PARTIAL_MESSAGES_MAX, Reassembler, fragment
+from broadloom.protocol import Tuning
 from broadloom.protocol.events import Batch, Message, Missed
 from broadloom.wire.broadcast_frame import PayloadKind, Priority
 from tests.channel.joined import QUICK, connected_channels
-from tests.transport.connections import each_loop, run_test, until
+from tests.support import eventually
+from tests.transport.connections import each_loop
 
 MIB = 1 << 20
 
@@ -42,201 +44,174 @@ MODES: dict[str, dict[str, Any]] = {"plain": {"tls": False}, "signed": {"tls": T
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_messages_of_any_size_arrive_as_they_are(mode: str) -> None:
-    async def main() -> None:
-        async with connected_channels(3, **MODES[mode]) as (author, *readers):
-            sequence = 0
-            for size in (
-                FRAGMENT_BYTES - 1,
-                FRAGMENT_BYTES,
-                FRAGMENT_BYTES + 1,
-                2 * FRAGMENT_BYTES,
-                2 * FRAGMENT_BYTES + 1,
-                7 * MIB + 3,
-            ):
-                data = random_bytes(size, size)
-                sequence += -(-size // FRAGMENT_BYTES)
-                assert await author.broadcast(data) == sequence
-                for reader in readers:
-                    message = await reader.receive(20)
-                    assert message.data == data
-                    assert (message.author, message.sequence) == (author.peer_id, sequence)
-                    assert (message.kind, message.file) == (PayloadKind.DATA, None)
-            assert not any(reader.missed_count or reader.unread_count for reader in readers)
-
-    run_test(main)
+async def test_messages_of_any_size_arrive_unchanged(mode: str) -> None:
+    async with connected_channels(3, **MODES[mode]) as (author, *readers):
+        sequence = 0
+        for size in (
+            FRAGMENT_BYTES - 1,
+            FRAGMENT_BYTES,
+            FRAGMENT_BYTES + 1,
+            2 * FRAGMENT_BYTES,
+            2 * FRAGMENT_BYTES + 1,
+            7 * MIB + 3,
+        ):
+            data = random_bytes(size, size)
+            sequence += -(-size // FRAGMENT_BYTES)
+            assert await author.broadcast(data) == sequence
+            for reader in readers:
+                message = await reader.receive(20)
+                assert message.data == data
+                assert (message.author, message.sequence) == (author.peer_id, sequence)
+                assert (message.kind, message.file) == (PayloadKind.DATA, None)
+        assert not any(reader.missed_count or reader.unread_count for reader in readers)
 
 
 @each_loop
-def test_one_that_does_not_wait_sends_many_mebibytes(loop: str) -> None:
-    async def main() -> None:
-        async with connected_channels(2) as (author, reader):
-            data = bytearray(random_bytes(20 * MIB))
-            sequence = author.broadcast_nowait(memoryview(data))  # type: ignore[arg-type]
-            assert sequence == 20 * MIB // FRAGMENT_BYTES
-            author.broadcast_nowait(b"behind it")
-            message = await reader.receive(30)
-            assert message.data == data
-            assert message.sequence == sequence
-            assert (await reader.receive(20)).text == "behind it"
-            assert reader.missed_count == 0
-
-    run_test(main, loop)
+async def test_broadcast_nowait_sends_many_mebibytes() -> None:
+    async with connected_channels(2) as (author, reader):
+        data = bytearray(random_bytes(20 * MIB))
+        sequence = author.broadcast_nowait(memoryview(data))  # type: ignore[arg-type]
+        assert sequence == 20 * MIB // FRAGMENT_BYTES
+        author.broadcast_nowait(b"behind it")
+        message = await reader.receive(30)
+        assert message.data == data
+        assert message.sequence == sequence
+        assert (await reader.receive(20)).text == "behind it"
+        assert reader.missed_count == 0
 
 
-def test_two_at_once_with_small_ones_between_from_two_authors() -> None:
-    async def main() -> None:
-        async with connected_channels(3) as (author, other, reader):
-            wanted = [random_bytes(3 * MIB, 1), random_bytes(2 * MIB + 5, 2), random_bytes(3 * MIB + 1, 3)]
-            speaking = [
-                asyncio.ensure_future(author.broadcast(wanted[0])),
-                asyncio.ensure_future(author.broadcast(wanted[1])),
-                asyncio.ensure_future(other.broadcast(wanted[2])),
-            ]
-            for number in range(100):
-                for each in (author, other):
-                    await each.broadcast(b"%d" % number)
-                await asyncio.sleep(0)
-            sequences = await asyncio.gather(*speaking)
-            got = [await reader.receive(20) for _ in range(203)]
+async def test_large_and_small_messages_of_two_authors_interleave() -> None:
+    async with connected_channels(3) as (author, other, reader):
+        wanted = [random_bytes(3 * MIB, 1), random_bytes(2 * MIB + 5, 2), random_bytes(3 * MIB + 1, 3)]
+        speaking = [
+            asyncio.ensure_future(author.broadcast(wanted[0])),
+            asyncio.ensure_future(author.broadcast(wanted[1])),
+            asyncio.ensure_future(other.broadcast(wanted[2])),
+        ]
+        for number in range(100):
             for each in (author, other):
-                mine = [message for message in got if message.author == each.peer_id]
-                assert [message.sequence for message in mine] == sorted(message.sequence for message in mine)
-                small = [message.data for message in mine if len(message.data) < 10]
-                assert small == [b"%d" % number for number in range(100)]
-            whole = {(message.author, message.sequence): message.data for message in got if len(message.data) >= 10}
-            assert whole == {
-                (who.peer_id, sequence): data
-                for who, sequence, data in zip((author, author, other), sequences, wanted, strict=True)
-            }
-            assert reader.missed_count == 0
-
-    run_test(main)
-
-
-def test_nobody_waits_behind_a_large_one() -> None:
-    async def main() -> None:
-        async with connected_channels(3) as (author, other, reader):
-            data = random_bytes(20 * MIB)
-            order: list[str] = []
-            waits: list[float] = []
-            clock = asyncio.get_running_loop().time
-
-            def heard(message: Message) -> None:
-                is_large = len(message.data) > FRAGMENT_BYTES
-                order.append("large" if is_large else "small")
-                if not is_large:
-                    waits.append(clock() - float(message.text))
-
-            reader.on_message(heard)
-            speaking = asyncio.ensure_future(author.broadcast(data))
-            said = 0
-            while not speaking.done() or not said:
-                for each in (author, other):
-                    each.broadcast_nowait(repr(clock()).encode())
-                    said += 1
-                await asyncio.sleep(0.002)
-            await until(lambda: len(order) == said + 1)
-            assert said >= 6
-            assert order.index("large") >= said - 4, "the small ones of its time came before it"
-            waits.sort()
-            assert waits[len(waits) // 2] < 0.5
-            assert waits[-1] < 5
-
-    run_test(main)
+                await each.broadcast(b"%d" % number)
+            await asyncio.sleep(0)
+        sequences = await asyncio.gather(*speaking)
+        got = [await reader.receive(20) for _ in range(203)]
+        for each in (author, other):
+            mine = [message for message in got if message.author == each.peer_id]
+            assert [message.sequence for message in mine] == sorted(message.sequence for message in mine)
+            small = [message.data for message in mine if len(message.data) < 10]
+            assert small == [b"%d" % number for number in range(100)]
+        whole = {(message.author, message.sequence): message.data for message in got if len(message.data) >= 10}
+        assert whole == {
+            (who.peer_id, sequence): data
+            for who, sequence, data in zip((author, author, other), sequences, wanted, strict=True)
+        }
+        assert reader.missed_count == 0
 
 
-def test_who_joins_in_the_middle_gets_no_broken_message() -> None:
-    async def main() -> None:
-        async with connected_channels(2) as (author, reader):
-            data = random_bytes(10 * FRAGMENT_BYTES)
-            parts = list(fragment(1000, data, PayloadKind.DATA))
-            for part in parts[:5]:
+async def test_small_message_is_not_delayed_behind_large_message() -> None:
+    async with connected_channels(3) as (author, other, reader):
+        data = random_bytes(20 * MIB)
+        order: list[str] = []
+        waits: list[float] = []
+        clock = asyncio.get_running_loop().time
+
+        def heard(message: Message) -> None:
+            is_large = len(message.data) > FRAGMENT_BYTES
+            order.append("large" if is_large else "small")
+            if not is_large:
+                waits.append(clock() - float(message.text))
+
+        reader.on_message(heard)
+        speaking = asyncio.ensure_future(author.broadcast(data))
+        said = 0
+        while not speaking.done() or not said:
+            for each in (author, other):
+                each.broadcast_nowait(repr(clock()).encode())
+                said += 1
+            await asyncio.sleep(0.002)
+        await eventually(lambda: len(order) == said + 1)
+        assert said >= 6
+        assert order.index("large") >= said - 4, "the small ones of its time came before it"
+        waits.sort()
+        assert waits[len(waits) // 2] < 0.5
+        assert waits[-1] < 5
+
+
+async def test_late_joiner_receives_no_partial_message() -> None:
+    async with connected_channels(2) as (author, reader):
+        data = random_bytes(10 * FRAGMENT_BYTES)
+        parts = list(fragment(1000, data, PayloadKind.DATA))
+        for part in parts[:5]:
+            author._send(part, PayloadKind.FRAGMENT, Priority.NORMAL, 0)
+        await eventually(lambda: reader.status().counters["delivered"] == 5)
+        async with broadloom.connect(author.name, tls=False, settings=QUICK) as newcomer:
+            told = missed_by(newcomer)
+            for part in parts[5:]:
                 author._send(part, PayloadKind.FRAGMENT, Priority.NORMAL, 0)
-            await until(lambda: reader.status().counters["delivered"] == 5)
-            async with broadloom.connect(author.name, tls=False, settings=QUICK) as newcomer:
-                told = missed_by(newcomer)
-                for part in parts[5:]:
-                    author._send(part, PayloadKind.FRAGMENT, Priority.NORMAL, 0)
-                await author.broadcast(b"and then")
-                await author.broadcast(data[::-1])
-                assert (await reader.receive(20)).data == data
-                for channel in (reader, newcomer):
-                    assert (await channel.receive(20)).text == "and then"
-                    assert (await channel.receive(20)).data == data[::-1]
-                    assert channel.unread_count == 0
-                assert not told
-                assert len(newcomer._reassembler) == 0
-
-    run_test(main)
-
-
-def test_what_is_larger_than_a_reader_takes_is_told_as_missed() -> None:
-    async def main() -> None:
-        async with connected_channels(1) as (author,):
-            small = broadloom.ChannelSettings(discovery_retry_s=0.1, leave_linger_s=0.05, message_bytes_max=MIB)
-            async with broadloom.connect(author.name, tls=False, settings=small) as reader:
-                told = missed_by(reader)
-                sequence = await author.broadcast(random_bytes(MIB + 1))
-                fits = random_bytes(MIB)
-                await author.broadcast(fits)
-                assert (await reader.receive(20)).data == fits
-                assert told == [Missed(author.peer_id, sequence, sequence)]
-                assert reader.missed_count == 1
-                assert reader._reassembler.held_bytes == 0
-
-    run_test(main)
-
-
-def test_a_set_of_peers_puts_them_together_once() -> None:
-    async def main() -> None:
-        async with (
-            connected_channels(2) as (author, _),
-            broadloom.connect(author.name, tls=False, settings=QUICK, local_peers=3) as reader,
-        ):
-            for number in range(3):
-                data = random_bytes(3 * MIB + number, number)
-                await author.broadcast(data)
-                assert (await reader.receive(20)).data == data
-            back = random_bytes(2 * MIB)
-            await reader.broadcast(back)
-            assert (await author.receive(20)).data == back
-            assert (reader.unread_count, reader.missed_count) == (0, 0)
-
-    run_test(main)
-
-
-def test_who_leaves_has_said_it_all() -> None:
-    async def main() -> None:
-        async with connected_channels(1) as (reader,):
-            for number, size in enumerate((100_000, MIB, 6 * MIB, 20 * MIB)):
-                data = random_bytes(size, number)
-                async with broadloom.connect(reader.name, tls=False, settings=QUICK) as author:
-                    await author.broadcast(data)
-                assert (await reader.receive(20)).data == data
-            data = random_bytes(6 * MIB)
-            async with broadloom.connect(reader.name, tls=False, settings=QUICK) as author:
-                author.broadcast_nowait(data)
+            await author.broadcast(b"and then")
+            await author.broadcast(data[::-1])
             assert (await reader.receive(20)).data == data
+            for channel in (reader, newcomer):
+                assert (await channel.receive(20)).text == "and then"
+                assert (await channel.receive(20)).data == data[::-1]
+                assert channel.unread_count == 0
+            assert not told
+            assert len(newcomer._reassembler) == 0
 
-    run_test(main)
+
+async def test_message_over_reader_limit_is_reported_as_missed() -> None:
+    async with connected_channels(1) as (author,):
+        small = Tuning(discovery_retry_s=0.1, leave_linger_s=0.05, message_bytes_max=MIB)
+        async with broadloom.connect(author.name, tls=False, settings=small) as reader:
+            told = missed_by(reader)
+            sequence = await author.broadcast(random_bytes(MIB + 1))
+            fits = random_bytes(MIB)
+            await author.broadcast(fits)
+            assert (await reader.receive(20)).data == fits
+            assert told == [Missed(author.peer_id, sequence, sequence)]
+            assert reader.missed_count == 1
+            assert reader._reassembler.held_bytes == 0
 
 
-def test_who_leaves_has_said_it_all_although_its_neighbour_was_far_behind() -> None:
-    async def main() -> None:
-        async with connected_channels(1) as (reader,):
-            data = random_bytes(20 * MIB)
+async def test_local_peers_reassemble_each_message_once() -> None:
+    async with (
+        connected_channels(2) as (author, _),
+        broadloom.connect(author.name, tls=False, settings=QUICK, local_peers=3) as reader,
+    ):
+        for number in range(3):
+            data = random_bytes(3 * MIB + number, number)
+            await author.broadcast(data)
+            assert (await reader.receive(20)).data == data
+        back = random_bytes(2 * MIB)
+        await reader.broadcast(back)
+        assert (await author.receive(20)).data == back
+        assert (reader.unread_count, reader.missed_count) == (0, 0)
+
+
+async def test_leave_delivers_everything_sent_before() -> None:
+    async with connected_channels(1) as (reader,):
+        for number, size in enumerate((100_000, MIB, 6 * MIB, 20 * MIB)):
+            data = random_bytes(size, number)
             async with broadloom.connect(reader.name, tls=False, settings=QUICK) as author:
-                author.broadcast_nowait(data)
-            assert (await reader.receive(3)).data == data
+                await author.broadcast(data)
+            assert (await reader.receive(20)).data == data
+        data = random_bytes(6 * MIB)
+        async with broadloom.connect(reader.name, tls=False, settings=QUICK) as author:
+            author.broadcast_nowait(data)
+        assert (await reader.receive(20)).data == data
 
-    run_test(main)
+
+async def test_leave_delivers_large_message_to_slow_neighbor() -> None:
+    async with connected_channels(1) as (reader,):
+        data = random_bytes(20 * MIB)
+        async with broadloom.connect(reader.name, tls=False, settings=QUICK) as author:
+            author.broadcast_nowait(data)
+        assert (await reader.receive(3)).data == data
 
 
-# Assembly by itself.
+# The reassembler alone.
 
 SMALL_FRAGMENT_BYTES = 4
-"""So few bytes have the parts in these tests."""
+"""Fragment size in these tests."""
 
 
 def small_fragments(number: int, data: bytes, kind: int = PayloadKind.DATA) -> list[bytes]:
@@ -252,7 +227,7 @@ class ReassemblyReader:
         self.sequences: dict[int, int] = {}
 
     def feed(self, author: int, *fragments: bytes) -> None:
-        """Parts that follow each other, in one batch."""
+        """Consecutive fragments in one batch."""
         first = self.sequences.get(author, 0) + 1
         self.sequences[author] = first + len(fragments) - 1
         self.feed_at(author, first, *fragments)
@@ -269,10 +244,10 @@ STREAM = st.lists(
 
 @given(st.data(), STREAM)
 @settings(max_examples=300)
-def test_any_interleaving_and_any_losses_give_whole_messages_and_nothing_else(
+def test_reassembler_yields_only_whole_messages_for_any_losses(
     data: st.DataObject, stream: list[tuple[int, int]]
 ) -> None:
-    """Each author's messages may be under way at the same time; some parts are lost, or were before our time."""
+    """Messages of an author interleave; some fragments are lost, or were sent before the reader joined."""
     bodies = [(author, random_bytes(size, number)) for number, (author, size) in enumerate(stream)]
     parts = [small_fragments(number, body) for number, (_, body) in enumerate(bodies)]
     order = data.draw(st.permutations([number for number, each in enumerate(parts) for _ in each]))
@@ -290,7 +265,7 @@ def test_any_interleaving_and_any_losses_give_whole_messages_and_nothing_else(
             told.append((author, sequences[author], parts[number][part]))
             came[number].append(part)
     reader = ReassemblyReader()
-    while told:  # in batches of any size, as far as they follow each other
+    while told:  # in batches of any size, as long as they are consecutive
         count = 1
         while count < len(told) and told[count][:2] == (told[0][0], told[0][1] + count) and data.draw(st.booleans()):
             count += 1
@@ -314,7 +289,7 @@ def test_any_interleaving_and_any_losses_give_whole_messages_and_nothing_else(
 
 
 @given(st.data(), STREAM, st.integers(SMALL_FRAGMENT_BYTES, 8 * SMALL_FRAGMENT_BYTES))
-def test_within_any_limit_each_is_whole_or_told_as_missed(
+def test_message_is_whole_or_missed_within_any_limit(
     data: st.DataObject, stream: list[tuple[int, int]], bytes_max: int
 ) -> None:
     bodies = [random_bytes(size, number) for number, (_, size) in enumerate(stream)]
@@ -341,7 +316,7 @@ def test_within_any_limit_each_is_whole_or_told_as_missed(
         assert all(len(body) > bytes_max for place, body in ends.items() if place in missed)
 
 
-def test_of_too_many_under_way_the_one_that_stands_still_is_given_up_and_told() -> None:
+def test_stalest_partial_message_is_abandoned_and_reported() -> None:
     reader = ReassemblyReader()
     begun = [small_fragments(number, b"first" + b"%d" % number) for number in range(PARTIAL_MESSAGES_MAX + 1)]
     for parts in begun:
@@ -357,7 +332,7 @@ def test_of_too_many_under_way_the_one_that_stands_still_is_given_up_and_told() 
     assert reader.reassembler.held_bytes == 0
 
 
-def test_an_author_that_begins_without_end_harms_itself() -> None:
+def test_author_with_most_partial_messages_loses_its_own() -> None:
     reader = ReassemblyReader()
     honest = small_fragments(1, b"of an honest author")
     reader.feed(8, *honest[:2])
@@ -368,7 +343,7 @@ def test_an_author_that_begins_without_end_harms_itself() -> None:
     assert {each.author for each in reader.missed} == {7}
 
 
-def test_one_whose_author_is_gone_makes_room_for_others() -> None:
+def test_partial_message_of_crashed_author_makes_room() -> None:
     reader = ReassemblyReader(4 * SMALL_FRAGMENT_BYTES)
     reader.feed(7, *small_fragments(1, bytes(4 * SMALL_FRAGMENT_BYTES))[:3])
     for number in range(20):
@@ -382,7 +357,7 @@ def test_one_whose_author_is_gone_makes_room_for_others() -> None:
     assert reader.missed == [Missed(7, 4, 4)]
 
 
-def test_one_that_is_begun_again_is_told_as_missed() -> None:
+def test_restarted_message_is_reported_as_missed() -> None:
     reader = ReassemblyReader()
     reader.feed(7, *small_fragments(1, b"never ended")[:2])
     reader.feed(7, *small_fragments(1, b"the same number"))
@@ -391,13 +366,13 @@ def test_one_that_is_begun_again_is_told_as_missed() -> None:
     assert reader.reassembler.held_bytes == 0
 
 
-def test_parts_that_no_author_of_ours_sends_do_no_harm() -> None:
+def test_malformed_fragments_are_ignored() -> None:
     reader = ReassemblyReader(100)
     for part in (b"", b"short", bytes(15), b"\xff" * 16, b"\0" * 4 + b"\xff" * 12 + b"data"):
         reader.feed(7, part)
     assert (len(reader.reassembler), reader.received, reader.missed) == (0, [], [])
     head = bytes(4)
-    reader.feed(7, head + bytes(4) + b"\xff" * 4 + bytes(4))  # of four thousand million, all of them empty
+    reader.feed(7, head + bytes(4) + b"\xff" * 4 + bytes(4))  # one of four billion fragments, all empty
     for number in range(1, 1000):
         reader.feed(7, head + number.to_bytes(4, "big") + b"\xff" * 4 + bytes(4))
     assert reader.reassembler.held_bytes == 0

@@ -1,4 +1,4 @@
-"""The inbox by itself: bounded, and exact about what gave way."""
+"""The inbox: bounded, and exact about what it drops."""
 
 import asyncio
 
@@ -8,7 +8,6 @@ from hypothesis import strategies as st
 
 from broadloom.channel.inbox import Inbox
 from broadloom.protocol.events import Batch, Message, Missed
-from broadloom.transport.event_loop import run
 
 
 def one_message_batch(author: int, sequence: int, size: int = 1) -> Batch:
@@ -16,7 +15,7 @@ def one_message_batch(author: int, sequence: int, size: int = 1) -> Batch:
 
 
 class DroppingInbox:
-    """An inbox whose owner drops, and counts."""
+    """An inbox with the policy `drop_oldest`, which counts."""
 
     def __init__(self, messages_max: int, bytes_max: int = 1 << 30) -> None:
         self.missed: list[Missed] = []
@@ -51,7 +50,7 @@ STEPS = st.lists(st.tuples(OPERATION, st.integers(1, 3), st.lists(st.integers(0,
 
 
 @given(STEPS, st.integers(1, 20), st.integers(1, 200))
-def test_what_comes_is_read_or_told_as_missed_and_never_both(
+def test_message_is_either_read_or_reported_as_missed(
     steps: list[tuple[str, int, list[int]]], messages_max: int, bytes_max: int
 ) -> None:
     reader = DroppingInbox(messages_max, bytes_max)
@@ -65,7 +64,7 @@ def test_what_comes_is_read_or_told_as_missed_and_never_both(
             came += [(author, sequence) for sequence in range(first, sequences[author] + 1)]
             reader.inbox.put(Batch(author, first, tuple(map(bytes, sizes)), 1))
         elif what == "gap":
-            sequences[author] += 2  # the fabric missed these, and has said so
+            sequences[author] += 2  # already reported as missed
         elif what == "take":
             if (message := reader.inbox.take()) is not None:
                 got.append((message.author, message.sequence))
@@ -84,7 +83,7 @@ def test_what_comes_is_read_or_told_as_missed_and_never_both(
     assert reader.inbox.held_bytes == 0
 
 
-def test_a_whole_share_makes_room_at_once() -> None:
+def test_full_inbox_drops_a_share_at_once() -> None:
     reader = DroppingInbox(800)
     for number in range(1, 802):
         reader.inbox.put(one_message_batch(1, number))
@@ -92,7 +91,7 @@ def test_a_whole_share_makes_room_at_once() -> None:
     assert reader.missed == [Missed(1, 1, 100)]
 
 
-def test_large_messages_push_out_as_many_as_they_need() -> None:
+def test_large_message_drops_as_many_bytes_as_it_needs() -> None:
     reader = DroppingInbox(10_000, 1000)
     for number in range(1, 1001):
         reader.inbox.put(one_message_batch(1, number))
@@ -101,7 +100,7 @@ def test_large_messages_push_out_as_many_as_they_need() -> None:
     assert reader.missed_ids() == [(1, number) for number in range(1, 901)]
 
 
-def test_room_is_told_when_half_is_read() -> None:
+def test_drained_callback_is_called_when_half_is_read() -> None:
     reader = DroppingInbox(10)
     reader.drops = False
     for number in range(1, 13):
@@ -118,65 +117,53 @@ def test_room_is_told_when_half_is_read() -> None:
     assert reader.drained_count == 1
 
 
-def test_who_is_woken_and_gives_up_passes_it_on() -> None:
-    async def main() -> None:
-        reader = DroppingInbox(10)
-        first, second = [asyncio.ensure_future(reader.inbox.wait()) for _ in range(2)]
-        await asyncio.sleep(0)
-        reader.inbox.put(one_message_batch(1, 1))
-        first.cancel()
-        await asyncio.wait([first, second], timeout=5)
-        assert first.cancelled()
-        assert second.done()
-        assert not second.cancelled()
-
-    run(main())
+async def test_cancelled_reader_passes_wakeup_on() -> None:
+    reader = DroppingInbox(10)
+    first, second = [asyncio.ensure_future(reader.inbox.wait()) for _ in range(2)]
+    await asyncio.sleep(0)
+    reader.inbox.put(one_message_batch(1, 1))
+    first.cancel()
+    await asyncio.wait([first, second], timeout=5)
+    assert first.cancelled()
+    assert second.done()
+    assert not second.cancelled()
 
 
-def test_a_batch_has_something_for_every_reader() -> None:
-    async def main() -> None:
-        reader = DroppingInbox(10)
-        got: list[int] = []
+async def test_batch_wakes_every_reader_it_has_messages_for() -> None:
+    reader = DroppingInbox(10)
+    got: list[int] = []
 
-        async def read_one() -> None:
-            while (message := reader.inbox.take()) is None:
-                await reader.inbox.wait()
-            got.append(message.sequence)
+    async def read_one() -> None:
+        while (message := reader.inbox.take()) is None:
+            await reader.inbox.wait()
+        got.append(message.sequence)
 
-        reading = [asyncio.ensure_future(read_one()) for _ in range(4)]
-        await asyncio.sleep(0)
-        reader.inbox.put(Batch(1, 1, (b"1", b"2", b"3"), 1))
-        reader.inbox.put(one_message_batch(1, 4))
-        await asyncio.wait_for(asyncio.gather(*reading), 5)
-        assert sorted(got) == [1, 2, 3, 4]
-
-    run(main())
+    reading = [asyncio.ensure_future(read_one()) for _ in range(4)]
+    await asyncio.sleep(0)
+    reader.inbox.put(Batch(1, 1, (b"1", b"2", b"3"), 1))
+    reader.inbox.put(one_message_batch(1, 4))
+    await asyncio.wait_for(asyncio.gather(*reading), 5)
+    assert sorted(got) == [1, 2, 3, 4]
 
 
-def test_closing_wakes_everybody() -> None:
-    async def main() -> None:
-        reader = DroppingInbox(10)
-        waiting = [asyncio.ensure_future(reader.inbox.wait()) for _ in range(3)]
-        await asyncio.sleep(0)
-        reader.inbox.close()
-        await asyncio.wait_for(asyncio.gather(*waiting), 5)
-        await asyncio.wait_for(reader.inbox.wait(), 5)
-
-    run(main())
+async def test_close_wakes_all_readers() -> None:
+    reader = DroppingInbox(10)
+    waiting = [asyncio.ensure_future(reader.inbox.wait()) for _ in range(3)]
+    await asyncio.sleep(0)
+    reader.inbox.close()
+    await asyncio.wait_for(asyncio.gather(*waiting), 5)
+    await asyncio.wait_for(reader.inbox.wait(), 5)
 
 
 @pytest.mark.parametrize("count", [1, 5])
-def test_one_message_wakes_one_reader(count: int) -> None:
-    async def main() -> None:
-        reader = DroppingInbox(10)
-        waiting = [asyncio.ensure_future(reader.inbox.wait()) for _ in range(count + 1)]
-        await asyncio.sleep(0)
-        for number in range(count):
-            reader.inbox.put(one_message_batch(1, number + 1))
-        woken = [waiter for waiter in reader.inbox._waiters if waiter.done()]
-        assert not woken
-        assert len(reader.inbox._waiters) == 1
-        reader.inbox.close()
-        await asyncio.gather(*waiting)
-
-    run(main())
+async def test_one_message_wakes_one_reader(count: int) -> None:
+    reader = DroppingInbox(10)
+    waiting = [asyncio.ensure_future(reader.inbox.wait()) for _ in range(count + 1)]
+    await asyncio.sleep(0)
+    for number in range(count):
+        reader.inbox.put(one_message_batch(1, number + 1))
+    woken = [waiter for waiter in reader.inbox._waiters if waiter.done()]
+    assert not woken
+    assert len(reader.inbox._waiters) == 1
+    reader.inbox.close()
+    await asyncio.gather(*waiting)

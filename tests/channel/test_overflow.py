@@ -1,4 +1,4 @@
-"""Programs that do not keep up: drop, wait or leave, as they chose."""
+"""The overflow policies: drop the oldest, pause, leave."""
 
 import asyncio
 import logging
@@ -10,8 +10,9 @@ import pytest
 
 import broadloom
 from broadloom import Missed
+from broadloom.transport.limits import Limits, TcpTuning
 from tests.channel.joined import connected_channels
-from tests.transport.connections import run_test, until
+from tests.support import eventually
 
 
 @pytest.fixture(autouse=True)
@@ -20,134 +21,121 @@ def _quiet(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
         yield
 
 
-def test_what_is_dropped_is_told_exactly() -> None:
-    async def main() -> None:
-        async with connected_channels(2, inbox_messages_max=50) as (author, reader):
-            missed: list[Missed] = []
-            reader.on_event(lambda event: missed.append(event) if isinstance(event, Missed) else None)
-            got: list[int] = []
-            for number in range(1, 501):
-                await author.broadcast_text(str(number))
-                if number % 90 == 0:
-                    await until(lambda number=number: reader.status().counters["delivered"] == number)  # type: ignore[misc]
-                    got += [(await reader.receive(1)).sequence for _ in range(5)]
-            await until(lambda: reader.status().counters["delivered"] == 500)
-            assert reader.unread_count <= 50
-            while (message := reader.receive_nowait()) is not None:
-                assert message.text == str(message.sequence)
-                got.append(message.sequence)
-            told = [number for each in missed for number in range(each.first_sequence, each.last_sequence + 1)]
-            assert all(each.author == author.peer_id for each in missed)
-            assert sorted(got + told) == list(range(1, 501))
-            assert got == sorted(got)
-            assert reader.missed_count == len(told) > 0
-
-    run_test(main)
+async def test_drop_oldest_reports_exactly_the_dropped_messages() -> None:
+    async with connected_channels(2, inbox_messages_max=50) as (author, reader):
+        missed: list[Missed] = []
+        reader.on_event(lambda event: missed.append(event) if isinstance(event, Missed) else None)
+        got: list[int] = []
+        for number in range(1, 501):
+            await author.broadcast_text(str(number))
+            if number % 90 == 0:
+                await eventually(lambda number=number: reader.status().counters["delivered"] == number)  # type: ignore[misc]
+                got += [(await reader.receive(1)).sequence for _ in range(5)]
+        await eventually(lambda: reader.status().counters["delivered"] == 500)
+        assert reader.unread_count <= 50
+        while (message := reader.receive_nowait()) is not None:
+            assert message.text == str(message.sequence)
+            got.append(message.sequence)
+        told = [number for each in missed for number in range(each.first_sequence, each.last_sequence + 1)]
+        assert all(each.author == author.peer_id for each in missed)
+        assert sorted(got + told) == list(range(1, 501))
+        assert got == sorted(got)
+        assert reader.missed_count == len(told) > 0
 
 
-def test_bytes_are_bounded_too() -> None:
-    async def main() -> None:
-        async with connected_channels(2, inbox_bytes_max=10_000) as (author, reader):
-            for _ in range(30):
-                await author.broadcast(bytes(1000))
-            await until(lambda: reader.status().counters["delivered"] == 30)
-            assert reader.status().unread_bytes <= 10_000
-            assert reader.missed_count + reader.unread_count == 30
-
-    run_test(main)
+async def test_inbox_is_bounded_in_bytes() -> None:
+    async with connected_channels(2, inbox_bytes_max=10_000) as (author, reader):
+        for _ in range(30):
+            await author.broadcast(bytes(1000))
+        await eventually(lambda: reader.status().counters["delivered"] == 30)
+        assert reader.status().unread_bytes <= 10_000
+        assert reader.missed_count + reader.unread_count == 30
 
 
-def test_who_waits_slows_the_author_down_and_misses_nothing() -> None:
-    limits = broadloom.Limits(high_water_bytes=64 << 10, stall_timeout_s=30)
+async def test_pause_slows_author_and_loses_nothing() -> None:
+    settings = TcpTuning(
+        discovery_retry_s=0.1, leave_linger_s=0.05, limits=Limits(high_water_bytes=64 << 10, stall_timeout_s=30)
+    )
     count, size = 600, 40_000
 
-    async def main() -> None:
-        async with connected_channels(2, overflow="pause", inbox_messages_max=20, limits=limits) as (author, reader):
-            sent = 0
+    async with connected_channels(2, overflow="pause", inbox_messages_max=20, settings=settings) as (
+        author,
+        reader,
+    ):
+        sent = 0
 
-            async def send() -> None:
-                nonlocal sent
-                for number in range(count):
-                    await author.broadcast(b"%08d" % number + bytes(size))
-                    sent += 1
+        async def send() -> None:
+            nonlocal sent
+            for number in range(count):
+                await author.broadcast(b"%08d" % number + bytes(size))
+                sent += 1
 
-            sending = asyncio.ensure_future(send())
-            await until(lambda: author._node.flow.must_wait)
-            held = sent
-            assert held < count, "the author waits"
-            assert reader.unread_count < count / 2
-            got = [int((await reader.receive(20)).data[:8]) for _ in range(count)]
-            await sending
-            assert got == list(range(count))
-            assert reader.missed_count == 0
-            assert not reader._node.peer.is_paused
-
-    run_test(main)
+        sending = asyncio.ensure_future(send())
+        await eventually(lambda: author._node.flow.must_wait)
+        held = sent
+        assert held < count, "the author waits"
+        assert reader.unread_count < count / 2
+        got = [int((await reader.receive(20)).data[:8]) for _ in range(count)]
+        await sending
+        assert got == list(range(count))
+        assert reader.missed_count == 0
+        assert not reader._node.peer.is_paused
 
 
 @pytest.mark.parametrize("peers", [1, 2])
-def test_who_waits_can_leave_at_once(peers: int) -> None:
-    async def main() -> None:
-        async with connected_channels(2, overflow="pause", inbox_messages_max=5, local_peers=peers) as (author, reader):
-            for number in range(40):
-                await author.broadcast_text(str(number))
-            await until(lambda: reader._node.peer.is_paused)
-            for number in range(40, 80):
-                await author.broadcast_text(str(number))
-            started = asyncio.get_running_loop().time()
-            await reader.leave()
-            assert asyncio.get_running_loop().time() - started < 3, "it does not wait for what it does not hear"
-            got = [int(message.text) async for message in reader]
-            assert got == list(range(len(got))), "what is unread has no gaps"
-            assert len(got) >= 5
-
-    run_test(main)
+async def test_paused_channel_can_leave(peers: int) -> None:
+    async with connected_channels(2, overflow="pause", inbox_messages_max=5, local_peers=peers) as (author, reader):
+        for number in range(40):
+            await author.broadcast_text(str(number))
+        await eventually(lambda: reader._node.peer.is_paused)
+        for number in range(40, 80):
+            await author.broadcast_text(str(number))
+        started = asyncio.get_running_loop().time()
+        await reader.leave()
+        assert asyncio.get_running_loop().time() - started < 3, "it does not wait for what it does not hear"
+        got = [int(message.text) async for message in reader]
+        assert got == list(range(len(got))), "what is unread has no gaps"
+        assert len(got) >= 5
 
 
-def test_who_would_rather_leave_leaves_and_is_told() -> None:
-    async def main() -> None:
-        async with connected_channels(2, overflow="leave", inbox_messages_max=10) as (author, reader):
-            for number in range(40):
-                await author.broadcast_text(str(number))
-                await until(lambda: reader.has_overflowed or reader.unread_count > number)  # noqa: B023 - each by itself
-            await until(lambda: reader.has_overflowed)
-            with pytest.raises(broadloom.NotConnectedError, match="did not read in time"):
-                await reader.broadcast(b"still here?")
-            got: list[int] = []
+async def test_leave_policy_leaves_and_raises_inbox_overflow_error() -> None:
+    async with connected_channels(2, overflow="leave", inbox_messages_max=10) as (author, reader):
+        for number in range(40):
+            await author.broadcast_text(str(number))
+            await eventually(lambda: reader.has_overflowed or reader.unread_count > number)  # noqa: B023 - each by itself
+        await eventually(lambda: reader.has_overflowed)
+        with pytest.raises(broadloom.NotConnectedError, match="did not read in time"):
+            await reader.broadcast(b"still here?")
+        got: list[int] = []
 
-            async def read() -> None:
-                async for message in reader:
-                    got.append(int(message.text))
+        async def read() -> None:
+            async for message in reader:
+                got.append(int(message.text))
 
-            with pytest.raises(broadloom.InboxOverflowError, match="did not read its channel in time"):
-                await read()
-            assert got == list(range(11)), "up to the one that was too many, without gaps"
-            for again in (reader.receive(1), read()):
-                with pytest.raises(broadloom.InboxOverflowError):
-                    await again
+        with pytest.raises(broadloom.InboxOverflowError, match="did not read in time"):
+            await read()
+        assert got == list(range(11)), "up to the one that was too many, without gaps"
+        for again in (reader.receive(1), read()):
             with pytest.raises(broadloom.InboxOverflowError):
-                reader.receive_nowait()
-            await until(lambda: reader.status().state == "left")
-            assert author.is_connected
+                await again
+        with pytest.raises(broadloom.InboxOverflowError):
+            reader.receive_nowait()
+        await eventually(lambda: reader.status().state == "left")
+        assert author.is_connected
 
-    run_test(main)
 
+async def test_leave_policy_keeps_batches_whole() -> None:
+    """A batch is kept whole, so that the unread messages have no gaps."""
 
-def test_who_leaves_leaves_at_the_end_of_a_batch() -> None:
-    """What came together is not torn apart, so that what is unread has no gaps."""
-
-    async def main() -> None:
-        async with connected_channels(2, overflow="leave", inbox_messages_max=10) as (author, reader):
-            for number in range(40):
-                author.broadcast_nowait(b"%d" % number)
-            await until(lambda: reader.has_overflowed)
-            author.broadcast_nowait(b"too late")
-            batches = [batch async for batch in _batches_until_overflow(reader)]
-            assert [(batch.first_sequence, batch.last_sequence) for batch in batches] == [(1, 40)]
-            with pytest.raises(broadloom.InboxOverflowError):
-                reader.receive_nowait()
-
-    run_test(main)
+    async with connected_channels(2, overflow="leave", inbox_messages_max=10) as (author, reader):
+        for number in range(40):
+            author.broadcast_nowait(b"%d" % number)
+        await eventually(lambda: reader.has_overflowed)
+        author.broadcast_nowait(b"too late")
+        batches = [batch async for batch in _batches_until_overflow(reader)]
+        assert [(batch.first_sequence, batch.last_sequence) for batch in batches] == [(1, 40)]
+        with pytest.raises(broadloom.InboxOverflowError):
+            reader.receive_nowait()
 
 
 async def _batches_until_overflow(reader: broadloom.Channel) -> AsyncIterator[broadloom.Batch]:
@@ -156,14 +144,11 @@ async def _batches_until_overflow(reader: broadloom.Channel) -> AsyncIterator[br
             yield batch
 
 
-def test_who_has_a_callback_is_never_behind() -> None:
-    async def main() -> None:
-        async with connected_channels(2, overflow="leave", inbox_messages_max=1) as (author, reader):
-            got: list[Any] = []
-            reader.on_message(got.append)
-            for number in range(50):
-                await author.broadcast_text(str(number))
-            await until(lambda: len(got) == 50)
-            assert reader.is_connected
-
-    run_test(main)
+async def test_channel_with_callback_never_overflows() -> None:
+    async with connected_channels(2, overflow="leave", inbox_messages_max=1) as (author, reader):
+        got: list[Any] = []
+        reader.on_message(got.append)
+        for number in range(50):
+            await author.broadcast_text(str(number))
+        await eventually(lambda: len(got) == 50)
+        assert reader.is_connected

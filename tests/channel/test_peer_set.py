@@ -1,4 +1,4 @@
-"""Several peers that act as one: the merging by itself, and real ones."""
+"""Local peers that act as one: the merge alone, and real peers."""
 
 import asyncio
 from typing import Any
@@ -11,7 +11,7 @@ from broadloom.channel import peer_set as merge_module
 from broadloom.channel.peer_set import PeerSetMerge
 from broadloom.protocol.events import Batch, Message, Missed
 from tests.channel.joined import QUICK, connected_channels, receive_texts
-from tests.transport.connections import run_test, until
+from tests.support import eventually
 
 PRIMARY = 100
 
@@ -28,8 +28,7 @@ class MergedReceiver:
     def __init__(self) -> None:
         self.received: dict[int, list[int]] = {}
         self.missed: dict[int, list[int]] = {}
-        self.merge = PeerSetMerge(self._deliver, self._on_missed)
-        self.merge.set_primary(PRIMARY)
+        self.merge = PeerSetMerge(PRIMARY, self._deliver, self._on_missed)
 
     def _deliver(self, batch: Batch) -> None:
         assert batch.first_sequence <= batch.last_sequence
@@ -44,7 +43,7 @@ class MergedReceiver:
         self.missed.setdefault(missed.author, []).extend(range(missed.first_sequence, missed.last_sequence + 1))
 
 
-# A stream is what one peer of the set tells, of two authors: runs of messages, and for the leader runs that it missed.
+# A stream is what one local peer reports about two authors: messages, and for the primary also missed ones.
 RUNS = st.lists(st.tuples(st.sampled_from([1, 2]), st.booleans(), st.integers(1, 4)), max_size=12)
 
 
@@ -61,7 +60,7 @@ def primary_stream(
 
 
 def split_into_batches(data: st.DataObject, author: int, first: int, last: int) -> list[Batch]:
-    """Messages that follow each other, in batches of any size: each peer may have them cut in another way."""
+    """Consecutive messages in batches of any size: each peer may get other batches."""
     batches = []
     while first <= last:
         end = data.draw(st.integers(first, last))
@@ -71,13 +70,13 @@ def split_into_batches(data: st.DataObject, author: int, first: int, last: int) 
 
 
 @given(st.data(), RUNS, st.integers(1, 3))
-def test_any_interleaving_gives_each_message_once_in_order_and_nothing_less_than_the_leader_had(
+def test_merge_delivers_each_message_once_in_order_for_any_interleaving(
     data: st.DataObject, runs: list[tuple[int, bool, int]], others: int
 ) -> None:
     starts = {author: data.draw(st.integers(0, 3), label=f"start of {author}") for author in (1, 2)}
     leader = primary_stream(data, runs, starts)
     last = {author: starts[author] + sum(count for name, _, count in runs if name == author) for author in (1, 2)}
-    # Another peer came later, so it starts later, lacks what it lacks, and may be ahead of the leader.
+    # A secondary joined later: it starts later, misses other messages, and may be ahead of the primary.
     streams: list[list[Batch | Missed]] = [leader]
     for _ in range(others):
         stream: list[Batch | Missed] = []
@@ -111,14 +110,14 @@ def test_any_interleaving_gives_each_message_once_in_order_and_nothing_less_than
     assert not any(held[0] in (1, 2) and held[1] > last[held[0]] for held in application.merge._held)
 
 
-def test_what_the_leader_says_is_no_news_of_another() -> None:
+def test_messages_of_primary_are_ignored_from_secondaries() -> None:
     application = MergedReceiver()
     application.merge.on_secondary_batch(make_message(PRIMARY, 1))
     assert not application.received
 
 
-def test_a_leader_that_was_told_a_tale_goes_on_where_the_author_is() -> None:
-    """What it had given up turned out never to have been said."""
+def test_primary_recovers_from_unverified_claim() -> None:
+    """The messages that it reported as missed were never sent."""
     application = MergedReceiver()
     application.merge.on_primary_batch(make_message(1, 1))
     application.merge.on_primary_missed(Missed(1, 2, 1000))
@@ -129,7 +128,7 @@ def test_a_leader_that_was_told_a_tale_goes_on_where_the_author_is() -> None:
     assert application.received == {1: [1, 2, 3, 4]}
 
 
-def test_what_is_held_for_the_leader_is_bounded() -> None:
+def test_buffer_for_primary_peer_is_bounded() -> None:
     application = MergedReceiver()
     for sequence in range(2, 3 * merge_module.HELD_MAX):
         application.merge.on_secondary_batch(make_message(1, sequence))
@@ -140,52 +139,43 @@ def test_what_is_held_for_the_leader_is_bounded() -> None:
     assert not application.merge._held
 
 
-def test_a_set_of_peers_acts_as_one() -> None:
-    async def main() -> None:
-        async with connected_channels(2) as (other, more):
-            async with broadloom.connect(other.name, tls=False, settings=QUICK, local_peers=3) as channel:
-                assert len(channel.status().local_peers) == 2
-                for number in range(100):
-                    await other.broadcast_text(f"{number}")
-                    await more.broadcast_text(f"{number}")
-                    await channel.broadcast_text(f"{number}")
-                got: dict[int, list[str]] = {}
-                for _ in range(200):
-                    message = await channel.receive(10)
-                    got.setdefault(message.author, []).append(message.text)
-                numbers = [str(number) for number in range(100)]
-                assert got == {other.peer_id: numbers, more.peer_id: numbers}
-                heard = [await other.receive(10) for _ in range(200)]
-                assert {message.author for message in heard} == {channel.peer_id, more.peer_id}
-                await until(lambda: all(each.counters["delivered"] >= 200 for each in channel.status().local_peers))
-                assert channel.unread_count == 0
-            await other.broadcast_text("after")
-            assert channel.receive_nowait() is None
-
-    run_test(main)
+async def test_local_peers_act_as_one() -> None:
+    async with connected_channels(2) as (other, more):
+        async with broadloom.connect(other.name, tls=False, settings=QUICK, local_peers=3) as channel:
+            assert len(channel.status().local_peers) == 2
+            for number in range(100):
+                await other.broadcast_text(f"{number}")
+                await more.broadcast_text(f"{number}")
+                await channel.broadcast_text(f"{number}")
+            got: dict[int, list[str]] = {}
+            for _ in range(200):
+                message = await channel.receive(10)
+                got.setdefault(message.author, []).append(message.text)
+            numbers = [str(number) for number in range(100)]
+            assert got == {other.peer_id: numbers, more.peer_id: numbers}
+            heard = [await other.receive(10) for _ in range(200)]
+            assert {message.author for message in heard} == {channel.peer_id, more.peer_id}
+            await eventually(lambda: all(each.counters["delivered"] >= 200 for each in channel.status().local_peers))
+            assert channel.unread_count == 0
+        await other.broadcast_text("after")
+        assert channel.receive_nowait() is None
 
 
-def test_what_a_set_says_last_is_heard_although_its_peers_are_each_others_neighbours() -> None:
-    async def main() -> None:
-        for _ in range(3):
-            async with connected_channels(1) as (other,):
-                async with broadloom.connect(other.name, tls=False, settings=QUICK, local_peers=6) as channel:
-                    for number in range(20):
-                        await channel.broadcast_text(str(number))
-                assert await receive_texts(other, 20) == [str(number) for number in range(20)]
-                await until(lambda other=other: not other.status().neighbors, 5)  # type: ignore[misc]
-
-    run_test(main)
-
-
-def test_all_peers_of_a_set_leave_in_good_order() -> None:
-    async def main() -> None:
+async def test_last_message_arrives_when_local_peers_are_neighbors() -> None:
+    for _ in range(3):
         async with connected_channels(1) as (other,):
-            ends: list[Any] = []
-            other.on_event(lambda event: ends.append(event.reason) if isinstance(event, broadloom.LinkDown) else None)
-            async with broadloom.connect(other.name, tls=False, settings=QUICK, local_peers=3):
-                await until(lambda: len(other.status().neighbors) == 3)
-            await asyncio.wait_for(until(lambda: len(ends) == 3), 5)
-            assert {why.value for why in ends} == {"peer_left"}
+            async with broadloom.connect(other.name, tls=False, settings=QUICK, local_peers=6) as channel:
+                for number in range(20):
+                    await channel.broadcast_text(str(number))
+            assert await receive_texts(other, 20) == [str(number) for number in range(20)]
+            await eventually(lambda other=other: not other.status().neighbors, timeout_s=5)  # type: ignore[misc]
 
-    run_test(main)
+
+async def test_local_peers_leave_gracefully() -> None:
+    async with connected_channels(1) as (other,):
+        ends: list[Any] = []
+        other.on_event(lambda event: ends.append(event.reason) if isinstance(event, broadloom.LinkDown) else None)
+        async with broadloom.connect(other.name, tls=False, settings=QUICK, local_peers=3):
+            await eventually(lambda: len(other.status().neighbors) == 3)
+        await asyncio.wait_for(eventually(lambda: len(ends) == 3), 5)
+        assert {why.value for why in ends} == {"peer_left"}

@@ -1,4 +1,4 @@
-"""Priority and lifetime: what gives way when somebody cannot keep up, and that it is told."""
+"""Priority and TTL: what a receiver that cannot keep up skips, and that it is reported."""
 
 import asyncio
 import logging
@@ -7,13 +7,15 @@ from typing import NamedTuple
 
 import pytest
 
-import broadloom
 from broadloom import Channel, Missed, Priority
 from broadloom.protocol.events import LinkDownReason
+from broadloom.transport.limits import Limits, TcpTuning
 from tests.channel.joined import connected_channels
-from tests.transport.connections import run_test, until
+from tests.support import eventually
 
-SETTINGS = broadloom.ChannelSettings(discovery_retry_s=0.1, leave_linger_s=0.05, backlog_shed_bytes=512 << 10)
+SETTINGS = TcpTuning(
+    discovery_retry_s=0.1, leave_linger_s=0.05, backlog_shed_bytes=512 << 10, limits=Limits(stall_timeout_s=30)
+)
 COUNT, SIZE = 400, 20_000
 
 
@@ -34,47 +36,41 @@ def record_missed(channel: Channel) -> list[Missed]:
 
 
 async def break_links(channel: Channel) -> None:
-    """Its links break, and it finds the others again by itself in a moment."""
-    await until(lambda: channel.status().neighbors)
+    """Break all links; the peer repairs them by itself."""
+    await eventually(lambda: channel.status().neighbors)
     for link in list(channel._node.peer.links):
         link.close(LinkDownReason.CONNECTION_LOST)
 
 
 @pytest.mark.parametrize("size", [10, 200_000])
-def test_who_comes_too_late_for_a_message_is_told_that_it_missed_it(size: int) -> None:
-    async def main() -> None:
-        async with connected_channels(2, settings=SETTINGS) as (author, reader):
-            missed = record_missed(reader)
-            await author.broadcast(b"in time", ttl_s=60)
-            assert (await reader.receive(20)).text == "in time"
-            await break_links(author)
-            first = author.broadcast_nowait(b"also in time")
-            last = author.broadcast_nowait(bytes(size), ttl_s=0.01)
-            author.broadcast_nowait(b"for ever", ttl_s=float("inf"))
-            assert (await reader.receive(20)).text == "also in time"
-            assert (await reader.receive(20)).text == "for ever"
-            assert numbers(missed) == list(range(first + 1, last + 1))
-            assert reader.missed_count == last - first
-            assert reader.unread_count == 0
-            assert author.missed_count == 0
-
-    run_test(main)
+async def test_receiver_gets_missed_event_for_expired_message(size: int) -> None:
+    async with connected_channels(2, settings=SETTINGS) as (author, reader):
+        missed = record_missed(reader)
+        await author.broadcast(b"in time", ttl_s=60)
+        assert (await reader.receive(20)).text == "in time"
+        await break_links(author)
+        first = author.broadcast_nowait(b"also in time")
+        last = author.broadcast_nowait(bytes(size), ttl_s=0.01)
+        author.broadcast_nowait(b"for ever", ttl_s=float("inf"))
+        assert (await reader.receive(20)).text == "also in time"
+        assert (await reader.receive(20)).text == "for ever"
+        assert numbers(missed) == list(range(first + 1, last + 1))
+        assert reader.missed_count == last - first
+        assert reader.unread_count == 0
+        assert author.missed_count == 0
 
 
-def test_a_message_in_time_is_in_time() -> None:
-    async def main() -> None:
-        async with connected_channels(3, tls=True, signed=True) as (author, *readers):
-            for number in range(50):
-                await author.broadcast(b"%d" % number, priority=number % 4, ttl_s=30 + number % 3)
-            for reader in readers:
-                assert [int((await reader.receive(20)).text) for _ in range(50)] == list(range(50))
-                assert reader.missed_count == 0
-
-    run_test(main)
+async def test_message_within_ttl_is_delivered() -> None:
+    async with connected_channels(3, tls=True, signed=True) as (author, *readers):
+        for number in range(50):
+            await author.broadcast(b"%d" % number, priority=number % 4, ttl_s=30 + number % 3)
+        for reader in readers:
+            assert [int((await reader.receive(20)).text) for _ in range(50)] == list(range(50))
+            assert reader.missed_count == 0
 
 
 class OverloadResult(NamedTuple):
-    """What became of it when the reader went on."""
+    """What the reader got after it resumed."""
 
     received: list[int]
     missed: list[int]
@@ -84,8 +80,8 @@ class OverloadResult(NamedTuple):
 
 
 async def overload_reader() -> OverloadResult:
-    """The reader takes nothing for a while, and then goes on. Of fifty messages ten matter."""
-    async with connected_channels(2, settings=SETTINGS, limits=broadloom.Limits(stall_timeout_s=30)) as (
+    """The reader stalls for a while, then resumes. Ten of fifty messages have high priority."""
+    async with connected_channels(2, settings=SETTINGS) as (
         author,
         reader,
     ):
@@ -111,22 +107,14 @@ async def overload_reader() -> OverloadResult:
         return OverloadResult(got, numbers(missed), mattered, author.status().counters["low_priority_shed"], last)
 
 
-def test_who_was_far_behind_gets_what_matters_in_order_and_is_told_of_the_rest() -> None:
-    async def main() -> None:
-        outcome = await overload_reader()
-        assert outcome.received == sorted(set(outcome.received))
-        assert outcome.high_priority <= set(outcome.received)
-        assert sorted(outcome.received + outcome.missed) == list(range(1, outcome.last + 1)), (
-            "got or told, and not both"
-        )
-        assert outcome.shed_count > 0
-
-    run_test(main)
+async def test_slow_receiver_gets_high_priority_in_order_and_missed_events_for_the_rest() -> None:
+    outcome = await overload_reader()
+    assert outcome.received == sorted(set(outcome.received))
+    assert outcome.high_priority <= set(outcome.received)
+    assert sorted(outcome.received + outcome.missed) == list(range(1, outcome.last + 1)), "got or told, and not both"
+    assert outcome.shed_count > 0
 
 
-def test_who_is_far_behind_is_spared_what_matters_least() -> None:
-    async def main() -> None:
-        outcome = await overload_reader()
-        assert len(outcome.missed) == outcome.shed_count > 0
-
-    run_test(main)
+async def test_slow_receiver_skips_lowest_priority_first() -> None:
+    outcome = await overload_reader()
+    assert len(outcome.missed) == outcome.shed_count > 0

@@ -170,9 +170,7 @@ class LocalMember:
             self.links_down.append(event)
 
     def text(self) -> str:
-        message = self.channel.receive(timeout_s=TIMEOUT_S)
-        assert message is not None, "no message arrived"
-        return message.text
+        return self.channel.receive(timeout_s=TIMEOUT_S).text
 
     def wait_for_peer(self) -> None:
         wait_until(lambda: bool(self.channel.status().neighbors), "a neighbor")

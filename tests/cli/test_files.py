@@ -147,7 +147,7 @@ def test_too_large_file_is_rejected_with_number_of_sent_files(tmp_path: Path) ->
         assert message.file is not None
     assert code == 1
     assert "message 2 was not sent" in err
-    assert "at most 67,108,864 are possible" in err
+    assert "at most 67,108,864 are allowed" in err
     assert "1 sent before it" in err
 
 

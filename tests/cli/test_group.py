@@ -31,7 +31,7 @@ def group_owner(channel: str) -> Iterator[tuple[Groups, Group]]:
     """A member that has created a group."""
     with (
         broadloom.sync.connect(channel, settings=QUICK) as joined,
-        joined.groups("Anna", settings=FAST_SETTINGS) as groups,
+        Groups(joined, "Anna", settings=FAST_SETTINGS) as groups,
     ):
         yield groups, groups.create("Chess club")
 
@@ -154,15 +154,15 @@ def test_groups_are_created_listed_and_read() -> None:
         assert (code, shown) == (0, ["1 Anna: Who plays white?", "    3 Anna: I do", "2 Anna: Nice weather"])
         assert [member.name for member in club.members()] == ["Anna"], "a reader is no member"
         code, _, err = run_cli("group", "history", channel, "Chess")
-        assert (code, "no group is called 'Chess'; there are: " in err) == (1, True)
+        assert (code, "no group matches 'Chess'; known groups: " in err) == (1, True)
 
 
 def test_group_usage_errors_are_reported_before_joining(tmp_path: Path) -> None:
     (tmp_path / "no.db").write_text("no store, but long enough to be told from an empty file, which it is not")
     for words, code, text in (
-        (("list", "x/y", "--store", str(tmp_path / "no.db")), 2, "is no history of groups"),
-        (("list", "x/y", "--store", str(tmp_path / "nowhere" / "x.db")), 2, "is there such a folder"),
-        (("join", "x/y", "club", "--reply-to", "7"), 2, "'7' names no message"),
+        (("list", "x/y", "--store", str(tmp_path / "no.db")), 2, "is not a Broadloom store"),
+        (("list", "x/y", "--store", str(tmp_path / "nowhere" / "x.db")), 2, "there is no folder"),
+        (("join", "x/y", "club", "--reply-to", "7"), 2, "'7' is not a message id"),
         (("history", "no-channel", "club"), 2, "TYPE/INSTANCE"),
     ):
         ended = run_cli("group", *words)
@@ -217,7 +217,7 @@ def test_reply_refers_to_message_by_number_or_id() -> None:
     assert numbered.format_message(make_message(1, 1, "x", second.id)) == "3 Anna >2: x"
     assert numbered.resolve("2") == numbered.resolve("abce-3") == numbered.resolve(str(second.id)) == second.id
     for word in ("4", "abc-3", "abcd-4", "abcdabcdabcdabcd-0"):
-        with pytest.raises(ValueError, match=r"matches|no message"):
+        with pytest.raises(ValueError, match="message"):
             numbered.resolve(word)
 
 

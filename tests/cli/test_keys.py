@@ -60,7 +60,7 @@ def test_ticket_is_issued_shown_used_and_revoked(tmp_path: Path) -> None:
         listener.wait_for_output("bob: hello")
         code, _, err = run("send", channel, "hello", "--ticket", str(alice))
         assert code == 1
-        assert "may only listen" in err
+        assert "may only receive" in err
 
     revoked = run_cli("ticket", "revoke", "--authority", authority, "--revocation-list", revocation_list, bob)
     assert revoked.exit_code == 0
@@ -87,7 +87,7 @@ def test_ticket_is_revoked_by_serial_number(tmp_path: Path) -> None:
         "ticket", "revoke", "--authority", authority, "--revocation-list", revocation_list, tmp_path / "no.ticket"
     )
     assert result.exit_code == 2
-    assert "no serial number" in result.output
+    assert "not a ticket serial number" in result.output
 
 
 def test_ticket_show_fails_when_ticket_has_expired(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -108,17 +108,17 @@ def test_ticket_usage_errors_are_reported(tmp_path: Path, monkeypatch: pytest.Mo
     assert run_cli("ticket", "issue", "--authority", authority, "--name", "eve").exit_code == 0
     assert ticket.exists()  # the file is named after the member
     for words, expected in (
-        (("authority", "create", "--out", authority), "exists and is not written over"),
+        (("authority", "create", "--out", authority), "already exists and is not overwritten"),
         (("authority", "create", "--channel", "chess/x"), "--out"),
         (("authority", "create", "--out", "new", "--channel", "chess"), "a channel is named TYPE/INSTANCE"),
         (("authority", "create", "--out", tmp_path / "no" / "where"), "cannot write"),
-        (("ticket", "issue", "--authority", authority, "--name", "eve"), "exists and is not written over"),
+        (("ticket", "issue", "--authority", authority, "--name", "eve"), "already exists and is not overwritten"),
         (("ticket", "issue", "--authority", authority, "--name", "../eve"), "--out"),
         (("ticket", "issue", "--authority", authority, "--name", "x" * 99, "--out", "x"), "at most 64"),
         (("ticket", "issue", "--authority", authority, "--name", "x", "--days", "0"), "in the past"),
         (("ticket", "issue", "--authority", authority, "--name", "x", "--role", "king"), "king"),
-        (("ticket", "issue", "--authority", ticket, "--name", "x"), "is a ticket and not an authority"),
-        (("ticket", "show", authority), "is not whole"),
+        (("ticket", "issue", "--authority", ticket, "--name", "x"), "is a ticket, not an authority file"),
+        (("ticket", "show", authority), "is incomplete"),
         (("ticket", "show", "missing"), "cannot read the ticket"),
         (("ticket", "revoke", "--authority", foreign, "--revocation-list", "l", ticket), "issued by another authority"),
         (("ticket", "revoke", "--authority", authority, "--revocation-list", ticket, "12" * 8), "is damaged"),

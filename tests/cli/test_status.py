@@ -76,9 +76,9 @@ def test_top_runs_until_ctrl_c_or_until_peer_leaves() -> None:
 
 
 def test_missing_local_peers_are_reported() -> None:
-    with pytest.raises(LocalPeersError, match="no peer runs on this machine"):
+    with pytest.raises(LocalPeersError, match="no peer of this user exposes its status"):
         require_local_peers("", "")
-    with pytest.raises(LocalPeersError, match="no peer of chess/x whose id begins with 12 runs"):
+    with pytest.raises(LocalPeersError, match="no peer of chess/x with an id that begins with 12"):
         require_local_peers("chess/x", "12")
 
 
@@ -146,7 +146,7 @@ def test_listen_works_when_status_socket_is_unavailable(sockets: Path) -> None:
     sockets.write_text("in the way")
     code, out, err = run("listen", new_channel(), "--duration", "0")
     assert (code, out) == (0, "")
-    assert "cannot be seen by `broadloom status`" in err
+    assert "`broadloom status` cannot show this peer" in err
 
 
 def test_sockets_fall_back_to_temporary_directory(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

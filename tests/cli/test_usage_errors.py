@@ -20,14 +20,14 @@ CHANNEL = "test/mistakes"
     ("args", "message"),
     [
         (("chess",), "a channel is named TYPE/INSTANCE"),
-        ((CHANNEL, "--bootstrap", "host:port"), "a port is a number"),
-        ((CHANNEL, "--bootstrap", "fine,[::1"), "is no address"),
-        ((CHANNEL, "--key", "x", "--no-tls"), "they exclude each other"),
+        ((CHANNEL, "--bootstrap", "host:port"), "the port must be from 1"),
+        ((CHANNEL, "--bootstrap", "fine,[::1"), "is not an address"),
+        ((CHANNEL, "--key", "x", "--no-tls"), "exclude each other"),
         ((CHANNEL, "--key", "x", "--key-file", "y"), "--key or --key-file"),
         ((CHANNEL, "--key-file", "missing"), "cannot read the key file missing"),
         ((CHANNEL, "--key", " "), "the key is empty"),
         ((CHANNEL, "--ticket", "missing"), "cannot read the ticket missing"),
-        ((CHANNEL, "--no-tls", "--signed"), "messages can only be signed"),
+        ((CHANNEL, "--no-tls", "--signed"), "signed=True requires a key"),
         ((CHANNEL, "--revocation-list", "x"), "only with a ticket"),
     ],
 )
@@ -88,7 +88,7 @@ def test_bootstrap_variable_is_read() -> None:
 def test_unreachable_bootstrap_host_is_reported() -> None:
     code, out, err = run("listen", new_channel(), "--bootstrap", "127.0.0.1:9", "--timeout", "0.3")
     assert (code, out) == (1, "")
-    assert "nobody of this channel answered at 127.0.0.1:9" in err
+    assert "no peer of this channel answered at 127.0.0.1:9" in err
     assert len(err.splitlines()) == 1
 
 

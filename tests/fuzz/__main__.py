@@ -1,6 +1,6 @@
-"""`python -m tests.fuzz --minutes 10`: random, spoilt and absurd bytes for real peers, which must not notice.
+"""`python -m tests.fuzz --minutes 10`: send random, corrupted and implausible bytes to real peers.
 
-Ends with 1 if it found something; then what was sent last is in a file that `--replay` sends again.
+Exit status 1 if something was found; the last attacks are then in a file that `--replay` sends again.
 """
 
 import argparse
@@ -21,52 +21,52 @@ PROGRESS_INTERVAL_S = 10.0
 
 
 def main() -> int:
-    given = _arguments()
-    seed = given.seed if given.seed is not None else random.SystemRandom().getrandbits(32)
-    console = Console(quiet=given.json, stderr=True)
-    campaign = Campaign(seed, false_claims=given.hearsay)
-    console.print(f"fuzzing for {given.minutes:g} minutes with seed {seed}")
+    options = _parse_options()
+    seed = options.seed if options.seed is not None else random.SystemRandom().getrandbits(32)
+    console = Console(quiet=options.json, stderr=True)
+    campaign = Campaign(seed, false_claims=options.false_claims)
+    console.print(f"fuzzing for {options.minutes:g} minutes with seed {seed}")
     asyncio.run(
         campaign.run(
-            given.minutes * 60, _progress_printer(console), read_scripts(given.replay) if given.replay else None
+            options.minutes * 60, _progress_printer(console), read_scripts(options.replay) if options.replay else None
         )
     )
     if campaign.findings:
-        campaign.script_log.write(given.file)
-    if given.json:
+        campaign.script_log.write(options.file)
+    if options.json:
         print(json.dumps(campaign.summary(), indent=2))
     else:
-        _print(campaign, Console(), given.file)
+        _print(campaign, Console(), options.file)
     return 1 if campaign.findings else 0
 
 
-def _arguments() -> argparse.Namespace:
+def _parse_options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.fuzz", description=__doc__)
     parser.add_argument("--minutes", type=float, default=10.0)
-    parser.add_argument("--seed", type=int, help="what is sent is made from it; when it arrives is not")
-    parser.add_argument("--json", action="store_true", help="nothing but the summary, for programs")
-    parser.add_argument("--file", type=Path, default=Path("fuzz-last.jsonl"), help="for what was sent last")
-    parser.add_argument("--replay", type=Path, help="send what is in such a file again")
-    parser.add_argument("--hearsay", action="store_true", help="also tell tales of what honest authors said")
+    parser.add_argument("--seed", type=int, help="determines what is sent, not when it arrives")
+    parser.add_argument("--json", action="store_true", help="print only the summary, as JSON")
+    parser.add_argument("--file", type=Path, default=Path("fuzz-last.jsonl"), help="where to write the last attacks")
+    parser.add_argument("--replay", type=Path, help="send the attacks in such a file again")
+    parser.add_argument("--false-claims", action="store_true", help="also make false claims about honest authors")
     return parser.parse_args()
 
 
 def _progress_printer(console: Console):
-    began = last = time.monotonic()
+    started_at = last = time.monotonic()
 
-    def tell(campaign: Campaign) -> None:
+    def print_progress(campaign: Campaign) -> None:
         nonlocal last
         if time.monotonic() - last < PROGRESS_INTERVAL_S:
             return
         last = time.monotonic()
-        fared = ", ".join(
+        results = ", ".join(
             f"{each.monitor.mode}: {each.monitor.last.get('delivered', 0)} delivered, "
             f"{each.monitor.last.get('rss_kb', 0) >> 10} MiB, lag {each.monitor.lag_s:.2f} s"
             for each in campaign.victims
         )
-        console.print(f"{last - began:5.0f} s  {campaign.script_counts.total()} attacks; {fared}")
+        console.print(f"{last - started_at:5.0f} s  {campaign.script_counts.total()} attacks; {results}")
 
-    return tell
+    return print_progress
 
 
 def _print(campaign: Campaign, console: Console, file: Path) -> None:
@@ -78,16 +78,16 @@ def _print(campaign: Campaign, console: Console, file: Path) -> None:
         table.add_row(f"attacks: {layer}", *(str(count) for count in counts))
     table.add_section()
     for row in ("delivered", "late_s_max", "lag_s_max", "rss_mib_first_max_last"):
-        table.add_row(row, *(str(fared[row]) for fared in summary["victims"].values()))
+        table.add_row(row, *(str(results[row]) for results in summary["victims"].values()))
     table.add_section()
-    names = sorted({name for fared in summary["victims"].values() for name in fared["counters"]})
+    names = sorted({name for results in summary["victims"].values() for name in results["counters"]})
     for name in names:
-        table.add_row(name, *(str(fared["counters"].get(name, 0)) for fared in summary["victims"].values()))
+        table.add_row(name, *(str(results["counters"].get(name, 0)) for results in summary["victims"].values()))
     console.print(table)
     for finding in campaign.findings:
         console.print(f"[red]found[/red]: {finding}", soft_wrap=True)
     if campaign.findings:
-        console.print(f"what was sent last: {file}; again: python -m tests.fuzz --replay {file}", soft_wrap=True)
+        console.print(f"last attacks: {file}; replay: python -m tests.fuzz --replay {file}", soft_wrap=True)
     else:
         console.print("nothing found")
 

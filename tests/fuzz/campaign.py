@@ -1,4 +1,4 @@
-"""One run of the fuzzer: victims in processes of their own, attackers in this one, and a watch on all of it."""
+"""One run of the fuzzer: victims in their own processes, attackers in this one, and a monitor for each victim."""
 
 import asyncio
 import json
@@ -13,23 +13,21 @@ from typing import Any
 
 from broadloom.transport import parse_address
 from broadloom.wire import PeerInfo
+from tests.fuzz.monitor import VictimMonitor
 from tests.fuzz.scripts import Script, ScriptLog, ScriptRunner, Target
-from tests.fuzz.watch import VictimMonitor
 
 MODES = ("plain", "tls")
 WORKERS = 4
-"""Attackers at a time, for each channel. More would take all places of honest peers, who would lose each other."""
+"""Concurrent attackers per channel. More would take all slots of the honest peers, which would lose each other."""
 LINKS_MAX = 2
-"""Of them neighbours at a time."""
+"""Attackers that are neighbors at the same time."""
 START_S = 30.0
 SETTLE_S = 3.0
-"""After the last attack, for the honest traffic to come in."""
+"""Time after the last attack for the honest traffic to arrive."""
 ROOT = Path(__file__).parents[2]
 
 
 class VictimProcess:
-    """A process with honest peers."""
-
     def __init__(self, mode: str, process: asyncio.subprocess.Process, target: Target) -> None:
         self.process = process
         self.target = target
@@ -49,9 +47,9 @@ class VictimProcess:
         )
         assert process.stdout is not None
         async with asyncio.timeout(START_S):
-            first = json.loads(await process.stdout.readline())
-        contacts = tuple(PeerInfo(peer, parse_address(address)) for peer, address in first["victims"])
-        return cls(mode, process, Target(mode, name, contacts, false_claims=false_claims))
+            addresses = json.loads(await process.stdout.readline())
+        peer_infos = tuple(PeerInfo(peer, parse_address(address)) for peer, address in addresses["victims"])
+        return cls(mode, process, Target(mode, name, peer_infos, false_claims=false_claims))
 
     async def _read(self) -> None:
         assert self.process.stdout is not None
@@ -117,7 +115,7 @@ class Campaign:
             on_progress(self)
         for worker in workers:
             if worker.done():
-                worker.result()  # a mistake of the fuzzer itself
+                worker.result()  # an error of the fuzzer itself
             worker.cancel()
         await asyncio.gather(*workers, return_exceptions=True)
 
@@ -125,23 +123,23 @@ class Campaign:
         for each in self.victims:
             each.check()
 
-    async def _attack(self, victims: VictimProcess, chance: Random, until: float) -> None:
-        player = ScriptRunner(victims.target, chance)
+    async def _attack(self, victims: VictimProcess, random: Random, until: float) -> None:
+        runner = ScriptRunner(victims.target, random)
         while time.monotonic() < until:
-            await self._play(victims, player, player.draw())
+            await self._play(victims, runner, runner.draw())
 
     async def _replay(self, scripts: list[Script]) -> None:
         for script in scripts:
             victims = next(each for each in self.victims if each.monitor.mode == script.mode)
             await self._play(victims, ScriptRunner(victims.target, Random(self.seed)), script)
 
-    async def _play(self, victims: VictimProcess, player: ScriptRunner, script: Script) -> None:
+    async def _play(self, victims: VictimProcess, runner: ScriptRunner, script: Script) -> None:
         self.script_log.add(script)
         if script.layer == "link":
             async with victims.links:
-                await player.run(script)
+                await runner.run(script)
         else:
-            await player.run(script)
+            await runner.run(script)
         self.script_counts[f"{script.mode} {script.layer}"] += 1
         self.sent_bytes += script.size
 

@@ -1,7 +1,7 @@
-"""What would harm honest peers by the rules, so that it would be no finding: it is not sent.
+"""Frames whose harm to honest peers is known and permitted, so they are not sent.
 
-On a channel without signatures every member can speak in every other's name. And everywhere a tale of what an honest
-author has said is believed within limits; `--hearsay` lets such tales through.
+On a channel without signatures every member can send in the name of any other. And false claims about honest authors
+are accepted within limits; `--false-claims` sends them, too.
 """
 
 from collections.abc import Iterator
@@ -16,12 +16,12 @@ from tests.fuzz.generator import AttackerKnowledge
 
 
 def is_permitted_harm(data: bytes, knowledge: AttackerKnowledge) -> bool:
-    honest = {contact.peer_id for contact in knowledge.victims}
+    honest = {victim.peer_id for victim in knowledge.victims}
     return any(_is_harm(frame, honest, knowledge) for frame in _frames(data))
 
 
 def _frames(data: bytes) -> Iterator[bytes]:
-    """As a victim would take them, up to where it hangs up."""
+    """The frames that a victim would process before it closes the connection."""
     position = 0
     while len(data) - position >= HEAD.size:
         size = LENGTH_BYTES + int.from_bytes(data[position : position + LENGTH_BYTES], "big")
@@ -44,7 +44,7 @@ def _is_false_claim(message: WireMessage, honest: set[int], knowledge: AttackerK
     if isinstance(message, Hello):
         return not knowledge.signed and message.peer_id in honest
     if isinstance(message, Digest | LastKnown):
-        return not knowledge.false_claims and any(have.author in honest for have in message.authors)
+        return not knowledge.false_claims and any(state.author in honest for state in message.authors)
     if isinstance(message, IHave):
-        return not knowledge.false_claims and any(standing.author in honest for standing in message.positions)
+        return not knowledge.false_claims and any(position.author in honest for position in message.positions)
     return False

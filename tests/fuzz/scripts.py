@@ -1,4 +1,4 @@
-"""What is done to a victim, as data: made by chance, carried out, kept, and carried out again for a replay."""
+"""Attacks as data: generated at random, run, logged, and run again for a replay."""
 
 import asyncio
 import json
@@ -21,9 +21,9 @@ from tests.fuzz.generator import AttackerKnowledge, Generator, mutate, split_ran
 from tests.fuzz.permitted import is_permitted_harm
 from tests.fuzz.victims import KEY
 
-LAYERS = {"tcp": 2, "handshake": 2, "below": 1, "tls": 2, "call": 3, "link": 5}
-"""How often each is chosen: bytes on TCP, a spoilt TLS handshake, bytes below TLS after it, bytes within TLS, messages
-on a call, messages of a neighbour."""
+LAYERS = {"tcp": 2, "handshake": 2, "below": 1, "tls": 2, "exchange": 3, "link": 5}
+"""Weights of the layers: bytes on TCP, a corrupted TLS handshake, bytes below TLS after it, bytes within TLS, messages
+of an exchange, messages of a neighbor."""
 ONLY_TLS = ("handshake", "below", "tls")
 SCRIPTS_MAX = 300
 SCRIPT_LOG_BYTES_MAX = 8 << 20
@@ -38,9 +38,9 @@ class Script:
     victim: int
     source: str
     chunks: list[str] = field(default_factory=list)
-    """In hex, each with a moment before it."""
+    """In hex, with a pause before each."""
     abrupt: bool = False
-    """Ends with a reset, else the victim is waited for."""
+    """End with a TCP reset instead of waiting for the victim to close."""
 
     @property
     def size(self) -> int:
@@ -48,7 +48,7 @@ class Script:
 
 
 class ScriptLog:
-    """The last scripts, for the file that a finding leaves behind."""
+    """The last scripts, written to a file when something is found."""
 
     def __init__(self) -> None:
         self._scripts: deque[Script] = deque(maxlen=SCRIPTS_MAX)
@@ -71,121 +71,121 @@ def read_scripts(path: Path) -> list[Script]:
 
 
 class Target:
-    """One channel of victims, as an attacker knows it."""
+    """A channel of victims, as an attacker knows it."""
 
     def __init__(self, mode: str, name: str, victims: tuple[PeerInfo, ...], *, false_claims: bool) -> None:
         self.mode = mode
         self.name = ChannelName.parse(name)
         self.victims = victims
         self.captured: deque[bytes] = deque(maxlen=500)
-        """Frames that victims sent to their hostile neighbours."""
+        """Frames that victims sent to hostile neighbors."""
         self._false_claims = false_claims
-        self._member: PeerCredentials | None = None
+        self._credentials: PeerCredentials | None = None
         self._left = 0
 
     def credentials(self) -> PeerCredentials | None:
-        """A genuine member's; a new one now and then, since making one takes longer than an attack."""
+        """Valid credentials, renewed only now and then because creating them takes longer than an attack."""
         if self.mode == "plain":
             return None
-        if self._left == 0 or self._member is None:
-            self._member, self._left = PeerCredentials.from_key(self.name, KEY), 20
+        if self._left == 0 or self._credentials is None:
+            self._credentials, self._left = PeerCredentials.from_key(self.name, KEY), 20
         self._left -= 1
-        return self._member
+        return self._credentials
 
-    def knowledge(self, own: int) -> AttackerKnowledge:
-        return AttackerKnowledge(self.name.id, self.victims, self.mode != "plain", own, self._false_claims)
+    def knowledge(self, own_id: int) -> AttackerKnowledge:
+        return AttackerKnowledge(self.name.id, self.victims, self.mode != "plain", own_id, self._false_claims)
 
 
 class ScriptRunner:
-    """Carries scripts out, making them as it goes: what is said on a link depends on what was heard there."""
+    """Runs scripts and generates them on the way: what is sent on a link depends on what was received there."""
 
-    def __init__(self, target: Target, chance: Random) -> None:
+    def __init__(self, target: Target, random: Random) -> None:
         self._target = target
-        self._chance = chance
+        self._random = random
 
     def draw(self) -> Script:
-        chance = self._chance
+        random = self._random
         layers = {layer: weight for layer, weight in LAYERS.items() if self._allows(layer)}
-        (layer,) = chance.choices(list(layers), list(layers.values()))
-        source = f"127.0.3.{1 + chance.randrange(200)}"
-        victim = chance.randrange(len(self._target.victims))
-        return Script(self._target.mode, layer, victim, source, abrupt=chance.random() < 0.5)
+        (layer,) = random.choices(list(layers), list(layers.values()))
+        source = f"127.0.3.{1 + random.randrange(200)}"
+        victim = random.randrange(len(self._target.victims))
+        return Script(self._target.mode, layer, victim, source, abrupt=random.random() < 0.5)
 
     def _allows(self, layer: str) -> bool:
         return self._target.mode != "plain" or layer not in ONLY_TLS
 
     async def run(self, script: Script) -> None:
-        """What cannot be carried out to its end, because the victim hung up, is no failure."""
-        again = [bytes.fromhex(chunk) for chunk in script.chunks]
-        inside = script.layer in ("tls", "below", "call", "link")
+        """Run a script; that the victim closes the connection early is not a failure."""
+        replayed = [bytes.fromhex(chunk) for chunk in script.chunks]
+        needs_credentials = script.layer in ("tls", "below", "exchange", "link")
         address = str(self._target.victims[script.victim].address)
         attacker = None
         with suppress(OSError, ssl.SSLError, TimeoutError, AssertionError):
             async with asyncio.timeout(SCRIPT_S):
-                credentials = self._target.credentials() if inside else None
+                credentials = self._target.credentials() if needs_credentials else None
                 attacker = await Attacker.dial(
                     address, credentials, channel_id=self._target.name.id, source=script.source
                 )
-                await self._send(attacker, script, again)
+                await self._send(attacker, script, replayed)
                 if not script.abrupt:
-                    await attacker.until_closed(self._chance.random())
+                    await attacker.until_closed(self._random.random())
         if attacker is not None:
             self._target.captured.extend(attacker.frames[-20:])
             if script.abrupt:
                 _reset_on_close(attacker)
             attacker.close()
 
-    async def _send(self, attacker: Attacker, script: Script, again: list[bytes]) -> None:
-        made = Generator(self._chance, self._target.knowledge(attacker.peer_id))
+    async def _send(self, attacker: Attacker, script: Script, replayed: list[bytes]) -> None:
+        generator = Generator(self._random, self._target.knowledge(attacker.peer_id))
         if self._target.mode == "plain":
-            attacker.peer_id = self._chance.getrandbits(64)
-            made.knowledge = made.knowledge._replace(own_id=attacker.peer_id)
+            attacker.peer_id = self._random.getrandbits(64)
+            generator.knowledge = generator.knowledge._replace(own_id=attacker.peer_id)
         if script.layer == "link":
-            # The way to a link is not part of what is replayed: it has to be walked anew.
-            attacker.send(made.hello(), encode(LinkRequest()))
+            # Becoming a neighbor is not part of the script: a replay has to do it again.
+            attacker.send(generator.hello(), encode(LinkRequest()))
             await asyncio.sleep(PAUSE_S)
-            attacker.send(encode(Digest(False, self._chance.random() < 0.5, (), ())))
+            attacker.send(encode(Digest(False, self._random.random() < 0.5, (), ())))
             if attacker.credentials is not None:
                 attacker.send(attacker.credential())
-        for chunk in again or split_randomly(self._data(made, attacker, script.layer), self._chance):
-            if not again:
+        for chunk in replayed or split_randomly(self._data(generator, attacker, script.layer), self._random):
+            if not replayed:
                 script.chunks.append(chunk.hex())
             if script.layer in ("tcp", "handshake", "below"):
                 attacker.send_raw(chunk)
             else:
                 attacker.send(chunk)
             await attacker.drain()
-            await asyncio.sleep(self._chance.choice((0, 0, PAUSE_S)))
+            await asyncio.sleep(self._random.choice((0, 0, PAUSE_S)))
 
-    def _data(self, made: Generator, attacker: Attacker, layer: str) -> bytes:
-        chance = self._chance
+    def _data(self, generator: Generator, attacker: Attacker, layer: str) -> bytes:
+        random = self._random
         match layer:
             case "tcp" | "tls":
-                return chance.randbytes(chance.choice((1, 7, 100, 5000)))
+                return random.randbytes(random.choice((1, 7, 100, 5000)))
             case "handshake":
-                return mutate(_client_hello(self._target.credentials()), chance, chance.randbytes(50))
+                return mutate(_client_hello(self._target.credentials()), random, random.randbytes(50))
             case "below":
-                record = b"\x17\x03\x03" + chance.randbytes(chance.choice((2, 40, 3000)))
-                return chance.choice((record, chance.randbytes(60)))
-            case "call":
-                hello = made.hello() if chance.random() < 0.8 else b""
-                return hello + self._frames(made, chance.choice((1, 2, 5)))
+                record = b"\x17\x03\x03" + random.randbytes(random.choice((2, 40, 3000)))
+                return random.choice((record, random.randbytes(60)))
+            case "exchange":
+                hello = generator.hello() if random.random() < 0.8 else b""
+                return hello + self._frames(generator, random.choice((1, 2, 5)))
             case _:
-                return self._frames(made, chance.choice((1, 10, 60)))
+                return self._frames(generator, random.choice((1, 10, 60)))
 
-    def _frames(self, made: Generator, count: int) -> bytes:
+    def _frames(self, generator: Generator, count: int) -> bytes:
         while True:
-            data = b"".join(self._frame(made) for _ in range(count))
-            if not is_permitted_harm(data, made.knowledge):
+            data = b"".join(self._frame(generator) for _ in range(count))
+            if not is_permitted_harm(data, generator.knowledge):
                 return data
 
-    def _frame(self, made: Generator) -> bytes:
+    def _frame(self, generator: Generator) -> bytes:
         captured = self._target.captured
-        if captured and self._chance.random() < 0.3:
-            whole = self._chance.choice(captured)
-            return whole if self._chance.random() < 0.2 else mutate(whole, self._chance, self._chance.choice(captured))
-        frame = made.message()
-        return mutate(frame, self._chance, made.message()) if self._chance.random() < 0.15 else frame
+        if captured and self._random.random() < 0.3:
+            frame = self._random.choice(captured)
+            return frame if self._random.random() < 0.2 else mutate(frame, self._random, self._random.choice(captured))
+        frame = generator.message()
+        return mutate(frame, self._random, generator.message()) if self._random.random() < 0.15 else frame
 
 
 def _client_hello(credentials: PeerCredentials | None) -> bytes:

@@ -1,7 +1,7 @@
-"""Three honest peers in a process of their own, that talk to each other and report how they fare.
+"""Three honest peers in their own process that send to each other and report their state.
 
-Run by the fuzzer: `python -m tests.fuzz.victims plain|tls CHANNEL`. One line of JSON on standard output at once, with
-the addresses; then one line each half second. Ends when standard input does.
+Run by the fuzzer: `python -m tests.fuzz.victims plain|tls CHANNEL`. Prints one line of JSON with the addresses, then
+one line with a report every half second. Exits when standard input is closed.
 """
 
 import asyncio
@@ -14,7 +14,7 @@ from collections import deque
 from typing import Any
 
 import broadloom
-from broadloom import ChannelSettings
+from broadloom.protocol import Tuning
 from broadloom.protocol.events import Message, Missed
 from broadloom.transport.event_loop import new_event_loop
 
@@ -22,9 +22,9 @@ PEERS = 3
 KEY = "of the fuzzer"
 SEND_INTERVAL_S = 0.05
 REPORT_S = 0.5
-SETTINGS = ChannelSettings(
+SETTINGS = Tuning(
     accept_channel_close=False,
-    # Small, so that all that may fill up has filled up soon and memory can be seen to stay where it is.
+    # Small, so that all buffers fill up soon and memory stays constant from then on.
     retention_s=30,
     retention_bytes_max=4 << 20,
     reorder_buffer_bytes_max=2 << 20,
@@ -57,17 +57,17 @@ class Victims:
         me = channel.peer_id
 
         def on_message(message: Message) -> None:
-            mark = self._last_contiguous.get((me, message.author))
-            if mark is None:
+            last = self._last_contiguous.get((me, message.author))
+            if last is None:
                 return
-            if message.sequence != mark + 1 or message.data != _payload(message.author, message.sequence):
-                self.add_finding(f"{me:016x} was given {message.sequence} of {message.author:016x} after {mark}")
+            if message.sequence != last + 1 or message.data != _payload(message.author, message.sequence):
+                self.add_finding(f"{me:016x} received {message.sequence} of {message.author:016x} after {last}")
             self._last_contiguous[me, message.author] = message.sequence
             self.delivered += 1
 
         def on_event(event: object) -> None:
             if isinstance(event, Missed) and event.author in self._sent:
-                self.add_finding(f"{me:016x} was told that it misses {event}")
+                self.add_finding(f"{me:016x} reported {event}")
 
         channel.on_message(on_message)
         channel.on_event(on_event)
@@ -84,17 +84,17 @@ class Victims:
             sent.append((number, time.monotonic()))
             try:
                 await channel.broadcast(_payload(channel.peer_id, number))
-            except broadloom.BroadloomError as problem:
-                self.add_finding(f"{channel.peer_id:016x} cannot speak: {problem}")
+            except broadloom.BroadloomError as error:
+                self.add_finding(f"{channel.peer_id:016x} cannot send: {error}")
                 return
             await asyncio.sleep(SEND_INTERVAL_S)
 
     def late_s(self) -> float:
-        """How long the oldest message that somebody still lacks has been under way."""
+        """Age of the oldest message that has not reached every peer."""
         late = 0.0
         for author, sent in self._sent.items():
-            had_by_all = min(mark for (_, each), mark in self._last_contiguous.items() if each == author)
-            while sent and sent[0][0] <= had_by_all:
+            received_by_all = min(last for (_, each), last in self._last_contiguous.items() if each == author)
+            while sent and sent[0][0] <= received_by_all:
                 sent.popleft()
             if sent:
                 late = max(late, time.monotonic() - sent[0][1])
@@ -131,19 +131,19 @@ async def main(mode: str, name: str) -> None:
     channels = [await broadloom.connect(name, settings=SETTINGS, **connect_options(mode)) for _ in range(PEERS)]
     victims = Victims(channels)
 
-    def on_problem(_loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+    def on_error(_loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         victims.add_finding(f"in the event loop: {context.get('message')}: {context.get('exception')!r}")
 
-    loop.set_exception_handler(on_problem)
-    over = asyncio.Event()
-    loop.add_reader(0, lambda: None if os.read(0, 1) else over.set())
+    loop.set_exception_handler(on_error)
+    stdin_closed = asyncio.Event()
+    loop.add_reader(0, lambda: None if os.read(0, 1) else stdin_closed.set())
     tasks = [loop.create_task(victims.send_traffic(channel)) for channel in channels]
     tasks.append(loop.create_task(victims.measure_lag()))
     print_json({"victims": [(channel.peer_id, channel.status().address) for channel in channels]})
-    while not over.is_set():
+    while not stdin_closed.is_set():
         print_json(victims.report())
         try:
-            await asyncio.wait_for(over.wait(), REPORT_S)
+            await asyncio.wait_for(stdin_closed.wait(), REPORT_S)
         except TimeoutError:
             continue
     for task in tasks:
@@ -152,13 +152,13 @@ async def main(mode: str, name: str) -> None:
         channel.abort()
 
 
-def print_json(what: dict[str, Any]) -> None:
-    print(json.dumps(what), flush=True)
+def print_json(report: dict[str, Any]) -> None:
+    print(json.dumps(report), flush=True)
 
 
 if __name__ == "__main__":
     logging.basicConfig(level=logging.ERROR)
     logging.getLogger("asyncio").setLevel(logging.CRITICAL)
-    # One of the two loops each, so that both are tried.
+    # One event loop each, so that both are tested.
     with asyncio.Runner(loop_factory=new_event_loop if sys.argv[1] == "tls" else None) as runner:
         runner.run(main(sys.argv[1], sys.argv[2]))

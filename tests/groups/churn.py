@@ -1,4 +1,4 @@
-"""Many peers, many groups, churn and a partition, in the simulated fabric: afterwards all members have the same tree.
+"""Many peers and groups with churn and a partition in the simulated fabric: all members converge to the same tree.
 
 As a program: `python -m tests.groups.churn PEERS GROUPS FIRST_SEED LAST_SEED`.
 """
@@ -20,7 +20,7 @@ RECENT = 20
 
 
 class ChurnMember(SimGroupRuntime):
-    """An application that joins what it likes, and answers what it has just read."""
+    """An application that joins the groups it wants and replies to recent messages."""
 
     def __init__(self, simulation: Simulation, name: str, wanted_groups: list[GroupId], store: MemoryStore) -> None:
         self.wanted_groups = wanted_groups
@@ -37,8 +37,10 @@ class ChurnMember(SimGroupRuntime):
         if groups and self.node.is_alive:
             group = random.choice(groups)
             recent = [each for each in self.delivered[-RECENT:] if each.group_id == group]
-            above = random.choice(recent).id if recent and random.random() < 0.8 else None
-            self.participant.post(group, b"words of %s" % self.participant.me.name.encode(), above)
+            parent_id = random.choice(recent).id if recent and random.random() < 0.8 else None
+            self.delivered.append(
+                self.participant.post(group, b"words of %s" % self.participant.me.name.encode(), parent_id)
+            )
 
     def tree(self, group: GroupId) -> dict[Any, Any]:
         rows = self.participant.conversations[group].history.scan(0, 1 << 30)
@@ -87,7 +89,7 @@ class ChurnRun:
             self.add(member.participant.me.name, member.wanted_groups, member.store)
 
     def run(self) -> float:
-        """Returns the seconds until all trees were the same."""
+        """Returns the seconds from healing until all trees are equal."""
         few = max(1, len(self.members) // 12)
         self.chat(10.0)
         for _ in range(2):
@@ -111,17 +113,17 @@ class ChurnRun:
     def find_problem(self) -> str | None:
         hashes = Counter(member.participant.directory.hash for member in self.members)
         if len(hashes) > 1:
-            return f"{len(hashes)} different lists"
+            return f"{len(hashes)} different directories"
         for group in self.groups:
             inside = [member for member in self.members if group in member.participant.conversations]
             waiting = sum(member.participant.conversations[group].order.waiting_count for member in inside)
-            marks = {member.participant.conversations[group].history_digest().digest for member in inside}
-            if len(marks) > 1 or waiting:
-                return f"group {group}: {len(marks)} different sets of messages, {waiting} waiting"
+            digests = {member.participant.conversations[group].history_digest().digest for member in inside}
+            if len(digests) > 1 or waiting:
+                return f"group {group}: {len(digests)} different sets of messages, {waiting} waiting"
         return None
 
     def check(self) -> int:
-        """The trees themselves; returns the messages in all of them."""
+        """Compare the trees themselves; returns the total number of messages."""
         total = 0
         for group in self.groups:
             inside = [member for member in self.members if group in member.participant.conversations]
@@ -136,16 +138,16 @@ class ChurnRun:
 
 def main(peers: int, groups: int, first: int, last: int) -> None:
     for seed in range(first, last + 1):
-        begun = time.process_time()
+        started_at = time.process_time()
         run = ChurnRun(seed, peers, groups)
         took_s = run.run()
         total = run.check()
-        said: Counter[str] = Counter()
+        sent: Counter[str] = Counter()
         for member in [*run.members, *run.offline]:
-            said.update(member.participant.sent_counts)
+            sent.update(member.participant.sent_counts)
         print(
-            f"seed {seed}: {len(run.members)} members, {groups} groups, {total} messages, the same everywhere "
-            f"{took_s:.1f} s after healing; CPU {time.process_time() - begun:.0f} s; said {dict(said)}",
+            f"seed {seed}: {len(run.members)} members, {groups} groups, {total} messages, converged "
+            f"{took_s:.1f} s after healing; CPU {time.process_time() - started_at:.0f} s; sent {dict(sent)}",
             flush=True,
         )
 

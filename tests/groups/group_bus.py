@@ -1,6 +1,6 @@
-"""A broadcast medium for tests: no fabric beneath, so that many members cost little. Virtual time, adverse delays.
+"""A broadcast bus for tests, without a fabric, so that many members are cheap. Virtual time and adverse delays.
 
-Each author's messages arrive in order, as over a channel, unless told otherwise: the groups must not rely on it.
+Messages of one author arrive in order, as on a channel, unless `in_order=False`: groups must not rely on it.
 """
 
 from collections import Counter
@@ -37,7 +37,7 @@ class BusTimer:
 
 
 class BusMember:
-    """A medium, the participant in it, and what its application saw."""
+    """A runtime, its participant, and everything its application sees: events, messages received and messages sent."""
 
     def __init__(
         self,
@@ -88,7 +88,9 @@ class BusMember:
         return [event for event in self.events if isinstance(event, kind)]
 
     def send_text(self, group: GroupId, text: str, reply_to: GroupMessage | None = None) -> GroupMessage:
-        return self.participant.post(group, text.encode(), reply_to.id if reply_to is not None else None)
+        message = self.participant.post(group, text.encode(), reply_to.id if reply_to is not None else None)
+        self.delivered.append(message)
+        return message
 
     def texts(self, group: GroupId | None = None) -> list[str]:
         return [each.text for each in self.delivered if group in (None, each.group_id)]
@@ -104,7 +106,7 @@ class GroupBus:
         self.members: list[BusMember] = []
         self.delay = delay
         self.sent: list[tuple[float, str, str, int]] = []
-        """Time, who, kind, bytes."""
+        """Time, sender, message type, bytes."""
         self._peers = 0
         self._in_order = in_order
         self._latest: dict[tuple[int, int], float] = {}
@@ -145,7 +147,6 @@ class GroupBus:
         self.clock.run_until(self.clock.now + seconds)
 
     def go_offline(self, member: BusMember) -> None:
-        """It disconnects in good order."""
         member.participant.go_offline()
         self._remove(member)
 
@@ -157,8 +158,8 @@ class GroupBus:
         self.members.remove(member)
 
     def count(self, since: float = 0.0) -> Counter[str]:
-        """Messages by kind since a time."""
+        """Messages sent since a time, by type."""
         return Counter(kind for at, _, kind, _ in self.sent if at >= since)
 
     def kinds_sent_by(self, name: str, since: float = 0.0) -> list[str]:
-        return [kind for at, who, kind, _ in self.sent if who == name and at >= since]
+        return [kind for at, sender, kind, _ in self.sent if sender == name and at >= since]

@@ -1,4 +1,4 @@
-"""What groups cost, measured: `python -m tests.groups.measure scene|arrivals|fabric|order|catchup [...]`; no test."""
+"""Benchmarks of groups: `python -m tests.groups.measure scene|arrivals|fabric|order|catchup [...]`. Not a test."""
 
 import asyncio
 import sys
@@ -10,7 +10,7 @@ from pathlib import Path
 from random import Random
 from tempfile import TemporaryDirectory
 
-from broadloom.groups import groups
+from broadloom.groups import Groups
 from broadloom.groups.causal_order import CausalOrder
 from broadloom.groups.history_client import ROUND_TRIP_S
 from broadloom.groups.model import CaughtUp, MessageId, Post
@@ -24,7 +24,7 @@ from tests.groups.test_thesis_1_2_example import check_threads, run_example, run
 
 
 def scene(seeds: int = 1000) -> None:
-    """Delhi and Chennai."""
+    """The example of thesis section 1.2."""
     overtaken = 0
     for seed in range(seeds):
         members, waited = run_example(seed)
@@ -42,14 +42,14 @@ def scene_in_fabric(first: int = 0, last: int = 999) -> None:
 
 
 def arrivals(*counts: int) -> None:
-    """Messages per arrival, the arrival included; delays as in a fabric, none beneath."""
+    """Messages per arrival, including the arrival itself, on the group bus."""
     for peers in counts or (10, 100, 1000):
         runs = [messages_per_arrival(peers, 5, seed) for seed in range(3)]
         print(f"{peers:5} peers: {sum(runs) / len(runs):.1f} messages per arrival", flush=True)
 
 
 def fabric(*counts: int) -> None:
-    """The same in the simulated fabric, from the first peer on."""
+    """The same in the simulated fabric."""
     for peers in counts or (10, 100):
         sim = Simulation(1)
         members = [SimGroupRuntime(sim, "m0")]
@@ -63,21 +63,21 @@ def fabric(*counts: int) -> None:
             if number == peers - 1:
                 sim.run(20.0)
                 before = _sent_counts(members)
-        said = _sent_counts(members) - before
+        sent = _sent_counts(members) - before
         assert len({member.participant.directory.hash for member in members}) == 1
-        per = (said["DirectoryRequest"] + said["DirectoryPage"]) / 10
-        print(f"{peers:5} peers in the fabric: {per:.1f} messages per arrival; {dict(said)}", flush=True)
+        per = (sent["DirectoryRequest"] + sent["DirectoryPage"]) / 10
+        print(f"{peers:5} peers in the fabric: {per:.1f} messages per arrival; {dict(sent)}", flush=True)
 
 
 def _sent_counts(members: list[SimGroupRuntime]) -> Counter[str]:
-    said: Counter[str] = Counter()
+    sent: Counter[str] = Counter()
     for member in members:
-        said.update(member.participant.sent_counts)
-    return said
+        sent.update(member.participant.sent_counts)
+    return sent
 
 
 def order_cost_us(held: int, measured: int = 20_000, seed: int = 0) -> float:
-    """Microseconds for one message when so many are held: answers to any of them, some before what they respond to."""
+    """Microseconds per message with `held` messages: replies to any of them, some before their parents."""
     random = Random(seed)
     order = CausalOrder(1 << 30, 1 << 40)
     authors = 50
@@ -110,7 +110,7 @@ def order(*counts: int) -> None:
 
 
 def catchup(missed: int = 100_000, holders: int = 12, live_per_s: int = 20) -> None:
-    """In the simulated fabric: one member was away for so many messages of 100 bytes."""
+    """In the simulated fabric: one member missed this many messages of 100 bytes."""
     sim = Simulation(1)
     members = []
     for number in range(holders):
@@ -137,7 +137,7 @@ def catchup(missed: int = 100_000, holders: int = 12, live_per_s: int = 20) -> N
         parent = random.choice(posts[-100:]).id if posts else None
         post = Post(authors[number % holders], number // holders + 1, parent, 0, random.randbytes(100))
         posts.append(post)
-    for talk in histories:  # said while it was away; how it spread is another story
+    for talk in histories:  # sent while it was away
         talk.receive(posts, {author: f"m{number}" for number, author in enumerate(authors)})
     tracemalloc.start()
     before_bytes = tracemalloc.get_traced_memory()[0]
@@ -158,7 +158,7 @@ def catchup(missed: int = 100_000, holders: int = 12, live_per_s: int = 20) -> N
             if message.id in lives:
                 slowest = max(slowest, sim.clock.now - lives[message.id])
         seen = len(back.delivered)
-        assert sim.clock.now < begun + 600, "it does not end"
+        assert sim.clock.now < begun + 600, "catching up does not end"
     took_s = sim.clock.now - begun
     grown = tracemalloc.get_traced_memory()[0] - before_bytes
     peak = tracemalloc.get_traced_memory()[1] - before_bytes
@@ -180,7 +180,7 @@ def catchup(missed: int = 100_000, holders: int = 12, live_per_s: int = 20) -> N
 
 
 def sockets(missed: int = 50_000, holders: int = 3) -> None:
-    """The same over real sockets, in one process, with files as stores."""
+    """The same over real sockets, in one process, with SQLite stores."""
     asyncio.run(_sockets(missed, holders))
 
 
@@ -188,7 +188,7 @@ async def _sockets(missed: int, holders: int) -> None:
     async with AsyncExitStack() as stack, connected_channels(holders + 1) as channels:
         folder = Path(stack.enter_context(TemporaryDirectory()))
         here = [
-            await stack.enter_async_context(groups(channel, f"m{number}", store=folder / f"{number}.db"))
+            await stack.enter_async_context(Groups(channel, f"m{number}", store=folder / f"{number}.db"))
             for number, channel in enumerate(channels)
         ]
         club = await here[0].create("club")
@@ -205,7 +205,7 @@ async def _sockets(missed: int, holders: int) -> None:
         counts = [each._participant.conversations[club.id].history for each in here[:holders]]
         while any(each.count < missed for each in counts):  # noqa: ASYNC110
             await asyncio.sleep(0.05)
-        print(f"{missed:,} messages said and kept by {len(holding)} in {time.perf_counter() - begun:.1f} s", flush=True)
+        print(f"{missed:,} messages sent and kept by {len(holding)} in {time.perf_counter() - begun:.1f} s", flush=True)
         before = sum(each._participant.sent_bytes["HistoryPage"] for each in here)
         begun = time.perf_counter()
         done = asyncio.Event()
@@ -213,16 +213,16 @@ async def _sockets(missed: int, holders: int) -> None:
         late = await here[-1].join(club.id)
         slowest, kept = 0.0, here[-1]._participant.conversations[club.id].history
         while kept.count < missed:
-            said = time.perf_counter()
+            sent_at = time.perf_counter()
             message = await club.send(b"live")
             while late.get(message.id) is None:  # noqa: ASYNC110
                 await asyncio.sleep(0.01)
-            slowest = max(slowest, time.perf_counter() - said)
+            slowest = max(slowest, time.perf_counter() - sent_at)
         took_s = time.perf_counter() - begun
         await done.wait()
         pages = sum(each._participant.sent_bytes["HistoryPage"] for each in here) - before
         print(
-            f"caught up in {took_s:.1f} s, told after {time.perf_counter() - begun:.1f} s; pages of all "
+            f"caught up in {took_s:.1f} s, reported after {time.perf_counter() - begun:.1f} s; pages of all "
             f"{pages / 1e6:.2f} MB = {pages / (missed * 100):.2f} times the missing data; "
             f"slowest live message meanwhile {slowest:.2f} s"
         )

@@ -1,4 +1,4 @@
-"""Lists of groups and members: any order and repetition of the same messages ends in the same lists."""
+"""Directories converge: any order and repetition of the same messages gives the same directory."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -37,11 +37,11 @@ def merge_all(messages: list[GroupRecord]) -> GroupDirectory:
 
 
 def directory_contents(directory: GroupDirectory) -> dict[int, object]:
-    return {group: (book.descriptor, sorted(book.members.values())) for group, book in directory.entries.items()}
+    return {group: (entry.descriptor, sorted(entry.members.values())) for group, entry in directory.entries.items()}
 
 
 @given(st.data(), st.lists(group_records, max_size=10))
-def test_any_order_and_repetition(data: st.DataObject, messages: list[GroupRecord]) -> None:
+def test_directories_converge_in_any_order_with_duplicates(data: st.DataObject, messages: list[GroupRecord]) -> None:
     again = data.draw(st.lists(st.sampled_from(messages), max_size=5)) if messages else []
     other = data.draw(st.permutations([*messages, *again]))
     one, two = merge_all(messages), merge_all(other)
@@ -51,13 +51,13 @@ def test_any_order_and_repetition(data: st.DataObject, messages: list[GroupRecor
 
 
 @given(st.lists(group_records, max_size=8), st.lists(group_records, max_size=8))
-def test_parts_that_meet(ours: list[GroupRecord], theirs: list[GroupRecord]) -> None:
-    """Two partitions exchange all they know, each in its own words."""
+def test_directories_converge_after_partition(ours: list[GroupRecord], theirs: list[GroupRecord]) -> None:
+    """Two partitions exchange their complete directories."""
     one, two = merge_all(ours), merge_all(theirs)
-    told = [two.group_record(group) for group in two.entries]
+    records = [two.group_record(group) for group in two.entries]
     for each in [one.group_record(group) for group in one.entries]:
         two.merge(each)
-    for each in told:
+    for each in records:
         one.merge(each)
     assert directory_contents(one) == directory_contents(two) == directory_contents(merge_all([*ours, *theirs]))
     assert one.hash == two.hash
@@ -66,7 +66,7 @@ def test_parts_that_meet(ours: list[GroupRecord], theirs: list[GroupRecord]) -> 
 @given(
     st.lists(group_records, max_size=8), st.lists(group_records, max_size=8), st.sampled_from([1, 2, 8, BUCKETS_MAX])
 )
-def test_hashes_tell_every_difference(ours: list[GroupRecord], theirs: list[GroupRecord], count: int) -> None:
+def test_bucket_hashes_find_every_difference(ours: list[GroupRecord], theirs: list[GroupRecord], count: int) -> None:
     one, two = merge_all(ours), merge_all(theirs)
     differing = {
         group
@@ -80,34 +80,34 @@ def test_hashes_tell_every_difference(ours: list[GroupRecord], theirs: list[Grou
 
 
 @given(st.lists(group_records, max_size=12), st.integers(1, 400))
-def test_pages_lose_nothing(messages: list[GroupRecord], page_bytes: int) -> None:
+def test_pages_contain_every_record(messages: list[GroupRecord], page_bytes: int) -> None:
     directory = merge_all(messages)
     bodies = list(pack_pages([directory.group_record(group) for group in directory.entries], page_bytes))
-    assert bodies, "an answer without groups is an answer"
-    again = merge_all([roster for body in bodies for roster in unpack_group_records(body)])
-    known = {group: told for group, told in directory_contents(directory).items() if told != (None, [])}
+    assert bodies, "an empty reply is a reply"
+    again = merge_all([record for body in bodies for record in unpack_group_records(body)])
+    known = {group: entry for group, entry in directory_contents(directory).items() if entry != (None, [])}
     assert directory_contents(again) == known
 
 
-said = st.one_of(
+directory_messages = st.one_of(
     st.builds(MembershipChange, st.integers(1, 3), st.integers(1, 4), st.sampled_from(["", "a"]), st.integers(1, 6)),
     st.builds(
-        lambda told, lists: DirectoryPage(0, lists, False, True, 0, (), (), pack_group_records(told)),
+        lambda records, hash_: DirectoryPage(0, hash_, False, True, 0, (), (), pack_group_records(records)),
         st.lists(group_records, max_size=3),
         st.integers(1, 1 << 63),
     ),
 )
 
 
-@given(st.data(), st.lists(said, max_size=10))
-def test_any_order_of_the_same_messages(data: st.DataObject, notes: list[GroupWireMessage]) -> None:
-    """The same, from the bytes on."""
-    again = data.draw(st.lists(st.sampled_from(notes), max_size=5)) if notes else []
-    ether = GroupBus()
-    a, b = ether.add("a"), ether.add("b")
-    for member, heard in ((a, notes), (b, data.draw(st.permutations([*notes, *again])))):
-        for note in heard:
-            member.participant.on_message(77, encode(note))
+@given(st.data(), st.lists(directory_messages, max_size=10))
+def test_participants_converge_in_any_message_order(data: st.DataObject, messages: list[GroupWireMessage]) -> None:
+    """The same with encoded messages."""
+    again = data.draw(st.lists(st.sampled_from(messages), max_size=5)) if messages else []
+    bus = GroupBus()
+    a, b = bus.add("a"), bus.add("b")
+    for member, received in ((a, messages), (b, data.draw(st.permutations([*messages, *again])))):
+        for message in received:
+            member.participant.on_message(77, encode(message))
     assert directory_contents(a.participant.directory) == directory_contents(b.participant.directory)
     assert a.participant.directory.hash == b.participant.directory.hash
     assert a.participant.malformed_messages == b.participant.malformed_messages == 0
@@ -115,53 +115,53 @@ def test_any_order_of_the_same_messages(data: st.DataObject, notes: list[GroupWi
         assert a.participant.members(group) == b.participant.members(group)
 
 
-def test_who_left_may_come_back() -> None:
-    """In the lists of the thesis, whoever has left once has left for ever."""
-    directory = merge_all([GroupRecord(1, None, (MemberRecord(5, "e", step),)) for step in (1, 2, 3)])
+def test_member_rejoins_after_leaving() -> None:
+    """Unlike in the thesis."""
+    directory = merge_all([GroupRecord(1, None, (MemberRecord(5, "e", version),)) for version in (1, 2, 3)])
     assert directory.entries[1].members[5].version % 2 == 1
     late = directory.merge(GroupRecord(1, None, (MemberRecord(5, "e", 2),)))
     assert late is None
 
 
-def test_groups_are_limited() -> None:
+def test_groups_over_limit_are_rejected() -> None:
     directory = merge_all([GroupRecord(group, None, ()) for group in range(GROUPS_MAX + 3)])
     assert (len(directory.entries), directory.rejected_count) == (GROUPS_MAX, 3)
 
 
-def test_thousands_of_groups() -> None:
-    """Six thousand come in pages; who knows all but three is told of little more than three."""
-    ether = GroupBus()
-    a = ether.add("a")
+def test_sync_of_6000_groups_transfers_only_differences() -> None:
+    """A member that misses three of them receives little more than three."""
+    bus = GroupBus()
+    a = bus.add("a")
     for number in range(1, 6001):
-        charter = GroupDescriptor(1, f"group {number}", RetentionPolicy())
-        a.participant.directory.merge(GroupRecord(number, charter, (MemberRecord(number % 50 + 1, "somebody", 1),)))
-    b = ether.add("b")
-    ether.run(20.0)
+        descriptor = GroupDescriptor(1, f"group {number}", RetentionPolicy())
+        a.participant.directory.merge(GroupRecord(number, descriptor, (MemberRecord(number % 50 + 1, "Anna", 1),)))
+    b = bus.add("b")
+    bus.run(20.0)
     assert b.participant.directory.hash == a.participant.directory.hash
     assert len(b.events_of(GroupDiscovered)) == 6000
     for number in (7001, 7002, 7003):
         a.participant.directory.merge(GroupRecord(number, GroupDescriptor(1, "new", RetentionPolicy()), ()))
-    begun = ether.clock.now
+    started_at = bus.clock.now
     b.participant.announce()
-    ether.run(20.0)
+    bus.run(20.0)
     assert b.participant.directory.hash == a.participant.directory.hash
-    listed = sum(size for at, _, kind, size in ether.sent if at >= begun and kind == "DirectoryPage")
-    whole = sum(size for at, _, kind, size in ether.sent if at < begun and kind == "DirectoryPage")
-    assert listed < whole / 5
+    update_bytes = sum(size for at, _, kind, size in bus.sent if at >= started_at and kind == "DirectoryPage")
+    first_sync_bytes = sum(size for at, _, kind, size in bus.sent if at < started_at and kind == "DirectoryPage")
+    assert update_bytes < first_sync_bytes / 5
     assert not b.events_of(LimitReached)
 
 
-def test_joins_and_leaves_are_told() -> None:
-    ether = GroupBus()
-    a, b = ether.add("a"), ether.add("b")
+def test_membership_changes_emit_events() -> None:
+    bus = GroupBus()
+    a, b = bus.add("a"), bus.add("b")
     group = a.participant.create("tea")
-    ether.run(10.0)
+    bus.run(10.0)
     b.participant.join(group)
-    ether.run(10.0)
+    bus.run(10.0)
     b.participant.leave(group)
-    ether.run(10.0)
+    bus.run(10.0)
     b.participant.join(group)
-    ether.run(10.0)
+    bus.run(10.0)
     assert [(type(event), event.member.name) for event in a.events if isinstance(event, MemberJoined | MemberLeft)] == [
         (MemberJoined, "b"),
         (MemberLeft, "b"),
@@ -170,14 +170,14 @@ def test_joins_and_leaves_are_told() -> None:
     assert a.participant.members(group) == b.participant.members(group)
 
 
-def test_nobody_else_decides_where_we_stand() -> None:
-    ether = GroupBus()
-    a, b = ether.add("a"), ether.add("b")
+def test_member_refutes_forged_membership_record() -> None:
+    bus = GroupBus()
+    a, b = bus.add("a"), bus.add("b")
     group = a.participant.create("tea")
-    ether.run(10.0)
+    bus.run(10.0)
     b.participant.directory_sync.merge((GroupRecord(group, None, (MemberRecord(a.participant.me.id, "a", 40),)),))
     b.participant.send_record(b.participant.directory.group_record(group))
-    ether.run(10.0)
+    bus.run(10.0)
     assert a.participant.info(group).is_joined
     assert a.participant.directory.entries[group].members[a.participant.me.id].version == 41
     assert a.participant.directory.hash == b.participant.directory.hash

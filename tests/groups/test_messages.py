@@ -1,4 +1,4 @@
-"""Bytes from strangers: everything that is written is read again, and whatever else comes is counted and dropped."""
+"""Encoding and decoding: every message survives the round trip, malformed ones are counted and dropped."""
 
 import zlib
 from contextlib import suppress
@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from broadloom.groups import message_fields as f
 from broadloom.groups import messages as m
 from broadloom.groups.codec import GroupWireMessage, decode, encode, message_types
+from broadloom.groups.messages import PayloadIds, payload_ids
 from broadloom.groups.model import MessageId, Post
-from broadloom.groups.payload_ids import PayloadIds, payload_ids
 from broadloom.groups.settings import BODY_BYTES_MAX, RetentionPolicy
 from broadloom.wire.fields import Bool, Hyper, UInt
 from broadloom.wire.xdr import UnknownMessageError, WireError
@@ -30,12 +30,12 @@ intervals = st.tuples(counts, counts).map(lambda pair: (min(pair), max(pair)))
 def posts(draw: st.DrawFn) -> Post:
     author, sequence = draw(u64), draw(counts)
     parent = draw(st.none() | st.builds(MessageId, u64.filter(lambda each: each != author), counts))
-    hollow = draw(st.booleans())
-    return Post(author, sequence, parent, draw(u64), b"" if hollow else draw(st.binary(max_size=20)), hollow)
+    is_stripped = draw(st.booleans())
+    return Post(author, sequence, parent, draw(u64), b"" if is_stripped else draw(st.binary(max_size=20)), is_stripped)
 
 
-def tuples(of: st.SearchStrategy[Any]) -> st.SearchStrategy[tuple[Any, ...]]:
-    return st.lists(of, max_size=4).map(tuple)
+def tuples(elements: st.SearchStrategy[Any]) -> st.SearchStrategy[tuple[Any, ...]]:
+    return st.lists(elements, max_size=4).map(tuple)
 
 
 descriptors = st.builds(f.GroupDescriptor, u64, names, st.builds(RetentionPolicy, u32, u32, u64, st.booleans()))
@@ -59,50 +59,50 @@ KINDS: dict[Any, st.SearchStrategy[Any]] = {
 
 
 def group_messages() -> st.SearchStrategy[GroupWireMessage]:
-    made = []
+    strategies = []
     for kind in message_types().values():
         hints = get_type_hints(kind, include_extras=True)
-        made.append(st.builds(kind, *(KINDS[hints[each.name]] for each in fields_of(kind))))  # type: ignore[arg-type]
-    return st.one_of(made)
+        strategies.append(st.builds(kind, *(KINDS[hints[each.name]] for each in fields_of(kind))))  # type: ignore[arg-type]
+    return st.one_of(strategies)
 
 
 @given(st.builds(m.PostMessage, u64, names, posts()), st.integers(0, 300))
-def test_the_beginning_of_a_message_is_enough_to_name_it(said: m.PostMessage, size: int) -> None:
-    data = encode(said)
-    named = PayloadIds(said.group, said.post.id, said.post.parent_id)
-    assert payload_ids(data) == payload_ids(data, is_partial=True) == named
-    head = len(data) - 4 - (len(said.post.data) + 3) // 4 * 4
-    assert payload_ids(data[:size], is_partial=True) == (named if size >= head else None)
-    assert payload_ids(data[:size]) == (named if size >= len(data) else None)
+def test_payload_ids_are_read_from_partial_payload(message: m.PostMessage, size: int) -> None:
+    data = encode(message)
+    expected = PayloadIds(message.group, message.post.id, message.post.parent_id)
+    assert payload_ids(data) == payload_ids(data, is_partial=True) == expected
+    head = len(data) - 4 - (len(message.post.data) + 3) // 4 * 4
+    assert payload_ids(data[:size], is_partial=True) == (expected if size >= head else None)
+    assert payload_ids(data[:size]) == (expected if size >= len(data) else None)
 
 
 @given(group_messages())
-def test_what_is_written_is_read(note: GroupWireMessage) -> None:
-    assert decode(encode(note)) == note
+def test_every_message_survives_encoding(message: GroupWireMessage) -> None:
+    assert decode(encode(message)) == message
 
 
 @given(tuples(group_records), tuples(posts()))
-def test_bodies(some: tuple[f.GroupRecord, ...], others: tuple[Post, ...]) -> None:
+def test_page_bodies_survive_encoding(some: tuple[f.GroupRecord, ...], others: tuple[Post, ...]) -> None:
     assert f.unpack_group_records(f.pack_group_records(some)) == some
     assert f.unpack_posts(f.pack_posts(others)) == others
 
 
-def test_a_body_that_swells_is_refused() -> None:
-    swelling = zlib.compress(bytes(50 << 20))
-    assert len(swelling) < BODY_BYTES_MAX
-    for body in (swelling, b"", b"nonsense", f.pack_posts([])[:-1], f.pack_posts([]) + b"x", zlib.compress(b"\0" * 8)):
+def test_decompression_bomb_is_rejected() -> None:
+    bomb = zlib.compress(bytes(50 << 20))
+    assert len(bomb) < BODY_BYTES_MAX
+    for body in (bomb, b"", b"nonsense", f.pack_posts([])[:-1], f.pack_posts([]) + b"x", zlib.compress(b"\0" * 8)):
         with pytest.raises(WireError):
             f.unpack_posts(body)
 
 
-def test_every_kind_was_tried() -> None:
+def test_message_numbers_are_complete() -> None:
     assert sorted(message_types()) == list(range(1, 11))
 
 
 @given(st.data(), group_messages())
-def test_damaged_bytes_are_refused_or_read(data: st.DataObject, note: GroupWireMessage) -> None:
-    """Never anything but a WireError; and never by a loop that takes memory for what is only announced."""
-    damaged = bytearray(encode(note))
+def test_damaged_bytes_raise_only_wire_error(data: st.DataObject, message: GroupWireMessage) -> None:
+    """No other exception, and no allocation of memory for lengths that are only announced."""
+    damaged = bytearray(encode(message))
     for _ in range(data.draw(st.integers(1, 4))):
         damaged[data.draw(st.integers(2, len(damaged) - 1))] = data.draw(st.integers(0, 255))
     del damaged[data.draw(st.integers(4, len(damaged))) :]
@@ -111,22 +111,22 @@ def test_damaged_bytes_are_refused_or_read(data: st.DataObject, note: GroupWireM
 
 
 @given(st.lists(st.binary(max_size=60).map(lambda rest: b"Gw\x01" + rest) | group_messages().map(encode), max_size=12))
-def test_a_member_survives_anything(payloads: list[bytes]) -> None:
-    ether = GroupBus()
-    a, b = ether.add("a"), ether.add("b")
+def test_member_survives_arbitrary_payloads(payloads: list[bytes]) -> None:
+    bus = GroupBus()
+    a, b = bus.add("a"), bus.add("b")
     a.participant.create("a group", group=7)
     b.participant.create("a group", group=7)
-    ether.run(10.0)
+    bus.run(10.0)
     for data in payloads:
         a.participant.on_message(77, data)
-        ether.run(1.0)
-    ether.run(60.0)
-    said = b.send_text(7, "still there?")
-    ether.run(5.0)
-    assert said.id in a.tree(7)
+        bus.run(1.0)
+    bus.run(60.0)
+    sent = b.send_text(7, "still there?")
+    bus.run(5.0)
+    assert sent.id in a.tree(7)
 
 
-def test_malformed_is_counted() -> None:
+def test_malformed_messages_are_counted() -> None:
     a = GroupBus().add("a")
     for data in (b"Gw", b"Gw\x01\x07", b"Gw\x09\x01", b"Gw\x01\xff", encode(m.GoingOffline(1)) + b"\0\0\0\0"):
         a.participant.on_message(5, data)
@@ -138,11 +138,11 @@ def test_malformed_is_counted() -> None:
 @pytest.mark.parametrize(
     "post", [Post(1, 2, MessageId(1, 2), 0, b""), Post(1, 2, MessageId(1, 3), 0, b""), Post(1, 2, None, 0, b"x", True)]
 )
-def test_what_cannot_be(post: Post) -> None:
+def test_inconsistent_post_is_rejected(post: Post) -> None:
     with pytest.raises(WireError):
         decode(encode(m.PostMessage(7, "", post)))
 
 
-def test_a_later_version_is_told_apart() -> None:
+def test_later_version_raises_unknown_message_error() -> None:
     with pytest.raises(UnknownMessageError, match="version 2"):
         decode(b"Gw\x02\x01")

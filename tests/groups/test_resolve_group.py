@@ -1,9 +1,9 @@
-"""Which group somebody means."""
+"""Resolving a group by title, description or id prefix."""
 
 import pytest
 
-from broadloom.errors import GroupNotFoundError
-from broadloom.groups.groups import AmbiguousGroupError, resolve_group
+from broadloom.errors import AmbiguousGroupError, GroupNotFoundError
+from broadloom.groups.groups import resolve_group
 from broadloom.groups.model import GroupInfo
 from broadloom.groups.settings import RetentionPolicy
 
@@ -18,12 +18,12 @@ CHESS, GARDEN = group(0xABCD << 48, "Chess club\nWednesdays at eight"), group(2,
 
 
 @pytest.mark.parametrize("text", ["Chess club", "chess CLUB", CHESS.description, "abcd"])
-def test_by_title_description_or_digits(text: str) -> None:
+def test_group_is_resolved_by_title_description_or_id_prefix(text: str) -> None:
     assert resolve_group(text, [CHESS, GARDEN]) is CHESS
 
 
-def test_none_and_several_are_errors_that_name_what_there_is() -> None:
+def test_unresolved_group_error_lists_candidates() -> None:
     with pytest.raises(GroupNotFoundError, match="Garden"):
         resolve_group("Chess", [GARDEN])
-    with pytest.raises(AmbiguousGroupError, match="give the id"):
+    with pytest.raises(AmbiguousGroupError, match="use the id"):
         resolve_group("Garden", [GARDEN, group(3, "Garden\nof roses")])

@@ -1,4 +1,4 @@
-"""Both stores keep the same; the one on disk survives, and belongs to one program at a time."""
+"""Both stores behave the same, and the one on disk survives reopening."""
 
 import sqlite3
 from collections.abc import Iterator
@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 from broadloom.groups.message_fields import GroupDescriptor, GroupRecord, MemberRecord
 from broadloom.groups.model import Member, MessageId, Post
 from broadloom.groups.settings import RetentionPolicy
-from broadloom.groups.sqlite_store import SqliteStore, StoreError
+from broadloom.groups.sqlite_store import SqliteStore
 from broadloom.groups.store import History, MemoryHistory, MemoryStore, Store, StoredGroup
 
 BIG = (1 << 64) - 5
-"""Ids have no sign, and SQLite's numbers have one."""
+"""Ids are unsigned; SQLite's integers are signed."""
 
 
 def post(author: int, sequence: int, parent: MessageId | None = None, sent_ms: int = 0, data: bytes = b"x") -> Post:
@@ -29,11 +29,11 @@ def history(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[History]
     store.close()
 
 
-def as_intervals(told: object) -> dict[int, list[tuple[int, int]]]:
-    return {author: list(each) for author, each in told.items()}  # type: ignore[attr-defined]
+def as_intervals(sets: object) -> dict[int, list[tuple[int, int]]]:
+    return {author: list(each) for author, each in sets.items()}  # type: ignore[attr-defined]
 
 
-def test_keeps_in_order_and_finds_answers(history: History) -> None:
+def test_history_keeps_order_and_finds_replies(history: History) -> None:
     first = post(BIG, 1, data=b"hello")
     posts = [
         first,
@@ -55,7 +55,7 @@ def test_keeps_in_order_and_finds_answers(history: History) -> None:
 
 
 @pytest.mark.parametrize(
-    ("keep", "left"),
+    ("retention", "left"),
     [
         (RetentionPolicy(messages_max=3), [8, 9, 10]),
         (RetentionPolicy(age_max_s=4), [6, 7, 8, 9, 10]),
@@ -63,10 +63,12 @@ def test_keeps_in_order_and_finds_answers(history: History) -> None:
         (RetentionPolicy(), None),
     ],
 )
-def test_prunes_by_count_age_and_size(history: History, keep: RetentionPolicy, left: list[int] | None) -> None:
+def test_history_is_pruned_by_count_age_and_size(
+    history: History, retention: RetentionPolicy, left: list[int] | None
+) -> None:
     for sequence in range(1, 11):
         history.add(post(7, sequence, sent_ms=1000 * sequence), "")
-    pruned = history.prune(keep, now_ms=10_000)
+    pruned = history.prune(retention, now_ms=10_000)
     kept = [each.sequence for _, each in history.scan(0, 100)]
     assert kept == (left or list(range(1, 11)))
     assert (pruned, history.count, history.size_bytes) == (10 - len(kept), len(kept), 65 * len(kept))
@@ -75,80 +77,54 @@ def test_prunes_by_count_age_and_size(history: History, keep: RetentionPolicy, l
     assert [each.sequence for _, each in history.scan(0, 100)][-1] == 11
 
 
-def test_the_file_survives(tmp_path: Path) -> None:
+def test_sqlite_store_survives_reopening(tmp_path: Path) -> None:
     path = tmp_path / "h.db"
     store = SqliteStore(path)
     assert store.member() is None
     store.set_member(Member(BIG, "Anna"))
-    roster = GroupRecord(
+    record = GroupRecord(
         BIG, GroupDescriptor(BIG, "chess", RetentionPolicy(messages_max=2)), (MemberRecord(BIG, "Anna", 3),)
     )
-    store.save_group(StoredGroup(roster, True))
-    kept = store.history(BIG)
+    store.save_group(StoredGroup(record, True))
+    history = store.history(BIG)
     for sequence in (1, 2, 3):
-        kept.add(post(BIG, sequence), "Anna")
-    kept.prune(RetentionPolicy(messages_max=2), 0)
+        history.add(post(BIG, sequence), "Anna")
+    history.prune(RetentionPolicy(messages_max=2), 0)
     store.commit()
-    with pytest.raises(StoreError, match="another program"):
-        SqliteStore(path)
     store.close()
     again = SqliteStore(path)
     try:
         assert again.member() == Member(BIG, "Anna")
-        assert again.groups() == [StoredGroup(roster, True)]
-        kept = again.history(BIG)
-        assert as_intervals(kept.held()) == {BIG: [(2, 3)]}
-        assert as_intervals(kept.forgotten()) == {BIG: [(1, 1)]}
-        assert (kept.count, kept.size_bytes, kept.names) == (2, 130, {BIG: "Anna"})
+        assert again.groups() == [StoredGroup(record, True)]
+        history = again.history(BIG)
+        assert as_intervals(history.held()) == {BIG: [(2, 3)]}
+        assert as_intervals(history.forgotten()) == {BIG: [(1, 1)]}
+        assert (history.count, history.size_bytes, history.names) == (2, 130, {BIG: "Anna"})
     finally:
         again.close()
 
 
-def test_a_file_of_the_first_format_is_taken_over(tmp_path: Path) -> None:
-    path = tmp_path / "h.db"
-    store = SqliteStore(path)
-    store.set_member(Member(BIG, "Anna"))
-    store.history(BIG).add(post(BIG, 1), "Anna")
-    store.close()
-    base = sqlite3.connect(path)
-    base.execute("alter table posts drop column proven")
-    base.execute("update about set format = 1")
-    base.commit()
-    base.close()
-    store = SqliteStore(path)
-    store.history(BIG).add(post(BIG, 2)._replace(verified_name="anna"), "Anna")
-    store.close()
-    store = SqliteStore(path)
-    assert [each.verified_name for _, each in store.history(BIG).scan(0, 9)] == ["", "anna"]
-    store.close()
-
-
-def test_a_file_that_is_something_else(tmp_path: Path) -> None:
-    path = tmp_path / "h.db"
-    path.write_bytes(b"something else entirely" * 100)
-    with pytest.raises(StoreError, match="name another file"):
-        SqliteStore(path)
-
-
 @given(st.lists(st.integers(0, 5), max_size=30), st.integers(1, 6))
-def test_pruning_keeps_rows_growing(adds: list[int], most: int) -> None:
+def test_row_numbers_grow_across_pruning(bursts: list[int], messages_max: int) -> None:
     history = MemoryHistory()
-    said = seen = 0
-    for burst in adds:
+    added = seen = 0
+    for burst in bursts:
         for _ in range(burst):
-            said += 1
-            history.add(post(1, said), "")
-        history.prune(RetentionPolicy(messages_max=most), 0)
+            added += 1
+            history.add(post(1, added), "")
+        history.prune(RetentionPolicy(messages_max=messages_max), 0)
         for row, each in history.scan(seen, 100):
             assert row == each.sequence > seen
             seen = row
-    assert seen == said
+    assert seen == added
 
 
-def test_a_page_of_history_is_found_without_sorting_the_group(tmp_path: Path) -> None:
+def test_history_scan_needs_no_sort(tmp_path: Path) -> None:
     path = tmp_path / "member.db"
     SqliteStore(path).close()
-    base = sqlite3.connect(path)
-    plan = base.execute("explain query plan select row from posts where grp = 1 and row > 5 order by row limit 9")
+    database = sqlite3.connect(path)
+    plan = database.execute(
+        "explain query plan select row from posts where group_id = 1 and row > 5 order by row limit 9"
+    )
     assert [step for *_, step in plan if "B-TREE" in step] == []
-    base.close()
+    database.close()

@@ -1,72 +1,96 @@
-"""The blocking twin, over real sockets."""
+"""The synchronous twin, over real sockets."""
 
-import time
-from collections.abc import Callable
+import inspect
+import threading
 
 import pytest
 
+import broadloom.groups
 import broadloom.sync
-from broadloom.groups import GroupDiscovered, GroupNotFoundError, GroupSettings, MemberStatus
+from broadloom.groups import GroupDiscovered, GroupNotFoundError, MemberStatus
+from broadloom.groups.sync import Group, Groups
 from tests.channel.joined import QUICK, unique_name
-
-QUICK_GROUPS = GroupSettings(
-    reply_window_s=0.2, page_timeout_s=0.4, presence_interval_s=0.5, suspicion_timeout_s=0.4, parent_request_delay_s=0.2
-)
+from tests.groups.conftest import QUICK_GROUPS
+from tests.support import wait_until
 
 
-def wait_until(condition: Callable[[], object], timeout_s: float = 20.0) -> None:
-    deadline = time.monotonic() + timeout_s
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
-
-
-def test_a_conversation_without_await() -> None:
+def test_sync_groups_hold_conversation() -> None:
     name = unique_name()
     events: list[object] = []
     with (
         broadloom.sync.connect(name, tls=False, settings=QUICK) as one,
         broadloom.sync.connect(name, tls=False, settings=QUICK) as two,
-        one.groups("Anna", settings=QUICK_GROUPS) as anna,
-        two.groups("Ben", settings=QUICK_GROUPS) as ben,
+        Groups(one, "Anna", settings=QUICK_GROUPS) as anna,
+        Groups(two, "Ben", settings=QUICK_GROUPS) as ben,
     ):
-        end = ben.on_event(events.append)
+        unsubscribe = ben.on_event(events.append)
         club = anna.create("club")
         question = club.send_text("Ready?")
         wait_until(lambda: any(isinstance(event, GroupDiscovered) for event in events))
-        end()
+        unsubscribe()
         at_ben = ben.join(ben.list_groups()[0])
         assert ben.joined == {club.id: at_ben}
         assert ben.find("CLUB").id == club.id
         message = at_ben.receive(timeout_s=20)
-        assert message is not None
         assert message.text == "Ready?"
         at_ben.send(b"Yes", reply_to=message)
         wait_until(lambda: len(club.history()) == 2)
-        assert [(line.depth, line.message.text) for line in club.thread(question)] == [(0, "Ready?"), (1, "Yes")]
+        assert [(depth, message.text) for depth, message in club.thread(question)] == [(0, "Ready?"), (1, "Yes")]
         assert club.get(question.id) == question
-        assert [each.text for each in (club.receive_nowait(), club.receive_nowait()) if each is not None] == [
-            "Ready?",
-            "Yes",
-        ]
+        answer = club.receive_nowait()
+        assert answer is not None
+        assert answer.text == "Yes", "a program does not receive its own messages"
         assert club.receive_nowait() is None
-        assert club.receive(timeout_s=0.01) is None
+        with pytest.raises(TimeoutError, match="no message in group"):
+            club.receive(timeout_s=0.01)
+        with pytest.raises(TypeError, match="use send_text"):
+            club.send("text")  # type: ignore[arg-type]
         wait_until(lambda: list(club.members().values()) == [MemberStatus.ONLINE] * 2)
         assert club.description == at_ben.description == "club"
         wait_until(lambda: not at_ben.is_catching_up)
+        club.send_text("Last")
+        wait_until(lambda: at_ben.unread_count == 1)
         at_ben.leave()
-        assert [each.text for each in at_ben] == ["Yes"]
+        assert [each.text for each in at_ben] == ["Last"], "unread messages can still be read"
         with pytest.raises(GroupNotFoundError):
             at_ben.send(b"too late")
         heard = ben.listen(club.id)
-        assert (ben.joined, ben.held_count(club.id)) == ({}, 2)
+        assert (ben.joined, ben.held_count(club.id)) == ({}, 3)
         heard.leave()
+
+
+def test_sync_events_end_when_groups_are_closed() -> None:
+    name = unique_name()
+    seen: list[object] = []
     with (
         broadloom.sync.connect(name, tls=False, settings=QUICK) as one,
         broadloom.sync.connect(name, tls=False, settings=QUICK) as two,
-        one.groups("Anna", settings=QUICK_GROUPS) as anna,
+        Groups(one, "Anna", settings=QUICK_GROUPS) as anna,
     ):
         anna.create("club")
-        with two.groups("Ben", settings=QUICK_GROUPS) as ben:
+        with Groups(two, "Ben", settings=QUICK_GROUPS) as ben:
             assert ben.wait_until_synced(20)
             assert len(ben.list_groups()) == 1
+            events = ben.events()
+            reader = threading.Thread(target=lambda: seen.extend(events))
+            reader.start()
+            anna.create("another club")
+            wait_until(lambda: any(isinstance(event, GroupDiscovered) for event in seen))
+        reader.join(20)
+        assert not reader.is_alive()
+
+
+@pytest.mark.parametrize("twins", [(broadloom.groups.Groups, Groups), (broadloom.groups.Group, Group)])
+def test_sync_twin_has_same_methods_and_parameters(twins: tuple[type, type]) -> None:
+    asynchronous, synchronous = map(method_parameters, twins)
+    if "aclose" in asynchronous:
+        asynchronous["close"] = asynchronous.pop("aclose")
+    assert synchronous == asynchronous
+
+
+def method_parameters(kind: type) -> dict[str, list[tuple[str, object, object]]]:
+    methods = {name: method for name, method in vars(kind).items() if name[0] != "_" and callable(method)}
+    return {
+        name: [(each.name, each.kind, each.default) for each in inspect.signature(method).parameters.values()]
+        for name, method in methods.items()
+    }

@@ -1,4 +1,4 @@
-"""The scene of the thesis (1.2): two questions and two answers, and every screen shows each answer under its question.
+"""The example of thesis section 1.2: two questions, two replies, and every member sees each reply after its question.
 
 `SEEDS` may be raised; a thousand were run.
 """
@@ -19,12 +19,12 @@ SEEDS_IN_FABRIC = 10
 
 
 def adverse_delay(random: Random) -> float:
-    """Mostly quick, at times very late: answers overtake their questions."""
+    """Mostly fast, sometimes very slow: replies overtake their questions."""
     return random.expovariate(1 / 0.1) if random.random() < 0.5 else random.uniform(0.0, 20.0)
 
 
 def render_threads(member: BusMember | SimGroupRuntime) -> list[str]:
-    """Each message below the one it responds to, as a chat shows it while messages come in."""
+    """Each message below its parent, as a chat shows it while messages arrive."""
     lines: list[str] = []
     for message in member.delivered:
         assert not message.is_orphan
@@ -37,7 +37,7 @@ def render_threads(member: BusMember | SimGroupRuntime) -> list[str]:
 
 
 class AutoReplier(SimGroupRuntime):
-    """Answers the one question that it knows the answer to, as soon as it is shown."""
+    """Replies to one question as soon as it is delivered."""
 
     def __init__(self, sim: Simulation, name: str, question: str = "", answer: str = "") -> None:
         self._question, self._answer = question, answer
@@ -51,11 +51,11 @@ class AutoReplier(SimGroupRuntime):
     def deliver(self, message: GroupMessage) -> None:
         super().deliver(message)
         if self._question and message.text == self._question:
-            self.participant.post(message.group_id, self._answer.encode(), message.id)
+            self.delivered.append(self.participant.post(message.group_id, self._answer.encode(), message.id))
 
 
 def run_example_in_fabric(seed: int) -> list[AutoReplier]:
-    """The same in the simulated fabric with slow and uneven lines, among others who only listen."""
+    """In the simulated fabric with slow and uneven links, with more members that only read."""
     slow = SimNetworkSettings(latency_ms=(2.0, 500.0), jitter_ms=200.0)
     sim = Simulation(seed, SimulationSettings(network=slow))
     names = {"A": ("Did you visit Chennai?", "No"), "B": ("Did you visit Delhi?", "Yes")}
@@ -70,29 +70,29 @@ def run_example_in_fabric(seed: int) -> list[AutoReplier]:
     )
     sim.run(20.0)
     for question in ("Did you visit Delhi?", "Did you visit Chennai?"):
-        members[0].participant.post(7, question.encode())
+        members[0].delivered.append(members[0].participant.post(7, question.encode()))
     assert sim.run_until(lambda: all(len(member.delivered) == 4 for member in members), 120.0), f"seed {seed}"
     return members
 
 
 def run_example(seed: int) -> tuple[list[BusMember], bool]:
-    """The scene with these delays; also tells whether an answer came before its question anywhere."""
-    ether = GroupBus(seed, in_order=False)
-    a, b, c, d = (ether.add(name) for name in "ABCD")
+    """On the group bus; also returns whether a reply arrived before its question anywhere."""
+    bus = GroupBus(seed, in_order=False)
+    a, b, c, d = (bus.add(name) for name in "ABCD")
     group = c.participant.create("travellers")
-    ether.run(10.0)
+    bus.run(10.0)
     for member in (a, b, d):
         member.participant.join(group)
-    ether.run(30.0)
+    bus.run(30.0)
     assert list(d.participant.members(group).values()) == [MemberStatus.ONLINE] * 4
-    ether.delay = adverse_delay
+    bus.delay = adverse_delay
     delhi = c.send_text(group, "Did you visit Delhi?")
     chennai = c.send_text(group, "Did you visit Chennai?")
     waited = answered = False
     answers = {a: (chennai, "No"), b: (delhi, "Yes")}
     while answers or any(len(each.delivered) < 4 for each in (a, b, c, d)):
-        ether.run(0.1)
-        assert ether.clock.now < 200, "somebody never got everything"
+        bus.run(0.1)
+        assert bus.clock.now < 200, "a member misses messages"
         for member, (question, text) in list(answers.items()):
             if any(each.id == question.id for each in member.delivered):
                 del answers[member]
@@ -109,17 +109,17 @@ def check_threads(member: BusMember | SimGroupRuntime, seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(SEEDS_IN_FABRIC))
-def test_the_same_in_the_fabric(seed: int) -> None:
+def test_replies_follow_questions_in_simulated_fabric_thesis_1_2(seed: int) -> None:
     for member in run_example_in_fabric(seed):
         check_threads(member, seed)
 
 
 @pytest.mark.parametrize("block", range(5))
-def test_every_screen_shows_each_answer_under_its_question(block: int) -> None:
+def test_replies_follow_questions_under_adverse_delays_thesis_1_2(block: int) -> None:
     overtaken = 0
     for seed in range(block, SEEDS, 5):
         members, waited = run_example(seed)
         overtaken += waited
         for member in members:
             check_threads(member, seed)
-    assert overtaken, "no answer overtook its question: the delays were not adverse"
+    assert overtaken, "no reply overtook its question: the delays were not adverse"

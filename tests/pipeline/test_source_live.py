@@ -12,11 +12,13 @@ import pytest
 
 import broadloom.groups
 import broadloom.sync
+from broadloom.groups.sync import Groups
 from broadloom.pipeline.spark_source import register
 from broadloom.pipeline.spark_source.dedup_stamp import DedupStamp, DuplicateFilter, add_stamp, origin_of, split_stamp
 from broadloom.pipeline.spark_source.options import SourceOptions
 from broadloom.pipeline.spark_source.recording_process import LiveRecordingError, RecordingProcess
 from broadloom.pipeline.spark_source.sink import NoGroupMembersError, write_rows
+from broadloom.protocol import Tuning
 from broadloom.record import read
 from broadloom.record.arrow_import import pa
 from tests.pipeline.growing import WITHIN_S, eventually
@@ -27,7 +29,7 @@ if TYPE_CHECKING:
 SOON = broadloom.groups.GroupSettings(
     reply_window_s=0.2, page_timeout_s=0.4, presence_interval_s=0.5, suspicion_timeout_s=0.4, parent_request_delay_s=0.2
 )
-QUICK = broadloom.ChannelSettings(discovery_retry_s=0.1, leave_linger_s=0.05)
+QUICK = Tuning(discovery_retry_s=0.1, leave_linger_s=0.05)
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -202,8 +204,8 @@ def test_a_frame_is_said_in_a_group(spark, name):
     with (
         broadloom.sync.connect(name, tls=False, settings=QUICK) as one,
         broadloom.sync.connect(name, tls=False, settings=QUICK) as other,
-        one.groups("Anna", settings=SOON) as anna,
-        other.groups("Ben", settings=SOON) as ben,
+        Groups(one, "Anna", settings=SOON) as anna,
+        Groups(other, "Ben", settings=SOON) as ben,
     ):
         prices = anna.create("Prices")
         heard = [prices, ben.join(ben.find("Prices", WITHIN_S))]

@@ -18,7 +18,7 @@ from broadloom.pipeline.overlay_study.kernels import NO_PEER, Fabric
 from broadloom.pipeline.overlay_study.peripheral_peers import peripheral_peers
 from broadloom.pipeline.overlay_study.random_source import new_rng, random_below
 from broadloom.pipeline.overlay_study.theory import fraction_max, surviving_stats
-from broadloom.protocol import ChannelSettings
+from broadloom.protocol import Tuning
 from broadloom.protocol.membership.neighbor_lists import SMALL_DIAMETER_MAX
 from broadloom.topology import diameter_bounds
 
@@ -84,7 +84,7 @@ def test_dense_is_what_peers_call_dense() -> None:
 
 
 def test_limits_are_those_of_the_fabric() -> None:
-    assert ChannelSettings().walk_extra_steps == WALK_EXTRA_STEPS
+    assert Tuning().walk_extra_steps == WALK_EXTRA_STEPS
     assert SMALL_DIAMETER_MAX == CLUSTER_AVOIDANCE_DIAMETER
 
 

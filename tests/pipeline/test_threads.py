@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import broadloom
-from broadloom.groups import GroupSettings
+from broadloom.groups import Groups, GroupSettings
 from broadloom.pipeline.arrow.frames import to_polars
 from broadloom.pipeline.arrow.threads import thread_positions, threads
 from broadloom.pipeline.tables.thread_positions import NAMES
@@ -223,17 +223,17 @@ def test_spark_finds_them_on_a_tape(spark):
 async def record_conversation(name: str, tape: Tape, store: Path) -> None:
     """Two members, both recorded; one goes and comes back as another peer; one message is so long that it is cut."""
     options: dict[str, Any] = {"tls": False, "settings": QUICK, "tape": tape}
-    async with broadloom.connect(name, **options) as channel, channel.groups("Anna", settings=SOON) as anna:
+    async with broadloom.connect(name, **options) as channel, Groups(channel, "Anna", settings=SOON) as anna:
         club = await anna.create("Chess club")
         question = await club.send_text("Who plays white?")
-        async with broadloom.connect(name, **options) as other, other.groups("Ben", store=store, settings=SOON) as ben:
+        async with broadloom.connect(name, **options) as other, Groups(other, "Ben", store=store, settings=SOON) as ben:
             await until(ben.list_groups)
             at_ben = await ben.join(ben.list_groups()[0])
             assert (await at_ben.receive(20)).id == question.id  # by catching up: it was said before Ben came
             answer = await at_ben.send_text("I do", reply_to=question)
             await at_ben.send_text("Nice weather")
             await until(lambda: len(club.history()) == 3)
-        async with broadloom.connect(name, **options) as other, other.groups("Ben", store=store, settings=SOON) as ben:
+        async with broadloom.connect(name, **options) as other, Groups(other, "Ben", store=store, settings=SOON) as ben:
             (at_ben,) = ben.joined.values()
             long = await at_ben.send(bytes(150_000), reply_to=answer)
             await until(lambda: len(club.history()) == 4)

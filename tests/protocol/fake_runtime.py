@@ -1,11 +1,11 @@
-"""A world for one peer, with a clock turned by hand and lines that only record: the test plays everyone else."""
+"""A runtime for one peer with a manual clock and connections that only record: the test plays all other peers."""
 
 import heapq
 from collections.abc import Callable
 from random import Random
 from typing import Any, TypeVar
 
-from broadloom.protocol import ChannelName, ChannelSettings, Peer
+from broadloom.protocol import ChannelName, Peer, Tuning
 from broadloom.protocol.events import Batch, Event, Message, Missed
 from broadloom.protocol.identity import Identity
 from broadloom.protocol.runtime import ConnectionHandler
@@ -18,8 +18,8 @@ from broadloom.wire.types import AuthorState
 
 CHANNEL = ChannelName("test", "fabric").id
 ME = 1000
-NO_TIMEOUT = ChannelSettings(heartbeat_timeout_s=1e9)
-"""Neighbours may be silent for ever: the test need not play their heartbeats."""
+NO_TIMEOUT = Tuning(heartbeat_timeout_s=1e9)
+"""Silent neighbors are never timed out, so tests need not send heartbeats."""
 
 Sendable = WireMessage | Broadcast | bytes
 W = TypeVar("W", bound=WireMessage)
@@ -53,7 +53,7 @@ EMPTY_DIGEST = digest()
 
 
 def digest_of(*authors: tuple[int, int, int], idle_ms: int = 0) -> Digest:
-    """A greeting that says: of this author, from the start of its run up to this mark."""
+    """A digest of (author, stream_start, last_contiguous)."""
     return digest(tuple(AuthorState(*each, idle_ms) for each in authors))
 
 
@@ -72,13 +72,13 @@ class FakeTimer:
 
 
 class FakeConnection:
-    """The peer's end of a line. What the peer sends stays here; what it hears, the test says."""
+    """The peer's end of a connection. It records what the peer sends, and the test plays the remote side."""
 
     handler: ConnectionHandler
 
     def __init__(self, address: Address | None = None) -> None:
         self.address = address
-        """What was dialled; None if it was the other side that called."""
+        """The dialed address; None for an incoming connection."""
         self.sent: list[bytes] = []
         self.closed = False
         self.identity: Identity | None = None
@@ -92,7 +92,7 @@ class FakeConnection:
     def close(self) -> None:
         self.closed = True
 
-    # -- what the other side does
+    # -- the remote side acts
 
     def remote_accepts(self) -> None:
         if not self.closed:
@@ -108,22 +108,19 @@ class FakeConnection:
             self.closed = True
             self.handler.on_disconnect()
 
-    # -- what the other side heard
+    # -- the remote side received
 
     def sent_messages(self, kind: type[W]) -> list[W]:
-        """All messages of one kind."""
         decoded = [decode(frame) for frame in self.sent if number_of(frame) != BROADCAST]
         return [message for message in decoded if isinstance(message, kind)]
 
     def broadcast_frames(self) -> list[bytes]:
-        """The frames of all broadcasts."""
         return [frame for frame in self.sent if number_of(frame) == BROADCAST]
 
     def broadcasts(self) -> list[Broadcast]:
         return [decode_broadcast(frame) for frame in self.broadcast_frames()]
 
     def broadcast_ids(self) -> list[tuple[PeerId, int]]:
-        """Author and sequence of all broadcasts."""
         return [(each.author, each.sequence) for each in self.broadcasts()]
 
 
@@ -154,7 +151,7 @@ class FakeRuntime:
         return timer
 
     def call_soon(self, callback: Callable[[], None]) -> None:
-        """Every message is a turn of its own."""
+        """Every message is handled on its own."""
         callback()
 
     def deliver(self, batch: Batch) -> None:
@@ -169,7 +166,7 @@ class FakeRuntime:
     # -- for the test
 
     def advance(self, seconds: float) -> None:
-        """Let so much time pass, and all that was planned for it happen."""
+        """Let time pass and run the timers that are due."""
         end = self.time + seconds
         while self._timers and self._timers[0][0] <= end:
             self.time, _, timer = heapq.heappop(self._timers)
@@ -179,26 +176,23 @@ class FakeRuntime:
 
     @property
     def pending_timers(self) -> int:
-        """Timers that would still do something."""
         return sum(not timer.cancelled for _, _, timer in self._timers)
 
     def delivered_ids(self) -> list[tuple[PeerId, int]]:
-        """Author and sequence of all that was delivered."""
         return [(message.author, message.sequence) for message in self.delivered]
 
 
 class Cable:
-    """Two peers' lines made one: frames are carried from end to end one by one, when the test says so."""
+    """Joins the connections of two peers: frames are carried one at a time, when the test says so."""
 
     def __init__(self, near: FakeConnection, responder: Peer) -> None:
-        """The called peer answers a line that another one dialled."""
         self.ends = near, FakeConnection()
         self._carried = [0, 0]
         responder.on_accept(self.ends[1])
         near.remote_accepts()
 
     def carry(self, end: int) -> bool:
-        """The next thing that this end sent reaches the other: a frame, or that it hung up. False if there is none."""
+        """Deliver the next frame of this end, or that it closed; False if there is nothing to deliver."""
         here, there = self.ends[end], self.ends[1 - end]
         if there.closed:
             return False
@@ -216,22 +210,22 @@ class Cable:
             pass
 
 
-def seeker(runtime: FakeRuntime, settings: ChannelSettings = NO_TIMEOUT, peer_id: PeerId = ME) -> Peer:
-    """A peer that has started and found nobody yet."""
+def seeker(runtime: FakeRuntime, settings: Tuning = NO_TIMEOUT, peer_id: PeerId = ME) -> Peer:
+    """A peer that has started and is still discovering."""
     peer = Peer(runtime, peer_info(peer_id), CHANNEL, (), settings)
     peer.start()
     return peer
 
 
-def founder(runtime: FakeRuntime, settings: ChannelSettings = NO_TIMEOUT, peer_id: PeerId = ME) -> Peer:
-    """A connected peer, so far alone."""
+def founder(runtime: FakeRuntime, settings: Tuning = NO_TIMEOUT, peer_id: PeerId = ME) -> Peer:
+    """A connected peer without neighbors."""
     peer = seeker(runtime, settings, peer_id)
     peer.found_channel()
     return peer
 
 
 def open_exchange(peer: Peer, *messages: Sendable) -> FakeConnection:
-    """Somebody dials the peer and says this."""
+    """A remote peer dials and sends these messages."""
     connection = FakeConnection()
     peer.on_accept(connection)
     connection.remote_sends(*messages)
@@ -239,9 +233,9 @@ def open_exchange(peer: Peer, *messages: Sendable) -> FakeConnection:
 
 
 def link(peer: Peer, peer_id: PeerId, first_digest: Digest | None = EMPTY_DIGEST) -> FakeConnection:
-    """A peer of this name becomes a neighbour and, unless told otherwise, says that it has nothing."""
+    """A remote peer becomes a neighbor; its digest is empty by default."""
     connection = open_exchange(peer, hello(peer_id), LinkRequest())
-    assert connection.sent_messages(LinkResponse), "the link was refused"
+    assert connection.sent_messages(LinkResponse), "the link was rejected"
     if first_digest is not None:
         connection.remote_sends(first_digest)
     return connection

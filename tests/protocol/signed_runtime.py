@@ -1,9 +1,9 @@
-"""A peer of a signed channel in a fake world, with signatures that a test can make for anybody."""
+"""A peer of a signed channel on a fake runtime, with signatures that a test can make for any author."""
 
 import hashlib
 from typing import Any
 
-from broadloom.protocol import ChannelSettings, Peer
+from broadloom.protocol import Peer, Tuning
 from broadloom.protocol.identity import CredentialError, Identity, Role, SignatureCheck
 from broadloom.wire import Broadcast, PeerId, decode
 from broadloom.wire.broadcast_frame import BROADCAST, encode_broadcast, signed_part
@@ -14,6 +14,7 @@ from tests.protocol.fake_runtime import (
     CHANNEL,
     EMPTY_DIGEST,
     ME,
+    NO_TIMEOUT,
     FakeConnection,
     FakeRuntime,
     hello,
@@ -22,11 +23,10 @@ from tests.protocol.fake_runtime import (
 )
 
 AUTHOR = 7
-NO_TIMEOUT = ChannelSettings(heartbeat_timeout_s=1e9)
 
 
 class FakeSigner:
-    """Anybody can make a signature of anybody, so that a test can."""
+    """Signatures without keys: a test can sign for any author."""
 
     def __init__(self, peer_id: PeerId, role: Role = Role.PRODUCER) -> None:
         self.credential = b"%d %s" % (peer_id, role.value.encode())
@@ -39,19 +39,17 @@ class FakeSigner:
         peer_id, role = credential.decode().split()
         identity = Identity(int(peer_id), f"peer {peer_id}", Role(role))
         if identity.peer_id != author:
-            raise CredentialError(RejectReason.PEER_ID_MISMATCH, "the credential of another")
+            raise CredentialError(RejectReason.PEER_ID_MISMATCH, "the credential of another peer")
         self.recheck(identity)
         signer = FakeSigner(author, identity.role)
-        return identity, lambda said, signature: signer.sign(said) == signature
+        return identity, lambda data, signature: signer.sign(data) == signature
 
     def recheck(self, identity: Identity) -> None:
         if identity.peer_id in self.revoked:
-            raise CredentialError(RejectReason.TICKET_REVOKED, "withdrawn")
+            raise CredentialError(RejectReason.TICKET_REVOKED, "revoked")
 
 
-def member(
-    runtime: FakeRuntime, settings: ChannelSettings = NO_TIMEOUT, peer_id: PeerId = ME
-) -> tuple[Peer, FakeSigner]:
+def member(runtime: FakeRuntime, settings: Tuning = NO_TIMEOUT, peer_id: PeerId = ME) -> tuple[Peer, FakeSigner]:
     """A connected peer of a signed channel."""
     signer = FakeSigner(peer_id)
     peer = Peer(runtime, peer_info(peer_id), CHANNEL, (), settings, signer=signer)
@@ -77,7 +75,7 @@ def signed(author: PeerId, sequence: int, *, role: Role = Role.PRODUCER, channel
 
 
 def sent_items(connection: FakeConnection) -> list[tuple[str, PeerId]]:
-    """Credentials and messages, as the other end heard them."""
+    """Credentials and messages in the order in which they were sent."""
     items: list[tuple[str, PeerId]] = []
     for frame in connection.sent:
         if number_of(frame) == BROADCAST:

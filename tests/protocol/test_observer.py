@@ -1,10 +1,10 @@
-"""Whoever records is told what happens, when it happens."""
+"""The observer is called for everything that happens, at the moment it happens."""
 
 from typing import Any
 
 import pytest
 
-from broadloom.protocol import ChannelSettings, Peer, PeerState
+from broadloom.protocol import Peer, PeerState, Tuning
 from broadloom.protocol.events import Batch, LinkDown, LinkDownReason, LinkUp, Message, Missed, StateChanged, TraceEvent
 from broadloom.wire.link_messages import Unavailable, UnavailableReason
 from tests.protocol.fake_runtime import (
@@ -20,123 +20,123 @@ from tests.protocol.fake_runtime import (
 )
 
 
-class Recorder:
+class RecordingObserver:
     def __init__(self) -> None:
-        self.told: list[tuple[Any, ...]] = []
+        self.calls: list[tuple[Any, ...]] = []
 
     def __getattr__(self, name: str) -> Any:
-        return lambda *said: self.told.append((name, *said))
+        return lambda *args: self.calls.append((name, *args))
 
     def delivered(self, batch: Batch) -> None:
-        self.told.extend(("delivered", message) for message in batch)
+        self.calls.extend(("delivered", message) for message in batch)
 
     def all(self, name: str) -> list[tuple[Any, ...]]:
-        return [each[1:] for each in self.told if each[0] == name]
+        return [each[1:] for each in self.calls if each[0] == name]
 
 
-def recorded(world: FakeRuntime, settings: ChannelSettings = NO_TIMEOUT) -> tuple[Peer, Recorder]:
-    recorder = Recorder()
-    peer = Peer(world, peer_info(ME), CHANNEL, (), settings, observer=recorder)
+def observed_peer(runtime: FakeRuntime, settings: Tuning = NO_TIMEOUT) -> tuple[Peer, RecordingObserver]:
+    observer = RecordingObserver()
+    peer = Peer(runtime, peer_info(ME), CHANNEL, (), settings, observer=observer)
     peer.start()
     peer.found_channel()
-    return peer, recorder
+    return peer, observer
 
 
-def test_what_is_sent_is_told_once_however_many_hear_it() -> None:
-    peer, recorder = recorded(FakeRuntime())
+def test_observer_gets_sent_once_per_message() -> None:
+    peer, observer = observed_peer(FakeRuntime())
     link(peer, 2)
     link(peer, 3)
     peer.broadcast(b"one")
     peer.broadcast(b"two")
-    assert recorder.all("sent") == [(1, b"one"), (2, b"two")]
-    assert recorder.all("delivered") == recorder.all("received") == []
+    assert observer.all("sent") == [(1, b"one"), (2, b"two")]
+    assert observer.all("delivered") == observer.all("received") == []
 
 
-def test_the_first_copy_is_told_with_the_neighbour_that_brought_it() -> None:
-    world = FakeRuntime()
-    peer, recorder = recorded(world)
+def test_observer_gets_first_copy_with_its_neighbor() -> None:
+    runtime = FakeRuntime()
+    peer, observer = observed_peer(runtime)
     first, second = link(peer, 2), link(peer, 3)
     second.remote_sends(broadcast_of(9, 1))
     first.remote_sends(broadcast_of(9, 1), broadcast_of(9, 2))
     second.remote_sends(broadcast_of(9, 2))
-    assert recorder.all("received") == [(broadcast_of(9, 1), 3), (broadcast_of(9, 2), 2)]
-    assert recorder.all("delivered") == [(message,) for message in world.delivered]
-    assert [message.sequence for (message,) in recorder.all("delivered")] == [1, 2]
+    assert observer.all("received") == [(broadcast_of(9, 1), 3), (broadcast_of(9, 2), 2)]
+    assert observer.all("delivered") == [(message,) for message in runtime.delivered]
+    assert [message.sequence for (message,) in observer.all("delivered")] == [1, 2]
 
 
-def test_received_comes_before_delivered_and_delivery_is_in_order() -> None:
-    peer, recorder = recorded(FakeRuntime())
-    neighbour = link(peer, 2)
-    neighbour.remote_sends(broadcast_of(9, 2), broadcast_of(9, 1))
-    told = [(name, each[0].sequence) for name, *each in recorder.told if name in ("received", "delivered")]
-    assert told == [("received", 2), ("received", 1), ("delivered", 1), ("delivered", 2)]
-    assert recorder.all("delivered")[0] == (Message(9, 1, b"1", 2),)
+def test_observer_gets_received_before_delivered_in_order() -> None:
+    peer, observer = observed_peer(FakeRuntime())
+    neighbor = link(peer, 2)
+    neighbor.remote_sends(broadcast_of(9, 2), broadcast_of(9, 1))
+    calls = [(name, each[0].sequence) for name, *each in observer.calls if name in ("received", "delivered")]
+    assert calls == [("received", 2), ("received", 1), ("delivered", 1), ("delivered", 2)]
+    assert observer.all("delivered")[0] == (Message(9, 1, b"1", 2),)
 
 
-def test_what_is_missed_is_told() -> None:
-    world = FakeRuntime()
-    peer, recorder = recorded(world)
-    neighbour = link(peer, 2)
-    neighbour.remote_sends(broadcast_of(9, 1), broadcast_of(9, 5))
-    world.advance(1)
-    neighbour.remote_sends(Unavailable(9, 2, 4, UnavailableReason.EXPIRED))
-    world.advance(2)
-    assert recorder.all("missed") == [(each,) for each in world.reported_missed] == [(Missed(9, 2, 4),)]
-    assert [message.sequence for (message,) in recorder.all("delivered")] == [1, 5]
+def test_observer_gets_missed_messages() -> None:
+    runtime = FakeRuntime()
+    peer, observer = observed_peer(runtime)
+    neighbor = link(peer, 2)
+    neighbor.remote_sends(broadcast_of(9, 1), broadcast_of(9, 5))
+    runtime.advance(1)
+    neighbor.remote_sends(Unavailable(9, 2, 4, UnavailableReason.EXPIRED))
+    runtime.advance(2)
+    assert observer.all("missed") == [(each,) for each in runtime.reported_missed] == [(Missed(9, 2, 4),)]
+    assert [message.sequence for (message,) in observer.all("delivered")] == [1, 5]
 
 
-def test_what_happens_to_state_and_neighbours_is_told_and_notes_are_not() -> None:
-    world = FakeRuntime()
-    peer, recorder = recorded(world)
-    neighbour = link(peer, 2, EMPTY_DIGEST)
-    neighbour.remote_sends(b"\0\0\0\x04\0\0\0\x15")  # a broadcast that ends too early
+def test_observer_gets_state_and_link_events_but_no_trace() -> None:
+    runtime = FakeRuntime()
+    peer, observer = observed_peer(runtime)
+    neighbor = link(peer, 2, EMPTY_DIGEST)
+    neighbor.remote_sends(b"\0\0\0\x04\0\0\0\x15")  # a truncated broadcast
     peer.leave()
-    world.advance(10)
-    told = [event for (event,) in recorder.all("on_event")]
-    assert told == [event for event in world.events if not isinstance(event, TraceEvent)]
-    assert told == [
+    runtime.advance(10)
+    calls = [event for (event,) in observer.all("on_event")]
+    assert calls == [event for event in runtime.events if not isinstance(event, TraceEvent)]
+    assert calls == [
         StateChanged(PeerState.CONNECTED),
         LinkUp(peer_info(2)),
         LinkDown(peer_info(2), LinkDownReason.PROTOCOL_ERROR),
         StateChanged(PeerState.LEAVING),
         StateChanged(PeerState.LEFT),
     ]
-    assert any(isinstance(event, TraceEvent) for event in world.events)
+    assert any(isinstance(event, TraceEvent) for event in runtime.events)
 
 
-def test_further_copies_are_counted_together_now_and_then() -> None:
-    world = FakeRuntime()
-    peer, recorder = recorded(world)
+def test_observer_gets_duplicates_summed_per_second() -> None:
+    runtime = FakeRuntime()
+    peer, observer = observed_peer(runtime)
     first, second = link(peer, 2), link(peer, 3)
     for sequence in range(1, 6):
         first.remote_sends(broadcast_of(9, sequence))
         second.remote_sends(broadcast_of(9, sequence))
-    assert recorder.all("duplicates") == []
-    world.advance(2)
-    assert recorder.all("duplicates") == [(5,)]
-    world.advance(5)
-    assert recorder.all("duplicates") == [(5,)], "nothing, if there were none"
+    assert observer.all("duplicates") == []
+    runtime.advance(2)
+    assert observer.all("duplicates") == [(5,)]
+    runtime.advance(5)
+    assert observer.all("duplicates") == [(5,)], "no call without duplicates"
     second.remote_sends(broadcast_of(9, 5))
-    world.advance(2)
-    assert recorder.all("duplicates") == [(5,), (1,)]
+    runtime.advance(2)
+    assert observer.all("duplicates") == [(5,), (1,)]
 
 
-@pytest.mark.parametrize("how", ["leave", "close_channel"])
-def test_what_was_not_yet_told_of_copies_is_told_at_the_end(how: str) -> None:
-    peer, recorder = recorded(FakeRuntime())
+@pytest.mark.parametrize("method", ["leave", "close_channel"])
+def test_observer_gets_remaining_duplicates_before_left(method: str) -> None:
+    peer, observer = observed_peer(FakeRuntime())
     first, second = link(peer, 2), link(peer, 3)
     first.remote_sends(broadcast_of(9, 1))
     second.remote_sends(broadcast_of(9, 1))
-    getattr(peer, how)()
+    getattr(peer, method)()
     first.remote_closes()
     second.remote_closes()
     assert peer.state is PeerState.LEFT
-    assert recorder.all("duplicates") == [(1,)]
-    assert recorder.told[-1] == ("on_event", StateChanged(PeerState.LEFT)), "and that it left is the last word"
+    assert observer.all("duplicates") == [(1,)]
+    assert observer.calls[-1] == ("on_event", StateChanged(PeerState.LEFT)), "LEFT is the last event"
 
 
-def test_what_a_new_neighbour_brings_is_told_like_any_other() -> None:
-    peer, recorder = recorded(FakeRuntime())
+def test_observer_gets_messages_of_a_new_neighbor() -> None:
+    peer, observer = observed_peer(FakeRuntime())
     late = link(peer, 2, digest_of((9, 1, 2)))
     late.remote_sends(broadcast_of(9, 1), broadcast_of(9, 2))
-    assert [neighbour for _, neighbour in recorder.all("received")] == [2, 2]
+    assert [neighbor for _, neighbor in observer.all("received")] == [2, 2]

@@ -1,7 +1,6 @@
-"""Clocks turned by hand, a writer that can be held, and waiting without sleeping."""
+"""A manual clock, a writer that can be paused, and helpers."""
 
 import threading
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -20,7 +19,7 @@ TIMEOUT_S = 30.0
 
 
 class ManualClock:
-    """Both clocks of a tape. It can hold the writer: the writer alone asks how late it is."""
+    """Both clocks of a tape. Only the writer calls `monotonic`, so the clock can pause it."""
 
     def __init__(self) -> None:
         self.now = NOON
@@ -38,7 +37,7 @@ class ManualClock:
         return self.now
 
     def hold(self) -> None:
-        """Returns when the writer stands still."""
+        """Returns once the writer is paused."""
         self.held.clear()
         self._released.clear()
         assert self.held.wait(TIMEOUT_S)
@@ -47,20 +46,10 @@ class ManualClock:
         self._released.set()
 
 
-def wait_until(condition: Callable[[], Any], timeout_s: float = TIMEOUT_S) -> Any:
-    """What the condition says once it is true of something."""
-    deadline = time.monotonic() + timeout_s
-    pause = threading.Event()
-    while not (said := condition()):
-        assert time.monotonic() < deadline, "it did not happen in time"
-        pause.wait(0.002)
-    return said
-
-
 def make_tape(
     directory: Path, clock: ManualClock, on_error: Callable[[str], None] | None = None, **settings_overrides: Any
 ) -> Tape:
-    """A tape on the hand clock that looks at its queue all the time."""
+    """A tape on the manual clock that polls its queue continuously."""
     settings = TapeSettings(**{"poll_interval_s": 0.005, **settings_overrides})
     return Tape(directory, settings=settings, wall_clock=clock.wall, monotonic=clock.monotonic, on_error=on_error)
 

@@ -1,4 +1,4 @@
-"""Processes that die, fork, or end without a word: what is on the disk afterwards."""
+"""What is on disk after processes crash, fork or exit."""
 
 import os
 import signal
@@ -18,8 +18,8 @@ from tests.record.tape_kit import (
     make_tape,
     rows,
     send,
-    wait_until,
 )
+from tests.support import wait_until
 
 RECORDS = """
 import sys, threading
@@ -70,7 +70,7 @@ tape.close()
 """
 
 
-def test_kill_costs_no_more_than_the_unfinished_file(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_kill_loses_only_unfinished_file(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     with subprocess.Popen([sys.executable, "-c", RECORDS, tmp_path], stdout=subprocess.PIPE) as process:
         assert process.stdout is not None
         process.stdout.readline()
@@ -86,7 +86,7 @@ def test_kill_costs_no_more_than_the_unfinished_file(tmp_path: Path, caplog: pyt
     assert rows(tmp_path, "sequence") == kept
 
 
-def test_an_unfinished_file_of_the_living_is_left_alone(tmp_path: Path) -> None:
+def test_unfinished_file_of_running_process_is_kept(tmp_path: Path) -> None:
     with make_tape(tmp_path, ManualClock()) as living:
         send(living.observer(CHANNEL, ME), 3)
         (path,) = wait_until(lambda: hidden_files(tmp_path))
@@ -96,7 +96,7 @@ def test_an_unfinished_file_of_the_living_is_left_alone(tmp_path: Path) -> None:
     assert rows(tmp_path, "sequence") == [1, 2, 3]
 
 
-def test_a_file_without_a_writer_is_removed(tmp_path: Path) -> None:
+def test_stale_file_is_removed(tmp_path: Path) -> None:
     with make_tape(tmp_path, ManualClock()) as tape:
         send(tape.observer(CHANNEL, ME), 3)
     (path,) = finished_files(tmp_path)
@@ -109,7 +109,7 @@ def test_a_file_without_a_writer_is_removed(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("end", ["", "sys.exit(3)", "raise RuntimeError"])
-def test_the_end_of_a_program_finishes_its_tape(tmp_path: Path, end: str) -> None:
+def test_exiting_program_finishes_its_tape(tmp_path: Path, end: str) -> None:
     done = subprocess.run([sys.executable, "-c", ENDS.format(end=end), tmp_path], capture_output=True, check=False)
     assert b"Exception ignored" not in done.stderr
     assert rows(tmp_path, "sequence") == list(range(1, 101))
@@ -117,7 +117,7 @@ def test_the_end_of_a_program_finishes_its_tape(tmp_path: Path, end: str) -> Non
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")
-def test_a_forked_child_leaves_the_tape_alone(tmp_path: Path) -> None:
+def test_forked_child_does_not_write_tape_of_parent(tmp_path: Path) -> None:
     done = subprocess.run([sys.executable, "-c", FORKS, tmp_path], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
     assert rows(tmp_path, "sequence") == list(range(1, 201))

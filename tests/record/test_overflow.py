@@ -1,4 +1,4 @@
-"""A writer that cannot keep up: rows are dropped and exactly counted, or time waits."""
+"""When the writer cannot keep up, rows are dropped and counted exactly, or the recorder blocks."""
 
 import threading
 from datetime import UTC, datetime
@@ -15,15 +15,15 @@ from tests.record.tape_kit import (
     read_dropped_rows,
     rows,
     send,
-    wait_until,
 )
+from tests.support import wait_until
 
 
 def at(seconds: float) -> datetime:
     return datetime.fromtimestamp(seconds, UTC)
 
 
-def test_what_does_not_fit_is_dropped_and_told(tmp_path: Path) -> None:
+def test_rows_over_queue_limit_are_dropped_and_counted(tmp_path: Path) -> None:
     clock = ManualClock()
     with make_tape(tmp_path, clock, queue_rows_max=100) as tape:
         recorder = tape.observer(CHANNEL, ME)
@@ -43,7 +43,7 @@ def test_what_does_not_fit_is_dropped_and_told(tmp_path: Path) -> None:
     assert tape.counters.rows == 103
 
 
-def test_losses_are_told_by_channel_and_day(tmp_path: Path) -> None:
+def test_dropped_rows_are_counted_by_channel_and_day(tmp_path: Path) -> None:
     clock = ManualClock()
     other = ChannelName("test", "other")
     with make_tape(tmp_path, clock, queue_rows_max=10) as tape:
@@ -59,7 +59,7 @@ def test_losses_are_told_by_channel_and_day(tmp_path: Path) -> None:
     assert tape.dropped_rows == 11
 
 
-def test_payload_that_waits_is_bounded_too(tmp_path: Path) -> None:
+def test_queued_payload_is_bounded(tmp_path: Path) -> None:
     clock = ManualClock()
     with make_tape(tmp_path, clock, include_payload=True, queue_bytes_max=10_000) as tape:
         recorder = tape.observer(CHANNEL, ME)
@@ -73,14 +73,14 @@ def test_payload_that_waits_is_bounded_too(tmp_path: Path) -> None:
     assert [gap[0] for gap in read_dropped_rows(tmp_path)] == [5]
 
 
-def test_a_batch_of_heavy_rows_is_bounded(tmp_path: Path) -> None:
+def test_batch_of_large_rows_is_bounded(tmp_path: Path) -> None:
     with make_tape(tmp_path, ManualClock(), include_payload=True, batch_bytes_max=5000, row_group_bytes_max=1) as tape:
         send(tape.observer(CHANNEL, ME), 100, data=bytes(1000))
     assert rows(tmp_path, "sequence") == list(range(1, 101))
     assert tape.dropped_rows == 0
 
 
-def test_a_simulation_waits_for_the_writer(tmp_path: Path) -> None:
+def test_simulation_blocks_when_queue_is_full(tmp_path: Path) -> None:
     clock = ManualClock()
     with make_tape(tmp_path, clock, queue_rows_max=50, block_when_full=True) as tape:
         recorder = tape.observer(CHANNEL, ME)
@@ -93,7 +93,7 @@ def test_a_simulation_waits_for_the_writer(tmp_path: Path) -> None:
     assert tape.dropped_rows == 0
 
 
-def test_who_waits_when_the_tape_is_closed_goes_on(tmp_path: Path) -> None:
+def test_blocked_recorder_continues_when_tape_is_closed(tmp_path: Path) -> None:
     clock = ManualClock()
     tape = make_tape(tmp_path, clock, queue_rows_max=50, block_when_full=True)
     clock.hold()

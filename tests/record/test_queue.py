@@ -1,4 +1,4 @@
-"""What a closing tape still takes: nothing goes from the middle of what an observer told."""
+"""A closing tape never loses a row between two rows of the same recorder."""
 
 from broadloom.record.dropped_rows import DroppedRows
 from broadloom.record.row_queue import RowQueue
@@ -27,20 +27,21 @@ def row(peer: int, sequence: int) -> Row:
     )
 
 
-def test_until_the_writer_is_through_nobody_takes_back_the_row_of_another() -> None:
-    """One observer's look came after another's row: taken back, the next would still get on the tape."""
+def test_row_is_not_withdrawn_by_other_thread_before_writer_ends() -> None:
+    """One recorder checks the limits after another appended a row: if it removed that row, the next one would still get
+    onto the tape."""
     queue = make_queue()
     queue.close()
     queue.rows.extend([row(1, 1), row(2, 1)])
-    queue.check_limits()  # the first observer's
+    queue.check_limits()  # by the first recorder
     assert queue.take(2) == [row(1, 1), row(2, 1)]
-    queue.check_limits()  # the second's
+    queue.check_limits()  # by the second
     queue.rows.append(row(2, 2))
     assert queue.take(1) == [row(2, 2)]
     assert queue.delayed_rows == 0
 
 
-def test_what_the_writer_leaves_came_late() -> None:
+def test_rows_left_by_writer_count_as_delayed() -> None:
     queue = make_queue()
     queue.rows.extend([row(1, 1), row(1, 2), row(1, 3)])
     queue.close()
@@ -50,8 +51,8 @@ def test_what_the_writer_leaves_came_late() -> None:
     assert (queue.delayed_rows, queue._dropped.rows, len(queue.rows)) == (1, 0, 0)
 
 
-def test_a_closing_queue_has_its_limit() -> None:
-    """What it drops is lost, and a gap will tell: the writer has not finished its files yet."""
+def test_closing_queue_is_bounded() -> None:
+    """Its dropped rows are still reported: the writer has not finished its files yet."""
     queue = make_queue(queue_rows_max=2)
     queue.close()
     for sequence in range(1, 5):
@@ -60,7 +61,7 @@ def test_a_closing_queue_has_its_limit() -> None:
     assert (len(queue.rows), queue._dropped.rows, queue.delayed_rows) == (2, 2, 0)
 
 
-def test_without_a_writer_that_came_to_the_end_what_is_left_is_lost() -> None:
+def test_rows_left_by_crashed_writer_count_as_dropped() -> None:
     queue = make_queue()
     queue.rows.append(row(1, 1))
     queue.close()

@@ -1,4 +1,4 @@
-"""Reading: what is asked for and no more, and an honest word about files that are not whole."""
+"""Reading: selection of rows and columns, summaries, and errors that name the damaged file."""
 
 from datetime import UTC, date, datetime
 from pathlib import Path
@@ -29,7 +29,7 @@ OTHER_CHANNEL = ChannelName("test", "other")
 
 @pytest.fixture
 def tape(tmp_path: Path) -> Path:
-    """Two channels, two days, two observers."""
+    """Two channels, two days, two peers."""
     clock = ManualClock()
     with make_tape(tmp_path, clock) as tape:
         send(tape.observer(CHANNEL, ME), 3)
@@ -40,7 +40,7 @@ def tape(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_what_is_asked_for(tape: Path) -> None:
+def test_read_returns_selected_rows(tape: Path) -> None:
     assert rows(tape, "sequence", channel=CHANNEL, kinds=[EventKind.SENT]) == [1, 2, 3, 4, 5]
     assert rows(tape, "sequence", channel=FOLDER.removeprefix("channel="), day=date(2027, 1, 16)) == [4, 5]
     assert rows(tape, "kind", "hops", kinds=["delivered"]) == [("delivered", 1)]
@@ -50,41 +50,41 @@ def test_what_is_asked_for(tape: Path) -> None:
     assert read(tape, channel=ChannelName("no", "such")).num_rows == 0
 
 
-def test_questions_that_make_no_sense(tape: Path) -> None:
-    with pytest.raises(ValueError, match="no column 'colour'"):
-        read(tape, columns=["colour"])
+def test_read_rejects_invalid_arguments(tape: Path) -> None:
+    with pytest.raises(ValueError, match="no column 'color'"):
+        read(tape, columns=["color"])
     with pytest.raises(ValueError, match="'eaten' is not a valid EventKind"):
         read(tape, kinds=["eaten"])
     with pytest.raises(FileNotFoundError, match="no tape"):
         read(tape / "nowhere")
 
 
-def test_the_summary(tape: Path) -> None:
-    told = {each.channel: each for each in summarize(tape)}
+def test_summary_counts_channels_and_rows(tape: Path) -> None:
+    summaries = {each.channel: each for each in summarize(tape)}
     first = datetime.fromtimestamp(NOON, UTC)
     last = datetime.fromtimestamp(NOON + 86_400, UTC)
-    assert set(told) == {CHANNEL.id.hex()[:16], OTHER_CHANNEL.id.hex()[:16]}
-    mine = told[CHANNEL.id.hex()[:16]]
+    assert set(summaries) == {CHANNEL.id.hex()[:16], OTHER_CHANNEL.id.hex()[:16]}
+    mine = summaries[CHANNEL.id.hex()[:16]]
     assert (mine.files, mine.rows, mine.dropped_rows) == (2, 6, 0)
     assert mine.kinds == {"sent": 5, "delivered": 1}
     assert mine.peers == {f"{ME:016x}", f"{OTHER:016x}"}
     assert (mine.start_time, mine.end_time) == (first, last)
-    assert sum(each.bytes for each in told.values()) == sum(path.stat().st_size for path in finished_files(tape))
+    assert sum(each.bytes for each in summaries.values()) == sum(path.stat().st_size for path in finished_files(tape))
 
 
-def test_the_summary_tells_of_losses(tmp_path: Path) -> None:
+def test_summary_reports_dropped_rows(tmp_path: Path) -> None:
     clock = ManualClock()
     with make_tape(tmp_path, clock, queue_rows_max=5) as tape:
         clock.hold()
         send(tape.observer(CHANNEL, ME), 9)
         clock.release()
-    (told,) = summarize(tmp_path)
-    assert isinstance(told, ChannelSummary)
-    assert (told.dropped_rows, told.rows, told.kinds["rows_dropped"], len(told.peers)) == (4, 6, 1, 1)
+    (summary,) = summarize(tmp_path)
+    assert isinstance(summary, ChannelSummary)
+    assert (summary.dropped_rows, summary.rows, summary.kinds["rows_dropped"], len(summary.peers)) == (4, 6, 1, 1)
 
 
 @pytest.mark.parametrize("harm", ["cut", "changed", "empty", "not parquet"])
-def test_a_damaged_file_is_named(tape: Path, harm: str) -> None:
+def test_damaged_file_is_named_in_error(tape: Path, harm: str) -> None:
     path = finished_files(tape)[0]
     data = path.read_bytes()
     if harm == "changed":
@@ -100,7 +100,7 @@ def test_a_damaged_file_is_named(tape: Path, harm: str) -> None:
         assert str(path) in str(caught.value)
 
 
-def test_files_of_others_are_named(tape: Path) -> None:
+def test_foreign_file_is_named_in_error(tape: Path) -> None:
     path = finished_files(tape)[0]
     pq.write_table(pa.table({"a": [1]}), path)
     with pytest.raises(TapeReadError, match="no tape"):
@@ -111,7 +111,7 @@ def test_files_of_others_are_named(tape: Path) -> None:
         read(tape)
 
 
-def test_a_folder_that_is_no_day_is_named(tape: Path) -> None:
+def test_folder_that_is_no_date_is_named_in_error(tape: Path) -> None:
     path = finished_files(tape)[0]
     place = path.parent.with_name("day=doomsday")
     place.mkdir()
@@ -120,7 +120,7 @@ def test_a_folder_that_is_no_day_is_named(tape: Path) -> None:
         read(tape)
 
 
-def test_columns_that_an_older_version_lacks_are_null(tape: Path) -> None:
+def test_columns_missing_in_older_version_are_null(tape: Path) -> None:
     path = finished_files(tape)[0]
     older = pq.read_table(path, partitioning=None).drop_columns(["topic"])
     pq.write_table(older, path)

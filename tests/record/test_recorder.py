@@ -1,4 +1,4 @@
-"""What is told is what is read: every kind of event, every column."""
+"""Every kind of event and every column survives recording and reading."""
 
 import tempfile
 from datetime import UTC, datetime, timedelta
@@ -28,7 +28,7 @@ PEERS = st.integers(0, (1 << 64) - 1)
 NUMBERS = st.integers(0, INT64_MAX)
 
 
-def test_a_recorder_is_an_observer(tmp_path: Path) -> None:
+def test_recorder_implements_observer(tmp_path: Path) -> None:
     with make_tape(tmp_path, ManualClock()) as tape:
         known_to_the_fabric: FabricTape = tape
         observer: Observer = known_to_the_fabric.observer(CHANNEL, ME)
@@ -36,13 +36,13 @@ def test_a_recorder_is_an_observer(tmp_path: Path) -> None:
 
 
 def recorded_row(tmp_path: Path, kind: str) -> dict[str, Any]:
-    """The one row of this kind, without what is null and what all have."""
+    """The one row of this kind, without null and common columns."""
     (row,) = read(tmp_path, kinds=[kind]).to_pylist()
     common = ("ordinal", "run", "kind", "channel", "day", "time")
     return {name: value for name, value in row.items() if value is not None and name not in common}
 
 
-def test_each_event_becomes_a_row(tmp_path: Path) -> None:
+def test_each_event_becomes_row(tmp_path: Path) -> None:
     clock = ManualClock()
     with make_tape(tmp_path, clock) as tape:
         recorder = tape.observer(CHANNEL, ME, name="ada")
@@ -89,7 +89,7 @@ def test_each_event_becomes_a_row(tmp_path: Path) -> None:
     assert at.date().isoformat() == DAY
 
 
-def test_what_layers_above_read_in_a_message(tmp_path: Path) -> None:
+def test_payload_metadata_fills_optional_columns(tmp_path: Path) -> None:
     def describe(data: bytes) -> PayloadMetadata | None:
         if data == b"plain":
             return None
@@ -111,7 +111,7 @@ def group_payload(data: bytes, parent: MessageId | None = None) -> bytes:
     return encode(PostMessage(0xC1B, "Anna", Post(0xA, 7, parent, 1000, data)))
 
 
-def test_messages_of_groups_are_told_by_their_names(tmp_path: Path) -> None:
+def test_group_messages_are_recorded_with_ids(tmp_path: Path) -> None:
     large = group_payload(bytes(150_000), MessageId(0xB, 1))
     with make_tape(tmp_path, ManualClock()) as tape:
         recorder = tape.observer(CHANNEL, ME)
@@ -134,15 +134,15 @@ def test_messages_of_groups_are_told_by_their_names(tmp_path: Path) -> None:
     assert set(rows(tmp_path, "parent_author", "parent_sequence")) == {(None, None)}
 
 
-def test_payload_only_if_asked(tmp_path: Path) -> None:
+def test_payload_is_recorded_only_when_enabled(tmp_path: Path) -> None:
     with make_tape(tmp_path, ManualClock()) as tape:
         tape.observer(CHANNEL, ME).sent(1, b"secret")
     assert rows(tmp_path, "payload", "size") == [(None, 6)]
     assert b"secret" not in b"".join(path.read_bytes() for path in tmp_path.rglob("*.parquet"))
 
 
-def test_the_name_of_the_channel_is_not_on_the_tape(tmp_path: Path) -> None:
-    """The instance may be a secret."""
+def test_channel_name_is_not_on_tape(tmp_path: Path) -> None:
+    """It may be a secret."""
     with make_tape(tmp_path, ManualClock()) as tape:
         tape.observer(CHANNEL, ME).sent(1, b"")
     (path,) = tmp_path.rglob("*.parquet")
@@ -151,7 +151,7 @@ def test_the_name_of_the_channel_is_not_on_the_tape(tmp_path: Path) -> None:
     assert str(CHANNEL).encode() not in path.read_bytes()
 
 
-def test_numbers_beyond_what_spark_knows_harm_nobody(tmp_path: Path) -> None:
+def test_numbers_beyond_spark_range_are_clamped(tmp_path: Path) -> None:
     def describe(data: bytes) -> PayloadMetadata:
         return PayloadMetadata(parent=(-1, 1 << 64), topic="half \ud800")
 
@@ -167,8 +167,8 @@ def test_numbers_beyond_what_spark_knows_harm_nobody(tmp_path: Path) -> None:
     assert tape.dropped_rows == 0
 
 
-def test_an_id_of_more_than_64_bits_is_refused(tmp_path: Path) -> None:
-    with make_tape(tmp_path, ManualClock()) as tape, pytest.raises(ValueError, match="64 bits"):
+def test_id_over_64_bits_is_rejected(tmp_path: Path) -> None:
+    with make_tape(tmp_path, ManualClock()) as tape, pytest.raises(ValueError, match="64-bit"):
         tape.observer(CHANNEL, 1 << 64)
 
 
@@ -190,7 +190,7 @@ def _always(about: PayloadMetadata | None, _: bytes) -> PayloadMetadata | None:
 
 @settings(max_examples=25, deadline=None)
 @given(st.lists(DELIVERIES, max_size=30), st.integers(1, 7))
-def test_rows_come_back_as_they_were(events: list[Any], batch_rows: int) -> None:
+def test_rows_survive_writing_and_reading(events: list[Any], batch_rows: int) -> None:
     clock = ManualClock()
     noon = clock.now
     with tempfile.TemporaryDirectory() as directory:

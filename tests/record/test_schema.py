@@ -1,4 +1,4 @@
-"""The schema is data, and `docs/tape.md` leaves nothing of it out."""
+"""docs/tape.md documents the whole schema."""
 
 import re
 from dataclasses import fields
@@ -17,7 +17,7 @@ PAGE = (Path(__file__).parent.parent.parent / "docs" / "tape.md").read_text(enco
 
 
 def is_documented(name: str) -> bool:
-    """The page has a row of a table for it."""
+    """Whether a table of the page has a row for it."""
     return re.search(rf"^\| `{re.escape(name)}` \|[^|]*\w", PAGE, re.M) is not None
 
 
@@ -27,24 +27,24 @@ def test_every_field_is_documented(name: str) -> None:
 
 
 @pytest.mark.parametrize("kind", EventKind)
-def test_every_kind_is_documented(kind: EventKind) -> None:
+def test_every_event_kind_is_documented(kind: EventKind) -> None:
     assert is_documented(kind.value)
     assert kind in EVENT_KINDS
 
 
 @pytest.mark.parametrize("setting", [each.name for each in fields(TapeSettings)])
-def test_every_setting_is_documented_and_says_what_it_is_for(setting: str) -> None:
+def test_every_setting_is_documented(setting: str) -> None:
     assert is_documented(setting)
     source = Path(settings_module.__file__).read_text(encoding="utf-8")
     assert re.search(rf'^    {setting}: \w+ = [^\n]+\n    """', source, re.M)
 
 
-def test_every_end_of_a_link_is_documented() -> None:
+def test_every_link_down_reason_is_documented() -> None:
     (told,) = re.findall(r"`why` is one of: ([^.]*)\.", PAGE)
     assert told == ", ".join(why.value for why in LinkDownReason)
 
 
-def test_nothing_is_documented_that_is_not_there() -> None:
+def test_documentation_names_only_existing_columns() -> None:
     there = {
         *SCHEMA.names,
         "channel",
@@ -55,7 +55,7 @@ def test_nothing_is_documented_that_is_not_there() -> None:
     assert set(re.findall(r"^\| `(\w+)` \|", PAGE, re.M)) == there
 
 
-def test_a_file_carries_its_schema(tmp_path: Path) -> None:
+def test_file_carries_its_schema(tmp_path: Path) -> None:
     with make_tape(tmp_path, ManualClock()) as tape:
         send(tape.observer(CHANNEL, ME), 1)
     schema = pq.read_schema(finished_files(tmp_path)[0])
@@ -68,7 +68,7 @@ def test_a_file_carries_its_schema(tmp_path: Path) -> None:
     assert metadata[RUN_KEY].decode() == tape.run_id
 
 
-def test_spark_can_read_every_type() -> None:
+def test_spark_reads_every_type() -> None:
     spark = {
         pa.int64(): "BIGINT",
         pa.string(): "STRING",
@@ -80,8 +80,8 @@ def test_spark_can_read_every_type() -> None:
     assert spark_ddl().endswith("`channel` STRING, `day` DATE")
 
 
-def test_the_schemas_of_all_versions_do_not_change() -> None:
-    """New columns come at the end, with a new version; these stay."""
+def test_schemas_of_all_versions_do_not_change() -> None:
+    """New columns are added at the end, with a new version."""
     first = (
         "ordinal, run, kind, time, until, observer, author, sequence, last, hops, neighbour, address, why, count, "
         "size, name, group, parent_author, parent_sequence, topic, payload"

@@ -1,4 +1,4 @@
-"""Files: where they are, when they are finished, what is in which."""
+"""Files: their location, rotation and contents."""
 
 import threading
 from collections import Counter
@@ -22,11 +22,11 @@ from tests.record.tape_kit import (
     make_tape,
     rows,
     send,
-    wait_until,
 )
+from tests.support import wait_until
 
 
-def test_a_file_is_hidden_until_it_is_whole(tmp_path: Path) -> None:
+def test_file_is_hidden_until_complete(tmp_path: Path) -> None:
     tape = make_tape(tmp_path, ManualClock())
     send(tape.observer(CHANNEL, ME), 3)
     (path,) = wait_until(lambda: hidden_files(tmp_path))
@@ -38,7 +38,7 @@ def test_a_file_is_hidden_until_it_is_whole(tmp_path: Path) -> None:
     assert rows(tmp_path, "sequence") == [1, 2, 3]
 
 
-def test_close_twice_and_rows_that_come_late(tmp_path: Path) -> None:
+def test_rows_after_close_count_as_delayed(tmp_path: Path) -> None:
     tape = make_tape(tmp_path, ManualClock())
     recorder = tape.observer(CHANNEL, ME)
     send(recorder, 3)
@@ -49,21 +49,21 @@ def test_close_twice_and_rows_that_come_late(tmp_path: Path) -> None:
     assert (tape.delayed_rows, tape.dropped_rows, tape.counters.rows) == (5, 0, 3)
 
 
-def test_nothing_seen_makes_no_file(tmp_path: Path) -> None:
+def test_empty_tape_creates_no_file(tmp_path: Path) -> None:
     with make_tape(tmp_path, ManualClock()) as tape:
         tape.observer(CHANNEL, ME)
     assert list(tmp_path.iterdir()) == []
     assert read(tmp_path).num_rows == 0
 
 
-def test_a_quiet_channel_reaches_the_disk_when_the_file_s_time_is_up(tmp_path: Path) -> None:
+def test_idle_file_is_finished_after_file_duration(tmp_path: Path) -> None:
     clock = ManualClock()
     with make_tape(tmp_path, clock, file_duration_s=60.0) as tape:
         recorder = tape.observer(CHANNEL, ME)
         send(recorder, 2)
         wait_until(lambda: hidden_files(tmp_path))
         clock.now += 59
-        clock.hold()  # it has looked
+        clock.hold()  # the writer has checked the queue
         clock.release()
         assert finished_files(tmp_path) == []
         clock.now += 1
@@ -76,7 +76,7 @@ def test_a_quiet_channel_reaches_the_disk_when_the_file_s_time_is_up(tmp_path: P
     assert rows(tmp_path, "sequence") == [1, 2, 3]
 
 
-def test_a_file_that_has_grown_enough_is_finished(tmp_path: Path) -> None:
+def test_file_is_finished_at_maximum_size(tmp_path: Path) -> None:
     with make_tape(tmp_path, ManualClock(), file_bytes_max=20_000, batch_rows=100, include_payload=True) as tape:
         recorder = tape.observer(CHANNEL, ME)
         for sequence in range(1, 1001):
@@ -88,7 +88,7 @@ def test_a_file_that_has_grown_enough_is_finished(tmp_path: Path) -> None:
     assert tape.counters.bytes == sum(path.stat().st_size for path in files)
 
 
-def test_a_file_has_rows_of_one_day(tmp_path: Path) -> None:
+def test_file_contains_rows_of_one_day(tmp_path: Path) -> None:
     clock = ManualClock()
     with make_tape(tmp_path, clock, poll_interval_s=3600.0) as tape:
         recorder = tape.observer(CHANNEL, ME)
@@ -106,7 +106,7 @@ def test_a_file_has_rows_of_one_day(tmp_path: Path) -> None:
     assert sorted(rows(tmp_path, "ordinal", "sequence")) == [(0, 1), (1, 2), (2, 3), (3, 4), (4, 5)]
 
 
-def test_midnight_finishes_the_file_of_the_day_before(tmp_path: Path) -> None:
+def test_file_of_previous_day_is_finished_at_midnight(tmp_path: Path) -> None:
     clock = ManualClock()
     with make_tape(tmp_path, clock, file_duration_s=1e9) as tape:
         recorder = tape.observer(CHANNEL, ME)
@@ -118,7 +118,7 @@ def test_midnight_finishes_the_file_of_the_day_before(tmp_path: Path) -> None:
         assert rows(tmp_path, "sequence") == [1]
 
 
-def test_channels_have_folders_of_their_own_and_open_files_are_bounded(tmp_path: Path) -> None:
+def test_open_files_are_bounded_across_channels(tmp_path: Path) -> None:
     channels = [ChannelName("test", f"{number}") for number in range(6)]
     with make_tape(tmp_path, ManualClock(), files_open_max=2) as tape:
         for turn in (1, 2):
@@ -132,7 +132,7 @@ def test_channels_have_folders_of_their_own_and_open_files_are_bounded(tmp_path:
     assert len(finished_files(tmp_path)) == 12
 
 
-def test_many_small_batches_are_one_row_group(tmp_path: Path) -> None:
+def test_small_batches_share_row_group(tmp_path: Path) -> None:
     with make_tape(tmp_path, ManualClock(), batch_rows=1) as tape:
         send(tape.observer(CHANNEL, ME), 500)
     (path,) = finished_files(tmp_path)
@@ -140,7 +140,7 @@ def test_many_small_batches_are_one_row_group(tmp_path: Path) -> None:
     assert rows(tmp_path, "sequence") == list(range(1, 501))
 
 
-def test_what_is_gathered_is_bounded(tmp_path: Path) -> None:
+def test_buffered_rows_of_file_are_bounded(tmp_path: Path) -> None:
     with make_tape(tmp_path, ManualClock(), batch_rows=100, row_group_bytes_max=50_000) as tape:
         send(tape.observer(CHANNEL, ME), 5000)
     (path,) = finished_files(tmp_path)
@@ -148,7 +148,7 @@ def test_what_is_gathered_is_bounded(tmp_path: Path) -> None:
     assert rows(tmp_path, "sequence") == list(range(1, 5001))
 
 
-def test_what_is_gathered_in_all_files_is_bounded(tmp_path: Path) -> None:
+def test_buffered_rows_of_all_files_are_bounded(tmp_path: Path) -> None:
     channels = [ChannelName("test", f"{number}") for number in range(3)]
     with make_tape(tmp_path, ManualClock(), batch_rows=100, buffered_bytes_max=30_000) as tape:
         recorders = [tape.observer(channel, ME) for channel in channels]
@@ -160,7 +160,7 @@ def test_what_is_gathered_in_all_files_is_bounded(tmp_path: Path) -> None:
         assert rows(tmp_path, "sequence", channel=channel) == list(range(1, 1001))
 
 
-def test_observers_in_many_threads(tmp_path: Path) -> None:
+def test_observers_in_many_threads_lose_no_row(tmp_path: Path) -> None:
     with make_tape(tmp_path, ManualClock(), batch_rows=64, queue_rows_max=256, block_when_full=True) as tape:
         recorders = [tape.observer(CHANNEL, peer) for peer in range(8)]
         threads = [threading.Thread(target=send, args=(recorder, 3000)) for recorder in recorders]
@@ -176,7 +176,7 @@ def test_observers_in_many_threads(tmp_path: Path) -> None:
         assert mine["sequence"].to_pylist() == list(range(1, 3001))
 
 
-def test_close_while_others_still_talk_loses_no_count(tmp_path: Path) -> None:
+def test_close_during_traffic_accounts_for_every_row(tmp_path: Path) -> None:
     tape = make_tape(tmp_path, ManualClock(), batch_rows=16)
     begun = threading.Barrier(5)
 
@@ -201,8 +201,8 @@ def test_close_while_others_still_talk_loses_no_count(tmp_path: Path) -> None:
     assert all(sequences == list(range(1, len(sequences) + 1)) for sequences in heard.values())
 
 
-def test_a_row_that_is_put_at_the_very_end_came_late(tmp_path: Path) -> None:
-    """Whoever put it has not yet looked whether the tape is closed, when that looks for what is left."""
+def test_row_put_during_close_counts_as_delayed(tmp_path: Path) -> None:
+    """Its recorder has not checked yet whether the tape is closed when the tape discards the remaining rows."""
     tape = make_tape(tmp_path, ManualClock())
     recorder = tape.observer(CHANNEL, 1)
     send(recorder, 3)
@@ -214,7 +214,7 @@ def test_a_row_that_is_put_at_the_very_end_came_late(tmp_path: Path) -> None:
     assert (read(tmp_path).num_rows, tape.delayed_rows, tape.dropped_rows) == (3, 1, 0)
 
 
-def test_anyone_reads_it_with_hive_partitions(tmp_path: Path) -> None:
+def test_tape_is_readable_with_hive_partitions(tmp_path: Path) -> None:
     import pyarrow.dataset as ds  # type: ignore[import-untyped]
 
     clock = ManualClock()
@@ -235,6 +235,6 @@ def test_anyone_reads_it_with_hive_partitions(tmp_path: Path) -> None:
     assert table.schema.field("time").type == SCHEMA.field("time").type
 
 
-def test_settings_are_checked() -> None:
-    with pytest.raises(ValueError, match="file_duration_s must be above 0"):
+def test_invalid_settings_are_rejected() -> None:
+    with pytest.raises(ValueError, match="file_duration_s must be greater than 0"):
         TapeSettings(file_duration_s=0)

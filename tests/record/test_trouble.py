@@ -1,12 +1,10 @@
-"""A full disk, a directory that goes away: told once, counted exactly, and overcome when it is over."""
+"""A full disk or a removed directory is reported once, dropped rows are counted exactly, and recording recovers."""
 
 import errno
 import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -23,69 +21,48 @@ from tests.record.tape_kit import (
     read_dropped_rows,
     rows,
     send,
-    wait_until,
 )
+from tests.small_disk import fill, small_disk
+from tests.support import wait_until
 
-SMALL_DISK_BYTES = 512 * 1024
-
-
-@pytest.fixture
-def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A file system of its own, which can really be filled."""
-    place = tmp_path / "disk"
-    place.mkdir()
-    mount = ["mount", "-t", "tmpfs", "-o", f"size={SMALL_DISK_BYTES}", "tmpfs", str(place)]
-    if shutil.which("mount") is None or subprocess.run(mount, capture_output=True, check=False).returncode:
-        pytest.skip("mounting a small file system is not permitted here")
-    yield place
-    subprocess.run(["umount", "--lazy", str(place)], check=True)
+__all__ = ["small_disk"]
 
 
-def fill(disk: Path) -> Path:
-    """To the last byte; again if something was removed since."""
-    ballast = disk / "ballast"
-    with ballast.open("ab", buffering=0) as file, suppress(OSError):
-        while True:
-            file.write(bytes(4096))
-    assert shutil.disk_usage(disk).free == 0
-    return ballast
-
-
-def test_a_full_disk_is_told_once_and_overcome(small_disk: Path) -> None:
-    clock, told = ManualClock(), list[str]()
-    tape = make_tape(small_disk, clock, told.append, file_duration_s=60.0, retry_delay_s=5.0)
+def test_full_disk_is_reported_once_and_recovered(small_disk: Path) -> None:
+    clock, errors = ManualClock(), list[str]()
+    tape = make_tape(small_disk, clock, errors.append, file_duration_s=60.0, retry_delay_s=5.0)
     recorder = tape.observer(CHANNEL, ME)
     send(recorder, 10)
     wait_until(lambda: hidden_files(small_disk))
     ballast = fill(small_disk)
-    clock.now += 60  # the file is to be finished, and there is no room for its end
+    clock.now += 60  # the file is due, and there is no space for its footer
     wait_until(lambda: tape.last_error)
     assert "No space left" in str(tape.last_error)
     assert tape.dropped_rows == 10
     assert hidden_files(small_disk) == []
     fill(small_disk)
-    send(recorder, 5, first=11)  # in the pause
+    send(recorder, 5, first=11)  # during the retry delay
     wait_until(lambda: tape.dropped_rows == 15)
-    clock.now += 5  # tried again, in vain
+    clock.now += 5  # the retry fails
     wait_until(lambda: tape.counters.abandoned_files >= 2)
-    assert len(told) == 1
+    assert len(errors) == 1
     ballast.unlink()
     clock.now += 5
     wait_until(lambda: hidden_files(small_disk))
     send(recorder, 3, first=16)
     clock.hold()
     clock.release()
-    clock.now += 5  # sooner than usual, to know whether it works
+    clock.now += 5  # after an error, files are finished early to see whether it works
     wait_until(lambda: tape.last_error is None)
     send(recorder, 4, first=19)
     tape.close()
     assert rows(small_disk, "sequence", kinds=["sent"]) == list(range(16, 23))
     assert sum(gap[0] for gap in read_dropped_rows(small_disk)) == tape.dropped_rows == 15
-    assert len(told) == 1
+    assert len(errors) == 1
 
 
-def test_a_disk_that_fills_under_load(small_disk: Path) -> None:
-    """Every row is on the tape or in a gap, whenever the disk was full."""
+def test_disk_filling_under_load_accounts_for_every_row(small_disk: Path) -> None:
+    """Every row is on the tape or counted in a `rows_dropped` row."""
     clock = ManualClock()
     tape = make_tape(
         small_disk, clock, include_payload=True, batch_rows=100, file_bytes_max=100_000, block_when_full=True
@@ -107,14 +84,14 @@ def test_a_disk_that_fills_under_load(small_disk: Path) -> None:
     assert len(kept) + lost == 2000
 
 
-def test_the_end_of_a_tape_on_a_full_disk(small_disk: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_close_on_full_disk_reports_dropped_rows(small_disk: Path, caplog: pytest.LogCaptureFixture) -> None:
     tape = make_tape(small_disk, ManualClock())
     fill(small_disk)
     send(tape.observer(CHANNEL, ME), 10)
     tape.close()
     assert tape.dropped_rows == 10
     assert tape.last_error is not None
-    assert "no gap row tells" in caplog.text
+    assert "could not report all dropped rows" in caplog.text
     assert finished_files(small_disk) == hidden_files(small_disk) == []
 
 
@@ -134,27 +111,27 @@ print(tape.dropped_rows, tape.last_error)
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="no such limits")
-def test_a_file_that_may_not_grow(tmp_path: Path) -> None:
-    """Where no small disk can be had: the system refuses bytes beyond a limit. The gap row is small enough."""
+def test_file_size_limit_is_reported(tmp_path: Path) -> None:
+    """Needs no mount. The `rows_dropped` row fits within the limit."""
     done = subprocess.run([sys.executable, "-c", LIMITED, tmp_path], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "100 None"
     assert [gap[0] for gap in read_dropped_rows(tmp_path)] == [100]
-    assert done.stderr.count("trouble") <= 1
+    assert done.stderr.count("cannot be written") <= 1
 
 
-def test_a_directory_that_cannot_be_made_is_an_error_at_once(tmp_path: Path) -> None:
+def test_uncreatable_directory_raises_at_once(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("in the way")
     with pytest.raises(TapeWriteError, match=r"cannot be written to .*Not a directory"):
         Tape(tmp_path / "file" / "tape")
 
 
-def test_a_directory_that_may_not_be_written_is_an_error_at_once(small_disk: Path) -> None:
+def test_read_only_directory_raises_at_once(small_disk: Path) -> None:
     subprocess.run(["mount", "-o", "remount,ro", str(small_disk)], check=True)
     with pytest.raises(TapeWriteError, match="Read-only"):
         Tape(small_disk)
 
 
-def test_a_directory_that_is_taken_away_comes_back(tmp_path: Path) -> None:
+def test_removed_directory_is_recreated(tmp_path: Path) -> None:
     place = tmp_path / "tape"
     clock = ManualClock()
     with make_tape(place, clock) as tape:
@@ -172,8 +149,8 @@ def test_a_directory_that_is_taken_away_comes_back(tmp_path: Path) -> None:
     assert [gap[0] for gap in read_dropped_rows(place)] == [2]
 
 
-def test_a_gap_row_that_is_lost_is_told_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The file with the gap row fails too: its rows and those it told of are in the next gap, each once."""
+def test_lost_rows_dropped_record_is_written_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The file with the `rows_dropped` row fails too: its rows and those it reports are reported again, each once."""
     clock = ManualClock()
     failing = [True]
 
@@ -197,7 +174,7 @@ def test_a_gap_row_that_is_lost_is_told_again(tmp_path: Path, monkeypatch: pytes
     assert tape.dropped_rows == 8
 
 
-def test_a_callback_that_fails_harms_nobody(tmp_path: Path) -> None:
+def test_failing_callback_does_not_stop_tape(tmp_path: Path) -> None:
     def fails(problem: str) -> None:
         raise RuntimeError(problem)
 
@@ -211,7 +188,7 @@ def test_a_callback_that_fails_harms_nobody(tmp_path: Path) -> None:
     assert [gap[0] for gap in read_dropped_rows(place)] == [2]
 
 
-def test_rows_that_cannot_be_written_cost_only_their_batch(tmp_path: Path) -> None:
+def test_unwritable_rows_drop_only_their_batch(tmp_path: Path) -> None:
     with make_tape(tmp_path, ManualClock()) as tape:
         recorder = tape.observer(CHANNEL, ME)
         recorder.duplicates("many")  # type: ignore[arg-type]

@@ -8,20 +8,20 @@ from hypothesis import strategies as st
 
 from broadloom.security import InvalidKeyError, generate_key, keys
 from broadloom.security.keys import derive_authority_seed, key_from_name
-from tests.security.meeting import CLUB, OTHER
+from tests.security.tls_handshake import CLUB, OTHER
 
 GENERATED = "broadloom-" + "abcdefgh" * 6 + "abca"
 
 
-def test_a_new_key_can_be_pasted() -> None:
+def test_generated_key_has_only_letters_and_digits() -> None:
     assert re.fullmatch(r"broadloom-[a-z2-7]{52}", generate_key())
 
 
-def test_no_two_keys_are_alike() -> None:
+def test_generated_keys_differ() -> None:
     assert len({generate_key() for _ in range(100)}) == 100
 
 
-def test_a_generated_key_needs_no_stretching(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_generated_key_is_not_stretched(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delattr(keys, "Scrypt")
     for _ in range(50):
         assert len(derive_authority_seed(generate_key(), CLUB.id)) == keys.SEED_BYTES
@@ -30,12 +30,12 @@ def test_a_generated_key_needs_no_stretching(monkeypatch: pytest.MonkeyPatch) ->
 @pytest.mark.parametrize(
     "almost", ["broadloom-", GENERATED[:-1], GENERATED + "a", GENERATED[:-1] + "b", "w" + GENERATED]
 )
-def test_what_only_resembles_a_generated_key_is_stretched(almost: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_key_that_resembles_generated_key_is_stretched(almost: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delattr(keys, "HKDF")
     assert len(derive_authority_seed(almost, CLUB.id)) == keys.SEED_BYTES
 
 
-def test_the_seed_of_a_key_never_changes() -> None:
+def test_seed_of_key_is_stable_across_versions() -> None:
     # Peers of different versions must understand each other: another derivation is another protocol.
     assert derive_authority_seed(GENERATED, CLUB.id).hex().startswith("caa6d14020309c7d")
     assert derive_authority_seed("correct horse", CLUB.id).hex().startswith("0d05518a1d054db9")
@@ -43,7 +43,7 @@ def test_the_seed_of_a_key_never_changes() -> None:
 
 
 @pytest.mark.parametrize("key", [GENERATED, "correct horse"])
-def test_one_key_gives_each_channel_another_seed(key: str) -> None:
+def test_seed_of_key_differs_between_channels(key: str) -> None:
     assert derive_authority_seed(key, CLUB.id) != derive_authority_seed(key, OTHER.id)
 
 
@@ -57,37 +57,37 @@ def test_one_key_gives_each_channel_another_seed(key: str) -> None:
         ("caf\u00e9", "cafe\u0301"),
     ],
 )
-def test_what_people_take_for_the_same_key_is_the_same(one: str, same: str | bytes) -> None:
+def test_key_is_normalized(one: str, same: str | bytes) -> None:
     assert derive_authority_seed(one, CLUB.id) == derive_authority_seed(same, CLUB.id)
 
 
-def test_a_passphrase_is_taken_to_the_letter() -> None:
+def test_passphrase_is_case_sensitive() -> None:
     assert derive_authority_seed("Correct horse", CLUB.id) != derive_authority_seed("correct horse", CLUB.id)
 
 
-def test_any_bytes_will_do() -> None:
+def test_key_may_be_any_bytes() -> None:
     assert derive_authority_seed(b"\xff\xfe", CLUB.id) != derive_authority_seed(b"\xff\xfd", CLUB.id)
 
 
 @pytest.mark.parametrize("nothing", ["", " \n", b"", b"\n"])
-def test_an_empty_key_is_not_the_same_as_none(nothing: str | bytes) -> None:
+def test_empty_key_raises_invalid_key_error(nothing: str | bytes) -> None:
     with pytest.raises(InvalidKeyError, match="empty"):
         derive_authority_seed(nothing, CLUB.id)
 
 
-def test_half_a_character_is_refused_without_repeating_the_key() -> None:
-    with pytest.raises(InvalidKeyError, match="no text") as caught:
+def test_key_with_surrogate_is_rejected_without_quoting_it() -> None:
+    with pytest.raises(InvalidKeyError, match="not valid Unicode") as caught:
         derive_authority_seed("secret\ud800", CLUB.id)
     assert "secret" not in str(caught.value)
 
 
-def test_the_name_given_as_key_is_not_the_key_of_those_who_give_none() -> None:
+def test_channel_name_as_key_differs_from_default_key() -> None:
     assert derive_authority_seed(key_from_name(CLUB), CLUB.id) != derive_authority_seed(str(CLUB), CLUB.id)
 
 
 @settings(deadline=None, max_examples=20)
 @given(st.text(st.characters(exclude_categories=["Cs"]), min_size=1).filter(str.strip))
-def test_any_text_is_a_key_and_always_the_same(key: str) -> None:
+def test_any_text_is_a_deterministic_key(key: str) -> None:
     first = derive_authority_seed(key, CLUB.id)
     keys._derive_seed.cache_clear()
     assert derive_authority_seed(key, CLUB.id) == first

@@ -1,12 +1,12 @@
-"""Channels for programs that are not asynchronous."""
+"""`broadloom.sync`: the names, results and exceptions of the asynchronous channel."""
 
+import inspect
 import subprocess
 import sys
 import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -14,21 +14,16 @@ from uuid import uuid4
 import pytest
 
 import broadloom.sync
-from broadloom import ChannelSettings, Message
+from broadloom import Message
+from broadloom.protocol import Tuning
 from broadloom.sync import Channel
+from tests.support import wait_until
 
-QUICK: dict[str, Any] = {"tls": False, "settings": ChannelSettings(discovery_retry_s=0.1, leave_linger_s=0.05)}
+QUICK: dict[str, Any] = {"tls": False, "settings": Tuning(discovery_retry_s=0.1, leave_linger_s=0.05)}
 
 
 def unique_name() -> str:
     return f"test/{uuid4().hex}"
-
-
-def until(condition: Callable[[], object], within_s: float = 20.0) -> None:
-    deadline = time.monotonic() + within_s
-    while not condition():
-        assert time.monotonic() < deadline, "not within its time"
-        time.sleep(0.003)
 
 
 @contextmanager
@@ -41,25 +36,25 @@ def connected_pair(**options: Any) -> Iterator[tuple[Channel, Channel]]:
         yield one, other
 
 
-def test_a_program_without_a_loop_can_do_it_all() -> None:
+def test_sync_channel_sends_receives_and_leaves() -> None:
     with connected_pair() as (author, reader):
         assert author.is_connected
         assert author.name == reader.name
         assert author.peer_id != reader.peer_id
         assert [author.broadcast(b"one"), author.broadcast_text("two"), author.broadcast_json([3])] == [1, 2, 3]
-        got = [reader.receive(5) for _ in range(3)]
-        assert [message.data for message in got if message is not None] == [b"one", b"two", b"[3]"]
-        author.broadcast_nowait(b"four")
-        until(lambda: reader.status().unread_count == 1)
+        assert [reader.receive(5).data for _ in range(3)] == [b"one", b"two", b"[3]"]
+        assert author.broadcast_nowait(b"four") == 4
+        wait_until(lambda: reader.status().unread_count == 1)
         message = reader.receive_nowait()
         assert message is not None
         assert message.text == "four"
         assert reader.receive_nowait() is None
-        assert reader.receive(0.01) is None
-        assert reader.receive(0) is None
+        for timeout_s in (0.01, 0):
+            with pytest.raises(TimeoutError, match=f"{reader.name}: no message within {timeout_s:g} s"):
+                reader.receive(timeout_s)
         assert reader.status().state == "connected"
         assert reader.missed_count == 0
-        assert reader.few == author.few == 2
+        assert reader.status().is_full_mesh
         assert reader.identity(author.peer_id) is None
         assert reader.display_name(author.peer_id) == f"{author.peer_id:016x}"
     assert not reader.is_connected
@@ -70,84 +65,125 @@ def test_a_program_without_a_loop_can_do_it_all() -> None:
         reader.receive(1)
 
 
-def test_mistakes_are_told_to_who_makes_them() -> None:
+def test_connect_and_broadcast_raise_errors_in_the_calling_thread() -> None:
     with pytest.raises(ValueError, match="TYPE/INSTANCE"):
         broadloom.sync.connect("chess")
-    with pytest.raises(broadloom.ConnectError, match="nobody of this channel answered"):
+    with pytest.raises(broadloom.ConnectError, match="no peer of this channel answered"):
         broadloom.sync.connect(unique_name(), bootstrap=["127.0.0.1:9"], timeout_s=0.2, **QUICK)
     with connected_pair() as (author, _), pytest.raises(TypeError, match="broadcast_text"):
         author.broadcast("text")  # type: ignore[arg-type]
 
 
-def test_an_error_of_one_that_did_not_wait_is_logged(caplog: pytest.LogCaptureFixture) -> None:
-    options = {"settings": ChannelSettings(discovery_retry_s=0.1, leave_linger_s=0.05, message_bytes_max=1 << 20)}
+def test_broadcast_nowait_raises_errors_of_the_asynchronous_channel(caplog: pytest.LogCaptureFixture) -> None:
+    options = {"settings": Tuning(discovery_retry_s=0.1, leave_linger_s=0.05, message_bytes_max=1 << 20)}
     with connected_pair(**options) as (author, reader):
-        author.broadcast_nowait("text")  # type: ignore[arg-type]
-        author.broadcast_nowait(bytes(2 << 20))
-        author.broadcast_nowait(b"never", ttl_s=-1)
-        author.broadcast_nowait(b"above all", priority=256)
+        with pytest.raises(TypeError, match="a message is bytes, not str; use broadcast_text or broadcast_json"):
+            author.broadcast_nowait("text")  # type: ignore[arg-type]
+        with pytest.raises(broadloom.MessageTooLargeError):
+            author.broadcast_nowait(bytes(2 << 20))
+        with pytest.raises(ValueError, match="must be greater than 0"):
+            author.broadcast_nowait(b"never", ttl_s=-1)
+        with pytest.raises(ValueError, match="from 0 to 255"):
+            author.broadcast_nowait(b"above all", priority=256)
         author.broadcast_nowait(b"good")
-        message = reader.receive(5)
-        assert message is not None
-        assert message.sequence == 1
-    told = [record.getMessage() for record in caplog.records if record.name == "broadloom"]
-    assert [text.partition(":")[0] for text in told] == ["a message was not sent"] * 4
-    assert not [record for record in caplog.records if record.name == "asyncio"], "the loop heard nothing of it"
+        assert reader.receive(5).sequence == 1
+    assert not [record for record in caplog.records if record.levelname == "ERROR"]
 
 
-def test_many_threads_may_speak_and_read_at_once() -> None:
+def test_events_iterates_until_channel_is_left() -> None:
+    with connected_pair() as (one, other):
+        events: list[object] = []
+        thread = threading.Thread(target=lambda: events.extend(one.events()))
+        thread.start()
+        wait_until(lambda: one._channel._listeners)
+        other.leave()
+        one.leave()
+        thread.join(5)
+        assert not thread.is_alive()
+        assert any(isinstance(event, broadloom.LinkDown) for event in events)
+        assert events[-1] == broadloom.StateChanged(broadloom.PeerState.LEFT)
+        assert list(one.events()) == []
+
+
+def test_events_unsubscribes_when_iteration_is_abandoned() -> None:
+    with connected_pair() as (one, other):
+
+        def read_one() -> None:
+            for _ in one.events():
+                break
+
+        thread = threading.Thread(target=read_one)
+        thread.start()
+        wait_until(lambda: one._channel._listeners)
+        other.abort()
+        thread.join(5)
+        wait_until(lambda: not one._channel._listeners)
+
+
+def test_sync_channel_has_the_public_names_of_the_asynchronous_channel() -> None:
+    def names(channel: type) -> set[str]:
+        return {name for name in dir(channel) if not name.startswith("_")}
+
+    assert names(Channel) - {"close"} | {"aclose"} == names(broadloom.Channel) | {"name", "missed_count"}
+    for name in names(Channel) & names(broadloom.Channel):
+        if callable(getattr(Channel, name)):
+            parameters = inspect.signature(getattr(Channel, name)).parameters
+            assert parameters == inspect.signature(getattr(broadloom.Channel, name)).parameters, name
+    assert inspect.signature(broadloom.sync.connect).parameters == inspect.signature(broadloom.connect).parameters
+
+
+def test_threads_send_and_receive_concurrently() -> None:
     threads, count = 8, 60
     with connected_pair() as (author, reader), ThreadPoolExecutor(2 * threads) as pool:
 
-        def speak(number: int) -> list[int]:
+        def send(number: int) -> list[int]:
             return [author.broadcast_text(f"{number} {each}") for each in range(count)]
 
         def read() -> list[str]:
             got = []
-            while (message := reader.receive(1)) is not None:
-                got.append(message.text)
+            with suppress(TimeoutError):
+                while True:
+                    got.append(reader.receive(1).text)
             return got
 
         reading = [pool.submit(read) for _ in range(threads)]
-        spoken = list(pool.map(speak, range(threads)))
-        numbers = sorted(number for each in spoken for number in each)
+        sent = list(pool.map(send, range(threads)))
+        numbers = sorted(number for each in sent for number in each)
         assert numbers == list(range(1, threads * count + 1))
-        assert all(each == sorted(each) for each in spoken)
+        assert all(each == sorted(each) for each in sent)
         got = sorted(text for each in reading for text in each.result())
         assert got == sorted(f"{number} {each}" for number in range(threads) for each in range(count))
 
 
-def test_large_ones_files_and_batches(tmp_path: Path) -> None:
+def test_large_messages_files_and_batches_arrive_whole(tmp_path: Path) -> None:
     large = bytes(range(256)) * 4000
     path = tmp_path / "report.txt"
     path.write_bytes(large)
     with connected_pair() as (author, reader):
         assert author.broadcast(large, priority=broadloom.Priority.HIGH, ttl_s=60) == 16
         message = reader.receive(20)
-        assert message is not None
         assert message.data == large
-        told: list[tuple[int, int]] = []
-        assert author.broadcast_file(path, on_progress=lambda done, size: told.append((done, size))) == 32
+        progress: list[tuple[int, int]] = []
+        assert author.broadcast_file(path, on_progress=lambda done, size: progress.append((done, size))) == 32
         message = reader.receive(20)
-        assert message is not None
         assert message.file == broadloom.File("report.txt", large)
-        assert told[-1][0] == told[-1][1] > len(large)
+        assert progress[-1][0] == progress[-1][1] > len(large)
         author.broadcast_nowait(large, priority=broadloom.Priority.LOW, ttl_s=60)
-        author.broadcast_nowait(b"behind it")
+        author.broadcast_nowait(b"after it")
         (first, second) = [next(batches) for batches in [reader.batches()] for _ in range(2)]
         assert [message.data for message in first] == [large]
-        assert [message.data for message in second] == [b"behind it"]
+        assert [message.data for message in second] == [b"after it"]
         with pytest.raises(FileNotFoundError):
             author.broadcast_file(tmp_path / "missing")
         with pytest.raises(ValueError, match="from 0 to 255"):
             author.broadcast(b"above all", priority=300)
 
 
-def test_batches_as_they_come_and_to_a_callback() -> None:
+def test_batches_are_iterated_and_passed_to_callback() -> None:
     with connected_pair() as (author, reader):
         for number in range(100):
             author.broadcast_nowait(b"%d" % number)
-        until(lambda: reader.unread_count == 100)
+        wait_until(lambda: reader.unread_count == 100)
         message = reader.receive_nowait()
         assert message is not None
         got = []
@@ -157,26 +193,27 @@ def test_batches_as_they_come_and_to_a_callback() -> None:
                 break
         assert got == list(range(1, 100))
         together: list[broadloom.Batch] = []
-        reader.on_batch(together.append)
+        unsubscribe = reader.on_batch(together.append)
         author.broadcast_text("one more")
-        until(lambda: together)
+        wait_until(lambda: together)
         assert [each.text for each in together[0]] == ["one more"]
-        reader.on_batch(None)
+        unsubscribe()
         author.broadcast_text("kept")
-        until(lambda: reader.unread_count == 1)
+        wait_until(lambda: reader.unread_count == 1)
         reader.leave()
         assert [[each.text for each in batch] for batch in reader.batches()] == [["kept"]]
 
 
-def test_callbacks_run_and_may_answer_without_waiting() -> None:
+def test_callback_may_reply_but_must_not_wait() -> None:
     with connected_pair() as (one, other):
         problems: list[BaseException] = []
         answered: list[str] = []
 
         def answer(message: Message) -> None:
-            for waits in (lambda: other.broadcast(b"x"), other.status, other.receive, other.leave):
+            assert other.status().state == "connected"
+            for blocking_call in (lambda: other.broadcast(b"x"), other.receive, other.leave):
                 try:
-                    waits()
+                    blocking_call()
                 except RuntimeError as problem:
                     problems.append(problem)
             other.broadcast_nowait(message.data.upper())
@@ -184,13 +221,13 @@ def test_callbacks_run_and_may_answer_without_waiting() -> None:
         other.on_message(answer)
         one.on_message(lambda message: answered.append(message.text))
         one.broadcast_text("hello")
-        until(lambda: answered == ["HELLO"])
-        assert len(problems) == 4
-        assert "inside a callback use the `_nowait` methods" in str(problems[0])
+        wait_until(lambda: answered == ["HELLO"])
+        assert len(problems) == 3
+        assert "use the `_nowait` methods" in str(problems[0])
         events: list[object] = []
         end = one.on_event(events.append)
         other.leave()
-        until(lambda: any(isinstance(event, broadloom.LinkDown) for event in events))
+        wait_until(lambda: any(isinstance(event, broadloom.LinkDown) for event in events))
         end()
         one.status()
         count = len(events)
@@ -198,14 +235,14 @@ def test_callbacks_run_and_may_answer_without_waiting() -> None:
         assert len(events) == count
 
 
-def test_iteration_ends_when_the_channel_is_left() -> None:
+def test_iteration_ends_when_channel_is_left() -> None:
     with connected_pair() as (author, reader):
         got: list[str] = []
         thread = threading.Thread(target=lambda: got.extend(message.text for message in reader))
         thread.start()
         for number in range(5):
             author.broadcast_text(str(number))
-        until(lambda: len(got) == 5)
+        wait_until(lambda: len(got) == 5)
         reader.leave()
         thread.join(5)
         assert not thread.is_alive()
@@ -213,7 +250,7 @@ def test_iteration_ends_when_the_channel_is_left() -> None:
         reader.leave()
 
 
-def test_a_channel_can_be_closed_for_all() -> None:
+def test_close_channel_closes_channel_for_every_member() -> None:
     with connected_pair() as (one, other):
         one.close_channel()
         with pytest.raises(broadloom.NotConnectedError):
@@ -221,11 +258,11 @@ def test_a_channel_can_be_closed_for_all() -> None:
         assert list(other) == []
 
 
-def test_who_fell_behind_is_told_when_polling_too() -> None:
+def test_receive_nowait_raises_inbox_overflow_error() -> None:
     with connected_pair(overflow="leave", inbox_messages_max=3) as (author, reader):
         for number in range(10):
             author.broadcast_text(str(number))
-        until(lambda: reader.status().state == "left")
+        wait_until(lambda: reader.status().state == "left")
         got = [reader.receive_nowait() for _ in range(4)]
         assert [message.text for message in got if message is not None] == list("0123")
         with pytest.raises(broadloom.InboxOverflowError):
@@ -234,14 +271,14 @@ def test_who_fell_behind_is_told_when_polling_too() -> None:
             reader.receive(1)
 
 
-def exits(program: str) -> subprocess.CompletedProcess[str]:
-    """Run it in a process of its own, which must end by itself, and quietly."""
+def run_program(program: str) -> subprocess.CompletedProcess[str]:
+    """The result of a program in its own process, with warnings as errors."""
     return subprocess.run(
         [sys.executable, "-W", "error", "-c", program], capture_output=True, text=True, timeout=30, check=False
     )
 
 
-LONELY = """
+PROGRAM = """
 import threading, broadloom, broadloom.sync
 channel = broadloom.sync.connect("test/{name}", tls=False)
 channel.on_message(print)
@@ -259,15 +296,15 @@ channel.broadcast(b"hello")
         "del channel",
         "channel.broadcast_nowait(b'bye')",
     ],
-    ids=["falls off its end", "exits", "a reader waits", "leaves", "forgets it", "says a last word"],
+    ids=["end of program", "exit", "blocked reader", "leave", "deleted channel", "last message"],
 )
-def test_a_process_may_end_without_leaving(end: str) -> None:
-    ended = exits(LONELY.format(name=uuid4().hex) + end)
-    assert (ended.returncode, ended.stdout, ended.stderr) == (0, "", "")
+def test_process_exits_quietly_without_leaving(end: str) -> None:
+    result = run_program(PROGRAM.format(name=uuid4().hex) + end)
+    assert (result.returncode, result.stdout, result.stderr) == (0, "", "")
 
 
-def test_a_process_that_fails_says_why_and_ends() -> None:
-    ended = exits(LONELY.format(name=uuid4().hex) + "1 / 0")
-    assert ended.returncode == 1
-    assert ended.stderr.count("Traceback") == 1
-    assert "ZeroDivisionError" in ended.stderr
+def test_failing_process_prints_one_traceback_and_exits() -> None:
+    result = run_program(PROGRAM.format(name=uuid4().hex) + "1 / 0")
+    assert result.returncode == 1
+    assert result.stderr.count("Traceback") == 1
+    assert "ZeroDivisionError" in result.stderr

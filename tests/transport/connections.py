@@ -1,4 +1,4 @@
-"""Two ends of real lines on loopback, with nobody behind them but an ear that remembers what it was told."""
+"""Real connections on loopback between nodes without peers, and a check that tests leave nothing behind."""
 
 import asyncio
 import os
@@ -14,30 +14,29 @@ import pytest
 
 from broadloom.protocol import ChannelName, PeerState
 from broadloom.security import PeerCredentials
-from broadloom.transport import Limits, TcpNode
+from broadloom.transport import TcpNode
 from broadloom.transport.connection import TcpConnection
 from broadloom.transport.event_loop import new_event_loop
+from broadloom.transport.limits import TcpTuning
 from broadloom.wire import Address
 from broadloom.wire.exchange_messages import RejectReason
+from tests.support import eventually
 
 KEY = "a key"
 WITHIN_S = 20.0
 LOOPS = {"uvloop": new_event_loop, "asyncio": asyncio.new_event_loop}
 
-each_loop = pytest.mark.parametrize("loop", LOOPS)
+each_loop = pytest.mark.asyncio(loop_factories=list(LOOPS))
 each_mode = pytest.mark.parametrize("tls", [False, True], ids=["plain", "TLS"])
 
 
 def frame(size: int, number: int = 0) -> bytes:
-    """A frame of this size in all; what stands in it depends on its number."""
+    """A frame of this total size; its content depends on the number."""
     return (size - 4).to_bytes(4, "big") + (b"%08d" % number * (size // 8 + 1))[: size - 4]
 
 
 async def until(condition: Callable[[], object], within_s: float = WITHIN_S) -> None:
-    """Wait for something that nobody tells."""
-    async with asyncio.timeout(within_s):
-        while not condition():  # noqa: ASYNC110
-            await asyncio.sleep(0.003)
+    await eventually(condition, timeout_s=within_s)
 
 
 def open_sockets() -> int:
@@ -48,34 +47,38 @@ def open_sockets() -> int:
     return count
 
 
-def run_test(main: Callable[[], Coroutine[Any, Any, None]], loop: str = "uvloop") -> None:
-    """Run a test. It must leave no task and no open socket behind, and no exception may have reached the loop."""
+@asynccontextmanager
+async def no_leaks() -> AsyncIterator[None]:
+    """The block must leave no task and no open socket behind, and no exception may have reached the event loop."""
     problems: list[dict[str, Any]] = []
-
-    async def whole() -> None:
-        running = asyncio.get_running_loop()
-        running.set_exception_handler(lambda _loop, problem: problems.append(problem))
-        before = open_sockets()
-        await main()
-        await until(lambda: len(asyncio.all_tasks()) == 1, 5)
-        await until(lambda: open_sockets() <= before, 5)
-
-    with asyncio.Runner(loop_factory=LOOPS[loop]) as runner:
-        try:
-            runner.run(whole())
-        except BaseException:
-            # What a failed test leaves open, uvloop would warn of while it closes, and an error there makes it hang.
-            warnings.simplefilter("ignore", ResourceWarning)
-            raise
+    asyncio.get_running_loop().set_exception_handler(lambda _loop, problem: problems.append(problem))
+    tasks, sockets = len(asyncio.all_tasks()), open_sockets()
+    try:
+        yield
+    except BaseException:
+        # uvloop warns about what a failed test leaves open while it closes, and an error there makes it hang.
+        warnings.simplefilter("ignore", ResourceWarning)
+        raise
+    await eventually(lambda: len(asyncio.all_tasks()) <= tasks, "end of all tasks", timeout_s=5)
+    await eventually(lambda: open_sockets() <= sockets, "close of all sockets", timeout_s=5)
     assert not problems, problems
 
 
+def run_test(main: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    async def checked() -> None:
+        async with no_leaks():
+            await main()
+
+    with asyncio.Runner(loop_factory=new_event_loop) as runner:
+        runner.run(checked())
+
+
 def ignore(_event: Any) -> None:
-    """Whoever is not interested."""
+    """A callback that does nothing."""
 
 
 class RecordingHandler:
-    """Owner of one line."""
+    """Records everything that happens on one connection."""
 
     def __init__(self) -> None:
         self.open_count = self.overflows = 0
@@ -86,31 +89,33 @@ class RecordingHandler:
         self.open_count += 1
 
     def on_frame(self, frame: bytes) -> None:
-        assert not self.disconnects, "nothing comes after the end"
+        assert not self.disconnects, "frame after the disconnect"
         self.frames.append(frame)
 
     def on_disconnect(self, reason: RejectReason | None = None) -> None:
         self.disconnects.append(reason)
 
     def on_writable(self) -> None:
-        """Nothing: little is said here."""
+        """Not used here."""
 
     def on_send_overflow(self) -> None:
         self.overflows += 1
 
 
 class PeerlessNode(TcpNode):
-    """A node without a peer: its calls end at an ear."""
+    """A node without a peer: incoming connections go to a `RecordingHandler`."""
 
-    def __init__(self, channel: ChannelName, *, tls: bool, key: str = KEY, limits: Limits | None = None) -> None:
+    def __init__(self, channel: ChannelName, *, tls: bool, key: str = KEY, settings: TcpTuning | None = None) -> None:
         credentials = PeerCredentials.from_key(channel, key) if tls else None
-        super().__init__(channel, advertise_host="127.0.0.1", bootstrap=(), credentials=credentials, limits=limits)
+        super().__init__(channel, advertise_host="127.0.0.1", bootstrap=(), credentials=credentials, settings=settings)
         self.accepted: list[TcpConnection] = []
         self.handlers: list[RecordingHandler] = []
         self.peer: Any = SimpleNamespace(
             on_accept=self._on_call,
             links=self._connections,
             is_paused=False,
+            set_paused=lambda is_paused: setattr(self.peer, "is_paused", is_paused),
+            abort=lambda: None,
             is_present=True,
             state=PeerState.CONNECTED,
             broadcaster=SimpleNamespace(acks=SimpleNamespace(is_window_full=False)),
@@ -131,7 +136,7 @@ class PeerlessNode(TcpNode):
 
 
 class Pair:
-    """Two nodes and one line between them; `near` dialled."""
+    """Two nodes and one connection between them, initiated by `near`."""
 
     def __init__(
         self, near: PeerlessNode, far: PeerlessNode, connection: TcpConnection, handler: RecordingHandler
@@ -142,9 +147,9 @@ class Pair:
 
 
 @asynccontextmanager
-async def nodes(count: int, *, tls: bool, limits: Limits | None = None) -> AsyncIterator[list[PeerlessNode]]:
+async def nodes(count: int, *, tls: bool, settings: TcpTuning | None = None) -> AsyncIterator[list[PeerlessNode]]:
     channel = ChannelName("test", uuid4().hex)
-    made = [PeerlessNode(channel, tls=tls, limits=limits) for _ in range(count)]
+    made = [PeerlessNode(channel, tls=tls, settings=settings) for _ in range(count)]
     for node in made:
         await node.listen()
     try:
@@ -155,13 +160,13 @@ async def nodes(count: int, *, tls: bool, limits: Limits | None = None) -> Async
 
 
 @asynccontextmanager
-async def pair(*, tls: bool, limits: Limits | None = None, fragmented: bool = False) -> AsyncIterator[Pair]:
-    """`chopped`: what goes over the line is cut into pieces of random sizes on its way."""
-    async with nodes(2, tls=tls, limits=limits) as (near, far):
+async def pair(*, tls: bool, settings: TcpTuning | None = None, fragmented: bool = False) -> AsyncIterator[Pair]:
+    """`fragmented`: the data is cut into pieces of random sizes on its way."""
+    async with nodes(2, tls=tls, settings=settings) as (near, far):
         relay = await FragmentingProxy.start(far.address) if fragmented else None
         handler = RecordingHandler()
         connection = near.dial(relay.address if relay is not None else far.address, handler)
-        await until(lambda: handler.open_count and far.accepted)
+        await eventually(lambda: handler.open_count and far.accepted)
         try:
             yield Pair(near, far, connection, handler)
         finally:
@@ -170,7 +175,7 @@ async def pair(*, tls: bool, limits: Limits | None = None, fragmented: bool = Fa
 
 
 class FragmentingProxy:
-    """Stands in the middle and passes everything on in pieces."""
+    """A TCP proxy that forwards everything in pieces of random sizes."""
 
     def __init__(self, to: Address) -> None:
         self._to = to
@@ -180,10 +185,10 @@ class FragmentingProxy:
 
     @classmethod
     async def start(cls, to: Address) -> "FragmentingProxy":
-        chopper = cls(to)
-        chopper._server = await asyncio.start_server(chopper._on_accept, "127.0.0.1", 0)
-        chopper.address = Address("127.0.0.1", chopper._server.sockets[0].getsockname()[1])
-        return chopper
+        proxy = cls(to)
+        proxy._server = await asyncio.start_server(proxy._on_accept, "127.0.0.1", 0)
+        proxy.address = Address("127.0.0.1", proxy._server.sockets[0].getsockname()[1])
+        return proxy
 
     _server: asyncio.Server
     address: Address
@@ -213,7 +218,7 @@ class FragmentingProxy:
 
 @asynccontextmanager
 async def raw_connection(address: Address) -> AsyncIterator[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
-    """Somebody who speaks anything."""
+    """A client that can send anything."""
     reader, writer = await asyncio.open_connection(address.host, address.port)
     try:
         yield reader, writer

@@ -1,4 +1,4 @@
-"""Addresses as people write them."""
+"""Parsing addresses, and the address to bind and to advertise."""
 
 import asyncio
 import ipaddress
@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 
 from broadloom.transport import find_advertise_host, parse_address
 from broadloom.transport.addresses import bind_host
-from broadloom.transport.event_loop import run
 from broadloom.wire import Address
 
 PORTS = st.integers(1, 65535)
@@ -19,35 +18,35 @@ IPV6 = st.ip_addresses(v=6).map(str)
 
 
 @given(NAMES | IPV4 | IPV6, PORTS)
-def test_an_address_reads_as_it_was_written(host: str, port: int) -> None:
+def test_address_survives_formatting_and_parsing(host: str, port: int) -> None:
     expected = Address("127.0.0.1" if host == "localhost" else host, port)
     assert parse_address(str(Address(host, port))) == expected
     assert parse_address(f"  {Address(host, port)}\n") == expected
 
 
 @given(NAMES | IPV4 | IPV6)
-def test_without_a_port_the_ports_of_the_channel_are_searched(host: str) -> None:
+def test_address_without_port_has_port_zero(host: str) -> None:
     assert parse_address(host) == Address("127.0.0.1" if host == "localhost" else host, 0)
 
 
 @given(IPV6)
-def test_brackets_may_stand_without_a_port(host: str) -> None:
+def test_brackets_are_allowed_without_port(host: str) -> None:
     assert parse_address(f"[{host}]") == Address(host, 0)
 
 
 @given(st.text(max_size=300))
-def test_any_text_is_an_address_or_a_mistake_that_is_explained(text: str) -> None:
+def test_any_text_is_an_address_or_raises_value_error(text: str) -> None:
     try:
         address = parse_address(text)
     except ValueError as mistake:
-        told = str(mistake)
+        message = str(mistake)
     else:
-        told = "a good one"
+        message = "a good one"
         assert parse_address(str(address) if address.port else address.host) == address
         assert 0 < len(address.host.encode()) <= 255
         if ":" in address.host:
             assert ipaddress.ip_address(address.host).version == 6
-    assert any(part in told for part in ("a good one", "no address", "a port is"))
+    assert any(part in message for part in ("a good one", "not an address", "the port must be"))
 
 
 @pytest.mark.parametrize(
@@ -84,12 +83,12 @@ def test_any_text_is_an_address_or_a_mistake_that_is_explained(text: str) -> Non
         "host:80:90",
     ],
 )
-def test_mistakes_are_told(text: str) -> None:
-    with pytest.raises(ValueError, match=r"no address|a port is a number from 1 to 65535"):
+def test_invalid_address_raises_value_error(text: str) -> None:
+    with pytest.raises(ValueError, match=r"not an address|the port must be from 1 to 65535"):
         parse_address(text)
 
 
-def test_this_machine_has_a_name() -> None:
+def test_localhost_becomes_loopback_address() -> None:
     assert parse_address("localhost") == Address("127.0.0.1", 0)
     assert parse_address("LocalHost:4000") == Address("127.0.0.1", 4000)
 
@@ -105,7 +104,7 @@ def test_this_machine_has_a_name() -> None:
         ("2001:db8::1", "::"),
     ],
 )
-def test_loopback_is_listened_on_alone_and_all_else_on_every_interface(host: str, bound: str) -> None:
+def test_bind_host_is_loopback_or_every_interface(host: str, bound: str) -> None:
     assert bind_host(host) == bound
 
 
@@ -113,10 +112,10 @@ async def _find_advertise_host(*bootstrap: str) -> str:
     return await asyncio.wait_for(find_advertise_host(tuple(map(parse_address, bootstrap))), 10)
 
 
-def test_own_host_is_where_the_portal_would_see_us() -> None:
-    assert run(_find_advertise_host("127.0.0.1")) == "127.0.0.1"
-    assert run(_find_advertise_host("::1")) == "::1"
-    assert run(_find_advertise_host("[::1]:4000")) == "::1"
-    assert run(_find_advertise_host("nobody.invalid", "::1")) == "::1"
-    assert run(_find_advertise_host("nobody.invalid")) == "127.0.0.1"
-    assert run(_find_advertise_host()) == "127.0.0.1"
+async def test_advertise_host_faces_first_reachable_bootstrap_host() -> None:
+    assert await _find_advertise_host("127.0.0.1") == "127.0.0.1"
+    assert await _find_advertise_host("::1") == "::1"
+    assert await _find_advertise_host("[::1]:4000") == "::1"
+    assert await _find_advertise_host("unknown.invalid", "::1") == "::1"
+    assert await _find_advertise_host("unknown.invalid") == "127.0.0.1"
+    assert await _find_advertise_host() == "127.0.0.1"

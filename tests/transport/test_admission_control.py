@@ -1,4 +1,4 @@
-"""Who may call, with a clock turned by hand."""
+"""Admission control, with a fake clock."""
 
 from typing import Any, cast
 
@@ -31,7 +31,7 @@ class AdmissionHarness:
         self.admission_control.remove_pending(cast("Any", caller))
 
     def connect_many(self, count: int, host: str = "alpha", *, every_s: float = 0.0) -> int:
-        """So many come and go; returns how many were let in."""
+        """Open and close this many connections; returns how many were admitted."""
         admitted = 0
         for _ in range(count):
             self.time += every_s
@@ -41,14 +41,14 @@ class AdmissionHarness:
         return admitted
 
 
-def test_a_burst_is_let_in_and_no_more() -> None:
+def test_burst_is_admitted_up_to_its_limit() -> None:
     door = AdmissionHarness()
     assert door.connect_many(25) == 20
     assert door.admission_control.connections_denied == 5
     assert door.connect_many(25, "beta") == 20, "others are not made to pay for it"
 
 
-def test_the_right_to_call_grows_with_time_up_to_a_burst() -> None:
+def test_tokens_refill_with_time_up_to_burst() -> None:
     door = AdmissionHarness()
     door.connect_many(20)
     door.time += 0.5
@@ -58,7 +58,7 @@ def test_the_right_to_call_grows_with_time_up_to_a_burst() -> None:
 
 
 @pytest.mark.parametrize("times_too_often", [1.01, 1.5, 5, 100])
-def test_who_calls_too_often_is_let_in_at_the_rate_that_is_allowed(times_too_often: float) -> None:
+def test_excessive_caller_is_admitted_at_allowed_rate(times_too_often: float) -> None:
     door = AdmissionHarness()
     door.connect_many(20)
     seconds, rate = 10, LIMITS.connections_per_s
@@ -66,13 +66,13 @@ def test_who_calls_too_often_is_let_in_at_the_rate_that_is_allowed(times_too_oft
     assert admitted == pytest.approx(seconds * rate, abs=2)
 
 
-def test_who_keeps_to_the_rate_is_never_turned_away() -> None:
+def test_caller_within_rate_is_never_denied() -> None:
     door = AdmissionHarness()
     assert door.connect_many(1000, every_s=1.001 / LIMITS.connections_per_s) == 1000
     assert door.admission_control.connections_denied == 0
 
 
-def test_for_one_more_the_one_that_has_taken_longest_is_hurried_away() -> None:
+def test_oldest_pending_handshake_is_evicted_when_limit_is_reached() -> None:
     door = AdmissionHarness()
     callers = [FakeConnection() for _ in range(5)]
     assert all(door.connect(caller) for caller in callers[:3])
@@ -87,7 +87,7 @@ def test_for_one_more_the_one_that_has_taken_longest_is_hurried_away() -> None:
     assert door.admission_control.pending_count == 3
 
 
-def test_nobody_is_hurried_away_by_one_who_is_turned_away() -> None:
+def test_denied_connection_evicts_no_handshake() -> None:
     door = AdmissionHarness(Limits(connections_per_s=1, connections_burst=3, pending_handshakes_max=3))
     callers = [FakeConnection() for _ in range(4)]
     assert [door.connect(caller) for caller in callers] == [True, True, True, False]
@@ -95,7 +95,7 @@ def test_nobody_is_hurried_away_by_one_who_is_turned_away() -> None:
     assert door.admission_control.pending_count == 3
 
 
-def test_addresses_beyond_a_number_are_forgotten() -> None:
+def test_number_of_remembered_addresses_is_bounded() -> None:
     door = AdmissionHarness()
     door.connect_many(20, "first")
     for number in range(ADDRESSES_MAX):
@@ -105,7 +105,7 @@ def test_addresses_beyond_a_number_are_forgotten() -> None:
     assert len(door.admission_control._tokens) == ADDRESSES_MAX
 
 
-def test_when_nobody_is_let_in_any_more_all_are_hung_up_on() -> None:
+def test_abort_pending_aborts_every_pending_handshake() -> None:
     door = AdmissionHarness()
     callers = [FakeConnection() for _ in range(3)]
     for caller in callers:

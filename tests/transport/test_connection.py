@@ -1,4 +1,4 @@
-"""Lines: whole frames in order, one write a turn, and an end that is told once."""
+"""`TcpConnection`: whole frames in order, one write per loop iteration, one disconnect."""
 
 import asyncio
 import random
@@ -7,25 +7,16 @@ from typing import Any
 
 import pytest
 
-from broadloom.transport import Limits
 from broadloom.transport.connection import TcpConnection
+from broadloom.transport.limits import Limits, TcpTuning
 from broadloom.wire import Address, decode
 from broadloom.wire.exchange_messages import Reject, RejectReason
-from tests.transport.connections import (
-    RecordingHandler,
-    each_loop,
-    each_mode,
-    frame,
-    nodes,
-    pair,
-    raw_connection,
-    run_test,
-    until,
-)
+from tests.support import eventually
+from tests.transport.connections import RecordingHandler, each_loop, each_mode, frame, nodes, pair, raw_connection
 
 
 class CountedWrites:
-    """A transport that counts."""
+    """A transport that counts its writes."""
 
     def __init__(self, connection: TcpConnection) -> None:
         self._transport: Any = connection._transport
@@ -42,214 +33,178 @@ class CountedWrites:
 
 @each_loop
 @each_mode
-def test_all_frames_of_one_turn_go_out_in_one_write(tls: bool, loop: str) -> None:
-    async def main() -> None:
-        async with pair(tls=tls) as ends:
-            writes = CountedWrites(ends.near)
-            for turn in range(1, 4):
-                sent = [frame(20 + number, number) for number in range(100)]
-                ends.far_handler.frames.clear()
-                for each in sent:
-                    ends.near.send(each)
-                assert writes.count == turn - 1, "nothing is written before the turn is over"
-                await until(lambda sent=sent: len(ends.far_handler.frames) == len(sent))  # type: ignore[misc]
-                assert ends.far_handler.frames == sent
-                assert writes.count == turn
-
-    run_test(main, loop)
+async def test_frames_of_one_loop_iteration_go_out_in_one_write(tls: bool) -> None:
+    async with pair(tls=tls) as ends:
+        writes = CountedWrites(ends.near)
+        for turn in range(1, 4):
+            sent = [frame(20 + number, number) for number in range(100)]
+            ends.far_handler.frames.clear()
+            for each in sent:
+                ends.near.send(each)
+            assert writes.count == turn - 1, "nothing is written before the turn is over"
+            await eventually(lambda sent=sent: len(ends.far_handler.frames) == len(sent))  # type: ignore[misc]
+            assert ends.far_handler.frames == sent
+            assert writes.count == turn
 
 
 @each_loop
 @each_mode
 @pytest.mark.parametrize("chopped", [False, True], ids=["whole", "chopped"])
-def test_frames_of_all_sizes_arrive_whole_and_in_order_in_both_directions(tls: bool, loop: str, chopped: bool) -> None:
+async def test_frames_of_all_sizes_arrive_whole_and_in_order(tls: bool, chopped: bool) -> None:
     chosen = random.Random(3)
     sizes = [chosen.choice([8, 9, 100, 5_000, 70_000]) for _ in range(150)] + [1 << 20, 8, 1 << 20]
     sent = [frame(size, number) for number, size in enumerate(sizes)]
 
-    async def main() -> None:
-        async with pair(tls=tls, fragmented=chopped) as ends:
-            for number, each in enumerate(sent):
-                ends.near.send(each)
-                ends.far.send(each)
-                if number % 10 == 0:
-                    await asyncio.sleep(0)
-            await until(lambda: len(ends.far_handler.frames) == len(ends.near_handler.frames) == len(sent))
-            assert ends.far_handler.frames == ends.near_handler.frames == sent
-            ends.near.close()
-            await until(lambda: ends.far_handler.disconnects)
-
-    run_test(main, loop)
+    async with pair(tls=tls, fragmented=chopped) as ends:
+        for number, each in enumerate(sent):
+            ends.near.send(each)
+            ends.far.send(each)
+            if number % 10 == 0:
+                await asyncio.sleep(0)
+        await eventually(lambda: len(ends.far_handler.frames) == len(ends.near_handler.frames) == len(sent))
+        assert ends.far_handler.frames == ends.near_handler.frames == sent
+        ends.near.close()
+        await eventually(lambda: ends.far_handler.disconnects)
 
 
 @each_loop
 @each_mode
-def test_what_was_sent_before_hanging_up_arrives_and_then_the_end_is_told_once(tls: bool, loop: str) -> None:
+async def test_frames_sent_before_close_arrive_before_one_disconnect(tls: bool) -> None:
     sent = [frame(1 << 19, number) for number in range(24)]
 
-    async def main() -> None:
+    async with pair(tls=tls) as ends:
+        for each in sent:
+            ends.near.send(each)
+        ends.near.close()
+        ends.near.send(frame(8))
+        ends.near.close()
+        await eventually(lambda: ends.far_handler.disconnects)
+        assert ends.far_handler.frames == sent
+        await eventually(lambda: not ends.near_node.connections and not ends.far_node.connections)
+        assert ends.far_handler.disconnects == [None]
+        assert not ends.near_handler.disconnects, "who hangs up is not told that it did"
+
+
+@each_loop
+@each_mode
+async def test_close_delivers_last_frame_while_other_end_keeps_sending(tls: bool) -> None:
+    """Whatever is in flight towards us during a close does no harm, and our last frame arrives."""
+
+    for _ in range(5):
         async with pair(tls=tls) as ends:
-            for each in sent:
-                ends.near.send(each)
+            for number in range(20):
+                ends.far.send(frame(1 << 16, number))
+            ends.near.send(frame(50, 7))
             ends.near.close()
-            ends.near.send(frame(8))
-            ends.near.close()
-            await until(lambda: ends.far_handler.disconnects)
-            assert ends.far_handler.frames == sent
-            await until(lambda: not ends.near_node.connections and not ends.far_node.connections)
+            for number in range(20):
+                ends.far.send(frame(1 << 16, number))
+            await eventually(lambda ends=ends: ends.far_handler.disconnects)  # type: ignore[misc]
+            assert ends.far_handler.frames == [frame(50, 7)]
             assert ends.far_handler.disconnects == [None]
-            assert not ends.near_handler.disconnects, "who hangs up is not told that it did"
-
-    run_test(main, loop)
-
-
-@each_loop
-@each_mode
-def test_hanging_up_on_one_who_goes_on_talking(tls: bool, loop: str) -> None:
-    """What is under way towards us when we hang up may be anything: it does no harm, and our last word arrives."""
-
-    async def main() -> None:
-        for _ in range(5):
-            async with pair(tls=tls) as ends:
-                for number in range(20):
-                    ends.far.send(frame(1 << 16, number))
-                ends.near.send(frame(50, 7))
-                ends.near.close()
-                for number in range(20):
-                    ends.far.send(frame(1 << 16, number))
-                await until(lambda ends=ends: ends.far_handler.disconnects)  # type: ignore[misc]
-                assert ends.far_handler.frames == [frame(50, 7)]
-                assert ends.far_handler.disconnects == [None]
-                assert not ends.near_handler.disconnects
-                await until(lambda ends=ends: not ends.near_node.connections and not ends.far_node.connections)  # type: ignore[misc]
-                refusals = ends.near_node.handshake_counters
-                assert refusals.handshakes == refusals.malformed_frames == 0, "that it talked on is no offence"
-
-    run_test(main, loop)
-
-
-@each_loop
-@each_mode
-def test_both_may_hang_up_at_the_same_moment(tls: bool, loop: str) -> None:
-    async def main() -> None:
-        async with pair(tls=tls) as ends:
-            for line in (ends.near, ends.far):
-                line.send(frame(200_000))
-                line.close()
-            await until(lambda: not ends.near_node.connections and not ends.far_node.connections)
             assert not ends.near_handler.disconnects
-            assert not ends.far_handler.disconnects
-
-    run_test(main, loop)
-
-
-@each_loop
-@each_mode
-def test_one_that_breaks_off_is_told_once(tls: bool, loop: str) -> None:
-    async def main() -> None:
-        async with pair(tls=tls) as ends:
-            ends.far.abort()
-            await until(lambda: ends.near_handler.disconnects)
-            await until(lambda: not ends.near_node.connections and not ends.far_node.connections)
-            assert ends.near_handler.disconnects == [None]
-            assert not ends.far_handler.disconnects
-            ends.near.send(frame(8))
-            ends.near.close()
-
-    run_test(main, loop)
+            await eventually(lambda ends=ends: not ends.near_node.connections and not ends.far_node.connections)  # type: ignore[misc]
+            refusals = ends.near_node.handshake_counters
+            assert refusals.handshakes == refusals.malformed_frames == 0, "that it talked on is no offence"
 
 
 @each_loop
 @each_mode
-def test_a_line_may_be_closed_at_any_moment_of_its_making(tls: bool, loop: str) -> None:
-    async def main() -> None:
-        async with nodes(2, tls=tls) as (near, far):
-            ears = []
-            for turns in range(25):
-                ears.append(RecordingHandler())
-                line = near.dial(far.address, ears[-1])
-                for _ in range(turns):
-                    await asyncio.sleep(0)
-                line.close()
-                line.close()
-            await until(lambda: not near.connections and not far.connections)
-            assert not any(ear.disconnects for ear in ears)
-            assert all(ear.disconnects == [None] for ear in far.handlers)
-
-    run_test(main, loop)
-
-
-@each_loop
-def test_what_is_sent_before_the_line_is_open_goes_out_when_it_is(loop: str) -> None:
-    async def main() -> None:
-        async with nodes(2, tls=True) as (near, far):
-            line = near.dial(far.address, RecordingHandler())
-            line.send(frame(60, 1))
-            await until(lambda: far.handlers and far.handlers[0].frames == [frame(60, 1)])
-
-    run_test(main, loop)
+async def test_both_ends_may_close_at_the_same_time(tls: bool) -> None:
+    async with pair(tls=tls) as ends:
+        for line in (ends.near, ends.far):
+            line.send(frame(200_000))
+            line.close()
+        await eventually(lambda: not ends.near_node.connections and not ends.far_node.connections)
+        assert not ends.near_handler.disconnects
+        assert not ends.far_handler.disconnects
 
 
 @each_loop
 @each_mode
-def test_garbage_is_answered_by_a_reason(tls: bool, loop: str) -> None:
-    async def main() -> None:
-        async with nodes(1, tls=tls) as (node,), raw_connection(node.address) as (reader, writer):
-            writer.write(b"GET / HTTP/1.1\r\nHost: here\r\n\r\n")
-            answer = await reader.read()
-            if not tls:
-                refuse = decode(answer)
-                assert isinstance(refuse, Reject)
-                assert refuse.reason is RejectReason.WRONG_PROTOCOL
-                assert node.handlers[0].disconnects == [RejectReason.WRONG_PROTOCOL]
-                assert node.handshake_counters.malformed_frames == 1
-            writer.close()
-            await until(lambda: not node.connections and node.admission_control.pending_count == 0, 2)
-
-    run_test(main, loop)
-
-
-@each_loop
-def test_a_caller_that_does_not_shake_hands_is_hung_up_on(loop: str) -> None:
-    async def main() -> None:
-        async with (
-            nodes(1, tls=True, limits=Limits(handshake_timeout_s=0.1)) as (node,),
-            raw_connection(node.address) as (reader, _),
-        ):
-            assert await reader.read() == b""
-            assert node.handshake_counters.handshakes == 1
-            assert node.admission_control.pending_count == 0
-            assert not node.handlers
-
-    run_test(main, loop)
+async def test_abort_is_reported_once(tls: bool) -> None:
+    async with pair(tls=tls) as ends:
+        ends.far.abort()
+        await eventually(lambda: ends.near_handler.disconnects)
+        await eventually(lambda: not ends.near_node.connections and not ends.far_node.connections)
+        assert ends.near_handler.disconnects == [None]
+        assert not ends.far_handler.disconnects
+        ends.near.send(frame(8))
+        ends.near.close()
 
 
 @each_loop
 @each_mode
-def test_who_is_gone_takes_its_callers_with_it(tls: bool, loop: str) -> None:
-    """Also those that have not shown anything yet: `play` sees whether their sockets stay."""
-
-    async def main() -> None:
-        async with nodes(1, tls=tls) as (node,), raw_connection(node.address) as (reader, _):
-            await until(lambda: node.admission_control.pending_count or node.accepted)
-            node.abort()
-            with suppress(ConnectionError):
-                assert await asyncio.wait_for(reader.read(), 3) == b""
-
-    run_test(main, loop)
+async def test_connection_may_be_closed_at_any_moment_of_opening(tls: bool) -> None:
+    async with nodes(2, tls=tls) as (near, far):
+        ears = []
+        for turns in range(25):
+            ears.append(RecordingHandler())
+            line = near.dial(far.address, ears[-1])
+            for _ in range(turns):
+                await asyncio.sleep(0)
+            line.close()
+            line.close()
+        await eventually(lambda: not near.connections and not far.connections)
+        assert not any(ear.disconnects for ear in ears)
+        assert all(ear.disconnects == [None] for ear in far.handlers)
 
 
 @each_loop
-def test_nobody_there(loop: str) -> None:
-    async def main() -> None:
-        async with nodes(1, tls=False) as (node,):
-            silent = Address("127.0.0.1", node.address.port)
-            node._server.close()  # type: ignore[union-attr]
-            ear = RecordingHandler()
-            node.dial(silent, ear)
-            await until(lambda: ear.disconnects)
-            assert ear.disconnects == [None]
-            assert not ear.open_count
-            assert not node.connections
+async def test_frames_sent_before_open_go_out_after_open() -> None:
+    async with nodes(2, tls=True) as (near, far):
+        line = near.dial(far.address, RecordingHandler())
+        line.send(frame(60, 1))
+        await eventually(lambda: far.handlers and far.handlers[0].frames == [frame(60, 1)])
 
-    run_test(main, loop)
+
+@each_loop
+@each_mode
+async def test_garbage_is_answered_with_reject_reason(tls: bool) -> None:
+    async with nodes(1, tls=tls) as (node,), raw_connection(node.address) as (reader, writer):
+        writer.write(b"GET / HTTP/1.1\r\nHost: here\r\n\r\n")
+        answer = await reader.read()
+        if not tls:
+            refuse = decode(answer)
+            assert isinstance(refuse, Reject)
+            assert refuse.reason is RejectReason.WRONG_PROTOCOL
+            assert node.handlers[0].disconnects == [RejectReason.WRONG_PROTOCOL]
+            assert node.handshake_counters.malformed_frames == 1
+        writer.close()
+        await eventually(lambda: not node.connections and node.admission_control.pending_count == 0, timeout_s=2)
+
+
+@each_loop
+async def test_client_without_handshake_is_dropped_after_timeout() -> None:
+    async with (
+        nodes(1, tls=True, settings=TcpTuning(limits=Limits(handshake_timeout_s=0.1))) as (node,),
+        raw_connection(node.address) as (reader, _),
+    ):
+        assert await reader.read() == b""
+        assert node.handshake_counters.handshakes == 1
+        assert node.admission_control.pending_count == 0
+        assert not node.handlers
+
+
+@each_loop
+@each_mode
+async def test_node_abort_closes_all_connections(tls: bool) -> None:
+    """Also those that are not authenticated yet; `no_leaks` checks their sockets."""
+
+    async with nodes(1, tls=tls) as (node,), raw_connection(node.address) as (reader, _):
+        await eventually(lambda: node.admission_control.pending_count or node.accepted)
+        node.abort()
+        with suppress(ConnectionError):
+            assert await asyncio.wait_for(reader.read(), 3) == b""
+
+
+@each_loop
+async def test_dial_of_closed_port_reports_disconnect() -> None:
+    async with nodes(1, tls=False) as (node,):
+        silent = Address("127.0.0.1", node.address.port)
+        node._server.close()  # type: ignore[union-attr]
+        ear = RecordingHandler()
+        node.dial(silent, ear)
+        await eventually(lambda: ear.disconnects)
+        assert ear.disconnects == [None]
+        assert not ear.open_count
+        assert not node.connections

@@ -1,4 +1,4 @@
-"""Where a peer listens."""
+"""Where a node listens."""
 
 import asyncio
 import socket
@@ -13,17 +13,26 @@ from broadloom.protocol import ChannelName, PeerState
 from broadloom.protocol.channel_name import PortOrder
 from broadloom.protocol.events import Message
 from broadloom.security import PeerCredentials
-from broadloom.transport import Limits, ListenError, TcpNode
+from broadloom.transport import ListenError, TcpNode
+from broadloom.transport.limits import Limits, TcpTuning
 from broadloom.wire import Address
-from tests.transport.connections import each_loop, ignore, run_test, until
+from tests.support import eventually
+from tests.transport.connections import each_loop, ignore
 
 
 def make_node(
-    channel: ChannelName, host: str = "127.0.0.1", *, port: int = 0, tls: bool = False, limits: Limits | None = None
+    channel: ChannelName,
+    host: str = "127.0.0.1",
+    *,
+    port: int = 0,
+    tls: bool = False,
+    settings: TcpTuning | None = None,
 ) -> TcpNode:
     credentials = PeerCredentials.from_key(channel, "a key") if tls else None
     bootstrap = (Address(host, port),)
-    node = TcpNode(channel, advertise_host=host, port=port, bootstrap=bootstrap, credentials=credentials, limits=limits)
+    node = TcpNode(
+        channel, advertise_host=host, port=port, bootstrap=bootstrap, credentials=credentials, settings=settings
+    )
     node.deliver, node.report_missed, node.emit = 3 * (ignore,)
     return node
 
@@ -43,8 +52,7 @@ def free_port() -> int:
 
 
 def channel_with_free_ports(free_ports: int = 5) -> ChannelName:
-    """One whose first ports are free, and not among those that the kernel gives to callers: other programs of this
-    machine, and connections of other tests, may hold any port."""
+    """A channel whose first ports are free and not ephemeral: other programs and tests may use any ephemeral port."""
     while True:
         channel = ChannelName("test", uuid4().hex)
         order = PortOrder(channel.id)
@@ -59,108 +67,90 @@ def channel_with_free_ports(free_ports: int = 5) -> ChannelName:
 
 
 @each_loop
-def test_the_first_free_port_of_the_channels_order_is_taken(loop: str) -> None:
-    async def main() -> None:
-        channel = channel_with_free_ports()
-        order = PortOrder(channel.id)
-        with occupied(order[0]), occupied(order[2]):
-            nodes = [make_node(channel) for _ in range(3)]
-            for node in nodes:
-                await node.start()
-            assert [node.peer.me.address.port for node in nodes] == [order[1], order[3], order[4]]
-            for node in nodes:
-                await node.close()
-        again = make_node(channel)
-        await again.start()
-        assert again.peer.me.address.port == order[0], "what was closed is free again"
-        again.abort()
-
-    run_test(main, loop)
+async def test_node_listens_on_first_free_port_of_port_order() -> None:
+    channel = channel_with_free_ports()
+    order = PortOrder(channel.id)
+    with occupied(order[0]), occupied(order[2]):
+        nodes = [make_node(channel) for _ in range(3)]
+        for node in nodes:
+            await node.start()
+        assert [node.peer.me.address.port for node in nodes] == [order[1], order[3], order[4]]
+        for node in nodes:
+            await node.close()
+    again = make_node(channel)
+    await again.start()
+    assert again.peer.me.address.port == order[0], "what was closed is free again"
+    again.abort()
 
 
 @each_loop
-def test_a_given_port_that_is_taken_is_told(loop: str) -> None:
-    async def main() -> None:
-        port = free_port()
-        with occupied(port):
-            node = make_node(channel_with_free_ports(), port=port)
-            with pytest.raises(ListenError, match=rf"cannot listen on 127\.0\.0\.1, port {port}: .*in use"):
-                await node.start()
-            node.abort()
-
-    run_test(main, loop)
-
-
-@each_loop
-def test_an_order_without_a_free_port_is_told(loop: str) -> None:
-    async def main() -> None:
-        channel = channel_with_free_ports()
-        with occupied(PortOrder(channel.id)[0]):
-            node = make_node(channel, limits=Limits(listen_ports_max=1))
-            with pytest.raises(ListenError, match=r"cannot listen on 127\.0\.0\.1: .*in use"):
-                await node.start()
-            node.abort()
-
-    run_test(main, loop)
-
-
-@each_loop
-def test_a_host_that_cannot_be_listened_on_is_told(loop: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    # Any address may be reachable by way of a router, so only one that cannot be bound at all is a mistake.
-    monkeypatch.setattr("broadloom.transport.node.bind_host", lambda host: host)
-
-    async def main() -> None:
-        node = make_node(channel_with_free_ports(), "203.0.113.7")
-        with pytest.raises(ListenError, match=r"cannot listen on 203\.0\.113\.7: Cannot assign"):
+async def test_occupied_port_raises_listen_error() -> None:
+    port = free_port()
+    with occupied(port):
+        node = make_node(channel_with_free_ports(), port=port)
+        with pytest.raises(ListenError, match=rf"cannot listen on 127\.0\.0\.1, port {port}: .*in use"):
             await node.start()
         node.abort()
 
-    run_test(main, loop)
+
+@each_loop
+async def test_port_order_without_free_port_raises_listen_error() -> None:
+    channel = channel_with_free_ports()
+    with occupied(PortOrder(channel.id)[0]):
+        node = make_node(channel, settings=TcpTuning(limits=Limits(listen_ports_max=1)))
+        with pytest.raises(ListenError, match=r"cannot listen on 127\.0\.0\.1: .*in use"):
+            await node.start()
+        node.abort()
+
+
+@each_loop
+async def test_host_that_cannot_be_bound_raises_listen_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    # An advertised address may belong to a router: only one that cannot be bound at all is an error.
+    monkeypatch.setattr("broadloom.transport.node.bind_host", lambda host: host)
+
+    node = make_node(channel_with_free_ports(), "203.0.113.7")
+    with pytest.raises(ListenError, match=r"cannot listen on 203\.0\.113\.7: Cannot assign"):
+        await node.start()
+    node.abort()
 
 
 @each_loop
 @pytest.mark.parametrize("tls", [False, True], ids=["plain", "TLS"])
 @pytest.mark.parametrize("host", ["::1", "localhost", "127.0.0.1"])
-def test_two_meet_at_any_kind_of_host(host: str, tls: bool, loop: str) -> None:
-    async def main() -> None:
-        channel, heard = channel_with_free_ports(), list[Message]()
-        first, second = make_node(channel, host, tls=tls), make_node(channel, host, tls=tls)
-        second.deliver = heard.extend
-        await first.start()
-        await until(lambda: first.peer.state is PeerState.CONNECTED)
-        await second.start()
-        await until(lambda: second.peer.state is PeerState.CONNECTED)
-        first.peer.broadcast(b"hello")
-        await until(lambda: [message.data for message in heard] == [b"hello"])
-        assert first.peer.me.address.host == host
-        second.peer.leave()
-        await until(lambda: second.peer.state is PeerState.LEFT)
-        await second.close()
-        first.abort()
-
-    run_test(main, loop)
+async def test_peers_connect_at_any_kind_of_host(host: str, tls: bool) -> None:
+    channel, heard = channel_with_free_ports(), list[Message]()
+    first, second = make_node(channel, host, tls=tls), make_node(channel, host, tls=tls)
+    second.deliver = heard.extend
+    await first.start()
+    await eventually(lambda: first.peer.state is PeerState.CONNECTED)
+    await second.start()
+    await eventually(lambda: second.peer.state is PeerState.CONNECTED)
+    first.peer.broadcast(b"hello")
+    await eventually(lambda: [message.data for message in heard] == [b"hello"])
+    assert first.peer.me.address.host == host
+    second.peer.leave()
+    await eventually(lambda: second.peer.state is PeerState.LEFT)
+    await second.close()
+    first.abort()
 
 
 @each_loop
-def test_those_who_call_while_a_node_closes_are_hung_up_on(loop: str) -> None:
-    """None of their sockets is left to the garbage collector, whose warning would fail this test."""
+async def test_connections_during_close_are_dropped() -> None:
+    """No socket is left to the garbage collector, whose warning would fail this test."""
 
-    async def main() -> None:
-        for turns in range(12):
-            node = make_node(channel_with_free_ports(1))
-            await node.start()
-            callers = [socket.socket() for _ in range(20)]
-            for caller in callers:
-                caller.setblocking(False)
-                caller.connect_ex(tuple(node.peer.me.address))
-            for _ in range(turns % 4):
-                await asyncio.sleep(0)
-            asyncio.get_running_loop().call_soon(node.abort)
-            for caller in callers:
-                await until(partial(is_closed_by_peer, caller), 5)
-                caller.close()
-
-    run_test(main, loop)
+    for turns in range(12):
+        node = make_node(channel_with_free_ports(1))
+        await node.start()
+        callers = [socket.socket() for _ in range(20)]
+        for caller in callers:
+            caller.setblocking(False)
+            caller.connect_ex(tuple(node.peer.me.address))
+        for _ in range(turns % 4):
+            await asyncio.sleep(0)
+        asyncio.get_running_loop().call_soon(node.abort)
+        for caller in callers:
+            await eventually(partial(is_closed_by_peer, caller), timeout_s=5)
+            caller.close()
 
 
 def is_closed_by_peer(connection: socket.socket) -> bool:
@@ -173,11 +163,8 @@ def is_closed_by_peer(connection: socket.socket) -> bool:
 
 
 @each_loop
-def test_a_node_that_never_started_can_be_closed(loop: str) -> None:
-    async def main() -> None:
-        node = make_node(channel_with_free_ports())
-        node.abort()
-        other = make_node(channel_with_free_ports())
-        await other.close()
-
-    run_test(main, loop)
+async def test_node_that_never_started_can_be_closed() -> None:
+    node = make_node(channel_with_free_ports())
+    node.abort()
+    other = make_node(channel_with_free_ports())
+    await other.close()

@@ -54,7 +54,7 @@ class Browser:
 
     def fabric(self, name: str) -> str:
         """What the drawing tells of itself."""
-        return str(self.one(".w-fabric").get_attribute(f"data-{name}") or "")
+        return str(self.one(".bl-fabric").get_attribute(f"data-{name}") or "")
 
     def run(self, script: str, *args: Any) -> Any:
         return self.driver.execute_script(script, *args)

@@ -21,13 +21,13 @@ from tests.web.server import running_server
         (["--tapes", ".", "--listen", "0.0.0.0:0"], "give a password"),
     ],
 )
-def test_mistakes_are_told_with_what_to_do(words: list[str], told: str) -> None:
+def test_command_mistakes_say_what_to_do(words: list[str], told: str) -> None:
     result = CliRunner().invoke(app, ["web", *words])
     assert result.exit_code == 2
     assert told in " ".join(result.output.split())
 
 
-def test_elsewhere_the_password_is_needed(tmp_path: Path) -> None:
+def test_remote_access_requires_the_password(tmp_path: Path) -> None:
     tape = make_tape(tmp_path / "kill", 8)
     words = ("-c", "from broadloom.cli.main import main; main()", "web", "--tapes", str(tape), "--listen", "0.0.0.0:0")
     with running_server(*words, BROADLOOM_WEB_PASSWORD="open sesame") as url:
@@ -53,5 +53,5 @@ def test_elsewhere_the_password_is_needed(tmp_path: Path) -> None:
         assert '"parts":1' in text
         status, _, text = ask("GET", "/data/nothing/whole", cookie=cookie)
         assert (status, "there is no tape" in text) == (404, True)
-        for path in ("/", "/lab", "/traffic", "/conversations", "/tables"):
+        for path in ("/", "/cluster", "/traffic", "/conversations", "/tables"):
             assert ask("GET", path, cookie=cookie)[0] == 200

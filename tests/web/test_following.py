@@ -33,7 +33,7 @@ class ManualTimeline:
         }
 
 
-def test_changes_are_put_in_order_and_come_when_they_have_settled() -> None:
+def test_changes_are_ordered_after_the_settle_time() -> None:
     story = ManualTimeline()
     story.set_links((0, 1), peers=2)
     for change in (
@@ -52,7 +52,7 @@ def test_changes_are_put_in_order_and_come_when_they_have_settled() -> None:
     assert following.history.stats(99)["links"] == 1
 
 
-def test_what_peers_say_of_themselves_is_noted_when_it_changes() -> None:
+def test_reported_figures_are_recorded_when_they_change() -> None:
     story = ManualTimeline()
     story.set_links((0, 1), peers=2, free_slots=3)
     following = TimelineFollower(story)
@@ -63,7 +63,7 @@ def test_what_peers_say_of_themselves_is_noted_when_it_changes() -> None:
     assert following.history.stats(1e12 + 10)["holes"] == 0
 
 
-def test_after_more_changes_than_are_kept_the_picture_is_that_of_now() -> None:
+def test_snapshot_is_corrected_after_dropped_changes() -> None:
     story = ManualTimeline(changes_max=10)
     story.set_links((0, 1), (1, 2), peers=3)
     following = TimelineFollower(story)

@@ -50,11 +50,11 @@ def request(
         ("a.example", False),
     ],
 )
-def test_what_this_machine_is_called(host: str, here: bool) -> None:
+def test_loopback_names_are_recognized(host: str, here: bool) -> None:
     assert is_loopback(host) is here
 
 
-def test_on_this_machine_only_its_own_names_are_answered() -> None:
+def test_loopback_server_rejects_foreign_host_names() -> None:
     gate = AuthMiddleware(inner_app, password=None, loopback_only=True)
     assert request(gate)[0] == 200
     assert request(gate, host="localhost:1")[0] == 200
@@ -63,14 +63,14 @@ def test_on_this_machine_only_its_own_names_are_answered() -> None:
     assert (status, "localhost" in text) == (403, True)
 
 
-def test_pages_of_others_can_change_nothing() -> None:
+def test_cross_origin_requests_are_rejected() -> None:
     gate = AuthMiddleware(inner_app, password=None, loopback_only=True)
     assert request(gate, method="POST", origin="http://127.0.0.1:8470")[0] == 200
     assert request(gate, method="POST", origin="http://evil.example")[0] == 403
     assert request(gate, kind="websocket", origin="http://evil.example") == 1008
 
 
-def test_nothing_is_fetched_from_elsewhere() -> None:
+def test_content_security_policy_allows_no_other_host() -> None:
     policy = request(AuthMiddleware(inner_app, password=None, loopback_only=True))[1][
         b"content-security-policy"
     ].decode()
@@ -78,7 +78,7 @@ def test_nothing_is_fetched_from_elsewhere() -> None:
     assert "http" not in policy
 
 
-def test_without_the_password_there_is_only_the_door() -> None:
+def test_unauthenticated_request_gets_login_page() -> None:
     gate = AuthMiddleware(inner_app, password="open sesame", loopback_only=False)
     status, _, text = request(gate, host="broadloom.example")
     assert (status, 'type="password"' in text, "inside" in text) == (401, True, False)
@@ -95,19 +95,19 @@ def test_without_the_password_there_is_only_the_door() -> None:
     assert request(gate, cookie="broadloom_entry=made-up")[0] == 401
 
 
-def test_guessing_is_slow() -> None:
+def test_password_guessing_is_rate_limited() -> None:
     gate = AuthMiddleware(inner_app, password="secret", loopback_only=False)
     for _ in range(ATTEMPTS_PER_MIN_MAX):
         assert request(gate, "/door", "POST", body=b"password=guess")[0] == 403
     assert request(gate, "/door", "POST", body=b"password=secret")[0] == 429
 
 
-def test_elsewhere_is_not_served_without_a_password() -> None:
+def test_serving_other_hosts_requires_a_password() -> None:
     with pytest.raises(ServeError, match="give a password"):
         asyncio.run(serve(host="0.0.0.0", port=0))
 
 
-def test_a_port_that_is_taken_is_said() -> None:
+def test_port_in_use_raises_serve_error() -> None:
     import socket
 
     with socket.create_server(("127.0.0.1", 0)) as taken, pytest.raises(ServeError, match="choose another port"):

@@ -8,7 +8,7 @@ from tests.channel.joined import QUICK, connected_channels, unique_name
 from tests.transport.connections import run_test, until
 
 
-def test_itself_its_neighbours_and_theirs() -> None:
+def test_peer_timeline_shows_two_hops() -> None:
     name, heard = unique_name(), PeerTimeline()
 
     async def main() -> None:

@@ -52,7 +52,7 @@ def replay_entries(history: FabricHistory, until: float) -> Snapshot:
         number = part.next
 
 
-def test_the_picture_of_a_moment_is_what_its_changes_make() -> None:
+def test_snapshot_equals_applied_changes() -> None:
     history = FabricHistory(1000.0)
     history.add_all(changes(9_000))
     for moment in (0.0, 3.21, 399.95, 400.0, 777.7, history.end):
@@ -62,7 +62,7 @@ def test_the_picture_of_a_moment_is_what_its_changes_make() -> None:
     assert history.at(history.end)[1].peers
 
 
-def test_from_any_moment_on_it_can_be_played_to_the_end() -> None:
+def test_history_can_be_played_from_any_moment() -> None:
     history = FabricHistory(1000.0)
     history.add_all(changes(9_000))
     number, kept = history.at(321.0)
@@ -76,7 +76,7 @@ def test_from_any_moment_on_it_can_be_played_to_the_end() -> None:
     assert picture.links == history.newest.links
 
 
-def test_a_full_history_forgets_its_beginning_and_says_so() -> None:
+def test_full_history_drops_its_beginning_and_reports_it() -> None:
     history = FabricHistory(1000.0, entries_max=10_000)
     history.add_all(changes(13_000))
     assert history.since(0, history.end).is_expired
@@ -88,7 +88,7 @@ def test_a_full_history_forgets_its_beginning_and_says_so() -> None:
     assert picture.peers == history.at(history.start + 10)[1].peers
 
 
-def test_figures_and_outline() -> None:
+def test_figures_and_overview_are_computed() -> None:
     history = FabricHistory(1000.0)
     history.add_all([PeerAdded(1000.0 + n, n, str(n)) for n in range(4)])
     history.add_all([LinkAdded(1004.0, a, b) for a, b in ((0, 1), (1, 2), (2, 3), (0, 99))])
@@ -106,7 +106,7 @@ def test_figures_and_outline() -> None:
     assert (max(outline["peers"]), outline["peers"][-1], sum(outline["deaths"])) == (4, 2, 1)
 
 
-def test_beside_a_picture_stand_the_last_sentences_before_it() -> None:
+def test_snapshot_comes_with_the_last_log_lines() -> None:
     history = FabricHistory(1000.0)
     history.add_all([Annotation(1000.0 + number, f"number {number}") for number in range(20)])
     assert [entry[2] for entry in history.annotations(2.5)] == ["number 0", "number 1", "number 2"]

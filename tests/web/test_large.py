@@ -32,7 +32,7 @@ def frames_per_s(browser: Browser, seconds: float) -> float:
     return float(browser.driver.execute_async_script(script, seconds * 1000))
 
 
-def test_a_thousand_peers_are_smooth(browser: Browser, tmp_path: Path) -> None:
+def test_drawing_a_thousand_peers_is_smooth(browser: Browser, tmp_path: Path) -> None:
     tape = make_tape(tmp_path / "half", 1000, "kill-half", seed=1)
     with running_server(
         "-c", "from broadloom.cli.main import main; main()", "web", "--tapes", str(tape), "--listen", "0"
@@ -40,7 +40,7 @@ def test_a_thousand_peers_are_smooth(browser: Browser, tmp_path: Path) -> None:
         browser.open(url + "replay")
         browser.wait_until(lambda: browser.fabric("ready") == "true" and float(browser.fabric("end")) > 20, within_s=60)
         browser.run(
-            """const slider = document.querySelector('.w-track input'); slider.value = arguments[0];
+            """const slider = document.querySelector('.bl-track input'); slider.value = arguments[0];
             slider.dispatchEvent(new Event('input'))""",
             16.5,
         )
@@ -53,21 +53,21 @@ def test_a_thousand_peers_are_smooth(browser: Browser, tmp_path: Path) -> None:
 
 
 @pytest.mark.timeout(900)
-def test_of_two_hundred_forty_are_killed_by_a_click(browser: Browser) -> None:
+def test_killing_forty_of_two_hundred_peers_heals(browser: Browser) -> None:
     with running_cluster(200) as lab:
-        browser.open(lab["url"] + "/lab")
+        browser.open(lab["url"] + "/cluster")
         browser.wait_until(lambda: browser.fabric("nodes") == "200", "all are drawn", within_s=60)
-        field = browser.one('input[aria-label="Victims: how many"]')
+        field = browser.one('input[aria-label="Peers to kill: how many"]')
         browser.run("arguments[0].focus(); arguments[0].select()", field)
         field.send_keys("40")
         began = time.monotonic()
         browser.one("#do-kill").click()
         browser.wait_until(lambda: browser.fabric("nodes") == "160", "the dead are gone", within_s=60)
         whole = "after: 40 peers were killed"
-        browser.wait_until(lambda: whole in browser.text(".w-told"), "it is whole again", within_s=REPAIR_S)
-        print(f"whole again on the page {time.monotonic() - began:.1f} s after the click; {browser.text('.w-told')}")
+        browser.wait_until(lambda: whole in browser.text(".bl-told"), "it is whole again", within_s=REPAIR_S)
+        print(f"whole again on the page {time.monotonic() - began:.1f} s after the click; {browser.text('.bl-told')}")
         browser.wait_until(lambda: browser.fabric("holes") == "0" and browser.fabric("parts") == "1", within_s=60)
-        promises = ".w-promises li"
+        promises = ".bl-guarantees li"
         browser.wait_until(
             lambda: len(browser.all(f"{promises}[data-state=holds]")) == len(browser.all(promises)), within_s=120
         )

@@ -15,12 +15,13 @@ from urllib.parse import urlsplit
 import pytest
 
 import broadloom
+from broadloom.groups import Groups
 from tests.web.browser import Browser, browsing
 from tests.web.made import make_live_tables, make_tables, make_tape
 from tests.web.server import running_cluster
 
 PEERS = 10
-PATHS = {"/": "Fabric", "/lab": "Lab", "/traffic": "Traffic", "/conversations": "Conversations"}
+PATHS = {"/": "Fabric", "/cluster": "Cluster", "/traffic": "Traffic", "/conversations": "Conversations"}
 PATHS |= {"/tables": "Audit and tables", "/replay": "Replay"}
 
 
@@ -52,7 +53,7 @@ def number(browser: Browser, name: str) -> float:
     return float(browser.fabric(name) or -1)
 
 
-def test_as_many_nodes_as_there_are_peers(browser: Browser, lab: dict[str, Any], pictures: Path) -> None:
+def test_fabric_page_draws_every_peer(browser: Browser, lab: dict[str, Any], pictures: Path) -> None:
     browser.open(lab["url"] + "/")
     browser.wait_until(lambda: number(browser, "nodes") == PEERS, "all peers are drawn")
     browser.wait_until(
@@ -63,15 +64,15 @@ def test_as_many_nodes_as_there_are_peers(browser: Browser, lab: dict[str, Any],
     browser.wait_until(
         lambda: f"{PEERS} peers" in browser.run("return document.querySelector('[role=status]').textContent")
     )
-    browser.run("document.querySelector('.w-alternative summary').click()")
-    browser.wait_until(lambda: len(browser.all(".w-alternative tbody tr")) == PEERS, "the same as a table")
-    browser.run("document.querySelector('.w-alternative tbody button').click()")
-    assert browser.wait_until(lambda: len(browser.all(".w-detail .w-chip")) == 4, "the chosen peer with its four links")
+    browser.run("document.querySelector('.bl-alternative summary').click()")
+    browser.wait_until(lambda: len(browser.all(".bl-alternative tbody tr")) == PEERS, "the same as a table")
+    browser.run("document.querySelector('.bl-alternative tbody button').click()")
+    assert browser.wait_until(lambda: len(browser.all(".bl-detail .bl-chip")) == 4, "the chosen peer with its four links")
     browser.driver.save_screenshot(str(pictures / "fabric.png"))
 
 
 @pytest.mark.parametrize("path", PATHS)
-def test_each_page_comes_without_complaints_and_from_here_alone(
+def test_page_loads_without_errors_or_foreign_requests(
     browser: Browser, lab: dict[str, Any], pictures: Path, path: str
 ) -> None:
     browser.console_errors()
@@ -79,15 +80,15 @@ def test_each_page_comes_without_complaints_and_from_here_alone(
     browser.open(lab["url"] + path)
     browser.wait_until(lambda: browser.text("h1") == PATHS[path], PATHS[path])
     what = {
-        "/": ".w-fabric[data-ready=true]",
-        "/lab": ".w-promises li[data-state=holds]",
-        "/traffic": ".w-chart canvas",
-        "/conversations": ".w-said",
-        "/tables": ".w-rows tbody tr",
-        "/replay": ".w-fabric[data-ready=true]",
+        "/": ".bl-fabric[data-ready=true]",
+        "/cluster": ".bl-guarantees li[data-state=holds]",
+        "/traffic": ".bl-chart canvas",
+        "/conversations": ".bl-said",
+        "/tables": ".bl-rows tbody tr",
+        "/replay": ".bl-fabric[data-ready=true]",
     }[path]
     browser.one(what)
-    assert not [each for each in browser.all("main > .w-problem") if each.is_displayed()]
+    assert not [each for each in browser.all("main > .bl-problem") if each.is_displayed()]
     unnamed = browser.run(
         """return [...document.querySelectorAll('button, a, input, select, canvas, [role=img]')].filter(each =>
             each.offsetParent && !each.getAttribute('aria-label') && !each.textContent.trim() && !each.labels?.length &&
@@ -113,35 +114,35 @@ def test_each_page_comes_without_complaints_and_from_here_alone(
     assert browser.hosts() <= {urlsplit(lab["url"]).netloc}
 
 
-def test_a_kill_heals(browser: Browser, lab: dict[str, Any]) -> None:
-    browser.open(lab["url"] + "/lab")
+def test_fabric_heals_after_a_kill(browser: Browser, lab: dict[str, Any]) -> None:
+    browser.open(lab["url"] + "/cluster")
     browser.wait_until(lambda: browser.fabric("ready") == "true")
     before = number(browser, "nodes")
-    _write(browser, "Victims: how many", "2")
+    _write(browser, "Peers to kill: how many", "2")
     browser.one("#do-kill").click()
     browser.wait_until(lambda: number(browser, "nodes") == before - 2, "the dead are gone")
     browser.wait_until(lambda: browser.fabric("holes") == "0" and browser.fabric("parts") == "1", "it is whole again")
-    browser.wait_until(lambda: "one fabric, everyone with its links" in browser.text(".w-told"), "and says so")
+    browser.wait_until(lambda: "one fabric, everyone with its links" in browser.text(".bl-told"), "and says so")
     browser.wait_until(
-        lambda: len(browser.all(".w-promises li[data-state=holds]")) == len(browser.all(".w-promises li")),
+        lambda: len(browser.all(".bl-guarantees li[data-state=holds]")) == len(browser.all(".bl-guarantees li")),
         "all promises hold",
     )
 
 
-def test_a_mistake_is_told_on_the_page(browser: Browser, lab: dict[str, Any]) -> None:
-    browser.open(lab["url"] + "/lab")
-    _write(browser, "Victims: how many", "1000")
+def test_mistake_is_reported_on_the_page(browser: Browser, lab: dict[str, Any]) -> None:
+    browser.open(lab["url"] + "/cluster")
+    _write(browser, "Peers to kill: how many", "1000")
     browser.one("#do-kill").click()
-    browser.wait_until(lambda: "kill fewer" in browser.text(".w-problem"), "what to do")
+    browser.wait_until(lambda: "kill fewer" in browser.text(".bl-problem"), "what to do")
 
 
-def test_an_answer_arrives_at_another_peer(browser: Browser, lab: dict[str, Any]) -> None:
+def test_reply_reaches_another_peer(browser: Browser, lab: dict[str, Any]) -> None:
     text = "<b>Nine</b> o'clock & 'sharp'"
 
     async def main() -> None:
         async with (
             broadloom.connect(lab["channel"], bootstrap=lab["portals"]) as channel,
-            channel.groups("Tester") as here,
+            Groups(channel, "Tester") as here,
         ):
             group = await here.create("<i>Testers</i>", well_known_name="testers of the pages")
             question = await group.send_text("When <script>alert(1)</script> do we meet?")
@@ -155,40 +156,40 @@ def test_an_answer_arrives_at_another_peer(browser: Browser, lab: dict[str, Any]
     def answer() -> None:
         browser.open(lab["url"] + "/conversations")
         chosen = browser.wait_until(
-            lambda: next((each for each in browser.all(".w-group") if "<i>Testers</i>" in each.text), None)
+            lambda: next((each for each in browser.all(".bl-group") if "<i>Testers</i>" in each.text), None)
         )
         chosen.click()
-        browser.wait_until(lambda: "<script>alert(1)</script>" in browser.text(".w-tree"), "the question, as text")
-        browser.one(".w-reply").click()
-        browser.wait_until(lambda: "Answering Tester" in browser.text(".w-answered"))
-        _write(browser, "Say something", text)
+        browser.wait_until(lambda: "<script>alert(1)</script>" in browser.text(".bl-tree"), "the question, as text")
+        browser.one(".bl-reply").click()
+        browser.wait_until(lambda: "Replying to Tester" in browser.text(".bl-answered"))
+        _write(browser, "Message", text)
         browser.one("#do-send").click()
-        browser.wait_until(lambda: text in browser.text(".w-answers"), "the answer stands below the question")
+        browser.wait_until(lambda: text in browser.text(".bl-answers"), "the answer stands below the question")
 
     asyncio.run(main())
 
 
-def test_a_table_is_filtered_and_taken_along(browser: Browser, lab: dict[str, Any]) -> None:
+def test_table_is_filtered_and_downloaded(browser: Browser, lab: dict[str, Any]) -> None:
     browser.open(lab["url"] + "/tables")
-    browser.wait_until(lambda: "3 missing" in browser.text(".w-verdict"), "the verdict")
+    browser.wait_until(lambda: "3 missing" in browser.text(".bl-audit"), "the verdict")
     browser.one("[data-table=audit]").click()
-    browser.wait_until(lambda: "Was every message delivered" in browser.text(".w-question"))
-    browser.wait_until(lambda: len(browser.all(".w-rows tbody tr")) == 3)
-    taken = browser.run("return document.querySelector('.w-download').href")
+    browser.wait_until(lambda: "Was every message delivered" in browser.text(".bl-question"))
+    browser.wait_until(lambda: len(browser.all(".bl-rows tbody tr")) == 3)
+    taken = browser.run("return document.querySelector('.bl-download').href")
     assert taken.endswith("/data-tables/audit.csv?")
     text = browser.driver.execute_async_script("fetch(arguments[0]).then(a => a.text()).then(arguments[1])", taken)
     assert len(text.strip().splitlines()) == 4
     browser.one("[data-table=live-rates]").click()
-    browser.wait_until(lambda: "How much happened" in browser.text(".w-question"))
+    browser.wait_until(lambda: "How much happened" in browser.text(".bl-question"))
 
 
-def test_a_tape_is_played_and_scrubbed(browser: Browser, lab: dict[str, Any]) -> None:
+def test_tape_is_played_and_scrubbed(browser: Browser, lab: dict[str, Any]) -> None:
     browser.open(lab["url"] + "/replay")
     browser.wait_until(lambda: browser.fabric("ready") == "true" and number(browser, "head") > 0.5, "it plays")
     end = number(browser, "end")
     _scrub(browser, end * 0.5)
     browser.wait_until(lambda: number(browser, "nodes") == 30, "before the kill")
-    browser.one(".w-play").click()
+    browser.one(".bl-play").click()
     browser.wait_until(lambda: browser.fabric("plays") == "false")
     _scrub(browser, end)
     browser.wait_until(lambda: number(browser, "nodes") == 24 and number(browser, "links") == 48, "after it")
@@ -208,7 +209,7 @@ def _write(browser: Browser, label: str, text: str) -> None:
 
 def _scrub(browser: Browser, at: float) -> None:
     browser.run(
-        """const slider = document.querySelector('.w-track input'); slider.value = arguments[0];
+        """const slider = document.querySelector('.bl-track input'); slider.value = arguments[0];
         slider.dispatchEvent(new Event('input'))""",
         at,
     )

@@ -20,21 +20,21 @@ def sentences(played: Replay) -> list[str]:
     return [entry[2] for entry in played.history.since(0, played.history.end).entries if entry[1] == ANNOTATION]
 
 
-def test_it_ends_as_one_regular_fabric_of_those_who_live(kill: Replay) -> None:
+def test_replay_ends_in_a_regular_fabric_of_survivors(kill: Replay) -> None:
     told = kill.history.stats(kill.history.end)
     assert (told["peers"], told["links"], told["parts"], told["holes"]) == (24, 48, 1, 0)
     assert told["estimate"] >= told["diameter"] >= 3
     assert told["small"] is False
 
 
-def test_deaths_are_told_though_the_dead_wrote_nothing(kill: Replay) -> None:
+def test_crashes_are_found_without_records_of_the_crashed(kill: Replay) -> None:
     told = sentences(kill)
     assert "6 peers died" in told
     assert any(each.startswith("all have their links again") for each in told)
     assert sum(kill.history.overview()["deaths"]) == 6
 
 
-def test_followed_messages_reach_everyone_by_links_that_are_there(kill: Replay) -> None:
+def test_shown_messages_travel_along_existing_links(kill: Replay) -> None:
     hops = [each for each in kill.history.since(0, kill.history.end).entries if each[1] == "h"]
     assert 0 < kill.sampled_messages <= kill.messages
     first = next(each for each in kill.history.since(0, kill.history.end).entries if each[1] == "s")
@@ -43,7 +43,7 @@ def test_followed_messages_reach_everyone_by_links_that_are_there(kill: Replay) 
     assert "shown on their way" in kill.sentence
 
 
-def test_its_traffic(kill: Replay) -> None:
+def test_tape_metrics_match_the_tape(kill: Replay) -> None:
     samples = tape_metrics(kill.path, kill.channel)
     busy = [each for each in samples if each.delivered_per_s]
     assert sum(each.sent_per_s for each in samples) == pytest.approx(kill.messages)
@@ -51,12 +51,12 @@ def test_its_traffic(kill: Replay) -> None:
     assert max(each.redundancy for each in busy) > 1
 
 
-def test_a_split_is_seen(tmp_path: Path) -> None:
+def test_partition_is_annotated(tmp_path: Path) -> None:
     told = sentences(replay(make_tape(tmp_path / "partition", 24, "partition")))
     assert told.index("the fabric is in 2 parts") < told.index("the fabric is one again")
 
 
-def test_what_is_no_tape_is_said(tmp_path: Path, kill: Replay) -> None:
+def test_directory_without_tape_raises_replay_error(tmp_path: Path, kill: Replay) -> None:
     with pytest.raises(ReplayError, match="there is no tape at"):
         replay(tmp_path / "nowhere")
     with pytest.raises(ReplayError, match="no finished file"):

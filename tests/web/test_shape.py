@@ -9,12 +9,12 @@ from broadloom.web.shape import exact_diameter, find_components
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_the_diameter_is_that_of_networkx(seed: int) -> None:
+def test_diameter_equals_networkx(seed: int) -> None:
     graph = nx.random_regular_graph(4, 60, seed=seed)
     assert exact_diameter(list(graph), list(graph.edges)) == nx.diameter(graph)
 
 
-def test_parts_are_told_largest_first() -> None:
+def test_components_are_listed_largest_first() -> None:
     random = Random(1)
     graph = nx.disjoint_union(nx.cycle_graph(5), nx.path_graph(9))
     edges = list(graph.edges)
@@ -23,7 +23,7 @@ def test_parts_are_told_largest_first() -> None:
     assert exact_diameter(list(graph), edges) is None
 
 
-def test_nobody_and_one_alone() -> None:
+def test_empty_graph_and_single_peer() -> None:
     assert exact_diameter([], []) is None
     assert exact_diameter([7], []) == 0
     assert find_components([7], []) == [{7}]

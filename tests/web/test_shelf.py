@@ -22,7 +22,7 @@ def shelf(tmp_path: Path) -> TableCatalog:
     return TableCatalog(tmp_path)
 
 
-def test_what_there_is_with_its_question(shelf: TableCatalog) -> None:
+def test_catalog_lists_tables_with_their_questions(shelf: TableCatalog) -> None:
     books = shelf.entries()
     assert [each.key for each in books][:2] == ["verdict", "audit"]
     assert books[0].question == "Did every promise hold?"
@@ -33,7 +33,7 @@ def test_what_there_is_with_its_question(shelf: TableCatalog) -> None:
         shelf.entry("never")
 
 
-def test_an_empty_folder_has_nothing(tmp_path: Path) -> None:
+def test_empty_directory_has_no_tables(tmp_path: Path) -> None:
     assert TableCatalog(tmp_path / "nowhere").entries() == []
     assert audit_summaries(TableCatalog(tmp_path / "nowhere")) == []
 
@@ -53,12 +53,12 @@ def test_an_empty_folder_has_nothing(tmp_path: Path) -> None:
         (Filter("author", "has", "1f"), 0),
     ],
 )
-def test_filters(shelf: TableCatalog, chosen: Filter, count: int) -> None:
+def test_filters_select_rows(shelf: TableCatalog, chosen: Filter, count: int) -> None:
     assert shelf.count(shelf.entry("audit"), chosen) == count
     assert shelf.page(shelf.entry("audit"), chosen, 0, 1000).num_rows == count
 
 
-def test_a_wrong_filter_says_what_would_be_right(shelf: TableCatalog) -> None:
+def test_invalid_filter_says_what_is_allowed(shelf: TableCatalog) -> None:
     book = shelf.entry("audit")
     with pytest.raises(FilterError, match="there is no column 'nothing'"):
         shelf.count(book, Filter("nothing", "is", "1"))
@@ -68,14 +68,14 @@ def test_a_wrong_filter_says_what_would_be_right(shelf: TableCatalog) -> None:
         shelf.count(book, Filter("guilty", "is", "perhaps"))
 
 
-def test_pages_follow_each_other(shelf: TableCatalog) -> None:
+def test_pages_of_rows_are_consecutive(shelf: TableCatalog) -> None:
     book = shelf.entry("audit")
     pages = [shelf.page(book, Filter(), first, 12) for first in (0, 12, 24)]
     assert [each.num_rows for each in pages] == [12, 12, 6]
     assert sorted(pa.concat_tables(pages)["sequence"].to_pylist()) == [10 * n for n in range(1, MISSING + 1)]
 
 
-def test_what_is_downloaded_is_what_is_there(shelf: TableCatalog, tmp_path: Path) -> None:
+def test_download_contains_every_row(shelf: TableCatalog, tmp_path: Path) -> None:
     book, chosen = shelf.entry("audit"), Filter("sequence", "most", "50")
     rows = list(csv.DictReader(io.StringIO(b"".join(as_csv(shelf, book, chosen)).decode())))
     assert [row["sequence"] for row in rows] == ["10", "20", "30", "40", "50"]
@@ -84,7 +84,7 @@ def test_what_is_downloaded_is_what_is_there(shelf: TableCatalog, tmp_path: Path
     assert pq.read_table(tmp_path / "taken.parquet")["sequence"].to_pylist() == [10, 20, 30, 40, 50]
 
 
-def test_the_verdict_in_a_sentence(shelf: TableCatalog, tmp_path: Path) -> None:
+def test_audit_summary_is_one_sentence(shelf: TableCatalog, tmp_path: Path) -> None:
     [told] = audit_summaries(shelf)
     assert not told.has_passed
     assert "46,597 deliveries were owed to 200 members, of 259 messages: 30 missing." in told.sentence
@@ -93,7 +93,7 @@ def test_the_verdict_in_a_sentence(shelf: TableCatalog, tmp_path: Path) -> None:
     assert "all of them were made" in clean.sentence
 
 
-def test_every_finding_of_the_audit_is_told() -> None:
+def test_every_audit_finding_is_mentioned() -> None:
     columns = next(each for each in all_tables() if each.name == "verdict").columns
     from broadloom.pipeline.arrow.audit_findings import FINDINGS as KNOWN
 

@@ -1,33 +1,18 @@
-"""The public face: join a channel, broadcast, receive, leave."""
+"""The public API: join a channel, broadcast, receive, leave."""
 
 from broadloom.channel.channel import Channel, ChannelEvent
-from broadloom.channel.connect import CONNECT_TIMEOUT_S, PendingConnection, connect
+from broadloom.channel.connect import PendingConnection, connect
 from broadloom.channel.inbox import Overflow
+from broadloom.channel.options import ConnectOptions
 from broadloom.channel.status import NeighborStatus, Status
-from broadloom.errors import (
-    BroadloomError,
-    ConnectError,
-    InboxOverflowError,
-    MessageTooLargeError,
-    NotConnectedError,
-    NotPermittedError,
-    RejectedError,
-)
 
 __all__ = [
-    "CONNECT_TIMEOUT_S",
-    "BroadloomError",
     "Channel",
     "ChannelEvent",
-    "ConnectError",
-    "InboxOverflowError",
-    "MessageTooLargeError",
+    "ConnectOptions",
     "NeighborStatus",
-    "NotConnectedError",
-    "NotPermittedError",
     "Overflow",
     "PendingConnection",
-    "RejectedError",
     "Status",
     "connect",
 ]

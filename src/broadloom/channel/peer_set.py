@@ -1,7 +1,7 @@
-"""Several peers of one channel that act as one: one stream for the application, each message once, in order.
+"""`PeerSetMerge`: several local peers of one channel, one ordered stream for the application.
 
-The first of them leads: it speaks for all, and where it began is where the stream begins. It misses nothing, so the
-others can only be faster, or know what the leader could not get.
+The first peer is the primary: it sends for all, and the stream begins where it joined. The secondary peers can only
+deliver a message earlier, or deliver one that the primary could not get.
 """
 
 from collections.abc import Callable
@@ -10,22 +10,21 @@ from broadloom.protocol.events import Batch, Missed
 from broadloom.wire import PeerId
 
 HELD_MAX = 10_000
-"""Batches kept that came to another peer before the leader had the one in front. More are left to the leader."""
+"""Batches held because a secondary got them before the primary had the previous one; beyond that, the primary's copy is
+awaited."""
 
 
 class PeerSetMerge:
-    def __init__(self, deliver: Callable[[Batch], None], report_missed: Callable[[Missed], None]) -> None:
+    def __init__(
+        self, primary: PeerId, deliver: Callable[[Batch], None], report_missed: Callable[[Missed], None]
+    ) -> None:
+        self._primary = primary
         self._deliver = deliver
         self._report_missed = report_missed
         self._last_contiguous: dict[PeerId, int] = {}
         self._held: dict[tuple[PeerId, int], Batch] = {}
         self._last_missed: dict[PeerId, Missed] = {}
-        """What each author's last gap was, as the leader told it."""
-        self._primary: PeerId | None = None
-
-    def set_primary(self, primary: PeerId) -> None:
-        """What the leader says comes back through the others, and is no news."""
-        self._primary = primary
+        """Each author's last gap, as reported by the primary."""
 
     def on_primary_batch(self, batch: Batch) -> None:
         last_contiguous = self._last_contiguous.get(batch.author)
@@ -37,7 +36,7 @@ class PeerSetMerge:
             self._release(batch.author, last_contiguous)
 
     def _was_reported_missed(self, batch: Batch) -> bool:
-        """The leader has been told a tale of messages that did not exist, found out, and goes on before them."""
+        """Whether the primary goes back and delivers what it reported as missed: the gap was an unverified claim."""
         missed = self._last_missed.get(batch.author)
         if missed is None or not missed.first_sequence <= batch.first_sequence <= missed.last_sequence:
             return False
@@ -47,7 +46,7 @@ class PeerSetMerge:
     def on_secondary_batch(self, batch: Batch) -> None:
         author, first = batch.author, batch.first_sequence
         if author == self._primary:
-            return
+            return  # our own messages
         last_contiguous = self._last_contiguous.get(author)
         if last_contiguous is not None and first <= last_contiguous + 1:
             if batch.last_sequence > last_contiguous:
@@ -56,10 +55,10 @@ class PeerSetMerge:
             self._held[author, first] = batch
 
     def on_primary_missed(self, missed: Missed) -> None:
-        """Unless another peer has it."""
+        """Report only what no secondary peer has."""
         author, first, last = missed
         first = max(first, self._last_contiguous.get(author, 0) + 1)
-        for start in sorted(held for name, held in self._held if name == author and held <= last):
+        for start in sorted(held for holder, held in self._held if holder == author and held <= last):
             batch = self._held.pop((author, start))
             if batch.last_sequence < first:
                 continue
@@ -82,13 +81,13 @@ class PeerSetMerge:
         self._release(batch.author, batch.last_sequence)
 
     def _release(self, author: PeerId, last_contiguous: int) -> None:
-        """What was held and comes next; what was held and has passed."""
+        """Deliver held batches that are next, and drop those that are obsolete."""
         while (held := self._held.pop((author, last_contiguous + 1), None)) is not None:
             last_contiguous = self._last_contiguous[author] = held.last_sequence
             self._deliver(held)
         if len(self._held) >= HELD_MAX // 2:
             self._held = {
-                name: batch
-                for name, batch in self._held.items()
-                if batch.last_sequence > self._last_contiguous.get(name[0], 0)
+                key: batch
+                for key, batch in self._held.items()
+                if batch.last_sequence > self._last_contiguous.get(key[0], 0)
             }

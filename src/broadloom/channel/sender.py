@@ -1,7 +1,7 @@
-"""The sending half of a channel: small messages, large ones in parts, files.
+"""The sending half of a channel: small messages, large ones in fragments, files.
 
-An author that is too fast waits here, before anything is said. It asks once for every few kilobytes, not for every
-message: a small message costs little more than its place in the open bundle.
+Flow control happens here, before anything is sent: an author that is too fast waits. The check is made once per few
+kilobytes, not per message, so a small message costs little more than its place in the current bundle.
 """
 
 import asyncio
@@ -21,32 +21,32 @@ from broadloom.wire.broadcast_frame import PRIORITY_MAX, PayloadKind, Priority
 from broadloom.wire.file_payload import encode_file
 
 GRANTED_BYTES = 4 << 10
-"""Who may speak may say so much before it looks again whether it has to wait."""
+"""Amount that may be sent before flow control is consulted again."""
 MESSAGE_COST_BYTES = 64
-"""What a message counts for, beside its data."""
+"""Cost of a message in addition to its data."""
 YIELD_BYTES = 128 << 10
-"""After so much was broadcast, others get a turn of the event loop: who speaks without end, and perhaps to nobody, must
-not keep its own process from everything else."""
+"""`broadcast` yields to the event loop after this amount, so that a busy author does not starve its own process."""
 TTL_MS_MAX = 0xFFFFFFFF
 
 
 class Sender(ABC):
-    """What `Channel` is on its sending side."""
+    """The sending side of `Channel`."""
 
     def __init__(self, node: TcpNode) -> None:
         self._node = node
         self._granted = 0
-        """Bytes that may be said without a further look."""
+        """Bytes that may be sent before flow control is consulted again."""
         self._sent_since_yield = 0
-        """Bytes said since others had a turn."""
         self._fragmented_count = 0
 
     async def broadcast(self, data: bytes, *, priority: int = Priority.NORMAL, ttl_s: float | None = None) -> int:
-        """Send to all members; returns this message's number among our own. Waits if our links are behind.
+        """Send a message to all members; returns its sequence number. Waits while links or receivers are congested.
 
-        - `priority`: when a member cannot keep up, it is spared the messages of lower priority first.
-        - `lifetime_s`: who has not got it by then is told that it missed it, instead.
+        - `priority`: a receiver that cannot keep up skips messages of lower priority first.
+        - `ttl_s`: receivers that have not got the message by then get a `Missed` event instead.
         """
+        if not isinstance(data, bytes):
+            data = _as_bytes(data)
         cost = len(data) + MESSAGE_COST_BYTES
         if cost > self._granted:
             if len(data) > FRAGMENT_BYTES:
@@ -56,7 +56,7 @@ class Sender(ABC):
         return self.broadcast_nowait(data, priority=priority, ttl_s=ttl_s)
 
     def broadcast_nowait(self, data: bytes, *, priority: int = Priority.NORMAL, ttl_s: float | None = None) -> int:
-        """The same at once, however far the links are behind: for callbacks, and for those who send little."""
+        """As `broadcast`, without flow control: for callbacks, and for programs that send little."""
         if not isinstance(data, bytes):
             data = _as_bytes(data)
         ttl_ms = 0 if ttl_s is None else _milliseconds(ttl_s)
@@ -66,7 +66,7 @@ class Sender(ABC):
         at_once_max = self._node.settings.retention_bytes_max // 2
         if len(data) > at_once_max:
             raise MessageTooLargeError(
-                f"{len(data)} bytes at once, at most {at_once_max} are possible; `await broadcast` sends more"
+                f"message of {len(data):,} bytes: broadcast_nowait sends at most {at_once_max:,}; use broadcast"
             )
         self._fragmented_count += 1
         sequence = 0
@@ -75,11 +75,11 @@ class Sender(ABC):
         return sequence
 
     async def broadcast_text(self, text: str) -> int:
-        """Send text, as UTF-8; read it with `message.text`."""
+        """Send text as UTF-8; receivers read `message.text`."""
         return await self.broadcast(text.encode())
 
     async def broadcast_json(self, value: Any) -> int:
-        """Send anything that JSON can say; read it with `message.json()`."""
+        """Send a value as JSON; receivers read `message.json()`."""
         return await self.broadcast(json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode())
 
     async def broadcast_file(
@@ -90,11 +90,13 @@ class Sender(ABC):
         ttl_s: float | None = None,
         on_progress: Callable[[int, int], None] | None = None,
     ) -> int:
-        """Send a file, with its name and a hash that receivers check: they find it in `message.file`. `progress` is
-        called with the bytes sent so far and in all."""
+        """Send a file with its name and a hash, which receivers check; they find it in `message.file`.
+
+        `on_progress` is called with the bytes sent so far and the total.
+        """
         path = Path(path)
         self._check_size(path.stat().st_size)  # before it is read
-        name = os.fsencode(path.name).decode(errors="replace")  # names of files are bytes, which may be no text
+        name = os.fsencode(path.name).decode(errors="replace")  # file names are bytes, not necessarily UTF-8
         data = await asyncio.to_thread(lambda: encode_file(name, path.read_bytes()))
         on_sent = (lambda done: on_progress(done, len(data))) if on_progress is not None else None
         return await self._broadcast_large(data, PayloadKind.FILE, priority, ttl_s, on_sent)
@@ -107,9 +109,7 @@ class Sender(ABC):
         ttl_s: float | None,
         on_sent: Callable[[int], None] | None = None,
     ) -> int:
-        """In parts; whatever else is said meanwhile goes between them."""
-        if not isinstance(data, bytes):
-            data = _as_bytes(data)
+        """Send fragments; other messages may be sent in between."""
         self._check_size(len(data))
         ttl_ms = 0 if ttl_s is None else _milliseconds(ttl_s)
         self._fragmented_count += 1
@@ -124,7 +124,6 @@ class Sender(ABC):
         return sequence
 
     async def _reserve(self, cost: int) -> None:
-        """For as much as this, and a little more."""
         wanted = max(cost, GRANTED_BYTES)
         await self._wait_for_window(wanted)
         self._granted = wanted
@@ -134,7 +133,6 @@ class Sender(ABC):
             await asyncio.sleep(0)
 
     async def _wait_for_window(self, size: int) -> None:
-        """Wait until we may say so much."""
         flow = self._node.flow
         if flow.must_wait:
             await flow.drain()
@@ -147,17 +145,17 @@ class Sender(ABC):
         credentials = self._node.credentials
         if credentials is not None and credentials.identity.role is not Role.PRODUCER:
             raise NotPermittedError(
-                "this ticket is for a consumer, who may only listen; ask the channel's owner for another"
+                "the ticket has the role consumer, which may only receive; ask the channel's owner for another"
             )
         if not 0 <= priority <= PRIORITY_MAX:
-            raise ValueError(f"priority={priority}: a priority is a number from 0 to {PRIORITY_MAX}")
+            raise ValueError(f"priority={priority}: must be from 0 to {PRIORITY_MAX}")
         return peer.broadcaster.broadcast(data, kind, priority, ttl_ms)
 
     def _check_size(self, size: int) -> None:
         limit = self._node.settings.message_bytes_max
         if size > limit:
             raise MessageTooLargeError(
-                f"a message of {size:,} bytes, at most {limit:,} are possible: ChannelSettings.message_bytes_max"
+                f"message of {size:,} bytes: at most {limit:,} are allowed (ChannelSettings.message_bytes_max)"
             )
 
     @abstractmethod
@@ -166,7 +164,7 @@ class Sender(ABC):
 
 def _milliseconds(ttl_s: float) -> int:
     if not ttl_s > 0:
-        raise ValueError(f"ttl_s={ttl_s}: a message lives for more than 0 seconds; None means for ever")
+        raise ValueError(f"ttl_s={ttl_s}: must be greater than 0; None means no expiry")
     return max(1, round(min(ttl_s * 1000, TTL_MS_MAX)))
 
 

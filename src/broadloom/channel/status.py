@@ -1,31 +1,36 @@
-"""The local truth about one peer: what `channel.status()` tells."""
+"""`Status`: what one peer knows about itself and its neighbors."""
 
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from broadloom.protocol.events import PeerState
 from broadloom.transport import TcpNode
+from broadloom.wire import PeerId
 
 
 @dataclass(frozen=True, slots=True)
 class NeighborStatus:
-    peer_id: str
+    peer_id: PeerId
     address: str
     name: str
-    """As on its ticket; empty without tickets."""
+    """The name on its ticket; empty without tickets."""
     link_age_s: float
     send_queue_bytes: int
-    """Waiting on our side for it to read."""
-    neighbors: tuple[str, ...]
-    """Its own neighbours, as it told last."""
+    """Queued on this side."""
+    neighbors: tuple[PeerId, ...]
+    """Its own neighbors, as last reported by it."""
+
+    def as_dict(self) -> dict[str, Any]:
+        """As `Status.as_dict`."""
+        return {**asdict(self), "peer_id": str(self.peer_id), "neighbors": list(map(str, self.neighbors))}
 
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """As this peer sees it. Nobody knows the whole."""
+    """The local view of one peer; no peer knows the whole fabric."""
 
     channel: str
-    peer_id: str
+    peer_id: PeerId
     address: str
     name: str
     role: str
@@ -35,36 +40,40 @@ class Status:
     degree: int
     neighbors: tuple[NeighborStatus, ...]
     free_slots: int
-    """Links that are lacking. In a fabric of at most degree + 1 peers, everyone is linked to everyone and some
-    stay."""
+    """Unfilled link slots. A full mesh of fewer than degree + 1 peers always has some."""
     is_full_mesh: bool
-    """Whether everyone is linked to everyone."""
+    """Whether every peer is linked to every other."""
     diameter_estimate: int
-    """Estimated: how far anything was seen to travel."""
+    """The longest path observed so far."""
     author_count: int
     retained_bytes: int
     unread_count: int
     unread_bytes: int
     counters: dict[str, int]
-    """What was sent, delivered, dropped and refused, and why."""
+    """Sent, delivered, dropped and rejected messages and connections, by reason."""
     local_peers: "tuple[Status, ...]" = ()
-    """The other peers of a set that acts as one."""
+    """The secondary peers of this program."""
 
     def as_dict(self) -> dict[str, Any]:
-        """For JSON."""
-        return asdict(self)
+        """The status as JSON-serializable values, with ids in hex."""
+        return {
+            **asdict(self),
+            "peer_id": str(self.peer_id),
+            "neighbors": [neighbor.as_dict() for neighbor in self.neighbors],
+            "local_peers": [peer.as_dict() for peer in self.local_peers],
+        }
 
 
 def status_of(channel: str, node: TcpNode, *, unread_count: int = 0, unread_bytes: int = 0) -> Status:
     peer, now = node.peer, node.now()
     neighbors = tuple(
         NeighborStatus(
-            peer_id=f"{link.peer_id:016x}",
+            peer_id=PeerId(link.peer_id),
             address=str(link.peer_info.address),
             name=link.identity.name if link.identity is not None else "",
             link_age_s=round(now - link.linked_at, 3),
             send_queue_bytes=link.queued_bytes,
-            neighbors=tuple(f"{each:016x}" for each in link.neighbor_list or ()),
+            neighbors=tuple(map(PeerId, link.neighbor_list or ())),
         )
         for link in peer.links
     )
@@ -72,7 +81,7 @@ def status_of(channel: str, node: TcpNode, *, unread_count: int = 0, unread_byte
     signed = peer.broadcaster.verifier is not None
     return Status(
         channel=channel,
-        peer_id=f"{peer.me.peer_id:016x}",
+        peer_id=PeerId(peer.me.peer_id),
         address=str(peer.me.address),
         name=identity.name if identity is not None else "",
         role=identity.role.value if identity is not None else "producer",

@@ -1,13 +1,13 @@
-"""A peer that can be looked at: a socket on this machine, for its own user alone, where its status can be asked for.
+"""Status of the peers on this machine, over private Unix sockets: server (`expose_status`) and client.
 
-`broadloom status` and `broadloom watch` ask there. Programs may make their own peers visible too:
+`broadloom status` and `broadloom watch` are clients. Any program can expose its own channels:
 
-    async with broadloom.connect("chess/club-42") as channel, visible(channel):
+    async with broadloom.connect("chess/club-42") as channel, broadloom.expose_status(channel):
         ...
 
-Who connects sends a line `status` as often as it likes, and gets one line of JSON each time: `channel.status()` and
-which program it is. The sockets are in a private directory (`runtime_directory`); a socket has its name only while
-somebody listens, or has died without removing it: `peers_here.py` tells the two apart.
+A client sends the line `status` and gets one line of JSON: `channel.status()` with program name and process id. The
+sockets are in a directory that only this user can access (`runtime_directory`). A socket file without a listener was
+left behind by a killed process; clients remove it.
 """
 
 import asyncio
@@ -36,14 +36,20 @@ SUFFIX = ".sock"
 REQUEST = b"status\n"
 REQUEST_BYTES_MAX = 1024
 BACKLOG = 16
+RESPONSE_TIMEOUT_S = 2.0
+RESPONSE_BYTES_MAX = 16 << 20
+HIDDEN_S = 60.0
+"""A socket that is still hidden after this time was left behind by a killed process."""
+
+StatusJson = dict[str, Any]
 
 
 class InsecureDirectoryError(OSError):
-    """The directory for sockets is not ours alone: whoever else may write there could speak for our peers."""
+    """Other users can access the directory of the sockets, so they could impersonate our peers."""
 
 
 def runtime_directory() -> Path:
-    """Where this user's sockets are. It need not exist yet."""
+    """The directory of this user's sockets; it may not exist yet."""
     given = os.environ.get("XDG_RUNTIME_DIR", "")
     if given and Path(given).is_dir():
         return Path(given) / "broadloom"
@@ -51,7 +57,7 @@ def runtime_directory() -> Path:
 
 
 def private_directory() -> Path:
-    """The same, made if it is not there, and proven to be ours."""
+    """`runtime_directory`, created if necessary and checked."""
     path = runtime_directory()
     with suppress(FileExistsError):
         path.mkdir(mode=0o700)
@@ -60,23 +66,22 @@ def private_directory() -> Path:
 
 
 def check_private(path: Path) -> None:
-    """In a directory for all, such as /tmp, another user may have been there first. Links are not followed."""
+    """In a shared directory such as /tmp another user may have created it. Symbolic links are not followed."""
     found = path.lstat()
     if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or stat.S_IMODE(found.st_mode) & 0o077:
         raise InsecureDirectoryError(
-            f"{path} is not a directory of this user alone (mode 700): remove it, or set XDG_RUNTIME_DIR"
+            f"{path} is not a private directory of this user (mode 700): remove it, or set XDG_RUNTIME_DIR"
         )
 
 
 @asynccontextmanager
 async def expose_status(channel: "Channel", *, program: str = "") -> AsyncIterator[None]:
-    """While this lasts, `broadloom status` sees the channel. If that is not possible a warning says why, and all goes
-    on."""
+    """Let `broadloom status` see this channel inside the `async with` block. A failure is logged, not raised."""
     process = {"program": program or Path(sys.argv[0]).name, "pid": os.getpid()}
     try:
-        listener, path = _listen(f"{channel.peer_id:016x}")
-    except (OSError, AttributeError) as problem:  # the latter: a system without such sockets
-        log.warning("this peer cannot be seen by `broadloom status`: %s", problem)
+        listener, path = _listen(str(channel.peer_id))
+    except (OSError, AttributeError) as problem:  # AttributeError: no Unix sockets on this system
+        log.warning("%s: `broadloom status` cannot show this peer: %s", channel.name, problem)
         yield
         return
 
@@ -87,12 +92,12 @@ async def expose_status(channel: "Channel", *, program: str = "") -> AsyncIterat
         try:
             while request := await reader.readline():
                 response = (
-                    {**process, **channel.status().as_dict()} if request == REQUEST else {"error": "ask for: status"}
+                    {**process, **channel.status().as_dict()} if request == REQUEST else {"error": "expected: status"}
                 )
                 writer.write(json.dumps(response, ensure_ascii=False).encode() + b"\n")
                 await writer.drain()
         except (OSError, ValueError):
-            pass  # it went away, or its line has no end
+            pass  # disconnected, or the line is too long
         finally:
             clients.discard(writer)
             writer.close()
@@ -109,7 +114,7 @@ async def expose_status(channel: "Channel", *, program: str = "") -> AsyncIterat
 
 
 def _listen(name: str) -> tuple[socket.socket, Path]:
-    """It gets its name when it can be called: until then others would take it for a dead one, and remove it."""
+    """Listen under a hidden name first: a client that finds a socket without a listener removes it."""
     directory = private_directory()
     path, hidden = directory / f"{name}{SUFFIX}", directory / f".{name}{SUFFIX}"
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -125,31 +130,18 @@ def _listen(name: str) -> tuple[socket.socket, Path]:
     return listener, path
 
 
-# The peers of this user that run on this machine and can be looked at: who they are, and what they tell.
-#
-# The other side of `visible.py`. Sockets whose process has died are removed on the way.
-
-
-RESPONSE_TIMEOUT_S = 2.0
-RESPONSE_BYTES_MAX = 16 << 20
-HIDDEN_S = 60.0
-"""A socket that still has no name after this was left by a process that died at once."""
-
-StatusJson = dict[str, Any]
-
-
 class LocalPeersError(BroadloomError):
-    """No peer to look at: none is there, or the directory of the sockets cannot be trusted or read."""
+    """No peer found, or the directory of the sockets cannot be read or is not private."""
 
 
-class PeerExited(Exception):
-    """Nobody listens there any more."""
+class PeerExitedError(Exception):
+    """No process listens on the socket any more."""
 
 
 class LocalPeer(NamedTuple):
     path: Path
     status: StatusJson | None
-    """None: the process is there, but does not answer in time."""
+    """None: the process did not answer in time."""
 
     @property
     def peer_id(self) -> str:
@@ -157,7 +149,7 @@ class LocalPeer(NamedTuple):
 
 
 class StatusClient:
-    """To one peer; may be asked again and again."""
+    """A connection to the status socket of one peer, for any number of requests."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -167,26 +159,26 @@ class StatusClient:
             self._socket.connect(str(path))
         except (ConnectionRefusedError, FileNotFoundError):
             self._socket.close()
-            raise PeerExited from None
+            raise PeerExitedError from None
         except OSError as problem:
             self._socket.close()
             raise TimeoutError(str(problem)) from None
 
     def request_status(self) -> StatusJson:
-        """TimeoutError if it does not answer."""
+        """Raises `TimeoutError` if the peer does not answer."""
         try:
             self._socket.sendall(REQUEST)
             response = bytearray()
             while not response.endswith(b"\n"):
                 part = self._socket.recv(1 << 16)
                 if not part or len(response) > RESPONSE_BYTES_MAX:
-                    raise PeerExited
+                    raise PeerExitedError
                 response += part
         except ConnectionError:
-            raise PeerExited from None
+            raise PeerExitedError from None
         status = json.loads(response)
         if not isinstance(status, dict):
-            raise PeerExited
+            raise PeerExitedError
         return status
 
     def close(self) -> None:
@@ -194,7 +186,7 @@ class StatusClient:
 
 
 def find_local_peers(channel: str = "", peer: str = "") -> list[LocalPeer]:
-    """Those of this channel and with this beginning of an id, if given; in the order of their channels."""
+    """Peers of this user, sorted by channel; optionally only those of a channel, or whose id begins with `peer`."""
     found = [each for path in _sockets(peer) if (each := _query(path)) is not None]
     if channel:
         found = [each for each in found if each.status is not None and each.status["channel"] == channel]
@@ -202,14 +194,12 @@ def find_local_peers(channel: str = "", peer: str = "") -> list[LocalPeer]:
 
 
 def require_local_peers(channel: str, peer: str) -> list[LocalPeer]:
-    """The same; `LocalPeersError` if there are none."""
+    """As `find_local_peers`; raises `LocalPeersError` if there are none."""
     found = find_local_peers(channel, peer)
     if not found:
-        of = f" of {channel}" if channel else ""
-        whose = f" whose id begins with {peer}" if peer else ""
-        raise LocalPeersError(
-            f"no peer{of}{whose} runs on this machine under your name, or none that made itself visible"
-        )
+        of_channel = f" of {channel}" if channel else ""
+        with_id = f" with an id that begins with {peer}" if peer else ""
+        raise LocalPeersError(f"no peer{of_channel}{with_id} of this user exposes its status on this machine")
     return found
 
 
@@ -232,7 +222,7 @@ def _sockets(peer: str) -> list[Path]:
 def _query(path: Path) -> LocalPeer | None:
     try:
         client = StatusClient(path)
-    except PeerExited:
+    except PeerExitedError:
         with suppress(OSError):
             path.unlink()
         return None
@@ -240,8 +230,8 @@ def _query(path: Path) -> LocalPeer | None:
         return LocalPeer(path, None)
     try:
         return LocalPeer(path, client.request_status())
-    except PeerExited:
-        return None  # it leaves at this moment, and removes its socket itself
+    except PeerExitedError:
+        return None  # it is just leaving, and removes its socket itself
     except TimeoutError:
         return LocalPeer(path, None)
     finally:

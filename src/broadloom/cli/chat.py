@@ -155,9 +155,9 @@ def _prepare(channel: str, name: str, store: Path | None, *, ephemeral: bool) ->
 async def _run_chat(channel: "Channel", name: str, files: ChatFiles) -> int:
     from broadloom.apps.chat.app import ChatApp
     from broadloom.apps.chat.chat_model import ChatModel
-    from broadloom.groups import groups
+    from broadloom.groups import Groups
 
-    async with groups(channel, name, store=files.store) as own_groups:
+    async with Groups(channel, name, store=files.store) as own_groups:
         model = ChatModel(own_groups, files.read_state)
         try:
             with route_warnings_to(_NotificationHandler(model)):

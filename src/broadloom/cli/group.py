@@ -35,15 +35,17 @@ from broadloom.groups import (
     GroupEvent,
     GroupInfo,
     GroupNotFoundError,
+    Groups,
     Member,
     MemberStatus,
     RetentionPolicy,
+    SqliteStore,
+    StoreError,
 )
-from broadloom.groups.sqlite_store import SqliteStore, StoreError
 
 if TYPE_CHECKING:
     from broadloom.channel import Channel
-    from broadloom.groups import Group, Groups
+    from broadloom.groups import Group
 
 NAMES_SHOWN = 5
 """Online members in the table; `--json` has all."""
@@ -309,11 +311,11 @@ def _open_store(path: Path) -> SqliteStore:
         raise UsageError(f"--store {problem}") from None
 
 
-def _make_groups(channel: "Channel", name: str | None, store: SqliteStore | None) -> "Groups":
+def _make_groups(channel: "Channel", name: str | None, store: SqliteStore | None) -> Groups:
     identity = channel.identity(channel.peer_id)
     own_name = name or (identity.name if identity is not None else "") or _login_name()
     try:
-        return channel.groups(own_name, store=store)
+        return Groups(channel, own_name, store=store)
     except ValueError as problem:
         raise UsageError(f"--name: {problem}") from None
 
@@ -335,7 +337,7 @@ def _no_peers_error(channel: "Channel") -> CommandFailedError:
     )
 
 
-async def _find_group(groups: "Groups", channel: "Channel", name: str) -> GroupInfo:
+async def _find_group(groups: Groups, channel: "Channel", name: str) -> GroupInfo:
     """Resolve a name, waiting for the answers of other peers."""
     try:
         return await groups.find(name, 0.0 if _is_alone(channel) else None)
@@ -345,7 +347,7 @@ async def _find_group(groups: "Groups", channel: "Channel", name: str) -> GroupI
         raise CommandFailedError(f"{problem}; create it with `broadloom group create`") from None
 
 
-async def _catch_up(groups: "Groups", info: GroupInfo) -> "tuple[Group, int]":
+async def _catch_up(groups: Groups, info: GroupInfo) -> "tuple[Group, int]":
     """Fetch the history. Returns the group and the number of messages that no peer has any more."""
     caught_up: asyncio.Future[int] = asyncio.get_running_loop().create_future()
     reported_at = 0.0

@@ -10,7 +10,9 @@ import binascii
 import json
 import re
 from collections import deque
+from collections.abc import Callable
 from contextlib import nullcontext
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from broadloom.cli.exit_codes import CommandFailedError, UsageError
@@ -97,8 +99,8 @@ class GroupSession:
         self._had_peers = bool(channel.status().neighbors)
         self._changed = asyncio.Event()
         self._read_count = self._dropped_reported = 0
-        self._pending_events: deque[tuple[int, str]] = deque()
-        """Events that occurred while messages were unread: the number of messages to show first, and the line."""
+        self._pending: deque[tuple[int, Callable[[], None]]] = deque()
+        """What happened while messages were unread: the number of messages to show first, and how to show it."""
 
     async def run(self, *, keep_open: bool) -> bool:
         """Run until the end of the input, unless `keep_open`, or until the channel is closed. Returns whether messages
@@ -133,10 +135,8 @@ class GroupSession:
             self._show_message(message)
             self._read_count += 1
             self._changed.set()
-            while self._pending_events and (
-                self._pending_events[0][0] <= self._read_count or not self._group.unread_count
-            ):
-                self._terminal.show(self._pending_events.popleft()[1])
+            while self._pending and (self._pending[0][0] <= self._read_count or not self._group.unread_count):
+                self._pending.popleft()[1]()
             unwritten += 1
             if not self._group.unread_count or unwritten >= BATCH_MESSAGES:
                 unwritten = 0
@@ -163,12 +163,16 @@ class GroupSession:
         line = event_json(event) if self._json else self._terminal.format_notice(text) if text is not None else None
         if line is None:
             return
-        if not self._group.unread_count:
-            self._terminal.show(line)
-        elif len(self._pending_events) < PENDING_EVENTS_MAX:
-            self._pending_events.append((self._read_count + self._group.unread_count, line))
+        if len(self._pending) < PENDING_EVENTS_MAX:
+            self._show_after_unread(partial(self._terminal.show, line))
         else:
             self._warn("events were dropped because the output was too slow")
+
+    def _show_after_unread(self, show: Callable[[], None]) -> None:
+        if self._group.unread_count:
+            self._pending.append((self._read_count + self._group.unread_count, show))
+        else:
+            show()
 
     def _on_channel_event(self, event: "ChannelEvent") -> None:
         self._had_peers = self._had_peers or isinstance(event, LinkUp)
@@ -209,8 +213,8 @@ class GroupSession:
         return sent
 
     async def _read_terminal(self, prompt: PromptLine) -> int:
-        """Post typed lines. An error is shown, and the user can go on. A message is shown with its number when it is
-        delivered, so the typed line itself is not kept on the screen."""
+        """Post typed lines. An error is shown, and the user can go on. A posted message is shown with its number, so
+        the typed line itself is not."""
         sent = 0
         async for data in typed_input(prompt):
             finished = prompt.editor.feed(data)
@@ -229,7 +233,9 @@ class GroupSession:
             parent = self._numbers.resolve(post.reply_to) if not self._json else MessageId.parse(post.reply_to)
         if parent is not None and not await self._has_message(parent):
             raise ValueError(f"cannot reply to {parent}: the message is not available")
-        await self._group.send(post.data, reply_to=parent)
+        message = await self._group.send(post.data, reply_to=parent)
+        self._show_after_unread(partial(self._show_message, message))
+        await self._out.flush()
 
     async def _has_message(self, message_id: MessageId) -> bool:
         """Whether the message is available; waits while the history is being fetched."""

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from broadloom.channel.options import ConnectOptions
 from broadloom.cli.exit_codes import UsageError
 
 if TYPE_CHECKING:
@@ -138,7 +139,7 @@ class JoinOptions:
     timeout: Annotated[
         float,
         typer.Option("--timeout", min=0.1, metavar="SECONDS", help="Maximum time to join.", rich_help_panel=_PANEL),
-    ] = 30.0
+    ] = ConnectOptions.timeout_s
 
     def connect(self, channel: str, *, tape: "ObserverFactory | None" = None) -> "PendingConnection":
         """Check the options, without joining yet."""

@@ -13,7 +13,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from broadloom.channel.status_socket import LocalPeer, PeerExited, StatusClient, StatusJson, require_local_peers
+from broadloom.channel.status_socket import LocalPeer, PeerExitedError, StatusClient, StatusJson, require_local_peers
 from broadloom.cli.exit_codes import FAILURE, SUCCESS, UsageError
 from broadloom.cli.formatting import SHORT_ID_DIGITS, escape_control_chars
 from broadloom.cli.options import ChannelArgument, JsonOption, OptionalChannelArgument, PeerOption
@@ -75,7 +75,7 @@ def top(
             _show_updates(client, interval, once=once, json=json)
         finally:
             client.close()
-    except PeerExited:
+    except PeerExitedError:
         print_error("top", f"the peer {chosen.peer_id} has left")
     except TimeoutError:
         print_error("top", f"the peer {chosen.peer_id} does not respond")

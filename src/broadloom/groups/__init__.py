@@ -1,12 +1,13 @@
-"""Groups over a channel: who is in it, in what order, what was missed.
+"""Groups over a channel (after the M2MC thesis): membership, causal order and history, without a server.
 
-The core (`participant.py` and what it is made of) has no sockets, clock or randomness of its own: it meets the world
-through one small interface (`medium.py`), over a real channel (`over_channel.py`) or a simulated peer (`over_sim.py`).
+The core (participant.py and its parts) is sans-IO. It runs over a real channel (channel_runtime.py) or a simulated peer
+(`broadloom.testing.sim`).
 """
 
-from broadloom.errors import GroupNotFoundError
+from broadloom.errors import AmbiguousGroupError, GroupNotFoundError
 from broadloom.groups.group import Group, GroupPublisher, ThreadEntry
-from broadloom.groups.groups import Groups, group_id_from_name, groups, resolve_group
+from broadloom.groups.groups import Groups, group_id_from_name, resolve_group
+from broadloom.groups.messages import PayloadIds, payload_ids
 from broadloom.groups.model import (
     CatchingUp,
     CaughtUp,
@@ -26,13 +27,20 @@ from broadloom.groups.model import (
     MemberStatus,
     MessageId,
 )
-from broadloom.groups.participant import Participant
-from broadloom.groups.payload_ids import PayloadIds, payload_ids
 from broadloom.groups.settings import GroupSettings, RetentionPolicy
-from broadloom.groups.sqlite_store import SqliteStore, StoreError
+from broadloom.groups.sqlite_store import SqliteStore
 from broadloom.groups.store import MemoryStore, Store
+from broadloom.groups.store_errors import (
+    NotAStoreError,
+    StoreCorruptError,
+    StoreError,
+    StoreFullError,
+    StoreLockedError,
+    StoreReadOnlyError,
+)
 
 __all__ = [
+    "AmbiguousGroupError",
     "CatchingUp",
     "CaughtUp",
     "DirectorySynced",
@@ -56,15 +64,18 @@ __all__ = [
     "MemberStatus",
     "MemoryStore",
     "MessageId",
-    "Participant",
+    "NotAStoreError",
     "PayloadIds",
     "RetentionPolicy",
     "SqliteStore",
     "Store",
+    "StoreCorruptError",
     "StoreError",
+    "StoreFullError",
+    "StoreLockedError",
+    "StoreReadOnlyError",
     "ThreadEntry",
     "group_id_from_name",
-    "groups",
     "payload_ids",
     "resolve_group",
 ]

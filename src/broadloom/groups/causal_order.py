@@ -1,12 +1,13 @@
-"""Sb order: a message that responds to another is delivered after that one; unrelated ones never wait for each other.
+"""Causal order within a group: a reply is delivered after its parent; unrelated messages never wait for each other.
 
-All messages of a group form a tree. What was received is kept as intervals for each author; what came before the one it
-responds to waits under that one's identity, so its arrival finds it without a search. A receive takes amortised
-constant time: each message is put down to wait at most once, and picked up once. There is no recursion, however deep
-the tree.
+This is the S_b order ("semantically before") of the M2MC thesis, chapter 4. The messages of a group form its ordering
+tree; messages that arrive before their parent wait in what the thesis calls the out-of-sequence message store, here a
+dictionary keyed by the parent's id. Receiving takes amortized constant time: each message waits at most once. Nothing
+recurses, however deep the tree is.
 
-What waits too long can be asked for (`lacking`), or released with a mark (`overdue`). If the ancestors of a message
-wait too, the topmost of them is released and the others follow it; a circle, which only a liar can make, is cut.
+A missing parent can be requested (`missing_parents`). A message that waits too long is released as an orphan
+(`release_overdue`). If its ancestors wait too, the topmost one is released and the others follow. A cycle, which only a
+malicious author can create, is cut.
 """
 
 from collections import deque
@@ -17,47 +18,41 @@ from broadloom.groups.model import MemberId, MessageId, Post
 from broadloom.groups.settings import AUTHORS_MAX, GAPS_MAX
 
 WAITING_OVERHEAD_BYTES = 256
-"""What a waiting message takes beside its data, about."""
+"""Approximate memory of a waiting message, without its data."""
 
 
 class Delivery(NamedTuple):
-    """A message whose turn it is."""
-
     post: Post
     is_orphan: bool = False
 
 
 class CausalOrder:
-    """The order of one group at one member. Time is passed in."""
+    """The order of one group at one member. The caller passes the time in."""
 
     def __init__(self, messages_max: int, bytes_max: int) -> None:
         self._messages_max = messages_max
         self._bytes_max = bytes_max
         self.received: dict[MemberId, IntervalSet] = {}
-        """Received: delivered or waiting."""
+        """Delivered or waiting."""
         self.unavailable: dict[MemberId, IntervalSet] = {}
-        """Known to have been, and not to be had any more. If one of them comes after all, it is taken."""
+        """Known to exist and no longer available. Still accepted if they turn up."""
         self.received_count = 0
-        """Messages received."""
         self._waiting: dict[MessageId, Post] = {}
         self._children: dict[MessageId, list[Post]] = {}
-        """Waiting messages by what they wait for."""
+        """Waiting messages by the parent they wait for."""
         self._queue: deque[tuple[float, MessageId]] = deque()
-        """Waiting messages by the time they came; some have been released since."""
+        """Waiting messages in order of arrival. Some may have been released since."""
         self._unrequested: deque[tuple[float, MessageId]] = deque()
-        """What is waited for, by the time somebody first waited for it."""
+        """Missing parents that were not reported by `missing_parents` yet, in order of time."""
         self.waiting_bytes = 0
         self.rejected_count = 0
-        """Over a limit."""
-
-    # -- what is there
+        """Messages rejected because of a limit."""
 
     @property
     def waiting_count(self) -> int:
         return len(self._waiting)
 
     def has(self, message_id: MessageId) -> bool:
-        """Whether it was received."""
         received = self.received.get(message_id[0])
         return received is not None and message_id[1] in received
 
@@ -74,8 +69,8 @@ class CausalOrder:
     # -- receiving
 
     def receive(self, post: Post, now: float) -> list[Delivery] | None:
-        """One message, whatever way it came: what can be delivered now, in order. None if it was there already, or is
-        refused."""
+        """Accept a message, live or from history. Returns the messages to deliver now, in order; None if this one is a
+        duplicate or exceeds a limit."""
         received = self.received.get(post.author)
         if received is None:
             if len(self.received) >= AUTHORS_MAX:
@@ -88,14 +83,11 @@ class CausalOrder:
             self.rejected_count += 1
             return None
         parent = post.parent_id
-        if parent is None or self.was_delivered(parent):
+        is_deliverable = parent is None or self.was_delivered(parent)
+        if parent is None or is_deliverable or self.is_unavailable(parent):
             received.add(post.sequence)
             self.received_count += 1
-            return self._with_followers(Delivery(post))
-        if self.is_unavailable(parent):
-            received.add(post.sequence)
-            self.received_count += 1
-            return self._with_followers(Delivery(post, is_orphan=True))
+            return self._with_descendants(Delivery(post, is_orphan=not is_deliverable))
         cost = len(post.data) + WAITING_OVERHEAD_BYTES
         if len(self._waiting) >= self._messages_max or self.waiting_bytes + cost > self._bytes_max:
             self.rejected_count += 1
@@ -117,24 +109,22 @@ class CausalOrder:
         if not self.has(parent):
             self._unrequested.append((now, parent))
 
-    def _with_followers(self, first: Delivery) -> list[Delivery]:
-        """A message and all that waited for it, or for one that did: parents first, in the order they came."""
+    def _with_descendants(self, first: Delivery) -> list[Delivery]:
+        """A message and its waiting descendants: parents first, siblings in order of arrival."""
         if not self._children:
             return [first]
         deliveries = [first]
-        at = 0
-        while at < len(deliveries):
-            for post in self._children.pop(deliveries[at].post.id, ()):
+        for delivery in deliveries:  # grows while it is iterated over
+            for post in self._children.pop(delivery.post.id, ()):
                 if self._waiting.pop(post.id, None) is not None:  # else it was released as an orphan
                     self.waiting_bytes -= len(post.data) + WAITING_OVERHEAD_BYTES
                     deliveries.append(Delivery(post))
-            at += 1
         return deliveries
 
-    # -- what does not come
+    # -- missing parents
 
     def missing_parents(self, since: float, limit: int) -> list[MessageId]:
-        """What was waited for since this time or longer, and is not there; each is told once, in order of time."""
+        """Missing parents that messages have waited for since `since` or longer. Each is returned once."""
         found: list[MessageId] = []
         while self._unrequested and self._unrequested[0][0] <= since and len(found) < limit:
             _, message_id = self._unrequested.popleft()
@@ -143,7 +133,7 @@ class CausalOrder:
         return found
 
     def release_overdue(self, since: float) -> list[Delivery]:
-        """Release what has waited since this time or longer, with a mark on those whose parent is lacking."""
+        """Release messages that have waited since `since` or longer, as orphans."""
         deliveries: list[Delivery] = []
         while self._queue and self._queue[0][0] <= since:
             _, message_id = self._queue.popleft()
@@ -152,11 +142,9 @@ class CausalOrder:
         return deliveries
 
     def give_up(self, missing: dict[MemberId, IntervalSet]) -> list[Delivery]:
-        """These are not to be had any more, by anyone's account: what waits for them is released with a mark."""
+        """Mark messages as unavailable and release those that wait for them, as orphans."""
         for author, intervals in missing.items():
-            unavailable = self.unavailable.setdefault(author, IntervalSet())
-            for first, last in intervals:
-                unavailable.add_interval(first, last)
+            self.unavailable.setdefault(author, IntervalSet()).update(intervals)
         deliveries: list[Delivery] = []
         for message_id in [each for each in self._children if self.is_unavailable(each) and not self.has(each)]:
             waiting = next((each for each in self._children.get(message_id, ()) if each.id in self._waiting), None)
@@ -165,7 +153,7 @@ class CausalOrder:
         return deliveries
 
     def _topmost(self, message_id: MessageId) -> Post:
-        """The ancestor that waits for something that is not here; the message itself if it waits for itself."""
+        """The waiting ancestor whose parent is missing; the last one visited if the ancestors form a cycle."""
         post = self._waiting[message_id]
         seen = {message_id}
         while post.parent_id is not None and post.parent_id in self._waiting and post.parent_id not in seen:
@@ -174,7 +162,7 @@ class CausalOrder:
         return post
 
     def _release_orphan(self, post: Post) -> list[Delivery]:
-        """With all that respond to the same message, unless that one waits too and follows: then it is a circle."""
+        """Release a message and its siblings. In a cycle the parent waits too: then only the message itself."""
         parent = post.parent_id
         posts = [post]
         if parent is not None and parent not in self._waiting:
@@ -182,11 +170,11 @@ class CausalOrder:
         for each in posts:
             del self._waiting[each.id]
             self.waiting_bytes -= len(each.data) + WAITING_OVERHEAD_BYTES
-        return [delivery for each in posts for delivery in self._with_followers(Delivery(each, is_orphan=True))]
+        return [delivery for each in posts for delivery in self._with_descendants(Delivery(each, is_orphan=True))]
 
     @property
     def waiting_since(self) -> float | None:
-        """When the one that has waited longest came; None if nothing waits."""
+        """Arrival time of the message that has waited longest; None if none waits."""
         while self._queue and self._queue[0][1] not in self._waiting:
             self._queue.popleft()
         return self._queue[0][0] if self._queue else None

@@ -1,7 +1,7 @@
-"""A real channel as a medium: asyncio, the real clock, and a queue in front of the channel.
+"""`ChannelRuntime`: groups over a real channel, with asyncio, the real clock and a send queue.
 
-What a member says goes through the queue, so that a channel that is behind holds up the member's history first, and
-then its own `send`, and never its hearing.
+Outgoing messages go through the queue. When the channel is congested, history waits first, then `send`; receiving never
+waits.
 """
 
 import asyncio
@@ -12,7 +12,7 @@ from collections.abc import Callable
 from random import Random
 from typing import TYPE_CHECKING, Any
 
-from broadloom.channel import BroadloomError, NotConnectedError
+from broadloom.errors import BroadloomError, NotConnectedError
 from broadloom.groups.codec import is_group_message
 from broadloom.protocol.events import Batch, LinkDown, LinkDownReason, Missed, PeerState, StateChanged
 
@@ -20,23 +20,21 @@ if TYPE_CHECKING:
     from broadloom.channel import Channel, ChannelEvent
     from broadloom.groups.model import GroupEvent, GroupMessage
     from broadloom.groups.participant import Participant
-    from broadloom.groups.runtime import Timer
     from broadloom.protocol.events import Message as ChannelMessage
+    from broadloom.protocol.runtime import Timer
 
 log = logging.getLogger("broadloom")
 
 HISTORY_PAUSE_BYTES = 128 << 10
-"""With more than this in the queue, history waits."""
+"""Above this queue size, history waits."""
 SEND_PAUSE_BYTES = 1 << 20
-"""With more than this, `send` waits."""
+"""Above this queue size, `send` waits."""
 MISSED_DELAY_S = 1.0
-"""What the channel missed is gathered for so long before we ask the groups for it."""
+"""Missed messages are collected for this long before the groups request them."""
 UNGRACEFUL_REASONS = (LinkDownReason.CONNECTION_LOST, LinkDownReason.HEARTBEAT_TIMEOUT)
 
 
 class ChannelRuntime:
-    """Made by `groups`. Tells the application through the callables it is given."""
-
     def __init__(
         self,
         channel: "Channel",
@@ -62,9 +60,9 @@ class ChannelRuntime:
         self._unsubscribe: Callable[[], None] | None = None
         self._missed_timer: asyncio.TimerHandle | None = None
         self.unhandled_count = 0
-        """Messages of the channel that are no group's, and that nobody wanted to have."""
+        """Channel messages dropped because they belong to no group and there is no `on_unhandled`."""
         self.unsent_count = 0
-        """Said while the channel was not connected; the others learn it when we are back."""
+        """Messages not sent because the channel was disconnected. History exchange brings them to the others later."""
 
     def attach(self, participant: "Participant") -> None:
         self._participant = participant
@@ -73,7 +71,7 @@ class ChannelRuntime:
         self._channel.on_batch(self._on_batch)
 
     async def close(self) -> None:
-        """What was said goes out first."""
+        """Waits until the queue is sent."""
         self._participant = None
         if self._unsubscribe is not None:
             self._unsubscribe()
@@ -81,11 +79,11 @@ class ChannelRuntime:
         if self._missed_timer is not None:
             self._missed_timer.cancel()
         if self._pump_task is not None:
-            self._queue.append(b"")
+            self._queue.append(b"")  # ends the pump
             self._wakeup.set()
             await self._pump_task
 
-    # -- what a member may do
+    # -- called by the participant
 
     @property
     def peer_id(self) -> int:
@@ -97,7 +95,7 @@ class ChannelRuntime:
 
     @property
     def known_peer_count(self) -> int | None:
-        return self._channel.few
+        return self._channel._full_mesh_size
 
     def verified_name(self, peer_id: int) -> str:
         identity = self._channel.identity(peer_id)
@@ -124,7 +122,6 @@ class ChannelRuntime:
         self._wakeup.set()
 
     async def wait_for_window(self) -> None:
-        """Wait until more may be said."""
         await self._window_open.wait()
 
     async def _pump(self) -> None:
@@ -139,14 +136,14 @@ class ChannelRuntime:
                     self.unsent_count += 1
                 except BroadloomError as problem:
                     self.unsent_count += 1
-                    log.warning("%s: %s", self._channel.name, problem)
+                    log.warning("%s: a group message was not sent: %s", self._channel.name, problem)
                 self.queued_bytes -= len(data)
                 if self.queued_bytes < SEND_PAUSE_BYTES:
                     self._window_open.set()
             self._wakeup.clear()
             await self._wakeup.wait()
 
-    # -- told by the channel
+    # -- called by the channel
 
     def _on_batch(self, batch: Batch) -> None:
         for message in batch:

@@ -1,8 +1,8 @@
-"""Group messages to bytes and back: XDR, as on the links (`broadloom.wire`), behind a mark of our own.
+"""Group messages to bytes and back: XDR, as on links (`broadloom.wire`), behind a header of their own.
 
-A group message is the payload of a channel broadcast. It begins with four bytes: `G` `w`, the version and the number of
-its kind; its fields follow in the order in which the class declares them. Payloads that begin otherwise are no business
-of the groups. The numbers are apart from those of the links: a group message is nothing that a link must understand.
+A group message is the payload of a channel broadcast. It starts with four bytes: `G`, `w`, the version and the message
+number; the fields follow in declaration order. The numbers are separate from those of link messages: links do not look
+into payloads.
 """
 
 from typing import Any, TypeVar, dataclass_transform
@@ -16,7 +16,7 @@ HEADER_BYTES = 4
 
 
 class GroupWireMessage(WireMessage):
-    """One message between the groups of two programs; subclasses are made by the `note` decorator."""
+    """Base class of all group messages; see the `group_message` decorator."""
 
     __slots__ = ()
 
@@ -27,7 +27,7 @@ _MESSAGE_TYPES: dict[int, type[GroupWireMessage]] = {}
 
 @dataclass_transform(frozen_default=True)
 def group_message(number: int) -> Any:
-    """Make a frozen dataclass a group message with a number that is never used for another one."""
+    """Declare a frozen dataclass as the group message `number`. Numbers are never reused."""
 
     def declare(kind: N) -> N:
         return declared(kind, number, _MESSAGE_TYPES)  # type: ignore[no-any-return]
@@ -36,12 +36,11 @@ def group_message(number: int) -> Any:
 
 
 def message_types() -> dict[int, type[GroupWireMessage]]:
-    """All group messages by number, for documentation and tests."""
+    """All group messages by number."""
     return dict(_MESSAGE_TYPES)
 
 
 def is_group_message(data: bytes) -> bool:
-    """Whether a payload claims to be a group message."""
     return data[:2] == MAGIC
 
 
@@ -50,12 +49,12 @@ def encode(message: GroupWireMessage) -> bytes:
 
 
 def decode(data: bytes) -> GroupWireMessage:
-    """The group message of a payload, or WireError."""
+    """Decode a payload. Raises `WireError` if it is not a valid group message."""
     if len(data) < HEADER_BYTES or not is_group_message(data):
-        raise WireError("no group message")
+        raise WireError("not a group message")
     if data[2] != VERSION:
-        raise UnknownMessageError(f"a group message of version {data[2]}; this program knows version {VERSION}")
+        raise UnknownMessageError(f"group message of version {data[2]}; this program supports version {VERSION}")
     kind = _MESSAGE_TYPES.get(data[3])
     if kind is None:
-        raise UnknownMessageError(f"group message number {data[3]} is not known here")
+        raise UnknownMessageError(f"unknown group message number {data[3]}")
     return kind(*unpacked(kind, data, HEADER_BYTES))

@@ -1,9 +1,10 @@
-"""One group that we are in: its messages in order, its history, and catching up.
+"""`Conversation`: one group that this participant reads. Ordering, history and catching up meet here.
 
-Everything that comes, live or from a page, goes through `take`: the order decides when it is delivered, and what is
-delivered is kept.
+All messages, live or from history, go through `receive`: the causal order decides when each is delivered, and every
+delivered message is stored.
 """
 
+from collections.abc import Iterable
 from hashlib import blake2b
 from typing import TYPE_CHECKING
 
@@ -14,19 +15,19 @@ from broadloom.groups.intervals import IntervalSet
 from broadloom.groups.message_fields import HistoryDigest, unpack_posts
 from broadloom.groups.messages import HistoryPage, HistoryRequest, PostMessage, PostRequest
 from broadloom.groups.model import GroupId, GroupMessage, MemberId, MessageId, Post
-from broadloom.groups.settings import DATA_BYTES_MAX, MESSAGE_IDS_MAX
+from broadloom.groups.settings import MESSAGE_IDS_MAX
 from broadloom.wire import PeerId
 from broadloom.wire.xdr import WireError
 
 if TYPE_CHECKING:
     from broadloom.groups.participant import Participant
-    from broadloom.groups.runtime import Timer
     from broadloom.groups.settings import RetentionPolicy
+    from broadloom.protocol.runtime import Timer
 
 RECENT_DIGESTS_MAX = 256
-"""Our messages were these lately: whoever has the same is only a little behind."""
+"""Our own recent digests: a member that reports one of them is only slightly behind."""
 PRUNE_AFTER_MESSAGES = 64
-"""Messages; history is cut to its size so often."""
+"""Retention is applied after this many messages."""
 
 
 class Conversation:
@@ -38,11 +39,9 @@ class Conversation:
         self._settings = participant.settings
         self.history = participant.store.history(group)
         self.order = CausalOrder(self._settings.reorder_messages_max, self._settings.reorder_bytes_max)
-        for kept in (self.history.held(), self.history.forgotten()):
-            for author, intervals in kept.items():
-                received = self.order.received.setdefault(author, IntervalSet())
-                for first, last in intervals:
-                    received.add_interval(first, last)
+        for stored in (self.history.held(), self.history.forgotten()):
+            for author, intervals in stored.items():
+                self.order.received.setdefault(author, IntervalSet()).update(intervals)
         self.order.received_count = sum(each.count for each in self.order.received.values())
         self.history_client = HistoryClient(self)
         self.history_server = HistoryServer(self)
@@ -61,30 +60,27 @@ class Conversation:
                 timer.cancel()
         self._wait_timer = self._mismatch_timer = None
 
-    # -- speaking
+    # -- sending
 
     def send(self, data: bytes, parent_id: MessageId | None) -> GroupMessage:
-        if len(data) > DATA_BYTES_MAX:
-            raise ValueError(f"a message of {len(data):,} bytes, at most {DATA_BYTES_MAX:,} are possible in a group")
         me = self.participant.me
         if parent_id is not None and not self.order.was_delivered(parent_id):
-            raise ValueError("only a message that was received can be answered")
+            raise ValueError(f"cannot reply to {parent_id}: that message was not received")
         mine = self.order.received.get(me.id)
         sequence = (mine.last if mine is not None else 0) + 1
         verified_name = self._runtime.verified_name(self._runtime.peer_id)
         post = Post(
             me.id, sequence, parent_id, int(1000 * self._runtime.wall_time_s()), data, verified_name=verified_name
         )
-        message = self._message(Delivery(post), me.name)
-        self.receive([post], {me.id: me.name})
-        self.participant.store.commit()  # before anybody hears it: a number must never be used twice
+        self.receive([post], {me.id: me.name}, sent=post)
+        self.participant.store.commit()  # before it is sent: a sequence number must never be used twice
         self.participant.send(PostMessage(self.group, me.name, post))
-        return message
+        return GroupMessage.from_post(self.group, post, me.name)
 
     # -- receiving
 
-    def receive(self, posts: list[Post] | tuple[Post, ...], names: dict[MemberId, str]) -> int:
-        """Messages, whatever way they came; returns how many were new."""
+    def receive(self, posts: Iterable[Post], names: dict[MemberId, str], *, sent: Post | None = None) -> int:
+        """Accept messages, live or from history; returns how many are new. `sent` is our own: it is not delivered."""
         now, new_count, rejected_before = self._runtime.now(), 0, self.order.rejected_count
         for post in posts:
             deliveries = self.order.receive(post, now)
@@ -93,21 +89,20 @@ class Conversation:
             new_count += 1
             if post.author in names:
                 self._names[post.author] = names[post.author]
-            self._deliver(deliveries)
+            self._deliver(deliveries, sent)
         if new_count:
             self._digest = None
         if self.order.rejected_count > rejected_before:
-            self.participant.report_limit("more messages wait for others than are kept waiting")
+            self.participant.report_limit("too many messages wait for their parents")
         self._set_wait_timer()
         return new_count
 
-    def _deliver(self, deliveries: list[Delivery]) -> None:
-        for each in deliveries:
-            post = each.post
+    def _deliver(self, deliveries: list[Delivery], sent: Post | None = None) -> None:
+        for post, is_orphan in deliveries:
             name = self._names.get(post.author) or self.history.names.get(post.author, "")
-            kept = post._replace(data=b"", is_stripped=True) if self.retention.ids_only else post
-            self.history.add(kept, name)
-            self._runtime.deliver(self._message(each, name))
+            self.history.add(post._replace(data=b"", is_stripped=True) if self.retention.ids_only else post, name)
+            if post is not sent:
+                self._runtime.deliver(GroupMessage.from_post(self.group, post, name, is_orphan=is_orphan))
         self._unpruned_count += len(deliveries)
         if self._unpruned_count >= PRUNE_AFTER_MESSAGES:
             self.prune()
@@ -117,22 +112,26 @@ class Conversation:
         self._unpruned_count = 0
         self.history.prune(self.retention, int(1000 * self._runtime.wall_time_s()))
 
-    def _message(self, delivery: Delivery, name: str) -> GroupMessage:
-        post = delivery.post
-        flags = (delivery.is_orphan, post.is_stripped, post.verified_name)
-        return GroupMessage(self.group, post.id, name, post.parent_id, post.sent_at_ms, post.data, *flags)
+    def on_message(self, peer: PeerId, message: PostMessage | HistoryPage | HistoryRequest | PostRequest) -> None:
+        match message:
+            case PostMessage():
+                self._on_post_message(peer, message)
+            case HistoryPage():
+                self._on_history_page(peer, message)
+            case HistoryRequest():
+                self._on_history_request(peer, message)
+            case PostRequest():
+                self.history_server.on_post_request(peer, message)
 
-    def on_post_message(self, peer: PeerId, message: PostMessage) -> None:
+    def _on_post_message(self, peer: PeerId, message: PostMessage) -> None:
         if message.post.author == self.participant.me.id:
-            raise WireError("somebody else speaks in our name")
-        verified_name = self._runtime.verified_name(peer)
-        self.receive(
-            (message.post._replace(verified_name=verified_name) if verified_name else message.post,),
-            {message.post.author: message.name},
-        )
+            raise WireError("another peer posts under our member id")
+        post, verified_name = message.post, self._runtime.verified_name(peer)
+        if verified_name:
+            post = post._replace(verified_name=verified_name)
+        self.receive([post], {post.author: message.name})
 
-    def on_history_page(self, peer: PeerId, message: HistoryPage, size: int) -> None:
-        self.participant.history_tokens.consume(size, self._runtime.now())
+    def _on_history_page(self, peer: PeerId, message: HistoryPage) -> None:
         new_count = 0
         if not all(self._has_all(author, intervals) for author, intervals in message.contents):
             new_count = self.receive(unpack_posts(message.body), dict(message.names))
@@ -143,26 +142,21 @@ class Conversation:
         received = self.order.received.get(author)
         return received is not None and received.covers(intervals)
 
-    def on_history_request(self, peer: PeerId, message: HistoryRequest) -> None:
+    def _on_history_request(self, peer: PeerId, message: HistoryRequest) -> None:
         held: dict[MemberId, IntervalSet] = {}
         for author, intervals in message.held:
-            received = held.setdefault(author, IntervalSet())
-            for first, last in intervals:
-                received.add_interval(first, last)
+            held.setdefault(author, IntervalSet()).update(intervals)
         self.history_server.on_history_request(peer, message, held)
         self.history_client.on_held_elsewhere(held)
 
-    def on_post_request(self, peer: PeerId, message: PostRequest) -> None:
-        self.history_server.on_post_request(peer, message)
-
-    # -- what waits
+    # -- waiting for parents
 
     def _set_wait_timer(self) -> None:
         if self._wait_timer is None and self.order.waiting_since is not None:
             self._wait_timer = self._runtime.call_later(self._settings.parent_request_delay_s, self._check_waiting)
 
     def _check_waiting(self) -> None:
-        """Ask for what others wait for; release what has waited too long, unless history is coming in."""
+        """Request missing parents and release overdue orphans, unless history is being fetched."""
         self._wait_timer = None
         now = self._runtime.now()
         if self.history_client.is_active:
@@ -177,23 +171,22 @@ class Conversation:
         self._set_wait_timer()
 
     def give_up(self, missing: dict[MemberId, IntervalSet]) -> int:
-        """These are not to be had; returns how many. Who prefers to wait for ever goes on waiting."""
+        """Mark messages as unavailable; returns how many. Without an orphan timeout, replies keep waiting."""
         count = sum(each.count for each in missing.values())
         if self._settings.orphan_timeout_s is not None:
             self._deliver(self.order.give_up(missing))
             self._digest = None
         return count
 
-    # -- comparing
+    # -- comparing histories
 
     def history_digest(self) -> HistoryDigest:
-        """What we have had, or know to be lost: the same for all once nobody lacks what another has."""
+        """Covers messages received or known to be lost, so that it converges to the same value at all members."""
         if self._digest is None:
             hashed, total = blake2b(digest_size=8), 0
             for author in sorted({*self.order.received, *self.order.unavailable}):
                 intervals = self.order.received.get(author, IntervalSet()).copy()
-                for first, last in self.order.unavailable.get(author, ()):
-                    intervals.add_interval(first, last)
+                intervals.update(self.order.unavailable.get(author, ()))
                 total += intervals.count
                 hashed.update(repr((author, list(intervals))).encode())
             digest = int.from_bytes(hashed.digest(), "big")
@@ -204,7 +197,7 @@ class Conversation:
         return HistoryDigest(self.group, *self._digest)
 
     def on_history_digest(self, reported: HistoryDigest) -> None:
-        """A difference that stays is asked about."""
+        """Request history if the difference persists."""
         if (
             reported.digest == self.history_digest().digest
             or reported.digest in self._recent_digests

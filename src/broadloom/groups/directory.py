@@ -1,13 +1,12 @@
-"""All groups that one member knows of: what each is, and who is or was in it.
+"""`GroupDirectory`: all known groups and their members, as grow-only state that merges without conflicts (a CRDT).
 
-The lists are made to be merged: for each member of a group there is one counter (its step), raised by that member
-alone, when it joins (odd) and when it leaves (even); of two the larger holds. Of two charters of the same group the
-smaller holds.
-So any order and repetition of the same messages ends in the same lists (a join-semilattice), which the lists of the
-thesis do not: there, whoever has left once has left for ever.
+Every member has one version counter per group, which only the member itself increments: odd when it joins, even when it
+leaves. The larger version wins. Of two descriptors of the same group the smaller wins. Merging is therefore
+commutative, associative and idempotent (a join-semilattice), and directories converge in any order of messages. In the
+M2MC thesis, chapter 5, a member that has left can never return; here it can.
 
-Every group has a hash, put together from those of its parts, and falls into one of 1,024 buckets. Two members compare
-their lists by the hashes of the buckets, or of fewer, larger ones made by folding.
+Each group has a hash combined from those of its parts and belongs to one of 1,024 buckets. Two members compare their
+directories by bucket hashes, or by fewer, larger buckets made by folding.
 """
 
 from collections.abc import Iterable, Iterator
@@ -21,23 +20,20 @@ from broadloom.groups.settings import BUCKETS_MAX, ENTRIES_MAX, GROUPS_MAX, MEMB
 
 GROUPS_PER_BUCKET = 8
 _MEMBER_KEY = Struct(">QQQ")
+_RECORD_BYTES = 64
 _MEMBER_RECORD_BYTES = 32
-"""On the wire, about, beside the name."""
+"""Approximate sizes on the wire, without description and name."""
 
 
 class DirectoryChange(NamedTuple):
-    """What merging brought."""
-
     group: GroupId
     is_new_group: bool
-    """Its charter was not known."""
+    """Its descriptor was not known before."""
     members: list[tuple[MemberRecord | None, MemberRecord]]
-    """Before and after."""
+    """Old and new record of each changed member."""
 
 
 class GroupEntry:
-    """One group."""
-
     __slots__ = ("descriptor", "hash", "members")
 
     def __init__(self) -> None:
@@ -51,17 +47,16 @@ class GroupDirectory:
         self.entries: dict[GroupId, GroupEntry] = {}
         self._buckets = [0] * BUCKETS_MAX
         self._folded: dict[int, tuple[int, ...]] = {}
-        """Since the last change."""
+        """Folded bucket hashes by number of buckets, until the next change."""
         self.hash = 0
-        """Of everything."""
         self._membership_count = 0
         self.rejected_count = 0
-        """Groups and members over a limit."""
+        """Groups and members rejected because of a limit."""
 
     # -- merging
 
     def merge(self, record: GroupRecord) -> DirectoryChange | None:
-        """Take in what somebody knows of a group; None if it was known."""
+        """Returns what changed; None if nothing did."""
         group = record.group
         entry = self.entries.get(group)
         if entry is None:
@@ -69,10 +64,10 @@ class GroupDirectory:
                 self.rejected_count += 1
                 return None
             entry = self.entries[group] = GroupEntry()
-        founded = False
+        is_new_group = False
         descriptor = record.descriptor
         if descriptor is not None and (entry.descriptor is None or _rank(descriptor) < _rank(entry.descriptor)):
-            founded = entry.descriptor is None
+            is_new_group = entry.descriptor is None
             if entry.descriptor is not None:
                 self._toggle(group, entry, _descriptor_hash(group, entry.descriptor))
             self._toggle(group, entry, _descriptor_hash(group, descriptor))
@@ -92,7 +87,7 @@ class GroupDirectory:
             self._toggle(group, entry, _member_hash(group, member_record))
             entry.members[member_record.member] = member_record
             changed.append((old, member_record))
-        return DirectoryChange(group, founded, changed) if founded or changed else None
+        return DirectoryChange(group, is_new_group, changed) if is_new_group or changed else None
 
     def _toggle(self, group: GroupId, entry: GroupEntry, part: int) -> None:
         entry.hash ^= part
@@ -104,27 +99,26 @@ class GroupDirectory:
 
     @property
     def bucket_count(self) -> int:
-        """As many as make a difference tell a few groups only."""
+        """Enough buckets that each holds only a few groups."""
         count = 1
         while count < BUCKETS_MAX and count * GROUPS_PER_BUCKET < len(self.entries):
             count *= 2
         return count
 
     def hash_buckets(self, bucket_count: int) -> tuple[int, ...]:
-        """The hashes of so many buckets; a power of two."""
-        known = self._folded.get(bucket_count)
-        if known is None:
+        """The hashes of `bucket_count` buckets, a power of two."""
+        if bucket_count not in self._folded:
             folded = self._buckets
             while len(folded) > bucket_count:
                 half = len(folded) // 2
                 folded = [low ^ high for low, high in zip(folded[:half], folded[half:], strict=True)]
-            known = self._folded[bucket_count] = tuple(folded)
-        return known
+            self._folded[bucket_count] = tuple(folded)
+        return self._folded[bucket_count]
 
     def differing_buckets(self, buckets: tuple[int, ...]) -> list[int]:
-        """The numbers of the buckets that are not the same here."""
-        mine = self.hash_buckets(len(buckets))
-        return [number for number, (here, there) in enumerate(zip(mine, buckets, strict=True)) if here != there]
+        """Numbers of the buckets whose hash is different here."""
+        own = self.hash_buckets(len(buckets))
+        return [number for number, (here, there) in enumerate(zip(own, buckets, strict=True)) if here != there]
 
     def groups_in(self, bucket_numbers: Iterable[int], bucket_count: int) -> list[GroupId]:
         chosen = frozenset(bucket_numbers)
@@ -132,28 +126,26 @@ class GroupDirectory:
             return list(self.entries)
         return [group for group in self.entries if group % bucket_count in chosen]
 
-    # -- telling
-
     def group_record(self, group: GroupId) -> GroupRecord:
         entry = self.entries[group]
         return GroupRecord(group, entry.descriptor, tuple(entry.members.values()))
 
 
 def pack_pages(records: Iterable[GroupRecord], page_bytes: int) -> Iterator[bytes]:
-    """Rosters as bodies of about this size; a large group is cut into several. One empty body if there are none."""
+    """Page bodies of about `page_bytes`. Large groups are split. Without records, one empty body."""
     page: list[GroupRecord] = []
     size = page_count = 0
     for record in records:
         member_records: list[MemberRecord] = []
         descriptor = record.descriptor
-        size += 64 + (len(descriptor.description) if descriptor is not None else 0)
+        size += _RECORD_BYTES + (len(descriptor.description) if descriptor is not None else 0)
         for member_record in record.members:
             member_records.append(member_record)
             size += _MEMBER_RECORD_BYTES + len(member_record.name)
             if size >= page_bytes or len(member_records) >= ENTRIES_MAX:
                 yield pack_group_records([*page, GroupRecord(record.group, descriptor, tuple(member_records))])
                 page_count += 1
-                page, member_records, descriptor, size = [], [], None, 64
+                page, member_records, descriptor, size = [], [], None, _RECORD_BYTES
         if member_records or descriptor is not None:
             page.append(GroupRecord(record.group, descriptor, tuple(member_records)))
         if size >= page_bytes or len(page) >= ENTRIES_MAX:

@@ -1,12 +1,12 @@
-"""Discovery: who arrives says so, and hears of all groups; lists that differ are made equal.
+"""`DirectorySync`: discovery of groups, and anti-entropy between directories.
 
-An arrival tells hashes of what the newcomer knows already. Everyone who finds a difference would answer; each waits for
-a random time and keeps quiet if an answer makes its own needless: one of the same lists, or one that, with what else
-was heard meanwhile, leaves nothing to add. After the answer, the newcomer says what only it knew. The same exchange is
-started by anybody who sees, from the hash in a presence, that its lists differ from another's and stay so.
+A new member broadcasts the bucket hashes of its directory. Every member that sees a difference schedules a reply
+after a randomized back-off (suppression.py) and drops it once another reply makes it redundant: one from an equal
+directory, or one that leaves nothing to add. After the reply, the requester sends what only it knows. A member whose
+directory hash keeps differing from that in a heartbeat starts the same exchange.
 """
 
-from math import exp, log
+import operator
 from typing import TYPE_CHECKING
 
 from broadloom.groups.directory import DirectoryChange, pack_pages
@@ -14,27 +14,24 @@ from broadloom.groups.message_fields import GroupRecord, MemberRecord, unpack_gr
 from broadloom.groups.messages import DirectoryPage, DirectoryRequest, MembershipChange, PresenceHeartbeat
 from broadloom.groups.model import DirectorySynced, GroupId, MemberId
 from broadloom.groups.settings import BUCKETS_MAX, ENTRIES_MAX, PENDING_MAX
+from broadloom.groups.suppression import RepeatPenalty
 from broadloom.wire import PeerId
 from broadloom.wire.xdr import WireError
 
 if TYPE_CHECKING:
-    from random import Random
-
     from broadloom.groups.participant import Participant
-    from broadloom.groups.runtime import Timer
-
+    from broadloom.protocol.runtime import Timer
 
 RECENT_HASHES_MAX = 256
-"""Our own lists were like this lately: whoever's are, is only a little behind."""
+"""Recent hashes of our own directory: a member that reports one of them is only slightly behind."""
 REPEAT_WINDOW_S = 30.0
-"""Who arrives again within this time, knowing the same, waits twice as long for the answer each time."""
-STRIKES_MAX = 6
+"""A peer that repeats the same request within this time waits longer for each reply."""
 COMPARE_INTERVAL_S = 20.0
-"""A difference seen in a presence is looked into so often at most."""
+"""Minimum time between requests caused by a heartbeat."""
 
 
 class _PendingReply:
-    """An arrival that we would answer."""
+    """A request that we would answer."""
 
     __slots__ = ("bucket_count", "differing", "is_answered", "requester_is_empty", "since", "timer")
 
@@ -42,14 +39,13 @@ class _PendingReply:
         self, bucket_count: int, differing: list[int], requester_is_empty: bool, since: float, timer: "Timer"
     ) -> None:
         self.bucket_count = bucket_count
-        """Buckets that the asker gave."""
+        """Number of buckets in the request."""
         self.differing = differing
         self.requester_is_empty = requester_is_empty
-        """The asker knows nothing."""
         self.since = since
         self.timer = timer
         self.is_answered = False
-        """Somebody's answer was heard to its end."""
+        """Another member's reply was heard to its end."""
 
 
 class DirectorySync:
@@ -60,21 +56,20 @@ class DirectorySync:
         self._directory = participant.directory
         self._pending: dict[PeerId, _PendingReply] = {}
         self._recent_versions: dict[GroupId, dict[MemberId, tuple[int, float]]] = {}
-        """What was said of groups while somebody waits for an answer: step and time."""
+        """Version and time of member records heard while a reply is pending."""
         self._recent_descriptors: dict[GroupId, float] = {}
-        self._strikes: dict[PeerId, tuple[float, int, int]] = {}
-        """When a peer arrived last, what it knew, and how often it has come again."""
+        self._penalty = RepeatPenalty(REPEAT_WINDOW_S, is_repeat=operator.eq)
         self._recent_hashes: dict[int, None] = {}
         self._compare_timer: Timer | None = None
         self._compared_at = -COMPARE_INTERVAL_S
         self._exchanged_at = -COMPARE_INTERVAL_S
-        """An arrival or a listing was heard."""
+        """The last directory message of any member."""
         self._requested_at = -COMPARE_INTERVAL_S
-        """Our own arrival, or comparison."""
+        """Our own last request."""
         self.is_synced = False
-        """Somebody has answered it."""
+        """Whether a request of ours was answered."""
 
-    # -- arriving
+    # -- requests
 
     def announce(self, *, is_initial: bool) -> None:
         me, directory = self._participant.me, self._directory
@@ -86,7 +81,7 @@ class DirectorySync:
     def on_directory_request(self, peer: PeerId, message: DirectoryRequest) -> None:
         count = len(message.buckets)
         if not count or count & (count - 1) or count > BUCKETS_MAX:
-            raise WireError(f"{count} buckets are no power of two")
+            raise WireError(f"number of buckets is not a power of two: {count}")
         self._exchanged_at = self._runtime.now()
         old = self._pending.pop(peer, None)
         if old is not None:
@@ -94,21 +89,13 @@ class DirectorySync:
         differing = self._directory.differing_buckets(message.buckets)
         if not differing or len(self._pending) >= PENDING_MAX:
             return
-        wait_s = self._participant.backoff_s() + self._penalty_s(peer, hash(message.buckets))
+        penalty_s = self._penalty.delay_s(peer, hash(message.buckets), self._runtime.now())
+        wait_s = self._participant.backoff_s() + penalty_s
         timer = self._runtime.call_later(wait_s, self._reply, peer)
         empty = not any(message.buckets)
         self._pending[peer] = _PendingReply(count, differing, empty, self._runtime.now(), timer)
 
-    def _penalty_s(self, peer: PeerId, known_hash: int) -> float:
-        now = self._runtime.now()
-        before, known_before, strikes = self._strikes.pop(peer, (0.0, known_hash, -1))
-        strikes = min(strikes + 1, STRIKES_MAX) if known_hash == known_before and now < before + REPEAT_WINDOW_S else 0
-        self._strikes[peer] = (now, known_hash, strikes)
-        if len(self._strikes) > PENDING_MAX:
-            del self._strikes[next(iter(self._strikes))]
-        return float(2**strikes - 1) if strikes > 1 else 0.0
-
-    # -- answering
+    # -- replies
 
     def _reply(self, peer: PeerId) -> None:
         wait_s = self._participant.history_tokens.wait_s(self._runtime.now())
@@ -127,7 +114,7 @@ class DirectorySync:
         self._forget_recent()
 
     def _unsent_records(self, bucket_numbers: list[int], bucket_count: int, since: float) -> list[GroupRecord]:
-        """What we know in these buckets and nobody has said since."""
+        """Our records in these buckets that no member has sent since `since`."""
         unsent: list[GroupRecord] = []
         for group in self._directory.groups_in(bucket_numbers, bucket_count):
             record = self._directory.group_record(group)
@@ -147,25 +134,20 @@ class DirectorySync:
         bodies = list(pack_pages(records, self._settings.history_page_bytes))
         offline = self._participant.presence.offline[:ENTRIES_MAX] if requester else ()
         for number, body in enumerate(bodies):
-            last = number == len(bodies) - 1
+            is_last = number == len(bodies) - 1
             self._participant.history_tokens.consume(len(body), self._runtime.now())
-            directory_hash = self._directory.hash
             self._participant.send(
                 DirectoryPage(
                     requester,
-                    directory_hash,
+                    self._directory.hash,
                     is_complete,
-                    last,
+                    is_last,
                     self._participant.presence.peer_count_estimate,
-                    buckets if last else (),
+                    buckets if is_last else (),
                     offline if number == 0 else (),
                     body,
                 )
             )
-
-    def announce_group(self, group: GroupId) -> None:
-        """A group that we have just created."""
-        self._participant.send_record(self._directory.group_record(group))
 
     def on_directory_page(self, peer: PeerId, message: DirectoryPage) -> None:
         self._exchanged_at = self._runtime.now()
@@ -189,7 +171,7 @@ class DirectorySync:
         self._forget_recent()
 
     def _cancel_duplicates(self, message: DirectoryPage) -> None:
-        """By one whose lists are ours: nothing for us, and nothing to add for whoever is answered by it."""
+        """The sender's directory equals ours: our reply to the same requester would add nothing."""
         if not message.is_last:
             return
         for peer, pending in list(self._pending.items()):
@@ -198,7 +180,7 @@ class DirectorySync:
                 del self._pending[peer]
 
     def _send_surplus(self, buckets: tuple[int, ...]) -> None:
-        """What only we know, beyond the one who answered us."""
+        """Send what the member that answered us does not know."""
         count = len(buckets)
         if not count or count & (count - 1):
             return
@@ -224,7 +206,7 @@ class DirectorySync:
             if change is not None:
                 self._on_change(change)
         if self._directory.rejected_count > before:
-            self._participant.report_limit("more groups or members than are kept track of")
+            self._participant.report_limit("too many groups or members")
 
     def _on_change(self, change: DirectoryChange) -> None:
         self._recent_hashes[self._directory.hash] = None
@@ -240,10 +222,10 @@ class DirectorySync:
             self._recent_versions.clear()
             self._recent_descriptors.clear()
 
-    # -- comparing
+    # -- comparing directories
 
     def on_presence_heartbeat(self, peer: PeerId, message: PresenceHeartbeat) -> None:
-        """Differences of a moment are natural; one that stays is looked into, by whoever's time comes first."""
+        """Transient differences are normal. If one persists, the member whose back-off ends first makes a request."""
         directory_hash = message.directory_hash
         if (
             directory_hash == self._directory.hash
@@ -271,35 +253,3 @@ class DirectorySync:
 def _was_sent(member_record: MemberRecord, versions: dict[MemberId, tuple[int, float]], since: float) -> bool:
     version, at = versions.get(member_record.member, (0, 0.0))
     return version >= member_record.version and at >= since
-
-
-# Random back-off: many could answer, one shall.
-#
-# Everyone waits for a random time and keeps quiet if it hears the answer of another meanwhile. With equal odds for all
-# times, the answers would be as many as there are peers whose time falls into the first journey of a message. So early
-# times are rare: the odds grow exponentially towards the end, the faster the more peers there are. Then a handful
-# answer among ten or ten thousand (the truncated exponential timers of the multicast literature, as in RFC 5401).
-#
-# Where few listen, a storm is small whatever happens, and people wait for the answer: the window is shorter then.
-
-
-ASSUMED_PEERS = 64
-"""Who does not know how many there are may simply be new, and thinks of so many: too many costs some time, too few a
-storm."""
-FULL_WINDOW_PEERS = 32
-"""So many need the whole window..."""
-WINDOW_RATIO_MIN = 1 / 6
-"""...and two or three this part of it, lest all of them send much before they hear each other."""
-
-
-def window_s(full_s: float, peer_count: int) -> float:
-    """The time in which they answer, if there are so many with us and the asker."""
-    if peer_count <= 2:
-        return 0.0  # nobody else can
-    return full_s * min(max(peer_count / FULL_WINDOW_PEERS, WINDOW_RATIO_MIN), 1.0)
-
-
-def backoff_s(random: "Random", window_s: float, peer_count: int) -> float:
-    """How long to wait, at most `window_s`."""
-    steep = log(peer_count) + 1
-    return window_s * log(1 + random.random() * (exp(steep) - 1)) / steep

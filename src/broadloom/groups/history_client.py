@@ -1,9 +1,11 @@
-"""Catching up, the side that asks: say what we have, take pages, ask for more, and know when it is over.
+"""`HistoryClient`: catching up with the messages of a group that were sent while we were away (M2MC thesis, chapter 6).
 
-The asker sets the pace: a holder sends a turn of pages and stops, and goes on when it is asked to. If it falls silent,
-the question goes to all again. What is known to have been said and does not come is told to the application.
+The client reports what it has and receives pages. It controls the flow: a server sends one turn of pages and stops
+until it is asked to continue. If the server falls silent, the request goes to all members again. Messages that are
+known to exist and do not arrive are reported as unavailable.
 """
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from broadloom.groups.intervals import IntervalSet
@@ -15,12 +17,12 @@ from broadloom.wire import PeerId
 
 if TYPE_CHECKING:
     from broadloom.groups.conversation import Conversation
-    from broadloom.groups.runtime import Timer
+    from broadloom.protocol.runtime import Timer
 
 ROUND_TRIP_S = 1.0
-"""For a question to get there and an answer to come back, beside the time that the other waits."""
+"""Allowed for request and reply to travel, in addition to the server's back-off."""
 MISMATCH_INTERVAL_S = 30.0
-"""A difference seen in a presence is asked about so often at most."""
+"""Minimum time between requests caused by a heartbeat."""
 
 
 class HistoryClient:
@@ -30,26 +32,25 @@ class HistoryClient:
         self._settings = conversation.participant.settings
         self.is_active = False
         self.received_count = 0
-        """In this round of catching up."""
+        """Since `begin`."""
         self.remaining_count = 0
         self._request_id = 0
         self._rounds = 0
         self._made_progress = False
-        """A page with something new came since the last question."""
+        """A page with new messages arrived since the last request."""
         self._reports_end = False
-        """The application is told of the end, even if nothing came."""
+        """Emit `CaughtUp` even if nothing arrived."""
         self._timer: Timer | None = None
         self._delayed_start: Timer | None = None
         self._held_elsewhere: dict[MemberId, IntervalSet] = {}
-        """What others have, by their own questions."""
+        """Messages that other members have, according to their own requests."""
         self._unavailable: dict[MemberId, IntervalSet] = {}
-        """What the holder once had, and holds no more."""
+        """Messages that the server once had and no longer holds."""
         self._requested_at = -MISMATCH_INTERVAL_S
 
-    # -- beginning
+    # -- starting
 
     def begin(self, *, always_report: bool) -> None:
-        """Ask everyone."""
         self._reports_end = self._reports_end or always_report
         if self._delayed_start is not None:
             self._delayed_start.cancel()
@@ -60,7 +61,7 @@ class HistoryClient:
             self._request(0)
 
     def begin_later(self) -> None:
-        """If we still lack something then: with luck another's question brings it."""
+        """Give another member's request time to bring the missing messages."""
         if self._delayed_start is None and not self.is_active:
             wait_s = 2 * self._settings.reply_window_s + self._conversation.participant.backoff_s()
             self._delayed_start = self._runtime.call_later(wait_s, self._begin_if_missing)
@@ -71,29 +72,26 @@ class HistoryClient:
             self.begin(always_report=False)
 
     def on_held_elsewhere(self, held: dict[MemberId, IntervalSet]) -> None:
-        """Somebody has these. What we lack of them is asked for, later, by whoever's time comes first."""
+        """Another member has these messages. The member whose back-off ends first requests the missing ones for all."""
         order, is_missing = self._conversation.order, False
         for author, intervals in held.items():
             new = intervals.minus(order.received.get(author))
             if new.count:
                 is_missing = True
-                known = self._held_elsewhere.setdefault(author, IntervalSet())
-                for first, last in new:
-                    known.add_interval(first, last)
+                self._held_elsewhere.setdefault(author, IntervalSet()).update(new)
         if is_missing:
             if self._delayed_start is not None:
-                self._delayed_start.cancel()  # another asks already: what it is sent, we hear
+                self._delayed_start.cancel()  # we will hear the pages sent to that member
                 self._delayed_start = None
             self.begin_later()
 
     def on_digest_mismatch(self) -> None:
-        """Another's messages seem not to be the same as ours."""
         now = self._runtime.now()
         if now >= self._requested_at + MISMATCH_INTERVAL_S:
             self._requested_at = now
             self.begin(always_report=False)
 
-    # -- asking
+    # -- requests and pages
 
     def _request(self, responder: PeerId) -> None:
         self._request_id += 1
@@ -106,7 +104,7 @@ class HistoryClient:
 
     @property
     def _reply_timeout_s(self) -> float:
-        """Whoever has more than we has begun to answer."""
+        """By then every member that has more than we do has started to answer."""
         return min(ROUND_TRIP_S + self._conversation.participant.reply_window_s, self._settings.page_timeout_s)
 
     def _held_intervals(self) -> tuple[AuthorIntervals, ...]:
@@ -120,13 +118,12 @@ class HistoryClient:
                 break
         return tuple(held)
 
-    def _set_timer(self, delay_s: float, callback: "object") -> None:
+    def _set_timer(self, delay_s: float, callback: Callable[[], None]) -> None:
         if self._timer is not None:
             self._timer.cancel()
-        self._timer = self._runtime.call_later(delay_s, callback)  # type: ignore[arg-type]
+        self._timer = self._runtime.call_later(delay_s, callback)
 
     def on_history_page(self, peer: PeerId, message: HistoryPage, new_count: int) -> None:
-        """A page was taken; so many of its messages were new."""
         if not self.is_active:
             return
         self.received_count += new_count
@@ -135,9 +132,7 @@ class HistoryClient:
             return
         self.remaining_count = message.remaining
         for author, intervals in message.unavailable:
-            known = self._unavailable.setdefault(author, IntervalSet())
-            for first, last in intervals:
-                known.add_interval(first, last)
+            self._unavailable.setdefault(author, IntervalSet()).update(intervals)
         if new_count:
             self._runtime.emit(CatchingUp(self._conversation.group, self.received_count, self.remaining_count))
         if not message.is_last:
@@ -145,11 +140,11 @@ class HistoryClient:
         elif message.remaining and self._made_progress:
             self._request(peer)
         else:
-            # The holder has no more; another may, and says so within its back-off.
+            # This server has no more. Another one may, and starts within its back-off.
             self._set_timer(self._reply_timeout_s, self._check_complete)
 
     def _on_stalled(self) -> None:
-        """Nobody answers, or who did fell silent."""
+        """There is no server, or it fell silent."""
         if self._made_progress or self.remaining_count:
             self._rounds = 0 if self._made_progress else self._rounds + 1
             if self._rounds <= self._settings.history_rounds_max:
@@ -161,21 +156,24 @@ class HistoryClient:
     def _check_complete(self) -> None:
         missing = self._missing()
         obtainable = {author: intervals.minus(self._unavailable.get(author)) for author, intervals in missing.items()}
-        if any(spans.count for spans in obtainable.values()) and self._rounds < self._settings.history_rounds_max:
+        if (
+            any(intervals.count for intervals in obtainable.values())
+            and self._rounds < self._settings.history_rounds_max
+        ):
             self._rounds = 0 if self._made_progress else self._rounds + 1
             self._request(0)
             return
         self._end(missing)
 
     def _missing(self) -> dict[MemberId, IntervalSet]:
-        """What must have been said, since an author's numbers have no gaps, or somebody told, and is not here."""
+        """Messages that must exist, because sequence numbers have no gaps or another member has them."""
         order = self._conversation.order
         missing: dict[MemberId, IntervalSet] = {}
         for author, received in order.received.items():
             if len(received) != 1 or 1 not in received:
                 self._add_missing(missing, author, IntervalSet([(1, received.last)] if received.last else []))
-        for known in (self._held_elsewhere, self._unavailable):
-            for author, intervals in known.items():
+        for reported in (self._held_elsewhere, self._unavailable):
+            for author, intervals in reported.items():
                 self._add_missing(missing, author, intervals)
         return missing
 
@@ -183,9 +181,7 @@ class HistoryClient:
         order = self._conversation.order
         rest = intervals.minus(order.received.get(author)).minus(order.unavailable.get(author))
         if rest.count:
-            known = missing.setdefault(author, IntervalSet())
-            for first, last in rest:
-                known.add_interval(first, last)
+            missing.setdefault(author, IntervalSet()).update(rest)
 
     def _end(self, missing: dict[MemberId, IntervalSet]) -> None:
         self.is_active = False
@@ -196,8 +192,8 @@ class HistoryClient:
             self._timer.cancel()
             self._timer = None
         unavailable = self._conversation.give_up(missing)
-        tells, self._reports_end = self._reports_end, False
-        if tells or self.received_count or unavailable:
+        reports_end, self._reports_end = self._reports_end, False
+        if reports_end or self.received_count or unavailable:
             self._runtime.emit(CaughtUp(self._conversation.group, self.received_count, unavailable))
 
     def stop(self) -> None:

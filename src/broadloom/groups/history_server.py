@@ -1,10 +1,11 @@
-"""Catching up, the side that answers: one holder sends, the others hear it and keep quiet.
+"""`HistoryServer`: serving pages of history. One holder sends; the others hear it and stay silent.
 
-Whoever holds what an asker lacks waits for a random time; what it hears meanwhile in the pages of others it need not
-send. It sends a turn of pages, not faster than the budget that all share, and waits to be asked for more. Somebody who
-asks again and again without taking anything in waits longer each time.
+A member that holds messages the requester misses waits for a randomized back-off (suppression.py) and removes what it
+hears in pages of others meanwhile. It then sends one turn of pages, within the rate that all members share, and waits
+to be asked to continue. A requester that repeats its request without making progress waits longer each time.
 """
 
+import operator
 from collections import deque
 from typing import TYPE_CHECKING
 
@@ -13,29 +14,26 @@ from broadloom.groups.message_fields import AuthorIntervals, pack_posts
 from broadloom.groups.messages import HistoryPage, HistoryRequest, PostRequest
 from broadloom.groups.model import MemberId, MessageId, Post
 from broadloom.groups.settings import ENTRIES_MAX, INTERVALS_MAX, PENDING_MAX
+from broadloom.groups.suppression import RepeatPenalty
 from broadloom.wire import PeerId
 
 if TYPE_CHECKING:
     from broadloom.groups.conversation import Conversation
-    from broadloom.groups.runtime import Timer
-
+    from broadloom.protocol.runtime import Timer
 
 CONGESTED_RETRY_S = 0.05
-"""Our links are behind: look again after this."""
 SINGLE_FETCH_MAX = 500
-"""So many messages are fetched one by one, instead of looking through all history for them."""
+"""Up to this many messages are read one by one instead of by a scan of the whole history."""
 READ_AHEAD_ROWS = 128
-"""Read from history at a time: messages may be large."""
+"""Small, because messages may be large."""
 POST_OVERHEAD_BYTES = 48
-"""On the wire, beside the data."""
+"""Size on the wire, without the data."""
 REPEAT_WINDOW_S = 90.0
-"""Who has not asked for so long may ask anew."""
-STRIKES_MAX = 6
-"""An asker that takes nothing in waits for two to the power of this, in seconds, and not longer."""
+"""A peer that repeats a request within this time, without progress, waits longer for each reply."""
 
 
-class _PendingPage:
-    """A question that we would answer, or are answering."""
+class _PendingReply:
+    """A request that we would answer, or are answering."""
 
     __slots__ = (
         "is_sending",
@@ -51,15 +49,14 @@ class _PendingPage:
 
     def __init__(self, requester: PeerId, request_id: int, to_send: dict[MemberId, IntervalSet]) -> None:
         self.requester = requester
-        """0 for a `Want`."""
+        """0 for a `PostRequest`."""
         self.request_id = request_id
         self.to_send = to_send
-        """What we would send."""
         self.unavailable: tuple[AuthorIntervals, ...] = ()
         self.row = 0
-        """How far history was looked through..."""
+        """Last history row scanned..."""
         self.read_ahead: deque[tuple[int, Post]] = deque()
-        """...and what was read of it beyond."""
+        """...and rows already read beyond it."""
         self.sent_bytes = 0
         """In this turn."""
         self.is_sending = False
@@ -71,12 +68,10 @@ class _PendingPage:
 
     def remove(self, contents: tuple[AuthorIntervals, ...]) -> None:
         for author, intervals in contents:
-            left = self.to_send.get(author)
-            if left is not None:
-                for first, last in intervals:
-                    left.remove_interval(first, last)
-                if not left.count:
-                    del self.to_send[author]
+            for first, last in intervals if author in self.to_send else ():
+                self.to_send[author].remove_interval(first, last)
+            if author in self.to_send and not self.to_send[author].count:
+                del self.to_send[author]
 
     def cancel(self) -> None:
         if self.timer is not None:
@@ -90,17 +85,16 @@ class HistoryServer:
         self._participant = conversation.participant
         self._runtime = conversation.participant.runtime
         self._settings = conversation.participant.settings
-        self._pending: dict[tuple[PeerId, bool], _PendingPage] = {}
-        """By who asked, and whether by name."""
-        self._strikes: dict[PeerId, tuple[float, int, int]] = {}
-        """When somebody asked last, how much it had, and how often that had not grown."""
+        self._pending: dict[tuple[PeerId, bool], _PendingReply] = {}
+        """By requester, and whether it is a `PostRequest`."""
+        self._penalty = RepeatPenalty(REPEAT_WINDOW_S, is_repeat=operator.le)
 
     def stop(self) -> None:
         for pending in self._pending.values():
             pending.cancel()
         self._pending.clear()
 
-    # -- being asked
+    # -- requests
 
     def on_history_request(self, peer: PeerId, message: HistoryRequest, held: dict[MemberId, IntervalSet]) -> None:
         old = self._pending.pop((peer, False), None)
@@ -109,23 +103,24 @@ class HistoryServer:
         is_named = message.responder == self._runtime.peer_id
         if message.responder and not is_named:
             return
-        pending = _PendingPage(peer, message.request_id, self._surplus(held))
+        pending = _PendingReply(peer, message.request_id, self._surplus(held))
         pending.unavailable = self._unavailable(held)
         if not pending.to_send and not pending.unavailable:
             return
         if is_named and old is not None:
             pending.row, pending.read_ahead = old.row, old.read_ahead
-        penalty_s = self._penalty_s(peer, sum(each.count for each in held.values()))
+        held_count = sum(each.count for each in held.values())
+        penalty_s = self._penalty.delay_s(peer, held_count, self._runtime.now())
         self._schedule((peer, False), pending, penalty_s + (0.0 if is_named else self._participant.backoff_s()))
 
     def _surplus(self, held: dict[MemberId, IntervalSet]) -> dict[MemberId, IntervalSet]:
         forgotten = self._conversation.history.forgotten()
-        todo: dict[MemberId, IntervalSet] = {}
+        surplus: dict[MemberId, IntervalSet] = {}
         for author, received in self._conversation.order.received.items():
             rest = received.minus(held.get(author)).minus(forgotten.get(author))
             if rest.count:
-                todo[author] = rest
-        return todo
+                surplus[author] = rest
+        return surplus
 
     def _unavailable(self, held: dict[MemberId, IntervalSet]) -> tuple[AuthorIntervals, ...]:
         unavailable: list[AuthorIntervals] = []
@@ -135,35 +130,25 @@ class HistoryServer:
                 unavailable.append(AuthorIntervals(author, tuple(rest)))
         return tuple(unavailable)
 
-    def _penalty_s(self, peer: PeerId, count: int) -> float:
-        now = self._runtime.now()
-        asked_at, before, strikes = self._strikes.pop(peer, (0.0, -1, 0))
-        strikes = min(strikes + 1, STRIKES_MAX) if count <= before and now < asked_at + REPEAT_WINDOW_S else 0
-        self._strikes[peer] = (now, count, strikes)
-        if len(self._strikes) > PENDING_MAX:
-            del self._strikes[next(iter(self._strikes))]
-        return float(2**strikes - 1) if strikes > 1 else 0.0
-
-    def _schedule(self, key: tuple[PeerId, bool], pending: _PendingPage, wait_s: float) -> None:
+    def _schedule(self, key: tuple[PeerId, bool], pending: _PendingReply, wait_s: float) -> None:
         if len(self._pending) < PENDING_MAX:
             self._pending[key] = pending
             pending.timer = self._runtime.call_later(wait_s, self._send_next, key)
 
     def on_post_request(self, peer: PeerId, message: PostRequest) -> None:
-        todo: dict[MemberId, IntervalSet] = {}
+        to_send: dict[MemberId, IntervalSet] = {}
         for message_id in message.message_ids:
             if self._conversation.history.get(message_id) is not None:
-                todo.setdefault(message_id.author, IntervalSet()).add(message_id.sequence)
+                to_send.setdefault(message_id.author, IntervalSet()).add(message_id.sequence)
         old = self._pending.pop((peer, True), None)
         if old is not None:
             old.cancel()
             for author, intervals in old.to_send.items():
-                for first, last in intervals:
-                    todo.setdefault(author, IntervalSet()).add_interval(first, last)
-        if todo:
-            self._schedule((peer, True), _PendingPage(0, 0, todo), self._participant.backoff_s())
+                to_send.setdefault(author, IntervalSet()).update(intervals)
+        if to_send:
+            self._schedule((peer, True), _PendingReply(0, 0, to_send), self._participant.backoff_s())
 
-    # -- hearing others
+    # -- pages of other servers
 
     def on_history_page(self, peer: PeerId, message: HistoryPage) -> None:
         for key, pending in list(self._pending.items()):
@@ -175,11 +160,10 @@ class HistoryServer:
                 del self._pending[key]
 
     def _on_served_by_other(
-        self, peer: PeerId, message: HistoryPage, key: tuple[PeerId, bool], pending: _PendingPage
+        self, peer: PeerId, message: HistoryPage, key: tuple[PeerId, bool], pending: _PendingReply
     ) -> None:
-        """Another answers the same asker."""
         if pending.is_sending and self._runtime.peer_id < peer:
-            return  # two began at once: one of them stops
+            return  # both started at once: the one with the larger id stops
         pending.is_sending = False
         pending.cancel()
         if message.is_last and not message.remaining and not pending.to_send:
@@ -188,7 +172,7 @@ class HistoryServer:
             more_s = 0.0 if message.is_last and not message.remaining else self._settings.page_timeout_s
             pending.timer = self._runtime.call_later(more_s + self._participant.backoff_s(), self._send_next, key)
 
-    # -- speaking
+    # -- sending
 
     def _send_next(self, key: tuple[PeerId, bool]) -> None:
         pending = self._pending[key]
@@ -200,21 +184,21 @@ class HistoryServer:
         pending.is_sending = True
         posts, exhausted = self._gather(pending)
         if not posts and not exhausted:
-            pending.timer = self._runtime.call_later(0.0, self._send_next, key)  # there is more to look through
+            pending.timer = self._runtime.call_later(0.0, self._send_next, key)  # continue the scan
             return
         if exhausted:
-            pending.to_send.clear()  # waiting here ourselves, or thrown away meanwhile
+            pending.to_send.clear()  # the rest is not delivered here yet, or was pruned meanwhile
         size = sum(len(each.data) + POST_OVERHEAD_BYTES for each in posts)
         pending.sent_bytes += size
-        last = exhausted or not pending.to_send or pending.sent_bytes >= self._settings.history_turn_bytes
+        is_last = exhausted or not pending.to_send or pending.sent_bytes >= self._settings.history_turn_bytes
         self._participant.history_tokens.consume(size, now)
-        self._send_page(pending, posts, last)
-        if last:
+        self._send_page(pending, posts, is_last)
+        if is_last:
             self._end_turn(key, pending)
         else:
             pending.timer = self._runtime.call_later(0.0, self._send_next, key)
 
-    def _send_page(self, pending: _PendingPage, posts: list[Post], is_last: bool) -> None:
+    def _send_page(self, pending: _PendingReply, posts: list[Post], is_last: bool) -> None:
         contents: dict[MemberId, IntervalSet] = {}
         for post in posts:
             contents.setdefault(post.author, IntervalSet()).add(post.sequence)
@@ -233,8 +217,8 @@ class HistoryServer:
             )
         )
 
-    def _end_turn(self, key: tuple[PeerId, bool], pending: _PendingPage) -> None:
-        """If there is more, the place is kept for the next question."""
+    def _end_turn(self, key: tuple[PeerId, bool], pending: _PendingReply) -> None:
+        """If there is more, keep the scan position for the next request."""
         pending.timer = None
         pending.is_sending = False
         if pending.to_send:
@@ -245,8 +229,8 @@ class HistoryServer:
     def _drop(self, key: tuple[PeerId, bool]) -> None:
         self._pending.pop(key, None)
 
-    def _gather(self, pending: _PendingPage) -> tuple[list[Post], bool]:
-        """Messages for one page, and whether there are no more to be found."""
+    def _gather(self, pending: _PendingReply) -> tuple[list[Post], bool]:
+        """The messages of the next page, and whether there are no more."""
         if pending.count <= SINGLE_FETCH_MAX:
             return self._gather_individually(pending)
         posts: list[Post] = []
@@ -269,7 +253,7 @@ class HistoryServer:
                     del pending.to_send[post.author]
         return posts, False
 
-    def _gather_individually(self, pending: _PendingPage) -> tuple[list[Post], bool]:
+    def _gather_individually(self, pending: _PendingReply) -> tuple[list[Post], bool]:
         posts: list[Post] = []
         size = 0
         for author, intervals in list(pending.to_send.items()):
@@ -284,26 +268,3 @@ class HistoryServer:
                         size += len(post.data) + POST_OVERHEAD_BYTES
             del pending.to_send[author]
         return posts, True
-
-
-# How much history may be sent on the channel: a bucket that fills with time, and that everybody's pages empty.
-
-
-class TokenBucket:
-    """May be overdrawn by one page; then it takes a while."""
-
-    def __init__(self, bytes_per_s: float, burst_bytes: float, now: float) -> None:
-        self._per_s = bytes_per_s
-        self._burst = burst_bytes
-        self._tokens = burst_bytes
-        self._updated_at = now
-
-    def wait_s(self, now: float) -> float:
-        """How long until there is something to spend; 0 if there is."""
-        self._tokens = min(self._burst, self._tokens + (now - self._updated_at) * self._per_s)
-        self._updated_at = now
-        return 0.0 if self._tokens > 0 else -self._tokens / self._per_s + 0.001
-
-    def consume(self, size: int, now: float) -> None:
-        self.wait_s(now)
-        self._tokens = max(self._tokens - size, -4 * self._burst)

@@ -1,7 +1,7 @@
-"""Sets of sequence numbers as intervals: what was received of one author takes a few numbers, however much it was.
+"""Sets of sequence numbers, stored as intervals: the messages received from one author take a few integers.
 
-Nearly always a number follows the last one, which takes constant time. Otherwise it is a binary search among the gaps,
-and the gaps are limited (`GAPS_MAX`).
+Appending the next number, the common case, takes constant time. Otherwise it is a binary search among the gaps, whose
+number is limited (`GAPS_MAX`).
 """
 
 from bisect import bisect_right
@@ -11,7 +11,7 @@ Interval = tuple[int, int]
 
 
 class IntervalSet:
-    """Disjoint intervals in order; two that touch are one."""
+    """Sorted, disjoint intervals. Adjacent ones are merged."""
 
     __slots__ = ("_firsts", "_lasts", "count")
 
@@ -19,9 +19,8 @@ class IntervalSet:
         self._firsts: list[int] = []
         self._lasts: list[int] = []
         self.count = 0
-        """Numbers in the set."""
-        for first, last in intervals:
-            self.add_interval(first, last)
+        """Numbers in the set, as opposed to `len()`, which counts intervals."""
+        self.update(intervals)
 
     def __contains__(self, number: int) -> bool:
         if not self._firsts or number > self._lasts[-1]:
@@ -35,7 +34,6 @@ class IntervalSet:
         return zip(self._firsts, self._lasts, strict=True)
 
     def __len__(self) -> int:
-        """Intervals, not numbers."""
         return len(self._firsts)
 
     def __eq__(self, other: object) -> bool:
@@ -44,24 +42,24 @@ class IntervalSet:
     __hash__ = None  # type: ignore[assignment]
 
     def __repr__(self) -> str:
-        return f"Intervals({', '.join(f'{first}-{last}' for first, last in self)})"
+        return f"IntervalSet({', '.join(f'{first}-{last}' for first, last in self)})"
 
     @property
     def last(self) -> int:
-        """The largest number; 0 if there is none."""
+        """The largest number; 0 if the set is empty."""
         return self._lasts[-1] if self._lasts else 0
 
     def copy(self) -> "IntervalSet":
-        made = IntervalSet()
-        made._firsts, made._lasts, made.count = self._firsts[:], self._lasts[:], self.count
-        return made
+        copied = IntervalSet()
+        copied._firsts, copied._lasts, copied.count = self._firsts[:], self._lasts[:], self.count
+        return copied
 
     def creates_gap(self, number: int) -> bool:
-        """Whether it would be an interval of its own."""
+        """Whether adding `number` would add an interval."""
         return number not in self and number - 1 not in self and number + 1 not in self
 
     def add(self, number: int) -> bool:
-        """False if it was there."""
+        """Returns False if it was already there."""
         lasts = self._lasts
         if lasts and number == lasts[-1] + 1:
             lasts[-1] = number
@@ -73,7 +71,7 @@ class IntervalSet:
         return True
 
     def add_interval(self, first: int, last: int) -> int:
-        """All from first to last; returns how many are new."""
+        """Add all numbers from `first` to `last`; returns how many are new."""
         firsts, lasts = self._firsts, self._lasts
         at = bisect_right(firsts, first)
         if at and lasts[at - 1] >= first - 1:
@@ -88,8 +86,11 @@ class IntervalSet:
         self.count += last - first + 1 - covered
         return last - first + 1 - covered
 
+    def update(self, intervals: Iterable[Interval]) -> None:
+        for first, last in intervals:
+            self.add_interval(first, last)
+
     def remove_interval(self, first: int, last: int) -> None:
-        """Without these."""
         firsts, lasts = self._firsts, self._lasts
         at = bisect_right(firsts, first)
         if at and lasts[at - 1] >= first:
@@ -108,7 +109,6 @@ class IntervalSet:
         self.count += sum(high - low + 1 for low, high in kept) - covered
 
     def covers(self, intervals: Iterable[Interval]) -> bool:
-        """Whether all of these are in it."""
         for first, last in intervals:
             at = bisect_right(self._firsts, first) - 1
             if at < 0 or last > self._lasts[at]:
@@ -116,9 +116,7 @@ class IntervalSet:
         return True
 
     def minus(self, other: "IntervalSet | None") -> "IntervalSet":
-        """What is in this and not in the other."""
-        made = self.copy()
-        if other is not None:
-            for first, last in other:
-                made.remove_interval(first, last)
-        return made
+        rest = self.copy()
+        for first, last in other or ():
+            rest.remove_interval(first, last)
+        return rest

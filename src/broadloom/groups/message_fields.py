@@ -1,7 +1,7 @@
-"""What stands in group messages: the nouns, and how each is written in XDR.
+"""The field types of group messages and their XDR encoding.
 
-Everything is checked as it is read: sequences and counters are in range, spans are the right way round, a message does
-not respond to itself.
+Everything is validated while it is decoded: numbers are in range, intervals are ordered, a message does not reply to
+itself.
 """
 
 import struct
@@ -10,32 +10,34 @@ from collections.abc import Iterable
 from typing import Annotated, Any, NamedTuple
 
 from broadloom.groups import settings
+from broadloom.groups.intervals import Interval
 from broadloom.groups.model import GroupId, MemberId, MessageId, Post
 from broadloom.groups.settings import RetentionPolicy
 from broadloom.wire import xdr
 from broadloom.wire.xdr import Buffer, WireError, Xdr
 
-Interval = tuple[int, int]
-"""First and last of sequences that follow each other."""
-
 
 class AuthorIntervals(NamedTuple):
-    """What somebody has of one author."""
-
     author: MemberId
     intervals: tuple[Interval, ...]
 
 
 class MemberRecord(NamedTuple):
-    """How a member stands to a group. The step grows by one each time: odd is in, even is out."""
+    """The membership of one member in one group."""
 
     member: MemberId
     name: str
     version: int
+    """Incremented by the member itself when it joins (odd) or leaves (even)."""
+
+    @property
+    def is_member(self) -> bool:
+        return self.version % 2 == 1
 
 
 class GroupDescriptor(NamedTuple):
-    """What a group is, fixed at its creation. If two give the same identity, the smaller charter holds for all."""
+    """The properties of a group, fixed at its creation. If two members create the same well-known group with different
+    descriptors, the smaller one wins everywhere."""
 
     creator: MemberId
     description: str
@@ -43,7 +45,7 @@ class GroupDescriptor(NamedTuple):
 
 
 class GroupRecord(NamedTuple):
-    """What somebody knows of a group, or a part of it."""
+    """What the sender knows about a group, or a part of it."""
 
     group: GroupId
     descriptor: GroupDescriptor | None
@@ -51,7 +53,7 @@ class GroupRecord(NamedTuple):
 
 
 class HistoryDigest(NamedTuple):
-    """How much of a group's messages somebody has had: equal marks, equal messages."""
+    """Fingerprint of the messages a member has received: equal digests, equal messages."""
 
     group: GroupId
     message_count: int
@@ -70,7 +72,7 @@ _HAS_PARENT, _IS_STRIPPED = 1, 2
 
 def _checked_counter(value: int) -> int:
     if not 0 < value <= settings.COUNT_MAX:
-        raise WireError(f"{value} is no sequence or counter")
+        raise WireError(f"sequence number or version out of range: {value}")
     return value
 
 
@@ -81,7 +83,7 @@ def _pack_interval(interval: Interval, out: list[bytes]) -> None:
 def _unpack_interval(buffer: Buffer, position: int) -> tuple[Interval, int]:
     first, last = _HH.unpack_from(buffer, position)
     if _checked_counter(first) > _checked_counter(last):
-        raise WireError(f"from {first} to {last}")
+        raise WireError(f"interval from {first} to {last}")
     return (first, last), position + 16
 
 
@@ -122,7 +124,7 @@ def _unpack_descriptor(buffer: Buffer, position: int) -> tuple[GroupDescriptor, 
     description, position = _DESCRIPTION.unpack(buffer, position + 8)
     messages, age_s, total_bytes, ids_only = _RETENTION.unpack_from(buffer, position)
     if ids_only > 1:
-        raise WireError(f"{ids_only} is neither true nor false")
+        raise WireError(f"not a boolean: {ids_only}")
     return GroupDescriptor(
         creator, description, RetentionPolicy(messages, age_s, total_bytes, bool(ids_only))
     ), position + _RETENTION.size
@@ -150,21 +152,21 @@ def _pack_post(post: Post, out: list[bytes]) -> None:
     flags = (_HAS_PARENT if parent is not None else 0) | (_IS_STRIPPED if post.is_stripped else 0)
     out.append(_POST.pack(post.author, post.sequence, *(parent or (0, 0)), post.sent_at_ms, flags))
     if len(post.data) > settings.DATA_BYTES_MAX:
-        raise WireError(f"{len(post.data)} bytes where at most {settings.DATA_BYTES_MAX} are possible")
+        raise WireError(f"{len(post.data)} bytes of data; at most {settings.DATA_BYTES_MAX} are allowed")
     xdr.pack_opaque(post.data, out)
 
 
 def _unpack_post_head(buffer: Buffer, position: int) -> tuple[MessageId, MessageId | None, int, int]:
-    """All but the data: the names of message and parent, the time, the flags."""
+    """Everything but the data: ids of the message and its parent, time, flags."""
     author, sequence, parent_id, parent_sequence, sent_at_ms, flags = _POST.unpack_from(buffer, position)
     _checked_counter(sequence)
     parent = None
     if flags & _HAS_PARENT:
         parent = MessageId(parent_id, _checked_counter(parent_sequence))
         if parent_id == author and parent_sequence >= sequence:
-            raise WireError("a message that responds to itself or to a later one of its author")
+            raise WireError("a message replies to itself or to a later message of its author")
     elif parent_id or parent_sequence:
-        raise WireError("half a parent")
+        raise WireError("parent id without the parent flag")
     return MessageId(author, sequence), parent, sent_at_ms, flags
 
 
@@ -172,12 +174,12 @@ def _unpack_post(buffer: Buffer, position: int) -> tuple[Post, int]:
     message_id, parent, sent_at_ms, flags = _unpack_post_head(buffer, position)
     data, position = xdr.unpack_opaque(buffer, position + _POST.size, settings.DATA_BYTES_MAX)
     if flags > 3 or (flags & _IS_STRIPPED and data):
-        raise WireError(f"flags {flags} do not fit")
+        raise WireError(f"invalid flags {flags}")
     return Post(*message_id, parent, sent_at_ms, data, bool(flags & _IS_STRIPPED)), position
 
 
 def unpack_post_message_head(buffer: Buffer, position: int) -> tuple[GroupId, MessageId, MessageId | None]:
-    """The names at the beginning of a `Said`, of which more need not be there."""
+    """The ids at the beginning of an encoded `PostMessage`, which may be cut off after them."""
     (group,) = _H.unpack_from(buffer, position)
     _, position = _NAME.unpack(buffer, position + 8)
     message_id, parent, _, _ = _unpack_post_head(buffer, position)
@@ -227,7 +229,7 @@ HistoryDigests = Annotated[
 MessageIds = Annotated[tuple[MessageId, ...], xdr.array(Xdr(_pack_id, _unpack_id), settings.MESSAGE_IDS_MAX)]
 _POSTS = xdr.array(Xdr(_pack_post, _unpack_post), settings.ENTRIES_MAX)
 Body = Annotated[bytes, xdr.opaque(settings.BODY_BYTES_MAX)]
-"""Read only by those who lack something of it."""
+"""Compressed. Decoded only by members that miss something in it."""
 Names = Annotated[tuple[tuple[MemberId, str], ...], xdr.array(Xdr(_pack_names, _unpack_names), settings.ENTRIES_MAX)]
 
 
@@ -248,22 +250,22 @@ def unpack_posts(body: bytes) -> tuple[Post, ...]:
 
 
 def _pack_body(kind: Xdr, values: tuple[Any, ...]) -> bytes:
-    """Compressed: what stands around a short message is larger than the message, and nearly the same each time."""
+    """Compressed: the fields around a short message are larger than the message, and nearly the same each time."""
     out: list[bytes] = []
     kind.pack(values, out)
     return zlib.compress(b"".join(out), 1)
 
 
 def _unpack_body(kind: Xdr, body: bytes) -> Any:
-    """Who announces little and unpacks to much is refused at the limit."""
-    opened = zlib.decompressobj()
+    """Rejects decompression bombs at `BODY_BYTES_MAX`."""
+    decompressor = zlib.decompressobj()
     try:
-        plain = opened.decompress(body, settings.BODY_BYTES_MAX)
+        plain = decompressor.decompress(body, settings.BODY_BYTES_MAX)
         value, position = kind.unpack(plain, 0)
     except (struct.error, zlib.error):
-        raise WireError("the body of a page is damaged") from None
-    if not opened.eof or opened.unused_data:
-        raise WireError("the body of a page is larger than may be, or does not end where it should")
+        raise WireError("damaged page body") from None
+    if not decompressor.eof or decompressor.unused_data:
+        raise WireError("page body is too large, or has trailing data")
     if position != len(plain):
-        raise WireError(f"{len(plain) - position} bytes too many")
+        raise WireError(f"{len(plain) - position} trailing bytes in a page body")
     return value

@@ -1,10 +1,13 @@
-"""What members of groups say to each other. Each message is broadcast: all hear it, whomever it is meant for.
+"""The ten group messages. Each is broadcast: every peer of the channel receives it.
 
-Discovery: `Arrival`, `Listing`, `Standing`. Who is there: `Presence`, `Farewell`, `Suspect`. Conversation: `Said`.
-Catching up: `Ask`, `Want`, `Page`.
+Directory: `DirectoryRequest`, `DirectoryPage`, `MembershipChange`. Presence: `PresenceHeartbeat`, `GoingOffline`,
+`Suspect`. Conversation: `PostMessage`. History: `HistoryRequest`, `PostRequest`, `HistoryPage`.
 """
 
-from broadloom.groups.codec import GroupWireMessage, group_message
+import struct
+from typing import NamedTuple
+
+from broadloom.groups.codec import HEADER_BYTES, VERSION, GroupWireMessage, decode, group_message, is_group_message
 from broadloom.groups.message_fields import (
     Body,
     Buckets,
@@ -15,47 +18,51 @@ from broadloom.groups.message_fields import (
     Name,
     Names,
     PostField,
+    unpack_post_message_head,
 )
+from broadloom.groups.model import GroupId, MessageId
 from broadloom.wire.fields import Bool, Hyper, UInt
+from broadloom.wire.xdr import WireError
 
 
 @group_message(1)
 class DirectoryRequest(GroupWireMessage):
-    """I am here, and know these groups. Causes: who knows more answers after a random while, with a `Listing`."""
+    """The sender is online and knows these groups. Causes: members that know more reply with a `DirectoryPage` after a
+    randomized back-off."""
 
     member: Hyper
     name: Name
     is_initial: Bool
-    """Just arrived; otherwise a member that noticed that its lists differ from another's."""
+    """The sender just connected. Otherwise it noticed that its directory differs from another member's."""
     buckets: Buckets
-    """A hash for each of so many parts of the groups known; a power of two."""
+    """A hash for each bucket of the sender's directory. Their number is a power of two."""
 
 
 @group_message(2)
 class DirectoryPage(GroupWireMessage):
-    """Groups as the sender knows them. Causes: lists are merged, new groups offered; who would have said the same keeps
-    quiet. After the last page of an answer, who was answered says what it knows beyond."""
+    """Groups known to the sender. Causes: receivers merge them and report new groups; members about to send the same
+    stay silent. After the last page of a reply, the requester sends what only it knows."""
 
     requester: Hyper
-    """The peer whose `Arrival` is answered; 0 if this is no answer."""
+    """The peer whose `DirectoryRequest` this answers; 0 if it is not a reply."""
     directory_hash: Hyper
-    """Hash of all lists of the sender: whose is the same would have said the same, and need not read on."""
+    """Hash of the sender's whole directory. A receiver with the same hash need not decode the body."""
     is_complete: Bool
-    """The answer, with all its pages, is all that the sender knows."""
+    """The pages of this reply contain the sender's whole directory."""
     is_last: Bool
     peer_count: UInt
-    """How many the sender has heard: who has just arrived has heard nobody."""
+    """The sender's estimate of the number of peers, for a requester that has not heard any yet."""
     buckets: Buckets
-    """In the last page of an answer: the sender's hashes, as many as the asker gave."""
+    """In the last page of a reply: the sender's bucket hashes, as many as in the request."""
     offline: MemberIds
-    """Members that the sender believes to be gone without a word: a hint for who has just arrived."""
+    """Members that the sender considers offline: a hint for the requester."""
     body: Body
-    """The groups: a list of `Roster`, compressed (zlib)."""
+    """A list of `GroupRecord`, compressed with zlib."""
 
 
 @group_message(3)
 class MembershipChange(GroupWireMessage):
-    """The sender joins or leaves a group. Causes: the lists of the group change."""
+    """The sender joins or leaves a group. Causes: receivers update the group's member list."""
 
     group: Hyper
     member: Hyper
@@ -66,39 +73,38 @@ class MembershipChange(GroupWireMessage):
 
 @group_message(4)
 class PresenceHeartbeat(GroupWireMessage):
-    """I am still here. Causes: the member is shown as present; who finds that its lists or messages differ, and stay
-    so, asks."""
+    """The sender is still online. Causes: it is shown as online; a receiver whose directory or history keeps differing
+    from the sender's requests the difference."""
 
     member: Hyper
     name: Name
     interval_ms: UInt
-    """The next one comes after about this time."""
+    """Approximate time until the next heartbeat."""
     directory_hash: Hyper
-    """Hash of all lists."""
     history_digests: HistoryDigests
-    """Of some of the sender's groups, by turns."""
+    """For some of the sender's groups, in rotation."""
 
 
 @group_message(5)
 class GoingOffline(GroupWireMessage):
-    """The sender disconnects and stays a member of its groups. Causes: it is shown as gone at once."""
+    """The sender disconnects and stays a member of its groups. Causes: it is shown as offline at once."""
 
     member: Hyper
 
 
 @group_message(6)
 class Suspect(GroupWireMessage):
-    """The sender's neighbour is gone without a word. Causes: that peer says that it is here; if it does not, its member
-    is shown as gone."""
+    """The sender lost its link to a neighbor, which may have failed. Causes: that peer sends a heartbeat; if it does
+    not, its member is shown as offline."""
 
     peer: Hyper
     member: Hyper
-    """0 if the sender does not know."""
+    """0 if unknown to the sender."""
 
 
 @group_message(7)
 class PostMessage(GroupWireMessage):
-    """One message of a group. Causes: it is delivered after the one it responds to, and kept."""
+    """A message posted to a group. Causes: members store it and deliver it after its parent."""
 
     group: Hyper
     name: Name
@@ -107,20 +113,20 @@ class PostMessage(GroupWireMessage):
 
 @group_message(8)
 class HistoryRequest(GroupWireMessage):
-    """What the sender has of a group. Causes: one who holds more answers with pages after a random while, or at once if
-    it is named; who lacks something that the sender has asks in turn."""
+    """The messages of a group that the sender has. Causes: a member that has more sends pages, after a randomized
+    back-off or at once if it is the named responder; a member that misses some of them makes its own request later."""
 
     group: Hyper
     request_id: UInt
-    """Its number at its sender; a later one replaces it."""
+    """Counts the sender's requests. A later request replaces an earlier one."""
     responder: Hyper
-    """The peer that shall go on; 0 for anyone."""
+    """The peer that should continue; 0 for any."""
     held: HeldIntervals
 
 
 @group_message(9)
 class PostRequest(GroupWireMessage):
-    """These messages are lacking, because others respond to them. Causes: one who holds them answers with a page."""
+    """Missing parents of messages that the sender has. Causes: a member that has them sends a page."""
 
     group: Hyper
     message_ids: MessageIds
@@ -128,23 +134,50 @@ class PostRequest(GroupWireMessage):
 
 @group_message(10)
 class HistoryPage(GroupWireMessage):
-    """A part of a group's history, in an order that fits. Causes: whoever lacks any of it takes it; who would have sent
-    the same keeps quiet; who asked for it asks the sender for more after the `last` page of a turn, if some remain."""
+    """Part of a group's history, parents first. Causes: members that miss any of it take it; members about to send the
+    same stay silent; after the last page of a turn the requester asks the sender for more, if some remain."""
 
     group: Hyper
     requester: Hyper
-    """The peer that is answered; 0 for the answer to a `Want`."""
+    """The peer that is served; 0 for a reply to a `PostRequest`."""
     request_id: UInt
-    """The number of the question."""
     remaining: UInt
-    """Messages to come after this page, as far as the sender knows."""
+    """Messages still to come after this page, as far as the sender knows."""
     is_last: Bool
-    """The sender waits for another question."""
+    """The sender now waits for another request."""
     contents: HeldIntervals
-    """What is in this page: who has it all need not read on."""
+    """The messages in this page. A receiver that has them all need not decode the body."""
     unavailable: HeldIntervals
-    """In the last page of all: what the sender once had and holds no more."""
+    """In the very last page: messages that the sender once had and no longer holds."""
     names: Names
-    """Of the authors."""
+    """Display names of the authors."""
     body: Body
-    """The messages: a list of posts, compressed (zlib)."""
+    """A list of `Post`, compressed with zlib."""
+
+
+class PayloadIds(NamedTuple):
+    """What a recorder, which is not a member, can tell about a channel payload."""
+
+    group_id: GroupId
+    message_id: MessageId
+    parent_id: MessageId | None
+
+
+_POST_MESSAGE_HEADER = bytes((VERSION, PostMessage.number))
+
+
+def payload_ids(data: bytes, *, is_partial: bool = False) -> PayloadIds | None:
+    """Group, message and parent of a channel payload; None if it is not a valid `PostMessage`.
+
+    With `is_partial`, `data` may be the beginning of a larger payload: the ids come first.
+    """
+    if not is_group_message(data) or data[2:HEADER_BYTES] != _POST_MESSAGE_HEADER:
+        return None
+    try:
+        if is_partial:
+            return PayloadIds(*unpack_post_message_head(data, HEADER_BYTES))
+        message = decode(data)
+    except (WireError, struct.error):
+        return None
+    assert isinstance(message, PostMessage)
+    return PayloadIds(message.group, message.post.id, message.post.parent_id)

@@ -1,7 +1,7 @@
-"""The nouns of groups: members, groups, messages, and what names them.
+"""The nouns of the groups layer: members, groups, messages and events.
 
-A member is not a peer. A peer id is drawn anew at each connect; a member keeps its id in its store and returns under
-it, so that it can go on with its own numbering.
+A member is not a peer. A peer id is new with every connection; a member keeps its id in its store, so it returns as the
+same member and continues its own sequence numbers.
 """
 
 import re
@@ -11,55 +11,53 @@ from typing import NamedTuple
 from broadloom.groups.settings import RetentionPolicy
 
 MemberId = int
-"""64 random bits, drawn once for a store. Two people may have the same name, never the same id."""
+"""64 random bits, drawn once per store. Names need not be unique, ids are."""
 GroupId = int
-"""64 bits: random, or derived from a name that all know (`group_id`)."""
+"""64 bits: random, or derived from a well-known name (`group_id_from_name`)."""
 
 
 class Member(NamedTuple):
-    """Who takes part in groups."""
-
     id: MemberId
     name: str
-    """For people. Anybody may choose any name."""
+    """Display name. Chosen by the member itself and not verified."""
 
     def __str__(self) -> str:
         return self.name or f"{self.id:016x}"
 
 
 class MessageId(NamedTuple):
-    """Names one message of a group: its author, and its running number there from 1 on."""
+    """Identifies a message within its group."""
 
     author: MemberId
     sequence: int
+    """The author's own numbering of its messages in this group: 1, 2, 3 and so on."""
 
     def __str__(self) -> str:
-        """As people and programs pass it on: the author in hexadecimal digits, and the number."""
         return f"{self.author:016x}-{self.sequence}"
 
     @classmethod
     def parse(cls, text: str) -> "MessageId":
-        """Back again; ValueError if it is none."""
+        """The inverse of `str()`."""
         author, _, sequence = text.partition("-")
         if not re.fullmatch(r"[0-9a-f]{16}-[1-9][0-9]{0,18}", text):
-            raise ValueError(f"{text!r} names no message: 16 hexadecimal digits, a dash and a number do")
+            raise ValueError(f"{text!r} is not a message id: expected 16 hexadecimal digits, a dash and a number")
         return cls(int(author, 16), int(sequence))
 
 
 class Post(NamedTuple):
-    """One message of a group as it is kept and passed on."""
+    """A group message as it is stored and sent."""
 
     author: MemberId
     sequence: int
     parent_id: MessageId | None
-    """The message it responds to; None for the root of the tree."""
+    """The message this one replies to; None if it starts a thread."""
     sent_at_ms: int
-    """Milliseconds since 1970 by the author's clock: for people, and for keeping history by age."""
+    """Unix time by the author's clock, for display and for retention by age."""
     data: bytes
     is_stripped: bool = False
-    """Only the identities were kept: the data is gone."""
+    """Only the ids were kept; `data` is empty."""
     verified_name: str = ""
-    """Who said it, by its ticket, if we have heard it said ourselves. Never passed on: it is our own knowledge."""
+    """See `GroupMessage.verified_name`. Local knowledge: it is never sent."""
 
     @property
     def id(self) -> MessageId:
@@ -67,22 +65,35 @@ class Post(NamedTuple):
 
 
 class GroupMessage(NamedTuple):
-    """One message of a group, as the application gets it: after the one that it responds to, or marked."""
+    """A group message as the application receives it: after its parent, or as an orphan."""
 
     group_id: GroupId
     id: MessageId
     author_name: str
-    """Of the author, for people."""
     parent_id: MessageId | None
     sent_at_ms: int
     data: bytes
     is_orphan: bool = False
-    """What it responds to could not be had in time; if that comes after all, it is delivered later."""
+    """The parent was not available in time. If it turns up, it is delivered after this message."""
     is_stripped: bool = False
-    """The group keeps identities only, and this one came from history: there is no data."""
+    """The group keeps only ids and this message came from history: `data` is empty."""
     verified_name: str = ""
-    """The name on the ticket of who said it, which need not be `name`. Empty if the channel has no tickets, or if the
-    message came with the history: then it is what a member passed on."""
+    """The name on the sender's ticket, which may differ from `author_name`. Empty on a channel without tickets, and for
+    messages from history, which another member passed on."""
+
+    @classmethod
+    def from_post(cls, group_id: GroupId, post: Post, author_name: str, *, is_orphan: bool = False) -> "GroupMessage":
+        return cls(
+            group_id,
+            post.id,
+            author_name,
+            post.parent_id,
+            post.sent_at_ms,
+            post.data,
+            is_orphan,
+            post.is_stripped,
+            post.verified_name,
+        )
 
     @property
     def author(self) -> MemberId:
@@ -94,46 +105,43 @@ class GroupMessage(NamedTuple):
 
     @property
     def text(self) -> str:
-        """The data as UTF-8 text; ValueError if it is none."""
+        """The data decoded as UTF-8. Raises `UnicodeDecodeError` if it is not text."""
         return self.data.decode()
 
 
-# What a member tells its application, beside messages.
-
-
 class MemberStatus(Enum):
-    """How a member stands to a group, as seen from here."""
+    """The status of a member in a group, as seen from here."""
 
     ONLINE = "online"
     OFFLINE = "offline"
-    """Disconnected, or not heard of any more; still a member."""
+    """Disconnected or unreachable, and still a member."""
     LEFT = "left"
 
 
 class GroupInfo(NamedTuple):
-    """What is known of a group."""
+    """What is known about a group."""
 
     id: GroupId
     description: str
     retention: RetentionPolicy
     is_joined: bool
-    """By us."""
     is_declined: bool
     online_count: int
-    """Members that are there."""
     member_count: int
-    """Members, there or not, without those who left."""
+    """Online and offline members, without those that left."""
+
+
+# -- events
 
 
 class DirectorySynced(NamedTuple):
-    """Somebody has answered our arrival: what it knows of groups, we know now. Told once."""
+    """Another member answered our directory request. Emitted once."""
 
     group_count: int
-    """Known now."""
 
 
 class GroupDiscovered(NamedTuple):
-    """There is a group that we have not heard of since we arrived: join or reject it, or do nothing."""
+    """A group became known in this session: join it, decline it, or ignore it."""
 
     group: GroupInfo
 
@@ -149,19 +157,19 @@ class MemberLeft(NamedTuple):
 
 
 class MemberOffline(NamedTuple):
-    """A member of one of our groups disconnected, or died without a word."""
+    """A member of one of our groups disconnected or failed."""
 
     member: Member
 
 
 class MemberOnline(NamedTuple):
-    """It is heard again."""
+    """An offline member is back."""
 
     member: Member
 
 
 class CatchingUp(NamedTuple):
-    """History is coming in."""
+    """History is arriving."""
 
     group: GroupId
     received: int
@@ -169,16 +177,16 @@ class CatchingUp(NamedTuple):
 
 
 class CaughtUp(NamedTuple):
-    """No more history is to come."""
+    """All available history has arrived."""
 
     group: GroupId
     received: int
     unavailable: int
-    """Messages that were said and that nobody here holds any more."""
+    """Messages that existed and that no reachable member holds any more."""
 
 
 class LimitReached(NamedTuple):
-    """A limit was reached, and something of others was not taken; told once for each kind."""
+    """A limit was reached and data from other members was rejected. Emitted once per kind."""
 
     limit: str
 

@@ -1,7 +1,7 @@
-"""One program's part in all groups of a channel: the parts meet here, and notes go to the part that handles them.
+"""`Participant`: one program in all groups of a channel. The sans-IO core: it owns the parts and dispatches messages.
 
-No sockets, no clock, no randomness: all of it comes from the medium. Nothing that comes from there is trusted: what is
-malformed is counted and dropped.
+Sockets, clock and randomness come from the runtime. Nothing received is trusted: malformed messages are counted and
+dropped.
 """
 
 from collections import Counter
@@ -12,7 +12,6 @@ from broadloom.groups.codec import GroupWireMessage, decode, encode, is_group_me
 from broadloom.groups.conversation import Conversation
 from broadloom.groups.directory import DirectoryChange, GroupDirectory
 from broadloom.groups.directory_sync import DirectorySync
-from broadloom.groups.history_server import TokenBucket
 from broadloom.groups.message_fields import GroupDescriptor, GroupRecord, MemberRecord, pack_group_records
 from broadloom.groups.messages import (
     DirectoryPage,
@@ -38,25 +37,32 @@ from broadloom.groups.model import (
 )
 from broadloom.groups.presence import Presence
 from broadloom.groups.queries import Queries
-from broadloom.groups.settings import DESCRIPTION_BYTES_MAX, NAME_BYTES_MAX, GroupSettings, RetentionPolicy
+from broadloom.groups.settings import (
+    DESCRIPTION_BYTES_MAX,
+    NAME_BYTES_MAX,
+    GroupSettings,
+    RetentionPolicy,
+    check_data,
+    check_text,
+)
 from broadloom.groups.store import MemoryStore, Store, StoredGroup
+from broadloom.groups.suppression import TokenBucket
 from broadloom.wire import PeerId
 from broadloom.wire.xdr import WireError
 
 if TYPE_CHECKING:
-    from broadloom.groups.runtime import GroupRuntime, Timer
+    from broadloom.groups.runtime import GroupRuntime
+    from broadloom.protocol.runtime import Timer
 
 SAVE_DELAY_S = 0.5
-"""Changes reach the store's file after this."""
+"""Changes are committed to the store after this delay."""
 
 
 class Participant(Queries):
-    """Driven by its medium; the application calls `create`, `join`, `listen`, `reject`, `leave`, `post`."""
-
     def __init__(
         self, runtime: "GroupRuntime", name: str, store: Store | None = None, settings: GroupSettings | None = None
     ) -> None:
-        _check_text("name", name, NAME_BYTES_MAX)
+        check_text("name", name, NAME_BYTES_MAX)
         self.runtime = runtime
         self.settings = settings or GroupSettings()
         self.store = store or MemoryStore()
@@ -73,28 +79,28 @@ class Participant(Queries):
         self.directory_sync = DirectorySync(self)
         self._declined: dict[GroupId, None] = {}
         self._listening: dict[GroupId, None] = {}
-        """Groups that we hear and are not in."""
+        """Groups we receive without being a member."""
         self._unsaved: dict[GroupId, None] = {}
         self._save_timer: Timer | None = None
         self._reported_limits: dict[str, None] = {}
         self._is_open = False
         self.malformed_messages = 0
-        """Notes that were dropped."""
         self.sent_counts: Counter[str] = Counter()
-        """Notes by kind, ..."""
+        """Messages by type..."""
         self.sent_bytes: Counter[str] = Counter()
-        for kept in self.store.groups():
-            self.directory.merge(kept.record)
-            for member_record in kept.record.members:
-                if member_record.version % 2:
+        """...and their bytes."""
+        for stored in self.store.groups():
+            self.directory.merge(stored.record)
+            for member_record in stored.record.members:
+                if member_record.is_member:
                     self.presence.add_member(member_record.member)
-            if kept.is_joined:
-                self._open_conversation(kept.record.group)
+            if stored.is_joined:
+                self._open_conversation(stored.record.group)
 
-    # -- coming and going
+    # -- connecting and disconnecting
 
     def announce(self) -> None:
-        """We have just connected: tell, and ask. What was rejected before may be offered again."""
+        """Called when the channel is connected. Groups that were declined before are reported again."""
         self._is_open = True
         self._declined.clear()
         self.directory_sync.announce(is_initial=True)
@@ -115,13 +121,13 @@ class Participant(Queries):
             conversation.history_client.begin(always_report=always_report)
 
     def go_offline(self) -> None:
-        """We are about to disconnect, and stay a member of our groups."""
+        """Announce that we disconnect and stay a member of our groups."""
         if self._is_open:
             self.send(GoingOffline(self.me.id))
         self.stop()
 
     def stop(self) -> None:
-        """Nothing is said any more; everything is saved."""
+        """Stop sending and save everything."""
         self._is_open = False
         self.presence.stop()
         for conversation in self.conversations.values():
@@ -134,8 +140,7 @@ class Participant(Queries):
     def create(
         self, description: str, retention: RetentionPolicy | None = None, group: GroupId | None = None
     ) -> GroupId:
-        """A new group with us in it."""
-        _check_text("description", description, DESCRIPTION_BYTES_MAX)
+        check_text("description", description, DESCRIPTION_BYTES_MAX)
         if group is None:
             group = self.runtime.random.getrandbits(64) or 1
         if self.is_in(group):
@@ -152,41 +157,39 @@ class Participant(Queries):
             return
         self._check_known(group)
         self._declined.pop(group, None)
-        member_record = self._next_version(group, joins=True)
-        self.send(MembershipChange(group, member_record.member, member_record.name, member_record.version))
+        self._announce_membership(group, joins=True)
         self._open_conversation(group).history_client.begin(always_report=True)
 
     def listen(self, group: GroupId) -> None:
-        """Hear a group without being in it: nobody is told, and its lists stay as they are."""
+        """Receive a group without becoming a member. Nothing is announced."""
         self._check_known(group)
         self._open_conversation(group, listening=not self.is_in(group)).history_client.begin(always_report=True)
 
     def leave(self, group: GroupId) -> None:
-        """For good: our history of it stays in the store, and we get nothing more of it."""
+        """Leave permanently. The history stays in the store."""
         conversation = self.conversations.pop(group, None)
         if conversation is None:
-            raise GroupNotFoundError(f"group {group:016x} was not joined")
+            raise GroupNotFoundError(f"group {group:016x} is not joined")
         conversation.stop()
         if group in self._listening:
             del self._listening[group]
             return
-        member_record = self._next_version(group, joins=False)
-        self.send(MembershipChange(group, member_record.member, member_record.name, member_record.version))
+        self._announce_membership(group, joins=False)
 
     def decline(self, group: GroupId) -> None:
-        """Not offered again until we next arrive."""
+        """Do not report this group again until the next `announce`."""
         self._declined[group] = None
 
     def post(self, group: GroupId, data: bytes, parent_id: MessageId | None = None) -> GroupMessage:
-        """Say something in a group; it is delivered to us at once, like anybody's."""
+        """Post a message. It is stored, broadcast and returned, but not delivered to us."""
         if not self.is_in(group):
-            raise GroupNotFoundError(f"group {group:016x} was not joined: join it before speaking")
-        return self.conversations[group].send(data, parent_id)
+            raise GroupNotFoundError(f"group {group:016x} is not joined; join it before you send")
+        return self.conversations[group].send(check_data(data), parent_id)
 
     def _check_known(self, group: GroupId) -> None:
         entry = self.directory.entries.get(group)
         if entry is None or entry.descriptor is None:
-            raise GroupNotFoundError(f"no group {group:016x} is known here; wait until it is offered, or create it")
+            raise GroupNotFoundError(f"unknown group {group:016x}; wait for its `GroupDiscovered` event, or create it")
 
     def _open_conversation(self, group: GroupId, *, listening: bool = False) -> Conversation:
         self._listening.pop(group, None)
@@ -199,8 +202,11 @@ class Participant(Queries):
             )
         return self.conversations[group]
 
+    def _announce_membership(self, group: GroupId, *, joins: bool) -> None:
+        self.send(MembershipChange(group, *self._next_version(group, joins=joins)))
+
     def _next_version(self, group: GroupId, *, joins: bool) -> MemberRecord:
-        """Our own next step: in or out."""
+        """Our own next membership record: odd version to join, even to leave."""
         old = self.directory.entries[group].members.get(self.me.id)
         version = (old.version if old is not None else 0) + 1
         version += (version % 2 == 1) != joins
@@ -213,10 +219,10 @@ class Participant(Queries):
         self._unsaved[record.group] = None
         self.has_changed()
 
-    # -- told by the medium
+    # -- called by the runtime
 
     def on_message(self, peer: PeerId, data: bytes) -> None:
-        """A payload of the channel. What is no group message is none of our business."""
+        """Handle a channel payload. Payloads that are not group messages are ignored."""
         if not is_group_message(data) or not self._is_open or peer == self.runtime.peer_id:
             return
         try:
@@ -227,24 +233,12 @@ class Participant(Queries):
     def _handle(self, peer: PeerId, message: GroupWireMessage, size: int) -> None:
         presence = self.presence
         match message:
-            case PostMessage():
-                presence.on_activity(peer, message.post.author)
-                if (conversation := self.conversations.get(message.group)) is not None:
-                    conversation.on_post_message(peer, message)
-            case HistoryPage():
-                presence.on_activity(peer)
-                if (conversation := self.conversations.get(message.group)) is not None:
-                    conversation.on_history_page(peer, message, size)
-                else:
+            case PostMessage() | HistoryPage() | HistoryRequest() | PostRequest():
+                presence.on_activity(peer, message.post.author if isinstance(message, PostMessage) else None)
+                if isinstance(message, HistoryPage):
                     self.history_tokens.consume(size, self.runtime.now())
-            case HistoryRequest():
-                presence.on_activity(peer)
                 if (conversation := self.conversations.get(message.group)) is not None:
-                    conversation.on_history_request(peer, message)
-            case PostRequest():
-                presence.on_activity(peer)
-                if (conversation := self.conversations.get(message.group)) is not None:
-                    conversation.on_post_request(peer, message)
+                    conversation.on_message(peer, message)
             case PresenceHeartbeat():
                 presence.on_activity(peer, message.member)
                 presence.on_presence_heartbeat(peer, message)
@@ -268,17 +262,17 @@ class Participant(Queries):
                 presence.on_going_offline(peer, message)
 
     def on_missed(self) -> None:
-        """The channel could not give us everything: compare lists and ask in all groups."""
+        """The channel missed messages: compare directories and request history in all groups."""
         if self._is_open:
             self.directory_sync.announce(is_initial=False)
             self._request_history_everywhere(always_report=False)
 
     def on_neighbor_lost(self, peer: PeerId) -> None:
-        """A link broke without a word."""
+        """A link failed without notice."""
         if self._is_open:
             self.presence.on_neighbor_lost(peer)
 
-    # -- for the parts
+    # -- called by the parts
 
     def send(self, message: GroupWireMessage) -> None:
         if self._is_open:
@@ -297,7 +291,7 @@ class Participant(Queries):
             self.runtime.emit(LimitReached(limit))
 
     def on_directory_change(self, change: DirectoryChange) -> None:
-        """Lists have changed by what somebody said."""
+        """Called after a record from another member was merged."""
         group = change.group
         conversation = self.conversations.get(group)
         if conversation is not None and (descriptor := self.directory.entries[group].descriptor) is not None:
@@ -306,23 +300,22 @@ class Participant(Queries):
             if new.member == self.me.id:
                 self._refute(group, new)
                 continue
-            if new.version % 2:
+            if new.is_member:
                 self.presence.add_member(new.member)
-            was_in = old is not None and old.version % 2 == 1
-            if conversation is not None and was_in != (new.version % 2 == 1):
-                changed_member = Member(new.member, new.name)
-                self.runtime.emit(MemberLeft(group, changed_member) if was_in else MemberJoined(group, changed_member))
+            was_member = old is not None and old.is_member
+            if conversation is not None and was_member != new.is_member:
+                self.runtime.emit((MemberLeft if was_member else MemberJoined)(group, Member(new.member, new.name)))
         if change.is_new_group and conversation is None and group not in self._declined:
             self.runtime.emit(GroupDiscovered(self.info(group)))
         self._unsaved[group] = None
         self.has_changed()
 
     def _refute(self, group: GroupId, reported: MemberRecord) -> None:
-        """Only we decide where we stand. (Or our own store was lost, or is an old copy.)"""
+        """Only we decide about our own membership. Another version comes from a liar, or from before our store was lost
+        or replaced by an old copy."""
         is_in = self.is_in(group)
-        if is_in != (reported.version % 2 == 1):
-            member_record = self._next_version(group, joins=is_in)
-            self.send(MembershipChange(group, member_record.member, member_record.name, member_record.version))
+        if is_in != reported.is_member:
+            self._announce_membership(group, joins=is_in)
 
     def has_changed(self) -> None:
         if self._save_timer is None and self._is_open:
@@ -336,8 +329,3 @@ class Participant(Queries):
             self.store.save_group(StoredGroup(self.directory.group_record(group), self.is_in(group)))
         self._unsaved.clear()
         self.store.commit()
-
-
-def _check_text(label: str, text: str, bytes_max: int) -> None:
-    if len(text.encode()) > bytes_max or "\0" in text:
-        raise ValueError(f"a {label} has at most {bytes_max} bytes, and no NUL in it")

@@ -1,34 +1,33 @@
-"""Who is there. Each member says so now and then; who dies without a word is noticed.
+"""`Presence`: which members are online. Heartbeats, and failure detection by suspicion as in SWIM.
 
-Two ways lead to it. A neighbour of the dead peer loses its link and says so (`Suspect`); if the suspect does not speak
-up, all show its member as gone, within seconds. If all its neighbours died too, its silence tells, after some of its
-periods. With many members each speaks less often, so that the channel carries a fixed number of such messages a second,
-not one for each member.
+A failure is noticed in two ways. A neighbor of the failed peer loses its link and broadcasts `Suspect`; a peer that is
+suspected wrongly refutes it with a heartbeat, otherwise all members show it as offline within seconds. If all neighbors
+failed too, its silence shows after a few intervals. Heartbeats of all members together have a fixed maximum rate: with
+many members, each sends less often.
 
-What this part says of a member is an opinion, and changes when the member is heard again; the lists of a group do not
-depend on it.
+Presence is a local opinion that changes when a member is heard again. Membership does not depend on it.
 """
 
 from typing import TYPE_CHECKING
 
-from broadloom.groups.directory_sync import ASSUMED_PEERS, backoff_s
 from broadloom.groups.messages import GoingOffline, PresenceHeartbeat, Suspect
 from broadloom.groups.model import Member, MemberId, MemberOffline, MemberOnline
 from broadloom.groups.settings import PEERS_MAX, PENDING_MAX, SUSPECTS_MAX
+from broadloom.groups.suppression import ASSUMED_PEERS, backoff_s
 from broadloom.wire import PeerId
 
 if TYPE_CHECKING:
     from broadloom.groups.participant import Participant
-    from broadloom.groups.runtime import Timer
+    from broadloom.protocol.runtime import Timer
 
 DIGESTS_PER_HEARTBEAT = 64
-"""Groups whose messages are compared by one presence; others take their turns."""
+"""Groups whose history is compared by one heartbeat, in rotation."""
 WARMUP_INTERVALS = 2
-"""After so many periods all who speak that often were heard."""
+"""After this many intervals, all online members have been heard."""
 SUSPICION_WINDOW_S = 30.0
-"""The while in which one peer may suspect `SUSPECTS_MAX` others."""
+"""Within this time one peer may suspect `SUSPECTS_MAX` others."""
 REFUTE_INTERVAL_S = 1.0
-"""Who is suspected, again and again, says so often that it is here."""
+"""Minimum time between two refutations."""
 
 
 class Presence:
@@ -37,21 +36,19 @@ class Presence:
         self._runtime = participant.runtime
         self._settings = participant.settings
         self._peers: dict[PeerId, tuple[MemberId, float]] = {}
-        """Which member a peer is, and when it was heard last; the one heard last stands at the end."""
+        """Member and last activity of each peer, least recently active first."""
         self._last_seen_at: dict[MemberId, float] = {}
-        """Of a member never heard, when we learned of it."""
+        """For a member never heard, the time we learned of it."""
         self._member_intervals_s: dict[MemberId, float] = {}
         self._offline: dict[MemberId, None] = {}
         self._suspected: dict[PeerId, float] = {}
         self._accusers: dict[PeerId, tuple[float, int]] = {}
-        """When one began to suspect others, and how many since."""
+        """Start of the suspicion window and number of suspicions, by sender."""
         self._refuted_at = -REFUTE_INTERVAL_S
-        self._turn = 0
+        self._digest_rotation = 0
         self._started_at = participant.runtime.now()
         self._reported_peer_count = 0
         self._timer: Timer | None = None
-
-    # -- what is known
 
     def is_offline(self, member: MemberId) -> bool:
         return member in self._offline
@@ -62,13 +59,12 @@ class Presence:
 
     @property
     def peer_count_estimate(self) -> int:
-        """How many may be listening."""
         return max(len(self._peers), len(self._last_seen_at) - len(self._offline)) + 1
 
     @property
     def responder_count(self) -> int:
-        """How many may answer a question. Who is new has heard few of them: it goes by what the channel knows, or by
-        what it was told, and else thinks of many."""
+        """Estimated number of members that may answer a request. A new member has heard only a few, so it uses what
+        the channel knows or what another member reported, or else assumes many."""
         known_peer_count = self._runtime.known_peer_count
         if known_peer_count is not None:
             return known_peer_count
@@ -76,7 +72,6 @@ class Presence:
         return max(self.peer_count_estimate, self._reported_peer_count or (ASSUMED_PEERS if is_new else 0))
 
     def on_reported_peer_count(self, count: int) -> None:
-        """By somebody who was here before us."""
         self._reported_peer_count = min(count, PEERS_MAX)
 
     def member_of(self, peer: PeerId) -> MemberId | None:
@@ -89,10 +84,10 @@ class Presence:
             self._settings.presence_interval_s, self.peer_count_estimate / self._settings.presence_messages_per_s_max
         )
 
-    # -- speaking
+    # -- heartbeats
 
     def start(self) -> None:
-        """The first presence comes soon, so that those who missed the arrival learn who we are."""
+        """The first heartbeat comes early, for members that missed our directory request."""
         self.stop()
         self._started_at, self._reported_peer_count = self._runtime.now(), 0
         self._timer = self._runtime.call_later(self.interval_s * self._runtime.random.random(), self._on_timer)
@@ -103,20 +98,21 @@ class Presence:
             self._timer = None
 
     def _on_timer(self) -> None:
-        period_s = self.interval_s
-        self._timer = self._runtime.call_later(period_s * (0.75 + self._runtime.random.random() / 2), self._on_timer)
+        self._timer = self._runtime.call_later(
+            self.interval_s * (0.75 + self._runtime.random.random() / 2), self._on_timer
+        )
         self.send_heartbeat()
         self._expire_silent()
 
     def send_heartbeat(self) -> None:
         conversations = list(self._participant.conversations.values())
         chosen = [
-            conversations[(self._turn + each) % len(conversations)]
+            conversations[(self._digest_rotation + each) % len(conversations)]
             for each in range(min(len(conversations), DIGESTS_PER_HEARTBEAT))
         ]
-        self._turn += len(chosen)
+        self._digest_rotation += len(chosen)
         for conversation in chosen:
-            conversation.prune()  # what is kept for a time only goes even if nobody speaks
+            conversation.prune()  # retention by age applies to silent groups too
         me = self._participant.me
         self._participant.send(
             PresenceHeartbeat(
@@ -124,14 +120,13 @@ class Presence:
                 me.name,
                 int(1000 * self.interval_s),
                 self._participant.directory.hash,
-                tuple(talk.history_digest() for talk in chosen),
+                tuple(conversation.history_digest() for conversation in chosen),
             )
         )
 
-    # -- hearing
+    # -- activity of others
 
     def on_activity(self, peer: PeerId, member: MemberId | None = None) -> None:
-        """A sign of life."""
         now = self._runtime.now()
         if member is None:
             known = self._peers.get(peer)
@@ -151,11 +146,11 @@ class Presence:
             self._emit_status(member, is_online=True)
 
     def add_member(self, member: MemberId) -> None:
-        """It stands in a list: it is taken to be here until it has been silent for long."""
+        """A member is considered online until it has been silent for long."""
         self._last_seen_at.setdefault(member, self._runtime.now())
 
     def on_offline_hint(self, members: tuple[MemberId, ...], since: float) -> None:
-        """Somebody who was here before us believes so; whom we have heard ourselves since we came, we know better."""
+        """Members that another member considers offline, except those we have heard ourselves since `since`."""
         alive = {member for member, _ in self._peers.values()}
         for member in members:
             if member in self._last_seen_at and member not in alive and self._last_seen_at[member] >= since:
@@ -170,10 +165,10 @@ class Presence:
             del self._peers[peer]
             self._mark_offline(message.member)
 
-    # -- noticing
+    # -- failure detection
 
     def on_neighbor_lost(self, peer: PeerId) -> None:
-        """Say so, unless another neighbour of it does."""
+        """Broadcast a suspicion, unless another neighbor of the peer does so first."""
         lost_at = self._runtime.now()
         self._runtime.call_later(
             self._settings.suspicion_timeout_s / 2 * self._runtime.random.random(), self._report_lost, peer, lost_at
@@ -201,7 +196,7 @@ class Presence:
         self._suspect(message.peer, known if known is not None else message.member)
 
     def _accuses_too_many(self, peer: PeerId, now: float) -> bool:
-        """It suspects more than it can have lost."""
+        """Whether it suspects more peers than it can have had as neighbors."""
         started_at, count = self._accusers.pop(peer, (now, 0))
         if now > started_at + SUSPICION_WINDOW_S:
             started_at, count = now, 0
@@ -211,7 +206,7 @@ class Presence:
         return count >= SUSPECTS_MAX
 
     def _report_suspect(self, peer: PeerId, since: float) -> None:
-        """Those who came late do not know which member that peer is."""
+        """Late joiners do not know which member a peer is: repeat the suspicion with the member id."""
         if self._suspected.get(peer) == since and (member := self.member_of(peer)) is not None:
             self._participant.send(Suspect(peer, member))
 
@@ -222,11 +217,11 @@ class Presence:
 
     def _on_suspicion_timeout(self, peer: PeerId, member: MemberId, since: float) -> None:
         if self._suspected.get(peer) != since:
-            return  # it spoke up, or was suspected again
+            return  # refuted, or suspected again
         del self._suspected[peer]
         known, last_seen_at = self._peers.get(peer, (member, since - self._settings.suspicion_timeout_s))
         if last_seen_at > since - self._settings.suspicion_timeout_s:
-            # Perhaps its answer overtook the suspicion on the way to us: whoever thinks so too, one of us asks again.
+            # The refutation may have overtaken the suspicion on its way to us: one of the members asks again.
             wait_s = backoff_s(self._runtime.random, self._settings.suspicion_timeout_s, self.responder_count)
             self._runtime.call_later(wait_s, self._report_lost, peer, since)
             return
@@ -235,9 +230,9 @@ class Presence:
             self._mark_offline(known)
 
     def _expire_silent(self) -> None:
-        now, periods, own_s = self._runtime.now(), self._settings.offline_after_intervals, self.interval_s
+        now, intervals, own_s = self._runtime.now(), self._settings.offline_after_intervals, self.interval_s
         for member, last_seen_at in list(self._last_seen_at.items()):
-            if now - last_seen_at > periods * max(self._member_intervals_s.get(member, 0.0), own_s):
+            if now - last_seen_at > intervals * max(self._member_intervals_s.get(member, 0.0), own_s):
                 self._mark_offline(member)
 
     def _mark_offline(self, member: MemberId) -> None:
@@ -248,5 +243,4 @@ class Presence:
     def _emit_status(self, member: MemberId, *, is_online: bool) -> None:
         name = self._participant.shared_name(member)
         if name is not None:
-            described = Member(member, name)
-            self._runtime.emit(MemberOnline(described) if is_online else MemberOffline(described))
+            self._runtime.emit((MemberOnline if is_online else MemberOffline)(Member(member, name)))

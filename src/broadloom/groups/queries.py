@@ -1,10 +1,11 @@
-"""What a participant can be asked: groups and their members, as known and seen from here."""
+"""`Queries`: the read-only side of a participant."""
 
 from typing import TYPE_CHECKING
 
 from broadloom.errors import GroupNotFoundError
-from broadloom.groups.directory_sync import backoff_s, window_s
+from broadloom.groups.message_fields import MemberRecord
 from broadloom.groups.model import GroupId, GroupInfo, Member, MemberId, MemberStatus
+from broadloom.groups.suppression import backoff_s, window_s
 
 if TYPE_CHECKING:
     from broadloom.groups.conversation import Conversation
@@ -16,8 +17,6 @@ if TYPE_CHECKING:
 
 
 class Queries:
-    """What `Participant` is on its side that only answers."""
-
     directory: "GroupDirectory"
     presence: "Presence"
     runtime: "GroupRuntime"
@@ -29,19 +28,18 @@ class Queries:
 
     @property
     def reply_window_s(self) -> float:
-        """All who answer a question do so within this."""
+        """Every member that answers a request does so within this time."""
         return window_s(self.settings.reply_window_s, self.presence.responder_count)
 
     def backoff_s(self) -> float:
-        """How long to wait before we answer."""
+        """A random delay before we answer a request."""
         return backoff_s(self.runtime.random, self.reply_window_s, self.presence.responder_count)
 
     def is_in(self, group: GroupId) -> bool:
-        """As a member; not if we only listen."""
+        """Whether we are a member, as opposed to a listener."""
         return group in self.conversations and group not in self._listening
 
     def held_count(self, group: GroupId) -> int:
-        """Messages of it that we hold."""
         return self.store.history(group).count
 
     def groups(self) -> list[GroupInfo]:
@@ -50,34 +48,39 @@ class Queries:
     def info(self, group: GroupId) -> GroupInfo:
         entry = self.directory.entries.get(group)
         if entry is None or entry.descriptor is None:
-            raise GroupNotFoundError(f"no group {group:016x} is known here")
-        members = [member_record.member for member_record in entry.members.values() if member_record.version % 2]
-        present = sum(not self.presence.is_offline(member) for member in members)
-        joined, rejected = self.is_in(group), group in self._declined
-        descriptor = entry.descriptor
-        return GroupInfo(group, descriptor.description, descriptor.retention, joined, rejected, present, len(members))
+            raise GroupNotFoundError(f"unknown group {group:016x}")
+        members = [record.member for record in entry.members.values() if record.is_member]
+        return GroupInfo(
+            group,
+            entry.descriptor.description,
+            entry.descriptor.retention,
+            is_joined=self.is_in(group),
+            is_declined=group in self._declined,
+            online_count=sum(not self.presence.is_offline(member) for member in members),
+            member_count=len(members),
+        )
 
     def members(self, group: GroupId) -> dict[Member, MemberStatus]:
-        """Present and past."""
+        """Current and former members, sorted by name."""
         entry = self.directory.entries.get(group)
-        found: dict[Member, MemberStatus] = {}
-        for member_record in (
-            sorted(entry.members.values(), key=lambda each: (each.name, each.member)) if entry is not None else ()
-        ):
-            status = MemberStatus.LEFT
-            if member_record.version % 2:
-                status = MemberStatus.OFFLINE if self.presence.is_offline(member_record.member) else MemberStatus.ONLINE
-            found[Member(member_record.member, member_record.name)] = status
-        return found
+        records = entry.members.values() if entry is not None else ()
+        return {
+            Member(record.member, record.name): self._status(record)
+            for record in sorted(records, key=lambda each: (each.name, each.member))
+        }
+
+    def _status(self, record: MemberRecord) -> MemberStatus:
+        if not record.is_member:
+            return MemberStatus.LEFT
+        return MemberStatus.OFFLINE if self.presence.is_offline(record.member) else MemberStatus.ONLINE
 
     def shares_group_with(self, member: MemberId) -> bool:
-        """Whether it is in any group that we are in."""
         return self.shared_name(member) is not None
 
     def shared_name(self, member: MemberId) -> str | None:
-        """Its name, if it is in a group with us."""
+        """The name of a member that is in one of our groups; else None."""
         for group in self.conversations:
-            member_record = self.directory.entries[group].members.get(member)
-            if member_record is not None and member_record.version % 2:
-                return member_record.name
+            record = self.directory.entries[group].members.get(member)
+            if record is not None and record.is_member:
+                return record.name
         return None

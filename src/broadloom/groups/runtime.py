@@ -1,57 +1,51 @@
-"""The whole outside of a member: a channel to broadcast on, time, randomness, and the application.
+"""`GroupRuntime`: everything a participant needs from outside: a channel, time, randomness and the application.
 
-There are several media: a real channel (`over_channel.py`), a simulated peer (`over_sim.py`), and whatever a test makes
-up. A member never learns which. It is driven by calls: `on_message`, `on_missed`, `on_neighbour_lost`.
+There is one for a real channel (channel_runtime.py) and one for a simulated peer (testing/sim/group_runtime.py). The
+runtime drives the participant through `on_message`, `on_missed` and `on_neighbor_lost`.
 """
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol
 
 from broadloom.groups.model import GroupEvent, GroupMessage
+from broadloom.protocol.runtime import Timer
 from broadloom.wire import PeerId
 
 if TYPE_CHECKING:
     from random import Random
 
 
-class Timer(Protocol):
-    def cancel(self) -> None: ...
-
-
 class GroupRuntime(Protocol):
-    """What a member may do."""
-
     random: "Random"
 
     @property
     def peer_id(self) -> PeerId:
-        """Our peer on the channel: another one at each connect."""
+        """Our peer on the channel: a new one for every connection."""
 
     @property
     def is_congested(self) -> bool:
-        """Whether our links are behind: history waits then, so that live messages get through."""
+        """Whether our links are congested. History then yields to live messages."""
 
     @property
     def known_peer_count(self) -> int | None:
-        """How many peers there are, if so few that the channel knows; else None."""
+        """Number of peers while the channel is a full mesh, where it is known exactly; else None."""
 
     def verified_name(self, peer_id: PeerId) -> str:
-        """The name on the ticket of a peer, whose word a message of the channel is; empty if nothing is proven."""
+        """The name on a peer's ticket; empty if the channel has no tickets."""
 
     def now(self) -> float:
-        """Seconds on a clock that never goes back."""
+        """Monotonic time in seconds."""
 
     def wall_time_s(self) -> float:
-        """Seconds since 1970: stands on messages, decides nothing."""
+        """Unix time, for timestamps only."""
 
-    def call_later(self, delay_s: float, callback: Callable[..., None], *args: Any) -> Timer:
-        """Call `act` later, once, unless cancelled."""
+    def call_later(self, delay_s: float, callback: Callable[..., None], *args: Any) -> Timer: ...
 
     def broadcast(self, data: bytes) -> None:
-        """Send to all others of the channel. They get it once, in our order, unless told that they missed it."""
+        """Send to all other peers. They receive it once, in our order, or learn that they missed it."""
 
     def deliver(self, message: GroupMessage) -> None:
-        """Hand a message to the application."""
+        """Hand a message to the application. Messages that this program sent are not delivered to it."""
 
     def emit(self, event: GroupEvent) -> None:
-        """Tell the application what happened."""
+        """Report an event to the application."""

@@ -1,80 +1,92 @@
-"""Every number of the groups, with its unit and reason. Limits of what strangers may cause are in `limits.py`."""
+"""Settings of the groups layer, and the fixed limits on what other peers can cause, each with its unit and reason."""
 
 from dataclasses import dataclass
 
-# What strangers may cause: sizes on the wire and in memory, with their units.
-
+# -- limits on the wire and in memory
 
 NAME_BYTES_MAX = 128
 DESCRIPTION_BYTES_MAX = 1024
 DATA_BYTES_MAX = 512 << 10
-"""One message of a group. The channel's own limit for one frame is twice this."""
+"""Payload of one group message: half of what one frame of the channel can carry."""
 GROUPS_MAX = 20_000
-"""Groups known at a time; further ones are refused and counted."""
+"""Known groups. Further groups are rejected and counted."""
 MEMBERS_MAX = 100_000
-"""Members of one group, present and past."""
+"""Current and former members of one group."""
 MEMBERSHIPS_MAX = 1_000_000
 """Members of all groups together."""
 AUTHORS_MAX = 100_000
-"""Authors of one group."""
+"""Authors in one group."""
 GAPS_MAX = 4_096
-"""Gaps in what was received from one author. What would make another gap is refused, and fetched later."""
+"""Gaps in the sequence numbers of one author. A message that would add another gap is rejected and fetched later."""
 ENTRIES_MAX = 4_096
 """Elements of one list on the wire."""
 INTERVALS_MAX = 16_384
-"""Authors, and intervals of all of them, in one question: what does not fit is sent again, needlessly."""
+"""Authors, and intervals of all authors, in one history request. Messages beyond that are sent again needlessly."""
 BUCKETS_MAX = 1_024
 PENDING_MAX = 1_024
-"""Arrivals and questions waiting for our answer."""
+"""Requests waiting for our reply."""
 PEERS_MAX = 65_536
-"""Peers whose member we remember."""
+"""Peers whose member id is remembered."""
 SUSPECTS_MAX = 16
-"""What one peer may suspect within a while (`attendance.py`): it has a few neighbours only."""
+"""Peers that one peer may suspect within `SUSPICION_WINDOW_S` (presence.py): it has only a few neighbors to lose."""
 MESSAGE_IDS_MAX = 256
-"""Messages asked for by name in one go."""
+"""Messages in one `PostRequest`."""
 COUNT_MAX = 1 << 62
-"""Sequences and counters: far beyond what anybody says, far below what would overflow."""
+"""Sequence numbers and versions: far above real use, far below overflow."""
 BODY_BYTES_MAX = 768 << 10
-"""Groups or messages in one page; a page is far smaller unless one message is large."""
+"""Uncompressed body of one page. Pages are much smaller unless a single message is large."""
+
+
+def check_text(label: str, text: str, bytes_max: int) -> None:
+    if len(text.encode()) > bytes_max or "\0" in text:
+        raise ValueError(f"a {label} must be at most {bytes_max} bytes of UTF-8 without NUL")
+
+
+def check_data(data: object) -> bytes:
+    if not isinstance(data, bytes | bytearray | memoryview):
+        raise TypeError(f"a message is bytes, not {type(data).__name__}; use send_text for text")
+    if len(data) > DATA_BYTES_MAX:
+        raise ValueError(f"a group message must be at most {DATA_BYTES_MAX:,} bytes; this one has {len(data):,}")
+    return bytes(data)
 
 
 @dataclass(frozen=True, slots=True)
 class GroupSettings:
-    """What one member may choose. Members of one channel may differ."""
+    """Settings of one member. The members of a channel may use different ones."""
 
     reply_window_s: float = 3.0
-    """Answers come within this, where many listen; sooner where few do. Ten times as long as a message takes to all, so
-    that most who could answer hear the first answer before their own turn comes."""
+    """Window of the randomized back-off before a reply, on a large channel; smaller channels use a part of it. It is
+    about ten times the broadcast latency, so that most candidates hear the first reply before their own turn."""
     page_timeout_s: float = 6.0
-    """Catching up: who has had no page for so long asks again, and somebody else may answer."""
+    """History: without a page for this long, the client repeats the request, and another holder may serve it."""
     presence_interval_s: float = 15.0
-    """Each member says that it is here so often..."""
+    """Interval between the presence heartbeats of one member."""
     presence_messages_per_s_max: float = 2.0
-    """...but all of them together not more often than this: with many members, each speaks less often."""
+    """Upper bound on the heartbeats of all members together. In large groups each member sends less often."""
     offline_after_intervals: float = 3.0
-    """A member not heard for so many of its periods is shown as gone."""
+    """A member that is silent for this many of its intervals is shown as offline."""
     suspicion_timeout_s: float = 4.0
-    """Who lost a neighbour says so; if that one is not heard within this time, it is shown as gone."""
+    """A suspected peer that does not respond within this time is shown as offline."""
     parent_request_delay_s: float = 2.0
-    """A message has waited so long for the one it responds to: that one is asked for."""
+    """A message that has waited this long for its parent triggers a request for the parent."""
     orphan_timeout_s: float | None = 30.0
-    """Then it is delivered with a mark; None keeps it waiting for ever. Not counted while history is coming in."""
+    """Then it is delivered as an orphan. None waits forever. Does not run while history is being fetched."""
     reorder_messages_max: int = 262_144
-    """Messages of one group that wait for another. One more is refused, and fetched again later."""
+    """Messages of one group that wait for a parent. Further ones are rejected and fetched again later."""
     reorder_bytes_max: int = 64 << 20
     history_page_bytes: int = 32 << 10
-    """History comes in pages of about this size, so that live messages find room between them."""
+    """Approximate page size. Small pages leave room for live messages between them."""
     history_turn_bytes: int = 1 << 20
-    """After so much the holder waits for the asker to say that it wants more."""
+    """After this much, the server waits for the client to request more."""
     history_bytes_per_s: int = 4 << 20
-    """History sent on the channel, by whomever: who has heard so much of others' pages holds back its own."""
+    """History on the channel from all members together: pages of others count against our own rate."""
     history_burst_bytes: int = 2 << 20
     scan_rows: int = 4_000
-    """Rows of history looked at in one go: the program must not stand still meanwhile."""
+    """History rows scanned in one step, so that the event loop is not blocked."""
     history_requests_per_s: float = 20.0
-    """A member of a thousand groups does not ask in all of them at once."""
+    """Spreads the requests of a member of many groups."""
     history_rounds_max: int = 3
-    """So many times what is lacking is asked for without any progress; then the application is told."""
+    """Requests without progress before the missing messages are reported as unavailable."""
 
     def __post_init__(self) -> None:
         for name in (
@@ -87,17 +99,24 @@ class GroupSettings:
             "history_requests_per_s",
         ):
             if not getattr(self, name) > 0:
-                raise ValueError(f"{name}={getattr(self, name)}: must be more than 0")
+                raise ValueError(f"{name} must be greater than 0, not {getattr(self, name)}")
         if self.orphan_timeout_s is not None and not self.orphan_timeout_s > 0:
-            raise ValueError(f"orphan_timeout_s={self.orphan_timeout_s}: more than 0 seconds, or None to wait for ever")
+            raise ValueError(f"orphan_timeout_s must be greater than 0, or None, not {self.orphan_timeout_s}")
 
 
 @dataclass(frozen=True, slots=True)
 class RetentionPolicy:
-    """What of a group's history is kept: chosen by who creates it, and the same for all members. 0 is no limit."""
+    """How much history a group keeps. Its creator chooses it for all members. 0 means unlimited."""
 
     messages_max: int = 0
     age_max_s: int = 0
     bytes_max: int = 0
     ids_only: bool = False
-    """Identities only, which is enough for the order: who comes late sees the tree and not what was said."""
+    """Keep only the ids. Late joiners then see the tree, but not the text."""
+
+    def is_exceeded(self, count: int, size_bytes: int, oldest_ms: int, now_ms: int) -> bool:
+        return (
+            (self.messages_max > 0 and count > self.messages_max)
+            or (self.bytes_max > 0 and size_bytes > self.bytes_max)
+            or (self.age_max_s > 0 and oldest_ms < now_ms - 1000 * self.age_max_s)
+        )

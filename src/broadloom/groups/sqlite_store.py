@@ -1,143 +1,186 @@
-"""History on disk, in one SQLite file: survives the process, so the same member returns and goes on with its numbering.
+"""`SqliteStore`: identity, groups and history in one SQLite file, so that a member survives a restart.
 
-A file belongs to one member and is open in one program at a time. Ids are 64 bits without a sign, SQLite's numbers have
-one: they are turned over at the border.
+A file belongs to one member and is open in one program at a time. Ids are unsigned 64-bit integers and SQLite's are
+signed: they are converted here. Every failure is raised as a `StoreError` that names the file and the remedy.
 """
 
+import os
 import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from broadloom.errors import BroadloomError
 from broadloom.groups.intervals import IntervalSet
 from broadloom.groups.message_fields import pack_group_records, unpack_group_records
 from broadloom.groups.model import GroupId, Member, MemberId, MessageId, Post
 from broadloom.groups.store import STORED_POST_OVERHEAD_BYTES, StoredGroup
+from broadloom.groups.store_errors import NotAStoreError, StoreCorruptError, store_error
+from broadloom.wire.xdr import WireError
 
 if TYPE_CHECKING:
     from broadloom.groups.settings import RetentionPolicy
     from broadloom.groups.store import History
 
-FORMAT = 2
+APPLICATION_ID = 0x42726C6D
+""""Brlm", in the header of the file (SQLite's application_id): tells our files from other SQLite databases."""
+FORMAT = 1
+"""In SQLite's user_version."""
+LOCK_TIMEOUT_S = 0.2
+PRUNE_ROWS = 1000
 _TABLES = """
-create table if not exists about (format integer not null, member integer, name text);
-create table if not exists groups (id integer primary key, roster blob not null, joined integer not null);
-create table if not exists posts (
-    row integer primary key autoincrement, grp integer not null, author integer not null, sequence integer not null,
-    above integer, above_sequence integer, sent_ms integer not null, data blob, proven text not null default '',
-    unique (grp, author, sequence));
-create index if not exists rows_of on posts (grp);
-create index if not exists answers on posts (grp, above, above_sequence) where above is not null;
-create table if not exists forgotten (
-    grp integer not null, author integer not null, first integer not null, last integer not null);
-create index if not exists forgotten_of on forgotten (grp);
-create table if not exists names (
-    grp integer not null, author integer not null, name text not null, primary key (grp, author)) without rowid;
+create table member (id integer not null, name text not null);
+create table groups (id integer primary key, record blob not null, is_joined integer not null);
+create table posts (
+    row integer primary key autoincrement, group_id integer not null, author integer not null,
+    sequence integer not null, parent_author integer, parent_sequence integer, sent_at_ms integer not null,
+    data blob, verified_name text not null, unique (group_id, author, sequence));
+create index posts_by_group on posts (group_id);
+create index posts_by_parent on posts (group_id, parent_author, parent_sequence) where parent_author is not null;
+create table forgotten (
+    group_id integer not null, author integer not null, first integer not null, last integer not null);
+create index forgotten_by_group on forgotten (group_id);
+create table names (
+    group_id integer not null, author integer not null, name text not null, primary key (group_id, author)
+) without rowid;
 """
-_COLUMNS = "author, sequence, above, above_sequence, sent_ms, data, proven"
-_TO_FORMAT_2 = "alter table posts add column proven text not null default ''"
+_COLUMNS = "author, sequence, parent_author, parent_sequence, sent_at_ms, data, verified_name"
 
 
-class StoreError(BroadloomError):
-    """The file is in use by another program, or is no store of this version."""
+class _Database:
+    """One SQLite connection that reports failures as `StoreError`."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        with self._errors():
+            self._connection = sqlite3.connect(
+                path, timeout=LOCK_TIMEOUT_S, isolation_level=None, check_same_thread=False
+            )
+        try:
+            self._open()
+        except BaseException:
+            self._connection.close()
+            raise
+
+    def _open(self) -> None:
+        self.rows("pragma locking_mode = exclusive")
+        # Before anything is written: another program's database must stay as it is.
+        tables = self.rows("select count(*) from sqlite_schema")[0][0]
+        if tables and self.rows("pragma application_id")[0][0] != APPLICATION_ID:
+            raise NotAStoreError(self.path, "it is the SQLite database of another program")
+        version = self.rows("pragma user_version")[0][0]
+        if tables and version != FORMAT:
+            raise NotAStoreError(self.path, f"another version wrote it, in format {version} instead of {FORMAT}")
+        self.rows("pragma journal_mode = wal")
+        self.rows("pragma synchronous = normal")
+        self.rows("begin immediate")
+        if not tables:
+            self.rows(f"pragma application_id = {APPLICATION_ID}")
+            self.rows(f"pragma user_version = {FORMAT}")
+            for statement in _TABLES.split(";"):
+                self.rows(statement)
+
+    def rows(self, query: str, *values: Any) -> list[Any]:
+        with self._errors():
+            return self._connection.execute(query, values).fetchall()
+
+    def each_row(self, query: str, *values: Any) -> Iterator[Any]:
+        with self._errors():
+            yield from self._connection.execute(query, values)
+
+    def write_rows(self, query: str, rows: list[tuple[Any, ...]]) -> None:
+        with self._errors():
+            self._connection.executemany(query, rows)
+
+    def commit(self) -> None:
+        with self._errors():
+            if self._connection.in_transaction:
+                self._connection.execute("commit")
+            self._connection.execute("begin immediate")
+
+    def close(self) -> None:
+        with self._errors():
+            try:
+                if self._connection.in_transaction:
+                    self._connection.execute("commit")
+            finally:
+                self._connection.close()
+
+    @contextmanager
+    def _errors(self) -> Iterator[None]:
+        try:
+            yield
+        except sqlite3.ProgrammingError:
+            raise  # a bug, or use after close
+        except sqlite3.Error as problem:
+            raise store_error(self.path, problem) from None
 
 
 class SqliteStore:
-    def __init__(self, path: str | Path) -> None:
-        self._path = Path(path)
-        self._histories: dict[GroupId, SqliteHistory] = {}
-        try:
-            self._db = sqlite3.connect(self._path, timeout=0.2, isolation_level=None, check_same_thread=False)
-        except sqlite3.Error as problem:
-            raise StoreError(f"{self._path}: {problem}; is there such a folder, and may you write there?") from None
-        try:
-            self._db.execute("pragma locking_mode = exclusive")
-            self._db.execute("pragma journal_mode = wal")
-            self._db.execute("pragma synchronous = normal")
-            self._db.execute("begin immediate")
-            for each in _TABLES.split(";"):
-                self._db.execute(each)
-            self._check_format()
-        except sqlite3.OperationalError as problem:
-            self._db.close()
-            raise StoreError(f"{self._path}: {problem}; is another program using it?") from None
-        except sqlite3.DatabaseError as problem:
-            self._db.close()
-            raise StoreError(f"{self._path} is no history of groups: {problem}; name another file") from None
-        except StoreError:
-            self._db.close()
-            raise
+    """A `Store` in the file `path`, which is created if it does not exist."""
 
-    def _check_format(self) -> None:
-        found = self._db.execute("select format from about").fetchone()
-        if found is None:
-            self._db.execute("insert into about values (?, null, null)", (FORMAT,))
-        elif found[0] == 1:
-            self._db.execute(_TO_FORMAT_2)
-            self._db.execute("update about set format = ?", (FORMAT,))
-        elif found[0] != FORMAT:
-            raise StoreError(f"{self._path} was written by another version of Broadloom (format {found[0]})")
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self._db = _Database(Path(path))
+        self._histories: dict[GroupId, SqliteHistory] = {}
 
     def member(self) -> Member | None:
-        member, name = self._db.execute("select member, name from about").fetchone()
-        return Member(_unsigned(member), name) if member is not None else None
+        found = self._db.rows("select id, name from member")
+        return Member(_unsigned(found[0][0]), found[0][1]) if found else None
 
     def set_member(self, member: Member) -> None:
-        self._db.execute("update about set member = ?, name = ?", (_signed(member.id), member.name))
+        self._db.rows("delete from member")
+        self._db.rows("insert into member values (?, ?)", _signed(member.id), member.name)
         self.commit()
 
     def groups(self) -> list[StoredGroup]:
-        rows = self._db.execute("select roster, joined from groups").fetchall()
-        return [StoredGroup(unpack_group_records(record)[0], bool(joined)) for record, joined in rows]
+        try:
+            return [
+                StoredGroup(unpack_group_records(record)[0], bool(is_joined))
+                for record, is_joined in self._db.rows("select record, is_joined from groups")
+            ]
+        except WireError as problem:
+            raise StoreCorruptError(self._db.path, str(problem)) from None
 
     def save_group(self, stored: StoredGroup) -> None:
-        row = (_signed(stored.record.group), pack_group_records([stored.record]), stored.is_joined)
-        self._db.execute("insert or replace into groups values (?, ?, ?)", row)
+        record = pack_group_records([stored.record])
+        self._db.rows(
+            "insert or replace into groups values (?, ?, ?)", _signed(stored.record.group), record, stored.is_joined
+        )
 
     def history(self, group: GroupId) -> "History":
-        found = self._histories.get(group)
-        if found is None:
-            found = self._histories[group] = SqliteHistory(self._db, group)
-        return found
+        if group not in self._histories:
+            self._histories[group] = SqliteHistory(self._db, group)
+        return self._histories[group]
 
     def commit(self) -> None:
-        if self._db.in_transaction:
-            self._db.execute("commit")
-        self._db.execute("begin immediate")
+        self._db.commit()
 
     def close(self) -> None:
-        if self._db.in_transaction:
-            self._db.execute("commit")
         self._db.close()
 
 
 class SqliteHistory:
-    def __init__(self, db: sqlite3.Connection, group: GroupId) -> None:
+    def __init__(self, db: _Database, group: GroupId) -> None:
         self._db = db
         self._group = _signed(group)
         self.names: dict[MemberId, str] = {
             _unsigned(author): name
-            for author, name in self._rows("select author, name from names where grp = ?", self._group)
+            for author, name in db.rows("select author, name from names where group_id = ?", self._group)
         }
-        totals = self._rows(
-            "select count(*), coalesce(sum(coalesce(length(data), 0)), 0) from posts where grp = ?", self._group
-        )
-        self.count = int(totals[0][0])
-        self.size_bytes = int(totals[0][1]) + STORED_POST_OVERHEAD_BYTES * self.count
+        totals = "select count(*), coalesce(sum(coalesce(length(data), 0)), 0) from posts where group_id = ?"
+        self.count, data_bytes = db.rows(totals, self._group)[0]
+        self.size_bytes = data_bytes + STORED_POST_OVERHEAD_BYTES * self.count
         self._forgotten: dict[MemberId, IntervalSet] = {}
-        for author, first, last in self._rows("select author, first, last from forgotten where grp = ?", self._group):
-            self._forgotten.setdefault(_unsigned(author), IntervalSet()).add_interval(first, last)
-
-    def _rows(self, query: str, *values: Any) -> list[Any]:
-        return self._db.execute(query, values).fetchall()
+        for author, *interval in db.rows("select author, first, last from forgotten where group_id = ?", self._group):
+            self._forgotten.setdefault(_unsigned(author), IntervalSet()).add_interval(*interval)
 
     def add(self, post: Post, name: str) -> None:
         if self.names.get(post.author) != name:
             self.names[post.author] = name
-            self._rows("insert or replace into names values (?, ?, ?)", self._group, _signed(post.author), name)
+            self._db.rows("insert or replace into names values (?, ?, ?)", self._group, _signed(post.author), name)
         parent_id = post.parent_id
-        self._rows(
-            f"insert into posts (grp, {_COLUMNS}) values (?, ?, ?, ?, ?, ?, ?, ?)",
+        self._db.rows(
+            f"insert into posts (group_id, {_COLUMNS}) values (?, ?, ?, ?, ?, ?, ?, ?)",
             self._group,
             _signed(post.author),
             post.sequence,
@@ -151,23 +194,26 @@ class SqliteHistory:
         self.size_bytes += len(post.data) + STORED_POST_OVERHEAD_BYTES
 
     def get(self, message_id: MessageId) -> Post | None:
-        query = f"select {_COLUMNS} from posts where grp = ? and author = ? and sequence = ?"
-        found = self._rows(query, self._group, _signed(message_id.author), message_id.sequence)
+        query = f"select {_COLUMNS} from posts where group_id = ? and author = ? and sequence = ?"
+        found = self._db.rows(query, self._group, _signed(message_id.author), message_id.sequence)
         return _post(*found[0]) if found else None
 
     def replies(self, message_id: MessageId) -> list[MessageId]:
-        query = "select author, sequence from posts where grp = ? and above = ? and above_sequence = ? order by row"
-        found = self._rows(query, self._group, _signed(message_id.author), message_id.sequence)
+        query = (
+            "select author, sequence from posts "
+            "where group_id = ? and parent_author = ? and parent_sequence = ? order by row"
+        )
+        found = self._db.rows(query, self._group, _signed(message_id.author), message_id.sequence)
         return [MessageId(_unsigned(author), sequence) for author, sequence in found]
 
     def scan(self, after_row: int, rows_max: int) -> list[tuple[int, Post]]:
-        query = f"select row, {_COLUMNS} from posts where grp = ? and row > ? order by row limit ?"
-        return [(row, _post(*rest)) for row, *rest in self._rows(query, self._group, after_row, rows_max)]
+        query = f"select row, {_COLUMNS} from posts where group_id = ? and row > ? order by row limit ?"
+        return [(row, _post(*rest)) for row, *rest in self._db.rows(query, self._group, after_row, rows_max)]
 
     def held(self) -> dict[MemberId, IntervalSet]:
         held: dict[MemberId, IntervalSet] = {}
-        query = "select author, sequence from posts where grp = ? order by author, sequence"
-        for author, sequence in self._db.execute(query, (self._group,)):
+        query = "select author, sequence from posts where group_id = ? order by author, sequence"
+        for author, sequence in self._db.each_row(query, self._group):
             held.setdefault(_unsigned(author), IntervalSet()).add(sequence)
         return held
 
@@ -175,60 +221,52 @@ class SqliteHistory:
         return self._forgotten
 
     def prune(self, retention: "RetentionPolicy", now_ms: int) -> int:
-        """The oldest rows first. What goes by age is found from the front too: a row in order keeps those behind it."""
-        pruned = 0
+        """Removes the oldest rows first. A row that may stay keeps all rows behind it, even those that are too old."""
+        query = (
+            "select row, author, sequence, sent_at_ms, coalesce(length(data), 0) from posts "
+            "where group_id = ? order by row limit ?"
+        )
+        pruned_count = 0
         while self.count:
-            to_delete: list[tuple[int, int, int]] = []
-            count, size = self.count, self.size_bytes
-            query = (
-                "select row, author, sequence, sent_ms, coalesce(length(data), 0) from posts "
-                "where grp = ? order by row limit 1000"
-            )
-            for row, author, sequence, sent_at_ms, length in self._rows(query, self._group):
-                if not (
-                    (retention.messages_max and count > retention.messages_max)
-                    or (retention.bytes_max and size > retention.bytes_max)
-                    or (retention.age_max_s and sent_at_ms < now_ms - 1000 * retention.age_max_s)
-                ):
+            expired: list[tuple[int]] = []
+            for row, author, sequence, sent_at_ms, length in self._db.rows(query, self._group, PRUNE_ROWS):
+                if not retention.is_exceeded(self.count, self.size_bytes, sent_at_ms, now_ms):
                     break
-                to_delete.append((row, author, sequence))
-                count, size = count - 1, size - length - STORED_POST_OVERHEAD_BYTES
-            if not to_delete:
-                break
-            self._db.executemany("delete from posts where row = ?", [(row,) for row, _, _ in to_delete])
-            for _, author, sequence in to_delete:
+                expired.append((row,))
+                self.count -= 1
+                self.size_bytes -= length + STORED_POST_OVERHEAD_BYTES
                 self._forgotten.setdefault(_unsigned(author), IntervalSet()).add(sequence)
-            self.count, self.size_bytes = count, size
-            pruned += len(to_delete)
-        if pruned:
+            if not expired:
+                break
+            self._db.write_rows("delete from posts where row = ?", expired)
+            pruned_count += len(expired)
+        if pruned_count:
             self._save_forgotten()
-        return pruned
+        return pruned_count
 
     def _save_forgotten(self) -> None:
-        self._rows("delete from forgotten where grp = ?", self._group)
+        self._db.rows("delete from forgotten where group_id = ?", self._group)
         rows = [
-            (self._group, _signed(author), first, last)
+            (self._group, _signed(author), *interval)
             for author, intervals in self._forgotten.items()
-            for first, last in intervals
+            for interval in intervals
         ]
-        self._db.executemany("insert into forgotten values (?, ?, ?, ?)", rows)
+        self._db.write_rows("insert into forgotten values (?, ?, ?, ?)", rows)
 
 
 def _post(
     author: int,
     sequence: int,
-    parent_id: int | None,
-    above_sequence: int | None,
+    parent_author: int | None,
+    parent_sequence: int | None,
     sent_at_ms: int,
     data: bytes | None,
     verified_name: str,
 ) -> Post:
-    parent = None
-    if parent_id is not None and above_sequence is not None:
-        parent = MessageId(_unsigned(parent_id), above_sequence)
-    return Post(
-        _unsigned(author), sequence, parent, sent_at_ms, data if data is not None else b"", data is None, verified_name
-    )
+    parent_id = None
+    if parent_author is not None and parent_sequence is not None:
+        parent_id = MessageId(_unsigned(parent_author), parent_sequence)
+    return Post(_unsigned(author), sequence, parent_id, sent_at_ms, data or b"", data is None, verified_name)
 
 
 def _signed(number: int) -> int:

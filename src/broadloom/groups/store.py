@@ -1,7 +1,7 @@
-"""What is kept: the interface of stores, and the one in memory. The one on disk is `sqlite_store.py`.
+"""The store interface and its in-memory implementation. `SqliteStore` (sqlite_store.py) is the one on disk.
 
-The rule: a message goes into history when it is delivered, so the order of the rows is an order that fits, and whoever
-gets them in this order need not wait. What was thrown away is remembered as intervals: it was had.
+A message is added to history when it is delivered. Rows are therefore in causal order, and a member that receives them
+in this order never has to wait for a parent. Pruned messages are remembered as intervals and not fetched again.
 """
 
 from typing import NamedTuple, Protocol
@@ -12,12 +12,10 @@ from broadloom.groups.model import GroupId, Member, MemberId, MessageId, Post
 from broadloom.groups.settings import RetentionPolicy
 
 STORED_POST_OVERHEAD_BYTES = 64
-"""What a message counts for in a history, beside its data."""
+"""Size of a stored message for retention, without its data."""
 
 
 class StoredGroup(NamedTuple):
-    """A group as a store remembers it."""
-
     record: GroupRecord
     is_joined: bool
 
@@ -26,36 +24,36 @@ class History(Protocol):
     """The messages of one group."""
 
     names: dict[MemberId, str]
-    """Of authors."""
+    """Display names of the authors."""
     count: int
     size_bytes: int
 
     def add(self, post: Post, name: str) -> None:
-        """Keep it; it is not there yet."""
+        """Store a message that is not stored yet."""
 
     def get(self, message_id: MessageId) -> Post | None: ...
 
     def replies(self, message_id: MessageId) -> list[MessageId]:
-        """What responds to this message, in order of delivery."""
+        """Direct replies to a message, in delivery order."""
 
     def scan(self, after_row: int, rows_max: int) -> list[tuple[int, Post]]:
-        """Messages in order of delivery with the numbers of their rows, which grow."""
+        """Messages in delivery order with their increasing row numbers."""
 
     def held(self) -> dict[MemberId, IntervalSet]:
-        """What is kept."""
+        """Messages in the store, by author."""
 
     def forgotten(self) -> dict[MemberId, IntervalSet]:
-        """What was kept once, and was thrown away."""
+        """Pruned messages, by author."""
 
     def prune(self, retention: RetentionPolicy, now_ms: int) -> int:
-        """Throw away what need not be kept; returns how many."""
+        """Apply the retention policy; returns the number of removed messages."""
 
 
 class Store(Protocol):
-    """All that one member keeps."""
+    """Everything that one member keeps: its identity, its groups and their history."""
 
     def member(self) -> Member | None:
-        """Who this store belongs to; None if it is new."""
+        """The owner of the store; None if it is new."""
 
     def set_member(self, member: Member) -> None: ...
 
@@ -66,7 +64,7 @@ class Store(Protocol):
     def history(self, group: GroupId) -> History: ...
 
     def commit(self) -> None:
-        """Make sure that all this outlives the process."""
+        """Make all changes durable."""
 
     def close(self) -> None: ...
 
@@ -78,9 +76,9 @@ class MemoryHistory:
         self.size_bytes = 0
         self._rows: list[MessageId] = []
         self._first_row = 1
-        """The number of the first element of `_rows`."""
+        """Row number of the first element of `_rows`."""
         self._pruned_count = 0
-        """Elements at the beginning of `_rows` that were thrown away; cut off now and then."""
+        """Pruned elements at the beginning of `_rows`, removed in bulk."""
         self._posts: dict[MessageId, tuple[int, Post]] = {}
         self._replies: dict[MessageId, list[MessageId]] = {}
         self._forgotten: dict[MemberId, IntervalSet] = {}
@@ -117,7 +115,7 @@ class MemoryHistory:
 
     def prune(self, retention: RetentionPolicy, now_ms: int) -> int:
         pruned = 0
-        while self.count and _exceeds_retention(retention, self.count, self.size_bytes, self._oldest_ms, now_ms):
+        while self.count and retention.is_exceeded(self.count, self.size_bytes, self._oldest_ms, now_ms):
             message_id = self._rows[self._pruned_count]
             self._pruned_count += 1
             _, post = self._posts.pop(message_id)
@@ -137,16 +135,8 @@ class MemoryHistory:
         return self._posts[self._rows[self._pruned_count]][1].sent_at_ms
 
 
-def _exceeds_retention(retention: RetentionPolicy, count: int, size_bytes: int, oldest_ms: int, now_ms: int) -> bool:
-    return (
-        (retention.messages_max > 0 and count > retention.messages_max)
-        or (retention.bytes_max > 0 and size_bytes > retention.bytes_max)
-        or (retention.age_max_s > 0 and oldest_ms < now_ms - 1000 * retention.age_max_s)
-    )
-
-
 class MemoryStore:
-    """Forgotten with the process."""
+    """Lives as long as the process."""
 
     def __init__(self) -> None:
         self._member: Member | None = None
@@ -169,7 +159,7 @@ class MemoryStore:
         return self._histories.setdefault(group, MemoryHistory())
 
     def commit(self) -> None:
-        """Nothing outlives the process."""
+        """Nothing to do."""
 
     def close(self) -> None:
-        """It may be opened again within the process, as a test of a return does."""
+        """Nothing to do: the same store can be used again."""

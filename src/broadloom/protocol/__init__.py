@@ -1,13 +1,14 @@
-"""What one peer does: seek, join, broadcast, repair, leave.
+"""The protocol of one peer, sans-IO: discover, join, broadcast, repair, leave.
 
-No sockets, no clock, no randomness of its own: everything here meets the outside through the small interface in
-`world.py`, so the code that runs on sockets is the code that the simulator runs through thousands of histories.
-Nothing here iterates over a set where the order shows.
+It has no sockets, no clock and no randomness of its own: everything outside is behind the interface in `runtime.py`, so
+the simulator runs the same code as the TCP transport. Nothing here iterates over a set where the order matters, so a
+seed determines a whole simulated history.
 """
 
 from broadloom.protocol.channel_name import ChannelName
+from broadloom.protocol.constants import Tuning
 from broadloom.protocol.events import PeerState
 from broadloom.protocol.peer import Peer
 from broadloom.protocol.settings import ChannelSettings
 
-__all__ = ["ChannelName", "ChannelSettings", "Peer", "PeerState"]
+__all__ = ["ChannelName", "ChannelSettings", "Peer", "PeerState", "Tuning"]

@@ -1,4 +1,9 @@
-"""A channel's name and what is derived from it."""
+"""`ChannelName` and what is derived from it: the channel id and the port order.
+
+The port order is the sequence in which peers of a channel pick ports to listen on and seekers probe them: a keyed
+permutation of the user ports, the same on every machine. It is a small Feistel network with cycle walking, so single
+ports are computed without a table of all 63,000.
+"""
 
 import hashlib
 from collections.abc import Iterator
@@ -9,30 +14,22 @@ from broadloom.wire.fields import CHANNEL_ID_BYTES
 if TYPE_CHECKING:
     from random import Random
 
-
-# The order in which a channel's peers take ports and its seekers try them.
-#
-# A keyed permutation of the user ports: the same on every machine for the same channel, each port once, computed one
-# by one. It is a small Feistel network over a power of two, walked until it lands in range (cycle walking), so no
-# table of 63,000 ports is ever made.
-
-
 FIRST_PORT = 2057
-"""The documents leave the first 2056 ports to others."""
+"""SWAN leaves the first 2,056 ports to other programs."""
 LAST_PORT = 65535
 PORTS = LAST_PORT - FIRST_PORT + 1
 _HALF_BITS = 8
 _HALF_MASK = (1 << _HALF_BITS) - 1
 _ROUNDS = 6
 SHUFFLED_PORTS = 8
-"""So many of the first ports are tried in a random order, weighted to the front."""
+"""The first ports are tried in random order, weighted to the front."""
 
 
 class PortOrder:
-    """The permutation of one channel: `order[0]` is where its first peer listens."""
+    """The permutation of one channel: the first peer listens on `order[0]`."""
 
     def __init__(self, channel_id: bytes) -> None:
-        # One table of round values per round: a port costs a few look-ups, not a few hashes.
+        # One table of round values per round: a port costs a few lookups, not a few hashes.
         self._rounds = [
             hashlib.shake_256(channel_id + bytes([round_number])).digest(_HALF_MASK + 1)
             for round_number in range(_ROUNDS)
@@ -45,7 +42,7 @@ class PortOrder:
         if not 0 <= index < PORTS:
             raise IndexError(index)
         value = self._permute(index)
-        while value >= PORTS:  # one step in thirty-two
+        while value >= PORTS:  # about one step in 32
             value = self._permute(value)
         return FIRST_PORT + value
 
@@ -60,8 +57,8 @@ class PortOrder:
 
 
 def search_order(depth: int, random: "Random") -> list[int]:
-    """Indices 0..depth-1 as one seeker tries them: of the first eight, each next one is the first that is left with
-    probability 1/2, the second with 1/4, and so on; so many seekers do not knock at the same door at once."""
+    """Indices 0..depth-1 in the order in which one seeker tries them. Among the first eight, the next one is the first
+    remaining with probability 1/2, the second with 1/4, and so on, so that concurrent seekers spread out."""
     left = list(range(min(SHUFFLED_PORTS, depth)))
     order = []
     while left:
@@ -73,7 +70,7 @@ def search_order(depth: int, random: "Random") -> list[int]:
 
 
 class ChannelName(NamedTuple):
-    """Type (the application) and instance (the session, which may be a secret): `chess/club-42`."""
+    """Type (the application) and instance (the session, possibly secret), as in `chess/club-42`."""
 
     type: str
     instance: str
@@ -87,7 +84,7 @@ class ChannelName(NamedTuple):
 
     @property
     def id(self) -> bytes:
-        """The same on every machine; says nothing about the name to those who do not know it."""
+        """A hash of the name: the same on every machine, and it does not reveal the name."""
         named = len(self.type.encode()).to_bytes(4, "big") + self.type.encode() + self.instance.encode()
         return hashlib.blake2b(named, digest_size=CHANNEL_ID_BYTES, person=b"bl channel").digest()
 

@@ -1,7 +1,7 @@
-"""Calls: short lines that carry one question and its answer, and may be turned into links.
+"""Exchanges: short connections that carry one request and one response and may become links.
 
-A caller says Hello and its question in one breath; the other side says Hello and its answer. Every call has a
-deadline, and whatever is wrong with a call ends only that call.
+The initiator sends Hello and its request together; the responder sends Hello and its response. Every exchange has a
+deadline, and an error ends only the exchange in which it occurs.
 """
 
 from collections.abc import Callable
@@ -28,7 +28,7 @@ UNUSABLE_REASONS = (
     RejectReason.TLS_MISMATCH,
     RejectReason.SIGNING_MISMATCH,
 )
-"""Refusals after which it is of no use to call again with what we have."""
+"""Reasons that another attempt with the same configuration cannot overcome."""
 
 AUTH_REASONS = (RejectReason.WRONG_KEY, RejectReason.TICKET_EXPIRED, RejectReason.TICKET_REVOKED)
 
@@ -37,25 +37,23 @@ OnFailure = Callable[[RejectReason | None], None]
 
 
 class Exchange:
-    """What both sides of a call have in common."""
-
     connection: "Connection"
 
     def __init__(self, peer: "Peer") -> None:
         self.peer = peer
         self.remote_info: PeerInfo | None = None
-        """Who is at the other end, once it has said Hello."""
+        """The remote peer, known from its Hello."""
         self.has_position = False
         self._is_closed = False
         self._timer: Timer = peer.runtime.call_later(peer.settings.exchange_timeout_s, self._on_timeout)
 
     @property
     def remote(self) -> PeerInfo:
-        assert self.remote_info is not None, "questions are only heard after Hello"
+        assert self.remote_info is not None, "requests are handled only after Hello"
         return self.remote_info
 
     def on_open(self) -> None:
-        """Only dialled lines are opened; an answered one is open from the start."""
+        """Incoming connections are open from the start."""
 
     def on_frame(self, frame: bytes) -> None:
         if self._is_closed:
@@ -63,7 +61,7 @@ class Exchange:
         try:
             message = decode(frame)
             if isinstance(message, Reject):
-                # That we called ourselves, only our own id in their Hello can tell.
+                # Only our own id in a Hello proves that we dialed ourselves.
                 reason = message.reason if message.reason is not RejectReason.SELF_CONNECTION else None
                 self._fail(reason, message.text)
             elif self.remote_info is not None:
@@ -71,22 +69,22 @@ class Exchange:
             elif isinstance(message, Hello):
                 self._on_hello(message)
             else:
-                raise WireError(f"a call that starts with {type(message).__name__}")
-        except WireError as problem:
+                raise WireError(f"an exchange starts with Hello, not with {type(message).__name__}")
+        except WireError as error:
             self.peer.counters.malformed_frames += 1
-            self._fail(RejectReason.MALFORMED_MESSAGE, str(problem))
+            self._fail(RejectReason.MALFORMED_MESSAGE, str(error))
 
     def on_disconnect(self, reason: RejectReason | None = None) -> None:
-        self._fail(reason, "hung up" if reason is None else reason.name.lower().replace("_", " "))
+        self._fail(reason, "connection lost" if reason is None else reason.name.lower().replace("_", " "))
 
     def on_writable(self) -> None:
-        """Nothing: little is said here."""
+        """Nothing to do: exchanges send little."""
 
     def on_send_overflow(self) -> None:
-        self._fail(None, "does not read")
+        self._fail(None, "does not read from the connection")
 
     def upgrade_to_link(self, *, after_partition: bool = False) -> None:
-        """The answer was yes: from here on the line is a link."""
+        """Turn the connection into a link."""
         self._end()
         complete = after_partition or not self.has_position
         self.peer.links.add(Link(self.peer, self.connection, self.remote), complete=complete)
@@ -108,22 +106,22 @@ class Exchange:
         self.has_position = hello.has_position
 
     def _hello_error(self, hello: Hello) -> tuple[RejectReason, str] | None:
-        """Why the other end cannot be of our channel, in words that a person can act on."""
+        """Why the remote side is not a peer of our channel, with a text that helps to fix it."""
         if hello.magic != MAGIC:
-            return RejectReason.WRONG_PROTOCOL, "this is a Broadloom peer; you speak something else"
+            return RejectReason.WRONG_PROTOCOL, "this is a Broadloom peer; you use another protocol"
         if hello.version != VERSION:
-            return RejectReason.WRONG_VERSION, f"this peer speaks version {VERSION}, you {hello.version}"
+            return RejectReason.WRONG_VERSION, f"this peer uses protocol version {VERSION}, you use {hello.version}"
         if hello.channel != self.peer.channel_id:
             return RejectReason.WRONG_CHANNEL, "this peer is on another channel; check type and instance"
         if hello.signed != (self.peer.broadcaster.verifier is not None):
             here, there = ("", "not ") if self.peer.broadcaster.verifier is not None else ("not ", "")
             return (
                 RejectReason.SIGNING_MISMATCH,
-                f"messages are {here}signed here, yours are {there}; connect like the others",
+                f"messages are {here}signed here and {there}signed by you; use the same option as the other peers",
             )
         if self.connection.identity is not None and hello.peer_id != self.connection.identity.peer_id:
             self.peer.counters.peer_id_mismatches += 1
-            return RejectReason.PEER_ID_MISMATCH, "the certificate is that of another peer than the one you claim to be"
+            return RejectReason.PEER_ID_MISMATCH, "your certificate belongs to another peer id than you claim"
         return None
 
     def _on_message(self, message: WireMessage) -> None:
@@ -133,7 +131,7 @@ class Exchange:
         raise AssertionError
 
     def _on_timeout(self) -> None:
-        self._fail(None, "no answer in time")
+        self._fail(None, "no response before the timeout")
 
     def _end(self) -> None:
         self._is_closed = True
@@ -142,7 +140,7 @@ class Exchange:
 
 
 class OutgoingExchange(Exchange):
-    """We ask."""
+    """This peer is the initiator."""
 
     def __init__(
         self,
@@ -167,8 +165,8 @@ class OutgoingExchange(Exchange):
         self.connection.send(encode(self._request))
 
     def abandon(self) -> None:
-        """We no longer want an answer."""
-        self._fail(RejectReason.BUSY, "given up for another call")
+        """Drop the exchange in favor of another one with the same peer."""
+        self._fail(RejectReason.BUSY, "dropped in favor of another exchange")
 
     def _on_hello(self, hello: Hello) -> None:
         super()._on_hello(hello)
@@ -176,9 +174,9 @@ class OutgoingExchange(Exchange):
             self._fail(*error)
         elif self._expected_peer is not None and hello.peer_id != self._expected_peer:
             self.peer.peer_cache.drop(self._expected_peer)
-            self._fail(None, "another peer answers there now")
+            self._fail(None, "another peer has this address now")
         elif hello.peer_id == self.peer.me.peer_id:
-            self._fail(RejectReason.SELF_CONNECTION, "that is my own address")
+            self._fail(RejectReason.SELF_CONNECTION, "this is our own address")
         else:
             self.peer.peer_cache.mark_alive(self.remote)
 
@@ -196,7 +194,7 @@ class OutgoingExchange(Exchange):
         if reason in AUTH_REASONS:
             self.peer.on_auth_rejected(reason, f"{self._address}: {text}")
         if reason in UNUSABLE_REASONS:
-            self.peer.trace(f"no use in calling {self.remote_info or self._address}: {text}")
+            self.peer.trace(f"cannot use {self.remote_info or self._address}: {text}")
         if self._expected_peer is not None and self.remote_info is None:
             self.peer.peer_cache.mark_failed(self._expected_peer)
         if self._on_failure is not None:
@@ -204,7 +202,7 @@ class OutgoingExchange(Exchange):
 
 
 class IncomingExchange(Exchange):
-    """We are asked."""
+    """This peer is the responder."""
 
     def __init__(self, peer: "Peer", connection: "Connection") -> None:
         super().__init__(peer)
@@ -228,12 +226,12 @@ class IncomingExchange(Exchange):
             self.peer.counters.foreign_connections += 1
             self.reject(*error)
         elif hello.peer_id == self.peer.me.peer_id:
-            self.reject(RejectReason.SELF_CONNECTION, "you called yourself")
+            self.reject(RejectReason.SELF_CONNECTION, "you dialed yourself")
 
     def _on_message(self, message: WireMessage) -> None:
         handler = self.peer.request_handlers.get(type(message))
         if handler is None:
-            raise WireError(f"{type(message).__name__} is no question")
+            raise WireError(f"{type(message).__name__} is not a request")
         self.peer.peer_cache.mark_alive(self.remote)
         handler(self, message)
         if not self._is_closed:

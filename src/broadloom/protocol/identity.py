@@ -1,4 +1,4 @@
-"""Who somebody has proved to be, and the interface to signatures. (The cryptography itself is in `security`.)"""
+"""Authenticated identities and the interface to signatures. The cryptography is in `broadloom.security`."""
 
 from collections.abc import Callable
 from enum import Enum
@@ -8,32 +8,32 @@ from broadloom.wire import PeerId
 from broadloom.wire.exchange_messages import RejectReason
 
 SignatureCheck = Callable[[bytes, bytes], bool]
-"""Whether (what was said, its signature) is the author's own word."""
+"""Whether a signature (second argument) of the author is valid for the data (first argument)."""
 
 
 class Role(Enum):
     PRODUCER = "producer"
-    """May speak and listen."""
+    """May send and receive."""
     CONSUMER = "consumer"
-    """May only listen."""
+    """May only receive."""
 
 
 class Identity(NamedTuple):
-    """What a certificate says of a peer."""
+    """What a certificate states about a peer."""
 
     peer_id: PeerId
-    """Derived from the certificate's key, so nobody can claim another's."""
+    """Derived from the key of the certificate, so it cannot be forged."""
     name: str = ""
-    """As the channel's owner wrote it on the ticket; empty without tickets."""
+    """The name on the ticket, chosen by the owner of the channel; empty without tickets."""
     role: Role = Role.PRODUCER
     ticket_serial: str = ""
-    """Serial number of the ticket, in hex; empty without tickets."""
+    """Serial number of the ticket in hex; empty without tickets."""
     expires_at: float | None = None
-    """When the ticket ends, in seconds since 1970; None without tickets."""
+    """End of the ticket in seconds since 1970; None without tickets."""
 
 
 class CredentialError(Exception):
-    """A certificate or credential that is not good; says why, for a program and for a person."""
+    """A certificate or credential is invalid; `reason` is machine-readable, `text` is not."""
 
     def __init__(self, reason: RejectReason, text: str) -> None:
         super().__init__(text)
@@ -42,15 +42,16 @@ class CredentialError(Exception):
 
 
 class Signer(Protocol):
-    """Signs a peer's own messages and checks those of others."""
+    """Signs the messages of one peer and verifies credentials of others."""
 
     credential: bytes
-    """What others need to check our signatures: our certificate, with the ticket in it."""
+    """The certificate (with the ticket, if any) that others need to verify our signatures."""
 
     def sign(self, data: bytes) -> bytes: ...
 
     def verify_credential(self, author: PeerId, credential: bytes) -> tuple[Identity, SignatureCheck]:
-        """Who the author is and how to check its word; Rejected if the credential is not good, or not the author's."""
+        """Return the identity of the author and the check of its signatures; raises `CredentialError` if the credential
+        is invalid or belongs to another peer."""
 
     def recheck(self, identity: Identity) -> None:
-        """Rejected if the ticket has expired or was revoked meanwhile."""
+        """Raise `CredentialError` if the ticket has expired or was revoked in the meantime."""

@@ -1,4 +1,4 @@
-"""One link: a lasting line to a neighbour."""
+"""`Link`: a long-lived connection to a neighbor."""
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING
@@ -23,7 +23,7 @@ _BROADCAST = BROADCAST.to_bytes(4, "big")
 
 
 class Link:
-    """Driven by its line; hands broadcasts to the stream and all else to the peer's handlers."""
+    """Passes broadcasts to the broadcaster and everything else to the handlers of the peer."""
 
     __slots__ = (
         "_connection",
@@ -55,28 +55,26 @@ class Link:
         self.peer_info = peer_info
         self.peer_id = peer_info.peer_id
         self.reserved_for: int | None = None
-        """The walk (or the peer that we probe) for which this edge is on offer; an edge is never offered twice."""
+        """The random walk (or the probed peer) for which this edge is on offer; an edge is never offered twice."""
         self.is_draining = False
-        """Cut: no longer one of our places, still read until the other end has said its last word."""
+        """Cut: the slot is free, but frames are read until the neighbor acknowledges."""
         self.digest_received = False
         self.neighbor_list: tuple[int, ...] | None = None
-        """The neighbour's neighbours, as it said last."""
+        """The neighbor's neighbors; written by `TwoHopView`."""
         self.log_start = 0
-        """What we retained before this position is sent by reconciliation, all after it as it comes."""
+        """Frames retained before this position are sent by anti-entropy, later ones as they arrive."""
         self.lookups = 0
-        """Messages that were looked for on this neighbour's behalf since the last tick."""
+        """Backfill lookups for this neighbor since the last tick."""
         self.frames_received = 0
-        """Frames with broadcasts that came over this link."""
+        """Broadcast frames received over this link."""
         self.backlog = SendBacklog(peer, self)
-        """What it will get when it has read what it was sent."""
+        """Frames held back while the connection is congested."""
         self.buffered_at_digest: tuple[RetainedFrame, ...] = ()
-        """What we held above the marks that our greeting told."""
+        """Frames we held beyond the positions in our digest."""
         self.credentials_sent: dict[PeerId, None] = {}
         """Authors whose credential was sent over this link."""
         self.received_since_tick = True
-        """Something came since the last tick."""
         self.sent_since_tick = True
-        """Something was sent since the last tick."""
         self.linked_at = self._received_at = self._sent_at = peer.runtime.now()
         self._drain_timer: Timer | None = None
         self._release_timer: Timer | None = None
@@ -84,21 +82,19 @@ class Link:
 
     @property
     def is_congested(self) -> bool:
-        """Whether the neighbour is behind with reading: what is sent now would only wait."""
+        """Whether the neighbor reads too slowly: frames sent now would only queue up."""
         return self._connection.is_congested
 
     @property
     def queued_bytes(self) -> int:
-        """Waiting for this neighbour."""
         return self._connection.queued_bytes
 
     @property
     def identity(self) -> Identity | None:
-        """Who the neighbour has proved to be."""
         return self._connection.identity
 
     def on_open(self) -> None:
-        """Nothing: a link is made of a call, and was open before."""
+        """Never called: the connection was open before it became a link."""
 
     def on_frame(self, frame: bytes) -> None:
         self.received_since_tick = True
@@ -108,10 +104,10 @@ class Link:
             else:
                 self._peer.on_link_frame(self, frame)
         except UnknownMessageError:
-            self._peer.counters.unknown_messages += 1  # a later version may say more than we understand
-        except WireError as problem:
+            self._peer.counters.unknown_messages += 1  # newer peers may send messages that we do not know
+        except WireError as error:
             self._peer.counters.malformed_frames += 1
-            self._peer.trace(f"hung up on {self.peer_info}: {problem}")
+            self._peer.trace(f"closed the link to {self.peer_info}: {error}")
             self.close(LinkDownReason.PROTOCOL_ERROR)
 
     def on_writable(self) -> None:
@@ -123,7 +119,7 @@ class Link:
 
     def on_send_overflow(self) -> None:
         self._peer.counters.slow_neighbors_dropped += 1
-        self._peer.trace(f"hung up on {self.peer_info}, which does not read what it is sent")
+        self._peer.trace(f"closed the link to {self.peer_info}: it does not read what it is sent")
         self._on_ended(LinkDownReason.TOO_SLOW)
 
     def send_frame(self, frame: bytes, rest: memoryview | None = None) -> None:
@@ -135,7 +131,7 @@ class Link:
         self._connection.send(encode(message))
 
     def tick(self, now: float) -> None:
-        """Keep an idle link alive, and give up one that is silent. The hot path sets flags, only this reads a clock."""
+        """Send heartbeats and close a silent link. The hot path only sets flags, so it never reads the clock."""
         settings = self._peer.settings
         self.lookups = 0
         if self.received_since_tick or self._peer.is_paused:
@@ -145,7 +141,7 @@ class Link:
             self.close(LinkDownReason.HEARTBEAT_TIMEOUT)
             return
         if not self.digest_received and now - self.linked_at > settings.heartbeat_timeout_s:
-            self.close(LinkDownReason.PROTOCOL_ERROR)  # alive, but not a neighbour that one could learn anything from
+            self.close(LinkDownReason.PROTOCOL_ERROR)  # alive, but useless without a digest
             return
         if self.sent_since_tick:
             self.sent_since_tick = False
@@ -155,11 +151,11 @@ class Link:
             self._sent_at = now
 
     def close(self, reason: LinkDownReason) -> None:
-        """Give the link up at once."""
+        """Close the link at once."""
         self._connection.close()
         self._on_ended(reason)
 
-    # -- reservation: the edge is on offer to a newcomer
+    # -- reservation while the edge is on offer to a newcomer
 
     def reserve_edge(self, walk_id: int) -> None:
         self.release_edge()
@@ -172,16 +168,16 @@ class Link:
             self._release_timer.cancel()
             self._release_timer = None
 
-    # -- draining: the edge was cut, what is under way still counts
+    # -- draining: the edge was cut, but frames in flight still count
 
     def drain(self, unlink: WireMessage) -> None:
-        """Say the last word, free the place, and listen until the other end is done too."""
+        """Send the last message, free the slot, and read until the neighbor is done too."""
         self._peer.links.remove(self, LinkDownReason.REWIRED)
         self.send(unlink)
         self._start_draining(self._peer.settings.unlink_timeout_s, self.finish)
 
     def linger(self) -> None:
-        """The other end leaves: free its place, but listen for a moment to what it still passes on."""
+        """The neighbor leaves: free its slot, but read for a moment what it still relays."""
         self._peer.links.remove(self, LinkDownReason.PEER_LEFT)
         self._start_draining(self._peer.settings.leave_linger_s, self.acknowledge_unlink)
 
@@ -190,12 +186,11 @@ class Link:
         self._drain_timer = self._peer.runtime.call_later(timeout_s, on_timeout)
 
     def acknowledge_unlink(self) -> None:
-        """The other end said its last word; say ours and hang up behind it."""
+        """The neighbor sent its last message: acknowledge and close."""
         self.send(UnlinkAck())
         self.finish()
 
     def finish(self) -> None:
-        """All has been said."""
         self._connection.close()
         self._on_ended(LinkDownReason.REWIRED)
 

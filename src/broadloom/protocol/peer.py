@@ -1,19 +1,21 @@
-"""One peer: its parts, its state, and which part handles what.
+"""`Peer`: one participant of a channel, its state, and which part handles which message.
 
-Driven by its world: `on_call` for a line that somebody dialled, and the owners of lines (calls, links) for all that
-happens on them. The parts know each other through the peer; each keeps its own state and nothing else's.
+The runtime drives it through `on_accept` for incoming connections and through the handlers of connections (exchanges
+and links) for everything that happens on them. The parts reach each other through the peer; each owns its state.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from broadloom.protocol.broadcast.broadcaster import Broadcaster
+from broadloom.protocol.constants import Tuning
+from broadloom.protocol.counters import PeerCounters
 from broadloom.protocol.events import Event, LinkDownReason, PeerState, Rejected, StateChanged, TraceEvent
 from broadloom.protocol.exchange import Exchange, IncomingExchange
 from broadloom.protocol.membership.control_flood import FLOODED_NUMBERS, ControlFlood, DiameterEstimator
 from broadloom.protocol.membership.discovery import Discovery
 from broadloom.protocol.membership.join import JoinProtocol
+from broadloom.protocol.membership.join_states import LIFECYCLE, PeerEvent, bind
 from broadloom.protocol.membership.leave import LeaveProtocol
 from broadloom.protocol.membership.neighbor_lists import TwoHopView
 from broadloom.protocol.membership.partitions import Beacons, PartitionMerge
@@ -21,7 +23,6 @@ from broadloom.protocol.membership.peer_cache import PeerCache
 from broadloom.protocol.membership.random_walk import RandomWalks
 from broadloom.protocol.membership.repair import SlotRepair
 from broadloom.protocol.membership.slots import SlotTable
-from broadloom.protocol.settings import ChannelSettings
 from broadloom.wire import Address, PeerInfo, WireError, decode
 from broadloom.wire import exchange_messages as c
 from broadloom.wire import link_messages as k
@@ -41,51 +42,11 @@ UNGRACEFUL_REASONS = (
     LinkDownReason.TOO_SLOW,
     LinkDownReason.ACCESS_REVOKED,
 )
-"""Ends of a link after which the neighbour is gone and has told nobody."""
-
-
-@dataclass(slots=True)
-class PeerCounters:
-    """What a peer has done, for status and tests."""
-
-    sent: int = 0
-    delivered: int = 0
-    duplicates: int = 0
-    expired_copies: int = 0
-    """Copies past retention, not taken for new."""
-    authors_rejected: int = 0
-    """Messages of authors beyond the number that is tracked."""
-    reorder_buffer_full: int = 0
-    """Messages that came too early when too many waited already."""
-    claims_rejected: int = 0
-    """Unbelievable numbers of messages that a neighbour claimed to exist."""
-    missed: int = 0
-    ttl_expired: int = 0
-    """Of these, messages that came after their lifetime."""
-    malformed_frames: int = 0
-    unknown_messages: int = 0
-    foreign_connections: int = 0
-    """Calls of another protocol, version or channel."""
-    exchanges_rejected: int = 0
-    """Calls hung up on because too many were under way, or after leaving."""
-    peer_id_mismatches: int = 0
-    """Calls of peers that claimed the id of another."""
-    bad_signatures: int = 0
-    """Messages that their author did not sign."""
-    role_violations: int = 0
-    """Messages of authors that may only listen."""
-    bad_credentials: int = 0
-    """Credentials that were not good."""
-    low_priority_shed: int = 0
-    """Messages that a neighbour far behind was spared."""
-    links_switched_to_lazy: int = 0
-    """Times that a neighbour was so far behind that it got only names."""
-    slow_neighbors_dropped: int = 0
-    """Neighbours given up because they did not read what they were sent."""
+"""After these the neighbor may be dead, and its other neighbors may not know yet."""
 
 
 class Peer:
-    """A participant of one channel. `start`, `broadcast` and `leave` are the application's; the rest the world's."""
+    """Applications use `start`, `broadcast`, `leave` and `close_channel`; the rest is for the runtime and the parts."""
 
     def __init__(
         self,
@@ -93,7 +54,7 @@ class Peer:
         me: PeerInfo,
         channel_id: bytes,
         bootstrap: tuple[Address, ...] = (),
-        settings: ChannelSettings | None = None,
+        settings: Tuning | None = None,
         *,
         signer: "Signer | None" = None,
         observer: "Observer | None" = None,
@@ -101,11 +62,12 @@ class Peer:
         self.runtime = runtime
         self.me = me
         self.channel_id = channel_id
-        self.settings = settings or ChannelSettings()
+        self.settings = settings or Tuning()
         self.observer = observer
         self.is_paused = False
-        """Does not read for now, because its application does not; so it cannot blame neighbours for being silent."""
+        """Reading is paused because the application does not keep up, so silent neighbors are not timed out."""
         self.state = PeerState.DISCOVERING
+        self._transitions = bind(LIFECYCLE, self)
         self.counters = PeerCounters()
         self.peer_cache = PeerCache(me.peer_id, self.settings.peer_cache_max, runtime.random)
         self.links = SlotTable(self)
@@ -160,31 +122,31 @@ class Peer:
     # -- for the application
 
     def start(self) -> None:
-        """Look for the channel and join it."""
+        """Discover the channel and join it."""
         self.runtime.call_later(self.settings.tick_s * (0.5 + self.runtime.random.random()), self._tick)
         self.discovery.start()
 
     def broadcast(
         self, data: bytes, *, kind: int = PayloadKind.DATA, priority: int = Priority.NORMAL, ttl_ms: int = 0
     ) -> int:
-        """Send to all members; returns this author's sequence number."""
+        """Send to all members; returns the sequence number of the message."""
         if self.state is not PeerState.CONNECTED:
             raise RuntimeError(f"only a connected peer can broadcast; this one is {self.state.value}")
         return self.broadcaster.broadcast(data, kind, priority, ttl_ms)
 
     def leave(self) -> None:
-        """Go in good order; the state is LEFT when that is done."""
+        """Leave gracefully; the state is LEFT when that is done."""
         self.leave_protocol.start()
 
     def close_channel(self) -> None:
-        """Close the channel for everyone."""
+        """Close the channel for all members."""
         self.leave_protocol.close_channel()
 
-    # -- for the world
+    # -- for the runtime
 
     def on_accept(self, connection: "Connection") -> None:
-        """Somebody dialled us. If too many calls are under way, the oldest makes room: an honest caller says everything
-        at once and is answered at once, so who has been on the line for long only wants to exhaust us."""
+        """Take an incoming connection. If too many exchanges are open, the oldest is closed: an honest initiator sends
+        everything at once and is answered at once, so an old exchange only exhausts us."""
         if self.state is PeerState.LEFT:
             self.counters.exchanges_rejected += 1
             connection.close()
@@ -194,16 +156,23 @@ class Peer:
             next(iter(self._exchanges)).close()
         self._exchanges[IncomingExchange(self, connection)] = None
 
+    def set_paused(self, is_paused: bool) -> None:
+        self.is_paused = is_paused
+
+    def abort(self) -> None:
+        """The runtime has dropped all connections, as a crash would: no event, no farewell."""
+        self.state = PeerState.LEFT
+
     # -- for the parts
 
     @property
     def is_present(self) -> bool:
-        """On the channel or on its way there."""
+        """Neither leaving nor gone."""
         return self.state not in (PeerState.LEAVING, PeerState.LEFT)
 
     @property
     def is_member(self) -> bool:
-        """Has a starting point in the stream and takes part in the fabric's affairs."""
+        """Has a position in the stream and takes part in maintaining the fabric."""
         return self.state in (PeerState.JOINING, PeerState.CONNECTED) and self.broadcaster.has_position
 
     @property
@@ -212,28 +181,34 @@ class Peer:
             return self.settings.accept_channel_close
         return self.broadcaster.verifier is None
 
+    @property
+    def full_mesh_size(self) -> int | None:
+        """The number of peers while every peer is linked to every other; None in a larger fabric, where no peer knows
+        it."""
+        return len(self.links) + 1 if self.join_protocol.is_full_mesh else None
+
     def trace(self, text: str) -> None:
         self.runtime.emit(TraceEvent(text))
 
-    def on_auth_rejected(self, reason: RejectReason, text: str) -> None:
-        """Somebody of the channel does not let us in. A member that has no neighbour left has been put out, by an
-        expired or withdrawn ticket, and shall know it; for one that still seeks, `seeking` judges."""
-        if self.state is PeerState.CONNECTED and not len(self.links) and not self._rejection_reported:
-            self._rejection_reported = True
-            self.emit(Rejected(reason, text))
-
     def emit(self, event: Event) -> None:
-        """To neighbours or to our state: whoever watches or records shall know."""
+        """Report a change of state or neighbors to the runtime and the observer."""
         self.runtime.emit(event)
         if self.observer is not None:
             self.observer.on_event(event)
+
+    def on_auth_rejected(self, reason: RejectReason, text: str) -> None:
+        """A member refused our credentials. A connected peer without neighbors has lost access (ticket expired or
+        revoked), which is reported once; while the peer is still discovering, `Discovery` decides."""
+        if self.state is PeerState.CONNECTED and not len(self.links) and not self._rejection_reported:
+            self._rejection_reported = True
+            self.emit(Rejected(reason, text))
 
     def on_exchange_ended(self, exchange: Exchange) -> None:
         if isinstance(exchange, IncomingExchange):
             self._exchanges.pop(exchange, None)
 
     def on_link_frame(self, link: "Link", frame: bytes) -> None:
-        """Everything on a link but broadcasts."""
+        """Handle any frame on a link except broadcasts."""
         if number_of(frame) in FLOODED_NUMBERS:
             message = self.control_flood.on_frame(link, frame)
             if message is None:
@@ -242,11 +217,11 @@ class Peer:
             message = decode(frame)
         handler = self._link_handlers.get(type(message))
         if handler is None:
-            raise WireError(f"{type(message).__name__} does not belong on a link")
+            raise WireError(f"{type(message).__name__} is not allowed on a link")
         handler(link, message)
 
     def on_links_changed(self, reason: LinkDownReason | None) -> None:
-        """A link came (no reason) or went, or the starting point was found."""
+        """A link went down for this reason, or (None) a link came up or the starting position was adopted."""
         self.two_hop_view.on_links_changed()
         if not self.is_present:
             self.leave_protocol.check_finished()
@@ -256,7 +231,7 @@ class Peer:
         if reason is None:
             self._rejection_reported = False
         if self.links.free_slots == 0:
-            self.join_protocol.is_full_mesh = False
+            self.join_protocol.set_full_mesh(False)
             self.slot_repair.stop()
         elif reason in UNGRACEFUL_REASONS or reason is LinkDownReason.PEER_LEFT:
             self.slot_repair.restart()
@@ -264,59 +239,64 @@ class Peer:
             self.slot_repair.schedule()
         self._advance()
 
-    @property
-    def full_mesh_size(self) -> int | None:
-        """How many peers there are, if so few that everyone is linked to everyone; of more, nobody knows."""
-        return len(self.links) + 1 if self.join_protocol.is_full_mesh else None
+    # -- state: the table is `join_states.LIFECYCLE`
 
     def found_channel(self) -> None:
-        """Nobody is here: begin the channel."""
         self.broadcaster.anti_entropy.finish_join()
-        self.join_protocol.is_full_mesh = True
-        self.enter(PeerState.CONNECTED)
-
-    def enter(self, state: PeerState) -> None:
-        if state is self.state:
-            return
-        self.state = state
-        if state is PeerState.LEFT:
-            self._report_duplicates()
-        self.emit(StateChanged(state))
-        if state is PeerState.CONNECTED:
-            self.beacons.begin()
-            self.partition_merge.begin()
-            self.discovery.notify_seekers()
-        elif state is PeerState.LEAVING:
-            self.slot_repair.stop()
-            self.links.clear_reservations()
-
-    def _advance(self) -> None:
-        """Seeking, partially connected, connected: as far as the links that are there allow."""
-        if self.state is PeerState.DISCOVERING and len(self.links) and self.broadcaster.has_position:
-            self.enter(PeerState.JOINING)
-            self.runtime.call_later(self.settings.join_timeout_s, self.on_enough_links)
-            self.slot_repair.schedule()
-        if (
-            self.state is PeerState.JOINING
-            and len(self.links)
-            and (self.links.free_slots == 0 or self._has_enough_links)
-        ):
-            self.on_enough_links()
-        if self.state in (PeerState.DISCOVERING, PeerState.JOINING) and not len(self.links):
-            self.enter(PeerState.DISCOVERING)  # what came of the search is gone again
-            self._has_enough_links = False
-            self.discovery.start()
+        self.join_protocol.set_full_mesh(True)
+        self._fire(PeerEvent.CHANNEL_FOUNDED)
 
     def on_enough_links(self) -> None:
-        """All places are filled, or there is no more to be had now. One neighbour suffices to miss nothing."""
+        """Every slot is filled, or no further link is available now. One neighbor is enough to miss nothing."""
         self._has_enough_links = True
-        if self.state is PeerState.JOINING:
-            self.enter(PeerState.CONNECTED)
+        self._fire(PeerEvent.LINKS_SUFFICE)
 
-    def _report_duplicates(self) -> None:
-        if self.observer is not None and self.counters.duplicates > self._duplicates_reported:
-            self.observer.duplicates(self.counters.duplicates - self._duplicates_reported)
-            self._duplicates_reported = self.counters.duplicates
+    def begin_leave(self) -> None:
+        self._fire(PeerEvent.LEAVE)
+
+    def finish_leave(self) -> None:
+        self._report_duplicates()
+        self._fire(PeerEvent.LEAVE_FINISHED)
+
+    def _advance(self) -> None:
+        """Raise the events that follow from the links that are up."""
+        if len(self.links):
+            if self.broadcaster.has_position:
+                self._fire(PeerEvent.POSITION_ADOPTED)
+            if self.links.free_slots == 0 or self._has_enough_links:
+                self._fire(PeerEvent.LINKS_SUFFICE)
+        else:
+            self._fire(PeerEvent.LAST_LINK_LOST)
+
+    def _fire(self, event: PeerEvent) -> None:
+        transition = self._transitions.get((self.state, event))
+        if transition is None:
+            return
+        action, next_state = transition
+        if next_state is not self.state:
+            self.state = next_state
+            self.emit(StateChanged(next_state))
+        if action is not None:
+            action()
+
+    def _fill_slots(self) -> None:
+        self.runtime.call_later(self.settings.join_timeout_s, self.on_enough_links)
+        self.slot_repair.schedule()
+
+    def _restart_discovery(self) -> None:
+        self._has_enough_links = False
+        self.discovery.start()
+
+    def _begin_membership(self) -> None:
+        self.beacons.begin()
+        self.partition_merge.begin()
+        self.discovery.notify_seekers()
+
+    def _stop_filling_slots(self) -> None:
+        self.slot_repair.stop()
+        self.links.clear_reservations()
+
+    # -- timer
 
     def _tick(self) -> None:
         if self.state is PeerState.LEFT:
@@ -330,3 +310,8 @@ class Peer:
             self.partition_merge.tick(now)
         for link in list(self.links):
             link.tick(now)
+
+    def _report_duplicates(self) -> None:
+        if self.observer is not None and self.counters.duplicates > self._duplicates_reported:
+            self.observer.duplicates(self.counters.duplicates - self._duplicates_reported)
+            self._duplicates_reported = self.counters.duplicates

@@ -1,6 +1,6 @@
-"""The whole outside of a peer: what it may do, and how it is told what happened.
+"""Everything outside a peer: the runtime and connections that it uses, and the interfaces that they call back.
 
-There are two worlds: `net` (asyncio, real clock) and `sim` (virtual network and clock). A peer never learns which.
+There are two runtimes, `TcpNode` (asyncio) and `SimNode` (virtual network and clock). A peer cannot tell them apart.
 """
 
 from collections.abc import Callable
@@ -19,45 +19,45 @@ if TYPE_CHECKING:
 
 
 class ConnectionHandler(Protocol):
-    """Who is told what happens on a line: a call, or the link that it was turned into."""
+    """Receives what happens on a connection: an exchange, or the link that it became."""
 
     def on_open(self) -> None:
-        """A dialled line was answered."""
+        """A dialed connection is established."""
 
     def on_frame(self, frame: bytes) -> None:
-        """One whole frame arrived, in the order in which it was sent."""
+        """A complete frame arrived; frames arrive in order."""
 
     def on_disconnect(self, reason: RejectReason | None = None) -> None:
-        """The line is gone: not answered, closed by the other side after its last frame, or broken. Said once;
-        never after our own `close`. A refusal is given if the two ends could not agree on keys."""
+        """The connection failed, was closed by the remote side after its last frame, or broke. Called at most once,
+        and never after our own `close`. The reason is set if the TLS handshake failed."""
 
     def on_writable(self) -> None:
-        """The line was full, and the other end has read most of what waited."""
+        """The connection was congested, and its queue has drained below the low-water mark."""
 
     def on_send_overflow(self) -> None:
-        """The other end reads so slowly that more waits for it than is allowed. The line is gone."""
+        """The remote side reads too slowly and the queue exceeded its limit. The connection is closed."""
 
 
 class Connection(Protocol):
-    """One connection. Frames arrive whole and in order, or the line is lost."""
+    """Frames arrive complete and in order, or the connection is lost."""
 
     handler: ConnectionHandler
     identity: Identity | None
-    """Who the other end has proved to be; None on plain lines, where anybody may claim anything."""
+    """The authenticated identity of the remote side; None without TLS, where any id can be claimed."""
 
     @property
     def is_congested(self) -> bool:
-        """Whether so much waits already that more should be kept back; `owner.on_room` follows."""
+        """Whether the caller should hold back further frames until `handler.on_writable`."""
 
     @property
     def queued_bytes(self) -> int:
-        """Waiting on our side for the other end to read."""
+        """Bytes waiting on our side for the remote side to read."""
 
     def send(self, frame: bytes, rest: memoryview | None = None) -> None:
-        """Queue a frame, or its front and its rest; never blocks, never fails (a line that is gone swallows it)."""
+        """Queue a frame, given whole or in two pieces. Never blocks and never fails; a closed connection drops it."""
 
     def close(self) -> None:
-        """Hang up after what was sent has gone out."""
+        """Close after all queued frames are sent."""
 
 
 class Timer(Protocol):
@@ -65,58 +65,56 @@ class Timer(Protocol):
 
 
 class Runtime(Protocol):
-    """What a peer may do."""
+    """The services that a peer uses."""
 
     random: "Random"
 
     def now(self) -> float:
-        """Seconds on a clock that never goes back."""
+        """Seconds on a monotonic clock."""
 
     def dial(self, address: Address, handler: ConnectionHandler) -> Connection:
-        """Open a line; `owner.on_open` or `owner.on_lost` follows, never within this call."""
+        """Connect; `handler.on_open` or `handler.on_disconnect` follows, never during this call."""
 
     def call_later(self, delay_s: float, callback: Callable[..., None], *args: Any) -> Timer:
-        """Call `act` later, once, unless cancelled."""
+        """Call `callback` once after the delay, unless the timer is cancelled."""
 
     def call_soon(self, callback: Callable[[], None]) -> None:
-        """Call `act` as soon as what happens now is done."""
+        """Call `callback` when the current event has been handled."""
 
     def deliver(self, batch: Batch) -> None:
-        """Hand messages to the application: each once, an author's in order."""
+        """Deliver messages to the application: each exactly once, and in order per author."""
 
     def report_missed(self, missed: Missed) -> None:
-        """Tell the application exactly what it will not get."""
+        """Report exactly the messages that the application will not get."""
 
     def emit(self, event: Event) -> None:
-        """Something worth recording happened to this peer."""
-
-
-# Who records what a peer sees. A peer without an observer pays one comparison a message for it.
+        """Report an event of this peer."""
 
 
 class Observer(Protocol):
-    """Told of everything at the moment it happens; must return quickly and never raise."""
+    """Called at the moment something happens; must return quickly and never raise. Without an observer, a message costs
+    one comparison."""
 
     def sent(self, sequence: int, data: bytes) -> None:
         """This peer broadcast a message."""
 
     def received(self, message: "Broadcast", neighbor: "PeerId") -> None:
-        """The first copy of one or more messages came, from this neighbour."""
+        """The first copy of one or more messages arrived from this neighbor."""
 
     def delivered(self, batch: "Batch") -> None:
-        """The application was handed messages."""
+        """Messages were delivered to the application."""
 
     def missed(self, missed: "Missed") -> None:
-        """The application was told what it will not get."""
+        """Messages were reported as missed to the application."""
 
     def on_event(self, event: "Event") -> None:
-        """State and neighbours."""
+        """The state or the neighbors changed."""
 
     def duplicates(self, count: int) -> None:
-        """So many further copies came since this was told last (about once a second, not if none)."""
+        """This many duplicates arrived since the last call; about once a second, not if there were none."""
 
 
 class ObserverFactory(Protocol):
-    """What makes observers: the recorder (`broadloom.record.Tape`), or anything that does the same."""
+    """Creates observers: a tape (`broadloom.record.Tape`), or anything with this method."""
 
     def observer(self, channel: "ChannelName", me: "PeerId") -> Observer: ...

@@ -1,6 +1,6 @@
-"""The recorder: what peers saw, as Parquet files that Spark, pandas and pyarrow read.
+"""The recorder: the events of peers as Parquet files, for Spark, pandas and pyarrow. See docs/tape.md.
 
-Needs the extra `record`. Only this package (and the pipeline) knows pyarrow. `docs/tape.md` describes the tape.
+Needs the extra `record`.
 """
 
 from broadloom.record.file_locks import StaleFile

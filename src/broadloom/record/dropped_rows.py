@@ -1,19 +1,19 @@
-"""The account of rows that could not be kept, by channel and day, until a gap row has told of them.
+"""Accounting of dropped rows, by channel and day, until a `rows_dropped` row on the tape reports them.
 
-The rule: every lost row is counted here exactly once, and an account is closed only by a gap row on the disk. If the
-file with the gap row is lost in turn, its account is opened again.
+Every dropped row is counted exactly once, and only a `rows_dropped` row on disk settles the count. If the file with
+that row is lost in turn, the count is restored.
 """
 
 import threading
 from dataclasses import dataclass
 
 Key = tuple[str, int]
-"""Channel (id in hex) and day (counted from 1970)."""
+"""Channel id in hexadecimal, and days since 1970."""
 
 
 @dataclass(slots=True)
 class RowRange:
-    """So many rows, from this time to that, in microseconds."""
+    """A number of rows and the time they span, in microseconds."""
 
     rows: int
     first_us: int
@@ -28,12 +28,12 @@ class RowRange:
 class DroppedRows:
     def __init__(self) -> None:
         self.rows = 0
-        """Lost since the beginning, told or not."""
+        """Total since the start, reported or not."""
         self._lock = threading.Lock()
         self._unreported: dict[Key, RowRange] = {}
 
     def add(self, key: Key, row_range: RowRange, *, already_reported: int = 0) -> None:
-        """Rows of the tally are lost; `told` of them were lost before, and the gap row that said so is lost now."""
+        """Count dropped rows. `already_reported` of them were counted before, in a lost `rows_dropped` row."""
         with self._lock:
             self.rows += row_range.rows - already_reported
             known = self._unreported.get(key)
@@ -43,7 +43,7 @@ class DroppedRows:
                 known.include(row_range)
 
     def take(self, key: Key) -> RowRange | None:
-        """What a gap row has to tell now. Whoever takes it puts it on the disk or adds it again."""
+        """The rows to report now. The caller writes them to disk, or adds them again."""
         with self._lock:
             return self._unreported.pop(key, None)
 
@@ -53,6 +53,6 @@ class DroppedRows:
             return list(self._unreported)
 
     def after_fork(self) -> None:
-        """This is a forked child: whoever held the lock is not here."""
+        """In a forked child: the thread that may hold the lock does not exist here."""
         self._lock = threading.Lock()
         self._unreported.clear()

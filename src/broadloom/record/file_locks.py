@@ -1,6 +1,6 @@
-"""Who is alive: a writer holds a lock on its unfinished file, and the lock ends with the process however it ends.
+"""A writer holds a lock on its unfinished file. The lock ends with the process, however that ends.
 
-The rule: a hidden file is removed only by whoever has got its lock, so never under a living writer.
+An unfinished file is removed only by a process that gets its lock, so never under a running writer.
 """
 
 import logging
@@ -14,7 +14,7 @@ if sys.platform != "win32":
     import fcntl
 
     def lock(file: BinaryIO) -> bool:
-        """Take the lock; False if another has it."""
+        """Returns False if another process has the lock."""
         try:
             fcntl.flock(file.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -24,20 +24,20 @@ if sys.platform != "win32":
 else:
 
     def lock(file: BinaryIO) -> bool:
-        """No such locks here, and none needed: the system lets nobody remove an open file."""
+        """Not needed: Windows does not remove open files."""
         return True
 
 
 class StaleFile(NamedTuple):
-    """An unfinished file that was found when a tape was opened."""
+    """An unfinished file found when a tape is opened."""
 
     path: Path
     is_removed: bool
-    """Its writer is gone. Otherwise it is alive and still writes, or the file may not be touched."""
+    """False if its writer is still running, or if the file cannot be removed."""
 
 
 def remove_stale_files(directory: Path) -> list[StaleFile]:
-    """Remove what runs that died have left, and tell of all that is unfinished."""
+    """Remove files left by crashed processes; returns all unfinished files."""
     found = []
     for path in sorted(directory.glob("channel=*/day=*/.*.parquet")):
         try:
@@ -46,7 +46,7 @@ def remove_stale_files(directory: Path) -> list[StaleFile]:
                 if removed:
                     size = path.stat().st_size
                     path.unlink()
-                    logger.warning("removed %s: its writer died before it was finished (%d bytes)", path, size)
+                    logger.warning("removed %s: its writer crashed before the file was finished (%d bytes)", path, size)
         except FileNotFoundError:
             continue  # finished at this moment
         except OSError as problem:

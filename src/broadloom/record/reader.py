@@ -1,6 +1,6 @@
-"""Reading a tape without Spark: as one table, or as a summary.
+"""Read a tape without Spark, as an Arrow table or as a summary.
 
-The rule: a file that is not whole is named, never skipped. Each page's checksum is verified.
+A damaged file is reported with its path, never skipped. Page checksums are verified.
 """
 
 from collections import Counter
@@ -14,13 +14,13 @@ from broadloom.record.arrow_import import pa, pc, pq
 from broadloom.record.schema import CHANNEL_DIGITS, COLUMNS, SCHEMA, SCHEMA_VERSION, VERSION_KEY, EventKind
 
 TABLE_SCHEMA: pa.Schema = pa.schema([*SCHEMA, pa.field("channel", pa.string()), pa.field("day", pa.date32())])
-"""What `read` returns: the columns of the files, and those that their folders tell."""
+"""The result of `read`: the columns of the files and of their partition folders."""
 
 _PARTITION_COLUMNS = ("channel", "day")
 
 
 class TapeReadError(ValueError):
-    """A file of the tape is damaged, or not of a tape at all, or from a newer version."""
+    """A file of the tape is damaged, does not belong to a tape, or has an unsupported version."""
 
     def __init__(self, path: Path, reason: str) -> None:
         super().__init__(f"{path} cannot be read: {reason}")
@@ -31,14 +31,14 @@ class TapeReadError(ValueError):
 @dataclass(slots=True)
 class ChannelSummary:
     channel: str
-    """First digits of its id."""
+    """First digits of the channel id."""
     files: int = 0
     bytes: int = 0
     rows: int = 0
     dropped_rows: int = 0
-    """Rows that the recorder lost, as gap rows tell."""
+    """Rows dropped by the recorder, according to the `rows_dropped` rows."""
     kinds: Counter[str] = field(default_factory=Counter)
-    """Rows of each kind."""
+    """Rows by kind."""
     peers: set[str] = field(default_factory=set)
     start_time: datetime | None = None
     end_time: datetime | None = None
@@ -52,9 +52,9 @@ def read(
     kinds: Iterable[EventKind | str] | None = None,
     columns: Sequence[str] | None = None,
 ) -> pa.Table:
-    """The rows of a tape, file by file; what one observer saw is in its order.
+    """The rows of a tape, file by file. The rows of one peer are in order.
 
-    Only of one channel (its name, or the digits of its folder), one day, some kinds, some columns, if asked for.
+    Optionally only those of one channel (its name, or the digits of its folder), one day, some kinds or some columns.
     """
     wanted = list(columns) if columns is not None else TABLE_SCHEMA.names
     unknown = [name for name in wanted if name not in TABLE_SCHEMA.names]
@@ -77,7 +77,7 @@ def read(
 
 
 def summarize(directory: Path | str) -> list[ChannelSummary]:
-    """What there is, channel by channel."""
+    """Summarize a tape by channel."""
     channels: dict[str, ChannelSummary] = {}
     for path in _paths(Path(directory), None, None):
         name = str(_partition_values(path)["channel"])
@@ -100,7 +100,7 @@ def summarize(directory: Path | str) -> list[ChannelSummary]:
 
 
 def _paths(directory: Path, channel: ChannelName | str | None, day: date | None) -> Iterator[Path]:
-    """Finished files, those of a run in its order."""
+    """Finished files; those of one run in order."""
     if not directory.is_dir():
         raise FileNotFoundError(f"there is no tape at {directory}")
     if isinstance(channel, str) and "/" in channel:
@@ -121,7 +121,7 @@ def _partition_values(path: Path) -> dict[str, str | date]:
 
 
 def _rows(path: Path, columns: list[str]) -> pa.Table:
-    """Columns of one file. Those that an older version did not have are null."""
+    """Columns of one file. Columns that its version does not have are null."""
     try:
         with pq.ParquetFile(path, page_checksum_verification=True) as file:
             version = int((file.schema_arrow.metadata or {}).get(VERSION_KEY, 0))

@@ -1,14 +1,14 @@
-"""What one peer tells the tape: the observer of the fabric, and what the layers above it know besides.
+"""`Recorder`: the observer that records one peer, and the metadata it reads from payloads.
 
-The rule: nothing here waits, converts or raises; each event is one tuple at the end of the tape's queue. (Unless the
-tape was asked to wait when its queue is full.)
+Nothing here waits, converts or raises: each event is one tuple appended to the tape's queue. The exception is
+`block_when_full`.
 """
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
 from broadloom.channel.fragments import FRAGMENT_BYTES
-from broadloom.groups.payload_ids import payload_ids
+from broadloom.groups.messages import payload_ids
 from broadloom.protocol.events import LinkDown, LinkUp, Missed, PeerState, StateChanged
 from broadloom.record.rows import KIND_NUMBERS, OptionalColumns, RowOrigin
 from broadloom.record.schema import EventKind
@@ -33,24 +33,24 @@ _ID_MAX = (1 << 64) - 1
 
 
 class PayloadMetadata(NamedTuple):
-    """What a layer above the fabric reads in a message."""
+    """What a layer above the channel reads from a payload."""
 
     group_id: str | None = None
     parent: tuple[PeerId, int] | None = None
-    """Author and sequence of the message that this one responds to."""
+    """Author and sequence of the message this one replies to."""
     topic: str | None = None
     message_id: tuple[int, int] | None = None
-    """Which message of its group it is: the member that says it, and its number there."""
+    """Member and sequence within the group."""
     parent_message_id: tuple[int, int] | None = None
-    """The same of the message that it responds to."""
+    """The same for the message this one replies to."""
 
 
 Describe = Callable[[bytes], PayloadMetadata | None]
-"""Reads a message's payload; None if there is nothing to say."""
+"""Reads metadata from a payload; None if there is none."""
 
 
 class Recorder:
-    """An observer of one peer of one channel. Made by `Tape.observer`."""
+    """Records one peer of one channel. Created by `Tape.observer`."""
 
     __slots__ = ("_append", "_clock", "_describe", "_has_extra", "_name", "_origin", "_payload", "_queue", "_rows")
 
@@ -74,7 +74,7 @@ class Recorder:
         self._payload = payload
         self._has_extra = payload or describe is not None
 
-    # -- what the fabric tells. The same lines again and again: a common method would double their cost.
+    # -- called by the peer. The hot methods repeat a few lines: a shared method would double their cost.
 
     def sent(self, sequence: int, data: bytes) -> None:
         extra = self._extra(data) if self._has_extra else None
@@ -112,7 +112,7 @@ class Recorder:
         self._put(_DUPLICATES, count=count)
 
     def on_event(self, event: "Event") -> None:
-        """Links, and the states that mean membership; a trace's notes are for people."""
+        """Records links and membership states, and no trace events."""
         if isinstance(event, LinkUp):
             peer, address = event.neighbor
             self._put(KIND_NUMBERS[EventKind.LINK_UP], neighbor=peer, extra=OptionalColumns(address=str(address)))
@@ -124,20 +124,18 @@ class Recorder:
             joined = event.state is PeerState.CONNECTED
             self._put(_STATES[event.state], extra=OptionalColumns(name=self._name) if joined and self._name else None)
 
-    # -- what other layers tell
+    # -- called by other layers
 
     def identification(
         self, subscriber: str, peer: PeerId, *, group_id: str | None = None, topic: str | None = None
     ) -> None:
-        """A subscriber said that it is here: by name, because its peer is another one at each connect."""
+        """A subscriber identified itself by name: its peer id changes with every connection."""
         extra = _sized_extra(name=subscriber, group_id=group_id, topic=topic)
         self._put(KIND_NUMBERS[EventKind.IDENTIFICATION], author=peer, extra=extra)
 
     def ad_impression(self, name: str, *, group_id: str | None = None, topic: str | None = None) -> None:
-        """An advert was shown to the user of this peer."""
+        """An ad was shown to the user of this peer."""
         self._put(KIND_NUMBERS[EventKind.AD_IMPRESSION], extra=_sized_extra(name=name, group_id=group_id, topic=topic))
-
-    # -- the rest
 
     def _put(
         self,
@@ -150,20 +148,20 @@ class Recorder:
         count: int | None = None,
         extra: OptionalColumns | None = None,
     ) -> None:
-        """For what happens seldom."""
+        """Append a row of a rare kind."""
         now_us = int(self._clock() * 1e6)
         self._append((kind, now_us, self._origin, author, sequence, last, None, neighbor, count, None, extra))
         if len(self._rows) >= self._queue.check_at_rows or extra is not None:
             self._queue.check_limits(extra)
 
     def _extra(self, data: bytes) -> OptionalColumns | None:
-        """Payload and meaning of a message, as far as they are asked for and there are any."""
+        """Payload and metadata of a message, if they are recorded and there are any."""
         metadata = None
         if self._describe is not None:
             try:
                 metadata = self._describe(data)
             except Exception:
-                metadata = None  # it could not read a stranger's message: that is no reason to harm the channel
+                metadata = None  # a message from another member must not break the channel
         payload = data if self._payload else None
         if metadata is None:
             return _sized_extra(payload=payload) if payload is not None else None
@@ -178,11 +176,11 @@ class Recorder:
 
 
 _MessageKey = tuple[int | None, int | None]
-"""Of a message: whose it is, and its number there; or nothing."""
+"""Author or member, and sequence."""
 
 
 def _checked(ids: tuple[int, int] | None) -> _MessageKey:
-    """Only an id of 64 bits is one."""
+    """None for ids that do not fit into 64 bits."""
     return ids if ids is not None and 0 <= ids[0] <= _ID_MAX else (None, None)
 
 
@@ -196,27 +194,24 @@ def _sized_extra(
     message_id: _MessageKey = (None, None),
     parent_message_id: _MessageKey = (None, None),
 ) -> OptionalColumns:
-    """With its weight: others decide how long these are."""
+    """Optional columns and their size, which other members decide."""
     queued_bytes = len(name or "") + len(group_id or "") + len(topic or "") + len(payload or b"")
     return OptionalColumns(
         None, None, name, group_id, *parent, topic, payload, *message_id, *parent_message_id, queued_bytes
     )
 
 
-# What a payload means to the layers that the recorder knows: at present, which message of which group it is.
-#
-# A large message travels in parts, each a row of the tape by itself. Its first part tells what it is; the others tell
-# nothing.
-
-
 FRAGMENT_HEADER_BYTES = 16
 _FIRST_FRAGMENT_BYTES = FRAGMENT_HEADER_BYTES + FRAGMENT_BYTES
-"""Nothing else has this size: a message with more than `PART_BYTES` is cut, and only a last part is smaller."""
+"""No other payload has this size: larger messages are fragmented, and only a last fragment is smaller."""
 _FRAGMENT_NUMBER = slice(4, 8)
 
 
 def payload_metadata(data: bytes) -> PayloadMetadata | None:
-    """Group, message and parent, if it is a message of a group."""
+    """Group, message and parent of a group message.
+
+    A large message is sent in fragments, each recorded as a row. The ids are in the first one.
+    """
     if len(data) == _FIRST_FRAGMENT_BYTES and not any(data[_FRAGMENT_NUMBER]):
         ids = payload_ids(data[FRAGMENT_HEADER_BYTES:], is_partial=True)
     else:

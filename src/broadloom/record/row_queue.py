@@ -1,12 +1,12 @@
-"""The rows that wait for the writer: put by any thread without a lock, taken by one.
+"""`RowQueue`: rows waiting for the writer. Any thread appends without a lock; one thread consumes.
 
-The rule: what waits is bounded, in rows and in bytes. When it is full the newest rows are dropped and counted, or
-whoever puts them waits, as the settings say.
+The queue is bounded in rows and in bytes. When it is full, the newest rows are dropped and counted, or the recorder
+blocks, depending on `block_when_full`.
 
-A deque may be used at both ends by different threads without a lock. An observer puts its row first and looks
-afterwards whether there is anything to do about it, so that nothing falls between the end and the row: after it every
-row is taken back by whoever put it. Until the end nothing is taken back uncounted, so a tape lacks only the newest rows
-of an observer, never one in between that no gap tells of.
+Both ends of a deque can be used by different threads without a lock. A recorder appends its row first and checks the
+limits afterwards, so no row slips in between the end of the queue and the check: a row appended after the end is
+removed by the recorder that appended it. Before the end, no row is removed without being counted. So every row missing
+from a tape is covered by a `rows_dropped` row, except the newest rows of a recorder that outlives its tape.
 """
 
 import threading
@@ -18,7 +18,7 @@ from broadloom.record.rows import DAY_US, OptionalColumns, Row
 from broadloom.record.settings import TapeSettings
 
 _WRITER_CHECK_S = 1.0
-"""Whoever waits for the writer looks this often whether it is still there."""
+"""How often a blocked recorder checks that the writer is alive."""
 
 
 class RowQueue:
@@ -26,13 +26,13 @@ class RowQueue:
         self.rows: deque[Row] = deque()
         self._batch_rows = min(settings.batch_rows, settings.queue_rows_max)
         self.check_at_rows = self._batch_rows
-        """An observer that finds so many rows here calls `press`."""
+        """A recorder that finds this many rows calls `check_limits`."""
         self.delayed_rows = 0
-        """Rows that came after the end, and are on no tape."""
+        """Rows appended after the end. They are not on the tape."""
         self.is_closed = False
-        """The writer need only write what is there."""
+        """The writer writes what is queued, and ends."""
         self._is_ended = False
-        """It has: nothing more gets on the tape."""
+        """The writer has ended: no further row gets onto the tape."""
         self._settings = settings
         self._dropped = dropped
         self._is_writer_alive = is_writer_alive
@@ -40,10 +40,10 @@ class RowQueue:
         self._space = threading.Condition()
         self._wake = threading.Event()
 
-    # -- for observers
+    # -- called by recorders
 
     def check_limits(self, extra: OptionalColumns | None = None) -> None:
-        """A row was put that needs attention: it is heavy, or there are many, or it came too late."""
+        """Called after a row that is large, that exceeds `check_at_rows`, or that was appended after the end."""
         if extra is not None and extra.queued_bytes:
             with self._space:
                 self._queued_bytes += extra.queued_bytes
@@ -57,7 +57,7 @@ class RowQueue:
             self._wake_writer()
 
     def _wake_writer(self) -> None:
-        """There is a batch. Until the writer has looked, observers need not call again before the queue is full."""
+        """There is a batch. Until the writer has taken it, recorders need not call again before the queue is full."""
         with self._space:
             if not self._is_ended:
                 self.check_at_rows = self._settings.queue_rows_max + 1
@@ -68,7 +68,7 @@ class RowQueue:
         return len(self.rows) > self._settings.queue_rows_max or self._queued_bytes > self._settings.queue_bytes_max
 
     def _wait(self) -> bool:
-        """Until the writer has made room; False if it never will."""
+        """Wait until the writer has made room; False if it never will."""
         with self._space:
             while self._is_full:
                 if self.is_closed or not self._is_writer_alive():
@@ -77,8 +77,8 @@ class RowQueue:
         return True
 
     def _drop(self) -> None:
-        """Take back the newest row: ours, or another thread's that came after it."""
-        count = self._count_removed  # asked first: the end may come in between, with a newer row on the tape
+        """Remove the newest row: ours, or one that another thread appended after it."""
+        count = self._count_removed  # evaluated first: the end may come in between, with a newer row on the tape
         try:
             row = self.rows.pop()
         except IndexError:
@@ -97,10 +97,10 @@ class RowQueue:
     def _count_dropped(self, row: Row) -> None:
         self._dropped.add((row[2].channel, row[1] // DAY_US), RowRange(1, row[1], row[1]))
 
-    # -- for the writer
+    # -- called by the writer
 
     def wait_for_rows(self, timeout_s: float) -> None:
-        """Until there is a batch, or the end, or for so long."""
+        """Wait for a batch, the end or the timeout."""
         with self._space:
             if not self.is_closed:
                 self.check_at_rows = self._batch_rows
@@ -109,7 +109,7 @@ class RowQueue:
         self._wake.clear()
 
     def take(self, limit: int) -> list[Row]:
-        """The oldest rows, as many as make a batch, but not more than that."""
+        """Remove and return the oldest rows: at most `limit`, and at most one batch."""
         limit = min(limit, self._batch_rows)
         rows: list[Row] = []
         taken_bytes = 0
@@ -126,7 +126,7 @@ class RowQueue:
         return rows
 
     def _release(self, rows: list[Row]) -> None:
-        """Rows have gone: make their room known."""
+        """Return the space of removed rows."""
         freed_bytes = sum(row[-1].queued_bytes for row in rows if row[-1] is not None)
         with self._space:
             self._queued_bytes -= freed_bytes
@@ -135,21 +135,21 @@ class RowQueue:
     # -- the end
 
     def close(self) -> None:
-        """The writer still writes what is there."""
+        """Let the writer write what is queued, and end."""
         with self._space:
             self.is_closed = True
             self._space.notify_all()
         self._wake.set()
 
     def end(self) -> None:
-        """The writer has written what was there: whatever else was put came late."""
+        """Called when the writer has written everything. Rows appended from now on are delayed."""
         with self._space:
             self._is_ended = True
             self.check_at_rows = 0
 
     def discard_remaining(self) -> None:
-        """There is no writer any more. If it came to the end, what is left came late (and whoever put it was just about
-        to take it back); else it is lost."""
+        """Called without a running writer. Remaining rows are delayed if it ended normally (their recorders were about
+        to remove them), and dropped otherwise."""
         count = self._count_removed
         self.end()
         while True:
@@ -160,7 +160,7 @@ class RowQueue:
             count(row)
 
     def after_fork(self) -> None:
-        """This is a forked child: the rows are its parent's, and whoever held the lock is not here."""
+        """In a forked child: the rows belong to the parent, and the thread that may hold the lock is missing."""
         self._space = threading.Condition()
         self._wake = threading.Event()
         self.rows.clear()

@@ -1,7 +1,7 @@
-"""A row on its way from the channel to the file: a plain tuple, turned into columns by the writer.
+"""Rows on their way to the file: plain tuples, converted to Arrow columns by the writer.
 
-The rule: on the channel's side a row costs one tuple. Names become text, and tuples become columns, on the writer's
-side, many at once. What most rows lack stands apart, in `Extra`.
+In the thread of the channel, a row costs one tuple. The writer formats ids and builds columns, many rows at a time.
+Columns that most rows do not have are kept apart, in `OptionalColumns`.
 """
 
 from collections.abc import Iterable, Sequence
@@ -17,12 +17,12 @@ from broadloom.wire import PeerId
 DAY_US = 86_400_000_000
 
 KIND_NUMBERS = {kind: number for number, kind in enumerate(EventKind)}
-"""Kinds inside a tuple. Never written, so they may change from version to version."""
+"""Kinds inside a tuple. Never written to disk."""
 _KIND_NAMES = pa.array([kind.value for kind in EventKind])
 
 
 class OptionalColumns(NamedTuple):
-    """What few rows have."""
+    """Columns that few rows have."""
 
     address: str | None = None
     reason: str | None = None
@@ -37,14 +37,14 @@ class OptionalColumns(NamedTuple):
     parent_member: int | None = None
     parent_member_sequence: int | None = None
     queued_bytes: int = 0
-    """Counted against the queue's limit in bytes."""
+    """Counts against `queue_bytes_max`."""
 
 
 class RowOrigin(NamedTuple):
-    """Where a row comes from: made once for each observer."""
+    """The source of a row; one object for each recorder."""
 
     channel: str
-    """Its id, in hex."""
+    """Channel id in hexadecimal."""
     peer: PeerId
 
 
@@ -75,7 +75,7 @@ class FileSlice(NamedTuple):
 
 
 def split_by_file(rows: Sequence[Row], ordinal: int) -> dict[Key, FileSlice]:
-    """Rows by the file that they belong to. The first has this ordinal."""
+    """Rows by channel and day. The first row gets this ordinal."""
     times = [row[1] for row in rows]
     first_us, last_us = min(times), max(times)
     channels = {row[2][0] for row in rows}
@@ -95,9 +95,8 @@ def _file_slice(rows: Sequence[Row], positions: list[int], ordinal: int) -> File
 
 
 def to_batch(part: FileSlice, channel: str, run_id: str) -> pa.RecordBatch:
-    """Columns of the schema."""
     rows = part.rows
-    # Column by column: zip(*rows) would make as many iterators as there are rows.
+    # Column by column: zip(*rows) would create one iterator per row.
     kinds, times, origins, authors, sequences, lasts, hops, neighbors, counts, sizes, extras = (
         list(map(position, rows)) for position in _ROW_GETTERS
     )
@@ -153,15 +152,15 @@ def dropped_rows_batch(dropped: RowRange, ordinal: int, channel: str, run_id: st
 
 
 def _optional_columns(extras: Sequence[OptionalColumns | None]) -> Iterable[Sequence[object]]:
-    """Columns of what few rows have; empty ones if none has anything."""
+    """The optional columns; empty ones if no row has any."""
     if not any(extras):
         return repeat((), len(OptionalColumns._fields) - 1)
-    nothing = OptionalColumns()
-    return list(zip(*(extra or nothing for extra in extras), strict=True))[:-1]
+    empty = OptionalColumns()
+    return list(zip(*(extra or empty for extra in extras), strict=True))[:-1]
 
 
 def _ids(column: Sequence[object], count: int = 0) -> pa.Array:
-    """Ids as text. Each is put into words once, however often it occurs. If no row has one, so many nulls."""
+    """Ids as text, each formatted once however often it occurs; `count` nulls for an empty column."""
     if not column:
         return pa.nulls(count, pa.string())
     encoded = pa.array(column, pa.uint64()).dictionary_encode()
@@ -170,7 +169,7 @@ def _ids(column: Sequence[object], count: int = 0) -> pa.Array:
 
 
 def _int64(column: Sequence[object], count: int = 0) -> pa.Array:
-    """Numbers of the wire may go up to 2^64 if a member talks nonsense: those become the largest there is."""
+    """A malicious member can send numbers up to 2^64; they are clamped."""
     if not column:
         return pa.nulls(count, pa.int64())
     try:
@@ -184,5 +183,5 @@ def _text(column: Sequence[object], count: int) -> pa.Array:
         return pa.nulls(count, pa.string())
     try:
         return pa.array(column, pa.string())
-    except UnicodeEncodeError:  # half a character, out of somebody's message: no reason to lose the batch
+    except UnicodeEncodeError:  # a lone surrogate from a payload must not lose the batch
         return pa.array([None if each is None else str(each).encode(errors="replace") for each in column], pa.string())

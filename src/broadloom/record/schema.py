@@ -1,10 +1,10 @@
-"""What stands on a tape: kinds of event and columns, each with its description. The contract with whoever reads it.
+"""The schema of a tape: event kinds and columns with their descriptions. The contract with readers; see docs/tape.md.
 
-The rule: one schema for all kinds, and a number that grows when it changes. A column is never reused for another
-meaning; new columns are added at the end and may be null. `docs/tape.md` explains the same to a person, and a test sees
-that it leaves nothing out.
+One schema serves all kinds. Its version increases with every change: a column never changes its meaning, and new
+columns are nullable and added at the end.
 
-Written for Spark: microseconds in UTC, no unsigned numbers (peer ids are text of 16 hexadecimal digits).
+Types are chosen for Spark: timestamps are microseconds in UTC, integers are signed, and peer ids are text of 16
+hexadecimal digits.
 """
 
 from dataclasses import dataclass
@@ -18,16 +18,16 @@ SCHEMA_VERSION = 2
 VERSION_KEY = b"broadloom.schema"
 CHANNEL_KEY = b"broadloom.channel"
 RUN_KEY = b"broadloom.run"
-"""Keys of a file's metadata. The channel is told by its id alone: the name may be a secret."""
+"""Keys of the file metadata. The channel is identified by its id only: the name may be secret."""
 
 CHANNEL_DIGITS = 16
-"""Hexadecimal digits of the channel's id that name its folder."""
+"""Hexadecimal digits of the channel id in its folder name."""
 
 INT64_MAX = (1 << 63) - 1
 
 
 class EventKind(Enum):
-    """Kinds of event; each is what one observer saw itself."""
+    """Each event is what one peer observed itself."""
 
     JOINED = "joined"
     LEAVING = "leaving"
@@ -71,7 +71,7 @@ class TapeColumn:
     name: str
     type: pa.DataType
     spark_type: str
-    """Its type in Spark's language."""
+    """The type in Spark SQL."""
     description: str
     is_required: bool = False
     """Never null."""
@@ -126,19 +126,19 @@ SCHEMA: pa.Schema = pa.schema(
 
 
 def columns_in_version(version: int) -> list[TapeColumn]:
-    """What a file of this version has to have."""
+    """The columns of a file of this version."""
     return [each for each in COLUMNS if each.since_version <= version]
 
 
 def file_schema(channel: str, run_id: str) -> pa.Schema:
-    """The schema as a file carries it: with its version, the channel's whole id in hex, and the run."""
+    """The schema of a file, with version, channel id and run as metadata."""
     return SCHEMA.with_metadata({VERSION_KEY: str(SCHEMA_VERSION), CHANNEL_KEY: channel, RUN_KEY: run_id})
 
 
 def spark_ddl() -> str:
-    """The schema for `spark.read.schema(...)`, folders included.
+    """The schema for `spark.read.schema(...)`, including partition columns.
 
-    Give it always: left to itself Spark guesses the type of `channel` from its digits, and takes some for numbers.
+    Always pass it: otherwise Spark infers the type of `channel` from its digits, sometimes as a number.
     """
     columns = [f"`{each.name}` {each.spark_type}" for each in COLUMNS]
     return ", ".join([*columns, "`channel` STRING", "`day` DATE"])

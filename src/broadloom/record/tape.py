@@ -1,8 +1,8 @@
-"""The tape: observers on one side, one thread that writes files on the other, a queue between them.
+"""`Tape`: recorders on one side, one writer thread on the other, and a queue in between.
 
-The rule: recording never harms the channel. What the queue cannot hold is dropped and counted, and a gap row tells how
-much (or, in a simulation, time waits for the writer). Trouble with the disk is the writer's alone. `docs/tape.md` says
-what is guaranteed.
+Recording never harms the channel. Rows that do not fit into the queue are dropped, counted and reported in a
+`rows_dropped` row (in a simulation, the simulation waits instead). Disk errors stay in the writer thread. See
+docs/tape.md for the guarantees.
 """
 
 import atexit
@@ -30,11 +30,11 @@ logger = logging.getLogger("broadloom.record")
 
 
 class TapeWriteError(OSError):
-    """A tape cannot be written in this directory."""
+    """A tape cannot be written to this directory."""
 
 
 class Tape:
-    """Records any number of peers of one process. Close it, or use it in a `with`; a program's end closes it too."""
+    """Records any number of peers of one process. Use it with `with`, or `close` it; it is also closed at exit."""
 
     def __init__(
         self,
@@ -45,15 +45,15 @@ class Tape:
         monotonic: Callable[[], float] = time.monotonic,
         on_error: Callable[[str], None] | None = None,
     ) -> None:
-        """`wall_clock` tells the time of events (seconds since 1970, UTC; virtual in a simulation), `monotonic` the age
-        of files. `on_problem` is told of trouble, once each time it begins, in the writer's thread."""
+        """`wall_clock` is the Unix time of events (virtual in a simulation); `monotonic` measures the age of files.
+        `on_error` is called in the writer thread when writing starts to fail, once until it recovers."""
         self.directory = Path(directory)
         self.settings = settings or TapeSettings()
         self.run_id = f"{datetime.fromtimestamp(wall_clock(), UTC):%Y%m%dT%H%M%S}-{secrets.token_hex(4)}"
-        """Names this recording: no two are the same."""
+        """Unique name of this recording."""
         _check_writable(self.directory, self.run_id)
         self.stale_files: list[StaleFile] = remove_stale_files(self.directory)
-        """Unfinished files that were found."""
+        """Unfinished files found in the directory."""
         self._wall_clock = wall_clock
         self._dropped = DroppedRows()
         self._writer = TapeWriter(self.directory, self.run_id, self.settings, monotonic, self._dropped, on_error)
@@ -67,36 +67,35 @@ class Tape:
     def observer(
         self, channel: ChannelName, me: PeerId, *, name: str = "", describe: Describe | None = payload_metadata
     ) -> Recorder:
-        """Records one peer. `name` is who it is to people (for bills); `describe` reads group, message, parent and
-        topic in a payload, and is called for each message sent and delivered: messages of groups, unless told."""
+        """A recorder for one peer. `name` is its display name, used for billing. `describe` reads metadata from the
+        payload of each message sent or delivered; the default recognizes group messages."""
         if not 0 <= me < 1 << 64:
-            raise ValueError(f"a peer id has 64 bits, {me} has not")
+            raise ValueError(f"not a 64-bit peer id: {me}")
         return Recorder(
             self._queue, self._wall_clock, channel.id.hex(), me, name, describe, self.settings.include_payload
         )
 
     @property
     def last_error(self) -> str | None:
-        """What keeps the tape from being written at present."""
+        """Why the tape cannot be written at the moment; None if it can."""
         return self._writer.last_error
 
     @property
     def counters(self) -> TapeCounters:
-        """Finished files, and what is in them."""
         return self._writer.counters
 
     @property
     def dropped_rows(self) -> int:
-        """Rows lost so far, to a full queue or to trouble."""
+        """Rows dropped so far, because of a full queue or disk errors."""
         return self._dropped.rows
 
     @property
     def delayed_rows(self) -> int:
-        """Rows that came after the end; they are on no tape, and no gap tells of them."""
+        """Rows recorded after `close`. They are not on the tape, and no `rows_dropped` row reports them."""
         return self._queue.delayed_rows
 
     def close(self) -> None:
-        """Finish all files. What observers tell from now on is only counted."""
+        """Finish all files. Later events are only counted."""
         with self._close_lock:
             if not self._queue.is_closed:
                 self._queue.close()
@@ -114,7 +113,7 @@ class Tape:
         self.close()
 
     def after_fork(self) -> None:
-        """This is a forked child, which has the tape but not its writer: here it is closed, there it goes on."""
+        """In a forked child, which has no writer thread: close the tape here; it continues in the parent."""
         self._close_lock = threading.RLock()
         self._dropped.after_fork()
         self._queue.after_fork()
@@ -122,24 +121,24 @@ class Tape:
         atexit.unregister(self.close)
 
     def _write(self) -> None:
-        """The writer's thread."""
-        queue, files = self._queue, self._writer
+        """The writer thread."""
+        queue, writer = self._queue, self._writer
         try:
             while not queue.is_closed:
                 queue.wait_for_rows(self.settings.poll_interval_s)
                 self._write_queued()
-                files.tick()
+                writer.tick()
             self._write_queued()
             queue.end()
-            files.finish_all()
-        except Exception as problem:  # a fault of ours: the channel goes on, and the queue counts what it drops
-            logger.exception("the tape's writer has failed")
-            files.last_error = f"the writer has failed: {problem!r}"
+            writer.finish_all()
+        except Exception as problem:  # a bug: the channel continues, and the queue counts what it drops
+            logger.exception("the tape writer failed")
+            writer.last_error = f"the tape writer failed: {problem!r}"
         if self._dropped.unreported:
-            logger.error("the tape ends with lost rows that no gap row tells of; lost in all: %d", self.dropped_rows)
+            logger.error("the tape could not report all dropped rows; dropped in total: %d", self.dropped_rows)
 
     def _write_queued(self) -> None:
-        """All that is there now, a batch at a time; observers may be as fast as this."""
+        """Write what is queued now, in batches. Recorders may be faster, so rows added meanwhile wait."""
         left = len(self._queue.rows)
         while rows := self._queue.take(left):
             left -= len(rows)
@@ -160,7 +159,6 @@ if hasattr(os, "register_at_fork"):
 
 
 def _check_writable(directory: Path, run_id: str) -> None:
-    """Better now, with a clear word, than later."""
     probe = directory / f".{run_id}"
     try:
         directory.mkdir(parents=True, exist_ok=True)

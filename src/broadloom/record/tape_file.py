@@ -1,8 +1,7 @@
-"""One file of a tape, from its first row to its name.
+"""`TapeFile`: one Parquet file, from its first row to its final name.
 
-The rule: a file that has its name is whole. Until then it is hidden (a leading dot, which Spark and pyarrow skip), its
-writer holds a lock on it, and only the writer may touch it. It gets its name after everything is on the disk, in one
-step.
+A file with its final name is complete. Until then it is hidden by a leading dot, which Spark and pyarrow skip, and
+locked by its writer. It is renamed atomically, after all its data is on disk.
 """
 
 import os
@@ -18,7 +17,7 @@ from broadloom.record.file_locks import lock
 from broadloom.record.schema import CHANNEL_DIGITS, COLUMNS, file_schema
 
 BATCHES_MAX = 64
-"""Batches gathered for a row group before they are made one: many small ones take more room than their rows."""
+"""Buffered batches are combined beyond this number: many small ones need more memory than their rows."""
 
 EPOCH_ORDINAL = date(1970, 1, 1).toordinal()
 
@@ -34,15 +33,15 @@ def partition_folder(directory: Path, key: Key) -> Path:
 
 
 class TapeFile:
-    """Any OSError of a method means that the file is to be abandoned."""
+    """After an `OSError` from any method, call `abandon`."""
 
     def __init__(self, directory: Path, key: Key, run_id: str, number: int, opened_at: float) -> None:
         self.key = key
         self.opened_at = opened_at
         self.row_range: RowRange | None = None
-        """Everything in it, rows told of by gaps included."""
+        """Of all rows, including those that its `rows_dropped` rows report."""
         self.already_reported = 0
-        """Rows that its gap rows tell of."""
+        """Rows that its `rows_dropped` rows report."""
         self.buffered_bytes = 0
         self.written_bytes = 0
         self._buffered: list[pa.RecordBatch] = []
@@ -68,11 +67,11 @@ class TapeFile:
 
     @property
     def rows(self) -> int:
-        """Rows of events in it, without gap rows."""
+        """Event rows, without `rows_dropped` rows."""
         return self.row_range.rows - self.already_reported if self.row_range is not None else 0
 
     def add(self, batch: pa.RecordBatch, row_range: RowRange, *, already_reported: int = 0) -> None:
-        """Gather rows; `told` as in `Lost.add`."""
+        """Buffer rows. `already_reported` as in `DroppedRows.add`."""
         if self.row_range is None:
             self.row_range = row_range
         else:
@@ -84,7 +83,6 @@ class TapeFile:
             self._buffered = pa.Table.from_batches(self._buffered).combine_chunks().to_batches()
 
     def write_row_group(self) -> None:
-        """Write what was gathered."""
         if self._buffered:
             table = pa.Table.from_batches(self._buffered, self._schema)
             self._buffered.clear()
@@ -93,7 +91,7 @@ class TapeFile:
             self._flush()
 
     def finish(self) -> None:
-        """Everything onto the disk, then the name. The lock ends last."""
+        """Sync the data, then rename. The lock is released last."""
         self.write_row_group()
         self._writer.close()
         self._flush()
@@ -103,24 +101,24 @@ class TapeFile:
         self._sink.close()
 
     def after_fork(self) -> None:
-        """Let go of it without leaving a mark: it belongs to the process that this one was forked from."""
+        """In a forked child: release the file without writing to it, because it belongs to the parent."""
         self._writer.is_open = False
         with open(os.devnull, "wb") as nothing:
             os.dup2(nothing.fileno(), self._sink.fileno())
 
     def _flush(self) -> None:
-        """Nothing stays in our memory between two steps, where a forked child would find it and write it again."""
+        """Buffers are empty between two calls, or a forked child would write them again."""
         self._sink.flush()
         self.written_bytes = self._sink.tell()
 
     def abandon(self) -> None:
-        """Remove what is there of it: without its end a file cannot be read."""
+        """Remove the file: without its footer it cannot be read."""
         self._buffered.clear()
         if self._writer is not None:
             with suppress(Exception):
                 self._writer.close()
-            self._writer.is_open = False  # else it would try again when it is collected
-        for path in (self._hidden_path, self.path):  # it has its name already if only its folder could not be synced
+            self._writer.is_open = False  # or it would try again when it is garbage-collected
+        for path in (self._hidden_path, self.path):  # it is renamed already if only syncing its folder failed
             with suppress(OSError):
                 path.unlink()
         with suppress(OSError, ValueError):
@@ -128,26 +126,25 @@ class TapeFile:
 
 
 def _create(path: Path) -> tuple[BinaryIO, Path]:
-    """A new hidden file, locked.
+    """Create and lock a hidden file.
 
-    Someone who sweeps up may take it for left over between the two steps, and will remove it: then another name is
-    tried, because the sweeper goes by the name.
+    Between these two steps another process may consider it stale and remove it by its name. Then another name is used.
     """
     for attempt in count():
         hidden = path.with_name(f".{path.stem}.{attempt}{path.suffix}" if attempt else f".{path.name}")
         sink = hidden.open("xb")
         try:
-            ours = lock(sink) and os.fstat(sink.fileno()).st_nlink > 0
+            is_ours = lock(sink) and os.fstat(sink.fileno()).st_nlink > 0
         except OSError:
-            ours = True  # no locks on this file system: no sweeper gets one either
-        if ours:
+            is_ours = True  # no locks on this file system, for other processes either
+        if is_ours:
             return sink, hidden
         sink.close()
-    raise AssertionError("there is always another name")
+    raise AssertionError("unreachable")
 
 
 def make_folder(folder: Path, top: Path) -> None:
-    """Folders down to this one, each entered on the disk."""
+    """Create a folder and its parents, and sync each."""
     if folder.is_dir():
         return
     folder.mkdir(parents=True, exist_ok=True)
@@ -157,9 +154,9 @@ def make_folder(folder: Path, top: Path) -> None:
 
 
 def sync_folder(folder: Path) -> None:
-    """A new name is on the disk only when its folder is."""
+    """A new name is durable only when its folder is synced."""
     if os.name != "posix":
-        return  # elsewhere folders cannot be opened
+        return  # folders cannot be opened on Windows
     entry = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(entry)

@@ -1,7 +1,7 @@
-"""The files that are open, when each is finished, and what is done in trouble. The writer's thread alone comes here.
+"""`TapeWriter`: the open files, their rotation, and recovery from disk errors. Used by the writer thread only.
 
-The rule: every row that comes in ends in a finished file or in the account of what was lost. Trouble with the disk
-costs the file it struck; after a pause a new one is tried, for as long as the tape is open.
+Every row ends up in a finished file or in the count of dropped rows. A disk error costs the file it affects; after a
+delay a new file is tried, for as long as the tape is open.
 """
 
 import logging
@@ -19,16 +19,13 @@ logger = logging.getLogger("broadloom.record")
 
 @dataclass(slots=True)
 class TapeCounters:
-    """What became of the rows; whole numbers that only grow."""
+    """Totals of all finished files."""
 
     rows: int = 0
-    """In finished files."""
     files: int = 0
-    """Finished."""
     bytes: int = 0
-    """Of finished files."""
     abandoned_files: int = 0
-    """Files that were given up."""
+    """Files given up because of errors; not in the other totals."""
 
 
 class TapeWriter:
@@ -42,7 +39,7 @@ class TapeWriter:
         on_error: Callable[[str], None] | None,
     ) -> None:
         self.last_error: str | None = None
-        """What is wrong at present; None again when a file was finished."""
+        """The current error; None again after a file was finished."""
         self.counters = TapeCounters()
         self._directory = directory
         self._run_id = run_id
@@ -50,7 +47,7 @@ class TapeWriter:
         self._monotonic = monotonic
         self._dropped = dropped
         self._on_error = on_error
-        self._open: dict[Key, TapeFile] = {}  # the one written to last at the end
+        self._open: dict[Key, TapeFile] = {}  # least recently written first
         self._number = 0
         self._ordinal = 0
         self._retry_at = 0.0
@@ -60,15 +57,15 @@ class TapeWriter:
         self._ordinal += len(rows)
         for key, part in parts.items():
             self._write_slice(key, part)
-        last = dict(list(self._open))  # the day of each channel that was written to last
+        last = dict(list(self._open))  # the latest day of each channel
         for key in [key for key in self._open if last[key[0]] != key[1]]:
-            self._finish(key)  # midnight
+            self._finish(key)  # midnight has passed
         while sum(file.buffered_bytes for file in self._open.values()) > self._settings.buffered_bytes_max:
             largest = max(self._open.values(), key=lambda file: file.buffered_bytes)
             self._try(largest.key, largest.write_row_group)
 
     def tick(self) -> None:
-        """Finish what has been open for long enough, and see that losses are told of."""
+        """Finish files that are old enough, and report dropped rows."""
         settings = self._settings
         file_s = (
             settings.file_duration_s
@@ -84,7 +81,7 @@ class TapeWriter:
                     self._try(key, self._ensure_open, key)
 
     def finish_all(self) -> None:
-        """The end of the tape. What was lost is told if there is any way to."""
+        """Finish all files, and report dropped rows if possible."""
         for key in list(self._open):
             self._finish(key)
         for key in self._dropped.unreported:
@@ -100,7 +97,7 @@ class TapeWriter:
             batch = to_batch(part, key[0], self._run_id)
         except Exception as problem:
             self._dropped.add(key, row_range)
-            self._report(f"rows that cannot be written: {type(problem).__name__}: {problem}")
+            self._report(f"cannot convert rows: {type(problem).__name__}: {problem}")
             return
         if not self._try(key, self._ensure_open, key):
             self._dropped.add(key, row_range)
@@ -116,7 +113,6 @@ class TapeWriter:
                 self._finish(key)
 
     def _ensure_open(self, key: Key) -> None:
-        """See that there is one open."""
         if key not in self._open:
             while len(self._open) >= self._settings.files_open_max:
                 self._finish(next(iter(self._open)))
@@ -140,10 +136,10 @@ class TapeWriter:
             self.counters.bytes += file.written_bytes
 
     def _try(self, key: Key, action: Callable[..., None], *args: Key) -> bool:
-        """Do something with a file; if it fails the file is given up and its rows are lost."""
+        """Call a method of a file. If it fails, the file is abandoned and its rows are dropped."""
         try:
             action(*args)
-        except Exception as problem:  # mostly OSError; whatever it is, the channel goes on
+        except Exception as problem:  # mostly OSError; the channel must continue in any case
             file = self._open.pop(key, None)
             if file is not None:
                 file.abandon()
@@ -156,26 +152,26 @@ class TapeWriter:
         return True
 
     def after_fork(self) -> None:
-        """This is a forked child: the files are its parent's."""
+        """In a forked child: the files belong to the parent."""
         for file in self._open.values():
             file.after_fork()
         self._open.clear()
 
     def _on_recovered(self) -> None:
         if self.last_error is not None:
-            logger.warning("the tape is written again; %d rows were lost so far", self._dropped.rows)
+            logger.warning("the tape is writable again; %d rows dropped so far", self._dropped.rows)
         self.last_error = None
         self._retry_at = 0.0
 
     def _report(self, problem: str) -> None:
-        """Tell of trouble once, however often it strikes before a file is finished again."""
+        """Log and report an error once, until a file is finished again."""
         was_reported = self.last_error is not None
         self.last_error = problem
         if was_reported:
             return
-        logger.error("the tape has trouble, rows are being lost: %s", problem)
+        logger.error("the tape cannot be written, rows are dropped: %s", problem)
         if self._on_error is not None:
             try:
                 self._on_error(problem)
             except Exception:
-                logger.exception("a callback for trouble with the tape failed")
+                logger.exception("the on_error callback of the tape failed")

@@ -1,8 +1,8 @@
-"""Who may take part, and whose word it is: keys, tickets, certificates, TLS contexts and signatures.
+"""Authentication: keys, tickets, certificates, TLS contexts and signatures.
 
-The rule of this layer: nobody is a member whom the channel's certificate authority has not signed, and a peer id is a
-hash of the key that its owner proves to hold. No sockets here: `net` wraps its lines with the contexts of a
-`Membership`. No secret stands in any text that this layer makes, but for the key files themselves.
+A peer is a member if the channel's certificate authority has signed its certificate, directly or through a ticket. Its
+peer id is a hash of its session key, so no other peer can claim it. This layer has no sockets: `transport` uses the
+contexts of a `PeerCredentials`. Secrets appear in key files only, never in an error message or a `repr`.
 """
 
 from broadloom.errors import InvalidKeyError, InvalidKeyFileError

@@ -1,8 +1,8 @@
-"""The channel's certificate authority: whoever it has signed, directly or through a ticket, is a member.
+"""The channel's certificate authority: it signs members, directly or through tickets.
 
-With a shared key, everyone grows the same authority from the key and signs its own leaf. With tickets, the owner alone
-holds the authority's private key, and members know no more than its certificate. The rest of the code does not tell
-the two apart.
+With a shared key, every member derives the same authority from the key and signs its own certificate. With tickets,
+only the owner holds the authority's private key, and members know its certificate. The rest of the code does not
+distinguish the two.
 """
 
 import secrets
@@ -31,34 +31,33 @@ from broadloom.security.pem import encode_pem, read_contents, read_file, write_p
 from broadloom.security.ticket import Ticket
 
 TICKET_CLOCK_SKEW = timedelta(minutes=5)
-"""Clocks differ: a ticket can be used at once by those whose clock is a little behind the owner's."""
+"""A new ticket is valid at once for members whose clock is a little behind the owner's."""
 NAME_BYTES_MAX = 64
-"""What X.509 has room for, in UTF-8."""
+"""The limit of X.509 for a common name, in UTF-8."""
 SERIAL_BITS = 63
 
-_ADVICE = "take the copy that you keep in a safe place, or make a new authority and new tickets"
+_ADVICE = "restore it from your backup, or create a new authority and new tickets"
 
 
 @dataclass(frozen=True, slots=True)
 class Authority:
     certificate: x509.Certificate
     key: Ed25519PrivateKey | None = field(default=None, repr=False)
-    """None for those who only know the certificate."""
+    """None if only the certificate is known."""
 
     @classmethod
     def from_seed(cls, seed: bytes, channel_id: bytes) -> "Authority":
-        """The same for all who know the seed, to the last byte."""
+        """Deterministic: the same bytes for every member that knows the seed."""
         return cls._self_signed(Ed25519PrivateKey.from_private_bytes(seed), channel_id)
 
     @classmethod
     def generate(cls, channel_id: bytes | None = None) -> "Authority":
-        """An owner's. With a channel id it is good for that channel only; without, its tickets open every channel
-        for which people have tickets of this authority."""
+        """A new authority for an owner: for one channel, or (without a channel id) for all of the owner's channels."""
         return cls._self_signed(Ed25519PrivateKey.generate(), channel_id)
 
     @classmethod
     def _self_signed(cls, key: Ed25519PrivateKey, channel_id: bytes | None) -> "Authority":
-        # The key is in the name so that TLS finds "unknown authority" and not "bad signature" for another key.
+        # With the key in the name, TLS reports "unknown authority" and not "bad signature" for another key.
         subject = x509_name(
             f"broadloom {fingerprint_of(key.public_key())}",
             organization="" if channel_id is None else server_name_of(channel_id),
@@ -69,13 +68,13 @@ class Authority:
 
     @classmethod
     def load(cls, path: str | Path) -> "Authority":
-        """Of a file with or without the private key."""
+        """Load an authority file, with or without the private key."""
         what = f"the authority {path}"
         contents = read_contents(read_file(Path(path), "the authority"), what, _ADVICE)
         if len(contents.certificates) == 2:
-            raise InvalidKeyFileError(f"{path} is a ticket and not an authority: give the owner's own file")
+            raise InvalidKeyFileError(f"{path} is a ticket, not an authority file")
         if len(contents.certificates) != 1 or len(contents.keys) > 1:
-            raise InvalidKeyFileError(f"{what} is not whole (one certificate and a private key): {_ADVICE}")
+            raise InvalidKeyFileError(f"{what} is incomplete (expected one certificate and a private key): {_ADVICE}")
         authority = cls(contents.certificates[0], contents.keys[0] if contents.keys else None)
         try:
             authority.certificate.verify_directly_issued_by(authority.certificate)
@@ -83,28 +82,27 @@ class Authority:
         except Exception:
             raise InvalidKeyFileError(f"{what} is damaged: {_ADVICE}") from None
         if not may_sign or (authority.key and authority.key.public_key() != authority.certificate.public_key()):
-            raise InvalidKeyFileError(f"{what} holds a key and a certificate that do not belong together: {_ADVICE}")
+            raise InvalidKeyFileError(f"{what} contains a key and a certificate that do not match: {_ADVICE}")
         return authority
 
     def save(self, path: str | Path) -> None:
-        """With the private key. Never over a file that exists."""
+        """Write the private key and the certificate to a new file; an existing file is never overwritten."""
         write_private(Path(path), encode_pem(self.certificate, self.private_key()))
 
     def private_key(self) -> Ed25519PrivateKey:
-        """The private key, for those who have it."""
         if self.key is None:
-            raise InvalidKeyError("only the channel's owner can do this: the authority's private key is needed")
+            raise InvalidKeyError("this needs the authority's private key, which only the channel's owner has")
         return self.key
 
     def issue_ticket(self, name: str, role: Role, expires_at: datetime, *, now: Clock = utc_now) -> Ticket:
-        """For one member, who may connect with it as often as it likes, and from several programs at once."""
+        """Issue a ticket for one member. It can be used any number of times and in several programs at once."""
         if not (name.strip() and name.isprintable()) or len(name.encode()) > NAME_BYTES_MAX:
-            raise ValueError(f"a member's name can be printed and has at most {NAME_BYTES_MAX} bytes, not {name!r}")
+            raise ValueError(f"name={name!r}: must be printable and have at most {NAME_BYTES_MAX} bytes")
         if expires_at.tzinfo is None:
-            raise ValueError("an expiry needs a time zone: hours differ from place to place")
+            raise ValueError("expires_at must have a time zone")
         issued = now()
         if expires_at <= issued:
-            raise ValueError(f"the ticket would be expired already: {expires_at:%Y-%m-%d %H:%M} is in the past")
+            raise ValueError(f"expires_at={expires_at:%Y-%m-%d %H:%M} is in the past")
         key = Ed25519PrivateKey.generate()
         certificate = build_certificate(
             x509_name(name, unit=role.value),
@@ -122,5 +120,5 @@ class Authority:
 
 
 def is_for_channel(authority: x509.Certificate, channel_id: bytes) -> bool:
-    """Whether an authority may be used for a channel: it was made for this one, or for none in particular."""
+    """Whether an authority is valid for a channel: it was created for this one, or for all."""
     return single_attribute(authority.subject, NameOID.ORGANIZATION_NAME) in {"", server_name_of(channel_id)}

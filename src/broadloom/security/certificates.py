@@ -1,7 +1,7 @@
-"""The one way in which certificates are made here: X.509 with Ed25519 keys and as few fields as will do.
+"""The X.509 profile: Ed25519 keys and as few fields as possible.
 
-There are three kinds. The authority's signs itself. A ticket's is signed by the authority and may sign leaves, and
-nothing else. A leaf's is the one that a peer shows; it signs no certificates.
+There are three kinds of certificates. The authority's is self-signed. A ticket is signed by the authority and may only
+sign peer certificates. A peer certificate is what a peer presents; it signs no certificates.
 """
 
 from collections.abc import Callable
@@ -19,10 +19,10 @@ from broadloom.wire import PeerId
 Clock = Callable[[], datetime]
 
 TICKET_EXTENSION = ObjectIdentifier("2.25.285128789430728554379915930875669494955")
-"""In a leaf: the ticket that it was signed with. A number of our own (a random UUID), in no register."""
+"""Extension of a peer certificate that holds the ticket it was signed with. An unregistered, UUID-based OID."""
 
 ALWAYS_VALID = datetime(2000, 1, 1, tzinfo=UTC), datetime(9999, 12, 31, 23, 59, 59, tzinfo=UTC)
-"""From when, until when. The end is the one that RFC 5280 names for "no end"."""
+"""The end is the value that RFC 5280 defines for "no expiration"."""
 
 
 def utc_now() -> datetime:
@@ -36,7 +36,7 @@ def x509_name(common_name: str, *, organization: str = "", unit: str = "") -> x5
 
 
 def single_attribute(subject: x509.Name, kind: ObjectIdentifier) -> str:
-    """The one value of this kind in a name; empty if there is none, or if it is said twice."""
+    """The value of this attribute; empty if it is missing or repeated."""
     found = subject.get_attributes_for_oid(kind)
     return str(found[0].value) if len(found) == 1 else ""
 
@@ -52,8 +52,7 @@ def build_certificate(
     path_length: int | None = None,
     ticket: x509.Certificate | None = None,
 ) -> x509.Certificate:
-    """`signs`: how many certificates deep the new one may sign others below those it signs itself; None: it may not
-    sign any. (X.509's CA and path length.)"""
+    """`path_length`: as in X.509's basic constraints; None for a certificate that may not sign others."""
     begin, end = validity
     builder = (
         x509.CertificateBuilder()
@@ -67,9 +66,9 @@ def build_certificate(
         .add_extension(_key_usage(path_length), critical=True)
     )
     if ticket is not None:
-        # Not critical: TLS has the ticket from the chain, and OpenSSL refuses what is critical and unknown to it.
-        inside = x509.UnrecognizedExtension(TICKET_EXTENSION, ticket.public_bytes(Encoding.DER))
-        builder = builder.add_extension(inside, critical=False)
+        # Not critical: OpenSSL rejects unknown critical extensions, and TLS finds the ticket in the chain.
+        extension = x509.UnrecognizedExtension(TICKET_EXTENSION, ticket.public_bytes(Encoding.DER))
+        builder = builder.add_extension(extension, critical=False)
     return builder.sign(issuer_key, None)
 
 
@@ -77,7 +76,7 @@ def _key_usage(path_length: int | None) -> x509.KeyUsage:
     return x509.KeyUsage(
         digital_signature=path_length is None,
         key_cert_sign=path_length is not None,
-        # Of those who sign certificates, the authority alone also signs what is withdrawn.
+        # Only the authority (path length 1) signs revocation lists.
         crl_sign=bool(path_length),
         content_commitment=False,
         key_encipherment=False,
@@ -88,23 +87,18 @@ def _key_usage(path_length: int | None) -> x509.KeyUsage:
     )
 
 
-# The certificate that a peer shows, with a session key drawn anew at each connect.
-#
-# The key is the peer's identity: its id is a hash of it, and its messages are signed with it. Who may issue a leaf (the
-# holder of the shared key, or of a ticket) makes no difference here.
-
-
 CLOCK_SKEW = timedelta(days=1)
-"""Clocks differ: a leaf is good for those whose clock is behind ours."""
+"""A new certificate is valid at once for peers whose clock is behind ours."""
 VALIDITY = timedelta(days=365)
 
 
 class PeerCertificate(NamedTuple):
-    """A session's key and the certificates that speak for it."""
+    """A session key, new at each connect, and its certificate. The key is the peer's identity: the peer id is a hash of
+    it, and messages are signed with it."""
 
     key: Ed25519PrivateKey
     chain: tuple[x509.Certificate, ...]
-    """What is sent in TLS: the leaf's own, then the ticket's if there is one."""
+    """As sent in TLS: the peer certificate, then the ticket if there is one."""
 
     @property
     def certificate(self) -> x509.Certificate:
@@ -125,7 +119,7 @@ class PeerCertificate(NamedTuple):
 def new_peer_certificate(
     issuer: x509.Certificate, issuer_key: Ed25519PrivateKey, now: datetime, *, ticket: bool
 ) -> PeerCertificate:
-    """A new key, certified. A ticket is put inside the leaf, so that the leaf alone proves all."""
+    """A new session key with its certificate. A ticket is embedded, so that the certificate alone proves everything."""
     key = Ed25519PrivateKey.generate()
     peer_id = peer_id_of(key.public_key())
     begin = max(now - CLOCK_SKEW, issuer.not_valid_before_utc)
@@ -136,7 +130,7 @@ def new_peer_certificate(
         issuer.subject,
         issuer_key,
         (begin, end),
-        # Leaves are not withdrawn one by one, so the number only has to be a number, and not zero.
+        # Peer certificates are not revoked one by one: the serial number only has to be positive.
         serial=peer_id | 1,
         ticket=issuer if ticket else None,
     )

@@ -1,8 +1,8 @@
-"""Shared keys: how one is made, and the secret that the channel's certificate authority grows from.
+"""Shared keys, key derivation and fingerprints.
 
-Whoever knocks at a listener is shown a certificate, and may afterwards guess at the key behind it for as long as it
-likes. So what a person thought up is stretched with scrypt, which makes each guess dear; a generated key has 256 bits
-that nobody guesses, and needs no stretching. The channel id is the salt: one key gives each channel another authority.
+Any client that connects to a peer sees a certificate, and can guess offline at the key behind it. A passphrase is
+therefore stretched with scrypt, which makes each guess expensive. A generated key has 256 random bits and needs no
+stretching. The channel id is the salt, so one key gives each channel a different authority.
 """
 
 import base64
@@ -21,27 +21,24 @@ from broadloom.errors import InvalidKeyError
 from broadloom.protocol import ChannelName
 from broadloom.wire import PeerId
 
-# Short names derived by hashing, the same on every machine. Each has a domain of its own (`person`).
-
-
 PEER_ID_BYTES = 8
 FINGERPRINT_BYTES = 16
 
 
 def peer_id_of(key: Ed25519PublicKey) -> PeerId:
-    """A peer's id is a hash of its session key, so that only the one who holds the key can claim the id."""
+    """A hash of the session key, so that only the holder of the key can claim the id."""
     digest = hashlib.blake2b(key.public_bytes_raw(), digest_size=PEER_ID_BYTES, person=b"bl peer id")
-    return int.from_bytes(digest.digest(), "big")
+    return PeerId(int.from_bytes(digest.digest(), "big"))
 
 
 def server_name_of(channel_id: bytes) -> str:
-    """What a caller asks for when it knocks. It can be read on the way, so the channel id is hashed once more."""
+    """The TLS server name of a channel. It is sent in clear text, so the channel id is hashed again."""
     digest = hashlib.blake2b(channel_id, digest_size=FINGERPRINT_BYTES, person=b"bl server name")
     return f"{digest.hexdigest()}.broadloom"
 
 
 def fingerprint_of(key: Ed25519PublicKey) -> str:
-    """Tells authorities apart by name: another key is another name."""
+    """Part of an authority's name: another key gives another name."""
     digest = hashlib.blake2b(key.public_bytes_raw(), digest_size=FINGERPRINT_BYTES, person=b"bl authority")
     return digest.hexdigest()
 
@@ -51,28 +48,28 @@ KEY_BYTES = 32
 SEED_BYTES = 32
 SEEDS_CACHED = 256
 
-# Of the last letter only one bit is used.
+# 256 bits are 51 base32 digits and one more bit.
 _GENERATED = re.compile(rf"{KEY_PREFIX}[a-z2-7]{{51}}[aq]")
 
 
 def generate_key() -> str:
-    """A fresh shared key, in letters that survive a mail and a telephone call."""
+    """A new random shared key, in lower-case letters and digits."""
     return KEY_PREFIX + base64.b32encode(secrets.token_bytes(KEY_BYTES)).decode().rstrip("=").lower()
 
 
 def key_from_name(channel: ChannelName) -> str:
-    """The key of those who give none: it keeps out only those who do not know the channel's name."""
-    # No key that a person types begins like this, so giving the name as key is not the same as giving none.
+    """The default key. It only keeps out programs that do not know the channel name."""
+    # No typed key begins with a null character, so the name given as a key is not the same as no key.
     return f"\0broadloom name\0{channel}"
 
 
 def derive_authority_seed(key: str | bytes, channel_id: bytes) -> bytes:
-    """What the channel's authority is made from. The same letters are the same key, as text or as bytes."""
+    """The seed of the channel's authority. Text and its UTF-8 bytes are the same key."""
     return _derive_seed(_normalize_key(key), channel_id)
 
 
 def _normalize_key(key: str | bytes) -> str | bytes:
-    """One form for what people take for the same key: however its accents are coded, with or without a line end."""
+    """Ignore differences that users do not see: Unicode composition, and surrounding white space."""
     if isinstance(key, bytes):
         try:
             key = key.decode()
@@ -80,20 +77,20 @@ def _normalize_key(key: str | bytes) -> str | bytes:
             return key
     key = unicodedata.normalize("NFC", key.strip())
     if not key:
-        # Most likely a variable that was never set. To go on as if no key had been asked for would open the channel.
-        raise InvalidKeyError("the key is empty: give one, or leave the key out to use the channel's name")
+        # Most likely a variable that was never set. Treating it as no key would open the channel.
+        raise InvalidKeyError("the key is empty: set it, or omit it to derive the key from the channel name")
     return key
 
 
 @lru_cache(SEEDS_CACHED)
 def _derive_seed(key: str | bytes, channel_id: bytes) -> bytes:
-    """Remembered, since a process may hold many peers of one channel and scrypt is slow on purpose."""
+    """Cached: a process may run many peers of one channel, and scrypt is slow on purpose."""
     if isinstance(key, str):
         if _GENERATED.fullmatch(key.lower()):
-            drawn = base64.b32decode(key[len(KEY_PREFIX) :].upper() + "====")
-            return HKDF(SHA256(), SEED_BYTES, salt=channel_id, info=b"broadloom authority").derive(drawn)
+            random_bytes = base64.b32decode(key[len(KEY_PREFIX) :].upper() + "====")
+            return HKDF(SHA256(), SEED_BYTES, salt=channel_id, info=b"broadloom authority").derive(random_bytes)
         try:
             key = key.encode()
         except UnicodeEncodeError:
-            raise InvalidKeyError("the key holds characters that are no text") from None
+            raise InvalidKeyError("the key contains characters that are not valid Unicode") from None
     return Scrypt(salt=channel_id, length=SEED_BYTES, n=2**14, r=8, p=1).derive(key)

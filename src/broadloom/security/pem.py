@@ -1,7 +1,6 @@
-"""Files of keys and certificates, in PEM.
+"""PEM files with keys and certificates.
 
-A file with a private key can be read by its owner alone, and is never written over: the one copy of an authority's
-key might be what is lost.
+A file with a private key has mode 600 and is never overwritten: it may be the only copy of an authority's key.
 """
 
 import os
@@ -28,7 +27,7 @@ _BLOCK = re.compile(rb"-----BEGIN ([A-Z0-9 ]+)-----\r?\n.*?-----END \1-----", re
 
 
 class PemContents(NamedTuple):
-    """What a file holds, in its order."""
+    """The certificates and keys of a file, in file order."""
 
     certificates: list[x509.Certificate]
     keys: list[Ed25519PrivateKey]
@@ -44,7 +43,7 @@ def encode_pem(*parts: x509.Certificate | Ed25519PrivateKey) -> bytes:
 
 
 def read_contents(raw: bytes, what: str, advice: str) -> PemContents:
-    """Certificates and keys in a text. `what` and `advice` are for the person who reads the error."""
+    """`what` and `advice` are used in error messages: what was read, and how to get a good one."""
     contents = PemContents([], [])
     try:
         for block in _BLOCK.finditer(raw):
@@ -53,12 +52,12 @@ def read_contents(raw: bytes, what: str, advice: str) -> PemContents:
             elif block[1] == b"PRIVATE KEY":
                 key = load_pem_private_key(block[0], None)
                 if not isinstance(key, Ed25519PrivateKey):
-                    raise InvalidKeyFileError(f"{what} holds a key that is not Ed25519: {advice}")
+                    raise InvalidKeyFileError(f"{what} contains a key that is not Ed25519: {advice}")
                 contents.keys.append(key)
     except InvalidKeyFileError:
         raise
     except Exception:
-        # The parsers raise much, and might quote what they could not read: their words are not passed on.
+        # Parsers raise many kinds of errors and might quote secrets, so their messages are not passed on.
         raise InvalidKeyFileError(f"{what} is damaged: {advice}") from None
     return contents
 
@@ -70,17 +69,17 @@ def read_file(path: Path, what: str) -> bytes:
     except OSError as problem:
         raise InvalidKeyFileError(f"cannot read {what} {path}: {problem.strerror}") from None
     if len(raw) > FILE_BYTES_MAX:
-        raise InvalidKeyFileError(f"{path} is too large to be {what}: is it another file?")
+        raise InvalidKeyFileError(f"{path} is too large for {what}: is it the right file?")
     return raw
 
 
 def write_private(path: Path, content: bytes) -> None:
-    """A new file that only its owner can read."""
+    """Create a file with mode 600."""
     try:
         file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     except FileExistsError:
         raise InvalidKeyFileError(
-            f"{path} exists and is not written over: move it away or choose another name"
+            f"{path} already exists and is not overwritten: move it, or choose another name"
         ) from None
     except OSError as problem:
         raise InvalidKeyFileError(f"cannot write {path}: {problem.strerror}") from None
@@ -90,13 +89,13 @@ def write_private(path: Path, content: bytes) -> None:
             stream.flush()
             os.fsync(stream.fileno())
     except OSError as problem:
-        # Half a key is worse than none: it would be in the way of the next attempt.
+        # An incomplete file would block the next attempt.
         path.unlink(missing_ok=True)
         raise InvalidKeyFileError(f"cannot write {path}: {problem.strerror}") from None
 
 
 def replace_public(path: Path, content: bytes) -> None:
-    """A file that all may read. Whoever reads it meanwhile sees the old or the new, never half of one."""
+    """Atomically replace a file that everyone may read."""
     try:
         file, fresh = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
         try:

@@ -1,7 +1,7 @@
-"""Tickets that the owner has withdrawn: an X.509 revocation list in a file, signed by the authority.
+"""Revoked tickets: an X.509 certificate revocation list (CRL) in a file, signed by the authority.
 
-The owner writes it and passes it on as it likes; each peer is given the path and looks at the file from time to time.
-A list that cannot be read or trusted is never taken for an empty one.
+The owner writes and distributes it; each peer is given the path and checks the file periodically. A list that cannot be
+read or verified is never treated as empty.
 """
 
 import re
@@ -19,11 +19,11 @@ from broadloom.security.pem import read_file, replace_public
 from broadloom.security.ticket import SERIAL_DIGITS, serial_text
 
 _SERIAL = re.compile(rf"[0-9a-f]{{{SERIAL_DIGITS}}}")
-_ADVICE = "fetch it again from the channel's owner"
+_ADVICE = "get it again from the channel's owner"
 
 
 def revoke_tickets(authority: Authority, path: str | Path, serials: Iterable[str], *, now: Clock = utc_now) -> None:
-    """Adds tickets to the list, by their serial numbers in hex. The file is made if there is none yet."""
+    """Add tickets to the list by their serial numbers in hex. The file is created if necessary."""
     path = Path(path)
     added = {_serial(text) for text in serials}
     secret = authority.private_key()
@@ -32,7 +32,7 @@ def revoke_tickets(authority: Authority, path: str | Path, serials: Iterable[str
         x509.RevokedCertificateBuilder().serial_number(serial).revocation_date(now()).build()
         for serial in sorted(added - {each.serial_number for each in entries})
     ]
-    # A list holds until a newer one replaces it, so it has no end of its own.
+    # A list is valid until a newer one replaces it.
     builder = x509.CertificateRevocationListBuilder(
         authority.certificate.subject, now(), ALWAYS_VALID[1], revoked_certificates=entries
     )
@@ -40,7 +40,7 @@ def revoke_tickets(authority: Authority, path: str | Path, serials: Iterable[str
 
 
 class RevocationList:
-    """What a peer knows of withdrawn tickets."""
+    """The revoked tickets known to a peer."""
 
     def __init__(self, path: str | Path, authority: x509.Certificate) -> None:
         self.authority = authority
@@ -52,11 +52,10 @@ class RevocationList:
         return f"RevocationList({str(self._path)!r}, {len(self._serials)} tickets)"
 
     def is_revoked(self, serial: str) -> bool:
-        """By the ticket's serial number in hex, as it stands in an `Identity`."""
         return serial in self._serials
 
     def reload_if_changed(self) -> bool:
-        """Whether there was something new. If the new file is not good, the old list stays in force: BadKeyFile."""
+        """Returns whether the file has changed. If it is invalid, raises an error and keeps the old list."""
         seen = self._stat()
         if seen == self._file_stamp:
             return False
@@ -69,7 +68,7 @@ class RevocationList:
             found = self._path.stat()
         except OSError as problem:
             raise InvalidKeyFileError(
-                f"cannot read the list of withdrawn tickets {self._path}: {problem.strerror}; {_ADVICE}"
+                f"cannot read the revocation list {self._path}: {problem.strerror}; {_ADVICE}"
             ) from None
         return found.st_mtime_ns, found.st_size, found.st_ino
 
@@ -78,22 +77,24 @@ class RevocationList:
 
 
 def _load(path: Path, authority: x509.Certificate) -> x509.CertificateRevocationList:
-    raw = read_file(path, "the list of withdrawn tickets")
+    raw = read_file(path, "the revocation list")
     try:
         found = x509.load_pem_x509_crl(raw)
         key = authority.public_key()
-        good = isinstance(key, Ed25519PublicKey) and found.issuer == authority.subject and found.is_signature_valid(key)
+        is_valid = (
+            isinstance(key, Ed25519PublicKey) and found.issuer == authority.subject and found.is_signature_valid(key)
+        )
     except Exception:
-        raise InvalidKeyFileError(f"the list of withdrawn tickets {path} is damaged: {_ADVICE}") from None
-    if not good:
+        raise InvalidKeyFileError(f"the revocation list {path} is damaged: {_ADVICE}") from None
+    if not is_valid:
         raise InvalidKeyFileError(
-            f"the list of withdrawn tickets {path} was not signed by the channel's owner, or was changed: {_ADVICE}"
+            f"the revocation list {path} was not signed by the channel's owner, or was modified: {_ADVICE}"
         )
     return found
 
 
 def _serial(text: str) -> int:
-    # All sixteen digits: a name like "ada" would do as hex too, and would withdraw nothing.
+    # All sixteen digits are required: a name such as "ada" is valid hex too, and would revoke nothing.
     if not _SERIAL.fullmatch(text.strip().lower()):
-        raise ValueError(f"{text!r} is no serial number of a ticket: that has {SERIAL_DIGITS} hex digits")
+        raise ValueError(f"{text!r} is not a ticket serial number ({SERIAL_DIGITS} hexadecimal digits)")
     return int(text, 16)

@@ -1,8 +1,8 @@
-"""A ticket: what the owner of a channel gives to one member. It names the member, its role and an expiry.
+"""Tickets: issued by the owner of a channel to one member, with a name, a role and an expiry.
 
-It is a file with three parts: the ticket's certificate (signed by the owner's authority), the member's private key,
-and the authority's certificate. With it the member signs its own leaf at each connect. The ticket's certificate may
-sign leaves and no further tickets, and others read name and role from it and never from the leaf.
+A ticket file has three parts: the ticket's certificate (signed by the owner's authority), the member's private key, and
+the authority's certificate. The member uses it to sign its own peer certificate at each connect. A ticket cannot sign
+other tickets. Name and role are always read from the ticket, never from the peer certificate.
 """
 
 from dataclasses import dataclass, field
@@ -25,7 +25,7 @@ _ADVICE = "ask the channel's owner for a new one"
 
 
 class TicketClaims(NamedTuple):
-    """What the owner wrote on a ticket."""
+    """What the owner certified."""
 
     name: str
     role: Role
@@ -33,11 +33,10 @@ class TicketClaims(NamedTuple):
 
 
 def read_ticket(certificate: x509.Certificate) -> TicketClaims:
-    """ValueError if it is no ticket. Whether the authority has signed it is for the caller to check."""
-    may = certificate.extensions.get_extension_for_class(x509.BasicConstraints).value
-    if not may.ca or may.path_length != 0:
-        raise ValueError("a ticket signs leaves, and nothing else")
-    # Raises ValueError for what is no role.
+    """Raises `ValueError` if it is not a ticket. The caller checks the authority's signature."""
+    constraints = certificate.extensions.get_extension_for_class(x509.BasicConstraints).value
+    if not constraints.ca or constraints.path_length != 0:
+        raise ValueError("not a ticket: a ticket signs peer certificates only")
     role = Role(single_attribute(certificate.subject, NameOID.ORGANIZATIONAL_UNIT_NAME))
     return TicketClaims(
         single_attribute(certificate.subject, NameOID.COMMON_NAME), role, serial_text(certificate.serial_number)
@@ -45,7 +44,6 @@ def read_ticket(certificate: x509.Certificate) -> TicketClaims:
 
 
 def serial_text(serial: int) -> str:
-    """As people write it, and as it stands in an `Identity`."""
     return f"{serial:0{SERIAL_DIGITS}x}"
 
 
@@ -57,7 +55,7 @@ class Ticket:
 
     @classmethod
     def load(cls, source: str | Path) -> "Ticket":
-        """From a file, or from the text of one (as from an environment variable)."""
+        """Load a ticket from a file, or from its text (for example from an environment variable)."""
         if isinstance(source, str) and ("\n" in source or "-----BEGIN" in source):
             what, raw = "the ticket", source.encode(errors="replace")
         else:
@@ -65,7 +63,7 @@ class Ticket:
         contents = read_contents(raw, what, _ADVICE)
         if len(contents.certificates) != 2 or len(contents.keys) != 1:
             raise InvalidKeyFileError(
-                f"{what} is not whole (two certificates and a private key): copy it again, or {_ADVICE}"
+                f"{what} is incomplete (expected two certificates and a private key): copy it again, or {_ADVICE}"
             )
         ticket = cls(contents.certificates[0], contents.keys[0], contents.certificates[1])
         ticket._validate(what)
@@ -76,15 +74,15 @@ class Ticket:
             read_ticket(self.certificate)
             self.certificate.verify_directly_issued_by(self.authority)
         except Exception:
-            raise InvalidKeyFileError(f"{what} was not signed by the authority that it names: {_ADVICE}") from None
+            raise InvalidKeyFileError(f"{what} was not signed by the authority it names: {_ADVICE}") from None
         if self.certificate.public_key() != self.key.public_key():
-            raise InvalidKeyFileError(f"{what} holds the private key of another ticket: {_ADVICE}")
+            raise InvalidKeyFileError(f"{what} contains the private key of another ticket: {_ADVICE}")
 
     def save(self, path: str | Path) -> None:
         write_private(Path(path), encode_pem(self.certificate, self.key, self.authority))
 
     def to_pem(self) -> str:
-        """The file as text. It holds the member's private key."""
+        """The file as text. It contains the member's private key."""
         return encode_pem(self.certificate, self.key, self.authority).decode()
 
     @property

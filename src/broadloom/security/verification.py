@@ -1,9 +1,8 @@
-"""From a leaf to the peer behind it: what every certificate that others show us goes through.
+"""Verification of peer certificates and message signatures.
 
-There are two ways to be a member: the authority has signed the leaf, or it has signed a ticket that has signed the
-leaf. Both are checked from the leaf alone, because a credential also reaches peers that never had a line to its
-author. TLS has checked a chain before, but that it was this one is not assumed. What a stranger sends can end in
-nothing but an identity or `Rejected`.
+The authority has signed a member's certificate, or a ticket that has signed it. Both are checked from the certificate
+alone, because credentials also reach peers that never had a connection to their author. TLS has verified a chain
+before, but not necessarily this one. Untrusted bytes result in an identity or a `CredentialError`, nothing else.
 """
 
 from datetime import UTC, datetime
@@ -21,7 +20,7 @@ from broadloom.wire import PeerId
 from broadloom.wire.exchange_messages import RejectReason
 
 CREDENTIAL_BYTES_MAX = 4096
-"""A leaf with a ticket inside has less than a thousand."""
+"""A certificate with an embedded ticket has less than 1,000 bytes."""
 
 
 class VerifiedPeer(NamedTuple):
@@ -36,38 +35,37 @@ class CertificateVerifier:
         self._now = now
 
     def verify(self, der: bytes, peer_id: PeerId | None = None) -> VerifiedPeer:
-        """`peer`: whose it has to be, which is looked at first: who shows another's certificate, expired or withdrawn,
-        must not bring the peer into disrepute in whose name it does so."""
+        """`peer_id`: the expected peer. It is checked before the validity, so that presenting another peer's expired or
+        revoked certificate does not discredit that peer."""
         try:
             return self._verify(der, peer_id)
         except CredentialError:
             raise
         except Exception:
-            # Whatever a stranger's bytes make the parser raise. Its words might quote them: they are not passed on.
+            # Parsers raise many kinds of errors, and might quote the untrusted bytes: their messages are not passed on.
             raise _untrusted_error() from None
 
     def _verify(self, der: bytes, peer_id: PeerId | None) -> VerifiedPeer:
         if len(der) > CREDENTIAL_BYTES_MAX:
             raise _untrusted_error()
-        leaf = x509.load_der_x509_certificate(der)
-        if leaf.extensions.get_extension_for_class(x509.BasicConstraints).value.ca:
-            # A ticket is signed by the authority too, but shown in place of a leaf it has no ticket inside: its
-            # holder would be taken for one that the authority itself has signed.
+        certificate = x509.load_der_x509_certificate(der)
+        if certificate.extensions.get_extension_for_class(x509.BasicConstraints).value.ca:
+            # A ticket presented as a peer certificate would pass for one signed by the authority directly.
             raise _untrusted_error()
-        key = leaf.public_key()
+        key = certificate.public_key()
         if not isinstance(key, Ed25519PublicKey):
             raise _untrusted_error()
-        ticket = _embedded_ticket(leaf)
+        ticket = _embedded_ticket(certificate)
         if peer_id not in (None, peer_id_of(key)):
             raise CredentialError(
                 RejectReason.PEER_ID_MISMATCH,
-                f"the credential is that of {peer_id_of(key):016x}, not of {peer_id:016x}",
+                f"the credential belongs to {peer_id_of(key):016x}, not to {peer_id:016x}",
             )
         if ticket is None:
-            leaf.verify_directly_issued_by(self._authority)
-            self._check_time(leaf)
+            certificate.verify_directly_issued_by(self._authority)
+            self._check_time(certificate)
             return VerifiedPeer(Identity(peer_id_of(key)), key)
-        leaf.verify_directly_issued_by(ticket)
+        certificate.verify_directly_issued_by(ticket)
         ticket.verify_directly_issued_by(self._authority)
         claims = read_ticket(ticket)
         identity = Identity(
@@ -75,16 +73,15 @@ class CertificateVerifier:
         )
         self.recheck(identity)
         self._check_time(ticket)
-        self._check_time(leaf)
+        self._check_time(certificate)
         return VerifiedPeer(identity, key)
 
     def recheck(self, identity: Identity) -> None:
-        """Rejected if the ticket of one who was found good has expired or was withdrawn. Without tickets there is
-        nothing that could end."""
+        """Raises `CredentialError` if the ticket has expired or was revoked since it was verified."""
         if self._revocation_list is not None and self._revocation_list.is_revoked(identity.ticket_serial):
             raise CredentialError(
                 RejectReason.TICKET_REVOKED,
-                f"the ticket {identity.ticket_serial} was withdrawn: ask the channel's owner",
+                f"the ticket {identity.ticket_serial} was revoked: ask the channel's owner",
             )
         if identity.expires_at is not None and self._now().timestamp() > identity.expires_at:
             raise expired_error(datetime.fromtimestamp(identity.expires_at, UTC))
@@ -96,7 +93,8 @@ class CertificateVerifier:
         if now < certificate.not_valid_before_utc:
             begins = f"{certificate.not_valid_before_utc:%Y-%m-%d %H:%M} UTC"
             raise CredentialError(
-                RejectReason.TICKET_EXPIRED, f"the certificate begins {begins}: is one of the clocks wrong?"
+                RejectReason.TICKET_EXPIRED,
+                f"the certificate is not valid before {begins}: check the clocks of both machines",
             )
 
 
@@ -107,8 +105,8 @@ def expired_error(end: datetime) -> CredentialError:
     )
 
 
-def _embedded_ticket(leaf: x509.Certificate) -> x509.Certificate | None:
-    for extension in leaf.extensions:
+def _embedded_ticket(certificate: x509.Certificate) -> x509.Certificate | None:
+    for extension in certificate.extensions:
         if extension.oid == TICKET_EXTENSION:
             return x509.load_der_x509_certificate(extension.value.public_bytes())
     return None
@@ -116,25 +114,21 @@ def _embedded_ticket(leaf: x509.Certificate) -> x509.Certificate | None:
 
 def _untrusted_error() -> CredentialError:
     return CredentialError(
-        RejectReason.WRONG_KEY, "the certificate is not of this channel's authority: are key or ticket right?"
+        RejectReason.WRONG_KEY, "the certificate was not signed by this channel's authority: check the key or ticket"
     )
-
-
-# Signatures on messages: the session key signs what its peer says, and the leaf lets everyone check it.
 
 
 SIGNATURE_BYTES = 64
 MESSAGE_PREFIX = b"broadloom message\0"
-"""Goes before what is signed. The session key also signs in TLS handshakes: with this, no message that a peer can be
-brought to send is ever good as a handshake."""
+"""Domain separation: the session key also signs TLS handshakes, and no message must be valid as a handshake."""
 
 
 class SessionSigner:
-    """The seal of one connect."""
+    """Signs the messages of one session and verifies those of others."""
 
-    def __init__(self, leaf: PeerCertificate, verifier: CertificateVerifier) -> None:
-        self.credential = leaf.der
-        self._key = leaf.key
+    def __init__(self, certificate: PeerCertificate, verifier: CertificateVerifier) -> None:
+        self.credential = certificate.der
+        self._key = certificate.key
         self._verifier = verifier
 
     def __repr__(self) -> str:
@@ -152,11 +146,10 @@ class SessionSigner:
 
 
 def _signature_check(key: Ed25519PublicKey) -> SignatureCheck:
-    def check(said: bytes, signature: bytes) -> bool:
+    def check(data: bytes, signature: bytes) -> bool:
         try:
-            key.verify(signature, MESSAGE_PREFIX + said)
+            key.verify(signature, MESSAGE_PREFIX + data)
         except Exception:
-            # A bad signature, or one that is none at all: both are strangers' bytes, and neither may do harm.
             return False
         return True
 

@@ -13,6 +13,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from broadloom.channel.connect import PendingConnection
+from broadloom.channel.options import ConnectOptions
 from broadloom.transport.connection import TcpConnection
 from broadloom.transport.node import TcpNode
 
@@ -83,29 +84,14 @@ class PartitionedConnect(PendingConnection):
         tape: "ObserverFactory",
         settings: "ChannelSettings",
     ) -> None:
-        super().__init__(
-            name,
-            bootstrap=bootstrap,
-            key=None,
-            ticket=None,
-            revocation_list=None,
-            tls=True,
-            signed=None,
-            advertise_host=LOOPBACK,
-            port=0,
-            local_peers=1,
-            overflow="drop_oldest",
-            inbox_messages_max=100_000,
-            inbox_bytes_max=64 << 20,
-            timeout_s=timeout_s,
-            tape=tape,
-            settings=settings,
-            limits=None,
+        options = ConnectOptions(
+            bootstrap=bootstrap, advertise_host=LOOPBACK, timeout_s=timeout_s, tape=tape, settings=settings
         )
+        super().__init__(name, options)
         self._partition = partition
 
-    def _node(self, advertise_host: str, port: int, bootstrap: tuple["Address", ...]) -> TcpNode:
-        node = super()._node(advertise_host, port, bootstrap)
+    def _node(self, advertise_host: str, port: int) -> TcpNode:
+        node = super()._node(advertise_host, port)
         assert isinstance(node, PartitionedNode)
         node.partition = self._partition
         return node

@@ -1,10 +1,9 @@
-"""One of the two worlds of a peer: asyncio TCP and TLS, and the real clock. (The other one is `sim`.)
+"""The real runtime of a peer: asyncio, TCP and TLS. (`testing/sim` is the simulated one.)
 
-`node.py` is the world; `line.py` one connection, with `tls.py` inside it; `doorman.py` decides who may call.
+`node.py` is the runtime, `connection.py` one connection; `flow_control.py` and `admission_control.py` protect both.
 """
 
 from broadloom.transport.addresses import find_advertise_host, parse_address
-from broadloom.transport.limits import Limits
 from broadloom.transport.node import HandshakeCounters, ListenError, TcpNode
 
-__all__ = ["HandshakeCounters", "Limits", "ListenError", "TcpNode", "find_advertise_host", "parse_address"]
+__all__ = ["HandshakeCounters", "ListenError", "TcpNode", "find_advertise_host", "parse_address"]

@@ -1,4 +1,4 @@
-"""Addresses as people write them, and where a peer of this machine can be reached."""
+"""Parsing addresses, and finding the address that a peer advertises."""
 
 import asyncio
 import ipaddress
@@ -9,44 +9,44 @@ from broadloom.wire.xdr import HOST_BYTES_MAX, PORT_MAX
 
 LOOPBACK = "127.0.0.1"
 ADDRESSES_PER_HOST_MAX = 4
-"""Of one host name."""
+"""Addresses of one host name that are tried."""
 
 
 def parse_address(text: str) -> Address:
-    """`10.0.0.5`, `alpha.example:4000`, `::1`, `[::1]:4000`. Without a port, the channel's ports are searched."""
+    """Parse `10.0.0.5`, `alpha.example:4000`, `::1` or `[::1]:4000`. Port 0: the channel's port order is probed."""
     host, port = text.strip(), 0
     if host.startswith("["):
         host, bracket, rest = host[1:].partition("]")
         if not bracket or (rest and not rest.startswith(":")):
-            raise ValueError(f"{text!r} is no address; IPv6 with a port is written [::1]:4000")
+            raise ValueError(f"{text!r} is not an address; write IPv6 with a port as [::1]:4000")
         port = _port(text, rest[1:]) if rest else 0
     elif host.count(":") == 1:
         host, _, number = host.partition(":")
         port = _port(text, number)
     if not _is_host(host) or (text.strip().startswith("[") and ":" not in host):
-        raise ValueError(f"{text!r} is no address; write a host, or host:port, or [IPv6]:port")
+        raise ValueError(f"{text!r} is not an address; write host, host:port or [IPv6]:port")
     return Address(LOOPBACK if host.lower() == "localhost" else host, port)
 
 
 def _is_host(host: str) -> bool:
-    """Whether it could be a name or an address; whether it is one, only asking for it can tell."""
+    """Whether this is the syntax of a host name or an address."""
     if ":" in host:
         try:
             return ipaddress.ip_address(host).version == 6
         except ValueError:
             return False
-    is_odd = any(sign.isspace() or sign in "\0/@[]" for sign in host)
-    return 0 < len(host.encode()) <= HOST_BYTES_MAX and not is_odd
+    has_invalid_character = any(character.isspace() or character in "\0/@[]" for character in host)
+    return 0 < len(host.encode()) <= HOST_BYTES_MAX and not has_invalid_character
 
 
 def _port(text: str, number: str) -> int:
     if not number.isascii() or not number.isdigit() or len(number) > 5 or not 1 <= int(number) <= PORT_MAX:
-        raise ValueError(f"{text!r}: a port is a number from 1 to {PORT_MAX}")
+        raise ValueError(f"{text!r}: the port must be from 1 to {PORT_MAX}")
     return int(number)
 
 
 async def resolve_host(host: str) -> list[str]:
-    """What a host name stands for, at most a few; an address stands for itself. OSError or ValueError if nothing."""
+    """The first few addresses of a host. Raises `OSError` or `ValueError` if it cannot be resolved."""
     try:
         return [str(ipaddress.ip_address(host))]
     except ValueError:
@@ -62,15 +62,14 @@ def is_loopback(host: str) -> bool:
 
 
 def bind_host(host: str) -> str:
-    """Where to listen so that others reach us at this host: on loopback only there, else on every interface."""
+    """The address to bind: loopback stays loopback, everything else means every interface."""
     if is_loopback(host):
         return host
     return "::" if ":" in host else "0.0.0.0"
 
 
 async def find_advertise_host(bootstrap: tuple[Address, ...]) -> str:
-    """The address from which this machine would talk to the first portal that it has a way to. If some portals are
-    on this machine and others are not, it is one that the others can reach as well."""
+    """The local address that faces the first reachable bootstrap host; loopback only if all of them are local."""
     loop = asyncio.get_running_loop()
     local = ""
     for bootstrap_host in bootstrap:
@@ -81,7 +80,7 @@ async def find_advertise_host(bootstrap: tuple[Address, ...]) -> str:
         for family, kind, protocol, _, address in found:
             try:
                 with socket.socket(family, kind, protocol) as probe:
-                    probe.connect(address)  # sends nothing: UDP only looks up the route
+                    probe.connect(address)  # UDP: looks up the route, sends nothing
                     host = str(probe.getsockname()[0]).partition("%")[0]
             except OSError:
                 continue

@@ -1,6 +1,6 @@
-"""Who may call: limits on callers that have not shown anything yet, and on calls from one address.
+"""Admission control: limits on unauthenticated connections and on the connection rate per address (token bucket).
 
-Everything here happens before the fabric hears of a call. Whoever is turned away is counted.
+It acts before the protocol sees a connection. Denied connections are counted.
 """
 
 from collections.abc import Callable
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from broadloom.transport.limits import Limits
 
 ADDRESSES_MAX = 4096
-"""Addresses whose calls are counted; beyond, the one that called longest ago is forgotten."""
+"""Addresses with a token bucket; beyond that, the least recently used one is forgotten."""
 
 
 class AdmissionControl:
@@ -20,10 +20,10 @@ class AdmissionControl:
         self._now = now
         self._pending: dict[TcpConnection, None] = {}
         self._tokens: dict[str, tuple[float, float]] = {}
-        """Address -> calls it may still make, and when that was counted."""
+        """Address -> remaining tokens, and the time of that count."""
         self.connections_denied = 0
         self.handshakes_evicted = 0
-        """Handshakes broken off to make room for others."""
+        """Pending handshakes aborted in favor of newer ones."""
 
     def admit(self, connection: "TcpConnection") -> bool:
         if not self._take_token(connection.remote_host):
@@ -38,7 +38,7 @@ class AdmissionControl:
         return True
 
     def remove_pending(self, connection: "TcpConnection") -> None:
-        """It has shown its certificate, or is gone."""
+        """The connection is authenticated or closed."""
         self._pending.pop(connection, None)
 
     @property
@@ -46,7 +46,6 @@ class AdmissionControl:
         return len(self._pending)
 
     def abort_pending(self) -> None:
-        """Nobody is let in any more."""
         for connection in list(self._pending):
             connection.abort()
         self._pending.clear()

@@ -1,8 +1,8 @@
-"""One TCP connection as a line of the fabric: whole frames in, whole frames out, and an end that is told once.
+"""`TcpConnection`: whole frames in, whole frames out, over TCP or TLS, and exactly one disconnect.
 
-What is sent within one turn of the event loop goes out in one write. When the other end does not keep up, frames wait
-here, counted; beyond the limit the line is choked. Our own end says goodbye, half closes and reads on until the other
-end has closed too, because closing a socket with unread bytes would destroy what we said last.
+Frames sent in one iteration of the event loop go out in one write. If the other end does not keep up, they wait in the
+send queue, and beyond its limit the connection is dropped. Closing is lossless: it half-closes and reads on until the
+other end has closed too, because closing a socket with unread bytes would discard the last frames sent.
 """
 
 import asyncio
@@ -23,18 +23,18 @@ if TYPE_CHECKING:
 
 TRANSPORT_HIGH_WATER_BYTES = 128 << 10
 WRITE_BYTES = 256 << 10
-"""Written at once, at most, when more than that waits."""
+"""Maximum size of one write from a long queue."""
 SMALL_READ_BYTES = 4 << 10
-"""After a smaller read, what it made us send goes out at once; after a larger one, with what the next reads bring."""
+"""After a smaller read, replies are flushed at once; after a larger one, together with those to the next reads."""
 LARGE_READ_BYTES = 64 << 10
-"""After a read of so much, with so much still to be read, we are behind."""
+"""A read of this size with as much still in the kernel is a lag."""
 WRITELINES_MAX = 16
-"""Up to so many parts are written as they are; more and smaller ones are cheaper joined."""
+"""More buffers than this are joined before writing, which is cheaper than writing them separately."""
 _TLS_ALERT = b"\x15\x03"
 
 
 class TcpConnection(asyncio.Protocol):
-    """Driven by its transport; made by `Node.dial` or for each connection that is accepted."""
+    """Driven by its asyncio transport. Created by `TcpNode.dial` and for each accepted connection."""
 
     handler: "ConnectionHandler"
 
@@ -53,21 +53,21 @@ class TcpConnection(asyncio.Protocol):
         self._writable = False
         self._flush_scheduled = False
         self._ready = False
-        """Open, and with TLS both ends have proved who they are."""
+        """Open, and with TLS both ends are authenticated."""
         self._is_closed = False
-        """Our owner closed it, or was told that it is lost: nothing is heard or said any more."""
+        """Closed by its handler, or lost and reported: no more frames in either direction."""
         self._write_closed = False
         self.connect_task: asyncio.Task[None] | None = None
         self.deadline: asyncio.TimerHandle | None = None
         self._reading_paused = False
         self.last_progress_at = 0.0
-        """When the other end last took something."""
+        """When the other end last read something."""
         self.is_above_high_water = False
-        """So much waits here that the author of it should wait too; kept by `flow.py`."""
+        """The send queue is above `Limits.high_water_bytes`; written by `flow_control.py`."""
         self.slow_peer_budget = node.limits.slow_peer_budget_s, 0.0
-        """How long this line may still hold up our broadcasts, and as of when; kept by `flow.py`."""
+        """Time this connection may still delay our broadcasts, and as of when; written by `flow_control.py`."""
 
-    # -- for the owner
+    # -- protocol.runtime.Connection
 
     def send(self, frame: bytes, rest: memoryview | None = None) -> None:
         if self._is_closed:
@@ -83,7 +83,7 @@ class TcpConnection(asyncio.Protocol):
         if self._send_queue_bytes > self._node.limits.high_water_bytes:
             if not self.is_above_high_water:
                 self._node.flow.on_congested(self)
-            if self._send_queue_bytes > self._node.limits.send_queue_bytes_max:
+            if self._send_queue_bytes > self._node.settings.send_queue_bytes_max:
                 self._on_send_overflow()
 
     def close(self) -> None:
@@ -109,13 +109,13 @@ class TcpConnection(asyncio.Protocol):
 
     @property
     def queued_bytes(self) -> int:
-        """Waiting for the other end, on our side."""
+        """Unsent bytes on this side."""
         return self._send_queue_bytes + (self._transport.get_write_buffer_size() if self._transport is not None else 0)
 
-    # -- for the node
+    # -- called by the node
 
     def flush(self) -> None:
-        """Once a turn of the loop: everything that waits, in one write."""
+        """Write the send queue; once per iteration of the event loop."""
         self._flush_scheduled = False
         if not self._writable or self._write_closed:
             return
@@ -140,7 +140,7 @@ class TcpConnection(asyncio.Protocol):
                 self._finish()
 
     def _next_write(self) -> list[bytes | memoryview]:
-        """All that waits, or as much of a long queue as the other end should be sent at once."""
+        """The whole send queue, or the front of a long one."""
         if self._send_queue_bytes <= WRITE_BYTES:
             parts, self._send_queue, self._send_queue_bytes = self._send_queue, [], 0
             return parts
@@ -154,15 +154,14 @@ class TcpConnection(asyncio.Protocol):
         return parts
 
     def drop_slow(self) -> None:
-        """The other end takes nothing any more."""
+        """The other end is stalled."""
         self._on_send_overflow()
 
     def disconnect_unauthorized(self, reason: RejectReason) -> None:
-        """The other end is no longer admitted."""
+        """The ticket of the other end has expired or was revoked."""
         self._disconnect(reason)
 
     def on_connect_failed(self, reason: RejectReason | None = None) -> None:
-        """Nobody there."""
         self.connect_task = None
         self._disconnect(reason)
         self._node.on_connection_closed(self)
@@ -178,7 +177,7 @@ class TcpConnection(asyncio.Protocol):
             self._transport.resume_reading()
 
     def abort(self) -> None:
-        """Break off without a word."""
+        """Close without notice."""
         self._is_closed = self._write_closed = True
         self._clear_send_queue()
         if self.connect_task is not None:
@@ -186,13 +185,15 @@ class TcpConnection(asyncio.Protocol):
         if self._transport is not None:
             self._transport.abort()
 
-    # -- for the transport
+    # -- asyncio.Protocol
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
         self._transport.set_write_buffer_limits(TRANSPORT_HIGH_WATER_BYTES)
         self._socket = transport.get_extra_info("socket")
-        limit_kernel_buffers(self._socket, self._node.limits)
+        limit_kernel_buffers(
+            self._socket, self._node.limits.notsent_lowat_bytes, self._node.settings.socket_buffer_bytes
+        )
         self.connect_task = None
         if self._is_initiator and self._is_closed:
             self._transport.abort()
@@ -245,7 +246,7 @@ class TcpConnection(asyncio.Protocol):
             self.deadline.cancel()
         self._disconnect(None)
         self._clear_send_queue()
-        self._tls = None  # a hundred kilobytes, which the cycle of line and owner would hold for a while
+        self._tls = None  # frees 100 kB before the garbage collector finds the reference cycle
         self._node.on_connection_closed(self)
 
     def pause_writing(self) -> None:
@@ -256,7 +257,7 @@ class TcpConnection(asyncio.Protocol):
             self._writable = True
             self.flush()
 
-    # -- the inside
+    # -- internal
 
     def _read(self, data: bytes) -> None:
         for frame in self._splitter.feed(data):
@@ -265,7 +266,7 @@ class TcpConnection(asyncio.Protocol):
                 return
 
     def _handshake(self) -> bool:
-        """Whether the line is open now."""
+        """Returns whether the connection is open now."""
         assert self._tls is not None
         assert self._transport is not None
         done = self._tls.do_handshake()
@@ -300,32 +301,31 @@ class TcpConnection(asyncio.Protocol):
             self._node.on_accept(self)
 
     def _on_tls_error(self, problem: ssl.SSLError) -> None:
-        """TLS says no, here or at the other end."""
+        """TLS failed here, or the other end sent an alert."""
         reason = reject_reason_for(problem, is_initiator=self._is_initiator)
         self._node.count_rejection(reason)
         assert self._tls is not None
         assert self._transport is not None
-        self._clear_send_queue()  # nothing can be encrypted any more
+        self._clear_send_queue()  # TLS cannot encrypt after an error
         if alert := self._tls.pending_output():
             self._transport.write(alert)
         elif reason is RejectReason.TLS_MISMATCH and not self._is_initiator and not self._ready:
-            # OpenSSL says nothing to who does not speak TLS at all: perhaps a plain peer, so it is told in plain.
-            self._transport.write(encode(Reject(reason, "this peer uses TLS, you do not; connect like the others")))
+            # OpenSSL sends no alert to a client without TLS. It may be a peer with tls=False: reply in plain text.
+            self._transport.write(encode(Reject(reason, "this channel uses TLS; connect without tls=False")))
         self._disconnect(reason, half_close=True)
 
     def _on_malformed(self, data: bytes, problem: WireError) -> None:
-        """Not frames of ours. Who speaks TLS where we do not, or the other way round, is told so by what comes back."""
+        """The data is not a frame. A TLS mismatch is recognized by the reply of the other end."""
         assert self._transport is not None
         is_tls = self._tls is None and data.startswith(_TLS_ALERT)
         self._node.count_malformed()
         if not is_tls and self._send_queue_bytes == 0 and self._writable:
-            refuse = encode(Reject(RejectReason.WRONG_PROTOCOL, str(problem)[:200]))
-            self._transport.write(refuse if self._tls is None else self._tls.encrypt(refuse))
+            reject = encode(Reject(RejectReason.WRONG_PROTOCOL, str(problem)[:200]))
+            self._transport.write(reject if self._tls is None else self._tls.encrypt(reject))
         self._disconnect(RejectReason.TLS_MISMATCH if is_tls else RejectReason.WRONG_PROTOCOL, half_close=True)
 
     def _disconnect(self, reason: RejectReason | None, *, half_close: bool = False) -> None:
-        """Nothing more is to be expected of the other end. `after_a_word`: it was told why, and shall be able to read
-        it."""
+        """Report the disconnect and close. `half_close`: let the other end read the reason that was just written."""
         if self._is_closed:
             return
         self._is_closed = True
@@ -341,7 +341,7 @@ class TcpConnection(asyncio.Protocol):
             self.handler.on_disconnect(reason)
 
     def _on_send_overflow(self) -> None:
-        """Too much waits for the other end. Our owner may be in the middle of sending, so it is told in a moment."""
+        """The send queue is over its limit. The handler may be sending right now, so it is called later."""
         if self._is_closed:
             return
         self._is_closed = self._write_closed = True
@@ -351,17 +351,17 @@ class TcpConnection(asyncio.Protocol):
         self._node.call_soon(self.handler.on_send_overflow)
 
     def _finish(self) -> None:
-        """All was said: half close, and listen until the other end has closed as well."""
+        """Everything is sent: half-close, and read until the other end has closed too."""
         if self._write_closed:
             return
         self._write_closed = True
         assert self._transport is not None
-        if self._tls is not None and (goodbye := self._tls.close_notify()):
-            self._transport.write(goodbye)
+        if self._tls is not None and (close_notify := self._tls.close_notify()):
+            self._transport.write(close_notify)
         self._half_close()
 
     def _half_close(self) -> None:
-        """Nothing more comes from us; what still comes from there is read, and thrown away, until that ends too."""
+        """Send EOF; further input is discarded until the other end closes."""
         assert self._transport is not None
         self.resume_reading()
         if not self._transport.can_write_eof():
@@ -369,7 +369,7 @@ class TcpConnection(asyncio.Protocol):
             return
         try:
             self._transport.write_eof()
-        except OSError:  # the other end has broken off already; whoever hung up must not stumble over that
+        except OSError:  # the other end has already closed
             self._transport.abort()
 
     def _clear_send_queue(self) -> None:
@@ -381,7 +381,7 @@ class TcpConnection(asyncio.Protocol):
     def _set_deadline(self, seconds: float) -> None:
         if self.deadline is not None:
             self.deadline.cancel()
-        self.deadline = self._node.later(seconds, self._on_deadline)
+        self.deadline = self._node.call_later(seconds, self._on_deadline)
 
     def _on_deadline(self) -> None:
         if not self._ready and not self._is_closed:

@@ -1,4 +1,4 @@
-"""The event loop that Broadloom's own programs run in: uvloop where it is installed, for speed; else that of Python."""
+"""The event loop of Broadloom's own programs: uvloop if it is installed (the extra `speed`), else asyncio's."""
 
 import asyncio
 from collections.abc import Coroutine
@@ -10,12 +10,12 @@ T = TypeVar("T")
 def new_event_loop() -> asyncio.AbstractEventLoop:
     try:
         import uvloop
-    except ImportError:  # there is none for Windows
+    except ImportError:
         return asyncio.new_event_loop()
     return uvloop.new_event_loop()
 
 
 def run(main: Coroutine[Any, Any, T]) -> T:
-    """Like `asyncio.run`: Ctrl-C cancels `main`, which then leaves its channels properly."""
+    """As `asyncio.run`, with `new_event_loop`."""
     with asyncio.Runner(loop_factory=new_event_loop) as runner:
         return runner.run(main)

@@ -1,8 +1,8 @@
-"""Who is behind, who is waited for, and who is given up: the lines of one peer whose other ends read slowly.
+"""Flow control: when `broadcast` waits, and for which neighbors.
 
-An author that outruns its links waits, and so does one that outruns the fabric (`fabric/progress.py`) or that does not
-keep up with reading (`pace.py`). But one neighbour that reads slowly, or not at all, must not hold up the rest: it has
-a little patience of ours to use up, and is not waited for when that is gone.
+An author waits if it outruns its links, if it outruns the fabric (aggregated acknowledgements, `broadcast/acks.py`) or
+if it does not keep up with reading (`AimdRateLimiter`). One slow neighbor must not hold up the rest: each has a
+slow-peer budget, after which `broadcast` no longer waits for it, and a stalled one is dropped.
 """
 
 import asyncio
@@ -17,36 +17,35 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from broadloom.transport.connection import TcpConnection
-    from broadloom.transport.limits import Limits
     from broadloom.transport.node import TcpNode
 
 
-# How fast we may speak: as fast as we like, until we do not keep up with what the others say.
-#
-# When more waits to be read than we can read, everyone speaks too much, and we are one of them: we halve our pace, and
-# quicken it again as long as all is well. So the peers of an overloaded channel find a common pace by themselves, and
-# messages do not pile up in their queues.
-
-
 UNLIMITED = 1e9
-"""Bytes a second: no limit at all."""
+"""Bytes per second that mean no limit."""
 RATE_MIN = 256 << 10
-"""Bytes a second that everyone may say, however loud the others are."""
+"""Bytes per second that every peer may send, however overloaded the channel is."""
 LAG_TOLERANCE_S = 0.12
-"""A burst is soon read; only one who has been behind for so long slows down."""
+"""The rate decreases only after this much continuous lag: a burst is read soon."""
 LAG_RESET_S = 0.1
-"""One who has not been behind for so long is not behind any more."""
+"""A lag is over if it was not observed for this time."""
 DECREASE_INTERVAL_S = 0.1
-"""So often the pace is halved at most: a cut takes a moment to be felt."""
+"""Minimum time between two decreases: the effect of one takes a moment."""
 DOUBLING_S = 0.5
 BURST_S = 0.02
-"""What was not said within this time is not saved for later."""
+"""Depth of the token bucket, as a time."""
 PAUSE_S_MAX = 0.05
 MEASUREMENT_S = 0.05
-"""How fast we speak is measured over this time."""
+"""Window for measuring the current send rate."""
 
 
 class AimdRateLimiter:
+    """Limits the send rate of a peer that does not keep up with reading.
+
+    Such a peer is part of an overloaded channel: it halves its own rate, and raises it again while there is no lag. So
+    the peers of the channel converge to a common rate, and messages do not pile up in their queues. The increase is
+    exponential, not additive as in textbook AIMD: peers must get from an overload back to no limit within seconds.
+    """
+
     def __init__(self, now: Callable[[], float]) -> None:
         self._now = now
         self._bytes_per_s = UNLIMITED
@@ -55,13 +54,13 @@ class AimdRateLimiter:
         self._decreased_at = 0.0
         self._lag_at = self._lag_since = 0.0
         self._sent_bytes = 0
-        """Bytes since `_said_since`."""
+        """Since `_measured_since`."""
         self._measured_since = now()
         self._sent_per_s = 0.0
-        """In the time before that."""
+        """In the window before that."""
 
     def on_lag(self) -> None:
-        """We do not keep up with reading."""
+        """More data waits in the kernel than was just read."""
         now = self._now()
         if now - self._lag_at > LAG_RESET_S:
             self._lag_since = now
@@ -76,7 +75,6 @@ class AimdRateLimiter:
         self._credit = min(self._credit, self._bytes_per_s * BURST_S)
 
     def consume(self, size: int) -> None:
-        """So much was said."""
         self._sent_bytes += size
         now = self._now()
         if self._bytes_per_s < UNLIMITED:
@@ -88,7 +86,6 @@ class AimdRateLimiter:
 
     @property
     def is_exhausted(self) -> bool:
-        """Whether we have to wait."""
         if self._bytes_per_s >= UNLIMITED:
             return False
         self._refill(self._now())
@@ -96,7 +93,7 @@ class AimdRateLimiter:
 
     @property
     def pause_s(self) -> float:
-        """After so long there may be room again."""
+        """When to check again."""
         wanted = self._bytes_per_s * BURST_S / 2
         return min(PAUSE_S_MAX, max(0.001, (wanted - self._credit) / self._bytes_per_s))
 
@@ -107,22 +104,24 @@ class AimdRateLimiter:
 
 
 DRAIN_POLL_S = 0.05
-"""So often somebody that waits looks whether it still has to."""
+"""How often a waiting author checks the links again."""
 WINDOW_POLL_S = 0.005
 _TCP_NOTSENT_LOWAT = 25
 _TCP_WINDOW_CLAMP = 10
 
 
-def limit_kernel_buffers(connection: "socket.socket | None", limits: "Limits") -> None:
-    """Else the kernel takes megabytes for a neighbour that does not read, and everything waits behind them."""
+def limit_kernel_buffers(
+    connection: "socket.socket | None", notsent_lowat_bytes: int, socket_buffer_bytes: int
+) -> None:
+    """By default the kernel buffers megabytes for a neighbor that does not read, and everything else queues behind."""
     if connection is not None and sys.platform == "linux":
         with suppress(OSError):
-            connection.setsockopt(socket.IPPROTO_TCP, _TCP_NOTSENT_LOWAT, limits.notsent_lowat_bytes)
-            connection.setsockopt(socket.IPPROTO_TCP, _TCP_WINDOW_CLAMP, limits.socket_buffer_bytes)
+            connection.setsockopt(socket.IPPROTO_TCP, _TCP_NOTSENT_LOWAT, notsent_lowat_bytes)
+            connection.setsockopt(socket.IPPROTO_TCP, _TCP_WINDOW_CLAMP, socket_buffer_bytes)
 
 
 def unread_bytes(connection: "socket.socket | None") -> int:
-    """What the kernel holds for us to read."""
+    """Bytes in the receive buffer of the kernel."""
     if connection is None:
         return 0
     count = array("i", [0])
@@ -136,7 +135,7 @@ class FlowControl:
         self._node = node
         self._limits = node.limits
         self._congested: dict[TcpConnection, float] = {}
-        """Lines that are full, and since when."""
+        """Congested connections, and since when."""
         self._writable = asyncio.Event()
         self._timer: asyncio.TimerHandle | None = None
         self.rate_limiter = AimdRateLimiter(node.now)
@@ -153,7 +152,7 @@ class FlowControl:
         self._writable.set()
 
     def _check_stalled(self) -> None:
-        """A neighbour that is behind and takes nothing at all is as good as dead, however alive it sounds."""
+        """Drop congested neighbors that read nothing, even if they still send."""
         self._timer = None
         stalled_before = self._node.now() - self._limits.stall_timeout_s
         for connection, since in list(self._congested.items()):
@@ -166,8 +165,7 @@ class FlowControl:
 
     @property
     def must_wait(self) -> bool:
-        """Whether an author should wait: a neighbour is behind that we have patience with, or most of them are; or we
-        are behind ourselves."""
+        """Whether an author must wait: for acknowledgements, for the rate limiter, or for congested links."""
         return (
             self._node.peer.broadcaster.acks.is_window_full
             or self.rate_limiter.is_exhausted
@@ -182,9 +180,10 @@ class FlowControl:
         if len(self._congested) >= (links if links <= 2 else (links + 1) // 2):
             return True
         now = self._node.now()
-        moved_after = now - self._limits.stall_grace_s
+        progress_after = now - self._limits.stall_grace_s
         return any(
-            line.last_progress_at > moved_after and self._slow_peer_budget_s(line, now) > 0 for line in self._congested
+            each.last_progress_at > progress_after and self._slow_peer_budget_s(each, now) > 0
+            for each in self._congested
         )
 
     def _slow_peer_budget_s(self, connection: "TcpConnection", now: float) -> float:
@@ -192,13 +191,13 @@ class FlowControl:
         return min(self._limits.slow_peer_budget_s, left_s + self._limits.slow_peer_refill_ratio * (now - at))
 
     async def drain(self) -> None:
-        """Wait until the links have taken what was sent, and it is our turn again."""
-        while self.rate_limiter.is_exhausted and self._node.peer.is_present:  # noqa: ASYNC110 (time itself is waited for)
+        """Wait until `must_wait` is no longer true."""
+        while self.rate_limiter.is_exhausted and self._node.peer.is_present:  # noqa: ASYNC110 (waits for time to pass)
             await asyncio.sleep(self.rate_limiter.pause_s)
-        progress = self._node.peer.broadcaster.acks
-        while progress.is_window_full and self._node.peer.is_present:
+        acks = self._node.peer.broadcaster.acks
+        while acks.is_window_full and self._node.peer.is_present:
             await asyncio.sleep(WINDOW_POLL_S)
-            progress.recheck()
+            acks.recheck()
         while self._links_are_congested and self._node.peer.is_present:
             waited_for, began = list(self._congested), self._node.now()
             self._writable.clear()

@@ -1,7 +1,7 @@
-"""Peers of one process on the same channel: what one of them hears, the others have at once, without a socket.
+"""Links between the local peers of one channel (`local_peers=3`), without sockets.
 
-A set of peers acts as one (`peers=3`), on a machine that is better connected than others. Its members are strangers in
-the fabric, with neighbours of their own; between them messages hop inside the process.
+In the fabric the local peers are ordinary peers with neighbors of their own. In addition, each message that one of them
+receives is passed to the others inside the process.
 """
 
 from collections.abc import Callable, Sequence
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class InProcessConnection:
-    """One end of a line that is none: a frame is handed over in the next turn of the event loop."""
+    """One end of a link inside the process. A frame is delivered in the next iteration of the event loop."""
 
     handler: "ConnectionHandler"
     other_end: "InProcessConnection"
@@ -34,11 +34,11 @@ class InProcessConnection:
         self._call_soon(lambda: self.other_end.handler.on_frame(data))
 
     def close(self) -> None:
-        """Nothing is held."""
+        """Nothing to release."""
 
 
 def link_in_process(nodes: "Sequence[TcpNode]") -> None:
-    """Messages hop between these from now on."""
+    """Link every pair of these peers."""
     for one, other in combinations(nodes, 2):
         here, there = InProcessConnection(one.call_soon), InProcessConnection(other.call_soon)
         here.other_end, there.other_end = there, here

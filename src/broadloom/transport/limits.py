@@ -1,43 +1,48 @@
-"""Every number that the sockets go by, with its unit and its reason."""
+"""`Limits`: the internal constants of the sockets, each with its unit and its reason.
+
+Not public: applications use `ChannelSettings`. Tests override limits by passing a `TcpTuning` as settings.
+"""
 
 from dataclasses import dataclass
+
+from broadloom.protocol.constants import Tuning
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """One peer's own business; others need not agree."""
-
-    send_queue_bytes_max: int = 16 << 20
-    """Waiting in one line. Messages are kept back long before; a neighbour that asks for so much else is given up."""
     high_water_bytes: int = 256 << 10
-    """With so much waiting in a line it is full: messages are kept back until there is room, and `broadcast` waits."""
+    """A connection with a longer send queue is congested: messages go to the send backlog, and `broadcast` waits."""
     notsent_lowat_bytes: int = 64 << 10
-    """Of one line, in the kernel and not under way: what is more waits with us, where it can still be chosen."""
-    socket_buffer_bytes: int = 512 << 10
-    """Of one line, received by the kernel and not yet read. On links that are long and fast (a gigabit over 100 ms),
-    more would carry more."""
+    """Unsent bytes per connection in the kernel. The rest waits in the process, where priorities still apply."""
     slow_peer_budget_s: float = 0.25
-    """So long may one neighbour that is behind hold up our own `broadcast`; then it is not waited for."""
+    """How long one slow neighbor may delay `broadcast`; after that `broadcast` no longer waits for it."""
     slow_peer_refill_ratio: float = 0.05
-    """This share of the time that passes is given back to a neighbour that is not waited for."""
+    """Share of the elapsed time that is credited to a used-up budget."""
     stall_grace_s: float = 0.1
-    """One that is behind and has taken nothing at all for so long is not waited for, whatever patience is left."""
+    """`broadcast` does not wait for a congested neighbor that has read nothing for this long, whatever its budget."""
     stall_timeout_s: float = 5.0
-    """A neighbour that is behind and takes nothing at all for so long is given up."""
+    """A congested neighbor that has read nothing for this long is dropped."""
     handshake_timeout_s: float = 5.0
-    """A caller that has not shown its certificate by then is hung up on."""
+    """Time limit for the TLS handshake of an incoming connection."""
     pending_handshakes_max: int = 128
-    """Callers at a time that have not shown a certificate; for one more, the one that has taken longest is hung up
-    on: an honest handshake takes milliseconds."""
+    """Unauthenticated connections at a time. The oldest makes room for one more: an honest handshake takes
+    milliseconds."""
     connections_per_s: float = 200.0
-    """Calls from one address, in the long run. Generous, because a host may hold hundreds of peers."""
+    """Sustained rate of connections from one address. Generous, because one host may run hundreds of peers."""
     connections_burst: int = 400
-    """Calls from one address that may come at once."""
+    """Connections from one address that may arrive at once."""
     close_timeout_s: float = 3.0
-    """A line that we hung up on, and whose other end does not, is broken off after this."""
+    """A closing connection is aborted if the other end has not closed it by then."""
     listen_ports_max: int = 4096
-    """Ports of the channel's order that are tried to listen on."""
+    """Ports to try to listen on, in the channel's port order."""
     listen_backlog: int = 512
-    """Calls that the kernel holds for us when we are busy."""
+    """Connections that the kernel queues while the process is busy."""
     credential_check_s: float = 5.0
-    """How often the tickets of neighbours are looked at again: they expire and are revoked."""
+    """How often the tickets of neighbors are checked again: they expire and are revoked."""
+
+
+@dataclass(frozen=True, slots=True)
+class TcpTuning(Tuning):
+    """Overrides limits of the sockets too."""
+
+    limits: Limits = Limits()

@@ -1,6 +1,6 @@
-"""One peer on real sockets: its world, the port it listens on, and all its lines.
+"""`TcpNode`: the asyncio runtime of one peer, with its listening port and all its connections.
 
-The counterpart of `sim/node.py`. Runs in whatever event loop it is started in, without threads.
+The counterpart of `testing/sim/node.py`. It runs in the current event loop and uses no threads.
 """
 
 import asyncio
@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from random import Random
 from typing import TYPE_CHECKING, Any
 
-from broadloom.protocol import ChannelName, ChannelSettings, Peer, PeerState
+from broadloom.protocol import ChannelName, ChannelSettings, Peer, PeerState, Tuning
 from broadloom.protocol.channel_name import PortOrder
 from broadloom.protocol.events import Batch, Event, Missed
 from broadloom.protocol.identity import CredentialError
@@ -24,8 +24,8 @@ from broadloom.transport.addresses import bind_host, resolve_host
 from broadloom.transport.admission_control import AdmissionControl
 from broadloom.transport.connection import TcpConnection
 from broadloom.transport.flow_control import FlowControl
-from broadloom.transport.limits import Limits
-from broadloom.wire import Address, PeerInfo
+from broadloom.transport.limits import Limits, TcpTuning
+from broadloom.wire import Address, PeerId, PeerInfo
 from broadloom.wire.exchange_messages import RejectReason
 
 if TYPE_CHECKING:
@@ -35,29 +35,29 @@ if TYPE_CHECKING:
 log = logging.getLogger("broadloom")
 
 _IN_USE = (errno.EADDRINUSE, errno.EACCES)
-# Includes the time that the machine sleeps: a message that was kept meanwhile has aged.
+# Includes the time that the machine is suspended: retained messages age meanwhile.
 _CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 
 
 class ListenError(OSError):
-    """No port of this machine could be had; says which and why."""
+    """There is no port to listen on."""
 
 
 @dataclass(slots=True)
 class HandshakeCounters:
-    """What was turned away before the fabric heard of it."""
+    """Connections rejected before the protocol sees them."""
 
     wrong_key: int = 0
     expired: int = 0
     revoked: int = 0
     handshakes: int = 0
-    """Other handshakes that failed or did not end in time."""
+    """Other handshakes that failed or timed out."""
     malformed_frames: int = 0
-    """Lines that carried no frames of ours."""
+    """Connections whose data was not a frame."""
 
 
 class TcpNode:
-    """World of one peer. `deliver`, `missed` and `observe` are its owner's, set before `start`."""
+    """The runtime of one peer. The owner sets `deliver`, `report_missed` and `emit` before `start`."""
 
     deliver: Callable[[Batch], None]
     report_missed: Callable[[Missed], None]
@@ -74,7 +74,6 @@ class TcpNode:
         credentials: "PeerCredentials | None",
         signed: bool = False,
         settings: ChannelSettings | None = None,
-        limits: Limits | None = None,
     ) -> None:
         self._channel = channel
         self._advertise_host = advertise_host
@@ -82,12 +81,12 @@ class TcpNode:
         self._bootstrap = bootstrap
         self.credentials = credentials
         self._signed = signed
-        self.settings = settings or ChannelSettings()
-        self.limits = limits or Limits()
+        self.settings = Tuning.of(settings)
+        self.limits = settings.limits if isinstance(settings, TcpTuning) else Limits()
         self.random = Random(secrets.randbits(128))
         self.handshake_counters = HandshakeCounters()
         self.admission_control = AdmissionControl(self.limits, self.now)
-        self.id = credentials.peer_id if credentials is not None else secrets.randbits(64)
+        self.id = credentials.peer_id if credentials is not None else PeerId(secrets.randbits(64))
         self._loop = asyncio.get_running_loop()
         self.flow = FlowControl(self)
         self._connections: dict[TcpConnection, None] = {}
@@ -100,11 +99,11 @@ class TcpNode:
         self._credential_check_timer: asyncio.TimerHandle | None = None
 
     async def start(self, observer: "Observer | None" = None) -> None:
-        """Listen, and look for the channel."""
+        """Listen, and start to discover the channel."""
         address = await self._listen()
-        seal = self.credentials.signer if self.credentials is not None and self._signed else None
+        signer = self.credentials.signer if self.credentials is not None and self._signed else None
         me = PeerInfo(self.id, address)
-        self.peer = Peer(self, me, self._channel.id, self._bootstrap, self.settings, signer=seal, observer=observer)
+        self.peer = Peer(self, me, self._channel.id, self._bootstrap, self.settings, signer=signer, observer=observer)
         self.peer.start()
         if self.credentials is not None:
             self._check_credentials()
@@ -117,7 +116,7 @@ class TcpNode:
     def is_closing(self) -> bool:
         return self._closing
 
-    # -- the world of the peer
+    # -- protocol.runtime.Runtime
 
     @staticmethod
     def now() -> float:
@@ -136,13 +135,11 @@ class TcpNode:
     def call_later(self, delay_s: float, callback: Callable[..., None], *args: Any) -> asyncio.TimerHandle:
         return self._loop.call_later(delay_s, callback, *args)
 
-    later = call_later
-
-    # -- lines
+    # -- connections
 
     async def _connect(self, connection: TcpConnection, address: Address) -> None:
-        with suppress(OSError, ValueError, OverflowError):  # the last two: no host at all, from a stranger's message
-            # Names are looked up here: `create_connection` would leave a lookup that fails after we hung up to nobody.
+        with suppress(OSError, ValueError, OverflowError):  # the last two: an invalid host from an untrusted message
+            # Resolved here: in `create_connection`, a lookup that fails after a cancel would never be awaited.
             for host in await resolve_host(address.host):
                 with suppress(OSError):
                     await self._loop.create_connection(lambda: connection, host, address.port)
@@ -160,7 +157,7 @@ class TcpNode:
         self.flush()
 
     def flush(self) -> None:
-        """All that was sent goes out now."""
+        """Write all send queues now."""
         while self._to_flush:
             connections, self._to_flush = self._to_flush, []
             for connection in connections:
@@ -169,17 +166,17 @@ class TcpNode:
     def call_soon(self, callback: Callable[[], None]) -> None:
         self._loop.call_soon(self._run_and_flush, callback)
 
-    def _run_and_flush(self, act: Callable[[], None]) -> None:
-        """And what it sends goes out in the same turn."""
+    def _run_and_flush(self, callback: Callable[[], None]) -> None:
+        """What the callback sends goes out in the same iteration of the event loop."""
         was_due, self._flush_is_due = self._flush_is_due, True
         try:
-            act()
+            callback()
         finally:
             self._flush_is_due = was_due
             self.flush()
 
     def on_accept(self, connection: TcpConnection) -> None:
-        """Somebody dialled us and may speak."""
+        """An incoming connection is authenticated."""
         self._connections[connection] = None
         self.peer.on_accept(connection)
 
@@ -205,23 +202,23 @@ class TcpNode:
     def count_malformed(self) -> None:
         self.handshake_counters.malformed_frames += 1
 
-    # -- flow
+    # -- flow control
 
     def pause_reading(self) -> None:
-        """The application does not keep up and chose to slow its neighbours down."""
-        self.peer.is_paused = True
+        """The application does not keep up (`overflow="pause"`)."""
+        self.peer.set_paused(True)
         for connection in self._connections:
             connection.pause_reading()
 
     def resume_reading(self) -> None:
-        self.peer.is_paused = False
+        self.peer.set_paused(False)
         for connection in self._connections:
             connection.resume_reading()
 
-    # -- admission
+    # -- credentials
 
     def _check_credentials(self) -> None:
-        """Tickets expire and are revoked while their holders are neighbours."""
+        """Disconnect neighbors whose tickets have expired or were revoked."""
         if self._closing or self.credentials is None:
             return
         self._credential_check_timer = self.call_later(self.limits.credential_check_s, self._check_credentials)
@@ -236,7 +233,7 @@ class TcpNode:
                 connection.disconnect_unauthorized(rejected.reason)
 
     def _reload_revocation_list(self) -> None:
-        """A list that became unreadable is a mistake of its owner; the last good one stays in force."""
+        """If the file became invalid, log it once and keep the last good list."""
         if self.credentials is None or self.credentials.revocation_list is None:
             return
         try:
@@ -255,7 +252,7 @@ class TcpNode:
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         problem: OSError | None = None
         for _, port in zip(range(self.limits.listen_ports_max), ports, strict=False):
-            # The protocol by name: asyncio turns off Nagle's delay only where it sees that it is TCP.
+            # IPPROTO_TCP is explicit, because asyncio sets TCP_NODELAY only on such sockets.
             listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
             try:
                 listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -267,7 +264,7 @@ class TcpNode:
                 if refused.errno in _IN_USE:
                     continue
                 break
-            # In two steps, so that who is interrupted between them holds what has to be closed.
+            # In two steps, so that a cancellation in between leaves a server that `abort` can close.
             self._server = await self._loop.create_server(
                 lambda: TcpConnection(self, is_initiator=False),
                 sock=listener,
@@ -277,12 +274,12 @@ class TcpNode:
             await self._server.start_serving()
             return Address(self._advertise_host, port)
         where = f"{host}, port {self._port}" if self._port else host
-        raise ListenError(f"cannot listen on {where}: {problem.strerror if problem else 'no port is left'}")
+        raise ListenError(f"cannot listen on {where}: {problem.strerror if problem else 'no free port'}")
 
-    # -- the end
+    # -- closing
 
     async def close(self, *, timeout_s: float = 1.0) -> None:
-        """The peer has left, or shall vanish: stop listening, let lines end, break off what does not."""
+        """Stop listening, let connections close if the peer has left, and abort the rest."""
         self._closing = True
         self._stop_listening()
         await asyncio.sleep(0)
@@ -293,18 +290,18 @@ class TcpNode:
         self.abort()
 
     def _stop_listening(self) -> None:
-        """In two steps: asyncio gives up the sockets of callers that it has accepted but not yet handed to a line when
-        their server closes, so no more are accepted from now on, and it closes behind those."""
+        """In two steps: a server that closes leaks connections which it has accepted but not yet passed to a protocol.
+        So stop accepting first, and close after those were passed on."""
         server, self._server = self._server, None
         if server is None:
             return
         for listener in server.sockets:
-            with suppress(NotImplementedError):  # the loop of Windows has no readers
+            with suppress(NotImplementedError):  # Windows: no `remove_reader`
                 self._loop.remove_reader(listener.fileno())
         self._loop.call_soon(server.close)
 
     def abort(self) -> None:
-        """Without a word, as if the process had been killed."""
+        """Disconnect without notice, as if the process had been killed."""
         self._closing = True
         self._stop_listening()
         self.flow.stop()
@@ -315,4 +312,4 @@ class TcpNode:
             connection.abort()
         self._connections.clear()
         if self.has_started:
-            self.peer.state = PeerState.LEFT
+            self.peer.abort()

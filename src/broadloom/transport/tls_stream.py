@@ -1,34 +1,33 @@
-"""TLS on one line, without sockets: bytes from the network in, bytes for the network out.
+"""TLS over memory BIOs: bytes from the network in, bytes for the network out.
 
-Driven by `line.py`. The standard library's `ssl` does the work, through memory; so plain and encrypted lines have one
-way of reading, writing and closing, and every error is seen where it happens.
+Driven by `connection.py`. Plain and encrypted connections therefore share one way of reading, writing and closing, and
+every TLS error is raised where it happens.
 """
 
 import ssl
 from contextlib import suppress
 
 READ_BYTES = 16 << 10
-"""A TLS record, which is what one read gives at most. Room for more would be taken and given back, and break up
-memory."""
+"""One TLS record, the maximum that one read returns. A larger buffer would only fragment memory."""
 
 
 class TlsStream:
-    """One end of an encrypted line."""
+    """One end of an encrypted connection."""
 
     __slots__ = ("_incoming", "_outgoing", "_tls", "ready")
 
     def __init__(self, context: ssl.SSLContext, server_name: str | None) -> None:
-        """The one who dialled names the channel (`server_name`); the other end has no name to give."""
+        """The initiator passes the `server_name` of the channel, the responder None."""
         self._incoming = ssl.MemoryBIO()
         self._outgoing = ssl.MemoryBIO()
         self._tls = context.wrap_bio(
             self._incoming, self._outgoing, server_side=server_name is None, server_hostname=server_name
         )
         self.ready = False
-        """Both ends have shown their certificates."""
+        """The handshake is complete: both ends have presented certificates."""
 
     def do_handshake(self) -> bool:
-        """One step further; True if this was the last one. ssl.SSLError if the other end is not acceptable."""
+        """Continue the handshake; True if it is complete. Raises `ssl.SSLError` if it failed."""
         try:
             self._tls.do_handshake()
         except ssl.SSLWantReadError:
@@ -38,15 +37,15 @@ class TlsStream:
 
     @property
     def certificate(self) -> bytes:
-        """The other end's, in DER. There always is one: both contexts require it."""
+        """The certificate of the other end in DER; both contexts require one."""
         return self._tls.getpeercert(binary_form=True) or b""
 
     def feed(self, data: bytes) -> None:
-        """Bytes came from the network."""
+        """Add bytes from the network."""
         self._incoming.write(data)
 
     def decrypt(self) -> bytes:
-        """All that can be read by now. A goodbye of the other end reads as nothing: the line will end."""
+        """Everything that can be decrypted so far. A close_notify reads as nothing: EOF follows."""
         parts = []
         try:
             while part := self._tls.read(READ_BYTES):
@@ -60,11 +59,11 @@ class TlsStream:
         return self._outgoing.read()
 
     def pending_output(self) -> bytes:
-        """What TLS itself wants to say: the handshake, alerts."""
+        """Output of TLS itself: handshake and alerts."""
         return self._outgoing.read()
 
     def close_notify(self) -> bytes:
-        """So that the other end can tell the end from a break."""
+        """The close_notify alert, which lets the other end distinguish a close from a truncation."""
         with suppress(ssl.SSLError, OSError):
             self._tls.unwrap()
         return self._outgoing.read()

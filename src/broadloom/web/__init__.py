@@ -1,4 +1,4 @@
-"""Pages over all of it: a lab, a channel, tapes and the tables of the pipeline, in a browser.
+"""Pages in the browser over a local cluster, a channel, tapes and the pipeline's tables.
 
-Needs the extra `web`. Nothing here is imported before a page is wanted. See `serve.py`.
+Needs the extra `web`, which is imported only when pages are served. Start reading in `server.py`.
 """

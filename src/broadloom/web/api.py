@@ -1,11 +1,12 @@
-"""The data behind the drawings: JSON that the browser asks for, in bounded pieces.
+"""JSON and downloads for the browser, in bounded pieces.
 
-    /data/SOURCE/whole?at=S          the picture of a moment
-    /data/SOURCE/changes?since=N&until=S    the entries from a number on, up to a moment
-    /data/SOURCE/figures?at=S        what stands beside the drawing
-    /data/SOURCE/outline             the whole history in a few bins
+    /data/SOURCE/whole?at=S                 the fabric at one moment
+    /data/SOURCE/changes?since=N&until=S    the entries from a number up to a moment
+    /data/SOURCE/figures?at=S               the figures beside the drawing
+    /data/SOURCE/outline                    the whole history in a few bins
+    /data-tables/KEY.csv?column=finding&condition=is&value=missing    a filtered table as CSV or Parquet
 
-The browser asks when it has dealt with the last answer, so a slow one never has more than one piece under way.
+The browser requests the next piece after it has processed the last one, so at most one is in flight.
 """
 
 import asyncio
@@ -28,11 +29,6 @@ from broadloom.web.history import FabricHistory
 from broadloom.web.sources import Sources
 from broadloom.web.table_catalog import CatalogEntry, Filter, TableCatalog, TableNotFoundError, format_cell
 from broadloom.web.timeline_follower import TimelineFollower
-
-# Tables as files: CSV and Parquet, made piece by piece, with the filter that the page has.
-#
-# /data-tables/KEY.csv?column=finding&condition=is&value=missing
-
 
 CHUNK_BYTES = 1 << 18
 MEDIA_TYPES = {"csv": "text/csv; charset=utf-8", "parquet": "application/vnd.apache.parquet"}
@@ -60,14 +56,14 @@ def download_routes(sources: Sources) -> list[Route]:
 
 
 async def _stream(first: bytes, pieces: Iterator[bytes]) -> AsyncIterator[bytes]:
-    """The pieces are made in a thread: the pages go on meanwhile."""
+    """Built in a thread, so that the pages stay responsive."""
     yield first
     while piece := await asyncio.to_thread(next, pieces, b""):
         yield piece
 
 
 def as_csv(catalog: TableCatalog, entry: CatalogEntry, chosen: Filter) -> Iterator[bytes]:
-    """With a line of names; times in UTC, what is nested as JSON."""
+    """CSV with a header; times in UTC, nested values as JSON."""
     text = io.StringIO()
     writer = csv.writer(text)
     writer.writerow(catalog.schema(entry).names)
@@ -151,7 +147,7 @@ def _overview(history: FabricHistory, request: Request) -> JsonObject:
 
 
 def _peer_details(live: TimelineFollower | None, request: Request) -> JsonObject | None:
-    """What is known of one peer at this moment, beside its links; of a tape there is no more."""
+    """What is known of one peer at this moment besides its links; tapes record no more."""
     view = live.views.get(int(_number(request, "peer", -1))) if live is not None else None
     if view is None:
         return None

@@ -1,8 +1,8 @@
-"""Who gets in: in front of every page, file and socket of the server.
+"""Access control in front of every page, file and WebSocket.
 
-Three rules. A page on this machine answers only to names of this machine, so that a foreign web site cannot have it
-fetched under a name of its own. What changes anything, and every socket, must come from a page of this server. And
-where there is a password, nothing but the door is to be had without it.
+Three rules. A server on loopback answers only to loopback host names, against DNS rebinding. Requests that change
+anything, and every WebSocket, must come from a page of this server. With a password, nothing but the login page is
+served without it.
 """
 
 import hmac
@@ -16,7 +16,7 @@ from http.cookies import CookieError, SimpleCookie
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
-# The page that asks for the password: plain HTML, since nothing else may be had yet.
+# The login page is plain HTML, since nothing else is served before it.
 
 
 _PAGE = """<!doctype html>
@@ -61,14 +61,14 @@ App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 COOKIE = "broadloom_entry"
 SESSIONS_MAX = 256
-"""Browsers that are let in at once; the oldest has to say the password again."""
+"""Signed-in browsers; the oldest session is dropped first."""
 ATTEMPTS_PER_MIN_MAX = 20
-"""Wrong passwords of all together; beyond this everyone waits."""
+"""Wrong passwords from all clients together; beyond this everyone waits."""
 FORM_BYTES_MAX = 4096
 
 HEADERS = (
-    # Nothing is fetched from anywhere else, whatever a page or a message in it says. Vue compiles its templates in the
-    # browser and therefore needs 'unsafe-eval'; all text of others is escaped before it gets there.
+    # Nothing is fetched from other hosts, whatever a page or a message contains. Vue compiles its templates in the
+    # browser and needs 'unsafe-eval'; all foreign text is escaped before.
     (
         b"content-security-policy",
         b"default-src 'self' 'unsafe-inline' 'unsafe-eval' data: blob:; connect-src 'self'; "
@@ -87,7 +87,7 @@ def is_loopback(host: str) -> bool:
 
 
 class AuthMiddleware:
-    """An ASGI application in front of another."""
+    """ASGI middleware."""
 
     def __init__(self, app: App, *, password: str | None, loopback_only: bool) -> None:
         self.app = app
@@ -150,7 +150,7 @@ class AuthMiddleware:
 
 
 async def _read_password(receive: Receive) -> str | None:
-    """The password in a form; None if it is none, or too large to be one."""
+    """The password from a form; None if there is none or the form is too large."""
     body = b""
     while True:
         event = await receive()

@@ -1,4 +1,4 @@
-"""What went wrong, as a person is told it: one sentence, and what to do if that is known."""
+"""Exceptions as one sentence for the page."""
 
 import logging
 
@@ -11,7 +11,7 @@ _EXTRAS = {"nicegui": "web", "pyarrow": "web", "polars": "pipeline", "pyspark": 
 
 
 def describe_error(problem: BaseException) -> str:
-    """For people. What we did not foresee goes to the log too, with its traceback."""
+    """A readable sentence. Unexpected errors also go to the log, with their traceback."""
     if isinstance(problem, BroadloomError | TapeReadError):
         return str(problem)
     if isinstance(problem, ModuleNotFoundError) and problem.name is not None:

@@ -1,7 +1,7 @@
-"""The server's own part in the conversations of a channel: one member, for all pages that are open.
+"""The server's own membership in the groups of a channel, shared by all open pages.
 
-It listens to a group when somebody looks at it, and joins it when somebody answers. What was heard is kept as a
-numbered log of each group, so that each page can go on from where it is.
+It listens to a group when a page shows it and joins with the first message from a page. Each group has a numbered
+transcript, so every page continues where it was.
 """
 
 import asyncio
@@ -10,7 +10,7 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from broadloom.groups import Group, GroupId, GroupInfo, GroupMessage, Groups, MessageId, groups
+from broadloom.groups import Group, GroupId, GroupInfo, GroupMessage, Groups, MessageId
 from broadloom.web.error_messages import describe_error
 
 if TYPE_CHECKING:
@@ -18,21 +18,21 @@ if TYPE_CHECKING:
     from broadloom.testing.cluster.cluster import LocalCluster
 
 MEMBER_NAME = "Visitor"
-"""As which the pages speak, unless the channel knows us by a ticket."""
+"""Name of the member, unless a ticket names it."""
 MESSAGES_MAX = 500
-"""Of each group, for pages: its newest."""
+"""Kept per group."""
 JOIN_TIMEOUT_S = 60.0
 TEXT_CHARS_MAX = 4000
-"""Characters of one line that a page sends, and that it shows of others'."""
+"""Per message, sent and shown."""
 
 
 @dataclass(slots=True)
 class GroupTranscript:
-    """One group that is looked at."""
+    """One group that is shown."""
 
     group: Group
     first: int = 0
-    """Number of the first message that is kept."""
+    """Number of the first message kept."""
     messages: list[GroupMessage] = field(default_factory=list)
     _message_ids: set[MessageId] = field(default_factory=set)
 
@@ -56,7 +56,7 @@ class GroupTranscript:
 
 
 class GroupClient:
-    """Made once; `begin` it when the first page wants it."""
+    """Created once; `start_joining` connects when the first page needs it."""
 
     def __init__(
         self,
@@ -79,7 +79,7 @@ class GroupClient:
         return self._cluster is not None or self._channel is not None
 
     def start_joining(self) -> None:
-        """Join, if that has not begun yet, or has failed."""
+        """Join, unless that has succeeded or is under way."""
         if self.groups is None and (self._join_task is None or self._join_task.done()):
             self.problem = ""
             self._join_task = asyncio.create_task(self._join())
@@ -97,12 +97,12 @@ class GroupClient:
             if channel is not None:
                 self._on_joined(channel.peer_id)
                 name = channel.status().name or MEMBER_NAME
-                self.groups = await self._stack.enter_async_context(groups(channel, name))
+                self.groups = await self._stack.enter_async_context(Groups(channel, name))
         except Exception as problem:
             self.problem = describe_error(problem)
 
     def list_groups(self) -> list[GroupInfo]:
-        """All groups, those with most members first."""
+        """All groups, largest first."""
         if self.groups is None:
             return []
         return sorted(self.groups.list_groups(), key=lambda each: (-each.member_count, each.description, each.id))
@@ -123,7 +123,10 @@ class GroupClient:
         if group_id not in own_groups.joined:
             await own_groups.join(group_id)
         transcript = await self.open_group(group_id)
-        return await transcript.group.send_text(text[:TEXT_CHARS_MAX], reply_to)
+        message = await transcript.group.send_text(text[:TEXT_CHARS_MAX], reply_to)
+        transcript.receive_new()
+        transcript.add(message)
+        return message
 
     async def create(self, description: str) -> GroupId:
         return (await self._require_groups().create(description[:TEXT_CHARS_MAX])).id
@@ -141,7 +144,7 @@ class GroupClient:
 
 
 def display_text(message: GroupMessage) -> str:
-    """For people; what is no text is told by its size."""
+    """The text of a message, or its size if it is not text."""
     if message.is_stripped:
         return "(this group keeps no text)"
     try:

@@ -1,9 +1,8 @@
-"""What happened, as numbered entries in order of time, and the picture at any moment of it.
+"""Numbered entries in order of time, and the fabric at any moment.
 
-Everything that a page draws over time comes from here: a lab and a channel are followed into a history
-(`following.py`), a tape is read into one (`replay.py`). A browser asks for the picture at a moment, and then for the
-entries from there on; it never gets more at once than a named limit, and whoever asks for what is no longer kept is
-told to begin with a picture again.
+Everything that pages draw over time comes from here: clusters and channels are followed into a history
+(`timeline_follower.py`), tapes are read into one (`tape_replay.py`). A browser requests a snapshot and then the entries
+after it, at most a named limit at once. If they are no longer kept, it starts again with a snapshot.
 """
 
 from bisect import bisect_right
@@ -37,62 +36,62 @@ from broadloom.web.snapshot import (
 )
 
 ENTRIES_MAX = 400_000
-"""Of a history that goes on; of a tape, all are kept that were read."""
+"""In a live history; of a tape, all entries read are kept."""
 DROPPED_FRACTION = 0.25
-"""So much of a full history is forgotten at once."""
+"""Fraction of a full history that is dropped at once."""
 KEYFRAME_ENTRIES = 4_000
-"""A picture is kept every so many entries, so that any moment is at most so many away."""
+"""Entries between two keyframes."""
 CHUNK_ENTRIES_MAX = 6_000
-"""In one answer; the browser asks again at once."""
+"""Per response; the browser requests the next at once."""
 ANNOTATIONS_MAX = 1_000
 ANNOTATIONS_SHOWN = 8
-"""Sentences that stand beside a picture."""
+"""Sentences shown beside a snapshot."""
 BINS = 240
-"""Of the outline under the timeline."""
+"""Of the overview below the timeline."""
 
 
 @dataclass(frozen=True, slots=True)
 class HistoryChunk:
-    """An answer: entries from a number on, and the number to ask with next."""
+    """Entries from a number on, and the number to request next."""
 
     next: int
     entries: list[Entry]
     is_expired: bool = False
-    """What was asked for is no longer kept."""
+    """The requested entries are no longer kept."""
 
 
 class FabricHistory:
-    """Entries in order of time. `began_s` is the Unix time of their zero."""
+    """Entries in order of time. `began_s` is the Unix time of zero."""
 
     def __init__(self, began_s: float, entries_max: int = ENTRIES_MAX) -> None:
         self.began_s = began_s
         self._entries_max = entries_max
         self._entries: list[Entry] = []
         self._first = 0
-        """Number of the first entry that is kept."""
+        """Number of the first entry kept."""
         self._keyframes: list[tuple[int, Snapshot]] = [(0, Snapshot())]
-        """The picture before the entry of that number."""
+        """Snapshots by the number of the entry that follows them."""
         self._newest = Snapshot()
         self._annotations: deque[Entry] = deque(maxlen=ANNOTATIONS_MAX)
         self._ids: dict[int, int] = {}
         self._stats: tuple[object, dict[str, Any]] = (None, {})
-        """The last that were reckoned, and of what: they are asked for again and again."""
+        """The last figures and what they were computed from; they are requested repeatedly."""
         self.end = 0.0
-        """Up to here the history is known, entry or not."""
+        """The history is complete up to here, with or without an entry."""
 
     @property
     def ids(self) -> list[int]:
-        """Peer ids by running number."""
+        """Peer IDs by running number."""
         return list(self._ids)
 
     # -- writing
 
     def number_of(self, peer: int) -> int:
-        """The running number of a peer id."""
+        """The running number of a peer ID."""
         return self._ids.setdefault(peer, len(self._ids))
 
     def add(self, entry: Entry) -> None:
-        """What is earlier than the newest entry counts as just as late."""
+        """An entry older than the newest one gets the newest one's time."""
         if entry[0] < self.last_at:
             entry = (self.last_at, *entry[1:])
         self._entries.append(entry)
@@ -110,7 +109,7 @@ class FabricHistory:
             self.add(self.entry(each))
 
     def _drop_oldest(self) -> None:
-        """Up to a keyframe, so that what stays can be drawn."""
+        """Drop up to a keyframe, so that the rest can still be drawn."""
         goal = self._first + int(DROPPED_FRACTION * len(self._entries))
         self._keyframes = [each for each in self._keyframes if each[0] >= goal]
         first = self._keyframes[0][0]
@@ -118,7 +117,7 @@ class FabricHistory:
         self._first = first
 
     def entry(self, change: Change) -> Entry:
-        """A change of a story as an entry."""
+        """A change of a timeline as an entry."""
         at, number = round(change.at_s - self.began_s, 4), self.number_of
         match change:
             case MessageHop():
@@ -150,7 +149,7 @@ class FabricHistory:
 
     @property
     def next(self) -> int:
-        """Number of the entry that comes next."""
+        """Number of the next entry."""
         return self._first + len(self._entries)
 
     @property
@@ -164,11 +163,11 @@ class FabricHistory:
 
     @property
     def newest(self) -> Snapshot:
-        """Not to be changed."""
+        """Do not modify."""
         return self._newest
 
     def since(self, number: int, until: float) -> HistoryChunk:
-        """Entries from this number on, up to a moment."""
+        """Entries from this number up to a moment."""
         if number < self._first or number > self.next:
             return HistoryChunk(number, [], is_expired=True)
         begin = number - self._first
@@ -177,8 +176,7 @@ class FabricHistory:
         return HistoryChunk(number + len(chosen), chosen)
 
     def at(self, moment: float) -> tuple[int, Snapshot]:
-        """The picture of a moment (of the first one that is kept, if that is later), and the number of the next
-        entry."""
+        """The fabric at a moment (or at the first one kept), and the number of the next entry."""
         number = self._first + self._index_after(moment)
         if number == self.next:
             return number, self._newest
@@ -194,7 +192,7 @@ class FabricHistory:
         return [entry for entry in self._annotations if entry[0] <= moment][-ANNOTATIONS_SHOWN:]
 
     def stats(self, moment: float) -> dict[str, Any]:
-        """What stands beside the drawing of that moment."""
+        """The figures beside the drawing at this moment."""
         snapshot = self.at(moment)[1]
         of = (snapshot.version, snapshot.peer_stats, snapshot.missed)
         if self._stats[0] != of:
@@ -202,7 +200,7 @@ class FabricHistory:
         return self._stats[1]
 
     def overview(self) -> dict[str, list[int]]:
-        """The whole in bins: how many peers there were, how many went without a word, how many links were lost."""
+        """The whole history in bins: peers, crashes, lost links."""
         start, length = self.start, max(self.end - self.start, 1e-6)
         peers, crashes, lost = [0] * BINS, [0] * BINS, [0] * BINS
         count = len(self._keyframes[0][1].peers)
@@ -225,5 +223,5 @@ class FabricHistory:
         return {"peers": peers, "deaths": crashes, "lost": lost}
 
     def _index_after(self, moment: float) -> int:
-        """Place of the first entry after that moment."""
+        """Index of the first entry after this moment."""
         return bisect_right(self._entries, moment, key=lambda each: each[0])

@@ -1,7 +1,7 @@
-"""What one peer of a channel may know, as a story: itself, its neighbours, and whom they say they are linked to.
+"""What one peer of a channel can know, as a timeline: itself, its neighbors and their neighbors.
 
-Nobody sees the whole of a channel that it only takes part in. Of a message it knows the last step: from which neighbour
-its first copy came, and how many links it had travelled.
+No peer sees the whole fabric. Of a message it knows the last hop: the neighbor that brought the first copy, and the
+number of links traveled.
 """
 
 import time
@@ -33,13 +33,13 @@ if TYPE_CHECKING:
     from broadloom.wire import Broadcast, PeerId
 
 SAMPLE_INTERVAL_S = 0.3
-"""A message is shown at most so often."""
+"""Maximum rate at which one message is shown."""
 NAME_DIGITS = 6
 
 
 @dataclass(slots=True)
 class _SecondSample:
-    """What is counted between two samples."""
+    """Counted between two samples."""
 
     began_s: float
     hops: list[int]
@@ -48,7 +48,7 @@ class _SecondSample:
 
 
 class PeerTimeline:
-    """A story. Give it to `broadloom.connect` as the tape, then tell it the channel: `heard.channel = channel`."""
+    """Pass it to `broadloom.connect` as the tape, then set `timeline.channel = channel`."""
 
     def __init__(self, channel: "Channel | None" = None) -> None:
         self.channel = channel
@@ -60,7 +60,7 @@ class PeerTimeline:
         self._counters: dict[str, int] = {}
         self.samples: list[MetricsSample] = []
 
-    # -- a story
+    # -- as a timeline
 
     def now(self) -> dict[int, PeerSnapshot]:
         return peer_views(self.channel.status()) if self.channel is not None else {}
@@ -70,11 +70,11 @@ class PeerTimeline:
         return self._log.since(since)
 
     def _poll(self) -> None:
-        """Compare with what was seen last; called as often as somebody asks."""
+        """Compare with the previous state; called on every request."""
         now_s, views = time.time(), self.now()
         links = {(min(a, b), max(a, b)) for a, view in views.items() for b in view.links if b in views}
         for peer in [each for each in self._views if each not in views]:
-            # A neighbour of a neighbour that is out of sight need not be gone; of our own neighbours a link tells.
+            # A neighbor's neighbor that is no longer visible may still be there; our own neighbors' links are known.
             self._log.add(PeerRemoved(now_s, peer, "left"))
         for peer, view in views.items():
             if peer not in self._views:
@@ -89,10 +89,10 @@ class PeerTimeline:
         if now_s - self._second.began_s >= 1 and self.channel is not None:
             self._sample(self.channel.status(), now_s)
 
-    # -- figures
+    # -- metrics
 
     def metrics(self) -> list[MetricsSample]:
-        """One sample a second; what one peer cannot know is not a number."""
+        """One sample per second; unknown values are NaN."""
         return list(self.samples)
 
     def _sample(self, status: "Status", now_s: float) -> None:
@@ -122,7 +122,7 @@ class PeerTimeline:
         )
         del self.samples[:-SAMPLES_MAX]
 
-    # -- as a tape: told by our own peer
+    # -- as a tape, driven by our own peer
 
     def observer(self, channel: "ChannelName", me: "PeerId") -> "_TimelineObserver":
         return _TimelineObserver(self, me)
@@ -161,27 +161,26 @@ class _TimelineObserver:
         self._timeline.missed(self._me, missed)
 
     def delivered(self, batch: "Batch") -> None:
-        """What was received is delivered."""
+        """Counted when received."""
 
     def on_event(self, event: "Event") -> None:
-        """Links are looked at."""
+        """Links are polled."""
 
     def duplicates(self, count: int) -> None:
-        """Counted by the peer itself."""
+        """Counted by the peer."""
 
 
 def peer_views(status: "Status") -> dict[int, PeerSnapshot]:
-    """Ourselves, our neighbours, and theirs."""
-    me, free_slots = int(status.peer_id, 16), 0 if status.is_full_mesh else status.free_slots
-    near = {int(each.peer_id, 16): each for each in status.neighbors}
+    """This peer, its neighbors, and theirs."""
+    me, free_slots = status.peer_id, 0 if status.is_full_mesh else status.free_slots
+    near = {each.peer_id: each for each in status.neighbors}
 
     def view(peer: int, name: str, state: str, links: tuple[int, ...], free_slots: int = 0) -> PeerSnapshot:
         return PeerSnapshot(peer, name, state, links, free_slots, status.diameter_estimate, status.is_full_mesh)
 
     views = {me: view(me, "this page", status.state, tuple(near), free_slots)}
     for peer, each in near.items():
-        links = tuple(int(other, 16) for other in each.neighbors)
-        views[peer] = view(peer, each.name or each.peer_id[:NAME_DIGITS], "connected", links)
+        views[peer] = view(peer, each.name or str(each.peer_id)[:NAME_DIGITS], "connected", each.neighbors)
     for other in [other for peer in near for other in views[peer].links]:
         if other not in views:
             views[other] = view(other, f"{other:016x}"[:NAME_DIGITS], "unknown", ())

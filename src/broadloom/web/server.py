@@ -1,7 +1,6 @@
-"""Serving the pages: one server in the event loop of the program that wants them.
+"""Serve the pages from the event loop of the calling program.
 
-The rule: without a password only this machine gets in. Whoever would listen elsewhere without one is told so, and
-nothing is opened.
+Without a password only this machine has access. Listening elsewhere without one is refused before anything is opened.
 """
 
 import asyncio
@@ -28,21 +27,21 @@ if TYPE_CHECKING:
     from broadloom.web.peer_timeline import PeerTimeline
 
 
-# The application behind the server: data, downloads, our own files, and the pages of NiceGUI, all behind the gate.
+# The application behind the server: data, downloads, static files and NiceGUI's pages, all behind authentication.
 
 
 RECONNECT_S = 20.0
-"""A page that was out of reach for so long goes on where it was; after that it is built anew."""
+"""A page that loses its connection for this long continues; after that it is rebuilt."""
 STATIC = Path(__file__).parent / "static"
 
 
 def make_app(sources: Sources, *, password: str | None, loopback_only: bool) -> App:
-    """Once in a process: NiceGUI keeps its pages in one place."""
+    """Once per process: NiceGUI keeps its pages in one place."""
     app = FastAPI(docs_url=None, redoc_url=None, openapi_url=None)
     app.router.routes.extend([*data_routes(sources), *download_routes(sources)])
     app.mount("/static", StaticFiles(directory=STATIC))
     register(sources)
-    # Without Tailwind: it compiles styles in the browser, at every load; ours are in one small file.
+    # Without Tailwind, which compiles styles in the browser at every load; ours are one small file.
     ui.run_with(
         app,
         title="Broadloom",
@@ -59,16 +58,16 @@ def make_app(sources: Sources, *, password: str | None, loopback_only: bool) -> 
 LOOPBACK = "127.0.0.1"
 PORT = 8470
 SHUTDOWN_TIMEOUT_S = 3.0
-"""Browsers have so long to end what they are getting."""
+"""Time for browsers to finish their requests at shutdown."""
 STARTUP_TIMEOUT_S = 30.0
 LISTEN_BACKLOG = 128
-"""Connections that wait to be taken."""
+"""Listen backlog."""
 
 _served = False
 
 
 class ServeError(BroadloomError):
-    """The text says what to do."""
+    """The server cannot start; the text says what to do."""
 
 
 async def serve(
@@ -84,20 +83,18 @@ async def serve(
     on_ready: Callable[[str], None] | None = None,
     progress: Callable[[], str] | None = None,
 ) -> None:
-    """Serve the pages until this is cancelled. Once in a process.
+    """Serve the pages until canceled. Once per process.
 
-    - `lab`: peers that this program started; the pages may kill them. It stays the caller's to close.
-    - `channel`: a channel that the pages only take part in, as one more peer; ignored if there is a lab.
-    - `heard`: what the channel was joined with as its tape, so that messages are seen too, and not links alone.
-    - `tape`: a tape, or a folder of tapes, to replay.
-    - `tables`: the folder of the pipeline's results (`--out`); it need not be there yet. Live tables are in it too.
-    - `host`, `port`: where to listen; port 0 takes a free one. Any host but this machine needs a `password`.
-    - `on_ready(url)`: called once, when the first page can be had.
-    - `progress()`: a sentence on what the pages still wait for ("Spark starts: 12 s"), empty when it is there; it is
-      shown where the pipeline's results will be.
+    - `cluster`: peers that this program started; the pages may kill them. The caller closes it.
+    - `channel`: a channel to follow as an ordinary peer; ignored if there is a cluster.
+    - `peer_timeline`: the tape with which the channel was joined, so that messages are shown besides links.
+    - `tapes`: a tape or a directory of tapes to replay.
+    - `results`: directory of the pipeline's results (`--out`), including live tables; may not exist yet.
+    - `host`, `port`: where to listen; port 0 selects a free one. Any host but loopback requires a `password`.
+    - `on_ready(url)`: called once when the first page is available.
+    - `progress()`: a sentence on what the pages wait for ("Spark starts: 12 s"), or empty.
 
-    Raises `CannotServe` (a `BroadloomError`, its text says what to do) if the port is taken, the password is lacking,
-    or the extra `web` is not installed.
+    Raises `ServeError` if the port is in use, the password is missing, or the extra `web` is not installed.
     """
     global _served  # noqa: PLW0603
     check(host, password)
@@ -125,7 +122,7 @@ async def serve(
 
 
 def check(host: str, password: str | None) -> None:
-    """`CannotServe` if it could not be, for reasons that are known before anything is opened."""
+    """Raise `ServeError` for everything that can be checked before opening a socket."""
     if not is_loopback(host) and not password:
         raise ServeError(f"whoever reaches {host} could open the pages: give a password, or stay on {LOOPBACK}")
     for needed in ("nicegui", "pyarrow"):
@@ -149,7 +146,7 @@ async def _serve(
     class Server(uvicorn.Server):
         @contextlib.contextmanager
         def capture_signals(self) -> Iterator[None]:
-            """Signals are the business of the program that serves."""
+            """Signals are handled by the calling program."""
             yield
 
         async def startup(self, sockets: list[socket.socket] | None = None) -> None:

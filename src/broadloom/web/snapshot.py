@@ -1,7 +1,7 @@
-"""The fabric at one moment, as a page draws it, and the entries that change it.
+"""The fabric at one moment as a page draws it, and the entries that change it.
 
-An entry is a plain tuple that goes to the browser as it is: seconds since the history began, a letter, and what the
-letter needs. Peers are told by running numbers, which are short, and which JavaScript can hold.
+An entry is a tuple that is sent to the browser as it is: seconds since the start, a letter, and its arguments. Peers
+are running numbers, which are short and fit into a JavaScript number.
 """
 
 from dataclasses import dataclass, field
@@ -24,30 +24,30 @@ Entry = tuple[Any, ...]
 ) = "c", "w", "u", "d", "s", "h", "m", "t", "f"
 """The letters.
 
-    (at, "c", peer, name, id in hex)              a peer came
-    (at, "w", peer, how)                          it went: left, killed, died
+    (at, "c", peer, name, id in hex)              a peer was added
+    (at, "w", peer, reason)                       it left, was killed or crashed
     (at, "u", a, b), (at, "d", a, b)              a link came up, went down
-    (at, "s", author, sequence, size)             a ripple begins
+    (at, "s", author, sequence, size)             a message was sent
     (at, "h", author, sequence, source, peer, hops)
-    (at, "m", peer, author, first, last)          a peer was told what it missed
-    (at, "t", text)                               a sentence for people
-    (at, "f", estimate, holes, is small, frozen)  what the peers said of themselves, from then on
+    (at, "m", peer, author, first, last)          a peer reported missed messages
+    (at, "t", text)                               a sentence for the log
+    (at, "f", estimate, free slots, full mesh, paused)  what the peers report about themselves
 
-Holes are a list of [peer, how many], frozen is a list of peers.
+Free slots are a list of [peer, count], paused is a list of peers.
 """
 
 
 @dataclass(slots=True)
 class Snapshot:
     peers: dict[int, tuple[str, str]] = field(default_factory=dict)
-    """Number to name and id in hex."""
+    """Number to name and ID in hex."""
     links: dict[tuple[int, int], None] = field(default_factory=dict)
-    """A link may end at somebody who is no peer of the picture."""
+    """A link may end at a peer that is not in the snapshot."""
     peer_stats: Entry | None = None
     missed: int = 0
-    """Messages that peers were told they will not get, up to this moment."""
+    """Messages reported as missed up to this moment."""
     version: int = 0
-    """Grows with each change of peers or links."""
+    """Increases with each change of peers or links."""
 
     def apply(self, entry: Entry) -> None:
         match entry[1]:
@@ -72,11 +72,11 @@ class Snapshot:
         return Snapshot(dict(self.peers), dict(self.links), self.peer_stats, self.missed, self.version)
 
     def visible_links(self) -> list[tuple[int, int]]:
-        """Those between peers of the picture: what is counted and drawn."""
+        """Links between peers of the snapshot: what is counted and drawn."""
         return [(a, b) for a, b in self.links if a in self.peers and b in self.peers]
 
     def stats(self) -> dict[str, Any]:
-        """What stands beside the drawing; `diameter` is None if the fabric is in parts or too large to be measured."""
+        """The figures beside the drawing; `diameter` is None if the fabric is partitioned or too large."""
         links = self.visible_links()
         components = find_components(self.peers, links)
         stats: dict[str, Any] = {

@@ -1,6 +1,6 @@
-"""What this server shows: one thing that goes on (a lab, or a channel), tapes, and tables.
+"""What this server shows: one live source (a cluster or a channel), tapes, and tables.
 
-Pages and the data behind them get everything from here, and nothing by a path that a browser names.
+Pages and their data come from here only, never from a path that a browser names.
 """
 
 import asyncio
@@ -22,13 +22,13 @@ if TYPE_CHECKING:
     from broadloom.web.tape_replay import Replay
 
 LIVE = "live"
-"""Name of what goes on, beside the names of tapes."""
+"""Name of the live source, besides the names of tapes."""
 REPLAYS_MAX = 3
-"""Tapes held in memory; whoever opens another has the one that was looked at longest ago read again."""
+"""Tapes in memory; the least recently used is read again on demand."""
 
 
 class SourceNotFoundError(BroadloomError):
-    """The text says what there is."""
+    """No source has this name."""
 
 
 class Sources:
@@ -64,7 +64,7 @@ class Sources:
 
     @property
     def sentence(self) -> str:
-        """What the pages see of what goes on."""
+        """The live source as the pages see it."""
         if self.cluster is not None:
             return "All peers that this program started, in its processes on this machine: nothing is hidden."
         if self.channel is not None:
@@ -77,7 +77,7 @@ class Sources:
     # -- tapes
 
     def tapes(self) -> dict[str, Path]:
-        """Those that can be replayed, by name."""
+        """Replayable tapes by name."""
         from broadloom.web.tape_replay import tapes_in
 
         folders = [self.tapes_dir, self.cluster.tape if self.cluster is not None else None]
@@ -89,7 +89,7 @@ class Sources:
         return found
 
     async def replay(self, name: str) -> "Replay":
-        """A tape, read in a thread; once for all who ask."""
+        """A tape, read in a thread, once for all requests."""
         if name in self._replays:
             self._replays.move_to_end(name)
             return self._replays[name]
@@ -115,7 +115,7 @@ class Sources:
         return read
 
     def forget_replay(self, name: str) -> None:
-        """So that a tape that grows is read anew."""
+        """Read a growing tape again at the next request."""
         self._replays.pop(name, None)
 
     async def close(self) -> None:
@@ -134,7 +134,7 @@ class Sources:
 
 
 def _name(path: Path, taken: dict[str, Path]) -> str:
-    """Short and not taken."""
+    """A short unused name."""
     name, number = path.name or "tape", 1
     while (name in taken and taken[name] != path) or name == LIVE:
         number += 1

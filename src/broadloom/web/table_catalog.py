@@ -1,7 +1,7 @@
-"""The tables that the pipeline made, read without Spark: what there is, what each answers, and rows of it.
+"""The pipeline's tables, read without Spark.
 
-The finished tables are those that the manifest of the results names; the live ones are those of `--follow`, in the
-folder `live` beside them. A table is read through a scanner, so that only what is looked at is in memory.
+Batch tables are those named in the manifest of the results; live tables are in the directory `live` beside them. A
+table is read through a scanner, so only the rows that are shown are in memory.
 """
 
 import json
@@ -21,32 +21,32 @@ from broadloom.record.arrow_import import pa, pc
 
 BATCH_ROWS = 50_000
 READ_ATTEMPTS = 3
-"""A run that ends while we read replaces the files."""
+"""A finishing run replaces the files while they are read."""
 
 FIRST_TABLES = ("verdict", "audit")
-"""What a person wants to know first."""
+"""Shown first."""
 
 CONDITIONS = {"is": "is", "not": "is not", "has": "contains", "least": "is at least", "most": "is at most"}
 
 
 class TableNotFoundError(BroadloomError):
-    """The text says what to do."""
+    """No table has this name."""
 
 
 class FilterError(BroadloomError):
-    """The text says what would be right."""
+    """The filter does not fit the column."""
 
 
 @dataclass(frozen=True, slots=True)
 class CatalogEntry:
-    """One table that can be read."""
+    """One readable table."""
 
     name: str
     is_live: bool
     question: str
-    """Empty if the texts of the pipeline are not installed."""
+    """Empty if the extra `pipeline` is not installed."""
     about: dict[str, str]
-    """What each column means."""
+    """Description of each column."""
     rows: int
 
     @property
@@ -56,7 +56,7 @@ class CatalogEntry:
 
 @dataclass(frozen=True, slots=True)
 class Filter:
-    """Rows for which one column fulfils a condition; without a column, all."""
+    """Rows in which one column meets a condition; without a column, all."""
 
     column: str = ""
     condition: str = "is"
@@ -89,10 +89,10 @@ class TableCatalog:
         self._results = Results(folder)
         self._store = LiveStore(folder / "live")
 
-    # -- what there is
+    # -- catalog
 
     def entries(self) -> list[CatalogEntry]:
-        """All tables that are there now, the finished ones first."""
+        """All available tables, batch tables first."""
         built = self._results.manifest().tables
         known = self._texts
         order = dict.fromkeys([*FIRST_TABLES, *known, *built])
@@ -106,12 +106,12 @@ class TableCatalog:
 
     @property
     def written_at(self) -> str:
-        """When the finished tables were made; empty if there are none."""
+        """When the batch tables were built; empty if there are none."""
         return self._results.manifest().written
 
     @cached_property
     def _texts(self) -> dict[str, tuple[str, tuple[TableColumn, ...]]]:
-        """Questions and columns, as the pipeline tells them; nothing if it is not installed."""
+        """Questions and columns from the pipeline; empty if it is not installed."""
         try:
             from broadloom.pipeline.tables import all_tables
         except ImportError:
@@ -131,7 +131,7 @@ class TableCatalog:
         return int(dataset.count_rows(filter=chosen.expression(dataset.schema)))
 
     def page(self, entry: CatalogEntry, chosen: Filter, first: int, count: int) -> pa.Table:
-        """Some rows, in the order of the files."""
+        """Some rows, in file order."""
         for attempt in range(READ_ATTEMPTS):
             dataset = self._source(entry)
             try:
@@ -143,7 +143,7 @@ class TableCatalog:
         raise AssertionError
 
     def batches(self, entry: CatalogEntry, chosen: Filter) -> Iterator[pa.RecordBatch]:
-        """All rows, piece by piece."""
+        """All rows, batch by batch."""
         dataset = self._source(entry)
         yield from dataset.to_batches(filter=chosen.expression(dataset.schema), batch_size=BATCH_ROWS)
 
@@ -201,7 +201,7 @@ def format_cell(value: Any) -> Any:
     return str(value)
 
 
-# What the audit found, in sentences: one for each channel on the tapes.
+# The audit in sentences, one per channel.
 
 
 CHANNELS_MAX = 50
@@ -217,7 +217,7 @@ class AuditSummary:
 
 
 def audit_summaries(catalog: TableCatalog) -> list[AuditSummary]:
-    """Nothing if the table is not there yet."""
+    """Empty if the table does not exist yet."""
     entry = next((each for each in catalog.entries() if each.key == "verdict"), None)
     if entry is None or not entry.rows:
         return []

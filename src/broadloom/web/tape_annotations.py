@@ -1,6 +1,6 @@
-"""What a tape does not say in words, found while it is read: holes, parts, deaths, and how soon all was well again.
+"""Events that a tape implies, found while replaying it: free slots, partitions, crashes and repairs.
 
-The rule: it looks at the picture as it is drawn, so what it tells is what a person can see.
+They are derived from the fabric as it is drawn, so they describe what a viewer can see.
 """
 
 from collections import Counter
@@ -12,20 +12,20 @@ from broadloom.web.shape import find_components
 from broadloom.web.snapshot import PEER_STATS, Entry
 
 CHECK_INTERVAL_S = 0.25
-"""How often the whole is looked at, in the time of the tape; less often if that would be more than `LOOKS_MAX`."""
+"""How often the fabric is examined, in tape time; less often if that would exceed `LOOKS_MAX`."""
 CHECKS_MAX = 4_000
 CRASH_GROUPING_S = 0.5
-"""Deaths so close to each other are told in one sentence."""
+"""Crashes this close together are reported in one sentence."""
 DEGREE = 4
-"""Links that a peer keeps, if the tape does not show it."""
+"""Links per peer, if the tape does not show it."""
 
 
 def annotate_repairs(
     history: FabricHistory, changes: list[Change], estimates: list[tuple[float, int]]
 ) -> Iterator[Entry]:
-    """The entries of these changes, which are in order of time, with what can be told about them in between.
+    """The entries of these changes, in order of time, with annotations in between.
 
-    Each entry has to be added to the history before the next one is asked for.
+    Add each entry to the history before requesting the next.
     """
     if changes:
         yield from _TapeAnnotator(history, changes, estimates).entries()
@@ -44,9 +44,9 @@ class _TapeAnnotator:
         self._free_slots = 0
         self._check_interval_s = max(CHECK_INTERVAL_S, (changes[-1].at_s - changes[0].at_s) / CHECKS_MAX)
         self._partitions, self._partitions_before = 1, 1
-        """As told, and at the last look."""
+        """As reported, and as last examined."""
         self._crashes: list[float] = []
-        """Times of deaths that are not made good yet."""
+        """Times of crashes that are not repaired yet."""
         self._crashes_reported = 0
         self._peer_stats: tuple[object, ...] = ()
         self._was_connected = False
@@ -86,7 +86,7 @@ class _TapeAnnotator:
             self._free_slots += max(0, self._degree - self._links[peer]) - before
 
     def _check(self, at_s: float) -> Iterator[Entry]:
-        """What the peers feel, and what a person would remark."""
+        """The figures of the peers, and annotations for the log."""
         at = at_s - self._history.began_s
         snapshot = self._history.newest
         partitions = len(find_components(snapshot.peers, snapshot.visible_links()))
@@ -139,7 +139,7 @@ def _crash_text(count: int) -> str:
 
 
 def infer_degree(changes: list[Change]) -> int:
-    """Links that each peer keeps: what most of them have in the end."""
+    """Links per peer: the most common number at the end."""
     links: Counter[int] = Counter()
     present: set[int] = set()
     for change in changes:

@@ -1,6 +1,6 @@
-"""The figures of a tape over time, in as many samples as a page can show: the same that a lab tells of itself.
+"""Metrics of a tape over time, the same that a local cluster reports.
 
-By the clocks as they are on the tape, without correction; the pipeline's tables are exact.
+Clocks are taken from the tape without correction; the pipeline's tables are exact.
 """
 
 from math import nan
@@ -25,7 +25,7 @@ MESSAGE_KEY = ("author", "sequence")
 
 
 def tape_metrics(path: Path, channel: str) -> list[MetricsSample]:
-    """One sample a second, of a long tape one every few seconds."""
+    """One sample per second, or every few seconds for a long tape."""
     columns = ["kind", "time", "author", "sequence", "last", "hops", "count"]
     rows = read(path, channel=channel, kinds=COUNTED_KINDS, columns=columns)
     if not rows.num_rows:
@@ -57,7 +57,7 @@ def tape_metrics(path: Path, channel: str) -> list[MetricsSample]:
                 redundancy=(received + copies) / received if received else nan,
                 slow_peers=0,
                 missed=counts[EventKind.MISSED].get(place, 0),
-                # Both ends tell of a link.
+                # Both ends record a link.
                 links_made=(counts[EventKind.LINK_UP].get(place, 0) + 1) // 2,
                 links_lost=(counts[EventKind.LINK_DOWN].get(place, 0) + 1) // 2,
             )
@@ -91,7 +91,7 @@ def _hops(rows: pa.Table) -> dict[int, tuple[float, int]]:
 
 
 def _latencies(rows: pa.Table) -> dict[int, tuple[float, float]]:
-    """By the time of delivery, in milliseconds."""
+    """By time of delivery, in milliseconds."""
     sent = _rows_of_kind(rows, EventKind.SENT).select([*MESSAGE_KEY, "time"]).rename_columns([*MESSAGE_KEY, "sent"])
     joined = (
         _rows_of_kind(rows, EventKind.DELIVERED)

@@ -1,8 +1,8 @@
-"""A tape as a history: what each peer wrote down, put together to one picture over time.
+"""A tape as a history: what all peers recorded, merged into one fabric over time.
 
-A link is drawn from when either end tells of it until no end claims it any more. Who died wrote nothing about it: it
-is when its neighbours found the link lost, after the last thing that it wrote. Not every message is followed on its
-way, only a few a second, since a drawing of all would show nothing.
+A link is drawn from the first record of either end until neither end claims it. A crashed peer recorded nothing about
+its end: it is when its neighbors lost the link, after its own last record. Only a few messages per second are shown
+on their way.
 """
 
 from collections import defaultdict
@@ -31,21 +31,21 @@ from broadloom.web.history import FabricHistory
 from broadloom.web.tape_annotations import annotate_repairs
 
 ROWS_MAX = 20_000_000
-"""More would not fit into the memory of a small machine; the pipeline takes any number."""
+"""More rows do not fit into the memory of a small machine; the pipeline takes any number."""
 SAMPLE_INTERVAL_S = 0.5
-"""A message is followed at most so often, in the time of the tape."""
+"""Maximum rate of messages shown, in tape time."""
 HOPS_MAX = 400_000
-"""Steps of followed messages; with more, fewer messages are followed."""
+"""Hops of shown messages; beyond this, fewer messages are shown."""
 
 CRASH_DETECTION_S = 3.0
-"""Who is alive has noticed by then that a neighbour died; who has not died with it."""
+"""Survivors have noticed a crash by then; a peer that has not crashed with it."""
 
 _CRASH_REASONS = (LinkDownReason.CONNECTION_LOST.value, LinkDownReason.HEARTBEAT_TIMEOUT.value)
 _FABRIC = (EventKind.JOINED, EventKind.LEFT, EventKind.LINK_UP, EventKind.LINK_DOWN, EventKind.MISSED)
 
 
 class ReplayError(BroadloomError):
-    """There is nothing here that could be replayed; the text says why."""
+    """Nothing can be replayed; the text says why."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,15 +54,15 @@ class Replay:
 
     path: Path
     channel: str
-    """First digits of its id."""
+    """First digits of the channel ID."""
     history: FabricHistory
     messages: int
     sampled_messages: int
-    """Messages that are shown on their way."""
+    """Messages shown on their way."""
 
     @property
     def sentence(self) -> str:
-        """What the page sees."""
+        """What the page shows."""
         text = f"A tape of channel {self.channel}: everything that its recorded peers wrote down."
         if self.sampled_messages < self.messages:
             text += f" Of {self.messages:,} messages, {self.sampled_messages:,} are shown on their way."
@@ -70,7 +70,7 @@ class Replay:
 
 
 def replay(path: Path, channel: str | None = None) -> Replay:
-    """Read a tape; of several channels the one with these digits, else the one with most rows."""
+    """Read a tape; of several channels the one whose ID starts with these digits, or the one with most rows."""
     channel = channel or _largest_channel(path)
     fabric = _sorted(read(path, channel=channel, kinds=_FABRIC))
     if not len(fabric):
@@ -93,7 +93,7 @@ def replay(path: Path, channel: str | None = None) -> Replay:
 
 
 def tapes_in(folder: Path) -> list[Path]:
-    """The folder itself if it is a tape, and all tapes directly in it."""
+    """The directory itself if it is a tape, and all tapes directly in it."""
     if not folder.is_dir():
         return []
     found = [each for each in (folder, *sorted(folder.iterdir())) if each.is_dir() and any(each.glob("channel=*"))]
@@ -122,25 +122,25 @@ def _largest_channel(path: Path) -> str:
 
 
 def _sorted(rows: pa.Table) -> list[dict[str, Any]]:
-    """In order of time; what one observer tells at the same time in its order."""
+    """In order of time; rows of one peer with equal times in recorded order."""
     columns = ["kind", "time", "observer", "neighbour", "why", "author", "sequence", "last", "name", "ordinal"]
     chosen = rows.select(columns).sort_by([("time", "ascending"), ("ordinal", "ascending")])
     return list(chosen.to_pylist())
 
 
 def _last_seen(path: Path, channel: str) -> dict[str, float]:
-    """When each observer wrote for the last time, anything."""
+    """Time of the last record of each peer."""
     rows = read(path, channel=channel, columns=["observer", "time"])
     last = rows.group_by("observer").aggregate([("time", "max")])
     return {each["observer"]: _unix(each["time_max"]) for each in last.to_pylist() if each["observer"] is not None}
 
 
 def _fabric_changes(rows: list[dict[str, Any]], last_seen: dict[str, float]) -> Iterator[Change]:
-    """Who came and went, and each link once."""
+    """Peers that joined and left, and each link once."""
     crashed_at = _find_crashes(rows, last_seen)
     crashes = sorted(crashed_at.items(), key=lambda each: -each[1])
     claims: defaultdict[tuple[int, int], set[int]] = defaultdict(set)
-    """Which ends say that there is this link."""
+    """The ends that claim this link."""
     present: set[int] = set()
 
     def unclaim(peer: int, pair: tuple[int, int], at_s: float) -> Iterator[Change]:
@@ -201,7 +201,7 @@ def _find_crashes(rows: list[dict[str, Any]], last_seen: dict[str, float]) -> di
 def _find_unobserved_crashes(
     crashed_at: dict[str, float], claims: dict[str, set[str]], left: set[str], last_seen: dict[str, float]
 ) -> dict[str, float]:
-    """Of those whose neighbours all died with them, so that nobody was left to tell."""
+    """Peers whose neighbors all crashed with them, so that no record remains."""
     noticed_by = max(last_seen.values()) - CRASH_DETECTION_S
     found: dict[str, float] = {}
     todo = [each for each in crashed_at if crashed_at[each] < noticed_by]
@@ -217,7 +217,7 @@ def _find_unobserved_crashes(
 
 
 def _sample_messages(sent: pa.Table, steps: pa.Table) -> list[Change]:
-    """A few messages a second, with all their steps."""
+    """A few messages per second, with all their hops."""
     every_s = SAMPLE_INTERVAL_S
     while True:
         chosen = _space_out(sent, every_s)
@@ -251,7 +251,7 @@ def _space_out(sent: pa.Table, every_s: float) -> list[MessageSent]:
 
 
 def _estimates(steps: pa.Table) -> list[tuple[float, int]]:
-    """When anything was first seen to have travelled so far: what the peers' estimate of the diameter is made of."""
+    """When a message was first seen to travel this far: the basis of the peers' diameter estimate."""
     if not steps.num_rows:
         return []
     first = steps.group_by("hops").aggregate([("time", "min")]).sort_by("hops").to_pylist()

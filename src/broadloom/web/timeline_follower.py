@@ -1,8 +1,8 @@
-"""Following a story that goes on into a history, for as long as the pages are served.
+"""Follow a live timeline into a history while the pages are served.
 
-What a story tells of different peers comes up to a moment late and out of order; so it is held back for `SETTLE_S`, and
-the history is that much behind. If the story has dropped changes before they were fetched, the picture is made right by
-what is true now.
+Reports about different peers arrive late and out of order, so they are held back for `SETTLE_S`, and the history is
+that much behind. If the timeline dropped changes before they were fetched, the history is corrected by the current
+state.
 """
 
 import asyncio
@@ -30,16 +30,16 @@ log = logging.getLogger("broadloom.web")
 SETTLE_S = 1.0
 POLL_S = 0.2
 PEER_STATS_S = 1.0
-"""How often the peers' own figures are noted."""
+"""How often the peers' own figures are recorded."""
 
 
 class TimelineFollower:
-    """A story that goes on, and its history. `run` it."""
+    """A live timeline and its history. `run` it."""
 
     def __init__(self, timeline: Timeline, *, settle_s: float = SETTLE_S, sees_all: bool = True) -> None:
         self.timeline = timeline
         self.sees_all = sees_all
-        """Whether the story tells of the whole fabric, or of a part of it."""
+        """Whether the timeline covers the whole fabric."""
         self._settle_s = settle_s
         self._next = 0
         self._number = count()
@@ -48,7 +48,7 @@ class TimelineFollower:
         self.history = FabricHistory(time.time())
         self._external_peers: dict[int, str] = {}
         self.views: dict[int, PeerSnapshot] = {}
-        """By running number: the newest that is known of each peer."""
+        """The newest state of each peer, by running number."""
         self._begin()
 
     async def run(self) -> None:
@@ -69,7 +69,7 @@ class TimelineFollower:
             self._resync(time.time())
 
     def add_external_peer(self, peer: int, name: str) -> None:
-        """Somebody who is linked to the peers of the story, and no part of it: the server's own member."""
+        """A peer that is linked to the timeline's peers but not part of it: the server's own member."""
         self._external_peers[peer] = name
         self._buffer([PeerAdded(time.time(), peer, name)])
 
@@ -104,7 +104,7 @@ class TimelineFollower:
         self.history.add_all(self._differences(now_s))
 
     def _differences(self, now_s: float) -> Iterator[Change]:
-        """From the newest picture to what is true now."""
+        """From the newest snapshot to the current state."""
         views, snapshot, number = self.timeline.now(), self.history.newest, self.history.number_of
         present = {number(peer) for peer in (*views, *self._external_peers)}
         known = {number(peer): peer for peer in self.history.ids}

@@ -1,9 +1,24 @@
 """The nouns that stand in many messages: who a peer is and where it answers."""
 
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-PeerId = int
-"""64 random bits, drawn anew at each connect: an old address that answers with another id is another peer."""
+if TYPE_CHECKING:
+    # Every integer of 64 bits is a valid id, so ids decoded from frames stay plain integers until the application
+    # gets them.
+    PeerId = int
+else:
+
+    class PeerId(int):
+        """The id of a peer: 64 bits, new at each connect. `str()` gives 16 hexadecimal digits."""
+
+        __slots__ = ()
+
+        def __str__(self) -> str:
+            return f"{self:016x}"
+
+        def __repr__(self) -> str:
+            return f"PeerId(0x{self:016x})"
+
 
 
 class Address(NamedTuple):

@@ -11,7 +11,7 @@ from broadloom import Channel
 from broadloom.apps.chat.app import ChatApp
 from broadloom.apps.chat.chat_model import ChatModel
 from broadloom.apps.chat.read_state import ReadState
-from broadloom.groups import Groups, GroupSettings, Store, groups
+from broadloom.groups import Groups, GroupSettings, Store
 from tests.transport.connections import WITHIN_S
 
 FAST_SETTINGS = GroupSettings(
@@ -77,7 +77,7 @@ async def chat_screen(
     settings: GroupSettings = FAST_SETTINGS,
 ) -> AsyncIterator[ChatScreen]:
     """`notes`: with what is told for some seconds, and may hide what a test looks for."""
-    async with groups(channel, name, store=store, settings=settings) as own_groups:
+    async with Groups(channel, name, store=store, settings=settings) as own_groups:
         chat = ChatModel(own_groups, read_state or ReadState())
         app = app_class(chat, channel)
         try:

@@ -15,7 +15,7 @@ from uuid import uuid4
 import broadloom
 from broadloom.apps.chat.chat_model import ChatModel
 from broadloom.apps.chat.read_state import ReadState
-from broadloom.groups import groups
+from broadloom.groups import Groups
 from broadloom.transport.event_loop import run
 from tests.apps.chat.test_flood import CountingChatApp
 
@@ -24,7 +24,7 @@ WARM_MESSAGES = 2_000
 
 
 async def bot(name: str, per_s: float) -> None:
-    async with broadloom.connect(name) as channel, groups(channel, "Bot") as own_groups:
+    async with broadloom.connect(name) as channel, Groups(channel, "Bot") as own_groups:
         await own_groups.wait_until_synced(30)
         club = await own_groups.join(own_groups.list_groups()[0])
         began, sent, last = time.monotonic(), 0, None
@@ -40,7 +40,7 @@ async def reader(per_s: float) -> None:
     with tempfile.TemporaryDirectory() as folder:
         async with (
             broadloom.connect(name) as channel,
-            groups(channel, "Anna", store=Path(folder) / "anna.db") as own_groups,
+            Groups(channel, "Anna", store=Path(folder) / "anna.db") as own_groups,
         ):
             chat = ChatModel(own_groups, ReadState())
             app = CountingChatApp(chat, channel)

@@ -27,7 +27,7 @@ def make_tree(*messages: tuple[int, int | None, str], name: str = "Ben") -> tupl
     return tree, names
 
 
-def test_branches() -> None:
+def test_branches_are_drawn_as_a_tree() -> None:
     tree, names = make_tree(
         (1, None, "white?"), (2, 1, "I do\nreally"), (3, 2, "no, I"), (4, 1, "me too"), (5, None, "lunch?")
     )
@@ -44,12 +44,12 @@ def test_branches() -> None:
     assert first is not None
     tree.set_folded(first, True)
     assert [line[: 60 - TIME_CELLS].rstrip() for line in rendered_lines(tree, names)] == [
-        "● ▸ Ben  white?  ▸ 3 answers",
+        "● ▸ Ben  white?  ▸ 3 replies",
         "    Ben  lunch?",
     ]
 
 
-def test_no_line_is_wider_than_the_window() -> None:
+def test_rendered_lines_fit_the_width() -> None:
     texts = ["漢字" * 40, "👩‍👩‍👧" * 30, "e\u0301" * 200, "\x1b[31m" * 40, "word " * 100, "x" * 500, "", "❤️ " * 50]
     deep = [(number, number - 1 if number > 1 else None, texts[number % len(texts)]) for number in range(1, 60)]
     tree, names = make_tree(*deep, name="👨‍👩‍👧 漢字 with a name that is very long")
@@ -60,7 +60,7 @@ def test_no_line_is_wider_than_the_window() -> None:
     assert any(MORE_HINT in line for line in rendered_lines(tree, names, 60)), "long messages are folded"
 
 
-def test_severed_hollow_and_impossible_times() -> None:
+def test_orphans_stripped_messages_and_invalid_times_are_rendered() -> None:
     tree, names = ThreadTree(), DisplayNames(Member(1, "Anna"))
     tree.add(GroupMessage(9, MessageId(2, 1), "Ben", MessageId(7, 7), 1 << 62, b"answer"), unread=False)
     tree.add(GroupMessage(9, MessageId(2, 2), "Ben", None, 0, b"", is_stripped=True), unread=False)
@@ -68,10 +68,10 @@ def test_severed_hollow_and_impossible_times() -> None:
     first, second = rendered_lines(tree, names)
     assert first.startswith("    Ben  ↳ answer")
     assert first.endswith("?")
-    assert "(not kept)" in second
+    assert "(not stored)" in second
 
 
-def test_what_is_searched_for_is_marked() -> None:
+def test_search_text_is_highlighted() -> None:
     tree, names = make_tree((1, None, "Black and WHITE and white"))
     node = tree.node_at(0)
     assert node is not None

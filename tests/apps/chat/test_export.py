@@ -61,7 +61,7 @@ def export(*args: str) -> Result:
     return CliRunner().invoke(app, ["chat", "export", *args])
 
 
-def test_json_has_it_all(store: Path) -> None:
+def test_json_export_contains_everything(store: Path) -> None:
     told = json.loads(export("Chess club", "--format", "json").stdout)
     assert told["group"] == f"{CLUB:016x}"
     assert (told["name"], told["description"]) == ("Chess club", "Chess club\nWednesdays & Fridays")
@@ -76,11 +76,11 @@ def test_json_has_it_all(store: Path) -> None:
         (1, "me too\nperhaps"),
     ]
     first, second, _ = told["messages"]
-    assert second["answers"] == first["id"]
+    assert second["reply_to"] == first["id"]
     assert first["sent"] == "2023-11-14T22:13:21Z"
 
 
-def test_a_group_by_its_id_and_into_a_file(store: Path, tmp_path: Path) -> None:
+def test_group_is_exported_by_id_into_a_file(store: Path, tmp_path: Path) -> None:
     out = tmp_path / "club.md"
     assert export(f"{CLUB:016X}", "--out", str(out), "--store", str(store)).exit_code == 0
     assert out.read_text() == (
@@ -105,7 +105,7 @@ class Page(html.parser.HTMLParser):
         self.texts += data
 
 
-def test_what_is_hostile_stays_text(store: Path, tmp_path: Path) -> None:
+def test_hostile_text_is_escaped_in_exports(store: Path, tmp_path: Path) -> None:
     path = tmp_path / "hostile.db"
     fill(path, HOSTILE, [None, *range(1, len(HOSTILE))])
     page = Page()
@@ -123,7 +123,7 @@ def test_what_is_hostile_stays_text(store: Path, tmp_path: Path) -> None:
             assert shown in " ".join(made.texts.replace("\xa0", " ").split())
 
 
-def test_deep_and_severed_conversations_come_out(tmp_path: Path) -> None:
+def test_deep_and_orphaned_conversations_are_exported(tmp_path: Path) -> None:
     path, count = tmp_path / "deep.db", 3_000
     parents: list[int | None] = [None, *range(1, count)]
     parents[Random(7).randrange(100, 200)] = count + 5
@@ -135,36 +135,36 @@ def test_deep_and_severed_conversations_come_out(tmp_path: Path) -> None:
         text = "".join(write(told))
         assert f"text {count - 1}" in text
         if name != "json":
-            assert text.count("(answers a message that is not here)") == 1
+            assert text.count("(reply to a message that is not available)") == 1
 
 
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        (["Bridge"], "in this store no group is called 'Bridge'; there are: 00000000000000c1 'Chess club'"),
+        (["Bridge"], "in this store no group matches 'Bridge'; known groups: 00000000000000c1 'Chess club'"),
         (["Lunch", "--format", "pdf"], "unknown format 'pdf': choose one of md, json, html"),
-        (["Lunch", "--name", "Ben"], "there is no store"),
-        (["Lunch", "--channel", "chat/none"], "nobody has a store for chat/none on this machine"),
-        (["Lunch", "--store", "/no/such/file"], "there is no store /no/such/file"),
+        (["Lunch", "--name", "Ben"], "no store at"),
+        (["Lunch", "--channel", "chat/none"], "no store for chat/none on this machine"),
+        (["Lunch", "--store", "/no/such/file"], "no store at /no/such/file"),
         (["Lunch", "--out", "/no/such/dir/x"], "cannot write /no/such/dir/x"),
     ],
 )
-def test_mistakes(store: Path, words: list[str], told: str) -> None:
+def test_export_mistakes_say_what_to_do(store: Path, words: list[str], told: str) -> None:
     result = export(*words)
     assert result.exit_code == 2
     assert told in result.stderr
     assert "Traceback" not in result.stderr
 
 
-def test_several_stores_and_one_in_use(store: Path, tmp_path: Path) -> None:
+def test_export_asks_for_a_name_and_refuses_a_store_in_use(store: Path, tmp_path: Path) -> None:
     ben = store_path("chat/lobby", "Ben")
     fill(ben, [], [])
-    assert "choose one of --name Anna, Ben" in export("Lunch").stderr
+    assert "choose one with --name Anna, Ben" in export("Lunch").stderr
     kept = SqliteStore(ben)
     told = export("Lunch", "--name", "Ben")
     assert told.exit_code == 2
-    assert "is in use: quit that chat first" in told.stderr
+    assert "is in use: quit that chat before exporting" in told.stderr
     kept.close()
     assert export("Lunch", "--name", "Ben").stdout.startswith("# Lunch\n")
     (tmp_path / "nonsense").write_text("this is no store" * 1000)
-    assert "is no history of groups" in export("Lunch", "--store", str(tmp_path / "nonsense")).stderr
+    assert "is not a Broadloom store" in export("Lunch", "--store", str(tmp_path / "nonsense")).stderr

@@ -8,7 +8,7 @@ from broadloom import Channel
 from broadloom.apps.chat.app import REFRESH_S, WORK_S, ChatApp
 from broadloom.apps.chat.chat_model import ChatModel
 from broadloom.apps.chat.read_state import ReadState
-from broadloom.groups import Group, groups
+from broadloom.groups import Group, Groups
 from tests.apps.chat.at_screen import FAST_SETTINGS, LARGE, ChatScreen, chat_screen
 from tests.channel.joined import connected_channels
 from tests.transport.connections import run_test, until
@@ -43,7 +43,7 @@ async def key_to_screen(anna: ChatScreen, app: CountingChatApp, key: str) -> flo
     return time.thread_time() - began
 
 
-def test_a_bot_that_never_stops() -> None:
+def test_chat_stays_responsive_under_a_flood() -> None:
     async def main() -> None:
         made: list[CountingChatApp] = []
 
@@ -53,7 +53,7 @@ def test_a_bot_that_never_stops() -> None:
 
         async with (
             connected_channels(2) as (one, two),
-            groups(two, "Bot", settings=FAST_SETTINGS) as bot,
+            Groups(two, "Bot", settings=FAST_SETTINGS) as bot,
             chat_screen(one, "Anna", LARGE, app_class=kind) as anna,
         ):
             (app,) = made
@@ -81,9 +81,9 @@ def test_a_bot_that_never_stops() -> None:
     run_test(main)
 
 
-def test_work_is_bounded_and_what_overran_is_read_from_the_history() -> None:
+def test_work_is_bounded_and_overflow_is_read_from_history() -> None:
     async def main() -> None:
-        async with connected_channels(1) as (one,), groups(one, "Anna", settings=FAST_SETTINGS) as anna:
+        async with connected_channels(1) as (one,), Groups(one, "Anna", settings=FAST_SETTINGS) as anna:
             clock = [0.0]
 
             def tick() -> float:

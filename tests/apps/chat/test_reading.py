@@ -10,7 +10,7 @@ from broadloom.groups import MessageId
 from broadloom.groups.intervals import IntervalSet
 
 
-def test_it_is_there_again(tmp_path: Path) -> None:
+def test_read_state_survives_a_restart(tmp_path: Path) -> None:
     path = tmp_path / "x.read"
     reading = ReadState(path)
     for sequence in (1, 2, 3, 7):
@@ -29,7 +29,7 @@ def test_it_is_there_again(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "{}", "[]", '{"format": 2, "groups": {}}', '{"format": 1, "groups": {"x": {}}}'])
-def test_a_file_that_cannot_be_read(tmp_path: Path, text: str) -> None:
+def test_unreadable_read_state_counts_everything_as_unread(tmp_path: Path, text: str) -> None:
     path = tmp_path / "x.read"
     path.write_text(text)
     reading = ReadState(path)
@@ -37,7 +37,7 @@ def test_a_file_that_cannot_be_read(tmp_path: Path, text: str) -> None:
     assert not reading.is_read(1, MessageId(1, 1))
 
 
-def test_one_file_for_each_name_and_channel(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_each_name_and_channel_has_its_own_file(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
     names = ["Anna", "anna/..", "..", ".", "a b", "漢字", "x" * 128, "x" * 127 + "y", "%2E"]
     channels = ["chat/lobby", "chat/" + "s" * 100, "chat/" + "s" * 200, "chat/" + "s" * 200 + "t"]

@@ -36,12 +36,12 @@ HOSTILE = st.text(st.one_of(st.characters(), st.sampled_from("\x1b\x9b\x07\r\n\t
         ("\u0301x", "\u25cc\u0301x"),
     ],
 )
-def test_what_is_shown(text: str, shown: str) -> None:
+def test_sanitized_text_is_shown(text: str, shown: str) -> None:
     assert clean(text) == shown
 
 
 @given(HOSTILE)
-def test_nothing_that_steers_is_left(text: str) -> None:
+def test_no_control_character_survives_sanitizing(text: str) -> None:
     shown = clean(text)
     for sign in shown.replace("\n", ""):
         assert sign.isprintable() or sign == "\u200c", ascii(shown)
@@ -52,7 +52,7 @@ def test_nothing_that_steers_is_left(text: str) -> None:
 
 
 @given(HOSTILE, st.integers(2, 40), st.integers(1, 6), st.integers(2, 40))
-def test_lines_fit(text: str, width: int, lines_max: int, first_width: int) -> None:
+def test_wrapped_lines_fit_the_width(text: str, width: int, lines_max: int, first_width: int) -> None:
     shown = clean(text)
     lines, has_more = wrap(shown, width, lines_max, first_width)
     assert 1 <= len(lines) <= lines_max
@@ -63,19 +63,19 @@ def test_lines_fit(text: str, width: int, lines_max: int, first_width: int) -> N
     assert cell_len(truncate(shown.replace("\n", " "), width)) <= width
 
 
-def test_words_stay_whole_where_they_fit() -> None:
+def test_words_are_not_split_when_they_fit() -> None:
     assert wrap("who plays white today", 11, 9) == (["who plays", "white today"], False)
     assert wrap("a" * 25, 10, 9) == (["a" * 10, "a" * 10, "a" * 5], False)
     assert wrap("漢字漢字漢字", 5, 9) == (["漢字", "漢字", "漢字"], False)
     assert wrap("x\n" * 100, 10, 3) == (["x", "x", "x"], True)
 
 
-def test_bytes_that_are_no_text() -> None:
+def test_binary_payload_is_shown_by_its_size() -> None:
     assert decode_text(b"\xff\xfe" * 600) == "(1,200 bytes that are no text)"
     assert decode_text("größe\n".encode()) == "größe"
 
 
-def test_two_of_one_name_are_told_apart_and_the_reader_keeps_its_own() -> None:
+def test_equal_names_get_a_suffix_but_the_reader_does_not() -> None:
     me, other = Member(0xAA << 56, "Anna"), Member(0xBB << 56, "Anna")
     names = DisplayNames(me)
     assert names.get(me.id) == "Anna"

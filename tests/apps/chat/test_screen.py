@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from broadloom.apps.chat.read_state import ReadState
-from broadloom.groups import SqliteStore, groups
+from broadloom.groups import Groups, SqliteStore
 from tests.apps.chat.at_screen import FAST_SETTINGS, LARGE, SMALL, chat_screen
 from tests.channel.joined import connected_channels
 from tests.transport.connections import run_test, until
@@ -14,20 +14,20 @@ TRICKS = "\x1b[2J\x1b[31m[bold]x[/bold] [/] [@click=app.quit]y[/] \u202etxet \x0
 
 
 @pytest.mark.parametrize("size", [LARGE, SMALL], ids=["large", "small"])
-def test_from_an_invitation_to_an_answer(size: tuple[int, int]) -> None:
+def test_reader_accepts_an_invitation_and_replies(size: tuple[int, int]) -> None:
     async def main() -> None:
         async with (
             connected_channels(2) as (one, two),
-            groups(two, "Ben", settings=FAST_SETTINGS) as ben,
+            Groups(two, "Ben", settings=FAST_SETTINGS) as ben,
             chat_screen(one, "Anna", size) as anna,
         ):
-            await anna.wait_for_text("No groups yet: press n", "connected · 1 neighbour")
+            await anna.wait_for_text("No groups yet: press n", "connected · 1 neighbor")
             club = await ben.create("Chess club\nWednesdays at eight")
             await anna.wait_for_text("invitations (1)", "+ Chess club", "press i")
             await anna.press("i")
             await anna.wait_for_text("You are invited", "1 of 1 members are here")
             await anna.press("j")
-            await anna.wait_for_text("Nothing was said in “Chess club” yet")
+            await anna.wait_for_text("No messages in “Chess club” yet")
             question = await club.send_text("Who plays white?")
             other = await club.send_text("Lunch?")
             first = await club.send_text("I do", reply_to=question)
@@ -46,9 +46,9 @@ def test_from_an_invitation_to_an_answer(size: tuple[int, int]) -> None:
             await anna.wait_for_text("└── Anna  And I black")
 
             await anna.press("escape", "home", "space")
-            await anna.wait_for_text("▸ Ben  Who plays white?", "▸ 2 answers")
+            await anna.wait_for_text("▸ Ben  Who plays white?", "▸ 2 replies")
             await club.send_text("Which opening?", reply_to=answer)
-            await anna.wait_for_text("3 answers, 1 unread", "1 unread")
+            await anna.wait_for_text("3 replies, 1 unread", "1 unread")
             await anna.press("u")
             await anna.wait_for_text("└── Ben  Which opening?")
             await until(lambda: not next(iter(anna.chat.group_models.values())).unread)
@@ -71,11 +71,11 @@ def test_from_an_invitation_to_an_answer(size: tuple[int, int]) -> None:
     run_test(main)
 
 
-def test_groups_made_left_and_rejected_and_windows() -> None:
+def test_groups_are_created_left_and_declined_in_dialogs() -> None:
     async def main() -> None:
         async with (
             connected_channels(2) as (one, two),
-            groups(two, "Ben", settings=FAST_SETTINGS) as ben,
+            Groups(two, "Ben", settings=FAST_SETTINGS) as ben,
             chat_screen(one, "Anna") as anna,
         ):
             await anna.press("n")
@@ -93,13 +93,13 @@ def test_groups_made_left_and_rejected_and_windows() -> None:
             await anna.type("line two", "enter")
             await until(lambda: [each.text for each in bridge.history()] == ["line one\nline two"])
             await bridge.send_text("a very long one " * 100)
-            await anna.wait_for_text("… v: whole message")
+            await anna.wait_for_text("… v: full message")
             await anna.press("escape", "end", "v")
             await anna.wait_for_text("Ben  20", "a very long one a very")
             await anna.press("escape", "question_mark")
-            await anna.wait_for_text("answer the selected message")
+            await anna.wait_for_text("reply to the selected message")
             await anna.press("end")
-            await anna.wait_for_text("spelled out")
+            await anna.wait_for_text("control characters")
             await anna.press("escape")
 
             lunch = await ben.create("Lunch")
@@ -111,7 +111,7 @@ def test_groups_made_left_and_rejected_and_windows() -> None:
             assert next(info for info in anna.groups.list_groups() if info.id == lunch.id).is_declined
 
             await anna.press("x")
-            await anna.wait_for_text("Leave “Bridge” for good?")
+            await anna.wait_for_text("Leave “Bridge” permanently?")
             await anna.press("y")
             await until(lambda: not anna.chat.group_models)
             await anna.wait_for_text("No groups yet")
@@ -120,7 +120,7 @@ def test_groups_made_left_and_rejected_and_windows() -> None:
     run_test(main)
 
 
-def test_the_mouse() -> None:
+def test_mouse_selects_folds_and_scrolls() -> None:
     async def main() -> None:
         async with connected_channels(1) as (one,), chat_screen(one, "Anna") as anna:
             talk = await anna.chat.create("Club")
@@ -137,7 +137,7 @@ def test_the_mouse() -> None:
             await anna.pilot.click(view, offset=(view.size.width - 1, 0))
             await anna.wait_for_text("▾ Anna  root", "└── Anna  answer")
             await anna.click("▾ Anna  root")
-            await anna.wait_for_text("▸ Anna  root  ▸ 1 answer")
+            await anna.wait_for_text("▸ Anna  root  ▸ 1 reply")
             await anna.click("line 3")
             assert view.selected is not None
             assert view.selected.message.text == "line 3"
@@ -153,11 +153,11 @@ def test_the_mouse() -> None:
     run_test(main)
 
 
-def test_nobody_paints_another_screen() -> None:
+def test_hostile_text_does_not_reach_the_screen() -> None:
     async def main() -> None:
         async with (
             connected_channels(2) as (one, two),
-            groups(two, TRICKS[:20], settings=FAST_SETTINGS) as ben,
+            Groups(two, TRICKS[:20], settings=FAST_SETTINGS) as ben,
             chat_screen(one, "Anna") as anna,
         ):
             club = await ben.create(f"{TRICKS}\n{TRICKS}")
@@ -181,9 +181,9 @@ def test_nobody_paints_another_screen() -> None:
     run_test(main)
 
 
-def test_who_comes_back_has_the_history_and_knows_what_is_new(tmp_path: Path) -> None:
+def test_returning_reader_has_history_and_unread_messages(tmp_path: Path) -> None:
     async def main() -> None:
-        async with connected_channels(2) as (one, two), groups(two, "Ben", settings=FAST_SETTINGS) as ben:
+        async with connected_channels(2) as (one, two), Groups(two, "Ben", settings=FAST_SETTINGS) as ben:
             club = await ben.create("Chess club")
             await club.send_text("before")
             db, read = tmp_path / "a.db", tmp_path / "a.read"

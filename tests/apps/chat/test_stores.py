@@ -18,13 +18,13 @@ def data(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     return tmp_path / "data"
 
 
-def test_a_store_of_ones_own(data: Path) -> None:
+def test_store_belongs_to_one_program(data: Path) -> None:
     kept = open_chat_files(LOBBY, "Anna", None, memory=False)
     assert kept.store is not None
     path = store_path(LOBBY, "Anna")
     assert path.is_file()
     assert data.stat().st_mode & 0o077 == 0, "for this user alone"
-    with pytest.raises(ChatStoreError, match="Anna is in this chat already"):
+    with pytest.raises(ChatStoreError, match="Anna is already in this chat"):
         open_chat_files(LOBBY, "Anna", None, memory=False)
     kept.close()
     kept.close()
@@ -36,30 +36,30 @@ def test_a_store_of_ones_own(data: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["", "  ", "x" * 129, "a\0b"])
-def test_names_that_cannot_be(name: str) -> None:
-    with pytest.raises(ChatStoreError, match="choose another one"):
+def test_invalid_name_is_rejected(name: str) -> None:
+    with pytest.raises(ChatStoreError, match="a name must have"):
         open_chat_files(LOBBY, name, None, memory=False)
 
 
-def test_files_that_cannot_be(tmp_path: Path) -> None:
+def test_unusable_store_raises_an_error_with_a_remedy(tmp_path: Path) -> None:
     with pytest.raises(ChatStoreError, match="not both"):
         open_chat_files(LOBBY, "Anna", tmp_path / "x", memory=True)
     (tmp_path / "file").write_text("x")
-    with pytest.raises(ChatStoreError, match="cannot make the folder"):
+    with pytest.raises(ChatStoreError, match="cannot create"):
         open_chat_files(LOBBY, "Anna", tmp_path / "file" / "deeper" / "x.db", memory=False)
     with pytest.raises(ChatStoreError, match=str(tmp_path)):
         open_chat_files(LOBBY, "Anna", tmp_path, memory=False)
     (tmp_path / "nonsense").write_bytes(os.urandom(5000))
-    with pytest.raises(ChatStoreError, match="name another file"):
+    with pytest.raises(ChatStoreError, match="Use another file"):
         open_chat_files(LOBBY, "Anna", tmp_path / "nonsense", memory=False)
 
 
 @pytest.mark.parametrize("words", [["Anna"], ["join", "Anna"], ["Anna", "--channel", "chat/club", "--ephemeral"]])
-def test_a_name_alone_joins_and_needs_a_terminal(words: list[str]) -> None:
+def test_name_alone_joins_and_requires_a_terminal(words: list[str]) -> None:
     result = CliRunner().invoke(app, ["chat", *words])
     assert result.exit_code == 2
     assert "the chat needs a terminal" in result.stderr
 
 
-def test_the_words_know_the_same_channel() -> None:
+def test_cli_and_chat_use_the_same_default_channel() -> None:
     assert chat_command.LOBBY == LOBBY

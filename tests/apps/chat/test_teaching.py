@@ -9,8 +9,8 @@ import pytest
 from broadloom.apps.chat.actions import COMMAND_KEYS
 from broadloom.apps.chat.dialogs import KEYS, SYMBOLS
 from broadloom.apps.chat.placeholders import status_text
-from broadloom.groups import groups
-from broadloom.groups.history_server import TokenBucket
+from broadloom.groups import Groups
+from broadloom.groups.suppression import TokenBucket
 from tests.apps.chat.at_screen import FAST_SETTINGS, SMALL, chat_screen
 from tests.channel.joined import connected_channels
 from tests.transport.connections import run_test, until
@@ -18,7 +18,7 @@ from tests.transport.connections import run_test, until
 DOCUMENT = Path(__file__).parents[3] / "docs" / "chat.md"
 
 
-def test_every_key_is_documented_in_the_chat_and_beside_it() -> None:
+def test_every_key_is_documented_in_chat_and_docs() -> None:
     text = DOCUMENT.read_text()
     for keys, what in KEYS:
         assert f"| {keys} | {what} |" in text
@@ -33,14 +33,14 @@ def test_every_key_is_documented_in_the_chat_and_beside_it() -> None:
 @pytest.mark.parametrize(
     ("state", "is_alone", "told"),
     [
-        ("connected", False, "● connected · 1 neighbour"),
-        ("connected", True, "○ alone · 0 neighbours"),
-        ("discovering", True, "◌ seeking · 0 neighbours"),
-        ("joining", False, "◌ connecting · 1 neighbour"),
-        ("left", True, "× the channel was closed"),
+        ("connected", False, "● connected · 1 neighbor"),
+        ("connected", True, "○ no other peers · 0 neighbors"),
+        ("discovering", True, "◌ discovering · 0 neighbors"),
+        ("joining", False, "◌ joining · 1 neighbor"),
+        ("left", True, "× disconnected"),
     ],
 )
-def test_states(state: str, is_alone: bool, told: str) -> None:
+def test_connection_state_is_shown_in_words(state: str, is_alone: bool, told: str) -> None:
     async def main() -> None:
         async with connected_channels(2) as (one, _):
             await until(lambda: one.status().neighbors)
@@ -67,7 +67,7 @@ class PausedTokens(TokenBucket):
         self._first_bytes -= size
 
 
-def test_progress_of_catching_up() -> None:
+def test_progress_of_catching_up_is_shown() -> None:
     in_pages = replace(FAST_SETTINGS, history_page_bytes=20_000, history_turn_bytes=60_000)
     # Anna must not give up while the pages are held back, nor on a busy machine before the first one comes.
     patient = replace(FAST_SETTINGS, reply_window_s=3.0, page_timeout_s=60.0)
@@ -75,7 +75,7 @@ def test_progress_of_catching_up() -> None:
     async def main() -> None:
         async with (
             connected_channels(2) as (one, two),
-            groups(two, "Ben", settings=in_pages) as ben,
+            Groups(two, "Ben", settings=in_pages) as ben,
             chat_screen(one, "Anna", SMALL, settings=patient) as anna,
         ):
             tokens = ben._participant.history_tokens = PausedTokens(first_bytes=40_000)
@@ -89,22 +89,22 @@ def test_progress_of_catching_up() -> None:
             tokens.is_released = True
             talk = anna.chat.group_models[club.id]
             await until(lambda: talk.tree is not None and len(talk.tree) == 300)
-            await anna.wait_for_text("… v: whole message")
+            await anna.wait_for_text("… v: full message")
             await anna.wait_for_no_text("catching up")
 
     run_test(main)
 
 
-def test_a_channel_that_was_closed() -> None:
+def test_closed_channel_is_reported() -> None:
     async def main() -> None:
         async with connected_channels(1) as (one,), chat_screen(one, "Anna", SMALL, show_notices=True) as anna:
             talk = await anna.chat.create("Club")
             anna.app.open_group(talk)
             one.abort()
-            await anna.wait_for_text("× the channel was closed")
+            await anna.wait_for_text("× disconnected")
             await anna.press("w")
             await anna.type("too late", "enter")
-            await anna.wait_for_text("the channel was closed: nothing", "too late")
+            await anna.wait_for_text("the channel was closed: messages", "too late")
             assert not talk.tree, "nobody would hear it, so it was not said"
 
     run_test(main)

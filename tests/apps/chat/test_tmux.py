@@ -11,7 +11,7 @@ import pytest
 from rich.cells import cell_len
 
 import broadloom.sync
-from broadloom.groups.sync import groups
+from broadloom.groups.sync import Groups
 from tests.cli.harness import COMMAND, new_channel, short_directory
 from tests.support import wait_until
 
@@ -70,14 +70,14 @@ def terminals() -> Iterator[Terminals]:
     shutil.rmtree(folder, ignore_errors=True)
 
 
-def test_three_people(terminals: Terminals) -> None:
+def test_three_terminals_share_a_conversation(terminals: Terminals) -> None:
     channel = new_channel()
     terminals.chat("Anna", channel)
     terminals.wait_for_text("Anna", "No groups yet", "alone")
     terminals.chat("Ben", channel, (80, 24))
     terminals.chat("Cleo", channel)
     for name in ("Anna", "Ben", "Cleo"):
-        terminals.wait_for_text(name, "connected · 2 neighbours")
+        terminals.wait_for_text(name, "connected · 2 neighbors")
     terminals.type("Anna", "n")
     terminals.wait_for_text("Anna", "New group")
     terminals.type("Anna", "Chess club")
@@ -99,7 +99,7 @@ def test_three_people(terminals: Terminals) -> None:
     terminals.type("Ben", "r", "I do 漢字 👍", "Enter", "Escape")
     for name in ("Anna", "Ben", "Cleo"):
         terminals.wait_for_text(name, "▾ Anna  Who plays white?", "└── Ben  I do 漢字 👍")
-    with broadloom.sync.connect(channel) as dora, groups(dora, "Dora\x1b[2J") as there:
+    with broadloom.sync.connect(channel) as dora, Groups(dora, "Dora\x1b[2J") as there:
         wait_until(lambda: bool(there.list_groups()), "the group")
         club = there.join(there.list_groups()[0])
         club.send_text("\x1b[2J\x1b[H\x1b]0;x\x07 \x9b")
@@ -119,11 +119,11 @@ def test_three_people(terminals: Terminals) -> None:
     terminals.chat("Cleo", channel)
     terminals.wait_for_text("Cleo", "└── Ben  I do", "Anna  And who black?", "3 here")
     terminals.chat("Second", f"{channel} --store nowhere/x --ephemeral")
-    terminals.wait_for_text("Second", "give --store or --ephemeral, not both", "ended with 2")
+    terminals.wait_for_text("Second", "use --store or --ephemeral, not both", "ended with 2")
     terminals.tmux(
         "new-session", "-d", "-s", "again", "-x", "200", "-y", "9", f"{COMMAND} chat Ben --channel {channel}; exec cat"
     )
-    terminals.wait_for_text("again", "Ben is in this chat already")
+    terminals.wait_for_text("again", "Ben is already in this chat")
     for name in ("Anna", "Ben", "Cleo"):
         terminals.type(name, "C-q")
         terminals.wait_for_text(name, "ended with 0")
@@ -135,7 +135,7 @@ def test_three_people(terminals: Terminals) -> None:
     assert [text for line in told.splitlines() for text in texts if text in line] == texts
 
 
-def test_a_signal_ends_it_in_good_order(terminals: Terminals) -> None:
+def test_signal_ends_the_chat_gracefully(terminals: Terminals) -> None:
     channel = new_channel()
     terminals.chat("Anna", channel)
     terminals.wait_for_text("Anna", "No groups yet")

@@ -107,7 +107,9 @@ STEPS = st.lists(
 
 
 @given(STEPS, st.sampled_from([5, 12, 1000]), st.sampled_from([2, 5, 16]))
-def test_like_a_flat_list(steps: list[tuple[str, int, int | bool | None]], shown_max: int, block_max: int) -> None:
+def test_line_index_behaves_like_a_flat_list(
+    steps: list[tuple[str, int, int | bool | None]], shown_max: int, block_max: int
+) -> None:
     with patch.object(line_index, "BLOCK_MARKERS_MAX", block_max):
         tree, flat = ThreadTree(shown_max), FlatTree(shown_max)
         for what, number, more in steps:
@@ -159,7 +161,7 @@ def _compare(tree: ThreadTree, flat: FlatTree) -> None:
         assert tree.visible_ancestor(node).message.sequence in seen
 
 
-def test_an_answer_stands_below_its_question_whatever_came_between() -> None:
+def test_reply_is_placed_below_its_parent() -> None:
     tree = ThreadTree()
     for number, parent in ((1, None), (2, None), (3, 1), (4, 2), (5, 1), (6, 3)):
         tree.add(message(number, parent), unread=True)
@@ -179,7 +181,7 @@ def test_an_answer_stands_below_its_question_whatever_came_between() -> None:
     assert numbers(tree.visible_from(None)) == [1, 3, 6, 7, 5, 2, 4]
 
 
-def test_an_orphan_moves_below_its_parent_when_that_comes() -> None:
+def test_orphan_moves_below_its_parent_when_it_arrives() -> None:
     tree = ThreadTree()
     tree.add(message(2, 1), unread=False)
     orphan = tree.get(MessageId(1, 2))
@@ -193,7 +195,7 @@ def test_an_orphan_moves_below_its_parent_when_that_comes() -> None:
     assert numbers(tree.visible_from(None)) == [1, 2], "it stays folded"
 
 
-def test_hollow_messages_are_filled_when_the_words_come() -> None:
+def test_stripped_message_gets_data_when_full_copy_arrives() -> None:
     tree = ThreadTree()
     node = tree.add(message(1)._replace(data=b"", is_stripped=True), unread=False)
     assert node is not None
@@ -201,7 +203,7 @@ def test_hollow_messages_are_filled_when_the_words_come() -> None:
     assert node.message.data == b"here"
 
 
-def test_search_goes_round() -> None:
+def test_search_wraps_around() -> None:
     tree = ThreadTree()
     for number, text in ((1, "Straße"), (2, "nothing"), (3, "STRASSE"), (4, "strasse 4")):
         tree.add(message(number, 1 if number == 4 else None, text), unread=False)
@@ -228,7 +230,7 @@ def _seconds(act: Callable[[], object]) -> float:
 
 
 @pytest.mark.parametrize("shape", ["deep", "flat"])
-def test_quick_with_a_hundred_thousand(shape: str) -> None:
+def test_tree_of_100000_messages_is_fast(shape: str) -> None:
     tree = ThreadTree(shown_max=LARGE)
     for number in range(1, LARGE + 1):
         tree.add(message(number, number - 1 if shape == "deep" and number > 1 else None), unread=number % 1000 == 0)

@@ -1,6 +1,6 @@
 """How far the others are: an author waits for those that keep up, and for nobody else."""
 
-from broadloom.protocol import ChannelSettings, Peer
+from broadloom.protocol import Peer, Tuning
 from broadloom.wire import Broadcast
 from broadloom.wire.broadcast_frame import Dissemination
 from broadloom.wire.link_messages import Ack, Prune
@@ -8,7 +8,7 @@ from tests.protocol.fake_runtime import ME, FakeConnection, FakeRuntime, founder
 
 A = 71
 SIZE = 64 << 10
-SETTINGS = ChannelSettings(
+SETTINGS = Tuning(
     heartbeat_timeout_s=1e9,
     send_window_bytes_max=1 << 20,
     send_window_bytes_min=1 << 20,
@@ -17,7 +17,7 @@ SETTINGS = ChannelSettings(
 )
 WINDOW = (1 << 20) // SIZE
 """Messages that may be under way."""
-FREE = ChannelSettings(heartbeat_timeout_s=1e9)
+FREE = Tuning(heartbeat_timeout_s=1e9)
 
 
 def author() -> tuple[FakeRuntime, Peer, FakeConnection, FakeConnection]:

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from broadloom.protocol import ChannelSettings, Peer, PeerState
+from broadloom.protocol import Peer, PeerState, Tuning
 from broadloom.protocol.events import Missed
 from broadloom.wire import Broadcast
 from broadloom.wire.exchange_messages import LinkRequest
@@ -30,7 +30,7 @@ from tests.protocol.fake_runtime import (
 
 A, B = 71, 72
 FRESH = digest(is_new=True)
-BRIEF = ChannelSettings(heartbeat_timeout_s=1e9, retention_s=10.0)
+BRIEF = Tuning(heartbeat_timeout_s=1e9, retention_s=10.0)
 LONG_S = 100.0
 
 
@@ -91,7 +91,7 @@ def test_the_answer_of_one_that_is_fresh_too_is_no_starting_point() -> None:
 
 
 def test_a_newcomer_does_not_track_more_authors_than_its_limit() -> None:
-    peer = seeker(FakeRuntime(), ChannelSettings(heartbeat_timeout_s=1e9, authors_max=3))
+    peer = seeker(FakeRuntime(), Tuning(heartbeat_timeout_s=1e9, authors_max=3))
     link(peer, 2, digest_of(*((author, 1, 5) for author in range(100, 110))))
     assert len(greeting_on(link(peer, 3)).authors) <= 3
 
@@ -239,7 +239,7 @@ def test_two_peers_have_the_same_after_they_met(
 # What a greeting tells us that we lack.
 
 
-def long_here(world: FakeRuntime, settings: ChannelSettings = BRIEF) -> Peer:
+def long_here(world: FakeRuntime, settings: Tuning = BRIEF) -> Peer:
     """A founder that has been here for long when the test begins."""
     peer = founder(world, settings)
     world.advance(LONG_S)
@@ -311,7 +311,7 @@ def test_recent_words_of_an_author_that_we_have_not_heard_for_long_are_asked_for
 
 def test_authors_beyond_the_limit_are_no_gap() -> None:
     world = FakeRuntime()
-    peer = long_here(world, ChannelSettings(heartbeat_timeout_s=1e9, authors_max=1))
+    peer = long_here(world, Tuning(heartbeat_timeout_s=1e9, authors_max=1))
     line = link(peer, 2, digest_of((A, 1, 1), (B, 1, 1)))
     world.advance(NO_TIMEOUT.gap_repair_delay_s)
     assert line.sent_messages(Want) == [Want(A, 1, 1)]
@@ -446,7 +446,7 @@ def test_what_was_before_our_time_is_not_gone_for_good() -> None:
 
 def test_what_was_here_and_is_past_retention_is_gone_for_good() -> None:
     world = FakeRuntime()
-    peer = founder(world, ChannelSettings(heartbeat_timeout_s=1e9, retention_s=10))
+    peer = founder(world, Tuning(heartbeat_timeout_s=1e9, retention_s=10))
     source = link(peer, 2)
     source.remote_sends(broadcast_of(A, 1), broadcast_of(A, 2))
     world.advance(8)

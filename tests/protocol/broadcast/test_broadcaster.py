@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from broadloom.protocol import ChannelSettings, Peer
+from broadloom.protocol import Peer, Tuning
 from broadloom.protocol.events import LinkDown, LinkDownReason, Message, Missed
 from broadloom.wire import Broadcast, WireError
 from broadloom.wire.broadcast_frame import decode_broadcast, encode_broadcast
@@ -17,7 +17,7 @@ from tests.wire.wire_strategies import resized
 A, B = 71, 72
 """Authors somewhere in the fabric."""
 
-BRIEF = ChannelSettings(heartbeat_timeout_s=1e9, retention_s=10.0)
+BRIEF = Tuning(heartbeat_timeout_s=1e9, retention_s=10.0)
 
 
 def wants(*lines: FakeConnection) -> list[Want]:
@@ -420,7 +420,7 @@ def test_an_author_does_not_forget_itself() -> None:
 
 # More authors than are tracked.
 
-FEW_AUTHORS = ChannelSettings(heartbeat_timeout_s=1e9, retention_s=10.0, authors_max=3)
+FEW_AUTHORS = Tuning(heartbeat_timeout_s=1e9, retention_s=10.0, authors_max=3)
 C, D = 73, 74
 
 

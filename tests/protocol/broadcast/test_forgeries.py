@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from broadloom.protocol import ChannelSettings, PeerState
+from broadloom.protocol import PeerState, Tuning
 from broadloom.protocol.identity import Role
 from broadloom.wire.link_messages import CredentialRequest
 from tests.protocol.fake_runtime import CHANNEL, FakeRuntime
@@ -111,7 +111,7 @@ def test_all_credentials_are_looked_at_again_in_turn() -> None:
 
 def test_who_never_said_anything_makes_room_first() -> None:
     world = FakeRuntime()
-    peer, _ = member(world, ChannelSettings(heartbeat_timeout_s=1e9, authors_max=3))
+    peer, _ = member(world, Tuning(heartbeat_timeout_s=1e9, authors_max=3))
     source = link(peer, 2)
     source.remote_sends(credential(11), signed(11, 1), credential(12), credential(13), signed(13, 1), credential(14))
     assert peer.broadcaster.verifier is not None
@@ -125,7 +125,7 @@ def test_who_never_said_anything_makes_room_first() -> None:
 
 def test_an_author_for_whom_there_is_no_room_is_no_endless_matter() -> None:
     world = FakeRuntime()
-    peer, _ = member(world, ChannelSettings(heartbeat_timeout_s=1e9, authors_max=1))
+    peer, _ = member(world, Tuning(heartbeat_timeout_s=1e9, authors_max=1))
     source = link(peer, 2)
     source.remote_sends(credential(11), signed(11, 1))
     for _ in range(100):
@@ -136,7 +136,7 @@ def test_an_author_for_whom_there_is_no_room_is_no_endless_matter() -> None:
 
 def test_who_was_silent_for_long_makes_room_too() -> None:
     world = FakeRuntime()
-    peer, _ = member(world, ChannelSettings(heartbeat_timeout_s=1e9, authors_max=2))
+    peer, _ = member(world, Tuning(heartbeat_timeout_s=1e9, authors_max=2))
     source = link(peer, 2)
     source.remote_sends(credential(11), signed(11, 1), credential(12), signed(12, 1))
     world.advance(peer.settings.author_eviction_s + 1)

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from broadloom.protocol import ChannelSettings, Peer
+from broadloom.protocol import Peer, Tuning
 from broadloom.protocol.broadcast.plumtree import HOPS_UNKNOWN, PARENT_SWITCH_HOPS, RECENT_S
 from broadloom.protocol.broadcast.receive_window import ReceiveWindow
 from broadloom.wire import Broadcast
@@ -17,7 +17,7 @@ from tests.protocol.fake_runtime import broadcast_of as flooded
 A, B = 71, 72
 """Authors somewhere in the fabric."""
 
-TREE = ChannelSettings(heartbeat_timeout_s=1e9, flood_bytes_max=0)
+TREE = Tuning(heartbeat_timeout_s=1e9, flood_bytes_max=0)
 """All that we say ourselves spreads along our tree."""
 SOON_S = TREE.ihave_interval_s + 0.01
 LATE_S = 1.5 * TREE.gap_repair_delay_s
@@ -449,7 +449,7 @@ def test_what_we_said_ourselves_nobody_knows_better() -> None:
 
 def test_a_flood_of_unknown_authors_is_bounded() -> None:
     world = FakeRuntime()
-    peer = founder(world, ChannelSettings(heartbeat_timeout_s=1e9, authors_max=50))
+    peer = founder(world, Tuning(heartbeat_timeout_s=1e9, authors_max=50))
     line = link(peer, 2)
     line.remote_sends(IHave(tuple(TreePosition(author, 1, 5, 1) for author in range(5000, 6000))))
     assert len(peer.broadcaster.authors) <= 50
@@ -520,7 +520,7 @@ def test_a_turn_without_words_sends_nothing() -> None:
 
 def test_a_bundle_is_closed_when_it_is_large_enough() -> None:
     world = Turns()
-    peer = founder(world, ChannelSettings(heartbeat_timeout_s=1e9, bundle_bytes=100))
+    peer = founder(world, Tuning(heartbeat_timeout_s=1e9, bundle_bytes=100))
     line = link(peer, 2)
     for size in (40, 40, 40, 300, 100, 1):
         peer.broadcast(bytes(size))

@@ -1,13 +1,13 @@
 """What a neighbour that reads slowly is owed: nothing is stored for it, nobody starves, all is told."""
 
-from broadloom.protocol import ChannelSettings, Peer
+from broadloom.protocol import Peer, Tuning
 from broadloom.wire import Broadcast
 from broadloom.wire.broadcast_frame import Dissemination, Priority
 from broadloom.wire.link_messages import IHave, Prune, Unavailable, UnavailableReason, Want
 from tests.protocol.fake_runtime import FakeConnection, FakeRuntime, founder, link
 
 LOUD, QUIET, OTHER = 71, 72, 73
-PATIENT = ChannelSettings(heartbeat_timeout_s=1e9, straggler_timeout_s=0.0)
+PATIENT = Tuning(heartbeat_timeout_s=1e9, straggler_timeout_s=0.0)
 
 
 def frame(
@@ -25,7 +25,7 @@ def frame(
     )
 
 
-def with_full_line(settings: ChannelSettings = PATIENT) -> tuple[FakeRuntime, Peer, FakeConnection, FakeConnection]:
+def with_full_line(settings: Tuning = PATIENT) -> tuple[FakeRuntime, Peer, FakeConnection, FakeConnection]:
     world = FakeRuntime()
     peer = founder(world, settings)
     source, slow = link(peer, 2), link(peer, 3)
@@ -101,7 +101,7 @@ def test_who_gets_it_another_way_is_owed_nothing_any_more() -> None:
 
 
 def test_who_is_far_behind_is_spared_what_has_low_priority_and_told_so() -> None:
-    _, peer, source, slow = with_full_line(ChannelSettings(heartbeat_timeout_s=1e9, backlog_shed_bytes=1000))
+    _, peer, source, slow = with_full_line(Tuning(heartbeat_timeout_s=1e9, backlog_shed_bytes=1000))
     priorities = [Priority.LOW, Priority.NORMAL] * 4
     source.remote_sends(*(frame(LOUD, number, size=500, priority=each) for number, each in enumerate(priorities, 1)))
     drain(slow)
@@ -140,7 +140,7 @@ def test_its_age_grows_while_it_waits() -> None:
 
 
 def test_who_is_too_far_behind_gets_names_and_then_what_it_asks_for() -> None:
-    settings = ChannelSettings(
+    settings = Tuning(
         heartbeat_timeout_s=1e9, straggler_timeout_s=0.1, backlog_shed_bytes=1000, backlog_lazy_bytes=5000
     )
     world, peer, source, slow = with_full_line(settings)
@@ -157,7 +157,7 @@ def test_who_is_too_far_behind_gets_names_and_then_what_it_asks_for() -> None:
 
 
 def test_a_burst_alone_is_no_reason_for_names() -> None:
-    settings = ChannelSettings(heartbeat_timeout_s=1e9, backlog_shed_bytes=1000, backlog_lazy_bytes=5000)
+    settings = Tuning(heartbeat_timeout_s=1e9, backlog_shed_bytes=1000, backlog_lazy_bytes=5000)
     _, peer, source, slow = with_full_line(settings)
     source.remote_sends(*(frame(LOUD, sequence, size=500) for sequence in range(1, 20)))
     assert peer.counters.links_switched_to_lazy == 0
@@ -166,7 +166,7 @@ def test_a_burst_alone_is_no_reason_for_names() -> None:
 
 
 def test_what_is_no_longer_kept_is_told_in_one_go() -> None:
-    settings = ChannelSettings(heartbeat_timeout_s=1e9, retention_bytes_max=2000)
+    settings = Tuning(heartbeat_timeout_s=1e9, retention_bytes_max=2000)
     _, peer, source, slow = with_full_line(settings)
     source.remote_sends(*(frame(LOUD, sequence, size=500) for sequence in range(1, 20)))
     drain(slow)

@@ -1,75 +1,114 @@
-"""The search for a channel when portals do not answer."""
+"""The search of the bootstrap hosts when some of them do not answer."""
 
-from broadloom.protocol import ChannelSettings, Peer, PeerState
+from broadloom.protocol import Peer, PeerState, Tuning
 from broadloom.wire import Address
-from broadloom.wire.exchange_messages import DiscoverResponse
-from tests.protocol.fake_runtime import CHANNEL, NO_TIMEOUT, FakeConnection, FakeRuntime, hello, peer_info
+from broadloom.wire.exchange_messages import DiscoverResponse, JoinResponse, SeekerJoined
+from tests.protocol.fake_runtime import (
+    CHANNEL,
+    NO_TIMEOUT,
+    FakeConnection,
+    FakeRuntime,
+    hello,
+    open_exchange,
+    peer_info,
+)
 
 DEPTH = 4
-SEEKING = ChannelSettings(discovery_ports=DEPTH, heartbeat_timeout_s=NO_TIMEOUT.heartbeat_timeout_s)
+SETTINGS = Tuning(discovery_ports=DEPTH, heartbeat_timeout_s=NO_TIMEOUT.heartbeat_timeout_s)
 DEAD, ALIVE = "dead", "alive"
 
 
-def started(world: FakeRuntime, *hosts: str) -> Peer:
-    peer = Peer(world, peer_info(1000), CHANNEL, tuple(Address(host, 0) for host in hosts), SEEKING)
+def start_seeker(runtime: FakeRuntime, *hosts: str) -> Peer:
+    peer = Peer(runtime, peer_info(1000), CHANNEL, tuple(Address(host, 0) for host in hosts), SETTINGS)
     peer.start()
     return peer
 
 
-def dialled(world: FakeRuntime, host: str) -> list[FakeConnection]:
-    return [line for line in world.dialed if line.address is not None and line.address.host == host]
+def connections_to(runtime: FakeRuntime, host: str) -> list[FakeConnection]:
+    return [
+        connection
+        for connection in runtime.dialed
+        if connection.address is not None and connection.address.host == host
+    ]
 
 
-def refuse_all(world: FakeRuntime, host: str) -> None:
-    for line in dialled(world, host):
-        line.remote_closes()
+def refuse_all(runtime: FakeRuntime, host: str) -> None:
+    for connection in connections_to(runtime, host):
+        connection.remote_closes()
 
 
-def test_a_portal_that_never_answers_does_not_hold_up_the_search() -> None:
-    world = FakeRuntime()
-    started(world, DEAD, ALIVE)
+def test_search_continues_when_a_bootstrap_host_does_not_answer() -> None:
+    runtime = FakeRuntime()
+    start_seeker(runtime, DEAD, ALIVE)
     for depth in range(1, DEPTH + 1):
-        assert len(dialled(world, ALIVE)) == depth, "one port further each time"
-        refuse_all(world, ALIVE)
-        world.advance(SEEKING.discovery_attempt_s)
-    assert len(dialled(world, DEAD)) == DEPTH
+        assert len(connections_to(runtime, ALIVE)) == depth, "one port further each time"
+        refuse_all(runtime, ALIVE)
+        runtime.advance(SETTINGS.discovery_attempt_s)
+    assert len(connections_to(runtime, DEAD)) == DEPTH
 
 
-def test_who_is_found_late_is_found() -> None:
-    world = FakeRuntime()
-    peer = started(world, DEAD)
-    world.advance(SEEKING.discovery_attempt_s * 1.5)
-    first, second = dialled(world, DEAD)
+def test_seeker_joins_through_member_that_answers_late() -> None:
+    runtime = FakeRuntime()
+    peer = start_seeker(runtime, DEAD)
+    runtime.advance(SETTINGS.discovery_attempt_s * 1.5)
+    first, second = connections_to(runtime, DEAD)
     second.remote_closes()
     first.remote_accepts()
     first.remote_sends(hello(7), DiscoverResponse(True, 0, ()))
     assert peer.state is PeerState.DISCOVERING
-    asked = [line for line in world.dialed if line.address == peer_info(7).address]
-    assert asked, "it asks the one that answered late to weave it in"
+    join_requests = [connection for connection in runtime.dialed if connection.address == peer_info(7).address]
+    assert join_requests, "the seeker sends a join request to the late member"
 
 
-def test_a_channel_is_founded_only_when_every_call_is_over() -> None:
-    world = FakeRuntime()
-    peer = started(world, DEAD, ALIVE)
+def test_channel_is_founded_only_after_every_probe_has_ended() -> None:
+    runtime = FakeRuntime()
+    peer = start_seeker(runtime, DEAD, ALIVE)
     for _ in range(DEPTH):
-        for line in dialled(world, ALIVE):
-            line.remote_accepts()
-            line.remote_sends(hello(1000))  # that is ourselves: we are on a portal, and could found the channel
-        world.advance(SEEKING.discovery_attempt_s)
-    assert peer.discovery.search_depth == 0, "nothing is claimed to be searched while a portal may still answer"
+        for connection in connections_to(runtime, ALIVE):
+            connection.remote_accepts()
+            connection.remote_sends(hello(1000))  # our own id: this peer is on a bootstrap host
+        runtime.advance(SETTINGS.discovery_attempt_s)
+    assert peer.discovery.search_depth == 0, "no depth counts as searched while a host may still answer"
     assert not peer.is_member
-    refuse_all(world, DEAD)
+    refuse_all(runtime, DEAD)
     assert peer.is_member
 
 
-def test_a_depth_counts_as_searched_when_all_portals_have_answered() -> None:
-    world = FakeRuntime()
-    peer = started(world, "one", "two")
-    refuse_all(world, "one")
-    world.advance(SEEKING.discovery_attempt_s)
+def test_depth_counts_as_searched_after_all_bootstrap_hosts_answer() -> None:
+    runtime = FakeRuntime()
+    peer = start_seeker(runtime, "one", "two")
+    refuse_all(runtime, "one")
+    runtime.advance(SETTINGS.discovery_attempt_s)
     assert peer.discovery.search_depth == 0
     for _ in range(DEPTH):
-        refuse_all(world, "one")
-        refuse_all(world, "two")
-        world.advance(0.0)
+        refuse_all(runtime, "one")
+        refuse_all(runtime, "two")
+        runtime.advance(0.0)
     assert peer.discovery.search_depth == DEPTH
+
+
+def test_search_does_not_restart_while_a_join_request_is_pending() -> None:
+    runtime = FakeRuntime()
+    peer = start_seeker(runtime, ALIVE)
+    open_exchange(peer, hello(7), SeekerJoined())
+    runtime.dialed[-1].remote_closes()  # the first request fails, and the seeker backs off
+    open_exchange(peer, hello(8), SeekerJoined())
+    pending = runtime.dialed[-1]
+    assert pending.address == peer_info(8).address
+    runtime.advance(2 * SETTINGS.discovery_retry_s)
+    assert runtime.dialed[-1] is pending
+
+
+def test_seeker_waits_for_accepted_links_when_its_first_link_is_lost() -> None:
+    runtime = FakeRuntime()
+    peer = start_seeker(runtime, ALIVE)
+    open_exchange(peer, hello(7), SeekerJoined())
+    join_request = runtime.dialed[-1]
+    join_request.remote_accepts()
+    join_request.remote_sends(hello(7), JoinResponse(True, False, 2, (), ()))
+    assert 7 in peer.links
+    join_request.remote_closes()
+    runtime.advance(SETTINGS.join_timeout_s - 0.1)
+    assert runtime.dialed[-1] is join_request
+    runtime.advance(0.2)
+    assert runtime.dialed[-1] is not join_request, "the join timed out, so a member is asked or the search restarts"

@@ -1,4 +1,4 @@
-"""Leaving: who pairs with whom, what a leaver says, and what its neighbours do about it."""
+"""Leaving: how neighbors pair up, and what both sides send."""
 
 from itertools import combinations
 
@@ -15,120 +15,120 @@ every_count = pytest.mark.parametrize("count", range(13))
 
 
 @every_count
-def test_in_each_round_nobody_is_paired_twice(count: int) -> None:
+def test_pairings_use_each_index_once_per_round(count: int) -> None:
     for pairs in pairings(count):
-        paired = [place for pair in pairs for place in pair]
+        paired = [index for pair in pairs for index in pair]
         assert len(set(paired)) == len(paired) == 2 * (count // 2)
         assert set(paired) <= set(range(count))
         assert all(low < high for low, high in pairs)
 
 
 @every_count
-def test_over_all_rounds_everyone_meets_everyone_once(count: int) -> None:
-    met = [pair for pairs in pairings(count) for pair in pairs]
-    assert sorted(met) == list(combinations(range(count), 2))
+def test_pairings_contain_every_pair_once(count: int) -> None:
+    pairs_seen = [pair for pairs in pairings(count) for pair in pairs]
+    assert sorted(pairs_seen) == list(combinations(range(count), 2))
 
 
 @pytest.mark.parametrize("count", range(2, 13))
-def test_first_pairs_with_second_and_third_with_fourth(count: int) -> None:
+def test_first_pairing_pairs_adjacent_indices(count: int) -> None:
     assert next(pairings(count)) == [(low, low + 1) for low in range(0, count - 1, 2)]
 
 
-# We leave.
+# This peer leaves.
 
 
-def test_a_leaver_tells_all_neighbours_and_goes_when_the_last_has_hung_up() -> None:
+def test_leaving_peer_has_left_when_last_neighbor_acknowledges() -> None:
     peer = founder(FakeRuntime())
-    lines = [link(peer, name) for name in (2, 3, 4)]
+    connections = [link(peer, peer_id) for peer_id in (2, 3, 4)]
     peer.leave()
-    for line in lines:
-        assert line.sent_messages(Leave) == [Leave((peer_info(2), peer_info(3), peer_info(4)))]
+    for connection in connections:
+        assert connection.sent_messages(Leave) == [Leave((peer_info(2), peer_info(3), peer_info(4)))]
         assert peer.state is PeerState.LEAVING
-        line.remote_sends(UnlinkAck())
+        connection.remote_sends(UnlinkAck())
     assert peer.state is PeerState.LEFT
-    assert all(line.closed for line in lines)
+    assert all(connection.closed for connection in connections)
 
 
-def test_a_leaver_passes_on_what_it_hears_until_then() -> None:
-    # The author may leave at the same moment, and this leaver be the only one that heard its last word.
+def test_leaving_peer_relays_messages() -> None:
+    # The author may leave at the same moment, and this peer may be the only one that received its last message.
     peer = founder(FakeRuntime())
-    lines = [link(peer, name) for name in (2, 3)]
+    connections = [link(peer, peer_id) for peer_id in (2, 3)]
     peer.leave()
-    lines[0].remote_sends(Broadcast(71, 1, 1, (b"farewell",)))
-    assert lines[1].broadcast_ids() == [(71, 1)]
+    connections[0].remote_sends(Broadcast(71, 1, 1, (b"farewell",)))
+    assert connections[1].broadcast_ids() == [(71, 1)]
 
 
-def test_a_leaver_does_not_wait_for_ever() -> None:
-    world = FakeRuntime()
-    peer = founder(world)
-    line = link(peer, 2)
+def test_leaving_peer_closes_links_after_timeout() -> None:
+    runtime = FakeRuntime()
+    peer = founder(runtime)
+    connection = link(peer, 2)
     peer.leave()
-    world.advance(NO_TIMEOUT.unlink_timeout_s - 0.1)
-    assert not line.closed
-    world.advance(0.2)
-    assert line.closed
+    runtime.advance(NO_TIMEOUT.unlink_timeout_s - 0.1)
+    assert not connection.closed
+    runtime.advance(0.2)
+    assert connection.closed
     assert peer.state is PeerState.LEFT
 
 
-def test_one_without_neighbours_is_gone_at_once() -> None:
+def test_peer_without_neighbors_leaves_at_once() -> None:
     peer = founder(FakeRuntime())
     peer.leave()
     assert peer.state is PeerState.LEFT
 
 
-# A neighbour leaves.
+# A neighbor leaves.
 
 
-def test_the_lower_place_calls_the_higher_one() -> None:
-    world = FakeRuntime()
-    peer = founder(world)
+def test_lower_index_of_a_pair_requests_a_link() -> None:
+    runtime = FakeRuntime()
+    peer = founder(runtime)
     link(peer, 2).remote_sends(Leave((peer_info(ME), peer_info(5), peer_info(6))))
-    assert [dialled.address for dialled in world.dialed] == [peer_info(5).address]
-    world.dialed[0].remote_accepts()
-    assert world.dialed[0].sent_messages(LinkRequest) == [LinkRequest()]
+    assert [dialed.address for dialed in runtime.dialed] == [peer_info(5).address]
+    runtime.dialed[0].remote_accepts()
+    assert runtime.dialed[0].sent_messages(LinkRequest) == [LinkRequest()]
 
 
-def test_the_higher_place_waits_and_keeps_a_place() -> None:
-    world = FakeRuntime()
-    peer = founder(world)
+def test_higher_index_of_a_pair_reserves_a_slot() -> None:
+    runtime = FakeRuntime()
+    peer = founder(runtime)
     link(peer, 2).remote_sends(Leave((peer_info(5), peer_info(ME), peer_info(6))))
-    assert world.dialed == []
+    assert runtime.dialed == []
     assert peer.links.is_reserved(5)
 
 
-def test_one_that_is_a_neighbour_already_is_passed_over() -> None:
-    world = FakeRuntime()
-    peer = founder(world)
+def test_pairing_skips_existing_neighbors() -> None:
+    runtime = FakeRuntime()
+    peer = founder(runtime)
     leaver = link(peer, 2)
     link(peer, 5)
     leaver.remote_sends(Leave((peer_info(ME), peer_info(5), peer_info(6), peer_info(7))))
-    assert [dialled.address for dialled in world.dialed] in ([peer_info(6).address], [peer_info(7).address])
+    assert [dialed.address for dialed in runtime.dialed] in ([peer_info(6).address], [peer_info(7).address])
 
 
-def test_a_leaver_is_listened_to_for_a_moment_and_then_let_go() -> None:
-    world = FakeRuntime()
-    peer = founder(world)
-    line = link(peer, 2)
-    line.remote_sends(Leave((peer_info(ME),)))
-    assert (peer.links.neighbors, line.sent_messages(UnlinkAck), line.closed) == ((), [], False)
-    line.remote_sends(Broadcast(71, 1, 1, (b"farewell",)))
-    assert world.delivered_ids() == [(71, 1)]
-    world.advance(NO_TIMEOUT.leave_linger_s)
-    assert (line.sent_messages(UnlinkAck), line.closed) == ([UnlinkAck()], True)
+def test_link_to_leaving_neighbor_lingers_before_ack() -> None:
+    runtime = FakeRuntime()
+    peer = founder(runtime)
+    connection = link(peer, 2)
+    connection.remote_sends(Leave((peer_info(ME),)))
+    assert (peer.links.neighbors, connection.sent_messages(UnlinkAck), connection.closed) == ((), [], False)
+    connection.remote_sends(Broadcast(71, 1, 1, (b"farewell",)))
+    assert runtime.delivered_ids() == [(71, 1)]
+    runtime.advance(NO_TIMEOUT.leave_linger_s)
+    assert (connection.sent_messages(UnlinkAck), connection.closed) == ([UnlinkAck()], True)
 
 
-def test_two_neighbours_that_leave_at_once_do_not_wait_for_each_other() -> None:
+def test_two_leaving_neighbors_acknowledge_at_once() -> None:
     peer = founder(FakeRuntime())
-    line = link(peer, 2)
+    connection = link(peer, 2)
     peer.leave()
-    line.remote_sends(Leave((peer_info(ME),)))
-    assert (line.sent_messages(UnlinkAck), line.closed) == ([UnlinkAck()], True)
+    connection.remote_sends(Leave((peer_info(ME),)))
+    assert (connection.sent_messages(UnlinkAck), connection.closed) == ([UnlinkAck()], True)
     assert peer.state is PeerState.LEFT
 
 
-def test_a_leaver_is_not_called_any_more() -> None:
+def test_leaving_neighbor_is_removed_from_peer_cache() -> None:
     peer = founder(FakeRuntime())
-    line = link(peer, 2)
+    connection = link(peer, 2)
     assert 2 in peer.peer_cache
-    line.remote_sends(Leave((peer_info(ME),)))
+    connection.remote_sends(Leave((peer_info(ME),)))
     assert 2 not in peer.peer_cache

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import broadloom
-from broadloom.groups import groups
+from broadloom.groups import Groups
 from broadloom.record import read
 from broadloom.testing.cluster.cluster import LocalCluster
 from broadloom.testing.cluster.cluster_state import PeerNotFoundError
@@ -99,7 +99,7 @@ def test_what_is_done_to_a_lab_happens_and_is_repaired(tmp_path: Path) -> None:
             # Somebody else takes part, and is answered.
             async with (
                 broadloom.connect(lab.channel, bootstrap=lab.bootstrap()) as channel,
-                groups(channel, "Visitor") as here,
+                Groups(channel, "Visitor") as here,
             ):
                 title = next(iter(THREADS))
                 group = await here.create(title, well_known_name=title)

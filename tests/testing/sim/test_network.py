@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from broadloom.protocol import ChannelName, ChannelSettings
+from broadloom.protocol import ChannelName, Tuning
 from broadloom.testing.sim.network import SimConnection, SimNetwork, SimNetworkSettings
 from broadloom.testing.sim.node import SimNode
 from broadloom.testing.sim.step_checker import StepChecker
@@ -92,7 +92,7 @@ class SimpleNetwork:
             seed=number,
             channel=CHANNEL,
             bootstrap=(),
-            settings=ChannelSettings(),
+            settings=Tuning(),
         )
         node.peer = RecordingPeer(self.clock)  # type: ignore[assignment]
         self.nodes.append(node)

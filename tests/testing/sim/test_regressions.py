@@ -2,7 +2,7 @@
 
 import pytest
 
-from broadloom.protocol import ChannelSettings, Peer
+from broadloom.protocol import Peer, Tuning
 from broadloom.protocol.events import LinkDownReason
 from broadloom.testing.sim import exhaustive, scenario
 from broadloom.testing.sim.dissemination import DisseminationMode
@@ -248,7 +248,7 @@ def test_a_channel_that_was_never_founded(seed: int):
 def test_peers_that_feed_each_other_in_a_circle(spread: DisseminationMode):
     """A small message floods by any way, and peers took whoever brought it first for the one that feeds them, also one
     that they fed themselves. Both then waited for a large one until they pulled it, 0.7 s later."""
-    sim = Simulation(1, SimulationSettings(peer=spread.apply_to(ChannelSettings())))
+    sim = Simulation(1, SimulationSettings(peer=spread.apply_to(Tuning())))
     while len(sim.alive) < 40:
         sim.add()
         sim.run(0.25)

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from broadloom.protocol import ChannelSettings, PeerState
+from broadloom.protocol import PeerState, Tuning
 from broadloom.testing.sim.simulation import Simulation, SimulationSettings
 
 
@@ -44,7 +44,7 @@ def test_it_ends_also_when_some_die_meanwhile():
 
 
 def test_nobody_goes_who_does_not_obey():
-    sim = grown(12, SimulationSettings(peer=replace(ChannelSettings(), accept_channel_close=False)))
+    sim = grown(12, SimulationSettings(peer=replace(Tuning(), accept_channel_close=False)))
     sim.nodes[0].peer.close_channel()
     sim.run(5)
     assert len(sim.alive) == 11

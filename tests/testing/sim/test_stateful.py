@@ -5,7 +5,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from broadloom.protocol import ChannelSettings
+from broadloom.protocol import Tuning
 from broadloom.testing.sim.dissemination import DisseminationMode
 from broadloom.testing.sim.node import SimNode
 from broadloom.testing.sim.simulation import Simulation, SimulationSettings
@@ -35,7 +35,7 @@ class Fabric(RuleBasedStateMachine):
     )
     def begin(self, seed: int, degree: int, peers: int, spread: DisseminationMode) -> None:
         self.degree = degree
-        self.sim = Simulation(seed, SimulationSettings(peer=spread.apply_to(ChannelSettings(degree=degree))))
+        self.sim = Simulation(seed, SimulationSettings(peer=spread.apply_to(Tuning(degree=degree))))
         self.is_partitioned = False
         for _ in range(peers):
             self._add()

@@ -1,5 +1,5 @@
-"""The threaded chat: groups on the left, the conversation as a tree, members on the right; in a terminal.
+"""Threaded chat in a terminal: groups on the left, the conversation as a tree, members on the right.
 
-What is known (`tree.py`, `reading.py`, `talks.py`) stands apart from what is drawn (`app.py` and the views): the former
-runs and is tested without a terminal. Only the views import Textual, which is an extra.
+The model (`thread_tree.py`, `read_state.py`, `chat_model.py`) runs and is tested without a terminal. Only the views
+(`app.py` and below) import Textual, which is an extra.
 """

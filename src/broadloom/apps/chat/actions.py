@@ -18,7 +18,7 @@ from broadloom.errors import BroadloomError
 from broadloom.groups import GroupId, GroupInfo
 
 COMMAND_KEYS: tuple[tuple[str, str, str], ...] = (
-    ("r", "reply", "answer"),
+    ("r", "reply", "reply"),
     ("w", "write", "write"),
     ("u", "unread", "unread"),
     ("U", "unread(True)", ""),
@@ -35,8 +35,9 @@ COMMAND_KEYS: tuple[tuple[str, str, str], ...] = (
     ("p", "pane('members')", ""),
     ("question_mark", "help", "help"),
 )
-"""Key, action, and its word in the footer. They are taken before the key reaches a pane, so what is typed right after
-`w` is written already, however fast it comes."""
+"""Key, action, and label in the footer. They are handled before a pane sees the key, so text typed right after `w`
+already goes to the composer.
+"""
 COMMANDS = frozenset(action.partition("(")[0] for _, action, _ in COMMAND_KEYS)
 
 
@@ -46,21 +47,21 @@ class ChatActions(App[None]):
         self.chat = chat
         self.outbox = Outbox()
         self._drafts: dict[GroupId, Draft] = {}
-        """What was begun in other groups, and not sent."""
-        # Kept here and not looked for on the screen: messages may still come when that is gone.
+        """Unsent drafts in other groups."""
+        # Kept here, because messages may arrive after the widgets are gone.
         self.group_list = GroupList(chat, id="groups")
         self.conversation = ConversationView(id="conversation")
         self.composer = Composer(id="composer")
         self.search_bar = Input(id="search", placeholder="words, then Enter")
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Letters are commands, unless somebody is writing or a window is open."""
+        """Letters are commands unless the composer or a dialog has the focus."""
         is_writing = isinstance(self.focused, TextArea | Input)
         return action not in COMMANDS or not (is_writing or len(self.screen_stack) > 1)
 
     @abstractmethod
     def draw(self) -> None:
-        """Now, not at the next turn: the reader did something."""
+        """Draw now instead of at the next refresh, because the reader did something."""
 
     def show_notice(self, text: str, *, is_problem: bool = False) -> None:
         self.notify(text, severity="warning" if is_problem else "information", markup=False)
@@ -79,7 +80,7 @@ class ChatActions(App[None]):
         self.conversation.focus()
 
     def action_group(self, by: int) -> None:
-        """The group before or after the one that is shown."""
+        """Select the previous or next group."""
         order = self.chat.sorted_groups()
         if order:
             at = order.index(self.chat.shown) + by if self.chat.shown in order else 0
@@ -93,11 +94,11 @@ class ChatActions(App[None]):
             self.open_group(await self.chat.create(*entered))
 
     def action_invitations(self) -> None:
-        """One after the other, until one is joined or put off."""
+        """One invitation after another, until one is accepted or postponed."""
         if self.chat.invitations:
             self.review_invitation(next(iter(self.chat.invitations.values())), shows_next=True)
         else:
-            self.show_notice("no invitations: n makes a group")
+            self.show_notice("no invitations; press n to create a group")
 
     def review_invitation(self, info: GroupInfo, *, shows_next: bool = False) -> None:
         async def on_answer(answer: bool | None) -> None:
@@ -124,7 +125,7 @@ class ChatActions(App[None]):
         group_model = entry if isinstance(entry, GroupModel) else self.chat.shown
         if group_model is None:
             return
-        question = f"Leave “{group_model.title}” for good? To come back later, just quit: you stay a member."
+        question = f"Leave “{group_model.title}” permanently? To come back later, just quit: you stay a member."
 
         async def on_answer(answer: bool | None) -> None:
             if answer and group_model.id in self.chat.group_models:
@@ -138,17 +139,17 @@ class ChatActions(App[None]):
     # -- reading
 
     def action_unread(self, backward: bool = False) -> None:
-        """In this group; if there is none, in the next group that has some."""
+        """In this group, or else in the next group with unread messages."""
         group_model, view = self.chat.shown, self.conversation
         if group_model is None or group_model.tree is None or not group_model.unread:
             order = self.chat.sorted_groups()
             group_model = next((each for each in order if each.unread and each is not group_model), None)
             if group_model is None:
-                self.show_notice("everything is read")
+                self.show_notice("no unread messages")
                 return
             self.open_group(group_model)
         assert group_model.tree is not None
-        # When a group was just opened the selection stands at its end, and what is unread comes first.
+        # In a group that was just opened the selection is at the end, and unread messages come before it.
         found = group_model.tree.next_unread(view.selected, backward=backward)
         if found is not None:
             view.select(found)
@@ -213,7 +214,7 @@ class ChatActions(App[None]):
     def _start_writing(self, reply_to: ThreadNode | None) -> None:
         group_model = self.chat.shown
         if group_model is None:
-            self.show_notice("no group is open: n makes one", is_problem=True)
+            self.show_notice("no group is open; press n to create one", is_problem=True)
         else:
             self.composer.begin(reply_to)
 
@@ -222,7 +223,7 @@ class ChatActions(App[None]):
         if group_model is None:
             return
         if self.chat.is_closed:
-            self.show_notice("the channel was closed: nothing can be said any more", is_problem=True)
+            self.show_notice("the channel was closed: messages can no longer be sent", is_problem=True)
             self.composer.text = text
             return
         parent_id = reply_to.message.id if reply_to is not None else None
@@ -242,7 +243,7 @@ class ChatActions(App[None]):
                 self.conversation.select(node)
 
         if not self.outbox.put(send):
-            self.show_notice(f"{OUTBOX_MAX} messages wait for the channel: try again soon", is_problem=True)
+            self.show_notice(f"{OUTBOX_MAX} messages are waiting to be sent: try again soon", is_problem=True)
             self.composer.text = text
 
 

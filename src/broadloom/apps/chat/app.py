@@ -1,6 +1,6 @@
-"""The chat in a terminal. It draws what `Talks` knows, at most ten times a second, and turns keys into deeds.
+"""The chat in a terminal: draws `ChatModel` at most ten times per second and turns keys into actions.
 
-Whatever comes from others goes to the screen as plain text that was cleaned (`safe.py`), never as markup.
+Text from others reaches the screen sanitized (`sanitize.py`) and never as markup.
 """
 
 import time
@@ -31,20 +31,20 @@ if TYPE_CHECKING:
     from broadloom.channel import Channel
 
 REFRESH_S = 0.1
-"""What came is drawn so often at most."""
+"""Refresh interval."""
 WORK_S = 0.02
-"""Of each such turn, so much is spent on taking messages in; the rest is for keys and drawing."""
+"""Time per refresh for taking in messages; the rest is for keys and drawing."""
 LOAD_S = 0.06
-"""The same while the history of the group that is shown is read from the store, ..."""
+"""The same while history of the shown group is read from the store."""
 LOAD_DRAW_S = 0.5
-"""... and it is drawn so often meanwhile, since drawing takes longer than reading."""
+"""Refresh interval meanwhile, since drawing takes longer than reading."""
 NOTICES_SHOWN_MAX = 3
-"""At a time; more would hide the conversation."""
+"""More would hide the conversation."""
 STATUS_REFRESH_S = 0.5
 SAVE_S = 5.0
 LISTS_S = 0.4
 LISTS_TIME_FRACTION = 0.1
-"""Lists of many thousands take long to make anew: that is done for at most this share of the time."""
+"""Rebuilding lists of many thousands is slow; at most this share of the time goes into it."""
 
 
 class ChatApp(ChatActions):
@@ -73,7 +73,7 @@ class ChatApp(ChatActions):
         self._groups_pane.border_title = "groups"
         self.composer.show_hint()
         self._texts: dict[Widget, str] = {}
-        """What stands in the parts that hold text."""
+        """Contents of the text widgets."""
 
     def compose(self) -> ComposeResult:
         with Horizontal(id="top"):
@@ -112,10 +112,10 @@ class ChatApp(ChatActions):
     async def _run_outbox(self) -> None:
         await self.outbox.run()
 
-    # -- each turn
+    # -- refresh
 
     def tick(self) -> None:
-        """Take in what came, and draw what changed."""
+        """Take in new messages and draw what changed."""
         view, group_model = self.conversation, self.chat.shown
         self.chat.work(LOAD_S if group_model is not None and group_model.is_loading else WORK_S)
         if group_model is not None and self.app_focus and len(self.screen_stack) == 1:
@@ -160,7 +160,7 @@ class ChatApp(ChatActions):
             self.composer.show_hint()
 
     def _set_text(self, part: Static, text: str) -> None:
-        """What has not changed is not drawn again: that would lay out the whole screen."""
+        """Skip unchanged content: drawing it would lay out the whole screen."""
         if self._texts.get(part) != text:
             self._texts[part] = text
             part.update(Content(text))
@@ -200,7 +200,7 @@ class ChatApp(ChatActions):
         except OSError as problem:
             self.show_notice(f"what was read cannot be saved: {problem}", is_problem=True)
 
-    # -- what the parts tell
+    # -- messages from widgets
 
     @on(ConversationView.Selected)
     def _selected(self) -> None:
@@ -243,7 +243,7 @@ class ChatApp(ChatActions):
             self.search(backward=event.key == "up")
 
     def action_pane(self, name: str) -> None:
-        """Show or hide a pane; where there is room for one at most, the other gives way."""
+        """Toggle a sidebar; a narrow screen shows one at a time."""
         pane, other = self._groups_pane, self._members_pane
         if name == "members":
             pane, other = other, pane

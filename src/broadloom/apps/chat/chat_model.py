@@ -1,7 +1,7 @@
-"""The whole chat without its screen: the groups that we are in, invitations, and what happened since somebody looked.
+"""The whole chat without its screen: joined groups, invitations, and changes since the last refresh.
 
-The channel may bring thousands of messages a second, and the screen must stay quick. So nothing is drawn when it
-happens: messages wait with their groups, events leave marks here, and `work` takes in as much as a given time allows.
+A channel may deliver thousands of messages per second while the screen must stay responsive. So nothing is drawn as it
+arrives: messages wait in their groups, events set flags here, and `work` takes in as much as a time budget allows.
 """
 
 import asyncio
@@ -30,15 +30,15 @@ from broadloom.groups import (
     MessageId,
 )
 
-# What was written and waits to be said: one after the other, in order, while the channel may be behind.
+# Texts that wait to be sent, in order, while the channel is congested.
 
 
 OUTBOX_MAX = 50
-"""Texts that wait; one more is refused, and stays where it was written."""
+"""Unsent texts; one more is refused and stays in the composer."""
 
 
 class Outbox:
-    """`run` it as a task of its own."""
+    """`run` it as a task."""
 
     def __init__(self) -> None:
         self._queue: asyncio.Queue[Callable[[], Awaitable[None]]] = asyncio.Queue(OUTBOX_MAX)
@@ -48,7 +48,7 @@ class Outbox:
         return self._queue.qsize()
 
     def put(self, send: Callable[[], Awaitable[None]]) -> bool:
-        """False if too much waits already."""
+        """False if the queue is full."""
         try:
             self._queue.put_nowait(send)
         except asyncio.QueueFull:
@@ -61,19 +61,19 @@ class Outbox:
 
 
 TREES_MAX = 8
-"""Groups whose tree is held; the one not looked at for longest gives way."""
+"""Groups whose tree is in memory; the least recently shown one is dropped."""
 NOTICES_MAX = 100
-"""Things to tell that wait; the oldest give way to later ones."""
+"""Pending notices; the oldest are dropped."""
 
 
 @dataclass
 class Changes:
-    """What changed since it was asked for last."""
+    """Changes since the last request."""
 
     groups: bool = False
-    """Groups, invitations or their unread counts."""
+    """Groups, invitations or unread counts."""
     conversation: bool = False
-    """Of the group that is shown."""
+    """In the shown group."""
     members: bool = False
     new_invitations: list[GroupInfo] = field(default_factory=list)
     notices: list[str] = field(default_factory=list)
@@ -81,16 +81,16 @@ class Changes:
 
 class ChatModel:
     def __init__(self, groups: Groups, read_state: ReadState, clock: Callable[[], float] = time.thread_time) -> None:
-        """`clock` counts computing time: on a busy machine the hours pass without anything being done."""
+        """`clock` measures CPU time, so a busy machine does not shorten the work."""
         self.groups = groups
         self.read_state = read_state
         self._clock = clock
         self.group_models: dict[GroupId, GroupModel] = {}
         self.invitations: dict[GroupId, GroupInfo] = {}
-        """Groups that we were invited to, and have neither joined nor rejected."""
+        """Invitations neither accepted nor declined."""
         self.shown: GroupModel | None = None
         self._recently_shown: dict[GroupId, None] = {}
-        """Groups with a tree; the one looked at last stands at the end."""
+        """Groups with a tree, least recently shown first."""
         self._groups_changed = self._members_changed = self._shown_changed = True
         self._new_invitations: deque[GroupInfo] = deque(maxlen=NOTICES_MAX)
         self._notices: deque[str] = deque(maxlen=NOTICES_MAX)
@@ -104,17 +104,17 @@ class ChatModel:
             self._notices.append(read_state.load_error)
 
     def close(self) -> None:
-        """OSError if what was read cannot be saved."""
+        """OSError if the read state cannot be saved."""
         self._unsubscribe()
         self.read_state.save()
 
     @property
     def is_closed(self) -> bool:
-        """Whether the channel was left: nobody would hear us."""
+        """Whether the channel was left."""
         return self.groups.channel.status().state == "left"
 
     def sorted_groups(self) -> list[GroupModel]:
-        """By title, so that each stays where the hand expects it."""
+        """By title, so that entries keep their place."""
         return sorted(self.group_models.values(), key=lambda talk: (talk.title.casefold(), talk.id))
 
     # -- groups
@@ -152,7 +152,7 @@ class ChatModel:
         self._groups_changed = True
 
     async def leave(self, group_model: GroupModel) -> None:
-        """For good."""
+        """Permanently."""
         await group_model.group.leave()
         del self.group_models[group_model.id]
         self._recently_shown.pop(group_model.id, None)
@@ -162,10 +162,14 @@ class ChatModel:
         self._groups_changed = self._shown_changed = self._members_changed = True
 
     async def send(self, group_model: GroupModel, text: str, reply_to: MessageId | None) -> GroupMessage:
-        """ValueError if it is too long; NoSuchGroup if the group was left meanwhile."""
-        return await group_model.group.send_text(text, reply_to)
+        """Raises `ValueError` if it is too long, `GroupNotFoundError` if the group was left meanwhile."""
+        message = await group_model.group.send_text(text, reply_to)
+        group_model.add_sent(message)
+        group_model.work()
+        self._mark_changed(group_model)
+        return message
 
-    # -- what happens
+    # -- events
 
     def _on_event(self, event: GroupEvent) -> None:
         match event:
@@ -195,7 +199,7 @@ class ChatModel:
         self._notices.append(text)
 
     def work(self, budget_s: float) -> None:
-        """Take in what came, for at most about so long; the group that is shown first."""
+        """Take in pending messages for about this long, the shown group first."""
         deadline = self._clock() + budget_s
         first = [self.shown] if self.shown is not None else []
         for group_model in [*first, *(each for each in self.group_models.values() if each is not self.shown)]:
@@ -218,7 +222,7 @@ class ChatModel:
         return changes
 
     def on_read_state_changed(self) -> None:
-        """Unread counts have changed by the reader's own doing."""
+        """The reader's own action changed unread counts."""
         self._groups_changed = self._shown_changed = True
 
 

@@ -1,4 +1,4 @@
-"""Where one writes: Enter sends, Ctrl-J begins a new line, Escape goes back to the conversation."""
+"""The message box: Enter sends, Ctrl-J starts a new line, Escape returns to the conversation."""
 
 from typing import ClassVar
 
@@ -16,7 +16,7 @@ QUOTE_CHARS_MAX = 200
 TITLE_CELLS = 60
 
 Draft = tuple[str, ThreadNode | None]
-"""A text, and what it is an answer to."""
+"""A text, and the message it replies to."""
 
 
 class Composer(TextArea):
@@ -27,7 +27,7 @@ class Composer(TextArea):
     ]
 
     class Sent(Message):
-        """A text is to be said, as an answer or by itself."""
+        """A text was submitted."""
 
         def __init__(self, text: str, reply_to: ThreadNode | None) -> None:
             super().__init__()
@@ -35,13 +35,13 @@ class Composer(TextArea):
             self.reply_to = reply_to
 
     class Back(Message):
-        """Enough written."""
+        """Writing was canceled."""
 
     def __init__(self, id: str | None = None) -> None:
         super().__init__(id=id, compact=False, soft_wrap=True, tab_behavior="focus", highlight_cursor_line=False)
         self.reply_to: ThreadNode | None = None
         self.names: DisplayNames | None = None
-        """Of the group that is shown; None if none is."""
+        """The shown group; None without one."""
         self._is_writing = False
 
     @property
@@ -53,7 +53,7 @@ class Composer(TextArea):
         self.text, self.reply_to = draft
 
     def begin(self, reply_to: ThreadNode | None) -> None:
-        """Write an answer to this message, or something by itself."""
+        """Start a reply to this message, or a new thread."""
         self.reply_to = reply_to
         self._is_writing = True
         self.border_title = Content(self._title())
@@ -69,14 +69,14 @@ class Composer(TextArea):
         return truncate(title, min(TITLE_CELLS, max(10, self.size.width - 4)))
 
     def show_hint(self) -> None:
-        """Say how to go on, if nobody writes."""
+        """Show what to do next while the box is empty and unfocused."""
         if not self._is_writing:
             hint = "w: new thread   r: answer the selected message"
             self.placeholder = hint if self.names is not None else "join or make a group to write"
             self.border_title = None
 
     def on_focus(self) -> None:
-        """By the mouse, or from pane to pane."""
+        """By mouse or by moving between panes."""
         if not self._is_writing:
             self.begin(self.reply_to if self.text else None)
 
@@ -85,7 +85,7 @@ class Composer(TextArea):
         self.show_hint()
 
     async def _on_key(self, event: events.Key) -> None:
-        """Here and not by the binding, so that it comes after all that was typed before it."""
+        """Handled here and not as a binding, so that it comes after all earlier keys."""
         if event.key == "enter":
             event.stop()
             event.prevent_default()

@@ -1,9 +1,9 @@
-"""The conversation on the screen: a window on the tree that draws what is in it and nothing else.
+"""The conversation on the screen: a viewport on the tree that draws only what is visible.
 
-The window stands on a message, its first one, and not on a number of lines. So nothing depends on how high the
-messages outside of it would be, and another width costs as little with a hundred thousand messages as with ten. It
-keeps its first message when lines come or go above; at the end it follows what is new. The bar at its side counts
-messages. It is drawn here too: a scroll view of the library would lay out the whole screen whenever a message comes.
+The viewport is anchored to its first message and not to a line number. So the height of messages outside it does not
+matter, and a new width costs the same with a hundred thousand messages as with ten. It keeps its anchor when lines
+change above it; at the end it follows new messages. The scroll bar counts messages and is drawn here too: Textual's
+scroll view would lay out the whole screen for every message.
 """
 
 from typing import ClassVar
@@ -23,7 +23,7 @@ from broadloom.apps.chat.sidebars import with_background
 from broadloom.apps.chat.thread_tree import ThreadNode, ThreadTree
 
 WHEEL_MESSAGES = 3
-"""The wheel of a mouse moves the window by so many."""
+"""Lines per wheel step."""
 
 
 class ConversationView(Widget, can_focus=True):
@@ -45,25 +45,25 @@ class ConversationView(Widget, can_focus=True):
     ]
 
     class Selected(Message):
-        """Another message is selected."""
+        """The selection moved."""
 
     class Opened(Message):
-        """Clicked twice: to be answered."""
+        """Double click: reply."""
 
     def __init__(self, id: str | None = None) -> None:
         super().__init__(id=id)
         self.group_model: GroupModel | None = None
         self.search_text = ""
-        """What is searched for, to be marked."""
+        """Search text to highlight."""
         self.selected: ThreadNode | None = None
         self._top: ThreadNode | None = None
         self._follows_end = True
         self._window_lines: list[tuple[ThreadNode, list[Segment]]] = []
         self._thumb = range(0)
-        """The lines where the bar shows the window."""
+        """Lines of the scroll bar's thumb."""
         self._plain = self._selected_style = self._bar_style = Style()
 
-    # -- what is shown
+    # -- content
 
     @property
     def threads(self) -> ThreadTree | None:
@@ -76,7 +76,7 @@ class ConversationView(Widget, can_focus=True):
         self.refresh_view()
 
     def refresh_view(self) -> None:
-        """The tree has changed, or the window."""
+        """The tree or the size changed."""
         tree = self.threads
         if tree is None or not len(tree) or not self.size.height:
             self.selected = self._top = None
@@ -91,7 +91,7 @@ class ConversationView(Widget, can_focus=True):
 
     def _update_selection(self, tree: ThreadTree) -> None:
         if self.selected is not None and not self.selected.is_shown:
-            self.selected = None  # it gave way to newer ones
+            self.selected = None  # it was dropped for newer ones
         if self.selected is not None:
             self.selected = tree.visible_ancestor(self.selected)
         if self._follows_end or self.selected is None:
@@ -116,7 +116,7 @@ class ConversationView(Widget, can_focus=True):
         return MessageRenderer(tree, self.group_model.names, theme, self.size.width - 1, self.search_text)
 
     def _fill_window(self, tree: ThreadTree) -> None:
-        """Lay out the window from its first message on."""
+        """Lay out the viewport from its first message."""
         renderer, height = self._message_renderer(tree), self.size.height
         end = self._last_top(tree, renderer, height)
         end_row = tree.row_of(end)
@@ -137,7 +137,7 @@ class ConversationView(Widget, can_focus=True):
 
     @staticmethod
     def _last_top(tree: ThreadTree, renderer: MessageRenderer, height: int) -> ThreadNode:
-        """The first message of a window that ends with the last one."""
+        """The first message of a viewport that ends with the last message."""
         top, used = None, 0
         for node in tree.visible_from(None, backward=True):
             used += len(renderer.lines(node))
@@ -168,10 +168,10 @@ class ConversationView(Widget, can_focus=True):
         bar = Segment("▐" if y in self._thumb else " ", self._bar_style)
         return Strip([*strip, bar], width + 1)
 
-    # -- selecting
+    # -- selection
 
     def select(self, node: ThreadNode) -> None:
-        """Make it the selected one, and see that it is in the window."""
+        """Select this message and scroll it into view."""
         tree = self.threads
         if tree is None or not node.is_shown:
             return
@@ -183,7 +183,7 @@ class ConversationView(Widget, can_focus=True):
         self.post_message(self.Selected())
 
     def _scroll_into_view(self, tree: ThreadTree, node: ThreadNode) -> None:
-        """Scroll no further than is needed."""
+        """Scroll no further than necessary."""
         top = self._top
         if top is None or not top.is_shown or tree.row_of(node) <= tree.row_of(tree.visible_ancestor(top)):
             self._top = node
@@ -239,7 +239,7 @@ class ConversationView(Widget, can_focus=True):
             self.action_move(1)
 
     def action_fold_all(self) -> None:
-        """All threads; if all are folded, none."""
+        """Fold all threads, or unfold them if all are folded."""
         tree = self.threads
         if tree is not None and len(tree):
             is_any_open = any(node.reply_count and not node.is_folded for node in tree if node.visible_parent is None)
@@ -253,7 +253,7 @@ class ConversationView(Widget, can_focus=True):
             self._follows_end = self._follows_end and not fold
             self.refresh_view()
 
-    # -- the mouse
+    # -- mouse
 
     def on_click(self, event: events.Click) -> None:
         if event.x >= self.size.width - 1:
@@ -280,7 +280,7 @@ class ConversationView(Widget, can_focus=True):
         self._scroll_by(-WHEEL_MESSAGES)
 
     def _scroll_to_line(self, line: int) -> None:
-        """Of the bar."""
+        """Draw the scroll bar."""
         if self.threads is not None:
             self._scroll_to_row(self.threads.rows * max(0, line) // max(1, self.size.height - 1))
 

@@ -1,4 +1,4 @@
-"""The windows that open over the chat: a new group, an invitation, a question, a whole message, help."""
+"""Dialogs: new group, invitation, confirmation, full message, help."""
 
 from typing import ClassVar
 
@@ -17,41 +17,41 @@ from broadloom.groups import GroupInfo, GroupMessage
 from broadloom.groups.settings import DESCRIPTION_BYTES_MAX
 
 MESSAGE_CHARS_MAX = 65_536
-"""Of a message that is opened; all of it is in an export."""
+"""Of an opened message; an export has all of it."""
 TITLE_CELLS_MAX, ABOUT_CELLS_MAX = 100, 300
-"""Of a group that one is invited to; whoever made it may have written more than fits."""
+"""Of a group description in an invitation, which may be longer than the screen."""
 KEYS: tuple[tuple[str, str], ...] = (
     ("↑ ↓  PgUp PgDn  Home End", "move in the conversation, or in a list"),
-    ("r  Enter", "answer the selected message (a double click does too)"),
-    ("w", "write: begin a new thread"),
+    ("r  Enter", "reply to the selected message (or double-click it)"),
+    ("w", "write: start a new thread"),
     ("Enter / Ctrl-J / Esc", "while writing: send / new line / back to the conversation"),
-    ("u  U", "next unread message, previous one; opens folded branches"),
+    ("u  U", "next or previous unread message; unfolds branches"),
     ("m  M", "mark the branch as read, or all"),
-    ("Space  ← →  z", "fold or unfold a branch; ← goes to what it answers; z folds all threads"),
-    ("v", "the whole message"),
-    ("/", "search in this group; Enter or ↓ for the next, ↑ for the one before, Esc ends it"),
-    ("[  ]", "group before, group after"),
+    ("Space  ← →  z", "fold or unfold a branch; ← goes to the parent; z folds all threads"),
+    ("v", "show the full message"),
+    ("/", "search in this group; Enter or ↓ for the next, ↑ for the previous result, Esc ends it"),
+    ("[  ]", "previous group, next group"),
     ("n", "new group"),
-    ("i", "invitations: join or reject"),
-    ("x", "leave the group for good, or reject the invitation under the cursor"),
-    ("g  p", "show or hide the groups, the people"),
-    ("Tab", "from pane to pane"),
-    ("Ctrl-Q", "quit; you stay a member, and find what you missed when you come back"),
+    ("i", "invitations: join or decline"),
+    ("x", "leave the group permanently, or decline the invitation under the cursor"),
+    ("g  p", "toggle the group list, the member list"),
+    ("Tab", "next pane"),
+    ("Ctrl-Q", "quit; you stay a member and catch up when you come back"),
 )
 SYMBOLS: tuple[tuple[str, str], ...] = (
-    ("●", "unread message; present member"),
-    ("○  ×", "member that is gone for now; member that left the group"),
-    ("▾  ▸", "message with answers, unfolded and folded"),
-    ("↳", "answers a message that is not here"),
-    ("⋯", "deeper than can be drawn"),
-    ("name~1a2b", "several have this name: the beginning of its id tells them apart"),
-    ("name [other]", "on a channel with tickets: the ticket of who said it has another name"),
-    ("\\x1b  \\u202e", "signs that would steer your terminal, spelled out"),
+    ("●", "unread message; online member"),
+    ("○  ×", "offline member; member that left the group"),
+    ("▾  ▸", "message with replies, unfolded and folded"),
+    ("↳", "reply to a message that is not available"),
+    ("⋯", "too deep to draw"),
+    ("name~1a2b", "ambiguous name, with the beginning of the member ID"),
+    ("name [other]", "on a channel with tickets: the sender's ticket has another name"),
+    ("\\x1b  \\u202e", "control characters, escaped"),
 )
 
 
 class NewGroupDialog(ModalScreen[tuple[str, str] | None]):
-    """Answers with name and description."""
+    """Returns name and description."""
 
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "dismiss(None)", "cancel")]
 
@@ -92,12 +92,12 @@ class NewGroupDialog(ModalScreen[tuple[str, str] | None]):
 
 
 class InvitationDialog(ModalScreen[bool | None]):
-    """Answers with True to join, False to reject, None to decide later."""
+    """Returns True to join, False to decline, None to decide later."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape", "dismiss(None)", "later"),
         Binding("j", "dismiss(True)", "join"),
-        Binding("x", "dismiss(False)", "reject"),
+        Binding("x", "dismiss(False)", "decline"),
     ]
 
     def __init__(self, info: GroupInfo) -> None:
@@ -116,11 +116,11 @@ class InvitationDialog(ModalScreen[bool | None]):
             )
             with Horizontal(classes="window-buttons"):
                 yield Button("Join (j)", variant="primary", id="join")
-                yield Button("Reject (x)", id="reject")
+                yield Button("Decline (x)", id="decline")
                 yield Button("Later", id="later")
 
     def on_button_pressed(self, event: Button.Pressed) -> None:
-        self.dismiss({"join": True, "reject": False}.get(event.button.id or ""))
+        self.dismiss({"join": True, "decline": False}.get(event.button.id or ""))
 
 
 class ConfirmDialog(ModalScreen[bool]):
@@ -157,7 +157,7 @@ class MessageDialog(ModalScreen[None]):
         self._author, self._sent_at, self._message = author, sent_at, message
 
     def compose(self) -> ComposeResult:
-        text = "(not kept)" if self._message.is_stripped else decode_text(self._message.data)
+        text = "(not stored)" if self._message.is_stripped else decode_text(self._message.data)
         with Vertical(classes="window window-large"):
             yield Static(Text.assemble((self._author, "bold"), "  ", (self._sent_at, "dim")), classes="window-title")
             with VerticalScroll():
@@ -174,7 +174,7 @@ class HelpDialog(ModalScreen[None]):
             yield Label("Keys", classes="window-title")
             with VerticalScroll():
                 yield Static(_table(KEYS))
-                yield Static(Text("\nSigns", style="bold"))
+                yield Static(Text("\nSymbols", style="bold"))
                 yield Static(_table(SYMBOLS))
 
 

@@ -1,10 +1,10 @@
-"""How people are called on the screen. Anybody may choose any name: those of the same name are told apart by ids."""
+"""Names on the screen. Names are not unique: equal ones get a suffix from the member ID."""
 
 from broadloom.apps.chat.sanitize import clean_line
 from broadloom.groups import GroupMessage, Member, MemberId
 
 ID_DIGITS = 4
-"""Of the id, behind a name that several have."""
+"""Digits of the ID after an ambiguous name."""
 
 
 class DisplayNames:
@@ -12,7 +12,7 @@ class DisplayNames:
 
     def __init__(self, me: Member) -> None:
         self._names: dict[MemberId, tuple[str, str]] = {}
-        """By id: the name as it came, and as it is shown."""
+        """By ID: the name as received and as shown."""
         self._ids_by_name: dict[str, dict[MemberId, None]] = {}
         self._colors: dict[MemberId, int] = {}
         self.me = me
@@ -36,7 +36,7 @@ class DisplayNames:
         return f"{known[1]}~{member_id:016x}"[: len(known[1]) + 1 + ID_DIGITS] if is_shared else known[1]
 
     def color_index(self, member_id: MemberId, count: int) -> int:
-        """One of so many: by the id, so that it is mostly the same each day, or the next one that nobody has yet."""
+        """A color index from the ID, so that it is usually the same every day; or the next unused one."""
         found = self._colors.get(member_id)
         if found is None:
             taken = set(self._colors.values())
@@ -46,7 +46,7 @@ class DisplayNames:
         return found
 
     def author_label(self, message: GroupMessage) -> str:
-        """Its author; with the name on the ticket of who said it, if that is another one."""
+        """The author, plus the name on the sender's ticket if that differs."""
         name = self.get(message.author)
         if not message.verified_name or message.verified_name == message.author_name:
             return name

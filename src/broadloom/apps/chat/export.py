@@ -1,7 +1,7 @@
-"""A conversation from a store as a file: Markdown and HTML for people, JSON for programs.
+"""Export a conversation from a store: Markdown, HTML or JSON.
 
-Texts go out as they were written, escaped by the rules of the format: what a member wrote is never taken for markup. In
-Markdown and HTML, signs that steer a terminal or turn the direction of writing round are spelled out, as on the screen.
+Texts are exported as written, escaped for the format, so no message is taken for markup. In Markdown and HTML, control
+characters and bidirectional overrides are spelled out, as on the screen.
 """
 
 import base64
@@ -21,20 +21,20 @@ from broadloom.groups import GroupId, GroupInfo, GroupNotFoundError, Member, Ret
 from broadloom.groups.store import StoredGroup
 
 ROWS = 10_000
-"""Read from the store in one go."""
+"""Messages read from the store at once."""
 DEPTH_MAX = 12
-"""Deeper answers are not indented further: no reader and no page could show it."""
+"""Deeper replies are not indented further; no reader could display it."""
 
 
 class ExportedGroup(NamedTuple):
-    """One conversation, ready to be written down."""
+    """One conversation, ready for export."""
 
     group_id: GroupId
     description: str
     tree: ThreadTree
     names: DisplayNames
     members: list[tuple[Member, bool]]
-    """And whether they are still members."""
+    """Members, and whether they are still in the group."""
 
 
 class ExportEntry(NamedTuple):
@@ -66,7 +66,7 @@ def _description(stored: StoredGroup) -> str:
 
 
 def _find_group(groups: list[StoredGroup], name: str) -> StoredGroup:
-    """By its name, or the first digits of its id."""
+    """By name or by the first digits of the ID."""
     infos = [
         GroupInfo(stored.record.group, title_of(_description(stored)), RetentionPolicy(), stored.is_joined, False, 0, 0)
         for stored in groups
@@ -86,11 +86,11 @@ def _entries(tree: ThreadTree) -> Iterator[ExportEntry]:
         yield ExportEntry(node, depth)
 
 
-# -- the formats
+# -- formats
 
 
 def as_json(exported: ExportedGroup) -> Iterator[str]:
-    """All of it, as it was written; what is no text is in base64."""
+    """Everything as written; binary data as base64."""
     head = {
         "group": f"{exported.group_id:016x}",
         "name": title_of(exported.description),
@@ -111,11 +111,11 @@ def _message_json(node: ThreadNode, depth: int) -> dict[str, Any]:
     message = node.message
     fields: dict[str, Any] = {
         "id": str(message.id),
-        "answers": str(message.parent_id) if message.parent_id is not None else None,
+        "reply_to": str(message.parent_id) if message.parent_id is not None else None,
         "depth": depth,
         "author": f"{message.author:016x}",
         "name": message.author_name,
-        "proven": message.verified_name,
+        "verified_name": message.verified_name,
         "sent": _format_time(message.sent_at_ms),
     }
     if message.is_stripped:
@@ -127,7 +127,7 @@ def _message_json(node: ThreadNode, depth: int) -> dict[str, Any]:
 
 
 def as_markdown(exported: ExportedGroup) -> Iterator[str]:
-    """A list in lists."""
+    """Nested lists."""
     yield f"# {_escape_markdown(_escape_control_chars(title_of(exported.description)))}\n"
     if about := about_of(exported.description):
         yield f"\n{_escape_markdown(_escape_control_chars(about))}\n"
@@ -136,13 +136,13 @@ def as_markdown(exported: ExportedGroup) -> Iterator[str]:
         indent = "  " * min(depth, DEPTH_MAX)
         name = _escape_markdown(_escape_control_chars(exported.names.author_label(node.message)))
         lines = [_escape_markdown(_escape_control_chars(line)) for line in _text(node).split("\n")]
-        deeper = f" *(answer {depth} deep)*" if depth > DEPTH_MAX else ""
+        deeper = f" *(depth {depth})*" if depth > DEPTH_MAX else ""
         first = f"{indent}- **{name}** {_format_time(node.message.sent_at_ms)}{_missing_parent_note(node)}{deeper}  "
         yield "\n".join([first, *(f"{indent}  {line}  " for line in lines)]).rstrip() + "\n"
 
 
 def as_html(exported: ExportedGroup) -> Iterator[str]:
-    """One page that needs nothing else. Depth is a number in it, not nested elements, so any depth can be shown."""
+    """One self-contained page. Depth is a number, not nested elements, so any depth can be shown."""
     title = html.escape(_escape_control_chars(title_of(exported.description)))
     yield _PAGE_HEAD.format(title=title)
     if about := about_of(exported.description):
@@ -181,11 +181,11 @@ time, .about, small {{ opacity: .65; font-size: .85em; }}
 
 
 def _missing_parent_note(node: ThreadNode) -> str:
-    return " (answers a message that is not here)" if node.has_missing_parent else ""
+    return " (reply to a message that is not available)" if node.has_missing_parent else ""
 
 
 def _text(node: ThreadNode) -> str:
-    return "(not kept)" if node.message.is_stripped else decode_text(node.message.data).replace("\r\n", "\n")
+    return "(not stored)" if node.message.is_stripped else decode_text(node.message.data).replace("\r\n", "\n")
 
 
 _CONTROL_CHARS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
@@ -199,7 +199,7 @@ _MARKDOWN = re.compile(r"([\\`*_{}\[\]<>#|~&$])|^([-+=])|^(\d+)([.)])")
 
 
 def _escape_markdown(text: str) -> str:
-    """Signs that mean something in Markdown lose their meaning, and spaces at the beginning keep their place."""
+    """Escape Markdown, and keep leading spaces."""
     stripped = text.lstrip(" ")
     escaped = _MARKDOWN.sub(lambda found: f"{found[3]}\\{found[4]}" if found[3] else f"\\{found[0]}", stripped)
     return "&nbsp;" * (len(text) - len(stripped)) + escaped or "&nbsp;"

@@ -1,7 +1,6 @@
-"""One group that we are in, as the chat shows it: its tree, its members by name, what is unread, what is coming in.
+"""One joined group as the chat shows it: tree, members, unread messages, history transfer.
 
-The tree is made when somebody looks, from the history in slices, so that no one waits for it. Until then messages are
-only counted.
+The tree is built from the history in slices when the group is shown. Until then messages are only counted.
 """
 
 from collections import deque
@@ -17,22 +16,22 @@ from broadloom.groups.model import Post
 from broadloom.groups.store import History
 
 SLICE_ROWS = 200
-"""Messages taken from the history, or counted, between two looks at the clock."""
+"""Messages processed between two looks at the clock."""
 SCAN_ROWS = 4_000
-"""Read from the store in one go: to find a place in it takes longer than to read on from there."""
+"""Read from the store at once: seeking takes longer than reading on."""
 READ_AFTER_S = 2.0
-"""What was on the screen for so long was read."""
+"""A message on the screen for this long counts as read."""
 
 
 class CatchUpProgress(NamedTuple):
-    """History that comes in from the others."""
+    """Progress of catching up."""
 
     received: int
     remaining: int
 
 
 def title_of(description: str) -> str:
-    """The first line of a description is the name of the group; there need not be one."""
+    """The first line of the description is the title; it may be missing."""
     return clean_line(description.partition("\n")[0]) or "(no name)"
 
 
@@ -41,9 +40,8 @@ def about_of(description: str) -> str:
 
 
 def message_of(group_id: GroupId, post: Post, names: dict[MemberId, str]) -> GroupMessage:
-    """One of the history, as it was delivered then."""
-    name, flags = names.get(post.author, ""), (False, post.is_stripped, post.verified_name)
-    return GroupMessage(group_id, post.id, name, post.parent_id, post.sent_at_ms, post.data, *flags)
+    """A message from the history."""
+    return GroupMessage.from_post(group_id, post, names.get(post.author, ""))
 
 
 class GroupModel:
@@ -56,20 +54,21 @@ class GroupModel:
         self.names = DisplayNames(groups.me)
         self.catching_up: CatchUpProgress | None = None
         self.unavailable = 0
-        """Messages that nobody holds any more, as told when we had caught up last."""
+        """Messages reported as unavailable by the last catch-up."""
         self._row = 0
-        """Of the history: up to here it was read, ..."""
+        """History read up to here."""
         self._rows: deque[Post] = deque()
-        """... and these are not in the tree yet."""
+        """Read, but not in the tree yet."""
+        self._sent: deque[GroupMessage] = deque()
         self._skip = 0
-        """The first ones, of more than can be shown."""
+        """The first ones, if there are more than can be shown."""
         self.is_loading = False
         self._dropped = group.dropped_count
         self._visible_since: dict[ThreadNode, float] = {}
         self._unread = 0
         self._on_overflow()
         if group.info.retention.ids_only:
-            self.open()  # what is said must be shown now or never
+            self.open()  # the program's own queue is bounded
 
     @property
     def description(self) -> str:
@@ -102,10 +101,10 @@ class GroupModel:
         }
         self._unread = self._read_state.unread_count(self.id, held)
 
-    # -- the tree
+    # -- tree
 
     def open(self) -> ThreadTree:
-        """Begin to make the tree, if there is none."""
+        """Start building the tree, if there is none."""
         if self.tree is None:
             self.tree = ThreadTree()
             self._row = 0
@@ -115,14 +114,14 @@ class GroupModel:
         return self.tree
 
     def close(self) -> None:
-        """Nobody looks for now: the tree is made again from the history when somebody does."""
+        """Drop the tree; it is rebuilt from the history when the group is shown again."""
         self._unread = self.unread
         self.tree, self.is_loading = None, False
         self._rows.clear()
         self._visible_since.clear()
 
     def work(self) -> bool:
-        """One slice of what is to be done; False if there was nothing."""
+        """One slice of work; False if there was nothing to do."""
         if self.group.dropped_count != self._dropped:
             self._on_overflow()
         if self.is_loading:
@@ -131,7 +130,7 @@ class GroupModel:
         return self._receive_new()
 
     def _on_overflow(self) -> None:
-        """More came than could wait here, or before anybody looked; the history has it."""
+        """More arrived than the queue holds, or before the group was shown; the history has it."""
         self._dropped = self.group.dropped_count
         while self.group.receive_nowait() is not None:
             pass
@@ -157,7 +156,11 @@ class GroupModel:
             self._add_to_tree(message_of(self.id, self._rows.popleft(), names))
 
     def _receive_new(self) -> bool:
-        taken = 0
+        taken = len(self._sent)
+        while self._sent:
+            message = self._sent.popleft()
+            if self.tree is not None:
+                self._add_to_tree(message)
         while taken < SLICE_ROWS and (message := self.group.receive_nowait()) is not None:
             taken += 1
             if self.tree is not None:
@@ -165,6 +168,10 @@ class GroupModel:
             else:
                 self._unread += self._is_unread(message)
         return taken > 0
+
+    def add_sent(self, message: GroupMessage) -> None:
+        """Our own messages are not received: show them with the next `work`."""
+        self._sent.append(message)
 
     def _add_to_tree(self, message: GroupMessage) -> None:
         assert self.tree is not None
@@ -176,7 +183,7 @@ class GroupModel:
 
     @property
     def loaded(self) -> tuple[int, int]:
-        """How much of the history stands in the tree, and how much there is of it."""
+        """How much of the history is in the tree, and its total."""
         return (len(self.tree) if self.tree is not None else 0), min(self.history.count, SHOWN_MAX)
 
     # -- reading
@@ -199,7 +206,7 @@ class GroupModel:
         return len(found)
 
     def note_visible(self, nodes: list[ThreadNode], now: float) -> bool:
-        """These are on the screen. What was there for long enough was read; True if there was any."""
+        """These messages are on the screen. True if any became read."""
         self._visible_since = {node: self._visible_since.get(node, now) for node in nodes if node.unread}
         done = [node for node, since in self._visible_since.items() if now - since >= READ_AFTER_S]
         for node in done:
@@ -209,7 +216,7 @@ class GroupModel:
     # -- members
 
     def members(self) -> list[tuple[Member, MemberStatus]]:
-        """Present ones first, then those who are gone, then those who left; each by name."""
+        """Online members first, then offline ones, then those who left; each by name."""
         order = list(MemberStatus)
         found = sorted(self.group.members().items(), key=lambda each: order.index(each[1]))
         for member, _ in found:

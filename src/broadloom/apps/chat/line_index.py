@@ -1,22 +1,22 @@
-"""The marks of a tree in the order in which it is read, so that any line is found, folded or counted quickly.
+"""An order-statistic sequence of the tree's lines, to find, fold and count lines quickly.
 
-Each node of the tree stands twice in the sequence: where it begins (`Mark`, which the node itself is) and where its
-answers end (`close`). So an answer is put before the close of what it responds to, whatever the depth, and a branch is
-a stretch of marks. The sequence is cut into blocks of some hundred marks, and a block knows how many of its lines can
-be seen and how many are unread. With n marks every step costs about the square root of n, and nothing recurses.
+Each node occurs twice in the sequence: where it begins (a `LineMarker`, which is the node itself) and where its replies
+end (`close`). So a reply is inserted before the close of its parent at any depth, and a branch is a range. The sequence
+is cut into blocks of a few hundred markers, and each block counts its visible and unread lines. With n markers every
+operation costs about the square root of n, and nothing recurses.
 
-A stretch is hidden by raising a counter on each of its marks; for blocks that lie inside it whole, the block's own
-counter is raised instead. What has no counter raised can be seen.
+A range is hidden by incrementing a counter on each of its markers; for blocks entirely inside it, the block's counter
+is incremented instead. A line is visible if both counters are zero.
 """
 
 from collections.abc import Iterator
 
 BLOCK_MARKERS_MAX = 512
-"""A block that grows beyond this is cut in two."""
+"""A larger block is split."""
 
 
 class Marker:
-    """A place in the sequence: the beginning of a node, or its close."""
+    """A position in the sequence: the beginning of a node, or its close."""
 
     __slots__ = ("block", "hidden")
     begins = False
@@ -25,11 +25,11 @@ class Marker:
 
     def __init__(self) -> None:
         self.hidden = 0
-        """Folded branches that it lies in, beside those that hide its whole block."""
+        """Folded branches that contain it, besides those that hide its whole block."""
 
 
 class LineMarker(Marker):
-    """The beginning of a node: what is drawn, and may be unread."""
+    """The beginning of a node: drawn, and possibly unread."""
 
     __slots__ = ("end_marker", "unread")
     begins = True
@@ -45,9 +45,9 @@ class IndexBlock:
 
     def __init__(self, number: int, markers: list[Marker], hidden: int) -> None:
         self.number = number
-        """Its place among the blocks."""
+        """Index among the blocks."""
         self.hidden = hidden
-        """Folded branches that hold all of it."""
+        """Folded branches that contain the whole block."""
         self.markers = markers
         self.recount()
 
@@ -62,7 +62,7 @@ class IndexBlock:
 
     @property
     def rows(self) -> int:
-        """Lines that can be seen."""
+        """Number of visible lines."""
         return 0 if self.hidden else self.visible_lines
 
 
@@ -72,15 +72,15 @@ class LineIndex:
         self.lines = 0
         self.unread = 0
 
-    # -- changing
+    # -- changes
 
     def append(self, line: LineMarker) -> None:
-        """At the very end, where nothing is hidden."""
+        """Append at the end, where nothing is hidden."""
         block = self._blocks[-1]
         self._put(block, len(block.markers), line, 0)
 
     def insert(self, line: LineMarker, end_marker: Marker, *, hidden: bool) -> None:
-        """Right before the close of another; `hidden` if that one is folded."""
+        """Insert before the close of another; `hidden` if that one is folded."""
         self._put(end_marker.block, end_marker.block.markers.index(end_marker), line, end_marker.hidden + hidden)
 
     def _put(self, block: IndexBlock, at: int, line: LineMarker, hidden: int) -> None:
@@ -107,7 +107,7 @@ class LineIndex:
             self._blocks[number].number = number
 
     def remove(self, line: LineMarker) -> None:
-        """This one alone: what stood below it stays where it is. It must not be folded."""
+        """Remove this node; its replies keep their place. It must not be folded."""
         block = line.block
         block.lines -= 1
         block.visible_lines -= not line.hidden
@@ -124,7 +124,7 @@ class LineIndex:
             self._renumber(block.number)
 
     def move(self, line: LineMarker, end_marker: Marker, *, hidden: bool) -> None:
-        """The whole branch, to right before the close of another that is not in it."""
+        """Move the whole branch before the close of another node outside it."""
         before = line.block.hidden + line.hidden
         taken: list[Marker] = []
         depths: list[int] = []
@@ -147,12 +147,12 @@ class LineIndex:
             self._split_block(target)
 
     def hide(self, line: LineMarker, change: int) -> None:
-        """All between a line and its close: 1 hides it, -1 takes that back."""
+        """Everything between a line and its close: 1 hides it, -1 shows it again."""
         for block, first, last in list(self._pieces(line, line.end_marker)):
             markers = block.markers
             first += markers[first] is line
             last -= markers[last - 1] is line.end_marker
-            # A block that lies in it whole since something was removed bears the counter on its marks.
+            # A block that is entirely inside only since a removal has the counter on its markers.
             if last - first == len(markers) and block.hidden + change >= 0:
                 block.hidden += change
                 continue
@@ -169,14 +169,14 @@ class LineIndex:
             self.unread -= 1
 
     def _pieces(self, first: Marker, last: Marker) -> Iterator[tuple[IndexBlock, int, int]]:
-        """The blocks from one mark to another, both included, with the stretch of each."""
+        """The blocks from one marker to another, inclusive, with the range in each."""
         for number in range(first.block.number, last.block.number + 1):
             block = self._blocks[number]
             start = block.markers.index(first) if block is first.block else 0
             end = block.markers.index(last) + 1 if block is last.block else len(block.markers)
             yield block, start, end
 
-    # -- asking
+    # -- queries
 
     @property
     def rows(self) -> int:
@@ -184,11 +184,11 @@ class LineIndex:
 
     @staticmethod
     def is_visible(marker: Marker) -> bool:
-        """Whether it lies in no folded branch."""
+        """Whether it is in no folded branch."""
         return not marker.hidden and not marker.block.hidden
 
     def row_of(self, line: LineMarker) -> int:
-        """Its number among those that can be seen; of a hidden one, the number of the next that can be."""
+        """Its number among the visible lines; for a hidden one, that of the next visible line."""
         block = line.block
         row = sum(each.rows for each in self._blocks[: block.number])
         if block.hidden:
@@ -197,7 +197,7 @@ class LineIndex:
         return row + sum(marker.begins and not marker.hidden for marker in before)
 
     def line_at(self, row: int) -> LineMarker | None:
-        """The line with this number among those that can be seen."""
+        """The line with this number among the visible ones."""
         if row < 0:
             return None
         for block in self._blocks:
@@ -211,7 +211,7 @@ class LineIndex:
         return None
 
     def visible_from(self, line: LineMarker | None, *, backward: bool = False) -> Iterator[LineMarker]:
-        """Lines that can be seen, from this one on (itself if it can be), or from the first."""
+        """Visible lines from this one on, or from the first."""
         step = -1 if backward else 1
         if line is None:
             number, markers = (
@@ -235,7 +235,7 @@ class LineIndex:
             yield from (marker for marker in block.markers if isinstance(marker, LineMarker))
 
     def next_unread(self, line: LineMarker | None, *, backward: bool = False) -> LineMarker | None:
-        """After (or before) this one, hidden or not, then from the other end on, up to the line itself."""
+        """After (or before) this line, hidden or not, wrapping around, up to the line itself."""
         if not self.unread:
             return None
         count, step = len(self._blocks), -1 if backward else 1
@@ -255,7 +255,7 @@ class LineIndex:
         return None
 
     def count_below(self, line: LineMarker) -> tuple[int, int]:
-        """Lines in the branch of this one, without itself: how many, and how many of them are unread."""
+        """Lines in this branch without itself: total and unread."""
         lines = unread = 0
         for block, first, last in self._pieces(line, line.end_marker):
             if last - first == len(block.markers):
@@ -268,7 +268,7 @@ class LineIndex:
         return lines - 1, unread - line.unread
 
     def unread_in_branch(self, line: LineMarker) -> list[LineMarker]:
-        """Those of a branch that are unread, itself included."""
+        """Unread lines of a branch, including itself."""
         return [
             marker
             for block, first, last in self._pieces(line, line.end_marker)

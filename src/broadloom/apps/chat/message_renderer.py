@@ -1,12 +1,11 @@
-"""From a message in the tree to lines of coloured text: unread mark, branches, name, words, time.
+"""Render a message of the tree as colored text: unread marker, branches, name, text, time.
 
     ● ▾ Anna  Who plays white?                      10:42
       ├─▾ Ben  I do                                 10:43
       │ └── Cleo  And I black                       10:44
       └── Dora  Me too                              10:45
 
-Only what is on the screen is drawn. What takes time, cleaning and wrapping, is kept with the message until the width
-changes.
+Only visible messages are rendered. Sanitized and wrapped text is cached with the message until the width changes.
 """
 
 import re
@@ -23,31 +22,31 @@ from broadloom.apps.chat.sanitize import clean, decode_text, truncate, wrap
 from broadloom.apps.chat.thread_tree import ThreadNode, ThreadTree
 
 LINES_MAX = 6
-"""Of one message; the rest is shown when it is opened."""
+"""Lines per message; an opened message shows the rest."""
 NAME_CELLS_MAX = 20
 TEXT_CHARS_MAX = 4_000
-"""So much of a message is cleaned for its place in the tree."""
+"""Characters of a message that are sanitized for the tree."""
 TIME_CELLS = 6
 GUTTER_CELLS = 2
 TEXT_CELLS_MIN = 24
-"""Branches are drawn as deep as leaves this much for names and words."""
-MORE_HINT = "… v: whole message"
+"""Branches are drawn as deep as this leaves room for names and text."""
+MORE_HINT = "… v: full message"
 
 
 class Theme(NamedTuple):
-    """Colours, by what they are for."""
+    """Colors by purpose."""
 
     plain: Style
     dim: Style
     unread: Style
     marker: Style
-    """The dot of what is unread, and counts of it."""
+    """The unread dot and unread counts."""
     match: Style
     names: tuple[Style, ...]
 
 
 class RenderedMessage(NamedTuple):
-    """The words of one message for one width; what may change from one look to the next is not in it."""
+    """The text of one message at one width, without what may change between refreshes."""
 
     width: int
     name: str
@@ -56,7 +55,7 @@ class RenderedMessage(NamedTuple):
 
 
 class MessageRenderer:
-    """Draws messages of one conversation in a width."""
+    """Renders messages of one conversation at one width."""
 
     def __init__(self, tree: ThreadTree, names: DisplayNames, theme: Theme, width: int, search_text: str = "") -> None:
         self._tree = tree
@@ -103,7 +102,7 @@ class MessageRenderer:
         if isinstance(cached, RenderedMessage) and cached.width == width and cached.name == name:
             return cached
         message = node.message
-        text = "(not kept)" if message.is_stripped else decode_text(message.data)
+        text = "(not stored)" if message.is_stripped else decode_text(message.data)
         has_more = len(text) > TEXT_CHARS_MAX
         first_width = width - cell_len(name) - 2 - (2 if node.has_missing_parent else 0)
         lines, more = wrap(clean(text[:TEXT_CHARS_MAX]), width, LINES_MAX, max(first_width, 2))
@@ -117,7 +116,7 @@ class MessageRenderer:
             badge.append(Segment(MORE_HINT, theme.dim))
         if node.is_folded:
             replies, unread = self._tree.count_below(node)
-            badge.append(Segment(f"  ▸ {replies:,} {'answer' if replies == 1 else 'answers'}", theme.dim))
+            badge.append(Segment(f"  ▸ {replies:,} {'reply' if replies == 1 else 'replies'}", theme.dim))
             if unread:
                 badge.append(Segment(f", {unread:,} unread", theme.marker))
         return badge
@@ -137,20 +136,20 @@ class MessageRenderer:
 
     @staticmethod
     def _branches(node: ThreadNode, above: list[ThreadNode], is_cut: bool) -> tuple[str, str]:
-        """What stands before the name, and before further lines."""
+        """What precedes the name, and further lines."""
         down = "│" if node.reply_count and not node.is_folded else " "
         own = "▸" if node.is_folded else "▾" if node.reply_count else "─" if above else " "
         if not above:
             return f"  {own} ", f"  {down} "
         bars = ["│ " if each.has_sibling else "  " for each in reversed(above[:-1])]
         if is_cut and bars:
-            bars[0] = "⋯ "  # deeper than can be drawn
+            bars[0] = "⋯ "  # too deep to draw
         before = "  " + "".join(bars)
         tie, past = ("├─", "│ ") if node.has_sibling else ("└─", "  ")
         return f"{before}{tie}{own} ", f"{before}{past}{down} "
 
     def _time(self, sent_ms: int) -> str:
-        """By the author's clock, which may be anything."""
+        """By the author's clock, which may be wrong."""
         try:
             sent = datetime.fromtimestamp(sent_ms / 1000).astimezone()
         except (OverflowError, OSError, ValueError):
@@ -173,7 +172,7 @@ def text_style(theme: Theme, node: ThreadNode) -> Style:
     return theme.unread if node.unread else theme.plain
 
 
-# Colours of names, for dark screens and light ones.
+# Colors of names, for dark and light screens.
 
 
 _ON_DARK = (

@@ -1,7 +1,7 @@
-"""What was read, as intervals for each author of each group; kept in a small file beside the store.
+"""Which messages were read, as intervals per author and group, in a small file beside the store.
 
-A store remembers what came, and that is not the same: what came while nobody looked is unread. Without a file (a chat
-in memory) it is forgotten with the process. The file is a convenience: if it cannot be read, all is unread again.
+The store knows what arrived; messages that arrived while nobody looked are unread. Without a file the state ends with
+the process. If the file cannot be read, everything counts as unread.
 """
 
 import json
@@ -20,7 +20,7 @@ class ReadState:
         self._read: dict[GroupId, dict[MemberId, IntervalSet]] = {}
         self.has_changed = False
         self.load_error = ""
-        """Why the file could not be read; empty if all is well."""
+        """Why the file could not be read; empty if it could."""
         if path is not None and path.exists():
             try:
                 self._read = _from_json(json.loads(path.read_text()))
@@ -37,7 +37,7 @@ class ReadState:
         )
 
     def unread_count(self, group_id: GroupId, held: dict[MemberId, IntervalSet]) -> int:
-        """How many of these were not read."""
+        """Number of unread messages among these."""
         read = self._read.get(group_id, {})
         return sum(spans.minus(read.get(author)).count for author, spans in held.items())
 
@@ -46,7 +46,7 @@ class ReadState:
         self.has_changed |= self._read.pop(group_id, None) is not None
 
     def save(self) -> None:
-        """In one step: a reader finds the old file or the new one. OSError if that is not possible."""
+        """Atomic: a reader sees the old file or the new one. OSError if it cannot be written."""
         if self._path is None or not self.has_changed:
             return
         beside = self._path.with_name(self._path.name + ".new")

@@ -1,12 +1,12 @@
-"""What others wrote, made fit for a terminal: shown, never obeyed, and as wide as we think it is.
+"""Make untrusted text safe for a terminal: displayed, never interpreted, and with a known width.
 
-Names, descriptions and texts can hold anything: signs that steer a terminal, signs that turn the direction of writing
-round, marks that pile up over other lines, and emoji whose width every terminal sees differently. Here:
+Names, descriptions and messages may contain control characters, bidirectional overrides, stacked combining marks, and
+emoji whose width differs between terminals.
 
-- What steers or is invisible is spelled out (`\\x1b`, `\\u202e`).
-- Emoji come in their plain form: a family as its members, without skin colour, so that all terminals draw them equally
-  wide. Exports and the store keep what was written.
-- At most a few marks stand on one letter.
+- Control and invisible characters are escaped (`\\x1b`, `\\u202e`).
+- Emoji are reduced to a plain form without joiners and skin tones, so that all terminals agree on the width. Exports
+  and the store keep the original.
+- A letter carries at most a few combining marks.
 """
 
 import unicodedata
@@ -15,15 +15,15 @@ from collections.abc import Iterator
 from rich.cells import cell_len, chop_cells
 
 COMBINING_MARKS_MAX = 3
-"""Accents on one letter: enough for any script, too few to paint over other lines."""
+"""Combining marks per letter: enough for any script, too few to cover other lines."""
 TAB = "    "
 _JOINER, _NON_JOINER = "\u200d", "\u200c"
 _INVISIBLE_CHARS = "\u115f\u1160\u2800\u3164\uffa0"
-"""Letters and signs by their class, and nothing to be seen."""
+"""Escape characters by category."""
 
 
 def clean(text: str) -> str:
-    """Several lines stay several lines."""
+    """Keeps line breaks."""
     if text.isascii() and text.isprintable():
         return text
     text = text.replace("\r\n", "\n").replace("\t", TAB)
@@ -31,7 +31,7 @@ def clean(text: str) -> str:
 
 
 def clean_line(text: str) -> str:
-    """All in one line, without blanks at its ends."""
+    """One line, stripped."""
     if text.isascii() and text.isprintable():
         return text.strip()
     return " ".join(clean(text).split())
@@ -58,18 +58,18 @@ def _safe_chars(line: str) -> Iterator[str]:
             if marks > COMBINING_MARKS_MAX:
                 continue
             if not before or before == " ":
-                before = "\u25cc"  # it must not stand on what we draw ourselves
+                before = "\u25cc"  # must not combine with what we draw
                 yield before
             yield char
         elif char == _JOINER:
             continue
         elif char == _NON_JOINER and before and unicodedata.category(before)[0] in "LM":
-            yield char  # Persian and other scripts need it
+            yield char  # needed in Persian and other scripts
         elif kind == "Zs":
             before, marks = " ", 0
             yield "  " if char == "\u3000" else " "
         elif "\U0001f3fb" <= char <= "\U0001f3ff" and before and unicodedata.category(before) == "So":
-            continue  # the colour of a skin
+            continue  # skin tone
         else:
             before, marks = char, 0
             yield (
@@ -78,12 +78,12 @@ def _safe_chars(line: str) -> Iterator[str]:
 
 
 def _is_variation_selector(char: str) -> bool:
-    """Says how the sign before it is to be drawn, and so how wide."""
+    """Selects how the previous character is drawn, and so its width."""
     return "\ufe00" <= char <= "\ufe0f" or "\U000e0100" <= char <= "\U000e01ef"
 
 
 def decode_text(data: bytes) -> str:
-    """The words of a message, not cleaned."""
+    """The text of a message, not sanitized."""
     try:
         return data.decode().removesuffix("\n")
     except UnicodeDecodeError:
@@ -91,7 +91,7 @@ def decode_text(data: bytes) -> str:
 
 
 def truncate(text: str, width: int) -> str:
-    """So many cells at most; what is longer ends in an ellipsis."""
+    """At most this many cells, with an ellipsis if it is cut."""
     if cell_len(text) <= width:
         return text
     if width < 1:
@@ -100,7 +100,7 @@ def truncate(text: str, width: int) -> str:
 
 
 def wrap(text: str, width: int, lines_max: int, first_width: int | None = None) -> tuple[list[str], bool]:
-    """Cleaned text in lines of so many cells, and whether there was more. The first line may have another width."""
+    """Wrap sanitized text; also whether there was more. The first line may have another width."""
     width, room = max(width, 2), first_width if first_width is not None else width
     lines: list[str] = []
     for paragraph in text.split("\n"):
@@ -108,7 +108,7 @@ def wrap(text: str, width: int, lines_max: int, first_width: int | None = None) 
         while True:
             if len(lines) == lines_max:
                 return lines, True
-            # What cannot stand in this line anyway is not measured: a message may be very long.
+            # Do not measure what cannot fit into this line: a message may be very long.
             head = rest[: 2 * room + 2]
             if len(head) == len(rest) and cell_len(rest) <= room:
                 lines.append(rest)
@@ -124,7 +124,7 @@ def wrap(text: str, width: int, lines_max: int, first_width: int | None = None) 
 
 
 def _first_line(text: str, width: int) -> str:
-    """As many words as fit; a word that fits into no line is cut."""
+    """As many words as fit; a word longer than a line is split."""
     fits: str = chop_cells(text, width)[0]
     if len(fits) == len(text) or text[len(fits)] == " ":
         return fits

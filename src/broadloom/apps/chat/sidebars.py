@@ -1,4 +1,4 @@
-"""The panes at the sides: groups and invitations on the left, members of the group on the right."""
+"""The sidebars: groups and invitations on the left, members on the right."""
 
 from abc import abstractmethod
 from typing import ClassVar
@@ -18,11 +18,9 @@ from broadloom.apps.chat.message_renderer import name_styles
 from broadloom.apps.chat.sanitize import truncate
 from broadloom.groups import GroupInfo, Member, MemberStatus
 
-# A list on the screen that draws only the rows in its window: groups and members may be many thousands.
-
 
 class VirtualList(ScrollView, can_focus=True):
-    """Rows of equal height. Who derives from it says how many there are, and draws one."""
+    """Rows of equal height; only visible ones are drawn. Subclasses define count and content."""
 
     COMPONENT_CLASSES: ClassVar[set[str]] = {"chat--dim", "chat--mark", "chat--selected", "chat--heading", "chat--open"}
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -37,7 +35,7 @@ class VirtualList(ScrollView, can_focus=True):
     row_lines: ClassVar[int] = 1
 
     class Opened(Message):
-        """A row was chosen by key or mouse."""
+        """A row was selected by key or mouse."""
 
         def __init__(self, source: "VirtualList", at: int) -> None:
             super().__init__()
@@ -53,7 +51,7 @@ class VirtualList(ScrollView, can_focus=True):
     @property
     @abstractmethod
     def count(self) -> int:
-        """How many there are."""
+        """Number of rows."""
 
     @abstractmethod
     def draw(self, at: int, width: int) -> list[list[Segment]]:
@@ -114,7 +112,7 @@ class VirtualList(ScrollView, can_focus=True):
 
 
 def justify_line(left: list[Segment], right: list[Segment], width: int, plain: Style) -> list[Segment]:
-    """One line with something at its right end; the left gives way."""
+    """One line with right-aligned text; the left part is cut."""
     room = width - sum(segment.cell_length for segment in right)
     line: list[Segment] = []
     for segment in left:
@@ -127,7 +125,7 @@ def justify_line(left: list[Segment], right: list[Segment], width: int, plain: S
 
 
 def with_background(strip: Strip, style: Style) -> Strip:
-    """The same words before another colour."""
+    """The same text on another background."""
     return Strip(Segment.apply_style(strip, post_style=Style(bgcolor=style.bgcolor)), strip.cell_length)
 
 
@@ -135,7 +133,7 @@ HEADING = "invitations"
 
 
 class GroupList(VirtualList):
-    """Two lines for each group: its name and what is unread; what it is about, or how much of its history is here."""
+    """Two lines per group: title and unread count; description or history progress."""
 
     row_lines: ClassVar[int] = 2
 
@@ -165,7 +163,7 @@ class GroupList(VirtualList):
             self.action_move(1)
 
     def move_cursor_to(self, entry: GroupModel | GroupInfo) -> None:
-        """Put the cursor there."""
+        """Move the cursor."""
         for at, each in enumerate(self.entries):
             if _entry_id(each) == _entry_id(entry):
                 self.at = at

@@ -1,8 +1,8 @@
-"""The tree of a conversation as a reader sees it: branches folded or not, messages read or not, found or not.
+"""The tree of a conversation as a reader sees it: folding, read state, search.
 
-No terminal and no channel here. It takes messages in any order, ignores those it has, shows one whose parent is not
-held as the beginning of a thread, and hangs it below its parent should that come later. Nothing recurses: a thread may
-be 100,000 answers deep.
+No terminal and no channel here. Messages are added in any order; known ones are ignored. A message whose parent is
+missing starts a thread, and moves below its parent if that arrives later. Nothing recurses: a thread may be 100,000
+replies deep.
 """
 
 from collections import deque
@@ -13,7 +13,7 @@ from broadloom.apps.chat.line_index import LineIndex, LineMarker
 from broadloom.groups import GroupMessage, MessageId
 
 SHOWN_MAX = 100_000
-"""Messages of one group that are held for showing; the oldest give way, and stay in the store."""
+"""Messages in memory per group; the oldest are dropped and stay in the store."""
 
 
 class ThreadNode(LineMarker):
@@ -25,25 +25,25 @@ class ThreadNode(LineMarker):
         super().__init__(unread)
         self.message = message
         self.parent: ThreadNode | None = None
-        """What it is drawn below; None for the beginning of a thread."""
+        """The node above; None at the root of a thread."""
         self.reply_count = 0
         self.last_reply: ThreadNode | None = None
         self.has_sibling = False
-        """Whether another answer to the same message follows."""
+        """Whether another reply to the same message follows."""
         self.is_folded = False
         self.is_shown = True
-        """False once it had to give way to newer ones."""
+        """False after it was dropped."""
         self.cache: object = None
-        """For whoever draws it."""
+        """Cache of the renderer."""
 
     @property
     def visible_parent(self) -> "ThreadNode | None":
-        """The parent, unless that had to give way."""
+        """The parent, unless it was dropped."""
         return self.parent if self.parent is not None and self.parent.is_shown else None
 
     @property
     def has_missing_parent(self) -> bool:
-        """It responds to something that is not here."""
+        """It replies to a message that is not available."""
         return self.message.parent_id is not None and self.visible_parent is None
 
 
@@ -54,9 +54,9 @@ class ThreadTree:
         self._nodes: dict[MessageId, ThreadNode] = {}
         self._arrived: deque[ThreadNode] = deque()
         self._orphans: dict[MessageId, list[ThreadNode]] = {}
-        """Those whose parent is not here, by that parent."""
+        """Nodes whose parent is missing, by parent."""
         self.dropped_count = 0
-        """Messages that gave way to newer ones."""
+        """Number of messages dropped."""
 
     def __len__(self) -> int:
         return self._index.lines
@@ -67,10 +67,10 @@ class ThreadTree:
     def get(self, message_id: MessageId) -> ThreadNode | None:
         return self._nodes.get(message_id)
 
-    # -- growing
+    # -- adding
 
     def add(self, message: GroupMessage, *, unread: bool) -> ThreadNode | None:
-        """None if it is there already."""
+        """None if it is known."""
         if (known := self._nodes.get(message.id)) is not None:
             if known.message.is_stripped and not message.is_stripped:
                 known.message, known.cache = message, None
@@ -103,7 +103,7 @@ class ThreadTree:
 
     @staticmethod
     def _is_below(node: ThreadNode | None, other: ThreadNode) -> bool:
-        """Nobody honest responds to an answer to himself."""
+        """A message cannot reply to its own descendant."""
         while node is not None:
             if node is other:
                 return True
@@ -111,7 +111,7 @@ class ThreadTree:
         return False
 
     def _evict_oldest(self) -> None:
-        """The oldest. Answers to it become threads of their own, where they stand."""
+        """Drop the oldest. Its replies become threads where they are."""
         node = self._arrived.popleft()
         self.unfold(node)
         self._index.remove(node)
@@ -129,11 +129,11 @@ class ThreadTree:
                 del self._orphans[wanted]
         self.dropped_count += 1
 
-    # -- looking
+    # -- navigation
 
     @property
     def rows(self) -> int:
-        """Lines that can be seen."""
+        """Number of visible lines."""
         return self._index.rows
 
     def node_at(self, row: int) -> ThreadNode | None:
@@ -145,16 +145,16 @@ class ThreadTree:
         return self._index.row_of(node)
 
     def visible_from(self, node: ThreadNode | None, *, backward: bool = False) -> Iterator[ThreadNode]:
-        """Lines that can be seen, from this one on."""
+        """Visible lines from this one on."""
         return (each for each in self._index.visible_from(node, backward=backward) if isinstance(each, ThreadNode))
 
     @property
     def last(self) -> ThreadNode | None:
-        """The last line that can be seen."""
+        """The last visible line."""
         return next(self.visible_from(None, backward=True), None)
 
     def visible_ancestor(self, node: ThreadNode) -> ThreadNode:
-        """Itself if it can be seen, else the folded message that hides it."""
+        """The node if visible, otherwise the folded one that hides it."""
         if self._index.is_visible(node):
             return node
         found, above = node, node.visible_parent
@@ -165,7 +165,7 @@ class ThreadTree:
         return found
 
     def ancestors(self, node: ThreadNode, levels_max: int) -> tuple[list[ThreadNode], bool]:
-        """What it is drawn below, nearest first, and whether there is more than so many."""
+        """Ancestors, nearest first, and whether there are more."""
         found: list[ThreadNode] = []
         above = node.visible_parent
         while above is not None and len(found) < levels_max:
@@ -174,7 +174,7 @@ class ThreadTree:
         return found, above is not None
 
     def count_below(self, node: ThreadNode) -> tuple[int, int]:
-        """Answers, and answers to those, and so on: how many, and how many of them are unread."""
+        """All descendants: total and unread."""
         return self._index.count_below(node)
 
     # -- folding
@@ -188,14 +188,14 @@ class ThreadTree:
         self.set_folded(node, False)
 
     def reveal(self, node: ThreadNode) -> None:
-        """Unfold what hides it."""
+        """Unfold its ancestors."""
         above = node.visible_parent
         while above is not None and not self._index.is_visible(node):
             self.unfold(above)
             above = above.visible_parent
 
     def fold_threads(self, is_folded: bool) -> None:
-        """All threads, or none and nothing in them either."""
+        """Fold or unfold all threads."""
         for node in list(self):
             if node.is_folded != is_folded and (not is_folded or node.visible_parent is None):
                 self.set_folded(node, is_folded)
@@ -207,7 +207,7 @@ class ThreadTree:
         return self._index.unread
 
     def next_unread(self, node: ThreadNode | None, *, backward: bool = False) -> ThreadNode | None:
-        """The next after this one, folded or not; at the end it goes on from the beginning."""
+        """The next one, folded or not, wrapping around."""
         found = self._index.next_unread(node, backward=backward)
         assert found is None or isinstance(found, ThreadNode)
         return found
@@ -216,26 +216,25 @@ class ThreadTree:
         self._index.mark_read(node)
 
     def unread_in_branch(self, node: ThreadNode) -> list[ThreadNode]:
-        """Of the whole branch, itself included."""
+        """The whole branch, including the node."""
         return [each for each in self._index.unread_in_branch(node) if isinstance(each, ThreadNode)]
 
     def __iter__(self) -> Iterator[ThreadNode]:
-        """All messages in the order in which they are read, hidden ones too."""
+        """All messages in reading order, including hidden ones."""
         return (each for each in self._index.all_lines() if isinstance(each, ThreadNode))
 
 
 class SearchHit(NamedTuple):
-    """A place in what was found."""
+    """A search result."""
 
     node: ThreadNode
     number: int
-    """From 1 on, in the order in which messages are read."""
+    """Counted from 1 in reading order."""
     total: int
 
 
 def find_text(tree: ThreadTree, text: str, node: ThreadNode | None, *, backward: bool = False) -> SearchHit | None:
-    """The next message after (or before) this one with these words in its text or its author's name, in any case. At
-    the end it goes on from the beginning."""
+    """The next (or previous) message with this text in its body or author's name, ignoring case, wrapping around."""
     wanted, passed = text.casefold(), 0
     found: list[ThreadNode] = []
     for each in tree:

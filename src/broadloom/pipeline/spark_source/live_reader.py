@@ -11,7 +11,7 @@ from pyspark.sql.datasource import InputPartition
 from pyspark.sql.streaming.datasource import ReadLimit
 from pyspark.sql.types import StructType
 
-from broadloom.channel import NotConnectedError
+from broadloom.errors import NotConnectedError
 from broadloom.pipeline.spark_source.options import SourceOptions
 from broadloom.pipeline.spark_source.recording_process import RecordingProcess
 from broadloom.pipeline.spark_source.tape_reader import TapeStreamReader

@@ -8,6 +8,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from broadloom.channel.options import ConnectOptions
 from broadloom.errors import BroadloomError
 from broadloom.record import TapeSettings
 
@@ -18,7 +19,7 @@ larger one is a batch by itself."""
 LIVE_FILE_S = 1.0
 """A live stream's own tape finishes a file so often; that is most of the time from a message to its micro-batch."""
 
-CONNECT_TIMEOUT_S = 30.0
+CONNECT_TIMEOUT_S = ConnectOptions.timeout_s
 
 DEFAULT_MEMBER = "spark"
 

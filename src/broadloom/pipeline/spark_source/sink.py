@@ -34,6 +34,7 @@ from pyspark.sql.types import (
 import broadloom.sync
 from broadloom.errors import BroadloomError
 from broadloom.groups import GroupNotFoundError, GroupPublisher
+from broadloom.groups.sync import Groups
 from broadloom.pipeline.spark_source.dedup_stamp import DedupStamp, add_stamp, origin_of
 from broadloom.pipeline.spark_source.options import CONNECT_TIMEOUT_S, DEFAULT_MEMBER, SourceOptionError, SourceOptions
 from broadloom.record.arrow_import import pa
@@ -154,7 +155,7 @@ def _guest(channel: broadloom.sync.Channel, options: SourceOptions) -> GroupPubl
     if called is None:
         return None
     name = options.text("member", DEFAULT_MEMBER)
-    with channel.groups(name) as here:
+    with Groups(channel, name) as here:
         try:
             group = here.find(called)
         except GroupNotFoundError as problem:

@@ -1,6 +1,7 @@
-"""Control messages to everyone: passed on by each peer once, never retained, never ordered.
+"""`ControlFlood`: control messages to every peer, and `DiameterEstimator`, which learns from their hops.
 
-All flooded messages begin with origin, nonce and hops, so a duplicate is told without decoding it.
+Each peer relays a flooded message once; it is neither retained nor ordered. All flooded messages begin with origin,
+nonce and hops, so duplicates are recognized without decoding.
 """
 
 import struct
@@ -18,26 +19,30 @@ if TYPE_CHECKING:
     from broadloom.protocol.peer import Peer
     from broadloom.protocol.runtime import Timer
 
-
-# The estimate of the fabric's diameter: the furthest that anything was seen to travel.
-#
-# It sets the length of walks. It is spread when it grows and reset when the small regime is found.
-
-
 ESTIMATE_MAX = 32
 """A fabric of this diameter would have more peers than there are addresses: larger claims are false."""
 FLOOD_DELAY_S = 10.0
-"""Many peers see a longer way at the same time; the first of them to speak spares the others."""
+"""Many peers observe a longer path at the same time; the first to flood it saves the others the flood."""
+FLOODED_MESSAGES = (SlotSearch, DiameterEstimate, Beacon, CloseChannel)
+FLOODED_NUMBERS = frozenset(kind.number for kind in FLOODED_MESSAGES)
+FLOODS_REMEMBERED_MAX = 4096
+HOPS_MAX = 2 * ESTIMATE_MAX
+"""A flood that traveled further is dropped: peers with too many floods to remember have relayed it twice."""
+
+_FLOOD_ID = struct.Struct(">QQI")
+_FLOOD_ID_OFFSET = 8
 
 
 class DiameterEstimator:
+    """The largest number of hops observed by any peer. It sets the length of random walks, is flooded when it grows,
+    and is reset in a full mesh."""
+
     def __init__(self, peer: "Peer") -> None:
         self._peer = peer
         self.estimate = 1
         self._timer: Timer | None = None
 
     def observe_hops(self, hops: int) -> None:
-        """Something came over this many links."""
         if hops > self.estimate:
             self.estimate = min(hops, ESTIMATE_MAX)
             if self._timer is None:
@@ -45,7 +50,7 @@ class DiameterEstimator:
                 self._timer = self._peer.runtime.call_later(delay_s, self._flood)
 
     def on_reported(self, estimate: int) -> None:
-        """Another peer knows of a longer way."""
+        """Another peer reports its estimate."""
         if estimate >= self.estimate:
             self.estimate = min(estimate, ESTIMATE_MAX)
             self._cancel_flood()
@@ -54,7 +59,6 @@ class DiameterEstimator:
         self.on_reported(message.diameter)
 
     def reset(self) -> None:
-        """Everyone is everyone's neighbour."""
         self.estimate = 1
         self._cancel_flood()
 
@@ -69,18 +73,6 @@ class DiameterEstimator:
             self._timer = None
 
 
-FLOODED_MESSAGES = (SlotSearch, DiameterEstimate, Beacon, CloseChannel)
-FLOODED_NUMBERS = frozenset(kind.number for kind in FLOODED_MESSAGES)
-FLOODS_REMEMBERED_MAX = 4096
-"""Floods remembered."""
-
-HOPS_MAX = 2 * ESTIMATE_MAX
-"""Nothing travels so far. What does was passed on again by peers that had too many floods to remember it, and ends."""
-
-_FLOOD_ID = struct.Struct(">QQI")
-_FLOOD_ID_OFFSET = 8
-
-
 class ControlFlood:
     def __init__(self, peer: "Peer") -> None:
         self._peer = peer
@@ -88,14 +80,14 @@ class ControlFlood:
         self._nonce = 0
 
     def start(self, kind: Callable[..., WireMessage], *fields: Any) -> int:
-        """Flood a message from here; returns its nonce."""
+        """Flood a new message; returns its nonce."""
         self._nonce += 1
         me = self._peer.me.peer_id
         self.flood(kind(me, self._nonce, 1, *fields), me, self._nonce)
         return self._nonce
 
     def flood(self, message: WireMessage, origin: int, nonce: int) -> bool:
-        """Flood a message that another peer started, in a part that it has not reached. False if it has been here."""
+        """Flood the message of another peer in a part that it has not reached. False if it was seen here."""
         if not self._remember(origin, nonce):
             return False
         frame = encode(message)
@@ -104,11 +96,11 @@ class ControlFlood:
         return True
 
     def on_frame(self, link: "Link", frame: bytes) -> WireMessage | None:
-        """Pass a first copy on and return it; None for a duplicate."""
+        """Relay and return a first copy; None for a duplicate."""
         try:
             origin, nonce, hops = _FLOOD_ID.unpack_from(frame, _FLOOD_ID_OFFSET)
         except struct.error:
-            raise WireError("a flooded message that ends too early") from None
+            raise WireError("truncated flooded message") from None
         if hops > HOPS_MAX or origin == self._peer.me.peer_id or (origin, nonce) in self._seen:
             return None
         message: Any = decode(frame)

@@ -1,16 +1,21 @@
-"""Finding the channel: searching portals by depth, meeting fellow seekers, and founding it if nobody is there.
+"""Find the channel: search the bootstrap hosts by depth of the port order, meet other seekers, elect a founder.
 
-Seekers who meet share how deep they have looked and whom they have met, and never form a fabric together before
-the search is exhausted. Then the one with the lowest id that can be found at a portal founds the channel, the others
-wait for its word. So peers that start at the same moment end in one fabric.
+Seekers that meet share how deep they have searched and which other seekers they know, and never link to each other
+before the search is exhausted. Then the seeker with the lowest id that can be found on a bootstrap host founds the
+channel, and the others wait for its `SeekerJoined`. So peers that start at the same moment end up in one fabric.
+
+The states and what leads from one to the next are in `join_states.DISCOVERY`.
 """
 
 from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING
 
 from broadloom.protocol.channel_name import PortOrder, search_order
 from broadloom.protocol.events import PeerState, Rejected
 from broadloom.protocol.exchange import Exchange, IncomingExchange, OutgoingExchange
+from broadloom.protocol.membership.join_states import DISCOVERY, DiscoveryEvent, DiscoveryState, bind
 from broadloom.wire import Address, PeerId, PeerInfo
 from broadloom.wire.codec import WireMessage
 from broadloom.wire.exchange_messages import DiscoverRequest, DiscoverResponse, RejectReason, SeekerJoined
@@ -20,25 +25,26 @@ if TYPE_CHECKING:
     from broadloom.protocol.runtime import Timer
 
 SEEKERS_MAX = 32
-"""Fellow seekers remembered."""
+"""Seekers remembered."""
 SEEKERS_SHARED = 8
-"""Fellow seekers told to another: those with the lowest ids, one of whom would found the channel."""
-PARALLEL_TRIES = 3
+"""Seekers named to another one: those with the lowest ids, one of which would found the channel."""
+SEEKERS_PROBED = 3
 BOOTSTRAP_TRIES = 3
+"""Bootstrap hosts that a member contacts at a time, and"""
 PORT_TRIES = 4
-"""Portals, and ports of each, that a member looks at in one go."""
+"""ports of each."""
 
 REJECTING_REASONS = {
     RejectReason.WRONG_KEY: "is on this channel, but has another key",
     RejectReason.TICKET_EXPIRED: (
-        "says that a ticket has expired; ask the channel's owner for a new one, and look at the clocks"
+        "reports an expired ticket; ask the owner of the channel for a new one, and check both clocks"
     ),
-    RejectReason.TICKET_REVOKED: "says that this ticket was revoked by the channel's owner",
-    RejectReason.SIGNING_MISMATCH: "is on this channel, but one side signs its messages and the other does not",
-    RejectReason.TLS_MISMATCH: "speaks plain TCP where this peer speaks TLS, or the other way round",
-    RejectReason.WRONG_VERSION: "speaks another version of the protocol",
+    RejectReason.TICKET_REVOKED: "reports that the owner of the channel revoked this ticket",
+    RejectReason.SIGNING_MISMATCH: "is on this channel, but only one side signs its messages",
+    RejectReason.TLS_MISMATCH: "uses plain TCP where this peer uses TLS, or the other way round",
+    RejectReason.WRONG_VERSION: "uses another version of the protocol",
     RejectReason.WRONG_CHANNEL: "is on another channel; check type and instance",
-    RejectReason.WRONG_PROTOCOL: "is no Broadloom peer",
+    RejectReason.WRONG_PROTOCOL: "is not a Broadloom peer",
 }
 REJECTING_REASONS_ANYWHERE = (
     RejectReason.WRONG_KEY,
@@ -48,106 +54,145 @@ REJECTING_REASONS_ANYWHERE = (
 )
 
 
+@dataclass(slots=True, eq=False)
+class _Search:
+    """One pass over the bootstrap hosts. A later pass, or the first member that is found, replaces it."""
+
+    indices: list[int]
+    """Indices into the port order, as this pass tries them."""
+    step: int = 0
+    pending: int = 0
+    """Probes under way."""
+    depth: "_Depth | None" = None
+    """The depth being probed."""
+    searched: dict[int, None] = field(default_factory=dict)
+    """Indices at which every host has answered or failed."""
+    all_depths_probed: bool = False
+    """No depth is left, but a pending probe may still find a member."""
+
+
+@dataclass(slots=True, eq=False)
+class _Depth:
+    """The probes of all hosts at one index of the port order (None: at the ports that were given)."""
+
+    search: _Search
+    index: int | None
+    pending: int
+
+
 class Discovery:
-    """`portals` are host names (searched along the port order) or whole addresses (port given)."""
+    """Bootstrap hosts without a port are searched along the port order."""
 
     def __init__(self, peer: "Peer", bootstrap: tuple[Address, ...]) -> None:
         self._peer = peer
+        self._state = DiscoveryState.IDLE
+        self._transitions = bind(DISCOVERY, self)
         self._order = PortOrder(peer.channel_id)
         self._bootstrap = bootstrap
-        self._indices: list[int] = []
-        self._step = 0
-        self._pending = 0
-        """Calls of this search that are under way."""
-        self._searched_indices: dict[int, None] = {}
-        """Indices of the port order at which all portals were tried."""
-        self._all_depths_tried = False
-        """All depths have been tried; what is unanswered may still bring somebody."""
-        self._round = 0
+        self._search: _Search | None = None
         self.search_depth = 0
-        """All portals have been tried to this depth, by this peer or one it met."""
+        """Every bootstrap host was probed to this depth, by this peer or by a seeker it met."""
         self._is_on_bootstrap = False
         self._seekers: dict[PeerId, PeerInfo] = {}
         self._seekers_on_bootstrap: dict[PeerId, None] = {}
-        """Fellows that answered at a portal, so that they could found the channel."""
+        """Seekers that answered on a bootstrap host, so they could found the channel."""
         self._members: dict[PeerId, PeerInfo] = {}
-        """Connected peers that could be asked to weave us in."""
-        self._is_joining = False
-        self._is_accepted = False
-        """A connected peer has started to weave us in."""
+        """Connected peers not yet asked to admit this one."""
         self._cache_tried = False
         self._rejected: Rejected | None = None
         self._next_port_index = 0
         self._timer: Timer | None = None
 
-    # -- the search
-
     def start(self) -> None:
-        """Begin, or begin again."""
-        self._round += 1
-        self._cache_tried = False
-        self._rejected = None
-        self._pending = 0
-        self._all_depths_tried = False
-        self._searched_indices.clear()
-        self.search_depth = 0
-        self._indices = search_order(self._peer.settings.discovery_ports, self._peer.runtime.random)
-        self._step = 0
-        with_port = [bootstrap_host for bootstrap_host in self._bootstrap if bootstrap_host.port]
-        self._try_all(with_port)
+        self._fire(DiscoveryEvent.START)
 
     @property
     def is_active(self) -> bool:
         return self._peer.state is PeerState.DISCOVERING and not len(self._peer.links)
 
-    def _try_all(self, addresses: list[Address], index: int | None = None) -> None:
-        """All portals at one depth at once; then the next depth. A portal that does not answer, because its host is
-        dead or its peer is stopped, delays the search but does not hold it up."""
-        round_number, step = self._round, self._step
-        remaining = len(addresses)
-        self._pending += remaining
-
-        def continue_search() -> None:
-            if (round_number, step) == (self._round, self._step) and not self._all_depths_tried:
-                self._next_depth()
-
-        def on_tried() -> None:
-            nonlocal remaining
-            remaining -= 1
-            if round_number != self._round:
-                return
-            self._pending -= 1
-            if remaining == 0 and index is not None:
-                self._searched_indices[index] = None
-            if not self._all_depths_tried:
-                if remaining == 0:
-                    continue_search()
-            elif self._pending == 0:
-                self._on_exhausted()
-
-        if not addresses:
-            continue_search()
+    def _fire(self, event: DiscoveryEvent) -> None:
+        transition = self._transitions.get((self._state, event))
+        if transition is None:
             return
-        self._peer.runtime.call_later(self._peer.settings.discovery_attempt_s, continue_search)
+        action, next_state = transition
+        if next_state is not self._state:
+            self._cancel_timer()
+            self._state = next_state
+        if action is not None:
+            action()
+
+    # -- search
+
+    def _start_search(self) -> None:
+        self._cache_tried = False
+        self._rejected = None
+        self.search_depth = 0
+        self._search = _Search(search_order(self._peer.settings.discovery_ports, self._peer.runtime.random))
+        self._probe(self._search, [host for host in self._bootstrap if host.port])
+
+    def _search_again(self) -> None:
+        for peer_id in sorted(self._seekers)[:SEEKERS_PROBED]:  # a dead seeker with a lower id must not block founding
+            self._send_request(self._seekers[peer_id])
+        self._start_search()
+
+    def _probe(self, search: _Search, addresses: list[Address], index: int | None = None) -> None:
+        """Probe all hosts at one depth in parallel. A host that does not answer delays the search but does not
+        stall it."""
+        depth = search.depth = _Depth(search, index, len(addresses))
+        search.pending += depth.pending
+        if not addresses:
+            self._on_depth_probed(depth)
+            return
+        self._peer.runtime.call_later(self._peer.settings.discovery_attempt_s, self._on_depth_probed, depth)
         for address in addresses:
-            self._try(address, on_tried)
+            self._send_request(address, depth)
 
-    def _try(self, address: Address | PeerInfo, on_tried: Callable[[], None]) -> None:
-        def on_response(exchange: Exchange, response: WireMessage) -> None:
-            if isinstance(response, DiscoverResponse):
-                self._on_response(exchange.remote, response, on_bootstrap=isinstance(address, Address))
-            on_tried()
+    def _on_depth_probed(self, depth: _Depth) -> None:
+        search = depth.search
+        if search is self._search and depth is search.depth and not search.all_depths_probed and self.is_active:
+            self._fire(DiscoveryEvent.DEPTH_PROBED)
 
-        def on_failure(reason: RejectReason | None) -> None:
-            if reason is RejectReason.SELF_CONNECTION:
-                self._is_on_bootstrap = True
-            if isinstance(address, Address) and reason in self._rejecting_reasons(address):
-                self._rejected = Rejected(reason, f"{address}: {REJECTING_REASONS[reason]}")
-            if isinstance(address, PeerInfo):
-                self._seekers.pop(address.peer_id, None)
-            on_tried()
+    def _on_probe_ended(self, depth: _Depth) -> None:
+        search = depth.search
+        depth.pending -= 1
+        if search is not self._search:
+            return
+        search.pending -= 1
+        if depth.pending == 0 and depth.index is not None:
+            search.searched[depth.index] = None
+        if search.all_depths_probed:
+            self._check_exhausted(search)
+        elif depth.pending == 0:
+            self._on_depth_probed(depth)
 
-        OutgoingExchange(self._peer, address, self._request(), on_response, on_failure)
+    def _check_exhausted(self, search: _Search) -> None:
+        if search.pending == 0 and self.is_active:
+            self._fire(DiscoveryEvent.EXHAUSTED)
+
+    def _probe_next_depth(self) -> None:
+        search = self._search
+        assert search is not None, "only a search reports that a depth was probed"
+        self.search_depth = max(self.search_depth, _contiguous_depth(search))
+        while search.step < len(search.indices) and self._can_skip(search.indices[search.step]):
+            search.step += 1
+        hosts = [address.host for address in self._bootstrap if not address.port]
+        if search.step >= len(search.indices) or not hosts:
+            search.all_depths_probed = True
+            self._check_exhausted(search)
+            return
+        index = search.indices[search.step]
+        search.step += 1
+        self._probe(search, [Address(host, self._order[index]) for host in hosts], index)
+
+    def _can_skip(self, index: int) -> bool:
+        """Another seeker has searched this depth. At our own port, only our own probe shows that we are on a
+        bootstrap host."""
+        return index < self.search_depth and (self._is_on_bootstrap or self._order[index] != self._peer.me.address.port)
+
+    def _send_request(self, target: Address | PeerInfo, depth: _Depth | None = None) -> None:
+        on_response = partial(self._on_response, target, depth)
+        on_failure = partial(self._on_failure, target, depth)
+        OutgoingExchange(self._peer, target, self._request(), on_response, on_failure)
 
     def _request(self) -> DiscoverRequest:
         return DiscoverRequest(self._peer.state is PeerState.CONNECTED, self.search_depth, self._shared_seekers())
@@ -155,47 +200,45 @@ class Discovery:
     def _shared_seekers(self) -> tuple[PeerInfo, ...]:
         return tuple(self._seekers[peer_id] for peer_id in sorted(self._seekers)[:SEEKERS_SHARED])
 
-    def _next_depth(self) -> None:
-        if not self.is_active or self._is_joining or self._is_accepted:
-            return
-        self.search_depth = max(self.search_depth, self._contiguous_depth())
-        while self._step < len(self._indices) and self._can_skip_depth(self._indices[self._step]):
-            self._step += 1
-        hosts = [bootstrap_host.host for bootstrap_host in self._bootstrap if not bootstrap_host.port]
-        if self._step >= len(self._indices) or not hosts:
-            self._all_depths_tried = True
-            if self._pending == 0:
-                self._on_exhausted()
-            return
-        index = self._indices[self._step]
-        self._step += 1
-        self._try_all([Address(host, self._order[index]) for host in hosts], index)
+    def _on_response(
+        self, target: Address | PeerInfo, depth: _Depth | None, exchange: Exchange, response: WireMessage
+    ) -> None:
+        if isinstance(response, DiscoverResponse):
+            if response.is_connected:
+                self.on_member_found(exchange.remote)
+            else:
+                self._on_seeker_found(exchange.remote, response, on_bootstrap=isinstance(target, Address))
+        if depth is not None:
+            self._on_probe_ended(depth)
 
-    def _can_skip_depth(self, index: int) -> bool:
-        """A fellow has looked there. But at our own port only we can find out whether we are at a portal ourselves."""
-        return index < self.search_depth and (self._is_on_bootstrap or self._order[index] != self._peer.me.address.port)
+    def _on_failure(self, target: Address | PeerInfo, depth: _Depth | None, reason: RejectReason | None) -> None:
+        if reason is RejectReason.SELF_CONNECTION:
+            self._is_on_bootstrap = True
+        if isinstance(target, PeerInfo):
+            self._seekers.pop(target.peer_id, None)
+        elif reason in self._rejecting_reasons(target):
+            self._rejected = Rejected(reason, f"{target}: {REJECTING_REASONS[reason]}")
+        if depth is not None:
+            self._on_probe_ended(depth)
 
-    def _contiguous_depth(self) -> int:
-        """The depth below which every call was answered, or failed: the first eight are tried in a random order."""
-        depth = 0
-        while depth in self._searched_indices:
-            depth += 1
-        return depth
+    def _rejecting_reasons(self, address: Address) -> tuple[RejectReason, ...]:
+        """Reasons that keep us out for good. Other channels and programs are to be expected along the port order;
+        at an address given with its port they are a mistake, which is reported."""
+        return tuple(REJECTING_REASONS) if address in self._bootstrap else REJECTING_REASONS_ANYWHERE
 
-    def _on_response(self, remote: PeerInfo, response: DiscoverResponse, *, on_bootstrap: bool) -> None:
-        if response.is_connected:
-            self.on_member_found(remote)
-            return
-        self._add_seeker(remote)
+    # -- other seekers
+
+    def _on_seeker_found(self, seeker: PeerInfo, response: DiscoverResponse, *, on_bootstrap: bool) -> None:
+        self._add_seeker(seeker)
         if on_bootstrap:
-            self._seekers_on_bootstrap[remote.peer_id] = None
-        self.search_depth = max(self.search_depth, min(response.search_depth, len(self._indices)))
-        for seeker in response.seekers:
-            if self.is_active and self._add_seeker(seeker):
-                self._try(seeker, lambda: None)  # so that it knows of us as well
+            self._seekers_on_bootstrap[seeker.peer_id] = None
+        self.search_depth = max(self.search_depth, min(response.search_depth, self._peer.settings.discovery_ports))
+        for other in response.seekers:
+            if self.is_active and self._add_seeker(other):
+                self._send_request(other)  # so that it learns of us, too
 
     def _add_seeker(self, seeker: PeerInfo) -> bool:
-        """Whether it was news. Nobody is remembered beyond the limit, so seekers do not call each other for ever."""
+        """Whether the seeker is new. The limit also ends the chain of seekers that contact each other."""
         if (
             seeker.peer_id == self._peer.me.peer_id
             or seeker.peer_id in self._seekers
@@ -218,121 +261,120 @@ class Discovery:
         elif not is_connected:
             self._add_seeker(exchange.remote)
 
-    # -- somebody is connected
-
-    def on_seeker_joined(self, exchange: IncomingExchange, _statement: SeekerJoined) -> None:
+    def on_seeker_joined(self, exchange: IncomingExchange, _message: SeekerJoined) -> None:
         exchange.respond(SeekerJoined())
         self.on_member_found(exchange.remote)
 
+    def notify_seekers(self) -> None:
+        """This peer is connected: the seekers it knows can join through it."""
+        for seeker in self._seekers.values():
+            OutgoingExchange(self._peer, seeker, SeekerJoined(), lambda _exchange, _response: None)
+        self._seekers.clear()
+
+    # -- join through a member
+
     def on_member_found(self, member: PeerInfo) -> None:
-        """This one can weave us in."""
         if not self.is_active or len(self._members) >= SEEKERS_MAX:
             return
-        self._round += 1  # the search is over; what it still brings does not count
+        self._search = None
         self._seekers.pop(member.peer_id, None)
         self._members[member.peer_id] = member
-        self._join_next()
+        self._fire(DiscoveryEvent.MEMBER_FOUND)
 
-    def _join_next(self) -> None:
-        if self._is_joining or self._is_accepted or not self._members:
-            return
+    def _request_join(self) -> None:
         member = self._members.pop(next(iter(self._members)))
-        self._is_joining = True
+        self._peer.join_protocol.join_via(member, self._on_join_finished)
 
-        def on_finished(accepted: bool) -> None:
-            self._is_joining = False
-            self._is_accepted = accepted
-            if accepted:
-                self._schedule(self._peer.settings.join_timeout_s, self._retry)
-            elif self.is_active:
-                self._schedule(self._retry_delay_s(), self._retry)
+    def _on_join_finished(self, accepted: bool) -> None:
+        if accepted:
+            self._fire(DiscoveryEvent.JOIN_ACCEPTED)
+        else:
+            self._fire(DiscoveryEvent.JOIN_FAILED if self.is_active else DiscoveryEvent.SUPERSEDED)
 
-        self._peer.join_protocol.join_via(member, on_finished)
+    def _await_links(self) -> None:
+        self._start_timer(self._peer.settings.join_timeout_s)
 
-    def _retry(self) -> None:
-        """No neighbour came of it. Ask one other peer that we have heard of, and if that does not help search again."""
-        self._is_accepted = False
-        if not self.is_active:
-            return
+    def _choose_member(self) -> None:
+        """Another member that was found, else one peer of the cache per search."""
         if not self._members and not self._cache_tried:
             self._cache_tried = True
             peer_info = self._peer.peer_cache.pick(self._seekers)
             if peer_info is not None:
                 self._members[peer_info.peer_id] = peer_info
-        if self._members:
-            self._join_next()
-        else:
-            self.start()
+        self._fire(DiscoveryEvent.MEMBER_FOUND if self._members else DiscoveryEvent.NO_MEMBER_LEFT)
 
-    def _rejecting_reasons(self, address: Address) -> tuple[RejectReason, ...]:
-        """Answers that keep us out for good. Along the port order, other channels and programs are to be expected;
-        at an address that was given with its port, they are a mistake that a person must hear of."""
-        return tuple(REJECTING_REASONS) if address in self._bootstrap else REJECTING_REASONS_ANYWHERE
+    # -- no member found
 
-    # -- nobody is connected
-
-    def _on_exhausted(self) -> None:
-        """Found the channel, or leave it to a fellow that goes before us. If somebody is there who does not let us in,
-        then we are not the first, and a second channel of the same name would be in nobody's interest."""
-        if not self.is_active or self._is_joining or self._is_accepted:
-            return
+    def _elect_founder(self) -> None:
+        """The seeker with the lowest id founds the channel. A member that rejects us proves that the channel exists:
+        so no second one of the same name is founded."""
         if self._rejected is not None:
-            self._peer.emit(self._rejected)
-            self._schedule(self._retry_delay_s(), self._search_again)
+            self._fire(DiscoveryEvent.REJECTED)
             return
-        self.search_depth = len(self._indices)
-        precedes_us = (
-            each.peer_id < self._peer.me.peer_id and self._can_found(each) for each in self._seekers.values()
+        self.search_depth = self._peer.settings.discovery_ports
+        is_preceded = any(
+            seeker.peer_id < self._peer.me.peer_id and self._can_found(seeker) for seeker in self._seekers.values()
         )
-        if self._is_on_bootstrap and not any(precedes_us):
-            self._peer.found_channel()
-            return
-        self._schedule(self._retry_delay_s(), self._search_again)
+        may_found = self._is_on_bootstrap and not is_preceded
+        self._fire(DiscoveryEvent.MAY_FOUND if may_found else DiscoveryEvent.MUST_WAIT)
 
     def _can_found(self, seeker: PeerInfo) -> bool:
-        """Whether it can be found at a portal: it answered there, or listens where one would be looked for. One that
-        listens deeper than anybody looks cannot, and must not be waited for."""
+        """Whether others can find the seeker on a bootstrap host: it answered there, or listens where a search looks.
+        A seeker on a port beyond every search must not be waited for."""
         address = seeker.address
         in_reach = any(self._order[index] == address.port for index in range(self._peer.settings.discovery_ports))
         return seeker.peer_id in self._seekers_on_bootstrap or any(
-            address == bootstrap_host or (bootstrap_host.host == address.host and not bootstrap_host.port and in_reach)
-            for bootstrap_host in self._bootstrap
+            address == host or (host.host == address.host and not host.port and in_reach) for host in self._bootstrap
         )
 
-    def _search_again(self) -> None:
-        if self.is_active and not self._is_joining and not self._is_accepted:
-            for peer_id in sorted(self._seekers)[:PARALLEL_TRIES]:  # who goes before us: if it is dead, we must know
-                self._try(self._seekers[peer_id], lambda: None)
-            self.start()
+    def _found_channel(self) -> None:
+        self._peer.found_channel()
 
-    def _retry_delay_s(self) -> float:
-        return self._peer.settings.discovery_retry_s * (0.5 + self._peer.runtime.random.random())
+    def _report_rejection(self) -> None:
+        assert self._rejected is not None
+        self._peer.emit(self._rejected)
+        self._pause()
 
-    def _schedule(self, delay_s: float, callback: Callable[[], None]) -> None:
+    # -- timer of the current state
+
+    def _pause(self) -> None:
+        self._start_timer(self._peer.settings.discovery_retry_s * (0.5 + self._peer.runtime.random.random()))
+
+    def _start_timer(self, delay_s: float) -> None:
+        self._timer = self._peer.runtime.call_later(delay_s, self._on_timer)
+
+    def _cancel_timer(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
-        self._timer = self._peer.runtime.call_later(delay_s, callback)
+            self._timer = None
+
+    def _on_timer(self) -> None:
+        self._timer = None
+        self._fire(DiscoveryEvent.TIMED_OUT if self.is_active else DiscoveryEvent.SUPERSEDED)
+
+    # -- for members
 
     def contact_bootstrap_hosts(self, on_member: Callable[[PeerInfo], None]) -> None:
-        """For a member that nobody of its cache answers: look at some of the portals' ports, next time at others."""
+        """For a member whose cached peers do not answer: try a few ports of the bootstrap hosts, others each time."""
 
         def on_response(exchange: Exchange, response: WireMessage) -> None:
             if isinstance(response, DiscoverResponse) and response.is_connected:
                 on_member(exchange.remote)
 
-        for bootstrap_host in self._bootstrap[:BOOTSTRAP_TRIES]:
-            if bootstrap_host.port:
-                OutgoingExchange(self._peer, bootstrap_host, self._request(), on_response)
-                continue
-            for step in range(PORT_TRIES):
-                index = (self._next_port_index + step) % self._peer.settings.discovery_ports
-                OutgoingExchange(
-                    self._peer, Address(bootstrap_host.host, self._order[index]), self._request(), on_response
-                )
+        for address in self._bootstrap[:BOOTSTRAP_TRIES]:
+            targets = [address]
+            if not address.port:
+                indices = (self._next_port_index + step for step in range(PORT_TRIES))
+                ports = (self._order[index % self._peer.settings.discovery_ports] for index in indices)
+                targets = [Address(address.host, port) for port in ports]
+            for target in targets:
+                OutgoingExchange(self._peer, target, self._request(), on_response)
         self._next_port_index += PORT_TRIES
 
-    def notify_seekers(self) -> None:
-        """We are connected: whoever still seeks may come through us."""
-        for seeker in self._seekers.values():
-            OutgoingExchange(self._peer, seeker, SeekerJoined(), lambda _call, _answer: None)
-        self._seekers.clear()
+
+def _contiguous_depth(search: _Search) -> int:
+    """The depth up to which every probe has ended; the first eight indices are tried in random order."""
+    depth = 0
+    while depth in search.searched:
+        depth += 1
+    return depth

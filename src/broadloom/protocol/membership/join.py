@@ -1,7 +1,7 @@
-"""Becoming a member: asking to be woven in, taking links, and answering those who ask.
+"""Become a member: request links, ask a member to be admitted, and answer both requests.
 
-Everything here is also used by members that have holes: a peer that lost its neighbours joins again the way a
-newcomer does, only that it keeps what it has heard.
+Members with free slots use the same requests: a peer that lost its neighbors joins again like a newcomer, but keeps
+its position in the stream.
 """
 
 from collections.abc import Callable
@@ -17,148 +17,139 @@ if TYPE_CHECKING:
     from broadloom.protocol.peer import Peer
 
 OnFinished = Callable[[bool], None]
-"""Told whether a link came of it."""
+
+
+class LinkAttempt:
+    """One outgoing exchange that asks for a link. `on_finished` gets whether a link came of it."""
+
+    def __init__(self, peer: "Peer", target: PeerInfo, request: WireMessage, on_finished: OnFinished | None) -> None:
+        self._peer = peer
+        self._target = target
+        self._on_finished = on_finished
+        self._exchange = OutgoingExchange(peer, target, request, self._on_response, self._on_failure)
+
+    def abandon(self) -> None:
+        self._exchange.abandon()
+
+    def _on_response(self, exchange: Exchange, response: WireMessage) -> None:
+        self._peer.join_protocol.on_attempt_ended(self._target.peer_id, self)
+        self._finish(self._accept(exchange, response))
+
+    def _on_failure(self, _reason: RejectReason | None) -> None:
+        self._peer.join_protocol.on_attempt_ended(self._target.peer_id, self)
+        self._finish(False)
+
+    def _finish(self, is_linked: bool) -> None:
+        if not is_linked and not self._peer.join_protocol.is_requesting(self._target.peer_id):
+            self._peer.links.release(self._target.peer_id)
+        self._report(is_linked)
+        if not is_linked:
+            self._peer.slot_repair.schedule()
+
+    def _accept(self, exchange: Exchange, response: WireMessage) -> bool:
+        """Whether the response made the exchange a link."""
+        return isinstance(response, LinkResponse) and self._upgrade_to_link(exchange)
+
+    def _report(self, is_linked: bool) -> None:
+        if self._on_finished is not None:
+            self._on_finished(is_linked)
+
+    def _upgrade_to_link(self, exchange: Exchange) -> bool:
+        links, peer_id = self._peer.links, exchange.remote.peer_id
+        has_slot = links.is_reserved(peer_id) or links.unreserved_slots > 0
+        if not self._peer.is_present or peer_id in links or not has_slot:
+            return False
+        exchange.upgrade_to_link()
+        return True
+
+
+class JoinAttempt(LinkAttempt):
+    """Asks a member for all links that are missing. `on_finished` gets whether the member accepted."""
+
+    _is_accepted = False
+    _mesh_requests = 0
+
+    def _accept(self, exchange: Exchange, response: WireMessage) -> bool:
+        if not isinstance(response, JoinResponse):
+            return False
+        self._is_accepted = True
+        self._peer.diameter.on_reported(response.diameter)
+        self._peer.peer_cache.add_all(response.peer_sample)
+        is_linked = response.is_linked and self._upgrade_to_link(exchange)
+        if response.is_full_mesh and is_linked:
+            self._link_full_mesh(response.members)
+        return is_linked
+
+    def _report(self, _is_linked: bool) -> None:
+        super()._report(self._is_accepted)
+
+    def _link_full_mesh(self, members: tuple[PeerInfo, ...]) -> None:
+        """Request a link from every member. When all have answered, there is nothing more to wait for."""
+        self._peer.join_protocol.set_full_mesh(self._peer.links.free_slots > 0)
+        self._mesh_requests = len(members)
+        for member in members:
+            self._peer.join_protocol.request_link(member, self._on_mesh_request_finished)
+        if not members:
+            self._peer.on_enough_links()
+
+    def _on_mesh_request_finished(self, _is_linked: bool) -> None:
+        self._mesh_requests -= 1
+        if self._mesh_requests == 0:
+            self._peer.on_enough_links()
 
 
 class JoinProtocol:
     def __init__(self, peer: "Peer") -> None:
         self._peer = peer
-        self._link_requests: dict[PeerId, OutgoingExchange] = {}
-        """Calls of ours that ask for a link."""
+        self._attempts: dict[PeerId, LinkAttempt] = {}
         self.is_full_mesh = False
-        """Whether newcomers shall be linked to everyone: set by founding, by whom we joined through, and by `views`."""
+        """Whether newcomers link to every member: known from founding, from joining, or from the neighbor lists."""
 
-    # -- asking for one link
+    def set_full_mesh(self, is_full_mesh: bool) -> None:
+        self.is_full_mesh = is_full_mesh
 
-    def request_link(self, peer_info: PeerInfo, on_finished: OnFinished | None = None) -> None:
-        """Call a peer and ask for a link; the place is kept meanwhile."""
-        if peer_info.peer_id in self._link_requests or not self._peer.links.reserve(peer_info.peer_id):
+    # -- our requests
+
+    def request_link(self, target: PeerInfo, on_finished: OnFinished | None = None) -> None:
+        """Ask a peer for a link; its slot is reserved meanwhile."""
+        if self.is_requesting(target.peer_id) or not self._peer.links.reserve(target.peer_id):
             if on_finished is not None:
                 on_finished(False)
             return
+        self._attempts[target.peer_id] = LinkAttempt(self._peer, target, LinkRequest(), on_finished)
 
-        def on_response(exchange: OutgoingExchange, response: WireMessage) -> bool:
-            return isinstance(response, LinkResponse) and self._upgrade_to_link(exchange)
-
-        self._send_request(peer_info, LinkRequest(), on_response, on_finished)
-
-    def _send_request(
-        self,
-        peer_info: PeerInfo,
-        request: WireMessage,
-        on_response: Callable[[OutgoingExchange, WireMessage], bool],
-        on_finished: OnFinished | None,
-    ) -> None:
-        """A call that may become a link."""
-
-        def on_exchange_response(exchange: Exchange, response: WireMessage) -> None:
-            if self._link_requests.get(peer_info.peer_id) is exchange:
-                del self._link_requests[peer_info.peer_id]
-            assert isinstance(exchange, OutgoingExchange)
-            finished(on_response(exchange, response))
-
-        def on_failure(_reason: RejectReason | None) -> None:
-            self._link_requests.pop(peer_info.peer_id, None)
-            finished(False)
-
-        def finished(is_linked: bool) -> None:
-            if not is_linked and peer_info.peer_id not in self._link_requests:
-                self._peer.links.release(peer_info.peer_id)
-            if on_finished is not None:
-                on_finished(is_linked)
-            if not is_linked:
-                self._peer.slot_repair.schedule()
-
-        self._link_requests[peer_info.peer_id] = OutgoingExchange(
-            self._peer, peer_info, request, on_exchange_response, on_failure
-        )
-
-    def _upgrade_to_link(self, exchange: OutgoingExchange) -> bool:
+    def join_via(self, target: PeerInfo, on_finished: OnFinished) -> None:
+        """Ask a member for all links that are missing. No slot is reserved: many members may be asked and few answer,
+        and any other link that comes first is as good."""
         links = self._peer.links
-        peer_id = exchange.remote.peer_id
-        if (
-            not self._peer.is_present
-            or peer_id in links
-            or not (links.is_reserved(peer_id) or links.unreserved_slots > 0)
-        ):
-            return False
-        exchange.upgrade_to_link()
-        return True
+        if self.is_requesting(target.peer_id) or target.peer_id in links or links.unreserved_slots <= 0:
+            on_finished(False)
+            return
+        request = JoinRequest(links.unreserved_slots, links.neighbors)
+        self._attempts[target.peer_id] = JoinAttempt(self._peer, target, request, on_finished)
+
+    def is_requesting(self, peer_id: PeerId) -> bool:
+        return peer_id in self._attempts
+
+    def on_attempt_ended(self, peer_id: PeerId, attempt: LinkAttempt) -> None:
+        if self._attempts.get(peer_id) is attempt:
+            del self._attempts[peer_id]
+
+    # -- requests of others
 
     def on_link_request(self, exchange: IncomingExchange, _request: LinkRequest) -> None:
-        """Somebody wants to fill a hole of ours."""
         reason = self._reject_reason(exchange)
         if reason is None:
             exchange.respond(LinkResponse())
             exchange.upgrade_to_link()
         else:
-            exchange.reject(reason, "no link from here now")
-
-    def _reject_reason(self, exchange: IncomingExchange) -> RejectReason | None:
-        peer, initiator = self._peer, exchange.remote.peer_id
-        if not peer.is_present:
-            return RejectReason.LEAVING
-        if initiator in peer.links:
-            return RejectReason.ALREADY_LINKED
-        if not (exchange.has_position or peer.broadcaster.has_position):
-            return RejectReason.NOT_READY
-        if initiator in self._link_requests:
-            # Each calls the other: the call of the lower id goes on, the other one is dropped.
-            if peer.me.peer_id < initiator:
-                return RejectReason.BUSY
-            self._link_requests[initiator].abandon()
-        if not peer.links.is_reserved(initiator) and peer.links.unreserved_slots <= 0:
-            return RejectReason.NO_FREE_SLOT
-        return None
-
-    # -- asking to be woven in
-
-    def join_via(self, peer_info: PeerInfo, on_finished: OnFinished) -> None:
-        """Ask a connected peer for all that we lack."""
-        links = self._peer.links
-        if peer_info.peer_id in self._link_requests or peer_info.peer_id in links or links.unreserved_slots <= 0:
-            on_finished(False)
-            return
-        # No place is kept: many may be asked, few may answer, and whoever comes meanwhile is as welcome.
-        request = JoinRequest(links.unreserved_slots, links.neighbors)
-
-        accepted = False
-
-        def on_response(exchange: OutgoingExchange, response: WireMessage) -> bool:
-            nonlocal accepted
-            if not isinstance(response, JoinResponse):
-                return False
-            accepted = True
-            self._peer.diameter.on_reported(response.diameter)
-            self._peer.peer_cache.add_all(response.peer_sample)
-            is_linked = response.is_linked and self._upgrade_to_link(exchange)
-            if response.is_full_mesh and is_linked:
-                self._link_full_mesh(response.members)
-            return is_linked
-
-        self._send_request(peer_info, request, on_response, lambda _linked: on_finished(accepted))
-
-    def _link_full_mesh(self, members: tuple[PeerInfo, ...]) -> None:
-        """The small regime: call everyone; when all have answered, there is no more to wait for."""
-        self.is_full_mesh = self._peer.links.free_slots > 0
-        left = len(members)
-
-        def finished(_linked: bool) -> None:
-            nonlocal left
-            left -= 1
-            if left == 0:
-                self._peer.on_enough_links()
-
-        for member in members:
-            self.request_link(member, finished)
-        if not members:
-            self._peer.on_enough_links()
+            exchange.reject(reason, "this peer cannot link now")
 
     def on_join_request(self, exchange: IncomingExchange, request: JoinRequest) -> None:
-        """Weave a newcomer in: directly if we have a hole, by walks for the rest."""
+        """Admit a newcomer: link directly if we have a free slot, and find edges for the rest by random walks."""
         peer, links, initiator = self._peer, self._peer.links, exchange.remote
         if peer.state is not PeerState.CONNECTED:
-            exchange.reject(RejectReason.NOT_CONNECTED, "this peer is still seeking the channel itself")
+            exchange.reject(RejectReason.NOT_CONNECTED, "this peer is not connected itself")
             return
         is_full_mesh = self.is_full_mesh and links.free_slots > 0
         members = links.peer_infos if is_full_mesh else ()
@@ -173,3 +164,20 @@ class JoinProtocol:
             excluded = request.neighbors[: peer.settings.degree] + ((peer.me.peer_id,) if is_linked else ())
             for _ in range((min(request.free_slots, peer.settings.degree) - is_linked) // 2):
                 peer.random_walks.start(initiator, excluded)
+
+    def _reject_reason(self, exchange: IncomingExchange) -> RejectReason | None:
+        peer, initiator = self._peer, exchange.remote.peer_id
+        if not peer.is_present:
+            return RejectReason.LEAVING
+        if initiator in peer.links:
+            return RejectReason.ALREADY_LINKED
+        if not (exchange.has_position or peer.broadcaster.has_position):
+            return RejectReason.NOT_READY
+        if initiator in self._attempts:
+            # Two peers ask each other at once: the exchange of the lower id goes on, the other one is dropped.
+            if peer.me.peer_id < initiator:
+                return RejectReason.BUSY
+            self._attempts[initiator].abandon()
+        if not peer.links.is_reserved(initiator) and peer.links.unreserved_slots <= 0:
+            return RejectReason.NO_FREE_SLOT
+        return None

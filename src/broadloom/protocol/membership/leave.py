@@ -1,7 +1,7 @@
-"""Leaving: alone, or everybody at once.
+"""`LeaveProtocol`: leave gracefully, cut a link, close the channel.
 
-A leaver tells its neighbours who its neighbours are; they pair up among each other, first with second, third with
-fourth, or in another combination if those are neighbours already. It goes when all have said their last word.
+A leaving peer sends its neighbor list to its neighbors. They pair up and link to each other: first with second, third
+with fourth, or in another combination if those are neighbors already. The peer has left when all have acknowledged.
 """
 
 from collections.abc import Iterator
@@ -16,18 +16,18 @@ if TYPE_CHECKING:
 
 
 def pairings(count: int) -> Iterator[list[tuple[int, int]]]:
-    """Every way of the circle method to pair up 0..count-1: in each round everyone has another partner."""
-    places = list(range(count + count % 2))
-    for _ in range(len(places) - 1):
-        half = len(places) // 2
-        pairs = zip(places[::2], places[1::2], strict=True) if half else iter(())
+    """The rounds of the circle method for 0..count-1: every round pairs each number with a new partner."""
+    positions = list(range(count + count % 2))
+    for _ in range(len(positions) - 1):
+        half = len(positions) // 2
+        pairs = zip(positions[::2], positions[1::2], strict=True) if half else iter(())
         yield [(min(pair), max(pair)) for pair in pairs if max(pair) < count]
-        places = _next_round(places)
+        positions = _next_round(positions)
 
 
-def _next_round(places: list[int]) -> list[int]:
-    """Turn all but the first by one around the table (places are stored pair by pair)."""
-    upper, lower = places[::2], places[1::2]
+def _next_round(positions: list[int]) -> list[int]:
+    """Rotate all but the first by one; the positions are stored pair by pair."""
+    upper, lower = positions[::2], positions[1::2]
     upper, lower = [upper[0], lower[0], *upper[1:-1]] if len(upper) > 1 else upper, [*lower[1:], upper[-1]]
     return [each for pair in zip(upper, lower, strict=True) for each in pair]
 
@@ -36,16 +36,16 @@ class LeaveProtocol:
     def __init__(self, peer: "Peer") -> None:
         self._peer = peer
 
-    # -- we leave
+    # -- this peer leaves
 
     def start(self) -> None:
-        """Tell all neighbours. Until they hang up, what they say is passed on among them as ever: another one may
-        leave at the same moment, and we be the last to have heard it."""
+        """Announce it to all neighbors. Their messages are relayed until they close: another peer may leave at the
+        same moment, and this one may be the only one that received its last message."""
         peer = self._peer
         if not peer.is_present:
             return
         peer.broadcaster.flush()
-        peer.enter(PeerState.LEAVING)
+        peer.begin_leave()
         message = Leave(peer.links.peer_infos)
         for link in peer.links:
             link.send(message)
@@ -53,27 +53,26 @@ class LeaveProtocol:
         self.check_finished()
 
     def check_finished(self) -> None:
-        """The last neighbour has hung up."""
         if self._peer.state is PeerState.LEAVING and not len(self._peer.links):
-            self._peer.enter(PeerState.LEFT)
+            self._peer.finish_leave()
 
-    # -- a neighbour leaves
+    # -- a neighbor leaves
 
     def on_leave(self, link: "Link", leave: Leave) -> None:
         peer = self._peer
         peer.peer_cache.drop(link.peer_id)
         if peer.links.get(link.peer_id) is not link:
-            link.acknowledge_unlink()  # cut already
+            link.acknowledge_unlink()  # the link was cut before
         elif not peer.is_present:
-            link.acknowledge_unlink()  # so do we
+            link.acknowledge_unlink()  # both leave
         else:
             link.linger()
             self._pair_neighbors(leave)
 
     def _pair_neighbors(self, leave: Leave) -> None:
-        """The lower place of a pair calls, the higher one keeps a place for it."""
+        """The lower index of a pair requests a link, the higher one reserves a slot."""
         peer = self._peer
-        peer_ids = [contact.peer_id for contact in leave.neighbors]
+        peer_ids = [neighbor.peer_id for neighbor in leave.neighbors]
         if peer.me.peer_id not in peer_ids:
             return
         own_index = peer_ids.index(peer.me.peer_id)
@@ -86,10 +85,10 @@ class LeaveProtocol:
                     peer.links.reserve(peer_ids[low])
                     return
 
-    # -- a link is cut, for a newcomer or for the other part
+    # -- a link is cut, for a newcomer or to merge two parts
 
     def on_unlink(self, link: "Link", unlink: Unlink) -> None:
-        """Drain, and fill the place as told."""
+        """Acknowledge, and refill the slot as the message says."""
         peer = self._peer
         was_neighbor = peer.links.get(link.peer_id) is link
         if was_neighbor:
@@ -106,10 +105,9 @@ class LeaveProtocol:
     def on_unlink_ack(self, link: "Link", _ack: UnlinkAck) -> None:
         link.finish()
 
-    # -- everybody leaves
+    # -- all peers leave
 
     def close_channel(self) -> None:
-        """Close the channel for all."""
         self._peer.broadcaster.flush()
         self._peer.control_flood.start(CloseChannel)
         self._close_all()
@@ -120,7 +118,7 @@ class LeaveProtocol:
 
     def _close_all(self) -> None:
         if self._peer.state is not PeerState.LEFT:
-            self._peer.enter(PeerState.LEAVING)
+            self._peer.begin_leave()
             for link in list(self._peer.links):
                 link.close(LinkDownReason.LOCAL_LEAVE)
-            self._peer.enter(PeerState.LEFT)
+            self._peer.finish_leave()

@@ -1,8 +1,8 @@
-"""What a peer knows of its neighbours' neighbours: everyone tells its neighbours who its neighbours are.
+"""`TwoHopView`: the neighbors of a peer's neighbors, from the neighbor lists that all peers exchange.
 
-This is all that is needed to tell three things apart. The small regime: everyone in view has the same view, so holes
-are as they should be. Neighbours with empty ports: two neighbours that both lack a link though the fabric is larger.
-Dense spots: neighbours that share many neighbours, where few deaths could tear the fabric.
+It detects three things: a full mesh, in which every list in view is the same and free slots are normal; neighbors that
+also have a free slot; and clusters, neighbors with many neighbors in common, where few failures could partition the
+fabric.
 """
 
 from typing import TYPE_CHECKING
@@ -16,11 +16,11 @@ if TYPE_CHECKING:
     from broadloom.protocol.runtime import Timer
 
 SHARED_NEIGHBORS_MAX = 1
-"""Neighbours may share so many neighbours: one is as common in any random graph, two or more are a dense spot."""
+"""Neighbors in common that do not count as a cluster: one is common in a random graph, two are not."""
 SMALL_DIAMETER_MAX = 3
-"""Up to this estimate nobody is choosy about edges: there are few."""
+"""Up to this diameter estimate any edge is accepted: there are few."""
 DECLUSTER_SIZE_FACTOR = 4
-"""Fabrics smaller than this many times the degree are dense by nature."""
+"""Fabrics smaller than this multiple of the degree are clustered by nature."""
 
 
 class TwoHopView:
@@ -28,7 +28,7 @@ class TwoHopView:
         self._peer = peer
         self._timer: Timer | None = None
         self.is_full_mesh = False
-        """Everyone in view has the same view, and fewer than a full set of neighbours: the small regime."""
+        """Every neighbor has the same neighbors, and fewer than `degree`."""
 
     def on_links_changed(self) -> None:
         self._recompute()
@@ -48,7 +48,6 @@ class TwoHopView:
         self._recompute()
 
     def _recompute(self) -> None:
-        """First compare with one neighbour, then with all that are in view."""
         links = self._peer.links
         own_clique = sorted((*links.neighbors, self._peer.me.peer_id))
         was_full_mesh = self.is_full_mesh
@@ -57,25 +56,24 @@ class TwoHopView:
             for link in links
         )
         if self.is_full_mesh and not was_full_mesh:
-            self._peer.join_protocol.is_full_mesh = True
+            self._peer.join_protocol.set_full_mesh(True)
             self._peer.diameter.reset()
         elif was_full_mesh and not self.is_full_mesh:
             self._peer.slot_repair.schedule()
 
     def neighbor_with_free_slot(self) -> "Link | None":
-        """A neighbour that has a hole too."""
         degree = self._peer.settings.degree
         for link in self._peer.links:
             if link.neighbor_list is not None and len(link.neighbor_list) < degree:
                 return link
         return None
 
-    # -- dense spots
+    # -- clusters
 
     def would_cluster(
         self, near: PeerId, near_neighbors: tuple[PeerId, ...], far: PeerId, far_neighbors: tuple[PeerId, ...]
     ) -> bool:
-        """Whether an edge between these two, pinned here, would make neighbours of ours share us as well."""
+        """Whether pinning the edge between these two here would link us to neighbors of our neighbors."""
         if self._peer.diameter.estimate <= SMALL_DIAMETER_MAX:
             return False
         own_neighbors = self._peer.links.neighbors
@@ -84,7 +82,7 @@ class TwoHopView:
         )
 
     def clustered_link(self) -> "Link | None":
-        """A link to a neighbour with which we share too many. Of the two, the one with the lower id acts."""
+        """A link to a neighbor with too many neighbors in common. Of the two ends, the one with the lower id acts."""
         peer = self._peer
         if peer.links.free_slots or len(peer.peer_cache) < DECLUSTER_SIZE_FACTOR * peer.settings.degree:
             return None

@@ -1,7 +1,11 @@
-"""Beacons: how a peer knows which fabric it is in.
+"""`Beacons` and `PartitionMerge`: detect that a fabric is partitioned, and merge its parts.
 
-One peer of a fabric sends a beacon now and then: whoever notices that none comes; of several, the one with the lowest
-id goes on. Two peers that hear different beacons are in different parts.
+One peer of a fabric floods beacons periodically: the first to notice that none arrives, and of several the one with the
+lowest id. Two peers that receive different beacons are in different parts.
+
+Periodically each peer probes a cached peer and compares beacons. If they differ, the two link: through free slots if
+they have any, else each gives up an edge (u-v and x-y become u-x and v-y), so every peer keeps its number of links.
+Anti-entropy on the new links exchanges the messages. A false alarm costs no more than a swap of edges.
 """
 
 from typing import TYPE_CHECKING
@@ -16,17 +20,11 @@ if TYPE_CHECKING:
     from broadloom.protocol.link import Link
     from broadloom.protocol.peer import Peer
 
-
-# One fabric or two: probes, and how parts that lost sight of each other are joined.
-#
-# Now and then each peer asks one of its cache which beacon it hears. If they differ, the two are in different parts,
-# and link: through holes if they have any, else each gives an edge (u-v and x-y become u-x and v-y), so everyone keeps
-# its number of links. The greeting on the new links reconciles the messages. A false alarm costs no more than an
-# exchange of edges.
-
-
 BOOTSTRAP_SHARE = 0.05
-"""Share of probes that look at the portals too, where others may have founded the channel once more."""
+"""Share of probes that also contact the bootstrap hosts, where the channel may have been founded a second time."""
+MERGE_SPREAD_DELAY_S = 1.0
+"""After a merge, the lower beacon spreads into the other part after this delay, so that more peers merge before both
+parts look like one."""
 
 
 class PartitionMerge:
@@ -38,11 +36,10 @@ class PartitionMerge:
         self._alert_until = 0.0
 
     def begin(self) -> None:
-        """This peer became a member."""
         self._probe_at = self._next_probe(self._peer.runtime.now())
 
     def alert(self) -> None:
-        """A neighbour was lost without a word: perhaps more than that. Look around more often for a while."""
+        """A neighbor was lost ungracefully, perhaps by a partition: probe more often for a while."""
         now = self._peer.runtime.now()
         self._alert_until = now + self._peer.settings.alert_s
         self._probe_at = min(self._probe_at, self._next_probe(now))
@@ -78,20 +75,20 @@ class PartitionMerge:
             self._send_probe(peer_info)
 
     def _decluster(self) -> None:
-        """An edge in a dense spot, where few deaths could tear the fabric: exchange it with a random one."""
+        """Swap an edge inside a cluster for a random one."""
         clustered = self._peer.two_hop_view.clustered_link()
         peer_info = self._peer.peer_cache.pick(self._peer.links.neighbors)
         if clustered is not None and clustered.reserved_for is None and peer_info is not None:
             self._send_probe(peer_info, clustered)
 
     def _send_probe(self, peer_info: PeerInfo, clustered: "Link | None" = None) -> None:
-        """Ask one peer; if the answer is a union, the call becomes a link."""
+        """Probe one peer. If the response is a merge, the exchange becomes a link."""
         peer, links = self._peer, self._peer.links
         if not peer.is_member or peer_info.peer_id in links:
             return
         edge = clustered or links.pick(unreserved=True)
         if edge is not None:
-            edge.reserve_edge(peer_info.peer_id)  # not to be promised elsewhere meanwhile
+            edge.reserve_edge(peer_info.peer_id)  # no walk may offer it meanwhile
         peer_sample = peer.peer_cache.sample(peer.settings.peer_sample_size)
         far_end = edge.peer_info if edge is not None else None
         request = PartitionProbe(
@@ -115,7 +112,7 @@ class PartitionMerge:
         OutgoingExchange(peer, peer_info, request, on_response, on_failure)
 
     def _merge_with(self, exchange: Exchange, response: PartitionProbeResponse, edge: "Link | None") -> None:
-        """Do our share of the union; hanging up leaves the other with a hole, which it will fill."""
+        """Do our part of the merge. If we cannot, the exchange closes and the responder refills its slot."""
         peer, links = self._peer, self._peer.links
         action, remote = response.merge_action, exchange.remote
         if action is MergeAction.NONE or not peer.is_member or remote.peer_id in links:
@@ -132,7 +129,7 @@ class PartitionMerge:
         peer.beacons.on_merged(response.beacon)
 
     def on_partition_probe(self, exchange: IncomingExchange, probe: PartitionProbe) -> None:
-        """Compare beacons and choose the union. Ours is the second move, so ours is the choice."""
+        """Compare beacons and choose the merge action: only the responder knows both sides."""
         peer = self._peer
         peer.peer_cache.add_all(probe.peer_sample)
         action, edge = MergeAction.NONE, None
@@ -151,9 +148,9 @@ class PartitionMerge:
         if action is MergeAction.NONE:
             return
         if edge is not None:
-            # Not too often: with a tale of another beacon, a stranger could replace our neighbours one by one.
+            # Rate limit: by claiming other beacons, an attacker could replace our neighbors one by one.
             self._unlink_allowed_at = peer.runtime.now() + peer.settings.probe_interval_alert_s
-            # The other end of our edge goes to the caller, or to the other end of the caller's.
+            # The far end of our edge links to the initiator, or to the far end of the initiator's edge.
             if action is MergeAction.PIN_INITIATOR:
                 edge.drain(Unlink(dial=exchange.remote, await_dial=None))
             else:
@@ -168,7 +165,7 @@ class PartitionMerge:
         if links.unreserved_slots >= 1 and probe.free_slots >= 1:
             return MergeAction.LINK, None
         if self._peer.beacons.current is None and probe.beacon is None:
-            return MergeAction.NONE, None  # no beacon on either side: nothing to compare, so no edge is cut for it
+            return MergeAction.NONE, None  # without any beacon there is no evidence of a partition, so no edge is cut
         edge, is_usable = self._usable_edges(initiator, probe)
         if probe.free_slots >= 2 and edge is not None:
             return MergeAction.PIN_INITIATOR, edge
@@ -183,7 +180,7 @@ class PartitionMerge:
         return MergeAction.NONE, None
 
     def _usable_edges(self, initiator: PeerInfo, probe: PartitionProbe) -> "tuple[Link | None, bool]":
-        """An edge of ours that could be given, and whether the caller's could be taken."""
+        """An edge that we could give up, and whether the far end of the initiator's edge could link to us."""
         links, far = self._peer.links, probe.edge
         may_unlink = self._peer.runtime.now() >= self._unlink_allowed_at
         edge = links.pick(unreserved=True) if may_unlink else None
@@ -195,13 +192,8 @@ class PartitionMerge:
             and far is not None
             and far.peer_id in edge.neighbor_list
         ):
-            edge = None  # the two other ends are neighbours already
+            edge = None  # the far ends are neighbors already
         return edge, far is not None and far.peer_id not in links and far.peer_id != self._peer.me.peer_id
-
-
-MERGE_SPREAD_DELAY_S = 1.0
-"""After a union, the lower beacon is spread in the other part after this: time for others to unite too, so that the
-parts hang together by many links."""
 
 
 class Beacons:
@@ -212,24 +204,23 @@ class Beacons:
         self._next_send_at = 0.0
 
     def begin(self) -> None:
-        """This peer became a member."""
         self._received_at = self._peer.runtime.now()
         self._next_send_at = self._takeover_at(self._received_at)
 
     @property
     def current(self) -> BeaconId | None:
-        """The beacon of our fabric, if we have one that is recent."""
+        """The newest beacon received, unless it is outdated."""
         if self._peer.runtime.now() - self._received_at > self._peer.settings.beacon_timeout_s:
             return None
         return self._current
 
     def is_same_fabric(self, other: BeaconId | None) -> bool:
-        """Whether somebody who hears `other` is in our fabric for certain."""
+        """Whether a peer that received `other` is certainly in our fabric."""
         current = self.current
         return current is not None and other is not None and current.origin == other.origin
 
     def tick(self, now: float) -> None:
-        """Our own beacon again, or, because nobody else's came, for the first time."""
+        """Send a beacon if we are the sender, or take over if none arrived for too long."""
         if now >= self._next_send_at:
             self._current = BeaconId(self._peer.me.peer_id, self._peer.control_flood.start(Beacon))
             self._received_at = now
@@ -237,11 +228,13 @@ class Beacons:
 
     def on_beacon(self, _link: "Link", beacon: Beacon) -> None:
         current = self.current
-        if current is None or beacon.origin <= current.origin:  # else its sender will hear of the lower one and stop
+        if (
+            current is None or beacon.origin <= current.origin
+        ):  # else its sender will stop when it receives the lower one
             self._adopt(BeaconId(beacon.origin, beacon.nonce))
 
     def on_merged(self, other: BeaconId | None) -> None:
-        """Two parts are one: let ours hear the other's beacon if that is the one that will go on."""
+        """Two parts are merged: spread the other beacon in ours if it is the one that continues."""
         current = self.current
         if other is not None and (current is None or other.origin < current.origin):
             self._peer.runtime.call_later(MERGE_SPREAD_DELAY_S, self._spread, other)
@@ -254,7 +247,7 @@ class Beacons:
 
     def _adopt(self, beacon_id: BeaconId) -> None:
         if self._current is not None and beacon_id.origin != self._current.origin and self._peer.links.free_slots:
-            self._peer.slot_repair.restart()  # new company: somebody there may have a hole as well
+            self._peer.slot_repair.restart()  # peers of the other part may have free slots, too
         self._current = beacon_id
         self.begin()
 

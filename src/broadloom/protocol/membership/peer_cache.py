@@ -1,7 +1,7 @@
-"""The address cache: peers that this one has heard of, for the day when all its neighbours die.
+"""`PeerCache`: addresses of non-neighbors, for the case that all neighbors fail (the passive view of HyParView).
 
-It should be a fair sample of the living fabric, so it is refreshed from arrivals, walks, greetings and probes. An
-address that does not answer is not dropped at once: after a network split it is the way back.
+It is a random sample of the fabric, refreshed from joins, walks, digests and probes. A peer that does not answer is not
+dropped at once: after a network partition it is the way back.
 """
 
 from collections.abc import Iterable, Sequence
@@ -13,13 +13,13 @@ if TYPE_CHECKING:
     from random import Random
 
 MESSAGE_SHARE = 8
-"""One message brings at most this fraction of the cache."""
+"""One message replaces at most the cache size divided by this."""
 FAILURES_MAX = 6
-"""An address that failed so often in a row is forgotten."""
+"""Consecutive failures after which a peer is dropped."""
 
 
 class PeerCache:
-    """Bounded; what failed is replaced first, then a random entry."""
+    """Bounded: peers that failed are replaced first, then random ones."""
 
     def __init__(self, own_id: PeerId, cache_max: int, random: "Random") -> None:
         self._own_id = own_id
@@ -36,7 +36,7 @@ class PeerCache:
         return peer in self._position
 
     def add(self, peer_info: PeerInfo) -> None:
-        """Heard of this one, second hand."""
+        """Add a peer that another one named."""
         peer_id = peer_info.peer_id
         if peer_id in self._position or peer_id == self._own_id:
             return
@@ -46,21 +46,21 @@ class PeerCache:
         self._entries.append(peer_info)
 
     def add_all(self, peer_infos: Sequence[PeerInfo]) -> None:
-        """What another peer told us; so much of it that nobody can replace all that we know in one go."""
+        """Add a sample from another peer, limited so that a single message cannot replace the cache."""
         for peer_info in peer_infos[: self._max // MESSAGE_SHARE]:
             self.add(peer_info)
 
     def mark_alive(self, peer_info: PeerInfo) -> None:
-        """Spoke with this one."""
+        """The peer itself has answered."""
         self._failures.pop(peer_info.peer_id, None)
         position = self._position.get(peer_info.peer_id)
         if position is None:
             self.add(peer_info)
         else:
-            self._entries[position] = peer_info  # it knows its own address best
+            self._entries[position] = peer_info  # the peer knows its own address best
 
     def mark_failed(self, peer_id: PeerId) -> None:
-        """Did not answer. Kept for a while: it may be behind a split that heals."""
+        """The peer did not answer. It is kept for a while: it may be behind a partition that heals."""
         if peer_id in self._position:
             count = self._failures.get(peer_id, 0) + 1
             self._failures[peer_id] = count
@@ -68,7 +68,7 @@ class PeerCache:
                 self.drop(peer_id)
 
     def drop(self, peer_id: PeerId) -> None:
-        """Left, or another peer answers there now."""
+        """The peer left, or another one has its address now."""
         position = self._position.pop(peer_id, None)
         if position is None:
             return
@@ -79,7 +79,7 @@ class PeerCache:
             self._position[last.peer_id] = position
 
     def sample(self, count: int) -> tuple[PeerInfo, ...]:
-        """Random entries to tell to another peer; those that failed us are not passed on."""
+        """Random entries to send to another peer, without those that failed."""
         if count >= len(self._entries):
             chosen = list(self._entries)
         else:
@@ -89,7 +89,7 @@ class PeerCache:
         return tuple(chosen)
 
     def pick(self, excluded: Iterable[PeerId] = (), *, prefer_responsive: bool = False) -> PeerInfo | None:
-        """A random entry that is not in `avoid`; `hopeful`: one that has not failed us, if there is any."""
+        """A random entry that is not excluded; with `prefer_responsive`, one that has not failed if there is any."""
         if prefer_responsive and self._failures:
             left = [
                 each for each in self._entries if each.peer_id not in excluded and each.peer_id not in self._failures

@@ -1,9 +1,9 @@
-"""Walks: how a random edge is found for a newcomer, and how it is pinned.
+"""`RandomWalks`: find a random edge for a newcomer and pin it (edge pinning in SWAN).
 
-A walk is handed from neighbour to random neighbour. Where it ends, the edge over which it came is offered to the
-requester; if accepted, the edge is cut and both its ends link to the requester (or one of them to its partner). Both
-ends reserve the edge meanwhile: the one that made the last step when it sent the walk, the one that offers when it
-arrives; so an edge is never sold twice. Reservations lapse by themselves.
+A walk is forwarded from neighbor to random neighbor. Where it ends, the last edge is offered to the requester; if it is
+accepted, the edge is cut and both its ends link to the requester (or one of them to its partner). Both ends reserve
+the edge meanwhile, one when it forwards the walk, the other when the walk arrives, so an edge is never offered twice.
+Reservations expire.
 """
 
 from dataclasses import replace
@@ -38,7 +38,7 @@ class RandomWalks:
         *,
         free_slot_only: bool = False,
     ) -> None:
-        """Send a walk on its way: about twice the diameter, one more or less for parity."""
+        """Start a walk of about twice the diameter, with one random extra step for parity."""
         random = self._peer.runtime.random
         steps = 2 * max(self._peer.diameter.estimate, 2) + random.getrandbits(1)
         extra_steps = self._peer.settings.walk_extra_steps
@@ -48,14 +48,14 @@ class RandomWalks:
         self._forward(walk, None)
 
     def _forward(self, walk: RandomWalk, received_over: "Link | None") -> None:
-        """One step. The edge of the last step is reserved at this end now, at the other when the walk arrives."""
+        """Take one step. The last edge is reserved here now, and at the other end when the walk arrives."""
         last_step = walk.steps <= 1 and not walk.free_slot_only
         link = self._peer.links.pick(received_over, unreserved=last_step) or received_over
         if link is None or (last_step and link.reserved_for is not None):
-            return  # nowhere to go; the requester will try again
+            return  # the requester will try again
         if last_step:
             link.reserve_edge(walk.walk_id)
-        # What a stranger wrote shall not wander for ever.
+        # The numbers come from another peer: bound them.
         steps, extra_steps = min(walk.steps, STEPS_MAX) - 1, min(walk.extra_steps, self._peer.settings.walk_extra_steps)
         link.send(replace(walk, steps=max(steps, 0), extra_steps=extra_steps))
 
@@ -66,7 +66,7 @@ class RandomWalks:
         elif walk.steps > 0:
             self._forward(walk, link)
         elif walk.free_slot_only:
-            return  # no hole on the way; the requester will ask everyone
+            return  # the requester will flood a search next
         elif self._fills_own_slot(walk):
             link.send(WalkEnd(walk.walk_id))
             self._peer.join_protocol.request_link(walk.requester)
@@ -77,11 +77,11 @@ class RandomWalks:
             self._continue(link, walk)
 
     def _fills_own_slot(self, walk: RandomWalk) -> bool:
-        """With a hole of our own, no edge need be cut: link to the requester directly."""
+        """With a free slot of our own, link to the requester directly; no edge is cut."""
         peer = self._peer
         return (
             walk.partner is None
-            and peer.state is PeerState.CONNECTED  # a newcomer's holes are being seen to
+            and peer.state is PeerState.CONNECTED  # walks are already under way for the slots of a newcomer
             and peer.links.unreserved_slots > 0
             and walk.requester.peer_id != peer.me.peer_id
             and walk.requester.peer_id not in peer.links
@@ -89,7 +89,7 @@ class RandomWalks:
         )
 
     def _is_usable(self, link: "Link", walk: RandomWalk) -> bool:
-        """Neither end may be the one it is to be linked to, or its neighbour already; nor on offer to another."""
+        """Neither end may be the peer it would link to or a neighbor of it, and the edge must not be on offer."""
         peer = self._peer
         near, far = peer.me.peer_id, link.peer_id
         to_far = walk.partner.peer_id if walk.partner is not None else walk.requester.peer_id
@@ -107,7 +107,7 @@ class RandomWalks:
         )
 
     def _continue(self, link: "Link", walk: RandomWalk) -> None:
-        """An end of no use: one or two more steps. (In a fabric without odd cycles, parity decides where one ends.)"""
+        """Take one or two more steps from an unsuitable edge: without odd cycles, parity decides where a walk ends."""
         if walk.extra_steps > 0:
             steps = 1 + self._peer.runtime.random.getrandbits(1)
             self._forward(replace(walk, steps=steps, extra_steps=walk.extra_steps - 1), link)
@@ -116,7 +116,7 @@ class RandomWalks:
         if link.reserved_for == end.walk_id:
             link.release_edge()
 
-    # -- the offer, from the side of the edge
+    # -- offer, at the near end of the edge
 
     def _offer_edge(self, link: "Link", walk: RandomWalk) -> None:
         link.reserve_edge(walk.walk_id)
@@ -138,10 +138,10 @@ class RandomWalks:
         OutgoingExchange(self._peer, walk.requester, request, on_response, on_failure)
 
     def _pin(self, exchange: Exchange, link: "Link", walk: RandomWalk) -> None:
-        """Accepted: swap the neighbour for the newcomer in one go, so that our degree never changes."""
+        """Replace the neighbor with the newcomer in one step, so our degree does not change."""
         peer = self._peer
         if peer.links.get(link.peer_id) is not link or link.reserved_for != walk.walk_id or not peer.is_member:
-            return  # the edge is gone meanwhile; the newcomer sees us hang up
+            return  # the edge is gone; the newcomer sees the connection close
         if exchange.remote.peer_id in peer.links:
             self._release(link, walk)
             return
@@ -153,10 +153,10 @@ class RandomWalks:
             link.release_edge()
             link.send(WalkEnd(walk.walk_id))
 
-    # -- the offer, from the side of the newcomer
+    # -- offer, at the newcomer
 
     def on_edge_offer(self, exchange: IncomingExchange, offer: EdgeOffer) -> None:
-        """Accept edges that are disjoint from what we have, as long as there is place for both ends."""
+        """Accept an edge if neither end is a neighbor and slots are free for both."""
         links = self._peer.links
         near, far = exchange.remote.peer_id, offer.far_end.peer_id
         slots_needed = 1 if offer.splits_pair else 2
@@ -179,5 +179,5 @@ class RandomWalks:
                 links.reserve(far)
 
     def _avoids_clusters(self, offer: EdgeOffer) -> bool:
-        """Whether a better edge may be waited for: not if the walk is at its end, or if we have waited before."""
+        """Whether to wait for a better edge: not if the walk is at its end or earlier attempts failed."""
         return not (offer.splits_pair or offer.is_final or self._peer.slot_repair.is_urgent)

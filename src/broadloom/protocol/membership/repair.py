@@ -1,11 +1,12 @@
-"""Filling holes: whoever lacks a neighbour does something about it, and goes on until nobody does.
+"""`SlotRepair`: fill free slots, with backoff.
 
-One hole: a walk looks for another peer with a hole (after a disaster there are many), and if it finds none a search
-is flooded: whoever has a hole too, and is no neighbour yet, calls. Two holes or more: the peer pins itself onto a
-random edge, as a newcomer would. If that stays without an answer, addresses of the cache and the portals are called
-as well. Two neighbours that lack one link each cannot help each other: for them a random edge is cut and pinned onto
-both. Attempts become rare when they do not help: with an odd degree and an odd number of peers, one hole must
-remain.
+- One free slot: a random walk looks for another peer with a free slot (after a mass failure there are many). If it
+  finds none, a search is flooded, and non-neighbors with a free slot respond.
+- Two or more: the peer pins itself onto a random edge, like a newcomer.
+- Two neighbors with one free slot each cannot link to each other again: a random edge is cut and pinned onto both.
+- If nothing helps, cached peers and the bootstrap hosts are tried as well.
+
+With an odd degree and an odd number of peers one slot stays free, so attempts become rare when they fail.
 """
 
 from collections import deque
@@ -21,15 +22,15 @@ if TYPE_CHECKING:
     from broadloom.protocol.runtime import Timer
 
 CACHE_TRIES = 3
-"""Cached addresses called in one attempt."""
+"""Cached peers asked per attempt,"""
 CACHE_TRIES_ISOLATED = 8
-"""The same, for a peer without any link."""
+"""and by a peer without any link."""
 ATTEMPTS_BEFORE_CACHE = 2
-"""Attempts within the fabric before the cache is asked as well."""
+"""Attempts within the fabric before cached peers are asked as well."""
 RECENT_S = 2.0
-"""Searches of so recent times tell how many others have holes."""
+"""Searches within this time count as concurrent."""
 RESPONDERS = 3
-"""About so many of them shall call one that searches."""
+"""Expected number of peers that respond to a search."""
 
 
 class SlotRepair:
@@ -38,30 +39,29 @@ class SlotRepair:
         self._attempt = 0
         self._timer: Timer | None = None
         self._searches: deque[float] = deque(maxlen=1000)
-        """When others were heard to search."""
+        """Times of recent searches by others: an estimate of how many peers have free slots."""
 
     @property
     def is_urgent(self) -> bool:
-        """Attempts have failed already."""
+        """Earlier attempts have failed."""
         return self._attempt > 1
 
     def schedule(self) -> None:
-        """Something changed: if there is a hole, see to it soon. An attempt already planned stays as it is."""
+        """Attempt a repair soon, unless an attempt is already scheduled."""
         if self._timer is None:
             settings, random = self._peer.settings, self._peer.runtime.random.random()
-            # A newcomer gives the walks that were started for it a chance first.
+            # A newcomer first waits for the walks that were started on its behalf.
             delay_s = (
                 settings.repair_delay_s if self._peer.state is PeerState.CONNECTED else settings.join_timeout_s / 2
             )
             self._timer = self._peer.runtime.call_later(delay_s * (0.1 + random), self._attempt_repair)
 
     def restart(self) -> None:
-        """A neighbour was lost: begin again with short pauses."""
+        """A neighbor was lost: start over with short pauses."""
         self.stop()
         self.schedule()
 
     def stop(self) -> None:
-        """Nothing to do; whatever comes next is a new matter."""
         self._attempt = 0
         if self._timer is not None:
             self._timer.cancel()
@@ -73,8 +73,8 @@ class SlotRepair:
         if not peer.is_member or links.free_slots == 0:
             return
         if peer.two_hop_view.is_full_mesh:
-            # The small regime: holes are as they should be. But if we got here by losing others without a word, they
-            # may be small by the same misfortune: whoever lives and is no neighbour is in another part.
+            # Free slots are normal in a full mesh. But if neighbors were lost ungracefully just before, it may be one
+            # side of a partition: any live peer that is not a neighbor is on the other side.
             if not peer.partition_merge.is_alert:
                 return
             self._try_cached_peers()
@@ -103,8 +103,8 @@ class SlotRepair:
             and peer.me.peer_id < partner.peer_id
             and self._attempt > 0
         ):
-            # Neighbours with empty ports: they cannot give the link to each other, so a random edge is cut and pinned
-            # onto the two, one end each. One of them is enough to ask for it: the one with the lower id.
+            # The partner is a neighbor already, so a random edge is cut and pinned onto the two, one end each. The
+            # one with the lower id asks for it.
             peer.random_walks.start(peer.me, links.neighbors, partner.peer_info, partner.neighbor_list or ())
         elif self._attempt % 2 == 0:
             peer.random_walks.start(peer.me, links.neighbors, free_slot_only=True)
@@ -114,7 +114,7 @@ class SlotRepair:
             self._try_cached_peers()
 
     def _try_cached_peers(self) -> None:
-        """Beyond the fabric's own reach: call peers we have heard of, and the portals."""
+        """Ask peers that the fabric itself does not reach: cached ones, and those on the bootstrap hosts."""
         peer = self._peer
         excluded = [peer.me.peer_id, *peer.links.neighbors]
         for attempt in range(CACHE_TRIES if len(peer.links) else CACHE_TRIES_ISOLATED):
@@ -130,16 +130,17 @@ class SlotRepair:
             self._peer.join_protocol.join_via(peer_info, lambda _accepted: None)
 
     def on_slot_search(self, _link: "Link", search: SlotSearch) -> None:
-        """Somebody has a hole. With one of our own: call."""
+        """Another peer has a free slot: request a link if we have one, too."""
         peer, requester, now = self._peer, search.requester, self._peer.runtime.now()
         peer.peer_cache.add(requester)
         while self._searches and self._searches[0] < now - RECENT_S:
             self._searches.popleft()
         self._searches.append(now)
         if peer.state is not PeerState.CONNECTED or peer.links.unreserved_slots <= 0 or requester.peer_id in peer.links:
-            return  # (a newcomer's holes are being seen to)
+            return  # walks are already under way for the slots of a newcomer
+        # Only one can get the slot, so only a few of the peers that could respond do.
         if (
             not peer.links.is_reserved(requester.peer_id)
             and peer.runtime.random.random() * len(self._searches) < RESPONDERS
         ):
-            peer.join_protocol.request_link(requester)  # not all at once: only one of us can have the place
+            peer.join_protocol.request_link(requester)

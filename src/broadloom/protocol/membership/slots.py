@@ -1,6 +1,6 @@
-"""The places of a peer: which are taken by links, which are kept for somebody, which are holes.
+"""`SlotTable`: the slots of a peer, each a link, a reservation or free.
 
-Everything that makes or ends a link goes through here, so that no peer ever has more than its degree.
+Every link is added and removed here, so a peer never has more links than its degree.
 """
 
 from collections.abc import Iterator
@@ -16,14 +16,14 @@ if TYPE_CHECKING:
 
 
 class SlotTable:
-    """At most `degree` of links and claims together."""
+    """Links and reservations, together at most `degree`."""
 
     def __init__(self, peer: "Peer") -> None:
         self._peer = peer
         self._links: dict[PeerId, Link] = {}
         self._reservations: dict[PeerId, Timer] = {}
         self._was_isolated = False
-        """Had no neighbour at all for a time, so may have missed more than neighbours speak of by themselves."""
+        """Was without any neighbor, so may have missed more than an incremental digest lists."""
 
     def __len__(self) -> int:
         return len(self._links)
@@ -47,18 +47,17 @@ class SlotTable:
 
     @property
     def free_slots(self) -> int:
-        """Places without a link, whether kept for somebody or not."""
+        """Slots without a link, reserved or not."""
         return self._peer.settings.degree - len(self._links)
 
     @property
     def unreserved_slots(self) -> int:
-        """Places that nobody has and nobody was promised."""
         return self._peer.settings.degree - len(self._links) - len(self._reservations)
 
-    # -- claims: a place kept for a peer that we call or that will call us
+    # -- reservations, for a peer that we dial or that will dial us
 
     def reserve(self, peer_id: PeerId) -> bool:
-        """Keep a place for this peer for a while. False if it is a neighbour already or there is no place."""
+        """Reserve a slot for a limited time. False if the peer is already a neighbor or no slot is free."""
         if peer_id in self._links or peer_id == self._peer.me.peer_id:
             return False
         timer = self._reservations.pop(peer_id, None)
@@ -86,12 +85,12 @@ class SlotTable:
     # -- links
 
     def add(self, link: Link, *, complete: bool) -> None:
-        """A call became a link. The caller of this has made sure that there is a place. `complete`: the other end is
-        new, or may have been apart from us for long, so it shall hear of every author."""
+        """Add a link; the caller has checked that a slot is free. `complete`: the neighbor is new, or may have been
+        separated from us for long, so the digest lists every author."""
         self.release(link.peer_id)
         if link.peer_id in self._links or self.unreserved_slots <= 0:
-            raise AssertionError(f"no place for {link.peer_info}")
-        # What was said so far goes to the others now, and over this link by reconciliation.
+            raise AssertionError(f"no free slot for {link.peer_info}")
+        # Bundled messages go to the other links now, and over this one by anti-entropy.
         self._peer.broadcaster.flush()
         self._links[link.peer_id] = link
         self._peer.peer_cache.mark_alive(link.peer_info)
@@ -101,7 +100,7 @@ class SlotTable:
         self._peer.on_links_changed(None)
 
     def remove(self, link: Link, reason: LinkDownReason) -> None:
-        """A link ended or is being drained; does nothing if it was removed before."""
+        """Free the slot of a link that ended or is being drained. Does nothing if it was removed before."""
         if self._links.get(link.peer_id) is not link:
             return
         del self._links[link.peer_id]
@@ -112,7 +111,7 @@ class SlotTable:
         self._peer.on_links_changed(reason)
 
     def pick(self, excluded: Link | None = None, *, unreserved: bool = False) -> Link | None:
-        """A random link, but not `avoid`."""
+        """A random link other than `excluded`."""
         choices = [
             link
             for link in self._links.values()

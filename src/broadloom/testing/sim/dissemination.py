@@ -10,7 +10,7 @@ from enum import Enum
 from random import Random
 from typing import TYPE_CHECKING
 
-from broadloom.protocol import ChannelSettings
+from broadloom.protocol import Tuning
 from broadloom.wire.framing import FRAME_BYTES_MAX
 
 if TYPE_CHECKING:
@@ -36,9 +36,9 @@ class DisseminationMode(Enum):
     MIXED = "mixed"
     """As Broadloom does by itself: small frames flood, large ones and those of busy authors go by announce and pull."""
 
-    def apply_to(self, peer: ChannelSettings) -> ChannelSettings:
+    def apply_to(self, peer: Tuning) -> Tuning:
         """These settings with this way of spreading."""
-        defaults = ChannelSettings()
+        defaults = Tuning()
         match self:
             case DisseminationMode.FLOOD:
                 return replace(peer, flood_bytes_max=FRAME_BYTES_MAX, flood_frames_per_s_max=UNLIMITED_PER_S)
@@ -52,7 +52,7 @@ class DisseminationMode(Enum):
                 )
 
     @classmethod
-    def from_settings(cls, peer: ChannelSettings) -> "DisseminationMode":
+    def from_settings(cls, peer: Tuning) -> "DisseminationMode":
         """The way that these settings take."""
         if not peer.flood_bytes_max:
             return cls.TREE

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Iterator
 from enum import Enum
 
-from broadloom.protocol import ChannelSettings
+from broadloom.protocol import Tuning
 from broadloom.testing.sim.dissemination import DisseminationMode
 from broadloom.testing.sim.node import SimNode
 from broadloom.testing.sim.simulation import Simulation, SimulationSettings
@@ -70,7 +70,7 @@ def run_order(
 
     Calm: after each operation the fabric comes to rest. Else the next one follows at once, and it rests at the end.
     """
-    sim = Simulation(seed, SimulationSettings(peer=mode.apply_to(ChannelSettings(degree=degree))))
+    sim = Simulation(seed, SimulationSettings(peer=mode.apply_to(Tuning(degree=degree))))
     try:
         _run_order(sim, sequence, converge_between)
     except AssertionError as violation:

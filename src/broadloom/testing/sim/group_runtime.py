@@ -10,10 +10,10 @@ from broadloom.testing.sim.simulation import START_TIME_S
 
 if TYPE_CHECKING:
     from broadloom.groups.model import GroupEvent, GroupMessage
-    from broadloom.groups.runtime import Timer
     from broadloom.groups.settings import GroupSettings
     from broadloom.groups.store import Store
     from broadloom.protocol.events import Batch, Event, Missed
+    from broadloom.protocol.runtime import Timer
     from broadloom.testing.sim.node import SimNode
     from broadloom.testing.sim.simulation import Simulation
 

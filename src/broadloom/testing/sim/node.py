@@ -5,7 +5,7 @@ from collections.abc import Callable
 from random import Random
 from typing import TYPE_CHECKING, Any
 
-from broadloom.protocol import ChannelName, ChannelSettings, Peer
+from broadloom.protocol import ChannelName, Peer, Tuning
 from broadloom.protocol.channel_name import PortOrder
 from broadloom.wire import Address, PeerInfo
 
@@ -62,7 +62,7 @@ class SimNode:
         *,
         channel: ChannelName,
         bootstrap: tuple[Address, ...],
-        settings: ChannelSettings,
+        settings: Tuning,
         tape: "ObserverFactory | None" = None,
     ) -> None:
         self.number = number

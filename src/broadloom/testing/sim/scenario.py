@@ -8,7 +8,7 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from broadloom.protocol import ChannelSettings
+from broadloom.protocol import Tuning
 from broadloom.testing.sim.dissemination import DisseminationMode
 from broadloom.testing.sim.network import SimNetworkSettings
 from broadloom.testing.sim.simulation import Simulation, SimulationSettings
@@ -83,7 +83,7 @@ def parse(name: str, content: dict[str, Any]) -> Scenario:
     if unknown := sorted(content.keys() - known):
         raise ScenarioError(f"{name}: {unknown[0]!r} is unknown; known are {', '.join(sorted(known))}")
     settings = SimulationSettings(
-        peer=_parse_settings(name, ChannelSettings, content.get("peer", {})),
+        peer=_parse_settings(name, Tuning, content.get("peer", {})),
         network=_parse_settings(name, SimNetworkSettings, content.get("network", {})),
     )
     for key in ("bootstrap_count", "size_bytes"):

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from random import Random
 
-from broadloom.protocol import ChannelName, ChannelSettings, PeerState
+from broadloom.protocol import ChannelName, PeerState, Tuning
 from broadloom.protocol.runtime import ObserverFactory
 from broadloom.testing.checks.guarantees import adjacency, find_convergence_problems, find_undelivered
 from broadloom.testing.sim.dissemination import random_payloads
@@ -29,7 +29,7 @@ TapeFactory = Callable[[Callable[[], float]], ObserverFactory]
 class SimulationSettings:
     """One simulated channel. Together with the seed, it decides everything that happens."""
 
-    peer: ChannelSettings = field(default_factory=ChannelSettings)
+    peer: Tuning = field(default_factory=Tuning)
     network: SimNetworkSettings = field(default_factory=SimNetworkSettings)
     bootstrap_count: int = 3
     """How many living peers a newcomer is told of."""

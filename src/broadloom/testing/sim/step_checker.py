@@ -31,7 +31,7 @@ class AuthorLog:
         return any(low <= sequence <= high for low, high in self.missed)
 
 
-class GuaranteeViolation(AssertionError):
+class GuaranteeViolation(AssertionError):  # noqa: N818 (the word of the guarantees, and an assertion)
     """One of the promises of the design did not hold; says which, who and when."""
 
 

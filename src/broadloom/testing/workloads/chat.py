@@ -6,7 +6,7 @@ from contextlib import suppress
 from random import Random
 from typing import TYPE_CHECKING
 
-from broadloom.groups import Group, RetentionPolicy, group_id_from_name, groups
+from broadloom.groups import Group, Groups, RetentionPolicy, group_id_from_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -115,7 +115,7 @@ class ChatWorkload:
         on_unhandled: "Callable[[ChannelMessage], None]",
         random: Random,
     ) -> None:
-        self.groups = groups(channel, name, on_unhandled=on_unhandled)
+        self.groups = Groups(channel, name, on_unhandled=on_unhandled)
         self._number = number
         self._random = random
         self._groups: list[Group] = []
@@ -154,9 +154,9 @@ class ChatWorkload:
             parent = self._random.choice(_unanswered(others) or others)
             answered = {each.text for each in recent if each.parent_id == parent.id}
             replies = [each for each in THREADS[group.description].get(parent.text, ()) if each not in answered]
-            await group.send_text(self._random.choice(replies or FOLLOW_UPS), reply_to=parent)
+            recent.append(await group.send_text(self._random.choice(replies or FOLLOW_UPS), reply_to=parent))
         else:
-            await group.send_text(self._random.choice(new or list(THREADS[group.description])))
+            recent.append(await group.send_text(self._random.choice(new or list(THREADS[group.description]))))
 
 
 def _unanswered(messages: "list[GroupMessage]") -> "list[GroupMessage]":

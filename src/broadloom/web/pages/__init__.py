@@ -1,11 +1,11 @@
-"""The pages, one file each. A page is a function that builds it from the sources."""
+"""The pages, one file each. A page is a function that builds it from `Sources`."""
 
 from broadloom.web.pages import cluster, conversations, fabric, layout, replay, tables, traffic
 from broadloom.web.sources import Sources
 
 PAGES = (
     layout.PageSpec("/", "Fabric", fabric.build),
-    layout.PageSpec("/lab", "Lab", cluster.build),
+    layout.PageSpec("/cluster", "Cluster", cluster.build),
     layout.PageSpec("/traffic", "Traffic", traffic.build),
     layout.PageSpec("/conversations", "Conversations", conversations.build),
     layout.PageSpec("/tables", "Audit and tables", tables.build),

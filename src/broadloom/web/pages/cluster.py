@@ -1,4 +1,4 @@
-"""Things to do to peers that this program started, and the promises while they are done."""
+"""The cluster page: faults and traffic for peers that this program started, and the guarantees, checked live."""
 
 import random
 
@@ -14,75 +14,75 @@ from broadloom.web.sources import LIVE, Sources
 
 REFRESH_S = 1.0
 ADDED_MAX = 200
-"""At one click."""
+"""Per click."""
 
 RATES = (
-    ("chat_per_s", "Chat", "lines a second, in conversations"),
-    ("ticks_per_s", "Ticks", "prices a second"),
-    ("identifications_per_s", "Idents", "identifications a second"),
-    ("ads_per_s", "Adverts", "a second"),
+    ("chat_per_s", "Chat", "messages per second in conversations"),
+    ("ticks_per_s", "Ticks", "prices per second"),
+    ("identifications_per_s", "Identifications", "per second"),
+    ("ads_per_s", "Ads", "per second"),
 )
 
 
 class PeerNotFoundError(BroadloomError):
-    """The text says what to do."""
+    """No peer has this name, or none is running."""
 
 
 def build(sources: Sources) -> None:
     cluster = sources.cluster
     if cluster is None:
-        heading("Lab")
+        heading("Cluster")
         empty_state(
-            "There are no peers here that this page may kill.",
-            "It does so only to peers that its own program started: run `broadloom demo`.",
+            "No cluster is running.",
+            "Start one with `broadloom demo`.",
         )
         return
-    heading("Lab", "Real peers on this machine. Whatever is done to them here, the promises below have to hold.")
-    with ui.element("div").classes("w-lab"):
-        with ui.element("div").classes("w-lab-controls"):
+    heading("Cluster", "Real peers on this machine. The guarantees below must hold whatever you do to them.")
+    with ui.element("div").classes("bl-cluster"):
+        with ui.element("div").classes("bl-cluster-controls"):
             _peers(cluster)
             _network(cluster)
             _traffic(cluster)
-        with ui.element("div").classes("w-lab-view"):
+        with ui.element("div").classes("bl-cluster-view"):
             FabricView(LIVE, compact=True)
             _guarantees(cluster)
 
 
 def _peers(cluster: LocalCluster) -> None:
     with section("Peers"):
-        with ui.element("div").classes("w-do"):
-            added = _number("Newcomers", 5, 1, ADDED_MAX)
+        with ui.element("div").classes("bl-do"):
+            added = _number("Peers to add", 5, 1, ADDED_MAX)
             button("Add", lambda: cluster.add(_int_value(added)), "add")
-        with ui.element("div").classes("w-do"):
-            killed = _number("Victims", 5, 1, 1000)
+        with ui.element("div").classes("bl-do"):
+            killed = _number("Peers to kill", 5, 1, 1000)
             button("Kill", lambda: cluster.kill_random(_int_value(killed)), "kill", is_destructive=True)
-        with ui.element("div").classes("w-do"):
-            name_input = ui.input("Which peer", placeholder="any").props("outlined dense stack-label")
-            name_input.props('aria-label="Which peer to freeze: its name, or empty for any"')
+        with ui.element("div").classes("bl-do"):
+            name_input = ui.input("Peer", placeholder="any").props("outlined dense stack-label")
+            name_input.props('aria-label="Peer to pause: its name, or empty for any"')
 
             async def pause() -> None:
                 await cluster.pause(_peer(cluster, name_input.value or ""))
 
-            button("Freeze", pause, "freeze", is_destructive=True)
-            button("Thaw all", lambda: _resume_all(cluster), "thaw")
-        paragraph("Killed without a word; frozen with SIGSTOP, with all peers of the same process.", "w-quiet w-small")
+            button("Pause", pause, "pause", is_destructive=True)
+            button("Resume all", lambda: _resume_all(cluster), "resume")
+        paragraph("Kill sends SIGKILL. Pause sends SIGSTOP and stops every peer in that process.", "bl-quiet bl-small")
 
 
 def _network(cluster: LocalCluster) -> None:
-    with section("The fabric"):
-        with ui.element("div").classes("w-do"):
-            button("Split in two", cluster.partition, "split", is_destructive=True)
+    with section("Network"):
+        with ui.element("div").classes("bl-do"):
+            button("Partition", cluster.partition, "partition", is_destructive=True)
             button("Heal", cluster.heal, "heal")
         paragraph(
-            "Two halves that cannot reach each other; once healed, they have to find each other by themselves.",
-            "w-quiet w-small",
+            "Blocks all traffic between two halves. After healing they must merge by themselves.",
+            "bl-quiet bl-small",
         )
 
 
 def _traffic(cluster: LocalCluster) -> None:
     with section("Traffic"):
         fields: dict[str, ui.number] = {}
-        with ui.element("div").classes("w-do w-rates"):
+        with ui.element("div").classes("bl-do bl-rates"):
             for name, label, about in RATES:
                 field = ui.number(label, value=round(getattr(cluster.rates, name), 2), min=0, max=10_000, step=0.5)
                 field.props(f'outlined dense stack-label suffix="/s" aria-label="{label}: {about}"')
@@ -94,15 +94,15 @@ def _traffic(cluster: LocalCluster) -> None:
         async def stop() -> None:
             cluster.set_traffic(NO_TRAFFIC)
 
-        with ui.element("div").classes("w-do"):
-            button("Set", start, "traffic")
-            button("Silence", stop, "silence")
-        status_label = paragraph("", "w-quiet w-small")
+        with ui.element("div").classes("bl-do"):
+            button("Apply", start, "traffic")
+            button("Stop", stop, "stop")
+        status_label = paragraph("", "bl-quiet bl-small")
         shown = [cluster.rates]
 
         def refresh() -> None:
             rates = cluster.rates
-            status_label.set_text(f"Now {rates.total_per_s:.1f} messages a second, of all peers together.")
+            status_label.set_text(f"{rates.total_per_s:.1f} messages per second in total.")
             if rates != shown[0]:
                 shown[0] = rates
                 for name, field in fields.items():
@@ -112,8 +112,8 @@ def _traffic(cluster: LocalCluster) -> None:
 
 
 def _guarantees(cluster: LocalCluster) -> None:
-    with section("Promises, checked live"):
-        container = ui.element("ul").classes("w-promises")
+    with section("Guarantees, checked live"):
+        container = ui.element("ul").classes("bl-guarantees")
         rows: list[_GuaranteeRow] = []
 
         def refresh() -> None:
@@ -129,20 +129,20 @@ def _guarantees(cluster: LocalCluster) -> None:
 
 
 class _GuaranteeRow:
-    """One promise."""
+    """One guarantee."""
 
     def __init__(self) -> None:
         with ui.element("li") as self._row:
-            self._icon = ui.element("span").classes("w-sign")
+            self._icon = ui.element("span").classes("bl-sign")
             with self._icon:
                 self._state_label = ui.label()
             with ui.element("div"):
-                self._name = ui.label().classes("w-promise")
-                self._sentence = ui.label().classes("w-quiet")
+                self._name = ui.label().classes("bl-guarantee")
+                self._sentence = ui.label().classes("bl-quiet")
 
     def show(self, guarantee: GuaranteeStatus) -> None:
-        state = "broken" if not guarantee.holds else "pending" if guarantee.is_pending else "holds"
-        self._state_label.set_text({"broken": "✗ broken", "pending": "… under way", "holds": "✓ holds"}[state])
+        state = "violated" if not guarantee.holds else "pending" if guarantee.is_pending else "holds"
+        self._state_label.set_text({"violated": "✗ violated", "pending": "… pending", "holds": "✓ holds"}[state])
         self._row.props(f"data-state={state}")
         self._name.set_text(guarantee.name)
         self._sentence.set_text(guarantee.summary)
@@ -158,17 +158,17 @@ def _int_value(field: ui.number) -> int:
 
 
 def _peer(cluster: LocalCluster, name: str) -> int:
-    """The one that is called so; any that is awake, if nothing was said."""
+    """The peer with this name; without a name, a random one that is not paused."""
     views = cluster.now()
     if name.strip():
         for peer, view in views.items():
             if view.name == name.strip():
                 return peer
-        raise PeerNotFoundError(f"there is no peer called {name.strip()}: point at one in the drawing to see its name")
-    awake = [peer for peer, view in views.items() if not view.is_paused]
-    if not awake:
-        raise PeerNotFoundError("nobody is awake: thaw them first")
-    return random.choice(awake)
+        raise PeerNotFoundError(f"no peer is named {name.strip()}; hover over a peer to see its name")
+    running = [peer for peer, view in views.items() if not view.is_paused]
+    if not running:
+        raise PeerNotFoundError("all peers are paused; resume them first")
+    return random.choice(running)
 
 
 async def _resume_all(cluster: LocalCluster) -> None:

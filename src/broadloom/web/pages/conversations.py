@@ -1,4 +1,4 @@
-"""Groups and what is said in them: to read, and to answer."""
+"""The conversations page: groups, their threads, and a message box."""
 
 from collections.abc import Callable
 from datetime import datetime
@@ -13,7 +13,7 @@ from broadloom.web.sources import Sources
 
 REFRESH_S = 0.5
 MESSAGES_SHOWN_MAX = 300
-"""Messages on the page; the oldest threads give way."""
+"""Messages on the page; the oldest threads are removed first."""
 
 
 def build(sources: Sources) -> None:
@@ -22,16 +22,16 @@ def build(sources: Sources) -> None:
         heading("Conversations")
         empty_state(
             "No channel is joined here.",
-            "Start `broadloom demo`, or take part in a channel: `broadloom web chat/lobby`.",
+            "Start `broadloom demo` or join a channel: `broadloom web chat/lobby`.",
         )
         return
-    heading("Conversations", "What is said in the groups of this channel. Who answers here does so as one more member.")
+    heading("Conversations", 'The groups of this channel. Replies are sent as the member "web".')
     client.start_joining()
     Conversations(client)
 
 
 class Conversations:
-    """One page: the list of groups, one group's tree, and the line to write."""
+    """The list of groups, one conversation as a tree, and the message box."""
 
     def __init__(self, client: GroupClient) -> None:
         self._client = client
@@ -39,19 +39,19 @@ class Conversations:
         self._next = 0
         self._listed: list[GroupInfo] | None = None
         self._reply_to: GroupMessage | None = None
-        self._wait_label = paragraph("Joining the channel as one more member …", "w-quiet")
-        with ui.element("div").classes("w-talk") as self._all:
-            with ui.element("nav").props('aria-label="Groups"').classes("w-groups"):
+        self._wait_label = paragraph("Joining the channel …", "bl-quiet")
+        with ui.element("div").classes("bl-talk") as self._all:
+            with ui.element("nav").props('aria-label="Groups"').classes("bl-groups"):
                 self._list = ui.element("ul")
-                with ui.element("div").classes("w-do"):
+                with ui.element("div").classes("bl-do"):
                     self._new = ui.input("New group").props("outlined dense maxlength=200")
                     button("Create", self._create, "create")
-            with ui.element("section").classes("w-section w-reading").props('aria-label="Conversation"'):
+            with ui.element("section").classes("bl-section bl-reading").props('aria-label="Conversation"'):
                 with ui.element("h2"):
-                    self._title = ui.label("Choose a group")
-                self._about = paragraph("", "w-quiet w-small")
+                    self._title = ui.label("Select a group")
+                self._about = paragraph("", "bl-quiet bl-small")
                 self._container = (
-                    ui.element("div").classes("w-tree").props('role=log aria-live=polite aria-label="Messages"')
+                    ui.element("div").classes("bl-tree").props('role=log aria-live=polite aria-label="Messages"')
                 )
                 self._tree = MessageTree(self._container, self._set_reply_to)
                 self._build_composer()
@@ -59,18 +59,16 @@ class Conversations:
         every(REFRESH_S, self._refresh)
 
     def _build_composer(self) -> None:
-        with ui.element("div").classes("w-writing") as self._composer:
-            with ui.element("div").classes("w-answered") as self._note:
+        with ui.element("div").classes("bl-writing") as self._composer:
+            with ui.element("div").classes("bl-answered") as self._note:
                 self._note_text = ui.label()
-                ui.button("New thread instead", on_click=lambda: self._set_reply_to(None), color=None).props(
+                ui.button("Start a new thread", on_click=lambda: self._set_reply_to(None), color=None).props(
                     "flat dense no-caps"
                 )
             self._note.set_visibility(False)
-            with ui.element("div").classes("w-do"):
+            with ui.element("div").classes("bl-do"):
                 self._input = (
-                    ui.input("Say something")
-                    .props(f"outlined dense maxlength={TEXT_CHARS_MAX} id=say")
-                    .classes("w-line")
+                    ui.input("Message").props(f"outlined dense maxlength={TEXT_CHARS_MAX} id=say").classes("bl-line")
                 )
                 self._input.on("keydown.enter", guarded(self._send))
                 button("Send", self._send, "send", is_primary=True)
@@ -103,16 +101,16 @@ class Conversations:
             for info in self._listed or ():
                 is_chosen = self._transcript is not None and self._transcript.group.id == info.id
                 with ui.element("li"):
-                    entry = ui.element("button").props("type=button").classes("w-group")
+                    entry = ui.element("button").props("type=button").classes("bl-group")
                     if is_chosen:
                         entry.props("aria-current=true")
                     with entry:
-                        ui.label(info.description).classes("w-promise")
-                        ui.label(f"{info.online_count} there, {info.member_count} members").classes("w-quiet w-small")
+                        ui.label(info.description).classes("bl-guarantee")
+                        ui.label(f"{info.online_count} there, {info.member_count} members").classes("bl-quiet bl-small")
                     entry.on("click", guarded(partial(self._choose, info.id)))
             if not self._listed:
                 with ui.element("li"):
-                    paragraph("No group is known here yet. Others tell of theirs within a few seconds.", "w-quiet")
+                    paragraph("No group is known here yet. Others tell of theirs within a few seconds.", "bl-quiet")
 
     async def _choose(self, group_id: GroupId) -> None:
         self._transcript = await self._client.open_group(group_id)
@@ -135,7 +133,7 @@ class Conversations:
         self._reply_to = message
         self._note.set_visibility(message is not None)
         if message is not None:
-            self._note_text.set_text(f"Answering {message.author_name}: {display_text(message)[:80]}")
+            self._note_text.set_text(f"Replying to {message.author_name}: {display_text(message)[:80]}")
             self._input.run_method("focus")
 
     async def _send(self) -> None:
@@ -179,9 +177,9 @@ class MessageTree:
             return
         parent = self._replies.get(message.parent_id) if message.parent_id is not None else None
         root = self._root_of[message.parent_id] if parent is not None and message.parent_id is not None else message.id
-        with parent if parent is not None else self._container, ui.element("div").classes("w-thread") as thread:
+        with parent if parent is not None else self._container, ui.element("div").classes("bl-thread") as thread:
             self._render_message(message, is_ours=is_ours, is_orphan=message.parent_id is not None and parent is None)
-            self._replies[message.id] = ui.element("div").classes("w-answers")
+            self._replies[message.id] = ui.element("div").classes("bl-answers")
         self._root_of[message.id] = root
         if root == message.id:
             thread.move(target_index=0)  # the newest thread is on top
@@ -191,19 +189,19 @@ class MessageTree:
             self._drop(next(iter(self._roots)))
 
     def _render_message(self, message: GroupMessage, *, is_ours: bool, is_orphan: bool) -> None:
-        with ui.element("article").classes("w-said").props(f'data-message="{message.id}"'):
-            with ui.element("div").classes("w-who"):
-                ui.label(f"{message.author_name or 'somebody'}{' (you)' if is_ours else ''}").classes("w-promise")
-                with ui.element("time").classes("w-quiet w-small"):
+        with ui.element("article").classes("bl-said").props(f'data-message="{message.id}"'):
+            with ui.element("div").classes("bl-who"):
+                ui.label(f"{message.author_name or 'unknown'}{' (you)' if is_ours else ''}").classes("bl-guarantee")
+                with ui.element("time").classes("bl-quiet bl-small"):
                     ui.label(datetime.fromtimestamp(message.sent_at_ms / 1000).astimezone().strftime("%H:%M:%S"))
                 if is_orphan:
-                    ui.label("answers something that is not held here").classes("w-quiet w-small")
-                reply = ui.element("button").props("type=button").classes("w-reply")
-                reply.props["aria-label"] = f"Answer {message.author_name}"
+                    ui.label("reply to a message that is not available").classes("bl-quiet bl-small")
+                reply = ui.element("button").props("type=button").classes("bl-reply")
+                reply.props["aria-label"] = f"Reply to {message.author_name}"
                 with reply:
-                    ui.label("Answer")
+                    ui.label("Reply")
                 reply.on("click", lambda: self._on_reply(message))
-            ui.label(display_text(message)).classes("w-text")
+            ui.label(display_text(message)).classes("bl-text")
 
     def _drop(self, root: MessageId) -> None:
         thread, inside = self._roots.pop(root)

@@ -1,4 +1,4 @@
-"""Who is linked to whom, now and a while ago."""
+"""The fabric page: peers and links, now and earlier."""
 
 from broadloom.web.pages.fabric_view import FabricView
 from broadloom.web.pages.layout import empty_state, heading
@@ -14,7 +14,7 @@ def build(sources: Sources) -> None:
         TapePicker(sources, names)
     else:
         empty_state(
-            "There is nothing to draw.",
-            "Start `broadloom demo`, take part in a channel (`broadloom web CHANNEL`), "
-            "or give a tape (`broadloom web --tape DIR`).",
+            "Nothing to show yet.",
+            "Start `broadloom demo`, join a channel (`broadloom web CHANNEL`), "
+            "or open a tape (`broadloom web --tapes DIR`).",
         )

@@ -1,10 +1,10 @@
-"""The drawing of a fabric over time, as an element of a page. What it does is in `static/`."""
+"""The fabric over time as a page element; the component is in `static/fabric.js`."""
 
 from nicegui.element import Element
 
 
 class FabricView(Element, component="../static/fabric.js"):
-    """`source` is `live`, or the name of a tape; `compact` leaves out what needs room."""
+    """`source` is `live` or the name of a tape; `compact` hides the table and some figures."""
 
     def __init__(self, source: str, *, compact: bool = False) -> None:
         super().__init__()

@@ -1,6 +1,6 @@
-"""What all pages have in common: head, ways to the other pages, light and dark, and a place for what went wrong.
+"""What all pages share: header, navigation, theme, and a banner for errors.
 
-The rule: whatever fails inside a page is told on that page, in a sentence, and the rest of it goes on.
+An error inside a page is shown on that page in one sentence; the rest of the page keeps working.
 """
 
 from collections.abc import Awaitable, Callable
@@ -14,7 +14,7 @@ from broadloom.web.sources import Sources
 
 Act = Callable[[], Awaitable[object] | object]
 Build = Callable[[Sources], None]
-"""What takes time is done after the page is there, by a timer: the frame is shown at once."""
+"""Builds the content of a page. Slow work runs in a timer afterwards, so the layout appears at once."""
 
 HEAD = """
 <meta name="color-scheme" content="light dark">
@@ -33,7 +33,7 @@ class PageSpec:
 def register(page: PageSpec, pages: tuple[PageSpec, ...], sources: Sources) -> None:
     def show() -> None:
         ui.add_head_html(HEAD)
-        with ui.element("div").classes("w-page"):
+        with ui.element("div").classes("bl-page"):
             _header(page, pages)
             with ui.element("main").props("id=main tabindex=-1") as main:
                 banner = _banners[ui.context.client.id] = ErrorBanner()
@@ -49,35 +49,35 @@ def register(page: PageSpec, pages: tuple[PageSpec, ...], sources: Sources) -> N
 
 
 _banners: "dict[str, ErrorBanner]" = {}
-"""Of each page that is open, by its client."""
+"""The banner of each open page, by client."""
 
 
 class ErrorBanner:
-    """The place for what went wrong, at the top of a page."""
+    """Errors, at the top of a page."""
 
     def __init__(self) -> None:
         self._shown = ""
-        self._bar = ui.element("div").classes("w-problem").props("role=alert")
+        self._bar = ui.element("div").classes("bl-problem").props("role=alert")
         self._bar.set_visibility(False)
         with self._bar:
             self._text = ui.element("p")
             with self._text:
                 self._label = ui.label()
-            button = ui.element("button").props('type=button aria-label="Close this message"').classes("w-close")
+            button = ui.element("button").props('type=button aria-label="Close this message"').classes("bl-close")
             with button:
                 ui.label("×").props("aria-hidden=true")
             button.on("click", lambda: self._bar.set_visibility(False))
 
     def show(self, error: Exception) -> None:
         if self._bar.visible and repr(error) == self._shown:
-            return  # a timer that fails again and again is told of once
+            return  # a failing timer is reported once
         self._shown = repr(error)
         self._label.set_text(describe_error(error))
         self._bar.set_visibility(True)
 
 
 def guarded(act: Act) -> Callable[..., Awaitable[None]]:
-    """What fails in it is told on the page where this was made. For buttons, timers, and everything else that calls."""
+    """Wrap a callback so that its errors appear on the page where it was created."""
     banner = _banners[ui.context.client.id]
 
     async def run(*_args: object) -> None:
@@ -92,34 +92,34 @@ def guarded(act: Act) -> Callable[..., Awaitable[None]]:
 
 
 def every(seconds: float, act: Act) -> None:
-    """Now, and again and again for as long as the page is open."""
+    """Run now and then periodically while the page is open."""
     ui.timer(seconds, guarded(act))
 
 
 def call_soon(act: Act) -> None:
-    """As soon as the page is there."""
+    """Run once, after the page is shown."""
     ui.timer(0.0, guarded(act), once=True)
 
 
 def _header(page: PageSpec, pages: tuple[PageSpec, ...]) -> None:
-    with ui.element("header").classes("w-head"):
-        with ui.element("a").props('href=/ aria-label="Broadloom, to the first page"').classes("w-name"):
+    with ui.element("header").classes("bl-head"):
+        with ui.element("a").props('href=/ aria-label="Broadloom, home"').classes("bl-name"):
             ui.label("Broadloom")
-        with ui.element("nav").props('aria-label="Pages"').classes("w-nav"):
+        with ui.element("nav").props('aria-label="Pages"').classes("bl-nav"):
             for each in pages:
                 link = ui.element("a").props(f"href={each.path}")
                 if each is page:
                     link.props("aria-current=page")
                 with link:
                     ui.label(each.name)
-        with ui.element("button").props("type=button id=w-theme").classes("w-theme") as button:
+        with ui.element("button").props("type=button id=bl-theme").classes("bl-theme") as button:
             ui.label("Theme")
         button.on("click", js_handler="() => broadloomTheme.next()")
 
 
 def heading(text: str, sentence: str = "") -> None:
-    """The name of a page, and what it shows."""
-    with ui.element("div").classes("w-title"):
+    """Title and one sentence."""
+    with ui.element("div").classes("bl-title"):
         with ui.element("h1"):
             ui.label(text)
         if sentence:
@@ -128,28 +128,26 @@ def heading(text: str, sentence: str = "") -> None:
 
 
 def section(text: str) -> ui.element:
-    """A part of a page with a name, to be filled."""
-    with ui.element("section").classes("w-section") as part, ui.element("h2"):
+    """A titled section, to be filled."""
+    with ui.element("section").classes("bl-section") as part, ui.element("h2"):
         ui.label(text)
     return part
 
 
 def paragraph(text: str, classes: str = "") -> ui.label:
-    """A paragraph."""
     with ui.element("p").classes(classes):
         return ui.label(text)
 
 
 def empty_state(sentence: str, hint: str) -> None:
-    """A page that has nothing to show says so, and how that can be changed."""
-    with ui.element("div").classes("w-empty"):
+    """What to show when there is nothing to show: a sentence and a way out."""
+    with ui.element("div").classes("bl-empty"):
         paragraph(sentence)
-        paragraph(hint, "w-quiet")
+        paragraph(hint, "bl-quiet")
 
 
 def button(text: str, act: Act, name: str, *, is_destructive: bool = False, is_primary: bool = False) -> ui.button:
-    """It cannot be pressed again while it does what it says."""
-
+    """A button that is disabled while its action runs."""
     run = guarded(act)
 
     async def press() -> None:
@@ -160,4 +158,4 @@ def button(text: str, act: Act, name: str, *, is_destructive: bool = False, is_p
             pressed.enable()
 
     pressed = ui.button(text, on_click=press, color=None).props(f"unelevated no-caps id=do-{name}")
-    return pressed.classes("w-button" + " w-harmful" * is_destructive + " w-main" * is_primary)
+    return pressed.classes("bl-button" + " bl-destructive" * is_destructive + " bl-main" * is_primary)

@@ -1,4 +1,4 @@
-"""A tape, watched again: play, pause, faster, slower, back."""
+"""The replay page: a tape with playback controls."""
 
 from nicegui import ui
 
@@ -13,32 +13,32 @@ def build(sources: Sources) -> None:
     if not names:
         heading("Replay")
         empty_state(
-            "There is no tape here.",
-            "Make one with `broadloom sim kill --peers 200 --seeds 7 --tape tapes/kill`, "
-            "then: `broadloom web --tape tapes`.",
+            "No tape selected.",
+            "Record one with `broadloom sim run kill --peers 200 --seeds 7 --tape tapes/kill`, "
+            "then run `broadloom web --tapes tapes`.",
         )
         return
-    heading("Replay", "A tape of real or simulated peers, from the first to the last event on it.")
+    heading("Replay", "A tape of real or simulated peers, from the first event to the last.")
     TapePicker(sources, names)
 
 
 class TapePicker:
-    """A choice of tapes, and the one that was chosen."""
+    """A list of tapes and the selected one."""
 
     def __init__(self, sources: Sources, names: list[str]) -> None:
         self._sources = sources
         self._name = names[0]
-        with ui.element("div").classes("w-row"):
+        with ui.element("div").classes("bl-row"):
             choice = ui.select(names, value=names[0], label="Tape").props("outlined dense options-dense")
-            choice.classes("w-select").on_value_change(lambda event: self._choose(str(event.value)))
-            button("Read anew", self._reload, "read")
-        self._container = ui.element("div").classes("w-replay")
+            choice.classes("bl-select").on_value_change(lambda event: self._choose(str(event.value)))
+            button("Reload", self._reload, "read")
+        self._container = ui.element("div").classes("bl-replay")
         call_soon(self._show)
 
     async def _show(self) -> None:
         self._container.clear()
         with self._container:
-            wait = paragraph(f"Reading {self._name} …", "w-quiet")
+            wait = paragraph(f"Reading {self._name} …", "bl-quiet")
         try:
             replay = await self._sources.replay(self._name)
         except Exception as problem:
@@ -46,7 +46,7 @@ class TapePicker:
             return
         self._container.clear()
         with self._container:
-            paragraph(replay.sentence, "w-quiet")
+            paragraph(replay.sentence, "bl-quiet")
             FabricView(self._name)
 
     async def _choose(self, name: str) -> None:

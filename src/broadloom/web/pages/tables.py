@@ -1,4 +1,4 @@
-"""What the pipeline found: the verdict first, then every table, to browse, to filter and to take along."""
+"""The audit page: the audit summary first, then every table, to browse, filter and download."""
 
 import asyncio
 from typing import Any
@@ -27,17 +27,17 @@ def build(sources: Sources) -> None:
     if catalog is None:
         heading("Audit and tables")
         empty_state(
-            "No tables were given.",
-            "Make some with `broadloom pipeline run --tapes tapes --out results`, "
-            "then: `broadloom web --tables results`.",
+            "No results selected.",
+            "Build tables with `broadloom pipeline run --tapes tapes --out results`, "
+            "then run `broadloom web --results results`.",
         )
         return
-    heading("Audit and tables", f"What the pipeline found in the tapes. The tables lie in {catalog.folder}.")
+    heading("Audit and tables", f"Results of the pipeline in {catalog.folder}.")
     every(REFRESH_S, Tables(sources, catalog).refresh)
 
 
 class Tables:
-    """One page: verdict, list of tables, one table."""
+    """Audit summaries, the list of tables, and one open table."""
 
     def __init__(self, sources: Sources, catalog: TableCatalog) -> None:
         self._sources = sources
@@ -45,18 +45,18 @@ class Tables:
         self._entries: list[CatalogEntry] = []
         self._summaries: list[AuditSummary] = []
         self._written_at = ""
-        self._progress = paragraph("", "w-progress")
+        self._progress = paragraph("", "bl-progress")
         self._progress.props("role=status")
-        self._summary_box = ui.element("div").classes("w-verdicts")
-        with ui.element("div").classes("w-tables"):
-            with ui.element("nav").props('aria-label="Tables"').classes("w-books"):
+        self._summary_box = ui.element("div").classes("bl-audits")
+        with ui.element("div").classes("bl-tables"):
+            with ui.element("nav").props('aria-label="Tables"').classes("bl-catalog"):
                 self._list = ui.element("div")
             with ui.element("div") as self._container:
                 self._view: TableView | None = None
-                self._empty_label = paragraph("", "w-quiet")
+                self._empty_label = paragraph("", "bl-quiet")
 
     async def refresh(self) -> None:
-        """Whatever is there by now."""
+        """Show what has been built so far."""
         waiting = self._sources.progress()
         self._progress.set_text(waiting)
         self._progress.set_visibility(bool(waiting))
@@ -65,7 +65,7 @@ class Tables:
             self._entries = entries
             self._list_entries()
         if not entries:
-            self._empty_label.set_text("There are no tables yet." + ("" if waiting else " Run: broadloom pipeline run"))
+            self._empty_label.set_text("No tables yet." + ("" if waiting else " Run `broadloom pipeline run`."))
             return
         self._empty_label.set_visibility(False)
         self._entries = entries
@@ -84,18 +84,16 @@ class Tables:
         self._summary_box.clear()
         with self._summary_box:
             for each in summaries:
-                with ui.element("div").classes("w-verdict").props(f"data-clean={str(each.has_passed).lower()}"):
-                    ui.label("✓ Every promise held" if each.has_passed else "✗ A promise was broken").classes(
-                        "w-judged"
-                    )
+                with ui.element("div").classes("bl-audit").props(f"data-clean={str(each.has_passed).lower()}"):
+                    ui.label("✓ Audit passed" if each.has_passed else "✗ Violations found").classes("bl-outcome")
                     ui.label(each.sentence)
                     if each.remarks:
-                        ui.label(each.remarks).classes("w-quiet w-small")
+                        ui.label(each.remarks).classes("bl-quiet bl-small")
 
     def _list_entries(self) -> None:
         self._list.clear()
         with self._list:
-            for title, is_live in (("Live, while it goes on", True), ("Of the whole tape", False)):
+            for title, is_live in (("Live", True), ("Batch", False)):
                 mine = [each for each in self._entries if each.is_live is is_live]
                 if mine:
                     with ui.element("h2"):
@@ -106,12 +104,12 @@ class Tables:
 
     def _render_entry(self, entry: CatalogEntry) -> None:
         with ui.element("li"):
-            button = ui.element("button").props(f"type=button data-table={entry.key}").classes("w-group")
+            button = ui.element("button").props(f"type=button data-table={entry.key}").classes("bl-group")
             if self._view is not None and self._view.entry.key == entry.key:
                 button.props("aria-current=true")
             with button:
-                ui.label(entry.name).classes("w-promise")
-                ui.label(entry.question).classes("w-quiet w-small")
+                ui.label(entry.name).classes("bl-guarantee")
+                ui.label(entry.question).classes("bl-quiet bl-small")
             button.on("click", guarded(lambda: self._open(entry)))
 
     async def _open(self, entry: CatalogEntry) -> None:
@@ -124,19 +122,17 @@ class Tables:
 
 
 class TableView:
-    """One table: its question, a filter, some rows, and where to get all."""
+    """One table: question, filter, a page of rows, downloads."""
 
     def __init__(self, catalog: TableCatalog, entry: CatalogEntry) -> None:
         self._catalog = catalog
         self.entry = entry
         self._first = 0
         with section(entry.name) as self.container:
-            paragraph(
-                entry.question or "The texts that explain it come with: pip install 'broadloom[pipeline]'", "w-question"
-            )
-            with ui.element("div").classes("w-do"):
+            paragraph(entry.question or "Install the extra `pipeline` to see descriptions.", "bl-question")
+            with ui.element("div").classes("bl-do"):
                 columns = {"": "All rows", **{name: name for name in catalog.schema(entry).names}}
-                self._column = ui.select(columns, value="", label="Rows where").props("outlined dense options-dense")
+                self._column = ui.select(columns, value="", label="Filter by").props("outlined dense options-dense")
                 self._condition = ui.select(CONDITIONS, value="is", label="Condition").props(
                     "outlined dense options-dense"
                 )
@@ -144,27 +140,27 @@ class TableView:
                 button("Filter", self._restart, "filter")
                 self._csv = self._link("CSV")
                 self._parquet = self._link("Parquet")
-            self._count = paragraph("", "w-quiet w-small")
-            self._rows = ui.element("div").classes("w-rows")
-            with ui.element("div").classes("w-do"):
-                button("Back", lambda: self._move_page(-ROWS_SHOWN), "back")
-                button("Further", lambda: self._move_page(ROWS_SHOWN), "further")
+            self._count = paragraph("", "bl-quiet bl-small")
+            self._rows = ui.element("div").classes("bl-rows")
+            with ui.element("div").classes("bl-do"):
+                button("Previous", lambda: self._move_page(-ROWS_SHOWN), "previous")
+                button("Next", lambda: self._move_page(ROWS_SHOWN), "next")
             self._render_columns()
 
     def _link(self, kind: str) -> ui.element:
-        link = ui.element("a").classes("w-download").props(f'download aria-label="Download as {kind}"')
+        link = ui.element("a").classes("bl-download").props(f'download aria-label="Download as {kind}"')
         with link:
             ui.label(f"Download {kind}")
         return link
 
     def _render_columns(self) -> None:
         if self.entry.about:
-            with ui.element("details").classes("w-meanings"):
+            with ui.element("details").classes("bl-meanings"):
                 with ui.element("summary"):
-                    ui.label("What the columns mean")
+                    ui.label("Columns")
                 with ui.element("dl"):
                     for name, about in self.entry.about.items():
-                        with ui.element("dt").classes("w-code"):
+                        with ui.element("dt").classes("bl-code"):
                             ui.label(name)
                         with ui.element("dd"):
                             ui.label(about)

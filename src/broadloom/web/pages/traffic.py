@@ -1,4 +1,4 @@
-"""How much is said, how fast it goes, and what goes wrong, over time."""
+"""The traffic page: throughput, latency, redundancy and problems over time."""
 
 import asyncio
 import math
@@ -14,11 +14,11 @@ from broadloom.web.sources import Sources
 
 REFRESH_S = 2.0
 POINTS_MAX = 400
-"""Of one line; of more, every second or third is shown."""
+"""Per series; longer ones are thinned out."""
 SPANS = {120: "Last 2 minutes", 600: "Last 10 minutes", 3600: "Last hour"}
 
 BLUE, ORANGE, GREEN, PINK = "#3a8ccf", "#d97a1f", "#149c74", "#c4529f"
-"""Told apart by the colour-blind, on light and on dark."""
+"""Distinguishable for color-blind readers, on light and dark."""
 GRAY = "#8a93a3"
 
 
@@ -40,41 +40,41 @@ class Chart:
 
 CHARTS = (
     Chart(
-        "Messages",
-        "How much is said, and how much arrives at all peers together?",
+        "Throughput",
+        "How many messages are sent and delivered per second?",
         "/s",
         (ChartSeries("sent", "sent_per_s", BLUE), ChartSeries("delivered", "delivered_per_s", ORANGE)),
     ),
     Chart(
-        "Delay",
+        "Latency",
         "How long does a message take from its author to a receiver?",
         "ms",
         (
-            ChartSeries("half within", "latency_p50_ms", BLUE),
-            ChartSeries("99 % within", "latency_p99_ms", ORANGE, is_dashed=True),
+            ChartSeries("p50", "latency_p50_ms", BLUE),
+            ChartSeries("p99", "latency_p99_ms", ORANGE, is_dashed=True),
         ),
     ),
     Chart(
         "Hops",
         "How many links does a message travel?",
         "",
-        (ChartSeries("half within", "hops_p50", BLUE), ChartSeries("most", "hops_max", ORANGE, is_dashed=True)),
+        (ChartSeries("p50", "hops_p50", BLUE), ChartSeries("max", "hops_max", ORANGE, is_dashed=True)),
     ),
     Chart(
-        "Copies",
-        "How many copies come for each message? One is the least, a flood over four links brings three.",
+        "Redundancy",
+        "How many copies of each message arrive? One is the minimum; flooding over four links brings three.",
         "",
         (ChartSeries("copies", "redundancy", GREEN),),
     ),
     Chart(
-        "Trouble",
-        "Who does not keep up, and how many messages were peers told they will not get?",
+        "Slow peers and missed messages",
+        "How many peers are slow, and how many messages were missed?",
         "",
         (ChartSeries("slow peers", "slow_peers", BLUE), ChartSeries("missed", "missed", PINK, is_dashed=True)),
     ),
     Chart(
-        "Links",
-        "How many links came up and went down in each second?",
+        "Link changes",
+        "How many links came up and went down per second?",
         "",
         (ChartSeries("made", "links_made", GREEN), ChartSeries("lost", "links_lost", PINK, is_dashed=True)),
     ),
@@ -83,31 +83,34 @@ CHARTS = (
 
 def build(sources: Sources) -> None:
     if sources.cluster is not None:
-        heading("Traffic", "Second by second, of all peers together.")
+        heading("Traffic", "All peers, second by second.")
         _live(sources.cluster.samples)
     elif sources.peer_timeline is not None:
-        heading("Traffic", "Second by second, as one peer sees it. It cannot know when others sent: there is no delay.")
+        heading(
+            "Traffic",
+            "As one peer sees it, second by second. A peer does not know when others sent, so there is no latency.",
+        )
         _live(sources.peer_timeline.metrics)
     elif names := list(sources.tapes()):
-        heading("Traffic", "Of a tape, by the clocks of those who wrote it.")
+        heading("Traffic", "From a tape, by the clocks of the recording peers.")
         _of_tapes(sources, names)
     else:
         heading("Traffic")
         empty_state(
-            "There is no traffic to show.", "Start `broadloom demo`, or `broadloom web CHANNEL`, or give a tape."
+            "Nothing to show yet.", "Start `broadloom demo` or `broadloom web CHANNEL`, or open a tape with `--tapes`."
         )
 
 
 def _live(get_samples: Callable[[], Sequence[MetricsSample]]) -> None:
-    with ui.element("div").classes("w-row"):
-        span = ui.select(SPANS, value=120, label="Time").props("outlined dense options-dense").classes("w-select")
-    summary_label = paragraph("", "w-quiet")
+    with ui.element("div").classes("bl-row"):
+        span = ui.select(SPANS, value=120, label="Time").props("outlined dense options-dense").classes("bl-select")
+    summary_label = paragraph("", "bl-quiet")
     charts = _charts()
 
     def refresh() -> None:
         samples = get_samples()[-int(span.value) :]
         if not samples:
-            summary_label.set_text("The first figures come in a moment.")
+            summary_label.set_text("Waiting for the first sample.")
             return
         summary_label.set_text(_summary(samples[-1]))
         _show(charts, samples)
@@ -117,11 +120,11 @@ def _live(get_samples: Callable[[], Sequence[MetricsSample]]) -> None:
 
 
 def _of_tapes(sources: Sources, names: list[str]) -> None:
-    with ui.element("div").classes("w-row"):
+    with ui.element("div").classes("bl-row"):
         choice = (
-            ui.select(names, value=names[0], label="Tape").props("outlined dense options-dense").classes("w-select")
+            ui.select(names, value=names[0], label="Tape").props("outlined dense options-dense").classes("bl-select")
         )
-    summary_label = paragraph("Reading …", "w-quiet")
+    summary_label = paragraph("Reading …", "bl-quiet")
     charts = _charts()
 
     async def refresh() -> None:
@@ -129,7 +132,7 @@ def _of_tapes(sources: Sources, names: list[str]) -> None:
 
         replay = await sources.replay(str(choice.value))
         samples = await asyncio.to_thread(tape_metrics, replay.path, replay.channel)
-        summary_label.set_text(f"{len(samples):,} samples." if samples else "Nobody said anything on this tape.")
+        summary_label.set_text(f"{len(samples):,} samples." if samples else "This tape has no messages.")
         _show(charts, samples)
 
     choice.on_value_change(guarded(refresh))
@@ -137,17 +140,17 @@ def _of_tapes(sources: Sources, names: list[str]) -> None:
 
 
 def _summary(last: MetricsSample) -> str:
-    delay = "" if math.isnan(last.latency_p50_ms) else f", half of them within {last.latency_p50_ms:.1f} ms"
-    return f"Now {last.sent_per_s:,.1f} messages a second sent and {last.delivered_per_s:,.0f} delivered{delay}."
+    latency = "" if math.isnan(last.latency_p50_ms) else f", median latency {last.latency_p50_ms:.1f} ms"
+    return f"{last.sent_per_s:,.1f} messages per second sent, {last.delivered_per_s:,.0f} delivered{latency}."
 
 
 def _charts() -> list[ui.echart]:
     charts = []
-    with ui.element("div").classes("w-charts"):
+    with ui.element("div").classes("bl-charts"):
         for chart in CHARTS:
             with section(chart.title):
-                paragraph(chart.question, "w-quiet w-small")
-                shown = ui.echart(_options(chart)).classes("w-chart")
+                paragraph(chart.question, "bl-quiet bl-small")
+                shown = ui.echart(_options(chart)).classes("bl-chart")
                 shown.props(f'role=img aria-label="{chart.title} over time. {chart.question}"')
                 charts.append(shown)
     return charts

@@ -24,13 +24,13 @@ export class Outline {
     const most = Math.max(1, ...told.peers), bins = told.peers.length, step = wide / bins;
     pen.setTransform(ratio, 0, 0, ratio, 0, 0);
     pen.clearRect(0, 0, wide, high);
-    pen.fillStyle = style.getPropertyValue("--w-outline");
+    pen.fillStyle = style.getPropertyValue("--bl-outline");
     pen.beginPath();
     pen.moveTo(0, high);
     told.peers.forEach((count, place) => { pen.lineTo(place * step, high - (count / most) * (high - 4)); pen.lineTo((place + 1) * step, high - (count / most) * (high - 4)); });
     pen.lineTo(wide, high);
     pen.fill();
-    pen.fillStyle = style.getPropertyValue("--w-lost");
+    pen.fillStyle = style.getPropertyValue("--bl-lost");
     told.deaths.forEach((count, place) => { if (count) pen.fillRect(place * step - 0.5, 0, Math.max(2, step), high); });
   }
 }

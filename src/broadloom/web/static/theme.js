@@ -9,7 +9,7 @@ const broadloomTheme = {
   apply() {
     const choice = this.get();
     if (window.Quasar) Quasar.Dark.set(choice === "auto" ? "auto" : choice === "dark");
-    const button = document.getElementById("w-theme");
+    const button = document.getElementById("bl-theme");
     if (button) button.firstElementChild.textContent = this.names[choice];
     return Boolean(window.Quasar && button);
   },

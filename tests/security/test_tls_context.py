@@ -9,7 +9,14 @@ from hypothesis import strategies as st
 from broadloom.security import PeerCredentials, reject_reason_for
 from broadloom.wire import encode
 from broadloom.wire.exchange_messages import Reject, RejectReason, SeekerJoined
-from tests.security.meeting import CLUB, Contexts, HandshakeResult, handshake, initiator_tls_error, responder_tls_error
+from tests.security.tls_handshake import (
+    CLUB,
+    Contexts,
+    HandshakeResult,
+    handshake,
+    initiator_tls_error,
+    responder_tls_error,
+)
 
 MEMBER = PeerCredentials.from_key(CLUB, "broadloom-" + "a" * 52)
 CONNECTED = encode(SeekerJoined())
@@ -20,20 +27,20 @@ REJECT = encode(Reject(RejectReason.WRONG_PROTOCOL, "no"))
     "sent",
     [CONNECTED, REJECT, b"GET / HTTP/1.1\r\n\r\n", b"CONNECT a:1 HTTP/1.1\r\n", b"SSH-2.0-OpenSSH\r\n", bytes(64)],
 )
-def test_one_who_does_not_speak_tls_is_recognised(sent: bytes) -> None:
+def test_plain_text_is_reported_as_tls_mismatch(sent: bytes) -> None:
     assert reject_reason_for(responder_tls_error(MEMBER, sent), is_initiator=False) is RejectReason.TLS_MISMATCH
     assert reject_reason_for(initiator_tls_error(MEMBER, sent), is_initiator=True) is RejectReason.TLS_MISMATCH
 
 
 @pytest.mark.parametrize("sent", [b"", b"\x16\x03"])
-def test_a_line_that_breaks_is_no_refusal(sent: bytes) -> None:
+def test_broken_connection_is_not_a_rejection(sent: bytes) -> None:
     assert reject_reason_for(responder_tls_error(MEMBER, sent), is_initiator=False) is None
     assert reject_reason_for(initiator_tls_error(MEMBER, sent), is_initiator=True) is None
 
 
 @settings(max_examples=200, deadline=None)
 @given(st.binary(max_size=80))
-def test_no_bytes_are_taken_for_a_wrong_key(sent: bytes) -> None:
+def test_random_bytes_are_never_reported_as_wrong_key(sent: bytes) -> None:
     expected = {None, RejectReason.TLS_MISMATCH, RejectReason.WRONG_CHANNEL}
     assert reject_reason_for(responder_tls_error(MEMBER, sent), is_initiator=False) in expected
 
@@ -47,12 +54,12 @@ def stranger(*, newest: ssl.TLSVersion = ssl.TLSVersion.TLSv1_3, server_name: st
     return Contexts(client, ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), server_name)
 
 
-def test_one_without_a_certificate_does_not_get_in() -> None:
+def test_client_without_certificate_is_rejected() -> None:
     refused = HandshakeResult(None, RejectReason.WRONG_KEY)
     assert handshake(stranger(), MEMBER) == (refused, refused)
 
 
-def test_one_who_asks_for_nothing_or_something_else_is_told_no_more() -> None:
+def test_client_with_wrong_server_name_learns_only_that() -> None:
     refused = HandshakeResult(None, RejectReason.WRONG_CHANNEL)
     for asked in ("example.org", "x" + MEMBER.server_name):
         assert handshake(stranger(server_name=asked), MEMBER) == (refused, refused)
@@ -69,7 +76,7 @@ def test_one_who_asks_for_nothing_or_something_else_is_told_no_more() -> None:
     assert reject_reason_for(caught.value, is_initiator=True) is RejectReason.WRONG_CHANNEL
 
 
-def test_old_tls_is_refused() -> None:
+def test_old_tls_version_is_rejected() -> None:
     refused = HandshakeResult(None, RejectReason.TLS_MISMATCH)
     assert handshake(stranger(newest=ssl.TLSVersion.TLSv1_2), MEMBER) == (refused, refused)
 
@@ -104,12 +111,12 @@ def make_ssl_error(reason: str | None) -> ssl.SSLError:
         (None, None),
     ],
 )
-def test_reasons_are_recognised_by_their_telling_part(reason: str | None, refusal: RejectReason | None) -> None:
+def test_openssl_reason_maps_to_reject_reason(reason: str | None, refusal: RejectReason | None) -> None:
     for dialled in (True, False):
         assert reject_reason_for(make_ssl_error(reason), is_initiator=dialled) is refusal
 
 
-def test_our_own_check_fails_only_when_we_were_called() -> None:
+def test_server_name_callback_error_applies_to_responder_only() -> None:
     assert reject_reason_for(make_ssl_error("CALLBACK_FAILED"), is_initiator=False) is RejectReason.WRONG_CHANNEL
     assert reject_reason_for(make_ssl_error("CALLBACK_FAILED"), is_initiator=True) is None
 
@@ -127,7 +134,7 @@ def test_our_own_check_fails_only_when_we_were_called() -> None:
         (25, RejectReason.WRONG_KEY),
     ],
 )
-def test_what_our_own_verification_finds(code: int, refusal: RejectReason) -> None:
+def test_verification_error_maps_to_reject_reason(code: int, refusal: RejectReason) -> None:
     error = ssl.SSLCertVerificationError(1, "made up")
     error.verify_code = code
     assert reject_reason_for(error, is_initiator=True) is refusal

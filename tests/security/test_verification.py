@@ -27,7 +27,7 @@ from broadloom.security.keys import peer_id_of
 from broadloom.security.tls_context import make_contexts
 from broadloom.security.verification import CREDENTIAL_BYTES_MAX, SIGNATURE_BYTES
 from broadloom.wire.exchange_messages import RejectReason
-from tests.security.meeting import CLUB, DAY, TODAY, Contexts, HandshakeResult, handshake, make_ticket
+from tests.security.tls_handshake import CLUB, DAY, TODAY, Contexts, HandshakeResult, handshake, make_ticket
 
 KEY = generate_key()
 OWNER = Authority.generate()
@@ -80,7 +80,7 @@ def assert_handshake_rejected(*leaves: PeerCertificate) -> None:
 
 @settings(deadline=None, max_examples=30)
 @given(st.binary(max_size=200))
-def test_what_was_signed_is_the_authors_word(said: bytes) -> None:
+def test_signature_verifies_for_author_and_data_only(said: bytes) -> None:
     author, reader = two_members()
     seal: Signer = author.signer
     identity, check = reader.signer.verify_credential(author.peer_id, seal.credential)
@@ -94,12 +94,12 @@ def test_what_was_signed_is_the_authors_word(said: bytes) -> None:
 
 @settings(deadline=None, max_examples=100)
 @given(st.binary(max_size=100))
-def test_what_is_no_signature_does_no_harm(signature: bytes) -> None:
+def test_invalid_signature_is_rejected_without_error(signature: bytes) -> None:
     _, check = MEMBER.signer.verify_credential(MEMBER.peer_id, MEMBER.signer.credential)
     assert not check(b"e4", signature)
 
 
-def test_a_signature_is_not_that_of_the_bare_bytes() -> None:
+def test_signature_covers_message_prefix() -> None:
     # The session key also signs TLS handshakes: what a peer signs as a message must never pass for one.
     author, _ = two_members()
     key = x509.load_der_x509_certificate(author.signer.credential).public_key()
@@ -111,7 +111,7 @@ def test_a_signature_is_not_that_of_the_bare_bytes() -> None:
 # -- peer ids
 
 
-def test_nobody_can_claim_anothers_id() -> None:
+def test_credential_of_another_peer_id_is_rejected() -> None:
     author, reader = two_members()
     for claimed in (reader.peer_id, author.peer_id ^ 1, 0):
         with pytest.raises(CredentialError) as caught:
@@ -119,7 +119,7 @@ def test_nobody_can_claim_anothers_id() -> None:
         assert caught.value.reason is RejectReason.PEER_ID_MISMATCH
 
 
-def test_the_id_is_that_of_the_key_whatever_the_certificate_says() -> None:
+def test_peer_id_comes_from_key_not_from_subject() -> None:
     key, victim = Ed25519PrivateKey.generate(), PeerCredentials.from_ticket(CLUB, TICKET)
     shown = certificate(
         TICKET.certificate, TICKET.key, key, subject=x509_name(f"{victim.peer_id:016x}"), ticket=TICKET.certificate
@@ -127,7 +127,7 @@ def test_the_id_is_that_of_the_key_whatever_the_certificate_says() -> None:
     assert MEMBER.identify(der(shown)).peer_id == peer_id_of(key.public_key()) != victim.peer_id
 
 
-def test_the_id_of_a_key_never_changes() -> None:
+def test_peer_id_of_key_is_stable_across_versions() -> None:
     key = Ed25519PrivateKey.from_private_bytes(bytes(32)).public_key()
     assert f"{peer_id_of(key):016x}" == "1a47740c0f73ce70"
 
@@ -135,12 +135,12 @@ def test_the_id_of_a_key_never_changes() -> None:
 # -- forged certificates
 
 
-def test_a_credential_of_another_key_is_refused() -> None:
+def test_credential_of_another_channel_key_is_rejected() -> None:
     assert reject_reason(PeerCredentials.from_key(CLUB, KEY).signer.credential) is RejectReason.WRONG_KEY
     assert reject_reason(MEMBER.signer.credential, PeerCredentials.from_key(CLUB, KEY)) is RejectReason.WRONG_KEY
 
 
-def test_one_who_signs_itself_is_refused() -> None:
+def test_self_signed_certificate_is_rejected() -> None:
     key = Ed25519PrivateKey.generate()
     same_name = build_certificate(
         OWNER.certificate.subject, key.public_key(), OWNER.certificate.subject, key, WEEK, serial=1, path_length=1
@@ -152,7 +152,7 @@ def test_one_who_signs_itself_is_refused() -> None:
 
 
 @pytest.mark.parametrize("signs", [None, 0])
-def test_a_leaf_cannot_issue_a_leaf(signs: int | None) -> None:
+def test_peer_certificate_cannot_issue_certificates(signs: int | None) -> None:
     for parent in (OWNER.issue_certificate(), TICKET.issue_certificate()):
         child = Ed25519PrivateKey.generate()
         for inside in (None, parent.certificate, TICKET.certificate):
@@ -161,7 +161,7 @@ def test_a_leaf_cannot_issue_a_leaf(signs: int | None) -> None:
             assert_handshake_rejected(PeerCertificate(child, (made, *parent.chain)))
 
 
-def test_a_ticket_holder_cannot_issue_a_ticket() -> None:
+def test_ticket_cannot_issue_tickets() -> None:
     own = Ed25519PrivateKey.generate()
     subject = x509_name("mallory", unit=Role.PRODUCER.value)
     second = certificate(TICKET.certificate, TICKET.key, own, subject=subject, signs=0)
@@ -170,7 +170,7 @@ def test_a_ticket_holder_cannot_issue_a_ticket() -> None:
     assert_handshake_rejected(leaf._replace(chain=(*leaf.chain, TICKET.certificate)))
 
 
-def test_a_ticket_holder_cannot_change_its_role() -> None:
+def test_ticket_holder_cannot_change_its_role() -> None:
     own = Ed25519PrivateKey.generate()
     subject = x509_name("bob", unit=Role.PRODUCER.value)
     # What the leaf says of its holder does not count.
@@ -188,20 +188,20 @@ def test_a_ticket_holder_cannot_change_its_role() -> None:
     )
 
 
-def test_a_ticket_without_its_ticket_inside_is_not_the_authoritys_leaf() -> None:
+def test_certificate_without_embedded_ticket_is_rejected() -> None:
     own = Ed25519PrivateKey.generate()
     bare = certificate(TICKET.certificate, TICKET.key, own)
     assert reject_reason(der(bare)) is RejectReason.WRONG_KEY
     assert_handshake_rejected(PeerCertificate(own, (bare, TICKET.certificate)))
 
 
-def test_a_ticket_shown_in_place_of_a_leaf_is_refused() -> None:
+def test_ticket_presented_as_peer_certificate_is_rejected() -> None:
     # The authority has signed it and its holder has the key: taken for a leaf, a consumer would be a producer.
     assert reject_reason(der(TICKET.certificate)) is RejectReason.WRONG_KEY
     assert_handshake_rejected(PeerCertificate(TICKET.key, (TICKET.certificate,)))
 
 
-def test_the_authoritys_own_certificate_is_no_leaf() -> None:
+def test_authority_certificate_is_rejected_as_peer_certificate() -> None:
     assert reject_reason(der(OWNER.certificate)) is RejectReason.WRONG_KEY
 
 
@@ -214,14 +214,14 @@ def test_the_authoritys_own_certificate_is_no_leaf() -> None:
         (0, x509_name("ada")),
     ],
 )
-def test_not_all_that_the_authority_signs_is_a_ticket(signs: int | None, subject: x509.Name) -> None:
+def test_other_certificate_of_authority_is_not_accepted_as_ticket(signs: int | None, subject: x509.Name) -> None:
     key = Ed25519PrivateKey.generate()
     strange = certificate(OWNER.certificate, OWNER.private_key(), key, subject=subject, signs=signs)
     assert reject_reason(Ticket(strange, key, OWNER.certificate).issue_certificate().der) is RejectReason.WRONG_KEY
 
 
 @pytest.mark.parametrize("wrong", [(TODAY - 3 * DAY, TODAY - DAY), (TODAY + DAY, TODAY + 3 * DAY)])
-def test_times_of_leaf_and_ticket_both_count(wrong: tuple[datetime, datetime]) -> None:
+def test_validity_of_certificate_and_ticket_are_both_checked(wrong: tuple[datetime, datetime]) -> None:
     key = Ed25519PrivateKey.generate()
     bare = certificate(OWNER.certificate, OWNER.private_key(), key, validity=wrong)
     assert reject_reason(der(bare)) is RejectReason.TICKET_EXPIRED
@@ -232,7 +232,7 @@ def test_times_of_leaf_and_ticket_both_count(wrong: tuple[datetime, datetime]) -
     assert reject_reason(der(certificate(ticket, key, key, ticket=ticket))) is RejectReason.TICKET_EXPIRED
 
 
-def test_a_leaf_does_not_outlive_its_ticket() -> None:
+def test_peer_certificate_expires_no_later_than_ticket() -> None:
     leaf = TICKET.issue_certificate().certificate
     assert leaf.not_valid_after_utc == TICKET.expires_at
     assert leaf.not_valid_before_utc == TICKET.certificate.not_valid_before_utc
@@ -259,21 +259,21 @@ GOOD_KEY = Ed25519PrivateKey.generate().public_key()
 
 
 @pytest.mark.parametrize("other", [generate_private_key(SECP256R1()), X25519PrivateKey.generate()])
-def test_keys_of_another_kind_are_refused(other: EllipticCurvePrivateKey | X25519PrivateKey) -> None:
+def test_key_that_is_not_ed25519_is_rejected(other: EllipticCurvePrivateKey | X25519PrivateKey) -> None:
     assert MEMBER.identify(make_unusual_certificate(GOOD_KEY, NO_AUTHORITY)).peer_id == peer_id_of(GOOD_KEY)
     assert reject_reason(make_unusual_certificate(other.public_key(), NO_AUTHORITY)) is RejectReason.WRONG_KEY
 
 
-def test_a_leaf_must_say_that_it_signs_no_others() -> None:
+def test_certificate_without_basic_constraints_is_rejected() -> None:
     assert reject_reason(make_unusual_certificate(GOOD_KEY)) is RejectReason.WRONG_KEY
 
 
-def test_what_stands_in_for_a_ticket_must_be_one() -> None:
+def test_invalid_embedded_ticket_is_rejected() -> None:
     noise = x509.UnrecognizedExtension(TICKET_EXTENSION, b"noise")
     assert reject_reason(make_unusual_certificate(GOOD_KEY, NO_AUTHORITY, noise)) is RejectReason.WRONG_KEY
 
 
-def test_a_credential_may_not_be_large() -> None:
+def test_oversized_credential_is_rejected() -> None:
     assert len(MEMBER.signer.credential) < CREDENTIAL_BYTES_MAX / 4
     ballast = x509.UnrecognizedExtension(x509.ObjectIdentifier("2.25.1"), bytes(CREDENTIAL_BYTES_MAX))
     assert reject_reason(make_unusual_certificate(GOOD_KEY, NO_AUTHORITY, ballast)) is RejectReason.WRONG_KEY
@@ -284,7 +284,7 @@ def test_a_credential_may_not_be_large() -> None:
 
 @settings(deadline=None, max_examples=100)
 @given(st.binary(max_size=300))
-def test_any_bytes_end_in_a_refusal(noise: bytes) -> None:
+def test_random_bytes_are_rejected_as_credential(noise: bytes) -> None:
     assert reject_reason(noise) is RejectReason.WRONG_KEY
 
 
@@ -293,7 +293,7 @@ CREDENTIAL = MEMBER.signer.credential
 
 @settings(deadline=None, max_examples=300)
 @given(st.integers(min_value=0, max_value=len(CREDENTIAL) - 1), st.integers(min_value=1, max_value=255))
-def test_a_credential_with_one_changed_byte_is_refused(place: int, change: int) -> None:
+def test_credential_with_one_changed_byte_is_rejected(place: int, change: int) -> None:
     changed = bytearray(CREDENTIAL)
     changed[place] ^= change
     if place != len(CREDENTIAL) - SIGNATURE_BYTES - 1:
@@ -301,8 +301,8 @@ def test_a_credential_with_one_changed_byte_is_refused(place: int, change: int) 
 
 
 @pytest.mark.parametrize("bits", [1, 2, 7, 8, 255])
-def test_a_signature_that_is_written_in_another_way_changes_nothing(bits: int) -> None:
-    # X.509 has it as a string of bits: how many of the last byte do not count may be said differently.
+def test_alternative_encoding_of_signature_changes_nothing(bits: int) -> None:
+    # A bit string in X.509 has a count of unused bits, which may vary.
     changed = bytearray(CREDENTIAL)
     changed[-SIGNATURE_BYTES - 1] = bits
     with suppress(CredentialError):
@@ -311,5 +311,5 @@ def test_a_signature_that_is_written_in_another_way_changes_nothing(bits: int) -
 
 @settings(deadline=None, max_examples=50)
 @given(st.integers(min_value=0, max_value=len(CREDENTIAL) - 1))
-def test_a_credential_that_was_cut_off_is_refused(length: int) -> None:
+def test_truncated_credential_is_rejected(length: int) -> None:
     assert reject_reason(CREDENTIAL[:length]) is RejectReason.WRONG_KEY

@@ -1,4 +1,4 @@
-"""Real TLS between two members in memory: who gets in, who does not, and what each is told."""
+"""TLS between two members in memory: accepted and rejected credentials."""
 
 import os
 import ssl
@@ -15,7 +15,7 @@ from broadloom.protocol.identity import CredentialError, Role
 from broadloom.security import Authority, PeerCredentials, RevocationList, generate_key, revoke_tickets
 from broadloom.security.keys import server_name_of
 from broadloom.wire.exchange_messages import RejectReason
-from tests.security.meeting import (
+from tests.security.tls_handshake import (
     CLUB,
     DAY,
     OTHER,
@@ -34,7 +34,7 @@ OWNER = Authority.generate()
 @pytest.mark.parametrize(
     "key", [KEY, "correct horse", b"\xff\xfe", None], ids=["generated", "passphrase", "bytes", "from the name"]
 )
-def test_with_the_same_key_both_know_each_other(key: str | bytes | None) -> None:
+def test_peers_with_same_key_identify_each_other(key: str | bytes | None) -> None:
     caller, called = PeerCredentials.from_key(CLUB, key), PeerCredentials.from_key(CLUB, key)
     assert handshake(caller, called) == (HandshakeResult(called.identity, None), HandshakeResult(caller.identity, None))
     assert caller.identity.role is Role.PRODUCER
@@ -46,26 +46,26 @@ def test_with_the_same_key_both_know_each_other(key: str | bytes | None) -> None
     [(KEY, generate_key()), (KEY, None), ("correct horse", "battery staple")],
     ids=["generated", "from the name", "passphrases"],
 )
-def test_with_another_key_both_are_told(one: str, other: str | None) -> None:
+def test_peers_with_different_keys_report_wrong_key(one: str, other: str | None) -> None:
     refused = HandshakeResult(None, RejectReason.WRONG_KEY)
     assert handshake(PeerCredentials.from_key(CLUB, one), PeerCredentials.from_key(CLUB, other)) == (refused, refused)
 
 
 @pytest.mark.parametrize("key", [KEY, None], ids=["generated", "from the name"])
-def test_who_meets_another_channel_is_told_so(key: str | None) -> None:
+def test_peers_of_different_channels_report_wrong_channel(key: str | None) -> None:
     caller, called = PeerCredentials.from_key(CLUB, key), PeerCredentials.from_key(OTHER, key)
     refused = HandshakeResult(None, RejectReason.WRONG_CHANNEL)
     assert handshake(caller, called) == (refused, refused)
 
 
-def test_a_peer_is_another_one_at_each_connect() -> None:
+def test_peer_id_is_new_for_each_credentials() -> None:
     assert PeerCredentials.from_key(CLUB, KEY).peer_id != PeerCredentials.from_key(CLUB, KEY).peer_id
     ticket = make_ticket(OWNER)
     assert PeerCredentials.from_ticket(CLUB, ticket).peer_id != PeerCredentials.from_ticket(CLUB, ticket).peer_id
 
 
 @pytest.mark.parametrize("role", Role)
-def test_with_tickets_each_learns_the_others_name_and_role(role: Role) -> None:
+def test_peers_with_tickets_learn_name_and_role(role: Role) -> None:
     ada, bob = make_ticket(OWNER, "ada", role), make_ticket(OWNER, "bob")
     caller, called = PeerCredentials.from_ticket(CLUB, ada), PeerCredentials.from_ticket(CLUB, bob)
     assert handshake(caller, called) == (HandshakeResult(called.identity, None), HandshakeResult(caller.identity, None))
@@ -73,13 +73,13 @@ def test_with_tickets_each_learns_the_others_name_and_role(role: Role) -> None:
     assert seen == (caller.peer_id, "ada", role, ada.serial, ada.expires_at.timestamp())
 
 
-def test_tickets_of_another_owner_do_not_count() -> None:
+def test_ticket_of_another_owner_is_rejected() -> None:
     mine, theirs = (PeerCredentials.from_ticket(CLUB, make_ticket(owner)) for owner in (OWNER, Authority.generate()))
     refused = HandshakeResult(None, RejectReason.WRONG_KEY)
     assert handshake(mine, theirs) == (refused, refused)
 
 
-def test_a_key_is_no_ticket() -> None:
+def test_key_holder_is_rejected_on_channel_with_tickets() -> None:
     refused = HandshakeResult(None, RejectReason.WRONG_KEY)
     assert handshake(PeerCredentials.from_key(CLUB, KEY), PeerCredentials.from_ticket(CLUB, make_ticket(OWNER))) == (
         refused,
@@ -87,7 +87,7 @@ def test_a_key_is_no_ticket() -> None:
     )
 
 
-def test_an_expired_ticket_ends_at_the_door_whoever_calls() -> None:
+def test_expired_ticket_is_rejected_in_both_directions() -> None:
     member = PeerCredentials.from_ticket(CLUB, make_ticket(OWNER))
     late = PeerCredentials.from_ticket(CLUB, make_expired_ticket(OWNER), now=clock_at(TODAY - 2 * DAY))
     refused = HandshakeResult(None, RejectReason.TICKET_EXPIRED)
@@ -95,7 +95,7 @@ def test_an_expired_ticket_ends_at_the_door_whoever_calls() -> None:
     assert handshake(member, late) == (refused, refused)
 
 
-def test_a_ticket_of_tomorrow_ends_at_the_door_too() -> None:
+def test_ticket_that_is_not_valid_yet_is_rejected() -> None:
     member = PeerCredentials.from_ticket(CLUB, make_ticket(OWNER))
     tomorrow = clock_at(TODAY + DAY)
     ticket = OWNER.issue_ticket("ada", Role.PRODUCER, TODAY + 7 * DAY, now=tomorrow)
@@ -103,18 +103,18 @@ def test_a_ticket_of_tomorrow_ends_at_the_door_too() -> None:
     refused = HandshakeResult(None, RejectReason.TICKET_EXPIRED)
     assert handshake(early, member) == (refused, refused)
     assert handshake(member, early) == (refused, refused)
-    with pytest.raises(CredentialError, match="is one of the clocks wrong") as caught:
+    with pytest.raises(CredentialError, match="check the clocks") as caught:
         PeerCredentials.from_ticket(CLUB, ticket)
     assert caught.value.reason is RejectReason.TICKET_EXPIRED
 
 
-def test_whose_own_ticket_is_expired_is_told_before_it_connects() -> None:
+def test_own_expired_ticket_is_rejected_before_connecting() -> None:
     with pytest.raises(CredentialError, match=r"expired at .* ask the channel's owner") as caught:
         PeerCredentials.from_ticket(CLUB, make_expired_ticket(OWNER))
     assert caught.value.reason is RejectReason.TICKET_EXPIRED
 
 
-def test_a_ticket_that_ends_while_its_holder_is_connected() -> None:
+def test_recheck_rejects_ticket_that_expired_meanwhile() -> None:
     clock = [TODAY]
     member = PeerCredentials.from_ticket(CLUB, make_ticket(OWNER, days=30), now=lambda: clock[0])
     guest = PeerCredentials.from_ticket(CLUB, make_ticket(OWNER, "bob", days=7))
@@ -128,24 +128,24 @@ def test_a_ticket_that_ends_while_its_holder_is_connected() -> None:
         assert caught.value.reason is RejectReason.TICKET_EXPIRED
 
 
-def test_with_a_key_there_is_nothing_that_ends() -> None:
+def test_recheck_accepts_key_holder_forever() -> None:
     member = PeerCredentials.from_key(CLUB, KEY, now=clock_at(TODAY + 300 * DAY))
     member.signer.recheck(PeerCredentials.from_key(CLUB, KEY).identity)
 
 
-def test_clocks_may_differ_by_hours_with_a_key() -> None:
+def test_key_holders_tolerate_clock_skew_of_hours() -> None:
     caller = PeerCredentials.from_key(CLUB, KEY, now=clock_at(TODAY + timedelta(hours=23)))
     called = PeerCredentials.from_key(CLUB, KEY, now=clock_at(TODAY - timedelta(hours=23)))
     assert handshake(caller, PeerCredentials.from_key(CLUB, KEY))[1].reason is None
     assert handshake(PeerCredentials.from_key(CLUB, KEY), called)[0].reason is None
 
 
-def test_a_withdrawn_ticket_is_recognised_by_those_who_have_the_list(tmp_path: Path) -> None:
+def test_revoked_ticket_is_rejected_by_holders_of_the_list(tmp_path: Path) -> None:
     ada, bob = make_ticket(OWNER, "ada"), make_ticket(OWNER, "bob")
     revoke_tickets(OWNER, tmp_path / "revoked.pem", [ada.serial])
     member = PeerCredentials.from_ticket(CLUB, bob, RevocationList(tmp_path / "revoked.pem", OWNER.certificate))
     withdrawn = PeerCredentials.from_ticket(CLUB, ada)
-    # TLS knows nothing of the list, so the one who was withdrawn hears it from the member's first words.
+    # TLS does not know the list: the revoked member is rejected by the first frame.
     assert handshake(withdrawn, member) == (
         HandshakeResult(member.identity, None),
         HandshakeResult(None, RejectReason.TICKET_REVOKED),
@@ -156,7 +156,7 @@ def test_a_withdrawn_ticket_is_recognised_by_those_who_have_the_list(tmp_path: P
     )
 
 
-def test_an_authority_made_for_one_channel_serves_no_other() -> None:
+def test_authority_of_one_channel_is_rejected_on_another() -> None:
     ticket = make_ticket(Authority.generate(CLUB.id))
     assert PeerCredentials.from_ticket(CLUB, ticket).identity.name == "ada"
     with pytest.raises(CredentialError, match="another channel") as caught:
@@ -164,7 +164,7 @@ def test_an_authority_made_for_one_channel_serves_no_other() -> None:
     assert caught.value.reason is RejectReason.WRONG_CHANNEL
 
 
-def test_no_session_is_resumed_and_no_old_tls_is_spoken() -> None:
+def test_tls_sessions_are_not_resumed_and_old_versions_are_disabled() -> None:
     member = PeerCredentials.from_key(CLUB, KEY)
     for context in (member.server_context, member.client_context):
         assert context.minimum_version is ssl.TLSVersion.TLSv1_3
@@ -175,7 +175,7 @@ def test_no_session_is_resumed_and_no_old_tls_is_spoken() -> None:
 
 @settings(max_examples=50)
 @given(st.text(st.characters(exclude_categories=["Cs"]), min_size=1), st.text(st.characters(exclude_categories=["Cs"])))
-def test_any_channel_can_be_asked_for_by_name(kind: str, instance: str) -> None:
+def test_server_name_is_valid_for_any_channel(kind: str, instance: str) -> None:
     channel = ChannelName(kind, instance)
     asked = server_name_of(channel.id)
     assert all(label.isalnum() and label.islower() and len(label) <= 63 for label in asked.split("."))
@@ -183,7 +183,7 @@ def test_any_channel_can_be_asked_for_by_name(kind: str, instance: str) -> None:
 
 
 @pytest.mark.parametrize("in_memory", [True, False])
-def test_no_file_with_the_session_key_is_left(in_memory: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_session_key_leaves_no_file_behind(in_memory: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     if not in_memory:
         monkeypatch.delattr(os, "memfd_create", raising=False)
@@ -195,7 +195,7 @@ def test_no_file_with_the_session_key_is_left(in_memory: bool, tmp_path: Path, m
     assert handshake(member, PeerCredentials.from_key(CLUB, KEY))[0].reason is None
 
 
-def test_no_secret_is_shown() -> None:
+def test_repr_of_credentials_shows_no_secret() -> None:
     member = PeerCredentials.from_key(CLUB, "correct horse")
     assert repr(member) == f"PeerCredentials({member.peer_id:016x})"
     assert repr(member.signer) == "SessionSigner()"

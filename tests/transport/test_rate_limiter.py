@@ -1,4 +1,4 @@
-"""How fast an overloaded peer speaks."""
+"""`AimdRateLimiter`: the send rate of an overloaded peer."""
 
 from broadloom.transport.flow_control import BURST_S, LAG_TOLERANCE_S, RATE_MIN, UNLIMITED, AimdRateLimiter
 
@@ -12,7 +12,7 @@ class FakeClock:
 
 
 def send_for(pace: AimdRateLimiter, clock: FakeClock, seconds: float, *, bytes_per_s: float, size: int = 1000) -> int:
-    """As fast as wanted, or as allowed; says how much."""
+    """Send at this rate, or as fast as allowed; returns the bytes sent."""
     sent, end = 0, clock.time + seconds
     while clock.time < end:
         if pace.is_exhausted:
@@ -31,13 +31,13 @@ def lag_for(pace: AimdRateLimiter, clock: FakeClock, seconds: float) -> None:
         clock.time += 0.01
 
 
-def test_nobody_is_held_up_without_need() -> None:
+def test_rate_is_unlimited_without_lag() -> None:
     clock = FakeClock()
     pace = AimdRateLimiter(clock)
     assert send_for(pace, clock, 1, bytes_per_s=10e6) >= 10e6
 
 
-def test_a_burst_to_be_read_changes_nothing() -> None:
+def test_short_lag_does_not_limit_rate() -> None:
     clock = FakeClock()
     pace = AimdRateLimiter(clock)
     send_for(pace, clock, 1, bytes_per_s=10e6)
@@ -45,7 +45,7 @@ def test_a_burst_to_be_read_changes_nothing() -> None:
     assert send_for(pace, clock, 1, bytes_per_s=10e6) >= 10e6
 
 
-def test_who_stays_behind_speaks_half_as_fast_and_then_faster_again() -> None:
+def test_rate_halves_during_lag_and_recovers_after_it() -> None:
     clock = FakeClock()
     pace = AimdRateLimiter(clock)
     send_for(pace, clock, 1, bytes_per_s=10e6)
@@ -59,7 +59,7 @@ def test_who_stays_behind_speaks_half_as_fast_and_then_faster_again() -> None:
     assert UNLIMITED > 10e6
 
 
-def test_everyone_may_say_something_however_loud_the_others_are() -> None:
+def test_rate_never_falls_below_minimum() -> None:
     clock = FakeClock()
     pace = AimdRateLimiter(clock)
     send_for(pace, clock, 1, bytes_per_s=10e6)
@@ -72,7 +72,7 @@ def test_everyone_may_say_something_however_loud_the_others_are() -> None:
     assert said / seconds > RATE_MIN / 2
 
 
-def test_what_was_not_said_is_not_saved_for_later() -> None:
+def test_unused_rate_is_not_saved() -> None:
     clock = FakeClock()
     pace = AimdRateLimiter(clock)
     send_for(pace, clock, 1, bytes_per_s=10e6)

@@ -1,25 +1,25 @@
-"""What must hold for victims, whatever is sent to them: judged from the reports that they give."""
+"""`VictimMonitor`: checks from their reports that the victims work as they should, whatever is sent to them."""
 
 from dataclasses import dataclass, field
 from typing import Any
 
 HEARTBEAT_S = 5.0
-"""The loop of the victims answers within this."""
+"""Longest time without a report."""
 DELIVERY_S = 20.0
-"""What one honest peer says has come to the others within this; less than their retention."""
+"""Longest time for an honest message to reach the others; less than their retention."""
 WARM_UP_S = 75.0
-"""Caches, windows and what is retained are full by then."""
+"""Caches, windows and retention buffers are full by then."""
 GROWTH_KB_MAX = 40 << 10
-"""After the warm-up, memory may grow by so much in all: fragments, and what a moment needs."""
+"""Allowed growth of memory after the warm-up, for fragmentation and short peaks."""
 SLOPE_KB_PER_MINUTE_MAX = 3 << 10
 SLOPE_S = 180.0
-"""A line is laid through the last so many seconds, if there are so many after the warm-up."""
+"""The slope of memory is measured over this time at the end, if the run is long enough."""
 RSS_KB_MAX = 400 << 10
 
 
 @dataclass
 class VictimMonitor:
-    """Of one process of victims."""
+    """Monitors one process of victims."""
 
     mode: str
     started_at: float
@@ -39,19 +39,19 @@ class VictimMonitor:
         for finding in report["findings"]:
             self._add_finding(finding)
         if report["late_s"] > DELIVERY_S:
-            self._add_finding(f"a message has been under way for more than {DELIVERY_S:g} s")
+            self._add_finding(f"a message has not been delivered for {DELIVERY_S:g} s")
         if report["rss_kb"] > RSS_KB_MAX:
-            self._add_finding(f"memory of more than {RSS_KB_MAX >> 10} MiB")
+            self._add_finding(f"memory above {RSS_KB_MAX >> 10} MiB")
 
     def check_silence(self, now: float) -> None:
         if now - self.last_report_at > HEARTBEAT_S:
-            self._add_finding(f"the event loop has not answered for {HEARTBEAT_S:g} s")
+            self._add_finding(f"the event loop was blocked for {HEARTBEAT_S:g} s")
 
     def on_exit(self, code: int | None) -> None:
-        self._add_finding(f"the process has ended, with {code}")
+        self._add_finding(f"the process exited with status {code}")
 
     def check_memory(self) -> None:
-        """When all is over: has memory grown without bound?"""
+        """Called at the end: memory must not grow without bound."""
         warm = [(at, kb) for at, kb in self.memory if at >= WARM_UP_S]
         if len(warm) < 10:
             return
@@ -68,7 +68,7 @@ class VictimMonitor:
 
 
 def slope_per_minute(points: list[tuple[float, int]]) -> float:
-    """Of the line through these points that lies closest to them."""
+    """Slope of the least-squares line."""
     count = len(points)
     mean_at, mean_kb = sum(at for at, _ in points) / count, sum(kb for _, kb in points) / count
     spread = sum((at - mean_at) ** 2 for at, _ in points)

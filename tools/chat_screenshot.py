@@ -1,6 +1,6 @@
 """A picture of the chat for the documentation, taken from a real run of five members over real sockets.
 
-    python -m broadloom.apps.chat.picture docs/images/chat.svg
+    python tools/chat_screenshot.py docs/images/chat.svg
 
 They talk on a channel of their own, with a key that nobody else has, so nothing else on the machine is disturbed.
 """
@@ -46,11 +46,11 @@ async def take_screenshot() -> str:
     address = f"127.0.0.1:{port}"
     async with AsyncExitStack() as stack:
         mine = await stack.enter_async_context(broadloom.connect(LOBBY, key=key, port=port, bootstrap=[address]))
-        anna = await stack.enter_async_context(mine.groups("Anna", settings=FAST_SETTINGS))
+        anna = await stack.enter_async_context(Groups(mine, "Anna", settings=FAST_SETTINGS))
         others: dict[str, Groups] = {}
         for name in OTHERS:
             channel = await stack.enter_async_context(broadloom.connect(LOBBY, key=key, bootstrap=[address]))
-            others[name] = await stack.enter_async_context(channel.groups(name, settings=FAST_SETTINGS))
+            others[name] = await stack.enter_async_context(Groups(channel, name, settings=FAST_SETTINGS))
         chat = ChatModel(anna, ReadState())
         app = ChatApp(chat, mine)
         async with app.run_test(size=SIZE) as pilot:
@@ -119,7 +119,7 @@ async def _run_script(app: ChatApp, chat: ChatModel, others: dict[str, Groups]) 
 
 def main() -> None:
     if len(sys.argv) != 2:
-        sys.exit("usage: python -m broadloom.apps.chat.picture FILE.svg")
+        sys.exit("usage: python tools/chat_screenshot.py FILE.svg")
     Path(sys.argv[1]).write_text(run(take_screenshot()), encoding="utf-8")
 
 

@@ -1,4 +1,4 @@
-"""Two ends of TLS in memory: what each makes of the other."""
+"""TLS handshakes in memory, and their result at both ends."""
 
 import ssl
 from datetime import UTC, datetime, timedelta
@@ -14,7 +14,7 @@ CLUB = ChannelName.parse("chess/club-42")
 OTHER = ChannelName.parse("chess/club-43")
 
 TODAY = datetime.now(UTC).replace(microsecond=0)
-"""OpenSSL looks at the real clock and at no other."""
+"""OpenSSL only uses the real clock."""
 DAY = timedelta(days=1)
 
 
@@ -27,19 +27,18 @@ def make_ticket(owner: Authority, member: str = "ada", role: Role = Role.PRODUCE
 
 
 def make_expired_ticket(owner: Authority) -> Ticket:
-    """It has ended yesterday."""
     return owner.issue_ticket("ada", Role.PRODUCER, TODAY - DAY, now=clock_at(TODAY - 3 * DAY))
 
 
 class HandshakeResult(NamedTuple):
-    """Of a meeting, for one of the two."""
+    """The result of a handshake at one end."""
 
     identity: Identity | None
     reason: RejectReason | None
 
 
 class Contexts(NamedTuple):
-    """What somebody else than a Membership comes with."""
+    """TLS contexts of a client that is not a peer."""
 
     client_context: ssl.SSLContext
     server_context: ssl.SSLContext
@@ -83,7 +82,7 @@ class _TlsEnd:
 def handshake(
     initiator: PeerCredentials | Contexts, responder: PeerCredentials | Contexts
 ) -> tuple[HandshakeResult, HandshakeResult]:
-    """The caller's and the other's."""
+    """The results of initiator and responder."""
     there, back = ssl.MemoryBIO(), ssl.MemoryBIO()
     server = responder.server_context.wrap_bio(there, back, server_side=True)
     client = initiator.client_context.wrap_bio(back, there, server_hostname=initiator.server_name)
@@ -95,7 +94,7 @@ def handshake(
 
 
 def responder_tls_error(member: PeerCredentials, sent: bytes) -> ssl.SSLError:
-    """What TLS says when somebody sends it this."""
+    """The error that these bytes cause."""
     incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
     return _handshake_error(member.server_context.wrap_bio(incoming, outgoing, server_side=True), incoming, sent)
 
@@ -113,4 +112,4 @@ def _handshake_error(tls: ssl.SSLObject, incoming: ssl.MemoryBIO, sent: bytes) -
         tls.do_handshake()
     except ssl.SSLError as problem:
         return problem
-    raise AssertionError("a handshake with nobody")
+    raise AssertionError("the handshake succeeded")

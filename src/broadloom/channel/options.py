@@ -1,0 +1,132 @@
+"""`ConnectOptions`: the parameters of `connect`, their defaults and their checks.
+
+This is the only place that spells them. `broadloom.connect`, `broadloom.sync.connect` and everything else that joins a
+channel takes them from here, at run time and for type checkers (`accepts_connect_options`).
+"""
+
+import inspect
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, ParamSpec, Protocol, TypeVar, cast, overload
+
+from broadloom.channel.inbox import Overflow
+from broadloom.protocol import ChannelSettings
+from broadloom.protocol.runtime import ObserverFactory
+from broadloom.security import Ticket
+from broadloom.transport import parse_address
+from broadloom.wire.xdr import PORT_MAX
+
+LOCAL_PEERS_MAX = 16
+"""More peers in one program would not add throughput."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ConnectOptions:
+    """The options of `connect`. Values that cannot work raise `ValueError` or `TypeError`."""
+
+    bootstrap: Sequence[str] = ()
+    """Hosts to look for the channel: `10.0.0.5` or `alpha`, whose ports are probed in the channel's port order, or
+    `host:port`. Default: this machine. The first peer of a channel must run on one of its bootstrap hosts."""
+    key: str | bytes | None = field(default=None, repr=False)
+    """Key shared by all members (`broadloom key` generates one). Without key and ticket, the key is derived from the
+    channel name, which only keeps out programs that do not know the name."""
+    ticket: "str | os.PathLike[str] | Ticket | None" = field(default=None, repr=False)
+    """Ticket issued by the channel's owner, with a name and a role: a path, the text of the file, or a `Ticket`."""
+    revocation_list: "str | os.PathLike[str] | None" = None
+    """File with the owner's list of revoked tickets. It is read again whenever it changes."""
+    tls: bool = True
+    """False: no encryption and no authentication."""
+    signed: bool | None = None
+    """Sign every message and verify it at every hop. Always on with tickets; default without: off."""
+    advertise_host: str = ""
+    """Address at which other peers reach this one. Default: the address of the interface that faces the bootstrap
+    host."""
+    port: int = 0
+    """Port to listen on. 0: the first free one in the channel's port order."""
+    local_peers: int = 1
+    """Number of peers that this program runs. They act as one, with more links; for a well-connected machine."""
+    overflow: "Overflow | str" = Overflow.DROP_OLDEST
+    """What happens when the program does not read in time: see `Overflow`."""
+    inbox_messages_max: int = 100_000
+    """Maximum number of unread messages."""
+    inbox_bytes_max: int = 64 << 20
+    """Maximum size of all unread messages."""
+    timeout_s: float = 30.0
+    """`connect` raises `ConnectError` after this time."""
+    tape: ObserverFactory | None = None
+    """Records what this peer sees: a `broadloom.record.Tape`."""
+    settings: ChannelSettings | None = None
+    """Timeouts, memory limits and the like: `ChannelSettings`, with profiles for other networks."""
+
+    def __post_init__(self) -> None:
+        if isinstance(self.bootstrap, str):
+            raise TypeError(f"bootstrap is a list of addresses: bootstrap=[{self.bootstrap!r}]")
+        for address in self.bootstrap:
+            parse_address(address)
+        if sum([self.key is not None, self.ticket is not None, not self.tls]) > 1:
+            raise ValueError("key, ticket and tls=False exclude each other")
+        if self.signed and not self.tls:
+            raise ValueError("signed=True requires a key or a ticket: a channel without TLS cannot be signed")
+        if self.revocation_list is not None and self.ticket is None:
+            raise ValueError("revocation_list works only with a ticket")
+        if self.ticket is not None and self.signed is False:
+            raise ValueError("signed=False is not possible with a ticket: roles are enforced by signatures")
+        if not 1 <= self.local_peers <= LOCAL_PEERS_MAX:
+            raise ValueError(f"local_peers={self.local_peers}: must be 1 to {LOCAL_PEERS_MAX}")
+        if not 0 <= self.port <= PORT_MAX:
+            raise ValueError(f"port={self.port}: must be 1 to {PORT_MAX}, or 0 to choose one")
+        if self.inbox_messages_max < 1 or self.inbox_bytes_max < 1:
+            raise ValueError("inbox_messages_max and inbox_bytes_max must be at least 1")
+        if self.overflow not in [value for policy in Overflow for value in (policy, policy.value)]:
+            choices = ", ".join(policy.value for policy in Overflow)
+            raise ValueError(f"overflow={self.overflow!r}: must be one of {choices}")
+        if self.advertise_host:
+            _check_advertise_host(self.advertise_host)
+
+
+def _check_advertise_host(host: str) -> None:
+    address = parse_address(host)
+    if address.port:
+        raise ValueError(f"advertise_host={host!r}: pass the port separately, as port={address.port}")
+    if address.host in ("0.0.0.0", "::"):
+        raise ValueError(
+            f"advertise_host={host!r}: peers cannot dial this; use an address of this machine, or leave it out"
+        )
+
+
+P = ParamSpec("P")
+T_co = TypeVar("T_co", covariant=True)
+
+
+class ConnectFunction(Protocol[P, T_co]):
+    """A function that takes a channel name and either prepared options or the options one by one."""
+
+    @overload
+    def __call__(self, name: str, *, options: ConnectOptions) -> T_co: ...
+    @overload
+    def __call__(self, name: str, *args: P.args, **options: P.kwargs) -> T_co: ...
+
+
+def _connect_function_type(
+    _options: Callable[P, ConnectOptions],
+) -> Callable[[Callable[[str, ConnectOptions], T_co]], ConnectFunction[P, T_co]]:
+    def decorate(function: Callable[[str, ConnectOptions], T_co]) -> ConnectFunction[P, T_co]:
+        def connect(name: str, *, options: ConnectOptions | None = None, **given: Any) -> T_co:
+            if options is not None and given:
+                raise TypeError(f"pass options= or {', '.join(given)}=, not both")
+            return function(name, options or ConnectOptions(**given))
+
+        own = inspect.signature(function)
+        parameters = [own.parameters["name"], *inspect.signature(ConnectOptions).parameters.values()]
+        connect.__signature__ = own.replace(parameters=parameters)  # type: ignore[attr-defined]
+        connect.__name__, connect.__qualname__ = function.__name__, function.__qualname__
+        connect.__module__, connect.__doc__ = function.__module__, function.__doc__
+        return cast("ConnectFunction[P, T_co]", connect)
+
+    return decorate
+
+
+accepts_connect_options = _connect_function_type(ConnectOptions)
+"""Decorator for `function(name, options)`: callers pass the fields of `ConnectOptions` as keyword arguments, or
+`options=`. Type checkers and editors see each of them."""

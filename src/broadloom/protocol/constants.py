@@ -1,0 +1,136 @@
+"""`Tuning`: the internal constants of the protocol, each with its unit and its reason.
+
+Not public: applications use `ChannelSettings`. Tests and scenarios override constants by passing a `Tuning` instead.
+"""
+
+from dataclasses import dataclass, fields
+
+from broadloom.protocol.settings import ChannelSettings
+from broadloom.wire.fields import AUTHORS_MAX
+
+
+@dataclass(frozen=True, slots=True)
+class Tuning(ChannelSettings):
+    """All that one peer's protocol depends on: the public settings and the constants below them."""
+
+    # Joining and links
+
+    discovery_attempt_s: float = 0.5
+    """Time to wait for one port before the search also tries the next; a late answer still counts."""
+    discovery_retry_s: float = 1.0
+    """Pause before other seekers are asked again, or a search without result is repeated."""
+    exchanges_max: int = 256
+    """Incoming exchanges at a time. The oldest makes room for one more: honest peers answer within milliseconds."""
+    slot_reservation_s: float = 2.5
+    """A slot reserved for an announced peer is free again after this time."""
+    edge_reservation_s: float = 6.0
+    """An edge on offer may be offered again after this time. Longer than `exchange_timeout_s`, so no edge is pinned
+    twice."""
+    join_timeout_s: float = 2.0
+    """Time to wait for an invitation; then a joiner with at least one neighbor counts as connected."""
+    unlink_timeout_s: float = 4.0
+    """A link that is being drained is closed after this time even without an acknowledgement."""
+    leave_linger_s: float = 0.3
+    """Frames of a leaving neighbor are read for this long: it may relay the last messages of another leaving peer."""
+    tick_s: float = 1.0
+    """Interval of periodic checks."""
+
+    # Broadcast
+
+    reorder_buffer_bytes_max: int = 16 << 20
+    """Frames held until an earlier one arrives. Frames beyond this are dropped and requested again later."""
+    authors_max: int = 20_000
+    """Authors tracked. Messages of more authors are dropped and counted, so invented ids cannot exhaust memory."""
+    gap_repair_delay_s: float = 0.5
+    """A gap that has not closed by itself after this time is requested from one neighbor after another."""
+    flood_frames_per_s_max: int = 10
+    """Authors with a higher rate use the tree for all frames: it is fresh, and frequent floods are expensive."""
+    ihave_interval_s: float = 0.1
+    """`IHave` entries for lazy links are collected for this long."""
+    bundle_bytes: int = 256 << 10
+    """Messages sent within one turn of the event loop are packed into frames of about this size."""
+    bundle_linger_s: float = 0.005
+    """Busy authors collect messages for this long; a single message is never delayed."""
+    send_window_s: float = 0.5
+    """`broadcast` waits when more is in flight than the receivers acknowledge in this time. A time and not a size,
+    because a fixed size means many seconds of delay where receivers are slow."""
+    send_window_bytes_max: int = 4 << 20
+    """Upper bound of the send window."""
+    send_window_bytes_min: int = 128 << 10
+    """Lower bound of the send window."""
+    straggler_timeout_s: float = 0.4
+    """A receiver far behind the others for this long no longer holds up the author."""
+    stall_grace_s: float = 0.1
+    """A receiver far behind that makes no progress at all for this long no longer holds up the author either."""
+    backlog_shed_bytes: int = 2 << 20
+    """Low-priority messages are skipped for a neighbor with a larger backlog."""
+    backlog_lazy_bytes: int = 8 << 20
+    """A link with a larger backlog for longer than `straggler_timeout_s` becomes lazy: it gets `IHave` only."""
+
+    # Repair
+
+    repair_delay_s: float = 0.25
+    """Delay of the first attempt to fill a free slot, so that the other neighbors notice the loss too."""
+    repair_backoff_s: float = 0.75
+    """Pause after the first two attempts, doubled after every two more."""
+    repair_backoff_alert_s_max: float = 4.0
+    """Longest pause while the loss of a neighbor is recent."""
+    repair_backoff_s_max: float = 20.0
+    """Longest pause otherwise: a slot that cannot be filled (odd degree, odd number of peers) costs next to nothing."""
+    walk_extra_steps: int = 8
+    """Steps a random walk may add when it ends at an unsuitable edge."""
+    neighbor_list_delay_s: float = 0.2
+    """Changes of the neighbor list within this time are announced together."""
+    decluster_interval_s: float = 4.0
+    """How often a peer in a cluster tries to swap an edge."""
+
+    # Partitions
+
+    peer_cache_max: int = 128
+    """Addresses of other peers, in case all neighbors die."""
+    peer_sample_size: int = 16
+    """Cached addresses sent along with a response or a digest."""
+    beacon_interval_s: float = 3.0
+    """How often one peer of the fabric sends a beacon."""
+    probe_interval_s: float = 10.0
+    """How often a peer asks a cached one whether both are in the same fabric."""
+    probe_interval_alert_s: float = 2.0
+    """The same while the peer is on alert or has no neighbor."""
+    alert_s: float = 60.0
+    """How long a peer is on alert after it lost a neighbor ungracefully."""
+
+    def __post_init__(self) -> None:
+        ChannelSettings.__post_init__(self)
+        if self.authors_max >= AUTHORS_MAX:
+            raise ValueError(f"authors_max must be below {AUTHORS_MAX}, the limit of a digest, not {self.authors_max}")
+
+    @classmethod
+    def of(cls, settings: ChannelSettings | None) -> "Tuning":
+        """Add the constants to the settings of a user.
+
+        Steps of joining that last about as long as an exchange get the same factor as `exchange_timeout_s` where that
+        is longer than the default; with shorter reservations a slow network never forms a fabric.
+        """
+        if isinstance(settings, Tuning):
+            return settings
+        if settings is None:
+            return cls()
+        public = {each.name: getattr(settings, each.name) for each in fields(ChannelSettings)}
+        default = cls()
+        factor = max(1.0, settings.exchange_timeout_s / default.exchange_timeout_s)
+        return cls(
+            **public,
+            slot_reservation_s=factor * default.slot_reservation_s,
+            edge_reservation_s=factor * default.edge_reservation_s,
+            join_timeout_s=factor * default.join_timeout_s,
+        )
+
+    @property
+    def author_eviction_s(self) -> float:
+        """An author idle for this long may be evicted if there are too many: no copy of its messages is left."""
+        return 2 * self.retention_s
+
+    @property
+    def beacon_timeout_s(self) -> float:
+        """Without a beacon for this long, this part of the fabric has lost its sender."""
+        return 3 * self.beacon_interval_s

@@ -1,0 +1,47 @@
+"""`PeerCounters`: what one peer has counted since it started, for its status and for tests."""
+
+from dataclasses import dataclass
+
+
+@dataclass(slots=True)
+class PeerCounters:
+    sent: int = 0
+    """Messages of this peer."""
+    delivered: int = 0
+    """Messages delivered to the application."""
+    duplicates: int = 0
+    """Messages received more than once."""
+    expired_copies: int = 0
+    """Frames older than `retention_s`, ignored."""
+    authors_rejected: int = 0
+    """Messages and credentials of authors beyond `authors_max`."""
+    reorder_buffer_full: int = 0
+    """Frames dropped because the reorder buffer was full; they are requested again."""
+    claims_rejected: int = 0
+    """Implausible sequence numbers that a neighbor claimed to exist."""
+    missed: int = 0
+    """Messages reported as `Missed`."""
+    ttl_expired: int = 0
+    """Missed messages that arrived after their TTL."""
+    malformed_frames: int = 0
+    """Frames that could not be decoded."""
+    unknown_messages: int = 0
+    """Frames with an unknown message number."""
+    foreign_connections: int = 0
+    """Incoming connections with another protocol, version or channel."""
+    exchanges_rejected: int = 0
+    """Incoming exchanges closed because there were too many, or after leaving."""
+    peer_id_mismatches: int = 0
+    """Incoming connections of peers that claimed the id of another."""
+    bad_signatures: int = 0
+    """Messages with an invalid signature."""
+    role_violations: int = 0
+    """Messages of authors without permission to send."""
+    bad_credentials: int = 0
+    """Invalid credentials of authors."""
+    low_priority_shed: int = 0
+    """Low-priority messages skipped for a neighbor with a long backlog."""
+    links_switched_to_lazy: int = 0
+    """Times a neighbor was so far behind that its link became lazy."""
+    slow_neighbors_dropped: int = 0
+    """Neighbors dropped because they did not read what they were sent."""

@@ -1,0 +1,176 @@
+"""Store errors name the file and the remedy, and tell the reasons apart. Everything here really happens to a file."""
+
+import os
+import sqlite3
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from broadloom.groups import (
+    NotAStoreError,
+    SqliteStore,
+    StoreCorruptError,
+    StoreError,
+    StoreFullError,
+    StoreLockedError,
+    StoreReadOnlyError,
+)
+from broadloom.groups.model import Post
+from tests.groups.group_bus import GroupBus
+from tests.small_disk import fill, make_read_only, small_disk
+
+__all__ = ["small_disk"]
+
+GROUP = 7
+
+
+def make_store(path: Path, posts: int = 1000) -> Path:
+    store = SqliteStore(path)
+    for sequence in range(1, posts + 1):
+        store.history(GROUP).add(Post(1, sequence, None, 0, bytes(200)), "Anna")
+    store.close()
+    return path
+
+
+def check_message(error: pytest.ExceptionInfo[StoreError], path: Path, remedy: str) -> None:
+    assert str(error.value).startswith(f"{path} ")
+    assert remedy in str(error.value)
+    assert error.value.path == path
+
+
+def test_open_store_is_locked_for_others(tmp_path: Path) -> None:
+    path = tmp_path / "member.db"
+    store = SqliteStore(path)
+    with pytest.raises(StoreLockedError) as error:
+        SqliteStore(path)
+    check_message(error, path, "Close that program")
+    store.close()
+    SqliteStore(path).close()
+
+
+@pytest.mark.parametrize("content", [b"something else entirely" * 100, b"short"])
+def test_file_that_is_no_database_is_rejected(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "notes.txt"
+    path.write_bytes(content)
+    with pytest.raises(NotAStoreError) as error:
+        SqliteStore(path)
+    check_message(error, path, "Use another file")
+    assert path.read_bytes() == content
+
+
+def test_foreign_database_is_rejected_and_left_unchanged(tmp_path: Path) -> None:
+    path = tmp_path / "browser.db"
+    database = sqlite3.connect(path)
+    database.execute("create table bookmarks (url text)")
+    database.close()
+    before = path.read_bytes()
+    with pytest.raises(NotAStoreError, match="another program") as error:
+        SqliteStore(path)
+    check_message(error, path, "Use another file")
+    assert path.read_bytes() == before
+    assert os.listdir(tmp_path) == ["browser.db"]
+
+
+def test_store_of_another_version_is_rejected(tmp_path: Path) -> None:
+    path = make_store(tmp_path / "member.db")
+    database = sqlite3.connect(path)
+    database.execute("pragma user_version = 99")
+    database.close()
+    with pytest.raises(NotAStoreError, match="another version wrote it, in format 99"):
+        SqliteStore(path)
+
+
+def test_damaged_store_is_reported_as_corrupt(tmp_path: Path) -> None:
+    path = make_store(tmp_path / "member.db")
+    with path.open("r+b") as file:
+        file.seek(8 * 4096)
+        file.write(b"\xa5" * (path.stat().st_size - 12 * 4096))
+    with pytest.raises(StoreCorruptError) as error:
+        SqliteStore(path).history(GROUP).held()
+    check_message(error, path, "Restore a backup")
+
+
+def test_damaged_group_record_is_reported_as_corrupt(tmp_path: Path) -> None:
+    path = make_store(tmp_path / "member.db")
+    database = sqlite3.connect(path)
+    database.execute("insert into groups values (1, x'00', 1)")
+    database.commit()
+    database.close()
+    store = SqliteStore(path)
+    with pytest.raises(StoreCorruptError) as error:
+        store.groups()
+    check_message(error, path, "Restore a backup")
+    store.close()
+
+
+def test_missing_folder_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "nowhere" / "member.db"
+    with pytest.raises(StoreError, match=f"there is no folder {path.parent}"):
+        SqliteStore(path)
+    with pytest.raises(StoreError, match="it is a folder"):
+        SqliteStore(tmp_path)
+
+
+@pytest.mark.parametrize("name", ["member.db", "new.db"])
+def test_read_only_disk_is_reported_as_read_only(small_disk: Path, name: str) -> None:
+    make_store(small_disk / "member.db", posts=10)
+    make_read_only(small_disk)
+    with pytest.raises(StoreReadOnlyError) as error:
+        SqliteStore(small_disk / name)
+    check_message(error, small_disk / name, "writable")
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write read-only files")
+def test_read_only_file_is_reported_as_read_only(tmp_path: Path) -> None:
+    path = make_store(tmp_path / "member.db", posts=10)
+    path.chmod(0o444)
+    with pytest.raises(StoreReadOnlyError):
+        SqliteStore(path)
+
+
+def test_full_disk_fails_send_until_space_is_freed(small_disk: Path) -> None:
+    bus = GroupBus()
+    store = SqliteStore(small_disk / "member.db")
+    member, other = bus.add("a", store), bus.add("b")
+    member.participant.create("a group", group=GROUP)
+    bus.run(10.0)
+    other.participant.join(GROUP)
+    bus.run(10.0)
+    ballast = fill(small_disk)
+
+    def post_until_full() -> None:
+        for _ in range(100):
+            member.participant.post(GROUP, bytes(10_000))
+
+    with pytest.raises(StoreFullError) as error:
+        post_until_full()
+    check_message(error, small_disk / "member.db", "free disk space")
+    ballast.unlink()
+    sent = member.send_text(GROUP, "there is space again")
+    bus.run(2.0)
+    assert other.delivered[-1].id == sent.id
+    bus.kill(member)
+    store.close()
+
+
+_LIMITED = """
+import resource, sys
+from pathlib import Path
+from broadloom.groups import StoreFullError
+from tests.groups.test_store_errors import make_store
+
+resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))
+try:
+    make_store(Path(sys.argv[1]))
+except StoreFullError as error:
+    print(error)
+"""
+
+
+def test_file_size_limit_is_reported_as_full(tmp_path: Path) -> None:
+    path = tmp_path / "member.db"
+    done = subprocess.run([sys.executable, "-c", _LIMITED, str(path)], capture_output=True, text=True, check=True)
+    assert done.stdout.startswith(f"{path} cannot grow")
+    assert "limit on file sizes" in done.stdout
