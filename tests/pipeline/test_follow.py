@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING
 import polars as pl
 import pytest
 
+from broadloom.cli.exit_codes import USAGE_ERROR
+from broadloom.cli.pipeline import run as run_command
 from broadloom.pipeline.arrow.frames import to_polars
-from broadloom.pipeline.live import command
 from broadloom.pipeline.live.follow import (
     KNOWN_FAULTS,
     Follower,
@@ -24,10 +25,10 @@ from broadloom.pipeline.live.follow import (
     quarantined_files,
     read,
 )
+from broadloom.pipeline.live.settings import parse_settings
 from broadloom.pipeline.live.store import BatchManifest, LiveStore
 from broadloom.pipeline.live.watermark import WatermarkRules
 from broadloom.pipeline.table import TableSettingError
-from broadloom.pipeline.tape_set import TapesNotFoundError
 from broadloom.protocol import ChannelName
 from tests.pipeline.growing import BEGIN_S, CHANNEL, WITHIN_S, Clock, RecordedPeers, eventually, on_tape
 
@@ -210,11 +211,11 @@ def _batch(store: LiveStore) -> int:
     return -1 if told is None else told.batch
 
 
-def test_a_mistake_is_told_before_spark_is_started(tmp_path):
-    with pytest.raises(TableSettingError, match="there is no setting 'lateness' when tapes are followed"):
-        command.run(tmp_path, tmp_path / "out", settings={"lateness": "3"})
+def test_usage_errors_are_reported_before_spark_is_started(tmp_path, capsys):
+    with pytest.raises(TableSettingError, match="there is no setting 'lateness' with --follow"):
+        parse_settings({"lateness": "3"})
     with pytest.raises(TableSettingError, match="window_s has to be above 0"):
-        command.run(tmp_path, tmp_path / "out", settings={"window_s": "0"})
-    with pytest.raises(TapesNotFoundError, match="there is no folder of tapes at"):
-        command.run(tmp_path / "nowhere", tmp_path / "out", settings={})
+        parse_settings({"window_s": "0"})
+    assert run_command(tmp_path / "nowhere", tmp_path / "out", follow=True) == USAGE_ERROR
+    assert "there is no folder of tapes at" in capsys.readouterr().err
     assert not (tmp_path / "out").exists()

@@ -51,7 +51,7 @@ def run_chaos(scenario: str, before: str = "", worker_patch: str = "", **options
     """Return exit status and report. `before` is code for the coordinator."""
     arguments = ", ".join(f"{name}={value!r}" for name, value in options.items())
     call = f"raise SystemExit(chaos({scenario!r}, json=True, {arguments}))"
-    code, out, err = run(f"{before}\nfrom broadloom.testing.chaos.command import chaos\n{call}", worker_patch)
+    code, out, err = run(f"{before}\nfrom broadloom.cli.chaos import chaos\n{call}", worker_patch)
     assert out, err
     result: dict[str, Any] = json.loads(out)
     return code, result

@@ -21,8 +21,8 @@ SMALL = {"receivers": 2, "size": 60, "messages": 300, "rate": 200.0, "duration":
 
 def script(benchmark: str, before: str = "", **options: Any) -> str:
     arguments = ", ".join(f"{name}={value!r}" for name, value in {**SMALL, **options}.items())
-    call = f"raise SystemExit(command.bench({benchmark!r}, {arguments}))"
-    return f"from broadloom.testing.bench import command\n{before}\n{call}"
+    call = f"raise SystemExit(bench({benchmark!r}, {arguments}))"
+    return f"from broadloom.cli.bench import bench\nfrom broadloom.testing.bench import command\n{before}\n{call}"
 
 
 def bench(benchmark: str, before: str = "", worker_patch: str = "", **options: Any) -> tuple[int, dict[str, Any]]:
@@ -114,11 +114,11 @@ def test_ctrl_c_stops_all_processes() -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["speed"], "available: throughput, latency, all-to-all, join, all"),
-        (["--plain", "--signed"], "exclude each other"),
+        (["speed"], "choose one of throughput, latency, all-to-all, join, or all"),
+        (["--no-tls", "--signed"], "exclude each other"),
         (["--size", "3"], "from 24 bytes"),
         (["--rate", "0"], "at least 1 message per second"),
-        (["--seconds", "-1"], "more than 0 seconds"),
+        (["--duration", "-1"], "more than 0 seconds"),
     ],
 )
 def test_invalid_options_are_a_usage_error(options: list[str], message: str) -> None:

@@ -5,7 +5,8 @@ import signal
 
 import pytest
 
-from broadloom.testing.chaos.command import USAGE_ERROR, chaos
+from broadloom.cli.chaos import chaos
+from broadloom.cli.exit_codes import USAGE_ERROR
 from tests.support import wait_until
 from tests.testing.chaos.real_runs import descendants, is_running, process_state, run, run_chaos, running
 
@@ -80,7 +81,7 @@ def test_peers_that_cannot_connect_are_a_problem() -> None:
 )
 def test_workers_exit_when_chaos_run_is_interrupted(number: signal.Signals, code: int) -> None:
     with running(
-        "from broadloom.testing.chaos.command import chaos\nraise SystemExit(chaos('kill', peers=12))"
+        "from broadloom.cli.chaos import chaos\nraise SystemExit(chaos('kill', peers=12))"
     ) as process:
         wait_until(lambda: len(descendants(process.pid)) > 12)
         workers = descendants(process.pid)
@@ -92,7 +93,7 @@ def test_workers_exit_when_chaos_run_is_interrupted(number: signal.Signals, code
 
 def test_paused_workers_exit_when_chaos_run_is_killed() -> None:
     call = "raise SystemExit(chaos('pause', peers=6, pause=2))"
-    with running(f"from broadloom.testing.chaos.command import chaos\n{call}") as process:
+    with running(f"from broadloom.cli.chaos import chaos\n{call}") as process:
         wait_until(lambda: any(process_state(pid) == "T" for pid in descendants(process.pid)))
         workers = descendants(process.pid)
         os.kill(process.pid, signal.SIGKILL)
@@ -123,7 +124,7 @@ def test_invalid_options_are_a_usage_error(
 
 
 def test_list_prints_every_scenario() -> None:
-    code, out, _ = run("from broadloom.testing.chaos.command import chaos\nraise SystemExit(chaos('list'))")
+    code, out, _ = run("from broadloom.cli.chaos import chaos\nraise SystemExit(chaos('list'))")
     assert code == 0
     assert [line.split()[0] for line in out.splitlines()[1:]] == [
         "kill", "churn", "pause", "load", "join-storm", "join", "partition",

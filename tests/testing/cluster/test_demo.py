@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from broadloom.testing.cluster.demo_run import DemoSummary
-from tests.cli.running import running_command
+from tests.cli.harness import running_command
 
 CLEAN: dict[str, Any] = {
     "clean": True,
@@ -75,7 +75,7 @@ def test_summary_fails_without_deliveries() -> None:
 def test_invalid_options_are_a_usage_error() -> None:
     for options, message in (
         (["--peers", "1"], "a cluster has 2 to 1000 peers, not 1"),
-        (["--once", "--peers", "8", "--kill", "7"], "of 8 peers, 0 to 6 can be killed, not 7"),
+        (["--headless", "--peers", "8", "--kill", "7"], "of 8 peers, 0 to 6 can be killed, not 7"),
         (["--ticks", "-1"], "ticks_per_s is -1: use 0 to 10,000 messages per second"),
     ):
         ended = run(*options)
@@ -83,7 +83,7 @@ def test_invalid_options_are_a_usage_error() -> None:
 
 
 def test_headless_demo_passes_without_spark() -> None:
-    ended = run("--once", "--no-spark", "--peers", "8", "--seconds", "4", "--kill", "2", "--json")
+    ended = run("--headless", "--no-spark", "--peers", "8", "--duration", "4", "--kill", "2", "--json")
     assert ended.returncode == 0, ended.stderr
     summary = json.loads(ended.stdout)
     assert summary["passed"]
@@ -107,7 +107,7 @@ def test_demo_serves_pages_until_ctrl_c() -> None:
 
 @pytest.mark.long
 def test_headless_demo_is_audited_by_spark() -> None:
-    ended = run("--once", "--peers", "8", "--seconds", "8", "--json", timeout_s=280)
+    ended = run("--headless", "--peers", "8", "--duration", "8", "--json", timeout_s=280)
     assert ended.returncode == 0, ended.stderr
     summary = json.loads(ended.stdout)
     assert summary["audited_by"] == "Spark, over the tapes"
@@ -119,7 +119,7 @@ def test_headless_demo_is_audited_by_spark() -> None:
 @pytest.mark.long
 @pytest.mark.timeout(900)
 def test_headless_demo_survives_kill_of_40_of_200_peers() -> None:
-    options = ["--once", "--no-spark", "--peers", "200", "--kill", "40", "--seconds", "20", "--json"]
+    options = ["--headless", "--no-spark", "--peers", "200", "--kill", "40", "--duration", "20", "--json"]
     ended = run(*options, timeout_s=850)
     assert ended.returncode == 0, ended.stderr
     summary = json.loads(ended.stdout)

@@ -98,7 +98,7 @@ def join_strategies(rows: Sequence[Row], degree: int, path: Path) -> None:
     figure, axes = _figure(f"Ways of pinning, degree {degree}")
     for peers in dict.fromkeys(row["peers"] for row in rows):
         some = [row for row in rows if row["peers"] == peers]
-        names = [row["way"] for row in some]
+        names = [row["strategy"] for row in some]
         axes.plot(names, [row["diameter"] for row in some], "o", label=f"diameter, {peers:,} peers")
         axes.plot(names, [row["mean_distance"] for row in some], "s", label=f"mean distance, {peers:,} peers")
     axes.set_ylabel("steps")

@@ -54,7 +54,7 @@ def diameters(about: Row, rows: Sequence[Row], *, json: bool) -> None:
                 f"{row['memory_mb']:,.0f}",
             )
         )
-    notes = [f"{about['way']} pinning, degree {about['degree']}; {about['seconds']} s in all."]
+    notes = [f"{about['strategy']} pinning, degree {about['degree']}; {about['seconds']} s in all."]
     notes += [f"The paper saw {row['paper_saw']} at {row['peers']}." for row in rows if row["paper_saw"]]
     notes += [f"{row['peers']:,} peers: a fabric was torn." for row in rows if not row["whole"]]
     notes += [f"{row['peers']:,} peers: somebody lacked a link." for row in rows if row["regular"] is False]
@@ -117,7 +117,7 @@ def failures(about: Row, rows: Sequence[Row], *, json: bool) -> None:
             )
             for row in rows
         ],
-        [f"{about['way']} pinning, degree {about['degree']}; {about['seconds']} s in all."],
+        [f"{about['strategy']} pinning, degree {about['degree']}; {about['seconds']} s in all."],
     )
 
 
@@ -129,7 +129,7 @@ def join_strategies(about: Row, rows: Sequence[Row], *, json: bool) -> None:
         "Ways of pinning",
         (
             "peers",
-            "way",
+            "strategy",
             "fabrics",
             "diameter",
             "largest",
@@ -143,7 +143,7 @@ def join_strategies(about: Row, rows: Sequence[Row], *, json: bool) -> None:
         [
             (
                 f"{row['peers']:,}",
-                row["way"],
+                row["strategy"],
                 row["fabrics"],
                 f"{row['diameter']:.2f}",
                 row["diameter_max"],

@@ -7,8 +7,8 @@ from typing import Any, TypeVar, cast
 
 from broadloom.pipeline.overlay_study.bounds import PAPER_OBSERVED, expected_distances
 from broadloom.pipeline.overlay_study.jobs import FailureJob, Figures, SpreadJob
+from broadloom.pipeline.overlay_study.parameters import strategy_name
 from broadloom.pipeline.overlay_study.theory import surviving_stats
-from broadloom.pipeline.overlay_study.words import strategy_name
 from broadloom.topology import diameter_bounds
 
 Row = dict[str, Any]
@@ -121,7 +121,7 @@ def join_strategies(jobs: Sequence[SpreadJob], figures: Sequence[Figures]) -> li
         rows.append(
             {
                 "peers": job.peers,
-                "way": strategy_name(job.strategy, job.choices),
+                "strategy": strategy_name(job.strategy, job.choices),
                 "fabrics": len(members),
                 "diameter": fmean(_values(members, "diameter")),
                 "diameter_max": int(max(_values(members, "diameter"))),

@@ -1,111 +1,28 @@
-"""`broadloom chaos`: run a scenario and print its report."""
+"""Run one chaos scenario in real processes, from the first process to the report."""
 
-import json as json_module
 import os
 import secrets
 import time
-from contextlib import nullcontext
-
-from rich.console import Console
-from rich.status import Status
-from rich.table import Table
 
 from broadloom.security import generate_key
-from broadloom.testing.chaos.chaos_run import ChaosRun
+from broadloom.testing.chaos.chaos_run import ChaosRun, PhaseListener
 from broadloom.testing.chaos.config import ChaosConfig
-from broadloom.testing.chaos.report import ChaosReport, fill_report, report_table
-from broadloom.testing.chaos.scenarios import SCENARIOS, ChaosScenario, merge_config, spare_processes
+from broadloom.testing.chaos.report import ChaosReport, fill_report
+from broadloom.testing.chaos.scenarios import SCENARIOS, ChaosScenario, spare_processes
 from broadloom.testing.checks.final_audit import run_final_audit
-from broadloom.testing.errors import ConfigError, WorkerTimeoutError
+from broadloom.testing.errors import WorkerTimeoutError
 from broadloom.testing.processes.control_protocol import WorkerConfig
 from broadloom.testing.processes.forkserver import unsupported_reason
 from broadloom.testing.processes.network_namespaces import NamespaceError, NetworkNamespaces
 from broadloom.transport.event_loop import run
 
-FAILED = 1
-USAGE_ERROR = 2
-UNSUPPORTED = 3
-INTERRUPTED = 130
-PROBLEMS_SHOWN_MAX = 10
 
-out = Console()
-err = Console(stderr=True)
+def run_scenario(name: str, config: ChaosConfig, progress: PhaseListener) -> ChaosReport:
+    """Run one scenario; all processes have ended when it returns."""
+    return run(_run_scenario(name, config, progress))
 
 
-def chaos(
-    scenario: str,
-    *,
-    peers: int = 0,
-    processes: int = 0,
-    kill: int = 0,
-    pause: int = 0,
-    joiners: int = 0,
-    churn_per_min: float = 0.0,
-    duration: float = 0.0,
-    rate: float = 0.0,
-    size: int = 0,
-    degree: int = 0,
-    repair_timeout: float = 0.0,
-    no_tls: bool = False,
-    json: bool = False,
-    tape: str = "",
-) -> int:
-    """Run the whole command and return its exit status."""
-    if scenario == "list":
-        _print_scenarios()
-        return 0
-    try:
-        if scenario not in SCENARIOS:
-            raise ConfigError(f"unknown scenario {scenario!r}; available: {', '.join(SCENARIOS)}")
-        if kill and scenario != "kill":
-            raise ConfigError(f"{scenario}: --kill is only for the scenario kill")
-        if pause and scenario != "pause":
-            raise ConfigError(f"{scenario}: --pause is only for the scenario pause")
-        given: dict[str, object] = {"peers": peers, "processes": processes, "affected_peers": kill or pause}
-        given |= {"joiners": joiners, "churn_per_min": churn_per_min, "duration_s": duration}
-        given |= {"rate_per_s": rate, "size_bytes": size}
-        given |= {"degree": degree, "repair_timeout_s": repair_timeout, "no_tls": no_tls or None, "tape": tape}
-        config = merge_config(SCENARIOS[scenario].defaults, given)
-        report = run_scenario(scenario, config, quiet=json)
-    except ConfigError as error:
-        err.print(f"broadloom chaos: {error}", style="red", markup=False, highlight=False)
-        return USAGE_ERROR
-    except KeyboardInterrupt:
-        err.print("broadloom chaos: interrupted; all processes were stopped", markup=False)
-        return INTERRUPTED
-    _print_report(report, json=json)
-    return UNSUPPORTED if report.skipped else 0 if report.passed else FAILED
-
-
-def _print_scenarios() -> None:
-    rows = Table("scenario", "peers", "description", box=None, pad_edge=False)
-    for name, scenario in SCENARIOS.items():
-        rows.add_row(name, str(scenario.defaults.peers), scenario.description)
-    out.print(rows)
-
-
-def _print_report(report: ChaosReport, *, json: bool) -> None:
-    if json:
-        print(json_module.dumps(report.as_dict()), flush=True)
-        return
-    if report.skipped:
-        err.print(f"skipped: {report.skipped}", style="yellow", markup=False, highlight=False)
-        return
-    problems = report.errors + report.problems
-    for text in problems[:PROBLEMS_SHOWN_MAX]:
-        err.print(text, style="red", markup=False, highlight=False)
-    if len(problems) > PROBLEMS_SHOWN_MAX:
-        err.print(f"… and {len(problems) - PROBLEMS_SHOWN_MAX} more (--json lists all)", style="red", highlight=False)
-    out.print(report_table(report))
-    out.print("[green]all guarantees held[/]" if report.passed else "[red]failed[/]")
-
-
-def run_scenario(name: str, config: ChaosConfig, *, quiet: bool = False) -> ChaosReport:
-    """Run one scenario, from the first process to the exit of the last."""
-    return run(_run_scenario(name, config, quiet=quiet))
-
-
-async def _run_scenario(name: str, config: ChaosConfig, *, quiet: bool) -> ChaosReport:
+async def _run_scenario(name: str, config: ChaosConfig, progress: PhaseListener) -> ChaosReport:
     scenario = SCENARIOS[name]
     worker_count = config.processes + spare_processes(name, config)
     report = ChaosReport(name, config.peers, config.processes, "plain" if config.no_tls else "TLS")
@@ -119,12 +36,11 @@ async def _run_scenario(name: str, config: ChaosConfig, *, quiet: bool) -> Chaos
         report.skipped = str(error)
         return report
     try:
-        with _Progress(quiet=quiet) as progress:
-            chaos_run = ChaosRun(config, _worker_config(config), progress)
-            async with chaos_run:
-                for number in range(worker_count):
-                    await chaos_run.pool.start_worker(namespaces.pids[number % 2] if namespaces is not None else 0)
-                await _run_steps(scenario, chaos_run, namespaces, report)
+        chaos_run = ChaosRun(config, _worker_config(config), progress)
+        async with chaos_run:
+            for number in range(worker_count):
+                await chaos_run.pool.start_worker(namespaces.pids[number % 2] if namespaces is not None else 0)
+            await _run_steps(scenario, chaos_run, namespaces, report)
     finally:
         if namespaces is not None:
             namespaces.close()
@@ -162,22 +78,3 @@ async def _run_steps(
             chaos_run.problems.append(str(timeout))
     if not (chaos_run.problems or chaos_run.errors or report.deliveries):
         chaos_run.problems.append("no message was delivered, so nothing was verified")
-
-
-class _Progress:
-    """The current phase, on a terminal."""
-
-    def __init__(self, *, quiet: bool) -> None:
-        self._status = Status("…", console=err) if err.is_terminal and not quiet else None
-
-    def __enter__(self) -> "_Progress":
-        (self._status or nullcontext()).__enter__()
-        return self
-
-    def __exit__(self, *_error: object) -> None:
-        if self._status is not None:
-            self._status.stop()
-
-    def phase(self, text: str) -> None:
-        if self._status is not None:
-            self._status.update(text)

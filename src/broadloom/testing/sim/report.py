@@ -4,12 +4,14 @@ import json
 from collections.abc import Iterable
 from dataclasses import asdict
 from statistics import median
-
-from rich.table import Table
+from typing import TYPE_CHECKING
 
 from broadloom.testing.sim.dissemination import DisseminationMode
 from broadloom.testing.sim.scenario import Scenario, load
 from broadloom.testing.sim.seed_runner import SeedResult
+
+if TYPE_CHECKING:
+    from rich.table import Table
 
 
 def as_json(result: SeedResult) -> str:
@@ -26,8 +28,10 @@ def replay_command(scenario: Scenario, result: SeedResult) -> str:
     return f"broadloom sim run {scenario.source} {options} --trace"
 
 
-def summary_table(results: Iterable[SeedResult]) -> Table:
+def summary_table(results: Iterable[SeedResult]) -> "Table":
     """One row per scenario and size: how many seeds passed, and their metrics."""
+    from rich.table import Table
+
     table = Table("scenario", "peers", "passed", "metrics: median (max)", "virtual s", "wall s", "MB")
     groups: dict[tuple[str, int], list[SeedResult]] = {}
     for result in results:
