@@ -1,25 +1,16 @@
 """`broadloom chaos`: run a scenario and print its report."""
 
 import json as json_module
-import os
-import secrets
-import time
 from contextlib import nullcontext
 
 from rich.console import Console
 from rich.status import Status
 from rich.table import Table
 
-from broadloom.security import generate_key
-from broadloom.testing.chaos.chaos_run import ChaosRun
-from broadloom.testing.chaos.config import ChaosConfig
-from broadloom.testing.chaos.report import ChaosReport, fill_report, report_table
-from broadloom.testing.chaos.scenarios import SCENARIOS, ChaosScenario, merge_config, spare_processes
-from broadloom.testing.checks.final_audit import run_final_audit
-from broadloom.testing.errors import ConfigError, WorkerTimeoutError
-from broadloom.testing.processes.control_protocol import WorkerConfig
-from broadloom.testing.processes.forkserver import unsupported_reason
-from broadloom.testing.processes.network_namespaces import NamespaceError, NetworkNamespaces
+from broadloom.testing.chaos.report import ChaosReport, report_table
+from broadloom.testing.chaos.runner import run_scenario
+from broadloom.testing.chaos.scenarios import SCENARIOS, merge_config
+from broadloom.testing.errors import ConfigError
 from broadloom.transport.event_loop import run
 
 FAILED = 1
@@ -66,7 +57,8 @@ def chaos(
         given |= {"rate_per_s": rate, "size_bytes": size}
         given |= {"degree": degree, "repair_timeout_s": repair_timeout, "no_tls": no_tls or None, "tape": tape}
         config = merge_config(SCENARIOS[scenario].defaults, given)
-        report = run_scenario(scenario, config, quiet=json)
+        with _Progress(quiet=json) as progress:
+            report = run(run_scenario(scenario, config, progress))
     except ConfigError as error:
         err.print(f"broadloom chaos: {error}", style="red", markup=False, highlight=False)
         return USAGE_ERROR
@@ -98,70 +90,6 @@ def _print_report(report: ChaosReport, *, json: bool) -> None:
         err.print(f"… and {len(problems) - PROBLEMS_SHOWN_MAX} more (--json lists all)", style="red", highlight=False)
     out.print(report_table(report))
     out.print("[green]all guarantees held[/]" if report.passed else "[red]failed[/]")
-
-
-def run_scenario(name: str, config: ChaosConfig, *, quiet: bool = False) -> ChaosReport:
-    """Run one scenario, from the first process to the exit of the last."""
-    return run(_run_scenario(name, config, quiet=quiet))
-
-
-async def _run_scenario(name: str, config: ChaosConfig, *, quiet: bool) -> ChaosReport:
-    scenario = SCENARIOS[name]
-    worker_count = config.processes + spare_processes(name, config)
-    report = ChaosReport(name, config.peers, config.processes, "plain" if config.no_tls else "TLS")
-    report.skipped = unsupported_reason() or ""
-    if report.skipped:
-        return report
-    began = time.monotonic()
-    try:
-        namespaces = NetworkNamespaces() if scenario.needs_namespaces else None
-    except NamespaceError as error:
-        report.skipped = str(error)
-        return report
-    try:
-        with _Progress(quiet=quiet) as progress:
-            chaos_run = ChaosRun(config, _worker_config(config), progress)
-            async with chaos_run:
-                for number in range(worker_count):
-                    await chaos_run.pool.start_worker(namespaces.pids[number % 2] if namespaces is not None else 0)
-                await _run_steps(scenario, chaos_run, namespaces, report)
-    finally:
-        if namespaces is not None:
-            namespaces.close()
-    report.problems, report.errors = chaos_run.problems, chaos_run.errors
-    report.passed = not (report.problems or report.errors)
-    report.wall_s = time.monotonic() - began
-    report.cpu_s = sum(worker.cpu_s for worker in chaos_run.pool.workers)
-    return report
-
-
-def _worker_config(config: ChaosConfig) -> WorkerConfig:
-    return WorkerConfig(
-        f"chaos/{os.getpid()}-{secrets.token_hex(8)}",
-        None if config.no_tls else generate_key(),
-        tls=not config.no_tls,
-        degree=config.degree,
-        size_bytes=config.size_bytes,
-        connect_timeout_s=config.repair_timeout_s,
-        tape=config.tape,
-    )
-
-
-async def _run_steps(
-    scenario: ChaosScenario, chaos_run: ChaosRun, namespaces: NetworkNamespaces | None, report: ChaosReport
-) -> None:
-    try:
-        await scenario.run(chaos_run, *([namespaces] if namespaces is not None else []))
-    except WorkerTimeoutError as timeout:
-        if not chaos_run.errors:
-            chaos_run.problems.append(f"guarantee {6 if 'components' in str(timeout) else 5}: {timeout}")
-    try:
-        fill_report(report, chaos_run, await run_final_audit(chaos_run))
-    except WorkerTimeoutError as timeout:
-        if not chaos_run.errors:
-            chaos_run.problems.append(str(timeout))
-    if not (chaos_run.problems or chaos_run.errors or report.deliveries):
-        chaos_run.problems.append("no message was delivered, so nothing was verified")
 
 
 class _Progress:
