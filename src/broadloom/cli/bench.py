@@ -61,8 +61,8 @@ def bench(
     - `broadloom bench --signed --json | jq .measures.latency.latency_ms`
     """
     from broadloom.testing.bench.benchmarks import BENCHMARKS
-    from broadloom.testing.bench.command import run_benchmarks
     from broadloom.testing.bench.config import BenchConfig
+    from broadloom.testing.bench.suite import run_benchmarks
     from broadloom.testing.errors import ConfigError
 
     if benchmark not in (*BENCHMARKS, ALL):

@@ -20,7 +20,6 @@ else:
             return f"PeerId(0x{self:016x})"
 
 
-
 class Address(NamedTuple):
     """Where a peer listens."""
 

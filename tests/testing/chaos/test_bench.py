@@ -22,7 +22,7 @@ SMALL = {"receivers": 2, "size": 60, "messages": 300, "rate": 200.0, "duration":
 def script(benchmark: str, before: str = "", **options: Any) -> str:
     arguments = ", ".join(f"{name}={value!r}" for name, value in {**SMALL, **options}.items())
     call = f"raise SystemExit(bench({benchmark!r}, {arguments}))"
-    return f"from broadloom.cli.bench import bench\nfrom broadloom.testing.bench import command\n{before}\n{call}"
+    return f"from broadloom.cli.bench import bench\nfrom broadloom.testing.bench import suite\n{before}\n{call}"
 
 
 def bench(benchmark: str, before: str = "", worker_patch: str = "", **options: Any) -> tuple[int, dict[str, Any]]:
@@ -56,7 +56,7 @@ def test_results_of_all_benchmarks_add_up() -> None:
 
 
 def test_table_says_that_loopback_is_shared_when_namespaces_are_not_permitted() -> None:
-    before = "def refuse():\n    raise command.NamespaceError('as a test')\ncommand.NetworkNamespaces = refuse"
+    before = "def refuse():\n    raise suite.NamespaceError('as a test')\nsuite.NetworkNamespaces = refuse"
     code, out, err = run(script("latency", before, no_tls=True))
     assert (code, err) == (0, "")
     for text in (

@@ -80,9 +80,7 @@ def test_peers_that_cannot_connect_are_a_problem() -> None:
     ("number", "code"), [(signal.SIGINT, 130), (signal.SIGKILL, -signal.SIGKILL)], ids=["Ctrl-C", "SIGKILL"]
 )
 def test_workers_exit_when_chaos_run_is_interrupted(number: signal.Signals, code: int) -> None:
-    with running(
-        "from broadloom.cli.chaos import chaos\nraise SystemExit(chaos('kill', peers=12))"
-    ) as process:
+    with running("from broadloom.cli.chaos import chaos\nraise SystemExit(chaos('kill', peers=12))") as process:
         wait_until(lambda: len(descendants(process.pid)) > 12)
         workers = descendants(process.pid)
         os.kill(process.pid, number)

@@ -217,9 +217,7 @@ def test_forged_message_is_detected(assert_caught: Callable[..., None]):
         if message.sequence == 2:
             self._peer.runtime.deliver(Batch(message.author ^ 1, 1, (b"forged",), 1))
 
-    assert_caught(
-        "traffic", {(Receiver, "_deliver"): mutant}, 1, f"{PEER} .*received {MESSAGE}, which was never sent"
-    )
+    assert_caught("traffic", {(Receiver, "_deliver"): mutant}, 1, f"{PEER} .*received {MESSAGE}, which was never sent")
 
 
 def test_unrelayed_messages_are_detected(assert_caught: Callable[..., None]):

@@ -46,7 +46,9 @@ class PeerRecord:
 
 
 class ChaosRun:
-    """Use it with `async with`. Conditions are functions that describe what is still wrong, or return None."""
+    """Processes, faults and waits for a scenario; `runner.run_scenario` runs the built-in ones.
+
+    Use it with `async with`. Conditions are functions that describe what is still wrong, or return None."""
 
     worker = "broadloom.testing.chaos.worker:ChaosWorker"
 

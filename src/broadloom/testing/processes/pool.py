@@ -191,6 +191,7 @@ class WorkerPool:
         """SIGSTOP: the process does nothing, and its sockets stay open."""
         worker.is_paused = True
         self._signal(worker, "pause")
+        self._changed.set()  # requests no longer wait for it
 
     def resume(self, worker: WorkerHandle) -> None:
         worker.is_paused = False

@@ -14,7 +14,7 @@ _PREFIX = b'{"at":'
 _AT = slice(len(_PREFIX), len(_PREFIX) + 17)
 """Unix time with six decimals."""
 
-TICK, IDENTIFICATION, AD = "tick", "ident", "advert"
+TICK, IDENTIFICATION, AD = "tick", "identification", "ad"
 
 _NAMES = (
     "Ada Ben Cleo Dan Edith Femi Greta Hugo Ines Jonas Kaya Liam Mara Nils Olga Pavel Quinn Rosa Sven Tara Uma Victor "

@@ -1,12 +1,12 @@
-"""Run one chaos scenario in real processes, from the first process to the report."""
+"""Runs one scenario, from the first process to the exit of the last, with the final audit."""
 
 import os
 import secrets
 import time
+from typing import TYPE_CHECKING
 
 from broadloom.security import generate_key
-from broadloom.testing.chaos.chaos_run import ChaosRun, PhaseListener
-from broadloom.testing.chaos.config import ChaosConfig
+from broadloom.testing.chaos.chaos_run import ChaosRun
 from broadloom.testing.chaos.report import ChaosReport, fill_report
 from broadloom.testing.chaos.scenarios import SCENARIOS, ChaosScenario, spare_processes
 from broadloom.testing.checks.final_audit import run_final_audit
@@ -14,15 +14,14 @@ from broadloom.testing.errors import WorkerTimeoutError
 from broadloom.testing.processes.control_protocol import WorkerConfig
 from broadloom.testing.processes.forkserver import unsupported_reason
 from broadloom.testing.processes.network_namespaces import NamespaceError, NetworkNamespaces
-from broadloom.transport.event_loop import run
+
+if TYPE_CHECKING:
+    from broadloom.testing.chaos.chaos_run import PhaseListener
+    from broadloom.testing.chaos.config import ChaosConfig
 
 
-def run_scenario(name: str, config: ChaosConfig, progress: PhaseListener) -> ChaosReport:
-    """Run one scenario; all processes have ended when it returns."""
-    return run(_run_scenario(name, config, progress))
-
-
-async def _run_scenario(name: str, config: ChaosConfig, progress: PhaseListener) -> ChaosReport:
+async def run_scenario(name: str, config: "ChaosConfig", listener: "PhaseListener") -> ChaosReport:
+    """Run a scenario of `SCENARIOS` with a validated configuration. Failures are in the report."""
     scenario = SCENARIOS[name]
     worker_count = config.processes + spare_processes(name, config)
     report = ChaosReport(name, config.peers, config.processes, "plain" if config.no_tls else "TLS")
@@ -35,8 +34,8 @@ async def _run_scenario(name: str, config: ChaosConfig, progress: PhaseListener)
     except NamespaceError as error:
         report.skipped = str(error)
         return report
+    chaos_run = ChaosRun(config, _worker_config(config), listener)
     try:
-        chaos_run = ChaosRun(config, _worker_config(config), progress)
         async with chaos_run:
             for number in range(worker_count):
                 await chaos_run.pool.start_worker(namespaces.pids[number % 2] if namespaces is not None else 0)
@@ -51,7 +50,7 @@ async def _run_scenario(name: str, config: ChaosConfig, progress: PhaseListener)
     return report
 
 
-def _worker_config(config: ChaosConfig) -> WorkerConfig:
+def _worker_config(config: "ChaosConfig") -> WorkerConfig:
     return WorkerConfig(
         f"chaos/{os.getpid()}-{secrets.token_hex(8)}",
         None if config.no_tls else generate_key(),
