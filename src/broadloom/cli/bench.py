@@ -113,6 +113,7 @@ class _BenchProgress(ProgressBar):
 
 
 def _print_report(report: "BenchReport") -> None:
+    from broadloom.testing.bench.benchmarks import BENCHMARKS
     from broadloom.testing.bench.results import NOISY_FRACTION, header, noise_note, result_table
 
     if report.skipped:
@@ -122,7 +123,7 @@ def _print_report(report: "BenchReport") -> None:
     out = console()
     out.print(header(report))
     if report.results:
-        out.print(result_table(report))
+        out.print(result_table(report, {name: each.description for name, each in BENCHMARKS.items()}))
     if text := noise_note(report):
         out.print(text, style="yellow" if report.noise > NOISY_FRACTION else "", highlight=False)
     if report.problems:
