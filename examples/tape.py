@@ -23,8 +23,8 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         with Tape(folder, settings=TapeSettings(include_payload=True)) as tape:
             asyncio.run(talk(f"chat/{uuid4()}", tape))
-        for row in read(folder, kinds=["delivered"], columns=["time", "author", "sequence", "payload"]).to_pylist():
-            print(f"{row['time']:%H:%M:%S.%f} {row['author']} {row['sequence']} {row['payload'].decode()}")
+        for row in read(folder, kinds=["delivered"], columns=["event_time", "author", "sequence", "payload"]).to_pylist():
+            print(f"{row['event_time']:%H:%M:%S.%f} {row['author']} {row['sequence']} {row['payload'].decode()}")
         for told in summarize(folder):
             print(f"channel {told.channel}: {told.rows} rows in {told.files} file(s), {told.dropped_rows} lost")
 

@@ -1,4 +1,4 @@
-"""The benchmark of the pipeline, small: Spark and DuckDB say the same of a made tape, and the measuring measures."""
+"""The pipeline benchmark on a small tape: Spark and DuckDB agree, and the measurements are right."""
 
 import subprocess
 import sys
@@ -30,14 +30,16 @@ def test_spark_and_duckdb_say_the_same_and_find_what_was_planted(spark, tmp_path
     outcome = build.build_tables(tape.folder, results, only=list(TABLES), spark=spark)
     assert outcome.manifest.tapes["rows"] == tape.events
     assert outcome.manifest.tables["messages"].rows == tape.messages
-    base = open_database(tape.folder, Results(results).files("clocks"), 2)
+    base = open_database(tape.folder, Results(results).files("clock_offsets"), 2)
     rows = {name: run_query(base, name, answers) for name in QUERIES}
     assert rows == {name: outcome.manifest.tables[name].rows for name in QUERIES}
     assert differences(base, results, answers) == dict.fromkeys(QUERIES, 0)
     assert reported_faults(results) == set(tape.injected)
-    # The comparison would notice: one cell of one row is changed.
+    # A change of one cell must be noticed.
     path = answers / "latency.parquet"
-    changed = pl.read_parquet(path).with_columns(pl.col("delay_p99_us") + (pl.int_range(pl.len()) == 0).cast(pl.Int64))
+    changed = pl.read_parquet(path).with_columns(
+        pl.col("latency_p99_ms") + (pl.int_range(pl.len()) == 0).cast(pl.Int64)
+    )
     changed.write_parquet(path)
     assert differences(base, results, answers)["latency"] == 2
 
@@ -71,7 +73,7 @@ inner.communicate(b"go\\n")
 
 
 def test_a_watch_counts_a_process_and_what_it_starts():
-    """Each of the two uses half a second of CPU time, and then waits to be looked at."""
+    """Each of the two processes uses half a second of CPU time, then waits."""
     with subprocess.Popen([sys.executable, "-c", BOTH], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as child:
         watch = ProcessMonitor(child.pid)
         assert child.stdout is not None
@@ -80,7 +82,7 @@ def test_a_watch_counts_a_process_and_what_it_starts():
         child.communicate(b"go\n")
         watch.stop()
     assert child.returncode == 0
-    # The kernel tells hundredths, rounded down: of two processes, in user and system mode.
+    # The kernel reports hundredths, rounded down, for two processes in user and system mode.
     assert 0.96 <= cpu_s < 5.0
     assert watch.peaks_bytes[DRIVER] > 50_000_000
     assert watch.peaks_bytes[WORKERS] > 50_000_000

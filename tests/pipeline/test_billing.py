@@ -1,4 +1,4 @@
-"""Money and months: rounding against Python's decimals, cutting against a walk through the calendar."""
+"""Money and months: rounding compared with Python's decimals, splitting with a walk through the calendar."""
 
 from datetime import UTC, datetime, timedelta
 from decimal import ROUND_CEILING, ROUND_DOWN, ROUND_HALF_EVEN, ROUND_HALF_UP, Decimal
@@ -93,8 +93,8 @@ def sessions_table(rows: list[tuple[str, int, int]]) -> pa.Table:
         {
             "channel": pa.array(["c"] * len(rows), pa.string()),
             "subscriber": pa.array(names, pa.string()),
-            "start": pa.array(start, pa.int64()).cast(time),
-            "end": pa.array(end, pa.int64()).cast(time),
+            "start_time": pa.array(start, pa.int64()).cast(time),
+            "end_time": pa.array(end, pa.int64()).cast(time),
         }
     )
 
@@ -111,7 +111,7 @@ SESSION = st.tuples(
     st.sampled_from(["ann", "bob"]),
     st.integers(BEGIN_US, BEGIN_US + YEAR_US),
     st.integers(0, 100 * 86_400 * 1_000_000) | st.just(0),
-).map(lambda told: (told[0], told[1], told[1] + told[2]))
+).map(lambda drawn: (drawn[0], drawn[1], drawn[1] + drawn[2]))
 
 
 @settings(max_examples=150, deadline=None)
@@ -121,7 +121,7 @@ def test_pieces_add_up_to_the_session_and_lie_in_their_month(rows: list[tuple[st
     expected: dict[tuple[str, str], list[int]] = {}
     for name, start, end in rows:
         moment = start
-        while True:  # to the next hour at which the local month is another one, found by halving
+        while True:  # bisect for the end of the local month
             month = month_at(moment, zone)
             edge = moment
             step = 40 * 86_400 * 1_000_000
@@ -137,7 +137,9 @@ def test_pieces_add_up_to_the_session_and_lie_in_their_month(rows: list[tuple[st
             moment = until
             if moment >= end:
                 break
-    assert {(row["subscriber"], row["month"]): [row["connected_us"], row["sessions"]] for row in got} == expected
+    assert {
+        (row["subscriber"], row["billing_month"]): [row["connected_us"], row["session_count"]] for row in got
+    } == expected
     assert sum(row["connected_us"] for row in got) == sum(end - start for _, start, end in rows)
 
 
@@ -147,7 +149,7 @@ def test_pieces_add_up_to_the_session_and_lie_in_their_month(rows: list[tuple[st
         ("UTC", "2027-03", 744),
         ("Europe/Berlin", "2027-03", 743),
         ("Europe/Berlin", "2027-10", 745),
-        ("America/Havana", "2026-11", 721),  # its clocks go back at one in the night of the first
+        ("America/Havana", "2026-11", 721),  # DST ends at one in the morning of the first
         ("Europe/Berlin", "2028-02", 29 * 24),
     ],
 )
@@ -155,7 +157,7 @@ def test_a_month_is_as_long_as_its_clocks_say(zone: str, month: str, hours: int)
     begin, end = months.month_start_us(month, zone), months.month_start_us(months.add_months(month), zone)
     assert (end - begin) // 3_600_000_000 == hours
     got = months.connected_by_month(sessions_table([("ann", begin, end)]), zone).to_pylist()
-    assert [(row["month"], row["connected_us"]) for row in got] == [(month, end - begin)]
+    assert [(row["billing_month"], row["connected_us"]) for row in got] == [(month, end - begin)]
 
 
 @given(month=st.dates().map(lambda day: f"{day:%Y-%m}" if day.year > 999 else "2027-01"), count=st.integers(0, 30))

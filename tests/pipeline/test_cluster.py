@@ -110,7 +110,7 @@ class Cluster(NamedTuple):
             *words,
             "--master",
             self.master,
-            "--memory",
+            "--driver-memory",
             "1g",
         ]
         return subprocess.run(
@@ -149,7 +149,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
         hands = []
         for place in workers:
             place.mkdir()
-            own = ["--cores", "1", "--memory", "600m", "--work-dir", str(place), master]
+            own = ["--cores", "1", "--driver-memory", "600m", "--work-dir", str(place), master]
             hands.append(Daemon("org.apache.spark.deploy.worker.Worker", *listen, *own))
             running.callback(hands[-1].stop)
         for hand in hands:
@@ -176,8 +176,10 @@ def test_the_rows_of_all_tables_are_the_same(ran: BuiltOnCluster) -> None:
         there = _rows(folder / "there", each)
         assert there == _rows(folder / "here", each), each.name
         assert there, f"{each.name}: nothing is easily the same as nothing"
-    assert [row["file"].rpartition("/")[2] for row in _rows(folder / "there", table("quarantine"))] == ["torn.parquet"]
-    found = [row for row in _rows(folder / "there", table("audit")) if row["guilty"]]
+    assert [row["file_path"].rpartition("/")[2] for row in _rows(folder / "there", table("quarantine"))] == [
+        "torn.parquet"
+    ]
+    found = [row for row in _rows(folder / "there", table("audit_findings")) if row["is_violation"]]
     assert [(row["finding"], row["author"], row["sequence"], row["receiver"]) for row in found] == [
         (ran.injected.finding, ran.injected.author, ran.injected.sequence, ran.injected.receiver)
     ]
@@ -191,10 +193,10 @@ def test_both_workers_took_part_with_the_code_that_came_along(ran: BuiltOnCluste
 def test_an_audit_ends_as_it_does_embedded(ran: BuiltOnCluster) -> None:
     done = ran.cluster.broadloom("audit", "--tapes", "good")
     assert (done.returncode, done.stderr) == (0, "")
-    assert "every promise held" in done.stdout
+    assert "every guarantee held" in done.stdout
     done = ran.cluster.broadloom("audit", "--tapes", "bad", "--out", "there")
     assert (done.returncode, done.stderr) == (1, "")
-    assert "NOT clean" in done.stdout
+    assert "FAILED" in done.stdout
     assert ran.injected.receiver in done.stdout
 
 
@@ -207,7 +209,7 @@ def test_tapes_that_the_workers_do_not_see_are_no_bad_tapes(tmp_path: Path) -> N
         examine(str(tmp_path / "elsewhere"), path, examine_tapes(tmp_path / "tapes").latest) for path, _, _ in known
     ]
     with pytest.raises(
-        TapesNotFoundError, match=rf"do not see .*channel={truth.channel}.*: tapes have to be in a folder that all"
+        TapesNotFoundError, match=rf"cannot read .*channel={truth.channel}.*: tapes must be in a folder that all"
     ):
         check_shared(tmp_path / "tapes", known, elsewhere)
 

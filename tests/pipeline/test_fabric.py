@@ -1,4 +1,4 @@
-"""Snapshots have the shape that the graph really has, and the last one is the fabric that the simulator ended with."""
+"""Snapshots match networkx, and the last one is the fabric at the end of the simulation."""
 
 import networkx as nx
 import numpy as np
@@ -15,13 +15,13 @@ from tests.pipeline.simulated import simulated_history
 from tests.pipeline.test_links import intervals_and_links, rows_from_script, seconds_of
 
 
-def shape_by_networkx(graph: nx.Graph) -> tuple:
-    whole = nx.number_connected_components(graph) == 1
+def topology_by_networkx(graph: nx.Graph) -> tuple:
+    connected = nx.number_connected_components(graph) == 1
     degrees: dict[int, int] = {}
     for _, degree in graph.degree:
         degrees[degree] = degrees.get(degree, 0) + 1
-    diameter = nx.diameter(graph) if whole else None
-    mean = nx.average_shortest_path_length(graph) if whole else None
+    diameter = nx.diameter(graph) if connected else None
+    mean = nx.average_shortest_path_length(graph) if connected else None
     return degrees, nx.number_connected_components(graph), diameter, mean
 
 
@@ -42,7 +42,7 @@ def shape_by_networkx(graph: nx.Graph) -> tuple:
 def test_shape_is_that_of_networkx(graph):
     a, b = (np.array([edge[end] for edge in graph.edges], dtype=np.int64) for end in (0, 1))
     found = measure_topology(a, b, len(graph))
-    degrees, components, diameter, mean = shape_by_networkx(graph)
+    degrees, components, diameter, mean = topology_by_networkx(graph)
     assert (found.degrees, found.components, found.diameter) == (degrees, components, diameter)
     assert found.distance_mean == (None if mean is None else pytest.approx(mean))
 
@@ -63,8 +63,8 @@ def test_sweeps_of_a_large_fabric_come_close(monkeypatch):
 def test_what_counts_as_regular():
     assert is_regular({4: 10}, 10, 4)
     assert not is_regular({4: 9, 3: 1}, 10, 4)
-    assert is_regular({3: 4}, 4, 4)  # the small regime
-    assert is_regular({3: 8, 2: 1}, 9, 3)  # odd: one peer lacks one
+    assert is_regular({3: 4}, 4, 4)  # full mesh
+    assert is_regular({3: 8, 2: 1}, 9, 3)  # odd: one peer has a free slot
     assert not is_regular({3: 7, 2: 2}, 9, 3)
     assert not is_regular({5: 1, 4: 9}, 10, 4)
     assert is_regular({0: 1}, 1, 4)
@@ -83,15 +83,15 @@ def test_snapshots_of_a_small_history():
         "10 b down c connection_lost",
         "12 a says",
     )
-    living, found = intervals_and_links(rows)
-    seen = fabric_snapshots(found, living)
-    columns = "time", "reason", "peers", "links", "components", "is_regular"
+    intervals, found = intervals_and_links(rows)
+    seen = fabric_snapshots(found, intervals)
+    columns = "snapshot_time", "reason", "peer_count", "link_count", "component_count", "is_regular"
     assert seconds_of(seen, *columns) == [
-        (0.0, "change", 3, 0, 3, False),
-        (1.0, "change", 3, 1, 2, False),
-        (2.0, "change", 3, 2, 1, False),
-        (3.0, "change", 3, 3, 1, True),
-        (9.0, "loss", 2, 1, 1, True),
+        (0.0, "changed", 3, 0, 3, False),
+        (1.0, "changed", 3, 1, 2, False),
+        (2.0, "changed", 3, 2, 1, False),
+        (3.0, "changed", 3, 3, 1, True),
+        (9.0, "peer_lost", 2, 1, 1, True),
     ]
 
 
@@ -106,31 +106,31 @@ def test_long_histories_have_no_more_snapshots_than_the_limit():
 @pytest.mark.parametrize("scenario", ["kill", "churn", "partition"])
 def test_the_last_snapshot_is_the_fabric_of_the_simulator(scenario):
     history = simulated_history(scenario, 30)
-    living, found = intervals_and_links(history.rows)
-    line = FabricTimeline(found, living)
-    peers, a, b = line.graph(int(line.times[-1]))
-    names = [line.names[peer] for peer in peers]
+    intervals, found = intervals_and_links(history.rows)
+    timeline = FabricTimeline(found, intervals)
+    peers, a, b = timeline.graph(int(timeline.times[-1]))
+    names = [timeline.names[peer] for peer in peers]
     links = {frozenset((names[x], names[y])) for x, y in zip(a.tolist(), b.tolist(), strict=True)}
     assert links == history.links
-    last = to_polars(fabric_snapshots(found, living)).sort("time").row(-1, named=True)
-    assert (last["degree"], last["is_regular"], last["components"]) == (4, True, 1)
+    last = to_polars(fabric_snapshots(found, intervals)).sort("snapshot_time").row(-1, named=True)
+    assert (last["degree"], last["is_regular"], last["component_count"]) == (4, True, 1)
 
 
 def test_regular_moments_are_those_of_the_snapshots():
-    """Two ways to the same answer: counted along the time line, and from the graph at each moment."""
-    living, found = intervals_and_links(simulated_history("churn", 30).rows)
-    line = FabricTimeline(found, living)
-    chosen = np.unique(np.linspace(0, len(line.times) - 1, 300).astype(int))
+    """Two computations: counted along the timeline, and from the graph at each time."""
+    intervals, found = intervals_and_links(simulated_history("churn", 30).rows)
+    timeline = FabricTimeline(found, intervals)
+    chosen = np.unique(np.linspace(0, len(timeline.times) - 1, 300).astype(int))
     for index in chosen.tolist():
-        time = int(line.times[index])
-        peers = int(line.is_present(time).sum())
-        assert line.is_regular[index] == is_regular(line.recorded_degrees(time), peers, line.degree)
+        time = int(timeline.times[index])
+        peers = int(timeline.is_present(time).sum())
+        assert timeline.is_regular[index] == is_regular(timeline.recorded_degrees(time), peers, timeline.degree)
 
 
 @pytest.mark.long
 def test_spark_gives_the_same(spark):
-    living, found = intervals_and_links(simulated_history("kill", 30).rows)
-    by_spark = build_all(spark)["fabric"]
-    here = pl.DataFrame(pl.from_arrow(fabric_snapshots(found, living)))
-    assert rows_of_kill(by_spark.drop("degrees"), "time") == here.drop("degrees").rows()
-    assert dict(rows_of_kill(by_spark, "time")[-1][7]) == {4: 24}
+    intervals, found = intervals_and_links(simulated_history("kill", 30).rows)
+    by_spark = build_all(spark)["fabric_snapshots"]
+    here = pl.DataFrame(pl.from_arrow(fabric_snapshots(found, intervals)))
+    assert rows_of_kill(by_spark.drop("degree_histogram"), "snapshot_time") == here.drop("degree_histogram").rows()
+    assert dict(rows_of_kill(by_spark, "snapshot_time")[-1][7]) == {4: 24}

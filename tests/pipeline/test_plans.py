@@ -11,7 +11,7 @@ from broadloom.pipeline.billing.config import Advertiser, BillingConfig, Billing
 from broadloom.pipeline.billing.terms import Plan
 
 WHOLE = """
-zone = "Europe/Berlin"
+time_zone = "Europe/Berlin"
 currency = "EUR"
 digits = 2
 rounding = "half-up"
@@ -31,14 +31,14 @@ unit_s = 60
 name = "alice"
 plan = "reader"
 channel = "6f430d6784a166fc"
-since = "2027-01"
-until = "2027-12"
+first_month = "2027-01"
+last_month = "2027-12"
 
 [[advertisers]]
 name = "acme"
-adverts = ["spring-*", "summer"]
-broadcast = 1
-subscriber = 0.0125
+ads = ["spring-*", "summer"]
+broadcast_fee = 1
+subscriber_fee = 0.0125
 """
 
 
@@ -77,7 +77,7 @@ def test_the_module_shows_a_file_that_can_be_used() -> None:
     import tomllib
 
     assert config.__doc__ is not None
-    shown = config.__doc__[config.__doc__.index("    zone =") :]
+    shown = config.__doc__[config.__doc__.index("    time_zone =") :]
     parsed = config.parse(tomllib.loads(shown, parse_float=Decimal))
     assert set(parsed.plans) == {"reader", "visitor"}
 
@@ -88,37 +88,40 @@ A_PLAN = {"currency": "EUR", "plans": {"a": {"kind": "flat", "month": 5}}}
 @pytest.mark.parametrize(
     ("wrong", "says"),
     [
-        ([], "the file has to be a table"),
-        ({"zome": "UTC"}, "there is no 'zome'; there are: digits, "),
-        ({"zone": "Mars/Base"}, "no time zone 'Mars/Base'"),
-        ({"zone": 3}, "zone has to be text, not 3"),
+        ([], "the file must be a table"),
+        ({"zome": "UTC"}, "unknown key 'zome'; keys: digits, "),
+        ({"time_zone": "Mars/Base"}, "unknown time zone 'Mars/Base'"),
+        ({"time_zone": 3}, "time_zone must be text, not 3"),
         ({"rounding": "fair"}, "one of half-even, half-up, down, up, not 'fair'"),
-        ({"digits": 5}, "digits has to be a whole number from 0 to 4"),
-        ({"digits": True}, "digits has to be a whole number"),
-        ({"issue_after_s": -1}, "issue_after_s has to be a whole number"),
+        ({"digits": 5}, "digits must be a whole number from 0 to 4"),
+        ({"digits": True}, "digits must be a whole number"),
+        ({"issue_after_s": -1}, "issue_after_s must be a whole number"),
         ({"plans": {"a": {"kind": "flat", "month": 5}}}, "no currency"),
-        ({"plans": []}, r"plans has to be tables, \[plans.NAME\]"),
-        ({"plans": {"a": 5}}, "plan 'a' has to be a table"),
-        ({"plans": {"a": {"kind": "free"}}}, "plan 'a': kind has to be one of flat, hour"),
-        ({"plans": {"a": {"kind": "flat"}}}, "plan 'a': month has to be a price such as 9.90, but is missing"),
-        ({"plans": {"a": {"kind": "flat", "month": 5, "hour": 1}}}, "plan 'a': there is no 'hour'"),
-        ({"plans": {"a": {"kind": "flat", "month": Decimal("5.001")}}}, "more than 2 places"),
-        ({"plans": {"a": {"kind": "hour", "hour": Decimal("0.00001")}}}, "more than 4 places"),
+        ({"plans": []}, r"plans must be tables, \[plans.NAME\]"),
+        ({"plans": {"a": 5}}, "plan 'a' must be a table"),
+        ({"plans": {"a": {"kind": "free"}}}, "plan 'a': kind must be one of flat, hour"),
+        ({"plans": {"a": {"kind": "flat"}}}, "plan 'a': month must be a price such as 9.90, but is missing"),
+        ({"plans": {"a": {"kind": "flat", "month": 5, "hour": 1}}}, "plan 'a': unknown key 'hour'"),
+        ({"plans": {"a": {"kind": "flat", "month": Decimal("5.001")}}}, "more than 2 decimal places"),
+        ({"plans": {"a": {"kind": "hour", "hour": Decimal("0.00001")}}}, "more than 4 decimal places"),
         ({"plans": {"a": {"kind": "hour", "hour": -1}}}, "from 0 to 100000"),
         ({"plans": {"a": {"kind": "hour", "hour": "NaN"}}}, "from 0 to 100000"),
         ({"plans": {"a": {"kind": "hour", "hour": "cheap"}}}, "price such as 9.90, not 'cheap'"),
         ({"plans": {"a": {"kind": "hour", "hour": 0.1}}}, "price such as 9.90"),
-        ({"plans": {"a": {"kind": "hour", "hour": 1, "unit_s": 0}}}, "unit_s has to be a whole number from 1"),
+        ({"plans": {"a": {"kind": "hour", "hour": 1, "unit_s": 0}}}, "unit_s must be a whole number from 1"),
         ({**A_PLAN, "default_plan": "b"}, "default_plan is 'b', but the plans are: a"),
-        ({"subscribers": {"ann": "a"}}, r"subscribers has to be a list, \[\[subscribers\]\]"),
-        ({"subscribers": [{"plan": "a"}]}, "subscriber 1: name has to be text, but is missing"),
-        ({"subscribers": [{"name": "ann"}]}, "subscriber 'ann': plan has to be text"),
-        ({"subscribers": [{"name": "ann", "plan": "a", "since": "2027-13"}]}, "month such as"),
-        ({"subscribers": [{"name": "ann", "plan": "a", "channel": "chess"}]}, "16 digits"),
-        ({"subscribers": [{"name": "ann", "plan": "a", "since": "2027-02", "until": "2027-01"}]}, "is after until"),
+        ({"subscribers": {"ann": "a"}}, r"subscribers must be a list, \[\[subscribers\]\]"),
+        ({"subscribers": [{"plan": "a"}]}, "subscriber 1: name must be text, but is missing"),
+        ({"subscribers": [{"name": "ann"}]}, "subscriber 'ann': plan must be text"),
+        ({"subscribers": [{"name": "ann", "plan": "a", "first_month": "2027-13"}]}, "month such as"),
+        ({"subscribers": [{"name": "ann", "plan": "a", "channel": "chess"}]}, "16 hex digits"),
+        (
+            {"subscribers": [{"name": "ann", "plan": "a", "first_month": "2027-02", "last_month": "2027-01"}]},
+            "is after last_month",
+        ),
         ({"subscribers": [{"name": "ann", "plan": "a"}] * 2}, "listed twice"),
-        ({"advertisers": [{"name": "acme"}]}, "advertiser 'acme': adverts has to be a list"),
-        ({"advertisers": [{"name": "acme", "adverts": ["a"]}] * 2, "currency": "EUR"}, "'acme' is listed twice"),
+        ({"advertisers": [{"name": "acme"}]}, "advertiser 'acme': ads must be a list"),
+        ({"advertisers": [{"name": "acme", "ads": ["a"]}] * 2, "currency": "EUR"}, "'acme' is listed twice"),
     ],
 )
 def test_a_mistake_is_told_with_its_place(wrong: object, says: str) -> None:
@@ -129,8 +132,8 @@ def test_a_mistake_is_told_with_its_place(wrong: object, says: str) -> None:
 def test_plans_may_follow_each_other_and_differ_by_channel() -> None:
     ann = {"name": "ann", "plan": "a"}
     listed = [
-        {**ann, "until": "2027-01"},
-        {**ann, "since": "2027-02"},
+        {**ann, "last_month": "2027-01"},
+        {**ann, "first_month": "2027-02"},
         {**ann, "channel": "6f430d6784a166fc"},
     ]
     assert len(config.parse({**A_PLAN, "subscribers": listed}).subscribers) == 3
@@ -139,10 +142,10 @@ def test_plans_may_follow_each_other_and_differ_by_channel() -> None:
 @pytest.mark.parametrize(
     ("name", "content", "says"),
     [
-        ("a.toml", "zone = ", "a.toml: is not TOML"),
-        ("a.json", "{", "a.json: is not JSON"),
-        ("a.yaml", "zone: UTC", "a.yaml: a billing file is named .toml or .json"),
-        ("a.json", json.dumps({"zone": "x"}), "a.json: there is no time zone"),
+        ("a.toml", "time_zone = ", "a.toml: not valid TOML"),
+        ("a.json", "{", "a.json: not valid JSON"),
+        ("a.yaml", "zone: UTC", "a.yaml: a billing file must be named .toml or .json"),
+        ("a.json", json.dumps({"time_zone": "x"}), "a.json: unknown time zone"),
     ],
 )
 def test_a_file_that_cannot_be_used_is_named(tmp_path: Path, name: str, content: str, says: str) -> None:

@@ -19,7 +19,8 @@ from broadloom.pipeline.spark_source.recording_process import LiveRecordingError
 from broadloom.pipeline.spark_source.sink import NoGroupMembersError, write_rows
 from broadloom.record import read
 from broadloom.record.arrow_import import pa
-from tests.pipeline.growing import WITHIN_S, eventually
+from tests.pipeline.growing import TIMEOUT_S
+from tests.support import wait_until
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -75,7 +76,7 @@ def following(spark, name: str, place: Path, kept: CollectedBatches) -> Iterator
     """A stream of the channel's deliveries."""
     stream = (
         spark.readStream.format("broadloom")
-        .options(channel=name, tls="false", tape=str(place / "tape"), file_s="0.3")
+        .options(channel=name, tls="false", tape=str(place / "tape"), file_duration_s="0.3")
         .load()
         .where("kind = 'delivered'")
     )
@@ -97,22 +98,22 @@ def test_a_live_channel_is_a_stream_that_can_be_stopped_and_started(spark, name,
     first = [b"first %d" % number for number in range(50)]
     with member(name) as other:
         with following(spark, name, tmp_path, kept):
-            other.channel.wait_for_peers(WITHIN_S)
+            other.channel.wait_for_peers(TIMEOUT_S)
             for data in first:
                 other.channel.broadcast(data)
-            eventually(lambda: len(kept.payloads) == 50)
+            wait_until(lambda: len(kept.payloads) == 50, timeout_s=TIMEOUT_S)
         # It has left in good order. Its last batch may not be in the checkpoint yet: then it comes again, the same.
-        eventually(lambda: not other.channel.status().neighbors)
+        wait_until(lambda: not other.channel.status().neighbors, timeout_s=TIMEOUT_S)
         with following(spark, name, tmp_path, kept):
-            eventually(lambda: other.channel.status().neighbors)
+            wait_until(lambda: other.channel.status().neighbors, timeout_s=TIMEOUT_S)
             other.channel.broadcast(b"second")
-            eventually(lambda: len(kept.payloads) > 50)
+            wait_until(lambda: len(kept.payloads) > 50, timeout_s=TIMEOUT_S)
     assert kept.payloads == [*first, b"second"]
     # The tape has it all, and reads as any other.
     frame = spark.read.format("broadloom").load(str(tmp_path / "tape"))
     assert frame.where("kind = 'delivered'").count() == 51
     # The peer lives on for a moment when Spark ends the stream, and then leaves by itself.
-    eventually(lambda: read(tmp_path / "tape", kinds=["left"]).num_rows == 2)
+    wait_until(lambda: read(tmp_path / "tape", kinds=["left"]).num_rows == 2, timeout_s=TIMEOUT_S)
 
 
 def recording(name: str, tape: Path) -> RecordingProcess:
@@ -135,8 +136,8 @@ sys.stdin.read()
             assert process.stdout.readline() == b"joined\n"
             other.channel.broadcast(b"heard")
             process.kill()
-        eventually(lambda: not other.channel.status().neighbors)
-        eventually(lambda: read(tmp_path, kinds=["left"]).num_rows == 1)
+        wait_until(lambda: not other.channel.status().neighbors, timeout_s=TIMEOUT_S)
+        wait_until(lambda: read(tmp_path, kinds=["left"]).num_rows == 1, timeout_s=TIMEOUT_S)
         assert read(tmp_path, kinds=["delivered"])["payload"].to_pylist() == [b"heard"]
 
 
@@ -151,7 +152,7 @@ def test_a_channel_that_is_closed_for_all_ends_its_recording(name, tmp_path):
         kept = recording(name, tmp_path)
         assert not kept.has_ended
         other.channel.close_channel()
-        eventually(lambda: kept.has_ended)
+        wait_until(lambda: kept.has_ended, timeout_s=TIMEOUT_S)
         kept.close()
     assert read(tmp_path, kinds=["joined", "left"]).num_rows == 2
 
@@ -164,7 +165,7 @@ def test_a_frame_is_broadcast(spark, name):
         frame.write.format("broadloom").mode("append").options(channel=name, tls="false").save()
         expected = sorted(b"row %d" % number for number in range(200))
         for each in (one, other):
-            eventually(lambda: len(each.received) >= 200)  # noqa: B023
+            wait_until(lambda: len(each.received) >= 200, timeout_s=TIMEOUT_S)  # noqa: B023
             assert sorted(each.received) == expected
 
 
@@ -183,7 +184,7 @@ def test_a_stream_is_broadcast_with_stamps(spark, name, tmp_path):
                 .start()
             )
             query.awaitTermination()
-        eventually(lambda: len(one.received) >= 60)
+        wait_until(lambda: len(one.received) >= 60, timeout_s=TIMEOUT_S)
         doubles = DuplicateFilter()
         kept = []
         for data in one.received:
@@ -206,10 +207,10 @@ def test_a_frame_is_said_in_a_group(spark, name):
         other.groups("Ben", settings=SOON) as ben,
     ):
         prices = anna.create("Prices")
-        heard = [prices, ben.join(ben.find("Prices", WITHIN_S))]
+        heard = [prices, ben.join(ben.find("Prices", TIMEOUT_S))]
         frame.write.format("broadloom").mode("append").options(**options).save()
         for group in heard:
-            eventually(lambda: len(group.history()) == 60)  # noqa: B023
+            wait_until(lambda: len(group.history()) == 60, timeout_s=TIMEOUT_S)  # noqa: B023
             said = group.history()
             by_author: dict[int, list[bytes]] = {}
             for message in said:
@@ -242,12 +243,12 @@ def test_nobody_there_is_an_error_and_no_success(spark, name):
         ("CAST(id AS STRING) AS data, 'x' AS `group`", "append", "the column 'group' cannot be broadcast"),
         ("id AS data", "append", "cannot be of type bigint"),
         ("CAST(id AS STRING) AS data", "overwrite", "cannot be overwritten"),
-        ("CAST(id AS STRING) AS data, 1 AS lifetime_s", "append", "a group keeps its messages"),
+        ("CAST(id AS STRING) AS data, 1 AS ttl_s", "append", "a group keeps its messages"),
     ],
 )
 def test_a_frame_that_cannot_be_said_is_refused(spark, name, columns, mode, words):
     frame = spark.range(1).selectExpr(*columns.split(", "))
-    options = {"group": "Prices"} if "lifetime_s" in columns else {}
+    options = {"group": "Prices"} if "ttl_s" in columns else {}
     with pytest.raises(Exception, match=words):
         frame.write.format("broadloom").mode(mode).options(channel=name, tls="false", **options).save()
 

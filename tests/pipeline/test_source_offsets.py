@@ -15,7 +15,7 @@ from broadloom.pipeline.spark_source.offsets import (
 )
 
 RUN = "20260528T202640-0a1b2c3d"
-PLACE = "channel=00/day=2026-05-28"
+PLACE = "channel=00/event_date=2026-05-28"
 
 
 def path(number: int, run: str = RUN) -> str:

@@ -178,7 +178,7 @@ def test_a_gap_row_that_is_lost_is_told_again(tmp_path: Path, monkeypatch: pytes
     failing = [True]
 
     def sync_folder(folder: Path) -> None:
-        if failing[0] and folder.name.startswith("day="):
+        if failing[0] and folder.name.startswith("event_date="):
             raise OSError(errno.EIO, "Input/output error")
 
     monkeypatch.setattr(file_module, "sync_folder", sync_folder)

@@ -18,7 +18,7 @@ pipeline = typer.Typer(
     Examples:
 
     - `broadloom pipeline run --tapes tapes --out results`
-    - `broadloom pipeline show verdict --out results`
+    - `broadloom pipeline show audit_summary --out results`
     - `broadloom pipeline audit --tapes tapes`
     """,
 )
@@ -104,7 +104,7 @@ def show(
 
     Examples:
 
-    - `broadloom pipeline show verdict --out results`
+    - `broadloom pipeline show audit_summary --out results`
     - `broadloom pipeline show audit --out results --where "finding = 'missing'"`
     - `broadloom pipeline show messages --out results --limit 0 --csv`
     """

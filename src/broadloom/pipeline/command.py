@@ -1,6 +1,6 @@
-"""What `broadloom pipeline …` does: runs shown as they go, tables shown as people and programs like them, a verdict.
+"""Implementation of `broadloom pipeline`: build with progress, show tables, plot, audit.
 
-Nothing heavy is imported before it is needed, so that a mistake in the words is told at once.
+Heavy imports are deferred, so that usage errors are reported at once.
 """
 
 import json as json_module
@@ -31,7 +31,7 @@ _REQUIRED_PACKAGES = ("pyarrow", "polars", "pyspark")
 
 
 class UsageError(BroadloomError):
-    """Words that do not fit; the text says what would."""
+    """The arguments are invalid. The message says what is valid."""
 
 
 def run(
@@ -45,13 +45,13 @@ def run(
     memory: str = "",
     json: bool = False,
 ) -> int:
-    """Build the tables, or with `follow` keep the live ones up to date; returns the exit code."""
+    """Build the tables, or with `follow` keep the live tables up to date. Returns the exit code."""
     require_extra()
     if follow:
         from broadloom.pipeline.live import command as live
 
         if only:
-            raise UsageError("--follow keeps all live tables up to date: leave --only away")
+            raise UsageError("--follow keeps all live tables up to date; remove --only")
         chosen = dict(_parse_setting(each) for each in settings)
         return live.run(tapes, out, settings=chosen, master=master, memory=memory, json=json)
     outcome, seconds = _run(tapes, out, only, settings, master, memory)
@@ -72,7 +72,7 @@ def show(
     json: bool = False,
     csv: bool = False,
 ) -> int:
-    """A table of the results, without Spark."""
+    """Print a table of the results, without Spark."""
     require_extra("pyarrow", "polars")
     from broadloom.pipeline.results import Results
     from broadloom.pipeline.tables import table
@@ -91,7 +91,7 @@ def show(
 
 
 def plot(out: Path, image: Path, *, channel: str = "") -> int:
-    """One picture of a channel, from the results, without Spark."""
+    """Write an image of a channel from the results, without Spark."""
     require_extra("pyarrow", "polars", "matplotlib")
     from broadloom.pipeline.plot import plot_channel
 
@@ -100,7 +100,7 @@ def plot(out: Path, image: Path, *, channel: str = "") -> int:
 
 
 def tables(*, json: bool = False) -> int:
-    """Which tables there are, and what they answer."""
+    """List the tables and their questions."""
     require_extra("pyarrow", "polars")
     from broadloom.pipeline.tables import all_tables
 
@@ -124,7 +124,7 @@ def audit(
     limit: int = VIOLATIONS_SHOWN_MAX,
     json: bool = False,
 ) -> int:
-    """0 only if every promise held on every channel."""
+    """Exit code 0 only if every guarantee held on every channel."""
     require_extra()
     if out is None:
         with tempfile.TemporaryDirectory(prefix="broadloom-audit-") as folder:
@@ -135,7 +135,7 @@ def audit(
 def require_extra(*packages: str) -> None:
     for each in packages or _REQUIRED_PACKAGES:
         if find_spec(each) is None:
-            raise UsageError(f"the pipeline needs {each}; it comes with: pip install 'broadloom[pipeline]'")
+            raise UsageError(f"the pipeline needs {each}: pip install 'broadloom[pipeline]'")
 
 
 def _audit(tapes: Path, out: Path, settings: list[str], master: str, memory: str, limit: int, json: bool) -> int:
@@ -144,34 +144,34 @@ def _audit(tapes: Path, out: Path, settings: list[str], master: str, memory: str
     from broadloom.pipeline.results import Results
     from broadloom.pipeline.tables import table
 
-    outcome, seconds = _run(tapes, out, ["verdict"], settings, master, memory)
+    outcome, seconds = _run(tapes, out, ["audit_summary"], settings, master, memory)
     results = Results(out)
-    verdicts = results.scan(table("verdict")).collect()
-    guilty = results.scan(table("audit")).filter(pl.col("guilty")).head(limit).collect()
-    aside = results.scan(table("quarantine")).collect()
-    clean = verdicts.height > 0 and bool(verdicts["clean"].all())
+    summaries = results.scan(table("audit_summary")).collect()
+    violations = results.scan(table("audit_findings")).filter(pl.col("is_violation")).head(limit).collect()
+    quarantine = results.scan(table("quarantine")).collect()
+    has_passed = summaries.height > 0 and bool(summaries["has_passed"].all())
     if json:
         _print_json(
             {
-                "clean": clean,
-                "verdicts": verdicts.to_dicts(),
-                "guilty": guilty.to_dicts(),
-                "set_aside": aside.to_dicts(),
+                "has_passed": has_passed,
+                "audit_summary": summaries.to_dicts(),
+                "violations": violations.to_dicts(),
+                "quarantine": quarantine.to_dicts(),
                 **_build_summary(outcome, seconds),
             }
         )
-        return EXIT_OK if clean else EXIT_FAILED
-    for verdict in verdicts.iter_rows(named=True):
-        _show_audit_summary(verdict)
-    if guilty.height:
-        shown = ["finding", "channel", "author", "sequence", "receiver", "time", "detail"]
-        _show_rows(f"Guilty (at most {limit})", shown, guilty.select(shown).iter_rows())
-    if aside.height:
-        shown = ["file", "rows", "reason", "detail"]
-        _show_rows("Set aside", shown, aside.select(shown).iter_rows())
-    broken = "a promise was broken" if verdicts.height else "nothing could be judged"
-    print("every promise held" if clean else broken, f"({_timed(outcome, seconds)})")
-    return EXIT_OK if clean else EXIT_FAILED
+        return EXIT_OK if has_passed else EXIT_FAILED
+    for summary in summaries.iter_rows(named=True):
+        _show_audit_summary(summary)
+    if violations.height:
+        shown = ["finding", "channel", "author", "sequence", "receiver", "event_time", "detail"]
+        _show_rows(f"Violations (at most {limit})", shown, violations.select(shown).iter_rows())
+    if quarantine.height:
+        shown = ["file_path", "row_count", "reason", "detail"]
+        _show_rows("Quarantine", shown, quarantine.select(shown).iter_rows())
+    failure = "a guarantee was violated" if summaries.height else "nothing could be judged"
+    print("every guarantee held" if has_passed else failure, f"({_timed(outcome, seconds)})")
+    return EXIT_OK if has_passed else EXIT_FAILED
 
 
 def _run(
@@ -203,14 +203,14 @@ def _run(
 def _parse_setting(text: str) -> tuple[str, str]:
     name, equals, value = text.partition("=")
     if not equals:
-        raise UsageError(f"a setting is given as NAME=VALUE, not {text!r}")
+        raise UsageError(f"a setting must be NAME=VALUE, not {text!r}")
     return name.strip(), value.strip()
 
 
 def _select_rows(rows: "pl.LazyFrame", where: str, columns: str, limit: int | None) -> "pl.DataFrame":
     import polars as pl
 
-    there = ", ".join(rows.collect_schema().names())
+    known = ", ".join(rows.collect_schema().names())
     try:
         if where:
             rows = rows.filter(pl.sql_expr(where))
@@ -219,11 +219,11 @@ def _select_rows(rows: "pl.LazyFrame", where: str, columns: str, limit: int | No
         return (rows if limit is None else rows.head(limit)).collect()
     except (pl.exceptions.PolarsError, ValueError) as problem:
         reason = str(problem).splitlines()[0].partition("; valid columns")[0]
-        raise UsageError(f"that cannot be shown: {reason}; columns are: {there}") from problem
+        raise UsageError(f"invalid query: {reason}; columns: {known}") from problem
 
 
 def _without_nesting(frame: "pl.DataFrame") -> "pl.DataFrame":
-    """For CSV, which knows no lists: those as JSON."""
+    """For CSV: nested columns become JSON."""
     import polars as pl
 
     nested = [name for name, kind in frame.schema.items() if kind.is_nested()]
@@ -234,11 +234,11 @@ def _without_nesting(frame: "pl.DataFrame") -> "pl.DataFrame":
     return frame.with_columns(texts)
 
 
-# -- telling
+# -- output
 
 
 class _ProgressBar:
-    """The teller of a run, at a terminal."""
+    """Shows the progress of a build in a terminal."""
 
     def __init__(self, progress: "Progress", task: "TaskID") -> None:
         self._progress = progress
@@ -253,7 +253,7 @@ class _ProgressBar:
 
 @contextmanager
 def _progress() -> Iterator[_ProgressBar]:
-    """On standard error, and only for a person who watches."""
+    """On standard error, and only if that is a terminal."""
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
@@ -275,7 +275,7 @@ def _build_summary(result: "BuildResult", seconds: float) -> dict[str, Any]:
         "tapes": manifest.tapes,
         "tables": {name: {"rows": each.rows, "seconds": each.seconds} for name, each in manifest.tables.items()},
         "built": result.built,
-        "kept": result.reused,
+        "reused": result.reused,
         "start_s": manifest.seconds.get("start", 0.0) if result.built else 0.0,
         "total_s": round(seconds, 3),
     }
@@ -283,7 +283,7 @@ def _build_summary(result: "BuildResult", seconds: float) -> dict[str, Any]:
 
 def _timed(result: "BuildResult", seconds: float) -> str:
     if not result.built:
-        return f"nothing had changed; {seconds:.1f} s"
+        return f"nothing changed; {seconds:.1f} s"
     return f"{seconds:.1f} s, of which {result.manifest.seconds.get('start', 0.0):.1f} s to start Spark"
 
 
@@ -294,24 +294,27 @@ def _show_build(result: "BuildResult", out: Path, seconds: float) -> None:
         (
             name,
             f"{manifest.tables[name].rows:,}",
-            f"{manifest.tables[name].seconds:.1f}" if name in result.built else "kept",
+            f"{manifest.tables[name].seconds:.1f}" if name in result.built else "reused",
         )
         for name in manifest.tables
         if name in names
     )
     _show_rows(f"Results in {out}", ["table", "rows", "seconds"], rows)
-    told = manifest.tapes
-    print(f"{told['rows']:,} events of {told['files_used']:,} files ({_timed(result, seconds)})")
-    if told["set_aside"]:
-        print(f"{told['set_aside']:,} files had to be set aside: broadloom pipeline show quarantine --out {out}")
+    tapes = manifest.tapes
+    print(f"{tapes['rows']:,} events in {tapes['files_used']:,} files ({_timed(result, seconds)})")
+    if tapes["quarantined"]:
+        print(f"{tapes['quarantined']:,} files are quarantined: broadloom pipeline show quarantine --out {out}")
 
 
 def _show_audit_summary(summary: dict[str, Any]) -> None:
-    counts = ("messages", "members", "owed", "delivered", "missed_reported")
-    told = ", ".join(f"{name.replace('_', ' ')} {summary[name]:,}" for name in counts)
-    print(f"channel {summary['channel']}: {'clean' if summary['clean'] else 'NOT clean'}: {told}")
-    if summary["remarks"]:
-        print(f"  not judged: {summary['remarks']}")
+    counts = (
+        f"{summary['message_count']:,} messages, {summary['peer_count']:,} peers, "
+        f"{summary['due_count']:,} deliveries due, {summary['delivered_count']:,} delivered, "
+        f"{summary['reported_missed_count']:,} reported missed"
+    )
+    print(f"channel {summary['channel']}: {'passed' if summary['has_passed'] else 'FAILED'}: {counts}")
+    if summary["notes"]:
+        print(f"  not judged: {summary['notes']}")
 
 
 def _show_rows(title: str, names: list[str], rows: Iterable[tuple[Any, ...]]) -> None:
@@ -329,7 +332,7 @@ def _show_rows(title: str, names: list[str], rows: Iterable[tuple[Any, ...]]) ->
 def _console() -> "Console":
     from rich.console import Console
 
-    # What goes into a file or a pipe is not cut to the width of a terminal that is not there.
+    # Output to a file or pipe is not cut to the width of a terminal.
     return Console() if sys.stdout.isatty() else Console(width=240)
 
 

@@ -25,7 +25,7 @@ FOLLOW_STOP_TIMEOUT_S = 10.0
 VIOLATIONS_SENT_MAX = 1000
 SPARK_SETTINGS = {"spark.sql.sources.parallelPartitionDiscovery.threshold": "1000000"}
 """The many small files of a tape are listed at once, and not by a task each."""
-AUDIT_SETTINGS = {"clock_s": "0.05", "settle_s": "5"}
+AUDIT_SETTINGS = {"clock_tolerance_s": "0.05", "settle_s": "5"}
 """Of the audit: all peers are on one machine, and have one clock."""
 
 
@@ -98,7 +98,8 @@ class Sidecar:
             self._send(tables_failed=str(problem))
             return
         results = Results(self._out)
-        audits = results.read(table("verdict")).to_pylist()
-        violations = [row for row in results.read(table("audit")).to_pylist() if row["guilty"]][:VIOLATIONS_SENT_MAX]
+        audits = results.read(table("audit_summary")).to_pylist()
+        findings = results.read(table("audit_findings")).to_pylist()
+        violations = [row for row in findings if row["is_violation"]][:VIOLATIONS_SENT_MAX]
         took_s = time.monotonic() - began
-        self._send(tables=len(result.built), seconds=took_s, verdicts=audits, guilty=violations)
+        self._send(tables=len(result.built), seconds=took_s, audit_summaries=audits, violations=violations)

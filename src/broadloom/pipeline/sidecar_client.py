@@ -22,7 +22,7 @@ TABLES_TIMEOUT_S = 900.0
 STOP_TIMEOUT_S = 2.0
 FIRST_TABLES_TIMEOUT_S = 120.0
 """The live tables come first, unless they take longer than this."""
-FIRST_TABLES = ("verdict", "latency", "repairs")
+FIRST_TABLES = ("audit_summary", "latency", "repairs")
 """What people want to know first; all tables take several times as long."""
 TABLES_INTERVAL_S = 150.0
 """And then again, so long after they were done: they take the machine from everything else for a while."""
@@ -124,7 +124,9 @@ class SidecarClient:
     async def wait_until_ready(self, timeout_s: float = START_TIMEOUT_S) -> None:
         await self._wait_until(lambda: self.ready_s is not None, timeout_s, "Spark has not started")
 
-    async def audit(self, only: tuple[str, ...] = ("verdict",), timeout_s: float = TABLES_TIMEOUT_S) -> dict[str, Any]:
+    async def audit(
+        self, only: tuple[str, ...] = ("audit_summary",), timeout_s: float = TABLES_TIMEOUT_S
+    ) -> dict[str, Any]:
         """Make these tables (none: all) of all that is on the tapes now; the verdict, with how long it took."""
         await self.wait_until_ready()
         self._reply = None
@@ -134,12 +136,12 @@ class SidecarClient:
         assert reply is not None
         if "tables_failed" in reply:
             raise SidecarError(reply["tables_failed"])
-        summaries = [row for row in reply["verdicts"] if row["channel"] == self._channel]
+        summaries = [row for row in reply["audit_summaries"] if row["channel"] == self._channel]
         if not summaries:
             raise SidecarError("there is nothing on the tapes that could be judged")
         self.audit_summary = summaries[0]
-        violations = [row for row in reply["guilty"] if row["channel"] == self._channel]
-        return {"verdict": summaries[0], "guilty": violations, "seconds": reply["seconds"]}
+        violations = [row for row in reply["violations"] if row["channel"] == self._channel]
+        return {"audit_summary": summaries[0], "violations": violations, "seconds": reply["seconds"]}
 
     async def _rebuild_tables(self) -> None:
         """All tables, again and again. What fails is tried again, and told."""

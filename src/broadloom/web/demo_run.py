@@ -49,7 +49,7 @@ async def run_headless(config: DemoConfig, directory: Path, report: ReportProgre
         if sidecar is not None:
             report("Spark audits every delivery")
             reply = await sidecar.audit()
-            summary.apply_audit(reply["verdict"], reply["guilty"])
+            summary.apply_audit(reply["audit_summary"], reply["violations"])
             summary.audit_s, summary.spark_start_s = reply["seconds"], sidecar.ready_s or 0.0
     return summary
 

@@ -8,14 +8,14 @@ from broadloom.testing.cluster.words import format_seconds
 
 REASONS_MAX = 5
 _VIOLATION_COLUMNS = (
-    "missing",
-    "double",
-    "out_of_order",
-    "before_parent",
-    "not_present",
-    "own",
-    "never_sent",
-    "missed_reported",
+    "missing_count",
+    "duplicate_count",
+    "out_of_order_count",
+    "reply_before_parent_count",
+    "receiver_not_member_count",
+    "delivered_to_author_count",
+    "never_sent_count",
+    "reported_missed_count",
 )
 
 
@@ -54,13 +54,18 @@ class DemoSummary:
         self.audit = dict(audit)
         for name in _VIOLATION_COLUMNS:
             if audit[name]:
-                self.problems.append(f"the audit found {audit[name]:,} deliveries {name.replace('_', ' ')}")
+                self.problems.append(
+                    f"the audit found {audit[name]:,} deliveries {name.removesuffix('_count').replace('_', ' ')}"
+                )
         self.problems += [f"{row['finding']}: {row['detail']}" for row in violations[:REASONS_MAX]]
-        if not audit["clean"] and not self.problems:
+        if not audit["has_passed"] and not self.problems:
             self.problems.append("the audit is not clean")
-        if not audit["owed"]:
+        if not audit["due_count"]:
             self.problems.append("the audit found nothing that was owed, so nothing is proved")
-        for name, what in (("lost_rows", "rows were lost by recorders"), ("set_aside", "files had to be set aside")):
+        for name, what in (
+            ("dropped_row_count", "rows were dropped by recorders"),
+            ("quarantined_file_count", "files are quarantined"),
+        ):
             if audit[name]:
                 self.problems.append(f"{audit[name]:,} {what}")
 
@@ -79,9 +84,11 @@ class DemoSummary:
         ]
         if self.audit:
             audit = self.audit
-            rows.append(("audit by Spark", f"{audit['owed']:,} deliveries owed, {audit['missing']:,} missing"))
-            if audit["remarks"]:
-                rows.append(("not judged", str(audit["remarks"])))
+            rows.append(
+                ("audit by Spark", f"{audit['due_count']:,} deliveries due, {audit['missing_count']:,} missing")
+            )
+            if audit["notes"]:
+                rows.append(("not judged", str(audit["notes"])))
             rows.append(
                 ("", f"in {format_seconds(self.audit_s)}; Spark took {format_seconds(self.spark_start_s)} to start")
             )

@@ -15,20 +15,20 @@ from broadloom.web.demo_summary import DemoSummary
 from tests.cli.running import running_command
 
 CLEAN: dict[str, Any] = {
-    "clean": True,
-    "owed": 100,
-    "delivered": 100,
-    "missing": 0,
-    "double": 0,
-    "out_of_order": 0,
-    "before_parent": 0,
-    "not_present": 0,
-    "own": 0,
-    "never_sent": 0,
-    "missed_reported": 0,
-    "lost_rows": 0,
-    "set_aside": 0,
-    "remarks": None,
+    "has_passed": True,
+    "due_count": 100,
+    "delivered_count": 100,
+    "missing_count": 0,
+    "duplicate_count": 0,
+    "out_of_order_count": 0,
+    "reply_before_parent_count": 0,
+    "receiver_not_member_count": 0,
+    "delivered_to_author_count": 0,
+    "never_sent_count": 0,
+    "reported_missed_count": 0,
+    "dropped_row_count": 0,
+    "quarantined_file_count": 0,
+    "notes": None,
 }
 
 
@@ -48,18 +48,18 @@ def audited(**audit: Any) -> DemoSummary:
 def test_a_clean_audit_holds() -> None:
     summary = audited()
     assert summary.passed
-    assert ("audit by Spark", "100 deliveries owed, 0 missing") in summary.rows()
+    assert ("audit by Spark", "100 deliveries due, 0 missing") in summary.rows()
 
 
 @pytest.mark.parametrize(
     ("verdict", "told"),
     [
-        ({"clean": False, "missing": 2}, "the audit found 2 deliveries missing"),
-        ({"missed_reported": 1}, "the audit found 1 deliveries missed reported"),
-        ({"clean": False}, "the audit is not clean"),
-        ({"owed": 0}, "the audit found nothing that was owed, so nothing is proved"),
-        ({"lost_rows": 3}, "3 rows were lost by recorders"),
-        ({"set_aside": 1}, "1 files had to be set aside"),
+        ({"has_passed": False, "missing_count": 2}, "the audit found 2 deliveries missing"),
+        ({"reported_missed_count": 1}, "the audit found 1 deliveries reported missed"),
+        ({"has_passed": False}, "the audit is not clean"),
+        ({"due_count": 0}, "the audit found nothing that was owed, so nothing is proved"),
+        ({"dropped_row_count": 3}, "3 rows were dropped by recorders"),
+        ({"quarantined_file_count": 1}, "1 files are quarantined"),
     ],
 )
 def test_whatever_the_audit_lacks_is_told(verdict: dict[str, Any], told: str) -> None:

@@ -1,9 +1,9 @@
-"""The shape of a fabric from arrays of links: degrees, parts, diameter and mean distance.
+"""Degrees, components, diameter and mean distance of a fabric given as arrays of links.
 
-Distances come from letting many peers broadcast at once, one bit each: a peer's row has a bit for every source that
-has reached it, and in one step each row takes in those of its neighbours. Exact up to `EXACT_PEERS_MAX` peers, from
-every peer to every other. Above it from a few sources, and then from those farthest from them: the diameter is then a
-lower bound (on random regular graphs nearly always the diameter), the mean distance an estimate.
+Distances come from a bit-parallel BFS: each peer has one bit per source that has reached it, and in each step takes
+over the bits of its neighbors. Up to `EXACT_PEERS_MAX` peers every peer is a source, and distances are exact. Above,
+the search starts from a few sources and then from the peers farthest from them: the diameter is a lower bound (on
+random regular graphs nearly always exact), the mean distance an estimate.
 """
 
 from dataclasses import dataclass
@@ -14,13 +14,13 @@ from scipy.sparse import csr_matrix
 from scipy.sparse.csgraph import connected_components
 
 EXACT_PEERS_MAX = 3_000
-"""Above it, distances are measured from some peers only."""
+"""Above this, distances are measured from some peers only."""
 
 SOURCES_PER_BLOCK = 512
-"""Broadcasts that are followed at the same time: so the rows stay in the processor's cache."""
+"""Sources searched at the same time: the bit rows then fit into the CPU cache."""
 
 BFS_SOURCES = 64
-"""Of a sweep where not all peers are sources: one machine word."""
+"""Sources if not all peers are: one machine word."""
 
 Ints = npt.NDArray[np.int64]
 Words = npt.NDArray[np.uint64]
@@ -31,16 +31,15 @@ class Topology:
     peers: int
     links: int
     degrees: dict[int, int]
-    """Degree -> peers that have it."""
+    """Degree -> number of peers."""
     components: int
     diameter: int | None
-    """None unless the fabric is whole."""
+    """None unless the fabric is connected."""
     distance_mean: float | None
     is_exact: bool
 
 
 def component_count(a: Ints, b: Ints, peers: int) -> int:
-    """How many parts cannot reach each other."""
     if peers == 0:
         return 0
     count, _ = connected_components(
@@ -50,7 +49,7 @@ def component_count(a: Ints, b: Ints, peers: int) -> int:
 
 
 def measure_topology(a: Ints, b: Ints, peers: int) -> Topology:
-    """Measure the fabric of peers 0 to `peers` - 1 with links from a to b, each told once."""
+    """Measure the fabric of peers 0 to `peers` - 1 with links from a to b, each given once."""
     degree = np.bincount(np.concatenate([a, b]), minlength=peers)
     seen, count = np.unique(degree, return_counts=True)
     components = component_count(a, b, peers)
@@ -61,9 +60,9 @@ def measure_topology(a: Ints, b: Ints, peers: int) -> Topology:
 
 
 def is_regular(degrees: dict[int, int], peers: int, degree: int) -> bool:
-    """Whether everyone of whom we know has `degree` links, or all others in the small regime.
+    """Whether all known peers have `degree` links; in a full mesh, links to all others.
 
-    If degree times peers is odd no graph can do that, and one peer with one hole is as good as it gets.
+    If degree times peers is odd no graph is regular, and one peer with one free slot is accepted.
     """
     wanted = min(degree, peers - 1)
     spare = 1 if wanted * peers % 2 else 0
@@ -88,13 +87,12 @@ def _distances(a: Ints, b: Ints, peers: int, is_exact: bool) -> tuple[int, float
 
 
 def _columns(a: Ints, b: Ints, peers: int) -> list[Ints]:
-    """The k-th neighbour of each peer that has so many; peers numbered by falling degree, so a column is short instead
-    of padded."""
+    """The k-th neighbor of each peer that has one. Peers are numbered by falling degree, so columns need no padding."""
     source, target = np.concatenate([a, b]), np.concatenate([b, a])
     degree = np.bincount(source, minlength=peers)
-    place = np.empty(peers, dtype=np.int64)
-    place[np.argsort(-degree, kind="stable")] = np.arange(peers)
-    source, target = place[source], place[target]
+    rank = np.empty(peers, dtype=np.int64)
+    rank[np.argsort(-degree, kind="stable")] = np.arange(peers)
+    source, target = rank[source], rank[target]
     order = np.argsort(source, kind="stable")
     target = target[order]
     counts = np.bincount(source, minlength=peers)
@@ -103,7 +101,7 @@ def _columns(a: Ints, b: Ints, peers: int) -> list[Ints]:
 
 
 def _bfs(columns: list[Ints], peers: int, sources: Ints) -> tuple[int, int, Ints]:
-    """Let these peers broadcast: steps to the last, the sum of all distances, and some who were reached last."""
+    """Search from these peers: steps to the last peer, sum of all distances, and some of the peers reached last."""
     reached = np.zeros((peers, -(-len(sources) // 64)), dtype=np.uint64)
     bits = np.arange(len(sources))
     reached[sources, bits // 64] = np.uint64(1) << (bits % 64).astype(np.uint64)
@@ -112,7 +110,7 @@ def _bfs(columns: list[Ints], peers: int, sources: Ints) -> tuple[int, int, Ints
     last = sources
     missing = peers * len(sources) - len(sources)
     while missing:
-        total += missing  # whoever is not reached yet is at least one step farther away than we knew
+        total += missing  # each pair not reached yet is at least one step farther apart
         steps += 1
         after = reached.copy()
         for column in columns:

@@ -1,4 +1,4 @@
-"""What `broadloom pipeline run --follow` does: follows until Ctrl-C, and tells of each batch as it goes."""
+"""Implementation of `broadloom pipeline run --follow`: follows until Ctrl-C and reports each batch."""
 
 import json as json_module
 import signal
@@ -18,12 +18,14 @@ from broadloom.pipeline.tables import sessions
 _RULES = WatermarkRules()
 
 SETTINGS = (
-    TableSetting("window_s", _RULES.window_s, "Length of the windows that rates, latency and fabric are told for."),
-    TableSetting("lateness_s", _RULES.lateness_s, "How much older than the newest row of its channel a row may be."),
+    TableSetting("window_s", _RULES.window_s, "Length of the windows of traffic, latency and fabric snapshots."),
+    TableSetting(
+        "lateness_s", _RULES.lateness_s, "How much older than the newest event of its channel an event may be."
+    ),
     TableSetting(
         "future_s",
         float(_RULES.future_s or 0),
-        "How far ahead of this machine's clock a row may be; 0 for any, as on tapes of a simulation.",
+        "How far ahead of this machine's clock an event may be; 0 for no limit, as for tapes of a simulation.",
     ),
     *sessions.SETTINGS,
 )
@@ -32,31 +34,29 @@ SETTINGS = (
 def run(
     tapes: Path, out: Path, *, settings: Mapping[str, str], master: str = "", memory: str = "", json: bool = False
 ) -> int:
-    """Follow tapes until it is stopped; returns the exit code."""
+    """Follow tapes until stopped. Returns the exit code."""
     chosen = _parse_settings(settings)
     future_s = chosen.pop("future_s") or None
     rules = WatermarkRules(window_s=chosen.pop("window_s"), lateness_s=chosen.pop("lateness_s"), future_s=future_s)
 
-    def tell(done: FollowProgress) -> None:
+    def report(done: FollowProgress) -> None:
         if json:
-            told = {"batch": done.batch, "rows": done.rows, "aside_rows": done.excluded_rows, "seconds": done.seconds}
-            print(json_module.dumps(told), flush=True)
+            fields = {"batch_id": done.batch, "event_count": done.rows, "excluded_count": done.excluded_rows}
+            print(json_module.dumps({**fields, "duration_ms": round(1000 * done.seconds, 3)}), flush=True)
         elif sys.stderr.isatty():
-            late = f", {done.excluded_rows:,} late or ahead" if done.excluded_rows else ""
-            told_of = f"batch {done.batch}: {done.rows:,} events of {done.channels} channels{late}"
-            print(f"{told_of} ({done.seconds:.1f} s)", file=sys.stderr, flush=True)
+            excluded = f", {done.excluded_rows:,} excluded" if done.excluded_rows else ""
+            text = f"batch {done.batch}: {done.rows:,} events of {done.channels} channels{excluded}"
+            print(f"{text} ({done.seconds:.1f} s)", file=sys.stderr, flush=True)
 
     check_tapes(tapes)
     try:
         spark = session(master or None, name="broadloom follow", memory=memory or DRIVER_MEMORY)
         with _stop_on_signal() as end:
-            last = follow(tapes, out, rules=rules, settings=chosen, stop=end, on_progress=tell, spark=spark)
+            last = follow(tapes, out, rules=rules, settings=chosen, stop=end, on_progress=report, spark=spark)
     finally:
         stop()
     if last is not None and not json:
-        print(
-            f"{last.rows:,} events followed, {last.excluded_rows:,} of them late or ahead; the tables are in {out}/live"
-        )
+        print(f"{last.rows:,} events, {last.excluded_rows:,} of them excluded; live tables are in {out}/live")
     return 0
 
 
@@ -64,29 +64,28 @@ def _parse_settings(settings: Mapping[str, str]) -> dict[str, Any]:
     known = {each.name: each for each in SETTINGS}
     for name in settings:
         if name not in known:
-            there = ", ".join(sorted(known))
-            raise TableSettingError(f"there is no setting {name!r} when tapes are followed; there are: {there}")
+            raise TableSettingError(f"unknown setting {name!r} with --follow; settings: {', '.join(sorted(known))}")
     chosen = {name: each.parse(settings[name]) if name in settings else each.default for name, each in known.items()}
     for name in ("window_s", "lateness_s"):
         if not float(chosen[name]) > 0:
-            raise TableSettingError(f"the setting {name} has to be above 0, not {chosen[name]}")
+            raise TableSettingError(f"setting {name} must be above 0, not {chosen[name]}")
     return chosen
 
 
 @contextmanager
 def _stop_on_signal() -> Iterator[threading.Event]:
-    """Ctrl-C, or being asked to end, is how this ends well; a second one is taken at its word.
+    """SIGINT and SIGTERM stop gracefully; a second signal interrupts.
 
-    To be entered when Spark runs: its start takes the signal for itself, and would break off a batch.
+    Must be entered after Spark has started: its startup installs its own handler, which would abort a batch.
     """
     end = threading.Event()
 
-    def ask(number: int, _frame: object) -> None:
+    def on_signal(number: int, _frame: object) -> None:
         if end.is_set():
             raise KeyboardInterrupt
         end.set()
 
-    before = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
+    before = {number: signal.signal(number, on_signal) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         yield end
     finally:

@@ -1,16 +1,16 @@
-"""The shape of a small graph: parts and diameter, with numpy. For a dashboard; studies at scale have their own."""
+"""Components and diameter of a small graph, with numpy, for live tables."""
 
 import numpy as np
 from numpy.typing import NDArray
 
 DIAMETER_NODES_MAX = 512
-"""Beyond this a diameter takes longer than a dashboard should wait."""
+"""Above this, the diameter takes too long for a live table."""
 
 Nodes = NDArray[np.int64]
 
 
 def components(count: int, ends: Nodes, other_ends: Nodes) -> int:
-    """Parts that are not linked to each other: every node takes the least number that it can reach."""
+    """Number of connected components: every node takes the lowest label it can reach."""
     label = np.arange(count)
     while True:
         least = label.copy()
@@ -23,7 +23,7 @@ def components(count: int, ends: Nodes, other_ends: Nodes) -> int:
 
 
 def diameter(count: int, ends: Nodes, other_ends: Nodes) -> int | None:
-    """Longest of the shortest ways; None if some node cannot be reached, or there are too many."""
+    """Diameter; None if the graph is not connected or too large."""
     if not 0 < count <= DIAMETER_NODES_MAX:
         return None
     linked = np.zeros((count, count), dtype=np.float32)
