@@ -1,7 +1,7 @@
 # Everything a contributor runs. `make` alone lists the targets.
 
 PYTHON      ?= python3
-# Three on two cores: many tests wait for real sockets and timers.
+# Three workers on two cores: many tests wait for sockets and timers.
 PYTEST_ARGS ?= -n 3
 SOAK_ARGS   ?=
 LOAD_S      ?= 3600
@@ -14,7 +14,7 @@ VENV := .venv
 BIN  := $(VENV)/bin
 PY   := $(BIN)/python
 
-# The tool that resolves the lock lives apart, so that a broken lock can always be made anew.
+# The tool that resolves the lock has its own environment, so that a broken lock can always be resolved again.
 LOCK_VENV  := .venv-lock
 BENCH_VENV := .venv-bench
 UV_VERSION := 0.13.7
@@ -22,7 +22,7 @@ UV_VERSION := 0.13.7
 define require_python
 $(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { \
 	echo "Broadloom needs Python 3.11 or newer, but '$(PYTHON)' is: $$($(PYTHON) --version 2>&1)." >&2; \
-	echo "Name another one like this: make $(MAKECMDGOALS) PYTHON=python3.11" >&2; \
+	echo "Choose another one, as in: make $(MAKECMDGOALS) PYTHON=python3.11" >&2; \
 	exit 1; }
 endef
 
@@ -36,9 +36,9 @@ help: ## List the targets
 	@echo "  Variables: PYTHON=$(PYTHON)  PYTEST_ARGS='$(PYTEST_ARGS)'  SOAK_ARGS='$(SOAK_ARGS)'  FUZZ_ARGS='$(FUZZ_ARGS)'  LOCK_ARGS='$(LOCK_ARGS)'  BENCH_ARGS='$(BENCH_ARGS)'  DEMO_ARGS='$(DEMO_ARGS)'"
 
 .PHONY: setup
-setup: $(VENV)/.installed ## Make .venv, with the locked packages and Broadloom itself (editable)
+setup: $(VENV)/.installed ## Create .venv with the locked packages and Broadloom (editable)
 
-# Two stamps: a changed lock builds the environment anew, so that nothing unlocked stays behind; a changed
+# Two stamps: a changed lock recreates the environment, so that no unlocked package remains; a changed
 # pyproject.toml only reinstalls Broadloom.
 $(VENV)/.locked: requirements.lock
 	@$(require_python)
@@ -51,28 +51,28 @@ $(VENV)/.installed: $(VENV)/.locked pyproject.toml
 	@touch $@
 
 .PHONY: demo
-demo: setup ## Show it all in the browser: real peers, their talk, kills and repairs, Spark's answers (DEMO_ARGS='--peers 60')
+demo: setup ## Run a local cluster with live pages: traffic, kills, repair, tables (DEMO_ARGS='--peers 60')
 	$(BIN)/broadloom demo $(DEMO_ARGS)
 
 .PHONY: test
-test: setup browser lint imports ## Check everything: lint, imports, types, and the tests
+test: setup browser lint imports ## Run all checks: lint, imports, types, tests
 	@$(MAKE) --no-print-directory --jobs 2 types pytest
 
-# Beside the types, which keep one core busy for the first minute.
+# In parallel with mypy, which keeps one core busy for the first minute.
 .PHONY: pytest
 pytest: setup
 	$(PY) -m pytest $(PYTEST_ARGS)
 
-# Tests of the pages run in a real browser. Who may not install it is told so by the tests that are left out.
+# Tests of the web pages run in a real browser. Without one they are skipped.
 .PHONY: browser
-browser: ## Install Chromium and its driver, where they are missing and apt may be used
+browser: ## Install Chromium and its driver if they are missing and apt is available
 	@command -v chromedriver >/dev/null || [ "$$(id -u)" != 0 ] || ! command -v apt-get >/dev/null || { \
 		apt-get update --quiet=2; \
 		DEBIAN_FRONTEND=noninteractive apt-get install --yes --quiet=2 --no-install-recommends chromium chromium-driver; \
-	} >/dev/null || echo "Chromium could not be installed: the tests of the pages will be left out." >&2
+	} >/dev/null || echo "Chromium could not be installed: the tests of the web pages will be skipped." >&2
 
 .PHONY: test-long
-test-long: setup ## The tests that take longer: a Spark cluster, killed drivers, many seeds (about ten minutes)
+test-long: setup ## Run the long tests: a Spark cluster, killed drivers, many seeds (about ten minutes)
 	$(PY) -m pytest -m long -n 0
 
 .PHONY: lint
@@ -81,7 +81,7 @@ lint: setup ## Check style and formatting (ruff)
 	$(BIN)/ruff format --check
 
 .PHONY: format
-format: setup ## Format the code and fix what can be fixed (ruff)
+format: setup ## Format the code and apply fixes (ruff)
 	$(BIN)/ruff check --fix-only
 	$(BIN)/ruff format
 
@@ -90,16 +90,16 @@ types: setup ## Check types (mypy)
 	$(BIN)/mypy
 
 .PHONY: imports
-imports: setup ## Check that imports follow the map of layers (import-linter)
+imports: setup ## Check that imports respect the layers (import-linter)
 	$(BIN)/lint-imports --no-logo
 
 .PHONY: soak
-soak: setup ## An hour of full load with real processes, then all that the fabric must show in the simulator (20 minutes)
-	$(BIN)/broadloom trial load --peers 8 --seconds $(LOAD_S) --plain
+soak: setup ## An hour of full load with real processes, then the acceptance table of the simulator (20 minutes)
+	$(BIN)/broadloom chaos load --peers 8 --duration $(LOAD_S) --no-tls
 	$(PY) -m broadloom.testing.sim.soak $(SOAK_ARGS)
 
 .PHONY: bench
-bench: $(BENCH_VENV)/.installed ## Measure Broadloom beside other systems, about an hour (BENCH_ARGS=--quick: some minutes)
+bench: $(BENCH_VENV)/.installed ## Benchmark Broadloom against other systems, about an hour (BENCH_ARGS=--quick: a few minutes)
 	$(BENCH_VENV)/bin/python -m bench $(BENCH_ARGS)
 
 $(BENCH_VENV)/.installed: bench/requirements.txt bench/install.py pyproject.toml
@@ -109,31 +109,31 @@ $(BENCH_VENV)/.installed: bench/requirements.txt bench/install.py pyproject.toml
 	@touch $@
 
 .PHONY: bench-pipeline
-bench-pipeline: setup ## Measure the pipeline on 1, 3 and 10 million events, and DuckDB beside it
+bench-pipeline: setup ## Benchmark the pipeline and DuckDB on 1, 3 and 10 million events
 	$(PY) -m bench.pipeline --plot docs/images/pipeline-growth.svg $(BENCH_ARGS)
 
 .PHONY: fuzz
-fuzz: setup ## Throw nonsense at real peers for ten minutes (FUZZ_ARGS='--minutes 2')
+fuzz: setup ## Fuzz real peers for ten minutes (FUZZ_ARGS='--minutes 2')
 	$(PY) -m tests.fuzz $(FUZZ_ARGS)
 
-.PHONY: trials
-trials: setup ## Run the trials with real processes that the README tells of (about ten minutes; some need root)
-	$(BIN)/broadloom trial kill --peers 200 --kill 40
-	$(BIN)/broadloom trial kill --peers 200 --kill 100
-	$(BIN)/broadloom trial kill --peers 1000 --processes 20 --kill 500
-	$(BIN)/broadloom trial freeze --peers 40 --freeze 8
-	$(BIN)/broadloom trial churn --peers 100
-	$(BIN)/broadloom trial join-storm --peers 100
-	$(BIN)/broadloom trial join --peers 200
-	$(BIN)/broadloom trial partition --peers 40 --seconds 20
+.PHONY: chaos
+chaos: setup ## Run the chaos scenarios with real processes (about ten minutes; some need root)
+	$(BIN)/broadloom chaos kill --peers 200 --kill 40
+	$(BIN)/broadloom chaos kill --peers 200 --kill 100
+	$(BIN)/broadloom chaos kill --peers 1000 --processes 20 --kill 500
+	$(BIN)/broadloom chaos pause --peers 40 --pause 8
+	$(BIN)/broadloom chaos churn --peers 100
+	$(BIN)/broadloom chaos join-storm --peers 100
+	$(BIN)/broadloom chaos join --peers 200
+	$(BIN)/broadloom chaos partition --peers 40 --duration 20
 
 .PHONY: docs
-docs: setup ## Build the documents as pages for the browser, in site/
+docs: setup ## Build the documentation site in site/
 	$(BIN)/mkdocs build --quiet
 	@echo "open site/index.html"
 
 .PHONY: lock
-lock: ## Resolve requirements.lock anew (LOCK_ARGS=--upgrade for newer versions)
+lock: ## Resolve requirements.lock (LOCK_ARGS=--upgrade for newer versions)
 	@$(require_python)
 	$(PYTHON) -m venv $(LOCK_VENV)
 	$(LOCK_VENV)/bin/pip install --quiet --disable-pip-version-check uv==$(UV_VERSION)
@@ -141,10 +141,10 @@ lock: ## Resolve requirements.lock anew (LOCK_ARGS=--upgrade for newer versions)
 		--all-extras --group test --group lint --group docs --group build --universal --python-version 3.11 \
 		--generate-hashes --no-emit-index-url --no-annotate --quiet \
 		$(LOCK_ARGS) --output-file requirements.lock
-	@! grep -n '://' requirements.lock || { echo "requirements.lock must name no address." >&2; exit 1; }
+	@! grep -n '://' requirements.lock || { echo "requirements.lock must not contain URLs." >&2; exit 1; }
 
 .PHONY: clean
-clean: ## Remove all that make and the tools have made
+clean: ## Remove everything that make and the tools have created
 	rm -rf $(VENV) $(LOCK_VENV) $(BENCH_VENV) build dist site
 	rm -rf .ruff_cache .mypy_cache .pytest_cache .hypothesis .import_linter_cache
 	find src tests bench -name __pycache__ -type d -prune -exec rm -rf {} +

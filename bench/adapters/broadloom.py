@@ -1,4 +1,7 @@
-"""Broadloom itself, by its public interface and in its own event loop. Option `tls`: with the key made from the name."""
+"""Broadloom itself, by its public interface and in its own event loop.
+
+Option `tls`: with the key made from the name.
+"""
 
 from collections.abc import Sequence
 

@@ -6,7 +6,7 @@ Each program that joins can broadcast, and each gets every message, once, in ord
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-__version__ = "0.2.0"
+__version__ = "0.3.0"
 
 if TYPE_CHECKING:
     from broadloom.channel import (

@@ -1,4 +1,4 @@
-"""Each test has a directory of its own for the sockets of visible peers, beside those of whoever else runs here."""
+"""Every test has a status socket directory of its own."""
 
 import shutil
 from collections.abc import Iterator
@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.running import short_directory
+from tests.cli.harness import short_directory
 
 
 @pytest.fixture(autouse=True)
 def sockets(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """The directory itself; processes of the test inherit its name."""
+    """The directory; child processes inherit it through the environment."""
     directory = short_directory()
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(directory))
     for name in ("BROADLOOM_KEY", "BROADLOOM_BOOTSTRAP"):

@@ -1,4 +1,4 @@
-"""Files from one shell to another: `broadloom send --file` and `broadloom listen --save`."""
+"""`broadloom send --file` and `broadloom listen --save-dir`."""
 
 import json
 import os
@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from broadloom.cli import saving
-from broadloom.cli.exit_codes import CommandFailed, UsageError
-from broadloom.cli.saving import NAME_BYTES_MAX, prepare_directory, safe_name, save
-from tests.cli.running import COMMAND, listening, member, new_channel, run, send_damaged
+from broadloom.cli import listen as listen_module
+from broadloom.cli.exit_codes import CommandFailedError, UsageError
+from broadloom.cli.listen import NAME_BYTES_MAX, prepare_directory, safe_name, save_file
+from tests.cli.harness import COMMAND, listening, member, new_channel, run, send_damaged
 
 LARGE = bytes(range(256)) * 20_000
 
@@ -22,7 +22,7 @@ def lines(out: str) -> list[str]:
     return [line for line in out.splitlines() if not line.startswith(("+", "-", "joined"))]
 
 
-def test_files_are_saved_and_none_is_written_over(tmp_path: Path) -> None:
+def test_received_files_are_saved_without_overwriting(tmp_path: Path) -> None:
     channel, here, there = new_channel(), tmp_path / "here", tmp_path / "new" / "there"
     here.mkdir()
     large, small = here / "large.bin", here / "notes.txt"
@@ -30,7 +30,7 @@ def test_files_are_saved_and_none_is_written_over(tmp_path: Path) -> None:
     small.write_text("first")
     there.mkdir(parents=True)
     (there / "large.bin").write_text("precious")
-    with listening(channel, "--count", "4", "--save", str(there)) as listener:
+    with listening(channel, "--count", "4", "--save-dir", str(there)) as listener:
         assert run("send", channel, "--file", str(large), "--file", str(small)) == (0, "", "")
         small.write_text("second")
         assert run("send", channel, "--file", str(small)) == (0, "", "")
@@ -51,14 +51,14 @@ def test_files_are_saved_and_none_is_written_over(tmp_path: Path) -> None:
     }
 
 
-def test_saved_files_as_json(tmp_path: Path) -> None:
+def test_saved_file_is_reported_as_json(tmp_path: Path) -> None:
     channel, path, there = new_channel(), tmp_path / "notes.txt", tmp_path / "there"
     path.write_text("a note")
-    with listening(channel, "--json", "--count", "1", "--save", str(there)) as listener:
+    with listening(channel, "--json", "--count", "1", "--save-dir", str(there)) as listener:
         assert run("send", channel, "--file", str(path)) == (0, "", "")
         out = listener.wait().out
-    (told,) = (each for each in map(json.loads, out.splitlines()) if "event" not in each)
-    assert told["file"] == {
+    (message,) = (each for each in map(json.loads, out.splitlines()) if "event" not in each)
+    assert message["file"] == {
         "name": "notes.txt",
         "size": 6,
         "sha256": sha256(b"a note").hexdigest(),
@@ -68,12 +68,12 @@ def test_saved_files_as_json(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("form", ["text", "json"])
-def test_a_damaged_file_is_an_error_and_no_end(form: str, tmp_path: Path) -> None:
+def test_corrupt_file_fails_command_but_does_not_stop_it(form: str, tmp_path: Path) -> None:
     channel, path = new_channel(), tmp_path / "good.txt"
     path.write_text("good")
     words = ("--json",) if form == "json" else ()
     there = tmp_path / "there"
-    with member(channel) as other, listening(channel, "--count", "2", "--save", str(there), *words) as listener:
+    with member(channel) as other, listening(channel, "--count", "2", "--save-dir", str(there), *words) as listener:
         other.wait_for_peer()
         send_damaged(other.channel, "report.txt")
         other.channel.broadcast_file(path)
@@ -81,20 +81,20 @@ def test_a_damaged_file_is_an_error_and_no_end(form: str, tmp_path: Path) -> Non
         me = f"{other.channel.peer_id:016x}"[:8]
     assert code == 1
     why = "the file 'report.txt' is damaged: its content does not fit its hash"
-    assert err == f"broadloom listen: a file of {me} was not saved: {why}\n"
+    assert err == f"broadloom listen: a file from {me} was not saved: {why}\n"
     assert [each.name for each in there.iterdir()] == ["good.txt"]
     assert "Traceback" not in out
     if form == "json":
         first, _ = (each for each in map(json.loads, out.splitlines()) if "event" not in each)
-        assert first["file"] == {"damaged": why}
+        assert first["file"] == {"error": why}
     else:
         assert lines(out)[0] == f"{me}: ({why})"
 
 
-def test_a_directory_that_cannot_be_written_any_more(tmp_path: Path) -> None:
+def test_unwritable_save_dir_fails_command_but_does_not_stop_it(tmp_path: Path) -> None:
     channel, path, there = new_channel(), tmp_path / "notes.txt", tmp_path / "there"
     path.write_text("a note")
-    with listening(channel, "--count", "2", "--save", str(there)) as listener:
+    with listening(channel, "--count", "2", "--save-dir", str(there)) as listener:
         there.rmdir()
         assert run("send", channel, "--file", str(path)) == (0, "", "")
         listener.wait_for_output("(file notes.txt, 6 bytes)\n")
@@ -107,27 +107,27 @@ def test_a_directory_that_cannot_be_written_any_more(tmp_path: Path) -> None:
     assert (there / "notes.txt").read_text() == "a note"
 
 
-def test_ctrl_c_is_still_the_usual_end(tmp_path: Path) -> None:
-    with listening(new_channel(), "--save", str(tmp_path / "there")) as listener:
+def test_listen_with_save_dir_exits_with_success_on_ctrl_c(tmp_path: Path) -> None:
+    with listening(new_channel(), "--save-dir", str(tmp_path / "there")) as listener:
         listener.signal(signal.SIGINT)
         code, _, err = listener.wait()
     assert (code, err) == (0, "")
     assert (tmp_path / "there").is_dir()
 
 
-def test_a_person_sees_how_much_has_gone_out(tmp_path: Path) -> None:
+def test_sending_a_file_shows_progress_at_a_terminal(tmp_path: Path) -> None:
     channel, path = new_channel(), tmp_path / "large.bin"
     path.write_bytes(LARGE)
     terminal, inner = pty.openpty()
     with listening(channel, "--count", "1"):
-        surroundings = {**os.environ, "COLUMNS": "100", "TERM": "xterm"}
-        with subprocess.Popen([COMMAND, "send", channel, "--file", path], stderr=inner, env=surroundings) as sender:
+        environment = {**os.environ, "COLUMNS": "100", "TERM": "xterm"}
+        with subprocess.Popen([COMMAND, "send", channel, "--file", path], stderr=inner, env=environment) as sender:
             os.close(inner)
             seen = b""
             try:
                 while data := os.read(terminal, 1 << 16):
                     seen += data
-            except OSError:  # so ends a terminal
+            except OSError:  # the terminal is closed
                 pass
             assert sender.wait(30) == 0
     os.close(terminal)
@@ -135,7 +135,7 @@ def test_a_person_sees_how_much_has_gone_out(tmp_path: Path) -> None:
     assert b"5.1/5.1 MB" in seen
 
 
-def test_a_file_that_is_too_large(tmp_path: Path) -> None:
+def test_too_large_file_is_rejected_with_number_of_sent_files(tmp_path: Path) -> None:
     channel, good, large = new_channel(), tmp_path / "good", tmp_path / "large"
     good.write_text("good")
     with large.open("wb") as file:
@@ -148,15 +148,15 @@ def test_a_file_that_is_too_large(tmp_path: Path) -> None:
     assert code == 1
     assert "message 2 was not sent" in err
     assert "at most 67,108,864 are possible" in err
-    assert "1 before it were sent" in err
+    assert "1 sent before it" in err
 
 
-def test_priority_and_lifetime_go_with_the_message(tmp_path: Path) -> None:
+def test_message_carries_priority_and_ttl(tmp_path: Path) -> None:
     channel, path = new_channel(), tmp_path / "notes.txt"
     path.write_text("a note")
     with member(channel) as other:
         for words in (("text",), ("--file", str(path))):
-            assert run("send", channel, *words, "--priority", "high", "--lifetime", "20").code == 0
+            assert run("send", channel, *words, "--priority", "high", "--ttl", "20").code == 0
             assert run("send", channel, *words, "--priority", "7").code == 0
         for _ in range(4):
             assert other.channel.receive(30) is not None
@@ -164,7 +164,7 @@ def test_priority_and_lifetime_go_with_the_message(tmp_path: Path) -> None:
         assert [(kept.priority, kept.ttl_ms) for kept in log] == [(2, 20_000), (7, 0)] * 2
 
 
-# Saving by itself.
+# -- saving
 
 
 @pytest.mark.parametrize(
@@ -182,26 +182,26 @@ def test_priority_and_lifetime_go_with_the_message(tmp_path: Path) -> None:
         ("ü" * 150, "ü" * (NAME_BYTES_MAX // 2)),
     ],
 )
-def test_names_are_harmless(name: str, safe: str, tmp_path: Path) -> None:
+def test_saved_file_gets_safe_name(name: str, safe: str, tmp_path: Path) -> None:
     assert safe_name(name) == safe
     assert len(safe_name(name).encode()) <= NAME_BYTES_MAX
     for number in (1, 2, 3):
-        path = save(tmp_path, name, b"%d" % number)
+        path = save_file(tmp_path, name, b"%d" % number)
         assert path.parent == tmp_path
         assert path.read_bytes() == b"%d" % number
     assert len(list(tmp_path.iterdir())) == 3
 
 
-def test_links_are_not_followed(tmp_path: Path) -> None:
+def test_saving_does_not_follow_symlinks(tmp_path: Path) -> None:
     (tmp_path / "there").mkdir()
     (tmp_path / "there" / "notes.txt").symlink_to(tmp_path / "elsewhere")
-    assert save(tmp_path / "there", "notes.txt", b"x").name == "notes-2.txt"
+    assert save_file(tmp_path / "there", "notes.txt", b"x").name == "notes-2.txt"
     assert not (tmp_path / "elsewhere").exists()
 
 
-def test_what_cannot_be_saved_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(CommandFailed, match=r"cannot save .*: No such file or directory"):
-        save(tmp_path / "missing", "x", b"x")
+def test_saving_reports_why_it_failed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(CommandFailedError, match=r"cannot save .*: No such file or directory"):
+        save_file(tmp_path / "missing", "x", b"x")
     if Path("/dev/full").exists():
 
         class Full(type(tmp_path)):  # type: ignore[misc]
@@ -209,14 +209,14 @@ def test_what_cannot_be_saved_is_told(tmp_path: Path, monkeypatch: pytest.Monkey
                 super().open("xb").close()
                 return Path("/dev/full").open("wb")
 
-        with pytest.raises(CommandFailed, match="No space left on device"):
-            save(Full(tmp_path), "x", b"x" * 100_000)
+        with pytest.raises(CommandFailedError, match="No space left on device"):
+            save_file(Full(tmp_path), "x", b"x" * 100_000)
         assert list(tmp_path.iterdir()) == []
-    monkeypatch.setattr(saving, "NUMBERS_MAX", 3)
+    monkeypatch.setattr(listen_module, "NUMBERS_MAX", 3)
     for _ in range(2):
-        save(tmp_path, "x", b"x")
-    with pytest.raises(CommandFailed, match="of that name"):
-        save(tmp_path, "x", b"x")
+        save_file(tmp_path, "x", b"x")
+    with pytest.raises(CommandFailedError, match="of that name"):
+        save_file(tmp_path, "x", b"x")
     with pytest.raises(UsageError, match="cannot save files in"):
         prepare_directory(tmp_path / "x")
     assert prepare_directory(tmp_path / "a" / "b").is_dir()

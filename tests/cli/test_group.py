@@ -1,4 +1,4 @@
-"""`broadloom group`: real processes that talk with a member in this one."""
+"""`broadloom group`, as processes that talk to a member in the test process, and its parsing and formatting."""
 
 import json
 import re
@@ -18,7 +18,8 @@ from broadloom.cli.main import app
 from broadloom.groups import GroupMessage, GroupSettings, Member, MemberStatus, MessageId
 from broadloom.groups.sync import Group, Groups
 from tests.channel.joined import QUICK
-from tests.cli.running import new_channel, running_command, wait_until
+from tests.cli.harness import new_channel, running_command
+from tests.support import wait_until
 
 FAST_SETTINGS = GroupSettings(
     reply_window_s=0.2, page_timeout_s=0.4, presence_interval_s=0.5, suspicion_timeout_s=0.4, parent_request_delay_s=0.2
@@ -27,7 +28,7 @@ FAST_SETTINGS = GroupSettings(
 
 @contextmanager
 def group_owner(channel: str) -> Iterator[tuple[Groups, Group]]:
-    """Somebody who is there and has made a group."""
+    """A member that has created a group."""
     with (
         broadloom.sync.connect(channel, settings=QUICK) as joined,
         joined.groups("Anna", settings=FAST_SETTINGS) as groups,
@@ -39,8 +40,8 @@ def status_of(group: Group, name: str) -> MemberStatus | None:
     return next((status for member, status in group.members().items() if member.name == name), None)
 
 
-def test_talking_through_pipes() -> None:
-    """Both see each answer with its question; whoever has no store leaves for good; nobody paints another's screen."""
+def test_group_join_posts_and_prints_lines_through_pipes() -> None:
+    """Without a store the member leaves for good. Control characters do not reach the terminal."""
     channel = new_channel()
     with group_owner(channel) as (_, club):
         club.send_text("Who plays \x1b[2Jwhite?\nOr black?")
@@ -60,22 +61,22 @@ def test_talking_through_pipes() -> None:
         wait_until(lambda: status_of(club, "Ben\x1b[31m") is MemberStatus.LEFT, "his leaving")
 
 
-def test_a_program_has_json_on_both_sides() -> None:
+def test_group_join_speaks_json_in_both_directions() -> None:
     channel = new_channel()
     with group_owner(channel) as (_, club):
         question = club.send_text("Who plays white?")
-        with running_command("group", "join", channel, "Chess club", "--name", "bot", "--json", "--stay") as bot:
+        with running_command("group", "join", channel, "Chess club", "--name", "bot", "--json", "--keep-open") as bot:
             bot.wait_for_output('"text": "Who plays white?"')
             bot.type(json.dumps({"text": "I do", "reply_to": str(question.id)}) + "\nas it is\n")
             bot.type(json.dumps({"data": "/w=="}) + "\n")
             bot.wait_for_output('"data": "/w=="')
             bot.type('{"texts": "I do"}\n')
             code, out, err = bot.wait()
-        assert (code, "line 4 was not said: an object has text (or data)" in err) == (1, True)
-        told = [json.loads(line) for line in out.splitlines()]
-        assert [told[0][name] for name in ("event", "description", "name")] == ["joined", "Chess club", "bot"]
-        said = [(each.get("text"), each["parent"], each["own"]) for each in told if "id" in each]
-        assert said == [
+        assert (code, "line 4 was not posted: unknown field 'texts'" in err) == (1, True)
+        objects = [json.loads(line) for line in out.splitlines()]
+        assert [objects[0][name] for name in ("event", "description", "name")] == ["joined", "Chess club", "bot"]
+        posted = [(each.get("text"), each["reply_to"], each["own"]) for each in objects if "id" in each]
+        assert posted == [
             ("Who plays white?", None, False),
             ("I do", str(question.id), True),
             ("as it is", None, True),
@@ -84,8 +85,8 @@ def test_a_program_has_json_on_both_sides() -> None:
         assert [each.data for each in club.history()] == [b"Who plays white?", b"I do", b"as it is", b"\xff"]
 
 
-def test_a_person_at_a_terminal_comes_back(tmp_path: Path) -> None:
-    """What is typed is shown once, with its number; Ctrl-C is the usual end; who has a store goes on where it was."""
+def test_member_with_store_resumes_where_it_stopped(tmp_path: Path) -> None:
+    """A typed line is shown once, with its number. Ctrl-C is the normal way to stop."""
     channel = new_channel()
     words = ("group", "join", channel, "Chess club", "--name", "Ben", "--store", str(tmp_path / "ben.db"))
     with group_owner(channel) as (_, club):
@@ -94,7 +95,7 @@ def test_a_person_at_a_terminal_comes_back(tmp_path: Path) -> None:
             ben.type("Anybody here?\n")
             ben.wait_for_output("1 Ben: Anybody here?")
             ben.type(">7 Anybody?\n")
-            ben.wait_for_output("! no message 7 was shown here")
+            ben.wait_for_output("! there is no message number 7")
             wait_until(lambda: len(club.history()) == 1, "what he said")
             club.send_text("I am", reply_to=club.history()[0])
             ben.wait_for_output("2 Anna >1: I am")
@@ -116,34 +117,34 @@ def test_a_person_at_a_terminal_comes_back(tmp_path: Path) -> None:
 
 
 def run_cli(*args: str) -> tuple[int, str, str]:
-    """In this process, and so without starting one."""
+    """Run in the test process, which is faster."""
     done = CliRunner().invoke(app, args, env={"COLUMNS": "200", "NO_COLOR": "1"})
     assert done.exception is None or isinstance(done.exception, SystemExit), done.exception
     return done.exit_code, done.stdout, done.stderr
 
 
-def test_groups_are_made_listed_and_read() -> None:
+def test_groups_are_created_listed_and_read() -> None:
     channel = new_channel()
     with group_owner(channel) as (here, club):
         question = club.send_text("Who plays white?")
         club.send_text("Nice weather")
         club.send_text("I do", reply_to=question)
-        code, out, _ = run_cli("group", "create", channel, "[red]Go\x1b[2J", "--keep-messages", "9", "--name", "Ben")
+        code, out, _ = run_cli("group", "create", channel, "[red]Go\x1b[2J", "--retain-messages", "9", "--name", "Ben")
         made = out.strip()
         assert (code, len(made)) == (0, 16)
         wait_until(lambda: len(here.list_groups()) == 2, "the new group")
         code, out, _ = run_cli("group", "list", channel, "--json")
-        told = {each["group"]: each for each in map(json.loads, out.splitlines())}
-        assert (code, told[made]["left"], told[made]["keep"]["messages"]) == (0, 1, 9)
-        chess = told[f"{club.id:016x}"]
-        assert [chess[name] for name in ("description", "online", "offline", "left", "held")] == [
+        listed = {each["group"]: each for each in map(json.loads, out.splitlines())}
+        assert (code, listed[made]["left"], listed[made]["retention"]["messages_max"]) == (0, 1, 9)
+        chess = listed[f"{club.id:016x}"]
+        assert [chess[name] for name in ("description", "online", "offline", "left", "messages")] == [
             "Chess club",
             1,
             0,
             0,
             0,
         ]
-        assert [(each["name"], each["here"]) for each in chess["members"]] == [("Anna", "online")]
+        assert [(each["name"], each["status"]) for each in chess["members"]] == [("Anna", "online")]
         code, out, _ = run_cli("group", "list", channel)
         assert code == 0
         assert re.search(r"Chess club +1 \(Anna\) +0 +0 +0", out)
@@ -151,12 +152,12 @@ def test_groups_are_made_listed_and_read() -> None:
         code, out, _ = run_cli("group", "history", channel, f"{club.id:016x}"[:8])
         shown = [re.sub(r"[0-9a-f]{8}-(\d) [0-9: -]+", r"\1 ", line) for line in out.splitlines()]
         assert (code, shown) == (0, ["1 Anna: Who plays white?", "    3 Anna: I do", "2 Anna: Nice weather"])
-        assert [member.name for member in club.members()] == ["Anna"], "whoever reads is in no list"
+        assert [member.name for member in club.members()] == ["Anna"], "a reader is no member"
         code, _, err = run_cli("group", "history", channel, "Chess")
         assert (code, "no group is called 'Chess'; there are: " in err) == (1, True)
 
 
-def test_mistakes_are_told_before_anybody_is_looked_for(tmp_path: Path) -> None:
+def test_group_usage_errors_are_reported_before_joining(tmp_path: Path) -> None:
     (tmp_path / "no.db").write_text("no store, but long enough to be told from an empty file, which it is not")
     for words, code, text in (
         (("list", "x/y", "--store", str(tmp_path / "no.db")), 2, "is no history of groups"),
@@ -168,15 +169,15 @@ def test_mistakes_are_told_before_anybody_is_looked_for(tmp_path: Path) -> None:
         assert (ended[0], text in ended[2]) == (code, True), ended
 
 
-def test_nobody_there(tmp_path: Path) -> None:
+def test_group_create_needs_other_peers_or_store(tmp_path: Path) -> None:
     channel = new_channel()
     code, _, err = run_cli("group", "create", channel, "club")
-    assert (code, "nobody else is on" in err) == (1, True)
+    assert (code, "no other peer on" in err) == (1, True)
     kept = ("--store", str(tmp_path / "anna.db"))
     code, made, _ = run_cli("group", "create", channel, "club", *kept)
     assert code == 0
     code, out, _ = run_cli("group", "list", channel, "--json", *kept)
-    assert (code, json.loads(out)["group"], json.loads(out)["joined"]) == (0, made.strip(), True)
+    assert (code, json.loads(out)["group"], json.loads(out)["is_joined"]) == (0, made.strip(), True)
 
 
 # -- without a channel
@@ -188,7 +189,7 @@ def make_message(
     return GroupMessage(1, MessageId(author, sequence), name, parent, 0, text.encode())
 
 
-def test_a_history_is_a_tree() -> None:
+def test_history_is_printed_as_tree() -> None:
     root = make_message(10, 1, "root")
     answer = make_message(11, 1, "answer\nin two lines", root.id)
     late = make_message(12, 1, "late", MessageId(99, 9))
@@ -200,7 +201,7 @@ def test_a_history_is_a_tree() -> None:
     ]
     assert [line.partition("-")[0].rstrip("0123456789abcdef") for line in shown] == ["", "    ", "        ", "", ""]
     assert "\n        in two lines" in shown[1]
-    assert "(answers what is not held): late" in shown[3]
+    assert "(replies to an unavailable message): late" in shown[3]
     deep = [
         make_message(1, 1, "0"),
         *(make_message(1, number, "x", MessageId(1, number - 1)) for number in range(2, 5001)),
@@ -208,7 +209,7 @@ def test_a_history_is_a_tree() -> None:
     assert [line.depth for line in history_entries(deep)] == list(range(5000))
 
 
-def test_a_message_is_answered_by_its_number_or_its_name() -> None:
+def test_reply_refers_to_message_by_number_or_id() -> None:
     numbered = MessageNumbers()
     first, second = make_message(0xABCD << 48, 3, "one"), make_message(0xABCE << 48, 3, "two", name="")
     assert numbered.format_message(first) == "1 Anna: one"
@@ -216,12 +217,12 @@ def test_a_message_is_answered_by_its_number_or_its_name() -> None:
     assert numbered.format_message(make_message(1, 1, "x", second.id)) == "3 Anna >2: x"
     assert numbered.resolve("2") == numbered.resolve("abce-3") == numbered.resolve(str(second.id)) == second.id
     for word in ("4", "abc-3", "abcd-4", "abcdabcdabcdabcd-0"):
-        with pytest.raises(ValueError, match=r"names|no message"):
+        with pytest.raises(ValueError, match=r"matches|no message"):
             numbered.resolve(word)
 
 
 @pytest.mark.parametrize(
-    ("line", "speech"),
+    ("line", "post"),
     [
         (b"hello", OutgoingPost(b"hello", None)),
         (b">12 I do", OutgoingPost(b"I do", "12")),
@@ -232,11 +233,11 @@ def test_a_message_is_answered_by_its_number_or_its_name() -> None:
         (b">1 \xff", OutgoingPost(b"\xff", "1")),
     ],
 )
-def test_a_line_of_a_person(line: bytes, speech: OutgoingPost) -> None:
-    assert parse_line(line) == speech
+def test_text_line_is_parsed_with_optional_reply_prefix(line: bytes, post: OutgoingPost) -> None:
+    assert parse_line(line) == post
 
 
-def test_a_line_of_a_program() -> None:
+def test_json_line_is_parsed_and_validated() -> None:
     assert parse_object(b'{"text": "a", "reply_to": "b"}') == OutgoingPost(b"a", "b")
     assert parse_object(b'{"data": "/w=="}') == OutgoingPost(b"\xff", None)
     assert parse_object(b"plain") == OutgoingPost(b"plain", None)
@@ -254,10 +255,16 @@ def test_a_line_of_a_program() -> None:
         parse_message_id("0")
 
 
-def test_json_has_all_of_a_message() -> None:
-    told = json.loads(message_json(make_message(1, 2, "a", MessageId(3, 4))._replace(is_orphan=True), depth=1))
-    expected = {"id": "0000000000000001-2", "parent": "0000000000000003-4", "text": "a", "orphan": True, "depth": 1}
-    assert expected.items() <= told.items()
+def test_message_json_has_all_fields() -> None:
+    fields = json.loads(message_json(make_message(1, 2, "a", MessageId(3, 4))._replace(is_orphan=True), depth=1))
+    expected = {
+        "id": "0000000000000001-2",
+        "reply_to": "0000000000000003-4",
+        "text": "a",
+        "is_orphan": True,
+        "depth": 1,
+    }
+    assert expected.items() <= fields.items()
     is_stripped = json.loads(message_json(make_message(1, 2, "")._replace(is_stripped=True)))
-    assert (is_stripped["hollow"], "text" in is_stripped) == (True, False)
+    assert (is_stripped["is_stripped"], "text" in is_stripped) == (True, False)
     assert str(Member(1, "")) == "0000000000000001"

@@ -1,4 +1,4 @@
-"""Help that teaches: every command says what it is for and shows examples that are right; completion works."""
+"""Help: every command states its purpose and shows valid examples. Shell completion. Imports."""
 
 import re
 import shlex
@@ -11,8 +11,9 @@ import pytest
 import typer.main
 from typer.testing import CliRunner
 
+from broadloom.cli.exit_codes import MEANINGS
 from broadloom.cli.main import app
-from tests.cli.running import listening, new_channel, run
+from tests.cli.harness import listening, new_channel, run
 
 ROOT = typer.main.get_command(app)
 
@@ -28,7 +29,7 @@ ALL = list(commands(ROOT))
 
 
 @pytest.mark.parametrize(("words", "command"), ALL, ids=[" ".join(words) for words, _ in ALL])
-def test_every_command_teaches(words: tuple[str, ...], command: Any) -> None:
+def test_help_of_every_command_has_purpose_and_valid_examples(words: tuple[str, ...], command: Any) -> None:
     purpose = command.help.split("\n\n")[0]
     assert purpose.endswith(".")
     assert len(purpose) <= 120
@@ -47,7 +48,7 @@ def test_every_command_teaches(words: tuple[str, ...], command: Any) -> None:
 
 
 def _parse(command: Any, args: list[str]) -> None:
-    """As the command would, without doing it. What is wrong raises."""
+    """Parse without running; raises on errors."""
     inner = getattr(command, "commands", {})
     if args and args[0] in inner:
         _parse(inner[args[0]], args[1:])
@@ -55,28 +56,27 @@ def _parse(command: Any, args: list[str]) -> None:
         command.make_context("broadloom", args)
 
 
-def test_exit_codes_are_documented() -> None:
-    told = CliRunner().invoke(app, ["--help"]).output
-    assert "130" in told
+def test_help_lists_exit_codes() -> None:
+    shown = CliRunner().invoke(app, ["--help"]).output
+    assert all(str(code) in shown for code in MEANINGS)
 
 
-def test_completion() -> None:
+def test_shell_completion_completes_commands_and_channels() -> None:
     script = run(env={"_BROADLOOM_COMPLETE": "source_bash"})
     assert script.code == 0
     assert "complete " in script.out
     channel = new_channel()
     with listening(channel):
-        for words, expected in (("broadloom ticket i", "issue"), ("broadloom watch test", channel)):
-            surroundings = {
+        for words, expected in (("broadloom ticket i", "issue"), ("broadloom top test", channel)):
+            environment = {
                 "_BROADLOOM_COMPLETE": "complete_bash",
                 "COMP_WORDS": words,
                 "COMP_CWORD": str(len(words.split()) - 1),
             }
-            assert run(env=surroundings).out.split() == [expected]
+            assert run(env=environment).out.split() == [expected]
 
 
-def test_help_needs_little() -> None:
-    """What a command needs it imports when it runs."""
+def test_commands_are_imported_only_when_used() -> None:
     look = "import sys, broadloom.cli.main; print([name for name in sys.argv[1:] if name in sys.modules])"
     heavy = (
         "rich",
@@ -89,3 +89,21 @@ def test_help_needs_little() -> None:
     )
     ended = subprocess.run([sys.executable, "-c", look, *heavy], capture_output=True, text=True, check=True, timeout=60)
     assert ended.stdout.strip() == "[]"
+
+
+def test_every_command_has_a_json_option() -> None:
+    interactive = {("chat", "join")}
+    without = [
+        words
+        for words, command in ALL
+        if not getattr(command, "commands", {}) and not any("--json" in each.opts for each in command.params)
+    ]
+    assert set(without) == interactive
+
+
+def test_help_does_not_import_optional_packages() -> None:
+    script = "import sys; from broadloom.cli.main import app; app(['--help'], standalone_mode=False); "
+    look = script + "print([name for name in sys.argv[1:] if name in sys.modules])"
+    heavy = ("nicegui", "numpy", "polars", "pyarrow", "pyspark", "textual", "broadloom.testing.sim")
+    ended = subprocess.run([sys.executable, "-c", look, *heavy], capture_output=True, text=True, check=True, timeout=60)
+    assert ended.stdout.splitlines()[-1] == "[]"

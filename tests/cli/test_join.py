@@ -1,14 +1,15 @@
-"""`broadloom join`, at two pipes and at a terminal."""
+"""`broadloom join`, through pipes and at a terminal."""
 
 import signal
 import termios
 from pathlib import Path
 
 from broadloom.protocol.events import LinkDownReason
-from tests.cli.running import member, new_channel, run, running_command, send_damaged, wait_until
+from tests.cli.harness import member, new_channel, run, running_command, send_damaged
+from tests.support import wait_until
 
 
-def test_a_program_at_two_pipes() -> None:
+def test_join_broadcasts_and_prints_lines_through_pipes() -> None:
     channel = new_channel()
     with member(channel) as other, running_command("join", channel) as joined:
         joined.wait_for_output("joined")
@@ -22,14 +23,14 @@ def test_a_program_at_two_pipes() -> None:
         assert (code, err) == (0, "")
         assert out.startswith(f"* joined {channel} as ")
         assert other.text() == "without an end"
-        wait_until(lambda: bool(other.links_down), "the loss of the neighbour")
+        wait_until(lambda: bool(other.links_down), "the loss of the neighbor")
         assert other.links_down[0].reason is LinkDownReason.PEER_LEFT
 
 
-def test_a_file_is_one_line(tmp_path: Path) -> None:
+def test_received_file_is_printed_as_one_line(tmp_path: Path) -> None:
     channel, path = new_channel(), tmp_path / "a \x1b[31m file.bin"
     path.write_bytes(bytes(range(256)) * 1000)
-    with member(channel) as other, running_command("join", channel, "--stay") as joined:
+    with member(channel) as other, running_command("join", channel, "--keep-open") as joined:
         joined.wait_for_output("joined")
         other.wait_for_peer()
         other.channel.broadcast_file(path)
@@ -42,9 +43,9 @@ def test_a_file_is_one_line(tmp_path: Path) -> None:
         assert joined.wait().err == ""
 
 
-def test_staying_after_the_input_has_ended() -> None:
+def test_keep_open_stays_connected_after_end_of_input() -> None:
     channel = new_channel()
-    with running_command("join", channel, "--stay") as joined:
+    with running_command("join", channel, "--keep-open") as joined:
         joined.end_of_input()
         joined.wait_for_output("joined")
         with member(channel) as other:
@@ -54,21 +55,21 @@ def test_staying_after_the_input_has_ended() -> None:
         joined.signal(signal.SIGINT)
         code, out, err = joined.wait()
     assert (code, err) == (0, "")
-    assert "is a neighbour, at 127.0.0.1:" in out
+    assert " connected, at 127.0.0.1:" in out
 
 
-def test_talking_to_nobody_is_told() -> None:
+def test_join_fails_when_messages_reach_no_peer() -> None:
     code, _, err = run("join", new_channel(), typed="hello?\n")
     assert code == 1
-    assert "nobody else was on" in err
+    assert "your messages reached nobody" in err
 
 
-def test_a_line_being_typed_is_not_torn_apart() -> None:
+def test_incoming_message_is_printed_above_typed_line() -> None:
     channel = new_channel()
     with member(channel) as other, running_command("join", channel, terminal=True) as joined:
         before = termios.tcgetattr(joined.terminal)
         joined.wait_for_output("joined")
-        wait_until(lambda: termios.tcgetattr(joined.terminal) != before, "the terminal as the prompt needs it")
+        wait_until(lambda: termios.tcgetattr(joined.terminal) != before, "raw mode")
         joined.type("hallo")
         joined.wait_for_output("> hallo")
         joined.type("\x7f\x7f\x7f\x7fel")
@@ -78,12 +79,12 @@ def test_a_line_being_typed_is_not_torn_apart() -> None:
         joined.type("lo\n")
         assert other.text() == "hello"
         joined.wait_for_output("> hello\r\n")
-        joined.type("\x1b[A\x04")  # an arrow key says nothing here, Ctrl-D ends
+        joined.type("\x1b[A\x04")  # an arrow key is ignored, Ctrl-D ends the input
         assert joined.wait().code == 0
         assert termios.tcgetattr(joined.terminal) == before
 
 
-def test_the_terminal_is_put_back_after_ctrl_c() -> None:
+def test_terminal_mode_is_restored_after_ctrl_c() -> None:
     with running_command("join", new_channel(), terminal=True) as joined:
         before = termios.tcgetattr(joined.terminal)
         joined.wait_for_output("> ")

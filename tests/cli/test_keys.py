@@ -1,4 +1,4 @@
-"""`broadloom key` and `broadloom ticket`, from the owner's file to a member that is no longer admitted."""
+"""`broadloom key`, `broadloom authority`, `broadloom ticket` and `broadloom ports`."""
 
 import json
 import stat
@@ -8,15 +8,15 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from broadloom.cli.main import app
-from tests.cli.running import listening, member, new_channel, run
+from tests.cli.harness import listening, member, new_channel, run
 
 
 def run_cli(*args: object) -> Result:
     return CliRunner().invoke(app, [str(arg) for arg in args])
 
 
-def test_keys_differ_and_open_the_channel(tmp_path: Path) -> None:
-    first, second = run_cli("key").output.strip(), run_cli("key").output.strip()
+def test_generated_keys_differ_and_admit_to_channel(tmp_path: Path) -> None:
+    first, second = run_cli("key", "generate").output.strip(), run_cli("key", "generate").output.strip()
     assert first != second
     assert first.startswith("broadloom-")
     channel, key_file = new_channel(), tmp_path / "key"
@@ -30,26 +30,30 @@ def test_keys_differ_and_open_the_channel(tmp_path: Path) -> None:
         assert len(err.splitlines()) == 1
 
 
-def test_from_the_owner_to_a_withdrawn_ticket(tmp_path: Path) -> None:
+def test_ticket_is_issued_shown_used_and_revoked(tmp_path: Path) -> None:
     channel = new_channel()
-    owner, withdrawn = tmp_path / "owner", tmp_path / "withdrawn"
+    authority, revocation_list = tmp_path / "authority", tmp_path / "revoked.pem"
     alice, bob = tmp_path / "alice.ticket", tmp_path / "bob.ticket"
-    made = run_cli("key", "--owner", owner, "--channel", channel)
-    assert made.exit_code == 0
-    assert stat.S_IMODE(owner.stat().st_mode) == 0o600
+    created = run_cli("authority", "create", "--out", authority, "--channel", channel)
+    assert created.exit_code == 0
+    assert stat.S_IMODE(authority.stat().st_mode) == 0o600
     assert (
-        run_cli("ticket", "issue", "--owner", owner, "--name", "alice", "--role", "consumer", "--out", alice).exit_code
+        run_cli(
+            "ticket", "issue", "--authority", authority, "--name", "alice", "--role", "consumer", "--out", alice
+        ).exit_code
         == 0
     )
-    assert run_cli("ticket", "issue", "--owner", owner, "--name", "bob", "--days", 1, "--out", bob).exit_code == 0
+    assert (
+        run_cli("ticket", "issue", "--authority", authority, "--name", "bob", "--days", 1, "--out", bob).exit_code == 0
+    )
 
     shown = run_cli("ticket", "show", alice)
     assert shown.exit_code == 0
     assert "alice" in shown.output
     assert "consumer" in shown.output
     assert "PRIVATE" not in shown.output
-    told = json.loads(run_cli("ticket", "show", bob, "--json").output)
-    assert (told["name"], told["role"], told["expired"]) == ("bob", "producer", False)
+    shown = json.loads(run_cli("ticket", "show", bob, "--json").output)
+    assert (shown["name"], shown["role"], shown["is_expired"]) == ("bob", "producer", False)
 
     with listening(channel, "--ticket", str(alice)) as listener:
         assert run("send", channel, "hello", "--ticket", str(bob)) == (0, "", "")
@@ -58,10 +62,10 @@ def test_from_the_owner_to_a_withdrawn_ticket(tmp_path: Path) -> None:
         assert code == 1
         assert "may only listen" in err
 
-    revoked = run_cli("ticket", "revoke", "--owner", owner, "--list", withdrawn, bob)
+    revoked = run_cli("ticket", "revoke", "--authority", authority, "--revocation-list", revocation_list, bob)
     assert revoked.exit_code == 0
-    assert told["serial"] in revoked.output
-    with listening(channel, "--ticket", str(alice), "--revoked", str(withdrawn)):
+    assert shown["serial"] in revoked.output
+    with listening(channel, "--ticket", str(alice), "--revocation-list", str(revocation_list)):
         code, _, err = run("send", channel, "hello", "--ticket", str(bob), "--timeout", "10")
         assert code == 1
         assert "withdrawn" in err or "revoked" in err
@@ -70,47 +74,54 @@ def test_from_the_owner_to_a_withdrawn_ticket(tmp_path: Path) -> None:
     assert "another channel" in other.err
 
 
-def test_tickets_are_withdrawn_by_number_too(tmp_path: Path) -> None:
-    owner, withdrawn = tmp_path / "owner", tmp_path / "withdrawn"
-    run_cli("key", "--owner", owner)
-    assert run_cli("ticket", "revoke", "--owner", owner, "--list", withdrawn, "00ff" * 4, "12" * 8).exit_code == 0
-    result = run_cli("ticket", "revoke", "--owner", owner, "--list", withdrawn, tmp_path / "no.ticket")
+def test_ticket_is_revoked_by_serial_number(tmp_path: Path) -> None:
+    authority, revocation_list = tmp_path / "authority", tmp_path / "revoked.pem"
+    run_cli("authority", "create", "--out", authority)
+    assert (
+        run_cli(
+            "ticket", "revoke", "--authority", authority, "--revocation-list", revocation_list, "00ff" * 4, "12" * 8
+        ).exit_code
+        == 0
+    )
+    result = run_cli(
+        "ticket", "revoke", "--authority", authority, "--revocation-list", revocation_list, tmp_path / "no.ticket"
+    )
     assert result.exit_code == 2
     assert "no serial number" in result.output
 
 
-def test_an_expired_ticket_is_said_to_be_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    owner, out = tmp_path / "owner", tmp_path / "t"
-    run_cli("key", "--owner", owner)
-    run_cli("ticket", "issue", "--owner", owner, "--name", "eve", "--out", out)
+def test_ticket_show_fails_when_ticket_has_expired(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    authority, out = tmp_path / "authority", tmp_path / "t"
+    run_cli("authority", "create", "--out", authority)
+    run_cli("ticket", "issue", "--authority", authority, "--name", "eve", "--out", out)
     monkeypatch.setattr("broadloom.security.ticket.Ticket.is_expired", lambda *_: True)
     result = run_cli("ticket", "show", out)
     assert result.exit_code == 1
-    assert "it has expired" in result.output
+    assert "(expired)" in result.output
 
 
-def test_mistakes_with_tickets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ticket_usage_errors_are_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    owner, foreign, ticket = tmp_path / "owner", tmp_path / "foreign", tmp_path / "eve.ticket"
-    run_cli("key", "--owner", owner)
-    run_cli("key", "--owner", foreign)
-    assert run_cli("ticket", "issue", "--owner", owner, "--name", "eve").exit_code == 0
-    assert ticket.exists()  # the name of the member names the file
+    authority, foreign, ticket = tmp_path / "authority", tmp_path / "foreign", tmp_path / "eve.ticket"
+    run_cli("authority", "create", "--out", authority)
+    run_cli("authority", "create", "--out", foreign)
+    assert run_cli("ticket", "issue", "--authority", authority, "--name", "eve").exit_code == 0
+    assert ticket.exists()  # the file is named after the member
     for words, expected in (
-        (("key", "--owner", owner), "exists and is not written over"),
-        (("key", "--channel", "chess/x"), "--channel belongs to --owner"),
-        (("key", "--owner", "new", "--channel", "chess"), "a channel is named TYPE/INSTANCE"),
-        (("key", "--owner", tmp_path / "no" / "where"), "cannot write"),
-        (("ticket", "issue", "--owner", owner, "--name", "eve"), "exists and is not written over"),
-        (("ticket", "issue", "--owner", owner, "--name", "../eve"), "--out"),
-        (("ticket", "issue", "--owner", owner, "--name", "x" * 99, "--out", "x"), "at most 64"),
-        (("ticket", "issue", "--owner", owner, "--name", "x", "--days", "0"), "in the past"),
-        (("ticket", "issue", "--owner", owner, "--name", "x", "--role", "king"), "king"),
-        (("ticket", "issue", "--owner", ticket, "--name", "x"), "is a ticket and not an authority"),
-        (("ticket", "show", owner), "is not whole"),
+        (("authority", "create", "--out", authority), "exists and is not written over"),
+        (("authority", "create", "--channel", "chess/x"), "--out"),
+        (("authority", "create", "--out", "new", "--channel", "chess"), "a channel is named TYPE/INSTANCE"),
+        (("authority", "create", "--out", tmp_path / "no" / "where"), "cannot write"),
+        (("ticket", "issue", "--authority", authority, "--name", "eve"), "exists and is not written over"),
+        (("ticket", "issue", "--authority", authority, "--name", "../eve"), "--out"),
+        (("ticket", "issue", "--authority", authority, "--name", "x" * 99, "--out", "x"), "at most 64"),
+        (("ticket", "issue", "--authority", authority, "--name", "x", "--days", "0"), "in the past"),
+        (("ticket", "issue", "--authority", authority, "--name", "x", "--role", "king"), "king"),
+        (("ticket", "issue", "--authority", ticket, "--name", "x"), "is a ticket and not an authority"),
+        (("ticket", "show", authority), "is not whole"),
         (("ticket", "show", "missing"), "cannot read the ticket"),
-        (("ticket", "revoke", "--owner", foreign, "--list", "l", ticket), "a ticket of another owner"),
-        (("ticket", "revoke", "--owner", owner, "--list", ticket, "12" * 8), "is damaged"),
+        (("ticket", "revoke", "--authority", foreign, "--revocation-list", "l", ticket), "issued by another authority"),
+        (("ticket", "revoke", "--authority", authority, "--revocation-list", ticket, "12" * 8), "is damaged"),
     ):
         result = run_cli(*words)
         assert result.exit_code == 2, words
@@ -118,11 +129,13 @@ def test_mistakes_with_tickets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
         assert "Traceback" not in result.output
 
 
-def test_the_ports_of_a_channel_are_where_its_peers_listen() -> None:
+def test_ports_lists_ports_that_peers_listen_on() -> None:
     channel = new_channel()
     code, out, err = run("ports", channel, "--count", "3")
     assert (code, err) == (0, "")
-    assert [int(line) for line in out.split()] == json.loads(run("ports", channel, "--count", "3", "--json").out)
+    assert [int(line) for line in out.split()] == json.loads(run("ports", channel, "--count", "3", "--json").out)[
+        "ports"
+    ]
     with member(channel) as here:
         assert here.channel.status().address == f"127.0.0.1:{out.split()[0]}"
     assert run("ports", "nothing").code == 2

@@ -1,4 +1,4 @@
-"""`broadloom send` and `broadloom listen`, with each other and with peers of this process."""
+"""`broadloom send` and `broadloom listen`, with each other and with peers of the test process."""
 
 import base64
 import json
@@ -11,14 +11,15 @@ import pytest
 
 from broadloom.channel.status_socket import find_local_peers
 from broadloom.protocol.events import LinkDownReason
-from tests.cli.running import INTERRUPTED, listening, member, new_channel, run, running_command, wait_until
+from tests.cli.harness import INTERRUPTED, listening, member, new_channel, run, running_command
+from tests.support import wait_until
 
 
 def objects(out: str) -> list[dict]:
     return [json.loads(line) for line in out.splitlines()]
 
 
-def test_what_is_sent_is_listened_to_as_json() -> None:
+def test_sent_messages_are_printed_as_json() -> None:
     channel = new_channel()
     with listening(channel, "--json", "--count", "5") as listener:
         assert run("send", channel, "hello", "world") == (0, "", "")
@@ -26,22 +27,22 @@ def test_what_is_sent_is_listened_to_as_json() -> None:
         listener.wait_for_output("last")
         code, out, err = listener.wait()
     assert (code, err) == (0, "")
-    told = objects(out)
-    messages = [each for each in told if "event" not in each]
+    lines = objects(out)
+    messages = [each for each in lines if "event" not in each]
     assert [each.get("text") for each in messages] == ["hello world", "one", "two", "", "last"]
     assert [each["sequence"] for each in messages] == [1, 1, 2, 3, 4]
     assert {len(each["author"]) for each in messages} == {16}
     assert all(each["hops"] == 1 and each["name"] == "" for each in messages)
     assert all(datetime.fromisoformat(each["time"]).tzinfo is not None for each in messages)
-    assert told[0]["event"] == "joined"
-    assert told[0]["channel"] == channel
-    # An event is told after the messages that came before it.
-    kinds = [each.get("event", "message") for each in told]
-    assert kinds[1:4] == ["neighbour", "message", "neighbour lost"]
-    assert told[3]["why"] == "peer_left"
+    assert lines[0]["event"] == "joined"
+    assert lines[0]["channel"] == channel
+    # An event is printed after the messages that arrived before it.
+    kinds = [each.get("event", "message") for each in lines]
+    assert kinds[1:4] == ["link_up", "message", "link_down"]
+    assert lines[3]["reason"] == "peer_left"
 
 
-def test_files_are_sent_whole(tmp_path: Path) -> None:
+def test_files_are_sent_with_name_and_hash(tmp_path: Path) -> None:
     channel = new_channel()
     large, small = tmp_path / "large", tmp_path / "small"
     large.write_bytes(bytes(range(256)) * 3600)
@@ -50,24 +51,24 @@ def test_files_are_sent_whole(tmp_path: Path) -> None:
         sent = run("send", channel, "--file", str(large), "--file", str(small), "--file", "-", typed="piped\nin")
         assert sent == (0, "", "")
         first, second, third = (each for each in objects(listener.wait().out) if "event" not in each)
-    for told, path in ((first, large), (second, small)):
+    for received, path in ((first, large), (second, small)):
         content = path.read_bytes()
-        assert told["file"] == {"name": path.name, "size": len(content), "sha256": sha256(content).hexdigest()}
-        assert not told.keys() & {"text", "data"}
+        assert received["file"] == {"name": path.name, "size": len(content), "sha256": sha256(content).hexdigest()}
+        assert not received.keys() & {"text", "data"}
     assert third["text"] == "piped\nin"
     assert "file" not in third
 
 
-def test_bytes_that_are_no_text_as_json() -> None:
+def test_binary_message_is_printed_as_base64_in_json() -> None:
     channel = new_channel()
     with member(channel) as other, listening(channel, "--json", "--count", "1") as listener:
         other.wait_for_peer()
         other.channel.broadcast(b"\xff\xd8 no text")
-        (told,) = (each for each in objects(listener.wait().out) if "event" not in each)
-    assert base64.b64decode(told["data"]) == b"\xff\xd8 no text"
+        (received,) = (each for each in objects(listener.wait().out) if "event" not in each)
+    assert base64.b64decode(received["data"]) == b"\xff\xd8 no text"
 
 
-def test_text_of_others_cannot_steer_a_terminal() -> None:
+def test_control_characters_of_messages_are_escaped() -> None:
     channel = new_channel()
     with member(channel) as other, listening(channel, "--count", "3") as listener:
         other.wait_for_peer()
@@ -82,20 +83,20 @@ def test_text_of_others_cannot_steer_a_terminal() -> None:
         f"{me}: red \\x1b[31malert\\x07",
         f"{me}: two lines",
         "    mallory: not mine",
-        f"{me}: (2 bytes that are no text)",
+        f"{me}: (2 bytes of binary data)",
     ]
 
 
-def test_nobody_is_there() -> None:
+def test_send_fails_when_no_peer_joins() -> None:
     channel = new_channel()
     code, out, err = run("send", channel, "x", "--timeout", "1.5")
     assert (code, out) == (1, "")
-    assert f"nobody else is on {channel}" in err
+    assert f"no other peers found on {channel}" in err
     assert "nothing was sent" in err
     assert len(err.splitlines()) == 1
 
 
-def test_a_sender_waits_for_somebody() -> None:
+def test_send_waits_for_first_peer() -> None:
     channel = new_channel()
     with running_command("send", channel, "at last") as sender:
         with member(channel, timeout_s=30) as other:
@@ -103,75 +104,72 @@ def test_a_sender_waits_for_somebody() -> None:
         assert sender.wait() == (0, "", "")
 
 
-def test_too_large_a_message() -> None:
+def test_too_large_line_is_rejected_with_number_of_sent_messages() -> None:
     channel = new_channel()
     with member(channel):
         code, _, err = run("send", channel, typed="fine\n" + "x" * (2 << 20))
         assert code == 1
         assert "message 2 was not sent" in err
         assert "too large" in err
-        assert "1 before it were sent" in err
+        assert "1 sent before it" in err
 
 
-def test_listening_for_a_while_or_for_a_number() -> None:
+def test_listen_stops_after_duration_and_fails_below_count() -> None:
     channel = new_channel()
-    assert run("listen", channel, "--for", "0.1") == (0, "", "")
-    code, out, err = run("listen", channel, "--for", "0.1", "--count", "2")
+    assert run("listen", channel, "--duration", "0.1") == (0, "", "")
+    code, out, err = run("listen", channel, "--duration", "0.1", "--count", "2")
     assert (code, out) == (1, "")
-    assert "2 of the messages" in err
+    assert "2 of the expected messages" in err
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
-def test_the_usual_end_leaves_in_good_order(number: int, sockets: Path) -> None:
+def test_signal_stops_listen_gracefully(number: int, sockets: Path) -> None:
     channel = new_channel()
     with member(channel) as other, listening(channel) as listener:
         other.wait_for_peer()
         listener.signal(number)
         code, _, err = listener.wait()
         assert (code, err) == (0, "")
-        wait_until(lambda: bool(other.links_down), "the loss of the neighbour")
+        wait_until(lambda: bool(other.links_down), "the loss of the neighbor")
         assert [gone.reason for gone in other.links_down] == [LinkDownReason.PEER_LEFT]
         assert list(sockets.iterdir()) == []
 
 
-def test_an_end_before_the_end() -> None:
-    """Where something else was waited for, Ctrl-C is no success."""
+def test_ctrl_c_before_count_is_reached_is_no_success() -> None:
     channel = new_channel()
     with listening(channel, "--count", "1") as listener:
         listener.signal(signal.SIGINT)
         assert listener.wait().code == INTERRUPTED
 
 
-def test_the_second_ctrl_c_is_taken_at_its_word(sockets: Path) -> None:
+def test_second_ctrl_c_exits_at_once(sockets: Path) -> None:
     channel = new_channel()
-    with listening(channel) as frozen, listening(channel) as listener:
-        listener.wait_for_output("is a neighbour") if "is a neighbour" in listener.out else frozen.wait_for_output(
-            "is a neighbour"
-        )
-        frozen.signal(signal.SIGSTOP)  # it will not answer to the first
+    with listening(channel) as paused, listening(channel) as listener:
+        wait_until(lambda: "connected, at" in listener.out + paused.out, "the link")
+        paused.signal(signal.SIGSTOP)  # so that leaving takes a while
         listener.signal(signal.SIGINT)
-        wait_until(lambda: len(list(sockets.iterdir())) == 1, "the beginning of the end")
+        wait_until(lambda: len(list(sockets.iterdir())) == 1, "leaving")
         listener.signal(signal.SIGINT)
         code, _, err = listener.wait()
         assert code == INTERRUPTED
-        assert "not left in good order" in err
+        assert "without leaving the channel" in err
 
 
-def test_a_reader_that_goes_away_ends_it_quietly() -> None:
+def test_listen_exits_quietly_when_its_reader_closes_the_pipe() -> None:
     channel = new_channel()
     with member(channel) as other, running_command("listen", channel, "--events") as listener:
         listener.wait_for_output("joined")
         assert listener.process.stdout is not None
         listener.stop_reading()
-        # As `| head -1` does. No further message is needed to notice it.
+        # As `| head -1` does. It is noticed without a further message.
         listener.process.stdout.close()
         assert listener.process.wait(20) == 0
         assert listener.err == ""
-        wait_until(lambda: bool(other.links_down), "the loss of the neighbour")
+        wait_until(lambda: bool(other.links_down), "the loss of the neighbor")
         assert other.links_down[0].reason is LinkDownReason.PEER_LEFT
 
 
-def test_a_reader_that_does_not_read_stops_nothing() -> None:
+def test_blocked_reader_does_not_block_peer() -> None:
     channel = new_channel()
     with member(channel) as other, running_command("listen", channel, "--events") as listener:
         listener.wait_for_output("joined")
@@ -183,19 +181,19 @@ def test_a_reader_that_does_not_read_stops_nothing() -> None:
             lambda: any(
                 each.status and each.status["counters"]["delivered"] == 70 for each in find_local_peers(channel)
             ),
-            "an answer of the peer, though its output is stuck",
+            "all deliveries, although the output is blocked",
         )
         listener.signal(signal.SIGINT)
         assert listener.process.wait(20) == 0
-        wait_until(lambda: bool(other.links_down), "the loss of the neighbour")
+        wait_until(lambda: bool(other.links_down), "the loss of the neighbor")
         assert other.links_down[0].reason is LinkDownReason.PEER_LEFT
 
 
-def test_a_channel_that_is_closed_for_all() -> None:
+def test_listen_exits_when_channel_is_closed() -> None:
     channel = new_channel()
     with member(channel) as other, listening(channel) as listener:
         other.wait_for_peer()
         other.channel.close_channel()
         code, _, err = listener.wait()
     assert code == 0
-    assert "closed for all" in err
+    assert "closed for all members" in err

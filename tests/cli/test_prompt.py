@@ -1,4 +1,4 @@
-"""The line that is typed, and the text of others, without a terminal."""
+"""The line editor and the escaping of text, without a terminal."""
 
 import pytest
 from hypothesis import example, given
@@ -21,15 +21,15 @@ from broadloom.cli.prompt import LineEditor
         ("\x7fä日\x7f", [], "ä"),
     ],
 )
-def test_typing(typed: str, finished: list[str], line: str) -> None:
-    typing = LineEditor()
-    assert typing.feed(typed.encode()) == finished
-    assert typing.line == line
+def test_line_editor_handles_keys(typed: str, finished: list[str], line: str) -> None:
+    editor = LineEditor()
+    assert editor.feed(typed.encode()) == finished
+    assert editor.line == line
 
 
 @example("\x1b\x1b1", 1)
 @given(st.text(st.sampled_from("aä日\x1b[A;1O\x7f\x15\x17\n"), max_size=30), st.integers(1, 4))
-def test_typing_does_not_depend_on_how_it_is_cut(typed: str, size: int) -> None:
+def test_line_editor_result_is_independent_of_chunking(typed: str, size: int) -> None:
     whole, parts = LineEditor(), LineEditor()
     finished = whole.feed(typed.encode())
     data = typed.encode()
@@ -37,21 +37,21 @@ def test_typing_does_not_depend_on_how_it_is_cut(typed: str, size: int) -> None:
     assert (finished, whole.line) == (by_parts, parts.line)
 
 
-def test_the_end_is_only_at_the_beginning_of_a_line() -> None:
-    typing = LineEditor()
-    typing.feed(b"a\x04")
-    assert not typing.is_ended
-    typing.feed(b"\x7f\x04")
-    assert typing.is_ended
+def test_ctrl_d_ends_input_only_on_empty_line() -> None:
+    editor = LineEditor()
+    editor.feed(b"a\x04")
+    assert not editor.is_ended
+    editor.feed(b"\x7f\x04")
+    assert editor.is_ended
 
 
-def test_of_a_long_line_the_end_is_shown() -> None:
-    typing = LineEditor()
-    typing.feed("日".encode() * 20 + b"end")
-    assert typing.visible_text(12) == "> 日日日end"
+def test_long_line_shows_its_end() -> None:
+    editor = LineEditor()
+    editor.feed("日".encode() * 20 + b"end")
+    assert editor.visible_text(12) == "> 日日日end"
 
 
 @given(st.text())
-def test_no_text_steers_a_terminal(text: str) -> None:
+def test_escaped_text_is_printable(text: str) -> None:
     assert escape_control_chars(text).isprintable()
     assert all(line.isprintable() for line in message_text(text.encode(errors="surrogatepass")).split("\n"))

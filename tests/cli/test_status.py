@@ -1,4 +1,4 @@
-"""`broadloom status` and `broadloom watch`, and the sockets behind them."""
+"""`broadloom status` and `broadloom top`, and the status sockets."""
 
 import asyncio
 import json
@@ -21,19 +21,19 @@ from broadloom.channel.status_socket import (
     runtime_directory,
 )
 from broadloom.transport.event_loop import run as run_loop
-from tests.cli.running import CommandProcess, listening, new_channel, run, running_command
+from tests.cli.harness import CommandProcess, listening, new_channel, run, running_command
 
 
 @pytest.fixture
 def pair() -> Iterator[tuple[str, CommandProcess]]:
-    """Two listeners of one channel."""
+    """Two listeners on one channel."""
     channel = new_channel()
     with listening(channel) as first, listening(channel):
-        first.wait_for_output("is a neighbour")
+        first.wait_for_output("connected, at")
         yield channel, first
 
 
-def test_status_and_watch(pair: tuple[str, CommandProcess]) -> None:
+def test_status_and_top_show_local_peers(pair: tuple[str, CommandProcess]) -> None:
     channel, first = pair
     code, out, err = run("status")
     assert (code, err) == (0, "")
@@ -43,46 +43,46 @@ def test_status_and_watch(pair: tuple[str, CommandProcess]) -> None:
     assert "broadloom listen" in out
 
     code, out, _ = run("status", channel, "--json")
-    told = [json.loads(line) for line in out.splitlines()]
+    statuses = [json.loads(line) for line in out.splitlines()]
     assert code == 0
-    assert {each["pid"] for each in told} >= {first.process.pid}
-    assert [each["neighbors"][0]["peer_id"] for each in told] == [each["peer_id"] for each in reversed(told)]
-    assert all(each["security"] == "tls" and each["counters"]["sent"] == 0 for each in told)
+    assert {each["pid"] for each in statuses} >= {first.process.pid}
+    assert [each["neighbors"][0]["peer_id"] for each in statuses] == [each["peer_id"] for each in reversed(statuses)]
+    assert all(each["security"] == "tls" and each["counters"]["sent"] == 0 for each in statuses)
 
-    code, out, err = run("watch")
+    code, out, err = run("top")
     assert (code, out) == (2, "")
-    assert all(each["peer_id"][:8] in err for each in told)
+    assert all(each["peer_id"][:8] in err for each in statuses)
     assert "--peer" in err
 
-    code, out, err = run("watch", "--peer", told[0]["peer_id"][:6], "--once")
+    code, out, err = run("top", "--peer", statuses[0]["peer_id"][:6], "--once")
     assert (code, err) == (0, "")
-    for expected in (told[0]["peer_id"], channel, told[1]["peer_id"][:8], told[1]["address"], "everyone is linked"):
+    for expected in (statuses[0]["peer_id"], channel, statuses[1]["peer_id"][:8], statuses[1]["address"], "full mesh"):
         assert expected in out
 
 
-def test_watching_until_ctrl_c_or_until_it_leaves() -> None:
+def test_top_runs_until_ctrl_c_or_until_peer_leaves() -> None:
     channel = new_channel()
     with listening(channel) as listener:
-        with running_command("watch", channel, "--every", "0.1", terminal=True) as watch:
-            watch.wait_for_output("a second")  # from the second picture on
-            watch.signal(signal.SIGINT)
-            assert watch.wait().code == 0
-        with running_command("watch", channel, "--every", "0.1") as watch:
-            watch.wait_for_output("a second")
+        with running_command("top", channel, "--interval", "0.1", terminal=True) as top:
+            top.wait_for_output("per second")  # from the second snapshot on
+            top.signal(signal.SIGINT)
+            assert top.wait().code == 0
+        with running_command("top", channel, "--interval", "0.1") as top:
+            top.wait_for_output("per second")
             listener.signal(signal.SIGINT)
-            code, _, err = watch.wait()
+            code, _, err = top.wait()
     assert code == 0
     assert "has left" in err
 
 
-def test_nobody_runs_here() -> None:
+def test_missing_local_peers_are_reported() -> None:
     with pytest.raises(LocalPeersError, match="no peer runs on this machine"):
         require_local_peers("", "")
     with pytest.raises(LocalPeersError, match="no peer of chess/x whose id begins with 12 runs"):
         require_local_peers("chess/x", "12")
 
 
-def test_a_program_makes_itself_visible(sockets: Path) -> None:
+def test_expose_status_serves_status_of_program(sockets: Path) -> None:
     async def look() -> None:
         async with broadloom.connect(new_channel()) as channel:
             async with expose_status(channel, program="my game"):
@@ -106,7 +106,7 @@ def test_a_program_makes_itself_visible(sockets: Path) -> None:
     assert list(sockets.iterdir()) == []
 
 
-def test_sockets_of_the_dead_are_removed(sockets: Path) -> None:
+def test_stale_sockets_are_removed(sockets: Path) -> None:
     directory = private_directory()
     assert directory == sockets
     assert directory.stat().st_mode & 0o777 == 0o700
@@ -116,10 +116,10 @@ def test_sockets_of_the_dead_are_removed(sockets: Path) -> None:
             listener.bind(str(path))
     os.utime(hidden, (0, 0))
     assert find_local_peers() == []
-    assert sorted(sockets.iterdir()) == [fresh]  # whoever has just made it is about to give it its name
+    assert sorted(sockets.iterdir()) == [fresh]  # a new one is about to get its name
 
 
-def test_one_that_does_not_answer_is_told_of(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unresponsive_peer_has_no_status(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("broadloom.channel.status_socket.RESPONSE_TIMEOUT_S", 0.05)
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(str(private_directory() / "00aa.sock"))
@@ -129,7 +129,7 @@ def test_one_that_does_not_answer_is_told_of(monkeypatch: pytest.MonkeyPatch) ->
         assert find_local_peers("some/channel") == []
 
 
-def test_a_directory_that_is_not_ours_alone_is_not_used(sockets: Path, tmp_path: Path) -> None:
+def test_insecure_socket_directory_is_rejected(sockets: Path, tmp_path: Path) -> None:
     private_directory().chmod(0o755)
     with pytest.raises(InsecureDirectoryError, match="XDG_RUNTIME_DIR"):
         private_directory()
@@ -142,14 +142,14 @@ def test_a_directory_that_is_not_ours_alone_is_not_used(sockets: Path, tmp_path:
         private_directory()
 
 
-def test_what_cannot_be_seen_still_works(sockets: Path) -> None:
+def test_listen_works_when_status_socket_is_unavailable(sockets: Path) -> None:
     sockets.write_text("in the way")
-    code, out, err = run("listen", new_channel(), "--for", "0")
+    code, out, err = run("listen", new_channel(), "--duration", "0")
     assert (code, out) == (0, "")
     assert "cannot be seen by `broadloom status`" in err
 
 
-def test_without_a_runtime_directory_the_temporary_one_is_used(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_sockets_fall_back_to_temporary_directory(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     expected = tmp_path / f"broadloom-{os.getuid()}"
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path / "missing"))

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import pytest
 from typer.testing import CliRunner
 
+from broadloom.cli import exit_codes
 from broadloom.cli.main import app
-from broadloom.pipeline import command
 from broadloom.pipeline.synthetic.fault_injection import FaultKind, InjectedFault, inject
 from broadloom.pipeline.synthetic.generate import SyntheticConfig, generate
 
@@ -54,7 +54,7 @@ def test_a_clean_tape_ends_with_0(place: TapeFolders, spark: "SparkSession") -> 
 def test_tapes_that_cannot_be_judged_are_not_called_clean(spark: "SparkSession", tmp_path: Path) -> None:
     (tmp_path / "torn.parquet").write_bytes(b"PAR1 and then the disk was full")
     code, out, _ = broadloom("audit", "--tapes", tmp_path)
-    assert code == 1
+    assert code == 3
     assert "nothing could be judged" in out
     assert "unreadable" in out
 
@@ -73,9 +73,9 @@ def test_a_broken_promise_ends_with_1_and_the_guilty(place: TapeFolders, spark: 
     assert report["start_s"] <= report["total_s"]
     code, out, _ = broadloom("audit", "--tapes", place.bad, "--out", tmp_path)
     assert code == 1
-    assert "FAILED" in out
+    assert "VIOLATIONS" in out
     assert removed.receiver in out
-    assert "nothing changed" in out
+    assert "unchanged" in out
 
 
 def test_a_run_and_its_tables(place: TapeFolders, spark: "SparkSession", tmp_path: Path) -> None:
@@ -104,7 +104,7 @@ def test_a_run_and_its_tables(place: TapeFolders, spark: "SparkSession", tmp_pat
     for wrong in (["--where", "nonsense ="], ["--where", "nonsense = 1"], ["--columns", "nonsense"]):
         code, _, error = broadloom("show", "audit_findings", "--out", tmp_path, *wrong)
         assert code == 2
-        assert "invalid query" in error
+        assert "cannot select rows" in error
         assert len(error.splitlines()) == 1
 
 
@@ -134,7 +134,7 @@ def test_the_tables_are_listed() -> None:
 
 
 def test_showing_starts_no_java() -> None:
-    code = "import sys; from broadloom.pipeline import command; command.tables(); print('pyspark' in sys.modules)"
+    code = "import sys; from broadloom.cli.pipeline import tables; tables(); print('pyspark' in sys.modules)"
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert ran.stdout.splitlines()[-1] == "False"
 
@@ -142,7 +142,7 @@ def test_showing_starts_no_java() -> None:
 def test_without_the_extra_it_says_what_to_install(
     place: TapeFolders, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(command, "find_spec", lambda name: None if name == "pyspark" else True)
+    monkeypatch.setattr(exit_codes, "find_spec", lambda name: None if name == "pyspark" else True)
     code, _, error = broadloom("run", "--tapes", place.good, "--out", tmp_path)
-    assert code == 2
+    assert code == 3
     assert "pip install 'broadloom[pipeline]'" in error

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING
 import polars as pl
 import pytest
 
+from broadloom.cli.exit_codes import USAGE_ERROR
+from broadloom.cli.pipeline import run as run_command
 from broadloom.pipeline.arrow.frames import to_polars
-from broadloom.pipeline.live import command
 from broadloom.pipeline.live.follow import (
     KNOWN_FAULTS,
     Follower,
@@ -24,10 +25,10 @@ from broadloom.pipeline.live.follow import (
     quarantined_files,
     read,
 )
+from broadloom.pipeline.live.settings import parse_settings
 from broadloom.pipeline.live.store import BatchManifest, LiveStore
 from broadloom.pipeline.live.watermark import WatermarkRules
 from broadloom.pipeline.table import TableSettingError
-from broadloom.pipeline.tape_set import TapesNotFoundError
 from broadloom.protocol import ChannelName
 from tests.pipeline.growing import BEGIN_S, CHANNEL, TIMEOUT_S, Clock, RecordedPeers, on_tape
 from tests.support import wait_until
@@ -213,11 +214,11 @@ def _batch(store: LiveStore) -> int:
     return -1 if manifest is None else manifest.batch
 
 
-def test_a_mistake_is_told_before_spark_is_started(tmp_path):
+def test_usage_errors_are_reported_before_spark_is_started(tmp_path, capsys):
     with pytest.raises(TableSettingError, match="unknown setting 'lateness' with --follow"):
-        command.run(tmp_path, tmp_path / "out", settings={"lateness": "3"})
+        parse_settings({"lateness": "3"})
     with pytest.raises(TableSettingError, match="window_s must be above 0"):
-        command.run(tmp_path, tmp_path / "out", settings={"window_s": "0"})
-    with pytest.raises(TapesNotFoundError, match="no folder of tapes at"):
-        command.run(tmp_path / "nowhere", tmp_path / "out", settings={})
+        parse_settings({"window_s": "0"})
+    assert run_command(tmp_path / "nowhere", tmp_path / "out", follow=True) == USAGE_ERROR
+    assert "no folder of tapes at" in capsys.readouterr().err
     assert not (tmp_path / "out").exists()

@@ -56,6 +56,6 @@ def test_nothing_heavy_is_loaded_by_the_command_line() -> None:
 
 
 def test_a_run_that_changes_nothing_needs_no_spark() -> None:
-    code = "import sys, broadloom.pipeline.build, broadloom.pipeline.command; print('pyspark' in sys.modules)"
+    code = "import sys, broadloom.pipeline.build, broadloom.cli.pipeline; print('pyspark' in sys.modules)"
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert ran.stdout.strip() == "False"

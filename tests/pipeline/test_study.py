@@ -37,11 +37,11 @@ def all_peers(peers: int) -> np.ndarray:
 # -- growing
 
 
-@pytest.mark.parametrize("way", JoinStrategy)
+@pytest.mark.parametrize("strategy", JoinStrategy)
 @pytest.mark.parametrize("degree", [3, 4, 5, 8])
-def test_fabrics_are_regular_and_whole(way: JoinStrategy, degree: int) -> None:
+def test_fabrics_are_regular_and_whole(strategy: JoinStrategy, degree: int) -> None:
     for peers in (1, 2, degree, degree + 1, degree + 2, degree + 3, 30, 61):
-        fabric = grow(peers, degree, 7, way, 3)
+        fabric = grow(peers, degree, 7, strategy, 3)
         graph = graph_of(fabric)
         wanted = min(degree, peers - 1)
         lacking = wanted * peers % 2
@@ -57,20 +57,20 @@ def test_a_seed_decides_everything() -> None:
 
 
 def test_chance_is_even() -> None:
-    chance = new_rng(1, 2)
-    drawn = [random_below(chance, 10) for _ in range(20_000)]
+    rng = new_rng(1, 2)
+    drawn = [random_below(rng, 10) for _ in range(20_000)]
     counts = np.bincount(drawn, minlength=10)
     assert len(counts) == 10
     assert abs(counts - 2_000).max() < 250  # six standard deviations
 
 
 def test_broadloom_way_avoids_dense_spots() -> None:
-    """A newcomer that refuses them has hardly any neighbours that are neighbours of each other."""
+    """A joiner that refuses them has hardly any neighbors that are neighbors of each other."""
     triangles = {
-        way: sum(sum(nx.triangles(graph_of(grow(300, 4, seed, way))).values()) for seed in range(5))
-        for way in (JoinStrategy.WALK, JoinStrategy.BROADLOOM)
+        strategy: sum(sum(nx.triangles(graph_of(grow(300, 4, seed, strategy))).values()) for seed in range(5))
+        for strategy in (JoinStrategy.RANDOM_WALK, JoinStrategy.BROADLOOM)
     }
-    assert triangles[JoinStrategy.BROADLOOM] < triangles[JoinStrategy.WALK] / 3
+    assert triangles[JoinStrategy.BROADLOOM] < triangles[JoinStrategy.RANDOM_WALK] / 3
 
 
 def test_dense_is_what_peers_call_dense() -> None:
@@ -79,7 +79,7 @@ def test_dense_is_what_peers_call_dense() -> None:
     for peer in range(6):
         fabric[peer, :2] = (peer - 1) % 6, (peer + 1) % 6
     fabric[6, :2] = 0, 1
-    assert is_clustered(fabric, 6, 2, 1)  # 2-3: 2 has the neighbour 1, which is 6's too
+    assert is_clustered(fabric, 6, 2, 1)  # 2-3: 2 has the neighbor 1, which is 6's too
     assert not is_clustered(fabric, 6, 3, 1)  # 3-4
 
 
@@ -91,9 +91,11 @@ def test_limits_are_those_of_the_fabric() -> None:
 # -- searching
 
 
-@pytest.mark.parametrize(("peers", "degree", "way"), [(1, 4, 0), (2, 4, 0), (6, 4, 0), (60, 3, 1), (LANES + 88, 4, 2)])
-def test_distances_are_those_of_networkx(peers: int, degree: int, way: int) -> None:
-    fabric = grow(peers, degree, 1, JoinStrategy(way))
+@pytest.mark.parametrize(
+    ("peers", "degree", "strategy"), [(1, 4, 0), (2, 4, 0), (6, 4, 0), (60, 3, 1), (LANES + 88, 4, 2)]
+)
+def test_distances_are_those_of_networkx(peers: int, degree: int, strategy: int) -> None:
+    fabric = grow(peers, degree, 1, JoinStrategy(strategy))
     graph = graph_of(fabric)
     reach = bfs_from(fabric, all_peers(peers))
     assert reach.eccentricity_max == nx.diameter(graph)
@@ -134,9 +136,9 @@ def test_outlying_peers_show_more_than_random_ones() -> None:
 
 
 def test_diameters_are_those_of_random_regular_graphs() -> None:
-    """Grown fabrics, our own random graphs, and those of networkx: the same within what chance does."""
+    """Grown fabrics, our own random graphs, and those of networkx: the same within what rng does."""
     grown = [bfs_from(grow(200, 4, seed), all_peers(200)) for seed in range(60)]
-    shuffled = [bfs_from(grow(200, 4, seed, JoinStrategy.RANDOM), all_peers(200)) for seed in range(60)]
+    shuffled = [bfs_from(grow(200, 4, seed, JoinStrategy.RANDOM_REGULAR), all_peers(200)) for seed in range(60)]
     drawn = [nx.random_regular_graph(4, 200, seed=seed) for seed in range(12)]
     reference = float(np.mean([nx.average_shortest_path_length(graph) for graph in drawn]))
     for some, tolerance in ((shuffled, 0.02), (grown, 0.06)):
@@ -157,13 +159,13 @@ def test_bounds_are_those_of_the_paper_and_of_the_simulator() -> None:
 
 @pytest.mark.parametrize(("peers", "degree"), [(500, 4), (3_000, 4), (1_000, 6)])
 def test_expected_is_about_what_is_found(peers: int, degree: int) -> None:
-    found = [bfs_from(grow(peers, degree, seed, JoinStrategy.RANDOM), all_peers(peers)) for seed in range(5)]
+    found = [bfs_from(grow(peers, degree, seed, JoinStrategy.RANDOM_REGULAR), all_peers(peers)) for seed in range(5)]
     diameter, mean = expected_distances(peers, degree)
     assert abs(np.median([each.eccentricity_max for each in found]) - diameter) <= 1
     assert np.mean([each.distance_sum for each in found]) / (peers * (peers - 1)) == pytest.approx(mean, abs=0.03)
 
 
-@pytest.mark.parametrize("share", [0.2, 0.5, 0.8])
+@pytest.mark.parametrize("fraction", [0.2, 0.5, 0.8])
 def test_theory_is_what_is_left(share: float) -> None:
     fabric = grow(200_000)
     alive = np.ones(200_000, dtype=np.bool_)
@@ -197,9 +199,9 @@ def test_the_threshold() -> None:
 def test_vertex_connectivity_is_that_of_networkx(peers: int, degree: int, damage: int) -> None:
     for seed in range(4):
         fabric = grow(peers, degree, seed)
-        chance = np.random.default_rng(seed)
+        rng = np.random.default_rng(seed)
         for _ in range(damage):
-            peer, port = chance.integers(peers), chance.integers(degree)
+            peer, port = rng.integers(peers), rng.integers(degree)
             other = fabric[peer, port]
             if other != NO_PEER:
                 fabric[other, fabric[other].tolist().index(peer)] = fabric[peer, port] = NO_PEER

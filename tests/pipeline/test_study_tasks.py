@@ -11,14 +11,14 @@ import pytest
 from typer.testing import CliRunner
 
 from broadloom.cli.main import app
-from broadloom.pipeline.overlay_study import distributed_bfs, summary, words
+from broadloom.pipeline.overlay_study import distributed_bfs, parameters, summary
 from broadloom.pipeline.overlay_study.bfs import bfs_from, distances_from
 from broadloom.pipeline.overlay_study.components import component_stats
 from broadloom.pipeline.overlay_study.executors import StudyTaskError, pack_tasks, run_in_processes, run_on_spark
 from broadloom.pipeline.overlay_study.grow import grow
 from broadloom.pipeline.overlay_study.jobs import FAILURE_JOB, SPREAD_JOB, FailureJob, Figures, SpreadJob
 from broadloom.pipeline.overlay_study.join_strategies import JoinStrategy
-from broadloom.pipeline.overlay_study.words import StudyUsageError
+from broadloom.pipeline.overlay_study.parameters import StudyUsageError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -35,7 +35,7 @@ def spreads() -> list[SpreadJob]:
     jobs = [
         SpreadJob(peers, 4, seed, first=0, last=peers, with_connectivity=True) for peers in (6, 90) for seed in (1, 2)
     ]
-    return [*jobs, SpreadJob(3_000, 4, 1, sweeps=20)]
+    return [*jobs, SpreadJob(3_000, 4, 1, bfs_sources=20)]
 
 
 # -- tasks
@@ -63,7 +63,9 @@ def test_spark_and_processes_say_the_same(spark: "SparkSession") -> None:
 
 
 def test_kills_on_spark(spark: "SparkSession") -> None:
-    jobs = [FailureJob(500, 4, seed, JoinStrategy.PLAIN, 1, (0.0, 0.3), which) for which in (0, 1) for seed in (1, 2)]
+    jobs = [
+        FailureJob(500, 4, seed, JoinStrategy.UNIFORM_EDGE, 1, (0.0, 0.3), which) for which in (0, 1) for seed in (1, 2)
+    ]
     figures = run_on_spark(spark, FAILURE_JOB, jobs, lambda _done: None)
     whole = component_stats(grow(500, 4, 1), np.ones(500, dtype=np.bool_))
     assert (figures[0]["survivors"], figures[0]["components"], figures[0]["links"]) == (500, 1, whole.links)
@@ -100,50 +102,50 @@ def test_parts_of_a_fabric_are_put_together() -> None:
     ]
     lasting_rows = [{name: value for name, value in row[0].items() if name not in MEASURED} for row in rows]
     assert lasting_rows[0] == lasting_rows[1]
-    assert lasting_rows[0]["exact"] is True
+    assert lasting_rows[0]["is_exact"] is True
     assert lasting_rows[0]["fabrics"] == 1
-    assert lasting_rows[0]["regular"] is True
+    assert lasting_rows[0]["is_regular"] is True
 
 
 # -- words
 
 
 def test_words() -> None:
-    assert words.parse_sizes("100,1_000,100") == [100, 1_000]
-    assert words.parse_seeds("3..5") == [3, 4, 5]
-    assert words.parse_fractions("0.1..0.9") == [0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9]
-    assert words.parse_fractions("0.25,0.5") == [0.25, 0.5]
-    assert words.parse_strategy("far-8") == (JoinStrategy.FAR, 8)
-    for name in words.strategy_names():
-        assert words.strategy_name(*words.parse_strategy(name)) == name
+    assert parameters.parse_sizes("100,1_000,100") == [100, 1_000]
+    assert parameters.parse_seeds("3..5") == [3, 4, 5]
+    assert parameters.parse_fractions("0.1..0.9") == [0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9]
+    assert parameters.parse_fractions("0.25,0.5") == [0.25, 0.5]
+    assert parameters.parse_strategy("farthest-8") == (JoinStrategy.FARTHEST, 8)
+    for name in parameters.strategy_names():
+        assert parameters.strategy_name(*parameters.parse_strategy(name)) == name
 
 
 @pytest.mark.parametrize("text", ["", "x", "-1", "0", "1..2", "9999999999999"])
 def test_wrong_sizes(text: str) -> None:
     with pytest.raises(StudyUsageError, match="--peers"):
-        words.parse_sizes(text)
+        parameters.parse_sizes(text)
 
 
 @pytest.mark.parametrize("text", ["", "x", "1", "-0.1", "0.5..0.1", "0.1..1", "nan", "inf"])
 def test_wrong_shares(text: str) -> None:
-    with pytest.raises(StudyUsageError, match="--share"):
-        words.parse_fractions(text)
+    with pytest.raises(StudyUsageError, match="--fraction"):
+        parameters.parse_fractions(text)
 
 
 @pytest.mark.parametrize(
     ("line", "told"),
     [
-        ("diameter --peers many", "--peers takes numbers"),
+        ("diameter --peers many", "--peers must be a number"),
         ("diameter --seeds 5..1", "--seeds"),
         ("diameter --degree 2", "3 to 64 links"),
-        ("diameter --way best", "there is no way of pinning 'best'"),
-        ("diameter --way far", "have a k of 2 to 64"),
+        ("diameter --strategy best", "unknown join strategy 'best'"),
+        ("diameter --strategy farthest", "number of candidates, 2 to 64"),
         ("diameter --plot x.pdf", ".svg or .png"),
-        ("diameter --plot nowhere/x.svg", "there is no folder"),
-        ("diameter --distributed --no-spark", "needs Spark"),
+        ("diameter --plot nowhere/x.svg", "no such directory"),
+        ("diameter --distributed --no-spark", "require Spark"),
         ("diameter --master spark://x --no-spark", "exclude each other"),
-        ("kill --share 2", "--share"),
-        ("pinning --peers 50000", "at most 20,000 peers"),
+        ("failures --fraction 2", "--fraction"),
+        ("join-strategies --peers 50000", "at most 20,000 peers"),
     ],
 )
 def test_a_mistake_is_one_line(line: str, told: str) -> None:
@@ -157,13 +159,10 @@ def test_a_mistake_is_one_line(line: str, told: str) -> None:
 def test_without_the_extra_it_says_how_to_get_it() -> None:
     program = "import sys; sys.modules['numba'] = None; from broadloom.cli.main import main; main()"
     ended = subprocess.run(
-        [sys.executable, "-c", program, "study", "kill"], capture_output=True, text=True, timeout=60, check=False
+        [sys.executable, "-c", program, "study", "failures"], capture_output=True, text=True, timeout=60, check=False
     )
-    assert ended.returncode == 2
-    assert (
-        ended.stderr
-        == "broadloom study kill: numba is not installed; it comes with: pip install 'broadloom[pipeline]'\n"
-    )
+    assert ended.returncode == 3
+    assert ended.stderr == "broadloom study failures: numba is not installed; run: pip install 'broadloom[pipeline]'\n"
 
 
 # -- commands
@@ -180,7 +179,7 @@ def test_diameter(tmp_path: Path) -> None:
     said = run_study(
         "diameter", "--peers", "5,120,2000", "--seeds", "1..2", "--exact-max", "500", "--plot", str(picture)
     )
-    assert [(row["peers"], row["exact"], row["fabrics"]) for row in said["rows"]] == [
+    assert [(row["peers"], row["is_exact"], row["fabrics"]) for row in said["rows"]] == [
         (5, True, 2),
         (120, True, 2),
         (2000, False, 2),
@@ -193,10 +192,10 @@ def test_diameter(tmp_path: Path) -> None:
 
 def test_kill(tmp_path: Path) -> None:
     picture = tmp_path / "kill.png"
-    rows = run_study("kill", "--share", "0.1..0.3", "--peers", "1000", "--seeds", "1..3", "--plot", str(picture))[
-        "rows"
-    ]
-    assert [(row["share"], row["survivors"]) for row in rows] == [(0.1, 900), (0.2, 800), (0.3, 700)]
+    rows = run_study(
+        "failures", "--fraction", "0.1..0.3", "--peers", "1000", "--seeds", "1..3", "--plot", str(picture)
+    )["rows"]
+    assert [(row["fraction"], row["survivors"]) for row in rows] == [(0.1, 900), (0.2, 800), (0.3, 700)]
     assert all(row["largest_min"] <= row["largest"] <= 1 for row in rows)
     assert picture.read_bytes().startswith(b"\x89PNG")
 
@@ -204,17 +203,30 @@ def test_kill(tmp_path: Path) -> None:
 def test_pinning(tmp_path: Path) -> None:
     picture = tmp_path / "pinning.svg"
     rows = run_study(
-        "pinning", "--ways", "plain,broadloom,far-4", "--peers", "150", "--seeds", "1..4", "--plot", str(picture)
+        "join-strategies",
+        "--strategies",
+        "uniform-edge,broadloom,farthest-4",
+        "--peers",
+        "150",
+        "--seeds",
+        "1..4",
+        "--plot",
+        str(picture),
     )["rows"]
-    by_way = {row["way"]: row for row in rows}
-    assert list(by_way) == ["plain", "broadloom", "far-4"]
-    assert by_way["far-4"]["mean_distance"] < by_way["plain"]["mean_distance"]
-    assert by_way["broadloom"]["dense_links"] < by_way["plain"]["dense_links"]
+    by_strategy = {row["strategy"]: row for row in rows}
+    assert list(by_strategy) == ["uniform-edge", "broadloom", "farthest-4"]
+    assert by_strategy["farthest-4"]["distance_mean"] < by_strategy["uniform-edge"]["distance_mean"]
+    assert by_strategy["broadloom"]["clustered_links"] < by_strategy["uniform-edge"]["clustered_links"]
     assert picture.exists()
 
 
 @pytest.mark.parametrize(
-    "line", ["diameter --peers 450,2000 --exact-max 500", "kill --peers 300", "pinning --ways plain --peers 60"]
+    "line",
+    [
+        "diameter --peers 450,2000 --exact-max 500",
+        "failures --peers 300",
+        "join-strategies --strategies uniform-edge --peers 60",
+    ],
 )
 def test_tables_for_people(line: str) -> None:
     result = CliRunner().invoke(app, ["study", *line.split(), "--seeds", "1", "--no-spark"])
@@ -222,4 +234,4 @@ def test_tables_for_people(line: str) -> None:
     assert "fabrics" in result.stdout
     if line.startswith("diameter"):
         assert "at least" in result.stdout
-        assert "The paper saw 7 at 450." in result.stdout
+        assert "The paper observed 7 at 450." in result.stdout

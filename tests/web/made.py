@@ -18,7 +18,7 @@ NOON = datetime(2027, 1, 15, 12, tzinfo=UTC)
 
 
 def make_tape(folder: Path, peers: int, scenario: str = "kill", seed: int = 3) -> Path:
-    args = ["sim", scenario, "--peers", str(peers), "--seeds", str(seed), "--jobs", "1", "--tape", str(folder)]
+    args = ["sim", "run", scenario, "--peers", str(peers), "--seeds", str(seed), "--jobs", "1", "--tape", str(folder)]
     result = CliRunner().invoke(app, args)
     assert result.exit_code == 0, result.output
     return folder

@@ -15,10 +15,10 @@ from tests.web.server import running_server
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        ([], "name a channel, or give --tape or --tables"),
-        (["--tape", "/nowhere/at/all"], "there is no folder"),
-        (["--tape", ".", "--at", "here"], "--at takes a port"),
-        (["--tape", ".", "--at", "0.0.0.0:0"], "give a password"),
+        ([], "pass a channel, --tapes or --results"),
+        (["--tapes", "/nowhere/at/all"], "is not a directory"),
+        (["--tapes", ".", "--listen", "here"], "--listen must be a port"),
+        (["--tapes", ".", "--listen", "0.0.0.0:0"], "give a password"),
     ],
 )
 def test_mistakes_are_told_with_what_to_do(words: list[str], told: str) -> None:
@@ -29,7 +29,7 @@ def test_mistakes_are_told_with_what_to_do(words: list[str], told: str) -> None:
 
 def test_elsewhere_the_password_is_needed(tmp_path: Path) -> None:
     tape = make_tape(tmp_path / "kill", 8)
-    words = ("-c", "from broadloom.cli.main import main; main()", "web", "--tape", str(tape), "--at", "0.0.0.0:0")
+    words = ("-c", "from broadloom.cli.main import main; main()", "web", "--tapes", str(tape), "--listen", "0.0.0.0:0")
     with running_server(*words, BROADLOOM_WEB_PASSWORD="open sesame") as url:
         port = urlsplit(url).port
 

@@ -35,7 +35,7 @@ def frames_per_s(browser: Browser, seconds: float) -> float:
 def test_a_thousand_peers_are_smooth(browser: Browser, tmp_path: Path) -> None:
     tape = make_tape(tmp_path / "half", 1000, "kill-half", seed=1)
     with running_server(
-        "-c", "from broadloom.cli.main import main; main()", "web", "--tape", str(tape), "--at", "0"
+        "-c", "from broadloom.cli.main import main; main()", "web", "--tapes", str(tape), "--listen", "0"
     ) as url:
         browser.open(url + "replay")
         browser.wait_until(lambda: browser.fabric("ready") == "true" and float(browser.fabric("end")) > 20, within_s=60)

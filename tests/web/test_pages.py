@@ -1,7 +1,7 @@
 """The pages in a real browser, over a lab of real peers, a simulated tape and tables: what a person sees and does.
 
-Pictures of what was seen are kept: light, dark and on a phone in the folder that `BROADLOOM_SCREENSHOTS` names, else only
-light ones in the folder of the test.
+Pictures of what was seen are kept: light, dark and on a phone in the folder that `BROADLOOM_SCREENSHOTS` names, else
+only light ones in the folder of the test.
 """
 
 import asyncio

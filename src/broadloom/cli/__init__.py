@@ -1,6 +1,6 @@
-"""What the commands of `broadloom` do; their words and help are in `cli.py`.
+"""The `broadloom` command, one file per command or command group.
 
-The rules: a command is a function that returns its exit code (`errors.py` names them); a person's mistake is told in
-one line, on standard error, without a traceback; what heavy things a command needs it imports when it runs, so that
-`broadloom --help` stays quick.
+A command is a function that parses its arguments, calls the library and returns an exit code (`exit_codes.py`). Errors
+that the user can fix are one line on standard error, never a traceback. `main.py` imports the module of a command only
+when that command is used.
 """

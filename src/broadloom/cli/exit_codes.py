@@ -1,17 +1,54 @@
-"""What can go wrong with a command: exit codes, and errors whose text is all that a person needs."""
+"""The exit codes of every command, and the exceptions that lead to them."""
+
+from importlib.util import find_spec
 
 SUCCESS = 0
 FAILURE = 1
-"""On the channel: not joined, nobody there, something was lost."""
 USAGE_ERROR = 2
-"""Words, files or installed parts that do not fit."""
-INTERRUPTED = 128
-"""And the number of the signal, as shells count it: 130 for Ctrl-C."""
+NOT_SUPPORTED = 3
+INTERRUPTED = 130
+
+MEANINGS = {
+    SUCCESS: "Success. Also after Ctrl-C where that is the normal way to stop.",
+    FAILURE: "The operation failed: not joined, no other peers, messages lost, a guarantee violated.",
+    USAGE_ERROR: "Usage error: wrong arguments, or files that cannot be used.",
+    NOT_SUPPORTED: "Not supported or not permitted on this machine, or an extra is not installed. "
+    "`pipeline audit`: not judged.",
+    INTERRUPTED: "Interrupted by Ctrl-C. For other signals, 128 plus the signal number.",
+}
+
+SIGNAL_BASE = 128
+"""Shells report the end by signal n as 128 + n."""
+
+_EXTRAS = {
+    "chat": ("textual",),
+    "pipeline": ("numba", "numpy", "pandas", "polars", "pyarrow", "pyspark"),
+    "record": ("pyarrow",),
+    "sim": ("matplotlib", "networkx", "scipy"),
+    "web": ("nicegui", "pyarrow"),
+}
 
 
 class UsageError(Exception):
-    """A person can put it right; the text says how."""
+    """The user can fix it. The message says how."""
 
 
-class CommandFailed(Exception):
-    """It was understood, but did not work out; the text says why."""
+class CommandFailedError(Exception):
+    """The arguments were fine, but the operation failed. The message says why."""
+
+
+class NotSupportedError(Exception):
+    """This machine or this installation cannot do it. The message says what is missing."""
+
+
+def require_extra(extra: str) -> None:
+    """Raise `NotSupportedError` if a package of this extra is not installed. Imports nothing."""
+    for package in _EXTRAS[extra]:
+        if find_spec(package) is None:
+            raise missing_package(package, extra)
+
+
+def missing_package(package: str, extra: str = "") -> NotSupportedError:
+    """The error for a package that could not be imported."""
+    extra = extra or next((name for name, packages in _EXTRAS.items() if package in packages), "all")
+    return NotSupportedError(f"{package} is not installed; run: pip install 'broadloom[{extra}]'")

@@ -1,7 +1,7 @@
-"""`broadloom group`: the groups of a channel, listed, made, read and talked in. Talking itself is `group_talk.py`.
+"""`broadloom group`: list, create, join and read the groups of a channel.
 
-The rule of membership: with --store you are one member from day to day, and stay in your groups when the command ends.
-Without it you are somebody new each time, so whoever talked leaves for good. Who only reads is never in any list.
+With --store you are the same member every time and remain in your groups when the command ends. Without it you are a
+new member each time, and leave the group for good at the end. Readers (`list`, `history`) never appear as members.
 """
 
 import asyncio
@@ -10,20 +10,25 @@ import sys
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Annotated
 
-from broadloom.cli.exit_codes import FAILURE, SUCCESS, CommandFailed, UsageError
-from broadloom.cli.formatting import SHORT_ID_DIGITS, escape_control_chars
-from broadloom.cli.group_formatting import (
-    HistoryEntry,
-    format_history_entry,
-    group_json,
-    hex_id,
-    history_entries,
-    message_json,
+import typer
+
+from broadloom.cli.exit_codes import FAILURE, SUCCESS, CommandFailedError, UsageError
+from broadloom.cli.formatting import SHORT_ID_DIGITS, escape_control_chars, hex_id
+from broadloom.cli.group_formatting import format_history_entry, group_json, history_entries, message_json
+from broadloom.cli.group_session import GroupSession, parse_message_id
+from broadloom.cli.options import (
+    ChannelArgument,
+    JoinOptions,
+    JsonOption,
+    KeepOpenOption,
+    command_group,
+    option,
+    with_join_options,
 )
-from broadloom.cli.runner import StopSignal, hint, print_error, run
-from broadloom.cli.taking_part import joined_channel
+from broadloom.cli.output import Output, console
+from broadloom.cli.runner import StopSignal, hint, joined_channel, print_error, run
 from broadloom.groups import (
     CatchingUp,
     CaughtUp,
@@ -38,30 +43,258 @@ from broadloom.groups.sqlite_store import SqliteStore, StoreError
 
 if TYPE_CHECKING:
     from broadloom.channel import Channel
-    from broadloom.cli.options import JoinOptions
     from broadloom.groups import Group, Groups
 
 NAMES_SHOWN = 5
-"""Of members that are there; `--json` has all."""
+"""Online members in the table; `--json` has all."""
 PROGRESS_S = 1.0
 
+group = command_group(
+    "Talk in groups: conversations on a channel, with members, replies and history.\n\n"
+    "With --store you are the same member every time, remain in your groups and receive what you missed. Without it "
+    "you are a new member each time.\n\n"
+    "Examples:\n\n"
+    '- `broadloom group join chat/lobby "Chess club" --create`\n'
+    "- `broadloom group list chat/lobby`",
+)
 
-class MemberOptions(NamedTuple):
-    """As whom one takes part."""
+NameOption = Annotated[
+    str | None,
+    option("--name", help="Your display name. Default: the name on your ticket, or your login name."),
+]
+StoreOption = Annotated[
+    Path | None,
+    option(
+        "--store",
+        metavar="FILE",
+        help="SQLite file with your identity, groups and history. One program at a time can use it.",
+    ),
+]
+GroupArgument = Annotated[
+    str, typer.Argument(metavar="GROUP", help="Description or well-known name, or the first digits of the ID.")
+]
 
-    name: str | None
-    store: Path | None
+
+@group.command("list")
+@with_join_options
+def list_groups(
+    channel: ChannelArgument,
+    join_options: JoinOptions,
+    name: NameOption = None,
+    store: StoreOption = None,
+    json: JsonOption = False,
+) -> int:
+    """List the groups of a channel and their members.
+
+    Queries the other peers, which takes a few seconds. Exit status 1 if there are none.
+
+    Examples:
+
+    - `broadloom group list chat/lobby`
+    - `broadloom group list chat/lobby --store anna.db --json | jq .description`
+    """
+
+    async def work(stop: StopSignal) -> int:
+        async with _joined_groups(channel, join_options, name, store, stop) as (joined, groups):
+            if not _is_alone(joined):
+                hint("querying the groups")
+                await groups.wait_until_synced()
+            elif not groups.list_groups():
+                raise _no_peers_error(joined)
+            known = sorted(groups.list_groups(), key=lambda info: (info.description.casefold(), info.id))
+            listed = [(info, groups._participant.members(info.id), groups.held_count(info)) for info in known]
+        if json:
+            _print_lines(group_json(*each) for each in listed)
+        elif listed:
+            _print_table(listed)
+        else:
+            shown = escape_control_chars(channel)
+            print_error("group list", f"no groups on {shown}; create one with `broadloom group create`")
+        return SUCCESS
+
+    return run("group list", work)
+
+
+@group.command()
+@with_join_options
+def create(
+    channel: ChannelArgument,
+    join_options: JoinOptions,
+    description: Annotated[str, typer.Argument(metavar="DESCRIPTION", help="Name or topic of the group.")],
+    name: NameOption = None,
+    store: StoreOption = None,
+    well_known_name: Annotated[
+        str | None,
+        option(
+            "--well-known-name",
+            metavar="TEXT",
+            help="Derive the group ID from this text, so that everyone who creates it gets the same group.",
+        ),
+    ] = None,
+    retain_messages: Annotated[
+        int, typer.Option(min=0, metavar="N", help="Messages that members keep; 0 for no limit.")
+    ] = 0,
+    retain_age: Annotated[
+        int, typer.Option(min=0, metavar="SECONDS", help="Age up to which members keep messages; 0 for no limit.")
+    ] = 0,
+    retain_bytes: Annotated[
+        int, typer.Option(min=0, metavar="BYTES", help="Approximate size of the history; 0 for no limit.")
+    ] = 0,
+    ids_only: Annotated[bool, typer.Option("--ids-only", help="Keep message IDs only, not contents.")] = False,
+    json: JsonOption = False,
+) -> int:
+    """Create a group and print its ID.
+
+    Peers that use groups on the channel remember it. With --store you do, too, and become its first member. Exit
+    status 1 if there are no other peers and no --store.
+
+    Examples:
+
+    - `broadloom group create chat/lobby "Chess club"`
+    - `broadloom group create chat/lobby Prices --well-known-name prices --retain-messages 10000 --store feed.db`
+    """
+    retention = RetentionPolicy(
+        messages_max=retain_messages, age_max_s=retain_age, bytes_max=retain_bytes, ids_only=ids_only
+    )
+
+    async def work(stop: StopSignal) -> int:
+        async with _joined_groups(channel, join_options, name, store, stop) as (joined, groups):
+            if store is None and _is_alone(joined):
+                raise CommandFailedError(
+                    f"no other peer on {escape_control_chars(channel)} would remember the group, so it was not "
+                    "created: use --store, or stay in the group with `broadloom group join --create`"
+                )
+            try:
+                group = await groups.create(description, retention=retention, well_known_name=well_known_name)
+            except ValueError as problem:
+                raise UsageError(str(problem)) from None
+            text = group_json(group.info, group.members(), groups.held_count(group.id)) if json else hex_id(group.id)
+            if store is None:
+                await group.leave()
+        _print_lines([text])
+        return SUCCESS
+
+    return run("group create", work)
+
+
+@group.command()
+@with_join_options
+def join(
+    channel: ChannelArgument,
+    join_options: JoinOptions,
+    group: GroupArgument,
+    name: NameOption = None,
+    store: StoreOption = None,
+    create: Annotated[bool, typer.Option("--create", help="Create the group if it does not exist.")] = False,
+    reply_to: Annotated[
+        str | None, option("--reply-to", metavar="ID", help="Post every line as a reply to this message.")
+    ] = None,
+    json: Annotated[
+        bool,
+        typer.Option(
+            "--json",
+            "-j",
+            help="One JSON object per line, in both directions: messages and events as output; `text` (or `data`) and "
+            "`reply_to` as input.",
+        ),
+    ] = False,
+    keep_open: KeepOpenOption = False,
+) -> int:
+    """Join a group: post each input line and print incoming messages.
+
+    The history comes first; with --store, only what you have not seen yet. Each message has a number: a line that
+    starts with it, as in `>3 I do`, replies to message 3. The start of an ID works too, as in `>a1b2c3d4-7 I do`. At
+    a terminal, Ctrl-D or Ctrl-C leaves; in a pipe, the end of the input does.
+
+    Examples:
+
+    - `broadloom group join chat/lobby "Chess club" --name Anna --store anna.db`
+    - `echo "Server is up" | broadloom group join ops/x alerts --name cron --create`
+    - `echo "I do" | broadloom group join chat/lobby "Chess club" --reply-to 00c0ffee00c0ffee-3`
+    - `./bot | broadloom group join chat/lobby "Chess club" --json --keep-open`
+    """
+
+    async def work(stop: StopSignal) -> int:
+        reply_to_id = parse_message_id(reply_to) if reply_to is not None else None
+        async with _joined_groups(channel, join_options, name, store, stop) as (joined, groups):
+            try:
+                info = await _find_group(groups, joined, group)
+                chosen = await groups.join(info)
+                await groups.listen(info)  # a group from the store may not be catching up yet
+            except CommandFailedError:
+                if not create:
+                    raise
+                chosen = await groups.create(group, well_known_name=group)
+            stop.interrupt_is_success = True
+            try:
+                async with Output(stop) as out:
+                    session = GroupSession(joined, groups, chosen, out, json=json, reply_to=reply_to_id)
+                    had_no_receivers = await session.run(keep_open=keep_open)
+            finally:
+                if store is None and chosen.id in groups.joined:
+                    await chosen.leave()
+            if had_no_receivers and store is None:
+                shown = escape_control_chars(channel)
+                print_error("group join", f"no other peers on {shown}: your messages reached nobody")
+                return FAILURE
+        return SUCCESS
+
+    return run("group join", work)
+
+
+@group.command()
+@with_join_options
+def history(
+    channel: ChannelArgument,
+    join_options: JoinOptions,
+    group: GroupArgument,
+    name: NameOption = None,
+    store: StoreOption = None,
+    json: JsonOption = False,
+) -> int:
+    """Print the history of a group as a tree without joining it.
+
+    Fetches what you do not have from the other peers. If there are none, prints what your --store has.
+
+    Examples:
+
+    - `broadloom group history chat/lobby "Chess club"`
+    - `broadloom group history chat/lobby "Chess club" --json | jq -r .text`
+    """
+
+    async def work(stop: StopSignal) -> int:
+        async with _joined_groups(channel, join_options, name, store, stop) as (joined, groups):
+            info = await _find_group(groups, joined, group)
+            if _is_alone(joined):
+                shown = escape_control_chars(channel)
+                print_error("group history", f"no other peers on {shown}: showing the history in your store")
+                unavailable = 0
+                chosen = await groups.listen(info)
+            else:
+                chosen, unavailable = await _catch_up(groups, info)
+            entries = list(history_entries(chosen.history()))
+        _print_lines(
+            message_json(each.message, depth=each.depth) if json else format_history_entry(each) for each in entries
+        )
+        if unavailable:
+            print_error("group history", f"{unavailable:,} more messages are no longer available from any peer")
+        return SUCCESS
+
+    return run("group history", work)
+
+
+# -- shared
 
 
 @asynccontextmanager
-async def joined_groups(
-    channel: str, join_options: "JoinOptions", member_options: MemberOptions, end: StopSignal
+async def _joined_groups(
+    channel: str, join_options: JoinOptions, name: str | None, store_path: Path | None, stop: StopSignal
 ) -> "AsyncIterator[tuple[Channel, Groups]]":
-    store = _open_store(member_options.store) if member_options.store is not None else None
+    store = _open_store(store_path) if store_path is not None else None
     try:
-        async with joined_channel(channel, join_options, end) as joined:
-            groups = _make_groups(joined, member_options, store)
-            store = None  # from here on it is closed with the groups
+        async with joined_channel(channel, join_options, stop) as joined:
+            groups = _make_groups(joined, name, store)
+            store = None  # from here on the groups close it
             async with groups:
                 yield joined, groups
     finally:
@@ -76,158 +309,44 @@ def _open_store(path: Path) -> SqliteStore:
         raise UsageError(f"--store {problem}") from None
 
 
-def _make_groups(channel: "Channel", member_options: MemberOptions, store: SqliteStore | None) -> "Groups":
+def _make_groups(channel: "Channel", name: str | None, store: SqliteStore | None) -> "Groups":
     identity = channel.identity(channel.peer_id)
-    name = member_options.name or (identity.name if identity is not None else "") or _login()
+    own_name = name or (identity.name if identity is not None else "") or _login_name()
     try:
-        return channel.groups(name, store=store)
+        return channel.groups(own_name, store=store)
     except ValueError as problem:
         raise UsageError(f"--name: {problem}") from None
 
 
-def _login() -> str:
+def _login_name() -> str:
     try:
         return getpass.getuser()
-    except (OSError, KeyError):  # a user without a name
-        return "somebody"
+    except (OSError, KeyError):  # the user ID has no name, as in many containers
+        return "unnamed"
 
 
-def is_alone(channel: "Channel") -> bool:
+def _is_alone(channel: "Channel") -> bool:
     return not channel.status().neighbors
 
 
-def no_peers_error(channel: "Channel") -> CommandFailed:
-    return CommandFailed(
-        f"nobody else is on {escape_control_chars(channel.name)}, or nobody was found (see --portal and --key)"
+def _no_peers_error(channel: "Channel") -> CommandFailedError:
+    return CommandFailedError(
+        f"no other peers found on {escape_control_chars(channel.name)} (see --bootstrap and --key)"
     )
 
 
-async def find_group(groups: "Groups", channel: "Channel", name: str) -> GroupInfo:
-    """The group that is meant; waits for those who know it, if there is anybody."""
+async def _find_group(groups: "Groups", channel: "Channel", name: str) -> GroupInfo:
+    """Resolve a name, waiting for the answers of other peers."""
     try:
-        return await groups.find(name, 0.0 if is_alone(channel) else None)
+        return await groups.find(name, 0.0 if _is_alone(channel) else None)
     except GroupNotFoundError as problem:
-        if is_alone(channel) and not groups.list_groups():
-            raise no_peers_error(channel) from None
-        raise CommandFailed(f"{problem}. `broadloom group create` makes one") from None
-
-
-# -- list
-
-
-def list_groups(channel: str, join_options: "JoinOptions", member_options: MemberOptions, *, json: bool) -> int:
-    async def work(end: StopSignal) -> int:
-        async with joined_groups(channel, join_options, member_options, end) as (joined, groups):
-            if not is_alone(joined):
-                hint("asking which groups there are")
-                await groups.wait_until_synced()
-            elif not groups.list_groups():
-                raise no_peers_error(joined)
-            known = sorted(groups.list_groups(), key=lambda info: (info.description.casefold(), info.id))
-            listed = [(info, groups._participant.members(info.id), groups.held_count(info)) for info in known]
-        if json:
-            _print(group_json(*each) for each in listed)
-        elif listed:
-            _print_table(listed)
-        else:
-            print_error(
-                "group list",
-                f"there are no groups on {escape_control_chars(channel)}; `broadloom group create` makes one",
-            )
-        return SUCCESS
-
-    return run("group list", work)
-
-
-def _print_table(listed: list[tuple[GroupInfo, dict[Member, MemberStatus], int]]) -> None:
-    from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table(box=None, pad_edge=False)
-    for name in ("group", "description", "present", "gone", "left", "held"):
-        table.add_column(name, justify="left" if name in ("group", "description", "present") else "right")
-    for info, members, held in listed:
-        counts = {status: [member for member, each in members.items() if each is status] for status in MemberStatus}
-        names = ", ".join(escape_control_chars(str(member)) for member in counts[MemberStatus.ONLINE][:NAMES_SHOWN])
-        more = ", …" if len(counts[MemberStatus.ONLINE]) > NAMES_SHOWN else ""
-        online = f"{len(counts[MemberStatus.ONLINE])}" + (f" ({names}{more})" if names else "")
-        table.add_row(
-            hex_id(info.id)[:SHORT_ID_DIGITS],
-            Text(escape_control_chars(info.description) + (" *" if info.is_joined else "")),
-            Text(online),
-            f"{len(counts[MemberStatus.OFFLINE]):,}",
-            f"{len(counts[MemberStatus.LEFT]):,}",
-            f"{held:,}",
-        )
-    Console(highlight=False).print(table)
-    if any(info.is_joined for info, _, _ in listed):
-        hint("* you are in it")
-
-
-# -- create
-
-
-def create(
-    channel: str,
-    join_options: "JoinOptions",
-    member_options: MemberOptions,
-    *,
-    description: str,
-    well_known_name: str | None,
-    retention: RetentionPolicy,
-    json: bool,
-) -> int:
-    async def work(end: StopSignal) -> int:
-        async with joined_groups(channel, join_options, member_options, end) as (joined, groups):
-            if member_options.store is None and is_alone(joined):
-                raise CommandFailed(
-                    f"nobody else is on {escape_control_chars(channel)} who would remember the group, so it was not made: give "
-                    "--store, or stay in it yourself with `broadloom group join --create`"
-                )
-            try:
-                group = await groups.create(description, retention=retention, well_known_name=well_known_name)
-            except ValueError as problem:
-                raise UsageError(str(problem)) from None
-            text = group_json(group.info, group.members(), groups.held_count(group.id)) if json else hex_id(group.id)
-            if member_options.store is None:
-                await group.leave()
-        _print([text])
-        return SUCCESS
-
-    return run("group create", work)
-
-
-# -- history
-
-
-def history(channel: str, join_options: "JoinOptions", member_options: MemberOptions, *, name: str, json: bool) -> int:
-    async def work(end: StopSignal) -> int:
-        async with joined_groups(channel, join_options, member_options, end) as (joined, groups):
-            info = await find_group(groups, joined, name)
-            if is_alone(joined):
-                print_error(
-                    "group history", f"nobody else is on {escape_control_chars(channel)}: this is what your store holds"
-                )
-                unavailable = 0
-                group = await groups.listen(info)
-            else:
-                group, unavailable = await _catch_up(groups, info)
-            entries = list(history_entries(group.history()))
-        _print(_format_entry(entry, json) for entry in entries)
-        if unavailable:
-            print_error("group history", f"{unavailable:,} more messages were said, and nobody there holds them")
-        return SUCCESS
-
-    return run("group history", work)
-
-
-def _format_entry(entry: HistoryEntry, json: bool) -> str:
-    return message_json(entry.message, depth=entry.depth) if json else format_history_entry(entry)
+        if _is_alone(channel) and not groups.list_groups():
+            raise _no_peers_error(channel) from None
+        raise CommandFailedError(f"{problem}; create it with `broadloom group create`") from None
 
 
 async def _catch_up(groups: "Groups", info: GroupInfo) -> "tuple[Group, int]":
-    """Take in what the others hold; how much of it nobody has."""
+    """Fetch the history. Returns the group and the number of messages that no peer has any more."""
     caught_up: asyncio.Future[int] = asyncio.get_running_loop().create_future()
     reported_at = 0.0
 
@@ -236,67 +355,46 @@ async def _catch_up(groups: "Groups", info: GroupInfo) -> "tuple[Group, int]":
         now = asyncio.get_running_loop().time()
         if isinstance(event, CatchingUp) and event.group == info.id and now > reported_at + PROGRESS_S:
             reported_at = now
-            hint(f"{event.received:,} messages, {event.remaining:,} to come")
+            hint(f"{event.received:,} messages, {event.remaining:,} remaining")
         elif isinstance(event, CaughtUp) and event.group == info.id and not caught_up.done():
             caught_up.set_result(event.unavailable)
 
     unsubscribe = groups.on_event(on_event)
     try:
         group = await groups.listen(info)
-        hint("asking for its history")
+        hint("fetching the history")
         return group, await caught_up
     finally:
         unsubscribe()
 
 
-def _print(lines: Iterable[str]) -> None:
-    """After the channel was left: who reads slowly keeps nobody waiting."""
+def _print_lines(lines: Iterable[str]) -> None:
+    """Print after leaving the channel, so that a slow reader does not keep the peer alive."""
     for line in lines:
         print(line)
     sys.stdout.flush()
 
 
-# -- join
+def _print_table(listed: list[tuple[GroupInfo, dict[Member, MemberStatus], int]]) -> None:
+    from rich.table import Table
+    from rich.text import Text
 
-
-def join(
-    channel: str,
-    join_options: "JoinOptions",
-    member_options: MemberOptions,
-    *,
-    name: str,
-    create_missing: bool,
-    reply_to: str | None,
-    json: bool,
-    stay: bool,
-) -> int:
-    from broadloom.cli.group_session import GroupSession, parse_message_id
-    from broadloom.cli.output import Output
-
-    async def work(end: StopSignal) -> int:
-        reply_to_id = parse_message_id(reply_to) if reply_to is not None else None
-        async with joined_groups(channel, join_options, member_options, end) as (joined, groups):
-            try:
-                info = await find_group(groups, joined, name)
-                group = await groups.join(info)
-                await groups.listen(info)  # a group of the store may wait for its turn to catch up
-            except CommandFailed:
-                if not create_missing:
-                    raise
-                group = await groups.create(name, well_known_name=name)
-            end.interrupt_is_success = True
-            try:
-                async with Output(end) as out:
-                    session = GroupSession(joined, groups, group, out, json=json, reply_to=reply_to_id)
-                    had_no_receivers = await session.run(stay=stay)
-            finally:
-                if member_options.store is None and group.id in groups.joined:
-                    await group.leave()
-            if had_no_receivers and member_options.store is None:
-                print_error(
-                    "group join", f"nobody else was on {escape_control_chars(channel)}, so nobody got what you said"
-                )
-                return FAILURE
-        return SUCCESS
-
-    return run("group join", work)
+    table = Table(box=None, pad_edge=False)
+    for name in ("group", "description", "online", "offline", "left", "messages"):
+        table.add_column(name, justify="left" if name in ("group", "description", "online") else "right")
+    for info, members, held in listed:
+        by_status = {status: [member for member, each in members.items() if each is status] for status in MemberStatus}
+        online = by_status[MemberStatus.ONLINE]
+        names = ", ".join(escape_control_chars(str(member)) for member in online[:NAMES_SHOWN])
+        more = ", …" if len(online) > NAMES_SHOWN else ""
+        table.add_row(
+            hex_id(info.id)[:SHORT_ID_DIGITS],
+            Text(escape_control_chars(info.description) + (" *" if info.is_joined else "")),
+            Text(f"{len(online)}" + (f" ({names}{more})" if names else "")),
+            f"{len(by_status[MemberStatus.OFFLINE]):,}",
+            f"{len(by_status[MemberStatus.LEFT]):,}",
+            f"{held:,}",
+        )
+    console().print(table)
+    if any(info.is_joined for info, _, _ in listed):
+        hint("* you are a member")

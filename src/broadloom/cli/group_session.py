@@ -1,25 +1,24 @@
-"""`broadloom group join`: a person at a terminal, or a program at two pipes, talks in a group.
+"""The session of `broadloom group join`, at a terminal or through pipes.
 
-Each message is shown with a number. A line of the input is said as it is; one that begins with `>` and the number (or
-the name) of a message answers that message. For a program, `--json` has both sides as objects.
+Each message is shown with a number. An input line is posted as it is; `>3 text` replies to message 3. With `--json`,
+both directions are JSON objects.
 """
 
 import asyncio
 import base64
 import binascii
-import json as json_module
+import json
 import re
 from collections import deque
 from contextlib import nullcontext
 from typing import TYPE_CHECKING, NamedTuple
 
-from broadloom.cli.exit_codes import CommandFailed, UsageError
+from broadloom.cli.exit_codes import CommandFailedError, UsageError
 from broadloom.cli.formatting import escape_control_chars
 from broadloom.cli.group_formatting import MessageNumbers, event_json, event_text, joined_json, message_json
 from broadloom.cli.output import Output, input_lines
-from broadloom.cli.prompt import PromptLine
+from broadloom.cli.prompt import PromptLine, Terminal, at_terminal, typed_input
 from broadloom.cli.runner import print_error
-from broadloom.cli.screen import Terminal, at_terminal, typed_input
 from broadloom.groups import GroupEvent, MemberStatus, MessageId
 from broadloom.protocol.events import LinkUp
 
@@ -28,9 +27,9 @@ if TYPE_CHECKING:
     from broadloom.groups import Group, GroupMessage, Groups
 
 BATCH_MESSAGES = 1000
-"""Messages that are handed to the output before we wait for it."""
+"""Messages handed to the output before waiting for it."""
 PENDING_EVENTS_MAX = 1000
-"""Events that wait for messages which came before them."""
+"""Events that wait for earlier messages to be shown."""
 
 _REPLY = re.compile(r">([0-9]+|[0-9a-f]{4,16}-[0-9]+) (.*)", re.IGNORECASE | re.DOTALL)
 
@@ -38,18 +37,18 @@ _REPLY = re.compile(r">([0-9]+|[0-9a-f]{4,16}-[0-9]+) (.*)", re.IGNORECASE | re.
 class OutgoingPost(NamedTuple):
     data: bytes
     reply_to: str | None
-    """The number or name of a message, as it was given."""
+    """Number or ID of a message, as entered."""
 
 
 def parse_message_id(text: str) -> MessageId:
     try:
         return MessageId.parse(text.lower())
     except ValueError as problem:
-        raise UsageError(f"--reply-to: {problem}; `broadloom group history --json` tells it as `id`") from None
+        raise UsageError(f"--reply-to: {problem}; `broadloom group history --json` shows it as `id`") from None
 
 
 def parse_line(line: bytes) -> OutgoingPost:
-    """A line as a person writes it."""
+    """A line of text, with an optional reply prefix."""
     found = _REPLY.fullmatch(line.decode(errors="replace"))
     if found is None:
         return OutgoingPost(line, None)
@@ -57,22 +56,22 @@ def parse_line(line: bytes) -> OutgoingPost:
 
 
 def parse_object(line: bytes) -> OutgoingPost:
-    """A line as a program writes it: an object with `text` (or `data`, in base64) and perhaps `reply_to`; any other is
-    text. ValueError if it is no such object."""
+    """A JSON object with `text` (or base64 `data`) and an optional `reply_to`; a line that is no object is text. Raises
+    `ValueError` for any other object."""
     if not line.lstrip().startswith(b"{"):
         return OutgoingPost(line, None)
-    fields = json_module.loads(line)
+    fields = json.loads(line)
     text, data, reply_to = (fields.get(name) for name in ("text", "data", "reply_to"))
     if unknown := sorted(set(fields) - {"text", "data", "reply_to"}):
-        raise ValueError(f"an object has text (or data) and reply_to, not {unknown[0]!r}")
+        raise ValueError(f"unknown field {unknown[0]!r}: expected text (or data) and reply_to")
     if (text is None) == (data is None) or not all(isinstance(each, str | None) for each in (text, data, reply_to)):
-        raise ValueError("an object has one of text and data, and both and reply_to are texts")
+        raise ValueError("expected either text or data, and all fields as strings")
     if text is not None:
         return OutgoingPost(text.encode(), reply_to)
     try:
         return OutgoingPost(base64.b64decode(data, validate=True), reply_to)
     except binascii.Error:
-        raise ValueError("data is no base64") from None
+        raise ValueError("data is not valid base64") from None
 
 
 class GroupSession:
@@ -99,11 +98,11 @@ class GroupSession:
         self._changed = asyncio.Event()
         self._read_count = self._dropped_reported = 0
         self._pending_events: deque[tuple[int, str]] = deque()
-        """Events that came when messages were unread: how many have to be read before, and the line."""
+        """Events that occurred while messages were unread: the number of messages to show first, and the line."""
 
-    async def run(self, *, stay: bool) -> bool:
-        """Until the input ends, or (`stay`) for longer, or until the channel is closed. Whether something was said and
-        nobody was there to hear it."""
+    async def run(self, *, keep_open: bool) -> bool:
+        """Run until the end of the input, unless `keep_open`, or until the channel is closed. Returns whether messages
+        were posted while there were no other peers."""
         unsubscribers = [self._groups.on_event(self._on_event), self._channel.on_event(self._on_channel_event)]
         with self._terminal.prompt() if self._at_terminal else nullcontext() as prompt:
             self._show_joined()
@@ -115,7 +114,7 @@ class GroupSession:
                 await asyncio.wait([reading, writing], return_when=asyncio.FIRST_COMPLETED)
                 if writing.done():
                     sent = writing.result()
-                    if not stay:
+                    if not keep_open:
                         return sent > 0 and not self._had_peers
                 await reading
             finally:
@@ -123,7 +122,7 @@ class GroupSession:
                     unsubscribe()
                 for task in (reading, writing):
                     task.cancel()
-        print_error("group join", "the channel was closed for all")
+        print_error("group join", "the channel was closed for all members")
         return False
 
     # -- from the group
@@ -141,13 +140,13 @@ class GroupSession:
             unwritten += 1
             if not self._group.unread_count or unwritten >= BATCH_MESSAGES:
                 unwritten = 0
-                await self._out.write("")  # who reads slowly makes us wait here, and the group counts what it drops
+                await self._out.flush()  # a slow reader holds us up here, and the group counts what it drops
             if self._group.dropped_count > self._dropped_reported:
                 more, self._dropped_reported = (
                     self._group.dropped_count - self._dropped_reported,
                     self._group.dropped_count,
                 )
-                self._warn(f"{more:,} messages came faster than they were read, and were not shown")
+                self._warn(f"{more:,} messages were dropped because the output was too slow")
 
     def _show_message(self, message: "GroupMessage") -> None:
         own = message.author == self._groups.me.id
@@ -169,7 +168,7 @@ class GroupSession:
         elif len(self._pending_events) < PENDING_EVENTS_MAX:
             self._pending_events.append((self._read_count + self._group.unread_count, line))
         else:
-            self._warn("events came faster than they were read, and were not shown")
+            self._warn("events were dropped because the output was too slow")
 
     def _on_channel_event(self, event: "ChannelEvent") -> None:
         self._had_peers = self._had_peers or isinstance(event, LinkUp)
@@ -184,10 +183,11 @@ class GroupSession:
             if status is MemberStatus.ONLINE
         ]
         self._terminal.notice(
-            f"in {escape_control_chars(self._group.description)} as {escape_control_chars(self._groups.me.name)}; here: {', '.join(online)}"
+            f"in {escape_control_chars(self._group.description)} as {escape_control_chars(self._groups.me.name)}; "
+            f"online: {', '.join(online)}"
         )
         if self._at_terminal:
-            self._terminal.notice("a line is said to all; >3 in front of it answers message 3; Ctrl-D leaves")
+            self._terminal.notice("each line is a message; start it with >3 to reply to message 3; Ctrl-D leaves")
 
     def _warn(self, text: str) -> None:
         if self._at_terminal:
@@ -198,19 +198,19 @@ class GroupSession:
     # -- to the group
 
     async def _forward_input(self) -> int:
-        """Lines from a pipe or a file. A line that cannot be said ends it."""
+        """Post lines from a pipe or a file. An error stops the command."""
         sent = 0
         async for line in input_lines():
             try:
                 await self._send(parse_object(line) if self._json else parse_line(line))
             except ValueError as problem:
-                raise CommandFailed(f"line {sent + 1:,} was not said: {problem}") from None
+                raise CommandFailedError(f"line {sent + 1:,} was not posted: {problem}") from None
             sent += 1
         return sent
 
     async def _read_terminal(self, prompt: PromptLine) -> int:
-        """Lines from a person, who is told of one that cannot be said and may try another. What is said is shown when
-        it is delivered, with its number, so the line itself is not."""
+        """Post typed lines. An error is shown, and the user can go on. A message is shown with its number when it is
+        delivered, so the typed line itself is not kept on the screen."""
         sent = 0
         async for data in typed_input(prompt):
             finished = prompt.editor.feed(data)
@@ -228,11 +228,11 @@ class GroupSession:
         if post.reply_to is not None:
             parent = self._numbers.resolve(post.reply_to) if not self._json else MessageId.parse(post.reply_to)
         if parent is not None and not await self._has_message(parent):
-            raise ValueError(f"the message {parent} is not to be had here, so it cannot be answered")
+            raise ValueError(f"cannot reply to {parent}: the message is not available")
         await self._group.send(post.data, reply_to=parent)
 
     async def _has_message(self, message_id: MessageId) -> bool:
-        """Whether we have a message; it may still come with the history."""
+        """Whether the message is available; waits while the history is being fetched."""
         while self._group.get(message_id) is None:
             if not self._group.is_catching_up:
                 return False

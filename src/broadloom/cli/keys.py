@@ -1,125 +1,202 @@
-"""`broadloom key` and `broadloom ticket`: who may take part.
+"""`broadloom key`, `broadloom authority` and `broadloom ticket`: access to a channel.
 
-The rule: a secret is printed only where it was asked for (a new key), and a file with one is never written over.
+Only `key generate` prints a secret, and no file with a secret is ever overwritten.
 """
 
-import json as json_module
 from datetime import UTC, datetime, timedelta
+from enum import StrEnum
 from pathlib import Path
+from typing import Annotated
+
+import typer
 
 from broadloom.cli.exit_codes import FAILURE, SUCCESS, UsageError
-from broadloom.cli.runner import run_reporting_errors
+from broadloom.cli.formatting import escape_control_chars
+from broadloom.cli.options import JsonOption, command_group, option
+from broadloom.cli.output import print_json
+from broadloom.cli.runner import reports_errors
+from broadloom.protocol import ChannelName
+from broadloom.protocol.identity import Role
+from broadloom.security import Authority, InvalidKeyError, Ticket, generate_key, revoke_tickets
+
+DAYS = 30.0
+DAYS_MAX = 36500.0
+
+key = command_group("Generate shared keys.\n\nExamples:\n\n- `broadloom key generate`")
+authority = command_group(
+    "Create certificate authorities.\n\n"
+    "Examples:\n\n- `broadloom authority create --out club.authority --channel chess/club-42`"
+)
+ticket = command_group(
+    "Issue, show and revoke tickets, which give each member a name, a role and an expiry date.\n\n"
+    "Examples:\n\n- `broadloom ticket issue --authority club.authority --name alice`"
+)
 
 
-def key(authority_file: Path | None, channel: str) -> int:
-    return run_reporting_errors(
-        "key", lambda: _authority(authority_file, channel) if authority_file is not None else _key(channel)
-    )
+class RoleChoice(StrEnum):
+    producer = "producer"
+    consumer = "consumer"
 
 
-def issue(authority_file: Path, *, name: str, role: str, days: float, out: Path | None) -> int:
-    return run_reporting_errors("ticket issue", lambda: _issue(authority_file, name, role, days, out))
+AuthorityOption = Annotated[
+    Path, typer.Option("--authority", metavar="FILE", help="The authority file, from `broadloom authority create`.")
+]
 
 
-def show(file: Path, *, json: bool) -> int:
-    return run_reporting_errors("ticket show", lambda: _show(file, json))
+@key.command("generate")
+@reports_errors("key generate")
+def generate(json: JsonOption = False) -> int:
+    """Generate a shared key for a channel.
 
+    Examples:
 
-def revoke(authority_file: Path, *, revocation_list: Path, tickets: list[str]) -> int:
-    return run_reporting_errors("ticket revoke", lambda: _revoke(authority_file, revocation_list, tickets))
-
-
-def _key(channel: str) -> int:
-    from broadloom.security import generate_key
-
-    if channel:
-        raise UsageError("--channel belongs to --owner: a shared key fits every channel")
-    print(generate_key())
+    - `export BROADLOOM_KEY=$(broadloom key generate)`
+    """
+    new_key = generate_key()
+    if json:
+        print_json({"key": new_key})
+    else:
+        print(new_key)
     return SUCCESS
 
 
-def _authority(file: Path, channel: str) -> int:
-    from broadloom.protocol import ChannelName
-    from broadloom.security import Authority
+@authority.command("create")
+@reports_errors("authority create")
+def create(
+    out: Annotated[Path, typer.Option("--out", "-o", metavar="FILE", help="Output file. Keep it secret.")],
+    channel: Annotated[str, option("--channel", metavar="CHANNEL", help="Restrict tickets to this channel.")] = "",
+    json: JsonOption = False,
+) -> int:
+    """Create a certificate authority that issues tickets for a channel.
 
+    Examples:
+
+    - `broadloom authority create --out club.authority --channel chess/club-42`
+    """
     try:
         channel_id = ChannelName.parse(channel).id if channel else None
     except ValueError as problem:
         raise UsageError(str(problem)) from None
-    Authority.generate(channel_id).save(file)
-    scope = f"for {channel}" if channel else "for any channel"
-    print(f"{file}: authority {scope}. Keep it secret, and a copy in a safe place; it issues tickets.")
+    Authority.generate(channel_id).save(out)
+    if json:
+        print_json({"file": out, "channel": channel or None})
+    else:
+        print(f"{out}: authority for {channel or 'any channel'}. Keep it secret, and keep a backup.")
     return SUCCESS
 
 
-def _issue(authority_file: Path, name: str, role: str, days: float, out: Path | None) -> int:
-    from broadloom.protocol.identity import Role
-    from broadloom.security import Authority, InvalidKeyError
+@ticket.command()
+@reports_errors("ticket issue")
+def issue(
+    authority: AuthorityOption,
+    name: Annotated[str, typer.Option(help="Name of the member, as other members see it.")],
+    role: Annotated[
+        RoleChoice, typer.Option(help="Role of the member; a consumer cannot broadcast.")
+    ] = RoleChoice.producer,
+    days: Annotated[float, typer.Option(min=0, max=DAYS_MAX, metavar="N", help="Days until it expires.")] = DAYS,
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", metavar="FILE", help="Output file.", show_default="NAME.ticket")
+    ] = None,
+    json: JsonOption = False,
+) -> int:
+    """Issue a ticket for a member.
 
+    Examples:
+
+    - `broadloom ticket issue --authority club.authority --name alice --role consumer --days 90`
+    """
     if out is None:
         if Path(name).name != name:
-            raise UsageError(f"{name!r} is no name for a file: say where to write the ticket with --out")
+            raise UsageError(f"{name!r} cannot be a file name: set the output file with --out")
         out = Path(f"{name}.ticket")
-    authority = Authority.load(authority_file)
+    issuer = Authority.load(authority)
     try:
-        ticket = authority.issue_ticket(name, Role(role), datetime.now(UTC) + timedelta(days=days))
+        issued = issuer.issue_ticket(name, Role(role.value), datetime.now(UTC) + timedelta(days=days))
     except InvalidKeyError:
         raise
     except ValueError as problem:
         raise UsageError(str(problem)) from None
-    ticket.save(out)
-    print(
-        f"{out}: ticket {ticket.serial} for {name}, {role}, until {_format_minute(ticket.expires_at)}. Its holder is {name}."
-    )
+    issued.save(out)
+    if json:
+        print_json({"file": out, **_ticket_fields(issued)})
+    else:
+        expires = _format_minute(issued.expires_at)
+        print(f"{out}: ticket {issued.serial} for {name}, {role.value}, expires {expires}. Its bearer acts as {name}.")
     return SUCCESS
 
 
-def _show(file: Path, json: bool) -> int:
-    from broadloom.cli.formatting import escape_control_chars
-    from broadloom.security import Ticket
+@ticket.command()
+@reports_errors("ticket show")
+def show(file: Annotated[Path, typer.Argument(metavar="FILE", help="The ticket.")], json: JsonOption = False) -> int:
+    """Show the name, role, serial number and expiry of a ticket.
 
-    ticket = Ticket.load(file)
-    expired = ticket.is_expired(datetime.now(UTC))
+    Exit status 1 if it has expired.
+
+    Examples:
+
+    - `broadloom ticket show alice.ticket`
+    """
+    shown = Ticket.load(file)
+    fields = _ticket_fields(shown)
     if json:
-        fields = {
-            "name": ticket.name,
-            "role": ticket.role.value,
-            "serial": ticket.serial,
-            "expires": ticket.expires_at.isoformat(),
-            "expired": expired,
-        }
-        print(json_module.dumps(fields, ensure_ascii=False))
+        print_json(fields)
     else:
-        print(f"name     {escape_control_chars(ticket.name)}")
-        print(f"role     {ticket.role.value}")
-        print(f"serial   {ticket.serial}")
-        print(f"expires  {_format_minute(ticket.expires_at)}{' (it has expired)' if expired else ''}")
-    return FAILURE if expired else SUCCESS
+        print(f"name     {escape_control_chars(shown.name)}")
+        print(f"role     {shown.role.value}")
+        print(f"serial   {shown.serial}")
+        print(f"expires  {_format_minute(shown.expires_at)}{' (expired)' if fields['is_expired'] else ''}")
+    return FAILURE if fields["is_expired"] else SUCCESS
 
 
-def _revoke(authority_file: Path, revocation_list: Path, tickets: list[str]) -> int:
-    from broadloom.security import Authority, InvalidKeyError, Ticket, revoke_tickets
+@ticket.command()
+@reports_errors("ticket revoke")
+def revoke(
+    authority: AuthorityOption,
+    revocation_list: Annotated[
+        Path, typer.Option("--revocation-list", metavar="FILE", help="Revocation list to create or extend.")
+    ],
+    tickets: Annotated[list[str], typer.Argument(metavar="TICKET...", help="Ticket files or serial numbers.")],
+    json: JsonOption = False,
+) -> int:
+    """Add tickets to a revocation list.
 
-    authority = Authority.load(authority_file)
+    Distribute the list to the members, who pass it with --revocation-list.
+
+    Examples:
+
+    - `broadloom ticket revoke --authority club.authority --revocation-list revoked.pem alice.ticket`
+    """
+    issuer = Authority.load(authority)
     serials = []
     for each in tickets:
         if not Path(each).is_file():
             serials.append(each)
             continue
-        ticket = Ticket.load(Path(each))
-        if ticket.authority != authority.certificate:
-            raise UsageError(f"{each} is a ticket of another owner than {authority_file}")
-        serials.append(ticket.serial)
+        revoked = Ticket.load(Path(each))
+        if revoked.authority != issuer.certificate:
+            raise UsageError(f"{each} was issued by another authority than {authority}")
+        serials.append(revoked.serial)
     try:
-        revoke_tickets(authority, revocation_list, serials)
+        revoke_tickets(issuer, revocation_list, serials)
     except InvalidKeyError:
         raise
     except ValueError as problem:
-        raise UsageError(f"{problem} (and there is no ticket file of that name)") from None
-    print(
-        f"{revocation_list}: withdrawn {', '.join(serials)}. Give the list to the members: --revoked {revocation_list}"
-    )
+        raise UsageError(f"{problem} (and no ticket file has that name)") from None
+    if json:
+        print_json({"file": revocation_list, "revoked": serials})
+    else:
+        print(f"{revocation_list}: revoked {', '.join(serials)}. Distribute this file to the members.")
     return SUCCESS
+
+
+def _ticket_fields(shown: Ticket) -> dict[str, object]:
+    return {
+        "name": shown.name,
+        "role": shown.role.value,
+        "serial": shown.serial,
+        "expires_at": shown.expires_at,
+        "is_expired": shown.is_expired(datetime.now(UTC)),
+    }
 
 
 def _format_minute(time: datetime) -> str:

@@ -1,82 +1,116 @@
-"""`broadloom listen`: what members of a channel broadcast, to standard output."""
+"""`broadloom listen`: incoming messages to standard output, and incoming files to a directory."""
 
 import asyncio
+import os
 from collections import deque
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
-from broadloom.cli.exit_codes import FAILURE, SUCCESS, CommandFailed
+import typer
+
+from broadloom.cli.exit_codes import FAILURE, SUCCESS, CommandFailedError, UsageError
 from broadloom.cli.formatting import EventFormatter, escape_control_chars
+from broadloom.cli.options import (
+    ChannelArgument,
+    DurationOption,
+    JoinOptions,
+    JsonOption,
+    option,
+    with_join_options,
+)
 from broadloom.cli.output import Output
-from broadloom.cli.runner import StopSignal, hint, print_error, run
-from broadloom.cli.saving import prepare_directory
-from broadloom.cli.saving import save as save_file
-from broadloom.cli.taking_part import joined_channel
+from broadloom.cli.runner import StopSignal, hint, joined_channel, print_error, run
 from broadloom.protocol.events import Message, Missed
 from broadloom.wire.broadcast_frame import PayloadKind
 
 if TYPE_CHECKING:
     from broadloom.channel import Channel, ChannelEvent
-    from broadloom.cli.options import JoinOptions
 
 BATCH_MESSAGES = 1000
-"""Messages that are written at once, if so many have come."""
+"""Messages written at once, at most."""
+NAME_BYTES_MAX = 200
+"""Below the limit of every file system, with room for a number."""
+NUMBERS_MAX = 10_000
+"""Files with the same name in one directory."""
 
 
+@with_join_options
 def listen(
-    channel: str,
-    join_options: "JoinOptions",
-    *,
-    json: bool,
-    events: bool,
-    count: int | None,
-    for_s: float | None,
-    save: Path | None,
+    channel: ChannelArgument,
+    join_options: JoinOptions,
+    json: JsonOption = False,
+    events: Annotated[bool, typer.Option("--events", help="Also print neighbors that connect and disconnect.")] = False,
+    count: Annotated[int | None, option("--count", "-n", min=0, metavar="N", help="Exit after N messages.")] = None,
+    duration: DurationOption = None,
+    save_dir: Annotated[
+        Path | None,
+        option("--save-dir", metavar="DIR", help="Save received files here; existing files are never overwritten."),
+    ] = None,
 ) -> int:
-    async def work(end: StopSignal) -> int:
-        directory = prepare_directory(save) if save is not None else None
-        async with joined_channel(channel, join_options, end) as joined:
-            listener = _ListenSession(joined, end, json=json, events=events, count=count, save=directory)
-            return await listener.listen(for_s)
+    """Print incoming messages until interrupted.
+
+    A file is printed as one line with its name and size; --save-dir keeps it. With --count and --duration together, the
+    exit status is 1 if fewer messages arrived in time; with --save-dir, if a file was corrupt or could not be written.
+
+    Examples:
+
+    - `broadloom listen news/today`
+    - `broadloom listen news/today --json | jq .text`
+    - `broadloom listen jobs/x --count 1 --duration 60`
+    - `broadloom listen pics/x --save-dir pictures`
+    """
+
+    async def work(stop: StopSignal) -> int:
+        directory = prepare_directory(save_dir) if save_dir is not None else None
+        async with joined_channel(channel, join_options, stop) as joined:
+            session = _ListenSession(joined, stop, json=json, events=events, count=count, save_dir=directory)
+            return await session.listen(duration)
 
     return run("listen", work)
 
 
 class _ListenSession:
     def __init__(
-        self, channel: "Channel", end: StopSignal, *, json: bool, events: bool, count: int | None, save: Path | None
+        self,
+        channel: "Channel",
+        stop: StopSignal,
+        *,
+        json: bool,
+        events: bool,
+        count: int | None,
+        save_dir: Path | None,
     ) -> None:
         self._channel = channel
-        self._end = end
+        self._stop = stop
         self._json = json
         self._events = events
         self._remaining = count
-        self._save = save
+        self._save_dir = save_dir
         self._has_lost_file = False
         self._formatter = EventFormatter(channel)
-        self._out = Output(end)
+        self._out = Output(stop)
         self._read = 0
         self._pending_events: deque[tuple[int, str]] = deque()
-        """Events that came when messages were unread: how many have to be read before, and the line."""
+        """Events that occurred while messages were unread: the number of messages to print first, and the line."""
 
-    async def listen(self, for_s: float | None) -> int:
-        self._end.interrupt_is_success = self._remaining is None
+    async def listen(self, duration_s: float | None) -> int:
+        self._stop.interrupt_is_success = self._remaining is None
         unsubscribe = self._channel.on_event(self._on_event)
         self._show_joined()
         try:
-            async with self._out, asyncio.timeout(for_s):
-                await self._messages()
+            async with self._out, asyncio.timeout(duration_s):
+                await self._print_messages()
         except TimeoutError:
             pass
         finally:
             unsubscribe()
         if self._remaining:
-            print_error("listen", f"{self._remaining} of the messages that were waited for did not come")
+            print_error("listen", f"{self._remaining} of the expected messages did not arrive")
             return FAILURE
         return FAILURE if self._has_lost_file else SUCCESS
 
-    async def _messages(self) -> None:
-        """As many as were asked for, or until the channel is closed."""
+    async def _print_messages(self) -> None:
+        """Until `--count` is reached or the channel is closed."""
         if self._remaining == 0:
             return
         lines: list[str] = []
@@ -95,21 +129,21 @@ class _ListenSession:
                 await self._out.write(text)
                 if is_last:
                     return
-        print_error("listen", "the channel was closed for all")
+        print_error("listen", "the channel was closed for all members")
 
     async def _format_message(self, message: Message) -> str:
-        """The line for it. A file is put where files go, beside the event loop, because it may be large."""
+        """The line for a message. A file is saved in a thread, because it may be large."""
         show = self._formatter.message_json if self._json else self._formatter.message
         if message.kind != PayloadKind.FILE:
             return show(message)
         saved = None
-        if self._save is not None:
+        if self._save_dir is not None:
             try:
-                saved = await asyncio.to_thread(_save_message, self._save, message)
-            except (CommandFailed, ValueError) as problem:
+                saved = await asyncio.to_thread(_save_message, self._save_dir, message)
+            except (CommandFailedError, ValueError) as problem:
                 self._has_lost_file = True
                 author = self._formatter.name(message.author)
-                print_error("listen", f"a file of {author} was not saved: {escape_control_chars(str(problem))}")
+                print_error("listen", f"a file from {author} was not saved: {escape_control_chars(str(problem))}")
         return show(message, saved)
 
     def _show_joined(self) -> None:
@@ -119,7 +153,7 @@ class _ListenSession:
             hint(self._formatter.joined())
 
     def _on_event(self, event: "ChannelEvent") -> None:
-        """Missed messages are always told: in JSON here, else by the warning that the channel itself gives."""
+        """Missed messages are always reported: in JSON here, in text by the channel's own warning."""
         if not self._events and not isinstance(event, Missed):
             return
         line = self._formatter.event_json(event) if self._json else self._formatter.event(event)
@@ -131,11 +165,59 @@ class _ListenSession:
             self._out.put(line + "\n")
 
     def _due_events(self) -> list[str]:
-        """Events whose turn it is: an event is told after the messages that came before it."""
+        """Events whose preceding messages have been printed."""
         due = []
         while self._pending_events and (self._pending_events[0][0] <= self._read or not self._channel.unread_count):
             due.append(self._pending_events.popleft()[1])
         return due
+
+
+# -- files. The sender chooses the content but only suggests the name: nothing is overwritten, hidden, or written
+# outside the directory.
+
+
+def prepare_directory(path: Path) -> Path:
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as problem:
+        raise UsageError(f"cannot save files in {path}: {problem.strerror}") from None
+    if not os.access(path, os.W_OK | os.X_OK):
+        raise UsageError(f"cannot save files in {path}: it is not writable")
+    return path
+
+
+def safe_name(name: str) -> str:
+    """A visible file name without directories and control characters, of limited length."""
+    name = "".join(char if char.isprintable() and char not in "/\\:" else "_" for char in name)
+    if not name or name.startswith("."):
+        name = f"_{name}"
+    stem, suffix = os.path.splitext(name)
+    suffix = suffix if len(suffix.encode()) <= NAME_BYTES_MAX // 4 else ""
+    stem = name.removesuffix(suffix) if suffix else name
+    while len((stem + suffix).encode()) > NAME_BYTES_MAX:
+        stem = stem[:-1]
+    return stem + suffix
+
+
+def save_file(directory: Path, name: str, content: bytes) -> Path:
+    """Write a new file, numbered if the name is taken, and return its path."""
+    stem, suffix = os.path.splitext(safe_name(name))
+    for number in range(1, NUMBERS_MAX):
+        path = directory / (f"{stem}{suffix}" if number == 1 else f"{stem}-{number}{suffix}")
+        try:
+            file = path.open("xb")
+        except FileExistsError:
+            continue
+        except OSError as problem:
+            raise CommandFailedError(f"cannot save {path}: {problem.strerror}") from None
+        try:
+            with file:
+                file.write(content)
+        except OSError as problem:
+            path.unlink(missing_ok=True)  # an incomplete file is worse than none
+            raise CommandFailedError(f"cannot save {path}: {problem.strerror}") from None
+        return path
+    raise CommandFailedError(f"cannot save {stem}{suffix}: {directory} has {NUMBERS_MAX:,} files of that name")
 
 
 def _save_message(directory: Path, message: Message) -> Path:

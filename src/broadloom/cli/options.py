@@ -1,6 +1,6 @@
-"""The words that all commands share which join a channel: written down once, as the fields of `Joining`.
+"""Arguments and options that commands share.
 
-A command asks for them with a parameter `joining: Joining` and the decorator `joins`.
+A command that joins a channel takes a parameter `join_options: JoinOptions` and the decorator `with_join_options`.
 """
 
 import functools
@@ -23,15 +23,18 @@ BOOTSTRAP_VARIABLE = "BROADLOOM_BOOTSTRAP"
 KEY_VARIABLE = "BROADLOOM_KEY"
 KEY_FILE_BYTES_MAX = 64 << 10
 
-_PANEL = "Joining the channel"
+
+def command_group(help: str, **more: Any) -> typer.Typer:
+    return typer.Typer(no_args_is_help=True, rich_markup_mode="markdown", add_completion=False, help=help, **more)
 
 
-def _option(*names: str, help: str, **more: Any) -> Any:
-    return typer.Option(*names, help=help, rich_help_panel=_PANEL, **more)
+def option(*names: str, help: str, metavar: str | None = None, **more: Any) -> Any:
+    """An option whose default is not worth showing."""
+    return typer.Option(*names, help=help, metavar=metavar, show_default=False, **more)
 
 
 def _local_channels(incomplete: str) -> list[str]:
-    """For the shell's completion: the channels that this user's programs have joined on this machine."""
+    """Shell completion: the channels that the user's programs have joined on this machine."""
     from broadloom.channel.status_socket import find_local_peers
 
     statuses = (peer.status for peer in find_local_peers() if peer.status is not None)
@@ -40,80 +43,123 @@ def _local_channels(incomplete: str) -> list[str]:
 
 ChannelArgument = Annotated[
     str,
-    typer.Argument(help="Type and instance, as in `chess/club-42`.", autocompletion=_local_channels),
+    typer.Argument(metavar="CHANNEL", help="Type and instance, as in `chess/club-42`.", autocompletion=_local_channels),
 ]
-MaybeChannelArgument = Annotated[
+OptionalChannelArgument = Annotated[
     str,
-    typer.Argument(help="Only peers of this channel.", autocompletion=_local_channels),
+    typer.Argument(metavar="[CHANNEL]", help="Only this channel.", autocompletion=_local_channels, show_default=False),
 ]
-PeerOption = Annotated[str, typer.Option("--peer", metavar="ID", help="Only the peer whose id begins like this.")]
-JsonOption = Annotated[bool, typer.Option("--json", help="JSON, for programs.")]
-ForOption = Annotated[
-    float | None, typer.Option("--for", min=0, metavar="SECONDS", help="End after this time.", show_default=False)
+PeerOption = Annotated[str, option("--peer", metavar="ID", help="Select the peer whose ID starts with this.")]
+JsonOption = Annotated[bool, typer.Option("--json", "-j", help="Print JSON: one object, or one object per line.")]
+DurationOption = Annotated[float | None, option("--duration", min=0, metavar="SECONDS", help="Stop after this time.")]
+KeepOpenOption = Annotated[
+    bool, typer.Option("--keep-open", help="Stay connected after the end of the input, until interrupted.")
 ]
+TapeOption = Annotated[Path | None, option("--tape", metavar="DIR", help="Record to this directory.")]
+DegreeOption = Annotated[int, option("--degree", metavar="N", help="Links per peer. Default: as the scenario defines.")]
+NoTlsOption = Annotated[bool, typer.Option("--no-tls", help="Disable encryption.")]
+
+_PANEL = "Joining the channel"
 
 
 @dataclass(frozen=True, slots=True)
 class JoinOptions:
-    """How a channel is found and entered; the counterpart of the arguments of `broadloom.connect`."""
+    """How to find and join a channel: the options of `broadloom.connect` for the command line. What is not given keeps
+    the default of `connect`."""
 
     bootstrap: Annotated[
         list[str] | None,
-        _option(
-            "--portal",
+        option(
+            "--bootstrap",
             metavar="HOST[:PORT]",
-            help=f"Where to look for the channel; may be repeated. Else `{BOOTSTRAP_VARIABLE}` (separated by commas), "
-            "else this machine.",
-            show_default=False,
+            help=f"Host to contact first; repeatable. Default: `{BOOTSTRAP_VARIABLE}` (comma-separated), then this "
+            "machine.",
+            rich_help_panel=_PANEL,
         ),
     ] = None
     key: Annotated[
         str | None,
-        _option(
-            help=f"The key that all members share. Better in `{KEY_VARIABLE}` or a file: others on this machine see "
-            "the words of a command.",
-            show_default=False,
+        option(
+            "--key",
+            help=f"Shared key. Prefer `{KEY_VARIABLE}` or `--key-file`: command lines are visible to other users.",
+            rich_help_panel=_PANEL,
         ),
     ] = None
-    key_file: Annotated[Path | None, _option(help="A file that holds the key.", show_default=False)] = None
+    key_file: Annotated[
+        Path | None,
+        option("--key-file", metavar="FILE", help="Read the shared key from a file.", rich_help_panel=_PANEL),
+    ] = None
     ticket: Annotated[
-        Path | None, _option(help="Your ticket, from the channel's owner, in place of a key.", show_default=False)
+        Path | None,
+        option("--ticket", metavar="FILE", help="Your ticket, instead of a shared key.", rich_help_panel=_PANEL),
     ] = None
     revocation_list: Annotated[
-        Path | None, _option("--revoked", help="The owner's list of withdrawn tickets.", show_default=False)
+        Path | None,
+        option(
+            "--revocation-list",
+            metavar="FILE",
+            help="Revoked tickets, as published by the authority.",
+            rich_help_panel=_PANEL,
+        ),
     ] = None
-    plain: Annotated[bool, _option("--plain", help="No encryption: for trusted machines and measurements.")] = False
+    no_tls: Annotated[
+        bool,
+        typer.Option("--no-tls", help="Disable encryption. Use only on trusted networks.", rich_help_panel=_PANEL),
+    ] = False
     signed: Annotated[
-        bool, _option("--signed", help="Each message is signed by its author; always so with tickets.")
+        bool,
+        typer.Option("--signed", help="Sign every message. Always on with tickets.", rich_help_panel=_PANEL),
     ] = False
     advertise: Annotated[
-        str, _option("--host", help="Where others reach this machine, if that is not found out by itself.", show_default=False)
-    ] = ""
+        str | None,
+        option("--advertise", metavar="HOST", help="Address that other peers dial.", rich_help_panel=_PANEL),
+    ] = None
     port: Annotated[
-        int, _option(min=0, max=65535, help="Listen here, not in the channel's order of ports.", show_default=False)
-    ] = 0
-    local_peers: Annotated[int, _option("--peers", min=1, max=16, help="Hold so many peers, which act as one.")] = 1
-    timeout: Annotated[float, _option(min=0.1, metavar="SECONDS", help="How long to try to join.")] = 30.0
+        int | None,
+        option(
+            "--port",
+            min=0,
+            max=65535,
+            help="Port to listen on. Default: the first free port of the channel's port order.",
+            rich_help_panel=_PANEL,
+        ),
+    ] = None
+    local_peers: Annotated[
+        int | None,
+        option(
+            "--local-peers",
+            min=1,
+            max=16,
+            metavar="N",
+            help="Number of peers to run in this process. Default: 1.",
+            rich_help_panel=_PANEL,
+        ),
+    ] = None
+    timeout: Annotated[
+        float,
+        typer.Option("--timeout", min=0.1, metavar="SECONDS", help="Maximum time to join.", rich_help_panel=_PANEL),
+    ] = 30.0
 
     def connect(self, channel: str, *, tape: "ObserverFactory | None" = None) -> "PendingConnection":
-        """Not joined yet; what cannot work is a `Mistake` already."""
+        """Check the options, without joining yet."""
         import broadloom
 
+        given = {
+            "bootstrap": self._bootstrap_hosts(),
+            "key": self._key(),
+            "ticket": self.ticket,
+            "revocation_list": self.revocation_list,
+            "tls": not self.no_tls,
+            "signed": self.signed or None,
+            "advertise_host": self.advertise,
+            "port": self.port,
+            "local_peers": self.local_peers,
+            "timeout_s": self.timeout,
+            "tape": tape,
+        }
+        options: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
         try:
-            return broadloom.connect(
-                channel,
-                bootstrap=self._bootstrap_hosts(),
-                key=self._key(),
-                ticket=self.ticket,
-                revocation_list=self.revocation_list,
-                tls=not self.plain,
-                signed=self.signed or None,
-                advertise_host=self.advertise,
-                port=self.port,
-                local_peers=self.local_peers,
-                timeout_s=self.timeout,
-                tape=tape,
-            )
+            return broadloom.connect(channel, **options)
         except ValueError as problem:
             raise UsageError(str(problem)) from None
 
@@ -122,28 +168,28 @@ class JoinOptions:
         return [part.strip() for text in given for part in text.split(",") if part.strip()]
 
     def _key(self) -> str | bytes | None:
-        """What was said on the command line goes before what stands in the environment."""
+        """Options take precedence over the environment."""
         if self.key is not None and self.key_file is not None:
-            raise UsageError("give --key or --key-file, not both")
+            raise UsageError("use --key or --key-file, not both")
         if self.key_file is not None:
             try:
                 with self.key_file.open("rb") as file:
                     return file.read(KEY_FILE_BYTES_MAX)
             except OSError as problem:
                 raise UsageError(f"cannot read the key file {self.key_file}: {problem.strerror}") from None
-        if self.key is None and self.ticket is None and not self.plain:
+        if self.key is None and self.ticket is None and not self.no_tls:
             return os.environ.get(KEY_VARIABLE)
         return self.key
 
 
-def with_join_options(command: Callable[..., None]) -> Callable[..., None]:
-    """In place of the command's parameter `joining` stand all options of `Joining`."""
+def with_join_options(command: Callable[..., int]) -> Callable[..., int]:
+    """Replace the parameter `join_options` by one option per field of `JoinOptions`."""
     own, shared = inspect.signature(command).parameters, inspect.signature(JoinOptions).parameters
 
     @functools.wraps(command)
-    def with_options(**arguments: Any) -> None:
+    def with_options(**arguments: Any) -> int:
         join_options = JoinOptions(**{name: arguments.pop(name) for name in shared})
-        command(**arguments, join_options=join_options)
+        return command(**arguments, join_options=join_options)
 
     parameters = [each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in (*own.values(), *shared.values())]
     parameters = [each for each in parameters if each.name != "join_options"]

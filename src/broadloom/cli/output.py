@@ -1,11 +1,12 @@
-"""Standard output and input beside an event loop: a thread writes, another one reads.
+"""Standard output and input: JSON, tables, progress, and pipes that never block the event loop.
 
-The rule: neither who reads our output slowly (`broadloom listen … | less`) nor who writes our input slowly may stop the
-peer, which has neighbours to serve. Both threads work on the bare file numbers and are never waited for, so that a
-reader who does not read cannot keep us from ending either.
+A slow reader of our output (`broadloom listen … | less`) or a slow writer of our input must not block the peer, which
+has neighbors to serve. So one thread writes and another one reads, directly on the file descriptors. Neither is
+joined, so that a reader that never reads cannot keep the command from exiting.
 """
 
 import asyncio
+import json
 import os
 import queue
 import select
@@ -13,30 +14,95 @@ import sys
 import threading
 from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
+from datetime import date, datetime
 from types import TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
-from broadloom.cli.exit_codes import SUCCESS, CommandFailed
+from broadloom.cli.exit_codes import SUCCESS, CommandFailedError
 from broadloom.cli.runner import StopSignal, discard_output
 
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.progress import ProgressColumn
+
 POLL_S = 0.5
-"""How often a quiet output is looked at: is its reader still there?"""
+"""How often an idle output is checked for a reader that has gone."""
 DRAIN_S = 2.0
-"""At the end, how long a reader has to take what is left."""
+"""Maximum time at the end for the reader to take the rest."""
 CHUNK_BYTES = 64 << 10
 CHUNKS_AHEAD = 4
-"""Input that is read before it is asked for."""
+"""Chunks of input that are read ahead."""
 LINE_BYTES_MAX = 1 << 20
-"""Whatever is longer is no line that somebody wrote; large things are sent as files."""
+PIPE_COLUMNS = 240
 
 _Job = tuple[bytes, "asyncio.Future[None] | None"]
 
 
-class Output:
-    """`put` and go on, or `write` and wait until it is out. If nobody reads any more, the command is asked to end."""
+def to_json(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, default=_json_default)
 
-    def __init__(self, end: StopSignal) -> None:
-        self._end = end
+
+def print_json(value: Any) -> None:
+    print(to_json(value), flush=True)
+
+
+def _json_default(value: Any) -> str:
+    if isinstance(value, datetime | date):
+        return value.isoformat()
+    return value.hex() if isinstance(value, bytes) else str(value)
+
+
+def console(*, stderr: bool = False) -> "Console":
+    """For tables. In a file or a pipe, lines are not wrapped at the width of a terminal."""
+    from rich.console import Console
+
+    is_terminal = (sys.stderr if stderr else sys.stdout).isatty()
+    return Console(stderr=stderr, highlight=False, width=None if is_terminal else PIPE_COLUMNS)
+
+
+class ProgressBar:
+    """A progress bar on standard error, shown only at a terminal.
+
+    It has no refresh thread, so a command may fork while it is shown; it is redrawn by its methods.
+    """
+
+    def __init__(self, text: str = "", total: float | None = None, *, quiet: bool = False, in_bytes: bool = False):
+        from rich.markup import escape
+        from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeElapsedColumn
+
+        columns: list[ProgressColumn] = [TextColumn("{task.description}"), BarColumn()]
+        columns.append(DownloadColumn() if in_bytes else TimeElapsedColumn())
+        shown = sys.stderr.isatty() and not quiet
+        # Byte counts remain visible at the end, because a transfer may be over too fast to be seen.
+        self._progress = Progress(
+            *columns, console=console(stderr=True), auto_refresh=False, transient=not in_bytes, disable=not shown
+        )
+        self._escape = escape
+        self._task = self._progress.add_task(escape(text), total=total)
+
+    def __enter__(self) -> Self:
+        self._progress.start()
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        self._progress.stop()
+
+    def phase(self, text: str) -> None:
+        self._progress.update(self._task, description=self._escape(text), refresh=True)
+
+    def update(self, completed: float, total: float | None = None) -> None:
+        self._progress.update(self._task, completed=completed, total=total, refresh=True)
+
+    def advance(self) -> None:
+        self._progress.update(self._task, advance=1, refresh=True)
+
+
+class Output:
+    """Standard output: `put` returns at once, `write` waits until the text is out. If the reader has gone, the command
+    is stopped."""
+
+    def __init__(self, stop: StopSignal) -> None:
+        self._stop = stop
         self._loop = asyncio.get_running_loop()
         self._jobs: queue.SimpleQueue[_Job] = queue.SimpleQueue()
         sys.stdout.flush()
@@ -45,12 +111,15 @@ class Output:
         threading.Thread(target=self._work, name="broadloom-output", daemon=True).start()
 
     def put(self, text: str) -> None:
-        self._jobs.put((_bytes(text), None))
+        self._jobs.put((_encode(text), None))
 
     async def write(self, text: str) -> None:
         done: asyncio.Future[None] = self._loop.create_future()
-        self._jobs.put((_bytes(text), done))
+        self._jobs.put((_encode(text), done))
         await done
+
+    async def flush(self) -> None:
+        await self.write("")
 
     async def __aenter__(self) -> Self:
         return self
@@ -58,20 +127,19 @@ class Output:
     async def __aexit__(
         self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Everything is out, unless its reader does not read."""
         if not self._is_broken:
-            await asyncio.wait([asyncio.ensure_future(self.write(""))], timeout=DRAIN_S)
+            await asyncio.wait([asyncio.ensure_future(self.flush())], timeout=DRAIN_S)
 
     # -- in the thread
 
     def _work(self) -> None:
-        watched = select.poll()
-        watched.register(self._file, 0)  # errors and hang-ups are told unasked
+        hang_up = select.poll()
+        hang_up.register(self._file, 0)  # errors and hang-ups are always reported
         while True:
             try:
                 data, done = self._jobs.get(timeout=POLL_S)
             except queue.Empty:
-                if watched.poll(0):
+                if hang_up.poll(0):
                     self._notify_loop(self._on_broken_pipe, None)
                     return
                 continue
@@ -84,16 +152,16 @@ class Output:
                 self._notify_loop(_set_done, done)
 
     def _notify_loop(self, act: Callable[[Any], None], done: "asyncio.Future[None] | None") -> None:
-        with suppress(RuntimeError):  # the loop has ended before us
+        with suppress(RuntimeError):  # the loop has ended
             self._loop.call_soon_threadsafe(act, done)
 
-    # -- in the loop
+    # -- in the event loop
 
     def _on_broken_pipe(self, _done: "asyncio.Future[None] | None") -> None:
-        """Whoever waits for its words to be out is cancelled with the command."""
+        """Pending writes are canceled with the command."""
         self._is_broken = True
         discard_output()
-        self._end.request_stop(SUCCESS)
+        self._stop.request_stop(SUCCESS)
 
 
 def _set_done(done: "asyncio.Future[None]") -> None:
@@ -101,7 +169,7 @@ def _set_done(done: "asyncio.Future[None]") -> None:
         done.set_result(None)
 
 
-def _bytes(text: str) -> bytes:
+def _encode(text: str) -> bytes:
     return text.encode(errors="replace")
 
 
@@ -110,12 +178,12 @@ def _write_all(file: int, data: bytes) -> None:
     while left:
         try:
             left = left[os.write(file, left) :]
-        except BlockingIOError:  # somebody we share it with has made it so
+        except BlockingIOError:  # another process that shares the file made it non-blocking
             select.select([], [file], [])
 
 
 async def input_chunks() -> AsyncIterator[bytes]:
-    """Standard input as it comes: of a terminal, a pipe or a file."""
+    """Standard input as it arrives."""
     loop = asyncio.get_running_loop()
     chunks: asyncio.Queue[bytes] = asyncio.Queue()
     room = threading.Semaphore(CHUNKS_AHEAD)
@@ -129,11 +197,11 @@ async def input_chunks() -> AsyncIterator[bytes]:
                 select.select([file], [], [])
                 data = os.read(file, CHUNK_BYTES)
             except (OSError, ValueError):
-                data = b""  # a terminal that went away has no more to say
+                data = b""  # the terminal has gone
             try:
                 loop.call_soon_threadsafe(chunks.put_nowait, data)
             except RuntimeError:
-                return  # the loop has ended before us
+                return  # the loop has ended
 
     threading.Thread(target=work, name="broadloom-input", daemon=True).start()
     while data := await chunks.get():
@@ -142,14 +210,14 @@ async def input_chunks() -> AsyncIterator[bytes]:
 
 
 async def input_lines() -> AsyncIterator[bytes]:
-    """Without their ends; the last one needs none."""
+    """Lines of standard input without their line ends."""
     rest = b""
     async for chunk in input_chunks():
         *complete, rest = (rest + chunk).split(b"\n")
         for line in complete:
             yield line.removesuffix(b"\r")
         if len(rest) > LINE_BYTES_MAX:
-            raise CommandFailed(
+            raise CommandFailedError(
                 f"a line of more than {LINE_BYTES_MAX:,} bytes is too large for a message; send a file instead"
             )
     if rest:

@@ -1,36 +1,42 @@
-"""A line being typed while other lines come in: shown below them, never torn apart.
+"""Output lines that scroll above the line being typed.
 
-As little as will do: letters, backspace, Ctrl-U (all), Ctrl-W (a word), Ctrl-D (the end). The terminal no longer
-echoes what is typed, because it does not know where; so it has to be put back as it was, whatever happens.
+The editor knows letters, Backspace, Ctrl-U (clear), Ctrl-W (delete a word) and Ctrl-D (end of input). The terminal does
+not echo input while the prompt is active, so its mode must be restored however the command ends.
 """
 
+import asyncio
 import codecs
+import logging
+import os
 import re
 import shutil
+import signal
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import contextmanager, suppress
+
+from broadloom.cli.output import Output, input_chunks
+from broadloom.cli.runner import route_warnings_to
 
 PROMPT = "> "
 CLEAR = "\r\x1b[K"
 
 _PARTIAL_ESCAPE = re.compile(r"\x1b(?:\[[0-9;?]*[ -/]*|O)?")
-"""The beginning of what arrow keys and their like send; one more sign that does not fit in is its end."""
+"""The prefix of a key sequence, as of an arrow key. The first character that does not match ends it."""
 _LAST_WORD = re.compile(r"\S*\s*$")
 
 
 class LineEditor:
-    """The line so far. Knows no terminal."""
+    """The line so far, independent of a terminal."""
 
     def __init__(self) -> None:
         self.line = ""
         self.is_ended = False
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
         self._partial_escape = ""
-        """Of an arrow key or the like, so far."""
 
     def feed(self, data: bytes) -> list[str]:
-        """What was typed; returns the lines that were finished by it."""
+        """Process typed bytes and return the lines that they complete."""
         finished = []
         for char in self._decoder.decode(data):
             if self._partial_escape or char == "\x1b":
@@ -57,7 +63,7 @@ class LineEditor:
         return finished
 
     def visible_text(self, columns: int) -> str:
-        """Of a line that does not fit, its end."""
+        """The end of the line, as far as it fits."""
         from rich.cells import cell_len
 
         text = self.line
@@ -67,8 +73,6 @@ class LineEditor:
 
 
 class PromptLine:
-    """On a terminal: lines that come in go above the one that is typed."""
-
     def __init__(self, write: Callable[[str], None]) -> None:
         self.editor = LineEditor()
         self._write = write
@@ -93,10 +97,71 @@ class PromptLine:
         return self.editor.visible_text(shutil.get_terminal_size().columns)
 
 
+def at_terminal() -> bool:
+    return sys.stdin is not None and sys.stdin.isatty() and sys.stdout.isatty()
+
+
+class Terminal:
+    """Messages and notices of a session, line by line."""
+
+    def __init__(self, out: Output) -> None:
+        self._out = out
+        self._is_colored = sys.stdout.isatty() and "NO_COLOR" not in os.environ
+        self.show: Callable[[str], None] = self._show_plain
+
+    def _show_plain(self, text: str) -> None:
+        self._out.put(text + "\n")
+
+    def notice(self, text: str) -> None:
+        """Show a line that is not a message."""
+        self.show(self.format_notice(text))
+
+    def format_notice(self, text: str) -> str:
+        return f"\x1b[2m{text}\x1b[0m" if self._is_colored else f"* {text}"
+
+    @contextmanager
+    def prompt(self) -> Iterator[PromptLine]:
+        """Show lines, and warnings of the library, above the line being typed."""
+        prompt = PromptLine(self._out.put)
+        loop = asyncio.get_running_loop()
+        with _raw_mode() as reenter_raw_mode, route_warnings_to(_PromptHandler(self.notice)):
+            self.show = prompt.print_above
+
+            def on_continue() -> None:
+                reenter_raw_mode()
+                prompt.redraw()
+
+            loop.add_signal_handler(signal.SIGCONT, on_continue)
+            try:
+                yield prompt
+            finally:
+                loop.remove_signal_handler(signal.SIGCONT)
+                self.show = self._show_plain
+                prompt.close()
+
+
+async def typed_input(prompt: PromptLine) -> AsyncIterator[bytes]:
+    """Typed bytes until Ctrl-D."""
+    async for chunk in input_chunks():
+        yield chunk
+        if prompt.editor.is_ended:
+            return
+
+
+class _PromptHandler(logging.Handler):
+    def __init__(self, show: Callable[[str], None]) -> None:
+        super().__init__(logging.WARNING)
+        self._show_text = show
+
+    def emit(self, record: logging.LogRecord) -> None:
+        with suppress(RuntimeError):
+            self._show_text(f"! {record.getMessage()}")
+
+
 @contextmanager
-def raw_mode() -> Iterator[Callable[[], None]]:
-    """The terminal gives each sign as it is typed, and echoes none; Ctrl-C stays what it is. Yields a function that
-    does it again, for when the program was stopped and goes on."""
+def _raw_mode() -> Iterator[Callable[[], None]]:
+    """Read single characters without echo; Ctrl-C still sends SIGINT. Yields a function that sets the mode again, for
+    when the process was suspended and continues."""
     import termios
     import tty
 

@@ -1,53 +1,76 @@
-"""`broadloom record` and `broadloom tape`: a listener that writes down what it sees, and what is on such a tape.
-
-The rule of the end: first the channel is left, so that the tape tells of it, then the tape is closed, and then it is
-said what it holds. Rows that were lost are told, and make the exit code.
-"""
+"""`broadloom record` and `broadloom tape info`: record what a listening peer sees, and summarize tapes."""
 
 import asyncio
-import json as json_module
 import time
 from collections import deque
 from collections.abc import Callable
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
-from broadloom.cli.exit_codes import FAILURE, SUCCESS, CommandFailed, UsageError
-from broadloom.cli.runner import StopSignal, print_error, run, run_reporting_errors
-from broadloom.cli.taking_part import joined_channel
+import typer
+
+from broadloom.cli.exit_codes import FAILURE, SUCCESS, CommandFailedError, UsageError, require_extra
+from broadloom.cli.options import (
+    ChannelArgument,
+    DurationOption,
+    JoinOptions,
+    JsonOption,
+    command_group,
+    with_join_options,
+)
+from broadloom.cli.output import console, print_json
+from broadloom.cli.runner import StopSignal, joined_channel, print_error, reports_errors, run
 
 if TYPE_CHECKING:
     from broadloom.channel import Channel
-    from broadloom.cli.options import JoinOptions
     from broadloom.record import ChannelSummary, Tape
 
 POLL_S = 0.5
 RATE_SAMPLES = 10
-"""The rate shown is that of the last so many looks."""
+"""The rate is averaged over this number of samples."""
+
+tape = command_group("Inspect tapes.\n\nExamples:\n\n- `broadloom tape info tapes`")
 
 
-def record(channel: str, join_options: "JoinOptions", *, to: Path, include_payload: bool, for_s: float | None) -> int:
-    async def work(end: StopSignal) -> int:
-        join_options.connect(channel)  # what is wrong with it is told before anything is written
-        tape = open_tape(to, include_payload=include_payload)
+@with_join_options
+def record(
+    channel: ChannelArgument,
+    join_options: JoinOptions,
+    out: Annotated[
+        Path, typer.Option("--out", "-o", metavar="DIR", help="Directory of the tape. It may hold other tapes.")
+    ],
+    include_payload: Annotated[bool, typer.Option("--include-payload", help="Record message payloads too.")] = False,
+    duration: DurationOption = None,
+    json: JsonOption = False,
+) -> int:
+    """Record a channel to a tape (Parquet files) until interrupted.
+
+    Needs the extra `record`. Exit status 1 if rows were lost, as on a full disk.
+
+    Examples:
+
+    - `broadloom record chess/club-42 --out tapes`
+    - `broadloom record news/today --out tapes --include-payload --duration 3600`
+    """
+
+    async def work(stop: StopSignal) -> int:
+        join_options.connect(channel)  # report usage errors before anything is written
+        tape = open_tape(out, include_payload=include_payload)
+        # The tape is closed after leaving, so that it records the leave.
         try:
-            async with joined_channel(channel, join_options, end, tape=tape) as joined:
-                end.interrupt_is_success = True
-                joined.on_message(lambda _message: None)  # the tape has it, and nobody else reads
-                await _show_progress(joined, tape, for_s)
+            async with joined_channel(channel, join_options, stop, tape=tape) as joined:
+                stop.interrupt_is_success = True
+                joined.on_message(lambda _message: None)  # keep the inbox empty: the tape has the messages
+                await _show_progress(joined, tape, duration)
         except asyncio.CancelledError:
-            if not end.interrupt_is_success:
+            if not stop.interrupt_is_success:
                 raise
         finally:
             await asyncio.to_thread(tape.close)
-        return _report_end(tape)
+        return _report(tape, json=json)
 
     return run("record", work)
-
-
-def tape(directory: Path, *, json: bool) -> int:
-    return run_reporting_errors("tape", lambda: _summary(directory, json))
 
 
 def open_tape(
@@ -57,39 +80,31 @@ def open_tape(
     block_when_full: bool = False,
     wall_clock: Callable[[], float] = time.time,
 ) -> "Tape":
-    """A tape to write; what keeps it from being written is a mistake that a person can mend."""
-    _require_extra()
+    """A tape to write to. A directory that cannot be written is a usage error."""
+    require_extra("record")
     from broadloom.record import Tape, TapeSettings, TapeWriteError
 
     settings = TapeSettings(include_payload=include_payload, block_when_full=block_when_full)
     try:
-        return Tape(directory, settings=settings, wall_clock=wall_clock, on_error=_report_problem)
+        return Tape(directory, settings=settings, wall_clock=wall_clock, on_error=_report_error)
     except TapeWriteError as problem:
         raise UsageError(str(problem)) from None
 
 
-def _require_extra() -> None:
-    try:
-        import broadloom.record  # noqa: F401
-    except ImportError as problem:
-        raise UsageError(str(problem)) from None
-
-
-async def _show_progress(channel: "Channel", tape: "Tape", for_s: float | None) -> None:
-    """Until the time is over, or the channel closed."""
-    from rich.console import Console
+async def _show_progress(channel: "Channel", tape: "Tape", duration_s: float | None) -> None:
+    """Return when the time is up or the channel is closed."""
     from rich.live import Live
     from rich.text import Text
 
-    console = Console(stderr=True)
+    err = console(stderr=True)
     samples: deque[tuple[float, int]] = deque(maxlen=RATE_SAMPLES)
     clock = asyncio.get_running_loop().time
-    end_at = clock() + for_s if for_s is not None else None
+    end_at = clock() + duration_s if duration_s is not None else None
     closed = asyncio.ensure_future(_wait_until_closed(channel))
-    with Live(console=console, auto_refresh=False, transient=True) as live:
+    with Live(console=err, auto_refresh=False, transient=True) as live:
         while not closed.done() and (end_at is None or clock() < end_at):
-            if console.is_terminal:
-                line = _progress(channel, tape, samples, clock)
+            if err.is_terminal:
+                line = _progress_line(channel, tape, samples, clock)
                 live.update(Text(line, style="red" if tape.last_error else "", no_wrap=True), refresh=True)
             wait_s = POLL_S if end_at is None else min(POLL_S, max(0.0, end_at - clock()))
             await asyncio.wait([closed], timeout=wait_s)
@@ -101,42 +116,63 @@ async def _wait_until_closed(channel: "Channel") -> None:
         pass
 
 
-def _progress(channel: "Channel", tape: "Tape", samples: deque[tuple[float, int]], clock: Callable[[], float]) -> str:
+def _progress_line(
+    channel: "Channel", tape: "Tape", samples: deque[tuple[float, int]], clock: Callable[[], float]
+) -> str:
     status = channel.status()
     messages = status.counters["delivered"]
     samples.append((clock(), messages))
-    passed_s = samples[-1][0] - samples[0][0]
-    rate = (messages - samples[0][1]) / passed_s if passed_s else 0.0
+    elapsed_s = samples[-1][0] - samples[0][0]
+    rate = (messages - samples[0][1]) / elapsed_s if elapsed_s else 0.0
     lost = f", {tape.dropped_rows:,} rows lost" if tape.dropped_rows else ""
-    problem = f": {tape.last_error}" if tape.last_error else ""
+    error = f": {tape.last_error}" if tape.last_error else ""
     return (
-        f"{status.channel}: {messages:,} messages, {rate:,.0f} a second, {len(status.neighbors)} neighbours, "
-        f"{_size(tape)} finished{lost}{problem}"
+        f"{status.channel}: {messages:,} messages, {rate:,.0f} per second, {len(status.neighbors)} neighbors, "
+        f"{_size(tape)} written{lost}{error}"
     )
 
 
 def _size(tape: "Tape") -> str:
     counters = tape.counters
-    return f"{counters.files:,} files of {counters.rows:,} rows and {counters.bytes / 1e6:,.2f} MB"
+    return f"{counters.files:,} files, {counters.rows:,} rows, {counters.bytes / 1e6:,.2f} MB"
 
 
-def _report_problem(problem: str) -> None:
-    print_error("record", f"rows are being lost: {problem}")
+def _report_error(text: str) -> None:
+    print_error("record", f"losing rows: {text}")
 
 
-def _report_end(tape: "Tape") -> int:
-    print(f"recorded to {tape.directory}: {_size(tape)}", flush=True)
+def _report(tape: "Tape", *, json: bool) -> int:
+    if json:
+        counters = tape.counters
+        sizes = {"files": counters.files, "rows": counters.rows, "bytes": counters.bytes}
+        print_json({"directory": tape.directory, **sizes, "dropped_rows": tape.dropped_rows})
+    else:
+        print(f"recorded to {tape.directory}: {_size(tape)}", flush=True)
     if not tape.dropped_rows:
         return SUCCESS
-    print_error("record", f"{tape.dropped_rows:,} rows were lost" + (f": {tape.last_error}" if tape.last_error else ""))
+    print_error("record", f"{tape.dropped_rows:,} rows lost" + (f": {tape.last_error}" if tape.last_error else ""))
     return FAILURE
 
 
-# -- what is on a tape
+# -- tape info
 
 
-def _summary(directory: Path, json: bool) -> int:
-    _require_extra()
+@tape.command()
+@reports_errors("tape info")
+def info(
+    directory: Annotated[
+        Path, typer.Argument(metavar="DIR", help="Directory of tapes, as of `broadloom record --out`.")
+    ],
+    json: JsonOption = False,
+) -> int:
+    """Summarize the channels on a tape.
+
+    Examples:
+
+    - `broadloom tape info tapes`
+    - `broadloom tape info tapes --json | jq .kinds`
+    """
+    require_extra("record")
     from broadloom.record import TapeReadError, summarize
 
     try:
@@ -144,46 +180,45 @@ def _summary(directory: Path, json: bool) -> int:
     except FileNotFoundError as problem:
         raise UsageError(str(problem)) from None
     except TapeReadError as problem:
-        raise CommandFailed(str(problem)) from None
+        raise CommandFailedError(str(problem)) from None
     if json:
         for each in found:
-            print(json_module.dumps(_as_dict(each)))
+            print_json(_summary_fields(each))
     elif not found:
-        raise UsageError(f"there is no tape at {directory}: no finished file")
+        raise UsageError(f"no tape in {directory}: it has no complete file")
     else:
-        _print_table(found)
+        _print_summaries(found)
     return SUCCESS
 
 
-def _print_table(found: "list[ChannelSummary]") -> None:
-    from rich.console import Console
+def _print_summaries(found: "list[ChannelSummary]") -> None:
     from rich.table import Table
 
-    console = Console(highlight=False)
+    out = console()
     for each in found:
         table = Table(box=None, show_header=False, title=f"channel {each.channel}", title_justify="left")
         table.add_row("time", f"{_format_second(each.start_time)} to {_format_second(each.end_time)} UTC")
-        table.add_row("observers", f"{len(each.peers):,}")
+        table.add_row("recorded peers", f"{len(each.peers):,}")
         table.add_row("files", f"{each.files:,}, {each.bytes / 1e6:,.2f} MB")
-        table.add_row("rows", f"{each.rows:,}" + (f", and {each.dropped_rows:,} lost" if each.dropped_rows else ""))
+        table.add_row("rows", f"{each.rows:,}" + (f", {each.dropped_rows:,} lost" if each.dropped_rows else ""))
         for kind, count in each.kinds.most_common():
             table.add_row(f"  {kind}", f"{count:,}")
-        console.print(table)
+        out.print(table)
 
 
 def _format_second(time: datetime | None) -> str:
     return f"{time:%Y-%m-%d %H:%M:%S}" if time is not None else ""
 
 
-def _as_dict(summary: "ChannelSummary") -> dict[str, object]:
+def _summary_fields(summary: "ChannelSummary") -> dict[str, object]:
     return {
         "channel": summary.channel,
-        "first": summary.start_time.isoformat() if summary.start_time is not None else None,
-        "last": summary.end_time.isoformat() if summary.end_time is not None else None,
-        "observers": sorted(summary.peers),
+        "start_time": summary.start_time,
+        "end_time": summary.end_time,
+        "peers": sorted(summary.peers),
         "files": summary.files,
         "bytes": summary.bytes,
         "rows": summary.rows,
-        "lost": summary.dropped_rows,
+        "dropped_rows": summary.dropped_rows,
         "kinds": dict(summary.kinds),
     }

@@ -1,84 +1,115 @@
-"""`broadloom send`: broadcast and go.
+"""`broadloom send`: broadcast and leave.
 
-The rule: a message that nobody could get is not sent. Whoever sends before anybody is there is told so, and gets an
-exit code that a script can see.
+A message that nobody could receive is not sent: without other peers the command fails, so that a script can notice.
 """
 
 import asyncio
-import os
 import sys
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Sequence
+from contextlib import nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
-from broadloom.cli.exit_codes import SUCCESS, CommandFailed, UsageError
-from broadloom.cli.output import input_chunks, input_lines
-from broadloom.cli.runner import StopSignal, hint, run
-from broadloom.cli.taking_part import joined_channel
+import typer
+
+from broadloom.cli.exit_codes import SUCCESS, CommandFailedError, UsageError
+from broadloom.cli.formatting import escape_control_chars
+from broadloom.cli.options import ChannelArgument, JoinOptions, JsonOption, option, with_join_options
+from broadloom.cli.output import ProgressBar, input_chunks, input_lines, print_json
+from broadloom.cli.runner import StopSignal, hint, joined_channel, run
+from broadloom.errors import BroadloomError
+from broadloom.protocol.events import LinkUp
+from broadloom.wire.broadcast_frame import PRIORITY_MAX, Priority
 
 if TYPE_CHECKING:
     from broadloom.channel import Channel
-    from broadloom.cli.options import JoinOptions
 
 STDIN = "-"
 
-ProgressCallback = Callable[[int, int], None]
-"""Told how many bytes were sent, and how many there are."""
-
 
 class SendOptions(NamedTuple):
-    """How messages are sent."""
-
     priority: int
     ttl_s: float | None
 
 
+@with_join_options
 def send(
-    channel: str,
-    join_options: "JoinOptions",
-    *,
-    text: Sequence[str],
-    files: Sequence[Path],
-    priority: str,
-    ttl_s: float | None,
+    channel: ChannelArgument,
+    join_options: JoinOptions,
+    text: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[TEXT]...", help="The message. Without it, or with `-`: one message per input line."),
+    ] = None,
+    file: Annotated[
+        list[Path] | None,
+        option("--file", metavar="FILE", help="Broadcast a file; repeatable. `-` sends the input as one message."),
+    ] = None,
+    priority: Annotated[
+        str,
+        typer.Option(
+            metavar="low|normal|high|0..255", help="Priority; a slow receiver drops low-priority messages first."
+        ),
+    ] = "normal",
+    ttl: Annotated[
+        float | None,
+        option(
+            "--ttl",
+            metavar="SECONDS",
+            help="Time to live. Receivers that have not got the message by then get a `Missed` event instead.",
+        ),
+    ] = None,
+    json: JsonOption = False,
 ) -> int:
-    async def work(end: StopSignal) -> int:
-        if text and files:
-            raise UsageError("give the text or --file, not both")
-        options = SendOptions(_priority(priority), _ttl(ttl_s))
+    """Broadcast a message, lines of standard input, or files, then leave.
+
+    Waits for another peer. If none joins within --timeout, sends nothing and exits with status 1. A message or a file
+    can have up to 64 MiB.
+
+    Examples:
+
+    - `broadloom send news/today Rain at noon`
+    - `tail -f log | broadloom send logs/web -`
+    - `broadloom send pics/x --file a.png --file b.png`
+    - `broadloom send games/x --priority high --ttl 2 "the ball is at 3,4"`
+    """
+
+    async def work(stop: StopSignal) -> int:
+        messages, files = text or [], file or []
+        if messages and files:
+            raise UsageError("use TEXT or --file, not both")
+        options = SendOptions(_parse_priority(priority), _check_ttl(ttl))
         for path in files:
             if str(path) != STDIN:
                 _check_readable(path)
         deadline = asyncio.get_running_loop().time() + join_options.timeout
-        async with joined_channel(channel, join_options, end) as joined:
+        async with joined_channel(channel, join_options, stop) as joined:
             await _wait_for_peer(joined, deadline, join_options.timeout)
-            await _send_all(joined, options, text, files)
+            sent = await _send_all(joined, options, messages, files)
+            peer_id = str(joined.status().peer_id)
+        if json:
+            print_json({"channel": channel, "peer_id": peer_id, "sent": sent})
         return SUCCESS
 
     return run("send", work)
 
 
-def _priority(text: str) -> int:
-    from broadloom.wire.broadcast_frame import PRIORITY_MAX, Priority
-
+def _parse_priority(text: str) -> int:
     if text.upper() in Priority.__members__:
         return Priority[text.upper()]
     if text.isascii() and text.isdigit() and int(text) <= PRIORITY_MAX:
         return int(text)
     names = ", ".join(each.name.lower() for each in Priority)
-    raise UsageError(f"--priority {text}: it is {names}, or a number from 0 to {PRIORITY_MAX}")
+    raise UsageError(f"--priority {text}: must be {names}, or a number from 0 to {PRIORITY_MAX}")
 
 
-def _ttl(seconds: float | None) -> float | None:
+def _check_ttl(seconds: float | None) -> float | None:
     if seconds is not None and not seconds > 0:
-        raise UsageError(f"--lifetime {seconds:g}: a message lives for more than 0 seconds; without it, for ever")
+        raise UsageError(f"--ttl {seconds:g}: must be more than 0 seconds; omit it for messages that do not expire")
     return seconds
 
 
-async def _send_all(channel: "Channel", options: SendOptions, text: Sequence[str], files: Sequence[Path]) -> None:
-    from broadloom.channel import BroadloomError
-
+async def _send_all(channel: "Channel", options: SendOptions, text: Sequence[str], files: Sequence[Path]) -> int:
+    """Send everything and return the number of messages."""
     sent = 0
     try:
         if files:
@@ -89,55 +120,37 @@ async def _send_all(channel: "Channel", options: SendOptions, text: Sequence[str
             async for message in _messages(text):
                 await channel.broadcast(message, priority=options.priority, ttl_s=options.ttl_s)
                 sent += 1
-    except (BroadloomError, CommandFailed, OSError) as problem:
-        before = f" ({sent:,} before it were sent)" if sent else ""
-        raise CommandFailed(f"message {sent + 1:,} was not sent: {problem}{before}") from None
+    except (BroadloomError, CommandFailedError, OSError) as problem:
+        before = f" ({sent:,} sent before it)" if sent else ""
+        raise CommandFailedError(f"message {sent + 1:,} was not sent: {problem}{before}") from None
+    return sent
 
 
 async def _send_file(channel: "Channel", options: SendOptions, path: Path) -> None:
-    """With its name; the input has none, and is a message like any other."""
+    """A file travels with its name. Standard input has none, so it becomes an ordinary message."""
     if str(path) == STDIN:
         data = b"".join([chunk async for chunk in input_chunks()])
         await channel.broadcast(data, priority=options.priority, ttl_s=options.ttl_s)
         return
-    with _progress_bar(path.name) as progress:
-        await channel.broadcast_file(path, priority=options.priority, ttl_s=options.ttl_s, on_progress=progress)
-
-
-@contextmanager
-def _progress_bar(name: str) -> Iterator[ProgressCallback | None]:
-    """For a person who watches; not for the log of a script."""
-    if not sys.stderr.isatty():
-        yield None
-        return
-    from rich.console import Console
-    from rich.markup import escape
-    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
-
-    from broadloom.cli.formatting import escape_control_chars
-
-    columns = TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn()
-    console = Console(stderr=True, no_color="NO_COLOR" in os.environ)
-    with Progress(*columns, console=console) as shown:
-        task = shown.add_task(escape(escape_control_chars(name)), total=None)
-        yield lambda done, size: shown.update(task, completed=done, total=size)
+    # Importing rich takes longer than sending most files.
+    bar = ProgressBar(escape_control_chars(path.name), in_bytes=True) if sys.stderr.isatty() else nullcontext()
+    with bar as progress:
+        on_progress = progress.update if progress is not None else None
+        await channel.broadcast_file(path, priority=options.priority, ttl_s=options.ttl_s, on_progress=on_progress)
 
 
 async def _wait_for_peer(channel: "Channel", deadline: float, timeout_s: float) -> None:
-    """Wait for a neighbour."""
-    from broadloom.protocol.events import LinkUp
-
     linked = asyncio.Event()
     unsubscribe = channel.on_event(lambda event: linked.set() if isinstance(event, LinkUp) else None)
     try:
         if channel.status().neighbors:
             return
-        hint(f"nobody is on {channel.name} yet; waiting for somebody")
+        hint(f"no other peers on {channel.name} yet; waiting")
         async with asyncio.timeout_at(deadline):
             await linked.wait()
     except TimeoutError:
-        raise CommandFailed(
-            f"nobody else is on {channel.name}, or nobody was found within {timeout_s:g} s (see --portal and --key); "
+        raise CommandFailedError(
+            f"no other peers found on {channel.name} within {timeout_s:g} s (see --bootstrap and --key); "
             "nothing was sent"
         ) from None
     finally:
@@ -145,18 +158,18 @@ async def _wait_for_peer(channel: "Channel", deadline: float, timeout_s: float) 
 
 
 async def _messages(text: Sequence[str]) -> AsyncIterator[bytes]:
-    """One for the words, or one for each line of standard input."""
+    """The text, or the lines of standard input."""
     if text and list(text) != [STDIN]:
         yield " ".join(text).encode(errors="surrogateescape")
         return
     if sys.stdin is not None and sys.stdin.isatty():
-        hint("each line is a message; Ctrl-D ends")
+        hint("each line is a message; Ctrl-D ends the input")
     async for line in input_lines():
         yield line
 
 
 def _check_readable(path: Path) -> None:
-    """Before anybody is looked for: is it there, and can it be read?"""
+    """Fail before joining if a file cannot be read."""
     try:
         with path.open("rb") as file:
             file.read(1)

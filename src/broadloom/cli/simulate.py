@@ -1,32 +1,218 @@
-"""`broadloom sim`, with a tape if one is wanted: the simulator itself knows no recorder."""
+"""`broadloom sim`: scenarios in the simulator."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated
 
+import typer
+
+from broadloom.cli.exit_codes import FAILURE, SUCCESS, UsageError, require_extra
+from broadloom.cli.options import DegreeOption, JsonOption, TapeOption, command_group, option
+from broadloom.cli.output import ProgressBar, console, print_json
 from broadloom.cli.record import open_tape
-from broadloom.cli.runner import run_reporting_errors
-from broadloom.testing.sim import command
+from broadloom.cli.runner import print_error, reports_errors
 
 if TYPE_CHECKING:
     from broadloom.record import Tape
+    from broadloom.testing.sim.dissemination import DisseminationMode
+    from broadloom.testing.sim.scenario import Scenario
+    from broadloom.testing.sim.seed_runner import SeedResult
+    from broadloom.testing.sim.simulation import TapeFactory
+
+sim = command_group(
+    help="""Run scenarios in the simulator.
+
+    The same code that runs on sockets runs here on a virtual network and clock. A seed determines everything that
+    happens.
+
+    Examples:
+
+    - `broadloom sim list`
+    - `broadloom sim run kill --peers 200 --seeds 1..100`
+    """,
+)
 
 
-def sim(scenario: str, directory: Path | None, **options: Any) -> int:
-    """The whole command; returns the exit code."""
-    if directory is None:
-        return command.sim(scenario, **options)
+@sim.command()
+@reports_errors("sim run")
+def run(
+    scenario: Annotated[str, typer.Argument(metavar="SCENARIO", help="A built-in scenario or a TOML file.")],
+    peers: Annotated[str, option("--peers", metavar="N,…", help="Number of peers, or several as 100,200.")] = "",
+    seeds: Annotated[str, typer.Option(metavar="N|N..N", help="Seed or range, as 7 or 1..20.")] = "1..3",
+    jobs: Annotated[int, typer.Option(min=1, metavar="N", help="Parallel runs.")] = 2,
+    degree: DegreeOption = 0,
+    dissemination: Annotated[
+        str,
+        option(
+            "--dissemination",
+            metavar="MODE",
+            help="`flood` (every link: lowest latency, most traffic), `tree` (Plumtree), or `mixed` (flood small "
+            "messages, send large ones along trees; the default of Broadloom).",
+        ),
+    ] = "",
+    trace: Annotated[bool, typer.Option("--trace", help="Print every event (one seed).")] = False,
+    draw: Annotated[
+        Path | None, option("--draw", metavar="FILE", help="Draw the final fabric (one seed) as .svg or .png.")
+    ] = None,
+    tape: TapeOption = None,
+    json: JsonOption = False,
+) -> int:
+    """Run a scenario in the simulator and check every guarantee.
+
+    Exit status 1 if a guarantee was violated; the command to replay that seed is printed. A tape (one seed) has the
+    same format as that of real peers. `--json` prints one object per seed.
+
+    Examples:
+
+    - `broadloom sim run kill --peers 200 --seeds 1..100`
+    - `broadloom sim run grow --peers 100,1000 --draw fabric.svg`
+    - `broadloom sim run kill --peers 12 --seeds 4 --trace`
+    """
+    from broadloom.testing.sim.scenario import load
+
+    try:
+        loaded = load(scenario)
+        if degree:
+            loaded = loaded.with_degree(degree)
+        if dissemination:
+            loaded = loaded.with_dissemination(_parse_dissemination(dissemination))
+    except ValueError as problem:  # also ScenarioError
+        raise UsageError(str(problem)) from None
+    sizes = _parse_sizes(peers) or [loaded.peers]
+    chosen_seeds = _parse_seeds(seeds)
+    if trace:
+        return _print_trace(loaded, sizes[0], chosen_seeds[0])
+    if tape is not None and len(sizes) * len(chosen_seeds) > 1:
+        raise UsageError("--tape records a single run: use one seed and one number of peers")
     tapes: list[Tape] = []
 
     def make_tape(clock: Callable[[], float]) -> "Tape":
-        tapes.append(open_tape(directory, block_when_full=True, wall_clock=clock))
+        assert tape is not None
+        tapes.append(open_tape(tape, block_when_full=True, wall_clock=clock))
         return tapes[-1]
 
-    def play() -> int:
-        try:
-            return command.sim(scenario, tape_factory=make_tape, **options)
-        finally:
-            for tape in tapes:
-                tape.close()
+    try:
+        results = _run_all(loaded, sizes, chosen_seeds, jobs, make_tape if tape is not None else None, json=json)
+    finally:
+        for each in tapes:
+            each.close()
+    if draw is not None:
+        _draw(loaded, results[-1], draw)
+    return FAILURE if any(result.problem for result in results) else SUCCESS
 
-    return run_reporting_errors("sim", play)
+
+@sim.command("list")
+@reports_errors("sim list")
+def list_scenarios(json: JsonOption = False) -> int:
+    """List the built-in scenarios.
+
+    Examples:
+
+    - `broadloom sim list`
+    """
+    from rich.table import Table
+
+    from broadloom.testing.sim.scenario import builtin_names, load
+
+    table = Table("scenario", "peers", "description", box=None, pad_edge=False)
+    for name in builtin_names():
+        scenario = load(name)
+        if json:
+            print_json({"scenario": name, "peers": scenario.peers, "description": scenario.description})
+        table.add_row(name, str(scenario.peers), scenario.description)
+    if not json:
+        console().print(table)
+    return SUCCESS
+
+
+def _parse_sizes(text: str) -> list[int]:
+    try:
+        sizes = [int(part.replace("_", "")) for part in text.split(",") if part]
+    except ValueError:
+        raise UsageError(f"--peers must be a number or a list, as 200 or 100,200, not {text!r}") from None
+    if any(size < 1 for size in sizes):
+        raise UsageError("--peers must be at least 1")
+    return sizes
+
+
+def _parse_dissemination(text: str) -> "DisseminationMode":
+    from broadloom.testing.sim.dissemination import DisseminationMode
+
+    try:
+        return DisseminationMode(text)
+    except ValueError:
+        names = ", ".join(each.value for each in DisseminationMode)
+        raise UsageError(f"--dissemination must be one of {names}, not {text!r}") from None
+
+
+def _parse_seeds(text: str) -> list[int]:
+    first, dots, last = text.partition("..")
+    try:
+        numbers = list(range(int(first), int(last if dots else first) + 1))
+    except ValueError:
+        raise UsageError(f"--seeds must be a number or a range, as 7 or 1..20, not {text!r}") from None
+    if not numbers:
+        raise UsageError(f"--seeds: the range {text} is empty")
+    return numbers
+
+
+def _run_all(
+    scenario: "Scenario",
+    sizes: list[int],
+    seeds: list[int],
+    jobs: int,
+    tape_factory: "TapeFactory | None",
+    *,
+    json: bool,
+) -> "list[SeedResult]":
+    from broadloom.testing.sim.report import as_json, replay_command, summary_table
+    from broadloom.testing.sim.seed_runner import run_seed, run_seeds
+
+    results: list[SeedResult] = []
+    with ProgressBar(scenario.name, len(sizes) * len(seeds)) as progress:
+        for size in sizes:
+            progress.phase(f"{scenario.name}, {size} peers")
+            if tape_factory is not None:
+                completed: Iterable[SeedResult] = [run_seed(scenario, seeds[0], size, tape_factory)]
+            else:
+                completed = run_seeds(scenario, seeds, size, jobs)
+            for result in completed:
+                results.append(result)
+                progress.advance()
+                if json:
+                    print(as_json(result), flush=True)
+                if result.problem:
+                    print_error("sim run", f"seed {result.seed}: {result.problem}")
+                    print_error("sim run", f"replay: {replay_command(scenario, result)}")
+    if not json:
+        console().print(summary_table(results))
+    return results
+
+
+def _print_trace(scenario: "Scenario", peers: int, seed: int) -> int:
+    from broadloom.testing.sim.simulation import Simulation
+    from broadloom.testing.sim.step_checker import GuaranteeViolation
+    from broadloom.testing.sim.steps import Run
+
+    run = Run(Simulation(seed, scenario.settings, print), peers)
+    try:
+        scenario.run_steps(run)
+    except GuaranteeViolation as violation:
+        print(violation)
+        return FAILURE
+    print(f"all guarantees held; {', '.join(f'{name} {value:g}' for name, value in run.metrics.items())}")
+    return SUCCESS
+
+
+def _draw(scenario: "Scenario", result: "SeedResult", path: Path) -> None:
+    require_extra("sim")
+    from broadloom.testing.topology_drawing import caption_of, draw
+    from broadloom.topology import analyze_topology
+
+    if result.adjacency is None:
+        raise UsageError(f"nothing to draw: the scenario {scenario.name} does not measure the fabric; try grow")
+    caption = caption_of(analyze_topology(result.adjacency))
+    try:
+        draw(result.adjacency, str(path), degree=scenario.settings.peer.degree, title=scenario.name, caption=caption)
+    except ValueError as problem:
+        raise UsageError(str(problem)) from None

@@ -1,96 +1,250 @@
-"""`broadloom status` and `broadloom watch`: the peers of this user on this machine, once or again and again."""
+"""`broadloom status`, `broadloom top` and `broadloom ports`: the user's peers on this machine, and a channel's
+ports."""
 
-import json as json_module
-import sys
 import time
+from collections.abc import Sequence
 from contextlib import nullcontext
-from typing import TYPE_CHECKING
+from itertools import islice
+from typing import Annotated, Any
+
+import typer
+from rich.console import Group, RenderableType
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
 
 from broadloom.channel.status_socket import LocalPeer, PeerExited, StatusClient, StatusJson, require_local_peers
-from broadloom.cli.exit_codes import SUCCESS, UsageError
-from broadloom.cli.runner import print_error, run_reporting_errors
+from broadloom.cli.exit_codes import FAILURE, SUCCESS, UsageError
+from broadloom.cli.formatting import SHORT_ID_DIGITS, escape_control_chars
+from broadloom.cli.options import ChannelArgument, JsonOption, OptionalChannelArgument, PeerOption
+from broadloom.cli.output import console, print_json
+from broadloom.cli.runner import print_error, reports_errors
+from broadloom.protocol import ChannelName
+from broadloom.protocol.channel_name import PortOrder
 
-if TYPE_CHECKING:
-    from rich.console import Console
+RATE_COUNTERS = ("delivered", "duplicates", "sent")
+COMMON_COUNTERS = {*RATE_COUNTERS, "missed"}
+"""Counters with a column of their own. Each of the others, if not zero, reports rejected input or dropped work."""
+NEIGHBORS_SHOWN = 8
+"""Two-hop neighbors per row."""
 
 
-def status(channel: str, *, peer: str, json: bool) -> int:
-    return run_reporting_errors("status", lambda: _status(channel, peer, json))
+@reports_errors("status")
+def status(channel: OptionalChannelArgument = "", peer: PeerOption = "", json: JsonOption = False) -> int:
+    """Show the state, neighbors and counters of your peers on this machine.
 
+    Shows the peers of the `broadloom` command and of programs that call `broadloom.expose_status`. Exit status 1 if
+    there are none.
 
-def watch(channel: str, *, peer: str, every_s: float, once: bool) -> int:
-    return run_reporting_errors("watch", lambda: _watch(channel, peer, every_s, once))
+    Examples:
 
-
-def _status(channel: str, peer: str, json: bool) -> int:
+    - `broadloom status`
+    - `broadloom status chess/club-42`
+    - `broadloom status --json | jq .counters`
+    """
     found = require_local_peers(channel, peer)
     if json:
         for each in found:
-            fields = each.status if each.status is not None else {"peer_id": each.peer_id, "error": "does not answer"}
-            print(json_module.dumps(fields, ensure_ascii=False))
-        sys.stdout.flush()
+            print_json(each.status if each.status is not None else {"peer_id": each.peer_id, "error": "no response"})
         return SUCCESS
-    from broadloom.cli.view import peers_table, render_peer
-
     first = found[0].status
-    _console().print(render_peer(first) if len(found) == 1 and first is not None else peers_table(found))
+    console().print(_peer_view(first) if len(found) == 1 and first is not None else _peers_table(found))
     return SUCCESS
 
 
-def _watch(channel: str, peer: str, every_s: float, once: bool) -> int:
+@reports_errors("top")
+def top(
+    channel: OptionalChannelArgument = "",
+    peer: PeerOption = "",
+    interval: Annotated[float, typer.Option(min=0.1, metavar="SECONDS", help="Time between updates.")] = 1.0,
+    once: Annotated[bool, typer.Option("--once", help="Print one snapshot and exit.")] = False,
+    json: JsonOption = False,
+) -> int:
+    """Show a live view of one of your peers on this machine.
+
+    Examples:
+
+    - `broadloom top`
+    - `broadloom top chess/club-42`
+    - `broadloom top --peer 9462 --interval 5`
+    """
     chosen = _single_peer(require_local_peers(channel, peer))
     try:
         client = StatusClient(chosen.path)
         try:
-            _watch_loop(client, every_s, once)
+            _show_updates(client, interval, once=once, json=json)
         finally:
             client.close()
     except PeerExited:
-        print_error("watch", f"the peer {chosen.peer_id} has left")
+        print_error("top", f"the peer {chosen.peer_id} has left")
     except TimeoutError:
-        print_error("watch", f"the peer {chosen.peer_id} does not answer any more")
-        return 1
+        print_error("top", f"the peer {chosen.peer_id} does not respond")
+        return FAILURE
     except KeyboardInterrupt:
-        pass  # the usual end
+        pass  # the normal way to stop
+    return SUCCESS
+
+
+@reports_errors("ports")
+def ports(
+    channel: ChannelArgument,
+    count: Annotated[int, typer.Option("--count", "-n", min=1, metavar="N", help="Number of ports to list.")] = 16,
+    json: JsonOption = False,
+) -> int:
+    """List the ports that peers of a channel listen on.
+
+    These are the ports to open in a firewall. Each peer takes the first free port of this order, so a machine with
+    three peers needs the first three. Joining peers probe the first 16.
+
+    Examples:
+
+    - `broadloom ports chess/club-42 --count 4`
+    """
+    try:
+        order = PortOrder(ChannelName.parse(channel).id)
+    except ValueError as problem:
+        raise UsageError(str(problem)) from None
+    first = list(islice(order, count))
+    if json:
+        print_json({"channel": channel, "ports": first})
+    else:
+        print("\n".join(map(str, first)))
     return SUCCESS
 
 
 def _single_peer(found: list[LocalPeer]) -> LocalPeer:
     if len(found) == 1:
         return found[0]
-    from broadloom.cli.view import peers_table
-
-    _console(stderr=True).print(peers_table(found))
-    raise UsageError("several peers run here: name the one to watch by its channel, or by --peer and the first digits")
+    console(stderr=True).print(_peers_table(found))
+    raise UsageError("several peers run on this machine: select one by its channel, or with --peer")
 
 
-def _watch_loop(client: StatusClient, every_s: float, once: bool) -> None:
-    """On a terminal one picture that changes; else picture after picture."""
-    from rich.live import Live
-
-    from broadloom.cli.view import render_peer
-
-    console = _console()
-    live = Live(console=console, auto_refresh=False, screen=False) if console.is_terminal and not once else None
+def _show_updates(client: StatusClient, interval_s: float, *, once: bool, json: bool) -> None:
+    """At a terminal the view is updated in place; otherwise snapshots are printed one after the other."""
+    out = console()
+    live = Live(console=out, auto_refresh=False, screen=False) if out.is_terminal and not (once or json) else None
     before: StatusJson | None = None
     then = 0.0
     with live if live is not None else nullcontext():
         while True:
             now, seen = time.monotonic(), client.request_status()
-            rendered = render_peer(seen, before, now - then)
-            if live is not None:
-                live.update(rendered, refresh=True)
+            if json:
+                print_json(seen)
+            elif live is not None:
+                live.update(_peer_view(seen, before, now - then), refresh=True)
             else:
-                console.print(rendered)
+                out.print(_peer_view(seen, before, now - then))
             if once:
                 return
             before, then = seen, now
-            time.sleep(every_s)
+            time.sleep(interval_s)
 
 
-def _console(*, stderr: bool = False) -> "Console":
-    from rich.console import Console
+# -- tables
 
-    # In a file or a pipe nothing is cut off at the width of a terminal that is not there.
-    is_terminal = (sys.stderr if stderr else sys.stdout).isatty()
-    return Console(stderr=stderr, highlight=False, width=None if is_terminal else 200)
+
+def _peers_table(peers: Sequence[LocalPeer]) -> Table:
+    table = Table("channel", "peer", "state", "address", "neighbors", "sent", "delivered", "program", box=None)
+    table.pad_edge = False
+    for each in peers:
+        status = each.status
+        if status is None:
+            table.add_row("?", each.peer_id[:SHORT_ID_DIGITS], Text("no response", style="red"))
+            continue
+        counters = status["counters"]
+        table.add_row(
+            _text(status["channel"]),
+            each.peer_id[:SHORT_ID_DIGITS],
+            _state(status["state"]),
+            status["address"],
+            _neighbor_count(status),
+            f"{counters['sent']:,}",
+            f"{counters['delivered']:,}",
+            _text(f"{status.get('program', '')} ({status.get('pid', '?')})"),
+        )
+    return table
+
+
+def _peer_view(status: StatusJson, before: StatusJson | None = None, elapsed_s: float = 0.0) -> RenderableType:
+    """Everything about one peer; with an earlier status, also rates since then."""
+    parts: list[RenderableType] = [_head(status), Text(), _flow(status, before, elapsed_s), Text(), _neighbors(status)]
+    nonzero = {name: count for name, count in status["counters"].items() if count and name not in COMMON_COUNTERS}
+    if nonzero:
+        listed = ", ".join(f"{name.replace('_', ' ')} {count:,}" for name, count in sorted(nonzero.items()))
+        parts += [Text(), Text(f"rejected or dropped: {listed}", style="yellow")]
+    for other in status["local_peers"]:
+        parts += [Text(), Text("local peer", style="dim"), _head(other), _neighbors(other)]
+    return Group(*parts)
+
+
+def _head(status: StatusJson) -> Table:
+    grid = Table.grid(padding=(0, 2))
+    name = f", {status['name']} ({status['role']})" if status["name"] else ""
+    grid.add_row(Text("channel", style="dim"), _text(status["channel"], style="bold"))
+    grid.add_row(Text("peer", style="dim"), _text(f"{status['peer_id']}{name}, at {status['address']}"))
+    state = _state(status["state"])
+    state.append(f", {status['security']}", style="default")
+    grid.add_row(Text("state", style="dim"), state)
+    full_mesh = " (full mesh)" if status["is_full_mesh"] else ""
+    grid.add_row(
+        Text("fabric", style="dim"),
+        f"{_neighbor_count(status)} neighbors, {status['free_slots']} free slots{full_mesh}, "
+        f"diameter about {status['diameter_estimate']}, {status['author_count']:,} authors",
+    )
+    if "program" in status:
+        grid.add_row(Text("program", style="dim"), _text(f"{status['program']} ({status['pid']})"))
+    return grid
+
+
+def _flow(status: StatusJson, before: StatusJson | None, elapsed_s: float) -> Table:
+    table = Table("", *RATE_COUNTERS, "missed", "unread", "retained", box=None, pad_edge=False)
+    counters = status["counters"]
+    table.add_row(
+        "total",
+        *(f"{counters[name]:,}" for name in (*RATE_COUNTERS, "missed")),
+        f"{status['unread_count']:,}",
+        f"{status['retained_bytes'] / 1e6:.1f} MB",
+    )
+    if before is not None and elapsed_s > 0:
+        gains = (counters[name] - before["counters"][name] for name in RATE_COUNTERS)
+        table.add_row("per second", *(f"{gain / elapsed_s:,.0f}" for gain in gains))
+    return table
+
+
+def _neighbors(status: StatusJson) -> Table:
+    table = Table("neighbor", "name", "address", "link age", "queued", "its neighbors", box=None, pad_edge=False)
+    for each in status["neighbors"]:
+        neighbors = [peer[:SHORT_ID_DIGITS] for peer in each["neighbors"]]
+        more = f" and {len(neighbors) - NEIGHBORS_SHOWN} more" if len(neighbors) > NEIGHBORS_SHOWN else ""
+        table.add_row(
+            each["peer_id"][:SHORT_ID_DIGITS],
+            _text(each["name"]),
+            each["address"],
+            _format_duration(each["link_age_s"]),
+            f"{each['send_queue_bytes']:,} B",
+            " ".join(neighbors[:NEIGHBORS_SHOWN]) + more,
+        )
+    if not status["neighbors"]:
+        table.add_row(Text("none", style="dim"))
+    return table
+
+
+def _format_duration(seconds: float) -> str:
+    total = int(seconds)
+    hours, minutes = total // 3600, total // 60 % 60
+    if hours:
+        return f"{hours} h {minutes:02d} min"
+    return f"{minutes} min {total % 60:02d} s" if minutes else f"{total} s"
+
+
+def _neighbor_count(status: StatusJson) -> str:
+    return f"{len(status['neighbors'])} of {status['degree']}"
+
+
+def _state(state: str) -> Text:
+    return Text(state, style="green" if state == "connected" else "yellow")
+
+
+def _text(text: str, **more: Any) -> Text:
+    """Text that is never parsed as markup."""
+    return Text(escape_control_chars(text), **more)

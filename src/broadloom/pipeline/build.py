@@ -37,7 +37,6 @@ QUICK_BYTES = 8 << 20
 """About a million events: below that, startup is most of the work."""
 
 _NOT_FINGERPRINTED = {
-    "command.py",
     "live",
     "overlay_study",
     "plot.py",

@@ -3,7 +3,7 @@
 A real split drops packets between networks. Here every peer of the lab looks before it dials and before it takes a
 call, and the links across are broken off at both ends. So a split is noticed at once, where one of the network would be
 noticed by silence after some seconds; all that follows (two fabrics, which merge when they can) is the same.
-(`broadloom trial partition` does it with network namespaces, which need root.)
+(`broadloom chaos partition` does it with network namespaces, which need root.)
 
 The rule: whoever is not named as of the far side is of the near one, be it somebody else's peer (a page's) or one that
 came during the split. So no stranger bridges the two.

@@ -23,7 +23,7 @@ async def serve_demo(config: DemoConfig, directory: Path) -> None:
     began = time.monotonic()
     if find_spec("nicegui") is None:
         raise DemoConfigError(
-            "nicegui is lacking: pip install 'broadloom[web]', or play it through without a page: --once"
+            "nicegui is not installed: pip install 'broadloom[web]', or run it without pages: --headless"
         )
     if config.spark:
         require_spark()

@@ -1,4 +1,4 @@
-"""`broadloom demo --once`: a fabric grows, talks, loses some of its peers, repairs itself, others leave in good order;
+"""`broadloom demo --headless`: a fabric grows, talks, loses some peers, repairs itself, others leave in good order;
 and then it is audited whether anything was lost."""
 
 import asyncio

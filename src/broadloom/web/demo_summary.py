@@ -1,4 +1,4 @@
-"""What `broadloom demo --once` says at its end."""
+"""What `broadloom demo --headless` says at its end."""
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field

@@ -96,8 +96,8 @@ async def serve(
     - `progress()`: a sentence on what the pages still wait for ("Spark starts: 12 s"), empty when it is there; it is
       shown where the pipeline's results will be.
 
-    Raises `CannotServe` (a `BroadloomError`, its text says what to do) if the port is taken, the password is lacking, or the
-    extra `web` is not installed.
+    Raises `CannotServe` (a `BroadloomError`, its text says what to do) if the port is taken, the password is lacking,
+    or the extra `web` is not installed.
     """
     global _served  # noqa: PLW0603
     check(host, password)

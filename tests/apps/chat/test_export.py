@@ -142,7 +142,7 @@ def test_deep_and_severed_conversations_come_out(tmp_path: Path) -> None:
     ("words", "told"),
     [
         (["Bridge"], "in this store no group is called 'Bridge'; there are: 00000000000000c1 'Chess club'"),
-        (["Lunch", "--format", "pdf"], "there is no format 'pdf': choose one of md, json, html"),
+        (["Lunch", "--format", "pdf"], "unknown format 'pdf': choose one of md, json, html"),
         (["Lunch", "--name", "Ben"], "there is no store"),
         (["Lunch", "--channel", "chat/none"], "nobody has a store for chat/none on this machine"),
         (["Lunch", "--store", "/no/such/file"], "there is no store /no/such/file"),

@@ -8,7 +8,7 @@ from typer.testing import CliRunner
 
 from broadloom.apps.chat.placeholders import LOBBY
 from broadloom.apps.chat.storage import ChatStoreError, names_with_store, open_chat_files, store_path
-from broadloom.cli import chat_words
+from broadloom.cli import chat as chat_command
 from broadloom.cli.main import app
 
 
@@ -54,7 +54,7 @@ def test_files_that_cannot_be(tmp_path: Path) -> None:
         open_chat_files(LOBBY, "Anna", tmp_path / "nonsense", memory=False)
 
 
-@pytest.mark.parametrize("words", [["Anna"], ["join", "Anna"], ["Anna", "--channel", "chat/club", "--memory"]])
+@pytest.mark.parametrize("words", [["Anna"], ["join", "Anna"], ["Anna", "--channel", "chat/club", "--ephemeral"]])
 def test_a_name_alone_joins_and_needs_a_terminal(words: list[str]) -> None:
     result = CliRunner().invoke(app, ["chat", *words])
     assert result.exit_code == 2
@@ -62,4 +62,4 @@ def test_a_name_alone_joins_and_needs_a_terminal(words: list[str]) -> None:
 
 
 def test_the_words_know_the_same_channel() -> None:
-    assert chat_words.LOBBY == LOBBY
+    assert chat_command.LOBBY == LOBBY

@@ -12,7 +12,8 @@ from rich.cells import cell_len
 
 import broadloom.sync
 from broadloom.groups.sync import groups
-from tests.cli.running import COMMAND, new_channel, short_directory, wait_until
+from tests.cli.harness import COMMAND, new_channel, short_directory
+from tests.support import wait_until
 
 pytestmark = [
     pytest.mark.long,
@@ -117,8 +118,8 @@ def test_three_people(terminals: Terminals) -> None:
     terminals.close("Cleo")
     terminals.chat("Cleo", channel)
     terminals.wait_for_text("Cleo", "└── Ben  I do", "Anna  And who black?", "3 here")
-    terminals.chat("Second", f"{channel} --store nowhere/x --memory")
-    terminals.wait_for_text("Second", "give --store or --memory, not both", "ended with 2")
+    terminals.chat("Second", f"{channel} --store nowhere/x --ephemeral")
+    terminals.wait_for_text("Second", "give --store or --ephemeral, not both", "ended with 2")
     terminals.tmux(
         "new-session", "-d", "-s", "again", "-x", "200", "-y", "9", f"{COMMAND} chat Ben --channel {channel}; exec cat"
     )

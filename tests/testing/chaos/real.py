@@ -36,7 +36,7 @@ def run_chaos(scenario: str, before: str = "", **options: Any) -> tuple[int, dic
     """Exit code and result; `before` is done in the same interpreter before anything is forked."""
     arguments = ", ".join(f"{name}={value!r}" for name, value in options.items())
     code, out, err = run(
-        f"{before}\nfrom broadloom.testing.chaos.command import chaos\n"
+        f"{before}\nfrom broadloom.cli.chaos import chaos\n"
         f"raise SystemExit(chaos({scenario!r}, json=True, {arguments}))"
     )
     assert out, err

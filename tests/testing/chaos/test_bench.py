@@ -22,8 +22,8 @@ SMALL = {"receivers": 2, "size": 60, "messages": 300, "rate": 200.0, "duration":
 
 def script(benchmark: str, before: str = "", **options: Any) -> str:
     arguments = ", ".join(f"{name}={value!r}" for name, value in {**SMALL, **options}.items())
-    call = f"raise SystemExit(command.bench({benchmark!r}, {arguments}))"
-    return f"from broadloom.testing.bench import command\n{before}\n{call}"
+    call = f"raise SystemExit(bench({benchmark!r}, {arguments}))"
+    return f"from broadloom.cli.bench import bench\nfrom broadloom.testing.bench import command\n{before}\n{call}"
 
 
 def bench(benchmark: str, before: str = "", **options: Any) -> tuple[int, dict[str, Any]]:
@@ -61,7 +61,13 @@ def test_a_table_and_a_shared_network() -> None:
     before = "def refuse():\n    raise command.NamespaceError('as a test')\ncommand.NetworkNamespaces = refuse"
     code, out, err = run(script("latency", before, no_tls=True))
     assert (code, err) == (0, "")
-    for text in ("2 receivers, 60 bytes, plain TCP", "p99", "others' too", "CPU meanwhile", "once and in order"):
+    for text in (
+        "2 receivers, 60 bytes, plain TCP",
+        "p99",
+        "others' too",
+        "CPU meanwhile",
+        "exactly once and in order",
+    ):
         assert text in out
     assert "█" in out
 
@@ -114,8 +120,8 @@ def test_ctrl_c_ends_all() -> None:
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        (["speed"], "there are throughput, latency, all-to-all, join, and all"),
-        (["--plain", "--signed"], "one of them at a time"),
+        (["speed"], "choose one of throughput, latency, all-to-all, join, or all"),
+        (["--no-tls", "--signed"], "exclude each other"),
         (["--size", "3"], "from 24 bytes"),
         (["--rate", "0"], "at least one message a second"),
         (["--seconds", "-1"], "more than none"),

@@ -77,9 +77,7 @@ def test_nobody_can_connect_in_time():
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGKILL, -signal.SIGKILL)])
 def test_nothing_is_left_behind(number, code):
     """Ctrl-C, and worse."""
-    with popen(
-        "from broadloom.testing.chaos.command import chaos\nraise SystemExit(chaos('kill', peers=12))"
-    ) as process:
+    with popen("from broadloom.cli.chaos import chaos\nraise SystemExit(chaos('kill', peers=12))") as process:
         try:
             wait_until(lambda: len(children(process.pid)) >= 12)
             found = children(process.pid)
@@ -92,9 +90,7 @@ def test_nothing_is_left_behind(number, code):
 
 
 def test_frozen_ones_are_not_left_behind_either():
-    with popen(
-        "from broadloom.testing.chaos.command import chaos\nraise SystemExit(chaos('pause', peers=6, pause=2))"
-    ) as process:
+    with popen("from broadloom.cli.chaos import chaos\nraise SystemExit(chaos('pause', peers=6, pause=2))") as process:
         try:
             wait_until(lambda: any(_is_stopped(pid) for pid in children(process.pid)))
             found = children(process.pid)
@@ -115,13 +111,13 @@ def _is_stopped(pid: int) -> bool:
 @pytest.mark.parametrize(
     ("words", "complaint"),
     [
-        ("'no-such'", "there are kill"),
+        ("'no-such'", "choose one of kill"),
         ("'kill', peers=1", "fewer than two"),
         ("'kill', peers=10, processes=3", "evenly"),
         ("'kill', peers=20, processes=4, kill=3", "multiple"),
         ("'kill', peers=10, kill=9", "at least two"),
-        ("'churn', kill=3", "--kill is for"),
-        ("'kill', pause=3", "--freeze is for"),
+        ("'churn', kill=3", "--kill applies only"),
+        ("'kill', pause=3", "--pause applies only"),
         ("'churn', peers=10, processes=5", "process of its own"),
         ("'kill', size=10", "at least"),
         ("'kill', size=65537", "at most"),
@@ -129,7 +125,8 @@ def _is_stopped(pid: int) -> bool:
     ],
 )
 def test_wrong_use(words, complaint, capsys):
-    from broadloom.testing.chaos.command import USAGE_ERROR, chaos
+    from broadloom.cli.chaos import chaos
+    from broadloom.cli.exit_codes import USAGE_ERROR
 
     code = eval(f"trial({words})", {"trial": chaos})
     assert code == USAGE_ERROR
@@ -137,7 +134,7 @@ def test_wrong_use(words, complaint, capsys):
 
 
 def test_list():
-    code, out, _ = run("from broadloom.testing.chaos.command import chaos\nraise SystemExit(chaos('list'))")
+    code, out, _ = run("from broadloom.cli.chaos import chaos\nraise SystemExit(chaos('list'))")
     assert code == 0
     assert [line.split()[0] for line in out.splitlines()[1:]] == [
         "kill", "churn", "pause", "load", "join-storm", "join", "partition",

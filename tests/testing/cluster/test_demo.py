@@ -1,4 +1,4 @@
-"""`broadloom demo --once`, as its users run it; and what its summary makes of an audit."""
+"""`broadloom demo --headless`, as its users run it; and what its summary makes of an audit."""
 
 import json
 import signal
@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from broadloom.web.demo_summary import DemoSummary
-from tests.cli.running import running_command
+from tests.cli.harness import running_command
 
 CLEAN: dict[str, Any] = {
     "has_passed": True,
@@ -75,7 +75,7 @@ def test_nothing_delivered_proves_nothing() -> None:
 def test_a_mistake_is_told_in_a_sentence() -> None:
     for words, told in (
         (["--peers", "1"], "a lab has 2 to 1000 peers, not 1"),
-        (["--once", "--peers", "8", "--kill", "7"], "of 8 peers 0 to 6 can be killed, not 7"),
+        (["--headless", "--peers", "8", "--kill", "7"], "of 8 peers 0 to 6 can be killed, not 7"),
         (["--ticks", "-1"], "ticks_per_s is -1: give 0 to 10,000 messages a second"),
     ):
         ended = run(*words)
@@ -83,7 +83,7 @@ def test_a_mistake_is_told_in_a_sentence() -> None:
 
 
 def test_once_without_spark() -> None:
-    ended = run("--once", "--no-spark", "--peers", "8", "--seconds", "4", "--kill", "2", "--json")
+    ended = run("--headless", "--no-spark", "--peers", "8", "--duration", "4", "--kill", "2", "--json")
     assert ended.returncode == 0, ended.stderr
     told = json.loads(ended.stdout)
     assert told["passed"]
@@ -107,7 +107,7 @@ def test_the_page_comes_and_ctrl_c_ends_it_all() -> None:
 
 @pytest.mark.long
 def test_once_audited_by_spark() -> None:
-    ended = run("--once", "--peers", "8", "--seconds", "8", "--json", timeout_s=280)
+    ended = run("--headless", "--peers", "8", "--duration", "8", "--json", timeout_s=280)
     assert ended.returncode == 0, ended.stderr
     told = json.loads(ended.stdout)
     assert told["audited_by"] == "Spark, over the tapes"
@@ -119,7 +119,7 @@ def test_once_audited_by_spark() -> None:
 @pytest.mark.long
 @pytest.mark.timeout(900)
 def test_two_hundred_peers_lose_forty() -> None:
-    words = ["--once", "--no-spark", "--peers", "200", "--kill", "40", "--seconds", "20", "--json"]
+    words = ["--headless", "--no-spark", "--peers", "200", "--kill", "40", "--duration", "20", "--json"]
     ended = run(*words, timeout_s=850)
     assert ended.returncode == 0, ended.stderr
     told = json.loads(ended.stdout)

@@ -8,10 +8,11 @@ from typing import Any
 
 import pytest
 
+from broadloom.cli.simulate import run as sim
 from broadloom.protocol.broadcast.gap_repair import GapRepair
 from broadloom.protocol.broadcast.plumtree import Plumtree
-from broadloom.testing.sim.command import replay_command, sim
 from broadloom.testing.sim.dissemination import BURST_BYTES_MAX, LARGE_BYTES, DisseminationMode, random_payloads
+from broadloom.testing.sim.report import replay_command
 from broadloom.testing.sim.scenario import Scenario, ScenarioError, builtin_names, load, parse
 from broadloom.testing.sim.seed_runner import SeedResult
 from broadloom.testing.sim.simulation import Simulation
@@ -221,7 +222,7 @@ def test_who_waits_long_for_what_the_living_say_is_found(monkeypatch: pytest.Mon
 
 def test_a_way_that_there_is_not(capsys: pytest.CaptureFixture[str]):
     assert sim("kill", dissemination="gossip") == 2
-    assert "--spread takes one of flood, tree, mixed, not 'gossip'" in " ".join(capsys.readouterr().err.split())
+    assert "--dissemination must be one of flood, tree, mixed, not 'gossip'" in " ".join(capsys.readouterr().err.split())
 
 
 def test_a_way_given_on_the_command_line(capsys: pytest.CaptureFixture[str]):
@@ -231,8 +232,8 @@ def test_a_way_given_on_the_command_line(capsys: pytest.CaptureFixture[str]):
 
 def test_the_way_is_part_of_the_command_that_replays_a_history():
     scenario = load("kill").with_dissemination(DisseminationMode.TREE)
-    assert "--spread tree " in replay_command(scenario, SeedResult("kill", 20, 7))
-    assert "--spread" not in replay_command(load("kill"), SeedResult("kill", 20, 7))
+    assert "--dissemination tree " in replay_command(scenario, SeedResult("kill", 20, 7))
+    assert "--dissemination" not in replay_command(load("kill"), SeedResult("kill", 20, 7))
 
 
 def test_traffic_of_few_authors():

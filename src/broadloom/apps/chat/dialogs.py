@@ -13,8 +13,7 @@ from textual.widgets import Button, Input, Label, Static
 
 from broadloom.apps.chat.group_model import about_of, title_of
 from broadloom.apps.chat.sanitize import clean, decode_text, truncate
-from broadloom.groups import GroupInfo
-from broadloom.groups import GroupMessage as GroupMessage
+from broadloom.groups import GroupInfo, GroupMessage
 from broadloom.groups.settings import DESCRIPTION_BYTES_MAX
 
 MESSAGE_CHARS_MAX = 65_536

@@ -92,7 +92,7 @@ def open_chat_files(channel: str, name: str, path: Path | None, *, memory: bool)
     check_name(name)
     if memory:
         if path is not None:
-            raise ChatStoreError("give --store or --memory, not both")
+            raise ChatStoreError("give --store or --ephemeral, not both")
         return ChatFiles(None, ReadState())
     path = path if path is not None else store_path(channel, name)
     try:
@@ -100,13 +100,13 @@ def open_chat_files(channel: str, name: str, path: Path | None, *, memory: bool)
     except OSError as problem:
         raise ChatStoreError(
             f"cannot make the folder {path.parent} ({problem.strerror}): name another file with --store, or keep "
-            "nothing with --memory"
+            "nothing with --ephemeral"
         ) from None
     try:
         return ChatFiles(_open_store(path), ReadState(read_path(path)))
     except _StoreLockedError:
         raise ChatStoreError(
-            f"{name} is in this chat already, in another program that uses {path}: choose another name, or --memory"
+            f"{name} is in this chat already, in another program that uses {path}: choose another name, or --ephemeral"
         ) from None
 
 

@@ -61,7 +61,7 @@ class BenchConfig:
         if not (math.isfinite(self.rate_per_s) and self.rate_per_s >= 1):
             raise ConfigError("--rate: at least one message a second")
         if not (math.isfinite(self.duration_s) and self.duration_s > 0):
-            raise ConfigError("--seconds: more than none")
+            raise ConfigError("--duration: must be more than 0")
         return self
 
     def chaos_config(self) -> ChaosConfig:

@@ -1,7 +1,7 @@
 """One peer that is measured, inside its process: it speaks, and looks at every message that it is given.
 
 The rule: what is checked must cost next to nothing beside Broadloom itself, so a message carries its number among its
-author's and two times, and the rest is filler that nobody reads. (`broadloom trial` checks every byte.)
+author's and two times, and the rest is filler that nobody reads. (`broadloom chaos` checks every byte.)
 """
 
 import os

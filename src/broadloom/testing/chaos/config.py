@@ -75,7 +75,7 @@ class ChaosConfig:
                 f"--size: at most {FRAGMENT_BYTES} bytes; larger messages go in parts, which are not audited"
             )
         if not math.isfinite(config.rate_per_s) or config.rate_per_s < 0 or config.duration_s < 0:
-            raise ConfigError("--rate and --seconds are not negative")
+            raise ConfigError("--rate and --duration must not be negative")
         try:
             ChannelSettings(degree=config.degree)
         except ValueError as problem:

@@ -42,7 +42,7 @@ class DemoConfig:
         if self.kill is not None and not 0 <= self.kill < self.peers - 1:
             raise DemoConfigError(f"of {self.peers} peers 0 to {self.peers - 2} can be killed, not {self.kill}")
         if not 1 <= self.duration_s <= 3600:
-            raise DemoConfigError(f"--seconds is 1 to 3600, not {self.duration_s:g}")
+            raise DemoConfigError(f"--duration must be 1 to 3600, not {self.duration_s:g}")
         self.cluster_config(None)
         return self
 
@@ -73,5 +73,5 @@ class DemoConfig:
         try:
             self.directory.mkdir(parents=True, exist_ok=True)
         except OSError as problem:
-            raise DemoConfigError(f"--folder {self.directory} cannot be used: {problem.strerror or problem}") from None
+            raise DemoConfigError(f"--dir {self.directory} cannot be used: {problem.strerror or problem}") from None
         yield self.directory.absolute()

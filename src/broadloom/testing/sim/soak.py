@@ -13,9 +13,9 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from broadloom.testing.sim.command import format_metrics
 from broadloom.testing.sim.dissemination import DisseminationMode
 from broadloom.testing.sim.exhaustive import count_violations
+from broadloom.testing.sim.report import format_metrics
 from broadloom.testing.sim.scenario import load
 from broadloom.testing.sim.seed_runner import SeedResult, run_seeds
 
@@ -36,8 +36,8 @@ class AcceptanceCase:
     @property
     def command(self) -> str:
         degree = f" --degree {self.degree}" if self.degree != 4 else ""
-        spread = f" --spread {self.mode.value}" if self.mode is not DisseminationMode.MIXED else ""
-        return f"broadloom sim {self.scenario} --peers {self.peers} --seeds 1..{self.seeds}{degree}{spread}"
+        spread = f" --dissemination {self.mode.value}" if self.mode is not DisseminationMode.MIXED else ""
+        return f"broadloom sim run {self.scenario} --peers {self.peers} --seeds 1..{self.seeds}{degree}{spread}"
 
     @property
     def in_other_modes(self) -> "list[AcceptanceCase]":

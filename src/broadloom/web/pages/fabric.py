@@ -15,5 +15,6 @@ def build(sources: Sources) -> None:
     else:
         empty_state(
             "There is nothing to draw.",
-            "Start `broadloom demo`, take part in a channel (`broadloom web CHANNEL`), or give a tape (`broadloom web --tape DIR`).",
+            "Start `broadloom demo`, take part in a channel (`broadloom web CHANNEL`), "
+            "or give a tape (`broadloom web --tape DIR`).",
         )

@@ -14,7 +14,8 @@ def build(sources: Sources) -> None:
         heading("Replay")
         empty_state(
             "There is no tape here.",
-            "Make one with `broadloom sim kill --peers 200 --seeds 7 --tape tapes/kill`, then: `broadloom web --tape tapes`.",
+            "Make one with `broadloom sim kill --peers 200 --seeds 7 --tape tapes/kill`, "
+            "then: `broadloom web --tape tapes`.",
         )
         return
     heading("Replay", "A tape of real or simulated peers, from the first to the last event on it.")

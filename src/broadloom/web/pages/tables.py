@@ -28,7 +28,8 @@ def build(sources: Sources) -> None:
         heading("Audit and tables")
         empty_state(
             "No tables were given.",
-            "Make some with `broadloom pipeline run --tapes tapes --out results`, then: `broadloom web --tables results`.",
+            "Make some with `broadloom pipeline run --tapes tapes --out results`, "
+            "then: `broadloom web --tables results`.",
         )
         return
     heading("Audit and tables", f"What the pipeline found in the tapes. The tables lie in {catalog.folder}.")

@@ -1,4 +1,4 @@
-"""The command `broadloom` as its users run it: a process with real sockets, whose output is waited for with a deadline."""
+"""Runs the `broadloom` command as a process with real sockets, at pipes or at a terminal."""
 
 import asyncio
 import os
@@ -9,8 +9,7 @@ import subprocess
 import sys
 import tempfile
 import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -20,22 +19,14 @@ import broadloom.sync
 from broadloom.protocol.events import LinkDown, LinkUp
 from broadloom.wire.broadcast_frame import PayloadKind, Priority
 from broadloom.wire.file_payload import encode_file
+from tests.support import TIMEOUT_S, wait_until
 
-WITHIN_S = 30.0
-"""Far more than is needed: these tests share their machine with others."""
 COMMAND = Path(sys.executable).with_name("broadloom")
 INTERRUPTED = 130
 
 
 def new_channel() -> str:
     return f"test/{uuid4().hex}"
-
-
-def wait_until(condition: Callable[[], bool], what: str, within_s: float = WITHIN_S) -> None:
-    deadline = time.monotonic() + within_s
-    while not condition():
-        assert time.monotonic() < deadline, f"not within {within_s} s: {what}"
-        time.sleep(0.01)
 
 
 class ProcessResult(NamedTuple):
@@ -45,10 +36,10 @@ class ProcessResult(NamedTuple):
 
 
 class CommandProcess:
-    """One process. `terminal`: its input and output are a terminal, and what it prints is in `out`."""
+    """A running command. With `terminal`, standard input and output are a terminal."""
 
     def __init__(self, *args: str, env: dict[str, str] | None = None, terminal: bool = False) -> None:
-        if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as in the background of a shell; children inherit it
+        if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # ignored in background jobs of a shell, and inherited
             signal.signal(signal.SIGINT, signal.default_int_handler)
         environment = {**os.environ, "NO_COLOR": "1", "COLUMNS": "200", "TERM": "xterm", **(env or {})}
         self.terminal, inner = pty.openpty() if terminal else (-1, -1)
@@ -70,7 +61,7 @@ class CommandProcess:
 
     def _read(self, name: str, file: int) -> threading.Thread:
         def work() -> None:
-            with suppress(OSError):  # a terminal ends with an error
+            with suppress(OSError):  # reading a closed terminal fails
                 while not (name == "out" and self._stopped):
                     if not select.select([file], [], [], 0.05)[0]:
                         continue
@@ -93,11 +84,10 @@ class CommandProcess:
         return self._texts["err"].decode(errors="replace")
 
     def wait_for_output(self, text: str, where: str = "out") -> None:
-        """Wait until it has printed this."""
         wanted = text.encode()
         with self._changed:
-            is_printed = self._changed.wait_for(lambda: wanted in self._texts[where], WITHIN_S)
-        assert is_printed, f"no {text!r} within {WITHIN_S} s; printed: {self.out!r}, complained: {self.err!r}"
+            is_printed = self._changed.wait_for(lambda: wanted in self._texts[where], TIMEOUT_S)
+        assert is_printed, f"no {text!r} within {TIMEOUT_S} s; output: {self.out!r}, errors: {self.err!r}"
 
     def type(self, text: str) -> None:
         if self.terminal >= 0:
@@ -112,7 +102,6 @@ class CommandProcess:
         self.process.stdin.close()
 
     def stop_reading(self) -> None:
-        """Of what it prints."""
         self._stopped = True
         self._threads[0].join()
 
@@ -120,9 +109,9 @@ class CommandProcess:
         self.process.send_signal(number)
 
     def wait(self) -> ProcessResult:
-        code = self.process.wait(WITHIN_S)
+        code = self.process.wait(TIMEOUT_S)
         for thread in self._threads:
-            thread.join(WITHIN_S if self.terminal < 0 else 0.2)
+            thread.join(TIMEOUT_S if self.terminal < 0 else 0.2)
         return ProcessResult(code, self.out, self.err)
 
     def close(self) -> None:
@@ -149,9 +138,9 @@ def running_command(*args: str, env: dict[str, str] | None = None, terminal: boo
 
 
 def run(*args: str, env: dict[str, str] | None = None, typed: str | None = None) -> ProcessResult:
-    """From its beginning to its end."""
+    """Run a command to its end."""
     with running_command(*args, env=env) as process:
-        with suppress(BrokenPipeError):  # it has heard enough
+        with suppress(BrokenPipeError):  # the command has exited
             process.type(typed or "")
             process.end_of_input()
         return process.wait()
@@ -159,14 +148,14 @@ def run(*args: str, env: dict[str, str] | None = None, typed: str | None = None)
 
 @contextmanager
 def listening(channel: str, *args: str, env: dict[str, str] | None = None) -> Iterator[CommandProcess]:
-    """A `broadloom listen` that has joined."""
+    """A `broadloom listen` process that has joined."""
     with running_command("listen", channel, "--events", *args, env=env) as process:
         process.wait_for_output("joined")
         yield process
 
 
 class LocalMember:
-    """A peer of the channel in this process, to see the command from outside."""
+    """A peer of the channel in the test process."""
 
     def __init__(self, channel: str, **options: Any) -> None:
         self.channel = broadloom.sync.connect(channel, **options)
@@ -181,13 +170,12 @@ class LocalMember:
             self.links_down.append(event)
 
     def text(self) -> str:
-        """The next message."""
-        message = self.channel.receive(timeout_s=WITHIN_S)
-        assert message is not None, "no message came"
+        message = self.channel.receive(timeout_s=TIMEOUT_S)
+        assert message is not None, "no message arrived"
         return message.text
 
     def wait_for_peer(self) -> None:
-        wait_until(lambda: bool(self.channel.status().neighbors), "a neighbour")
+        wait_until(lambda: bool(self.channel.status().neighbors), "a neighbor")
 
 
 @contextmanager
@@ -200,12 +188,12 @@ def member(channel: str, **options: object) -> Iterator[LocalMember]:
 
 
 def send_damaged(channel: broadloom.sync.Channel, name: str) -> None:
-    """A file whose content is not what its hash says."""
+    """Broadcast a file whose content does not match its hash."""
     data = encode_file(name, b"the content")[:-1] + b"!"
     work = channel._channel._broadcast_large(data, PayloadKind.FILE, Priority.NORMAL, None)
-    asyncio.run_coroutine_threadsafe(work, channel._loop).result(WITHIN_S)
+    asyncio.run_coroutine_threadsafe(work, channel._loop).result(TIMEOUT_S)
 
 
 def short_directory() -> Path:
-    """The path of a socket must be short, and those that pytest makes are not."""
+    """Paths of sockets are limited to about 100 bytes; those of `tmp_path` are longer."""
     return Path(tempfile.mkdtemp(prefix="broadloom-test-"))

@@ -1,0 +1,132 @@
+"""`broadloom bench`: throughput, latency and join time on this machine."""
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from broadloom.cli.chaos import print_problems
+from broadloom.cli.exit_codes import FAILURE, INTERRUPTED, NOT_SUPPORTED, SUCCESS, CommandFailedError, UsageError
+from broadloom.cli.options import JsonOption, NoTlsOption
+from broadloom.cli.output import ProgressBar, console, print_json
+from broadloom.cli.runner import print_error, reports_errors
+
+if TYPE_CHECKING:
+    from broadloom.testing.bench.config import SecurityMode
+    from broadloom.testing.bench.results import BenchReport
+
+ALL = "all"
+
+
+def _complete(incomplete: str) -> list[str]:
+    names = (ALL, "throughput", "latency", "all-to-all", "join")
+    return [name for name in names if name.startswith(incomplete)]
+
+
+@reports_errors("bench")
+def bench(
+    benchmark: Annotated[
+        str,
+        typer.Argument(
+            metavar="throughput|latency|all-to-all|join|all",
+            help="What to measure: messages per second of one sender; delivery time; messages per second if every peer "
+            "sends; time to join.",
+            autocompletion=_complete,
+        ),
+    ] = ALL,
+    receivers: Annotated[int, typer.Option(min=1, metavar="N", help="Number of receivers.")] = 8,
+    size: Annotated[int, typer.Option(metavar="BYTES", help="Message size in bytes, at least 24.")] = 100,
+    messages: Annotated[int, typer.Option(min=1, metavar="N", help="Maximum number of messages.")] = 50_000,
+    rate: Annotated[float, typer.Option(metavar="N", help="Messages per second for latency and join.")] = 200.0,
+    duration: Annotated[float, typer.Option("--duration", metavar="SECONDS", help="Maximum time per benchmark.")] = 3.0,
+    no_tls: NoTlsOption = False,
+    shared_key: Annotated[
+        bool, typer.Option("--shared-key", help="Use a random shared key instead of one derived from the name.")
+    ] = False,
+    signed: Annotated[bool, typer.Option("--signed", help="Sign every message.")] = False,
+    json: JsonOption = False,
+) -> int:
+    """Benchmark this machine.
+
+    Takes about 15 seconds. Starts one process per peer; they talk over loopback and are not visible to other
+    machines. Without --no-tls, --shared-key or --signed the channel has the defaults of `broadloom.connect`: TLS,
+    with a key derived from the name.
+
+    Exit status 1 if a message was lost, duplicated or out of order, 3 if this machine does not support it (Linux only).
+
+    Examples:
+
+    - `broadloom bench`
+    - `broadloom bench throughput --receivers 16 --size 1000`
+    - `broadloom bench latency --rate 1000 --duration 10 --no-tls`
+    - `broadloom bench --signed --json | jq .measures.latency.latency_ms`
+    """
+    from broadloom.testing.bench.benchmarks import BENCHMARKS
+    from broadloom.testing.bench.command import run_benchmarks
+    from broadloom.testing.bench.config import BenchConfig
+    from broadloom.testing.chaos.config import ConfigError
+
+    if benchmark not in (*BENCHMARKS, ALL):
+        raise UsageError(f"unknown benchmark {benchmark!r}; choose one of {', '.join(BENCHMARKS)}, or {ALL}")
+    names = [*BENCHMARKS] if benchmark == ALL else [benchmark]
+    try:
+        security = _security_mode(no_tls=no_tls, shared_key=shared_key, signed=signed)
+        config = BenchConfig(receivers, size, messages, rate, duration, security).validated()
+        with _BenchProgress("starting", len(names), quiet=json) as progress:
+            report = run_benchmarks(names, config, progress)
+    except ConfigError as problem:
+        raise UsageError(str(problem)) from None
+    except OSError as problem:
+        raise CommandFailedError(f"cannot run on this machine: {problem}") from None
+    except KeyboardInterrupt:
+        print_error("bench", "interrupted; all processes have ended")
+        return INTERRUPTED
+    if json:
+        print_json(report.as_dict())
+    else:
+        _print_report(report)
+    return NOT_SUPPORTED if report.skipped else FAILURE if report.problems else SUCCESS
+
+
+def _security_mode(*, no_tls: bool, shared_key: bool, signed: bool) -> "SecurityMode":
+    from broadloom.testing.bench.config import SecurityMode
+
+    if no_tls + shared_key + signed > 1:
+        raise UsageError("--no-tls, --shared-key and --signed exclude each other")
+    if no_tls:
+        return SecurityMode.PLAIN
+    if shared_key:
+        return SecurityMode.SHARED_KEY
+    return SecurityMode.SIGNED if signed else SecurityMode.NAME_DERIVED_KEY
+
+
+class _BenchProgress(ProgressBar):
+    _started = 0
+
+    def next_benchmark(self, name: str) -> None:
+        self._started += 1
+        self.phase(name)
+        self.set_fraction(0.0)
+
+    def set_fraction(self, done: float) -> None:
+        """How much of the current benchmark is done."""
+        self.update(self._started - 1 + done)
+
+
+def _print_report(report: "BenchReport") -> None:
+    from broadloom.testing.bench.results import NOISY_FRACTION
+    from broadloom.testing.bench.results_table import header, noise_note, result_table
+
+    if report.skipped:
+        print_error("bench", report.skipped)
+        return
+    print_problems("bench", report.problems)
+    out = console()
+    out.print(header(report))
+    if report.results:
+        out.print(result_table(report))
+    if text := noise_note(report):
+        out.print(text, style="yellow" if report.noise > NOISY_FRACTION else "", highlight=False)
+    if report.problems:
+        out.print("errors occurred: do not use these results", style="red")
+    else:
+        out.print("every message was delivered, exactly once and in order", style="green")

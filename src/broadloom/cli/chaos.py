@@ -1,0 +1,130 @@
+"""`broadloom chaos`: faults in real processes, with an audit of every delivery."""
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from broadloom.cli.exit_codes import FAILURE, INTERRUPTED, NOT_SUPPORTED, SUCCESS, UsageError, require_extra
+from broadloom.cli.options import DegreeOption, JsonOption, NoTlsOption, TapeOption, option
+from broadloom.cli.output import ProgressBar, console, print_json
+from broadloom.cli.runner import print_error, reports_errors
+
+if TYPE_CHECKING:
+    from broadloom.testing.chaos.report import ChaosReport
+
+PROBLEMS_SHOWN_MAX = 10
+
+
+@reports_errors("chaos")
+def chaos(
+    scenario: Annotated[
+        str, typer.Argument(metavar="SCENARIO", help="Name of a chaos scenario, or `list` to list them.")
+    ],
+    peers: Annotated[int, option("--peers", metavar="N", help="Number of peers.")] = 0,
+    processes: Annotated[
+        int, option("--processes", metavar="N", help="Number of processes. Default: one per peer.")
+    ] = 0,
+    kill: Annotated[int, option("--kill", metavar="N", help="Peers to kill (kill).")] = 0,
+    pause: Annotated[int, option("--pause", metavar="N", help="Peers to stop with SIGSTOP (pause).")] = 0,
+    joiners: Annotated[int, option("--joiners", metavar="N", help="Peers that join one after another (join).")] = 0,
+    churn_per_min: Annotated[
+        float, option("--churn-per-min", metavar="N", help="Joins per minute; as many leave or crash (churn).")
+    ] = 0.0,
+    duration: Annotated[float, option("--duration", metavar="SECONDS", help="Duration of the fault.")] = 0.0,
+    rate: Annotated[float, option("--rate", metavar="N", help="Messages per second, all peers together.")] = 0.0,
+    size: Annotated[int, option("--size", metavar="BYTES", help="Message size in bytes.")] = 0,
+    degree: DegreeOption = 0,
+    repair_timeout: Annotated[float, option("--repair-timeout", metavar="SECONDS", help="Maximum repair time.")] = 0.0,
+    no_tls: NoTlsOption = False,
+    tape: TapeOption = None,
+    json: JsonOption = False,
+) -> int:
+    """Inject faults into real processes on this machine and audit every delivery.
+
+    Starts peers that send messages, kills, pauses or disconnects some of them, waits until the fabric is repaired,
+    and checks that every peer received every message, exactly once and in order. Exit status 1 if a guarantee was
+    violated, 3 if this machine does not support it (Linux only; `partition` needs root).
+
+    Examples:
+
+    - `broadloom chaos list`
+    - `broadloom chaos kill --peers 200 --kill 40`
+    - `broadloom chaos join --peers 200`
+    """
+    from broadloom.testing.chaos.command import run_scenario
+    from broadloom.testing.chaos.config import ConfigError
+    from broadloom.testing.chaos.scenarios import SCENARIOS, merge_config
+
+    if scenario == "list":
+        _print_scenarios(json=json)
+        return SUCCESS
+    if tape is not None:
+        require_extra("record")
+    given: dict[str, object] = {
+        "peers": peers,
+        "processes": processes,
+        "affected_peers": kill or pause,
+        "joiners": joiners,
+        "churn_per_min": churn_per_min,
+        "duration_s": duration,
+        "rate_per_s": rate,
+        "size_bytes": size,
+        "degree": degree,
+        "repair_timeout_s": repair_timeout,
+        "no_tls": no_tls or None,
+        "tape": str(tape or ""),
+    }
+    try:
+        if scenario not in SCENARIOS:
+            raise UsageError(f"unknown scenario {scenario!r}; choose one of {', '.join(SCENARIOS)}")
+        for option_name, value in (("kill", kill), ("pause", pause)):
+            if value and scenario != option_name:
+                raise UsageError(f"--{option_name} applies only to the scenario {option_name}")
+        config = merge_config(SCENARIOS[scenario].defaults, given)
+        # Drawn by no thread, because the processes are forked while it is shown.
+        with ProgressBar("starting", quiet=json) as progress:
+            report = run_scenario(scenario, config, progress)
+    except ConfigError as problem:
+        raise UsageError(str(problem)) from None
+    except KeyboardInterrupt:
+        print_error("chaos", "interrupted; all processes have ended")
+        return INTERRUPTED
+    if json:
+        print_json(report.as_dict())
+    else:
+        _print_report(report)
+    return NOT_SUPPORTED if report.skipped else SUCCESS if report.passed else FAILURE
+
+
+def _print_scenarios(*, json: bool) -> None:
+    from rich.table import Table
+
+    from broadloom.testing.chaos.scenarios import SCENARIOS
+
+    table = Table("scenario", "peers", "description", box=None, pad_edge=False)
+    for name, scenario in SCENARIOS.items():
+        if json:
+            peers = scenario.defaults.peers
+            print_json({"scenario": name, "peers": peers, "description": scenario.description})
+        table.add_row(name, str(scenario.defaults.peers), scenario.description)
+    if not json:
+        console().print(table)
+
+
+def print_problems(command: str, problems: list[str]) -> None:
+    for text in problems[:PROBLEMS_SHOWN_MAX]:
+        print_error(command, text)
+    if len(problems) > PROBLEMS_SHOWN_MAX:
+        print_error(command, f"… and {len(problems) - PROBLEMS_SHOWN_MAX} more (see --json)")
+
+
+def _print_report(report: "ChaosReport") -> None:
+    from broadloom.testing.chaos.report import report_table
+
+    if report.skipped:
+        print_error("chaos", f"skipped: {report.skipped}")
+        return
+    print_problems("chaos", report.errors + report.problems)
+    out = console()
+    out.print(report_table(report))
+    out.print("[green]all guarantees held[/]" if report.passed else "[red]a guarantee was violated[/]")

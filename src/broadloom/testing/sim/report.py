@@ -1,0 +1,65 @@
+"""Results of simulation runs as a table and as JSON, and the command that replays a run."""
+
+import json
+from collections.abc import Iterable
+from dataclasses import asdict
+from statistics import median
+from typing import TYPE_CHECKING
+
+from broadloom.testing.sim.dissemination import DisseminationMode
+from broadloom.testing.sim.scenario import Scenario, load
+from broadloom.testing.sim.seed_runner import SeedResult
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+
+def as_json(result: SeedResult) -> str:
+    content = asdict(result)
+    del content["adjacency"]
+    return json.dumps(content)
+
+
+def replay_command(scenario: Scenario, result: SeedResult) -> str:
+    settings = scenario.settings.peer
+    as_written = load(scenario.source).settings.peer
+    option = (
+        f" --dissemination {DisseminationMode.from_settings(settings).value}"
+        if settings.flood_bytes_max != as_written.flood_bytes_max
+        else ""
+    )
+    which = f"--peers {result.peers} --seeds {result.seed} --degree {settings.degree}{option}"
+    return f"broadloom sim run {scenario.source} {which} --trace"
+
+
+def summary_table(results: Iterable[SeedResult]) -> "Table":
+    """One row per scenario and size: the number of seeds that passed, and the median of each metric."""
+    from rich.table import Table
+
+    table = Table("scenario", "peers", "passed", "median of each metric (maximum)", "virtual s", "wall s", "MB")
+    groups: dict[tuple[str, int], list[SeedResult]] = {}
+    for result in results:
+        groups.setdefault((result.scenario, result.peers), []).append(result)
+    for (name, peers), group in groups.items():
+        passed = sum(result.problem is None for result in group)
+        color = "green" if passed == len(group) else "red"
+        table.add_row(
+            name,
+            f"{peers:,}",
+            f"[{color}]{passed} of {len(group)}[/]",
+            format_metrics(group),
+            f"{median(result.virtual_s for result in group):.1f}",
+            f"{median(result.wall_s for result in group):.1f}",
+            f"{max(result.memory_mb for result in group):.0f}",
+        )
+    return table
+
+
+def format_metrics(group: list[SeedResult]) -> str:
+    names = dict.fromkeys(name for result in group for name in result.metrics)
+    parts = []
+    for name in names:
+        values = [result.metrics[name] for result in group if name in result.metrics]
+        middle, largest = median(values), max(values)
+        parts.append(f"{name} {middle:g}" + (f" ({largest:g})" if largest != middle else ""))
+    return ", ".join(parts)

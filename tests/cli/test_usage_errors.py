@@ -1,0 +1,130 @@
+"""Usage errors: one line on standard error, no traceback, and the right exit code."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from broadloom.cli import exit_codes
+from broadloom.cli.exit_codes import NOT_SUPPORTED
+from broadloom.cli.main import app
+from tests.cli.harness import new_channel, run
+
+CHANNEL = "test/mistakes"
+
+
+@pytest.mark.parametrize("command", ["join", "send", "listen", "record"])
+@pytest.mark.parametrize(
+    ("args", "message"),
+    [
+        (("chess",), "a channel is named TYPE/INSTANCE"),
+        ((CHANNEL, "--bootstrap", "host:port"), "a port is a number"),
+        ((CHANNEL, "--bootstrap", "fine,[::1"), "is no address"),
+        ((CHANNEL, "--key", "x", "--no-tls"), "they exclude each other"),
+        ((CHANNEL, "--key", "x", "--key-file", "y"), "--key or --key-file"),
+        ((CHANNEL, "--key-file", "missing"), "cannot read the key file missing"),
+        ((CHANNEL, "--key", " "), "the key is empty"),
+        ((CHANNEL, "--ticket", "missing"), "cannot read the ticket missing"),
+        ((CHANNEL, "--no-tls", "--signed"), "messages can only be signed"),
+        ((CHANNEL, "--revocation-list", "x"), "only with a ticket"),
+    ],
+)
+def test_invalid_join_options_are_reported_in_one_line(
+    command: str, args: tuple[str, ...], message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    more = ("--out", "tape") if command == "record" else ()
+    result = CliRunner().invoke(app, [command, *args, *more])
+    assert result.exit_code == 2, result.output
+    assert message in result.stderr
+    assert result.stderr.startswith(f"broadloom {command}: ")
+    assert len(result.stderr.splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("args", "message"),
+    [
+        (("send", CHANNEL, "text", "--file", "x"), "TEXT or --file"),
+        (("send", CHANNEL, "--file", "missing"), "cannot read missing"),
+        (("send", CHANNEL, "--file", "."), "cannot read .: Is a directory"),
+        (("send", CHANNEL, "text", "--priority", "urgent"), "must be low, normal, high, or a number from 0 to 255"),
+        (("send", CHANNEL, "text", "--priority", "256"), "from 0 to 255"),
+        (("send", CHANNEL, "text", "--ttl", "0"), "more than 0 seconds"),
+        (("send", CHANNEL, "text", "--ttl", "nan"), "more than 0 seconds"),
+        (("listen", CHANNEL, "--save-dir", "/dev/null/x"), "cannot save files in /dev/null/x"),
+        (("listen", CHANNEL, "--port", "70000"), "65535"),
+        (("listen", CHANNEL, "--count", "-1"), "--count"),
+        (("listen",), "Missing argument"),
+        (("record", CHANNEL), "--out"),
+        (("tape", "info", "missing"), "there is no tape at missing"),
+        (("tape", "info", "."), "no complete file"),
+        (("nonsense",), "nonsense"),
+    ],
+)
+def test_invalid_arguments_are_reported(
+    args: tuple[str, ...], message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    result = CliRunner().invoke(app, args)
+    assert result.exit_code == 2, result.output
+    assert message in " ".join(result.stderr.split())
+    assert "Traceback" not in result.output
+
+
+def test_empty_key_variable_is_an_error() -> None:
+    result = CliRunner().invoke(app, ["listen", CHANNEL], env={"BROADLOOM_KEY": ""})
+    assert result.exit_code == 2
+    assert "the key is empty" in result.stderr
+
+
+def test_bootstrap_variable_is_read() -> None:
+    result = CliRunner().invoke(app, ["listen", CHANNEL], env={"BROADLOOM_BOOTSTRAP": "alpha, beta:0"})
+    assert result.exit_code == 2
+    assert "'beta:0'" in result.stderr
+
+
+def test_unreachable_bootstrap_host_is_reported() -> None:
+    code, out, err = run("listen", new_channel(), "--bootstrap", "127.0.0.1:9", "--timeout", "0.3")
+    assert (code, out) == (1, "")
+    assert "nobody of this channel answered at 127.0.0.1:9" in err
+    assert len(err.splitlines()) == 1
+
+
+def test_unwritable_tape_directory_is_reported(tmp_path: Path) -> None:
+    pytest.importorskip("pyarrow")
+    (tmp_path / "file").write_text("")
+    result = CliRunner().invoke(app, ["record", CHANNEL, "--out", str(tmp_path / "file" / "tape")])
+    assert result.exit_code == 2
+    assert "cannot be written" in result.stderr
+    assert len(result.stderr.splitlines()) == 1
+
+
+@pytest.mark.parametrize("args", [("record", CHANNEL, "--out", "x"), ("tape", "info", "x")])
+def test_missing_extra_is_named(args: tuple[str, ...], tmp_path: Path) -> None:
+    without = "import sys; sys.modules['pyarrow'] = None; from broadloom.cli.main import main; main()"
+    ended = subprocess.run(
+        [sys.executable, "-c", without, *args], cwd=tmp_path, capture_output=True, text=True, check=False, timeout=60
+    )
+    assert ended.returncode == NOT_SUPPORTED
+    assert "broadloom[record]" in ended.stderr
+    assert len(ended.stderr.splitlines()) == 1
+
+
+@pytest.mark.parametrize("package", ["typer", "rich"])
+def test_entry_point_names_cli_extra_when_it_is_not_installed(package: str) -> None:
+    without = f"import sys; sys.modules[{package!r}] = None; from broadloom.__main__ import main; main()"
+    ended = subprocess.run([sys.executable, "-c", without], capture_output=True, text=True, check=False, timeout=60)
+    assert ended.returncode == NOT_SUPPORTED
+    assert ended.stderr == f"broadloom: {package} is not installed; run: pip install 'broadloom[cli]'\n"
+
+
+@pytest.mark.parametrize("extra", ["chat", "pipeline", "record", "sim", "web"])
+def test_require_extra_says_what_to_install(extra: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    exit_codes.require_extra(extra)
+    monkeypatch.setattr(exit_codes, "find_spec", lambda _name: None)
+    with pytest.raises(
+        exit_codes.NotSupportedError, match=rf"is not installed; run: pip install 'broadloom\[{extra}\]'"
+    ):
+        exit_codes.require_extra(extra)
