@@ -36,7 +36,7 @@ def named(injected: list[InjectedFault]) -> set[tuple[str, str, int, str]]:
     return {(each.finding, each.author, each.sequence, each.receiver) for each in injected}
 
 
-def test_a_simulation_with_kills_is_clean(simulation: Path) -> None:
+def test_audit_passes_simulation_with_kills(simulation: Path) -> None:
     found = run_audit(read(simulation))
     assert found.findings == set()
     assert found.delivery_balances["due_count"].sum() == found.deliveries.height
@@ -45,7 +45,7 @@ def test_a_simulation_with_kills_is_clean(simulation: Path) -> None:
 
 @pytest.mark.parametrize("fault", FaultKind, ids=lambda fault: fault.value)
 @pytest.mark.parametrize("seed", [1, 2])
-def test_each_fault_alone_in_a_made_tape(synthetic: Path, tmp_path: Path, fault: FaultKind, seed: int) -> None:
+def test_audit_finds_each_fault_in_synthetic_tape(synthetic: Path, tmp_path: Path, fault: FaultKind, seed: int) -> None:
     injected = inject(synthetic, tmp_path, [fault], seed)
     found = run_audit(read(tmp_path))
     assert found.findings == named(injected)
@@ -53,24 +53,24 @@ def test_each_fault_alone_in_a_made_tape(synthetic: Path, tmp_path: Path, fault:
 
 
 @pytest.mark.parametrize("seed", [1, 2, 3])
-def test_all_faults_together_in_a_made_tape(synthetic: Path, tmp_path: Path, seed: int) -> None:
+def test_audit_finds_all_faults_in_synthetic_tape(synthetic: Path, tmp_path: Path, seed: int) -> None:
     injected = inject(synthetic, tmp_path, [*FaultKind, *FaultKind, *FaultKind], seed)
     assert run_audit(read(tmp_path)).findings == named(injected)
 
 
 @pytest.mark.parametrize("seed", [1, 2])
-def test_all_faults_together_in_a_simulated_tape(simulation: Path, tmp_path: Path, seed: int) -> None:
+def test_audit_finds_all_faults_in_simulated_tape(simulation: Path, tmp_path: Path, seed: int) -> None:
     injected = inject(simulation, tmp_path, WITHOUT_REPLIES, seed)
     assert run_audit(read(tmp_path)).findings == named(injected)
 
 
-def test_a_fault_without_a_place_is_refused(simulation: Path, tmp_path: Path) -> None:
+def test_inject_raises_error_when_tape_has_no_suitable_delivery(simulation: Path, tmp_path: Path) -> None:
     with pytest.raises(CannotInjectError, match="reply_before_parent"):
         inject(simulation, tmp_path, [FaultKind.REPLY_BEFORE_PARENT])
 
 
 @pytest.mark.parametrize("scenario", ["kill-most", "long-partition", "random-faults", "churn"])
-def test_simulated_histories_are_clean(scenario: str) -> None:
+def test_audit_passes_simulated_scenarios(scenario: str) -> None:
     found = run_audit(simulated_history(scenario, 20).rows)
     assert found.violations == set()
     if scenario == "long-partition":

@@ -23,7 +23,7 @@ EVENTS, PEERS = 10_000, 20
 
 
 @pytest.mark.long
-def test_spark_and_duckdb_say_the_same_and_find_what_was_planted(spark, tmp_path):
+def test_spark_and_duckdb_agree_and_find_injected_faults(spark, tmp_path):
     tape = synthetic_tape(tmp_path / "tapes", EVENTS, PEERS)
     results, answers = tmp_path / "results", tmp_path / "answers"
     answers.mkdir()
@@ -44,7 +44,7 @@ def test_spark_and_duckdb_say_the_same_and_find_what_was_planted(spark, tmp_path
     assert differences(base, results, answers)["latency"] == 2
 
 
-def test_a_tape_is_made_once_and_is_the_same_anew(tmp_path):
+def test_synthetic_tape_is_generated_once_and_reproducible(tmp_path):
     first = synthetic_tape(tmp_path / "one", EVENTS, PEERS)
     (path, *_) = sorted(first.folder.rglob("*.parquet"))
     written = path.stat().st_mtime_ns
@@ -72,7 +72,7 @@ inner.communicate(b"go\\n")
 """
 
 
-def test_a_watch_counts_a_process_and_what_it_starts():
+def test_process_monitor_includes_child_processes():
     """Each of the two processes uses half a second of CPU time, then waits."""
     with subprocess.Popen([sys.executable, "-c", BOTH], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as child:
         watch = ProcessMonitor(child.pid)
@@ -89,7 +89,7 @@ def test_a_watch_counts_a_process_and_what_it_starts():
     assert watch.peak_bytes > 100_000_000
 
 
-def test_the_report_tells_the_calmest_and_the_growth(tmp_path):
+def test_report_selects_least_disturbed_run_and_computes_growth(tmp_path):
     measured = [
         _measured("spark", 1_000, 1.5, foreign=0.8),
         _measured("spark", 1_000, 2.0),

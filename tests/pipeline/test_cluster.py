@@ -170,7 +170,7 @@ def ran(cluster: Cluster, spark: "SparkSession") -> BuiltOnCluster:
     return BuiltOnCluster(cluster, planted)
 
 
-def test_the_rows_of_all_tables_are_the_same(ran: BuiltOnCluster) -> None:
+def test_cluster_builds_the_same_rows_as_embedded_spark(ran: BuiltOnCluster) -> None:
     folder = ran.cluster.folder
     for each in all_tables():
         there = _rows(folder / "there", each)
@@ -185,12 +185,12 @@ def test_the_rows_of_all_tables_are_the_same(ran: BuiltOnCluster) -> None:
     ]
 
 
-def test_both_workers_took_part_with_the_code_that_came_along(ran: BuiltOnCluster) -> None:
+def test_both_workers_received_the_package_archive(ran: BuiltOnCluster) -> None:
     for worker in ran.cluster.workers:
         assert list(worker.glob("app-*/*/broadloom-*-code.zip")), worker
 
 
-def test_an_audit_ends_as_it_does_embedded(ran: BuiltOnCluster) -> None:
+def test_audit_on_cluster_has_the_same_exit_status(ran: BuiltOnCluster) -> None:
     done = ran.cluster.broadloom("audit", "--tapes", "good")
     assert (done.returncode, done.stderr) == (0, "")
     assert "every guarantee held" in done.stdout
@@ -200,7 +200,7 @@ def test_an_audit_ends_as_it_does_embedded(ran: BuiltOnCluster) -> None:
     assert ran.injected.receiver in done.stdout
 
 
-def test_tapes_that_the_workers_do_not_see_are_no_bad_tapes(tmp_path: Path) -> None:
+def test_unshared_tapes_raise_error_instead_of_quarantine(tmp_path: Path) -> None:
     (truth,) = generate(
         tmp_path / "tapes", SyntheticConfig(rows=200, peers=4, arrivals=0, leaves=0, crashes=0, seconds=10)
     )
@@ -214,7 +214,7 @@ def test_tapes_that_the_workers_do_not_see_are_no_bad_tapes(tmp_path: Path) -> N
         check_shared(tmp_path / "tapes", known, elsewhere)
 
 
-def test_a_master_that_cannot_be_is_told_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_invalid_master_is_reported_before_spark_starts(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("HADOOP_CONF_DIR", "YARN_CONF_DIR"):
         monkeypatch.delenv(name, raising=False)
     with socket.socket() as nobody:

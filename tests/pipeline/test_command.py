@@ -43,7 +43,7 @@ def broadloom(*arguments: Any) -> tuple[int, str, str]:
     return done.exit_code, done.stdout, done.stderr
 
 
-def test_a_clean_tape_ends_with_0(place: TapeFolders, spark: "SparkSession") -> None:
+def test_audit_exits_0_when_every_guarantee_held(place: TapeFolders, spark: "SparkSession") -> None:
     code, out, _ = broadloom("audit", "--tapes", place.good)
     assert code == 0
     assert ": passed: " in out
@@ -51,7 +51,7 @@ def test_a_clean_tape_ends_with_0(place: TapeFolders, spark: "SparkSession") -> 
     assert "to start Spark" in out
 
 
-def test_tapes_that_cannot_be_judged_are_not_called_clean(spark: "SparkSession", tmp_path: Path) -> None:
+def test_audit_does_not_pass_when_nothing_can_be_judged(spark: "SparkSession", tmp_path: Path) -> None:
     (tmp_path / "torn.parquet").write_bytes(b"PAR1 and then the disk was full")
     code, out, _ = broadloom("audit", "--tapes", tmp_path)
     assert code == 3
@@ -59,7 +59,7 @@ def test_tapes_that_cannot_be_judged_are_not_called_clean(spark: "SparkSession",
     assert "unreadable" in out
 
 
-def test_a_broken_promise_ends_with_1_and_the_guilty(place: TapeFolders, spark: "SparkSession", tmp_path: Path) -> None:
+def test_audit_exits_1_and_lists_violations(place: TapeFolders, spark: "SparkSession", tmp_path: Path) -> None:
     code, out, _ = broadloom("audit", "--tapes", place.bad, "--out", tmp_path, "--json")
     assert code == 1
     report = json.loads(out)
@@ -78,7 +78,7 @@ def test_a_broken_promise_ends_with_1_and_the_guilty(place: TapeFolders, spark: 
     assert "unchanged" in out
 
 
-def test_a_run_and_its_tables(place: TapeFolders, spark: "SparkSession", tmp_path: Path) -> None:
+def test_run_builds_tables_that_show_prints(place: TapeFolders, spark: "SparkSession", tmp_path: Path) -> None:
     code, out, _ = broadloom("run", "--tapes", place.bad, "--out", tmp_path, "--only", "audit_findings", "--json")
     assert code == 0
     report = json.loads(out)
@@ -108,7 +108,7 @@ def test_a_run_and_its_tables(place: TapeFolders, spark: "SparkSession", tmp_pat
         assert len(error.splitlines()) == 1
 
 
-def test_mistakes_end_with_2(tmp_path: Path, place: TapeFolders) -> None:
+def test_usage_errors_exit_2(tmp_path: Path, place: TapeFolders) -> None:
     for words, message in (
         (["run", "--tapes", tmp_path / "nowhere", "--out", tmp_path / "out"], "no folder of tapes"),
         (["audit", "--tapes", tmp_path], "no tapes in"),
@@ -123,7 +123,7 @@ def test_mistakes_end_with_2(tmp_path: Path, place: TapeFolders) -> None:
         assert len(error.splitlines()) == 1
 
 
-def test_the_tables_are_listed() -> None:
+def test_tables_command_lists_questions_columns_and_settings() -> None:
     code, out, _ = broadloom("tables")
     assert code == 0
     assert "Did every guarantee hold?" in out
@@ -133,13 +133,13 @@ def test_the_tables_are_listed() -> None:
     assert all(column["about"] for each in report.values() for column in each["columns"])
 
 
-def test_showing_starts_no_java() -> None:
+def test_show_does_not_import_pyspark() -> None:
     code = "import sys; from broadloom.cli.pipeline import tables; tables(); print('pyspark' in sys.modules)"
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert ran.stdout.splitlines()[-1] == "False"
 
 
-def test_without_the_extra_it_says_what_to_install(
+def test_missing_extra_is_reported_with_install_command(
     place: TapeFolders, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(exit_codes, "find_spec", lambda name: None if name == "pyspark" else True)

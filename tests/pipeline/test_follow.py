@@ -83,7 +83,7 @@ def _rows(frame: pl.DataFrame, columns: list[str]) -> list[tuple]:
     return sorted(frame.select(columns).rows())
 
 
-def test_it_goes_on_where_it_was(spark, tmp_path):
+def test_follow_resumes_and_counts_every_event_once(spark, tmp_path):
     tapes, out = tmp_path / "tapes", tmp_path / "out"
     grow(tapes, 300, BEGIN_S)
     grow(tapes, 100, BEGIN_S, ChannelName("test", "another"))
@@ -114,7 +114,7 @@ def test_it_goes_on_where_it_was(spark, tmp_path):
 
 
 @pytest.mark.long
-def test_a_batch_that_is_repeated_is_the_same(spark, tmp_path):
+def test_repeated_batch_changes_nothing(spark, tmp_path):
     """As if the driver had crashed at the end of a batch: after its manifest was written, and before."""
     tapes, out = tmp_path / "tapes", tmp_path / "out"
     for run in range(2):
@@ -138,7 +138,7 @@ def test_a_batch_that_is_repeated_is_the_same(spark, tmp_path):
 
 
 @pytest.mark.long
-def test_a_known_fault_of_spark_is_survived(spark, tmp_path, monkeypatch):
+def test_follow_restarts_after_known_spark_fault(spark, tmp_path, monkeypatch):
     tapes, out = tmp_path / "tapes", tmp_path / "out"
     grow(tapes, 20, BEGIN_S)
     faults = iter([f"{KNOWN_FAULTS[0]}: injected by this test", "something else"])
@@ -156,7 +156,7 @@ def test_a_known_fault_of_spark_is_survived(spark, tmp_path, monkeypatch):
     check_exact(tapes, out)
 
 
-def test_a_checkpoint_of_other_tables_is_refused(spark, tmp_path):
+def test_follow_rejects_checkpoint_of_other_tables(spark, tmp_path):
     tapes, out = tmp_path / "tapes", tmp_path / "out"
     grow(tapes, 10, BEGIN_S)
     LiveStore(live_folder(out)).folder.mkdir(parents=True)
@@ -166,7 +166,7 @@ def test_a_checkpoint_of_other_tables_is_refused(spark, tmp_path):
 
 
 @pytest.mark.long
-def test_a_killed_driver_loses_and_doubles_nothing(spark, tmp_path):
+def test_killed_driver_loses_and_repeats_no_event(spark, tmp_path):
     """Kill the driver with SIGKILL, with or without its JVM, while tapes grow."""
     tapes, out = tmp_path / "tapes", tmp_path / "out"
     rng = random.Random(KILLS)

@@ -71,7 +71,7 @@ def issued(rows: list[dict]) -> dict:
     }
 
 
-def test_by_plan_flat_and_by_started_minute() -> None:
+def test_invoice_follows_flat_and_hourly_plan() -> None:
     ann, bob = new_invoices_of(month_state("ann", 5 * HOUR_US), month_state("bob", 10 * HOUR_US + 1))
     assert (ann["kind"], ann["plan_name"], ann["amount"]) == ("invoice", "reader", Decimal("9.90"))
     assert (bob["kind"], bob["plan_name"]) == ("invoice", "visitor")
@@ -80,14 +80,14 @@ def test_by_plan_flat_and_by_started_minute() -> None:
     assert bob["end_time"] == datetime(2027, 1, 31, 23, tzinfo=UTC)
 
 
-def test_the_plan_of_a_channel_goes_before_that_of_all_and_only_for_its_months() -> None:
+def test_plan_for_channel_takes_precedence_in_its_months() -> None:
     rows = new_invoices_of(
         month_state("bob", HOUR_US, channel=OTHER), month_state("bob", HOUR_US, channel=OTHER, billing_month="2027-02")
     )
     assert [row["plan_name"] for row in rows] == ["reader", "visitor"]
 
 
-def test_who_has_no_plan_is_unbilled_with_the_reason() -> None:
+def test_subscriber_without_plan_is_unbilled_with_reason() -> None:
     unlisted, unknown, too_early = new_invoices_of(
         month_state("eve", HOUR_US), month_state("cid", HOUR_US), month_state("dot", HOUR_US)
     )
@@ -98,7 +98,7 @@ def test_who_has_no_plan_is_unbilled_with_the_reason() -> None:
     assert "not listed for this month" in too_early["reason"]
 
 
-def test_a_default_plan_takes_the_unlisted_but_no_misspelt_plan() -> None:
+def test_default_plan_applies_to_unlisted_subscribers_only() -> None:
     billing = config.parse(
         {
             "currency": "EUR",
@@ -112,7 +112,7 @@ def test_a_default_plan_takes_the_unlisted_but_no_misspelt_plan() -> None:
     assert cid["kind"] == "unbilled"
 
 
-def test_a_month_is_open_until_the_tapes_reach_far_enough_beyond() -> None:
+def test_month_is_open_until_tapes_extend_beyond_it() -> None:
     due = datetime(2027, 1, 31, 23, tzinfo=UTC) + timedelta(seconds=BILLING.issue_after_s)
     early, just = new_invoices_of(
         month_state("ann", HOUR_US, tapes_end_time=due - timedelta(microseconds=1)),
@@ -122,7 +122,7 @@ def test_a_month_is_open_until_the_tapes_reach_far_enough_beyond() -> None:
     assert early["amount"] == just["amount"]
 
 
-def test_what_was_issued_is_not_drawn_again_and_late_time_is_a_correction() -> None:
+def test_issued_invoice_is_kept_and_late_time_is_a_correction() -> None:
     first = new_invoices_of(month_state("bob", 2 * HOUR_US))
     assert new_invoices_of(month_state("bob", 2 * HOUR_US, **issued(first))) == []
     (more,) = new_invoices_of(month_state("bob", 3 * HOUR_US, **issued(first)))
@@ -136,7 +136,7 @@ def test_what_was_issued_is_not_drawn_again_and_late_time_is_a_correction() -> N
     assert (less["kind"], less["correction_number"], less["amount"]) == ("correction", 2, Decimal("-0.90"))
 
 
-def test_a_correction_is_reckoned_under_the_terms_of_its_invoice() -> None:
+def test_correction_uses_terms_of_its_invoice() -> None:
     first = new_invoices_of(month_state("bob", 2 * HOUR_US))
     dearer = config.parse(
         {"time_zone": "Europe/Berlin", "currency": "EUR", "plans": {"visitor": {"kind": "hour", "hour": 9}}}
@@ -146,7 +146,7 @@ def test_a_correction_is_reckoned_under_the_terms_of_its_invoice() -> None:
     assert (more["amount"], more["terms"]) == (Decimal("0.45"), first[0]["terms"])
 
 
-def test_tapes_that_were_removed_take_nothing_back() -> None:
+def test_removed_tapes_lead_to_no_correction() -> None:
     first = new_invoices_of(month_state("bob", 2 * HOUR_US))
     gone = datetime(2027, 1, 20, tzinfo=UTC)
     assert new_invoices_of(month_state("bob", 0, tape_start_time=gone, **issued(first))) == []
@@ -157,7 +157,7 @@ def test_tapes_that_were_removed_take_nothing_back() -> None:
 
 @settings(max_examples=100, deadline=None)
 @given(runs=st.lists(st.integers(0, 744 * HOUR_US), min_size=1, max_size=6))
-def test_however_often_it_is_corrected_it_adds_up_to_the_cent(runs: list[int]) -> None:
+def test_corrections_add_up_to_the_final_amount(runs: list[int]) -> None:
     rows = new_invoices_of(month_state("bob", runs[0]))
     for connected_us in runs[1:]:
         rows += new_invoices_of(month_state("bob", connected_us, **issued(rows)))
@@ -204,7 +204,7 @@ def identifications(name: str, *hours: float) -> list[dict]:
 
 
 @pytest.mark.long
-def test_from_tapes_to_invoices_and_again_with_late_rows(spark, tmp_path: Path) -> None:
+def test_spark_builds_invoices_and_corrects_late_rows(spark, tmp_path: Path) -> None:
     (tmp_path / "billing.toml").write_text(TOML)
     # Ten hours over the end of January, an hour of somebody unknown, and rows of March, so that February is over.
     rows = [*identifications("ann", *range(740, 750)), *identifications("eve", 5), *identifications("ann", 24 * 70)]
@@ -255,7 +255,7 @@ def test_from_tapes_to_invoices_and_again_with_late_rows(spark, tmp_path: Path) 
         drawn_up(now, folder=tmp_path / "nowhere")
 
 
-def test_the_same_tapes_in_another_order_give_the_same_bytes(spark, tmp_path: Path) -> None:
+def test_invoices_do_not_depend_on_row_order(spark, tmp_path: Path) -> None:
     (tmp_path / "billing.toml").write_text(TOML)
     tables = (channels.TABLE, sessions.TABLE, invoices.TABLE)
     rows = [*identifications("ann", *range(740, 750)), *identifications("eve", 5), *identifications("bob", 24 * 70)]
@@ -275,7 +275,7 @@ def content(table: pa.Table) -> bytes:
     return bytes(sink.getvalue())
 
 
-def test_months_of_the_example_are_those_of_berlin() -> None:
+def test_january_in_berlin_has_744_hours() -> None:
     assert (
         months.month_start_us("2027-02", "Europe/Berlin") - months.month_start_us("2027-01", "Europe/Berlin")
         == 744 * HOUR_US

@@ -14,7 +14,7 @@ from broadloom.pipeline.arrow.link_crossings import fastest
 from broadloom.record.arrow_import import pa
 from tests.pipeline.building import build_all
 from tests.pipeline.flooded import CHANNEL, START_US, FloodTape, flood_tape, tape_rows
-from tests.pipeline.test_clocks import spans_of
+from tests.pipeline.test_clock_offsets import spans_of
 from tests.pipeline.test_links import ONE_CLOCK
 
 
@@ -28,7 +28,7 @@ def corrected() -> ClockCorrection:
     return ClockCorrection(estimate_clock_offsets(fastest(rows), spans_of(rows)))
 
 
-def test_percentiles_are_nearest_ranks():
+def test_latency_percentiles_are_nearest_rank():
     rows = [{"kind": "sent", "peer": "a", "author": "a", "sequence": 1, "event_time": START_US}]
     for took in range(1, 201):
         got = {"kind": "delivered", "peer": "b", "author": "a", "sequence": 1, "hops": took % 7}
@@ -41,7 +41,7 @@ def test_percentiles_are_nearest_ranks():
     assert (only["delivery_count"], only["untimed_count"], only["clock_error_ms"]) == (200, 0, 0.0)
 
 
-def test_a_delivery_whose_sending_nobody_recorded_is_counted_as_unknown():
+def test_delivery_without_recorded_sending_is_untimed():
     rows = tape_rows(
         [{"kind": "delivered", "peer": "b", "author": "a", "sequence": 1, "hops": 2, "event_time": START_US}]
     )
@@ -50,7 +50,7 @@ def test_a_delivery_whose_sending_nobody_recorded_is_counted_as_unknown():
     assert only["start_time"] == START_US // MINUTE_US * MINUTE_US
 
 
-def test_clocks_that_nothing_ties_are_not_compared():
+def test_unrelated_clocks_are_not_compared():
     rows = flood_tape(runs=2, messages=3).rows
     alone = ClockCorrection(estimate_clock_offsets(fastest(rows.slice(0, 0)), spans_of(rows)))
     found = to_polars(latencies(rows, alone))
@@ -59,7 +59,7 @@ def test_clocks_that_nothing_ties_are_not_compared():
     assert same_run["latency_ms"].max() < 1_000  # type: ignore[operator]
 
 
-def test_a_sending_told_twice_does_not_double_the_deliveries():
+def test_duplicate_sent_event_does_not_duplicate_deliveries():
     twice = tape_rows([{"kind": "sent", "run_id": "run-00", "author": "a", "sequence": 1, "event_time": START_US}] * 2)
     got = tape_rows(
         [{"kind": "delivered", "run_id": "run-00", "author": "a", "sequence": 1, "event_time": START_US + 5}]
@@ -67,7 +67,7 @@ def test_a_sending_told_twice_does_not_double_the_deliveries():
     assert latencies(pa.concat_tables([twice, got]), ONE_CLOCK)["latency_ms"].to_pylist() == [0.005]
 
 
-def test_delays_by_clocks_of_seconds_apart_are_right_to_a_millisecond():
+def test_latency_with_skewed_clocks_is_accurate_to_a_millisecond():
     found = np.sort(to_polars(latencies(tape().rows, corrected()))["latency_ms"].to_numpy())
     truth = np.sort(tape().latencies_us) / 1000
     assert np.abs(found - truth).max() < 2
@@ -77,7 +77,7 @@ def test_delays_by_clocks_of_seconds_apart_are_right_to_a_millisecond():
     assert uncorrected.min() < -1_000  # type: ignore[operator]
 
 
-def test_spark_gives_the_same(spark):
+def test_spark_matches_pure_functions(spark):
     here = to_polars(percentiles(latencies(tape().rows, corrected()))).sort("start_time")
     there = build_all(spark)["latency"].filter(pl.col("channel") == CHANNEL).sort("start_time")
     assert there.with_columns(pl.col("start_time").dt.timestamp("us")).rows() == here.rows()

@@ -58,7 +58,7 @@ def seconds_of(table: pa.Table, *names: str) -> list[tuple]:
     return shown.select(names).rows()
 
 
-def test_a_link_lasts_while_both_ends_have_it():
+def test_link_lasts_while_both_ends_have_it():
     rows = rows_from_script(
         "0 a joined", "0 b joined", "1 a up b", "1.5 b up a", "4 a down b rewired", "4.25 b down a rewired", "9 a says"
     )
@@ -69,14 +69,14 @@ def test_a_link_lasts_while_both_ends_have_it():
     assert seconds_of(found, "a_reason", "b_reason", "crashed_peer") == [("rewired", "rewired", None)]
 
 
-def test_a_link_to_the_end_of_the_tape_has_no_end():
+def test_link_up_at_end_of_tape_has_no_end():
     _, found = intervals_and_links(
         rows_from_script("0 a joined", "0 b joined", "1 a up b", "1 b up a", "5 a says", "5 b says")
     )
     assert seconds_of(found, "start_time", "end_time", "duration_ms", "evidence") == [(1.0, None, None, "both")]
 
 
-def test_a_dead_end_says_nothing_and_its_link_ends_with_its_last_sign_of_life():
+def test_link_of_crashed_peer_ends_with_its_last_sign_of_life():
     rows = rows_from_script(
         "0 a joined", "0 b joined", "1 a up b", "1 b up a", "3 b says", "7 a down b heartbeat_timeout", "9 a says"
     )
@@ -85,7 +85,7 @@ def test_a_dead_end_says_nothing_and_its_link_ends_with_its_last_sign_of_life():
     assert seconds_of(found, "start_time", "end_time", "evidence", "crashed_peer") == [(1.0, 3.0, "both", B)]
 
 
-def test_one_that_was_lost_and_lives_on_has_not_died():
+def test_peer_with_later_events_has_not_crashed():
     rows = rows_from_script(
         "0 a joined",
         "0 b joined",
@@ -99,7 +99,7 @@ def test_one_that_was_lost_and_lives_on_has_not_died():
     assert seconds_of(intervals, "end_status") == [("present",), ("present",)]
 
 
-def test_who_does_not_record_is_known_from_its_neighbours():
+def test_unrecorded_peer_is_known_from_its_neighbors():
     rows = rows_from_script("0 a joined", "1 a up c", "6 a down c peer_left", "9 a says")
     intervals, found = intervals_and_links(rows)
     assert seconds_of(intervals, "peer", "is_recorded", "start_time", "end_time", "end_status")[1] == (
@@ -112,14 +112,14 @@ def test_who_does_not_record_is_known_from_its_neighbours():
     assert seconds_of(found, "peer_a", "peer_b", "start_time", "end_time", "evidence") == [(A, C, 1.0, 6.0, "one")]
 
 
-def test_a_link_that_a_recording_end_denies_is_half():
+def test_link_unknown_to_recording_end_is_disputed():
     _, found = intervals_and_links(
         rows_from_script("0 a joined", "0 b joined", "1 a up b", "2 a down b connection_lost", "9 a says", "9 b says")
     )
     assert seconds_of(found, "start_time", "end_time", "evidence") == [(1.0, 2.0, "disputed")]
 
 
-def test_a_link_made_after_the_other_ends_tape_broke_off_counts():
+def test_link_after_end_of_other_tape_counts():
     """A killed process loses its unfinished file."""
     rows = rows_from_script(
         "0 a joined", "0 b joined", "1 b says", "4 a up b", "8 a down b connection_lost", "9 a says"
@@ -129,14 +129,14 @@ def test_a_link_made_after_the_other_ends_tape_broke_off_counts():
     assert seconds_of(found, "start_time", "evidence") == [(4.0, "one")]
 
 
-def test_two_links_of_the_same_pair_are_two():
+def test_repeated_links_of_a_pair_are_separate():
     first = ["1 a up b", "1.1 b up a", "2 a down b rewired", "2.1 b down a rewired"]
     second = ["3 b up a", "3.1 a up b", "5 b down a rewired", "5.1 a down b rewired"]
     _, found = intervals_and_links(rows_from_script("0 a joined", "0 b joined", *first, *second, "9 a says"))
     assert seconds_of(found, "start_time", "end_time") == [(1.1, 2.0), (3.1, 5.0)]
 
 
-def test_a_lost_row_of_one_end_does_not_move_the_other_links():
+def test_dropped_row_of_one_end_does_not_shift_other_links():
     first = ["1 a up b", "1.1 b up a", "2 a down b rewired", "2.1 b down a rewired"]
     second = ["3 b up a", "5 b down a rewired"]  # not recorded by a
     third = ["6 a up b", "6.1 b up a", "7 a down b rewired", "7.1 b down a rewired"]
@@ -146,7 +146,7 @@ def test_a_lost_row_of_one_end_does_not_move_the_other_links():
 
 
 @pytest.mark.parametrize("scenario", ["kill", "churn"])
-def test_every_link_of_a_simulation_is_known_by_both(scenario):
+def test_every_simulated_link_has_evidence_of_both_ends(scenario):
     history = simulated_history(scenario, 30)
     intervals, found = (to_polars(each) for each in intervals_and_links(history.rows))
     ups = history.rows["kind"].to_pylist().count("link_up")
@@ -157,7 +157,7 @@ def test_every_link_of_a_simulation_is_known_by_both(scenario):
     assert set(still["peer_a"]) | set(still["peer_b"]) == there
 
 
-def test_spark_gives_the_same(spark):
+def test_spark_matches_pure_functions(spark):
     intervals, found = intervals_and_links(simulated_history("kill", 30).rows)
     by_spark = build_all(spark)
     assert (

@@ -49,7 +49,7 @@ def stored_rows(store: LiveStore) -> list[tuple[str, int, int, bool]]:
     )
 
 
-def test_final_rows_stay_and_open_ones_are_replaced(tmp_path):
+def test_final_rows_are_kept_and_open_rows_replaced(tmp_path):
     store = LiveStore(tmp_path)
     with pytest.raises(LiveTablesNotFoundError, match="no live tables"):
         store.read("traffic")
@@ -66,7 +66,7 @@ def test_final_rows_stay_and_open_ones_are_replaced(tmp_path):
     assert sorted(store.states(store.manifest())["channel"].to_pylist()) == ["a", "b"]
 
 
-def test_a_batch_that_is_there_is_not_done_again(tmp_path):
+def test_committed_batch_is_not_processed_twice(tmp_path):
     store = LiveStore(tmp_path)
     assert not store.is_committed(0)
     commit(store, 0, traffic("a", (10, 5, True)), "a")
@@ -77,7 +77,7 @@ def test_a_batch_that_is_there_is_not_done_again(tmp_path):
             store.is_committed(batch)
 
 
-def test_a_batch_that_died_leaves_nothing(tmp_path):
+def test_crashed_batch_leaves_no_rows(tmp_path):
     store = LiveStore(tmp_path)
     commit(store, 0, traffic("a", (10, 5, True)), "a")
     known = sorted((tmp_path / "parts").iterdir())
@@ -90,7 +90,7 @@ def test_a_batch_that_died_leaves_nothing(tmp_path):
     assert not list(tmp_path.glob(".*"))
 
 
-def test_many_batches_are_few_files(tmp_path):
+def test_files_of_many_batches_are_merged(tmp_path):
     store = LiveStore(tmp_path)
     batches = MERGE_FILE_COUNT**2 + 3
     for batch in range(batches):

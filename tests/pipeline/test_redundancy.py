@@ -32,7 +32,7 @@ def total(rows: pa.Table) -> dict:
 
 
 @pytest.mark.parametrize("peers", [5, 40])
-def test_a_flood_brings_what_the_formula_says(peers):
+def test_flood_copies_match_formula(peers):
     """5 peers are a full mesh."""
     found = total(simulated_history("dissemination-cost", peers).rows)
     assert found["message_count"] > 100
@@ -41,17 +41,17 @@ def test_a_flood_brings_what_the_formula_says(peers):
     assert 1 <= found["copy_count"] / found["flood_copy_count"] < 1.001
 
 
-def test_at_rest_each_message_makes_exactly_so_many_copies():
+def test_stable_fabric_sends_exact_number_of_flood_copies():
     found = total(simulated_history("grow", 40).rows)
     assert found == {"message_count": 3, "copy_count": 3 * 121, "flood_copy_count": 3 * 121.0}
 
 
-def test_a_tree_brings_little_more_than_one_copy():
+def test_plumtree_sends_far_fewer_copies_than_flooding():
     found = total(simulated_history("dissemination-cost", 40, DisseminationMode.TREE).rows)
     assert found["message_count"] * 39 <= found["copy_count"] < 0.6 * found["flood_copy_count"]
 
 
-def test_the_number_of_peers_is_that_of_the_moment():
+def test_flood_copies_use_peer_count_at_sending_time():
     """Two peers, then three, in a full mesh: 1 and 4 copies."""
     names = [f"{number:016x}" for number in range(3)]
     at = [0, 0, 100_000_000]
@@ -79,7 +79,7 @@ def test_the_number_of_peers_is_that_of_the_moment():
     assert found.select("peer_count_mean", "message_count", "flood_copy_count").rows() == [(2.0, 5, 5.0), (3.0, 2, 8.0)]
 
 
-def test_spark_gives_the_same(spark):
+def test_spark_matches_pure_functions(spark):
     rows = simulated_history("kill", 30).rows
     intervals, _ = intervals_and_links(rows)
     here = pl.DataFrame(pl.from_arrow(redundancy(seconds_of(rows), intervals, ONE_CLOCK)))

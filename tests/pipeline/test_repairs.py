@@ -16,7 +16,7 @@ def ring(peers: str, at: float) -> list[str]:
     return [f"{at} {x} up {y}" for pair in pairs for x, y in (pair, pair[::-1])]
 
 
-def test_a_ring_that_closes_again():
+def test_repair_ends_when_ring_closes():
     rows = rows_from_script(
         *(f"0 {peer} joined" for peer in "abcde"),
         *ring("abcde", 1),
@@ -42,7 +42,7 @@ def test_a_ring_that_closes_again():
     assert seconds_of(done, *columns) == [("crashed", 5.0, 2, 4, 1, 0, 8.25, 3250.0)]
 
 
-def test_regular_but_torn_is_not_repaired():
+def test_regular_but_disconnected_fabric_is_not_repaired():
     """A ring of six becomes two triangles: all peers have two links, but they are not connected."""
     cut = ["6 c down d rewired", "6 d down c rewired", "6 f down a rewired", "6 a down f rewired"]
     triangles = ["6 a up c", "6 c up a", "6 d up f", "6 f up d"]
@@ -67,7 +67,7 @@ def test_regular_but_torn_is_not_repaired():
     assert timeline.component_count(int(timeline.times[-1])) == 2
 
 
-def test_what_is_never_repaired_says_so():
+def test_unfinished_repair_has_no_end():
     rows = rows_from_script(
         *(f"0 {peer} joined" for peer in "abcde"), *ring("abcde", 1), "5 c leaving", "6 b down c peer_left", "9 a says"
     )
@@ -89,7 +89,7 @@ def test_every_loss_of_a_simulation_is_repaired(scenario):
         assert done["reason"].unique().to_list() == ["crashed"]
 
 
-def test_the_moment_of_repair_by_brute_force():
+def test_repair_time_matches_brute_force():
     intervals, found = intervals_and_links(simulated_history("churn", 30).rows)
     timeline = FabricTimeline(found, intervals)
     for row in to_polars(repairs(found, intervals)).head(25).iter_rows(named=True):
@@ -104,7 +104,7 @@ def _is_whole_and_regular(timeline: FabricTimeline, time: int) -> bool:
     return shape.degrees == {wanted: shape.peers} and shape.components == 1
 
 
-def test_spark_gives_the_same(spark):
+def test_spark_matches_pure_functions(spark):
     intervals, found = intervals_and_links(simulated_history("kill", 30).rows)
     here = pl.DataFrame(pl.from_arrow(repairs(found, intervals))).sort("start_time", "peer")
     assert rows_of_kill(build_all(spark)["repairs"], "start_time", "peer") == here.rows()

@@ -148,19 +148,19 @@ SOME_IDENTIFICATIONS = st.lists(
 
 @settings(max_examples=300, deadline=None)
 @given(identified=SOME_IDENTIFICATIONS, bounds=SOME_SIGNS, until_s=st.integers(150, 200))
-def test_sessions_are_those_of_the_slow_reckoning(identified: list[Sign], bounds: list[Sign], until_s: int) -> None:
+def test_sessions_match_naive_implementation(identified: list[Sign], bounds: list[Sign], until_s: int) -> None:
     assert sessions_of(identified + bounds, QUICK, until_s) == reference_sessions(identified + bounds, QUICK, until_s)
 
 
 @settings(max_examples=50, deadline=None)
 @given(identified=SOME_IDENTIFICATIONS, again=st.randoms(use_true_random=False))
-def test_order_of_arrival_and_doubles_do_not_matter(identified: list[Sign], again) -> None:
+def test_sessions_do_not_depend_on_order_or_duplicates(identified: list[Sign], again) -> None:
     more = identified + again.sample(identified, len(identified) // 2)
     again.shuffle(more)
     assert sessions_of(more, QUICK) == sessions_of(identified, QUICK)
 
 
-def test_a_missed_interval_ends_a_session() -> None:
+def test_missed_identification_ends_session() -> None:
     hour = 3600
     assert sessions_of(identifications(0, hour, 2 * hour, 4 * hour), HOURLY) == [
         ("c", "ann", 0, 3 * hour, 3, 1, "timed_out"),
@@ -168,12 +168,12 @@ def test_a_missed_interval_ends_a_session() -> None:
     ]
 
 
-def test_one_may_be_late_by_the_slack_and_no_more() -> None:
+def test_identification_may_be_late_by_grace_only() -> None:
     assert len(sessions_of(identifications(0, 3900), HOURLY)) == 1
     assert len(sessions_of(identifications(0, 3901), SessionRule(3600, 0, 300, 0, 60))) == 2
 
 
-def test_a_late_row_makes_one_session_of_two() -> None:
+def test_late_row_merges_two_sessions() -> None:
     hour = 3600
     with_break = identifications(0, 2 * hour + 600)
     assert len(sessions_of(with_break, HOURLY)) == 2
@@ -182,33 +182,33 @@ def test_a_late_row_makes_one_session_of_two() -> None:
     ]
 
 
-def test_many_observers_of_one_identification_count_once() -> None:
+def test_repeated_sightings_count_as_one_identification() -> None:
     assert sessions_of(identifications(0, 1, 2, 5, 30, 3600, 3601, 3640), HOURLY) == [
         ("c", "ann", 0, 3640 + 3600, 2, 1, "timed_out")
     ]
 
 
-def test_joined_and_left_tell_it_to_the_second() -> None:
+def test_joined_and_left_give_exact_session_bounds() -> None:
     bounds = [Sign("c", "p1", None, "joined", 10), Sign("c", "p1", None, "left", 4000)]
     # The last identification is received after its author left.
     assert sessions_of([*bounds, *identifications(20, 3620, 4003)], HOURLY) == [("c", "ann", 10, 4000, 3, 1, "left")]
 
 
-def test_who_never_identified_itself_is_no_subscriber() -> None:
+def test_peer_without_identification_has_no_session() -> None:
     assert sessions_of([Sign("c", "p1", None, "joined", 10), Sign("c", "p1", None, "left", 20)], HOURLY) == []
 
 
-def test_two_devices_at_once_are_one_session() -> None:
+def test_overlapping_devices_form_one_session() -> None:
     assert sessions_of(identifications(0, 3600) + identifications(1800, 5400, peer="p2"), HOURLY) == [
         ("c", "ann", 0, 9000, 4, 2, "timed_out")
     ]
 
 
-def test_a_session_at_the_end_of_the_tape_is_open_and_reaches_no_further() -> None:
+def test_session_at_end_of_tape_is_open_and_ends_there() -> None:
     assert sessions_of(identifications(0, 3600), HOURLY, until_s=4000) == [("c", "ann", 0, 4000, 2, 1, "open")]
 
 
-def test_no_signs_no_sessions() -> None:
+def test_empty_signs_give_no_sessions() -> None:
     assert spans(SIGNS.empty_table(), HOURLY) == SPANS.empty_table()
     assert sessions_of([], HOURLY) == []
 
@@ -225,12 +225,12 @@ def test_no_signs_no_sessions() -> None:
         {"window_s": 3600},
     ],
 )
-def test_settings_that_make_no_sense_are_refused(wrong: dict) -> None:
+def test_session_rule_rejects_invalid_settings(wrong: dict) -> None:
     with pytest.raises(TableSettingError):
         SessionRule(**{"interval_s": 3600, "missed_max": 0, "grace_s": 300, "tail_s": 3600, "window_s": 60, **wrong})
 
 
-def test_from_tapes_through_spark(spark) -> None:
+def test_spark_builds_sessions_from_tapes(spark) -> None:
     hour = 3600
     rows = [
         # Two sightings of each, over midnights and the end of the month.
@@ -258,7 +258,7 @@ def test_from_tapes_through_spark(spark) -> None:
     ]
 
 
-def test_without_identifications_the_table_is_empty(spark) -> None:
+def test_sessions_are_empty_without_identifications(spark) -> None:
     rows = [{"kind": "joined", "event_time": at(100), "peer": "p2", "name": "bob"}]
     inputs = build_inputs(spark, event_table(*rows), channels.TABLE, table.TABLE)
     assert inputs["sessions"].count() == 0

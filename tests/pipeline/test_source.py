@@ -71,7 +71,7 @@ class ResumableStream:
         return whole.sort_by([("run_id", "ascending"), ("ordinal", "ascending")])
 
 
-def test_a_batch_is_all_rows(spark, tmp_path):
+def test_batch_read_returns_all_rows_and_pushes_filters_down(spark, tmp_path):
     grow(tmp_path, 100)
     grow(tmp_path, 50, channel=OTHER)
     frame = spark.read.format("broadloom").load(str(tmp_path))
@@ -86,7 +86,7 @@ def test_a_batch_is_all_rows(spark, tmp_path):
     ).num_rows  # fmt: skip
 
 
-def test_only_the_columns_that_are_asked_for(spark, tmp_path):
+def test_read_returns_only_requested_columns(spark, tmp_path):
     grow(tmp_path, 20)
     frame = spark.read.format("broadloom").schema("sequence BIGINT, channel STRING").load(str(tmp_path))
     assert frame.toArrow().column_names == ["sequence", "channel"]
@@ -95,7 +95,7 @@ def test_only_the_columns_that_are_asked_for(spark, tmp_path):
         spark.read.format("broadloom").schema("color STRING").load(str(tmp_path)).count()
 
 
-def test_a_stream_reads_each_row_once(spark, tmp_path):
+def test_stream_reads_each_row_once(spark, tmp_path):
     tapes = tmp_path / "tapes"
     streamed = ResumableStream(spark, tapes, tmp_path / "checkpoint", rows_max="400")
     for run in range(3):
@@ -119,7 +119,7 @@ def test_a_stream_reads_each_row_once(spark, tmp_path):
     assert [batch for batch, _ in streamed.batches] == list(range(len(streamed.batches)))
 
 
-def test_a_big_file_is_read_in_parts_and_runs_in_the_order_of_time(spark, tmp_path):
+def test_large_files_are_split_and_read_in_time_order(spark, tmp_path):
     tapes = tmp_path / "tapes"
     # Two runs at the same time, each one file with several row groups.
     for peer in (1, 11):
@@ -143,7 +143,7 @@ def test_a_big_file_is_read_in_parts_and_runs_in_the_order_of_time(spark, tmp_pa
         newest = max(table["event_time"].to_pylist())
 
 
-def test_what_cannot_be_read_is_set_aside_and_told(spark, tmp_path):
+def test_unreadable_files_are_excluded_and_reported(spark, tmp_path):
     tapes, quarantine = tmp_path / "tapes", tmp_path / "quarantine"
     good = grow(tapes, 100)
     place = good.parent
@@ -176,7 +176,7 @@ def test_what_cannot_be_read_is_set_aside_and_told(spark, tmp_path):
     assert streamed.run() == [22]
 
 
-def test_a_damaged_page_costs_its_row_group_and_is_told(spark, tmp_path):
+def test_damaged_page_excludes_its_row_group(spark, tmp_path):
     tapes, quarantine = tmp_path / "tapes", tmp_path / "quarantine"
     with RecordedPeers(tapes, Clock(), peers=(1, 2), row_group_bytes_max=20_000, batch_rows=200) as recorded:
         for _ in range(500):
@@ -204,7 +204,7 @@ def test_a_damaged_page_costs_its_row_group_and_is_told(spark, tmp_path):
         ({}, "option 'path' is required"),
     ],
 )
-def test_a_mistake_is_told_in_a_sentence(spark, options, words):
+def test_invalid_options_raise_clear_errors(spark, options, words):
     with pytest.raises(Exception, match=words):
         spark.read.format("broadloom").options(**options).load().count()
 

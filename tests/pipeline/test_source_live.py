@@ -93,7 +93,7 @@ def following(spark, name: str, place: Path, kept: CollectedBatches) -> Iterator
         query.stop()
 
 
-def test_a_live_channel_is_a_stream_that_can_be_stopped_and_started(spark, name, tmp_path):
+def test_live_stream_can_be_stopped_and_resumed(spark, name, tmp_path):
     kept = CollectedBatches()
     first = [b"first %d" % number for number in range(50)]
     with member(name) as other:
@@ -120,7 +120,7 @@ def recording(name: str, tape: Path) -> RecordingProcess:
     return RecordingProcess(SourceOptions({"channel": name, "tls": "false", "tape": str(tape), "timeout_s": "5"}))
 
 
-def test_a_recording_outlives_a_kill_and_leaves_in_good_order(name, tmp_path):
+def test_recording_process_leaves_gracefully_when_parent_is_killed(name, tmp_path):
     """Whoever started it is killed: it hears that, leaves, and finishes its tape."""
     starter = """
 import sys
@@ -141,13 +141,13 @@ sys.stdin.read()
         assert read(tmp_path, kinds=["delivered"])["payload"].to_pylist() == [b"heard"]
 
 
-def test_a_channel_that_cannot_be_recorded_says_why(name, tmp_path):
+def test_recording_error_has_the_reason(name, tmp_path):
     (tmp_path / "file").write_text("no folder")
     with pytest.raises(LiveRecordingError, match="a tape cannot be written to"):
         recording(name, tmp_path / "file" / "tape")
 
 
-def test_a_channel_that_is_closed_for_all_ends_its_recording(name, tmp_path):
+def test_closed_channel_ends_its_recording(name, tmp_path):
     with member(name) as other:
         kept = recording(name, tmp_path)
         assert not kept.has_ended
@@ -157,7 +157,7 @@ def test_a_channel_that_is_closed_for_all_ends_its_recording(name, tmp_path):
     assert read(tmp_path, kinds=["joined", "left"]).num_rows == 2
 
 
-def test_a_frame_is_broadcast(spark, name):
+def test_sink_broadcasts_every_row(spark, name):
     with member(name) as one, member(name) as other:
         frame = spark.range(200, numPartitions=2).selectExpr(
             "CAST(CONCAT('row ', id) AS STRING) AS data", "CAST(id % 3 AS INT) AS priority"
@@ -169,7 +169,7 @@ def test_a_frame_is_broadcast(spark, name):
             assert sorted(each.received) == expected
 
 
-def test_a_stream_is_broadcast_with_stamps(spark, name, tmp_path):
+def test_stamps_identify_repeated_rows(spark, name, tmp_path):
     """A batch that is said twice is told by its stamps."""
     frame = spark.range(30, numPartitions=1).selectExpr("CAST(id AS STRING) AS data")
     frame.write.parquet(str(tmp_path / "in"))
@@ -196,7 +196,7 @@ def test_a_stream_is_broadcast_with_stamps(spark, name, tmp_path):
         assert sorted(kept) == sorted(b"%d" % number for number in range(30))
 
 
-def test_a_frame_is_said_in_a_group(spark, name):
+def test_sink_posts_rows_in_a_group(spark, name):
     """Each task as a guest: its rows in their order, kept by the members, who stay among themselves."""
     frame = spark.range(60, numPartitions=2).selectExpr("CAST(CONCAT('row ', id) AS STRING) AS data")
     options = {"channel": name, "tls": "false", "group": "Prices", "member": "feed", "stamp": "prices"}
@@ -229,7 +229,7 @@ def test_a_frame_is_said_in_a_group(spark, name):
                 write_rows(iter([pa.record_batch({"data": [b"1"]})]), SourceOptions(options | {"group": called}))
 
 
-def test_nobody_there_is_an_error_and_no_success(spark, name):
+def test_sink_raises_error_without_other_peers(spark, name):
     frame = spark.range(1).selectExpr("CAST(id AS STRING) AS data")
     writer = frame.write.format("broadloom").mode("append").options(channel=name, tls="false", timeout_s="3")
     with pytest.raises(Exception, match="nobody else is on this channel"):
@@ -246,14 +246,14 @@ def test_nobody_there_is_an_error_and_no_success(spark, name):
         ("CAST(id AS STRING) AS data, 1 AS ttl_s", "append", "a group keeps its messages"),
     ],
 )
-def test_a_frame_that_cannot_be_said_is_refused(spark, name, columns, mode, words):
+def test_sink_rejects_invalid_dataframes(spark, name, columns, mode, words):
     frame = spark.range(1).selectExpr(*columns.split(", "))
     options = {"group": "Prices"} if "ttl_s" in columns else {}
     with pytest.raises(Exception, match=words):
         frame.write.format("broadloom").mode(mode).options(channel=name, tls="false", **options).save()
 
 
-def test_a_stamp_is_found_again():
+def test_stamp_roundtrips_and_filter_detects_duplicates():
     stamp = DedupStamp(origin_of("a"), 3, 1, 99)
     assert split_stamp(add_stamp(stamp, b"data")) == (stamp, b"data")
     assert split_stamp(b"data") == (None, b"data")

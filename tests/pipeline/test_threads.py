@@ -97,7 +97,7 @@ def pointers(draw: st.DrawFn) -> list[int]:
 
 @given(pointers())
 @settings(deadline=None, max_examples=150)
-def test_places_are_those_found_by_walking(parents):
+def test_thread_positions_match_naive_walk(parents):
     # A message that answers itself is a circle of one.
     told = to_polars(thread_positions(messages_with_parents(parents)))
     found = [
@@ -110,7 +110,7 @@ def test_places_are_those_found_by_walking(parents):
     assert found == by_walking(parents)
 
 
-def test_a_member_is_one_whichever_peer_it_is():
+def test_member_keeps_its_thread_over_reconnects():
     # One asks, another answers, and the first answers that, after it has come back as another peer.
     told = to_polars(threads(group_messages([-1, 0, -1, 1]), ONE_CLOCK)).sort("start_time")
     assert told.select("message_count", "depth", "participant_count", "first_reply_ms").rows() == [
@@ -119,7 +119,7 @@ def test_a_member_is_one_whichever_peer_it_is():
     ]
 
 
-def test_a_name_that_is_used_twice_in_a_group_stays_with_the_first():
+def test_reused_member_sequence_stays_with_first_author():
     rows = group_messages([-1, 0]).to_pylist()
     forged = rows[0] | {"author": "f" * 16, "group_id": "tea"}
     elsewhere = rows[0] | {"author": "0" * 16, "group_id": "coffee"}
@@ -129,7 +129,7 @@ def test_a_name_that_is_used_twice_in_a_group_stays_with_the_first():
         assert answer.select("root_author", "depth").rows() == [(rows[0]["author"], 1)]
 
 
-def test_a_conversation():
+def test_threads_have_size_depth_and_first_reply():
     # 0 is answered by its own author (3), then by others (4, 5); 1 by nobody; 2 by a chain.
     told = threads(messages_with_parents([-1, -1, -1, 0, 0, 3, 2, 6, 7]), ONE_CLOCK)
     rows = to_polars(told).sort("root_author").rows(named=True)
@@ -150,36 +150,36 @@ def test_a_conversation():
     assert (first["start_time"] - START_US, first["end_time"] - START_US) == (0, 5_000_000)
 
 
-def test_a_message_without_an_answer_is_a_conversation_only_in_a_group():
+def test_message_without_reply_is_a_thread_only_in_a_group():
     assert threads(messages_with_parents([-1, -1]), ONE_CLOCK).num_rows == 0
     told = to_polars(threads(messages_with_parents([-1, -1], group="tea"), ONE_CLOCK))
     assert told.select("message_count", "depth", "first_reply_ms", "group_id").rows() == [(1, 0, None, "tea")] * 2
 
 
-def test_missing_parents_and_circles_are_told():
+def test_missing_parents_and_cycles_have_a_status():
     told = to_polars(threads(messages_with_parents([MISSING_PARENT, 0, 4, 2, 3, 2]), ONE_CLOCK)).sort("status")
     assert told.select("status", "message_count", "depth").rows() == [("cycle", 4, None), ("parent_missing", 2, 1)]
 
 
-def test_nothing_said():
+def test_no_messages_give_no_threads():
     assert threads(messages_with_parents([]), ONE_CLOCK).num_rows == 0
     assert thread_positions(messages_with_parents([])).num_rows == 0
 
 
 @pytest.mark.parametrize("depth", [100_000, 131_072])
-def test_a_chain_of_a_hundred_thousand(depth):
+def test_very_deep_thread_is_resolved(depth):
     parents = [*range(-1, depth)]
     told = to_polars(threads(many_messages(parents), ONE_CLOCK))
     assert told.select("message_count", "depth", "participant_count").rows() == [(depth + 1, depth, 3)]
 
 
-def test_a_long_circle_ends():
+def test_long_cycle_is_detected():
     parents = [99_999, *range(99_999)]
     told = to_polars(threads(many_messages(parents), ONE_CLOCK))
     assert told.select("status", "message_count", "depth").rows() == [("cycle", 100_000, None)]
 
 
-def test_sizes_and_depths_of_a_random_forest():
+def test_thread_sizes_and_depths_match_networkx():
     random = np.random.default_rng(3)
     parents = [int(random.integers(-1, index)) if index else -1 for index in range(3000)]
     graph = nx.Graph([(index, parent) for index, parent in enumerate(parents) if parent >= 0])
@@ -212,7 +212,7 @@ def many_messages(parents: list[int]) -> pa.Table:
     )
 
 
-def test_spark_finds_them_on_a_tape(spark):
+def test_spark_finds_threads_on_a_tape(spark):
     found = {
         name: table.filter(pl.col("channel") == CONVERSATION_CHANNEL)
         for name, table in build_all(spark).items()
@@ -250,7 +250,7 @@ async def record_conversation(name: str, tape: Tape, store: Path) -> None:
         await club.send_text("So long?", reply_to=long)
 
 
-def test_a_real_conversation_each_answer_under_its_question(spark, tmp_path):
+def test_recorded_conversation_places_each_reply_under_its_parent(spark, tmp_path):
     with Tape(tmp_path / "tape") as tape:
         run_test(lambda: record_conversation(unique_name(), tape, tmp_path / "ben.db"))
     found = build_in_memory(spark, read(tmp_path / "tape"), "thread_positions", "threads")

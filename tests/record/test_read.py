@@ -55,7 +55,7 @@ def test_questions_that_make_no_sense(tape: Path) -> None:
         read(tape, columns=["colour"])
     with pytest.raises(ValueError, match="'eaten' is not a valid EventKind"):
         read(tape, kinds=["eaten"])
-    with pytest.raises(FileNotFoundError, match="not a tape"):
+    with pytest.raises(FileNotFoundError, match="no tape"):
         read(tape / "nowhere")
 
 

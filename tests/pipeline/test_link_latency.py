@@ -14,7 +14,7 @@ from tests.pipeline.test_links import ONE_CLOCK
 LINKS_UP = tape_rows([]).select(["channel", "peer", "neighbor", "event_time"])
 
 
-def test_links_are_ranked_by_their_true_time():
+def test_links_are_ranked_by_median_latency():
     one = flood_tape(runs=1, messages=400)
     found = (
         to_polars(link_latency(latency_histogram(one.rows, ONE_CLOCK, LINKS_UP)))
@@ -34,7 +34,7 @@ def test_links_are_ranked_by_their_true_time():
     assert middles == sorted(middles, reverse=True)
 
 
-def test_receivers_and_relays_add_up_their_links():
+def test_receivers_and_relays_combine_their_links():
     one = flood_tape(runs=1, messages=100)
     found = to_polars(link_latency(latency_histogram(one.rows, ONE_CLOCK, LINKS_UP)))
     for kind, end in (("receiver", 1), ("relay", 0)):
@@ -47,7 +47,7 @@ def test_receivers_and_relays_add_up_their_links():
             )
 
 
-def test_what_made_up_for_the_past_is_not_timed():
+def test_backfill_is_not_timed():
     """b links to a at second 50, gets a message from second 0 as backfill, and then a new one."""
     sent = [
         {"kind": "sent", "peer": "a", "author": "a", "sequence": number, "event_time": START_US + at * 1_000_000}
@@ -65,7 +65,7 @@ def test_what_made_up_for_the_past_is_not_timed():
     assert (link["sample_count"], link["backfill_count"], link["latency_max_ms"]) == (1, 1, 2.0)
 
 
-def test_clocks_are_corrected():
+def test_link_latency_is_corrected_for_clocks():
     found = to_polars(link_latency(latency_histogram(tape().rows, corrected(), LINKS_UP))).filter(
         pl.col("kind") == "link"
     )
@@ -80,7 +80,7 @@ def test_clocks_are_corrected():
 
 
 @pytest.mark.long
-def test_spark_gives_the_same(spark):
+def test_spark_matches_pure_functions(spark):
     keys = ["kind", "slowness_rank"]
     here = to_polars(link_latency(latency_histogram(tape().rows, corrected(), LINKS_UP))).sort(keys)
     there = build_all(spark)["link_latency"].filter(pl.col("channel") == CHANNEL).sort(keys)

@@ -42,7 +42,7 @@ def impressions(rows: list[tuple[str, str | None, str, int]]) -> pa.Table:
         max_size=25,
     )
 )
-def test_showings_are_put_together_as_one_by_one(rows: list[tuple[str, str | None, str, int]]) -> None:
+def test_impressions_are_grouped_like_naive_implementation(rows: list[tuple[str, str | None, str, int]]) -> None:
     expected: dict[tuple, list[tuple[int, set[str]]]] = {}
     for ad, group, peer, when in sorted(rows, key=lambda row: row[3]):
         own = expected.setdefault((ad, group), [])
@@ -61,7 +61,7 @@ def test_showings_are_put_together_as_one_by_one(rows: list[tuple[str, str | Non
     cuts=st.lists(st.lists(st.integers(0, 100), max_size=8, unique=True).map(sorted), max_size=6),
     when=st.lists(st.integers(0, 100), min_size=1, max_size=10),
 )
-def test_the_audience_are_those_with_a_session_at_that_moment(cuts: list[list[int]], when: list[int]) -> None:
+def test_audience_counts_subscribers_with_a_session_at_that_time(cuts: list[list[int]], when: list[int]) -> None:
     people = [[(a, b) for a, b in zip(own[::2], own[1::2], strict=False)] for own in cuts]
     spans = [span for own in people for span in own]
     sessions_table = pa.table(
@@ -76,7 +76,7 @@ def test_the_audience_are_those_with_a_session_at_that_moment(cuts: list[list[in
         assert row["audience_count"] == sum(any(a <= moment <= b for a, b in own) for own in people)
 
 
-def test_fees_are_exact_and_an_unknown_advert_says_so() -> None:
+def test_fees_are_exact_and_unlisted_ad_has_a_reason() -> None:
     billing = config.parse(
         {
             "currency": "EUR",
@@ -91,7 +91,7 @@ def test_fees_are_exact_and_an_unknown_advert_says_so() -> None:
     assert "no advertiser" in found["mystery"]["reason"]
 
 
-def test_from_tapes_to_fees(spark, tmp_path: Path) -> None:
+def test_spark_computes_ad_fees_from_tapes(spark, tmp_path: Path) -> None:
     (tmp_path / "billing.toml").write_text(
         """
         time_zone = "Europe/Berlin"

@@ -47,7 +47,7 @@ HISTORY: dict[str, list[dict[str, Any]]] = {
 }
 
 
-def test_a_channel_is_drawn_the_same_each_time(tmp_path: Path) -> None:
+def test_plot_is_reproducible(tmp_path: Path) -> None:
     out = results(tmp_path / "out", "one", **HISTORY)
     first, second = tmp_path / "first.svg", tmp_path / "second.svg"
     assert plot_channel(out, first) == "one"
@@ -56,13 +56,13 @@ def test_a_channel_is_drawn_the_same_each_time(tmp_path: Path) -> None:
     assert plot_channel(out, tmp_path / "chart.png") == "one"
 
 
-def test_a_channel_on_which_nothing_happened_can_be_drawn(tmp_path: Path) -> None:
+def test_empty_channel_can_be_plotted(tmp_path: Path) -> None:
     nothing: dict[str, list[dict[str, Any]]] = {name: [] for name in HISTORY if name != "channels"}
     out = results(tmp_path / "out", "one", channels=HISTORY["channels"], **nothing)
     assert plot_channel(out, tmp_path / "empty.svg") == "one"
 
 
-def test_what_cannot_be_drawn_is_told(tmp_path: Path) -> None:
+def test_plot_errors_name_the_channels(tmp_path: Path) -> None:
     out = results(tmp_path / "out", "one", "two", **HISTORY)
     with pytest.raises(NothingToPlotError, match="choose one of the channels: one, two"):
         plot_channel(out, tmp_path / "a.svg")

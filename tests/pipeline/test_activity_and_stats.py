@@ -85,7 +85,7 @@ def built(table, inputs: TableInputs) -> list[dict]:
     return list(frame.toArrow().to_pylist())
 
 
-def test_membership_intervals_have_the_name_that_a_peer_gave_itself(inputs: TableInputs, spark) -> None:
+def test_membership_intervals_prefer_the_name_of_the_peer_itself(inputs: TableInputs, spark) -> None:
     inputs.tables["clock_offsets"] = spark.createDataFrame(clock_offsets.TABLE.build(inputs).toArrow())
     found = {(row["channel"], row["peer"]): row for row in built(membership_intervals.TABLE, inputs)}
     assert {key: found[key]["name"] for key in (("c", "p1"), ("c", "p2"), ("d", "p1"))} == {
@@ -96,7 +96,7 @@ def test_membership_intervals_have_the_name_that_a_peer_gave_itself(inputs: Tabl
     assert found["c", "p1"]["joined_time"] == BEGIN
 
 
-def test_activity_counts_each_peer_once_an_hour_and_once_a_day(inputs: TableInputs, messages: list[dict]) -> None:
+def test_activity_counts_each_peer_once_per_period(inputs: TableInputs, messages: list[dict]) -> None:
     peers: dict[tuple, set] = defaultdict(set)
     own: dict[tuple, list] = defaultdict(list)
     for row in inputs.events.toArrow().to_pylist():
@@ -124,7 +124,7 @@ def begin_of(time: datetime, span: str) -> datetime:
     return time if span == "hour" else time.replace(hour=0)
 
 
-def test_authors_are_ranked_by_what_they_said(inputs: TableInputs, messages: list[dict]) -> None:
+def test_authors_are_ranked_by_messages_and_bytes(inputs: TableInputs, messages: list[dict]) -> None:
     found = built(author_stats.TABLE, inputs)
     for channel in ("c", "d"):
         own = defaultdict(list)
@@ -146,7 +146,7 @@ def test_authors_are_ranked_by_what_they_said(inputs: TableInputs, messages: lis
 @pytest.mark.parametrize(
     ("table", "keys"), [(group_stats.TABLE, ("group_id",)), (topic_stats.TABLE, ("group_id", "topic"))]
 )
-def test_groups_and_topics_add_up_to_all_messages(table, keys, inputs: TableInputs, messages: list[dict]) -> None:
+def test_group_and_topic_stats_add_up_to_all_messages(table, keys, inputs: TableInputs, messages: list[dict]) -> None:
     own = defaultdict(list)
     for row in messages:
         own[(row["channel"], *(row[key] for key in keys))].append(row)

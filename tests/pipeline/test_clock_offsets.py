@@ -36,7 +36,7 @@ def errors_ms(tape: FloodTape, found: pl.DataFrame) -> np.ndarray:
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_offsets_of_seconds_are_found_to_a_fraction_of_the_delay(seed):
+def test_clock_offsets_of_seconds_are_estimated_within_a_millisecond(seed):
     tape = flood_tape(seed=seed)
     found = estimated(tape.rows)
     wrong = np.abs(errors_ms(tape, found))
@@ -47,14 +47,14 @@ def test_offsets_of_seconds_are_found_to_a_fraction_of_the_delay(seed):
     assert found["error_ms"].to_numpy().max() < 25
 
 
-def test_the_error_that_is_told_holds_without_jitter_and_with_much():
+def test_reported_clock_error_holds_with_and_without_jitter():
     for jitter_ms in (0.0, 50.0):
         tape = flood_tape(jitter_ms=jitter_ms, seed=7)
         found = estimated(tape.rows)
         assert np.all(np.abs(errors_ms(tape, found)) <= found["error_ms"].to_numpy() + 0.001)
 
 
-def test_clocks_that_drift():
+def test_clock_drift_is_corrected():
     tape = flood_tape(drift_ppm_max=40.0, seconds=1800, messages=900, seed=3)
     found = estimated(tape.rows)
     correction = ClockCorrection(estimate_clock_offsets(fastest(tape.rows), spans_of(tape.rows)))
@@ -68,7 +68,7 @@ def test_clocks_that_drift():
     assert found["drift_ppm"].abs().to_numpy().max() > 5
 
 
-def test_clocks_put_wrong_on_a_tape_of_the_simulator_are_found():
+def test_clock_offsets_of_simulated_tape_are_estimated():
     """A simulated tape, distributed over six machines with wrong clocks."""
     rows = pl.DataFrame(pl.from_arrow(simulated_history("kill", 30).rows))
     machine = pl.col("peer").rank("dense") % 6
@@ -86,7 +86,7 @@ def test_clocks_put_wrong_on_a_tape_of_the_simulator_are_found():
         assert wrong < 5  # simulated connections take some 10 to 50 ms
 
 
-def test_one_run_is_its_own_reference():
+def test_single_run_is_its_own_reference():
     tape = flood_tape(runs=1, messages=5)
     found = estimated(tape.rows)
     assert found.select("run_id", "reference_run_id", "offset_ms", "error_ms").rows() == [
@@ -94,7 +94,7 @@ def test_one_run_is_its_own_reference():
     ]
 
 
-def test_one_way_traffic_ties_nobody():
+def test_one_way_traffic_relates_no_clocks():
     rows = flood_tape(runs=2, messages=50).rows
     fast = to_polars(fastest(rows)).filter(pl.col("run_from") == "run-00")
     found = to_polars(estimate_clock_offsets(fast.to_arrow().cast(FASTEST), spans_of(rows)))
@@ -102,7 +102,7 @@ def test_one_way_traffic_ties_nobody():
     assert ClockCorrection(found.with_columns(pl.from_epoch("start_time", "us")).to_arrow()).is_one_clock is False
 
 
-def test_a_circle_of_one_way_traffic_ties_with_bounds():
+def test_cycle_of_one_way_traffic_bounds_clock_offsets():
     delay, offset = 2_000, {"a": 0, "b": 3_000_000, "c": -1_000_000}
     at = 10 * WINDOW_US
     around = [("a", "b"), ("b", "c"), ("c", "a")]
@@ -121,7 +121,7 @@ def test_a_circle_of_one_way_traffic_ties_with_bounds():
         assert abs(1000 * estimate - (offset[run] - reference)) <= 1000 * error <= 3 * delay
 
 
-def test_a_window_without_traffic_takes_the_nearest_with_more_doubt():
+def test_window_without_traffic_uses_nearest_estimate_with_larger_error():
     tape = flood_tape(messages=60)
     begins = START_US // WINDOW_US * WINDOW_US
     spans = (
@@ -141,7 +141,7 @@ def test_a_window_without_traffic_takes_the_nearest_with_more_doubt():
         assert crossings[0] > 0 == crossings[-1]
 
 
-def test_no_tape_at_all():
+def test_estimate_returns_empty_table_without_runs():
     empty = pa.table(
         {
             "run_id": pa.array([], pa.string()),
@@ -153,7 +153,7 @@ def test_no_tape_at_all():
 
 
 @pytest.mark.long
-def test_spark_gives_the_same(spark):
+def test_spark_matches_pure_functions(spark):
     tape = flood_tape()
     here = pl.DataFrame(pl.from_arrow(estimate_clock_offsets(fastest(tape.rows), spans_of(tape.rows)))).sort(
         "run_id", "start_time"

@@ -65,7 +65,7 @@ def tape(tmp_path_factory: pytest.TempPathFactory) -> pa.Table:
     return on_tape(folder).sort_by([("event_time", "ascending"), ("run_id", "ascending"), ("ordinal", "ascending")])
 
 
-def test_rates_are_counted_by_window(tape):
+def test_traffic_is_counted_per_window(tape):
     tables, result = run([tape])
     traffic = tables["traffic"]
     assert traffic["event_count"].sum() == tape.num_rows == result.rows
@@ -77,7 +77,7 @@ def test_rates_are_counted_by_window(tape):
     assert (first["sent_count"], first["sent_bytes"], first["author_count"], first["peer_count"]) == (20, 80, 4, 4)
 
 
-def test_latency_is_right_to_a_hundredth(tape):
+def test_live_latency_is_accurate_to_one_percent(tape):
     tables, _ = run([tape])
     frame = to_polars(tape)
     sent = frame.filter(pl.col("kind") == "sent").select("author", "sequence", sent="event_time")
@@ -99,7 +99,7 @@ def test_latency_is_right_to_a_hundredth(tape):
             assert lower * 0.989 <= row[name] <= exact * 1.011
 
 
-def test_sessions_are_those_of_the_batch_table(tape):
+def test_live_sessions_match_batch_table(tape):
     tables, _ = run([tape])
     signs = sessions.signs(to_polars(tape.select(["kind", "event_time", "peer", "author", "name", "channel"])))
     as_times = signs.with_columns(pl.col("first_time", "last_time").cast(pl.Datetime("us", "UTC"))).to_arrow()
@@ -112,7 +112,7 @@ def test_sessions_are_those_of_the_batch_table(tape):
     assert sorted(set(tables["sessions"]["subscriber"])) == ["ann", "bob"]
 
 
-def test_the_fabric_is_told_when_it_changes(tape):
+def test_live_snapshots_follow_changes_of_the_fabric(tape):
     tables, _ = run([tape])
     fabric = tables["fabric_snapshots"].sort("start_time")
     figures = fabric.select(
@@ -124,7 +124,7 @@ def test_the_fabric_is_told_when_it_changes(tape):
 
 @settings(max_examples=10, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(cuts=st.lists(st.integers(0, 2600), max_size=6), mixed=st.randoms(use_true_random=False))
-def test_it_does_not_matter_how_events_are_split(tape, cuts, mixed):
+def test_live_tables_do_not_depend_on_batch_boundaries(tape, cuts, mixed):
     """Within the lateness, the order does not matter either: adjacent batches are mixed."""
     ends = sorted({min(cut, tape.num_rows) for cut in cuts} | {0, tape.num_rows})
     parts = [list(range(first, last)) for first, last in pairwise(ends)]
@@ -142,7 +142,7 @@ def test_it_does_not_matter_how_events_are_split(tape, cuts, mixed):
         assert _rows(tables[name], columns) == _rows(frame, columns), name
 
 
-def test_late_rows_are_counted_and_change_nothing(tape):
+def test_late_events_are_counted_and_change_nothing(tape):
     early = tape.slice(0, 300)
     expected, before = run([tape.slice(300)])
     tables, after = run([tape.slice(300), early])
@@ -154,7 +154,7 @@ def test_late_rows_are_counted_and_change_nothing(tape):
     assert after.watermark_us == before.watermark_us
 
 
-def test_a_clock_in_the_future_moves_no_watermark(tape):
+def test_future_events_do_not_move_the_watermark(tape):
     times = pa.array([NOW_US + 400_000_000] * 5, pa.int64()).cast(tape.schema.field("event_time").type)
     place = tape.schema.names.index("event_time")
     ahead = tape.slice(0, 5).set_column(place, tape.schema.field("event_time"), times)
@@ -166,7 +166,7 @@ def test_a_clock_in_the_future_moves_no_watermark(tape):
     assert result.rows == tape.num_rows
 
 
-def test_a_delivery_waits_for_its_sending(tape):
+def test_delivery_waits_for_its_sending(tape):
     kinds = tape["kind"].to_pylist()
     sent = tape.take([place for place, kind in enumerate(kinds) if kind == "sent"])
     others = tape.take([place for place, kind in enumerate(kinds) if kind != "sent"])
@@ -184,7 +184,7 @@ def _rows(frame: pl.DataFrame, columns: list[str]) -> list[Any]:
     return sorted(rounded.rows(), key=repr)
 
 
-def test_state_does_not_grow_with_time(tmp_path: Path):
+def test_live_state_does_not_grow_over_time(tmp_path: Path):
     clock = Clock()
     sizes: list[int] = []
     state = None

@@ -37,7 +37,7 @@ def record(tapes: Path, run: str, *times: datetime) -> None:
     pq.write_table(pa.Table.from_pylist(rows, schema=schema), folder / f"{run}-000001.parquet")
 
 
-def test_an_issued_invoice_stays_and_what_comes_late_is_a_correction(spark, tmp_path: Path) -> None:
+def test_issued_invoice_stays_over_builds_and_late_rows_are_corrected(spark, tmp_path: Path) -> None:
     tapes, out, billing = tmp_path / "tapes", tmp_path / "out", tmp_path / "billing.toml"
     billing.write_text(TOML)
     january = datetime(2026, 1, 10, 8, tzinfo=UTC)

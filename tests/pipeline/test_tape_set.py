@@ -51,14 +51,14 @@ def reasons(tapes: TapeSet) -> list[str]:
     return [each["reason"] for each in tapes.quarantine.to_pylist()]
 
 
-def test_good_tapes_are_used_whole(good: Path) -> None:
+def test_valid_tapes_are_used_completely(good: Path) -> None:
     tapes = examine_tapes(good)
     assert tapes.quarantine.num_rows == 0
     assert tapes.rows == read(good).num_rows
     assert len(tapes.used) == 3
 
 
-def test_a_truncated_file(folder: Path) -> None:
+def test_truncated_file_is_quarantined(folder: Path) -> None:
     path = first_of(folder)
     path.write_bytes(path.read_bytes()[:-100])
     tapes = examine_tapes(folder)
@@ -71,7 +71,7 @@ def test_a_truncated_file(folder: Path) -> None:
     assert len(tapes.used) == 2
 
 
-def test_a_page_with_one_wrong_bit(folder: Path) -> None:
+def test_corrupted_page_is_quarantined(folder: Path) -> None:
     path = first_of(folder)
     data = bytearray(path.read_bytes())
     data[len(data) // 3] ^= 1
@@ -79,7 +79,7 @@ def test_a_page_with_one_wrong_bit(folder: Path) -> None:
     assert reasons(examine_tapes(folder)) == ["unreadable"]
 
 
-def test_foreign_files(folder: Path) -> None:
+def test_foreign_files_are_quarantined(folder: Path) -> None:
     (folder / "notes.txt").write_text("mine")
     pq.write_table(pa.table({"x": [1]}), first_of(folder).with_name("other.parquet"))
     tapes = examine_tapes(folder)
@@ -88,7 +88,7 @@ def test_foreign_files(folder: Path) -> None:
     assert len(tapes.used) == 3
 
 
-def test_a_missing_column_and_a_wrong_type(folder: Path) -> None:
+def test_missing_column_and_wrong_type_are_quarantined(folder: Path) -> None:
     one, other, _ = sorted(folder.rglob("*.parquet"))
     rows = pq.read_table(one, partitioning=None)
     rewritten(one, rows.drop_columns(["hops", "topic"]))
@@ -101,7 +101,7 @@ def test_a_missing_column_and_a_wrong_type(folder: Path) -> None:
     assert found["wrong_type"]["detail"] == "sequence is string, not int64"
 
 
-def test_a_later_version(folder: Path) -> None:
+def test_newer_schema_version_is_quarantined(folder: Path) -> None:
     path = first_of(folder)
     later = str(SCHEMA_VERSION + 1)
     rewritten(path, pq.read_table(path, partitioning=None), broadloom_schema=later)
@@ -126,7 +126,7 @@ def test_tape_of_schema_version_2_is_quarantined(folder: Path) -> None:
         read(folder)
 
 
-def test_a_copied_file_counts_once(folder: Path) -> None:
+def test_copied_file_is_quarantined_as_duplicate(folder: Path) -> None:
     path = first_of(folder)
     before = examine_tapes(folder).rows
     shutil.copy(path, path.with_name("copy of it.parquet"))
@@ -136,7 +136,7 @@ def test_a_copied_file_counts_once(folder: Path) -> None:
     assert not tapes.quarantine["leaves_gap"][0].as_py()
 
 
-def test_a_part_of_a_file_under_another_number(folder: Path) -> None:
+def test_overlapping_file_is_quarantined(folder: Path) -> None:
     """As if files had been merged and the old ones kept."""
     path = first_of(folder)
     rows = pq.read_table(path, partitioning=None)
@@ -156,7 +156,7 @@ def test_a_part_of_a_file_under_another_number(folder: Path) -> None:
     assert (excluded["reason"], excluded["row_count"], excluded["leaves_gap"]) == ("overlap", 25, True)
 
 
-def test_folders_that_contradict_the_file(folder: Path) -> None:
+def test_file_in_wrong_folder_is_quarantined(folder: Path) -> None:
     path = first_of(folder)
     other_day = folder / path.parent.parent.name / "event_date=2026-01-06"
     other_day.mkdir()
@@ -174,7 +174,7 @@ def test_folders_that_contradict_the_file(folder: Path) -> None:
     assert len(tapes.used) == 1
 
 
-def test_rows_of_the_future(folder: Path, spark: "SparkSession") -> None:
+def test_future_rows_are_excluded(folder: Path, spark: "SparkSession") -> None:
     rows = read(folder, columns=["event_time"])["event_time"].to_pylist()
     now = BEGIN + timedelta(seconds=30)
     later = sum(each > now + timedelta(seconds=5) for each in rows)
@@ -185,7 +185,7 @@ def test_rows_of_the_future(folder: Path, spark: "SparkSession") -> None:
     assert tapes.rows == len(rows) - later == events(spark, tapes).count()
 
 
-def test_what_is_hidden_is_no_part_of_the_tape(folder: Path) -> None:
+def test_hidden_files_are_ignored(folder: Path) -> None:
     path = first_of(folder)
     path.rename(path.with_name("." + path.name))
     (path.parent / "_SUCCESS").write_text("")
@@ -194,20 +194,20 @@ def test_what_is_hidden_is_no_part_of_the_tape(folder: Path) -> None:
     assert tapes.quarantine.num_rows == 0
 
 
-def test_no_tapes_at_all(tmp_path: Path) -> None:
+def test_missing_tapes_raise_error(tmp_path: Path) -> None:
     with pytest.raises(TapesNotFoundError, match="no folder"):
         examine_tapes(tmp_path / "nowhere")
     with pytest.raises(TapesNotFoundError, match="no tapes"):
         examine_tapes(tmp_path)
 
 
-def test_every_reason_is_explained() -> None:
+def test_every_quarantine_reason_is_documented() -> None:
     assert set(REASONS) == set(QuarantineReason)
     about = next(each.about for each in QUARANTINE_COLUMNS if each.name == "reason")
     assert all(each.value in about for each in QuarantineReason)
 
 
-def test_spark_reads_what_was_found_good(folder: Path, spark: "SparkSession") -> None:
+def test_spark_reads_exactly_the_valid_files(folder: Path, spark: "SparkSession") -> None:
     path = first_of(folder)
     path.write_bytes(b"PAR1")
     tapes = examine_tapes(folder)
@@ -220,20 +220,20 @@ def test_spark_reads_what_was_found_good(folder: Path, spark: "SparkSession") ->
         assert got[name].to_pylist() == wanted[name].to_pylist(), name
 
 
-def test_folders_may_have_any_name(good: Path, tmp_path: Path, spark: "SparkSession") -> None:
+def test_folder_names_may_have_special_characters(good: Path, tmp_path: Path, spark: "SparkSession") -> None:
     place = tmp_path / "a {b,c} [d]* % 100"
     shutil.copytree(good, place)
     assert events(spark, examine_tapes(place)).count() == read(good).num_rows
 
 
-def test_nothing_good_is_an_empty_frame(tmp_path: Path, spark: "SparkSession") -> None:
+def test_only_invalid_files_give_empty_dataframe(tmp_path: Path, spark: "SparkSession") -> None:
     (tmp_path / "x.txt").write_text("")
     frame = events(spark, examine_tapes(tmp_path))
     assert frame.count() == 0
     assert frame.schema == spark.createDataFrame([], spark_ddl()).schema
 
 
-def test_tasks_find_what_threads_find(folder: Path, spark: "SparkSession") -> None:
+def test_spark_examination_matches_local_examination(folder: Path, spark: "SparkSession") -> None:
     path = first_of(folder)
     path.write_bytes(path.read_bytes()[:-100])
     now = datetime.now(UTC)

@@ -15,7 +15,7 @@ from tests.pipeline.without_spark import frame, run_audit
 SMALL = SyntheticConfig(rows=20_000, peers=30, arrivals=5, leaves=4, crashes=4, machines=3, seconds=120)
 
 
-def test_the_truth_is_on_the_tape(tmp_path: Path) -> None:
+def test_ground_truth_matches_tape(tmp_path: Path) -> None:
     (truth,) = generate(tmp_path, SMALL)
     (found,) = summarize(tmp_path)
     assert (found.channel, found.rows, found.files) == (truth.channel, truth.rows, SMALL.machines)
@@ -34,7 +34,7 @@ def test_the_truth_is_on_the_tape(tmp_path: Path) -> None:
     }
 
 
-def test_files_are_as_the_recorder_writes_them(tmp_path: Path) -> None:
+def test_synthetic_files_match_recorder_format(tmp_path: Path) -> None:
     (truth,) = generate(tmp_path, SMALL)
     for path in tmp_path.rglob("*.parquet"):
         schema = pq.read_schema(path)
@@ -44,7 +44,7 @@ def test_files_are_as_the_recorder_writes_them(tmp_path: Path) -> None:
         assert path.name == f"{schema.metadata[RUN_KEY].decode()}-000001.parquet"
 
 
-def test_order_within_a_run_is_that_of_time(tmp_path: Path) -> None:
+def test_ordinals_of_a_run_follow_time(tmp_path: Path) -> None:
     generate(tmp_path, SMALL)
     rows = frame(read(tmp_path)).sort("run_id", "ordinal")
     for _, part in rows.group_by("run_id"):
@@ -52,7 +52,7 @@ def test_order_within_a_run_is_that_of_time(tmp_path: Path) -> None:
         assert part["event_time"].is_sorted()
 
 
-def test_every_promise_is_kept(tmp_path: Path) -> None:
+def test_synthetic_tape_passes_the_audit(tmp_path: Path) -> None:
     (truth,) = generate(tmp_path, SMALL)
     found = run_audit(read(tmp_path))
     assert found.findings == set()
@@ -61,7 +61,7 @@ def test_every_promise_is_kept(tmp_path: Path) -> None:
     assert dict(counts.iter_rows()) == {"left": 4, "crashed": 4, "present": 27}
 
 
-def test_the_same_plan_makes_the_same(tmp_path: Path) -> None:
+def test_same_config_generates_the_same_tape(tmp_path: Path) -> None:
     generate(tmp_path / "one", SMALL)
     generate(tmp_path / "two", SMALL)
     assert read(tmp_path / "one").equals(read(tmp_path / "two"))
@@ -69,7 +69,7 @@ def test_the_same_plan_makes_the_same(tmp_path: Path) -> None:
     assert not read(tmp_path / "one").equals(read(tmp_path / "three"))
 
 
-def test_clocks_of_machines_may_differ(tmp_path: Path) -> None:
+def test_configured_clock_skew_is_on_the_tape(tmp_path: Path) -> None:
     config = SyntheticConfig(rows=5_000, peers=10, arrivals=0, leaves=0, crashes=0, machines=3, seconds=60, skew_s=5.0)
     (truth,) = generate(tmp_path, config)
     rows = frame(read(tmp_path))
@@ -86,7 +86,7 @@ def test_clocks_of_machines_may_differ(tmp_path: Path) -> None:
         assert 0 < late_s < 0.5
 
 
-def test_midnight_parts_the_files(tmp_path: Path) -> None:
+def test_files_are_split_at_midnight(tmp_path: Path) -> None:
     config = SyntheticConfig(
         rows=2_000,
         peers=10,
@@ -101,7 +101,7 @@ def test_midnight_parts_the_files(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("peers", [2, 6])
-def test_small_channels_work_too(tmp_path: Path, peers: int) -> None:
+def test_small_synthetic_channels_pass_the_audit(tmp_path: Path, peers: int) -> None:
     generate(
         tmp_path,
         SyntheticConfig(rows=200, peers=peers, arrivals=0, leaves=0, crashes=0, machines=1, seconds=30, groups=0),

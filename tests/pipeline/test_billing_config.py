@@ -42,7 +42,7 @@ subscriber_fee = 0.0125
 """
 
 
-def test_a_whole_file_is_read(tmp_path: Path) -> None:
+def test_complete_billing_file_is_parsed(tmp_path: Path) -> None:
     path = tmp_path / "billing.toml"
     path.write_text(WHOLE)
     assert config.load(path) == BillingConfig(
@@ -61,7 +61,7 @@ def test_a_whole_file_is_read(tmp_path: Path) -> None:
     )
 
 
-def test_json_says_the_same_as_toml_and_prices_never_pass_through_floating_point(tmp_path: Path) -> None:
+def test_json_and_toml_give_equal_exact_prices(tmp_path: Path) -> None:
     toml, as_json = tmp_path / "billing.toml", tmp_path / "billing.json"
     toml.write_text('currency = "EUR"\n[plans.a]\nkind = "hour"\nhour = 0.1000\n')
     as_json.write_text('{"currency": "EUR", "plans": {"a": {"kind": "hour", "hour": 0.1000}}}')
@@ -69,11 +69,11 @@ def test_json_says_the_same_as_toml_and_prices_never_pass_through_floating_point
     assert config.load(toml).plans["a"].price == Decimal("0.1")
 
 
-def test_without_a_file_nobody_is_billed() -> None:
+def test_missing_billing_file_bills_nothing() -> None:
     assert config.load("") == BillingConfig() == config.parse({})
 
 
-def test_the_module_shows_a_file_that_can_be_used() -> None:
+def test_example_in_docstring_is_valid() -> None:
     import tomllib
 
     assert config.__doc__ is not None
@@ -124,7 +124,7 @@ A_PLAN = {"currency": "EUR", "plans": {"a": {"kind": "flat", "month": 5}}}
         ({"advertisers": [{"name": "acme", "ads": ["a"]}] * 2, "currency": "EUR"}, "'acme' is listed twice"),
     ],
 )
-def test_a_mistake_is_told_with_its_place(wrong: object, says: str) -> None:
+def test_invalid_billing_file_error_names_the_place(wrong: object, says: str) -> None:
     with pytest.raises(BillingConfigError, match=says):
         config.parse(wrong)
 
@@ -148,18 +148,18 @@ def test_plans_may_follow_each_other_and_differ_by_channel() -> None:
         ("a.json", json.dumps({"time_zone": "x"}), "a.json: unknown time zone"),
     ],
 )
-def test_a_file_that_cannot_be_used_is_named(tmp_path: Path, name: str, content: str, says: str) -> None:
+def test_invalid_file_is_named(tmp_path: Path, name: str, content: str, says: str) -> None:
     (tmp_path / name).write_text(content)
     with pytest.raises(BillingConfigError, match=says):
         config.load(tmp_path / name)
 
 
-def test_a_missing_file_is_named(tmp_path: Path) -> None:
+def test_missing_file_is_named(tmp_path: Path) -> None:
     with pytest.raises(BillingConfigError, match=r"none.toml: cannot be read: No such file"):
         config.load(tmp_path / "none.toml")
 
 
-def test_an_advert_belongs_to_who_names_it_exactly_and_else_to_the_first_that_fits() -> None:
+def test_exact_ad_name_takes_precedence_over_pattern() -> None:
     broad, exact = Advertiser("broad", ("*",)), Advertiser("exact", ("summer",))
     billing = BillingConfig(advertisers=(broad, exact))
     assert billing.advertiser("summer") is exact
@@ -167,7 +167,7 @@ def test_an_advert_belongs_to_who_names_it_exactly_and_else_to_the_first_that_fi
     assert BillingConfig().advertiser("winter") is None
 
 
-def test_terms_are_the_same_text_however_the_price_was_written() -> None:
+def test_terms_text_does_not_depend_on_price_notation() -> None:
     texts = {terms.terms_of(Plan("a", "hour", Decimal(price)), 2, "down").to_json() for price in ("1", "1.0", "1.0000")}
     assert len(texts) == 1
     assert terms.parse_terms(texts.pop()) == terms.BillingTerms("hour", Decimal(1), 1, 2, "down")

@@ -39,7 +39,7 @@ def topology_by_networkx(graph: nx.Graph) -> tuple:
     ],
     ids=str,
 )
-def test_shape_is_that_of_networkx(graph):
+def test_topology_matches_networkx(graph):
     a, b = (np.array([edge[end] for edge in graph.edges], dtype=np.int64) for end in (0, 1))
     found = measure_topology(a, b, len(graph))
     degrees, components, diameter, mean = topology_by_networkx(graph)
@@ -47,7 +47,7 @@ def test_shape_is_that_of_networkx(graph):
     assert found.distance_mean == (None if mean is None else pytest.approx(mean))
 
 
-def test_sweeps_of_a_large_fabric_come_close(monkeypatch):
+def test_sampled_topology_is_close_to_exact(monkeypatch):
     graph = nx.random_regular_graph(4, 2000, seed=5)
     a, b = (np.array([edge[end] for edge in graph.edges], dtype=np.int64) for end in (0, 1))
     exact = measure_topology(a, b, 2000)
@@ -60,7 +60,7 @@ def test_sweeps_of_a_large_fabric_come_close(monkeypatch):
     assert swept.distance_mean == pytest.approx(exact.distance_mean, rel=0.02)
 
 
-def test_what_counts_as_regular():
+def test_is_regular_allows_one_free_slot_only_if_odd():
     assert is_regular({4: 10}, 10, 4)
     assert not is_regular({4: 9, 3: 1}, 10, 4)
     assert is_regular({3: 4}, 4, 4)  # full mesh
@@ -70,7 +70,7 @@ def test_what_counts_as_regular():
     assert is_regular({0: 1}, 1, 4)
 
 
-def test_snapshots_of_a_small_history():
+def test_snapshots_follow_scripted_history():
     both = [("a", "b"), ("b", "c"), ("a", "c")]
     ups = [f"{1 + second} {x} up {y}" for second, pair in enumerate(both) for x, y in (pair, pair[::-1])]
     rows = rows_from_script(
@@ -95,7 +95,7 @@ def test_snapshots_of_a_small_history():
     ]
 
 
-def test_long_histories_have_no_more_snapshots_than_the_limit():
+def test_number_of_snapshots_is_limited():
     times = np.arange(0, 10_000_000_000, 1_000_000)
     found = snapshot_times(times, 1_000_000, snapshots_max=1000)
     assert 500 <= len(found) <= 1000
@@ -104,7 +104,7 @@ def test_long_histories_have_no_more_snapshots_than_the_limit():
 
 
 @pytest.mark.parametrize("scenario", ["kill", "churn", "partition"])
-def test_the_last_snapshot_is_the_fabric_of_the_simulator(scenario):
+def test_last_snapshot_matches_fabric_of_simulation(scenario):
     history = simulated_history(scenario, 30)
     intervals, found = intervals_and_links(history.rows)
     timeline = FabricTimeline(found, intervals)
@@ -116,7 +116,7 @@ def test_the_last_snapshot_is_the_fabric_of_the_simulator(scenario):
     assert (last["degree"], last["is_regular"], last["component_count"]) == (4, True, 1)
 
 
-def test_regular_moments_are_those_of_the_snapshots():
+def test_timeline_regularity_matches_graph_at_each_time():
     """Two computations: counted along the timeline, and from the graph at each time."""
     intervals, found = intervals_and_links(simulated_history("churn", 30).rows)
     timeline = FabricTimeline(found, intervals)
@@ -128,7 +128,7 @@ def test_regular_moments_are_those_of_the_snapshots():
 
 
 @pytest.mark.long
-def test_spark_gives_the_same(spark):
+def test_spark_matches_pure_functions(spark):
     intervals, found = intervals_and_links(simulated_history("kill", 30).rows)
     by_spark = build_all(spark)["fabric_snapshots"]
     here = pl.DataFrame(pl.from_arrow(fabric_snapshots(found, intervals)))

@@ -41,7 +41,7 @@ def ran(tmp_path_factory: pytest.TempPathFactory, spark: "SparkSession") -> Buil
     return BuiltTables(folder / "tapes", folder / "out", injected, outcome)
 
 
-def test_spark_finds_exactly_what_was_planted(ran: BuiltTables) -> None:
+def test_spark_audit_finds_exactly_the_injected_faults(ran: BuiltTables) -> None:
     found = frame(Results(ran.out).read(table("audit_findings")))
     wanted = {(each.finding, each.channel, each.author, each.sequence, each.receiver) for each in ran.injected}
     assert set(found.select("finding", "channel", "author", "sequence", "receiver").iter_rows()) == wanted
@@ -51,7 +51,7 @@ def test_spark_finds_exactly_what_was_planted(ran: BuiltTables) -> None:
     assert reports == {"reported_missed"}
 
 
-def test_the_verdict_counts_it(ran: BuiltTables) -> None:
+def test_audit_summary_counts_findings(ran: BuiltTables) -> None:
     results = Results(ran.out)
     summaries = frame(results.read(table("audit_summary")))
     assert summaries.height == CONFIG.channels
@@ -65,7 +65,7 @@ def test_the_verdict_counts_it(ran: BuiltTables) -> None:
     assert summaries["message_count"].sum() == results.manifest().tables["messages"].rows
 
 
-def test_spark_and_the_pure_functions_agree(ran: BuiltTables) -> None:
+def test_spark_matches_pure_arrow_functions(ran: BuiltTables) -> None:
     alone = run_audit(read(ran.tapes))
     results = Results(ran.out)
     for name, pure, keys in (
@@ -96,7 +96,7 @@ def test_tables_have_exactly_their_columns(ran: BuiltTables) -> None:
             assert pq.read_schema(path).names == described.schema.names, name
 
 
-def test_the_manifest_tells_of_the_run(ran: BuiltTables) -> None:
+def test_manifest_describes_the_build(ran: BuiltTables) -> None:
     manifest = Results(ran.out).manifest()
     assert manifest.tapes["rows"] == read(ran.tapes).num_rows
     assert manifest.tapes["quarantined"] == 1
@@ -105,7 +105,7 @@ def test_the_manifest_tells_of_the_run(ran: BuiltTables) -> None:
     assert manifest.seconds["total"] >= manifest.seconds["tables"] > 0
 
 
-def test_what_has_not_changed_is_kept(ran: BuiltTables) -> None:
+def test_unchanged_tables_are_reused_without_spark(ran: BuiltTables) -> None:
     """No Spark session is started."""
     before = {path: path.stat().st_mtime_ns for path in ran.out.rglob("*.parquet")}
     again = build.build_tables(ran.tapes, ran.out, only=["audit_summary"])
@@ -114,7 +114,7 @@ def test_what_has_not_changed_is_kept(ran: BuiltTables) -> None:
     assert {path: path.stat().st_mtime_ns for path in ran.out.rglob("*.parquet")} == before
 
 
-def test_other_tapes_settings_or_code_make_other_tables(ran: BuiltTables, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_fingerprint_depends_on_tapes_settings_and_code(ran: BuiltTables, monkeypatch: pytest.MonkeyPatch) -> None:
     tables = with_dependencies(["audit_summary"])
     files = [("one", 1, 1)]
     settings = {"settle_s": 10.0, "clock_tolerance_s": 0.5}
@@ -131,7 +131,7 @@ def test_other_tapes_settings_or_code_make_other_tables(ran: BuiltTables, monkey
     assert not set(build.fingerprints(tables, files, settings).values()) & set(before.values())
 
 
-def test_a_setting_that_names_a_file_stands_for_its_contents(tmp_path: Path) -> None:
+def test_file_setting_is_fingerprinted_by_content(tmp_path: Path) -> None:
     path = tmp_path / "plans.toml"
     path.write_text("one")
     before = build._setting_identity(str(path))
@@ -139,7 +139,7 @@ def test_a_setting_that_names_a_file_stands_for_its_contents(tmp_path: Path) -> 
     assert build._setting_identity(str(path)) != before
 
 
-def test_a_crash_leaves_the_former_results(ran: BuiltTables, tmp_path: Path, spark: "SparkSession") -> None:
+def test_crashed_build_keeps_previous_results(ran: BuiltTables, tmp_path: Path, spark: "SparkSession") -> None:
     out = tmp_path / "out"
     shutil.copytree(ran.out, out)
     before = Results(out).manifest()
@@ -158,7 +158,7 @@ def test_a_crash_leaves_the_former_results(ran: BuiltTables, tmp_path: Path, spa
     assert not list(out.glob(".building-*"))
 
 
-def test_one_run_at_a_time(tmp_path: Path) -> None:
+def test_second_transaction_raises_locked_error(tmp_path: Path) -> None:
     with (
         Results(tmp_path).transaction(),
         pytest.raises(ResultsLockedError, match="another process is writing"),
@@ -167,7 +167,7 @@ def test_one_run_at_a_time(tmp_path: Path) -> None:
         pass
 
 
-def test_mistakes_are_told_before_anything_starts(ran: BuiltTables, tmp_path: Path) -> None:
+def test_invalid_arguments_raise_before_spark_starts(ran: BuiltTables, tmp_path: Path) -> None:
     with pytest.raises(TapesNotFoundError):
         build.build_tables(tmp_path / "nowhere", tmp_path / "out")
     with pytest.raises(TableNotFoundError, match="unknown table 'nonsense'; tables: quarantine, messages"):
@@ -181,7 +181,7 @@ def test_mistakes_are_told_before_anything_starts(ran: BuiltTables, tmp_path: Pa
     assert not (tmp_path / "out").exists()
 
 
-def test_the_registry_is_in_order() -> None:
+def test_registry_is_in_dependency_order() -> None:
     known: set[str] = set()
     for each in all_tables():
         assert set(each.depends_on) <= known, each.name

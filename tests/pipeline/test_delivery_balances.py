@@ -75,19 +75,19 @@ def total(found: AuditResult, name: str) -> int:
     return int(found.delivery_balances[name].sum())
 
 
-def test_what_a_member_lacks_at_the_end_is_missing() -> None:
+def test_undelivered_message_is_missing_when_receiver_stays_to_the_end() -> None:
     found = TapeBuilder(A, B, C).sent(A, 1, 1.0).delivered(B, A, 1, 1.1).alive(A, B, C).audit()
     assert found.findings == {("missing", A, 1, C)}
     assert total(found, "due_count") == 2
 
 
-def test_what_was_sent_just_before_the_end_may_be_on_its_way() -> None:
+def test_message_sent_just_before_the_end_counts_as_pending() -> None:
     found = TapeBuilder(A, B, C).sent(A, 1, 1.0).delivered(B, A, 1, 1.1).alive(A, B, C, second=5.0).audit()
     assert found.findings == set()
     assert total(found, "pending_at_end_count") == 1
 
 
-def test_but_not_if_a_later_one_came() -> None:
+def test_undelivered_message_is_missing_when_a_later_one_arrived() -> None:
     tape = (
         TapeBuilder(A, B)
         .sent(A, 1, 1.0)
@@ -99,7 +99,7 @@ def test_but_not_if_a_later_one_came() -> None:
     assert tape.alive(A, B, second=2.0).audit().findings == {("missing", A, 2, B)}
 
 
-def test_what_was_said_before_somebody_joined_is_not_owed() -> None:
+def test_message_sent_before_join_is_not_due() -> None:
     tape = TapeBuilder(A, B).sent(A, 1, 1.0).delivered(B, A, 1, 1.1).joined(C, 10.0).add("link_up", C, 10.0, neighbor=A)
     tape.add("link_up", A, 10.0, neighbor=C).sent(A, 2, 20.0).delivered(B, A, 2, 20.1)
     assert tape.delivered(C, A, 2, 20.1).alive(A, B, C).audit().findings == set()
@@ -108,7 +108,7 @@ def test_what_was_said_before_somebody_joined_is_not_owed() -> None:
 @pytest.mark.parametrize(
     ("after_s", "one_run", "is_violation"), [(0.2, False, False), (2.0, False, True), (0.2, True, True)]
 )
-def test_what_was_said_as_somebody_joined(after_s: float, one_run: bool, is_violation: bool) -> None:
+def test_message_sent_during_join_is_due_if_order_is_certain(after_s: float, one_run: bool, is_violation: bool) -> None:
     """The clocks of two machines cannot order the two events; within one run the order is known."""
     tape = TapeBuilder(A, B, one_run=one_run).joined(C, 10.0).add("link_up", C, 10.0, neighbor=A)
     tape.add("link_up", A, 10.0, neighbor=C).sent(A, 1, 10.0 + after_s).delivered(B, A, 1, 10.0 + after_s)
@@ -117,7 +117,7 @@ def test_what_was_said_as_somebody_joined(after_s: float, one_run: bool, is_viol
     assert total(found, "unknown_clock_count") == (0 if is_violation else 1)
 
 
-def test_the_last_words_of_the_dead_that_nobody_living_heard() -> None:
+def test_messages_of_crashed_author_are_not_due_if_no_survivor_has_them() -> None:
     tape = TapeBuilder(A, B, C, D).sent(A, 1, 1.0).delivered(D, A, 1, 1.1)
     for gone in (A, D):
         for peer in (B, C):
@@ -132,7 +132,7 @@ def test_the_last_words_of_the_dead_that_nobody_living_heard() -> None:
     }
 
 
-def test_the_last_words_of_the_dead_that_one_of_the_living_heard() -> None:
+def test_messages_of_crashed_author_are_due_if_any_survivor_has_them() -> None:
     tape = (
         TapeBuilder(A, B, C)
         .sent(A, 1, 1.0)
@@ -144,17 +144,17 @@ def test_the_last_words_of_the_dead_that_one_of_the_living_heard() -> None:
     assert tape.audit().findings == {("missing", A, 1, C)}
 
 
-def test_an_author_that_did_not_record() -> None:
+def test_messages_of_unrecorded_author_are_audited() -> None:
     tape = TapeBuilder(B, C).delivered(B, A, 1, 1.1).delivered(B, A, 2, 20.0).delivered(C, A, 1, 1.1).alive(B, C)
     assert tape.audit().findings == {("missing", A, 2, C)}
 
 
-def test_a_single_recorder_sees_its_own_gaps() -> None:
+def test_single_recorder_finds_gaps_in_its_own_deliveries() -> None:
     tape = TapeBuilder(B).add("link_up", B, 0.0, neighbor=A).delivered(B, A, 4, 1.0).delivered(B, A, 6, 1.1).alive(B)
     assert tape.audit().findings == {("missing", A, 5, B)}
 
 
-def test_the_dead_are_owed_no_more_but_had_no_gaps() -> None:
+def test_crashed_receiver_is_due_everything_before_its_last_message() -> None:
     tape = TapeBuilder(A, B, C).sent(A, 1, 1.0).sent(A, 2, 2.0).sent(A, 3, 3.0).sent(A, 4, 4.0)
     for sequence in range(1, 5):
         tape.delivered(B, A, sequence, sequence + 0.1)
@@ -164,7 +164,7 @@ def test_the_dead_are_owed_no_more_but_had_no_gaps() -> None:
     assert tape.alive(A, B).audit().findings == {("missing", A, 2, C)}
 
 
-def test_whoever_left_in_peace_had_everything_in_time() -> None:
+def test_receiver_that_left_undisturbed_is_due_settled_messages() -> None:
     def tape_sent_at(second: float) -> TapeBuilder:
         tape = TapeBuilder(A, B, C).sent(A, 1, second).delivered(B, A, 1, second + 0.1)
         return tape.add("leaving", C, 30.0).add("left", C, 31.0).alive(A, B)
@@ -174,20 +174,20 @@ def test_whoever_left_in_peace_had_everything_in_time() -> None:
     assert tape_sent_at(1.0).link_lost(A, B, 25.0).add("link_up", A, 26.0, neighbor=B).audit().findings == set()
 
 
-def test_what_comes_after_leaving_has_begun_is_fine_but_not_after_its_end() -> None:
+def test_delivery_is_allowed_while_leaving_but_not_after_left() -> None:
     tape = TapeBuilder(A, B, C).sent(A, 1, 1.0).delivered(B, A, 1, 1.1).add("leaving", C, 1.05).delivered(C, A, 1, 1.1)
     tape.add("left", C, 1.2).sent(A, 2, 2.0).delivered(B, A, 2, 2.1)
     assert tape.audit().findings == set()
     assert tape.delivered(C, A, 2, 2.1).alive(A, B).audit().findings == {("receiver_not_member", A, 2, C)}
 
 
-def test_a_newcomer_may_be_given_something_as_soon_as_it_has_a_link() -> None:
+def test_delivery_is_allowed_as_soon_as_joiner_has_a_link() -> None:
     tape = TapeBuilder(A, B).add("link_up", C, 5.0, neighbor=A).add("link_up", A, 5.0, neighbor=C)
     tape.sent(A, 1, 5.1).delivered(B, A, 1, 5.2).delivered(C, A, 1, 5.2).joined(C, 6.0).alive(A, B, C)
     assert tape.audit().findings == set()
 
 
-def test_rows_that_the_recorder_lost_excuse_what_may_be_in_them() -> None:
+def test_dropped_rows_excuse_deliveries_they_may_contain() -> None:
     def audit_with_gap(begin: float, until: float) -> AuditResult:
         tape = TapeBuilder(A, B).sent(A, 1, 1.0).sent(A, 2, 2.0).sent(A, 3, 3.0).delivered(B, A, 1, 1.1)
         end = BEGIN + timedelta(seconds=until)
@@ -202,7 +202,7 @@ def test_rows_that_the_recorder_lost_excuse_what_may_be_in_them() -> None:
     assert audit_with_gap(3.5, 4.0).findings == {("missing", A, 2, B)}
 
 
-def test_files_that_were_set_aside_excuse_their_run() -> None:
+def test_quarantined_files_excuse_their_run() -> None:
     tape = TapeBuilder(A, B, C).sent(A, 1, 1.0).sent(A, 2, 2.0).sent(A, 3, 3.0)
     for peer in (B, C):
         tape.delivered(peer, A, 1, 1.1).delivered(peer, A, 3, 3.1)
@@ -210,7 +210,7 @@ def test_files_that_were_set_aside_excuse_their_run() -> None:
     assert run_audit(tape.alive(A, B, C).table(), excluded).findings == {("missing", A, 2, C)}
 
 
-def test_a_report_is_no_fault_but_delivering_after_it_is() -> None:
+def test_missed_report_is_no_violation_but_delivery_after_it_is() -> None:
     tape = (
         TapeBuilder(A, B).sent(A, 1, 1.0).sent(A, 2, 2.0).add("missed", B, 3.0, author=A, sequence=1, last_sequence=1)
     )
@@ -221,7 +221,7 @@ def test_a_report_is_no_fault_but_delivering_after_it_is() -> None:
     assert tape.delivered(B, A, 1, 4.0).audit().findings == {("out_of_order", A, 1, B)}
 
 
-def test_a_report_of_a_senseless_range_costs_nothing() -> None:
+def test_missed_report_with_huge_range_is_bounded() -> None:
     tape = (
         TapeBuilder(A, B)
         .sent(A, 1, 1.0)
@@ -231,21 +231,21 @@ def test_a_report_of_a_senseless_range_costs_nothing() -> None:
     assert tape.audit().findings == {("reported_missed", A, 1, B)}
 
 
-def test_own_messages_and_those_that_were_never_sent() -> None:
+def test_audit_finds_messages_delivered_to_author_and_never_sent() -> None:
     tape = TapeBuilder(A, B).sent(A, 1, 1.0).sent(A, 3, 3.0).delivered(A, A, 1, 1.1)
     for sequence in (1, 2, 3):
         tape.delivered(B, A, sequence, sequence + 0.1)
     assert tape.alive(A, B).audit().findings == {("delivered_to_author", A, 1, A), ("never_sent", A, 2, B)}
 
 
-def test_whoever_joined_before_the_tapes_begin_is_not_accused() -> None:
+def test_peer_that_joined_before_the_tapes_has_no_violation() -> None:
     tape = TapeBuilder(A).sent(A, 1, 1.0).sent(A, 2, 2.0).add("link_up", A, 0.0, neighbor=B)
     found = tape.delivered(B, A, 2, 2.1).alive(A, B).audit()
     assert found.findings == set()
     assert found.recorded_peers.filter(pl.col("peer") == B)["joined_time"].to_list() == [None]
 
 
-def test_of_two_parts_the_one_that_was_heard_of_last_is_judged() -> None:
+def test_component_with_latest_event_counts_as_surviving() -> None:
     """Two peers crash at once and record no broken links; the survivors do."""
     tape = TapeBuilder(A, B, C, D)
     for peer in (A, B):
