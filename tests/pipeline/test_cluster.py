@@ -222,8 +222,8 @@ def test_invalid_master_is_reported_before_spark_starts(monkeypatch: pytest.Monk
         port = nobody.getsockname()[1]
         for master, told in (
             (f"spark://127.0.0.1:{port}", "no Spark master answers"),
-            ("spark://127.0.0.1", "it looks like spark://host:7077"),
-            ("127.0.0.1:7077", "is no master of Spark"),
+            ("spark://127.0.0.1", "use spark://host:7077"),
+            ("127.0.0.1:7077", "is not a Spark master"),
             ("sc://127.0.0.1", "Spark Connect cannot run the pipeline"),
             ("yarn", "set HADOOP_CONF_DIR"),
         ):
