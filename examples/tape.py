@@ -23,8 +23,10 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as directory:
         with Tape(directory, settings=TapeSettings(include_payload=True)) as tape:
             asyncio.run(record(f"chat/{uuid4()}", tape))
-        for row in read(directory, kinds=["delivered"], columns=["time", "author", "sequence", "payload"]).to_pylist():
-            print(f"{row['time']:%H:%M:%S.%f} {row['author']} {row['sequence']} {row['payload'].decode()}")
+        for row in read(
+            directory, kinds=["delivered"], columns=["event_time", "author", "sequence", "payload"]
+        ).to_pylist():
+            print(f"{row['event_time']:%H:%M:%S.%f} {row['author']} {row['sequence']} {row['payload'].decode()}")
         for summary in summarize(directory):
             print(f"{summary.channel}: {summary.rows} rows in {summary.files} file(s), {summary.dropped_rows} dropped")
 

@@ -1,6 +1,6 @@
 """One measurement in a process of its own: `python -m bench.pipeline.child_process spark|duckdb TAPE OUT ...`.
 
-It tells each step on standard output, a JSON object a line, at the moment it begins; whoever watches reads the clock.
+It prints a JSON object at the start of each step; the parent process takes the time.
 """
 
 import argparse
@@ -14,8 +14,9 @@ from bench.pipeline.ask import open_database, run_query
 from bench.pipeline.questions import QUERIES
 
 TABLES = (
-    *("messages", "deliveries", "members", "accounts", "audit", "verdict", "clocks", "lives", "links", "fabric"),
-    *("repairs", "latency", "redundancy", "slowest"),
+    *("messages", "deliveries", "recorded_peers", "delivery_balances", "audit_findings", "audit_summary"),
+    *("clock_offsets", "membership_intervals", "links", "fabric_snapshots", "repairs", "latency", "redundancy"),
+    "link_latency",
 )
 STARTED, ENDED = "started", "ended"
 STEP, ROWS = "step", "rows"
@@ -26,8 +27,6 @@ def report_step(step: str, **more: object) -> None:
 
 
 class StepReporter:
-    """The teller of a run."""
-
     def on_phase(self, text: str) -> None:
         report_step(text)
 
@@ -36,7 +35,7 @@ class StepReporter:
 
 
 def by_spark(tape: Path, out: Path, memory: str) -> None:
-    """The real job. The session is the one for large tapes whatever the size, so that sizes can be compared."""
+    """The real build. The session has the settings for large tapes at every size, so that sizes can be compared."""
     from broadloom.pipeline import build
     from broadloom.pipeline.spark_session import session, stop
 
@@ -48,9 +47,9 @@ def by_spark(tape: Path, out: Path, memory: str) -> None:
     stop()
 
 
-def by_duckdb(tape: Path, out: Path, clocks: list[Path]) -> None:
+def by_duckdb(tape: Path, out: Path, clock_offsets: list[Path]) -> None:
     out.mkdir(parents=True, exist_ok=True)
-    base = open_database(tape, clocks, CORES)
+    base = open_database(tape, clock_offsets, CORES)
     report_step(STARTED)
     rows = {}
     for name in QUERIES:
@@ -65,12 +64,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("tape", type=Path)
     parser.add_argument("out", type=Path)
     parser.add_argument("--memory", default="4g")
-    parser.add_argument("--clocks", type=Path, nargs="*", default=[])
+    parser.add_argument("--clock-offsets", type=Path, nargs="*", default=[])
     given = parser.parse_args(arguments)
     if given.engine == "spark":
         by_spark(given.tape, given.out, given.memory)
     else:
-        by_duckdb(given.tape, given.out, given.clocks)
+        by_duckdb(given.tape, given.out, given.clock_offsets)
     return 0
 
 

@@ -1,277 +1,293 @@
-"""The pipeline's questions in SQL, as one would ask them of DuckDB on one machine.
+"""The questions of the pipeline in SQL, as one would ask them of DuckDB on one machine.
 
-The rule: the same answers, row by row, from the same files. It is a plain form: it does not see gaps, rows set aside,
-authors that did not record, or a fabric that fell apart, which made tapes do not have. How far the clocks are apart it
-does not estimate: `ahead(run, time)`, what a run's clock shows too much, comes from the pipeline's table `clocks`.
+The answers must be equal, row by row, from the same files. The queries are simpler than the pipeline: they ignore
+dropped rows, quarantined files, authors without a tape and disconnected fabrics, which synthetic tapes do not have.
+They do not estimate clocks either: `ahead(run_id, event_time)`, the error of a run's clock, comes from the table
+`clock_offsets`.
 
-Times are whole microseconds.
+Times are integer microseconds.
 """
 
 SETTLE_US = 10_000_000
-CLOCK_US = 500_000
-"""The pipeline's settings, as they are by default."""
+CLOCK_TOLERANCE_US = 500_000
+"""The default settings of the pipeline."""
 
 MESSAGES = """
 SELECT channel, author, sequence,
-       coalesce(min(time) FILTER (kind = 'sent'), min(time)) AS time,
-       bool_or(kind = 'sent') AS recorded,
-       min(run) FILTER (kind = 'sent') AS run,
+       coalesce(min(event_time) FILTER (kind = 'sent'), min(event_time)) AS sent_time,
+       bool_or(kind = 'sent') AS is_recorded,
+       min(run_id) FILTER (kind = 'sent') AS run_id,
        min(ordinal) FILTER (kind = 'sent') AS ordinal,
-       min(time) AS first_seen,
-       count(*) FILTER (kind = 'delivered') AS deliveries,
-       any_value(size) AS size, any_value("group") AS "group", any_value(topic) AS topic,
+       min(event_time) AS first_seen_time,
+       count(*) FILTER (kind = 'delivered') AS delivery_count,
+       any_value(size_bytes) AS size_bytes, any_value(group_id) AS group_id, any_value(topic) AS topic,
        any_value(parent_author) AS parent_author, any_value(parent_sequence) AS parent_sequence
 FROM events WHERE kind IN ('sent', 'received', 'delivered') GROUP BY channel, author, sequence
 """
 
 DELIVERIES = """
-WITH told AS (
-    SELECT kind, channel, author, sequence, observer AS receiver, time, run, ordinal, hops, neighbour, size,
+WITH expanded AS (
+    SELECT kind, channel, author, sequence, peer AS receiver, event_time, run_id, ordinal, hops, neighbor, size_bytes,
            parent_author, parent_sequence
     FROM events WHERE kind IN ('received', 'delivered')
     UNION ALL
-    SELECT kind, channel, author, unnest(generate_series(sequence, last)), observer, time, run, ordinal, hops,
-           neighbour, size, parent_author, parent_sequence
+    SELECT kind, channel, author, unnest(generate_series(sequence, last_sequence)), peer, event_time, run_id, ordinal,
+           hops, neighbor, size_bytes, parent_author, parent_sequence
     FROM events WHERE kind = 'missed'
 ), each AS (
     SELECT channel, author, sequence, receiver,
-           min(time) FILTER (kind = 'received') AS received,
-           arg_min(time, ordinal) FILTER (kind = 'delivered') AS delivered,
-           count(*) FILTER (kind = 'delivered') AS copies,
-           arg_min(time, ordinal) FILTER (kind = 'missed') AS missed,
+           min(event_time) FILTER (kind = 'received') AS received_time,
+           arg_min(event_time, ordinal) FILTER (kind = 'delivered') AS delivered_time,
+           count(*) FILTER (kind = 'delivered') AS delivery_count,
+           arg_min(event_time, ordinal) FILTER (kind = 'missed') AS missed_time,
            coalesce(arg_min(hops, ordinal) FILTER (kind = 'delivered'), any_value(hops)) AS hops,
-           any_value(neighbour) AS neighbour, any_value(size) AS size, any_value(run) AS run,
+           any_value(neighbor) AS neighbor, any_value(size_bytes) AS size_bytes, any_value(run_id) AS run_id,
            min(ordinal) FILTER (kind = 'delivered') AS ordinal,
            min(ordinal) FILTER (kind = 'missed') AS missed_ordinal,
            any_value(parent_author) AS parent_author, any_value(parent_sequence) AS parent_sequence
-    FROM told GROUP BY channel, author, sequence, receiver
+    FROM expanded GROUP BY channel, author, sequence, receiver
 )
 SELECT each.* EXCLUDE (parent_author, parent_sequence),
-       CASE WHEN messages.recorded THEN messages.time END AS sent,
-       each.parent_author IS NOT NULL AS answers, each.parent_author, each.parent_sequence
+       CASE WHEN messages.is_recorded THEN messages.sent_time END AS sent_time,
+       each.parent_author IS NOT NULL AS is_reply, each.parent_author, each.parent_sequence
 FROM each LEFT JOIN messages USING (channel, author, sequence)
 """
 
-MEMBERS = f"""
-WITH marks AS (SELECT * FROM events WHERE kind IN ('joined', 'leaving', 'left', 'link_up', 'link_down')),
-spans AS (SELECT channel, observer, run, max(time) AS last FROM events GROUP BY channel, observer, run),
-run_ends AS (SELECT channel, run, max(last) AS run_end FROM spans GROUP BY channel, run),
-words AS (
-    SELECT channel, observer, neighbour, arg_max(kind, ordinal) AS kind FROM marks
-    WHERE kind IN ('link_up', 'link_down') GROUP BY channel, observer, neighbour
-), tied AS (
-    SELECT DISTINCT one.channel, one.observer FROM words one
-    LEFT JOIN words other
-      ON other.channel = one.channel AND other.observer = one.neighbour AND other.neighbour = one.observer
+RECORDED_PEERS = f"""
+WITH membership AS (SELECT * FROM events WHERE kind IN ('joined', 'leaving', 'left', 'link_up', 'link_down')),
+spans AS (
+    SELECT channel, peer, run_id, max(event_time) AS last_event_time FROM events GROUP BY channel, peer, run_id
+),
+run_ends AS (SELECT channel, run_id, max(last_event_time) AS run_end_time FROM spans GROUP BY channel, run_id),
+link_ends AS (
+    SELECT channel, peer, neighbor, arg_max(kind, ordinal) AS kind FROM membership
+    WHERE kind IN ('link_up', 'link_down') GROUP BY channel, peer, neighbor
+), linked AS (
+    SELECT DISTINCT one.channel, one.peer FROM link_ends one
+    LEFT JOIN link_ends other
+      ON other.channel = one.channel AND other.peer = one.neighbor AND other.neighbor = one.peer
     WHERE one.kind = 'link_up' AND coalesce(other.kind, 'link_up') = 'link_up'
-), told AS (
-    SELECT channel, observer, min(time) FILTER (kind = 'joined') AS joined,
+), firsts AS (
+    SELECT channel, peer, min(event_time) FILTER (kind = 'joined') AS joined_time,
            min(ordinal) FILTER (kind = 'joined') AS joined_ordinal,
-           min(ordinal) FILTER (kind IN ('joined', 'link_up')) AS present_ordinal,
-           min(time) FILTER (kind = 'leaving') AS leaving, min(time) FILTER (kind = 'left') AS "left",
+           min(ordinal) FILTER (kind IN ('joined', 'link_up')) AS first_link_ordinal,
+           min(event_time) FILTER (kind = 'leaving') AS leaving_time,
+           min(event_time) FILTER (kind = 'left') AS left_time,
            min(ordinal) FILTER (kind = 'left') AS left_ordinal
-    FROM marks GROUP BY channel, observer
-), ended AS (
-    SELECT spans.channel, spans.observer AS peer, spans.run, told.* EXCLUDE (channel, observer), spans.last, run_end,
-           CASE WHEN coalesce(leaving, "left") IS NOT NULL THEN 'left'
-                WHEN tied.observer IS NOT NULL THEN 'present' ELSE 'gone' END AS ending
-    FROM spans JOIN run_ends USING (channel, run) LEFT JOIN told USING (channel, observer)
-    LEFT JOIN tied USING (channel, observer)
+    FROM membership GROUP BY channel, peer
+), with_status AS (
+    SELECT spans.channel, spans.peer, spans.run_id, firsts.* EXCLUDE (channel, peer), last_event_time, run_end_time,
+           CASE WHEN coalesce(leaving_time, left_time) IS NOT NULL THEN 'left'
+                WHEN linked.peer IS NOT NULL THEN 'present' ELSE 'crashed' END AS end_status
+    FROM spans JOIN run_ends USING (channel, run_id) LEFT JOIN firsts USING (channel, peer)
+    LEFT JOIN linked USING (channel, peer)
 ), bounded AS (
-    SELECT * EXCLUDE (run_end), CASE ending WHEN 'left' THEN coalesce(leaving, "left")
-                                            WHEN 'present' THEN run_end ELSE last END AS until
-    FROM ended
-), tears AS (
-    SELECT DISTINCT channel, time AS torn FROM marks
-    WHERE kind = 'link_down' AND why IN ('connection_lost', 'heartbeat_timeout')
+    SELECT * EXCLUDE (run_end_time),
+           CASE end_status WHEN 'left' THEN coalesce(leaving_time, left_time)
+                           WHEN 'present' THEN run_end_time ELSE last_event_time END AS end_time
+    FROM with_status
+), disruptions AS (
+    SELECT DISTINCT channel, event_time AS last_disruption_time FROM membership
+    WHERE kind = 'link_down' AND reason IN ('connection_lost', 'heartbeat_timeout')
 )
-SELECT bounded.*, tears.torn FROM bounded
-ASOF LEFT JOIN tears ON tears.channel = bounded.channel AND tears.torn <= bounded.until + {SETTLE_US}
+SELECT bounded.*, disruptions.last_disruption_time FROM bounded
+ASOF LEFT JOIN disruptions ON disruptions.channel = bounded.channel
+    AND disruptions.last_disruption_time <= bounded.end_time + {SETTLE_US}
 """
 
-ACCOUNTS = f"""
+DELIVERY_BALANCES = f"""
 WITH authors AS (
-    SELECT channel, author, max(sequence) AS known, any_value(run) AS author_run,
-           max(time) FILTER (recorded) AS noted
+    SELECT channel, author, max(sequence) AS known, any_value(run_id) AS author_run_id,
+           max(sent_time) FILTER (is_recorded) AS last_sent_time
     FROM messages GROUP BY channel, author
 ), held AS (
     SELECT deliveries.channel, author, max(sequence) AS held
-    FROM deliveries JOIN members ON members.channel = deliveries.channel AND peer = receiver AND ending = 'present'
-    WHERE copies > 0 OR missed IS NOT NULL GROUP BY ALL
-), limits AS (
+    FROM deliveries JOIN recorded_peers peers
+      ON peers.channel = deliveries.channel AND peer = receiver AND end_status = 'present'
+    WHERE delivery_count > 0 OR missed_time IS NOT NULL GROUP BY ALL
+), bounds AS (
     SELECT authors.*,
-           CASE WHEN ending = 'present' OR (ending = 'left' AND (torn IS NULL OR torn < noted - {SETTLE_US}))
-                THEN known ELSE coalesce(held, 0) END AS "limit"
+           CASE WHEN end_status = 'present'
+                  OR (end_status = 'left' AND (last_disruption_time IS NULL
+                                               OR last_disruption_time < last_sent_time - {SETTLE_US}))
+                THEN known ELSE coalesce(held, 0) END AS due_limit
     FROM authors LEFT JOIN held USING (channel, author)
-    LEFT JOIN members ON members.channel = authors.channel AND members.peer = authors.author
+    LEFT JOIN recorded_peers peers ON peers.channel = authors.channel AND peers.peer = authors.author
 ), pairs AS (
-    SELECT limits.channel, author, peer AS member, "limit", ending, joined + {CLOCK_US} AS surely, joined_ordinal,
-           run = author_run AS is_same_run, until - {SETTLE_US} AS settled, torn + {SETTLE_US} AS calm
-    FROM limits JOIN members ON members.channel = limits.channel AND members.peer <> limits.author
+    SELECT bounds.channel, author, peer AS receiver, due_limit, end_status,
+           joined_time + {CLOCK_TOLERANCE_US} AS surely_after, joined_ordinal, run_id = author_run_id AS is_same_run,
+           end_time - {SETTLE_US} AS settled_time, last_disruption_time + {SETTLE_US} AS undisturbed_time
+    FROM bounds JOIN recorded_peers peers ON peers.channel = bounds.channel AND peers.peer <> bounds.author
 ), timed AS (
-    SELECT pairs.*, CASE WHEN is_same_run THEN by_ordinal.sequence ELSE by_time.sequence END AS "begin",
-           coalesce(final.sequence, 0) AS last_settled, coalesce(unrest.sequence, 0) AS last_torn
+    SELECT pairs.*, CASE WHEN is_same_run THEN by_ordinal.sequence ELSE by_time.sequence END AS due_start,
+           coalesce(settled.sequence, 0) AS last_settled, coalesce(disturbed.sequence, 0) AS last_disturbed
     FROM pairs
     ASOF LEFT JOIN messages by_time ON by_time.channel = pairs.channel AND by_time.author = pairs.author
-        AND by_time.time >= pairs.surely
+        AND by_time.sent_time >= pairs.surely_after
     ASOF LEFT JOIN messages by_ordinal ON by_ordinal.channel = pairs.channel AND by_ordinal.author = pairs.author
         AND by_ordinal.ordinal >= pairs.joined_ordinal
-    ASOF LEFT JOIN messages final ON final.channel = pairs.channel AND final.author = pairs.author
-        AND final.time <= pairs.settled
-    ASOF LEFT JOIN messages unrest ON unrest.channel = pairs.channel AND unrest.author = pairs.author
-        AND unrest.time <= pairs.calm
+    ASOF LEFT JOIN messages settled ON settled.channel = pairs.channel AND settled.author = pairs.author
+        AND settled.sent_time <= pairs.settled_time
+    ASOF LEFT JOIN messages disturbed ON disturbed.channel = pairs.channel AND disturbed.author = pairs.author
+        AND disturbed.sent_time <= pairs.undisturbed_time
 ), had AS (
-    SELECT channel, author, receiver AS member, min(sequence) AS first, max(sequence) AS final,
-           count(*) FILTER (copies > 0) AS delivered, count(*) FILTER (copies = 0) AS missed
-    FROM deliveries WHERE copies > 0 OR missed IS NOT NULL GROUP BY ALL
+    SELECT channel, author, receiver, min(sequence) AS first_held, max(sequence) AS last_held,
+           count(*) FILTER (delivery_count > 0) AS delivered_count,
+           count(*) FILTER (delivery_count = 0) AS missed_count
+    FROM deliveries WHERE delivery_count > 0 OR missed_time IS NOT NULL GROUP BY ALL
 ), ranged AS (
-    SELECT timed.channel, timed.author, timed.member, first, final, delivered, missed,
-           CASE WHEN first IS NULL AND ending = 'left' THEN greatest("begin", last_torn + 1)
-                ELSE least(first, "begin") END AS "from",
-           greatest(final, CASE ending WHEN 'present' THEN least(last_settled, "limit")
-                                       WHEN 'left' THEN CASE WHEN last_settled > last_torn THEN last_settled ELSE 0 END
-                                       ELSE 0 END) AS "to",
-           "begin" IS NULL AND first IS NULL AS is_owed_nothing
-    FROM timed LEFT JOIN had USING (channel, author, member)
+    SELECT timed.channel, timed.author, timed.receiver, first_held, last_held, delivered_count, missed_count,
+           CASE WHEN first_held IS NULL AND end_status = 'left' THEN greatest(due_start, last_disturbed + 1)
+                ELSE least(first_held, due_start) END AS range_start,
+           greatest(last_held,
+                    CASE end_status WHEN 'present' THEN least(last_settled, due_limit)
+                                    WHEN 'left' THEN CASE WHEN last_settled > last_disturbed THEN last_settled
+                                                          ELSE 0 END
+                                    ELSE 0 END) AS range_end,
+           due_start IS NULL AND first_held IS NULL AS is_nothing_due
+    FROM timed LEFT JOIN had USING (channel, author, receiver)
 )
-SELECT channel, author, member, coalesce(delivered, 0) AS delivered, coalesce(missed, 0) AS missed, "from", "to",
-       CASE WHEN is_owed_nothing THEN 0 ELSE greatest("to" - "from" + 1, 0) END AS owed
+SELECT channel, author, receiver, coalesce(delivered_count, 0) AS delivered_count,
+       coalesce(missed_count, 0) AS missed_count, range_start, range_end,
+       CASE WHEN is_nothing_due THEN 0 ELSE greatest(range_end - range_start + 1, 0) END AS due_count
 FROM ranged
 """
 
-AUDIT = """
-WITH got AS (SELECT * FROM deliveries WHERE copies > 0),
+AUDIT_FINDINGS = """
+WITH got AS (SELECT * FROM deliveries WHERE delivery_count > 0),
 ordered AS (
     SELECT *, max(sequence) OVER (PARTITION BY channel, author, receiver ORDER BY ordinal) AS highest FROM got
 ), listed AS (
-    SELECT channel, author, member AS receiver, unnest(generate_series("from", "to")) AS sequence
-    FROM accounts WHERE owed > delivered + missed
-), answered AS (SELECT DISTINCT channel, parent_author AS author, parent_sequence AS sequence FROM messages
-                WHERE parent_author IS NOT NULL),
-parents AS (
-    SELECT channel, author, sequence, receiver, run, ordinal FROM got
-    SEMI JOIN answered USING (channel, author, sequence)
+    SELECT channel, author, receiver, unnest(generate_series(range_start, range_end)) AS sequence
+    FROM delivery_balances WHERE due_count > delivered_count + missed_count
+), with_replies AS (
+    SELECT DISTINCT channel, parent_author AS author, parent_sequence AS sequence FROM messages
+    WHERE parent_author IS NOT NULL
+), parents AS (
+    SELECT channel, author, sequence, receiver, run_id, ordinal FROM got
+    SEMI JOIN with_replies USING (channel, author, sequence)
     UNION ALL
-    SELECT channel, author, sequence, author, run, ordinal FROM messages
-    SEMI JOIN answered USING (channel, author, sequence) WHERE recorded
+    SELECT channel, author, sequence, author, run_id, ordinal FROM messages
+    SEMI JOIN with_replies USING (channel, author, sequence) WHERE is_recorded
 )
 SELECT channel, 'missing' AS finding, author, sequence, receiver FROM listed
-    ANTI JOIN (FROM deliveries WHERE copies > 0 OR missed IS NOT NULL) USING (channel, author, sequence, receiver)
-UNION ALL SELECT channel, 'double', author, sequence, receiver FROM got WHERE copies > 1
+    ANTI JOIN (FROM deliveries WHERE delivery_count > 0 OR missed_time IS NOT NULL)
+        USING (channel, author, sequence, receiver)
+UNION ALL SELECT channel, 'duplicate', author, sequence, receiver FROM got WHERE delivery_count > 1
 UNION ALL SELECT channel, 'out_of_order', author, sequence, receiver FROM ordered WHERE highest > sequence
-UNION ALL SELECT got.channel, 'not_present', author, sequence, receiver
-    FROM got JOIN members ON members.channel = got.channel AND peer = receiver AND members.run = got.run
-    WHERE got.ordinal < present_ordinal OR got.ordinal > left_ordinal
-UNION ALL SELECT channel, 'own', author, sequence, receiver FROM got WHERE author = receiver
-UNION ALL SELECT channel, 'missed_reported', author, sequence, receiver FROM deliveries
-    WHERE copies = 0 AND missed IS NOT NULL
-UNION ALL SELECT got.channel, 'before_parent', got.author, got.sequence, got.receiver
+UNION ALL SELECT got.channel, 'receiver_not_member', author, sequence, receiver
+    FROM got JOIN recorded_peers peers
+      ON peers.channel = got.channel AND peer = receiver AND peers.run_id = got.run_id
+    WHERE got.ordinal < first_link_ordinal OR got.ordinal > left_ordinal
+UNION ALL SELECT channel, 'delivered_to_author', author, sequence, receiver FROM got WHERE author = receiver
+UNION ALL SELECT channel, 'reported_missed', author, sequence, receiver FROM deliveries
+    WHERE delivery_count = 0 AND missed_time IS NOT NULL
+UNION ALL SELECT got.channel, 'reply_before_parent', got.author, got.sequence, got.receiver
     FROM got JOIN parents ON parents.channel = got.channel AND parents.receiver = got.receiver
-        AND parents.run = got.run AND parents.author = got.parent_author AND parents.sequence = got.parent_sequence
-    WHERE answers AND parents.ordinal > got.ordinal
+        AND parents.run_id = got.run_id AND parents.author = got.parent_author
+        AND parents.sequence = got.parent_sequence
+    WHERE is_reply AND parents.ordinal > got.ordinal
 """
 
-_FINDINGS = ("missing", "double", "out_of_order", "before_parent", "not_present", "own", "missed_reported")
-_COUNTS = ", ".join(f"count(*) FILTER (finding = '{name}') AS {name}" for name in _FINDINGS)
-_NAMES = ", ".join(f"coalesce({name}, 0) AS {name}" for name in _FINDINGS)
-
-VERDICT = f"""
-WITH owed AS (
-    SELECT channel, sum(owed)::BIGINT AS owed, sum(delivered)::BIGINT AS delivered FROM accounts GROUP BY channel
-),
-found AS (SELECT channel, {_COUNTS} FROM audit GROUP BY channel),
-said AS (SELECT channel, count(*) AS messages FROM messages GROUP BY channel),
-there AS (SELECT channel, count(*) AS members FROM members GROUP BY channel)
-SELECT channel, messages, members, owed, delivered, {_NAMES}
-FROM said JOIN there USING (channel) JOIN owed USING (channel) LEFT JOIN found USING (channel)
-"""
-
-LIVES = """
-WITH seen AS (
-    SELECT channel, run, observer AS peer, true AS is_own, min(time) AS first, max(time) AS last FROM events
-    WHERE observer IS NOT NULL GROUP BY channel, run, observer
-    UNION ALL
-    SELECT channel, run, neighbour, false, min(time), max(time) FROM events
-    WHERE kind = 'received' GROUP BY channel, run, neighbour
-), signs AS (
-    SELECT channel, peer, bool_or(is_own) AS is_recorded, min(first - ahead(run, first)) AS first,
-           max(last - ahead(run, last)) AS last
-    FROM seen GROUP BY channel, peer
-), changes AS (
-    SELECT channel, kind, observer, neighbour, why, time - ahead(run, time) AS time FROM events
-    WHERE kind IN ('joined', 'leaving', 'left', 'link_up', 'link_down')
-), own AS (
-    SELECT channel, observer AS peer, min(time) FILTER (kind = 'joined') AS joined,
-           min(time) FILTER (kind IN ('leaving', 'left')) AS leaving,
-           count(*) FILTER (kind = 'link_up') > count(*) FILTER (kind = 'link_down') AS has_links
-    FROM changes GROUP BY channel, observer
-), others AS (
-    SELECT channel, neighbour AS peer, min(time) AS linked,
-           max(time) FILTER (kind = 'link_down' AND why IN ('connection_lost', 'heartbeat_timeout')) AS lost
-    FROM changes WHERE neighbour IS NOT NULL GROUP BY channel, neighbour
-), judged AS (
-    SELECT *, leaving IS NULL AND coalesce(lost > last OR (has_links AND lost = last), false) AS has_died
-    FROM signs LEFT JOIN own USING (channel, peer) LEFT JOIN others USING (channel, peer)
+_FINDINGS = (
+    *("missing", "duplicate", "out_of_order", "reply_before_parent", "receiver_not_member", "delivered_to_author"),
+    "reported_missed",
 )
-SELECT channel, peer, is_recorded, least(joined, linked, first) AS since, joined, last,
-       CASE WHEN leaving IS NOT NULL THEN leaving WHEN has_died THEN last END AS gone,
-       CASE WHEN leaving IS NOT NULL THEN 'left' WHEN has_died THEN 'died' ELSE 'there' END AS how
-FROM judged
+_COUNTS = ", ".join(f"count(*) FILTER (finding = '{name}') AS {name}_count" for name in _FINDINGS)
+_NAMES = ", ".join(f"coalesce({name}_count, 0) AS {name}_count" for name in _FINDINGS)
+
+AUDIT_SUMMARY = f"""
+WITH due AS (
+    SELECT channel, sum(due_count)::BIGINT AS due_count, sum(delivered_count)::BIGINT AS delivered_count
+    FROM delivery_balances GROUP BY channel
+),
+found AS (SELECT channel, {_COUNTS} FROM audit_findings GROUP BY channel),
+sent AS (SELECT channel, count(*) AS message_count FROM messages GROUP BY channel),
+peers AS (SELECT channel, count(*) AS peer_count FROM recorded_peers GROUP BY channel)
+SELECT channel, message_count, peer_count, due_count, delivered_count, {_NAMES}
+FROM sent JOIN peers USING (channel) JOIN due USING (channel) LEFT JOIN found USING (channel)
+"""
+
+MEMBERSHIP_INTERVALS = """ WITH seen AS ( SELECT channel, run_id, peer, true AS is_own, min(event_time) AS first_time,
+max(event_time) AS last_time FROM events WHERE peer IS NOT NULL GROUP BY channel, run_id, peer UNION ALL SELECT channel,
+run_id, neighbor, false, min(event_time), max(event_time) FROM events WHERE kind = 'received' GROUP BY channel, run_id,
+neighbor ), signs AS ( SELECT channel, peer, bool_or(is_own) AS is_recorded, min(first_time - ahead(run_id, first_time))
+AS first_seen_time, max(last_time - ahead(run_id, last_time)) AS last_seen_time FROM seen GROUP BY channel, peer ),
+changes AS ( SELECT channel, kind, peer, neighbor, reason, event_time - ahead(run_id, event_time) AS event_time FROM
+events WHERE kind IN ('joined', 'leaving', 'left', 'link_up', 'link_down') ), own AS ( SELECT channel, peer,
+min(event_time) FILTER (kind = 'joined') AS joined_time, min(event_time) FILTER (kind IN ('leaving', 'left')) AS
+leaving_time, count(*) FILTER (kind = 'link_up') > count(*) FILTER (kind = 'link_down') AS has_links FROM changes GROUP
+BY channel, peer ), others AS ( SELECT channel, neighbor AS peer, min(event_time) AS linked_time, max(event_time) FILTER
+(kind = 'link_down' AND reason IN ('connection_lost', 'heartbeat_timeout')) AS lost_time FROM changes WHERE neighbor IS
+NOT NULL GROUP BY channel, neighbor ), judged AS ( SELECT *, leaving_time IS NULL AND coalesce(lost_time >
+last_seen_time OR (has_links AND lost_time = last_seen_time), false) AS has_crashed FROM signs LEFT JOIN own USING
+(channel, peer) LEFT JOIN others USING (channel, peer) ) SELECT channel, peer, is_recorded, least(joined_time,
+linked_time, first_seen_time) AS start_time, joined_time, last_seen_time, CASE WHEN leaving_time IS NOT NULL THEN
+leaving_time WHEN has_crashed THEN last_seen_time END AS end_time, CASE WHEN leaving_time IS NOT NULL THEN 'left' WHEN
+has_crashed THEN 'crashed' ELSE 'present' END AS end_status FROM judged
 """
 
 LINKS = """
 WITH changes AS (
-    SELECT channel, kind, observer, neighbour, why, time - ahead(run, time) AS time,
-           lead(kind) OVER own AS next_kind, lead(time - ahead(run, time)) OVER own AS next_time
+    SELECT channel, kind, peer, neighbor, event_time - ahead(run_id, event_time) AS event_time,
+           lead(kind) OVER own AS next_kind, lead(event_time - ahead(run_id, event_time)) OVER own AS next_time
     FROM events WHERE kind IN ('link_up', 'link_down')
-    WINDOW own AS (PARTITION BY channel, observer, neighbour ORDER BY run, ordinal)
+    WINDOW own AS (PARTITION BY channel, peer, neighbor ORDER BY run_id, ordinal)
 ), halves AS (
-    SELECT channel, least(observer, neighbour) AS low, greatest(observer, neighbour) AS high,
-           observer < neighbour AS is_low, time AS up, CASE WHEN next_kind = 'link_down' THEN next_time END AS down,
-           row_number() OVER (PARTITION BY channel, observer, neighbour ORDER BY time) AS place
+    SELECT channel, least(peer, neighbor) AS peer_a, greatest(peer, neighbor) AS peer_b, peer < neighbor AS is_a,
+           event_time AS start_time, CASE WHEN next_kind = 'link_down' THEN next_time END AS end_time,
+           row_number() OVER (PARTITION BY channel, peer, neighbor ORDER BY event_time) AS link_number
     FROM changes WHERE kind = 'link_up'
 ), both_ends AS (
-    SELECT channel, low, high, l.up AS low_up, l.down AS low_down, h.up AS high_up, h.down AS high_down
-    FROM (FROM halves WHERE is_low) l FULL JOIN (FROM halves WHERE NOT is_low) h USING (channel, low, high, place)
+    SELECT channel, peer_a, peer_b, a.start_time AS a_start_time, a.end_time AS a_end_time,
+           b.start_time AS b_start_time, b.end_time AS b_end_time
+    FROM (FROM halves WHERE is_a) a
+    FULL JOIN (FROM halves WHERE NOT is_a) b USING (channel, peer_a, peer_b, link_number)
+), crashes AS (
+    SELECT channel, peer, end_time AS crash_time FROM membership_intervals WHERE end_status = 'crashed'
 ), ended AS (
-    SELECT both_ends.*, greatest(low_up, high_up) AS up,
-           least(low_down, high_down, CASE WHEN one.how = 'died' THEN one.gone END,
-                 CASE WHEN other.how = 'died' THEN other.gone END) AS ended,
-           CASE WHEN one.how = 'died' AND low_down IS NULL THEN low
-                WHEN other.how = 'died' AND high_down IS NULL THEN high END AS died
-    FROM both_ends LEFT JOIN lives one ON one.channel = both_ends.channel AND one.peer = low
-    LEFT JOIN lives other ON other.channel = both_ends.channel AND other.peer = high
+    SELECT both_ends.*, greatest(a_start_time, b_start_time) AS start_time,
+           least(a_end_time, b_end_time, a.crash_time, b.crash_time) AS first_end_time,
+           CASE WHEN a.crash_time IS NOT NULL AND a_end_time IS NULL THEN peer_a
+                WHEN b.crash_time IS NOT NULL AND b_end_time IS NULL THEN peer_b END AS crashed_peer
+    FROM both_ends LEFT JOIN crashes a ON a.channel = both_ends.channel AND a.peer = peer_a
+    LEFT JOIN crashes b ON b.channel = both_ends.channel AND b.peer = peer_b
 )
-SELECT channel, low, high, up, CASE WHEN ended IS NOT NULL THEN greatest(ended, up) END AS down, low_up, low_down,
-       high_up, high_down, died
+SELECT channel, peer_a, peer_b, start_time,
+       CASE WHEN first_end_time IS NOT NULL THEN greatest(first_end_time, start_time) END AS end_time,
+       a_start_time, a_end_time, b_start_time, b_end_time, crashed_peer
 FROM ended
 """
 
 _RANKS = {"p50": 0.5, "p90": 0.9, "p99": 0.99}
 
 LATENCY = f"""
-WITH said AS (SELECT channel, author, sequence, time - ahead(run, time) AS said FROM events WHERE kind = 'sent'),
-delays AS (
-    SELECT channel, hops, said // 60000000 * 60000000 AS minute, time - ahead(run, time) - said AS delay
-    FROM events JOIN said USING (channel, author, sequence) WHERE kind = 'delivered'
+WITH sent AS (
+    SELECT channel, author, sequence, event_time - ahead(run_id, event_time) AS sent_time FROM events
+    WHERE kind = 'sent'
+),
+latencies AS (
+    SELECT channel, hops, sent_time // 60000000 * 60000000 AS start_time,
+           (event_time - ahead(run_id, event_time) - sent_time) / 1000 AS latency_ms
+    FROM events JOIN sent USING (channel, author, sequence) WHERE kind = 'delivered'
 )
-SELECT channel, minute, count(*) AS deliveries,
-       {", ".join(f"quantile_disc(delay, {share}) AS delay_{name}_us" for name, share in _RANKS.items())},
-       max(delay) AS delay_max_us,
-       {", ".join(f"quantile_disc(hops, {share}) AS hops_{name}" for name, share in _RANKS.items())},
+SELECT channel, start_time, count(*) AS delivery_count,
+       {", ".join(f"quantile_disc(latency_ms, {ratio}) AS latency_{name}_ms" for name, ratio in _RANKS.items())},
+       max(latency_ms) AS latency_max_ms,
+       {", ".join(f"quantile_disc(hops, {ratio}) AS hops_{name}" for name, ratio in _RANKS.items())},
        max(hops) AS hops_max
-FROM delays GROUP BY channel, minute
+FROM latencies GROUP BY channel, start_time
 """
 
 QUERIES = {
     "messages": MESSAGES,
     "deliveries": DELIVERIES,
-    "members": MEMBERS,
-    "accounts": ACCOUNTS,
-    "audit": AUDIT,
-    "verdict": VERDICT,
-    "lives": LIVES,
+    "recorded_peers": RECORDED_PEERS,
+    "delivery_balances": DELIVERY_BALANCES,
+    "audit_findings": AUDIT_FINDINGS,
+    "audit_summary": AUDIT_SUMMARY,
+    "membership_intervals": MEMBERSHIP_INTERVALS,
     "links": LINKS,
     "latency": LATENCY,
 }
-"""In this order: one may ask the answers before it."""
+"""In this order: a query may use the answers before it."""

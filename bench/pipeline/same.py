@@ -1,4 +1,4 @@
-"""Do the pipeline and the SQL say the same? Row by row, in all columns that both have."""
+"""Compares the pipeline with the SQL, row by row, in all columns that both have."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def differences(base: "DuckDBPyConnection", results: Path, answers: Path) -> dict[str, int]:
-    """For each question, how many rows only one of the two has."""
+    """For each query, the number of rows that only one of the two has."""
     return {name: _difference(base, name, results, answers) for name in QUERIES}
 
 
@@ -37,6 +37,6 @@ def _difference(base: "DuckDBPyConnection", name: str, results: Path, answers: P
 
 
 def reported_faults(results: Path) -> set[InjectedFault]:
-    """What the audit of the pipeline tells, as planting tells it."""
-    rows = Results(results).read(table("audit")).to_pylist()
+    """The findings of the audit as injected faults."""
+    rows = Results(results).read(table("audit_findings")).to_pylist()
     return {InjectedFault(*(row[name] for name in InjectedFault.__dataclass_fields__)) for row in rows}

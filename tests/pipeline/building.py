@@ -1,4 +1,4 @@
-"""Tables built in memory, one after the other, from rows of a tape."""
+"""Builds tables in memory from rows of a tape."""
 
 from typing import TYPE_CHECKING
 
@@ -17,25 +17,25 @@ _cache: list[dict[str, pl.DataFrame]] = []
 
 
 def build_in_memory(spark: "SparkSession", rows: pa.Table, *names: str, **settings: object) -> dict[str, pl.DataFrame]:
-    """These tables, and all that they need."""
+    """These tables and their dependencies."""
     inputs = TableInputs(spark, spark.createDataFrame(rows), settings, rows=rows.num_rows)
     found: dict[str, pl.DataFrame] = {}
     for each in with_dependencies(list(names)):
-        made = each.build(inputs).toArrow()
-        assert made.schema.names == each.schema.names
-        inputs.tables[each.name] = spark.createDataFrame(made)
-        frame = pl.from_arrow(made)
+        built = each.build(inputs).toArrow()
+        assert built.schema.names == each.schema.names
+        inputs.tables[each.name] = spark.createDataFrame(built)
+        frame = pl.from_arrow(built)
         assert isinstance(frame, pl.DataFrame)
         found[each.name] = frame
     return found
 
 
 def build_all(spark: "SparkSession") -> dict[str, pl.DataFrame]:
-    """The tables of times, links and conversations over three channels, built once for all tests: a simulation with
-    kills, by one clock; a made flood, by several; and a small talk."""
+    """Tables on times, links and threads of three channels, built once for all tests: a simulation with kills and one
+    clock, a synthetic flood with several clocks, and a small conversation."""
     if not _cache:
         rows = pa.concat_tables([simulated_history("kill", 30).rows, flood_tape().rows, conversation_rows()])
-        names = ["fabric", "repairs", "latency", "redundancy", "slowest", "places", "threads"]
+        names = ["fabric_snapshots", "repairs", "latency", "redundancy", "link_latency", "thread_positions", "threads"]
         _cache.append(build_in_memory(spark, rows, *names))
     return _cache[0]
 
@@ -50,18 +50,18 @@ CONVERSATION_CHANNEL = "00aa00aa00aa00aa"
 
 
 def conversation_rows() -> pa.Table:
-    """One says something; two answer that, a fourth message answers the second; and one has no answer."""
+    """A message with two replies, a reply to the first of them, and a message without replies."""
     parents = {1: None, 2: 1, 3: 2, 4: 1, 5: None}
     return tape_rows(
         [
             {
                 "kind": "sent",
                 "channel": CONVERSATION_CHANNEL,
-                "observer": _participant(number),
+                "peer": _participant(number),
                 "author": _participant(number),
                 "sequence": number,
             }
-            | {"time": START_US + number * 1_000_000, "group": "tea", "run": "talk"}
+            | {"event_time": START_US + number * 1_000_000, "group_id": "tea", "run_id": "talk"}
             | ({"parent_author": _participant(parent), "parent_sequence": parent} if parent else {})
             for number, parent in parents.items()
         ]

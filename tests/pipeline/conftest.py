@@ -1,5 +1,4 @@
-"""One Spark for the whole suite: starting it takes longer than most tests. (Of several workers, one runs all of this
-folder: `tests/conftest.py`.)"""
+"""One Spark session for the whole folder: starting it takes longer than most tests."""
 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
@@ -12,7 +11,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator["SparkSession"]:
-    """A real one, with few partitions, that starts fast."""
+    """A real session with few partitions, which starts fast."""
     from pyspark.sql import SparkSession
 
     from broadloom.pipeline.spark_session import session, stop

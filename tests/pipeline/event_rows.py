@@ -1,4 +1,4 @@
-"""Rows of a tape for tests of single tables: what is not given is null, and the channel is `c`."""
+"""Rows of a tape for tests of single tables. Columns that are not given are null; the channel is `c`."""
 
 from typing import Any
 
@@ -6,22 +6,22 @@ from broadloom.pipeline.table import Table, TableInputs, resolve_settings
 from broadloom.record.arrow_import import pa
 from broadloom.record.schema import SCHEMA
 
-EVENTS = pa.schema([*SCHEMA, pa.field("channel", pa.string()), pa.field("day", pa.date32())])
+EVENTS = pa.schema([*SCHEMA, pa.field("channel", pa.string()), pa.field("event_date", pa.date32())])
 
 
 def event_table(*rows: dict[str, Any]) -> pa.Table:
     blank = dict.fromkeys(EVENTS.names)
     filled = [
-        {**blank, "channel": "c", "run": "r", "ordinal": n, **row, "day": row["time"].date()}
+        {**blank, "channel": "c", "run_id": "r", "ordinal": n, **row, "event_date": row["event_time"].date()}
         for n, row in enumerate(rows)
     ]
     return pa.Table.from_pylist(filled, schema=EVENTS)
 
 
 def build_inputs(spark, events: pa.Table, *tables: Table, **chosen: str) -> TableInputs:
-    """Events, and all tables built that are given, in this order."""
+    """Events, and the given tables built in this order."""
     inputs = TableInputs(spark, spark.createDataFrame(events), resolve_settings(tables, chosen), rows=len(events))
     for table in tables:
-        # As the job does: a table is read back, not reckoned again by the next one.
+        # As in a build: a table is read back, not computed again by the next one.
         inputs.tables[table.name] = spark.createDataFrame(table.build(inputs).toArrow())
     return inputs

@@ -1,8 +1,8 @@
-"""Tapes of floods whose truth is known: who is linked to whom, when each copy came, and how wrong each clock is.
+"""Synthetic flood tapes with known ground truth: links, arrival times and clock offsets.
 
-A random regular fabric; each message takes the fastest way to everyone, with a delay for each link that is a fixed
-part (the same both ways) and a random one (drawn for each direction and message). Each run's clock has its own offset
-and drift.
+A random regular fabric in which each message takes the fastest path to every peer. The latency of a link is a fixed
+part (equal in both directions) plus a random part per direction and message. Each run has its own clock offset and
+drift.
 """
 
 from dataclasses import dataclass
@@ -23,11 +23,11 @@ CHANNEL = "00ff00ff00ff00ff"
 class FloodTape:
     rows: pa.Table
     offset_s: dict[str, float]
-    """By run: what its clock shows more than the true time, at the beginning."""
-    delays_us: np.ndarray
-    """Of every delivery, true, from sending to delivery."""
+    """By run: how far its clock is ahead at the start."""
+    latencies_us: np.ndarray
+    """True latency of every delivery."""
     crossings_us: dict[tuple[str, str], list[float]]
-    """By neighbour and observer: every crossing of their link that brought a first copy, true."""
+    """By sending and receiving peer: true latency of every first copy."""
 
 
 def flood_tape(
@@ -53,7 +53,7 @@ def flood_tape(
     drift = random.uniform(-drift_ppm_max, drift_ppm_max, runs) * 1e-6
     a, b = np.concatenate([ends[:, 0], ends[:, 1]]), np.concatenate([ends[:, 1], ends[:, 0]])
     rows: list[dict] = []
-    delays: list[float] = []
+    latencies: list[float] = []
     took: dict[tuple[str, str], list[float]] = {}
 
     def shown(peer: int, true_us: float) -> int:
@@ -61,8 +61,8 @@ def flood_tape(
         return int(START_US + true_us + offset[run] * 1e6 + drift[run] * true_us + 0.5)
 
     def note(kind: str, peer: int, true_us: float, author: int, sequence: int, **more) -> None:
-        base = {"kind": kind, "run": f"run-{run_of[peer]:02}", "observer": names[peer], "author": names[author]}
-        rows.append({**base, "time": shown(peer, true_us), "sequence": sequence, "true": true_us, **more})
+        base = {"kind": kind, "run_id": f"run-{run_of[peer]:02}", "peer": names[peer], "author": names[author]}
+        rows.append({**base, "event_time": shown(peer, true_us), "sequence": sequence, "true": true_us, **more})
 
     for sequence in range(1, messages + 1):
         author = int(random.integers(peers))
@@ -77,17 +77,17 @@ def flood_tape(
             hops[peer] = hops[came_from] + 1
             took.setdefault((names[came_from], names[peer]), []).append(distance[peer] - distance[came_from])
             more = {"hops": hops[peer]}
-            note("received", peer, said + distance[peer], author, sequence, neighbour=names[came_from], **more)
+            note("received", peer, said + distance[peer], author, sequence, neighbor=names[came_from], **more)
             note("delivered", peer, said + distance[peer], author, sequence, **more)
-            delays.append(distance[peer])
+            latencies.append(distance[peer])
     table = tape_rows(sorted(rows, key=lambda row: row.pop("true")))
-    return FloodTape(table, {f"run-{run:02}": float(offset[run]) for run in range(runs)}, np.array(delays), took)
+    return FloodTape(table, {f"run-{run:02}": float(offset[run]) for run in range(runs)}, np.array(latencies), took)
 
 
 def tape_rows(rows: list[dict]) -> pa.Table:
-    """Rows of a tape; what is not told is null, or the obvious. `time` is in microseconds."""
+    """Rows of a tape; missing columns are null or have a default. `event_time` is in microseconds."""
     full = [
-        {"ordinal": index, "run": "run", "channel": CHANNEL, **row, "time": round(row["time"])}
+        {"ordinal": index, "run_id": "run_id", "channel": CHANNEL, **row, "event_time": round(row["event_time"])}
         for index, row in enumerate(rows)
     ]
     plain = [

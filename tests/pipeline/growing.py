@@ -1,8 +1,6 @@
-"""Tapes that grow under a test's hand: real recorders on a clock that the test turns."""
+"""Growing tapes: real recorders with a clock that the test controls."""
 
-import threading
-import time
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +15,8 @@ FOLDER = f"channel={CHANNEL.id.hex()[:16]}"
 BEGIN_S = 1_780_000_000.0
 """2026-05-28, 20:26:40 UTC: a multiple of ten seconds, and in the past."""
 DAY = "2026-05-28"
-WITHIN_S = 120.0
+TIMEOUT_S = 120.0
+"""For Spark to process a batch on a busy machine."""
 
 
 class Clock:
@@ -62,7 +61,7 @@ class RecordedPeers:
         self.recorders[one].on_event(LinkDown(peer_info(other), LinkDownReason.CONNECTION_LOST))
 
     def send(self, author: int, delay_s: float, step_s: float = 0.0, data: bytes = b"data") -> int:
-        """A message of one peer, delivered by all others after the delay; then the clock goes on."""
+        """Send a message that all others deliver after the delay; then advance the clock."""
         sequence = self._sequences[author] = self._sequences[author] + 1
         self.recorders[author].sent(sequence, data)
         sent_at = self.clock.now
@@ -78,15 +77,5 @@ class RecordedPeers:
 
 
 def on_tape(folder: Path) -> pa.Table:
-    """All rows, read without Spark, in an order that does not depend on files."""
-    return read(folder).sort_by([("run", "ascending"), ("ordinal", "ascending")])
-
-
-def eventually(condition: Callable[[], Any], within_s: float = WITHIN_S) -> Any:
-    """What the condition says once it is true of something."""
-    deadline = time.monotonic() + within_s
-    pause = threading.Event()
-    while not (said := condition()):
-        assert time.monotonic() < deadline, "it did not happen in time"
-        pause.wait(0.02)
-    return said
+    """All rows, read without Spark, in an order independent of the files."""
+    return read(folder).sort_by([("run_id", "ascending"), ("ordinal", "ascending")])

@@ -14,7 +14,7 @@ from broadloom.testing.sim.simulation import Simulation
 from broadloom.testing.sim.steps import Run
 
 CHURN = """
-description = "Peers come, leave and die for a minute."
+description = "Peers join, leave and crash for a minute."
 peers = 30
 
 [[step]]
@@ -37,17 +37,17 @@ timeout_s = 60
 
 class History(NamedTuple):
     rows: pa.Table
-    """What everyone saw."""
+    """Events of all peers."""
     links: set[frozenset[str]]
-    """What both ends had at the end."""
+    """Links that both ends have at the end."""
     figures: dict[str, float]
 
 
 @cache
 def simulated_history(
-    scenario: str, peers: int, spread: DisseminationMode = DisseminationMode.FLOOD, seed: int = 1
+    scenario: str, peers: int, mode: DisseminationMode = DisseminationMode.FLOOD, seed: int = 1
 ) -> History:
-    """Play it once for all tests. The promises held, or this fails."""
+    """Run once for all tests. Fails if a guarantee is violated."""
     with TemporaryDirectory() as folder:
         if scenario == "churn":
             path = Path(folder) / "churn.toml"
@@ -59,11 +59,11 @@ def simulated_history(
             tapes.append(Tape(Path(folder), settings=TapeSettings(block_when_full=True), wall_clock=clock))
             return tapes[-1]
 
-        story = load(scenario).with_dissemination(spread)
-        simulation = Simulation(seed, story.settings, tape_factory=make_tape)
+        loaded = load(scenario).with_dissemination(mode)
+        simulation = Simulation(seed, loaded.settings, tape_factory=make_tape)
         run = Run(simulation, peers)
         try:
-            story.run_steps(run)
+            loaded.run_steps(run)
         finally:
             for tape in tapes:
                 tape.close()

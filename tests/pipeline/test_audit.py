@@ -1,4 +1,4 @@
-"""The audit is right in both directions: what is planted is found, and nothing else; with the pure functions alone."""
+"""The audit finds what was injected and nothing else, with the pure Arrow functions alone."""
 
 from pathlib import Path
 
@@ -12,19 +12,19 @@ from tests.pipeline.without_spark import frame, run_audit
 
 CONFIG = SyntheticConfig(rows=40_000, peers=30, arrivals=5, leaves=4, crashes=4, machines=3, seconds=120)
 WITHOUT_REPLIES = [fault for fault in FaultKind if fault is not FaultKind.REPLY_BEFORE_PARENT]
-"""What can be planted where nobody responds to anything."""
+"""Faults for tapes without replies."""
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("made")
+def synthetic(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("synthetic")
     generate(folder, CONFIG)
     return folder
 
 
 @pytest.fixture(scope="module")
 def simulation(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Peers that are killed under traffic, as the simulator records them."""
+    """A simulation with traffic and killed peers."""
     folder = tmp_path_factory.mktemp("simulated")
     rows = simulated_history("kill", 30).rows
     channel = rows["channel"][0].as_py()
@@ -32,46 +32,46 @@ def simulation(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def named(planted: list[InjectedFault]) -> set[tuple[str, str, int, str]]:
-    return {(each.finding, each.author, each.sequence, each.receiver) for each in planted}
+def named(injected: list[InjectedFault]) -> set[tuple[str, str, int, str]]:
+    return {(each.finding, each.author, each.sequence, each.receiver) for each in injected}
 
 
-def test_a_simulation_with_kills_is_clean(simulation: Path) -> None:
+def test_audit_passes_simulation_with_kills(simulation: Path) -> None:
     found = run_audit(read(simulation))
     assert found.findings == set()
-    assert found.delivery_balances["owed"].sum() == found.deliveries.height
-    assert set(found.recorded_peers["ending"]) == {"present", "gone"}
+    assert found.delivery_balances["due_count"].sum() == found.deliveries.height
+    assert set(found.recorded_peers["end_status"]) == {"present", "crashed"}
 
 
 @pytest.mark.parametrize("fault", FaultKind, ids=lambda fault: fault.value)
 @pytest.mark.parametrize("seed", [1, 2])
-def test_each_fault_alone_in_a_made_tape(made: Path, tmp_path: Path, fault: FaultKind, seed: int) -> None:
-    planted = inject(made, tmp_path, [fault], seed)
+def test_audit_finds_each_fault_in_synthetic_tape(synthetic: Path, tmp_path: Path, fault: FaultKind, seed: int) -> None:
+    injected = inject(synthetic, tmp_path, [fault], seed)
     found = run_audit(read(tmp_path))
-    assert found.findings == named(planted)
+    assert found.findings == named(injected)
     assert len(found.violations) == (0 if fault is FaultKind.REPORTED_MISSED else 1)
 
 
 @pytest.mark.parametrize("seed", [1, 2, 3])
-def test_all_faults_together_in_a_made_tape(made: Path, tmp_path: Path, seed: int) -> None:
-    planted = inject(made, tmp_path, [*FaultKind, *FaultKind, *FaultKind], seed)
-    assert run_audit(read(tmp_path)).findings == named(planted)
+def test_audit_finds_all_faults_in_synthetic_tape(synthetic: Path, tmp_path: Path, seed: int) -> None:
+    injected = inject(synthetic, tmp_path, [*FaultKind, *FaultKind, *FaultKind], seed)
+    assert run_audit(read(tmp_path)).findings == named(injected)
 
 
 @pytest.mark.parametrize("seed", [1, 2])
-def test_all_faults_together_in_a_simulated_tape(simulation: Path, tmp_path: Path, seed: int) -> None:
-    planted = inject(simulation, tmp_path, WITHOUT_REPLIES, seed)
-    assert run_audit(read(tmp_path)).findings == named(planted)
+def test_audit_finds_all_faults_in_simulated_tape(simulation: Path, tmp_path: Path, seed: int) -> None:
+    injected = inject(simulation, tmp_path, WITHOUT_REPLIES, seed)
+    assert run_audit(read(tmp_path)).findings == named(injected)
 
 
-def test_a_fault_without_a_place_is_refused(simulation: Path, tmp_path: Path) -> None:
-    with pytest.raises(CannotInjectError, match="before_parent"):
+def test_inject_raises_error_when_tape_has_no_suitable_delivery(simulation: Path, tmp_path: Path) -> None:
+    with pytest.raises(CannotInjectError, match="reply_before_parent"):
         inject(simulation, tmp_path, [FaultKind.REPLY_BEFORE_PARENT])
 
 
 @pytest.mark.parametrize("scenario", ["kill-most", "long-partition", "random-faults", "churn"])
-def test_simulated_histories_are_clean(scenario: str) -> None:
+def test_audit_passes_simulated_scenarios(scenario: str) -> None:
     found = run_audit(simulated_history(scenario, 20).rows)
     assert found.violations == set()
     if scenario == "long-partition":
-        assert {each[0] for each in found.findings} == {"missed_reported"}
+        assert {each[0] for each in found.findings} == {"reported_missed"}

@@ -1,4 +1,4 @@
-"""The benchmark of the pipeline, small: Spark and DuckDB say the same of a made tape, and the measuring measures."""
+"""The pipeline benchmark on a small tape: Spark and DuckDB agree, and the measurements are right."""
 
 import subprocess
 import sys
@@ -23,26 +23,28 @@ EVENTS, PEERS = 10_000, 20
 
 
 @pytest.mark.long
-def test_spark_and_duckdb_say_the_same_and_find_what_was_planted(spark, tmp_path):
+def test_spark_and_duckdb_agree_and_find_injected_faults(spark, tmp_path):
     tape = synthetic_tape(tmp_path / "tapes", EVENTS, PEERS)
     results, answers = tmp_path / "results", tmp_path / "answers"
     answers.mkdir()
     outcome = build.build_tables(tape.folder, results, only=list(TABLES), spark=spark)
     assert outcome.manifest.tapes["rows"] == tape.events
     assert outcome.manifest.tables["messages"].rows == tape.messages
-    base = open_database(tape.folder, Results(results).files("clocks"), 2)
+    base = open_database(tape.folder, Results(results).files("clock_offsets"), 2)
     rows = {name: run_query(base, name, answers) for name in QUERIES}
     assert rows == {name: outcome.manifest.tables[name].rows for name in QUERIES}
     assert differences(base, results, answers) == dict.fromkeys(QUERIES, 0)
     assert reported_faults(results) == set(tape.injected)
-    # The comparison would notice: one cell of one row is changed.
+    # A change of one cell must be noticed.
     path = answers / "latency.parquet"
-    changed = pl.read_parquet(path).with_columns(pl.col("delay_p99_us") + (pl.int_range(pl.len()) == 0).cast(pl.Int64))
+    changed = pl.read_parquet(path).with_columns(
+        pl.col("latency_p99_ms") + (pl.int_range(pl.len()) == 0).cast(pl.Int64)
+    )
     changed.write_parquet(path)
     assert differences(base, results, answers)["latency"] == 2
 
 
-def test_a_tape_is_made_once_and_is_the_same_anew(tmp_path):
+def test_synthetic_tape_is_generated_once_and_reproducible(tmp_path):
     first = synthetic_tape(tmp_path / "one", EVENTS, PEERS)
     (path, *_) = sorted(first.folder.rglob("*.parquet"))
     written = path.stat().st_mtime_ns
@@ -70,8 +72,8 @@ inner.communicate(b"go\\n")
 """
 
 
-def test_a_watch_counts_a_process_and_what_it_starts():
-    """Each of the two uses half a second of CPU time, and then waits to be looked at."""
+def test_process_monitor_includes_child_processes():
+    """Each of the two processes uses half a second of CPU time, then waits."""
     with subprocess.Popen([sys.executable, "-c", BOTH], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as child:
         watch = ProcessMonitor(child.pid)
         assert child.stdout is not None
@@ -80,14 +82,14 @@ def test_a_watch_counts_a_process_and_what_it_starts():
         child.communicate(b"go\n")
         watch.stop()
     assert child.returncode == 0
-    # The kernel tells hundredths, rounded down: of two processes, in user and system mode.
+    # The kernel reports hundredths, rounded down, for two processes in user and system mode.
     assert 0.96 <= cpu_s < 5.0
     assert watch.peaks_bytes[DRIVER] > 50_000_000
     assert watch.peaks_bytes[WORKERS] > 50_000_000
     assert watch.peak_bytes > 100_000_000
 
 
-def test_the_report_tells_the_calmest_and_the_growth(tmp_path):
+def test_report_selects_least_disturbed_run_and_computes_growth(tmp_path):
     measured = [
         _measured("spark", 1_000, 1.5, foreign=0.8),
         _measured("spark", 1_000, 2.0),

@@ -110,7 +110,7 @@ class Cluster(NamedTuple):
             *words,
             "--master",
             self.master,
-            "--memory",
+            "--driver-memory",
             "1g",
         ]
         return subprocess.run(
@@ -149,7 +149,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
         hands = []
         for place in workers:
             place.mkdir()
-            own = ["--cores", "1", "--memory", "600m", "--work-dir", str(place), master]
+            own = ["--cores", "1", "--driver-memory", "600m", "--work-dir", str(place), master]
             hands.append(Daemon("org.apache.spark.deploy.worker.Worker", *listen, *own))
             running.callback(hands[-1].stop)
         for hand in hands:
@@ -170,35 +170,37 @@ def ran(cluster: Cluster, spark: "SparkSession") -> BuiltOnCluster:
     return BuiltOnCluster(cluster, planted)
 
 
-def test_the_rows_of_all_tables_are_the_same(ran: BuiltOnCluster) -> None:
+def test_cluster_builds_the_same_rows_as_embedded_spark(ran: BuiltOnCluster) -> None:
     folder = ran.cluster.folder
     for each in all_tables():
         there = _rows(folder / "there", each)
         assert there == _rows(folder / "here", each), each.name
         assert there, f"{each.name}: nothing is easily the same as nothing"
-    assert [row["file"].rpartition("/")[2] for row in _rows(folder / "there", table("quarantine"))] == ["torn.parquet"]
-    found = [row for row in _rows(folder / "there", table("audit")) if row["guilty"]]
+    assert [row["file_path"].rpartition("/")[2] for row in _rows(folder / "there", table("quarantine"))] == [
+        "torn.parquet"
+    ]
+    found = [row for row in _rows(folder / "there", table("audit_findings")) if row["is_violation"]]
     assert [(row["finding"], row["author"], row["sequence"], row["receiver"]) for row in found] == [
         (ran.injected.finding, ran.injected.author, ran.injected.sequence, ran.injected.receiver)
     ]
 
 
-def test_both_workers_took_part_with_the_code_that_came_along(ran: BuiltOnCluster) -> None:
+def test_both_workers_received_the_package_archive(ran: BuiltOnCluster) -> None:
     for worker in ran.cluster.workers:
         assert list(worker.glob("app-*/*/broadloom-*-code.zip")), worker
 
 
-def test_an_audit_ends_as_it_does_embedded(ran: BuiltOnCluster) -> None:
+def test_audit_on_cluster_has_the_same_exit_status(ran: BuiltOnCluster) -> None:
     done = ran.cluster.broadloom("audit", "--tapes", "good")
     assert (done.returncode, done.stderr) == (0, "")
-    assert "every promise held" in done.stdout
+    assert "every guarantee held" in done.stdout
     done = ran.cluster.broadloom("audit", "--tapes", "bad", "--out", "there")
     assert (done.returncode, done.stderr) == (1, "")
-    assert "NOT clean" in done.stdout
+    assert "FAILED" in done.stdout
     assert ran.injected.receiver in done.stdout
 
 
-def test_tapes_that_the_workers_do_not_see_are_no_bad_tapes(tmp_path: Path) -> None:
+def test_unshared_tapes_raise_error_instead_of_quarantine(tmp_path: Path) -> None:
     (truth,) = generate(
         tmp_path / "tapes", SyntheticConfig(rows=200, peers=4, arrivals=0, leaves=0, crashes=0, seconds=10)
     )
@@ -207,12 +209,12 @@ def test_tapes_that_the_workers_do_not_see_are_no_bad_tapes(tmp_path: Path) -> N
         examine(str(tmp_path / "elsewhere"), path, examine_tapes(tmp_path / "tapes").latest) for path, _, _ in known
     ]
     with pytest.raises(
-        TapesNotFoundError, match=rf"do not see .*channel={truth.channel}.*: tapes have to be in a folder that all"
+        TapesNotFoundError, match=rf"cannot read .*channel={truth.channel}.*: tapes must be in a folder that all"
     ):
         check_shared(tmp_path / "tapes", known, elsewhere)
 
 
-def test_a_master_that_cannot_be_is_told_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_invalid_master_is_reported_before_spark_starts(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("HADOOP_CONF_DIR", "YARN_CONF_DIR"):
         monkeypatch.delenv(name, raising=False)
     with socket.socket() as nobody:
@@ -220,8 +222,8 @@ def test_a_master_that_cannot_be_is_told_at_once(monkeypatch: pytest.MonkeyPatch
         port = nobody.getsockname()[1]
         for master, told in (
             (f"spark://127.0.0.1:{port}", "no Spark master answers"),
-            ("spark://127.0.0.1", "it looks like spark://host:7077"),
-            ("127.0.0.1:7077", "is no master of Spark"),
+            ("spark://127.0.0.1", "use spark://host:7077"),
+            ("127.0.0.1:7077", "is not a Spark master"),
             ("sc://127.0.0.1", "Spark Connect cannot run the pipeline"),
             ("yarn", "set HADOOP_CONF_DIR"),
         ):

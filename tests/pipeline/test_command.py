@@ -1,4 +1,4 @@
-"""The command line: verdicts by exit code, tables as people and programs want them, and mistakes told in one line."""
+"""`broadloom pipeline`: exit codes of the audit, output formats, and usage errors in one line."""
 
 import json
 import subprocess
@@ -43,7 +43,7 @@ def broadloom(*arguments: Any) -> tuple[int, str, str]:
     return done.exit_code, done.stdout, done.stderr
 
 
-def test_a_clean_tape_ends_with_0(place: TapeFolders, spark: "SparkSession") -> None:
+def test_audit_exits_0_when_every_guarantee_held(place: TapeFolders, spark: "SparkSession") -> None:
     code, out, _ = broadloom("audit", "--tapes", place.good)
     assert code == 0
     assert ": passed: " in out
@@ -51,7 +51,7 @@ def test_a_clean_tape_ends_with_0(place: TapeFolders, spark: "SparkSession") -> 
     assert "to start Spark" in out
 
 
-def test_tapes_that_cannot_be_judged_are_not_called_clean(spark: "SparkSession", tmp_path: Path) -> None:
+def test_audit_does_not_pass_when_nothing_can_be_judged(spark: "SparkSession", tmp_path: Path) -> None:
     (tmp_path / "torn.parquet").write_bytes(b"PAR1 and then the disk was full")
     code, out, _ = broadloom("audit", "--tapes", tmp_path)
     assert code == 3
@@ -59,17 +59,18 @@ def test_tapes_that_cannot_be_judged_are_not_called_clean(spark: "SparkSession",
     assert "unreadable" in out
 
 
-def test_a_broken_promise_ends_with_1_and_the_guilty(place: TapeFolders, spark: "SparkSession", tmp_path: Path) -> None:
+def test_audit_exits_1_and_lists_violations(place: TapeFolders, spark: "SparkSession", tmp_path: Path) -> None:
     code, out, _ = broadloom("audit", "--tapes", place.bad, "--out", tmp_path, "--json")
     assert code == 1
-    told = json.loads(out)
-    assert told["clean"] is False
+    report = json.loads(out)
+    assert report["has_passed"] is False
     removed = place.injected[0]
-    (guilty,) = told["guilty"]
-    assert (guilty["finding"], guilty["author"], guilty["sequence"]) == ("missing", removed.author, removed.sequence)
-    (verdict,) = told["verdicts"]
-    assert (verdict["missing"], verdict["missed_reported"]) == (1, 1)
-    assert told["start_s"] <= told["total_s"]
+    (violation,) = report["violations"]
+    found = violation["finding"], violation["author"], violation["sequence"]
+    assert found == ("missing", removed.author, removed.sequence)
+    (summary,) = report["audit_summary"]
+    assert (summary["missing_count"], summary["reported_missed_count"]) == (1, 1)
+    assert report["start_s"] <= report["total_s"]
     code, out, _ = broadloom("audit", "--tapes", place.bad, "--out", tmp_path)
     assert code == 1
     assert "VIOLATIONS" in out
@@ -77,68 +78,68 @@ def test_a_broken_promise_ends_with_1_and_the_guilty(place: TapeFolders, spark: 
     assert "unchanged" in out
 
 
-def test_a_run_and_its_tables(place: TapeFolders, spark: "SparkSession", tmp_path: Path) -> None:
-    code, out, _ = broadloom("run", "--tapes", place.bad, "--out", tmp_path, "--only", "audit", "--json")
+def test_run_builds_tables_that_show_prints(place: TapeFolders, spark: "SparkSession", tmp_path: Path) -> None:
+    code, out, _ = broadloom("run", "--tapes", place.bad, "--out", tmp_path, "--only", "audit_findings", "--json")
     assert code == 0
-    told = json.loads(out)
-    assert "verdict" not in told["built"]
-    messages = told["tables"]["messages"]["rows"]
+    report = json.loads(out)
+    assert "audit_summary" not in report["built"]
+    messages = report["tables"]["messages"]["rows"]
     code, out, _ = broadloom("show", "messages", "--out", tmp_path, "--limit", "0", "--json")
     assert code == 0
     assert len(out.splitlines()) == messages
-    assert set(json.loads(out.splitlines()[0])) >= {"author", "sequence", "time"}
-    where = "finding = 'missing' AND guilty"
+    assert set(json.loads(out.splitlines()[0])) >= {"author", "sequence", "sent_time"}
+    where = "finding = 'missing' AND is_violation"
     code, out, _ = broadloom(
-        "show", "audit", "--out", tmp_path, "--where", where, "--columns", "author,sequence", "--csv"
+        "show", "audit_findings", "--out", tmp_path, "--where", where, "--columns", "author,sequence", "--csv"
     )
     removed = place.injected[0]
     assert out.splitlines() == ["author,sequence", f"{removed.author},{removed.sequence}"]
-    code, out, _ = broadloom("show", "audit", "--out", tmp_path, "--limit", "1")
-    assert (code, "Was every message delivered" in out) == (0, True)
-    code, out, _ = broadloom("show", "accounts", "--out", tmp_path, "--limit", "2", "--csv")
+    code, out, _ = broadloom("show", "audit_findings", "--out", tmp_path, "--limit", "1")
+    assert (code, "Which deliveries break a guarantee?" in out) == (0, True)
+    code, out, _ = broadloom("show", "delivery_balances", "--out", tmp_path, "--limit", "2", "--csv")
     assert len(out.splitlines()) == 3
-    code, _, error = broadloom("show", "verdict", "--out", tmp_path)
+    code, _, error = broadloom("show", "audit_summary", "--out", tmp_path)
     assert code == 2
-    assert "there is no table 'verdict'" in error
+    assert "no table 'audit_summary'" in error
     for wrong in (["--where", "nonsense ="], ["--where", "nonsense = 1"], ["--columns", "nonsense"]):
-        code, _, error = broadloom("show", "audit", "--out", tmp_path, *wrong)
+        code, _, error = broadloom("show", "audit_findings", "--out", tmp_path, *wrong)
         assert code == 2
         assert "cannot select rows" in error
         assert len(error.splitlines()) == 1
 
 
-def test_mistakes_end_with_2(tmp_path: Path, place: TapeFolders) -> None:
-    for words, told in (
-        (["run", "--tapes", tmp_path / "nowhere", "--out", tmp_path / "out"], "there is no folder of tapes"),
-        (["audit", "--tapes", tmp_path], "there are no tapes in"),
-        (["run", "--tapes", place.good, "--out", tmp_path / "out", "--only", "all"], "there is no table 'all'"),
+def test_usage_errors_exit_2(tmp_path: Path, place: TapeFolders) -> None:
+    for words, message in (
+        (["run", "--tapes", tmp_path / "nowhere", "--out", tmp_path / "out"], "no folder of tapes"),
+        (["audit", "--tapes", tmp_path], "no tapes in"),
+        (["run", "--tapes", place.good, "--out", tmp_path / "out", "--only", "all"], "unknown table 'all'"),
         (["run", "--tapes", place.good, "--out", tmp_path / "out", "--set", "x"], "NAME=VALUE"),
-        (["run", "--tapes", place.good, "--out", tmp_path / "out", "--set", "x=1"], "there is no setting 'x'"),
-        (["show", "nonsense", "--out", tmp_path], "there is no table 'nonsense'"),
+        (["run", "--tapes", place.good, "--out", tmp_path / "out", "--set", "x=1"], "unknown setting 'x'"),
+        (["show", "nonsense", "--out", tmp_path], "unknown table 'nonsense'"),
     ):
         code, out, error = broadloom(*words)
         assert (code, out) == (2, "")
-        assert told in error
+        assert message in error
         assert len(error.splitlines()) == 1
 
 
-def test_the_tables_are_listed() -> None:
+def test_tables_command_lists_questions_columns_and_settings() -> None:
     code, out, _ = broadloom("tables")
     assert code == 0
-    assert "Did every promise hold?" in out
+    assert "Did every guarantee hold?" in out
     code, out, _ = broadloom("tables", "--json")
-    told = {each["table"]: each for each in map(json.loads, out.splitlines())}
-    assert told["members"]["settings"][0]["name"] == "settle_s"
-    assert all(column["about"] for each in told.values() for column in each["columns"])
+    report = {each["table"]: each for each in map(json.loads, out.splitlines())}
+    assert report["recorded_peers"]["settings"][0]["name"] == "settle_s"
+    assert all(column["about"] for each in report.values() for column in each["columns"])
 
 
-def test_showing_starts_no_java() -> None:
+def test_show_does_not_import_pyspark() -> None:
     code = "import sys; from broadloom.cli.pipeline import tables; tables(); print('pyspark' in sys.modules)"
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert ran.stdout.splitlines()[-1] == "False"
 
 
-def test_without_the_extra_it_says_what_to_install(
+def test_missing_extra_is_reported_with_install_command(
     place: TapeFolders, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(exit_codes, "find_spec", lambda name: None if name == "pyspark" else True)

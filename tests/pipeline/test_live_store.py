@@ -1,4 +1,4 @@
-"""The live tables on the disk: a batch is there once or not at all."""
+"""Live tables on disk: a batch is committed exactly once or not at all."""
 
 import json
 
@@ -15,17 +15,23 @@ from broadloom.pipeline.live.store import (
 from broadloom.pipeline.live.tables import TABLES
 from broadloom.record.arrow_import import pa
 
-RATES = TABLES["rates"].schema
+TRAFFIC = TABLES["traffic"].schema
 
 
 def traffic(channel: str, *rows: tuple[int, int, bool]) -> pa.Table:
-    """Rows of start (seconds), count and final."""
-    names = [name for name in RATES.names if name not in ("channel", "start", "rows", "final")]
-    told = [
-        {"channel": channel, "start": start * 1_000_000, "rows": count, "final": final, **dict.fromkeys(names, 0)}
+    """Rows from start time in seconds, event count and whether final."""
+    names = [name for name in TRAFFIC.names if name not in ("channel", "start_time", "event_count", "is_final")]
+    filled = [
+        {
+            "channel": channel,
+            "start_time": start * 1_000_000,
+            "event_count": count,
+            "is_final": final,
+            **dict.fromkeys(names, 0),
+        }
         for start, count, final in rows
     ]
-    return pa.Table.from_pylist(told, schema=RATES)
+    return pa.Table.from_pylist(filled, schema=TRAFFIC)
 
 
 def states(*channels: str) -> pa.Table:
@@ -33,18 +39,20 @@ def states(*channels: str) -> pa.Table:
 
 
 def commit(store: LiveStore, batch: int, table: pa.Table, *channels: str) -> BatchManifest:
-    return store.commit(BatchManifest(batch), store.manifest(), {"rates": table}, states(*channels))
+    return store.commit(BatchManifest(batch), store.manifest(), {"traffic": table}, states(*channels))
 
 
 def stored_rows(store: LiveStore) -> list[tuple[str, int, int, bool]]:
-    found = store.read("rates").to_pylist()
-    return sorted((row["channel"], int(row["start"].timestamp()), row["rows"], row["final"]) for row in found)
+    found = store.read("traffic").to_pylist()
+    return sorted(
+        (row["channel"], int(row["start_time"].timestamp()), row["event_count"], row["is_final"]) for row in found
+    )
 
 
-def test_final_rows_stay_and_open_ones_are_replaced(tmp_path):
+def test_final_rows_are_kept_and_open_rows_replaced(tmp_path):
     store = LiveStore(tmp_path)
-    with pytest.raises(LiveTablesNotFoundError, match="there are no live tables"):
-        store.read("rates")
+    with pytest.raises(LiveTablesNotFoundError, match="no live tables"):
+        store.read("traffic")
     commit(
         store,
         0,
@@ -58,23 +66,23 @@ def test_final_rows_stay_and_open_ones_are_replaced(tmp_path):
     assert sorted(store.states(store.manifest())["channel"].to_pylist()) == ["a", "b"]
 
 
-def test_a_batch_that_is_there_is_not_done_again(tmp_path):
+def test_committed_batch_is_not_processed_twice(tmp_path):
     store = LiveStore(tmp_path)
     assert not store.is_committed(0)
     commit(store, 0, traffic("a", (10, 5, True)), "a")
     assert store.is_committed(0)
     assert not store.is_committed(1)
     for batch in (2, -1):
-        with pytest.raises(LiveStateMismatchError, match="do not belong together"):
+        with pytest.raises(LiveStateMismatchError, match="do not match"):
             store.is_committed(batch)
 
 
-def test_a_batch_that_died_leaves_nothing(tmp_path):
+def test_crashed_batch_leaves_no_rows(tmp_path):
     store = LiveStore(tmp_path)
     commit(store, 0, traffic("a", (10, 5, True)), "a")
     known = sorted((tmp_path / "parts").iterdir())
     commit(store, 1, traffic("a", (20, 6, True)), "a")
-    (tmp_path / "batch-000000001.json").rename(tmp_path / ".batch-000000001.json.0123")  # killed before the last step
+    (tmp_path / "batch-000000001.json").rename(tmp_path / ".batch-000000001.json.0123")  # killed before the commit
     assert stored_rows(LiveStore(tmp_path)) == [("a", 10, 5, True)]
     assert not LiveStore(tmp_path).is_committed(1)
     LiveStore(tmp_path).remove_stale_files()
@@ -82,7 +90,7 @@ def test_a_batch_that_died_leaves_nothing(tmp_path):
     assert not list(tmp_path.glob(".*"))
 
 
-def test_many_batches_are_few_files(tmp_path):
+def test_files_of_many_batches_are_merged(tmp_path):
     store = LiveStore(tmp_path)
     batches = MERGE_FILE_COUNT**2 + 3
     for batch in range(batches):
@@ -91,7 +99,7 @@ def test_many_batches_are_few_files(tmp_path):
     assert stored_rows(store) == [("a", 10 * batch, batch, True) for batch in range(batches)]
     last = store.manifest()
     assert last is not None
-    assert [level for _, level in last.final["rates"]] == [2, 0, 0, 0]
+    assert [level for _, level in last.final["traffic"]] == [2, 0, 0, 0]
     assert len(list(tmp_path.glob("batch-*.json"))) == MANIFESTS_RETAINED
     needed = set()
     for path in tmp_path.glob("batch-*.json"):

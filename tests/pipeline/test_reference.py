@@ -11,12 +11,12 @@ from broadloom.pipeline.tables import all_tables
 DOCS = Path(__file__).parents[2] / "docs"
 
 
-def test_the_page_of_tables_is_that_of_the_code() -> None:
+def test_tables_page_matches_code() -> None:
     told = (DOCS / "tables.md").read_text()
     assert told == page(), "make it anew: .venv/bin/python -m broadloom.pipeline.reference > docs/tables.md"
 
 
-def test_every_column_and_setting_says_what_it_means() -> None:
+def test_every_column_and_setting_is_documented() -> None:
     told = {
         **{(table.name, each.name): each.about for table in all_tables() for each in table.columns},
         **{("settings", each.name): each.about for table in all_tables() for each in table.settings},
@@ -24,14 +24,14 @@ def test_every_column_and_setting_says_what_it_means() -> None:
     assert [name for name, about in told.items() if not about.endswith(".") or len(about) < 10] == []
 
 
-def test_a_table_comes_after_those_that_it_needs() -> None:
+def test_tables_come_after_their_dependencies() -> None:
     names = [table.name for table in all_tables()]
     assert len(set(names)) == len(names)
     for place, table in enumerate(all_tables()):
         assert set(table.depends_on) <= set(names[:place])
 
 
-def test_every_option_and_finding_is_on_the_page() -> None:
+def test_pipeline_page_lists_options_findings_and_tables() -> None:
     told = (DOCS / "pipeline.md").read_text()
     assert [name for name, about in OPTION_HELP.items() if f"| `{name}` | {about} |" not in told] == []
     assert [each.value for each in FaultKind if f"`{each.value}`" not in told] == []

@@ -1,4 +1,4 @@
-"""A repair takes from the loss to the first moment at which the fabric is regular and whole again."""
+"""A repair lasts from the loss until the fabric is regular and connected again."""
 
 import polars as pl
 import pytest
@@ -16,7 +16,7 @@ def ring(peers: str, at: float) -> list[str]:
     return [f"{at} {x} up {y}" for pair in pairs for x, y in (pair, pair[::-1])]
 
 
-def test_a_ring_that_closes_again():
+def test_repair_ends_when_ring_closes():
     rows = rows_from_script(
         *(f"0 {peer} joined" for peer in "abcde"),
         *ring("abcde", 1),
@@ -27,17 +27,26 @@ def test_a_ring_that_closes_again():
         "8.25 d up b",
         "20 a says",
     )
-    living, found = intervals_and_links(rows)
-    done = repairs(found, living)
-    columns = "how", "lost_at", "links", "peers_after", "components_after", "lost_meanwhile", "repaired_at", "repair_s"
-    assert seconds_of(done, *columns) == [("died", 5.0, 2, 4, 1, 0, 8.25, 3.25)]
+    intervals, found = intervals_and_links(rows)
+    done = repairs(found, intervals)
+    columns = (
+        "reason",
+        "start_time",
+        "link_count",
+        "remaining_peer_count",
+        "component_count",
+        "concurrent_loss_count",
+        "end_time",
+        "duration_ms",
+    )
+    assert seconds_of(done, *columns) == [("crashed", 5.0, 2, 4, 1, 0, 8.25, 3250.0)]
 
 
-def test_regular_but_torn_is_not_repaired():
-    """A ring of six falls into two triangles: everyone has two links, and it is no fabric."""
+def test_regular_but_disconnected_fabric_is_not_repaired():
+    """A ring of six becomes two triangles: all peers have two links, but they are not connected."""
     cut = ["6 c down d rewired", "6 d down c rewired", "6 f down a rewired", "6 a down f rewired"]
     triangles = ["6 a up c", "6 c up a", "6 d up f", "6 f up d"]
-    living, found = intervals_and_links(
+    intervals, found = intervals_and_links(
         rows_from_script(
             *(f"0 {peer} joined" for peer in "abcdef9"),
             *ring("abcdef", 1),
@@ -50,52 +59,52 @@ def test_regular_but_torn_is_not_repaired():
             "30 a says",
         )
     )
-    (only,) = to_polars(repairs(found, living, degree=2)).rows(named=True)
-    # At the moment of leaving the ring itself is regular and whole.
-    assert only["repair_s"] == 0.0
-    line = FabricTimeline(found, living, 2)
-    assert line.is_regular[-1]
-    assert line.component_count(int(line.times[-1])) == 2
+    (only,) = to_polars(repairs(found, intervals, degree=2)).rows(named=True)
+    # When the peer leaves, the ring itself is regular and connected.
+    assert only["duration_ms"] == 0.0
+    timeline = FabricTimeline(found, intervals, 2)
+    assert timeline.is_regular[-1]
+    assert timeline.component_count(int(timeline.times[-1])) == 2
 
 
-def test_what_is_never_repaired_says_so():
+def test_unfinished_repair_has_no_end():
     rows = rows_from_script(
         *(f"0 {peer} joined" for peer in "abcde"), *ring("abcde", 1), "5 c leaving", "6 b down c peer_left", "9 a says"
     )
-    living, found = intervals_and_links(rows)
-    assert seconds_of(repairs(found, living), "how", "repaired_at", "repair_s") == [("left", None, None)]
+    intervals, found = intervals_and_links(rows)
+    assert seconds_of(repairs(found, intervals), "reason", "end_time", "duration_ms") == [("left", None, None)]
 
 
 @pytest.mark.parametrize("scenario", ["kill", "churn"])
 def test_every_loss_of_a_simulation_is_repaired(scenario):
     history = simulated_history(scenario, 30)
-    living, found = intervals_and_links(history.rows)
-    done = to_polars(repairs(found, living))
-    gone = to_polars(living).filter(pl.col("how") != "there")
+    intervals, found = intervals_and_links(history.rows)
+    done = to_polars(repairs(found, intervals))
+    gone = to_polars(intervals).filter(pl.col("end_status") != "present")
     assert sorted(done["peer"]) == sorted(gone["peer"])
-    assert done["repair_s"].null_count() == 0
-    assert 0 <= done["repair_s"].min() <= done["repair_s"].max() < 60  # type: ignore[operator]
+    assert done["duration_ms"].null_count() == 0
+    assert 0 <= done["duration_ms"].min() <= done["duration_ms"].max() < 60_000  # type: ignore[operator]
     if scenario == "kill":
         assert done.height == 6
-        assert done["how"].unique().to_list() == ["died"]
+        assert done["reason"].unique().to_list() == ["crashed"]
 
 
-def test_the_moment_of_repair_by_brute_force():
-    living, found = intervals_and_links(simulated_history("churn", 30).rows)
-    line = FabricTimeline(found, living)
-    for row in to_polars(repairs(found, living)).head(25).iter_rows(named=True):
-        later = [int(time) for time in line.times if time >= row["lost_at"]]
-        good = (time for time in later if _is_whole_and_regular(line, time))
-        assert next(good, None) == row["repaired_at"]
+def test_repair_time_matches_brute_force():
+    intervals, found = intervals_and_links(simulated_history("churn", 30).rows)
+    timeline = FabricTimeline(found, intervals)
+    for row in to_polars(repairs(found, intervals)).head(25).iter_rows(named=True):
+        later = [int(time) for time in timeline.times if time >= row["start_time"]]
+        good = (time for time in later if _is_whole_and_regular(timeline, time))
+        assert next(good, None) == row["end_time"]
 
 
-def _is_whole_and_regular(line: FabricTimeline, time: int) -> bool:
-    shape = line.topology(time)
-    wanted = min(line.degree, shape.peers - 1)
+def _is_whole_and_regular(timeline: FabricTimeline, time: int) -> bool:
+    shape = timeline.topology(time)
+    wanted = min(timeline.degree, shape.peers - 1)
     return shape.degrees == {wanted: shape.peers} and shape.components == 1
 
 
-def test_spark_gives_the_same(spark):
-    living, found = intervals_and_links(simulated_history("kill", 30).rows)
-    here = pl.DataFrame(pl.from_arrow(repairs(found, living))).sort("lost_at", "peer")
-    assert rows_of_kill(build_all(spark)["repairs"], "lost_at", "peer") == here.rows()
+def test_spark_matches_pure_functions(spark):
+    intervals, found = intervals_and_links(simulated_history("kill", 30).rows)
+    here = pl.DataFrame(pl.from_arrow(repairs(found, intervals))).sort("start_time", "peer")
+    assert rows_of_kill(build_all(spark)["repairs"], "start_time", "peer") == here.rows()

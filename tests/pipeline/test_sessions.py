@@ -1,4 +1,4 @@
-"""Sessions: against a slow reckoning that goes sign by sign, and from tapes through Spark."""
+"""Sessions: compared with a naive implementation, and from tapes through Spark."""
 
 from datetime import UTC, datetime, timedelta
 from typing import NamedTuple
@@ -34,7 +34,7 @@ def at(seconds: float) -> datetime:
 
 def signs_table(signs: list[Sign]) -> pa.Table:
     rows = [
-        {**each._asdict(), "first": at(each.at_s), "last": at(each.at_s)}
+        {**each._asdict(), "first_time": at(each.at_s), "last_time": at(each.at_s)}
         for each in sorted(signs, key=lambda s: s.at_s)
     ]
     return pa.Table.from_pylist(rows, schema=SIGNS)
@@ -42,21 +42,21 @@ def signs_table(signs: list[Sign]) -> pa.Table:
 
 def sessions_of(signs: list[Sign], rule: SessionRule, until_s: int = 10**6) -> list[tuple]:
     table = spans(signs_table(signs), rule)
-    table = table.append_column("until", pa.array([at(until_s)] * len(table), pa.timestamp("us", tz="UTC")))
+    table = table.append_column("tape_end_time", pa.array([at(until_s)] * len(table), pa.timestamp("us", tz="UTC")))
     return as_tuples(sessions(table, rule))
 
 
 def as_tuples(table: pa.Table) -> list[tuple]:
-    """Channel, subscriber, start and end in seconds, identifications, peers, how it ended."""
+    """Channel, subscriber, start and end in seconds, identifications, peers, end status."""
     return sorted(
         (
             row["channel"],
             row["subscriber"],
-            (row["start"] - EPOCH).total_seconds(),
-            (row["end"] - EPOCH).total_seconds(),
-            row["identifications"],
-            row["peers"],
-            row["ended"],
+            (row["start_time"] - EPOCH).total_seconds(),
+            (row["end_time"] - EPOCH).total_seconds(),
+            row["identification_count"],
+            row["peer_count"],
+            row["end_status"],
         )
         for row in table.to_pylist()
     )
@@ -67,35 +67,35 @@ def identifications(*at_s: int, name: str = "ann", peer: str = "p1", channel: st
 
 
 def reference_sessions(signs: list[Sign], rule: SessionRule, until_s: int) -> list[tuple]:
-    """The same by the book: peer by peer, sign by sign; then second by second for the subscriber."""
-    silence_s, tail_s, spread_s = rule.timeout_us // SECOND_US, int(rule.tail_s), int(rule.window_s)
+    """A naive implementation: peer by peer, sign by sign."""
+    timeout_s, tail_s, window_s = rule.timeout_us // SECOND_US, int(rule.tail_s), int(rule.window_s)
     pieces: dict[tuple[str, str], list[dict]] = {}
     for channel, subscriber, peer in sorted({(s.channel, s.subscriber, s.peer) for s in signs if s.subscriber}):
         own = [s for s in signs if (s.channel, s.peer) == (channel, peer)]
         left = min((s.at_s for s in own if s.sign == "left"), default=None)
-        lives: list[tuple[int, int]] = []
+        signs_of_life: list[tuple[int, int]] = []
         before: int | None = None
         for at_s in sorted(s.at_s for s in own if s.subscriber == subscriber):
-            lives.append((at_s, int(before is None or at_s - before > spread_s)))
+            signs_of_life.append((at_s, int(before is None or at_s - before > window_s)))
             before = at_s
-        lives += [(s.at_s, 0) for s in own if s.sign == "joined"]
-        lives = sorted((at_s if left is None else min(at_s, left), fresh) for at_s, fresh in lives)
+        signs_of_life += [(s.at_s, 0) for s in own if s.sign == "joined"]
+        signs_of_life = sorted((at_s if left is None else min(at_s, left), is_new) for at_s, is_new in signs_of_life)
         groups: list[list[tuple[int, int]]] = []
-        for life in lives:
-            if groups and life[0] - groups[-1][-1][0] <= silence_s:
+        for life in signs_of_life:
+            if groups and life[0] - groups[-1][-1][0] <= timeout_s:
                 groups[-1].append(life)
             else:
                 groups.append([life])
         for group in groups:
             last = group[-1][0]
-            gone = left is not None and left - last <= silence_s
+            gone = left is not None and left - last <= timeout_s
             pieces.setdefault((channel, subscriber), []).append(
                 {
                     "start": group[0][0],
                     "end": left if gone else max(last, min(last + tail_s, until_s)),
                     "gone": gone,
-                    "open": not gone and last + silence_s >= until_s,
-                    "count": sum(fresh for _, fresh in group),
+                    "open": not gone and last + timeout_s >= until_s,
+                    "count": sum(is_new for _, is_new in group),
                     "peer": peer,
                 }
             )
@@ -104,7 +104,7 @@ def reference_sessions(signs: list[Sign], rule: SessionRule, until_s: int) -> li
         while own_pieces:
             group_of = [own_pieces.pop(0)]
             grown = True
-            while grown:  # whatever touches what we have belongs to it
+            while grown:  # every piece that touches the group belongs to it
                 grown = False
                 for piece in list(own_pieces):
                     if any(piece["start"] <= one["end"] and one["start"] <= piece["end"] for one in group_of):
@@ -112,7 +112,7 @@ def reference_sessions(signs: list[Sign], rule: SessionRule, until_s: int) -> li
                         own_pieces.remove(piece)
                         grown = True
             end = max(one["end"] for one in group_of)
-            ended = "silent"
+            ended = "timed_out"
             if any(one["open"] for one in group_of):
                 ended = "open"
             elif any(one["gone"] and one["end"] == end for one in group_of):
@@ -147,68 +147,68 @@ SOME_IDENTIFICATIONS = st.lists(
 
 
 @settings(max_examples=300, deadline=None)
-@given(said=SOME_IDENTIFICATIONS, bounds=SOME_SIGNS, until_s=st.integers(150, 200))
-def test_sessions_are_those_of_the_slow_reckoning(said: list[Sign], bounds: list[Sign], until_s: int) -> None:
-    assert sessions_of(said + bounds, QUICK, until_s) == reference_sessions(said + bounds, QUICK, until_s)
+@given(identified=SOME_IDENTIFICATIONS, bounds=SOME_SIGNS, until_s=st.integers(150, 200))
+def test_sessions_match_naive_implementation(identified: list[Sign], bounds: list[Sign], until_s: int) -> None:
+    assert sessions_of(identified + bounds, QUICK, until_s) == reference_sessions(identified + bounds, QUICK, until_s)
 
 
 @settings(max_examples=50, deadline=None)
-@given(said=SOME_IDENTIFICATIONS, again=st.randoms(use_true_random=False))
-def test_order_of_arrival_and_doubles_do_not_matter(said: list[Sign], again) -> None:
-    more = said + again.sample(said, len(said) // 2)
+@given(identified=SOME_IDENTIFICATIONS, again=st.randoms(use_true_random=False))
+def test_sessions_do_not_depend_on_order_or_duplicates(identified: list[Sign], again) -> None:
+    more = identified + again.sample(identified, len(identified) // 2)
     again.shuffle(more)
-    assert sessions_of(more, QUICK) == sessions_of(said, QUICK)
+    assert sessions_of(more, QUICK) == sessions_of(identified, QUICK)
 
 
-def test_a_missed_interval_ends_a_session() -> None:
+def test_missed_identification_ends_session() -> None:
     hour = 3600
     assert sessions_of(identifications(0, hour, 2 * hour, 4 * hour), HOURLY) == [
-        ("c", "ann", 0, 3 * hour, 3, 1, "silent"),
-        ("c", "ann", 4 * hour, 5 * hour, 1, 1, "silent"),
+        ("c", "ann", 0, 3 * hour, 3, 1, "timed_out"),
+        ("c", "ann", 4 * hour, 5 * hour, 1, 1, "timed_out"),
     ]
 
 
-def test_one_may_be_late_by_the_slack_and_no_more() -> None:
+def test_identification_may_be_late_by_grace_only() -> None:
     assert len(sessions_of(identifications(0, 3900), HOURLY)) == 1
     assert len(sessions_of(identifications(0, 3901), SessionRule(3600, 0, 300, 0, 60))) == 2
 
 
-def test_a_late_row_makes_one_session_of_two() -> None:
+def test_late_row_merges_two_sessions() -> None:
     hour = 3600
     with_break = identifications(0, 2 * hour + 600)
     assert len(sessions_of(with_break, HOURLY)) == 2
     assert sessions_of(with_break + identifications(hour + 300), HOURLY) == [
-        ("c", "ann", 0, 3 * hour + 600, 3, 1, "silent")
+        ("c", "ann", 0, 3 * hour + 600, 3, 1, "timed_out")
     ]
 
 
-def test_many_observers_of_one_identification_count_once() -> None:
+def test_repeated_sightings_count_as_one_identification() -> None:
     assert sessions_of(identifications(0, 1, 2, 5, 30, 3600, 3601, 3640), HOURLY) == [
-        ("c", "ann", 0, 3640 + 3600, 2, 1, "silent")
+        ("c", "ann", 0, 3640 + 3600, 2, 1, "timed_out")
     ]
 
 
-def test_joined_and_left_tell_it_to_the_second() -> None:
+def test_joined_and_left_give_exact_session_bounds() -> None:
     bounds = [Sign("c", "p1", None, "joined", 10), Sign("c", "p1", None, "left", 4000)]
-    # The last identification is seen by others after its author left.
+    # The last identification is received after its author left.
     assert sessions_of([*bounds, *identifications(20, 3620, 4003)], HOURLY) == [("c", "ann", 10, 4000, 3, 1, "left")]
 
 
-def test_who_never_identified_itself_is_no_subscriber() -> None:
+def test_peer_without_identification_has_no_session() -> None:
     assert sessions_of([Sign("c", "p1", None, "joined", 10), Sign("c", "p1", None, "left", 20)], HOURLY) == []
 
 
-def test_two_devices_at_once_are_one_session() -> None:
+def test_overlapping_devices_form_one_session() -> None:
     assert sessions_of(identifications(0, 3600) + identifications(1800, 5400, peer="p2"), HOURLY) == [
-        ("c", "ann", 0, 9000, 4, 2, "silent")
+        ("c", "ann", 0, 9000, 4, 2, "timed_out")
     ]
 
 
-def test_a_session_at_the_end_of_the_tape_is_open_and_reaches_no_further() -> None:
+def test_session_at_end_of_tape_is_open_and_ends_there() -> None:
     assert sessions_of(identifications(0, 3600), HOURLY, until_s=4000) == [("c", "ann", 0, 4000, 2, 1, "open")]
 
 
-def test_no_signs_no_sessions() -> None:
+def test_empty_signs_give_no_sessions() -> None:
     assert spans(SIGNS.empty_table(), HOURLY) == SPANS.empty_table()
     assert sessions_of([], HOURLY) == []
 
@@ -225,40 +225,40 @@ def test_no_signs_no_sessions() -> None:
         {"window_s": 3600},
     ],
 )
-def test_settings_that_make_no_sense_are_refused(wrong: dict) -> None:
+def test_session_rule_rejects_invalid_settings(wrong: dict) -> None:
     with pytest.raises(TableSettingError):
         SessionRule(**{"interval_s": 3600, "missed_max": 0, "grace_s": 300, "tail_s": 3600, "window_s": 60, **wrong})
 
 
-def test_from_tapes_through_spark(spark) -> None:
+def test_spark_builds_sessions_from_tapes(spark) -> None:
     hour = 3600
     rows = [
-        # Two observers of the same one, over midnights and the end of the month.
-        {"kind": "identification", "time": at(n * hour + late), "observer": f"o{late}", "author": "p1", "name": "ann"}
+        # Two sightings of each, over midnights and the end of the month.
+        {"kind": "identification", "event_time": at(n * hour + late), "peer": f"o{late}", "author": "p1", "name": "ann"}
         for n in range(400)
         for late in (0, 2)
     ]
     rows += [
-        {"kind": "identification", "time": at(7), "observer": "o0", "author": "p9"},
-        {"kind": "joined", "time": at(100), "observer": "p2", "name": "bob"},
-        {"kind": "identification", "time": at(105), "observer": "o0", "author": "p2", "name": "bob"},
-        {"kind": "leaving", "time": at(500), "observer": "p2"},
-        {"kind": "left", "time": at(501), "observer": "p2"},
-        {"kind": "identification", "time": at(10), "observer": "o0", "author": "p1", "name": "ann", "channel": "d"},
-        {"kind": "identification", "time": at(3600), "observer": "o0", "author": "p7", "name": "eve", "channel": "d"},
+        {"kind": "identification", "event_time": at(7), "peer": "o0", "author": "p9"},
+        {"kind": "joined", "event_time": at(100), "peer": "p2", "name": "bob"},
+        {"kind": "identification", "event_time": at(105), "peer": "o0", "author": "p2", "name": "bob"},
+        {"kind": "leaving", "event_time": at(500), "peer": "p2"},
+        {"kind": "left", "event_time": at(501), "peer": "p2"},
+        {"kind": "identification", "event_time": at(10), "peer": "o0", "author": "p1", "name": "ann", "channel": "d"},
+        {"kind": "identification", "event_time": at(3600), "peer": "o0", "author": "p7", "name": "eve", "channel": "d"},
     ]
     inputs = build_inputs(spark, event_table(*rows), channels.TABLE, table.TABLE)
     assert inputs["sessions"].columns == [each.name for each in table.TABLE.columns]
     assert as_tuples(inputs["sessions"].toArrow()) == [
         ("c", "ann", 0, 399 * hour + 2, 400, 1, "open"),
         ("c", "bob", 100, 500, 1, 1, "left"),
-        ("c", "p9", 7, hour + 7, 1, 1, "silent"),
+        ("c", "p9", 7, hour + 7, 1, 1, "timed_out"),
         ("d", "ann", 10, 3600, 1, 1, "open"),
         ("d", "eve", 3600, 3600, 1, 1, "open"),
     ]
 
 
-def test_without_identifications_the_table_is_empty(spark) -> None:
-    rows = [{"kind": "joined", "time": at(100), "observer": "p2", "name": "bob"}]
+def test_sessions_are_empty_without_identifications(spark) -> None:
+    rows = [{"kind": "joined", "event_time": at(100), "peer": "p2", "name": "bob"}]
     inputs = build_inputs(spark, event_table(*rows), channels.TABLE, table.TABLE)
     assert inputs["sessions"].count() == 0

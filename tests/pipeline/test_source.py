@@ -1,4 +1,4 @@
-"""Tapes through `format("broadloom")`, as a batch and as a stream, beside the same tapes read without Spark."""
+"""Tapes read with `format("broadloom")`, as a batch and as a stream, compared with reading without Spark."""
 
 import json
 import shutil
@@ -22,31 +22,31 @@ def broadloom_format(spark):
 
 
 def grow(folder: Path, messages: int, *, peers=(1, 2, 3), begin_s: float = BEGIN_S, channel=CHANNEL, **given) -> Path:
-    """A run; returns its file."""
+    """Record a run and return its file."""
     before = set(folder.rglob("*.parquet"))
-    with RecordedPeers(folder, Clock(begin_s), peers=peers, channel=channel, **given) as stage:
-        stage.join()
+    with RecordedPeers(folder, Clock(begin_s), peers=peers, channel=channel, **given) as recorded:
+        recorded.join()
         for number in range(messages):
-            stage.send(peers[number % len(peers)], delay_s=0.01, step_s=0.1)
+            recorded.send(peers[number % len(peers)], delay_s=0.01, step_s=0.1)
     added = sorted(set(folder.rglob("*.parquet")) - before)
     return added[0]
 
 
 def has_tape_rows(frame, folder: Path) -> bool:
-    """Whether the frame has exactly the rows of the tapes."""
-    mine = frame.toArrow().sort_by([("run", "ascending"), ("ordinal", "ascending")])
+    """Whether the DataFrame has exactly the rows of the tapes."""
+    mine = frame.toArrow().sort_by([("run_id", "ascending"), ("ordinal", "ascending")])
     return bool(mine.equals(on_tape(folder).cast(mine.schema)))
 
 
 class ResumableStream:
-    """A stream that is run again and again from one checkpoint, and all that came out of it."""
+    """A stream that is resumed from one checkpoint, and everything it returned."""
 
     def __init__(self, spark, folder: Path, place: Path, **options) -> None:
         self._spark, self._folder, self._checkpoint, self._options = spark, folder, place, options
         self.batches: list[tuple[int, pa.Table]] = []
 
     def run(self) -> list[int]:
-        """Read what is there now; the rows of each batch."""
+        """Read everything available. Returns the number of rows of each batch."""
         before = len(self.batches)
         stream = self._spark.readStream.format("broadloom").options(**self._options).load(str(self._folder))
 
@@ -68,64 +68,66 @@ class ResumableStream:
     @property
     def rows(self) -> pa.Table:
         whole = pa.concat_tables([table for _, table in self.batches])
-        return whole.sort_by([("run", "ascending"), ("ordinal", "ascending")])
+        return whole.sort_by([("run_id", "ascending"), ("ordinal", "ascending")])
 
 
-def test_a_batch_is_all_rows(spark, tmp_path):
+def test_batch_read_returns_all_rows_and_pushes_filters_down(spark, tmp_path):
     grow(tmp_path, 100)
     grow(tmp_path, 50, channel=OTHER)
     frame = spark.read.format("broadloom").load(str(tmp_path))
     assert has_tape_rows(frame, tmp_path)
-    chosen = frame.where("kind = 'sent' AND sequence <= 10 AND `group` IS NULL")
-    assert "Filter (" not in chosen._jdf.queryExecution().executedPlan().toString()  # all are handed down
+    chosen = frame.where("kind = 'sent' AND sequence <= 10 AND group_id IS NULL")
+    assert "Filter (" not in chosen._jdf.queryExecution().executedPlan().toString()  # all are pushed down
     assert chosen.count() == 2 * 3 * 10
-    assert frame.where(f"channel = '{FOLDER.partition('=')[2]}' AND day = '{DAY}'").count() == 303
-    assert frame.where("kind IN ('joined', 'left') AND length(observer) = 16").count() == 6
-    assert frame.where("time < '2026-05-28 20:26:45'").count() == frame.toArrow().filter(
-        pa.compute.field("time") < pa.scalar(int((BEGIN_S + 5) * 1e6), pa.timestamp("us", "UTC"))
+    assert frame.where(f"channel = '{FOLDER.partition('=')[2]}' AND event_date = '{DAY}'").count() == 303
+    assert frame.where("kind IN ('joined', 'left') AND length(peer) = 16").count() == 6
+    assert frame.where("event_time < '2026-05-28 20:26:45'").count() == frame.toArrow().filter(
+        pa.compute.field("event_time") < pa.scalar(int((BEGIN_S + 5) * 1e6), pa.timestamp("us", "UTC"))
     ).num_rows  # fmt: skip
 
 
-def test_only_the_columns_that_are_asked_for(spark, tmp_path):
+def test_read_returns_only_requested_columns(spark, tmp_path):
     grow(tmp_path, 20)
     frame = spark.read.format("broadloom").schema("sequence BIGINT, channel STRING").load(str(tmp_path))
     assert frame.toArrow().column_names == ["sequence", "channel"]
     assert frame.where("sequence IS NOT NULL").count() == 60
-    with pytest.raises(Exception, match="a tape has no column 'colour'"):
-        spark.read.format("broadloom").schema("colour STRING").load(str(tmp_path)).count()
+    with pytest.raises(Exception, match="a tape has no column 'color'"):
+        spark.read.format("broadloom").schema("color STRING").load(str(tmp_path)).count()
 
 
-def test_a_stream_reads_each_row_once(spark, tmp_path):
+def test_stream_reads_each_row_once(spark, tmp_path):
     tapes = tmp_path / "tapes"
     streamed = ResumableStream(spark, tapes, tmp_path / "checkpoint", rows_max="400")
     for run in range(3):
         grow(tapes, 100, begin_s=BEGIN_S + 10 * run)
-    assert streamed.run() == [303, 303, 303]  # two of them would be too many for a batch
+    assert streamed.run() == [303, 303, 303]  # two would exceed rows_max
     assert streamed.run() == []
-    # A file that comes later than those after it in its run: copied from elsewhere, for example.
+    # A file that arrives after later files of its run, for example because it was copied.
     elsewhere = tmp_path / "elsewhere"
-    with RecordedPeers(elsewhere, Clock(), peers=(7, 8), file_bytes_max=1, batch_rows=40) as stage:
+    with RecordedPeers(elsewhere, Clock(), peers=(7, 8), file_bytes_max=1, batch_rows=40) as recorded:
         for _ in range(100):
-            stage.send(7, delay_s=0.01, step_s=0.1)
+            recorded.send(7, delay_s=0.01, step_s=0.1)
     files = sorted(elsewhere.rglob("*.parquet"))
     assert len(files) > 2
     for path in files[1:]:
-        shutil.move(path, tapes / FOLDER / f"day={DAY}" / path.name)
+        shutil.move(path, tapes / FOLDER / f"event_date={DAY}" / path.name)
     streamed.run()
-    shutil.move(files[0], tapes / FOLDER / f"day={DAY}" / files[0].name)
+    shutil.move(files[0], tapes / FOLDER / f"event_date={DAY}" / files[0].name)
     before = streamed.rows.num_rows
     assert streamed.run() == [on_tape(tapes).num_rows - before]
     assert streamed.rows.equals(on_tape(tapes).cast(streamed.rows.schema))
     assert [batch for batch, _ in streamed.batches] == list(range(len(streamed.batches)))
 
 
-def test_a_big_file_is_read_in_parts_and_runs_in_the_order_of_time(spark, tmp_path):
+def test_large_files_are_split_and_read_in_time_order(spark, tmp_path):
     tapes = tmp_path / "tapes"
     # Two runs at the same time, each one file with several row groups.
     for peer in (1, 11):
-        with RecordedPeers(tapes, Clock(), peers=(peer, peer + 1), row_group_bytes_max=20_000, batch_rows=200) as stage:
+        with RecordedPeers(
+            tapes, Clock(), peers=(peer, peer + 1), row_group_bytes_max=20_000, batch_rows=200
+        ) as recorded:
             for _ in range(1000):
-                stage.send(peer, delay_s=0.0, step_s=0.1)
+                recorded.send(peer, delay_s=0.0, step_s=0.1)
     for path in tapes.rglob("*.parquet"):
         assert pq.read_metadata(path).num_row_groups > 3
     streamed = ResumableStream(spark, tapes, tmp_path / "checkpoint", rows_max="900")
@@ -135,14 +137,14 @@ def test_a_big_file_is_read_in_parts_and_runs_in_the_order_of_time(spark, tmp_pa
     assert streamed.rows.equals(on_tape(tapes).cast(streamed.rows.schema))
     newest = None
     for _, table in streamed.batches:
-        oldest = min(table["time"].to_pylist())
-        # Read run by run, the second run would begin 100 s behind where the first one ended.
+        oldest = min(table["event_time"].to_pylist())
+        # Read run by run, the second run would start 100 s before the end of the first.
         assert newest is None or (newest - oldest).total_seconds() < 60
-        newest = max(table["time"].to_pylist())
+        newest = max(table["event_time"].to_pylist())
 
 
-def test_what_cannot_be_read_is_set_aside_and_told(spark, tmp_path):
-    tapes, aside = tmp_path / "tapes", tmp_path / "aside"
+def test_unreadable_files_are_excluded_and_reported(spark, tmp_path):
+    tapes, quarantine = tmp_path / "tapes", tmp_path / "quarantine"
     good = grow(tapes, 100)
     place = good.parent
     expected = on_tape(tapes)
@@ -151,62 +153,62 @@ def test_what_cannot_be_read_is_set_aside_and_told(spark, tmp_path):
     pq.write_table(pa.table({"x": [1]}), place / "foreign.parquet")
     later = {**table.schema.metadata, VERSION_KEY: str(SCHEMA_VERSION + 1).encode()}
     pq.write_table(table.replace_schema_metadata(later), place / "later.parquet")
-    pq.write_table(table.drop_columns(["hops"]), place / "lacking.parquet")
+    pq.write_table(table.drop_columns(["hops"]), place / "incomplete.parquet")
     shutil.copy(good, place / "copy.parquet")
-    (tapes / "channel=0123456789abcdef" / f"day={DAY}").mkdir(parents=True)
-    shutil.copy(good, tapes / "channel=0123456789abcdef" / f"day={DAY}" / "moved.parquet")
-    streamed = ResumableStream(spark, tapes, tmp_path / "checkpoint", quarantine=str(aside))
+    (tapes / "channel=0123456789abcdef" / f"event_date={DAY}").mkdir(parents=True)
+    shutil.copy(good, tapes / "channel=0123456789abcdef" / f"event_date={DAY}" / "moved.parquet")
+    streamed = ResumableStream(spark, tapes, tmp_path / "checkpoint", quarantine=str(quarantine))
     assert streamed.run() == [303]
     assert streamed.rows.equals(expected.cast(streamed.rows.schema))
-    told = {Path(each["path"]).name: each["reason"] for each in map(_json, aside.glob("*.json"))}
-    assert told == {
+    found = {Path(each["path"]).name: each["reason"] for each in map(_json, quarantine.glob("*.json"))}
+    assert found == {
         "cut.parquet": "unreadable",
         "foreign.parquet": "not_a_tape",
         "later.parquet": "newer_version",
-        "lacking.parquet": "missing_column",
+        "incomplete.parquet": "missing_column",
         "copy.parquet": "duplicate",
         "moved.parquet": "wrong_folder",
     }
     assert spark.read.format("broadloom").load(str(tapes)).count() == 303
-    # Mended, it is read after all.
+    # A repaired file is read.
     shutil.rmtree(tapes / "channel=0123456789abcdef")
     shutil.copy(grow(tmp_path / "elsewhere", 10, peers=(5, 6)), place / "cut.parquet")
     assert streamed.run() == [22]
 
 
-def test_a_damaged_page_costs_its_row_group_and_is_told(spark, tmp_path):
-    tapes, aside = tmp_path / "tapes", tmp_path / "aside"
-    with RecordedPeers(tapes, Clock(), peers=(1, 2), row_group_bytes_max=20_000, batch_rows=200) as stage:
+def test_damaged_page_excludes_its_row_group(spark, tmp_path):
+    tapes, quarantine = tmp_path / "tapes", tmp_path / "quarantine"
+    with RecordedPeers(tapes, Clock(), peers=(1, 2), row_group_bytes_max=20_000, batch_rows=200) as recorded:
         for _ in range(500):
-            stage.send(1, delay_s=0.0, step_s=0.1)
+            recorded.send(1, delay_s=0.0, step_s=0.1)
     (path,) = tapes.rglob("*.parquet")
-    told = pq.read_metadata(path)
-    damaged = told.row_group(1)
+    found = pq.read_metadata(path)
+    damaged = found.row_group(1)
     data = bytearray(path.read_bytes())
-    column = damaged.column(told.schema.names.index("time"))
+    column = damaged.column(found.schema.names.index("event_time"))
     data[column.data_page_offset + column.total_compressed_size - 1] ^= 0xFF
     path.write_bytes(data)
-    frame = spark.read.format("broadloom").option("quarantine", str(aside)).load(str(tapes))
-    assert frame.count() == told.num_rows - damaged.num_rows
-    (said,) = map(_json, aside.glob("*.json"))
-    assert said["reason"] == "unreadable"
-    assert f"row group 1 ({damaged.num_rows} rows)" in said["detail"]
+    frame = spark.read.format("broadloom").option("quarantine", str(quarantine)).load(str(tapes))
+    assert frame.count() == found.num_rows - damaged.num_rows
+    (report,) = map(_json, quarantine.glob("*.json"))
+    assert report["reason"] == "unreadable"
+    assert f"row group 1 ({damaged.num_rows} rows)" in report["detail"]
 
 
 @pytest.mark.parametrize(
     ("options", "words"),
     [
         ({"plane": "true"}, "has no option 'plane'"),
-        ({"path": "/nowhere/at/all"}, "there is no folder of tapes at /nowhere/at/all"),
+        ({"path": "/nowhere/at/all"}, "no folder of tapes at /nowhere/at/all"),
         ({"channel": "chess/club"}, "a live channel has no end"),
-        ({}, "needs the option 'path'"),
+        ({}, "option 'path' is required"),
     ],
 )
-def test_a_mistake_is_told_in_a_sentence(spark, options, words):
+def test_invalid_options_raise_clear_errors(spark, options, words):
     with pytest.raises(Exception, match=words):
         spark.read.format("broadloom").options(**options).load().count()
 
 
 def _json(path: Path) -> dict[str, str]:
-    told: dict[str, str] = json.loads(path.read_text())
-    return told
+    found: dict[str, str] = json.loads(path.read_text())
+    return found

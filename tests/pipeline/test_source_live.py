@@ -21,7 +21,8 @@ from broadloom.pipeline.spark_source.sink import NoGroupMembersError, write_rows
 from broadloom.protocol import Tuning
 from broadloom.record import read
 from broadloom.record.arrow_import import pa
-from tests.pipeline.growing import WITHIN_S, eventually
+from tests.pipeline.growing import TIMEOUT_S
+from tests.support import wait_until
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -77,7 +78,7 @@ def following(spark, name: str, place: Path, kept: CollectedBatches) -> Iterator
     """A stream of the channel's deliveries."""
     stream = (
         spark.readStream.format("broadloom")
-        .options(channel=name, tls="false", tape=str(place / "tape"), file_s="0.3")
+        .options(channel=name, tls="false", tape=str(place / "tape"), file_duration_s="0.3")
         .load()
         .where("kind = 'delivered'")
     )
@@ -94,34 +95,34 @@ def following(spark, name: str, place: Path, kept: CollectedBatches) -> Iterator
         query.stop()
 
 
-def test_a_live_channel_is_a_stream_that_can_be_stopped_and_started(spark, name, tmp_path):
+def test_live_stream_can_be_stopped_and_resumed(spark, name, tmp_path):
     kept = CollectedBatches()
     first = [b"first %d" % number for number in range(50)]
     with member(name) as other:
         with following(spark, name, tmp_path, kept):
-            other.channel.wait_for_peers(WITHIN_S)
+            other.channel.wait_for_peers(TIMEOUT_S)
             for data in first:
                 other.channel.broadcast(data)
-            eventually(lambda: len(kept.payloads) == 50)
+            wait_until(lambda: len(kept.payloads) == 50, timeout_s=TIMEOUT_S)
         # It has left in good order. Its last batch may not be in the checkpoint yet: then it comes again, the same.
-        eventually(lambda: not other.channel.status().neighbors)
+        wait_until(lambda: not other.channel.status().neighbors, timeout_s=TIMEOUT_S)
         with following(spark, name, tmp_path, kept):
-            eventually(lambda: other.channel.status().neighbors)
+            wait_until(lambda: other.channel.status().neighbors, timeout_s=TIMEOUT_S)
             other.channel.broadcast(b"second")
-            eventually(lambda: len(kept.payloads) > 50)
+            wait_until(lambda: len(kept.payloads) > 50, timeout_s=TIMEOUT_S)
     assert kept.payloads == [*first, b"second"]
     # The tape has it all, and reads as any other.
     frame = spark.read.format("broadloom").load(str(tmp_path / "tape"))
     assert frame.where("kind = 'delivered'").count() == 51
     # The peer lives on for a moment when Spark ends the stream, and then leaves by itself.
-    eventually(lambda: read(tmp_path / "tape", kinds=["left"]).num_rows == 2)
+    wait_until(lambda: read(tmp_path / "tape", kinds=["left"]).num_rows == 2, timeout_s=TIMEOUT_S)
 
 
 def recording(name: str, tape: Path) -> RecordingProcess:
     return RecordingProcess(SourceOptions({"channel": name, "tls": "false", "tape": str(tape), "timeout_s": "5"}))
 
 
-def test_a_recording_outlives_a_kill_and_leaves_in_good_order(name, tmp_path):
+def test_recording_process_leaves_gracefully_when_parent_is_killed(name, tmp_path):
     """Whoever started it is killed: it hears that, leaves, and finishes its tape."""
     starter = """
 import sys
@@ -137,28 +138,28 @@ sys.stdin.read()
             assert process.stdout.readline() == b"joined\n"
             other.channel.broadcast(b"heard")
             process.kill()
-        eventually(lambda: not other.channel.status().neighbors)
-        eventually(lambda: read(tmp_path, kinds=["left"]).num_rows == 1)
+        wait_until(lambda: not other.channel.status().neighbors, timeout_s=TIMEOUT_S)
+        wait_until(lambda: read(tmp_path, kinds=["left"]).num_rows == 1, timeout_s=TIMEOUT_S)
         assert read(tmp_path, kinds=["delivered"])["payload"].to_pylist() == [b"heard"]
 
 
-def test_a_channel_that_cannot_be_recorded_says_why(name, tmp_path):
+def test_recording_error_has_the_reason(name, tmp_path):
     (tmp_path / "file").write_text("no folder")
     with pytest.raises(LiveRecordingError, match="a tape cannot be written to"):
         recording(name, tmp_path / "file" / "tape")
 
 
-def test_a_channel_that_is_closed_for_all_ends_its_recording(name, tmp_path):
+def test_closed_channel_ends_its_recording(name, tmp_path):
     with member(name) as other:
         kept = recording(name, tmp_path)
         assert not kept.has_ended
         other.channel.close_channel()
-        eventually(lambda: kept.has_ended)
+        wait_until(lambda: kept.has_ended, timeout_s=TIMEOUT_S)
         kept.close()
     assert read(tmp_path, kinds=["joined", "left"]).num_rows == 2
 
 
-def test_a_frame_is_broadcast(spark, name):
+def test_sink_broadcasts_every_row(spark, name):
     with member(name) as one, member(name) as other:
         frame = spark.range(200, numPartitions=2).selectExpr(
             "CAST(CONCAT('row ', id) AS STRING) AS data", "CAST(id % 3 AS INT) AS priority"
@@ -166,11 +167,11 @@ def test_a_frame_is_broadcast(spark, name):
         frame.write.format("broadloom").mode("append").options(channel=name, tls="false").save()
         expected = sorted(b"row %d" % number for number in range(200))
         for each in (one, other):
-            eventually(lambda: len(each.received) >= 200)  # noqa: B023
+            wait_until(lambda: len(each.received) >= 200, timeout_s=TIMEOUT_S)  # noqa: B023
             assert sorted(each.received) == expected
 
 
-def test_a_stream_is_broadcast_with_stamps(spark, name, tmp_path):
+def test_stamps_identify_repeated_rows(spark, name, tmp_path):
     """A batch that is said twice is told by its stamps."""
     frame = spark.range(30, numPartitions=1).selectExpr("CAST(id AS STRING) AS data")
     frame.write.parquet(str(tmp_path / "in"))
@@ -185,7 +186,7 @@ def test_a_stream_is_broadcast_with_stamps(spark, name, tmp_path):
                 .start()
             )
             query.awaitTermination()
-        eventually(lambda: len(one.received) >= 60)
+        wait_until(lambda: len(one.received) >= 60, timeout_s=TIMEOUT_S)
         doubles = DuplicateFilter()
         kept = []
         for data in one.received:
@@ -197,7 +198,7 @@ def test_a_stream_is_broadcast_with_stamps(spark, name, tmp_path):
         assert sorted(kept) == sorted(b"%d" % number for number in range(30))
 
 
-def test_a_frame_is_said_in_a_group(spark, name):
+def test_sink_posts_rows_in_a_group(spark, name):
     """Each task as a guest: its rows in their order, kept by the members, who stay among themselves."""
     frame = spark.range(60, numPartitions=2).selectExpr("CAST(CONCAT('row ', id) AS STRING) AS data")
     options = {"channel": name, "tls": "false", "group": "Prices", "member": "feed", "stamp": "prices"}
@@ -208,10 +209,10 @@ def test_a_frame_is_said_in_a_group(spark, name):
         Groups(other, "Ben", settings=SOON) as ben,
     ):
         prices = anna.create("Prices")
-        heard = [prices, ben.join(ben.find("Prices", WITHIN_S))]
+        heard = [prices, ben.join(ben.find("Prices", TIMEOUT_S))]
         frame.write.format("broadloom").mode("append").options(**options).save()
         for group in heard:
-            eventually(lambda: len(group.history()) == 60)  # noqa: B023
+            wait_until(lambda: len(group.history()) == 60, timeout_s=TIMEOUT_S)  # noqa: B023
             said = group.history()
             by_author: dict[int, list[bytes]] = {}
             for message in said:
@@ -230,7 +231,7 @@ def test_a_frame_is_said_in_a_group(spark, name):
                 write_rows(iter([pa.record_batch({"data": [b"1"]})]), SourceOptions(options | {"group": called}))
 
 
-def test_nobody_there_is_an_error_and_no_success(spark, name):
+def test_sink_raises_error_without_other_peers(spark, name):
     frame = spark.range(1).selectExpr("CAST(id AS STRING) AS data")
     writer = frame.write.format("broadloom").mode("append").options(channel=name, tls="false", timeout_s="3")
     with pytest.raises(Exception, match="nobody else is on this channel"):
@@ -244,17 +245,17 @@ def test_nobody_there_is_an_error_and_no_success(spark, name):
         ("CAST(id AS STRING) AS data, 'x' AS `group`", "append", "the column 'group' cannot be broadcast"),
         ("id AS data", "append", "cannot be of type bigint"),
         ("CAST(id AS STRING) AS data", "overwrite", "cannot be overwritten"),
-        ("CAST(id AS STRING) AS data, 1 AS lifetime_s", "append", "a group keeps its messages"),
+        ("CAST(id AS STRING) AS data, 1 AS ttl_s", "append", "a group keeps its messages"),
     ],
 )
-def test_a_frame_that_cannot_be_said_is_refused(spark, name, columns, mode, words):
+def test_sink_rejects_invalid_dataframes(spark, name, columns, mode, words):
     frame = spark.range(1).selectExpr(*columns.split(", "))
-    options = {"group": "Prices"} if "lifetime_s" in columns else {}
+    options = {"group": "Prices"} if "ttl_s" in columns else {}
     with pytest.raises(Exception, match=words):
         frame.write.format("broadloom").mode(mode).options(channel=name, tls="false", **options).save()
 
 
-def test_a_stamp_is_found_again():
+def test_stamp_roundtrips_and_filter_detects_duplicates():
     stamp = DedupStamp(origin_of("a"), 3, 1, 99)
     assert split_stamp(add_stamp(stamp, b"data")) == (stamp, b"data")
     assert split_stamp(b"data") == (None, b"data")

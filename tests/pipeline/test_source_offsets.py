@@ -15,7 +15,7 @@ from broadloom.pipeline.spark_source.offsets import (
 )
 
 RUN = "20260528T202640-0a1b2c3d"
-PLACE = "channel=00/day=2026-05-28"
+PLACE = "channel=00/event_date=2026-05-28"
 
 
 def path(number: int, run: str = RUN) -> str:
@@ -23,7 +23,7 @@ def path(number: int, run: str = RUN) -> str:
 
 
 @given(st.lists(st.integers(1, 60)))
-def test_numbers_are_a_set(chosen):
+def test_file_numbers_behave_as_a_set(chosen):
     numbers = FileNumberSet()
     for number in chosen:
         numbers.add(number)
@@ -35,14 +35,14 @@ def test_numbers_are_a_set(chosen):
     assert str(other) == str(numbers)
 
 
-def test_a_long_run_is_a_short_text():
+def test_offset_of_long_run_is_compact():
     offset = TapeOffset()
     for number in range(1, 5001):
         offset.advance(path(number), 1, 1)
     assert offset.to_json() == {"files": {}, "parts": {}, "runs": {RUN: "1-5000"}}
 
 
-def test_what_is_no_recorders_stands_by_its_path():
+def test_other_files_are_listed_by_path():
     assert run_and_number(path(7)) == (RUN, 7)
     assert run_and_number(f"{PLACE}/merged-000001.parquet") is None
     offset = TapeOffset()
@@ -52,7 +52,7 @@ def test_what_is_no_recorders_stands_by_its_path():
 
 
 @given(st.lists(st.tuples(st.integers(1, 9), st.integers(1, 4)), min_size=1), st.integers(0, 30))
-def test_between_two_offsets_is_exactly_what_was_added(files, cut):
+def test_files_between_offsets_are_exactly_the_added_ones(files, cut):
     """Whatever was read when, both parts together are the whole, without doubles."""
     groups = {path(number): count for number, count in files}
     every = [(name, group) for name, count in groups.items() for group in range(count)]
@@ -70,7 +70,7 @@ def test_between_two_offsets_is_exactly_what_was_added(files, cut):
     assert read(end, end) == []
 
 
-def test_a_file_that_is_gone_is_no_empty_file():
+def test_removed_file_raises_error():
     start, end = TapeOffset(), TapeOffset()
     end.advance(path(1), 1, 1)
     end.advance(path(2), 1, 1)

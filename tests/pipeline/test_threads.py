@@ -14,7 +14,7 @@ import broadloom
 from broadloom.groups import Groups, GroupSettings
 from broadloom.pipeline.arrow.frames import to_polars
 from broadloom.pipeline.arrow.threads import thread_positions, threads
-from broadloom.pipeline.tables.thread_positions import NAMES
+from broadloom.pipeline.tables.thread_positions import MESSAGE_COLUMNS
 from broadloom.record import Tape, read
 from broadloom.record.arrow_import import pa
 from tests.channel.joined import QUICK, unique_name
@@ -39,16 +39,21 @@ def messages_with_parents(parents: list[int], group: str | None = None) -> pa.Ta
             "channel": CHANNEL,
             "author": AUTHORS[index % 3],
             "sequence": index // 3 + 1,
-            "run": "run",
-            "group": group,
+            "run_id": "run_id",
+            "group_id": group,
         }
-        row |= {"time": START_US + index * 1_000_000, "parent_author": None, "parent_sequence": None}
+        row |= {"sent_time": START_US + index * 1_000_000, "parent_author": None, "parent_sequence": None}
         if parent >= 0:
             row |= {"parent_author": AUTHORS[parent % 3], "parent_sequence": parent // 3 + 1}
         elif parent == MISSING_PARENT:
             row |= {"parent_author": "f" * 16, "parent_sequence": 1}
         rows.append(row)
-    schema = tape_rows([]).select([*NAMES, "run", "time"]).schema
+    schema = (
+        tape_rows([])
+        .rename_columns({"event_time": "sent_time"})
+        .select([*MESSAGE_COLUMNS, "run_id", "sent_time"])
+        .schema
+    )
     return pa.Table.from_pylist(rows, schema=schema)
 
 
@@ -56,8 +61,8 @@ def group_messages(parents: list[int]) -> pa.Table:
     """The same, said by members who are another peer each time."""
     renamed = []
     for index, row in enumerate(messages_with_parents(parents, group="tea").to_pylist()):
-        named = {"member": row["author"], "number": row["sequence"]}
-        named |= {"parent_member": row["parent_author"], "parent_number": row["parent_sequence"]}
+        named = {"member": row["author"], "member_sequence": row["sequence"]}
+        named |= {"parent_member": row["parent_author"], "parent_member_sequence": row["parent_sequence"]}
         peer = {"author": f"{1000 + index:016x}", "sequence": 1, "parent_author": None, "parent_sequence": None}
         renamed.append(row | named | peer)
     return pa.Table.from_pylist(renamed, schema=messages_with_parents([]).schema)
@@ -92,90 +97,95 @@ def pointers(draw: st.DrawFn) -> list[int]:
 
 @given(pointers())
 @settings(deadline=None, max_examples=150)
-def test_places_are_those_found_by_walking(parents):
+def test_thread_positions_match_naive_walk(parents):
     # A message that answers itself is a circle of one.
     told = to_polars(thread_positions(messages_with_parents(parents)))
     found = [
-        (index_of(row["root_author"], row["root_sequence"]), row["depth"], row["state"])
+        (index_of(row["root_author"], row["root_sequence"]), row["depth"], row["status"])
         for row in told.iter_rows(named=True)
     ]
     assert found == by_walking(parents)
     told = to_polars(thread_positions(group_messages(parents)))
-    found = [(int(row["root_author"], 16) - 1000, row["depth"], row["state"]) for row in told.iter_rows(named=True)]
+    found = [(int(row["root_author"], 16) - 1000, row["depth"], row["status"]) for row in told.iter_rows(named=True)]
     assert found == by_walking(parents)
 
 
-def test_a_member_is_one_whichever_peer_it_is():
+def test_member_keeps_its_thread_over_reconnects():
     # One asks, another answers, and the first answers that, after it has come back as another peer.
-    told = to_polars(threads(group_messages([-1, 0, -1, 1]), ONE_CLOCK)).sort("began")
-    assert told.select("messages", "depth", "participants", "first_answer_s").rows() == [
-        (3, 2, 2, 1.0),
+    told = to_polars(threads(group_messages([-1, 0, -1, 1]), ONE_CLOCK)).sort("start_time")
+    assert told.select("message_count", "depth", "participant_count", "first_reply_ms").rows() == [
+        (3, 2, 2, 1000.0),
         (1, 0, 1, None),
     ]
 
 
-def test_a_name_that_is_used_twice_in_a_group_stays_with_the_first():
+def test_reused_member_sequence_stays_with_first_author():
     rows = group_messages([-1, 0]).to_pylist()
-    forged = rows[0] | {"author": "f" * 16, "group": "tea"}
-    elsewhere = rows[0] | {"author": "0" * 16, "group": "coffee"}
+    forged = rows[0] | {"author": "f" * 16, "group_id": "tea"}
+    elsewhere = rows[0] | {"author": "0" * 16, "group_id": "coffee"}
     for order in ([forged, elsewhere, *rows], [*rows, elsewhere, forged]):
         told = to_polars(thread_positions(pa.Table.from_pylist(order, schema=messages_with_parents([]).schema)))
         answer = told.filter(pl.col("author") == rows[1]["author"])
         assert answer.select("root_author", "depth").rows() == [(rows[0]["author"], 1)]
 
 
-def test_a_conversation():
+def test_threads_have_size_depth_and_first_reply():
     # 0 is answered by its own author (3), then by others (4, 5); 1 by nobody; 2 by a chain.
     told = threads(messages_with_parents([-1, -1, -1, 0, 0, 3, 2, 6, 7]), ONE_CLOCK)
     rows = to_polars(told).sort("root_author").rows(named=True)
     first, third = rows
-    assert [first[key] for key in ("messages", "depth", "participants", "first_answer_s", "state")] == [
+    assert [first[key] for key in ("message_count", "depth", "participant_count", "first_reply_ms", "status")] == [
         4,
         2,
         3,
-        4.0,
+        4000.0,
         "complete",
     ]
-    assert [third[key] for key in ("messages", "depth", "participants", "first_answer_s")] == [4, 3, 3, 4.0]
-    assert (first["began"] - START_US, first["ended"] - START_US) == (0, 5_000_000)
+    assert [third[key] for key in ("message_count", "depth", "participant_count", "first_reply_ms")] == [
+        4,
+        3,
+        3,
+        4000.0,
+    ]
+    assert (first["start_time"] - START_US, first["end_time"] - START_US) == (0, 5_000_000)
 
 
-def test_a_message_without_an_answer_is_a_conversation_only_in_a_group():
+def test_message_without_reply_is_a_thread_only_in_a_group():
     assert threads(messages_with_parents([-1, -1]), ONE_CLOCK).num_rows == 0
     told = to_polars(threads(messages_with_parents([-1, -1], group="tea"), ONE_CLOCK))
-    assert told.select("messages", "depth", "first_answer_s", "group").rows() == [(1, 0, None, "tea")] * 2
+    assert told.select("message_count", "depth", "first_reply_ms", "group_id").rows() == [(1, 0, None, "tea")] * 2
 
 
-def test_missing_parents_and_circles_are_told():
-    told = to_polars(threads(messages_with_parents([MISSING_PARENT, 0, 4, 2, 3, 2]), ONE_CLOCK)).sort("state")
-    assert told.select("state", "messages", "depth").rows() == [("cycle", 4, None), ("parent_missing", 2, 1)]
+def test_missing_parents_and_cycles_have_a_status():
+    told = to_polars(threads(messages_with_parents([MISSING_PARENT, 0, 4, 2, 3, 2]), ONE_CLOCK)).sort("status")
+    assert told.select("status", "message_count", "depth").rows() == [("cycle", 4, None), ("parent_missing", 2, 1)]
 
 
-def test_nothing_said():
+def test_no_messages_give_no_threads():
     assert threads(messages_with_parents([]), ONE_CLOCK).num_rows == 0
     assert thread_positions(messages_with_parents([])).num_rows == 0
 
 
 @pytest.mark.parametrize("depth", [100_000, 131_072])
-def test_a_chain_of_a_hundred_thousand(depth):
+def test_very_deep_thread_is_resolved(depth):
     parents = [*range(-1, depth)]
     told = to_polars(threads(many_messages(parents), ONE_CLOCK))
-    assert told.select("messages", "depth", "participants").rows() == [(depth + 1, depth, 3)]
+    assert told.select("message_count", "depth", "participant_count").rows() == [(depth + 1, depth, 3)]
 
 
-def test_a_long_circle_ends():
+def test_long_cycle_is_detected():
     parents = [99_999, *range(99_999)]
     told = to_polars(threads(many_messages(parents), ONE_CLOCK))
-    assert told.select("state", "messages", "depth").rows() == [("cycle", 100_000, None)]
+    assert told.select("status", "message_count", "depth").rows() == [("cycle", 100_000, None)]
 
 
-def test_sizes_and_depths_of_a_random_forest():
+def test_thread_sizes_and_depths_match_networkx():
     random = np.random.default_rng(3)
     parents = [int(random.integers(-1, index)) if index else -1 for index in range(3000)]
     graph = nx.Graph([(index, parent) for index, parent in enumerate(parents) if parent >= 0])
     told = to_polars(threads(many_messages(parents), ONE_CLOCK))
     sizes = sorted(len(part) for part in nx.connected_components(graph))
-    assert sorted(told["messages"]) == sizes
+    assert sorted(told["message_count"]) == sizes
     for row in told.iter_rows(named=True):
         root = index_of(row["root_author"], row["root_sequence"])
         assert row["depth"] == max(nx.single_source_shortest_path_length(graph, root).values())
@@ -194,23 +204,23 @@ def many_messages(parents: list[int]) -> pa.Table:
             "sequence": index // 3 + 1,
             "parent_author": pa.array(authors[parent % 3], mask=none),
             "parent_sequence": pa.array(parent // 3 + 1, mask=none),
-            "run": pa.array(["run"] * len(parents)),
-            "time": pa.array(START_US + index).cast(pa.timestamp("us", tz="UTC")),
-            **{name: pa.nulls(len(parents), pa.string()) for name in ("group", "member", "parent_member")},
-            **{name: pa.nulls(len(parents), pa.int64()) for name in ("number", "parent_number")},
+            "run_id": pa.array(["run_id"] * len(parents)),
+            "sent_time": pa.array(START_US + index).cast(pa.timestamp("us", tz="UTC")),
+            **{name: pa.nulls(len(parents), pa.string()) for name in ("group_id", "member", "parent_member")},
+            **{name: pa.nulls(len(parents), pa.int64()) for name in ("member_sequence", "parent_member_sequence")},
         }
     )
 
 
-def test_spark_finds_them_on_a_tape(spark):
+def test_spark_finds_threads_on_a_tape(spark):
     found = {
         name: table.filter(pl.col("channel") == CONVERSATION_CHANNEL)
         for name, table in build_all(spark).items()
-        if name != "clocks"
+        if name != "clock_offsets"
     }
-    columns = "root_sequence", "messages", "depth", "participants", "first_answer_s"
-    assert found["threads"].sort("root_sequence").select(columns).rows() == [(1, 4, 2, 3, 1.0), (5, 1, 0, 1, None)]
-    where = found["places"].sort("sequence").select("sequence", "root_sequence", "depth", "state").rows()
+    columns = "root_sequence", "message_count", "depth", "participant_count", "first_reply_ms"
+    assert found["threads"].sort("root_sequence").select(columns).rows() == [(1, 4, 2, 3, 1000.0), (5, 1, 0, 1, None)]
+    where = found["thread_positions"].sort("sequence").select("sequence", "root_sequence", "depth", "status").rows()
     assert where == [
         (1, 1, 0, "complete"),
         (2, 1, 1, "complete"),
@@ -240,16 +250,18 @@ async def record_conversation(name: str, tape: Tape, store: Path) -> None:
         await club.send_text("So long?", reply_to=long)
 
 
-def test_a_real_conversation_each_answer_under_its_question(spark, tmp_path):
+def test_recorded_conversation_places_each_reply_under_its_parent(spark, tmp_path):
     with Tape(tmp_path / "tape") as tape:
         run_test(lambda: record_conversation(unique_name(), tape, tmp_path / "ben.db"))
-    found = build_in_memory(spark, read(tmp_path / "tape"), "places", "threads")
-    said = found["messages"].drop_nulls("member").join(found["places"], ["channel", "author", "sequence"])
+    found = build_in_memory(spark, read(tmp_path / "tape"), "thread_positions", "threads")
+    said = found["messages"].drop_nulls("member").join(found["thread_positions"], ["channel", "author", "sequence"])
     assert (said["member"].n_unique(), said["author"].n_unique()) == (2, 3), "Ben was two peers"
-    question = said.filter(pl.col("parent_member").is_null()).sort("time")["member"][0]
+    question = said.filter(pl.col("parent_member").is_null()).sort("sent_time")["member"][0]
     shown = [
         ("Anna" if member == question else "Ben", number, depth, state)
-        for member, number, depth, state in said.sort("time").select("member", "number", "depth", "state").rows()
+        for member, number, depth, state in said.sort("sent_time")
+        .select("member", "member_sequence", "depth", "status")
+        .rows()
     ]
     assert shown == [
         ("Anna", 1, 0, "complete"),
@@ -258,6 +270,9 @@ def test_a_real_conversation_each_answer_under_its_question(spark, tmp_path):
         ("Ben", 3, 2, "complete"),
         ("Anna", 2, 3, "complete"),
     ]
-    columns = "messages", "depth", "participants", "state"
-    assert found["threads"].sort("messages").select(columns).rows() == [(1, 0, 1, "complete"), (4, 3, 2, "complete")]
-    assert found["threads"]["group"].unique().to_list() == said["group"].unique().to_list()
+    columns = "message_count", "depth", "participant_count", "status"
+    assert found["threads"].sort("message_count").select(columns).rows() == [
+        (1, 0, 1, "complete"),
+        (4, 3, 2, "complete"),
+    ]
+    assert found["threads"]["group_id"].unique().to_list() == said["group_id"].unique().to_list()

@@ -1,4 +1,4 @@
-"""The audit on a small tape with the pure functions alone: what Spark does, in one cell, in milliseconds."""
+"""The audit with the pure Arrow functions alone: what Spark does, in one cell and in milliseconds."""
 
 from dataclasses import dataclass
 from typing import cast
@@ -11,7 +11,7 @@ from broadloom.record.arrow_import import pa
 from broadloom.record.schema import EventKind
 
 SETTLE_S = 10.0
-CLOCK_S = 0.5
+CLOCK_TOLERANCE_S = 0.5
 
 
 @dataclass
@@ -20,16 +20,16 @@ class AuditResult:
     deliveries: pl.DataFrame
     recorded_peers: pl.DataFrame
     delivery_balances: pl.DataFrame
-    audit: pl.DataFrame
+    audit_findings: pl.DataFrame
 
     @property
     def findings(self) -> set[tuple[str, str, int, str]]:
         """Finding, author, sequence, receiver."""
-        return set(self.audit.select("finding", "author", "sequence", "receiver").iter_rows())
+        return set(self.audit_findings.select("finding", "author", "sequence", "receiver").iter_rows())
 
     @property
     def violations(self) -> set[tuple[str, str, int, str]]:
-        return {each for each in self.findings if each[0] != "missed_reported"}
+        return {each for each in self.findings if each[0] != "reported_missed"}
 
 
 def frame(table: pa.Table) -> pl.DataFrame:
@@ -37,74 +37,81 @@ def frame(table: pa.Table) -> pl.DataFrame:
 
 
 def run_audit(tape: pa.Table, quarantined: pa.Table | None = None) -> AuditResult:
-    """`tape` as `broadloom.record.reader` gives it; `lacking` as the quarantine."""
+    """`tape` as returned by `broadloom.record.read`."""
     rows = frame(tape)
-    aside = quarantined if quarantined is not None else quarantine([])
-    said = messages.merge_messages(messages.gather_messages(_select(rows, messages.KINDS, messages.EVENT_COLUMNS)))
-    named = rows.rename({"observer": "receiver"})
-    told = frame(said).select(
-        pl.lit("message").alias("kind"), "channel", "author", "sequence", pl.when("recorded").then("time").alias("time")
+    excluded = quarantined if quarantined is not None else quarantine([])
+    found_messages = frame(
+        messages.merge_messages(messages.gather_messages(_select(rows, messages.KINDS, messages.EVENT_COLUMNS)))
     )
-    both = pl.concat(
-        [named.filter(pl.col("kind").is_in(deliveries.KINDS)).select(deliveries.INPUT_COLUMNS), told], how="diagonal"
+    sendings = found_messages.select(
+        pl.lit(deliveries.MESSAGE).alias("kind"),
+        "channel",
+        "author",
+        "sequence",
+        pl.when("is_recorded").then("sent_time").alias("event_time"),
     )
-    got = deliveries.pair_deliveries(both.to_arrow())
-    marks = _select(rows, recorded_peers.MEMBERSHIP_KINDS, recorded_peers.MEMBERSHIP_COLUMNS)
-    spans = rows.group_by("channel", "observer", "run").agg(
-        pl.col("time").max().alias("last"), pl.col("ordinal").max().alias("last_ordinal")
+    events = rows.rename({"peer": "receiver"}).filter(pl.col("kind").is_in(deliveries.KINDS))
+    events = pl.concat([events.select(deliveries.INPUT_COLUMNS), sendings], how="diagonal")
+    found_deliveries = frame(deliveries.pair_deliveries(events.to_arrow()))
+    membership = _select(rows, recorded_peers.MEMBERSHIP_KINDS, recorded_peers.MEMBERSHIP_COLUMNS)
+    spans = rows.group_by("channel", "peer", "run_id").agg(
+        pl.col("event_time").max().alias("last_event_time"), pl.col("ordinal").max().alias("last_ordinal")
     )
-    who = recorded_peers.recorded_peers(marks, spans.to_arrow(), aside, SETTLE_S)
-    present = frame(who).filter(pl.col("ending") == "present")["peer"].implode()
+    peers = recorded_peers.recorded_peers(membership, spans.to_arrow(), excluded, SETTLE_S)
+    present = frame(peers).filter(pl.col("end_status") == "present")["peer"].implode()
+    is_held = (pl.col("delivery_count") > 0) | pl.col("missed_time").is_not_null()
     held = (
-        frame(got)
-        .filter(pl.col("receiver").is_in(present) & ((pl.col("copies") > 0) | pl.col("missed").is_not_null()))
+        found_deliveries.filter(pl.col("receiver").is_in(present) & is_held)
         .group_by("channel", "author")
         .agg(pl.col("sequence").max().alias("held"))
     )
-    last = frame(said).group_by("channel", "author").agg(pl.col("time").filter("recorded").max().alias("last"))
+    last_sent = pl.col("sent_time").filter("is_recorded").max().alias("last_sent_time")
+    authors = found_messages.group_by("channel", "author").agg(last_sent)
     gaps = pl.concat(
         [
             rows.filter(pl.col("kind") == EventKind.ROWS_DROPPED.value).select(
-                "channel", "run", pl.col("time").alias("begin"), pl.col("until").alias("end")
+                "channel", "run_id", pl.col("event_time").alias("gap_start"), pl.col("end_time").alias("gap_end")
             ),
-            frame(aside).filter("lacking").select("channel", "run"),
+            frame(excluded).filter("leaves_gap").select("channel", "run_id"),
         ],
         how="diagonal",
     )
-    ground = delivery_balances.AuditInputs(
-        frame(who).with_columns(pl.lit(0, pl.Int32).alias("column")).to_arrow(),
-        delivery_balances.author_bounds(last.to_arrow(), held.to_arrow(), who, SETTLE_S),
+    one_cell = pl.lit(0, pl.Int32).alias("grid_column")
+    inputs = delivery_balances.AuditInputs(
+        frame(peers).with_columns(one_cell).to_arrow(),
+        delivery_balances.author_bounds(authors.to_arrow(), held.to_arrow(), peers, SETTLE_S),
         gaps.to_arrow(),
         SETTLE_S,
-        CLOCK_S,
+        CLOCK_TOLERANCE_S,
     )
     cell = pl.concat(
-        [frame(got).select(delivery_balances.DELIVERY_COLUMNS), frame(said).select(delivery_balances.MESSAGE_COLUMNS)],
+        [
+            found_deliveries.select(delivery_balances.DELIVERY_COLUMNS),
+            found_messages.select(delivery_balances.MESSAGE_COLUMNS),
+        ],
         how="diagonal",
-    ).with_columns(pl.lit(0, pl.Int32).alias("column"))
-    told_accounts = frame(delivery_balances.delivery_balances(cell.to_arrow(), ground))
-    found = told_accounts.select("channel", "author", pl.col("member").alias("receiver"), "findings")
-    found = found.explode("findings").drop_nulls("findings").unnest("findings")
-    early = frame(parents.replies_before_parent(_replies(frame(got), frame(said))))
-    audit = pl.concat([found, early.select(found.columns)], how="vertical")
-    return AuditResult(frame(said), frame(got), frame(who), told_accounts, audit)
+    ).with_columns(one_cell)
+    balances = frame(delivery_balances.delivery_balances(cell.to_arrow(), inputs))
+    findings = balances.select("channel", "author", "receiver", "findings")
+    findings = findings.explode("findings").drop_nulls("findings").unnest("findings")
+    early = frame(parents.replies_before_parent(_replies(found_deliveries, found_messages)))
+    findings = pl.concat([findings, early.select(findings.columns)], how="vertical")
+    return AuditResult(found_messages, found_deliveries, frame(peers), balances, findings)
 
 
 def _select(rows: pl.DataFrame, kinds: tuple[str, ...], columns: list[str]) -> pa.Table:
     return rows.filter(pl.col("kind").is_in(kinds)).select(columns).to_arrow()
 
 
-def _replies(got: pl.DataFrame, said: pl.DataFrame) -> pa.Table:
-    got = got.filter(pl.col("copies") > 0)
-    place = ["channel", "receiver", "run", "ordinal"]
-    own = [pl.col("author").alias("key_author"), pl.col("sequence").alias("key_sequence")]
-    named = [pl.col("parent_author").alias("key_author"), pl.col("parent_sequence").alias("key_sequence")]
-    sent = said.filter("recorded").with_columns(pl.col("author").alias("receiver"))
+def _replies(found_deliveries: pl.DataFrame, found_messages: pl.DataFrame) -> pa.Table:
+    delivered = found_deliveries.filter(pl.col("delivery_count") > 0)
+    position = ["channel", "receiver", "run_id", "ordinal"]
+    own_key = [pl.col("author").alias("key_author"), pl.col("sequence").alias("key_sequence")]
+    parent_key = [pl.col("parent_author").alias("key_author"), pl.col("parent_sequence").alias("key_sequence")]
+    sent = found_messages.filter("is_recorded").with_columns(pl.col("author").alias("receiver"))
+    replies = delivered.filter("is_reply").select(
+        *position, *parent_key, "author", "sequence", pl.col("delivered_time").alias("event_time")
+    )
     return pl.concat(
-        [
-            got.filter("answers").select(*place, *named, "author", "sequence", pl.col("delivered").alias("time")),
-            got.select(*place, *own),
-            sent.select(*place, *own),
-        ],
-        how="diagonal",
+        [replies, delivered.select(*position, *own_key), sent.select(*position, *own_key)], how="diagonal"
     ).to_arrow()

@@ -75,4 +75,4 @@ def rows(directory: Path, *columns: str, **chosen: Any) -> list[Any]:
 
 
 def read_dropped_rows(directory: Path, **chosen: Any) -> list[Any]:
-    return rows(directory, "count", "time", "until", "run", "observer", kinds=["rows_dropped"], **chosen)
+    return rows(directory, "event_count", "event_time", "end_time", "run_id", "peer", kinds=["rows_dropped"], **chosen)

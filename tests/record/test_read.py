@@ -44,9 +44,9 @@ def test_read_returns_selected_rows(tape: Path) -> None:
     assert rows(tape, "sequence", channel=CHANNEL, kinds=[EventKind.SENT]) == [1, 2, 3, 4, 5]
     assert rows(tape, "sequence", channel=FOLDER.removeprefix("channel="), day=date(2027, 1, 16)) == [4, 5]
     assert rows(tape, "kind", "hops", kinds=["delivered"]) == [("delivered", 1)]
-    assert rows(tape, "day", channel=OTHER_CHANNEL) == [date.fromisoformat(DAY)] * 2
+    assert rows(tape, "event_date", channel=OTHER_CHANNEL) == [date.fromisoformat(DAY)] * 2
     assert read(tape).num_rows == 8
-    assert read(tape).schema.names == [*SCHEMA.names, "channel", "day"]
+    assert read(tape).schema.names == [*SCHEMA.names, "channel", "event_date"]
     assert read(tape, channel=ChannelName("no", "such")).num_rows == 0
 
 
@@ -103,7 +103,7 @@ def test_damaged_file_is_named_in_error(tape: Path, harm: str) -> None:
 def test_foreign_file_is_named_in_error(tape: Path) -> None:
     path = finished_files(tape)[0]
     pq.write_table(pa.table({"a": [1]}), path)
-    with pytest.raises(TapeReadError, match="no tape"):
+    with pytest.raises(TapeReadError, match="not a tape"):
         read(tape)
     newer = file_schema("ab", "run").with_metadata({VERSION_KEY: b"999"})
     pq.write_table(newer.empty_table(), path)
@@ -113,7 +113,7 @@ def test_foreign_file_is_named_in_error(tape: Path) -> None:
 
 def test_folder_that_is_no_date_is_named_in_error(tape: Path) -> None:
     path = finished_files(tape)[0]
-    place = path.parent.with_name("day=doomsday")
+    place = path.parent.with_name("event_date=doomsday")
     place.mkdir()
     path.rename(place / path.name)
     with pytest.raises(TapeReadError, match="'doomsday' is not a day"):

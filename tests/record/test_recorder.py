@@ -38,7 +38,7 @@ def test_recorder_implements_observer(tmp_path: Path) -> None:
 def recorded_row(tmp_path: Path, kind: str) -> dict[str, Any]:
     """The one row of this kind, without null and common columns."""
     (row,) = read(tmp_path, kinds=[kind]).to_pylist()
-    common = ("ordinal", "run", "kind", "channel", "day", "time")
+    common = ("ordinal", "run_id", "kind", "channel", "event_date", "event_time")
     return {name: value for name, value in row.items() if value is not None and name not in common}
 
 
@@ -58,34 +58,36 @@ def test_each_event_becomes_row(tmp_path: Path) -> None:
         recorder.missed(Missed(OTHER, 10, 14))
         recorder.identification("bob", OTHER, group_id="club", topic="chess")
         recorder.ad_impression("tea", group_id="club", topic="drinks")
-    me, other = {"observer": "00000000000000ab"}, "fedcba9876543210"
+    me, other = {"peer": "00000000000000ab"}, "fedcba9876543210"
     assert recorded_row(tmp_path, "joined") == me | {"name": "ada"}
     assert recorded_row(tmp_path, "leaving") == me
     assert recorded_row(tmp_path, "left") == me
-    assert recorded_row(tmp_path, "link_up") == me | {"neighbour": other, "address": "10.0.0.7:4711"}
+    assert recorded_row(tmp_path, "link_up") == me | {"neighbor": other, "address": "10.0.0.7:4711"}
     assert recorded_row(tmp_path, "link_down") == me | {
-        "neighbour": other,
+        "neighbor": other,
         "address": "10.0.0.7:4711",
-        "why": "heartbeat_timeout",
+        "reason": "heartbeat_timeout",
     }
-    assert recorded_row(tmp_path, "sent") == me | {"author": "00000000000000ab", "sequence": 7, "size": 3}
-    received = {"author": other, "sequence": 9, "hops": 3, "neighbour": "0000000000c0ffee", "size": 4}
+    assert recorded_row(tmp_path, "sent") == me | {"author": "00000000000000ab", "sequence": 7, "size_bytes": 3}
+    received = {"author": other, "sequence": 9, "hops": 3, "neighbor": "0000000000c0ffee", "size_bytes": 4}
     assert recorded_row(tmp_path, "received") == me | received
-    assert recorded_row(tmp_path, "duplicates") == me | {"count": 12}
-    assert recorded_row(tmp_path, "delivered") == me | {"author": other, "sequence": 9, "hops": 3, "size": 4}
-    assert recorded_row(tmp_path, "missed") == me | {"author": other, "sequence": 10, "last": 14}
+    assert recorded_row(tmp_path, "duplicates") == me | {"event_count": 12}
+    assert recorded_row(tmp_path, "delivered") == me | {"author": other, "sequence": 9, "hops": 3, "size_bytes": 4}
+    assert recorded_row(tmp_path, "missed") == me | {"author": other, "sequence": 10, "last_sequence": 14}
     assert recorded_row(tmp_path, "identification") == me | {
         "author": other,
         "name": "bob",
-        "group": "club",
+        "group_id": "club",
         "topic": "chess",
     }
-    assert recorded_row(tmp_path, "ad_impression") == me | {"name": "tea", "group": "club", "topic": "drinks"}
+    assert recorded_row(tmp_path, "ad_impression") == me | {"name": "tea", "group_id": "club", "topic": "drinks"}
     kinds = rows(tmp_path, "kind")
     assert set(kinds) == {kind.value for kind in EventKind if kind is not EventKind.ROWS_DROPPED}
     assert rows(tmp_path, "ordinal") == list(range(len(kinds)))
     at = datetime.fromtimestamp(clock.now, UTC)
-    assert set(rows(tmp_path, "run", "time", "channel", "day")) == {(tape.run_id, at, FOLDER[-16:], at.date())}
+    assert set(rows(tmp_path, "run_id", "event_time", "channel", "event_date")) == {
+        (tape.run_id, at, FOLDER[-16:], at.date())
+    }
     assert at.date().isoformat() == DAY
 
 
@@ -100,7 +102,7 @@ def test_payload_metadata_fills_optional_columns(tmp_path: Path) -> None:
         recorder.sent(1, b"opening")
         recorder.delivered(Batch.from_message(Message(OTHER, 1, b"plain", 1)))
         recorder.delivered(Batch.from_message(Message(OTHER, 2, b"\xff not text", 1)))
-    assert rows(tmp_path, "group", "parent_author", "parent_sequence", "topic", "payload") == [
+    assert rows(tmp_path, "group_id", "parent_author", "parent_sequence", "topic", "payload") == [
         ("club", "fedcba9876543210", 5, "opening", b"opening"),
         (None, None, None, None, b"plain"),
         (None, None, None, None, b"\xff not text"),
@@ -124,7 +126,7 @@ def test_group_messages_are_recorded_with_ids(tmp_path: Path) -> None:
         ):
             recorder.sent(5 + number, strange)
     club, anna = "0000000000000c1b", "000000000000000a"
-    names = ("group", "member", "number", "parent_member", "parent_number")
+    names = ("group_id", "member", "member_sequence", "parent_member", "parent_member_sequence")
     assert rows(tmp_path, "sequence", *names) == [
         (1, club, anna, 7, None, None),
         (1, club, anna, 7, "000000000000000b", 3),
@@ -137,7 +139,7 @@ def test_group_messages_are_recorded_with_ids(tmp_path: Path) -> None:
 def test_payload_is_recorded_only_when_enabled(tmp_path: Path) -> None:
     with make_tape(tmp_path, ManualClock()) as tape:
         tape.observer(CHANNEL, ME).sent(1, b"secret")
-    assert rows(tmp_path, "payload", "size") == [(None, 6)]
+    assert rows(tmp_path, "payload", "size_bytes") == [(None, 6)]
     assert b"secret" not in b"".join(path.read_bytes() for path in tmp_path.rglob("*.parquet"))
 
 
@@ -163,7 +165,7 @@ def test_numbers_beyond_spark_range_are_clamped(tmp_path: Path) -> None:
         (INT64_MAX, 2**32 - 1, "half ?", None),
         (1, None, "half ?", None),
     ]
-    assert set(rows(tmp_path, "observer")) == {"f" * 16}
+    assert set(rows(tmp_path, "peer")) == {"f" * 16}
     assert tape.dropped_rows == 0
 
 
@@ -207,19 +209,25 @@ def test_rows_survive_writing_and_reading(events: list[Any], batch_rows: int) ->
         time = datetime.fromtimestamp(0, UTC) + timedelta(microseconds=int((noon + after_us / 1e6) * 1e6))
         row |= {
             "ordinal": ordinal,
-            "run": tape.run_id,
+            "run_id": tape.run_id,
             "kind": "delivered",
-            "time": time,
-            "observer": f"{observer:016x}",
+            "event_time": time,
+            "peer": f"{observer:016x}",
         }
-        row |= {"author": f"{author:016x}", "sequence": sequence, "hops": hops, "size": len(data), "payload": data}
-        row |= {"group": meant.group_id, "topic": meant.topic}
+        row |= {
+            "author": f"{author:016x}",
+            "sequence": sequence,
+            "hops": hops,
+            "size_bytes": len(data),
+            "payload": data,
+        }
+        row |= {"group_id": meant.group_id, "topic": meant.topic}
         for named, names in (
             (meant.parent, ("parent_author", "parent_sequence")),
-            (meant.message_id, ("member", "number")),
-            (meant.parent_message_id, ("parent_member", "parent_number")),
+            (meant.message_id, ("member", "member_sequence")),
+            (meant.parent_message_id, ("parent_member", "parent_member_sequence")),
         ):
             if named is not None:
                 row |= {names[0]: f"{named[0]:016x}", names[1]: named[1]}
-        expected.append(row | {"channel": CHANNEL.id.hex()[:16], "day": time.date()})
+        expected.append(row | {"channel": CHANNEL.id.hex()[:16], "event_date": time.date()})
     assert back == expected

@@ -10,7 +10,7 @@ from broadloom.protocol.events import LinkDownReason
 from broadloom.record import COLUMNS, EVENT_KINDS, SCHEMA, SCHEMA_VERSION, EventKind, TapeSettings, spark_ddl
 from broadloom.record import settings as settings_module
 from broadloom.record.arrow_import import pa, pq
-from broadloom.record.schema import CHANNEL_KEY, RUN_KEY, VERSION_KEY, columns_in_version
+from broadloom.record.schema import CHANNEL_KEY, OLDEST_VERSION, RUN_KEY, VERSION_KEY, columns_in_version
 from tests.record.tape_kit import CHANNEL, ME, ManualClock, finished_files, make_tape, send
 
 PAGE = (Path(__file__).parent.parent.parent / "docs" / "tape.md").read_text(encoding="utf-8")
@@ -21,7 +21,7 @@ def is_documented(name: str) -> bool:
     return re.search(rf"^\| `{re.escape(name)}` \|[^|]*\w", PAGE, re.M) is not None
 
 
-@pytest.mark.parametrize("name", [*SCHEMA.names, "channel", "day"])
+@pytest.mark.parametrize("name", [*SCHEMA.names, "channel", "event_date"])
 def test_every_field_is_documented(name: str) -> None:
     assert is_documented(name)
 
@@ -40,7 +40,7 @@ def test_every_setting_is_documented(setting: str) -> None:
 
 
 def test_every_link_down_reason_is_documented() -> None:
-    (told,) = re.findall(r"`why` is one of: ([^.]*)\.", PAGE)
+    (told,) = re.findall(r"`reason` is one of: ([^.]*)\.", PAGE)
     assert told == ", ".join(why.value for why in LinkDownReason)
 
 
@@ -48,7 +48,7 @@ def test_documentation_names_only_existing_columns() -> None:
     there = {
         *SCHEMA.names,
         "channel",
-        "day",
+        "event_date",
         *(kind.value for kind in EventKind),
         *(each.name for each in fields(TapeSettings)),
     }
@@ -76,18 +76,18 @@ def test_spark_reads_every_type() -> None:
         pa.timestamp("us", tz="UTC"): "TIMESTAMP",
     }
     assert [spark[column.type] for column in COLUMNS] == [column.spark_type for column in COLUMNS]
-    assert spark_ddl().startswith("`ordinal` BIGINT, `run` STRING")
-    assert spark_ddl().endswith("`channel` STRING, `day` DATE")
+    assert spark_ddl().startswith("`ordinal` BIGINT, `run_id` STRING")
+    assert spark_ddl().endswith("`channel` STRING, `event_date` DATE")
 
 
 def test_schemas_of_all_versions_do_not_change() -> None:
-    """New columns are added at the end, with a new version."""
-    first = (
-        "ordinal, run, kind, time, until, observer, author, sequence, last, hops, neighbour, address, why, count, "
-        "size, name, group, parent_author, parent_sequence, topic, payload"
+    """New columns are added at the end, with a new version; these stay. Versions before 3 are not read."""
+    third = (
+        "ordinal, run_id, kind, event_time, end_time, peer, author, sequence, last_sequence, hops, neighbor, address, "
+        "reason, event_count, size_bytes, name, group_id, parent_author, parent_sequence, topic, payload, member, "
+        "member_sequence, parent_member, parent_member_sequence"
     )
-    second = f"{first}, member, number, parent_member, parent_number"
-    assert SCHEMA_VERSION == 2
-    assert [", ".join(each.name for each in columns_in_version(version)) for version in (1, 2)] == [first, second]
-    assert ", ".join(SCHEMA.names) == second
-    assert not any(each.is_required for each in COLUMNS if each.since_version > 1)
+    assert SCHEMA_VERSION == OLDEST_VERSION == 3
+    assert ", ".join(each.name for each in columns_in_version(3)) == third
+    assert ", ".join(SCHEMA.names) == third
+    assert not any(each.is_required for each in COLUMNS if each.since_version > OLDEST_VERSION)

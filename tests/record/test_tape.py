@@ -30,7 +30,7 @@ def test_file_is_hidden_until_complete(tmp_path: Path) -> None:
     tape = make_tape(tmp_path, ManualClock())
     send(tape.observer(CHANNEL, ME), 3)
     (path,) = wait_until(lambda: hidden_files(tmp_path))
-    assert path.parent == tmp_path / FOLDER / f"day={DAY}"
+    assert path.parent == tmp_path / FOLDER / f"event_date={DAY}"
     assert finished_files(tmp_path) == []
     tape.close()
     assert finished_files(tmp_path) == [path.with_name(f"{tape.run_id}-000001.parquet")]
@@ -102,7 +102,7 @@ def test_file_contains_rows_of_one_day(tmp_path: Path) -> None:
         (path.parent.name, pq.read_table(path, partitioning=None)["sequence"].to_pylist())
         for path in finished_files(tmp_path)
     ]
-    assert found == [("day=2027-01-15", [1, 2, 5]), ("day=2027-01-16", [3, 4])]
+    assert found == [("event_date=2027-01-15", [1, 2, 5]), ("event_date=2027-01-16", [3, 4])]
     assert sorted(rows(tmp_path, "ordinal", "sequence")) == [(0, 1), (1, 2), (2, 3), (3, 4), (4, 5)]
 
 
@@ -169,10 +169,10 @@ def test_observers_in_many_threads_lose_no_row(tmp_path: Path) -> None:
         for thread in threads:
             thread.join()
     assert tape.dropped_rows == 0
-    table = read(tmp_path, columns=["ordinal", "observer", "sequence"])
+    table = read(tmp_path, columns=["ordinal", "peer", "sequence"])
     assert table["ordinal"].to_pylist() == list(range(24_000))
     for observer in range(8):
-        mine = table.filter(pc.equal(table["observer"], f"{observer:016x}"))
+        mine = table.filter(pc.equal(table["peer"], f"{observer:016x}"))
         assert mine["sequence"].to_pylist() == list(range(1, 3001))
 
 
@@ -196,7 +196,7 @@ def test_close_during_traffic_accounts_for_every_row(tmp_path: Path) -> None:
     assert read(tmp_path).num_rows + tape.delayed_rows == 20_000
     assert tape.dropped_rows == 0
     heard: dict[str, list[int]] = {}
-    for observer, sequence in rows(tmp_path, "observer", "sequence"):
+    for observer, sequence in rows(tmp_path, "peer", "sequence"):
         heard.setdefault(observer, []).append(sequence)
     assert all(sequences == list(range(1, len(sequences) + 1)) for sequences in heard.values())
 
@@ -229,10 +229,10 @@ def test_tape_is_readable_with_hive_partitions(tmp_path: Path) -> None:
         send(unfinished.observer(CHANNEL, ME), 1)
         wait_until(lambda: hidden_files(tmp_path))
         table = ds.dataset(tmp_path, partitioning="hive").to_table()
-    assert Counter(table["day"].to_pylist()) == {"2027-01-15": 20, "2027-01-16": 5}
+    assert Counter(table["event_date"].to_pylist()) == {"2027-01-15": 20, "2027-01-16": 5}
     assert len(set(table["channel"].to_pylist())) == 2
-    assert table.schema.names == [*SCHEMA.names, "channel", "day"]
-    assert table.schema.field("time").type == SCHEMA.field("time").type
+    assert table.schema.names == [*SCHEMA.names, "channel", "event_date"]
+    assert table.schema.field("event_time").type == SCHEMA.field("event_time").type
 
 
 def test_invalid_settings_are_rejected() -> None:

@@ -155,7 +155,7 @@ def test_lost_rows_dropped_record_is_written_again(tmp_path: Path, monkeypatch: 
     failing = [True]
 
     def sync_folder(folder: Path) -> None:
-        if failing[0] and folder.name.startswith("day="):
+        if failing[0] and folder.name.startswith("event_date="):
             raise OSError(errno.EIO, "Input/output error")
 
     monkeypatch.setattr(file_module, "sync_folder", sync_folder)

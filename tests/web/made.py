@@ -25,31 +25,31 @@ def make_tape(folder: Path, peers: int, scenario: str = "kill", seed: int = 3) -
 
 
 def make_tables(folder: Path, *, missing: int = 0) -> Path:
-    """A verdict, and the audit's rows: so many deliveries that never happened."""
-    verdict = {each.name: 0 for each in table("verdict").columns} | {
+    """An audit summary, and this number of missing deliveries."""
+    summary = {each.name: 0 for each in table("audit_summary").columns} | {
         "channel": CHANNEL,
-        "clean": not missing,
-        "messages": 259,
-        "members": 200,
-        "owed": 46_597,
-        "delivered": 46_597 - missing,
-        "missing": missing,
-        "remarks": None,
+        "has_passed": not missing,
+        "message_count": 259,
+        "peer_count": 200,
+        "due_count": 46_597,
+        "delivered_count": 46_597 - missing,
+        "missing_count": missing,
+        "notes": None,
     }
     audit = [
         {
             "channel": CHANNEL,
             "finding": "missing",
-            "guilty": True,
+            "is_violation": True,
             "author": f"{number:016x}",
             "sequence": 10 * number,
             "receiver": f"{7:016x}",
-            "time": NOON,
+            "event_time": NOON,
             "detail": '=a "quoted" detail, <b>of</b> others',
         }
         for number in range(1, missing + 1)
     ]
-    rows = {"verdict": [verdict], "audit": audit}
+    rows = {"audit_summary": [summary], "audit_findings": audit}
     results = Results(folder)
     with results.transaction() as writing:
         manifest = ResultsManifest()
@@ -64,12 +64,12 @@ def make_tables(folder: Path, *, missing: int = 0) -> Path:
 
 
 def make_live_tables(folder: Path, sent: int) -> None:
-    rates = {each.name: 0 for each in TABLES["rates"].columns} | {
+    traffic = {each.name: 0 for each in TABLES["traffic"].columns} | {
         "channel": CHANNEL,
-        "start": NOON,
-        "sent": sent,
-        "final": True,
+        "start_time": NOON,
+        "sent_count": sent,
+        "is_final": True,
     }
     states = pa.table({"channel": [CHANNEL], "state": [b""]})
-    tables = {"rates": pa.Table.from_pylist([rates], schema=TABLES["rates"].schema)}
+    tables = {"traffic": pa.Table.from_pylist([traffic], schema=TABLES["traffic"].schema)}
     LiveStore(folder / "live").commit(LiveManifest(0, rows=1), None, tables, states)

@@ -64,7 +64,7 @@ def test_directory_without_tape_raises_replay_error(tmp_path: Path, kill: Replay
     assert tapes_in(tmp_path) == []
     assert tapes_in(kill.path.parent) == [kill.path]
     assert tapes_in(kill.path) == [kill.path]
-    broken = tmp_path / "channel=0000000000000000" / "day=2027-01-15"
+    broken = tmp_path / "channel=0000000000000000" / "event_date=2027-01-15"
     broken.mkdir(parents=True)
     (broken / "x.parquet").write_bytes(b"not Parquet")
     with pytest.raises(ReplayError, match="cannot be read"):

@@ -24,11 +24,11 @@ def shelf(tmp_path: Path) -> TableCatalog:
 
 def test_catalog_lists_tables_with_their_questions(shelf: TableCatalog) -> None:
     books = shelf.entries()
-    assert [each.key for each in books][:2] == ["verdict", "audit"]
-    assert books[0].question == "Did every promise hold?"
-    assert books[0].about["owed"]
-    assert next(each.name for each in books if each.is_live) == "rates"
-    assert shelf.page(shelf.entry("live-rates"), Filter(), 0, 5).to_pylist()[0]["sent"] == 42
+    assert [each.key for each in books][:2] == ["audit_summary", "audit_findings"]
+    assert books[0].question == "Did every guarantee hold?"
+    assert books[0].about["due_count"]
+    assert next(each.name for each in books if each.is_live) == "traffic"
+    assert shelf.page(shelf.entry("live-traffic"), Filter(), 0, 5).to_pylist()[0]["sent_count"] == 42
     with pytest.raises(TableNotFoundError, match="broadloom pipeline run"):
         shelf.entry("never")
 
@@ -46,37 +46,37 @@ def test_empty_directory_has_no_tables(tmp_path: Path) -> None:
         (Filter("sequence", "not", "50"), MISSING - 1),
         (Filter("sequence", "least", "100"), MISSING - 9),
         (Filter("sequence", "most", "100"), 10),
-        (Filter("guilty", "is", "true"), MISSING),
-        (Filter("time", "most", "2027-01-15T12:00:00+00:00"), MISSING),
-        (Filter("time", "least", "2027-01-16T00:00:00+00:00"), 0),
+        (Filter("is_violation", "is", "true"), MISSING),
+        (Filter("event_time", "most", "2027-01-15T12:00:00+00:00"), MISSING),
+        (Filter("event_time", "least", "2027-01-16T00:00:00+00:00"), 0),
         (Filter("detail", "has", "QUOTED"), MISSING),
         (Filter("author", "has", "1f"), 0),
     ],
 )
 def test_filters_select_rows(shelf: TableCatalog, chosen: Filter, count: int) -> None:
-    assert shelf.count(shelf.entry("audit"), chosen) == count
-    assert shelf.page(shelf.entry("audit"), chosen, 0, 1000).num_rows == count
+    assert shelf.count(shelf.entry("audit_findings"), chosen) == count
+    assert shelf.page(shelf.entry("audit_findings"), chosen, 0, 1000).num_rows == count
 
 
 def test_invalid_filter_says_what_is_allowed(shelf: TableCatalog) -> None:
-    book = shelf.entry("audit")
+    book = shelf.entry("audit_findings")
     with pytest.raises(FilterError, match="there is no column 'nothing'"):
         shelf.count(book, Filter("nothing", "is", "1"))
     with pytest.raises(FilterError, match="a value of type int64"):
         shelf.count(book, Filter("sequence", "is", "soon"))
     with pytest.raises(FilterError, match="true or false"):
-        shelf.count(book, Filter("guilty", "is", "perhaps"))
+        shelf.count(book, Filter("is_violation", "is", "perhaps"))
 
 
 def test_pages_of_rows_are_consecutive(shelf: TableCatalog) -> None:
-    book = shelf.entry("audit")
+    book = shelf.entry("audit_findings")
     pages = [shelf.page(book, Filter(), first, 12) for first in (0, 12, 24)]
     assert [each.num_rows for each in pages] == [12, 12, 6]
     assert sorted(pa.concat_tables(pages)["sequence"].to_pylist()) == [10 * n for n in range(1, MISSING + 1)]
 
 
 def test_download_contains_every_row(shelf: TableCatalog, tmp_path: Path) -> None:
-    book, chosen = shelf.entry("audit"), Filter("sequence", "most", "50")
+    book, chosen = shelf.entry("audit_findings"), Filter("sequence", "most", "50")
     rows = list(csv.DictReader(io.StringIO(b"".join(as_csv(shelf, book, chosen)).decode())))
     assert [row["sequence"] for row in rows] == ["10", "20", "30", "40", "50"]
     assert rows[0]["detail"] == '=a "quoted" detail, <b>of</b> others'
@@ -87,14 +87,15 @@ def test_download_contains_every_row(shelf: TableCatalog, tmp_path: Path) -> Non
 def test_audit_summary_is_one_sentence(shelf: TableCatalog, tmp_path: Path) -> None:
     [told] = audit_summaries(shelf)
     assert not told.has_passed
-    assert "46,597 deliveries were owed to 200 members, of 259 messages: 30 missing." in told.sentence
+    assert "46,597 deliveries of 259 messages were due to 200 peers: 30 missing." in told.sentence
     [clean] = audit_summaries(TableCatalog(make_tables(tmp_path / "clean")))
     assert clean.has_passed
     assert "all of them were made" in clean.sentence
 
 
 def test_every_audit_finding_is_mentioned() -> None:
-    columns = next(each for each in all_tables() if each.name == "verdict").columns
+    columns = next(each for each in all_tables() if each.name == "audit_summary").columns
     from broadloom.pipeline.arrow.audit_findings import FINDINGS as KNOWN
 
-    assert set(FINDINGS) == set(KNOWN) <= {each.name for each in columns}
+    assert set(FINDINGS) == set(KNOWN)
+    assert {f"{name}_count" for name in FINDINGS} <= {each.name for each in columns}

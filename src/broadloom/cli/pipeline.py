@@ -49,7 +49,7 @@ pipeline = command_group(
     Examples:
 
     - `broadloom pipeline run --tapes tapes --out results`
-    - `broadloom pipeline show verdict --out results`
+    - `broadloom pipeline show audit_summary --out results`
     - `broadloom pipeline audit --tapes tapes`
     """,
 )
@@ -120,7 +120,7 @@ def run(
     Tables are Parquet files. Tables whose inputs have not changed since the last run are not built again. Files that
     cannot be used are listed in the table quarantine.
 
-    With --follow, rates, latency, sessions and fabric are kept up to date while tapes grow, for dashboards. It can be
+    With --follow, live tables of traffic, latency, sessions and fabric are kept up to date while tapes grow. It can be
     stopped and restarted at any time; nothing is lost or counted twice.
 
     Examples:
@@ -160,8 +160,8 @@ def show(
 
     Examples:
 
-    - `broadloom pipeline show verdict --out results`
-    - `broadloom pipeline show audit --out results --where "finding = 'missing'"`
+    - `broadloom pipeline show audit_summary --out results`
+    - `broadloom pipeline show audit_findings --out results --where "finding = 'missing'"`
     - `broadloom pipeline show messages --out results --limit 0 --csv`
     """
     from broadloom.pipeline.results import Results
@@ -252,7 +252,7 @@ def audit(
     Examples:
 
     - `broadloom pipeline audit --tapes tapes`
-    - `broadloom pipeline audit --tapes tapes --out results --json | jq .clean`
+    - `broadloom pipeline audit --tapes tapes --out results --json | jq .has_passed`
     """
     if out is None:
         with tempfile.TemporaryDirectory(prefix="broadloom-audit-") as directory:
@@ -267,25 +267,25 @@ def _audit(tapes: Path, out: Path, settings: list[str], master: str, memory: str
     from broadloom.pipeline.tables import table
 
     chosen = dict(_parse_setting(each) for each in settings)
-    result, seconds = _build(tapes, out, ["verdict"], chosen, master, memory)
+    result, seconds = _build(tapes, out, ["audit_summary"], chosen, master, memory)
     results = Results(out)
-    summaries = results.scan(table("verdict")).collect()
-    violations = results.scan(table("audit")).filter(pl.col("guilty")).head(limit).collect()
+    summaries = results.scan(table("audit_summary")).collect()
+    violations = results.scan(table("audit_findings")).filter(pl.col("is_violation")).head(limit).collect()
     quarantine = results.scan(table("quarantine")).collect()
-    clean = summaries.height > 0 and bool(summaries["clean"].all())
+    has_passed = summaries.height > 0 and bool(summaries["has_passed"].all())
     if json:
         print_json(
             {
-                "clean": clean,
-                "verdicts": summaries.to_dicts(),
-                "guilty": violations.to_dicts(),
-                "set_aside": quarantine.to_dicts(),
+                "has_passed": has_passed,
+                "audit_summary": summaries.to_dicts(),
+                "violations": violations.to_dicts(),
+                "quarantine": quarantine.to_dicts(),
                 **build_summary(result, seconds),
             }
         )
     else:
         print_audit(summaries, violations, quarantine, limit, result, seconds)
-    return SUCCESS if clean else FAILURE if summaries.height else NOT_SUPPORTED
+    return SUCCESS if has_passed else FAILURE if summaries.height else NOT_SUPPORTED
 
 
 def _build(
@@ -322,8 +322,8 @@ def _follow(tapes: Path, out: Path, settings: dict[str, str], master: str, memor
 
     def on_progress(done: "FollowProgress") -> None:
         if json:
-            excluded = {"excluded_rows": done.excluded_rows}
-            print_json({"batch": done.batch, "rows": done.rows, **excluded, "seconds": done.seconds})
+            counts = {"event_count": done.rows, "excluded_count": done.excluded_rows}
+            print_json({"batch_id": done.batch, **counts, "duration_ms": round(1000 * done.seconds, 3)})
         elif sys.stderr.isatty():
             late = f", {done.excluded_rows:,} late or in the future" if done.excluded_rows else ""
             text = f"batch {done.batch}: {done.rows:,} events of {done.channels} channels{late} ({done.seconds:.1f} s)"

@@ -106,8 +106,8 @@ def print_build(result: "BuildResult", out: Path, seconds: float) -> None:
     )
     print_rows(f"Results in {out}", ["table", "rows", "seconds"], rows)
     print(f"{tapes['rows']:,} events in {tapes['files_used']:,} files ({_timing(result, seconds)})")
-    if tapes["set_aside"]:
-        print(f"{tapes['set_aside']:,} files are in quarantine: broadloom pipeline show quarantine --out {out}")
+    if tapes["quarantined"]:
+        print(f"{tapes['quarantined']:,} files are in quarantine: broadloom pipeline show quarantine --out {out}")
 
 
 def print_audit(
@@ -118,22 +118,25 @@ def print_audit(
     result: "BuildResult",
     seconds: float,
 ) -> None:
-    counts = ("messages", "members", "owed", "delivered", "missed_reported")
     for summary in summaries.iter_rows(named=True):
-        figures = ", ".join(f"{name.replace('_', ' ')} {summary[name]:,}" for name in counts)
-        print(f"channel {summary['channel']}: {'passed' if summary['clean'] else 'VIOLATIONS'}: {figures}")
-        if summary["remarks"]:
-            print(f"  not judged: {summary['remarks']}")
+        figures = (
+            f"{summary['message_count']:,} messages, {summary['peer_count']:,} peers, "
+            f"{summary['due_count']:,} deliveries due, {summary['delivered_count']:,} delivered, "
+            f"{summary['reported_missed_count']:,} reported missed"
+        )
+        print(f"channel {summary['channel']}: {'passed' if summary['has_passed'] else 'VIOLATIONS'}: {figures}")
+        if summary["notes"]:
+            print(f"  not judged: {summary['notes']}")
     if violations.height:
-        shown = ["finding", "channel", "author", "sequence", "receiver", "time", "detail"]
+        shown = ["finding", "channel", "author", "sequence", "receiver", "event_time", "detail"]
         print_rows(f"Violations (at most {limit})", shown, violations.select(shown).iter_rows())
     if quarantine.height:
-        shown = ["file", "rows", "reason", "detail"]
+        shown = ["file_path", "row_count", "reason", "detail"]
         print_rows("Quarantine", shown, quarantine.select(shown).iter_rows())
     if not summaries.height:
         conclusion = "nothing could be judged"
     else:
-        conclusion = "every guarantee held" if bool(summaries["clean"].all()) else "a guarantee was violated"
+        conclusion = "every guarantee held" if bool(summaries["has_passed"].all()) else "a guarantee was violated"
     print(f"{conclusion} ({_timing(result, seconds)})")
 
 

@@ -1,7 +1,7 @@
-"""Arrow functions over the parts of a frame, so that a channel of any size is judged in tasks of bounded memory.
+"""Runs Arrow functions over chunks or buckets of a DataFrame, so that tasks have bounded memory.
 
-`in_chunks` hands over what comes, so many rows at a time. `in_buckets` first brings rows together that belong together:
-all rows with the same bucket number are in one call. Whoever numbers the buckets sees that none is too large.
+`map_chunks` passes rows as they come, in chunks of limited size. `map_buckets` shuffles first: all rows with the same
+bucket number are in one call. The caller chooses the numbers so that no bucket is too large.
 """
 
 import math
@@ -15,13 +15,13 @@ if TYPE_CHECKING:
 
 CHUNK_ROWS = 1_000_000
 BUCKET_ROWS = 500_000
-"""What a bucket should hold, about: some 100 MB while polars works on it."""
+"""Approximate rows per bucket: some 100 MB while polars works on it."""
 
 Function = Callable[[pa.Table], pa.Table]
 
 
 def map_chunks(frame: "DataFrame", function: Function, ddl: str, *, rows_max: int = CHUNK_ROWS) -> "DataFrame":
-    """Run a function over the rows as they come."""
+    """Run a function over chunks of rows as they come."""
 
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         held: list[pa.RecordBatch] = []
@@ -40,7 +40,7 @@ def map_chunks(frame: "DataFrame", function: Function, ddl: str, *, rows_max: in
 
 
 def map_buckets(frame: "DataFrame", bucket: "Column", buckets: int, function: Function, ddl: str) -> "DataFrame":
-    """Run a function once over each bucket; `bucket` is its number, from 0 on."""
+    """Run a function once per bucket; `bucket` is its number, from 0."""
 
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         held = [batch for batch in batches if batch.num_rows]
@@ -51,13 +51,13 @@ def map_buckets(frame: "DataFrame", bucket: "Column", buckets: int, function: Fu
 
 
 def bucket_count(frame: "DataFrame", rows: int) -> int:
-    """How many buckets for so many rows: at least one for each core, unless there is next to nothing to do."""
+    """Number of buckets for this number of rows: a multiple of the number of cores."""
     cores = frame.sparkSession.sparkContext.defaultParallelism
     return cores if rows <= cores * BUCKET_ROWS else math.ceil(rows / BUCKET_ROWS / cores) * cores
 
 
 def hash_bucket(count: int, *names: str) -> "Column":
-    """A number below `count`, the same for the same values."""
+    """A number below `count`, equal for equal values."""
     from pyspark.sql import functions as F  # noqa: N812
 
     return F.pmod(F.xxhash64(*names), F.lit(count)).cast("int")

@@ -1,7 +1,7 @@
-"""A run: tapes in, tables out. What has not changed is not built again.
+"""Incremental build: tapes in, tables out.
 
-The rule: a table is known by a fingerprint of the tapes, the settings and the code that it is made from. If the results
-have one with the same, it stays; if all stay, Spark is not even started.
+Each table has a fingerprint of the tapes, settings and code it is built from. A table with the same fingerprint is
+reused; if all are, Spark is not even started.
 """
 
 import hashlib
@@ -34,10 +34,9 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 QUICK_BYTES = 8 << 20
-"""Of tapes, about a million events: below that, starting up is most of the work."""
+"""About a million events: below that, startup is most of the work."""
 
 _NOT_FINGERPRINTED = {
-    "command.py",
     "live",
     "overlay_study",
     "plot.py",
@@ -47,16 +46,14 @@ _NOT_FINGERPRINTED = {
     "spark_source",
     "synthetic",
 }
-"""Parts of the pipeline that decide nothing about what is in a table of a run."""
+"""Modules that do not affect the content of tables."""
 
 
 class BuildError(BroadloomError):
-    """A table could not be built; the former results are as they were."""
+    """A table could not be built. The previous results are unchanged."""
 
 
 class ProgressListener(Protocol):
-    """Whoever shows how far a run is."""
-
     def on_phase(self, text: str) -> None: ...
 
     def on_table(self, name: str, index: int, total: int) -> None: ...
@@ -75,7 +72,7 @@ class BuildResult:
     manifest: ResultsManifest
     built: list[str] = field(default_factory=list)
     reused: list[str] = field(default_factory=list)
-    """Tables that were there already, from the same tapes, settings and code."""
+    """Tables with an unchanged fingerprint."""
 
 
 def build_tables(
@@ -89,9 +86,9 @@ def build_tables(
     progress: ProgressListener | None = None,
     spark: "SparkSession | None" = None,
 ) -> BuildResult:
-    """Build all tables, or `only` these with those they need.
+    """Build all tables, or `only` these and their dependencies.
 
-    `spark` is a session to use; otherwise one is started, and left running for the caller to stop.
+    Without `spark`, a session is started and left running for the caller to stop.
     """
     began = time.monotonic()
     progress = progress or NoProgress()
@@ -100,50 +97,50 @@ def build_tables(
     folder, results = Path(tapes), Results(out)
     found = file_ids(folder)
     if not found:
-        raise TapesNotFoundError(f"there are no tapes in {folder}")
-    with results.transaction() as writing:
-        former = results.manifest()
+        raise TapesNotFoundError(f"no tapes in {folder}")
+    with results.transaction() as transaction:
+        previous = results.manifest()
         prints = fingerprints(tables, found, chosen)
         kept = {
-            name: former.tables[name]
+            name: previous.tables[name]
             for name in prints
-            if name in former.tables
-            # What was of the future then may be of the past by now.
-            and not former.tapes.get("future_rows")
-            and former.tables[name].fingerprint == prints[name]
-            and results.table_path(name, former.tables[name]).is_dir()
+            if name in previous.tables
+            # Rows that were in the future then may be valid now.
+            and not previous.tapes.get("future_rows")
+            and previous.tables[name].fingerprint == prints[name]
+            and results.table_path(name, previous.tables[name]).is_dir()
         }
-        outcome = BuildResult(former, [], list(kept))
+        outcome = BuildResult(previous, [], list(kept))
         if len(kept) == len(tables):
             return outcome
-        run_of = _Build(folder, results, writing, tables, kept, prints, chosen, progress, former)
-        seconds = run_of.run(spark, master, memory, sum(each[1] for each in found))
-        told = run_of.tapes
-        assert told is not None
-        # Tables of other tapes, settings or code would contradict the new ones, so only those that still hold stay.
+        build = _Build(folder, results, transaction, tables, kept, prints, chosen, progress, previous)
+        seconds = build.run(spark, master, memory, sum(each[1] for each in found))
+        tape_set = build.tapes
+        assert tape_set is not None
+        # Tables of other tapes, settings or code would contradict the new ones, so they are dropped.
         others = fingerprints(all_tables(), found, chosen)
-        lasting = {table.name for table in all_tables() if table.is_cumulative}
+        cumulative = {table.name for table in all_tables() if table.is_cumulative}
         valid = {
             name: each
-            for name, each in former.tables.items()
-            if others.get(name) == each.fingerprint or name in lasting
+            for name, each in previous.tables.items()
+            if others.get(name) == each.fingerprint or name in cumulative
         }
         outcome.manifest = ResultsManifest(
-            {**valid, **kept, **run_of.built},
+            {**valid, **kept, **build.built},
             {
                 "folder": str(folder.absolute()),
-                "files": len(told.files),
-                "files_used": len(told.used),
-                "rows": told.rows,
-                "bytes": told.bytes,
-                "set_aside": told.quarantine.num_rows,
-                "future_rows": sum(each.future_rows for each in told.files),
+                "files": len(tape_set.files),
+                "files_used": len(tape_set.used),
+                "rows": tape_set.rows,
+                "bytes": tape_set.bytes,
+                "quarantined": tape_set.quarantine.num_rows,
+                "future_rows": sum(each.future_rows for each in tape_set.files),
             },
             dict(chosen),
             {**seconds, "total": round(time.monotonic() - began, 3)},
         )
-        writing.commit(outcome.manifest)
-        outcome.built = list(run_of.built)
+        transaction.commit(outcome.manifest)
+        outcome.built = list(build.built)
     return outcome
 
 
@@ -173,76 +170,74 @@ class _Build:
         self._previous = previous
 
     def run(self, spark: "SparkSession | None", master: str | None, memory: str, tape_bytes: int) -> dict[str, float]:
-        """Returns what took how long."""
+        """Returns the seconds per phase."""
         began = time.monotonic()
         seconds: dict[str, float] = {}
-        with ThreadPoolExecutor(1) as aside:
-            # While Spark starts, the files are looked at.
+        with ThreadPoolExecutor(1) as executor:
+            # The files are examined while Spark starts.
             few = len(file_ids(self._folder)) <= LOCAL_FILES_MAX
-            looked = aside.submit(examine_tapes, self._folder) if few and master is None else None
+            examined = executor.submit(examine_tapes, self._folder) if few and master is None else None
             if spark is None:
                 self._progress.on_phase("starting Spark")
                 spark = session(master, name="broadloom pipeline", memory=memory, quick=tape_bytes < QUICK_BYTES)
             seconds["start"] = round(time.monotonic() - began, 3)
             self._progress.on_phase("examining the tapes")
             try:
-                self.tapes = looked.result() if looked is not None else examine_tapes(self._folder, spark=spark)
+                self.tapes = examined.result() if examined is not None else examine_tapes(self._folder, spark=spark)
             except BroadloomError:
                 raise
             except Exception as problem:
                 raise BuildError(f"the tapes could not be examined: {_first_line(problem)}") from problem
         seconds["examine"] = round(time.monotonic() - began - seconds["start"], 3)
         inputs = TableInputs(spark, events(spark, self.tapes), self._settings, rows=self.tapes.rows)
-        aside_rows = self.tapes.quarantine
-        inputs.tables["quarantine"] = (
-            spark.createDataFrame(aside_rows, ddl(QUARANTINE_COLUMNS))
-            if aside_rows.num_rows
-            else spark.createDataFrame([], ddl(QUARANTINE_COLUMNS))
+        quarantine = self.tapes.quarantine
+        inputs.tables["quarantine"] = spark.createDataFrame(
+            quarantine if quarantine.num_rows else [], ddl(QUARANTINE_COLUMNS)
         )
-        waiting = [table for table in self._tables if table.name not in self._reused]
+        pending = [table for table in self._tables if table.name not in self._reused]
         for table in self._tables:
             if table.name in self._reused:
                 inputs.tables[table.name] = self._read_frame(
                     inputs, table, self._results.table_path(table.name, self._reused[table.name])
                 )
             else:
-                self._progress.on_table(table.name, waiting.index(table), len(waiting))
+                self._progress.on_table(table.name, pending.index(table), len(pending))
                 if table.is_cumulative and table.name in self._previous.tables:
-                    place = self._results.table_path(table.name, self._previous.tables[table.name])
-                    inputs.tables[table.name] = self._read_frame(inputs, table, place)
+                    path = self._results.table_path(table.name, self._previous.tables[table.name])
+                    inputs.tables[table.name] = self._read_frame(inputs, table, path)
                 inputs.tables[table.name] = self._build(inputs, table)
         seconds["tables"] = round(time.monotonic() - began - seconds["start"] - seconds["examine"], 3)
         return seconds
 
     def _build(self, inputs: TableInputs, table: Table) -> "DataFrame":
         began = time.monotonic()
-        place = self._transaction.staging_path / table.name
+        path = self._transaction.staging_path / table.name
         try:
-            sent = _write(table.build(inputs), place)
+            written = _write(table.build(inputs), path)
         except BroadloomError:
             raise
         except Exception as problem:
-            raise BuildError(f"the table {table.name} could not be built: {_first_line(problem)}") from problem
-        rows, size = count_rows_and_bytes(place)
-        if sent is not None and rows < sent:
+            raise BuildError(f"table {table.name} could not be built: {_first_line(problem)}") from problem
+        rows, size = count_rows_and_bytes(path)
+        if written is not None and rows < written:
             raise BuildError(
-                f"the workers wrote {sent:,} rows of the table {table.name}, but only {rows:,} have come to {place}: "
-                f"--out has to be in a folder that all machines share, under the same path"
+                f"the workers wrote {written:,} rows of table {table.name}, but only {rows:,} arrived at {path}: "
+                f"--out must be a folder that all machines share under the same path"
             )
         seconds = round(time.monotonic() - began, 3)
         self.built[table.name] = TableBuild(
             self._transaction.build, self._fingerprints[table.name], rows, size, seconds
         )
-        return self._read_frame(inputs, table, place)
+        return self._read_frame(inputs, table, path)
 
-    def _read_frame(self, inputs: TableInputs, table: Table, place: Path) -> "DataFrame":
-        return inputs.spark.read.schema(table.ddl).parquet(_spark_path(place))
+    def _read_frame(self, inputs: TableInputs, table: Table, path: Path) -> "DataFrame":
+        return inputs.spark.read.schema(table.ddl).parquet(_spark_path(path))
 
 
 def fingerprints(
     tables: tuple[Table, ...], files: list[FileId], settings: Mapping[str, SettingValue]
 ) -> dict[str, str]:
-    """Of each table: of the tapes, the code, and the settings of it and of those that it is made from."""
+    """Fingerprint of each table: of the tapes, the code, and its settings and those of its dependencies."""
     common = hashlib.sha256(repr((code_version(), files)).encode()).hexdigest()
     prints: dict[str, str] = {}
     for table in tables:
@@ -254,7 +249,7 @@ def fingerprints(
 
 @cache
 def code_version() -> str:
-    """Of all code that decides what is in a table."""
+    """Hash of all code that affects the content of tables."""
     here = Path(__file__).parent
     digest = hashlib.sha256(__version__.encode())
     for folder in (here, here.parent / "record"):
@@ -265,23 +260,23 @@ def code_version() -> str:
 
 
 def _setting_identity(value: SettingValue) -> object:
-    """A setting that names a file stands for what is in the file."""
+    """A setting that names a file stands for the content of the file."""
     if isinstance(value, str) and value and Path(value).is_file():
         return value, hashlib.sha256(Path(value).read_bytes()).hexdigest()
     return value
 
 
-def _write(frame: "DataFrame", place: Path) -> int | None:
-    """On a cluster it tells how many rows the workers wrote: if they do not share the folder, they come to nothing."""
+def _write(frame: "DataFrame", path: Path) -> int | None:
+    """On a cluster, returns the number of rows the workers wrote: without a shared folder they do not arrive here."""
     if is_embedded(str(frame.sparkSession.sparkContext.master)):
-        frame.write.parquet(_spark_path(place))
+        frame.write.parquet(_spark_path(path))
         return None
     from pyspark.sql import Observation
     from pyspark.sql import functions as F  # noqa: N812
 
-    told = Observation()
-    frame.observe(told, F.count(F.lit(1)).alias("rows")).write.parquet(_spark_path(place))
-    return int(told.get["rows"])
+    written = Observation()
+    frame.observe(written, F.count(F.lit(1)).alias("row_count")).write.parquet(_spark_path(path))
+    return int(written.get["row_count"])
 
 
 def _spark_path(path: Path) -> str:
@@ -290,11 +285,11 @@ def _spark_path(path: Path) -> str:
 
 def _first_line(problem: Exception) -> str:
     lines = [line.removeprefix(": ").removeprefix("Caused by: ") for line in str(problem).splitlines() if line.strip()]
-    # What Python called in Java, and who waited for it there, is of no use to anybody; what was thrown follows.
-    idle = (
+    # py4j and Spark wrap the exception in lines that say nothing; the cause follows.
+    noise = (
         "An error occurred while calling",
         "org.apache.spark.SparkException: Exception thrown in awaitResult",
         "\tat ",
     )
-    lines = [line for line in lines if not line.startswith(idle)]
+    lines = [line for line in lines if not line.startswith(noise)]
     return lines[0] if lines else repr(problem)

@@ -1,8 +1,8 @@
-"""How deliveries are spread over tasks: a grid of author by receiver.
+"""Distributes deliveries over tasks: a grid of authors by receivers.
 
-Order, doubles and gaps concern one author and one receiver. So a cell of the grid has all that its receivers were given
-of its authors. What all receivers need of an author goes to every cell of its row. One author that says everything, or
-one receiver that records alone, still fills several cells.
+Order, duplicates and gaps concern one author and one receiver. So a cell of the grid has all deliveries from its
+authors to its receivers, and the messages of an author are copied to every cell of its row. A single author that sends
+everything, or a single receiver that records, still fills several cells.
 """
 
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ class DeliveryGrid:
 
     @classmethod
     def of(cls, cells: int) -> "DeliveryGrid":
-        """About so many cells, never fewer."""
+        """A grid with at least this number of cells, and not many more."""
         receivers = max(1, round(cells**0.5))
         return cls(-(-cells // receivers), receivers)
 
@@ -30,15 +30,15 @@ class DeliveryGrid:
         return self.authors * self.receivers
 
     def cell(self) -> "Column":
-        """Number of the cell of a row that has an author and a receiver."""
+        """Cell of a row with an author and a receiver."""
         return hash_bucket(self.authors, "channel", "author") * self.receivers + self.column()
 
     def column(self, receiver: str = "receiver") -> "Column":
-        """Which cells of a row are this receiver's."""
+        """Column of the grid that belongs to this receiver."""
         return hash_bucket(self.receivers, "channel", receiver)
 
     def to_all_receivers(self, frame: "DataFrame") -> "DataFrame":
-        """A copy of rows that have an author for each cell of its row, with the number of the cell as `bucket`."""
+        """Copy each row to all cells of its author; `bucket` is the cell."""
         from pyspark.sql import functions as F  # noqa: N812
 
         cells = F.sequence(F.lit(0), F.lit(self.receivers - 1))

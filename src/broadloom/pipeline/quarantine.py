@@ -1,8 +1,8 @@
-"""Which files and rows of a folder of tapes are set aside, and why.
+"""Examines the files of a folder of tapes and quarantines those that cannot be used.
 
-The rule: nothing is dropped silently, and nothing bad stops the rest. Each file is looked at by itself (every page is
-read, and its checksum verified), then the files together, to find those that are there twice. What was set aside may
-have been rows of a run: whoever judges by what is *not* on the tape has to know of it, so its run is told.
+Nothing is dropped silently, and no bad file stops the rest. Each file is examined by itself (every page is read and its
+checksum verified), then duplicates are found among all files. The quarantine names the run of each file, because the
+audit must know that rows of it may be missing.
 """
 
 import re
@@ -12,7 +12,7 @@ from datetime import UTC, date, datetime, timedelta
 from enum import Enum
 from pathlib import Path
 
-from broadloom.pipeline.table import COUNT, TEXT, TableColumn
+from broadloom.pipeline.table import COUNT, FLAG, TEXT, TableColumn
 from broadloom.record.arrow_import import pa, pc, pq
 from broadloom.record.schema import (
     CHANNEL_DIGITS,
@@ -24,7 +24,7 @@ from broadloom.record.schema import (
 )
 
 FUTURE_TOLERANCE_S = 300.0
-"""A row later than now by more than this has a clock that is wrong. Less is the usual difference between machines."""
+"""Rows further in the future than this come from a wrong clock; less is the usual difference between machines."""
 
 
 class QuarantineReason(Enum):
@@ -40,33 +40,27 @@ class QuarantineReason(Enum):
 
 
 REASONS: dict[QuarantineReason, str] = {
-    QuarantineReason.UNREADABLE: "Truncated or damaged: it is no whole Parquet file, or a page has the wrong checksum.",
+    QuarantineReason.UNREADABLE: "Truncated or damaged: not a complete Parquet file, or a page with a wrong checksum.",
     QuarantineReason.NOT_A_TAPE: (
-        "Not of a tape: not a Parquet file by its name, or without a schema version in its metadata."
+        "Not part of a tape: not named `.parquet`, or without a schema version in its metadata."
     ),
-    QuarantineReason.NEWER_VERSION: "Written by a later version, with a schema that this one does not know.",
-    QuarantineReason.MISSING_COLUMN: "A column is missing that its schema version has.",
-    QuarantineReason.WRONG_TYPE: "A column is of another type than its schema version says.",
-    QuarantineReason.WRONG_FOLDER: (
-        "Not where a tape would put it: its folders tell another channel or day than it does itself."
-    ),
-    QuarantineReason.DUPLICATE: "All its rows are in another file too: the same run, channel, day and ordinals.",
-    QuarantineReason.OVERLAP: (
-        "Some of its rows, not all, are in another file too; of the two, the smaller is set aside."
-    ),
-    QuarantineReason.FUTURE_TIME: (
-        "Rows with a time later than now, by more than a tolerance; the other rows of the file are used."
-    ),
+    QuarantineReason.NEWER_VERSION: "Written by a newer version of Broadloom, with an unknown schema version.",
+    QuarantineReason.MISSING_COLUMN: "A required column is missing; also files of schema versions before 3.",
+    QuarantineReason.WRONG_TYPE: "A column has the wrong type.",
+    QuarantineReason.WRONG_FOLDER: ("In the wrong place: channel or date of its folders do not match its content."),
+    QuarantineReason.DUPLICATE: "All its rows are in another file too: same run, channel, date and ordinals.",
+    QuarantineReason.OVERLAP: ("Some of its rows are in another file too; the smaller file is excluded."),
+    QuarantineReason.FUTURE_TIME: ("Rows more than a tolerance in the future; the other rows of the file are used."),
 }
 
 QUARANTINE_COLUMNS = (
-    TableColumn("file", TEXT, "The file, from the folder of tapes on."),
-    TableColumn("rows", COUNT, "Rows that were set aside; null if they could not be counted."),
-    TableColumn("reason", TEXT, "Why, as one word: " + ", ".join(each.value for each in QuarantineReason) + "."),
-    TableColumn("detail", TEXT, "Why, for a person."),
-    TableColumn("channel", TEXT, "Channel that the rows may be of, as far as can be told; null if any."),
-    TableColumn("run", TEXT, "Run that the rows are of, as far as can be told; null if it is not known."),
-    TableColumn("lacking", pa.bool_(), "Whether rows of that run are lacking now: not so for what is there twice."),
+    TableColumn("file_path", TEXT, "Path relative to the folder of tapes."),
+    TableColumn("row_count", COUNT, "Rows excluded; null if unknown."),
+    TableColumn("reason", TEXT, "One of " + ", ".join(f"`{each.value}`" for each in QuarantineReason) + "."),
+    TableColumn("detail", TEXT, "Explanation."),
+    TableColumn("channel", TEXT, "Channel of the rows; null if unknown."),
+    TableColumn("run_id", TEXT, "Run of the rows; null if unknown."),
+    TableColumn("leaves_gap", FLAG, "Whether rows of that run are missing now; false for duplicates."),
 )
 
 _FILE_NAME = re.compile(r"^(\d{8}T\d{6}-[0-9a-f]+)-\d+\.parquet$")
@@ -74,18 +68,17 @@ _FILE_NAME = re.compile(r"^(\d{8}T\d{6}-[0-9a-f]+)-\d+\.parquet$")
 
 @dataclass(frozen=True, slots=True)
 class FileReport:
-    """What one file says of itself, and what is wrong with it by itself."""
+    """The result of examining one file."""
 
     path: str
-    """From the folder of tapes on."""
+    """Relative to the folder of tapes."""
     bytes: int
     rows: int | None = None
     channel: str | None = None
     day: date | None = None
-    run: str | None = None
-    first: int | None = None
-    """Its least ordinal."""
-    last: int | None = None
+    run_id: str | None = None
+    first_ordinal: int | None = None
+    last_ordinal: int | None = None
     latest: datetime | None = None
     future_rows: int = 0
     reason: QuarantineReason | None = None
@@ -100,99 +93,95 @@ class FileReport:
 
 
 def examine(folder: str, path: str, latest: datetime) -> FileReport:
-    """Look at one file, all of it. Never raises: what is wrong is the answer. Rows after `latest` are of the future."""
+    """Read one file completely. Never raises: problems go into the report. Rows after `latest` are in the future."""
     full = Path(folder) / path
     try:
-        told = FileReport(path, full.stat().st_size, run=_run_from_name(full.name))
+        report = FileReport(path, full.stat().st_size, run_id=_run_from_name(full.name))
     except OSError as problem:
         return FileReport(path, 0).with_reason(QuarantineReason.UNREADABLE, str(problem))
     if full.suffix != ".parquet":
-        return told.with_reason(QuarantineReason.NOT_A_TAPE, "its name does not end in .parquet")
+        return report.with_reason(QuarantineReason.NOT_A_TAPE, "not named .parquet")
     parts = Path(path).parts
-    where = re.fullmatch(r"channel=(.+)/day=(.+)", "/".join(parts[:-1]))
-    channel, day = (where[1], _day(where[2])) if where else (None, None)
-    told = replace(told, channel=channel, day=day)
+    folders = re.fullmatch(r"channel=(.+)/event_date=(.+)", "/".join(parts[:-1]))
+    channel, day = (folders[1], _day(folders[2])) if folders else (None, None)
+    report = replace(report, channel=channel, day=day)
     try:
         with pq.ParquetFile(full, page_checksum_verification=True) as file:
-            return _examine_content(told, file, latest)
+            return _examine_content(report, file, latest)
     except (pa.ArrowException, OSError, ValueError) as problem:
-        return told.with_reason(
+        return report.with_reason(
             QuarantineReason.UNREADABLE, str(problem).splitlines()[0] if str(problem) else repr(problem)
         )
 
 
 def _examine_content(report: FileReport, file: pq.ParquetFile, latest: datetime) -> FileReport:
     schema = file.schema_arrow
-    about = schema.metadata or {}
+    metadata = schema.metadata or {}
     report = replace(report, rows=file.metadata.num_rows)
-    if not about.get(VERSION_KEY, b"").isdigit():
-        return report.with_reason(QuarantineReason.NOT_A_TAPE, "its metadata has no version of a tape's schema")
-    report = replace(report, run=about.get(RUN_KEY, b"").decode(errors="replace") or report.run)
-    version = max(1, int(about[VERSION_KEY]))
+    if not metadata.get(VERSION_KEY, b"").isdigit():
+        return report.with_reason(QuarantineReason.NOT_A_TAPE, "no schema version in its metadata")
+    run_id = metadata.get(RUN_KEY, b"").decode(errors="replace")
+    report = replace(report, run_id=run_id or report.run_id)
+    version = max(1, int(metadata[VERSION_KEY]))
     if version > SCHEMA_VERSION:
         return report.with_reason(
-            QuarantineReason.NEWER_VERSION, f"schema version {version}; this Broadloom knows up to {SCHEMA_VERSION}"
+            QuarantineReason.NEWER_VERSION,
+            f"schema version {version}; this version of Broadloom supports {SCHEMA_VERSION}",
         )
-    lacking = [each.name for each in columns_in_version(version) if each.name not in schema.names]
-    if lacking:
-        return report.with_reason(QuarantineReason.MISSING_COLUMN, "without " + ", ".join(lacking))
+    missing = [each.name for each in columns_in_version(version) if each.name not in schema.names]
+    if missing:
+        return report.with_reason(QuarantineReason.MISSING_COLUMN, "missing " + ", ".join(missing))
     for each in columns_in_version(version):
-        there = _decoded_type(schema.field(each.name).type)
-        if there != each.type:
-            return report.with_reason(QuarantineReason.WRONG_TYPE, f"{each.name} is {there}, not {each.type}")
-    channel = about.get(CHANNEL_KEY, b"").decode(errors="replace")[:CHANNEL_DIGITS]
+        actual = _decoded_type(schema.field(each.name).type)
+        if actual != each.type:
+            return report.with_reason(QuarantineReason.WRONG_TYPE, f"{each.name} is {actual}, not {each.type}")
+    channel = metadata.get(CHANNEL_KEY, b"").decode(errors="replace")[:CHANNEL_DIGITS]
     if report.channel is None or report.day is None:
-        return report.with_reason(QuarantineReason.WRONG_FOLDER, "it is not in a folder channel=.../day=...")
+        return report.with_reason(QuarantineReason.WRONG_FOLDER, "not in a folder channel=.../event_date=...")
     if channel != report.channel:
-        return report.with_reason(QuarantineReason.WRONG_FOLDER, f"it is of channel {channel}")
+        return report.with_reason(QuarantineReason.WRONG_FOLDER, f"it belongs to channel {channel}")
     firsts, lasts, ends, future_rows = [], [], [], 0
     begin, end = _day_bounds(report.day)
-    # Every column is read, though few are looked at: that verifies each page's checksum.
+    # All columns are read, though only two are used: that verifies the checksum of each page.
     for batch in file.iter_batches(use_threads=False):
         if not batch.num_rows:
             continue
-        ordinals, times = pc.min_max(batch["ordinal"]).as_py(), pc.min_max(batch["time"]).as_py()
+        ordinals, times = pc.min_max(batch["ordinal"]).as_py(), pc.min_max(batch["event_time"]).as_py()
         if times["min"] < begin or times["max"] >= end:
             return report.with_reason(
-                QuarantineReason.WRONG_FOLDER, f"it has rows of {times['min']:%Y-%m-%d} to {times['max']:%Y-%m-%d}"
+                QuarantineReason.WRONG_FOLDER, f"it has rows from {times['min']:%Y-%m-%d} to {times['max']:%Y-%m-%d}"
             )
         firsts.append(ordinals["min"])
         lasts.append(ordinals["max"])
         ends.append(times["max"])
         if times["max"] > latest:
-            future_rows += pc.sum(pc.greater(batch["time"], pa.scalar(latest, batch["time"].type))).as_py()
+            future_rows += pc.sum(pc.greater(batch["event_time"], pa.scalar(latest, batch["event_time"].type))).as_py()
     if not firsts:
         return report
-    return replace(report, first=min(firsts), last=max(lasts), latest=max(ends), future_rows=future_rows)
+    return replace(
+        report, first_ordinal=min(firsts), last_ordinal=max(lasts), latest=max(ends), future_rows=future_rows
+    )
 
 
 def drop_duplicate_files(files: Iterable[FileReport]) -> list[FileReport]:
-    """Of files that hold the same rows, one is used: the largest, and of equal ones the first by name."""
+    """Of files with the same rows, use the largest; of equally large ones, the first by name."""
     by_run: dict[tuple[str | None, str | None, date | None], list[FileReport]] = {}
     judged = []
     for each in files:
-        if each.is_used and each.first is not None:
-            by_run.setdefault((each.run, each.channel, each.day), []).append(each)
+        if each.is_used and each.first_ordinal is not None:
+            by_run.setdefault((each.run_id, each.channel, each.day), []).append(each)
         else:
             judged.append(each)
     for group in by_run.values():
         kept: list[FileReport] = []
         for each in sorted(group, key=lambda file: (-(file.rows or 0), file.path)):
+            first, last = _ordinal_range(each)
             other = next(
-                (
-                    one
-                    for one in kept
-                    if _ordinal_range(one)[0] <= _ordinal_range(each)[1]
-                    and _ordinal_range(each)[0] <= _ordinal_range(one)[1]
-                ),
-                None,
+                (one for one in kept if _ordinal_range(one)[0] <= last and first <= _ordinal_range(one)[1]), None
             )
             if other is None:
                 kept.append(each)
-            elif (
-                _ordinal_range(other)[0] <= _ordinal_range(each)[0]
-                and _ordinal_range(each)[1] <= _ordinal_range(other)[1]
-            ):
+            elif _ordinal_range(other)[0] <= first and last <= _ordinal_range(other)[1]:
                 judged.append(each.with_reason(QuarantineReason.DUPLICATE, f"its rows are in {other.path}"))
             else:
                 judged.append(each.with_reason(QuarantineReason.OVERLAP, f"some of its rows are in {other.path}"))
@@ -201,31 +190,30 @@ def drop_duplicate_files(files: Iterable[FileReport]) -> list[FileReport]:
 
 
 def quarantine(files: Iterable[FileReport]) -> pa.Table:
-    """What was set aside, as a table of `QUARANTINE_COLUMNS`."""
+    """The excluded files and rows, as a table with `QUARANTINE_COLUMNS`."""
     rows = []
     for each in files:
         if each.reason is not None:
-            lacking = (
-                each.reason not in (QuarantineReason.DUPLICATE, QuarantineReason.NOT_A_TAPE) and each.run is not None
-            )
-            rows.append((each.path, each.rows, each.reason.value, each.detail, each.channel, each.run, lacking))
+            is_complete = each.reason in (QuarantineReason.DUPLICATE, QuarantineReason.NOT_A_TAPE)
+            leaves_gap = not is_complete and each.run_id is not None
+            rows.append((each.path, each.rows, each.reason.value, each.detail, each.channel, each.run_id, leaves_gap))
         elif each.future_rows:
-            detail = f"its latest row is of {each.latest:%Y-%m-%d %H:%M:%S} UTC"
-            rows.append(
-                (each.path, each.future_rows, QuarantineReason.FUTURE_TIME.value, detail, each.channel, each.run, True)
-            )
+            detail = f"its latest row is at {each.latest:%Y-%m-%d %H:%M:%S} UTC"
+            reason = QuarantineReason.FUTURE_TIME.value
+            rows.append((each.path, each.future_rows, reason, detail, each.channel, each.run_id, True))
     schema = pa.schema([pa.field(each.name, each.type) for each in QUARANTINE_COLUMNS])
     return pa.Table.from_pylist([dict(zip(schema.names, row, strict=True)) for row in rows], schema=schema)
 
 
 def _ordinal_range(file: FileReport) -> tuple[int, int]:
-    return (file.first if file.first is not None else 0), (file.last if file.last is not None else -1)
+    first, last = file.first_ordinal, file.last_ordinal
+    return (first if first is not None else 0), (last if last is not None else -1)
 
 
 def _run_from_name(name: str) -> str | None:
-    """The run as a tape's file name tells it: known even of a file that cannot be read."""
-    told = _FILE_NAME.match(name)
-    return told[1] if told else None
+    """The run in the file name: known even if the file cannot be read."""
+    found = _FILE_NAME.match(name)
+    return found[1] if found else None
 
 
 def _day(text: str) -> date | None:
@@ -241,7 +229,7 @@ def _day_bounds(day: date) -> tuple[datetime, datetime]:
 
 
 def _decoded_type(kind: pa.DataType) -> pa.DataType:
-    """As a reader that knows no dictionaries sees it."""
+    """The type without dictionary encoding."""
     if pa.types.is_dictionary(kind):
         kind = kind.value_type
     if pa.types.is_large_string(kind):

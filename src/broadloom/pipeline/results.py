@@ -1,11 +1,10 @@
-"""The folder that a run writes: for each table a folder of Parquet, and a manifest that says which build is valid.
+"""The results of a build: a folder of Parquet files per table, and a manifest that names the valid build.
 
     out/manifest.json
     out/messages/20270115T120000-3f9a1c2e/part-….parquet
 
-The rule: a reader goes by the manifest, and that is replaced in one step when everything is written. So a run that
-crashes leaves the former results as they were; what it had begun is hidden, and removed by the next run. Reading needs
-no Java.
+Readers follow the manifest, which is replaced atomically when everything is written. So a build that crashes leaves the
+previous results unchanged; its hidden files are removed by the next build. Reading does not need Java.
 """
 
 import json
@@ -34,21 +33,19 @@ _BUILDING = ".building-"
 
 
 class ResultsNotFoundError(BroadloomError):
-    """There is no such folder of results, or not this table in it."""
+    """The folder of results, or this table in it, does not exist."""
 
 
 class ResultsLockedError(BroadloomError):
-    """Another run writes to the same folder."""
+    """Another process is writing to the same folder."""
 
 
 @dataclass(frozen=True, slots=True)
 class TableBuild:
-    """One table of the results."""
-
     build: str
-    """Name of the folder inside the table's own."""
+    """Name of the folder inside the table's folder."""
     fingerprint: str
-    """Of all that it was made from: with the same one it would be made the same."""
+    """Hash of everything it was built from."""
     rows: int
     bytes: int
     seconds: float
@@ -58,10 +55,10 @@ class TableBuild:
 class ResultsManifest:
     tables: dict[str, TableBuild] = field(default_factory=dict)
     tapes: dict[str, Any] = field(default_factory=dict)
-    """What was read: folder, files, rows, bytes, files set aside."""
+    """What was read: folder, files, rows, bytes, quarantined files."""
     settings: dict[str, Any] = field(default_factory=dict)
     seconds: dict[str, float] = field(default_factory=dict)
-    """What took how long."""
+    """Seconds per phase."""
     written: str = ""
 
 
@@ -70,40 +67,40 @@ class Results:
         self.folder = Path(folder)
 
     def manifest(self) -> ResultsManifest:
-        """An empty one, if there are no results yet."""
+        """An empty one if there are no results yet."""
         try:
-            told = json.loads((self.folder / MANIFEST).read_text())
+            data = json.loads((self.folder / MANIFEST).read_text())
         except FileNotFoundError:
             return ResultsManifest()
         except (OSError, ValueError) as problem:
             raise ResultsNotFoundError(f"{self.folder / MANIFEST} cannot be read: {problem}") from problem
-        if told.get("version") != MANIFEST_VERSION:
+        if data.get("version") != MANIFEST_VERSION:
             raise ResultsNotFoundError(
                 f"{self.folder} was written by another version of Broadloom; choose another --out"
             )
-        tables = {name: TableBuild(**each) for name, each in told["tables"].items()}
-        return ResultsManifest(tables, told["tapes"], told["settings"], told["seconds"], told["written"])
+        tables = {name: TableBuild(**each) for name, each in data["tables"].items()}
+        return ResultsManifest(tables, data["tapes"], data["settings"], data["seconds"], data["written"])
 
     def table_path(self, name: str, built: TableBuild) -> Path:
         return self.folder / name / built.build
 
     def files(self, name: str) -> list[Path]:
-        """Of a table that there is."""
+        """The Parquet files of a table."""
         built = self.manifest().tables.get(name)
         if built is None:
             raise ResultsNotFoundError(
-                f"there is no table {name!r} in {self.folder}; run: broadloom pipeline run --out {self.folder}"
+                f"no table {name!r} in {self.folder}; run: broadloom pipeline run --out {self.folder}"
             )
         return sorted(self.table_path(name, built).glob("*.parquet"))
 
     def read(self, table: Table) -> pa.Table:
-        """All of a table, without Spark."""
+        """Read a whole table, without Spark."""
         schema = table.schema
         parts = [pq.read_table(path, partitioning=None).cast(schema) for path in self.files(table.name)]
         return pa.concat_tables([schema.empty_table(), *parts])
 
     def scan(self, table: Table) -> "pl.LazyFrame":
-        """The same, read as far as it is looked at."""
+        """The same, lazily."""
         import polars as pl
 
         files = self.files(table.name)
@@ -115,7 +112,7 @@ class Results:
 
     @contextmanager
     def transaction(self) -> Iterator["ResultsTransaction"]:
-        """For one run at a time. What is committed counts; what is not is removed."""
+        """One at a time. What is not committed is removed."""
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
             held = (self.folder / ".lock").open("ab")
@@ -123,18 +120,20 @@ class Results:
             raise ResultsNotFoundError(f"{self.folder} cannot be written: {problem}") from problem
         with held:
             if not lock(held):
-                raise ResultsLockedError(f"another run writes to {self.folder}; wait for it, or choose another --out")
-            for left in self.folder.glob(f"{_BUILDING}*"):
-                shutil.rmtree(left, ignore_errors=True)
-            writing = ResultsTransaction(self)
+                raise ResultsLockedError(
+                    f"another process is writing to {self.folder}; wait for it, or choose another --out"
+                )
+            for stale in self.folder.glob(f"{_BUILDING}*"):
+                shutil.rmtree(stale, ignore_errors=True)
+            transaction = ResultsTransaction(self)
             try:
-                yield writing
+                yield transaction
             finally:
-                shutil.rmtree(writing.staging_path, ignore_errors=True)
+                shutil.rmtree(transaction.staging_path, ignore_errors=True)
 
 
 class ResultsTransaction:
-    """A build under way, in a hidden folder."""
+    """A build in progress, in a hidden folder."""
 
     def __init__(self, results: Results) -> None:
         self._results = results
@@ -142,7 +141,7 @@ class ResultsTransaction:
         self.staging_path = results.folder / f"{_BUILDING}{self.build}"
 
     def commit(self, manifest: ResultsManifest) -> None:
-        """Put the new tables in their places, then make them valid in one step, then remove those that they replace."""
+        """Move the new tables into place, replace the manifest atomically, then remove the tables they replace."""
         folder = self._results.folder
         for name, built in manifest.tables.items():
             if built.build == self.build:
@@ -150,10 +149,10 @@ class ResultsTransaction:
                 (self.staging_path / name).rename(self._results.table_path(name, built))
                 sync_folder(folder / name)
         manifest.written = datetime.now(UTC).isoformat(timespec="seconds")
-        told = {"version": MANIFEST_VERSION, **asdict(manifest)}
+        data = {"version": MANIFEST_VERSION, **asdict(manifest)}
         hidden = folder / f".{MANIFEST}"
         with hidden.open("w") as file:
-            json.dump(told, file, indent=1)
+            json.dump(data, file, indent=1)
             file.flush()
             os.fsync(file.fileno())
         hidden.replace(folder / MANIFEST)

@@ -25,7 +25,7 @@ FOLLOW_STOP_TIMEOUT_S = 10.0
 VIOLATIONS_SENT_MAX = 1000
 SPARK_SETTINGS = {"spark.sql.sources.parallelPartitionDiscovery.threshold": "1000000"}
 """List the many small files of a tape in the driver, not with one task each."""
-AUDIT_SETTINGS = {"clock_s": "0.05", "settle_s": "5"}
+AUDIT_SETTINGS = {"clock_tolerance_s": "0.05", "settle_s": "5"}
 """All peers are on one machine and share its clock."""
 
 
@@ -99,7 +99,8 @@ class Sidecar:
             self._send(tables_failed=str(error))
             return
         results = Results(self._out)
-        audits = results.read(table("verdict")).to_pylist()
-        violations = [row for row in results.read(table("audit")).to_pylist() if row["guilty"]][:VIOLATIONS_SENT_MAX]
+        audits = results.read(table("audit_summary")).to_pylist()
+        findings = results.read(table("audit_findings")).to_pylist()
+        violations = [row for row in findings if row["is_violation"]][:VIOLATIONS_SENT_MAX]
         took_s = time.monotonic() - began
         self._send(tables=len(result.built), seconds=took_s, summaries=audits, violations=violations)

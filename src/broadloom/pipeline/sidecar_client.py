@@ -25,7 +25,7 @@ TABLES_TIMEOUT_S = 900.0
 STOP_TIMEOUT_S = 2.0
 FIRST_TABLES_TIMEOUT_S = 120.0
 """Time to wait for live tables before the first audit."""
-FIRST_TABLES = ("verdict", "latency", "repairs")
+FIRST_TABLES = ("audit_summary", "latency", "repairs")
 """Built first; all tables take several times as long."""
 TABLES_INTERVAL_S = 150.0
 """Pause between two builds of all tables, which keep the machine busy for a while."""
@@ -129,7 +129,9 @@ class SidecarClient:
     async def wait_until_ready(self, timeout_s: float = START_TIMEOUT_S) -> None:
         await self._wait_until(lambda: self.ready_s is not None, timeout_s, "Spark did not start")
 
-    async def audit(self, only: tuple[str, ...] = ("verdict",), timeout_s: float = TABLES_TIMEOUT_S) -> dict[str, Any]:
+    async def audit(
+        self, only: tuple[str, ...] = ("audit_summary",), timeout_s: float = TABLES_TIMEOUT_S
+    ) -> dict[str, Any]:
         """Build these tables (none: all) from the tapes; returns `summary`, `violations` and `seconds`."""
         await self.wait_until_ready()
         self._reply = None

@@ -1,7 +1,7 @@
-"""A Spark session with the settings that Broadloom needs, embedded by default, or on a cluster.
+"""The Spark session, embedded by default, or on a cluster.
 
-The rule: whatever decides a result (time zone, types) is set here, the same for every master. What decides only the
-speed is chosen by size: `quick` for small inputs and tests, where starting up is most of the work.
+Everything that affects results (time zone, types) is set here, the same for every master. `quick` only affects speed:
+it is for small inputs and tests, where startup is most of the work.
 """
 
 import atexit
@@ -25,22 +25,22 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 DRIVER_MEMORY = "4g"
-"""Of the driver, which is also the worker when Spark runs embedded."""
+"""Memory of the driver, which is also the worker when Spark runs embedded."""
 
 SPLIT_BYTES = 16 << 20
-"""Of a file that one task reads. An event takes about 7 bytes, so that is some 2M events."""
+"""Bytes of a file per task. An event takes about 7 bytes, so that is some 2M events."""
 
 BATCH_ROWS = 65_536
-"""Of an Arrow batch that is handed to Python."""
+"""Rows per Arrow batch passed to Python."""
 
 MASTER_CONNECT_TIMEOUT_S = 10.0
-"""Whoever does not take a call within that is not there."""
+"""Time to wait for the master to accept a connection."""
 
 _LOGGING = Path(__file__).with_name("logging.properties")
 
 
 class SparkUnavailableError(BroadloomError):
-    """The extra is not installed, or the master does not answer."""
+    """Spark is not installed, or the master does not answer."""
 
 
 def session(
@@ -52,13 +52,13 @@ def session(
     quick: bool = False,
     settings: Mapping[str, str] | None = None,
 ) -> "SparkSession":
-    """Start Spark, or get the session that runs already.
+    """Start Spark, or return the running session.
 
-    `master` is where to run (`spark://host:port`); None is embedded, on `cores` of this machine (all, if not said).
-    `settings` are Spark's own, and win over those made here.
+    `master` is a master URL (`spark://host:port`); None runs embedded, on `cores` of this machine (default: all).
+    `settings` are Spark settings that override those made here.
     """
     if find_spec("pyspark") is None:
-        raise SparkUnavailableError("the pipeline needs Spark; it comes with: pip install 'broadloom[pipeline]'")
+        raise SparkUnavailableError("the pipeline needs Spark: pip install 'broadloom[pipeline]'")
     from py4j.protocol import Py4JError  # type: ignore[import-untyped]
     from pyspark.errors import PySparkException
     from pyspark.sql import SparkSession
@@ -75,18 +75,17 @@ def session(
     except (PySparkException, Py4JError, RuntimeError, OSError) as problem:
         raise SparkUnavailableError(f"Spark did not start on {where}: {_reason(problem)}") from problem
     if not is_embedded(where):
-        # The workers have Spark and the packages; Broadloom itself comes along.
+        # Workers have Spark and the packages; Broadloom itself is shipped.
         spark.sparkContext.addPyFile(str(_package_archive()))
     return spark
 
 
 def is_embedded(master: str) -> bool:
-    """Whether all of it is this one process and its Java; otherwise tasks run in others, maybe on other machines."""
+    """Whether Spark runs in this process and its JVM; otherwise tasks run in other processes or machines."""
     return master == "local" or master.startswith("local[")
 
 
 def is_running() -> bool:
-    """Whether this process has a session."""
     if "pyspark" not in sys.modules:
         return False
     from pyspark.sql import SparkSession
@@ -95,7 +94,7 @@ def is_running() -> bool:
 
 
 def stop() -> None:
-    """End the running session, and its Java with it, if there is one."""
+    """Stop the running session and its JVM, if any."""
     if "pyspark" not in sys.modules:
         return
     from pyspark import SparkContext
@@ -107,7 +106,7 @@ def stop() -> None:
     gateway = SparkContext._gateway
     if gateway is None:
         return
-    # Otherwise the Java lives until this process ends, with all its memory.
+    # Otherwise the JVM keeps its memory until this process exits.
     process = getattr(gateway, "proc", None)
     gateway.shutdown()
     SparkContext._gateway = None
@@ -119,10 +118,10 @@ def stop() -> None:
 
 
 def _check_master(master: str) -> None:
-    """What Spark would tell late, or by a page of Java: it goes on calling a master that is not there for a minute."""
+    """Report errors that Spark would report late: it retries an unreachable master for a minute."""
     if master.startswith("sc://"):
         raise SparkUnavailableError(
-            "Spark Connect cannot run the pipeline; name the cluster's own master, as spark://host:7077"
+            "Spark Connect cannot run the pipeline; use the cluster's own master, as spark://host:7077"
         )
     if master == "yarn" and not (os.environ.get("HADOOP_CONF_DIR") or os.environ.get("YARN_CONF_DIR")):
         raise SparkUnavailableError(
@@ -132,12 +131,12 @@ def _check_master(master: str) -> None:
         _probe_master(master)
     elif master not in ("local", "yarn") and not master.startswith(("local[", "local-cluster[", "k8s://")):
         raise SparkUnavailableError(
-            f"{master!r} is no master of Spark; it is like spark://host:7077, yarn, or k8s://https://host:6443"
+            f"{master!r} is not a Spark master; use spark://host:7077, yarn, or k8s://https://host:6443"
         )
 
 
 def _probe_master(master: str) -> None:
-    """One of the masters of a standalone cluster has to answer."""
+    """One of the masters of a standalone cluster must answer."""
     reasons = []
     for address in master.removeprefix("spark://").split(","):
         host, _, port = address.rpartition(":")
@@ -146,23 +145,23 @@ def _probe_master(master: str) -> None:
             return
         except ValueError:
             raise SparkUnavailableError(
-                f"{master} is no address of a Spark master; it looks like spark://host:7077"
+                f"{master} is not the address of a Spark master; use spark://host:7077"
             ) from None
         except OSError as problem:
             reasons.append(problem.strerror or str(problem))
     raise SparkUnavailableError(
-        f"no Spark master answers at {master} ({', '.join(reasons)}); start it, or leave --master away"
+        f"no Spark master answers at {master} ({', '.join(reasons)}); start it, or omit --master"
     )
 
 
 def _reason(problem: BaseException) -> str:
-    """In one line; what Java threw, by its innermost cause."""
+    """In one line: the message of the innermost Java exception."""
     thrown = getattr(problem, "java_exception", None)
     try:
         while thrown is not None and thrown.getCause() is not None:
             thrown = thrown.getCause()
         text = str(problem) if thrown is None else str(thrown.getMessage())
-    except Exception:  # The Java is gone already, and cannot be asked.
+    except Exception:  # The JVM has already exited.
         text = type(problem).__name__
     return (text.splitlines() or [type(problem).__name__])[0]
 
@@ -176,12 +175,12 @@ def _settings(master: str, cores: int, memory: str, quick: bool) -> dict[str, st
         "spark.sql.parquet.compression.codec": "zstd",
         "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
         "spark.sql.files.maxPartitionBytes": str(SPLIT_BYTES),
-        # Small files are the usual case: many go into one task.
+        # Small files are the usual case: combine many in one task.
         "spark.sql.files.openCostInBytes": str(256 << 10),
         "spark.sql.shuffle.partitions": "2" if quick else str(4 * cores),
         "spark.sql.execution.arrow.maxRecordsPerBatch": str(BATCH_ROWS),
         "spark.sql.execution.arrow.pyspark.enabled": "true",
-        # Arrow in Python holds what a partition's group holds; workers that live on are started once.
+        # Reused workers import the packages once.
         "spark.python.worker.reuse": "true",
         "spark.sql.python.filterPushdown.enabled": "true",
         "spark.sql.streaming.stateStore.providerClass": (
@@ -190,7 +189,7 @@ def _settings(master: str, cores: int, memory: str, quick: bool) -> dict[str, st
     }
     options = [f"-Dlog4j2.configurationFile={_LOGGING.as_uri()}"]
     if quick:
-        # Starting is most of the work: compile little, and keep no threads for collecting garbage.
+        # Startup is most of the work: compile little, and use no GC threads.
         options += ["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xshare:auto"]
         settings["spark.sql.adaptive.enabled"] = "false"
     settings["spark.driver.extraJavaOptions"] = " ".join(options)
@@ -200,7 +199,7 @@ def _settings(master: str, cores: int, memory: str, quick: bool) -> dict[str, st
 
 
 def _set_environment(master: str) -> None:
-    """What Spark reads from the environment of the process that starts it."""
+    """Set the environment variables that Spark reads at startup."""
     from pyspark import SparkContext
 
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
@@ -212,17 +211,17 @@ def _set_environment(master: str) -> None:
 
 
 def _is_local(master: str) -> bool:
-    """Whether the master is this machine, so that nothing needs to be reachable from outside."""
+    """Whether the master is on this machine, so that loopback is enough."""
     return master.startswith("local") or any(f"//{host}" in master for host in ("127.", "localhost", "[::1]"))
 
 
 @cache
 def _package_archive() -> Path:
-    """Broadloom's own code as one file, made once: workers may ask for it as long as this process lives."""
+    """Broadloom's own code as one file, created once: workers may fetch it while this process runs."""
     package = Path(__file__).resolve().parent.parent
     folder = tempfile.mkdtemp(prefix="broadloom-")
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    # Of a name of its own: Spark takes no second file of the same name, and somebody may have given it a broadloom.zip.
+    # A unique name: Spark rejects a second file of the same name, and the user may have added a broadloom.zip.
     archive = Path(folder) / f"broadloom-{__version__}-code.zip"
     with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as file:
         for path in sorted(package.rglob("*")):

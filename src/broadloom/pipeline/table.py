@@ -1,7 +1,7 @@
-"""A table of the pipeline: one question, its columns each with its meaning, and how it is built.
+"""A table of the pipeline: the question it answers, its documented columns, and its build function.
 
-The rule: the columns are the contract. `Table.shaped` is the last step of each build, and makes exactly them; the
-documentation is tested against them.
+The columns are the contract. Every build ends with `Table.conform`, which returns exactly these columns, and
+`docs/tables.md` is generated from them.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -15,17 +15,17 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 ID = pa.string()
-"""A peer: 16 hexadecimal digits."""
+"""Peer ID: 16 hex digits."""
 TEXT = pa.string()
 TIME = pa.timestamp("us", tz="UTC")
-DAY = pa.date32()
 COUNT = pa.int64()
 NUMBER = pa.float64()
 FLAG = pa.bool_()
 MONEY = pa.decimal128(18, 4)
+EXACT_MS = pa.decimal128(20, 3)
+"""Milliseconds that money depends on."""
 
 SettingValue = str | int | float
-"""Of a setting."""
 
 _SPARK_NAMES = {
     pa.string(): "STRING",
@@ -40,7 +40,7 @@ _SPARK_NAMES = {
 
 
 class TableSettingError(BroadloomError):
-    """A setting that there is not, or with a value that does not fit; the text says which there are."""
+    """A setting is unknown or has an invalid value. The message lists the settings."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,17 +48,18 @@ class TableColumn:
     name: str
     type: pa.DataType
     about: str
-    """What it means, in one sentence."""
 
     @property
     def spark(self) -> str:
-        """Its type in Spark's language."""
         return spark_type(self.type)
+
+
+CHANNEL = TableColumn("channel", TEXT, "Channel ID, first 16 hex digits.")
 
 
 @dataclass(frozen=True, slots=True)
 class TableSetting:
-    """A number or word that a person may choose."""
+    """A value that `broadloom pipeline run --set NAME=VALUE` can change."""
 
     name: str
     default: SettingValue
@@ -69,21 +70,20 @@ class TableSetting:
             return type(self.default)(text)
         except ValueError:
             kind = {int: "a whole number", float: "a number"}.get(type(self.default), "text")
-            raise TableSettingError(f"the setting {self.name} has to be {kind}, not {text!r}") from None
+            raise TableSettingError(f"setting {self.name} must be {kind}, not {text!r}") from None
 
 
 @dataclass(frozen=True, slots=True)
 class Table:
     name: str
     question: str
-    """What it answers, in one plain sentence."""
     columns: tuple[TableColumn, ...]
     build: Callable[["TableInputs"], "DataFrame"]
     depends_on: tuple[str, ...] = ()
-    """Tables that it is built from; they stand before it in the registry."""
+    """Tables it is built from; they come before it in the registry."""
     settings: tuple[TableSetting, ...] = ()
     is_cumulative: bool = False
-    """Its former rows are an input of its next build: what was issued once stays."""
+    """Its previous rows are an input of its next build."""
 
     @property
     def schema(self) -> pa.Schema:
@@ -91,27 +91,27 @@ class Table:
 
     @property
     def ddl(self) -> str:
-        """The columns in Spark's language, as `applyInArrow` and `mapInArrow` want them."""
+        """The columns as Spark DDL, for `applyInArrow` and `mapInArrow`."""
         return ddl(self.columns)
 
     def conform(self, frame: "DataFrame") -> "DataFrame":
-        """Exactly the columns of this table, in their order and of their types."""
+        """Select exactly the columns of this table, in order and with their types."""
         return conform(frame, self.columns)
 
 
 @dataclass(slots=True)
 class TableInputs:
-    """What a table is built from."""
+    """Everything a build function gets."""
 
     spark: "SparkSession"
     events: "DataFrame"
-    """All good rows of the tapes, with the columns of `broadloom.record.spark_ddl()`."""
+    """All valid rows of the tapes, with the columns of `broadloom.record.spark_ddl()`."""
     settings: Mapping[str, Any] = field(default_factory=dict)
-    """Every setting of every table by its name, with its default unless the person chose."""
+    """Every setting of every table by name."""
     tables: dict[str, "DataFrame"] = field(default_factory=dict)
-    """Those built before, read back from Parquet."""
+    """Tables built before, read back from Parquet."""
     rows: int = 0
-    """How many events there are, about: by it the work is cut into parts."""
+    """Approximate number of events; it decides the number of partitions."""
 
     def __getitem__(self, name: str) -> "DataFrame":
         return self.tables[name]
@@ -134,7 +134,7 @@ def conform(frame: "DataFrame", columns: tuple[TableColumn, ...]) -> "DataFrame"
 
 
 def spark_type(kind: pa.DataType) -> str:
-    """An Arrow type in Spark's language."""
+    """An Arrow type as Spark DDL."""
     if kind in _SPARK_NAMES:
         return _SPARK_NAMES[kind]
     if pa.types.is_decimal128(kind):
@@ -150,9 +150,9 @@ def spark_type(kind: pa.DataType) -> str:
 
 
 def resolve_settings(tables: tuple[Table, ...], chosen: Mapping[str, str]) -> dict[str, SettingValue]:
-    """Every setting of these tables, with what the person chose. Two tables may share one: then it is the same."""
+    """Every setting of these tables, chosen or default. Tables may share a setting."""
     known = {each.name: each for table in tables for each in table.settings}
     for name in chosen:
         if name not in known:
-            raise TableSettingError(f"there is no setting {name!r}; there are: {', '.join(sorted(known))}")
+            raise TableSettingError(f"unknown setting {name!r}; settings: {', '.join(sorted(known))}")
     return {name: each.parse(chosen[name]) if name in chosen else each.default for name, each in known.items()}

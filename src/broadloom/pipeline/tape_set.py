@@ -1,7 +1,7 @@
-"""From a folder of tapes to one Spark DataFrame of good rows, and a list of what was set aside.
+"""A folder of tapes as one Spark DataFrame of valid rows, plus the quarantine.
 
-The rule: Spark reads exactly the files that were examined and found good, with an explicit schema; nothing is guessed
-from a file. What is hidden (a leading dot or underscore: files that are still written) is no part of a tape yet.
+Spark reads exactly the files that passed the examination, with an explicit schema. Hidden files (with a leading dot or
+underscore, because they are still being written) are not part of a tape yet.
 """
 
 import os
@@ -30,25 +30,24 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 LOCAL_FILES_MAX = 256
-"""So many files are examined by threads of this process; more, or on a cluster, by Spark's tasks."""
+"""Up to this number, threads of this process examine the files; above, or on a cluster, Spark tasks do."""
 
 FILES_PER_TASK = 64
 
 FileId = tuple[str, int, int]
-"""Path, bytes, and time of change in nanoseconds: another file has another one."""
+"""Path, size in bytes, and modification time in nanoseconds."""
 
 
 class TapesNotFoundError(BroadloomError):
-    """There is no such folder, or nothing in it."""
+    """The folder does not exist or has no tapes."""
 
 
 @dataclass(frozen=True, slots=True)
 class TapeSet:
     folder: Path
     files: tuple[FileReport, ...]
-    """Every file of the folder, with what is wrong with it."""
     latest: datetime
-    """Rows after it are of the future."""
+    """Rows after this time are in the future."""
 
     @property
     def used(self) -> list[FileReport]:
@@ -56,7 +55,7 @@ class TapeSet:
 
     @property
     def rows(self) -> int:
-        """That are used."""
+        """Rows that are used."""
         return sum((each.rows or 0) - each.future_rows for each in self.used)
 
     @property
@@ -69,20 +68,20 @@ class TapeSet:
 
 
 def file_ids(folder: Path) -> list[FileId]:
-    """All files of the folder that are not hidden, in order."""
+    """All files of the folder that are not hidden, sorted."""
     if not folder.is_dir():
-        raise TapesNotFoundError(f"there is no folder of tapes at {folder}")
+        raise TapesNotFoundError(f"no folder of tapes at {folder}")
     found = []
     for path in sorted(folder.rglob("*")):
-        place = path.relative_to(folder)
-        if any(part.startswith((".", "_")) for part in place.parts) or path.is_dir():
+        relative = path.relative_to(folder)
+        if any(part.startswith((".", "_")) for part in relative.parts) or path.is_dir():
             continue
         try:
-            told = path.stat()
+            stat = path.stat()
         except OSError:
-            found.append((place.as_posix(), 0, 0))  # a link to nowhere: examined, and set aside
+            found.append((relative.as_posix(), 0, 0))  # a broken link: quarantined when it is examined
             continue
-        found.append((place.as_posix(), told.st_size, told.st_mtime_ns))
+        found.append((relative.as_posix(), stat.st_size, stat.st_mtime_ns))
     return found
 
 
@@ -94,18 +93,18 @@ def examine_tapes(
     future_tolerance_s: float = FUTURE_TOLERANCE_S,
     on_progress: Callable[[int, int], None] | None = None,
 ) -> TapeSet:
-    """Look at every file. With `spark`, many files, or those of a cluster, are looked at by its tasks.
+    """Examine every file. With `spark`, its tasks examine many files, or those of a cluster.
 
-    `told` hears how many of how many files have been looked at.
+    `on_progress` gets the number of files examined and the total.
     """
     folder = Path(folder)
     latest = (now or datetime.now(UTC)) + timedelta(seconds=future_tolerance_s)
     known = file_ids(folder)
     paths = [path for path, _, _ in known]
     if not paths:
-        raise TapesNotFoundError(f"there are no tapes in {folder}")
+        raise TapesNotFoundError(f"no tapes in {folder}")
     if spark is not None and (not is_embedded(str(spark.sparkContext.master)) or len(paths) > LOCAL_FILES_MAX):
-        # Workers have other working folders.
+        # Workers have other working directories.
         found = _examine_with_spark(spark, str(folder.absolute()), paths, latest)
         check_shared(folder, known, found)
     else:
@@ -119,7 +118,7 @@ def examine_tapes(
 
 
 def events(spark: "SparkSession", tapes: TapeSet) -> "DataFrame":
-    """All good rows."""
+    """All valid rows."""
     from pyspark.sql import functions as F  # noqa: N812
 
     paths = [_spark_path(tapes.folder / each.path, as_pattern=True) for each in tapes.used]
@@ -128,18 +127,18 @@ def events(spark: "SparkSession", tapes: TapeSet) -> "DataFrame":
     reader = spark.read.schema(spark_ddl()).option("basePath", _spark_path(tapes.folder))
     frame = reader.parquet(*paths)
     if any(each.future_rows for each in tapes.used):
-        frame = frame.where(F.col("time") <= F.lit(tapes.latest))
+        frame = frame.where(F.col("event_time") <= F.lit(tapes.latest))
     return frame
 
 
 def _spark_path(path: Path, *, as_pattern: bool = False) -> str:
-    """As Spark wants it: with its kind of file system, not percent-encoded, and in patterns nothing that is one."""
+    """Spark takes URLs that are not percent-encoded, and expands glob characters unless they are escaped."""
     text = path.absolute().as_posix()
     return "file://" + (re.sub(r"([\\\\{}\[\]*?])", r"\\\1", text) if as_pattern else text)
 
 
 def check_shared(folder: Path, files: Sequence[FileId], reports: Sequence[FileReport]) -> None:
-    """What this process sees and a worker does not is no bad file, but a folder that the cluster does not share."""
+    """A file that only the driver sees is not damaged: the cluster does not share the folder."""
     bytes_of = {path: size for path, size, _ in files}
     unseen = [
         each.path
@@ -148,8 +147,8 @@ def check_shared(folder: Path, files: Sequence[FileId], reports: Sequence[FileRe
     ]
     if unseen:
         raise TapesNotFoundError(
-            f"the workers of the cluster do not see {folder.absolute() / unseen[0]}: "
-            f"tapes have to be in a folder that all machines share, under the same path"
+            f"the workers of the cluster cannot read {folder.absolute() / unseen[0]}: "
+            f"tapes must be in a folder that all machines share under the same path"
         )
 
 

@@ -39,7 +39,7 @@ class StaleFile(NamedTuple):
 def remove_stale_files(directory: Path) -> list[StaleFile]:
     """Remove files left by crashed processes; returns all unfinished files."""
     found = []
-    for path in sorted(directory.glob("channel=*/day=*/.*.parquet")):
+    for path in sorted(directory.glob("channel=*/event_date=*/.*.parquet")):
         try:
             with path.open("rb+") as file:
                 removed = lock(file)

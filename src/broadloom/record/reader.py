@@ -11,12 +11,20 @@ from pathlib import Path
 
 from broadloom.protocol import ChannelName
 from broadloom.record.arrow_import import pa, pc, pq
-from broadloom.record.schema import CHANNEL_DIGITS, COLUMNS, SCHEMA, SCHEMA_VERSION, VERSION_KEY, EventKind
+from broadloom.record.schema import (
+    CHANNEL_DIGITS,
+    COLUMNS,
+    OLDEST_VERSION,
+    SCHEMA,
+    SCHEMA_VERSION,
+    VERSION_KEY,
+    EventKind,
+)
 
-TABLE_SCHEMA: pa.Schema = pa.schema([*SCHEMA, pa.field("channel", pa.string()), pa.field("day", pa.date32())])
+TABLE_SCHEMA: pa.Schema = pa.schema([*SCHEMA, pa.field("channel", pa.string()), pa.field("event_date", pa.date32())])
 """The result of `read`: the columns of the files and of their partition folders."""
 
-_PARTITION_COLUMNS = ("channel", "day")
+_PARTITION_COLUMNS = ("channel", "event_date")
 
 
 class TapeReadError(ValueError):
@@ -82,18 +90,18 @@ def summarize(directory: Path | str) -> list[ChannelSummary]:
     for path in _paths(Path(directory), None, None):
         name = str(_partition_values(path)["channel"])
         summary = channels.setdefault(name, ChannelSummary(name))
-        table = _rows(path, ["kind", "time", "observer", "count"])
+        table = _rows(path, ["kind", "event_time", "peer", "event_count"])
         summary.files += 1
         summary.bytes += path.stat().st_size
         summary.rows += table.num_rows
         for each in pc.value_counts(table["kind"]).to_pylist():
             summary.kinds[each["values"]] += each["counts"]
         summary.dropped_rows += sum(
-            table.filter(pc.equal(table["kind"], EventKind.ROWS_DROPPED.value))["count"].to_pylist()
+            table.filter(pc.equal(table["kind"], EventKind.ROWS_DROPPED.value))["event_count"].to_pylist()
         )
-        summary.peers.update(filter(None, table["observer"].unique().to_pylist()))
+        summary.peers.update(filter(None, table["peer"].unique().to_pylist()))
         if table.num_rows:
-            ends = pc.min_max(table["time"]).as_py()
+            ends = pc.min_max(table["event_time"]).as_py()
             summary.start_time = min(summary.start_time or ends["min"], ends["min"])
             summary.end_time = max(summary.end_time or ends["max"], ends["max"])
     return list(channels.values())
@@ -107,7 +115,7 @@ def _paths(directory: Path, channel: ChannelName | str | None, day: date | None)
         channel = ChannelName.parse(channel)
     digits = channel.id.hex() if isinstance(channel, ChannelName) else channel
     folder = f"channel={digits[:CHANNEL_DIGITS] if digits is not None else '*'}"
-    for path in sorted(directory.glob(f"{folder}/day={day.isoformat() if day is not None else '*'}/*.parquet")):
+    for path in sorted(directory.glob(f"{folder}/event_date={day.isoformat() if day is not None else '*'}/*.parquet")):
         if not path.name.startswith((".", "_")):
             yield path
 
@@ -115,7 +123,7 @@ def _paths(directory: Path, channel: ChannelName | str | None, day: date | None)
 def _partition_values(path: Path) -> dict[str, str | date]:
     channel, day = path.parent.parent.name.partition("=")[2], path.parent.name.partition("=")[2]
     try:
-        return {"channel": channel, "day": date.fromisoformat(day)}
+        return {"channel": channel, "event_date": date.fromisoformat(day)}
     except ValueError:
         raise TapeReadError(path, f"{day!r} is not a day") from None
 
@@ -125,8 +133,9 @@ def _rows(path: Path, columns: list[str]) -> pa.Table:
     try:
         with pq.ParquetFile(path, page_checksum_verification=True) as file:
             version = int((file.schema_arrow.metadata or {}).get(VERSION_KEY, 0))
-            if not 1 <= version <= SCHEMA_VERSION:
-                what = f"schema version {version}, this reader knows up to {SCHEMA_VERSION}" if version else "no tape"
+            if not OLDEST_VERSION <= version <= SCHEMA_VERSION:
+                known = f"{OLDEST_VERSION} to {SCHEMA_VERSION}" if OLDEST_VERSION < SCHEMA_VERSION else SCHEMA_VERSION
+                what = f"schema version {version}; this reader supports {known}" if version else "not a tape"
                 raise TapeReadError(path, what)
             there = set(file.schema_arrow.names)
             table = file.read(columns=[name for name in columns if name in there], use_threads=False)

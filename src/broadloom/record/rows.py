@@ -56,7 +56,7 @@ Row = tuple[
     int | None,  # sequence
     int | None,  # last
     int | None,  # hops
-    PeerId | None,  # neighbour
+    PeerId | None,  # neighbor
     int | None,  # count
     int | None,  # size
     OptionalColumns | None,
@@ -100,7 +100,7 @@ def to_batch(part: FileSlice, channel: str, run_id: str) -> pa.RecordBatch:
     kinds, times, origins, authors, sequences, lasts, hops, neighbors, counts, sizes, extras = (
         list(map(position, rows)) for position in _ROW_GETTERS
     )
-    observers = [origin[1] for origin in origins]
+    peers = [origin[1] for origin in origins]
     count = len(rows)
     addresses, reasons, names, groups, parents, parent_sequences, topics, payloads, *identities = _optional_columns(
         extras
@@ -108,30 +108,30 @@ def to_batch(part: FileSlice, channel: str, run_id: str) -> pa.RecordBatch:
     members, numbers, parent_members, parent_numbers = identities
     columns = {
         "ordinal": pa.array(part.ordinals, pa.int64()),
-        "run": pa.repeat(pa.scalar(run_id), count),
+        "run_id": pa.repeat(pa.scalar(run_id), count),
         "kind": _KIND_NAMES.take(pa.array(kinds, pa.int8())),
-        "time": pa.array(times, pa.int64()).cast(TIME),
-        "until": pa.nulls(count, TIME),
-        "observer": _ids(observers),
+        "event_time": pa.array(times, pa.int64()).cast(TIME),
+        "end_time": pa.nulls(count, TIME),
+        "peer": _ids(peers),
         "author": _ids(authors),
         "sequence": _int64(sequences),
-        "last": _int64(lasts),
+        "last_sequence": _int64(lasts),
         "hops": _int64(hops),
-        "neighbour": _ids(neighbors),
+        "neighbor": _ids(neighbors),
         "address": _text(addresses, count),
-        "why": _text(reasons, count),
-        "count": _int64(counts),
-        "size": _int64(sizes),
+        "reason": _text(reasons, count),
+        "event_count": _int64(counts),
+        "size_bytes": _int64(sizes),
         "name": _text(names, count),
-        "group": _text(groups, count),
+        "group_id": _text(groups, count),
         "parent_author": _ids(parents, count),
         "parent_sequence": _int64(parent_sequences, count),
         "topic": _text(topics, count),
         "payload": pa.array(payloads, pa.binary()) if payloads else pa.nulls(count, pa.binary()),
         "member": _ids(members, count),
-        "number": _int64(numbers, count),
+        "member_sequence": _int64(numbers, count),
         "parent_member": _ids(parent_members, count),
-        "parent_number": _int64(parent_numbers, count),
+        "parent_member_sequence": _int64(parent_numbers, count),
     }
     schema = file_schema(channel, run_id)
     return pa.RecordBatch.from_arrays([columns[name] for name in schema.names], schema=schema)
@@ -140,8 +140,8 @@ def to_batch(part: FileSlice, channel: str, run_id: str) -> pa.RecordBatch:
 def dropped_rows_batch(dropped: RowRange, ordinal: int, channel: str, run_id: str) -> pa.RecordBatch:
     """The row that reports dropped rows."""
     schema = file_schema(channel, run_id)
-    values = {"ordinal": ordinal, "run": run_id, "kind": EventKind.ROWS_DROPPED.value, "count": dropped.rows}
-    times = {"time": dropped.first_us, "until": dropped.last_us}
+    values = {"ordinal": ordinal, "run_id": run_id, "kind": EventKind.ROWS_DROPPED.value, "event_count": dropped.rows}
+    times = {"event_time": dropped.first_us, "end_time": dropped.last_us}
     columns = [
         pa.array([times[field.name]], pa.int64()).cast(TIME)
         if field.name in times

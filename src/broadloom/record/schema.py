@@ -12,8 +12,11 @@ from enum import Enum
 
 from broadloom.record.arrow_import import pa
 
-SCHEMA_VERSION = 2
-"""Stands in each file. A reader refuses versions above its own, and takes what an older one lacks for null."""
+SCHEMA_VERSION = 3
+"""Written into each file. A reader refuses newer versions, and reads columns that an older version lacks as null."""
+
+OLDEST_VERSION = 3
+"""Earlier versions had other column names and are not read."""
 
 VERSION_KEY = b"broadloom.schema"
 CHANNEL_KEY = b"broadloom.channel"
@@ -45,20 +48,20 @@ class EventKind(Enum):
 
 
 EVENT_KINDS: dict[EventKind, str] = {
-    EventKind.JOINED: "The observer became a full member: from here on it is owed every message.",
-    EventKind.LEAVING: "The observer began to leave: from here on it is owed nothing, though more may be delivered.",
-    EventKind.LEFT: "The observer is gone, in good order. One that died has no such row.",
-    EventKind.LINK_UP: "A link to a neighbour came up.",
-    EventKind.LINK_DOWN: "A link to a neighbour ended; `why` says how.",
-    EventKind.SENT: "The observer broadcast a message of its own.",
-    EventKind.RECEIVED: "The first copy of a message came, from `neighbour`, after `hops` links.",
-    EventKind.DUPLICATES: "`count` further copies of messages came since the last such row.",
-    EventKind.DELIVERED: "The application got a message; the order of these rows is the order of delivery.",
-    EventKind.MISSED: "The application was told that it will not get `sequence` to `last` of `author`.",
-    EventKind.IDENTIFICATION: "The subscriber `name`, as peer `author`, said that it is here.",
-    EventKind.AD_IMPRESSION: "The advert `name` was shown at the observer.",
+    EventKind.JOINED: "The peer became a full member: from here on every message is due to it.",
+    EventKind.LEAVING: "The peer began to leave: from here on nothing is due, though more may be delivered.",
+    EventKind.LEFT: "The peer left gracefully. A crashed peer has no such row.",
+    EventKind.LINK_UP: "A link to `neighbor` came up.",
+    EventKind.LINK_DOWN: "A link to `neighbor` ended; see `reason`.",
+    EventKind.SENT: "The peer broadcast a message.",
+    EventKind.RECEIVED: "The first copy of a message arrived from `neighbor` after `hops` links.",
+    EventKind.DUPLICATES: "`event_count` further copies of messages arrived since the last such row.",
+    EventKind.DELIVERED: "A message was delivered to the application; the rows are in the order of delivery.",
+    EventKind.MISSED: "Messages `sequence` to `last_sequence` of `author` were reported to the application as missed.",
+    EventKind.IDENTIFICATION: "The subscriber `name`, as peer `author`, identified itself.",
+    EventKind.AD_IMPRESSION: "The ad `name` was shown at the peer.",
     EventKind.ROWS_DROPPED: (
-        "The recorder lost `count` rows of this run, of any kind and observer, between `time` and `until`."
+        "The recorder dropped `event_count` rows of this run, of any kind and peer, from `event_time` to `end_time`."
     ),
 }
 
@@ -75,46 +78,44 @@ class TapeColumn:
     description: str
     is_required: bool = False
     """Never null."""
-    since_version: int = 1
+    since_version: int = OLDEST_VERSION
     """The first version of the schema that has it."""
 
 
 COLUMNS: tuple[TapeColumn, ...] = (
+    TapeColumn("ordinal", pa.int64(), "BIGINT", "Order of events within a run, also at equal times.", is_required=True),
+    TapeColumn("run_id", pa.string(), "STRING", "Recording process that wrote the row.", is_required=True),
+    TapeColumn("kind", pa.string(), "STRING", "Kind of event.", is_required=True),
     TapeColumn(
-        "ordinal", pa.int64(), "BIGINT", "Order of events within a run, also among equal times.", is_required=True
+        "event_time",
+        TIME,
+        "TIMESTAMP",
+        "Time of the event, by the clock of the run; of `rows_dropped`, of the first row.",
+        is_required=True,
     ),
-    TapeColumn("run", pa.string(), "STRING", "The recording process that wrote the row.", is_required=True),
-    TapeColumn("kind", pa.string(), "STRING", "What happened.", is_required=True),
-    TapeColumn("time", TIME, "TIMESTAMP", "When, by the observer's clock; first lost row of a gap.", is_required=True),
-    TapeColumn("until", TIME, "TIMESTAMP", "Time of the last lost row of a gap."),
-    TapeColumn("observer", ID, "STRING", "The peer that saw it; null for a gap, which speaks for all of the run."),
-    TapeColumn("author", ID, "STRING", "Who broadcast the message, or who identified itself."),
-    TapeColumn("sequence", pa.int64(), "BIGINT", "The author's running number of the message; first one of missed."),
-    TapeColumn("last", pa.int64(), "BIGINT", "Last number of missed."),
-    TapeColumn("hops", pa.int64(), "BIGINT", "Links that the message had travelled."),
-    TapeColumn("neighbour", ID, "STRING", "Other end of the link."),
-    TapeColumn("address", pa.string(), "STRING", "Where the neighbour answers: host:port."),
-    TapeColumn("why", pa.string(), "STRING", "How a link ended."),
-    TapeColumn("count", pa.int64(), "BIGINT", "Number of duplicates, or of rows lost in a gap."),
-    TapeColumn("size", pa.int64(), "BIGINT", "Bytes of the message's payload."),
-    TapeColumn("name", pa.string(), "STRING", "Of the subscriber, or of the advert; of the observer itself in joined."),
-    TapeColumn("group", pa.string(), "STRING", "Group that the message or advert belongs to."),
+    TapeColumn("end_time", TIME, "TIMESTAMP", "Of `rows_dropped`: time of the last row."),
+    TapeColumn("peer", ID, "STRING", "Peer that recorded the event; null for `rows_dropped`, which is about the run."),
+    TapeColumn("author", ID, "STRING", "Author of the message, or peer that identified itself."),
     TapeColumn(
-        "parent_author", ID, "STRING", "Author of the message that this one responds to; not for groups' messages."
+        "sequence", pa.int64(), "BIGINT", "Sequence number of the message, per author; the first one of `missed`."
     ),
-    TapeColumn("parent_sequence", pa.int64(), "BIGINT", "Running number of the message that this one responds to."),
-    TapeColumn("topic", pa.string(), "STRING", "What the message or advert is about."),
-    TapeColumn("payload", pa.binary(), "BINARY", "The message itself, in sent and delivered; only if asked for."),
-    TapeColumn(
-        "member", ID, "STRING", "Who says it in the group: a member keeps its id, whatever peer it is.", since_version=2
-    ),
-    TapeColumn(
-        "number", pa.int64(), "BIGINT", "The member's running number of the message in the group.", since_version=2
-    ),
-    TapeColumn(
-        "parent_member", ID, "STRING", "Member who said what this one responds to, in the same group.", since_version=2
-    ),
-    TapeColumn("parent_number", pa.int64(), "BIGINT", "That member's running number of it.", since_version=2),
+    TapeColumn("last_sequence", pa.int64(), "BIGINT", "Last sequence number of `missed`."),
+    TapeColumn("hops", pa.int64(), "BIGINT", "Links that the message traveled."),
+    TapeColumn("neighbor", ID, "STRING", "Other end of the link."),
+    TapeColumn("address", pa.string(), "STRING", "Address of the neighbor: host:port."),
+    TapeColumn("reason", pa.string(), "STRING", "Why the link ended."),
+    TapeColumn("event_count", pa.int64(), "BIGINT", "Number of duplicates, or of dropped rows."),
+    TapeColumn("size_bytes", pa.int64(), "BIGINT", "Size of the payload."),
+    TapeColumn("name", pa.string(), "STRING", "Name of the subscriber or ad; of the peer itself in `joined`."),
+    TapeColumn("group_id", pa.string(), "STRING", "Group of the message or ad."),
+    TapeColumn("parent_author", ID, "STRING", "Author of the message this one replies to; null for group messages."),
+    TapeColumn("parent_sequence", pa.int64(), "BIGINT", "Sequence number of the message this one replies to."),
+    TapeColumn("topic", pa.string(), "STRING", "Topic of the message or ad."),
+    TapeColumn("payload", pa.binary(), "BINARY", "The message itself, in `sent` and `delivered`; only on request."),
+    TapeColumn("member", ID, "STRING", "Group member that posted it; stays the same when the member reconnects."),
+    TapeColumn("member_sequence", pa.int64(), "BIGINT", "Sequence number of the member's message in the group."),
+    TapeColumn("parent_member", ID, "STRING", "Member that posted the message this one replies to, in the same group."),
+    TapeColumn("parent_member_sequence", pa.int64(), "BIGINT", "Sequence number of that member's message."),
 )
 
 SCHEMA: pa.Schema = pa.schema(
@@ -127,7 +128,7 @@ SCHEMA: pa.Schema = pa.schema(
 
 def columns_in_version(version: int) -> list[TapeColumn]:
     """The columns of a file of this version."""
-    return [each for each in COLUMNS if each.since_version <= version]
+    return [each for each in COLUMNS if each.since_version <= max(version, OLDEST_VERSION)]
 
 
 def file_schema(channel: str, run_id: str) -> pa.Schema:
@@ -141,4 +142,4 @@ def spark_ddl() -> str:
     Always pass it: otherwise Spark infers the type of `channel` from its digits, sometimes as a number.
     """
     columns = [f"`{each.name}` {each.spark_type}" for each in COLUMNS]
-    return ", ".join([*columns, "`channel` STRING", "`day` DATE"])
+    return ", ".join([*columns, "`channel` STRING", "`event_date` DATE"])

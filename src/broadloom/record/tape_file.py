@@ -21,14 +21,16 @@ BATCHES_MAX = 64
 
 EPOCH_ORDINAL = date(1970, 1, 1).toordinal()
 
-_DELTAS = dict.fromkeys(("ordinal", "time", "sequence"), "DELTA_BINARY_PACKED")
+_DELTAS = dict.fromkeys(("ordinal", "event_time", "sequence"), "DELTA_BINARY_PACKED")
 _DICTIONARY = [each.name for each in COLUMNS if each.name not in _DELTAS and each.name != "payload"]
 
 
 def partition_folder(directory: Path, key: Key) -> Path:
     channel, day = key
     return (
-        directory / f"channel={channel[:CHANNEL_DIGITS]}" / f"day={date.fromordinal(EPOCH_ORDINAL + day).isoformat()}"
+        directory
+        / f"channel={channel[:CHANNEL_DIGITS]}"
+        / f"event_date={date.fromordinal(EPOCH_ORDINAL + day).isoformat()}"
     )
 
 

@@ -87,8 +87,8 @@ async def _print_progress(sidecar: SidecarClient) -> None:
         await asyncio.sleep(POLL_S)
     if sidecar.audit_summary is not None:
         audit = sidecar.audit_summary
-        found = "nothing missing" if audit["clean"] else "FAILED, see the page"
-        print(f"  first audit: {audit['owed']:,} deliveries due, {found}", flush=True)
+        found = "nothing missing" if audit["has_passed"] else "FAILED, see the page"
+        print(f"  first audit: {audit['due_count']:,} deliveries due, {found}", flush=True)
 
 
 def has_browser() -> bool:

@@ -23,7 +23,7 @@ BATCH_ROWS = 50_000
 READ_ATTEMPTS = 3
 """A finishing run replaces the files while they are read."""
 
-FIRST_TABLES = ("verdict", "audit")
+FIRST_TABLES = ("audit_summary", "audit_findings")
 """Shown first."""
 
 CONDITIONS = {"is": "is", "not": "is not", "has": "contains", "least": "is at least", "most": "is at most"}
@@ -205,8 +205,10 @@ def format_cell(value: Any) -> Any:
 
 
 CHANNELS_MAX = 50
-NON_VIOLATIONS = ("missed_reported",)
-FINDINGS = ("missing", "double", "out_of_order", "before_parent", "not_present", "own", "never_sent", *NON_VIOLATIONS)
+FINDINGS = (
+    *("missing", "duplicate", "out_of_order", "reply_before_parent", "receiver_not_member", "delivered_to_author"),
+    *("never_sent", "reported_missed"),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,16 +220,17 @@ class AuditSummary:
 
 def audit_summaries(catalog: TableCatalog) -> list[AuditSummary]:
     """Empty if the table does not exist yet."""
-    entry = next((each for each in catalog.entries() if each.key == "verdict"), None)
+    entry = next((each for each in catalog.entries() if each.key == "audit_summary"), None)
     if entry is None or not entry.rows:
         return []
     summaries = []
     for row in catalog.page(entry, Filter(), 0, CHANNELS_MAX).to_pylist():
-        found = {name: row.get(name) or 0 for name in FINDINGS}
+        found = {name: row.get(f"{name}_count") or 0 for name in FINDINGS}
         violations = ", ".join(f"{count:,} {name.replace('_', ' ')}" for name, count in found.items() if count)
         sentence = (
-            f"{row['owed']:,} deliveries were owed to {row['members']:,} members, of {row['messages']:,} messages: "
+            f"{row['due_count']:,} deliveries of {row['message_count']:,} messages were due to "
+            f"{row['peer_count']:,} peers: "
             f"{violations or 'all of them were made, once and in order'}."
         )
-        summaries.append(AuditSummary(bool(row["clean"]), sentence, row.get("remarks") or ""))
+        summaries.append(AuditSummary(bool(row["has_passed"]), sentence, row.get("notes") or ""))
     return summaries

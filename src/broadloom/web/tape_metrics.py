@@ -26,14 +26,14 @@ MESSAGE_KEY = ("author", "sequence")
 
 def tape_metrics(path: Path, channel: str) -> list[MetricsSample]:
     """One sample per second, or every few seconds for a long tape."""
-    columns = ["kind", "time", "author", "sequence", "last", "hops", "count"]
+    columns = ["kind", "event_time", "author", "sequence", "last_sequence", "hops", "event_count"]
     rows = read(path, channel=channel, kinds=COUNTED_KINDS, columns=columns)
     if not rows.num_rows:
         return []
-    ends = pc.min_max(rows["time"]).as_py()
+    ends = pc.min_max(rows["event_time"]).as_py()
     start_s, length_s = ends["min"].timestamp(), (ends["max"] - ends["min"]).total_seconds()
     step_s = max(1.0, length_s / SAMPLES_MAX)
-    seconds = pc.divide(pc.cast(pc.cast(rows["time"], pa.int64()), pa.float64()), 1e6)
+    seconds = pc.divide(pc.cast(pc.cast(rows["event_time"], pa.int64()), pa.float64()), 1e6)
     bins = pc.floor(pc.divide(pc.subtract(seconds, start_s), step_s))
     rows = rows.append_column("bin", pc.cast(bins, pa.int64()))
     counts = {kind: _counts(rows, kind) for kind in COUNTED_KINDS}
@@ -72,9 +72,9 @@ def _rows_of_kind(rows: pa.Table, kind: EventKind) -> pa.Table:
 def _counts(rows: pa.Table, kind: EventKind) -> dict[int, int]:
     mine = _rows_of_kind(rows, kind)
     if kind is EventKind.DUPLICATES:
-        weights = mine["count"]
+        weights = mine["event_count"]
     elif kind is EventKind.MISSED:
-        weights = pc.add(pc.subtract(mine["last"], mine["sequence"]), 1)
+        weights = pc.add(pc.subtract(mine["last_sequence"], mine["sequence"]), 1)
     else:
         weights = pa.array([1] * mine.num_rows, pa.int64())
     summed = pa.table({"bin": mine["bin"], "weight": weights}).group_by("bin").aggregate([("weight", "sum")])
@@ -92,15 +92,17 @@ def _hops(rows: pa.Table) -> dict[int, tuple[float, int]]:
 
 def _latencies(rows: pa.Table) -> dict[int, tuple[float, float]]:
     """By time of delivery, in milliseconds."""
-    sent = _rows_of_kind(rows, EventKind.SENT).select([*MESSAGE_KEY, "time"]).rename_columns([*MESSAGE_KEY, "sent"])
+    sent = (
+        _rows_of_kind(rows, EventKind.SENT).select([*MESSAGE_KEY, "event_time"]).rename_columns([*MESSAGE_KEY, "sent"])
+    )
     joined = (
         _rows_of_kind(rows, EventKind.DELIVERED)
-        .select([*MESSAGE_KEY, "time", "bin"])
+        .select([*MESSAGE_KEY, "event_time", "bin"])
         .join(sent, list(MESSAGE_KEY), join_type="inner")
     )
     if not joined.num_rows:
         return {}
-    micros = pc.subtract(pc.cast(joined["time"], pa.int64()), pc.cast(joined["sent"], pa.int64()))
+    micros = pc.subtract(pc.cast(joined["event_time"], pa.int64()), pc.cast(joined["sent"], pa.int64()))
     latencies = pa.table({"bin": joined["bin"], "ms": pc.divide(pc.cast(micros, pa.float64()), 1000.0)})
     options = pc.TDigestOptions(q=[0.5, 0.99])
     found = latencies.group_by("bin").aggregate([("ms", "tdigest", options)])

@@ -75,12 +75,14 @@ def replay(path: Path, channel: str | None = None) -> Replay:
     fabric = _sorted(read(path, channel=channel, kinds=_FABRIC))
     if not len(fabric):
         raise ReplayError(f"{path} tells of no peers and links: it was not recorded by a channel or by broadloom sim")
-    sent = read(path, channel=channel, kinds=[EventKind.SENT], columns=["time", "author", "sequence", "size"])
+    sent = read(
+        path, channel=channel, kinds=[EventKind.SENT], columns=["event_time", "author", "sequence", "size_bytes"]
+    )
     steps = read(
         path,
         channel=channel,
         kinds=[EventKind.RECEIVED],
-        columns=["time", "observer", "author", "sequence", "neighbour", "hops"],
+        columns=["event_time", "peer", "author", "sequence", "neighbor", "hops"],
     )
     samples = _sample_messages(sent, steps)
     changes = [*_fabric_changes(fabric, _last_seen(path, channel)), *samples]
@@ -97,14 +99,14 @@ def tapes_in(folder: Path) -> list[Path]:
     if not folder.is_dir():
         return []
     found = [each for each in (folder, *sorted(folder.iterdir())) if each.is_dir() and any(each.glob("channel=*"))]
-    return [each for each in found if any(each.glob("channel=*/day=*/[!._]*.parquet"))]
+    return [each for each in found if any(each.glob("channel=*/event_date=*/[!._]*.parquet"))]
 
 
 def _largest_channel(path: Path) -> str:
     rows: defaultdict[str, int] = defaultdict(int)
     if not path.is_dir():
         raise ReplayError(f"there is no tape at {path}")
-    for file in path.glob("channel=*/day=*/[!._]*.parquet"):
+    for file in path.glob("channel=*/event_date=*/[!._]*.parquet"):
         try:
             rows[file.parent.parent.name.partition("=")[2]] += pq.read_metadata(file).num_rows
         except (pa.ArrowException, OSError) as problem:
@@ -123,16 +125,27 @@ def _largest_channel(path: Path) -> str:
 
 def _sorted(rows: pa.Table) -> list[dict[str, Any]]:
     """In order of time; rows of one peer with equal times in recorded order."""
-    columns = ["kind", "time", "observer", "neighbour", "why", "author", "sequence", "last", "name", "ordinal"]
-    chosen = rows.select(columns).sort_by([("time", "ascending"), ("ordinal", "ascending")])
+    columns = [
+        "kind",
+        "event_time",
+        "peer",
+        "neighbor",
+        "reason",
+        "author",
+        "sequence",
+        "last_sequence",
+        "name",
+        "ordinal",
+    ]
+    chosen = rows.select(columns).sort_by([("event_time", "ascending"), ("ordinal", "ascending")])
     return list(chosen.to_pylist())
 
 
 def _last_seen(path: Path, channel: str) -> dict[str, float]:
     """Time of the last record of each peer."""
-    rows = read(path, channel=channel, columns=["observer", "time"])
-    last = rows.group_by("observer").aggregate([("time", "max")])
-    return {each["observer"]: _unix(each["time_max"]) for each in last.to_pylist() if each["observer"] is not None}
+    rows = read(path, channel=channel, columns=["peer", "event_time"])
+    last = rows.group_by("peer").aggregate([("event_time", "max")])
+    return {each["peer"]: _unix(each["event_time_max"]) for each in last.to_pylist() if each["peer"] is not None}
 
 
 def _fabric_changes(rows: list[dict[str, Any]], last_seen: dict[str, float]) -> Iterator[Change]:
@@ -158,19 +171,19 @@ def _fabric_changes(rows: list[dict[str, Any]], last_seen: dict[str, float]) -> 
             yield PeerRemoved(at_s, peer, how)
 
     for row in rows:
-        at_s, peer, kind = _unix(row["time"]), int(row["observer"], 16), row["kind"]
+        at_s, peer, kind = _unix(row["event_time"]), int(row["peer"], 16), row["kind"]
         while crashes and crashes[-1][1] <= at_s:
             crashed, when = crashes.pop()
             yield from remove(int(crashed, 16), when, "died")
         if kind == EventKind.JOINED.value and peer not in present:
             present.add(peer)
-            yield PeerAdded(at_s, peer, row["name"] or row["observer"][:6])
+            yield PeerAdded(at_s, peer, row["name"] or row["peer"][:6])
         elif kind == EventKind.LEFT.value:
             yield from remove(peer, at_s, "left")
         elif kind == EventKind.MISSED.value:
-            yield MessagesMissed(at_s, peer, int(row["author"], 16), row["sequence"], row["last"])
+            yield MessagesMissed(at_s, peer, int(row["author"], 16), row["sequence"], row["last_sequence"])
         elif kind in (EventKind.LINK_UP.value, EventKind.LINK_DOWN.value):
-            other = int(row["neighbour"], 16)
+            other = int(row["neighbor"], 16)
             pair = (min(peer, other), max(peer, other))
             if kind == EventKind.LINK_DOWN.value:
                 yield from unclaim(peer, pair, at_s)
@@ -185,15 +198,15 @@ def _fabric_changes(rows: list[dict[str, Any]], last_seen: dict[str, float]) -> 
 def _find_crashes(rows: list[dict[str, Any]], last_seen: dict[str, float]) -> dict[str, float]:
     crashed_at: dict[str, float] = {}
     claims: defaultdict[str, set[str]] = defaultdict(set)
-    left = {row["observer"] for row in rows if row["kind"] == EventKind.LEFT.value}
+    left = {row["peer"] for row in rows if row["kind"] == EventKind.LEFT.value}
     for row in rows:
-        peer, other = row["observer"], row["neighbour"]
+        peer, other = row["peer"], row["neighbor"]
         if row["kind"] == EventKind.LINK_UP.value:
             claims[peer].add(other)
         elif row["kind"] == EventKind.LINK_DOWN.value:
             claims[peer].discard(other)
-            at_s = _unix(row["time"])
-            if row["why"] in _CRASH_REASONS and other not in left and at_s >= last_seen.get(other, at_s + 1):
+            at_s = _unix(row["event_time"])
+            if row["reason"] in _CRASH_REASONS and other not in left and at_s >= last_seen.get(other, at_s + 1):
                 crashed_at.setdefault(other, at_s)
     return crashed_at | _find_unobserved_crashes(crashed_at, claims, left, last_seen)
 
@@ -229,11 +242,11 @@ def _sample_messages(sent: pa.Table, steps: pa.Table) -> list[Change]:
         every_s *= 2
     hops = (
         MessageHop(
-            _unix(each["time"]),
+            _unix(each["event_time"]),
             int(each["author"], 16),
             each["sequence"],
-            int(each["neighbour"], 16),
-            int(each["observer"], 16),
+            int(each["neighbor"], 16),
+            int(each["peer"], 16),
             each["hops"],
         )
         for each in sampled.to_pylist()
@@ -243,10 +256,10 @@ def _sample_messages(sent: pa.Table, steps: pa.Table) -> list[Change]:
 
 def _space_out(sent: pa.Table, every_s: float) -> list[MessageSent]:
     chosen: list[MessageSent] = []
-    for each in sent.sort_by("time").to_pylist():
-        at_s = _unix(each["time"])
+    for each in sent.sort_by("event_time").to_pylist():
+        at_s = _unix(each["event_time"])
         if not chosen or at_s - chosen[-1].at_s >= every_s:
-            chosen.append(MessageSent(at_s, int(each["author"], 16), each["sequence"], each["size"]))
+            chosen.append(MessageSent(at_s, int(each["author"], 16), each["sequence"], each["size_bytes"]))
     return chosen
 
 
@@ -254,8 +267,8 @@ def _estimates(steps: pa.Table) -> list[tuple[float, int]]:
     """When a message was first seen to travel this far: the basis of the peers' diameter estimate."""
     if not steps.num_rows:
         return []
-    first = steps.group_by("hops").aggregate([("time", "min")]).sort_by("hops").to_pylist()
-    return [(_unix(each["time_min"]), each["hops"]) for each in first]
+    first = steps.group_by("hops").aggregate([("event_time", "min")]).sort_by("hops").to_pylist()
+    return [(_unix(each["event_time_min"]), each["hops"]) for each in first]
 
 
 def _unix(moment: datetime) -> float:

@@ -159,11 +159,11 @@ def _check_tape(directory: Path) -> None:
     sent = {(row["author"], row["sequence"]): row for row in rows if row["kind"] == "sent"}
     chat = [row for row in sent.values() if row["topic"] == "chat"]
     replies = [row for row in chat if row["parent_author"] is not None]
-    assert {row["group"] for row in chat} <= THREADS.keys()
+    assert {row["group_id"] for row in chat} <= THREADS.keys()
     assert replies
     parents = [sent.get((row["parent_author"], row["parent_sequence"])) for row in replies]
     assert any(parents)  # those of the external peer and of killed peers may be on no tape
-    assert all(parent["group"] == row["group"] for parent, row in zip(parents, replies, strict=True) if parent)
+    assert all(parent["group_id"] == row["group_id"] for parent, row in zip(parents, replies, strict=True) if parent)
     kinds = {row["kind"] for row in rows}
     assert {"identification", "ad_impression", "joined", "left", "delivered", "link_up", "link_down"} <= kinds
 

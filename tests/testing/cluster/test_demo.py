@@ -15,20 +15,20 @@ from broadloom.testing.cluster.demo_run import DemoSummary
 from tests.cli.harness import running_command
 
 CLEAN: dict[str, Any] = {
-    "clean": True,
-    "owed": 100,
-    "delivered": 100,
-    "missing": 0,
-    "double": 0,
-    "out_of_order": 0,
-    "before_parent": 0,
-    "not_present": 0,
-    "own": 0,
-    "never_sent": 0,
-    "missed_reported": 0,
-    "lost_rows": 0,
-    "set_aside": 0,
-    "remarks": None,
+    "has_passed": True,
+    "due_count": 100,
+    "delivered_count": 100,
+    "missing_count": 0,
+    "duplicate_count": 0,
+    "out_of_order_count": 0,
+    "reply_before_parent_count": 0,
+    "receiver_not_member_count": 0,
+    "delivered_to_author_count": 0,
+    "never_sent_count": 0,
+    "reported_missed_count": 0,
+    "dropped_row_count": 0,
+    "quarantined_file_count": 0,
+    "notes": None,
 }
 
 
@@ -54,12 +54,12 @@ def test_summary_passes_when_audit_is_clean() -> None:
 @pytest.mark.parametrize(
     ("audit", "problem"),
     [
-        ({"clean": False, "missing": 2}, "the audit found 2 deliveries missing"),
-        ({"missed_reported": 1}, "the audit found 1 deliveries missed reported"),
-        ({"clean": False}, "the audit did not pass"),
-        ({"owed": 0}, "the audit found no due deliveries, so nothing was verified"),
-        ({"lost_rows": 3}, "3 rows were dropped by recorders"),
-        ({"set_aside": 1}, "1 files were quarantined"),
+        ({"has_passed": False, "missing_count": 2}, "the audit found 2 deliveries missing"),
+        ({"reported_missed_count": 1}, "the audit found 1 deliveries reported missed"),
+        ({"has_passed": False}, "the audit did not pass"),
+        ({"due_count": 0}, "the audit found no due deliveries, so nothing was verified"),
+        ({"dropped_row_count": 3}, "3 rows were dropped by recorders"),
+        ({"quarantined_file_count": 1}, "1 files were quarantined"),
     ],
 )
 def test_summary_fails_when_audit_has_a_finding(audit: dict[str, Any], problem: str) -> None:
@@ -112,8 +112,8 @@ def test_headless_demo_is_audited_by_spark() -> None:
     summary = json.loads(ended.stdout)
     assert summary["audited_by"] == "Spark, over the tapes"
     # A killed process loses the last rows of its tape; apart from that, tape and cluster agree.
-    assert 0.8 * summary["deliveries"] < summary["audit"]["delivered"] <= summary["deliveries"]
-    assert summary["audit"]["owed"] <= summary["audit"]["delivered"]
+    assert 0.8 * summary["deliveries"] < summary["audit"]["delivered_count"] <= summary["deliveries"]
+    assert summary["audit"]["due_count"] <= summary["audit"]["delivered_count"]
 
 
 @pytest.mark.long

@@ -1,1 +1,1 @@
-"""Pure functions from Arrow table to Arrow table: what the tables run inside a task, and tests run without Spark."""
+"""Pure functions from Arrow table to Arrow table. Spark runs them inside tasks; tests run them without Spark."""

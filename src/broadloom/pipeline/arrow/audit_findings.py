@@ -1,29 +1,29 @@
-"""What an audit can find, and the row that tells of it."""
+"""The findings of the audit and the columns of their table."""
 
-from broadloom.pipeline.table import COUNT, FLAG, ID, TEXT, TIME, TableColumn
+from broadloom.pipeline.table import CHANNEL, COUNT, FLAG, ID, TEXT, TIME, TableColumn
 from broadloom.record.arrow_import import pa
 
 FINDINGS = {
-    "missing": "It was owed to the receiver, and was neither delivered nor told as missed.",
-    "double": "The receiver's application got it more than once.",
-    "out_of_order": "It was delivered after a later one of its author, or after it was told as missed.",
-    "before_parent": "It was delivered before the message that it responds to.",
-    "not_present": "It was delivered to somebody that had no link to anybody yet, or had left.",
-    "own": "It was delivered to its own author.",
-    "never_sent": "It was delivered, but its author, which recorded, sent no such message.",
-    "missed_reported": "It was not delivered, and the application was told so: no promise is broken.",
+    "missing": "due to the receiver, but neither delivered nor reported as missed.",
+    "duplicate": "delivered to the application more than once.",
+    "out_of_order": "delivered after a later message of its author, or after it was reported as missed.",
+    "reply_before_parent": "delivered before the message it replies to.",
+    "receiver_not_member": "delivered to a peer that had no link yet, or had left.",
+    "delivered_to_author": "delivered to its own author.",
+    "never_sent": "delivered, but its author recorded no such message.",
+    "reported_missed": "not delivered, and reported as missed to the application: no violation.",
 }
 
-NON_VIOLATIONS = ("missed_reported",)
+NON_VIOLATIONS = ("reported_missed",)
 
 COLUMNS = (
-    TableColumn("channel", TEXT, "First 16 digits of the channel's id."),
-    TableColumn("finding", TEXT, "What it is: " + ", ".join(FINDINGS) + "."),
-    TableColumn("guilty", FLAG, "Whether a promise is broken by it."),
-    TableColumn("author", ID, "Who broadcast the message."),
-    TableColumn("sequence", COUNT, "The author's running number of it."),
-    TableColumn("receiver", ID, "Who got it, or should have."),
-    TableColumn("time", TIME, "When: of its delivery, its report, or (missing) its sending."),
-    TableColumn("detail", TEXT, "The same for a person."),
+    CHANNEL,
+    TableColumn("finding", TEXT, "One of " + ", ".join(f"`{name}`" for name in FINDINGS) + "."),
+    TableColumn("is_violation", FLAG, "Whether it breaks a guarantee."),
+    TableColumn("author", ID, "Author of the message."),
+    TableColumn("sequence", COUNT, "Sequence number of the message."),
+    TableColumn("receiver", ID, "Peer that got the message, or should have."),
+    TableColumn("event_time", TIME, "Time of the delivery or report; for `missing`, of the sending."),
+    TableColumn("detail", TEXT, "Explanation."),
 )
 SCHEMA = pa.schema([pa.field(each.name, each.type) for each in COLUMNS])

@@ -1,4 +1,4 @@
-"""Between polars and Arrow: a table of exactly these columns and types, as Spark insists on."""
+"""Conversion between polars and Arrow with exactly the columns and types that Spark requires."""
 
 import polars as pl
 
@@ -6,13 +6,13 @@ from broadloom.record.arrow_import import pa
 
 
 def frame(table: pa.Table) -> pl.DataFrame:
-    got = pl.from_arrow(table)
-    assert isinstance(got, pl.DataFrame)
-    return got
+    result = pl.from_arrow(table)
+    assert isinstance(result, pl.DataFrame)
+    return result
 
 
 def to_schema(frame: pl.DataFrame, schema: pa.Schema) -> pa.Table:
-    """Columns that are lacking are null."""
+    """Missing columns become null."""
     table = frame.to_arrow()
     arrays = [
         table[each.name].cast(each.type) if each.name in table.column_names else pa.nulls(table.num_rows, each.type)

@@ -1,6 +1,6 @@
-"""The fabric of one channel through time: who was there, which links there were, and when it was regular.
+"""The fabric of one channel through time: its peers, its links, and when it was regular.
 
-The rule: a link counts between two peers that are there, from its `up` to its `down`; half links do not count.
+A link counts from its start to its end while both peers are present. Disputed links do not count.
 """
 
 from functools import cached_property
@@ -22,59 +22,59 @@ Flags = npt.NDArray[np.bool_]
 
 
 class FabricTimeline:
-    """Made of the tables `links` and `lives` of one channel. `degree` 0: the most links that a peer ever had."""
+    """Built from `links` and `membership_intervals` of one channel. `degree` 0: the most links any peer had."""
 
     def __init__(self, links: pa.Table, intervals: pa.Table, degree: int = 0) -> None:
         members = to_polars(intervals).sort("peer")
         self.names: list[str] = members["peer"].to_list()
         self.is_recorded: Flags = members["is_recorded"].to_numpy().astype(bool)
-        self.start: Ints = members["since"].to_numpy().astype(np.int64)
-        self.end: Ints = members["gone"].fill_null(int(NEVER)).to_numpy().astype(np.int64)
-        self.end_status: list[str] = members["how"].to_list()
+        self.start: Ints = members["start_time"].to_numpy().astype(np.int64)
+        self.end: Ints = members["end_time"].fill_null(int(NEVER)).to_numpy().astype(np.int64)
+        self.end_status: list[str] = members["end_status"].to_list()
         number = pl.DataFrame({"peer": self.names, "number": np.arange(len(self.names))})
-        whole = (
+        undisputed = (
             to_polars(links)
-            .filter(pl.col("known_by") != "half")
-            .join(number.rename({"peer": "low", "number": "a"}), on="low")
-            .join(number.rename({"peer": "high", "number": "b"}), on="high")
+            .filter(pl.col("evidence") != "disputed")
+            .join(number.rename({"peer": "peer_a", "number": "a"}), on="peer_a")
+            .join(number.rename({"peer": "peer_b", "number": "b"}), on="peer_b")
         )
-        self.a: Ints = whole["a"].to_numpy().astype(np.int64)
-        self.b: Ints = whole["b"].to_numpy().astype(np.int64)
-        up = whole["up"].to_numpy().astype(np.int64)
-        down = whole["down"].fill_null(int(NEVER)).to_numpy().astype(np.int64)
-        self.link_start = np.maximum(up, np.maximum(self.start[self.a], self.start[self.b]))
-        self.link_end = np.maximum(self.link_start, np.minimum(down, np.minimum(self.end[self.a], self.end[self.b])))
+        self.a: Ints = undisputed["a"].to_numpy().astype(np.int64)
+        self.b: Ints = undisputed["b"].to_numpy().astype(np.int64)
+        start = undisputed["start_time"].to_numpy().astype(np.int64)
+        end = undisputed["end_time"].fill_null(int(NEVER)).to_numpy().astype(np.int64)
+        self.link_start = np.maximum(start, np.maximum(self.start[self.a], self.start[self.b]))
+        self.link_end = np.maximum(self.link_start, np.minimum(end, np.minimum(self.end[self.a], self.end[self.b])))
         self.degree = degree or self.degree_max
 
     @cached_property
     def times(self) -> Ints:
-        """Moments at which anything changes."""
+        """Times at which the fabric changes."""
         every = np.concatenate([self.link_start, self.link_end, self.start, self.end])
         return np.unique(every[every < NEVER])
 
     @cached_property
     def degree_max(self) -> int:
-        """The most links that a peer had at once. No operation takes a peer above its degree, so that is it."""
+        """The most links that a peer had at once. No operation takes a peer above its degree."""
         peer, time, change = self._changes()
-        order = np.lexsort((change, time, peer))  # at the same moment, what ends comes first
-        peer, so_far = peer[order], np.cumsum(change[order])
+        order = np.lexsort((change, time, peer))  # at the same time, ends come first
+        peer, total = peer[order], np.cumsum(change[order])
         if not len(peer):
             return 0
         first = np.concatenate([[0], np.flatnonzero(np.diff(peer)) + 1])
-        before = np.repeat(np.concatenate([[0], so_far[first[1:] - 1]]), np.diff(np.append(first, len(peer))))
-        return int((so_far - before).max())
+        before = np.repeat(np.concatenate([[0], total[first[1:] - 1]]), np.diff(np.append(first, len(peer))))
+        return int((total - before).max())
 
     def is_present(self, time: int) -> Flags:
         return (self.start <= time) & (time < self.end)
 
     def graph(self, time: int) -> tuple[Ints, Ints, Ints]:
-        """The numbers of the peers at a moment, and the ends of the links as places among these."""
+        """The peers present at a time, and the links as indexes into these."""
         peers = np.flatnonzero(self.is_present(time))
-        place = np.zeros(len(self.names), dtype=np.int64)
-        place[peers] = np.arange(len(peers))
+        position = np.zeros(len(self.names), dtype=np.int64)
+        position[peers] = np.arange(len(peers))
         linked = (self.link_start <= time) & (time < self.link_end)
-        ends = np.sort(np.stack([place[self.a[linked]], place[self.b[linked]]]), axis=0)
-        a, b = np.unique(ends, axis=1)  # the two ends may differ for a moment on which link of theirs it is
+        ends = np.sort(np.stack([position[self.a[linked]], position[self.b[linked]]]), axis=0)
+        a, b = np.unique(ends, axis=1)  # for a moment, two links between the same peers may overlap
         return peers, a, b
 
     def topology(self, time: int) -> Topology:
@@ -87,7 +87,7 @@ class FabricTimeline:
         return int(component_labels(len(peers), a, b).max(initial=-1)) + 1
 
     def recorded_degrees(self, time: int) -> dict[int, int]:
-        """Degree -> peers, of those that record: of the others not all links are known."""
+        """Degree -> number of recorded peers. Of the other peers not all links are known."""
         peers, a, b = self.graph(time)
         degree = np.bincount(np.concatenate([a, b]), minlength=len(peers))[self.is_recorded[peers]]
         values, counts = np.unique(degree, return_counts=True)
@@ -95,16 +95,16 @@ class FabricTimeline:
 
     @cached_property
     def is_regular(self) -> Flags:
-        """For each of `times`, whether everyone who records has its degree of links then."""
+        """For each of `times`, whether all recorded peers have their degree of links."""
         peer, time, change = self._changes()
         at = np.searchsorted(self.times, time)
         order = np.lexsort((at, peer))
         peer, at, change = peer[order], at[order], change[order]
         total = np.cumsum(change)
-        first = np.searchsorted(peer, peer)  # where the peer of each row begins
+        first = np.searchsorted(peer, peer)  # first row of the same peer
         after = total - (total[first] - change[first])
         keep = self.is_recorded[peer]
-        top = self.degree + 1  # what has more links than it should is as wrong as what has many more
+        top = self.degree + 1  # all degrees above the right one are equally wrong
         held = np.zeros((len(self.times) + 1, top + 1), dtype=np.int64)
         np.add.at(held, (at[keep], np.minimum(after, top)[keep]), 1)
         np.subtract.at(held, (at[keep], np.minimum(after - change, top)[keep]), 1)
@@ -122,12 +122,12 @@ class FabricTimeline:
         return np.asarray((right == known) | ((right + short == known) & (short <= spare)))
 
     def peer_counts(self, times: Ints) -> Ints:
-        came = np.searchsorted(np.sort(self.start), times, side="right")
-        went = np.searchsorted(np.sort(self.end), times, side="right")
-        return np.asarray(came - went, dtype=np.int64)
+        started = np.searchsorted(np.sort(self.start), times, side="right")
+        ended = np.searchsorted(np.sort(self.end), times, side="right")
+        return np.asarray(started - ended, dtype=np.int64)
 
     def _changes(self) -> tuple[Ints, Ints, Ints]:
-        """Each end of each link, when it came and when it went: peer, time, +1 or -1."""
+        """Start and end of each link at each of its ends: peer, time, +1 or -1."""
         lasting = self.link_start < self.link_end
         a, b, up, down = self.a[lasting], self.b[lasting], self.link_start[lasting], self.link_end[lasting]
         ended = down < NEVER

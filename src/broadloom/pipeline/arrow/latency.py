@@ -1,7 +1,7 @@
-"""How long messages took from sending to delivery, and over how many links.
+"""Latency and hops of deliveries.
 
-Two steps, so that no task needs more than a part: `delays` has all rows of some messages, and gives a row for each
-delivery; `percentiles` has all deliveries of some minutes.
+In two steps, so that no task needs more than a part of the rows: `latencies` has all rows of some messages and returns
+one row per delivery; `percentiles` has all deliveries of some minutes.
 """
 
 import polars as pl
@@ -11,28 +11,28 @@ from broadloom.pipeline.arrow.frames import minute_of, percentile, to_arrow, to_
 from broadloom.record.arrow_import import pa
 
 KINDS = ("sent", "delivered")
-COLUMNS = ("channel", "kind", "run", "time", "author", "sequence", "hops")
+COLUMNS = ("channel", "kind", "run_id", "event_time", "author", "sequence", "hops")
 TIME = pa.timestamp("us", tz="UTC")
 
 LATENCIES = pa.schema(
     [
         pa.field("channel", pa.string()),
-        pa.field("minute", TIME),
-        pa.field("delay_us", pa.int64()),
+        pa.field("start_time", TIME),
+        pa.field("latency_ms", pa.float64()),
         pa.field("hops", pa.int64()),
-        pa.field("clock_error_us", pa.float64()),
+        pa.field("clock_error_ms", pa.float64()),
     ]
 )
-"""The delay is null if the sending is on no tape, or by a clock that nothing ties to that of the receiver."""
+"""The latency is null if the sending is on no tape, or its clock is unrelated to the receiver's."""
 
 PERCENTILES = pa.schema(
     [
         pa.field("channel", pa.string()),
-        pa.field("minute", TIME),
-        pa.field("deliveries", pa.int64()),
-        pa.field("unknown", pa.int64()),
-        *(pa.field(f"delay_{name}_us", pa.int64()) for name in ("p50", "p90", "p99", "max")),
-        pa.field("clock_error_us", pa.float64()),
+        pa.field("start_time", TIME),
+        pa.field("delivery_count", pa.int64()),
+        pa.field("untimed_count", pa.int64()),
+        *(pa.field(f"latency_{name}_ms", pa.float64()) for name in ("p50", "p90", "p99", "max")),
+        pa.field("clock_error_ms", pa.float64()),
         *(pa.field(f"hops_{name}", pa.int64()) for name in ("p50", "p90", "p99", "max")),
     ]
 )
@@ -41,38 +41,43 @@ _MESSAGE = ["channel", "author", "sequence"]
 
 
 def latencies(table: pa.Table, correction: ClockCorrection) -> pa.Table:
-    """A row for each delivery, by the minute of its sending; by that of its delivery, if nothing else is known."""
-    rows = correction.apply(to_polars(table), "run", "time")
+    """One row per delivery, by the minute of the sending; if that is unknown, of the delivery."""
+    rows = correction.apply(to_polars(table), "run_id", "event_time")
     sent = (
         rows.filter(pl.col("kind") == "sent")
         .unique(_MESSAGE, keep="first", maintain_order=True)
-        .select(*_MESSAGE, said="time", said_reference="time_reference", said_error="time_error_us")
+        .select(
+            *_MESSAGE,
+            sent_time="event_time",
+            sent_reference="event_time_reference",
+            sent_error_us="event_time_error_us",
+        )
     )
-    got = rows.filter(pl.col("kind") == "delivered").join(sent, on=_MESSAGE, how="left")
-    known = pl.col("said_reference") == pl.col("time_reference")
-    told = got.with_columns(when=pl.when(known).then("said").otherwise("time")).select(
+    delivered = rows.filter(pl.col("kind") == "delivered").join(sent, on=_MESSAGE, how="left")
+    is_timed = pl.col("sent_reference") == pl.col("event_time_reference")
+    found = delivered.with_columns(counted_at=pl.when(is_timed).then("sent_time").otherwise("event_time")).select(
         "channel",
         "hops",
-        minute=minute_of("when"),
-        delay_us=pl.when(known).then(pl.col("time") - pl.col("said")),
-        # One clock has no error against itself, and every other error is one against the reference.
-        clock_error_us=pl.when(known).then(pl.col("time_error_us") + pl.col("said_error")),
+        start_time=minute_of("counted_at"),
+        latency_ms=pl.when(is_timed).then((pl.col("event_time") - pl.col("sent_time")) / 1000),
+        # Both errors are relative to the reference clock, so they add up.
+        clock_error_ms=pl.when(is_timed).then((pl.col("event_time_error_us") + pl.col("sent_error_us")) / 1000),
     )
-    return to_arrow(told, LATENCIES)
+    return to_arrow(found, LATENCIES)
 
 
 def percentiles(table: pa.Table) -> pa.Table:
-    """By channel and minute. Which value is meant: the smallest that so many percent do not exceed."""
+    """Nearest-rank percentiles by channel and minute."""
     ranks = (("p50", 500), ("p90", 900), ("p99", 990), ("max", 1000))
-    told = (
+    found = (
         to_polars(table)
-        .group_by("channel", "minute")
+        .group_by("channel", "start_time")
         .agg(
-            deliveries=pl.len().cast(pl.Int64),
-            unknown=pl.col("delay_us").null_count().cast(pl.Int64),
-            clock_error_us=pl.col("clock_error_us").max(),
-            **{f"delay_{name}_us": percentile("delay_us", permille) for name, permille in ranks},
+            delivery_count=pl.len().cast(pl.Int64),
+            untimed_count=pl.col("latency_ms").null_count().cast(pl.Int64),
+            clock_error_ms=pl.col("clock_error_ms").max(),
+            **{f"latency_{name}_ms": percentile("latency_ms", permille) for name, permille in ranks},
             **{f"hops_{name}": percentile("hops", permille) for name, permille in ranks},
         )
     )
-    return to_arrow(told, PERCENTILES)
+    return to_arrow(found, PERCENTILES)

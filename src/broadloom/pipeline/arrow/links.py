@@ -1,14 +1,14 @@
-"""Links as intervals, put together from what their two ends told.
+"""Links as intervals, merged from what their two ends recorded.
 
-The rule: a link carries while both its ends have it, so it begins with the later `link_up` and ends with the earlier
-`link_down`, or with the death of an end. Where an end records nothing, or its tape ends before, the other's word
-counts. Where an end records and knows nothing of it, it is half a link: told, but no part of the fabric.
+A link carries messages while both ends have it, so it starts with the later `link_up` and ends with the earlier
+`link_down`, or with the crash of an end. Where an end does not record, or its tape ends before, the other end's record
+counts. Where an end records and does not know the link, the link is `disputed`: listed, but no part of the fabric.
 """
 
 import polars as pl
 
 from broadloom.pipeline.arrow.clock_correction import ClockCorrection
-from broadloom.pipeline.arrow.frames import MICROSECONDS_PER_S, to_arrow, to_polars
+from broadloom.pipeline.arrow.frames import to_arrow, to_polars
 from broadloom.pipeline.arrow.membership_intervals import corrected
 from broadloom.record.arrow_import import pa
 
@@ -17,124 +17,134 @@ _TIME = pa.timestamp("us", tz="UTC")
 LINKS = pa.schema(
     [
         pa.field("channel", pa.string()),
-        pa.field("low", pa.string()),
-        pa.field("high", pa.string()),
-        pa.field("up", _TIME),
-        pa.field("down", _TIME),
-        pa.field("seconds", pa.float64()),
-        pa.field("known_by", pa.string()),
-        pa.field("low_up", _TIME),
-        pa.field("low_down", _TIME),
-        pa.field("low_why", pa.string()),
-        pa.field("high_up", _TIME),
-        pa.field("high_down", _TIME),
-        pa.field("high_why", pa.string()),
-        pa.field("died", pa.string()),
+        pa.field("peer_a", pa.string()),
+        pa.field("peer_b", pa.string()),
+        pa.field("start_time", _TIME),
+        pa.field("end_time", _TIME),
+        pa.field("duration_ms", pa.float64()),
+        pa.field("evidence", pa.string()),
+        pa.field("a_start_time", _TIME),
+        pa.field("a_end_time", _TIME),
+        pa.field("a_reason", pa.string()),
+        pa.field("b_start_time", _TIME),
+        pa.field("b_end_time", _TIME),
+        pa.field("b_reason", pa.string()),
+        pa.field("crashed_peer", pa.string()),
     ]
 )
 
-_PAIR = ["channel", "low", "high"]
+_PAIR = ["channel", "peer_a", "peer_b"]
 
 
 def links(changes: pa.Table, intervals: pa.Table, correction: ClockCorrection) -> pa.Table:
-    """All links of some channels: `changes` are the rows of `lives.KINDS`, `lives` the table of that name."""
+    """All links of some channels, from their membership events and the table `membership_intervals`."""
     members = to_polars(intervals)
     both = _matched(_link_ends(corrected(changes, correction)))
-    for end in ("low", "high"):
-        about = members.select(
+    for end in ("a", "b"):
+        member = members.select(
             "channel",
-            pl.col("peer").alias(end),
-            *(pl.col(name).alias(f"{end}_{name}") for name in ("is_recorded", "since", "last", "gone", "how")),
+            pl.col("peer").alias(f"peer_{end}"),
+            pl.col("is_recorded").alias(f"{end}_is_recorded"),
+            pl.col("start_time").alias(f"{end}_member_start"),
+            pl.col("last_seen_time").alias(f"{end}_last_seen"),
+            pl.when(pl.col("end_status") == "crashed").then("end_time").alias(f"{end}_crash_time"),
         )
-        both = both.join(about, on=["channel", end], how="left")
-    return to_arrow(_merge_ends(both).sort("channel", "up", "low", "high"), LINKS)
+        both = both.join(member, on=["channel", f"peer_{end}"], how="left")
+    return to_arrow(_merge_ends(both).sort("channel", "start_time", "peer_a", "peer_b"), LINKS)
 
 
 def _link_ends(rows: pl.DataFrame) -> pl.DataFrame:
-    """What each end told: from its `link_up` to its next `link_down` of the same neighbour; null if it told none."""
-    ends = rows.filter(pl.col("kind").is_in(["link_up", "link_down"])).sort("run", "ordinal")
-    pair = ["channel", "observer", "neighbour"]
+    """What each end recorded: from `link_up` to the next `link_down` with the same neighbor; null if not recorded."""
+    ends = rows.filter(pl.col("kind").is_in(["link_up", "link_down"])).sort("run_id", "ordinal")
+    pair = ["channel", "peer", "neighbor"]
     ends = ends.with_columns(
         next_kind=pl.col("kind").shift(-1).over(pair),
-        next_time=pl.col("time").shift(-1).over(pair),
-        next_why=pl.col("why").shift(-1).over(pair),
-        before=pl.col("kind").shift(1).over(pair),
+        next_time=pl.col("event_time").shift(-1).over(pair),
+        next_reason=pl.col("reason").shift(-1).over(pair),
+        previous_kind=pl.col("kind").shift(1).over(pair),
     )
-    closed = pl.col("next_kind") == "link_down"
-    began = ends.filter(pl.col("kind") == "link_up").select(
-        *pair, up="time", down=pl.when(closed).then("next_time"), why=pl.when(closed).then("next_why")
+    is_closed = pl.col("next_kind") == "link_down"
+    opened = ends.filter(pl.col("kind") == "link_up").select(
+        *pair,
+        start_time="event_time",
+        end_time=pl.when(is_closed).then("next_time"),
+        reason=pl.when(is_closed).then("next_reason"),
     )
-    # Its beginning is lost (a gap of the tape, or it began before the tape): only the end is known.
-    only_end = ends.filter(pl.col("kind") == "link_down", pl.col("before").is_null() | (pl.col("before") != "link_up"))
-    ended = only_end.select(*pair, up=pl.lit(None, dtype=pl.Int64), down="time", why="why")
-    is_low = pl.col("observer") < pl.col("neighbour")
-    return pl.concat([began, ended]).select(
+    # The start was not recorded (dropped rows, or before the tape): only the end is known.
+    is_unopened = pl.col("previous_kind").is_null() | (pl.col("previous_kind") != "link_up")
+    closed = ends.filter(pl.col("kind") == "link_down", is_unopened).select(
+        *pair, start_time=pl.lit(None, dtype=pl.Int64), end_time="event_time", reason="reason"
+    )
+    is_a = pl.col("peer") < pl.col("neighbor")
+    return pl.concat([opened, closed]).select(
         "channel",
-        "up",
-        "down",
-        "why",
-        low=pl.when(is_low).then("observer").otherwise("neighbour"),
-        high=pl.when(is_low).then("neighbour").otherwise("observer"),
-        end=pl.when(is_low).then(pl.lit("low")).otherwise(pl.lit("high")),
+        "start_time",
+        "end_time",
+        "reason",
+        peer_a=pl.when(is_a).then("peer").otherwise("neighbor"),
+        peer_b=pl.when(is_a).then("neighbor").otherwise("peer"),
+        end=pl.when(is_a).then(pl.lit("a")).otherwise(pl.lit("b")),
     )
 
 
 def _matched(halves: pl.DataFrame) -> pl.DataFrame:
     """The two ends of each link in one row.
 
-    The k-th link of one end is the k-th of the other, if both know of equally many. If not, something is lacking, and
-    halves belong together if they overlap.
+    If both ends recorded equally many links, the k-th of one is the k-th of the other. If not, rows are missing, and
+    halves match if they overlap in time.
     """
-    counted = halves.sort(*_PAIR, pl.coalesce("up", "down")).with_columns(
-        place=pl.int_range(pl.len()).over([*_PAIR, "end"]),
-        lows=(pl.col("end") == "low").sum().over(_PAIR),
-        highs=(pl.col("end") == "high").sum().over(_PAIR),
+    start = pl.coalesce("start_time", "end_time")
+    counted = halves.sort(*_PAIR, start).with_columns(
+        position=pl.int_range(pl.len()).over([*_PAIR, "end"]),
+        a_count=(pl.col("end") == "a").sum().over(_PAIR),
+        b_count=(pl.col("end") == "b").sum().over(_PAIR),
     )
-    even = pl.col("lows") == pl.col("highs")
-    by_place = counted.filter(even)
-    reach = pl.coalesce("down", pl.lit(2**62)).cum_max().shift(1).over(_PAIR)
-    apart = (pl.coalesce("up", "down") > reach) | (pl.col("end") == pl.col("end").shift(1).over(_PAIR))
-    by_overlap = counted.filter(~even).with_columns(place=apart.fill_null(False).cast(pl.Int64).cum_sum().over(_PAIR))
-    every = pl.concat([by_place, by_overlap.with_columns(pl.col("place").cast(by_place.schema["place"]))])
-    values = ["up", "down", "why"]
-    low, high = (
+    is_even = pl.col("a_count") == pl.col("b_count")
+    by_position = counted.filter(is_even)
+    reach = pl.coalesce("end_time", pl.lit(2**62)).cum_max().shift(1).over(_PAIR)
+    starts_new = (start > reach) | (pl.col("end") == pl.col("end").shift(1).over(_PAIR))
+    by_overlap = counted.filter(~is_even).with_columns(
+        position=starts_new.fill_null(False).cast(pl.Int64).cum_sum().over(_PAIR)
+    )
+    positions = pl.col("position").cast(by_position.schema["position"])
+    every = pl.concat([by_position, by_overlap.with_columns(positions)])
+    side_a, side_b = (
         every.filter(pl.col("end") == end).select(
             *_PAIR,
-            "place",
-            pl.lit(True).alias(f"{end}_told"),
-            *(pl.col(value).alias(f"{end}_{value}") for value in values),
+            "position",
+            pl.lit(True).alias(f"has_{end}"),
+            *(pl.col(value).alias(f"{end}_{value}") for value in ("start_time", "end_time", "reason")),
         )
-        for end in ("low", "high")
+        for end in ("a", "b")
     )
-    return low.join(high, on=[*_PAIR, "place"], how="full", coalesce=True)
+    return side_a.join(side_b, on=[*_PAIR, "position"], how="full", coalesce=True)
 
 
 def _merge_ends(both: pl.DataFrame) -> pl.DataFrame:
     both = both.with_columns(
-        pl.col("low_told", "high_told").fill_null(False),
-        up=pl.coalesce(pl.max_horizontal("low_up", "high_up"), pl.max_horizontal("low_since", "high_since")),
+        pl.col("has_a", "has_b").fill_null(False),
+        start_time=pl.coalesce(
+            pl.max_horizontal("a_start_time", "b_start_time"), pl.max_horizontal("a_member_start", "b_member_start")
+        ),
     )
 
-    def silent(end: str) -> pl.Expr:
-        """It cannot have told: it records nothing, or its tape ended before."""
-        return ~pl.col(f"{end}_is_recorded").fill_null(False) | (pl.col(f"{end}_last") <= pl.col("up"))
+    def is_silent(end: str) -> pl.Expr:
+        """It cannot have recorded the link: it does not record, or its tape ended before."""
+        return ~pl.col(f"{end}_is_recorded").fill_null(False) | (pl.col(f"{end}_last_seen") <= pl.col("start_time"))
 
-    def death(end: str) -> pl.Expr:
-        return pl.when(pl.col(f"{end}_how") == "died").then(f"{end}_gone")
-
-    lacking_is_silent = pl.when("low_told").then(silent("high")).otherwise(silent("low"))
-    down = pl.min_horizontal("low_down", "high_down", death("low"), death("high"))
+    absent_is_silent = pl.when("has_a").then(is_silent("b")).otherwise(is_silent("a"))
+    end_time = pl.min_horizontal("a_end_time", "b_end_time", "a_crash_time", "b_crash_time")
     both = both.with_columns(
-        # With one end dead before the other had it, or cut before the later one knew, it carried nothing.
-        down=pl.when(down.is_not_null()).then(pl.max_horizontal(down, "up")),
-        known_by=pl.when(pl.col("low_told") & pl.col("high_told"))
+        # If one end ended before the other had the link, it never carried anything.
+        end_time=pl.when(end_time.is_not_null()).then(pl.max_horizontal(end_time, "start_time")),
+        evidence=pl.when(pl.col("has_a") & pl.col("has_b"))
         .then(pl.lit("both"))
-        .when(lacking_is_silent)
+        .when(absent_is_silent)
         .then(pl.lit("one"))
-        .otherwise(pl.lit("half")),
-        died=pl.when(death("low").is_not_null() & pl.col("low_down").is_null())
-        .then("low")
-        .when(death("high").is_not_null() & pl.col("high_down").is_null())
-        .then("high"),
+        .otherwise(pl.lit("disputed")),
+        crashed_peer=pl.when(pl.col("a_crash_time").is_not_null() & pl.col("a_end_time").is_null())
+        .then("peer_a")
+        .when(pl.col("b_crash_time").is_not_null() & pl.col("b_end_time").is_null())
+        .then("peer_b"),
     )
-    return both.with_columns(seconds=(pl.col("down") - pl.col("up")) / MICROSECONDS_PER_S)
+    return both.with_columns(duration_ms=(pl.col("end_time") - pl.col("start_time")) / 1000)

@@ -1,8 +1,8 @@
-"""When each peer was a member, and how it ended: left in good order, died, or was there to the end of the tape.
+"""When each peer was a member, and how it ended: left, crashed, or present at the end of the tape.
 
-The tape has no word of a death. A peer is dead if it never said that it left, and a neighbour lost it after its last
-sign of life. Signs of life are its own rows and what others received from it: a process that is killed takes its last
-unfinished file along, so its own rows may end a minute early.
+A tape has no event for a crash. A peer crashed if it never recorded that it left, and a neighbor lost it after its last
+sign of life. Signs of life are its own events and what others received from it: a killed process loses its unfinished
+file, so its own events may end a minute early.
 """
 
 import polars as pl
@@ -13,7 +13,7 @@ from broadloom.protocol.events import LinkDownReason
 from broadloom.record.arrow_import import pa
 
 KINDS = ("joined", "leaving", "left", "link_up", "link_down")
-COLUMNS = ("channel", "kind", "run", "ordinal", "time", "observer", "neighbour", "why")
+COLUMNS = ("channel", "kind", "run_id", "ordinal", "event_time", "peer", "neighbor", "reason")
 _TIME = pa.timestamp("us", tz="UTC")
 
 MEMBERSHIP_INTERVALS = pa.schema(
@@ -21,25 +21,25 @@ MEMBERSHIP_INTERVALS = pa.schema(
         pa.field("channel", pa.string()),
         pa.field("peer", pa.string()),
         pa.field("is_recorded", pa.bool_()),
-        pa.field("since", _TIME),
-        pa.field("joined", _TIME),
-        pa.field("last", _TIME),
-        pa.field("gone", _TIME),
-        pa.field("how", pa.string()),
+        pa.field("start_time", _TIME),
+        pa.field("joined_time", _TIME),
+        pa.field("last_seen_time", _TIME),
+        pa.field("end_time", _TIME),
+        pa.field("end_status", pa.string()),
     ]
 )
 
 SIGNS = pa.schema(
     [
         pa.field("channel", pa.string()),
-        pa.field("run", pa.string()),
+        pa.field("run_id", pa.string()),
         pa.field("peer", pa.string()),
         pa.field("is_own", pa.bool_()),
-        pa.field("first", _TIME),
-        pa.field("last", _TIME),
+        pa.field("first_time", _TIME),
+        pa.field("last_time", _TIME),
     ]
 )
-"""First and last sign of life of a peer, by the clock of a run: its own rows, or messages that came from it."""
+"""First and last sign of life of a peer, by the clock of a run: its own events, or messages received from it."""
 
 _KEYS = ["channel", "peer"]
 _CRASH_REASONS = [LinkDownReason.CONNECTION_LOST.value, LinkDownReason.HEARTBEAT_TIMEOUT.value]
@@ -47,54 +47,59 @@ _LEAVE_REASONS = [LinkDownReason.PEER_LEFT.value, LinkDownReason.LOCAL_LEAVE.val
 
 
 def corrected(changes: pa.Table, correction: ClockCorrection) -> pl.DataFrame:
-    """The rows of `KINDS` by the reference's clock, in the order of each run."""
-    return correction.apply(to_polars(changes), "run", "time").sort("time", "run", "ordinal")
+    """Membership events by the reference clock, in the order of each run."""
+    return correction.apply(to_polars(changes), "run_id", "event_time").sort("event_time", "run_id", "ordinal")
 
 
 def membership_intervals(changes: pa.Table, signs: pa.Table, correction: ClockCorrection) -> pa.Table:
-    """One row a peer: `changes` are the rows of `KINDS`, `signs` the signs of life."""
+    """One row per peer, from the events of `KINDS` and the signs of life."""
     rows = corrected(changes, correction)
-    shown = correction.apply(correction.apply(to_polars(signs), "run", "first"), "run", "last")
-    signed = shown.group_by(_KEYS).agg(
-        is_recorded=pl.col("is_own").any(), first=pl.col("first").min(), last=pl.col("last").max()
+    sighted = correction.apply(to_polars(signs), "run_id", "first_time")
+    sighted = correction.apply(sighted, "run_id", "last_time")
+    by_signs = sighted.group_by(_KEYS).agg(
+        is_recorded=pl.col("is_own").any(),
+        first_seen_time=pl.col("first_time").min(),
+        last_seen_time=pl.col("last_time").max(),
     )
-    own = rows.rename({"observer": "peer"}).group_by(_KEYS)
-    told = own.agg(
-        joined=pl.col("time").filter(pl.col("kind") == "joined").min(),
-        leaving=pl.col("time").filter(pl.col("kind").is_in(["leaving", "left"])).min(),
-        has_links=(pl.col("kind") == "link_up").sum() > (pl.col("kind") == "link_down").sum(),
+    kind, time = pl.col("kind"), pl.col("event_time")
+    by_own_events = rows.group_by(_KEYS).agg(
+        joined_time=time.filter(kind == "joined").min(),
+        leaving_time=time.filter(kind.is_in(["leaving", "left"])).min(),
+        has_links=(kind == "link_up").sum() > (kind == "link_down").sum(),
     )
-    others = rows.filter(pl.col("neighbour").is_not_null()).drop("observer").rename({"neighbour": "peer"})
-    down = pl.col("time").filter(pl.col("kind") == "link_down")
-    linked = others.group_by(_KEYS).agg(
-        linked=pl.col("time").min(),
-        lost=down.filter(pl.col("why").filter(pl.col("kind") == "link_down").is_in(_CRASH_REASONS)).max(),
-        farewell=down.filter(pl.col("why").filter(pl.col("kind") == "link_down").is_in(_LEAVE_REASONS)).min(),
+    others = rows.filter(pl.col("neighbor").is_not_null()).drop("peer").rename({"neighbor": "peer"})
+    down = time.filter(kind == "link_down")
+    down_reason = pl.col("reason").filter(kind == "link_down")
+    by_neighbors = others.group_by(_KEYS).agg(
+        linked_time=time.min(),
+        lost_time=down.filter(down_reason.is_in(_CRASH_REASONS)).max(),
+        farewell_time=down.filter(down_reason.is_in(_LEAVE_REASONS)).min(),
     )
-    known = pl.concat([signed.select(_KEYS), linked.select(_KEYS)]).unique(_KEYS)
-    for part in (signed, told, linked):
+    known = pl.concat([by_signs.select(_KEYS), by_neighbors.select(_KEYS)]).unique(_KEYS)
+    for part in (by_signs, by_own_events, by_neighbors):
         known = known.join(part, on=_KEYS, how="left")
     return to_arrow(_with_end_status(known).sort(_KEYS), MEMBERSHIP_INTERVALS)
 
 
 def _with_end_status(known: pl.DataFrame) -> pl.DataFrame:
-    recorded = pl.col("is_recorded").fill_null(False)
+    is_recorded = pl.col("is_recorded").fill_null(False)
     known = known.with_columns(
-        is_recorded=recorded,
-        since=pl.min_horizontal("joined", "linked", pl.when(recorded).then("first")),
-        # One that records nothing cannot say that it leaves, but its neighbours know.
-        leaving=pl.when(recorded).then("leaving").otherwise("farewell"),
-        last=pl.coalesce("last", "lost", "farewell", "linked"),
+        is_recorded=is_recorded,
+        start_time=pl.min_horizontal("joined_time", "linked_time", pl.when(is_recorded).then("first_seen_time")),
+        # A peer without a tape cannot record that it leaves, but its neighbors do.
+        leaving_time=pl.when(is_recorded).then("leaving_time").otherwise("farewell_time"),
+        last_seen_time=pl.coalesce("last_seen_time", "lost_time", "farewell_time", "linked_time"),
     )
-    # A live peer whose link was lost tells of it too, and has rows afterwards; a dead one has none.
-    silent = pl.col("lost") > pl.col("last")
-    struck = pl.col("has_links") & (pl.col("lost") == pl.col("last"))
-    died = pl.col("leaving").is_null() & (silent | struck)
+    # A live peer whose link was lost records that too, and has later events; a crashed one has none.
+    is_silent = pl.col("lost_time") > pl.col("last_seen_time")
+    is_cut = pl.col("has_links") & (pl.col("lost_time") == pl.col("last_seen_time"))
+    has_left = pl.col("leaving_time").is_not_null()
+    has_crashed = ~has_left & (is_silent | is_cut)
     return known.with_columns(
-        gone=pl.when(pl.col("leaving").is_not_null()).then("leaving").when(died).then("last"),
-        how=pl.when(pl.col("leaving").is_not_null())
+        end_time=pl.when(has_left).then("leaving_time").when(has_crashed).then("last_seen_time"),
+        end_status=pl.when(has_left)
         .then(pl.lit("left"))
-        .when(died)
-        .then(pl.lit("died"))
-        .otherwise(pl.lit("there")),
+        .when(has_crashed)
+        .then(pl.lit("crashed"))
+        .otherwise(pl.lit("present")),
     )

@@ -1,7 +1,7 @@
-"""Responses that were delivered before what they respond to.
+"""Finds replies that were delivered before the message they reply to (a violation of causal order).
 
-Judged where both were delivered to the same peer, in one run, by ordinals. A parent that never came is either not owed
-(it was sent before the peer joined) or found missing by itself.
+Judged by ordinals, where both were delivered to the same peer in one run. A parent that never arrived was either not
+due (sent before the peer joined) or is reported as missing by itself.
 """
 
 import polars as pl
@@ -11,23 +11,22 @@ from broadloom.pipeline.arrow.exact import frame, to_schema
 from broadloom.record.arrow_import import pa
 
 KEYS = ["channel", "receiver", "key_author", "key_sequence"]
-"""The parent; a row that is a parent itself has its own name there."""
+"""Identifies the parent: in a reply, the message it replies to; in a row of a parent, the message itself."""
 
 
 def replies_before_parent(rows: pa.Table) -> pa.Table:
-    """`rows` are responses (with `author` and `sequence`), and deliveries, or sendings, of parents (without)."""
-    got = frame(rows)
-    parents = got.filter(pl.col("author").is_null()).sort("ordinal").unique([*KEYS, "run"], keep="first")
-    answers = got.filter(pl.col("author").is_not_null())
-    both = answers.join(
-        parents.select(*KEYS, "run", pl.col("ordinal").alias("parent_ordinal")), [*KEYS, "run"], "inner"
-    )
+    """`rows` are replies (with `author` and `sequence`) and deliveries or sendings of parents (without)."""
+    every = frame(rows)
+    parents = every.filter(pl.col("author").is_null()).sort("ordinal").unique([*KEYS, "run_id"], keep="first")
+    parents = parents.select(*KEYS, "run_id", pl.col("ordinal").alias("parent_ordinal"))
+    replies = every.filter(pl.col("author").is_not_null())
+    both = replies.join(parents, [*KEYS, "run_id"], "inner")
     early = both.filter(pl.col("parent_ordinal") > pl.col("ordinal"))
     return to_schema(
         early.with_columns(
-            pl.lit("before_parent").alias("finding"),
-            pl.lit(True).alias("guilty"),
-            pl.format("delivered before {}#{}, which it responds to", "key_author", "key_sequence").alias("detail"),
+            pl.lit("reply_before_parent").alias("finding"),
+            pl.lit(True).alias("is_violation"),
+            pl.format("delivered before {}#{}, which it replies to", "key_author", "key_sequence").alias("detail"),
         ),
         SCHEMA,
     )

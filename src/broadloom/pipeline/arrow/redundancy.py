@@ -1,8 +1,8 @@
-"""How many copies of messages came, against what a flood sends: (r-1)N+1.
+"""Copies received per message, compared with flooding: (r-1)N+1.
 
-The author sends r copies and each of the other N-1 peers hands on r-1, so (r-1)N+1 copies come in for one message; in
-the small regime r is N-1. Each copy is a `received` row or counted in a `duplicates` row. Those are written about once
-a second and for no message in particular, so copies can be counted by time, not by message.
+When flooding, the author sends r copies and each of the other N-1 peers relays r-1, so (r-1)N+1 copies arrive per
+message; in a full mesh, r is N-1. Each copy is a `received` event or counted in a `duplicates` event. Those are written
+about once a second and for no message in particular, so copies are counted by time, not by message.
 """
 
 import numpy as np
@@ -12,61 +12,60 @@ from broadloom.pipeline.arrow.clock_correction import ClockCorrection
 from broadloom.pipeline.arrow.frames import minute_of, to_arrow, to_polars
 from broadloom.record.arrow_import import pa
 
-_TIME = pa.timestamp("us", tz="UTC")
-
 REDUNDANCY = pa.schema(
     [
         pa.field("channel", pa.string()),
-        pa.field("minute", _TIME),
-        pa.field("messages", pa.int64()),
-        pa.field("peers", pa.float64()),
+        pa.field("start_time", pa.timestamp("us", tz="UTC")),
+        pa.field("message_count", pa.int64()),
+        pa.field("peer_count_mean", pa.float64()),
         pa.field("degree", pa.int64()),
-        pa.field("received", pa.int64()),
-        pa.field("duplicates", pa.int64()),
-        pa.field("copies", pa.int64()),
-        pa.field("copies_of_flood", pa.float64()),
+        pa.field("first_copy_count", pa.int64()),
+        pa.field("duplicate_count", pa.int64()),
+        pa.field("copy_count", pa.int64()),
+        pa.field("flood_copy_count", pa.float64()),
         pa.field("copies_per_message", pa.float64()),
-        pa.field("share_of_flood", pa.float64()),
+        pa.field("flood_ratio", pa.float64()),
     ]
 )
 
 
 def redundancy(seconds: pa.Table, intervals: pa.Table, correction: ClockCorrection) -> pa.Table:
-    """By minute, for one channel. `seconds` has, for each run and second (`time`), the counts `sent`, `received` and
-    `duplicates`, and the channel's `degree`; `lives` is the table of that name."""
-    rows = correction.apply(to_polars(seconds), "run", "time")
+    """By minute, for one channel. `seconds` has one row per run and second (`event_time`) with `message_count`,
+    `first_copy_count`, `duplicate_count` and the channel's `degree`; `intervals` is `membership_intervals`."""
+    rows = correction.apply(to_polars(seconds), "run_id", "event_time")
     members = to_polars(intervals)
-    peers, recorded = (_peer_count(part, rows["time"]) for part in (members, members.filter("is_recorded")))
+    peers, recorded = (_peer_count(part, rows["event_time"]) for part in (members, members.filter("is_recorded")))
     degree = np.minimum(rows["degree"].fill_null(0).to_numpy(), np.maximum(peers - 1, 0))
     flood = np.maximum((degree - 1) * peers + 1, 0) * recorded / np.maximum(peers, 1)
+    messages = pl.col("message_count")
     rows = rows.with_columns(
-        minute=minute_of("time"),
+        start_time=minute_of("event_time"),
         peers=pl.Series(peers, dtype=pl.Float64),
-        flood=pl.Series(flood, dtype=pl.Float64) * pl.col("sent"),
+        flood=pl.Series(flood, dtype=pl.Float64) * messages,
     )
-    told = rows.group_by("channel", "minute").agg(
-        messages=pl.col("sent").sum(),
-        # As the messages saw it; without any, as the seconds did.
-        peers=pl.coalesce(
-            (pl.col("peers") * pl.col("sent")).sum() / pl.col("sent").sum().replace(0, None), pl.col("peers").mean()
+    by_minute = rows.group_by("channel", "start_time").agg(
+        # Weighted by messages; if there are none, by seconds.
+        peer_count_mean=pl.coalesce(
+            (pl.col("peers") * messages).sum() / messages.sum().replace(0, None), pl.col("peers").mean()
         ),
+        message_count=messages.sum(),
         degree=pl.col("degree").max(),
-        received=pl.col("received").sum(),
-        duplicates=pl.col("duplicates").sum(),
-        copies_of_flood=pl.col("flood").sum(),
+        first_copy_count=pl.col("first_copy_count").sum(),
+        duplicate_count=pl.col("duplicate_count").sum(),
+        flood_copy_count=pl.col("flood").sum(),
     )
-    copies = pl.col("received") + pl.col("duplicates")
-    told = told.with_columns(
-        copies=copies,
-        copies_per_message=copies / pl.col("messages").replace(0, None),
-        share_of_flood=copies / pl.col("copies_of_flood").replace(0.0, None),
+    copies = pl.col("first_copy_count") + pl.col("duplicate_count")
+    by_minute = by_minute.with_columns(
+        copy_count=copies,
+        copies_per_message=copies / messages.replace(0, None),
+        flood_ratio=copies / pl.col("flood_copy_count").replace(0.0, None),
     )
-    return to_arrow(told.sort("channel", "minute"), REDUNDANCY)
+    return to_arrow(by_minute.sort("channel", "start_time"), REDUNDANCY)
 
 
 def _peer_count(members: pl.DataFrame, times: pl.Series) -> np.ndarray:
-    """How many peers are there at each time."""
+    """Number of peers present at each time."""
     moments = times.to_numpy()
-    came = np.searchsorted(np.sort(members["since"].to_numpy()), moments, side="right")
-    went = np.searchsorted(np.sort(members["gone"].drop_nulls().to_numpy()), moments, side="right")
-    return np.asarray(came - went)
+    started = np.searchsorted(np.sort(members["start_time"].to_numpy()), moments, side="right")
+    ended = np.searchsorted(np.sort(members["end_time"].drop_nulls().to_numpy()), moments, side="right")
+    return np.asarray(started - ended)

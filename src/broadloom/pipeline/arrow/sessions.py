@@ -1,11 +1,11 @@
-"""From signs of life to sessions: a subscriber is connected until nothing has been heard of it for too long.
+"""From signs of life to sessions: a subscriber is connected until it has been silent for too long.
 
-The rule, for each peer of a subscriber: two signs belong together if no more than `silence_us` lies between them. What
-belongs together is a span, from its first sign to its last one and `tail_us` beyond; if the peer itself said that it
-left, then until exactly that moment. A subscriber's session is what the spans of all its peers cover without a break.
+For each peer of a subscriber, two signs belong together if at most `timeout_us` lies between them. Signs that belong
+together form a span, from the first sign to `tail_us` after the last; if the peer recorded that it left, to exactly
+that moment. A session of a subscriber is what the spans of all its peers cover without a gap.
 
-It does not matter in which order signs came or how often one was seen: the same signs give the same sessions, and one
-that comes late and closes a break makes one session of two at the next run.
+The order of the signs and how often each was seen do not matter: the same signs give the same sessions, and a late sign
+that closes a gap merges two sessions in the next run.
 """
 
 from dataclasses import dataclass
@@ -13,7 +13,8 @@ from dataclasses import dataclass
 import polars as pl
 
 from broadloom.pipeline.arrow.frames import to_arrow, to_polars
-from broadloom.pipeline.table import TableSettingError
+from broadloom.pipeline.billing.money import to_decimal
+from broadloom.pipeline.table import EXACT_MS, TableSettingError
 from broadloom.record.arrow_import import pa
 
 _TIME = pa.timestamp("us", tz="UTC")
@@ -23,33 +24,34 @@ SECOND_US = 1_000_000
 @dataclass(frozen=True, slots=True)
 class SessionRule:
     interval_s: float
-    """How often a subscriber says that it is here."""
+    """Interval at which subscribers identify themselves."""
     missed_max: int
-    """How many of these may be lacking before the session is over."""
+    """Missed identifications before a session is over."""
     grace_s: float
-    """How much late one may be."""
+    """How late an identification may be."""
     tail_s: float
-    """How long after its last sign a subscriber counts as connected, if it did not say that it left."""
+    """How long a subscriber counts as connected after its last sign, unless it left."""
     window_s: float
-    """What is seen by several observers within this time is one identification."""
+    """Sightings within this time count as one identification."""
 
     def __post_init__(self) -> None:
         if self.interval_s <= 0 or self.missed_max < 0 or self.grace_s < 0 or self.tail_s < 0:
             raise TableSettingError(
-                "identification_s has to be above 0, and missed_max, slack_s and tail_s not below 0"
+                "identification_interval_s must be above 0, and identifications_missed_max, identification_grace_s and "
+                "session_tail_s must not be negative"
             )
         if not 0 < self.window_s < self.interval_s:
             raise TableSettingError(
-                f"identification_spread_s has to be above 0 and below identification_s, not {self.window_s}"
+                f"identification_window_s must be above 0 and below identification_interval_s, not {self.window_s}"
             )
         if self.tail_us > self.timeout_us:
             raise TableSettingError(
-                f"session_tail_s may be at most the silence that ends a session, {self.timeout_us / SECOND_US} s here"
+                f"session_tail_s must be at most the silence that ends a session, here {self.timeout_us / SECOND_US} s"
             )
 
     @property
     def timeout_us(self) -> int:
-        """More than this between two signs, and the session was over."""
+        """Silence longer than this ends a session."""
         return round((self.interval_s * (1 + self.missed_max) + self.grace_s) * SECOND_US)
 
     @property
@@ -67,23 +69,23 @@ SIGNS: pa.Schema = pa.schema(
         ("peer", pa.string()),
         ("subscriber", pa.string()),
         ("sign", pa.string()),
-        ("first", _TIME),
-        ("last", _TIME),
+        ("first_time", _TIME),
+        ("last_time", _TIME),
     ]
 )
-"""Signs of life, those within `spread_us` already put together: `sign` is identification, joined or left. The
-subscriber is told by identifications only."""
+"""Signs of life, already combined within `window_us`. `sign` is identification, joined or left; only identifications
+have a subscriber."""
 
 SPANS: pa.Schema = pa.schema(
     [
         ("channel", pa.string()),
         ("subscriber", pa.string()),
         ("peer", pa.string()),
-        ("start", _TIME),
-        ("last", _TIME),
-        ("end", _TIME),
-        ("left", pa.bool_()),
-        ("identifications", pa.int64()),
+        ("start_time", _TIME),
+        ("last_time", _TIME),
+        ("end_time", _TIME),
+        ("has_left", pa.bool_()),
+        ("identification_count", pa.int64()),
     ]
 )
 
@@ -91,12 +93,12 @@ SESSIONS: pa.Schema = pa.schema(
     [
         ("channel", pa.string()),
         ("subscriber", pa.string()),
-        ("start", _TIME),
-        ("end", _TIME),
-        ("connected_us", pa.int64()),
-        ("identifications", pa.int64()),
-        ("peers", pa.int64()),
-        ("ended", pa.string()),
+        ("start_time", _TIME),
+        ("end_time", _TIME),
+        ("connected_ms", EXACT_MS),
+        ("identification_count", pa.int64()),
+        ("peer_count", pa.int64()),
+        ("end_status", pa.string()),
     ]
 )
 
@@ -105,79 +107,84 @@ _PEER = ["channel", "peer"]
 
 
 def spans(signs: pa.Table, rule: SessionRule) -> pa.Table:
-    """When each peer of a subscriber was connected. All signs of a peer have to be in the table."""
+    """When each peer of a subscriber was connected. The table must hold all signs of a peer."""
     frame = to_polars(signs)
-    said = _identifications(frame.filter(pl.col("sign") == "identification"), rule)
-    joined = frame.filter(pl.col("sign") == "joined").select(*_PEER, "first", "last", fresh=pl.lit(0, pl.Int64))
-    left = frame.filter(pl.col("sign") == "left").group_by(_PEER).agg(left=pl.col("first").min())
-    subscribers = said.select(_KEYS).unique()
-    lives = (
-        pl.concat([said, subscribers.join(joined, on=_PEER).select(said.columns)])
+    identifications = _identifications(frame.filter(pl.col("sign") == "identification"), rule)
+    joined = frame.filter(pl.col("sign") == "joined")
+    joined = joined.select(*_PEER, "first_time", "last_time", is_new=pl.lit(0, pl.Int64))
+    left = frame.filter(pl.col("sign") == "left").group_by(_PEER).agg(left_time=pl.col("first_time").min())
+    subscribers = identifications.select(_KEYS).unique()
+    ordered = (
+        pl.concat([identifications, subscribers.join(joined, on=_PEER).select(identifications.columns)])
         .join(left, on=_PEER, how="left")
-        # A message under way when its author left is seen after that.
-        .with_columns(pl.min_horizontal("first", "left"), pl.min_horizontal("last", "left"))
-        .sort([*_KEYS, "first", "last"])
+        # A message in flight when its author left is seen after that.
+        .with_columns(pl.min_horizontal("first_time", "left_time"), pl.min_horizontal("last_time", "left_time"))
+        .sort([*_KEYS, "first_time", "last_time"])
     )
-    parted = _starts_group(_KEYS) | (pl.col("first") - _furthest_end("last", _KEYS) > rule.timeout_us)
+    silence = pl.col("first_time") - _furthest_end("last_time", _KEYS)
+    starts_span = _starts_group(_KEYS) | (silence > rule.timeout_us)
     found = (
-        lives.with_columns(span=parted.cum_sum())
+        ordered.with_columns(span=starts_span.cum_sum())
         .group_by("span", maintain_order=True)
         .agg(
             *(pl.col(key).first() for key in _KEYS),
-            start=pl.col("first").min(),
-            last=pl.col("last").max(),
-            said_left=pl.col("left").first(),
-            identifications=pl.col("fresh").sum(),
+            start_time=pl.col("first_time").min(),
+            last_time=pl.col("last_time").max(),
+            left_time=pl.col("left_time").first(),
+            identification_count=pl.col("is_new").sum(),
         )
-        .with_columns(left=(pl.col("said_left") - pl.col("last") <= rule.timeout_us).fill_null(False))
-        .with_columns(end=pl.when("left").then("said_left").otherwise(pl.col("last") + rule.tail_us))
+        .with_columns(has_left=(pl.col("left_time") - pl.col("last_time") <= rule.timeout_us).fill_null(False))
+        .with_columns(end_time=pl.when("has_left").then("left_time").otherwise(pl.col("last_time") + rule.tail_us))
     )
     return to_arrow(found, SPANS)
 
 
 def sessions(spans: pa.Table, rule: SessionRule) -> pa.Table:
-    """Spans of a subscriber put together. `until` of a span is how far the tape of its channel reaches: a session is
-    counted no further, and is open if the silence at its end may yet be broken."""
+    """Merge the spans of a subscriber. `tape_end_time` is the end of the channel's tapes: a session does not extend
+    beyond it, and is open if more signs could still continue it."""
     keys = ["channel", "subscriber"]
     frame = (
         to_polars(spans)
-        .with_columns(open=~pl.col("left") & (pl.col("last") + rule.timeout_us >= pl.col("until")))
-        .with_columns(end=pl.max_horizontal(pl.min_horizontal("end", "until"), "last"))
-        .sort([*keys, "start", "end", "peer"])
+        .with_columns(is_open=~pl.col("has_left") & (pl.col("last_time") + rule.timeout_us >= pl.col("tape_end_time")))
+        .with_columns(end_time=pl.max_horizontal(pl.min_horizontal("end_time", "tape_end_time"), "last_time"))
+        .sort([*keys, "start_time", "end_time", "peer"])
     )
-    parted = _starts_group(keys) | (pl.col("start") > _furthest_end("end", keys))
+    starts_session = _starts_group(keys) | (pl.col("start_time") > _furthest_end("end_time", keys))
+    status = pl.when("is_open").then(pl.lit("open")).when("has_left").then(pl.lit("left"))
     found = (
-        frame.with_columns(session=parted.cum_sum())
+        frame.with_columns(session=starts_session.cum_sum())
         .group_by("session", maintain_order=True)
         .agg(
             *(pl.col(key).first() for key in keys),
-            pl.col("start").min(),
-            pl.col("end").max(),
-            pl.col("identifications").sum(),
-            peers=pl.col("peer").n_unique().cast(pl.Int64),
-            open=pl.col("open").any(),
-            left=(pl.col("left") & (pl.col("end") == pl.col("end").max())).any(),
+            pl.col("start_time").min(),
+            pl.col("end_time").max(),
+            pl.col("identification_count").sum(),
+            peer_count=pl.col("peer").n_unique().cast(pl.Int64),
+            is_open=pl.col("is_open").any(),
+            has_left=(pl.col("has_left") & (pl.col("end_time") == pl.col("end_time").max())).any(),
         )
-        .with_columns(
-            connected_us=pl.col("end") - pl.col("start"),
-            ended=pl.when("open").then(pl.lit("open")).when("left").then(pl.lit("left")).otherwise(pl.lit("silent")),
-        )
+        .with_columns(end_status=status.otherwise(pl.lit("timed_out")))
     )
-    return to_arrow(found, SESSIONS)
+    position = SESSIONS.get_field_index("connected_ms")
+    connected_us = (found["end_time"] - found["start_time"]).to_numpy()
+    return to_arrow(found, SESSIONS.remove(position)).add_column(
+        position, SESSIONS.field(position), to_decimal(connected_us, EXACT_MS)
+    )
 
 
 def _identifications(signs: pl.DataFrame, rule: SessionRule) -> pl.DataFrame:
-    """With `fresh` 1 where a new identification begins, and 0 where another observer saw the same one."""
-    signs = signs.select(*_KEYS, "first", "last").sort([*_KEYS, "first", "last"])
-    fresh = _starts_group(_KEYS) | (pl.col("first") - _furthest_end("last", _KEYS) > rule.window_us)
-    return signs.with_columns(fresh=fresh.cast(pl.Int64))
+    """Add `is_new`: 1 for a new identification, 0 for another sighting of the same one."""
+    signs = signs.select(*_KEYS, "first_time", "last_time").sort([*_KEYS, "first_time", "last_time"])
+    since_last = pl.col("first_time") - _furthest_end("last_time", _KEYS)
+    is_new = _starts_group(_KEYS) | (since_last > rule.window_us)
+    return signs.with_columns(is_new=is_new.cast(pl.Int64))
 
 
 def _starts_group(keys: list[str]) -> pl.Expr:
-    """In a sorted table: whether a row begins new keys."""
+    """In a sorted table: whether a row is the first with its keys."""
     return pl.any_horizontal(pl.col(key).ne_missing(pl.col(key).shift(1)) for key in keys)
 
 
 def _furthest_end(end: str, keys: list[str]) -> pl.Expr:
-    """The furthest that the rows before this one, of the same keys, reach."""
+    """The latest end among the rows before this one with the same keys."""
     return pl.col(end).cum_max().shift(1).over(keys)

@@ -1,13 +1,12 @@
-"""Conversations: messages that respond to messages, as trees of any depth.
+"""Threads: trees of messages and replies of any depth.
 
-Each message points to the one that it responds to: by author and sequence, or in a group by member and number, which
-are the same whichever peer the member was. By pointing to what that one points to, again and again (pointer jumping),
-every message finds its root in as many rounds as its depth has binary digits: 17 for 100,000. All in arrays, without a
-walk along any chain.
+Each message points to the one it replies to: by author and sequence, or in a group by member and member sequence, which
+stay the same when the member reconnects. With pointer jumping (each message points to what its parent points to) every
+message finds its root in log2(depth) rounds: 17 for a depth of 100,000. All in arrays, without walking any chain.
 
-The rule: nothing hangs and nothing is hidden. A message whose parent is on no tape is the root of what is known, and
-its conversation says so. Messages that respond to each other in a circle have no root; their conversation has the name
-of the first message of the circle, no depth, and says so.
+A message whose parent is on no tape is the root of what is known, and its thread is marked `parent_missing`. Messages
+that reply to each other in a cycle have no root; their thread is named after the first message of the cycle, has no
+depth, and is marked `cycle`.
 """
 
 import numpy as np
@@ -15,12 +14,13 @@ import numpy.typing as npt
 import polars as pl
 
 from broadloom.pipeline.arrow.clock_correction import ClockCorrection
-from broadloom.pipeline.arrow.frames import MICROSECONDS_PER_S, to_arrow, to_polars
+from broadloom.pipeline.arrow.frames import to_arrow, to_polars
 from broadloom.record.arrow_import import pa
 
 _TIME = pa.timestamp("us", tz="UTC")
 
 COMPLETE, PARENT_MISSING, CYCLE = "complete", "parent_missing", "cycle"
+_STATUSES = (COMPLETE, PARENT_MISSING, CYCLE)
 
 THREAD_POSITIONS = pa.schema(
     [
@@ -30,7 +30,7 @@ THREAD_POSITIONS = pa.schema(
         pa.field("root_author", pa.string()),
         pa.field("root_sequence", pa.int64()),
         pa.field("depth", pa.int64()),
-        pa.field("state", pa.string()),
+        pa.field("status", pa.string()),
     ]
 )
 
@@ -39,14 +39,14 @@ THREADS = pa.schema(
         pa.field("channel", pa.string()),
         pa.field("root_author", pa.string()),
         pa.field("root_sequence", pa.int64()),
-        pa.field("group", pa.string()),
-        pa.field("state", pa.string()),
-        pa.field("messages", pa.int64()),
+        pa.field("group_id", pa.string()),
+        pa.field("status", pa.string()),
+        pa.field("message_count", pa.int64()),
         pa.field("depth", pa.int64()),
-        pa.field("participants", pa.int64()),
-        pa.field("began", _TIME),
-        pa.field("ended", _TIME),
-        pa.field("first_answer_s", pa.float64()),
+        pa.field("participant_count", pa.int64()),
+        pa.field("start_time", _TIME),
+        pa.field("end_time", _TIME),
+        pa.field("first_reply_ms", pa.float64()),
     ]
 )
 
@@ -57,64 +57,60 @@ Flags = npt.NDArray[np.bool_]
 def thread_positions(messages: pa.Table) -> pa.Table:
     """Root and depth of each message of a channel.
 
-    Columns: channel, author, sequence, parent_author, parent_sequence, group, member, number, parent_member,
-    parent_number.
+    Columns: channel, author, sequence, parent_author, parent_sequence, group_id, member, member_sequence,
+    parent_member, parent_member_sequence.
     """
     frame = to_polars(messages)
-    root, depth, state = _find_roots(_parents(frame))
+    root, depth, status = _find_roots(_parents(frame))
     names = frame.select("channel", "author", "sequence")
-    told = names.with_columns(
+    positions = names.with_columns(
         root_author=names["author"].gather(root),
         root_sequence=names["sequence"].gather(root),
         depth=pl.Series(depth).replace(-1, None),
-        state=_status_names(state),
+        status=_status_names(status),
     )
-    return to_arrow(told, THREAD_POSITIONS)
+    return to_arrow(positions, THREAD_POSITIONS)
 
 
 def threads(messages: pa.Table, correction: ClockCorrection) -> pa.Table:
-    """Every conversation of a channel. Columns as for `places`, and run (null if unknown), time.
+    """All threads of a channel. Columns as for `thread_positions`, plus run_id (null if unknown) and sent_time.
 
-    A message that nobody answers is a conversation only if it stands in a group.
+    A message without replies is a thread only if it is in a group.
     """
-    frame = correction.apply(to_polars(messages), "run", "time")
-    root, depth, state = _find_roots(_parents(frame))
-    speaker = frame["member"].fill_null(frame["author"])
-    author = speaker.cast(pl.Categorical).to_physical().to_numpy()
-    grouped = frame["group"].is_not_null().to_numpy()
+    frame = correction.apply(to_polars(messages), "run_id", "sent_time")
+    root, depth, status = _find_roots(_parents(frame))
+    participant = frame["member"].fill_null(frame["author"]).cast(pl.Categorical).to_physical().to_numpy()
+    is_grouped = frame["group_id"].is_not_null().to_numpy()
     size = np.bincount(root, minlength=len(root))
-    # Most messages of many channels answer nothing and are answered by nothing: they are left out before any counting.
-    kept = (size[root] > 1) | grouped | (state != 0)
+    # In many channels most messages are not part of a thread: they are left out before any counting.
+    kept = (size[root] > 1) | is_grouped | (status != 0)
     part = pl.DataFrame(
-        {"root": root[kept], "depth": depth[kept], "state": state[kept], "author": author[kept]}
+        {"root": root[kept], "depth": depth[kept], "status": status[kept], "participant": participant[kept]}
     ).with_columns(
-        time=frame["time"].filter(pl.Series(kept)),
-        said=frame["time"].gather(root[kept]),
-        by_root=pl.Series(author[kept] == author[root[kept]]),
+        sent_time=frame["sent_time"].filter(pl.Series(kept)),
+        root_time=frame["sent_time"].gather(root[kept]),
+        by_root_author=pl.Series(participant[kept] == participant[root[kept]]),
     )
-    answer = (pl.col("depth") == 1) & ~pl.col("by_root")
-    told = part.group_by("root").agg(
-        state=pl.col("state").max(),
-        messages=pl.len().cast(pl.Int64),
+    is_first_reply = (pl.col("depth") == 1) & ~pl.col("by_root_author")
+    found = part.group_by("root").agg(
+        status=pl.col("status").max(),
+        message_count=pl.len().cast(pl.Int64),
         depth=pl.col("depth").max(),
-        participants=pl.col("author").n_unique().cast(pl.Int64),
-        began=pl.col("time").min(),
-        ended=pl.col("time").max(),
-        first_answer_s=(pl.col("time") - pl.col("said")).filter(answer).min() / MICROSECONDS_PER_S,
+        participant_count=pl.col("participant").n_unique().cast(pl.Int64),
+        start_time=pl.col("sent_time").min(),
+        end_time=pl.col("sent_time").max(),
+        first_reply_ms=(pl.col("sent_time") - pl.col("root_time")).filter(is_first_reply).min() / 1000,
     )
-    first = frame.select("channel", "author", "sequence", "group")[told["root"].to_numpy()]
-    told = told.with_columns(
+    first = frame.select("channel", "author", "sequence", "group_id")[found["root"].to_numpy()]
+    found = found.with_columns(
         channel=first["channel"],
         root_author=first["author"],
         root_sequence=first["sequence"],
-        group=first["group"],
+        group_id=first["group_id"],
         depth=pl.col("depth").replace(-1, None),
-        state=_status_names(told["state"].to_numpy()),
+        status=_status_names(found["status"].to_numpy()),
     )
-    return to_arrow(told.sort("began", "root_author", "root_sequence"), THREADS)
-
-
-_STATUSES = (COMPLETE, PARENT_MISSING, CYCLE)
+    return to_arrow(found.sort("start_time", "root_author", "root_sequence"), THREADS)
 
 
 def _status_names(status: npt.NDArray[np.int8]) -> pl.Series:
@@ -122,47 +118,48 @@ def _status_names(status: npt.NDArray[np.int8]) -> pl.Series:
 
 
 def _parents(frame: pl.DataFrame) -> tuple[Ints, Flags, Flags]:
-    """For each message the place of its parent (its own, if none is known), who has none, and who lacks one."""
+    """For each message: the row of its parent (its own if none is known), whether it is a root, and whether its parent
+    is missing."""
     rows = frame.height
     parent = np.arange(rows, dtype=np.int64)
     is_root = np.ones(rows, dtype=bool)
-    lacking = np.zeros(rows, dtype=bool)
-    for own, asked_for in _PARENT_KEYS:
-        asked = frame.select(**asked_for).with_row_index("mine").drop_nulls()
-        if asked.is_empty():
+    is_orphan = np.zeros(rows, dtype=bool)
+    for own, parent_columns in _PARENT_KEYS:
+        replies = frame.select(**parent_columns).with_row_index("reply_row").drop_nulls()
+        if replies.is_empty():
             continue
-        found = asked.join(_index_by(frame, own), on=list(own), how="left")
-        mine, place = found["mine"].to_numpy(), found["place"].fill_null(rows).to_numpy()
-        known = place < rows
-        parent[mine[known]] = place[known]
-        is_root[mine[known]] = False
-        lacking[mine[~known]] = True
-    return parent, is_root, lacking
+        found = replies.join(_index_by(frame, own), on=list(own), how="left")
+        reply_row, parent_row = found["reply_row"].to_numpy(), found["parent_row"].fill_null(rows).to_numpy()
+        is_known = parent_row < rows
+        parent[reply_row[is_known]] = parent_row[is_known]
+        is_root[reply_row[is_known]] = False
+        is_orphan[reply_row[~is_known]] = True
+    return parent, is_root, is_orphan
 
 
 def _index_by(frame: pl.DataFrame, own: dict[str, str]) -> pl.DataFrame:
-    """The place of each message, by these columns of its own."""
+    """The row of each message by these columns of its own."""
     if own == _BY_PEER:
-        return frame.select(**own).with_row_index("place")
-    # In a group somebody may use a name again that was used: it stays with the first author and sequence.
-    named = frame.select("author", "sequence", **own).with_row_index("place").drop_nulls()
-    return named.sort("author", "sequence").unique(list(own), keep="first").select("place", *own)
+        return frame.select(**own).with_row_index("parent_row")
+    # A hostile member may reuse a member sequence: it stays with the first author and sequence.
+    named = frame.select("author", "sequence", **own).with_row_index("parent_row").drop_nulls()
+    return named.sort("author", "sequence").unique(list(own), keep="first").select("parent_row", *own)
 
 
-_BY_PEER = {"who": "author", "which": "sequence"}
+_BY_PEER = {"sender_key": "author", "sequence_key": "sequence"}
 _PARENT_KEYS: tuple[tuple[dict[str, str], dict[str, str]], ...] = (
-    (_BY_PEER, {"who": "parent_author", "which": "parent_sequence"}),
+    (_BY_PEER, {"sender_key": "parent_author", "sequence_key": "parent_sequence"}),
     (
-        {"where": "group", "who": "member", "which": "number"},
-        {"where": "group", "who": "parent_member", "which": "parent_number"},
+        {"group_key": "group_id", "sender_key": "member", "sequence_key": "member_sequence"},
+        {"group_key": "group_id", "sender_key": "parent_member", "sequence_key": "parent_member_sequence"},
     ),
 )
-"""By which columns a message is named, and by which another names it."""
+"""Columns that identify a message, and columns by which a reply refers to it."""
 
 
 def _find_roots(parents: tuple[Ints, Flags, Flags]) -> tuple[Ints, Ints, npt.NDArray[np.int8]]:
-    """Root, depth and state (0 whole, 1 parent missing, 2 circle) of each message."""
-    parent, is_root, lacking = parents
+    """Root, depth and status (index into `_STATUSES`) of each message."""
+    parent, is_root, is_orphan = parents
     pointer = parent.copy()
     depth = (~is_root).astype(np.int64)
     moving = np.flatnonzero(~is_root[pointer])
@@ -170,27 +167,27 @@ def _find_roots(parents: tuple[Ints, Flags, Flags]) -> tuple[Ints, Ints, npt.NDA
         if not len(moving):
             break
         # Both are read before either is written: a message may point to another that moves in the same round.
-        further, farther = pointer[pointer[moving]], depth[moving] + depth[pointer[moving]]
-        pointer[moving], depth[moving] = further, farther
-        moving = moving[~is_root[further]]
-    state = np.where(lacking[pointer], 1, 0).astype(np.int8)
+        next_pointer, next_depth = pointer[pointer[moving]], depth[moving] + depth[pointer[moving]]
+        pointer[moving], depth[moving] = next_pointer, next_depth
+        moving = moving[~is_root[next_pointer]]
+    status = np.where(is_orphan[pointer], 1, 0).astype(np.int8)
     if len(moving):
         pointer[moving] = _first_of_cycle(parent, pointer[moving])
         depth[moving] = -1
-        state[moving] = 2
-    return pointer, depth, state
+        status[moving] = 2
+    return pointer, depth, status
 
 
 def _first_of_cycle(parent: Ints, landed: Ints) -> Ints:
-    """The smallest place in the circle in which each landed.
+    """The lowest row of the cycle in which each message landed.
 
-    After more jumps than there are messages, whoever still moves has landed in its circle; and those of a circle have
+    After more jumps than there are messages, all that still move are in a cycle; and the messages of a cycle have
     landed on each other, so that all of them are among these.
     """
     members = np.unique(landed)
-    place = np.searchsorted(members, parent[members])
-    smallest = members.copy()
+    position = np.searchsorted(members, parent[members])
+    lowest = members.copy()
     for _ in range(len(members).bit_length()):
-        smallest = np.minimum(smallest, smallest[place])
-        place = place[place]
-    return np.asarray(smallest[np.searchsorted(members, landed)])
+        lowest = np.minimum(lowest, lowest[position])
+        position = position[position]
+    return np.asarray(lowest[np.searchsorted(members, landed)])

@@ -1,1 +1,1 @@
-"""."""
+"""Plans, prices and months for invoices."""

@@ -1,37 +1,36 @@
-"""What connect time and adverts cost: the billing file, in TOML or JSON, read and checked.
+"""The billing file: prices of connect time and ads, as TOML or JSON.
 
-The rule: money is exact. Prices are decimal numbers of at most four places, never floating point; a bill is rounded
-once, by the rule that the file names, and months are those of the zone that it names. Everything that is wrong in the
-file is told in one sentence with its place, before anything is billed.
+Money is exact: prices are decimals with at most four places, never floating point, and a bill is rounded once. The
+whole file is checked before anything is billed; an error names the place in one sentence.
 
-    zone = "Europe/Berlin"       # months begin at midnight here; "UTC" if not said
-    currency = "EUR"             # required as soon as there is a price
-    digits = 2                   # places after the point on a bill
+    time_zone = "Europe/Berlin"  # months start at midnight here; default "UTC"
+    currency = "EUR"             # required if there is any price
+    digits = 2                   # decimal places on a bill
     rounding = "half-even"       # half-even, half-up, down or up
-    issue_after_s = 172800       # a month is billed when the tapes reach so far beyond its end
-    default_plan = "visitor"     # of those whom nobody listed; without it they are told as unbilled
+    issue_after_s = 172800       # a month is billed when the tapes extend this far beyond its end
+    default_plan = "visitor"     # for subscribers that are not listed; without it they are unbilled
 
     [plans.reader]
-    kind = "flat"                # so much a month
+    kind = "flat"                # price per month
     month = 9.90
 
     [plans.visitor]
-    kind = "hour"                # so much an hour connected
+    kind = "hour"                # price per hour connected
     hour = 0.45
-    unit_s = 60                  # connect time of a month counts in started units of so many seconds; 1 if not said
+    unit_s = 60                  # the connect time of a month is rounded up to this unit; default 1
 
     [[subscribers]]
     name = "alice"
     plan = "reader"
-    channel = "6f430d6784a166fc" # in this channel only; in every one if not said
-    since = "2027-01"            # first and last month; always, if not said
-    until = "2027-12"
+    channel = "6f430d6784a166fc" # only in this channel; default: in all
+    first_month = "2027-01"      # default: no limit
+    last_month = "2027-12"
 
     [[advertisers]]
     name = "acme"
-    adverts = ["spring-*"]       # names of adverts, with * and ?
-    broadcast = 1.00             # for each broadcast
-    subscriber = 0.0125          # and for each subscriber connected at that moment
+    ads = ["spring-*"]           # names of ads, with * and ?
+    broadcast_fee = 1.00         # per broadcast
+    subscriber_fee = 0.0125      # per subscriber connected at that moment
 """
 
 import json
@@ -50,7 +49,7 @@ from broadloom.errors import BroadloomError
 from broadloom.pipeline.billing.terms import PLAN_KINDS, PRICE_MAX, PRICE_PLACES, ROUNDINGS, UNIT_S_MAX, Plan
 
 ISSUE_AFTER_S = 2 * 86_400
-"""Two days for tapes to come in before a month is billed. What comes later is corrected."""
+"""Two days for tapes to arrive before a month is billed. Later tapes lead to corrections."""
 
 _MONTH = re.compile(r"[0-9]{4}-(0[1-9]|1[0-2])")
 _CHANNEL = re.compile(r"[0-9a-f]{16}")
@@ -58,19 +57,18 @@ _ALWAYS = ("0000-00", "9999-99")
 
 
 class BillingConfigError(BroadloomError):
-    """The billing file cannot be used; the text says where and what to write instead."""
+    """The billing file is invalid. The message says where and what is valid."""
 
 
 @dataclass(frozen=True, slots=True)
 class Subscriber:
     name: str
     plan: str
-    """May be one that there is not: then its months are told as unbilled."""
+    """If the plan does not exist, the months are unbilled."""
     channel: str | None = None
     first_month: str | None = None
-    """First month, as YYYY-MM."""
+    """As YYYY-MM."""
     last_month: str | None = None
-    """Last month."""
 
     @property
     def months(self) -> tuple[str, str]:
@@ -87,7 +85,7 @@ class Advertiser:
 
 @dataclass(frozen=True, slots=True)
 class BillingConfig:
-    """Without a file: no plan, nobody billed, months in UTC."""
+    """The default, without a file: no plans, nothing billed, months in UTC."""
 
     time_zone: str = "UTC"
     currency: str = ""
@@ -100,14 +98,14 @@ class BillingConfig:
     advertisers: tuple[Advertiser, ...] = ()
 
     def advertiser(self, ad: str) -> Advertiser | None:
-        """Whose advert it is: who names it exactly, else the first in the file with a pattern that fits."""
+        """The advertiser that lists the ad exactly, else the first with a matching pattern."""
         exact = [each for each in self.advertisers if ad in each.ads]
-        fitting = [each for each in self.advertisers if any(fnmatchcase(ad, name) for name in each.ads)]
-        return next(iter(exact + fitting), None)
+        matching = [each for each in self.advertisers if any(fnmatchcase(ad, name) for name in each.ads)]
+        return next(iter(exact + matching), None)
 
 
 def load(path: str | Path) -> BillingConfig:
-    """The billing of a file, by its ending `.toml` or `.json`. An empty path is no file: nobody is billed."""
+    """Load a `.toml` or `.json` file. An empty path means no file."""
     if not str(path):
         return BillingConfig()
     path = Path(path)
@@ -118,11 +116,11 @@ def load(path: str | Path) -> BillingConfig:
         elif path.suffix == ".json":
             data = json.loads(text, parse_float=Decimal)
         else:
-            raise BillingConfigError(f"{path}: a billing file is named .toml or .json")
+            raise BillingConfigError(f"{path}: a billing file must be named .toml or .json")
     except OSError as problem:
         raise BillingConfigError(f"{path}: cannot be read: {problem.strerror}") from None
     except (tomllib.TOMLDecodeError, json.JSONDecodeError, UnicodeDecodeError) as problem:
-        raise BillingConfigError(f"{path}: is not {path.suffix[1:].upper()}: {problem}") from None
+        raise BillingConfigError(f"{path}: not valid {path.suffix[1:].upper()}: {problem}") from None
     try:
         return parse(data)
     except BillingConfigError as problem:
@@ -130,7 +128,7 @@ def load(path: str | Path) -> BillingConfig:
 
 
 def parse(data: object) -> BillingConfig:
-    """The billing told by the tables and lists of a file."""
+    """Parse the content of a billing file."""
     top = _ConfigSection(data, "the file")
     digits = top.integer("digits", 2, minimum=0, maximum=PRICE_PLACES)
     plans = {
@@ -143,7 +141,7 @@ def parse(data: object) -> BillingConfig:
         _advertiser(_ConfigSection(each, f"advertiser {n}")) for n, each in enumerate(top.list("advertisers"), 1)
     )
     billing = BillingConfig(
-        time_zone=_check_time_zone(top.text("zone", "UTC")),
+        time_zone=_check_time_zone(top.text("time_zone", "UTC")),
         currency=top.text("currency", ""),
         digits=digits,
         rounding=top.choice("rounding", tuple(ROUNDINGS), "half-even"),
@@ -155,7 +153,7 @@ def parse(data: object) -> BillingConfig:
     )
     top.reject_unknown_keys()
     if (plans or advertisers) and not billing.currency:
-        raise BillingConfigError('the file has prices but no currency; write, say, currency = "EUR"')
+        raise BillingConfigError('the file has prices but no currency; add, for example, currency = "EUR"')
     if billing.default_plan is not None and billing.default_plan not in plans:
         raise BillingConfigError(
             f"default_plan is {billing.default_plan!r}, but the plans are: {', '.join(plans) or 'none'}"
@@ -166,11 +164,11 @@ def parse(data: object) -> BillingConfig:
 
 
 class _ConfigSection:
-    """A table of the file, from which values are taken; what nobody took is a mistake of the person."""
+    """A table of the file. Keys that are never read are errors."""
 
     def __init__(self, data: object, where: str) -> None:
         if not isinstance(data, dict):
-            raise BillingConfigError(f"{where} has to be a table, not {data!r}")
+            raise BillingConfigError(f"{where} must be a table, not {data!r}")
         self._data: dict[str, Any] = dict(data)
         self._known_keys: list[str] = []
         self.where = where
@@ -181,20 +179,20 @@ class _ConfigSection:
 
     def reject_unknown_keys(self) -> None:
         for key in self._data:
-            raise BillingConfigError(f"{self.where}: there is no {key!r}; there are: {', '.join(self._known_keys)}")
+            raise BillingConfigError(f"{self.where}: unknown key {key!r}; keys: {', '.join(self._known_keys)}")
 
     def text(self, key: str, default: str | None = None) -> str:
         value = self._take(key)
         if value is None and default is not None:
             return default
         if not isinstance(value, str) or not value:
-            raise BillingConfigError(f"{self.where}: {key} has to be text, {_actual(value)}")
+            raise BillingConfigError(f"{self.where}: {key} must be text, {_actual(value)}")
         return value
 
     def choice(self, key: str, choices: tuple[str, ...], default: str | None = None) -> str:
         value = self.text(key, default)
         if value not in choices:
-            raise BillingConfigError(f"{self.where}: {key} has to be one of {', '.join(choices)}, not {value!r}")
+            raise BillingConfigError(f"{self.where}: {key} must be one of {', '.join(choices)}, not {value!r}")
         return value
 
     def integer(self, key: str, default: int, *, minimum: int, maximum: int) -> int:
@@ -203,7 +201,7 @@ class _ConfigSection:
             return default
         if isinstance(value, bool) or not isinstance(value, int) or not minimum <= value <= maximum:
             raise BillingConfigError(
-                f"{self.where}: {key} has to be a whole number from {minimum} to {maximum}, not {value!r}"
+                f"{self.where}: {key} must be a whole number from {minimum} to {maximum}, not {value!r}"
             )
         return value
 
@@ -212,33 +210,33 @@ class _ConfigSection:
         if value is None and default is not None:
             return default
         if isinstance(value, bool) or not isinstance(value, (int, Decimal, str)):
-            raise BillingConfigError(f"{self.where}: {key} has to be a price such as 9.90, {_actual(value)}")
+            raise BillingConfigError(f"{self.where}: {key} must be a price such as 9.90, {_actual(value)}")
         try:
             price = Decimal(value)
         except ArithmeticError:
-            raise BillingConfigError(f"{self.where}: {key} has to be a price such as 9.90, not {value!r}") from None
+            raise BillingConfigError(f"{self.where}: {key} must be a price such as 9.90, not {value!r}") from None
         if not price.is_finite() or not 0 <= price <= PRICE_MAX:
-            raise BillingConfigError(f"{self.where}: {key} has to be from 0 to {PRICE_MAX}, not {value}")
+            raise BillingConfigError(f"{self.where}: {key} must be from 0 to {PRICE_MAX}, not {value}")
         if price != round(price, places):
-            raise BillingConfigError(f"{self.where}: {key} has more than {places} places after the point: {value}")
+            raise BillingConfigError(f"{self.where}: {key} has more than {places} decimal places: {value}")
         return price
 
     def month(self, key: str) -> str | None:
         value = self._take(key)
         if value is not None and not (isinstance(value, str) and _MONTH.fullmatch(value)):
-            raise BillingConfigError(f'{self.where}: {key} has to be a month such as "2027-01", {_actual(value)}')
+            raise BillingConfigError(f'{self.where}: {key} must be a month such as "2027-01", {_actual(value)}')
         return value
 
     def table(self, key: str) -> dict[str, Any]:
         value = self._take(key)
         if value is not None and not isinstance(value, dict):
-            raise BillingConfigError(f"{self.where}: {key} has to be tables, [{key}.NAME] in TOML, {_actual(value)}")
+            raise BillingConfigError(f"{self.where}: {key} must be tables, [{key}.NAME] in TOML, {_actual(value)}")
         return value or {}
 
     def list(self, key: str) -> list[Any]:
         value = self._take(key)
         if value is not None and not isinstance(value, list):
-            raise BillingConfigError(f"{self.where}: {key} has to be a list, [[{key}]] in TOML, {_actual(value)}")
+            raise BillingConfigError(f"{self.where}: {key} must be a list, [[{key}]] in TOML, {_actual(value)}")
         return value or []
 
 
@@ -264,27 +262,29 @@ def _subscriber(section: _ConfigSection) -> Subscriber:
     channel = section.text("channel", "") or None
     if channel is not None and not _CHANNEL.fullmatch(channel):
         raise BillingConfigError(
-            f"{section.where}: channel has to be the 16 digits that name its folder of the tapes, not {channel!r}"
+            f"{section.where}: channel must be the 16 hex digits of its tape folder, not {channel!r}"
         )
-    found = Subscriber(name, section.text("plan"), channel, section.month("since"), section.month("until"))
+    found = Subscriber(name, section.text("plan"), channel, section.month("first_month"), section.month("last_month"))
     section.reject_unknown_keys()
     if found.first_month and found.last_month and found.first_month > found.last_month:
-        raise BillingConfigError(f"{section.where}: since {found.first_month} is after until {found.last_month}")
+        raise BillingConfigError(
+            f"{section.where}: first_month {found.first_month} is after last_month {found.last_month}"
+        )
     return found
 
 
 def _advertiser(section: _ConfigSection) -> Advertiser:
     name = section.text("name")
     section.where = f"advertiser {name!r}"
-    adverts = section.list("adverts")
-    if not adverts or not all(isinstance(each, str) and each for each in adverts):
-        raise BillingConfigError(f'{section.where}: adverts has to be a list of names such as ["spring-*"]')
+    ads = section.list("ads")
+    if not ads or not all(isinstance(each, str) and each for each in ads):
+        raise BillingConfigError(f'{section.where}: ads must be a list of names such as ["spring-*"]')
     zero = Decimal(0)
     found = Advertiser(
         name,
-        tuple(adverts),
-        section.price("broadcast", PRICE_PLACES, zero),
-        section.price("subscriber", PRICE_PLACES, zero),
+        tuple(ads),
+        section.price("broadcast_fee", PRICE_PLACES, zero),
+        section.price("subscriber_fee", PRICE_PLACES, zero),
     )
     section.reject_unknown_keys()
     return found
@@ -294,12 +294,12 @@ def _check_time_zone(name: str) -> str:
     try:
         ZoneInfo(name)
     except (ZoneInfoNotFoundError, ValueError, OSError):
-        raise BillingConfigError(f'there is no time zone {name!r}; write one such as zone = "Europe/Berlin"') from None
+        raise BillingConfigError(f'unknown time zone {name!r}; use one such as time_zone = "Europe/Berlin"') from None
     return name
 
 
 def _check_overlaps(subscribers: tuple[Subscriber, ...]) -> None:
-    """Two plans for the same month would leave it to chance which one is billed."""
+    """Two plans for the same month would be ambiguous."""
     seen: dict[tuple[str, str | None], list[Subscriber]] = {}
     for each in subscribers:
         others = seen.setdefault((each.name, each.channel), [])
@@ -309,7 +309,7 @@ def _check_overlaps(subscribers: tuple[Subscriber, ...]) -> None:
         for before, after in pairwise(entries):
             if after.months[0] <= before.months[1]:
                 raise BillingConfigError(
-                    f"subscriber {name!r} is listed twice for the same months; set since and until"
+                    f"subscriber {name!r} is listed twice for the same months; set first_month and last_month"
                 )
 
 
@@ -317,4 +317,4 @@ def _check_names(advertisers: tuple[Advertiser, ...]) -> None:
     names = [each.name for each in advertisers]
     for name in names:
         if names.count(name) > 1:
-            raise BillingConfigError(f"advertiser {name!r} is listed twice; give all its adverts in one list")
+            raise BillingConfigError(f"advertiser {name!r} is listed twice; give all its ads in one list")

@@ -1,6 +1,6 @@
-"""Money as whole numbers of ten-thousandths, so that every sum and product is exact, and the way to Arrow's decimals.
+"""Exact amounts: money as integer ten-thousandths, and the conversion to Arrow decimals.
 
-The rule: an amount is rounded once, at the end, by a rule with a name (`broadloom.pipeline.billing.terms.ROUNDINGS`).
+An amount is rounded once, at the end, by a named rule (`broadloom.pipeline.billing.terms.ROUNDINGS`).
 """
 
 from decimal import Decimal
@@ -18,32 +18,31 @@ HOUR_S = 3600
 
 
 def to_ten_thousandths(price: Decimal) -> int:
-    """A price in ten-thousandths."""
     return int(price.scaleb(PRICE_PLACES))
 
 
-def to_decimal(amounts: Ints) -> pa.Array:
-    """Ten-thousandths as Arrow's decimals. Those are 128 bits each, of which a small number fills the lower half."""
-    halves = np.empty((len(amounts), 2), dtype=np.int64)
-    halves[:, 0] = amounts
-    halves[:, 1] = amounts >> 63
-    return pa.Array.from_buffers(MONEY, len(amounts), [None, pa.py_buffer(halves)])
+def to_decimal(unscaled: Ints, kind: pa.Decimal128Type = MONEY) -> pa.Array:
+    """Arrow decimals from unscaled integers. A decimal has 128 bits, of which an int64 fills the lower half."""
+    halves = np.empty((len(unscaled), 2), dtype=np.int64)
+    halves[:, 0] = unscaled
+    halves[:, 1] = unscaled >> 63
+    return pa.Array.from_buffers(kind, len(unscaled), [None, pa.py_buffer(halves)])
 
 
 def from_decimal(amounts: pa.Array | pa.ChunkedArray) -> Ints:
-    """The way back; there must be no nulls."""
+    """The reverse of `to_decimal`, for money without nulls."""
     if isinstance(amounts, pa.ChunkedArray):
         amounts = amounts.combine_chunks()
-    if isinstance(amounts, pa.ChunkedArray):  # of an empty column
+    if isinstance(amounts, pa.ChunkedArray):  # an empty column
         return np.empty(0, dtype=np.int64)
     if amounts.null_count or amounts.type != MONEY:
-        raise TypeError(f"money has to be {MONEY} without nulls, not {amounts.type}")
+        raise TypeError(f"money must be {MONEY} without nulls, not {amounts.type}")
     halves = np.frombuffer(amounts.buffers()[1], dtype=np.int64).reshape(-1, 2)
     return halves[amounts.offset : amounts.offset + len(amounts), 0].copy()
 
 
 def divide(numerator: Ints, denominator: int, rounding: str) -> Ints:
-    """The quotient of amounts that are not negative, rounded by the named rule."""
+    """Quotient of non-negative amounts, rounded by the named rule."""
     quotient, rest = np.divmod(numerator, denominator)
     match rounding:
         case "down":
@@ -55,18 +54,18 @@ def divide(numerator: Ints, denominator: int, rounding: str) -> Ints:
         case "half-even":
             up = (2 * rest > denominator) | ((2 * rest == denominator) & (quotient % 2 == 1))
         case _:
-            raise ValueError(f"there is no rounding rule {rounding!r}")
+            raise ValueError(f"unknown rounding rule {rounding!r}")
     return np.asarray(quotient + up, dtype=np.int64)
 
 
 def round_amounts(amounts: Ints, digits: int, rounding: str) -> Ints:
-    """Ten-thousandths, rounded to so many places after the point."""
+    """Round ten-thousandths to this number of decimal places."""
     step = 10 ** (PRICE_PLACES - digits)
     return np.asarray(divide(amounts, step, rounding) * step, dtype=np.int64)
 
 
 def amount_due(connected_us: Ints, terms: BillingTerms) -> Ints:
-    """What so much connect time in a month costs, in ten-thousandths, rounded to the terms' digits."""
+    """Price of the connect time of a month, in ten-thousandths, rounded to the digits of the terms."""
     price = to_ten_thousandths(terms.price)
     if terms.kind == "flat":
         return np.full(len(connected_us), price, dtype=np.int64)

@@ -1,7 +1,7 @@
-"""Months of a named time zone, and sessions cut at their edges.
+"""Months of a named time zone, and sessions split at their bounds.
 
-The rule: a month begins at the zone's midnight of its first day, whatever its clocks do; a session is cut there for
-the bill only, and its pieces add up to it exactly.
+A month starts at local midnight of its first day, whatever DST does. A session is split there for the bill only, and
+its pieces add up to it exactly.
 """
 
 from datetime import UTC, datetime, timedelta
@@ -20,34 +20,33 @@ CONNECTED: pa.Schema = pa.schema(
     [
         ("channel", pa.string()),
         ("subscriber", pa.string()),
-        ("month", pa.string()),
+        ("billing_month", pa.string()),
         ("connected_us", pa.int64()),
-        ("sessions", pa.int64()),
+        ("session_count", pa.int64()),
     ]
 )
 
 
 def month_name(moment_us: int, time_zone: str) -> str:
-    """The month of a moment, as YYYY-MM."""
+    """Month of a time, as YYYY-MM."""
     return (EPOCH + timedelta(microseconds=moment_us)).astimezone(ZoneInfo(time_zone)).strftime("%Y-%m")
 
 
 def add_months(month: str, count: int = 1) -> str:
-    """The month so many months later."""
     number = int(month[:4]) * 12 + int(month[5:]) - 1 + count
     return f"{number // 12:04}-{number % 12 + 1:02}"
 
 
 def month_start_us(month: str, time_zone: str) -> int:
-    """When a month begins. Of a midnight that is there twice it is the first, of one that is skipped the jump."""
+    """Start of a month. If DST repeats midnight, the first one; if it skips midnight, the moment of the jump."""
     local = datetime(int(month[:4]), int(month[5:]), 1, tzinfo=ZoneInfo(time_zone))
     return (local.astimezone(UTC) - EPOCH) // timedelta(microseconds=1)
 
 
 def months_between(first_us: int, last_us: int, time_zone: str) -> list[str]:
-    """All months from that of the first moment to that of the last."""
+    """All months from the first time to the last."""
     months = [month_name(first_us, time_zone)]
-    # A clock set back over the first midnight of a month makes its last hour belong to the month begun already.
+    # If DST sets the clock back over the first midnight of a month, the repeated hour belongs to the new month.
     if month_start_us(add_months(months[0]), time_zone) <= first_us:
         months = [add_months(months[0])]
     while month_start_us(add_months(months[-1]), time_zone) <= last_us:
@@ -56,7 +55,6 @@ def months_between(first_us: int, last_us: int, time_zone: str) -> list[str]:
 
 
 def months_column(times: pa.ChunkedArray, time_zone: str) -> pa.Array:
-    """The month of each moment."""
     moments: Ints = times.cast(pa.int64()).to_numpy()
     if not len(moments):
         return pa.array([], pa.string())
@@ -66,33 +64,33 @@ def months_column(times: pa.ChunkedArray, time_zone: str) -> pa.Array:
 
 
 def connected_by_month(sessions: pa.Table, time_zone: str) -> pa.Table:
-    """Connect time and number of sessions by channel, subscriber and month, from `start` and `end` of sessions."""
+    """Connect time and number of sessions by channel, subscriber and month."""
     if not len(sessions):
         return CONNECTED.empty_table()
-    frame = to_polars(sessions.select(["channel", "subscriber", "start", "end"]))
-    start: Ints = frame["start"].to_numpy()
-    end: Ints = frame["end"].to_numpy()
+    frame = to_polars(sessions.select(["channel", "subscriber", "start_time", "end_time"]))
+    start: Ints = frame["start_time"].to_numpy()
+    end: Ints = frame["end_time"].to_numpy()
     months = months_between(int(start.min()), int(end.max()), time_zone)
     edges = np.array([month_start_us(each, time_zone) for each in [*months, add_months(months[-1])]], dtype=np.int64)
     row, month, lengths = split_at_edges(start, end, edges)
     pieces = frame.select("channel", "subscriber")[row].with_columns(
-        month=pl.Series(np.array(months, dtype=object)[month], dtype=pl.String), length=pl.Series(lengths)
+        billing_month=pl.Series(np.array(months, dtype=object)[month], dtype=pl.String), length=pl.Series(lengths)
     )
-    keys = ["channel", "subscriber", "month"]
-    totals = pieces.group_by(keys).agg(connected_us=pl.col("length").sum(), sessions=pl.len().cast(pl.Int64)).sort(keys)
-    return to_arrow(totals, CONNECTED)
+    keys = ["channel", "subscriber", "billing_month"]
+    totals = pieces.group_by(keys).agg(connected_us=pl.col("length").sum(), session_count=pl.len().cast(pl.Int64))
+    return to_arrow(totals.sort(keys), CONNECTED)
 
 
 def split_at_edges(start: Ints, end: Ints, edges: Ints) -> tuple[Ints, Ints, Ints]:
-    """Intervals cut at edges: for each piece, the interval that it is of, the number of its month, and its length.
+    """Split intervals at edges. For each piece: the index of its interval, the index of its month, and its length.
 
-    An interval of no length is one piece, in the month where it is; one that ends at an edge does not reach beyond.
+    An empty interval is one piece; an interval that ends at an edge has no piece beyond it.
     """
     first = np.searchsorted(edges, start, side="right") - 1
     last = np.maximum(np.searchsorted(edges, end, side="left") - 1, first)
     count = last - first + 1
     row = np.repeat(np.arange(len(start)), count)
-    # Number of the piece within its interval: a running number less that of the interval's first piece.
+    # Index of the piece within its interval.
     piece = np.arange(len(row)) - np.repeat(np.cumsum(count) - count, count)
     month = first[row] + piece
     lengths = np.minimum(end[row], edges[month + 1]) - np.maximum(start[row], edges[month])

@@ -1,7 +1,7 @@
-"""The terms under which a month is billed: a plan, and how an amount is rounded. Pure values, no file and no Spark.
+"""The terms of a bill: a plan and a rounding rule.
 
-The rule: an invoice carries its terms as text, so that a later correction is reckoned as the invoice was, whatever
-the billing file says by then.
+An invoice stores its terms as text, so that a later correction uses the same terms, whatever the billing file says by
+then.
 """
 
 import json
@@ -9,23 +9,23 @@ from dataclasses import dataclass
 from decimal import Decimal
 
 PRICE_PLACES = 4
-"""Places after the point of a price, and of all money in the tables."""
+"""Decimal places of prices and of all money in the tables."""
 
 PRICE_MAX = 100_000
-"""Of a month, hour, broadcast or subscriber: so that a month's product fits into 64 bits."""
+"""Per month, hour, broadcast or subscriber, so that the product for a month fits into 64 bits."""
 
 UNIT_S_MAX = 86_400
 
 PLAN_KINDS = ("flat", "hour")
-"""So much a month; so much an hour connected."""
+"""Price per month; price per hour connected."""
 
 ROUNDINGS = {
-    "half-even": "to the nearest, and from the middle to the even neighbour",
-    "half-up": "to the nearest, and from the middle upwards",
-    "down": "downwards",
-    "up": "upwards",
+    "half-even": "to nearest, ties to even",
+    "half-up": "to nearest, ties up",
+    "down": "down",
+    "up": "up",
 }
-"""By name; they are for amounts that are not negative. A correction is the difference of two rounded amounts."""
+"""Rounding rules for non-negative amounts. A correction is the difference of two rounded amounts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,14 +33,14 @@ class Plan:
     name: str
     kind: str
     price: Decimal
-    """A month, or an hour."""
+    """Per month or per hour."""
     unit_s: int = 1
-    """Connect time of a month counts in started units of so many seconds."""
+    """The connect time of a month is rounded up to this unit."""
 
 
 @dataclass(frozen=True, slots=True)
 class BillingTerms:
-    """All that decides an amount, beside the connect time."""
+    """Everything that determines an amount, except the connect time."""
 
     kind: str
     price: Decimal
@@ -49,15 +49,15 @@ class BillingTerms:
     rounding: str
 
     def to_json(self) -> str:
-        """The same terms are the same text, always."""
-        told = {
+        """Canonical: equal terms give equal text."""
+        data = {
             "digits": self.digits,
             "kind": self.kind,
             "price": f"{self.price:.{PRICE_PLACES}f}",
             "rounding": self.rounding,
             "unit_s": self.unit_s,
         }
-        return json.dumps(told, sort_keys=True, separators=(",", ":"))
+        return json.dumps(data, sort_keys=True, separators=(",", ":"))
 
 
 def terms_of(plan: Plan, digits: int, rounding: str) -> BillingTerms:
@@ -65,5 +65,5 @@ def terms_of(plan: Plan, digits: int, rounding: str) -> BillingTerms:
 
 
 def parse_terms(text: str) -> BillingTerms:
-    told = json.loads(text)
-    return BillingTerms(told["kind"], Decimal(told["price"]), told["unit_s"], told["digits"], told["rounding"])
+    data = json.loads(text)
+    return BillingTerms(data["kind"], Decimal(data["price"]), data["unit_s"], data["digits"], data["rounding"])

@@ -1,5 +1,5 @@
-"""The live tables: rates, latency, sessions and fabric of tapes that are still being written, for a dashboard.
+"""Live tables over tapes that are still being written: traffic, latency, sessions and fabric snapshots.
 
-`step.py` is one micro-batch of one channel, a pure function over Arrow; `store.py` keeps the results as Parquet with a
-manifest for each batch, and reads them without Spark; `broadloom.pipeline.live.follow` drives both.
+`micro_batch.py` processes one micro-batch of one channel, as a pure function over Arrow. `store.py` keeps the results
+as Parquet with a manifest per batch, and reads them without Spark. `follow.py` drives both.
 """

@@ -1,8 +1,8 @@
-"""The fabric as it changes: who is a member, which links there are, at the end of each window in which that changed.
+"""The fabric at the end of each window in which it changed.
 
-Each end of a link says by itself when it comes up and goes down. A link counts as long as one end has said that it is
-up and none that it is down. A peer that dies says nothing: it counts as gone when all its links are said to be down
-and nothing was heard of it for `SILENT_US`.
+Each end of a link records by itself when the link comes up and goes down. A link counts while at least one end has
+recorded it as up and none as down. A crashed peer records nothing: it counts as gone when all its links are down and
+nothing was recorded by it for `PEER_TIMEOUT_US`.
 """
 
 import numpy as np
@@ -19,138 +19,139 @@ KINDS = ("joined", "leaving", "left", "link_up", "link_down")
 
 CHANGES = pl.Schema(
     {
-        "time": pl.Int64,
-        "run": pl.String,
+        "event_time": pl.Int64,
+        "run_id": pl.String,
         "ordinal": pl.Int64,
         "kind": pl.String,
-        "observer": pl.String,
-        "neighbour": pl.String,
+        "peer": pl.String,
+        "neighbor": pl.String,
     }
 )
-"""What was said above the watermark."""
-ENDS = pl.Schema({"observer": pl.String, "neighbour": pl.String, "up": pl.Boolean})
-"""The last word of each end of each link."""
-PEERS = pl.Schema({"observer": pl.String, "member": pl.Boolean, "seen": pl.Int64})
-"""Whether a peer is a member by its own word, and when it was last heard of."""
+"""Changes above the watermark."""
+LINK_ENDS = pl.Schema({"peer": pl.String, "neighbor": pl.String, "is_up": pl.Boolean})
+"""The last state recorded by each end of each link."""
+PEERS = pl.Schema({"peer": pl.String, "is_member": pl.Boolean, "last_seen_time": pl.Int64})
+"""Whether a peer is a member by its own record, and its last event."""
 
 
 def step(
-    changes: pl.DataFrame, ends: pl.DataFrame, peers: pl.DataFrame, events: pl.DataFrame, watermark: Watermark
+    changes: pl.DataFrame, link_ends: pl.DataFrame, peers: pl.DataFrame, events: pl.DataFrame, watermark: Watermark
 ) -> tuple[pl.DataFrame, pl.DataFrame, pl.DataFrame, pl.DataFrame]:
-    """What is to be kept, and a row for each window with a change that is final, and one for now."""
-    fresh = events.filter(pl.col("kind").is_in(KINDS)).select(CHANGES.names())
-    changes = pl.concat([changes, fresh]).sort("time", "run", "ordinal")
-    seen = events.group_by("observer").agg(seen=pl.col("time").max()).drop_nulls()
-    settled = changes.filter(watermark.is_final_time("time"))
-    changes = changes.filter(~watermark.is_final_time("time"))
+    """The new state, and one row per window with a final change plus one for now."""
+    new_changes = events.filter(pl.col("kind").is_in(KINDS)).select(CHANGES.names())
+    changes = pl.concat([changes, new_changes]).sort("event_time", "run_id", "ordinal")
+    seen = events.group_by("peer").agg(last_seen_time=pl.col("event_time").max()).drop_nulls()
+    final = changes.filter(watermark.is_final_time("event_time"))
+    changes = changes.filter(~watermark.is_final_time("event_time"))
     peers = _update_last_seen(peers, seen)
-    told = []
-    for (start,), part in settled.group_by(watermark.window_of("time"), maintain_order=True):
+    rows = []
+    for (start,), part in final.group_by(watermark.window_of("event_time"), maintain_order=True):
         assert isinstance(start, int)
-        ends, peers = _apply_changes(ends, peers, part)
-        told.append({"start": start, "final": True, **snapshot(ends, peers, start + watermark.window_us)})
-    ends, peers = _remove_departed(ends, peers, watermark)
+        link_ends, peers = _apply_changes(link_ends, peers, part)
+        snapshot_at_end = snapshot(link_ends, peers, start + watermark.window_us)
+        rows.append({"start_time": start, "is_final": True, **snapshot_at_end})
+    link_ends, peers = _remove_departed(link_ends, peers, watermark)
     if changes.height:
-        now = snapshot(*_apply_changes(ends, peers, changes), watermark.newest_us)
-        told.append({"start": watermark.newest_us // watermark.window_us * watermark.window_us, "final": False, **now})
-    return changes, ends, peers, pl.DataFrame(told, schema=SNAPSHOTS)
+        now = snapshot(*_apply_changes(link_ends, peers, changes), watermark.newest_us)
+        start = watermark.newest_us // watermark.window_us * watermark.window_us
+        rows.append({"start_time": start, "is_final": False, **now})
+    return changes, link_ends, peers, pl.DataFrame(rows, schema=SNAPSHOTS)
 
 
 SNAPSHOTS = pl.Schema(
     {
-        "start": pl.Int64,
-        "final": pl.Boolean,
-        "time": pl.Int64,
-        "peers": pl.Int64,
-        "unrecorded": pl.Int64,
-        "links": pl.Int64,
+        "start_time": pl.Int64,
+        "is_final": pl.Boolean,
+        "snapshot_time": pl.Int64,
+        "peer_count": pl.Int64,
+        "unrecorded_count": pl.Int64,
+        "link_count": pl.Int64,
         "degree_min": pl.Int64,
         "degree_mean": pl.Float64,
         "degree_max": pl.Int64,
-        "components": pl.Int64,
+        "component_count": pl.Int64,
         "diameter": pl.Int64,
     }
 )
 
 
-def snapshot(ends: pl.DataFrame, peers: pl.DataFrame, time_us: int) -> dict[str, int | float | None]:
-    """The figures of one moment."""
-    links = _links(ends, peers)
-    linked = set(links["one"]) | set(links["other"])
-    is_here = pl.col("member") & (
-        pl.col("observer").is_in(list(linked)) | (pl.col("seen") >= time_us - PEER_TIMEOUT_US)
+def snapshot(link_ends: pl.DataFrame, peers: pl.DataFrame, time_us: int) -> dict[str, int | float | None]:
+    links = _links(link_ends, peers)
+    linked = set(links["peer_a"]) | set(links["peer_b"])
+    is_present = pl.col("is_member") & (
+        pl.col("peer").is_in(list(linked)) | (pl.col("last_seen_time") >= time_us - PEER_TIMEOUT_US)
     )
-    here = set(peers.filter(is_here)["observer"])
-    links = links.filter(pl.col("one").is_in(list(here)) | pl.col("other").is_in(list(here)))
-    unrecorded = (set(links["one"]) | set(links["other"])) - here
-    nodes = {peer: number for number, peer in enumerate([*sorted(here), *sorted(unrecorded)])}
-    one = np.array([nodes[peer] for peer in links["one"]], dtype=np.int64)
-    other = np.array([nodes[peer] for peer in links["other"]], dtype=np.int64)
-    degrees = np.bincount(np.concatenate([one, other]), minlength=len(nodes))[: len(here)]
-    adjacency = link_adjacency(nodes, zip(links["one"], links["other"], strict=True))
+    present = set(peers.filter(is_present)["peer"])
+    links = links.filter(pl.col("peer_a").is_in(list(present)) | pl.col("peer_b").is_in(list(present)))
+    unrecorded = (set(links["peer_a"]) | set(links["peer_b"])) - present
+    nodes = {peer: number for number, peer in enumerate([*sorted(present), *sorted(unrecorded)])}
+    a = np.array([nodes[peer] for peer in links["peer_a"]], dtype=np.int64)
+    b = np.array([nodes[peer] for peer in links["peer_b"]], dtype=np.int64)
+    degrees = np.bincount(np.concatenate([a, b]), minlength=len(nodes))[: len(present)]
+    adjacency = link_adjacency(nodes, zip(links["peer_a"], links["peer_b"], strict=True))
     component_count = len(connected_components(adjacency))
     is_measured = component_count == 1 and len(nodes) <= DIAMETER_PEERS_MAX
     return {
-        "time": time_us,
-        "peers": len(here),
-        "unrecorded": len(unrecorded),
-        "links": links.height,
-        "degree_min": int(degrees.min()) if here else 0,
-        "degree_mean": float(degrees.mean()) if here else 0.0,
-        "degree_max": int(degrees.max()) if here else 0,
-        "components": component_count,
+        "snapshot_time": time_us,
+        "peer_count": len(present),
+        "unrecorded_count": len(unrecorded),
+        "link_count": links.height,
+        "degree_min": int(degrees.min()) if present else 0,
+        "degree_mean": float(degrees.mean()) if present else 0.0,
+        "degree_max": int(degrees.max()) if present else 0,
+        "component_count": component_count,
         "diameter": diameter(adjacency) if is_measured else None,
     }
 
 
-def _links(ends: pl.DataFrame, peers: pl.DataFrame) -> pl.DataFrame:
+def _links(link_ends: pl.DataFrame, peers: pl.DataFrame) -> pl.DataFrame:
     """Each link once."""
-    gone = peers.filter(~pl.col("member"))["observer"]
+    gone = peers.filter(~pl.col("is_member"))["peer"].to_list()
     return (
-        ends.with_columns(
-            one=pl.min_horizontal("observer", "neighbour"), other=pl.max_horizontal("observer", "neighbour")
+        link_ends.with_columns(
+            peer_a=pl.min_horizontal("peer", "neighbor"), peer_b=pl.max_horizontal("peer", "neighbor")
         )
-        .group_by("one", "other")
-        .agg(pl.col("up").all())
-        .filter("up", ~pl.col("one").is_in(gone.to_list()), ~pl.col("other").is_in(gone.to_list()))
-        .sort("one", "other")
+        .group_by("peer_a", "peer_b")
+        .agg(pl.col("is_up").all())
+        .filter("is_up", ~pl.col("peer_a").is_in(gone), ~pl.col("peer_b").is_in(gone))
+        .sort("peer_a", "peer_b")
     )
 
 
-def _apply_changes(ends: pl.DataFrame, peers: pl.DataFrame, changes: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """After these changes, which are in their order: the last word counts."""
+def _apply_changes(
+    link_ends: pl.DataFrame, peers: pl.DataFrame, changes: pl.DataFrame
+) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """Apply changes in their order: the last one counts."""
     kind = pl.col("kind")
-    said = changes.filter(kind.str.starts_with("link_")).select("observer", "neighbour", up=kind == "link_up")
-    ends = pl.concat([ends, said]).unique(["observer", "neighbour"], keep="last", maintain_order=True)
-    spoke = changes.filter(kind.is_in(["joined", "leaving", "left"])).select(
-        "observer", member=kind == "joined", seen="time"
+    new_ends = changes.filter(kind.str.starts_with("link_")).select("peer", "neighbor", is_up=kind == "link_up")
+    link_ends = pl.concat([link_ends, new_ends]).unique(["peer", "neighbor"], keep="last", maintain_order=True)
+    members = changes.filter(kind.is_in(["joined", "leaving", "left"])).select(
+        "peer", is_member=kind == "joined", last_seen_time="event_time"
     )
-    return ends, (
-        pl.concat([peers, spoke])
-        .group_by("observer", maintain_order=True)
-        .agg(pl.col("member").drop_nulls().last(), pl.col("seen").max())
-    )
+    return link_ends, _merge_peers(peers, members)
 
 
 def _update_last_seen(peers: pl.DataFrame, seen: pl.DataFrame) -> pl.DataFrame:
-    """Whoever was heard of is known, but no member before it says so."""
-    fresh = seen.select("observer", member=pl.lit(None, pl.Boolean), seen="seen")
+    """A peer with events is known, but no member before it records that it joined."""
+    return _merge_peers(peers, seen.select("peer", "last_seen_time", is_member=pl.lit(None, pl.Boolean)))
+
+
+def _merge_peers(peers: pl.DataFrame, more: pl.DataFrame) -> pl.DataFrame:
     return (
-        pl.concat([peers, fresh])
-        .group_by("observer", maintain_order=True)
-        .agg(pl.col("member").drop_nulls().last(), pl.col("seen").max())
+        pl.concat([peers, more.select(PEERS.names())])
+        .group_by("peer", maintain_order=True)
+        .agg(pl.col("is_member").drop_nulls().last(), pl.col("last_seen_time").max())
     )
 
 
 def _remove_departed(
-    ends: pl.DataFrame, peers: pl.DataFrame, watermark: Watermark
+    link_ends: pl.DataFrame, peers: pl.DataFrame, watermark: Watermark
 ) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """Without those that are gone for good: ids are drawn anew at each connect, so they do not come back."""
+    """Drop peers that are gone. Peer IDs are drawn at each connect, so they do not come back."""
     long_ago = watermark.after_us - PEER_TIMEOUT_US
-    left = peers.filter(~pl.col("member") & (pl.col("seen") < long_ago))["observer"].to_list()
-    peers = peers.filter(~pl.col("observer").is_in(left))
-    known = peers["observer"].to_list()
-    ends = ends.filter(pl.col("observer").is_in(known))
-    up_with = ends.filter("up")
-    linked = set(up_with["observer"]) | set(up_with["neighbour"])
-    return ends, peers.filter((pl.col("seen") >= long_ago) | pl.col("observer").is_in(list(linked)))
+    left = peers.filter(~pl.col("is_member") & (pl.col("last_seen_time") < long_ago))["peer"].to_list()
+    peers = peers.filter(~pl.col("peer").is_in(left))
+    link_ends = link_ends.filter(pl.col("peer").is_in(peers["peer"].to_list()))
+    up = link_ends.filter("is_up")
+    linked = set(up["peer"]) | set(up["neighbor"])
+    return link_ends, peers.filter((pl.col("last_seen_time") >= long_ago) | pl.col("peer").is_in(list(linked)))

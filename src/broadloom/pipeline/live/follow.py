@@ -1,9 +1,9 @@
-"""`broadloom pipeline run --follow`: the live tables of tapes that grow, kept up to date until it is stopped.
+"""`broadloom pipeline run --follow`: keeps live tables of growing tapes up to date.
 
-One streaming query reads the tapes (`broadloom.pipeline.spark_source`), and for each micro-batch one Spark job does the
-step of each channel (`broadloom.pipeline.live.micro_batch`) beside the state that the last one left. State and tables
-are written together under the number of the batch, so a batch that is repeated after a crash changes nothing a second
-time. Everything is in `OUT/live`: the checkpoint, the tables, and what was set aside.
+One streaming query reads the tapes (`broadloom.pipeline.spark_source`). For each micro-batch one Spark job processes
+each channel (`broadloom.pipeline.live.micro_batch`) with the state of the previous batch. State and tables are
+committed together under the number of the batch, so a batch that is repeated after a crash changes nothing. Everything
+is in `OUT/live`: checkpoint, tables and quarantine.
 """
 
 import json
@@ -37,24 +37,24 @@ if TYPE_CHECKING:
 log = logging.getLogger("broadloom.pipeline")
 
 POLL_INTERVAL_S = 1.0
-"""How often the tapes are looked at."""
+"""How often the tapes are polled."""
 
 RESTARTS_MAX = 5
-"""In a row, without a batch between them."""
+"""In a row, without a committed batch in between."""
 
 KNOWN_FAULTS = ("java.io.OptionalDataException",)
-"""Of Spark itself, seen now and then when a query starts cold. Nothing is lost by starting it again."""
+"""Faults of Spark itself, seen now and then at the start of a query. A restart loses nothing."""
 
-_RESULT = "channel STRING, state BINARY, tables BINARY, rows BIGINT, excluded_rows BIGINT, watermark BIGINT"
+_RESULT = "channel STRING, state BINARY, tables BINARY, row_count BIGINT, excluded_count BIGINT, watermark_us BIGINT"
 
 
 class FollowError(BroadloomError):
-    """The stream ended by itself."""
+    """The streaming query failed."""
 
 
 @dataclass(frozen=True, slots=True)
 class FollowProgress:
-    """One batch that was done."""
+    """One committed batch."""
 
     batch: int
     rows: int
@@ -68,9 +68,9 @@ def live_folder(out: Path | str) -> Path:
 
 
 def read(out: Path | str, table: str) -> pa.Table:
-    """A live table, without Spark."""
+    """Read a live table, without Spark."""
     if table not in TABLES:
-        raise BroadloomError(f"there is no live table {table!r}; there are: {', '.join(TABLES)}")
+        raise BroadloomError(f"unknown live table {table!r}; live tables: {', '.join(TABLES)}")
     return LiveStore(live_folder(out)).read(table)
 
 
@@ -94,16 +94,16 @@ def follow(
     on_progress: Callable[[FollowProgress], None] | None = None,
     spark: "SparkSession | None" = None,
 ) -> BatchManifest | None:
-    """Follow tapes until `stop` is set, or with `once` until all that is there now is read.
+    """Follow tapes until `stop` is set, or with `once` until everything available now is read.
 
-    `settings` are those of the table sessions; `spark` is a session that runs already. Returns the last manifest, which
-    has the counts.
+    `settings` are those of the table `sessions`; `spark` is a running session. Returns the last manifest, which has the
+    counts.
     """
     check_tapes(tapes)
     chosen = {each.name: each.default for each in sessions.SETTINGS} | dict(settings or {})
     running = spark or session(master, name="broadloom follow", memory=memory)
     register(running)
-    # It would print what goes wrong in a batch, with a traceback, beside us who tell it.
+    # It would print a traceback of every failed batch, which is reported anyway.
     logging.getLogger("py4j").setLevel(logging.CRITICAL)
     follower = Follower(running, Path(tapes), live_folder(out), rules or WatermarkRules(), chosen, on_progress)
     _run_supervised(follower, rows_max, once, stop or threading.Event())
@@ -111,13 +111,13 @@ def follow(
 
 
 def check_tapes(tapes: Path | str) -> None:
-    """Better now than after Spark has started."""
+    """Fail before Spark is started."""
     if not Path(tapes).is_dir():
-        raise TapesNotFoundError(f"there is no folder of tapes at {tapes}")
+        raise TapesNotFoundError(f"no folder of tapes at {tapes}")
 
 
 class Follower:
-    """What happens to a batch."""
+    """Processes the micro-batches of a streaming query."""
 
     def __init__(
         self,
@@ -132,7 +132,7 @@ class Follower:
         self.folder = folder.absolute()
         self.store = LiveStore(self.folder)
         self.batches = 0
-        """Done by this object."""
+        """Batches committed by this object."""
         self._spark = spark
         self._rules = rules
         self._sessions = sessions.rule(settings)
@@ -160,20 +160,20 @@ class Follower:
         return trigger.start()
 
     def on_batch(self, events: "DataFrame", batch: int) -> None:
-        """The whole of a micro-batch. It may be called again with the same number after a crash."""
+        """Process a micro-batch. May be called again with the same number after a crash."""
         if self.store.is_committed(batch):
             return
         began = time.monotonic()
         previous = self.store.manifest()
         found = self._process_channels(events, self.store.states(previous), batch)
-        told = BatchManifest(
+        manifest = BatchManifest(
             batch,
             rows=sum(each.rows for each in found) + (previous.rows if previous else 0),
             excluded_rows=sum(each.excluded_rows for each in found) + (previous.excluded_rows if previous else 0),
             created_at=datetime.now(UTC).isoformat(timespec="milliseconds"),
             watermarks=dict(previous.watermarks) if previous else {},
         )
-        told.watermarks.update({each.channel: each.watermark_us for each in found if each.watermark_us is not None})
+        manifest.watermarks.update({each.channel: each.watermark_us for each in found if each.watermark_us is not None})
         tables = {}
         for name, table in TABLES.items():
             parts = [each.tables[name] for each in found if name in each.tables]
@@ -184,15 +184,15 @@ class Follower:
                 "state": pa.array([each.state for each in found], pa.binary()),
             }
         )
-        self.store.commit(told, previous, tables, states)
+        self.store.commit(manifest, previous, tables, states)
         self.store.remove_stale_files()
         self.batches += 1
         if self._on_progress is not None:
-            rows, aside_rows = sum(each.rows for each in found), sum(each.excluded_rows for each in found)
-            self._on_progress(FollowProgress(batch, rows, aside_rows, len(found), time.monotonic() - began))
+            rows, excluded_rows = sum(each.rows for each in found), sum(each.excluded_rows for each in found)
+            self._on_progress(FollowProgress(batch, rows, excluded_rows, len(found), time.monotonic() - began))
 
     def _process_channels(self, events: "DataFrame", states: pa.Table, batch: int) -> list[MicroBatchResult]:
-        """Each channel's step, in a task of its own."""
+        """Process each channel in a task of its own."""
         rules, sessions, now_us = self._rules, self._sessions, time.time_ns() // 1000
 
         def run(key: tuple[Any, ...], events: pa.Table, states: pa.Table) -> pa.Table:
@@ -209,12 +209,12 @@ class Follower:
             )
 
         known = self._spark.createDataFrame(states, "channel STRING, state BINARY")
-        together = events.groupBy("channel").cogroup(known.groupBy("channel"))
-        return _unpack_results(together.applyInArrow(run, _RESULT).toArrow())
+        grouped = events.groupBy("channel").cogroup(known.groupBy("channel"))
+        return _unpack_results(grouped.applyInArrow(run, _RESULT).toArrow())
 
 
 def _columns() -> str:
-    """The columns that are read, in Spark's language."""
+    """The columns to read, as Spark DDL."""
     from broadloom.record.schema import COLUMNS as ON_TAPE
 
     kinds = {each.name: each.spark_type for each in ON_TAPE} | {"channel": "STRING"}
@@ -230,9 +230,9 @@ def _pack_results(results: list[MicroBatchResult]) -> pa.Table:
             "channel": pa.array([each.channel for each in results], pa.string()),
             "state": pa.array([each.state for each in results], pa.binary()),
             "tables": pa.array([pack(each) for each in tables], pa.binary()),
-            "rows": pa.array([each.rows for each in results], pa.int64()),
-            "excluded_rows": pa.array([each.excluded_rows for each in results], pa.int64()),
-            "watermark": pa.array([each.watermark_us for each in results], pa.int64()),
+            "row_count": pa.array([each.rows for each in results], pa.int64()),
+            "excluded_count": pa.array([each.excluded_rows for each in results], pa.int64()),
+            "watermark_us": pa.array([each.watermark_us for each in results], pa.int64()),
         }
     )
 
@@ -242,13 +242,13 @@ def _unpack_results(table: pa.Table) -> list[MicroBatchResult]:
     for each in table.to_pylist():
         frames = unpack(each["tables"])
         tables = {name: frame.to_arrow().cast(TABLES[name].schema) for name, frame in frames.items()}
-        told = each["rows"], each["excluded_rows"], each["watermark"]
-        found.append(MicroBatchResult(each["channel"], *told, each["state"], tables))
+        counts = each["row_count"], each["excluded_count"], each["watermark_us"]
+        found.append(MicroBatchResult(each["channel"], *counts, each["state"], tables))
     return sorted(found, key=lambda result: result.channel)
 
 
 def _run_supervised(follower: Follower, rows_max: int, once: bool, stop: threading.Event) -> None:
-    """Run the query; start it again after a fault that is known and harmless."""
+    """Run the query; restart it after a known harmless fault."""
     from pyspark.errors import StreamingQueryException
 
     restarts = 0
@@ -264,14 +264,13 @@ def _run_supervised(follower: Follower, rows_max: int, once: bool, stop: threadi
             restarts = restarts + 1 if follower.batches == done_before else 1
             if not any(fault in str(problem) for fault in KNOWN_FAULTS) or restarts > RESTARTS_MAX:
                 raise FollowError(_root_cause(problem)) from problem
-            log.warning("the stream is started again after a fault of Spark: %s", _root_cause(problem))
+            log.warning("restarting the stream after a fault of Spark: %s", _root_cause(problem))
         finally:
             query.stop()
 
 
 def _root_cause(problem: Exception) -> str:
-    """The words that matter, which Spark wraps in many others: those of the innermost error in Python, if there is
-    one."""
+    """The message of the innermost Python exception, if there is one; Spark wraps it in many lines."""
     text = str(problem)
     _, traceback, inner = text.rpartition("Traceback (most recent call last):")
     found = re.search(r"^\w[\w.]*: (.+)$", inner, re.MULTILINE) if traceback else None

@@ -1,8 +1,8 @@
-"""Latency: from sending to delivery, as histograms that later batches add to, until the window is final.
+"""Latency from sending to delivery, as histograms that batches add to until the window is final.
 
-A message's sending and its deliveries stand on the tapes of different peers, and come in any order. So sendings are
-kept as long as a delivery of theirs can be on time, and deliveries wait for their sending until their window is final.
-Delays go into buckets that grow by 2 %, so a percentile is right to 1 %, whatever the number of rows.
+The sending and the deliveries of a message are on tapes of different peers and arrive in any order. So sendings are
+kept as long as a delivery can be on time, and deliveries wait for their sending until their window is final. Histogram
+buckets grow by 2 %, so a percentile is accurate to 1 %, whatever the number of rows.
 """
 
 import math
@@ -12,20 +12,21 @@ import polars as pl
 from broadloom.pipeline.live.watermark import Watermark
 
 GROWTH = 1.02
-NO_DELAY = -1
+_LOG = math.log(GROWTH)
+NOT_POSITIVE = -1
 """The bucket of deliveries that seem to come before their sending."""
 
 SENT = pl.Schema({"author": pl.String, "sequence": pl.Int64, "sent_us": pl.Int64})
-UNMATCHED = pl.Schema({"author": pl.String, "sequence": pl.Int64, "time": pl.Int64, "hops": pl.Int64})
+UNMATCHED = pl.Schema({"author": pl.String, "sequence": pl.Int64, "event_time": pl.Int64, "hops": pl.Int64})
 BUCKETS = pl.Schema(
     {
-        "start": pl.Int64,
+        "start_time": pl.Int64,
         "bucket": pl.Int64,
-        "deliveries": pl.Int64,
-        "delay_us": pl.Int64,
-        "max_us": pl.Int64,
+        "delivery_count": pl.Int64,
+        "latency_us": pl.Int64,
+        "latency_max_us": pl.Int64,
         "hops": pl.Int64,
-        "max_hops": pl.Int64,
+        "hops_max": pl.Int64,
     }
 )
 _KEY = ["author", "sequence"]
@@ -39,76 +40,79 @@ def step(
     watermark: Watermark,
     keep_us: int,
 ) -> tuple[pl.DataFrame, pl.DataFrame, pl.DataFrame, pl.DataFrame]:
-    """Sendings, waiting deliveries and buckets to be kept, and the rows of all windows with `final`.
+    """The new state (sendings, waiting deliveries, buckets), and the rows of all windows.
 
-    `keep_us` is how much longer than the watermark a sending is kept.
+    `keep_us` is how long beyond the watermark a sending is kept.
     """
-    fresh = events.filter(pl.col("kind") == "sent").select(*_KEY, sent_us="time")
-    sent = pl.concat([sent, fresh]).group_by(_KEY).agg(pl.col("sent_us").min())
+    new_sent = events.filter(pl.col("kind") == "sent").select(*_KEY, sent_us="event_time")
+    sent = pl.concat([sent, new_sent]).group_by(_KEY).agg(pl.col("sent_us").min())
     delivered = events.filter(pl.col("kind") == "delivered").select(UNMATCHED.names())
     paired = pl.concat([unmatched, delivered]).join(sent, on=_KEY, how="left")
     unmatched = paired.filter(pl.col("sent_us").is_null()).select(UNMATCHED.names())
     buckets = _add_to_buckets(buckets, paired.filter(pl.col("sent_us").is_not_null()), watermark)
-    lacking = unmatched.group_by(start=watermark.window_of("time")).agg(unmatched=pl.len().cast(pl.Int64))
-    told = (
+    untimed = unmatched.group_by(start_time=watermark.window_of("event_time")).agg(
+        untimed_count=pl.len().cast(pl.Int64)
+    )
+    rows = (
         _percentiles(buckets)
-        .join(lacking, on="start", how="full", coalesce=True)
-        .with_columns(pl.col("deliveries", "backward", "unmatched").fill_null(0), final=watermark.is_final("start"))
-        .sort("start")
+        .join(untimed, on="start_time", how="full", coalesce=True)
+        .with_columns(
+            pl.col("delivery_count", "negative_count", "untimed_count").fill_null(0),
+            is_final=watermark.is_final("start_time"),
+        )
+        .sort("start_time")
     )
     return (
         sent.filter(pl.col("sent_us") >= watermark.after_us - keep_us),
-        unmatched.filter(~watermark.is_final_time("time")),
-        buckets.filter(~watermark.is_final("start")),
-        told,
+        unmatched.filter(~watermark.is_final_time("event_time")),
+        buckets.filter(~watermark.is_final("start_time")),
+        rows,
     )
 
 
 def _add_to_buckets(buckets: pl.DataFrame, paired: pl.DataFrame, watermark: Watermark) -> pl.DataFrame:
-    delay = pl.col("time") - pl.col("sent_us")
-    bucket = pl.when(delay <= 0).then(NO_DELAY).otherwise(delay.clip(1).log(GROWTH).floor().cast(pl.Int64))
-    fresh = paired.select(
-        start=watermark.window_of("time"),
+    latency = pl.col("event_time") - pl.col("sent_us")
+    bucket = pl.when(latency <= 0).then(NOT_POSITIVE).otherwise(latency.clip(1).log(GROWTH).floor().cast(pl.Int64))
+    new = paired.select(
+        start_time=watermark.window_of("event_time"),
         bucket=bucket.cast(pl.Int64),
-        deliveries=pl.lit(1, pl.Int64),
-        delay_us=delay.clip(0),
-        max_us=delay.clip(0),
+        delivery_count=pl.lit(1, pl.Int64),
+        latency_us=latency.clip(0),
+        latency_max_us=latency.clip(0),
         hops=pl.col("hops").fill_null(0),
-        max_hops=pl.col("hops"),
+        hops_max=pl.col("hops"),
     )
-    sums = ("deliveries", "delay_us", "hops")
+    sums, maxima = ("delivery_count", "latency_us", "hops"), ("latency_max_us", "hops_max")
     return (
-        pl.concat([buckets, fresh])
-        .group_by("start", "bucket")
-        .agg(*(pl.col(name).sum() for name in sums), *(pl.col(name).max() for name in ("max_us", "max_hops")))
+        pl.concat([buckets, new])
+        .group_by("start_time", "bucket")
+        .agg(*(pl.col(name).sum() for name in sums), *(pl.col(name).max() for name in maxima))
         .select(BUCKETS.names())
     )
 
 
 def _percentiles(buckets: pl.DataFrame) -> pl.DataFrame:
-    """Percentiles by nearest rank: the first bucket by which so many were counted."""
-    middle = pl.when(pl.col("bucket") == NO_DELAY).then(0.0).otherwise(((pl.col("bucket") + 0.5) * _LOG).exp() / 1000)
-    ranked = buckets.sort("start", "bucket").with_columns(
-        # A delay cannot be longer than the longest of its bucket.
-        ms=pl.min_horizontal(middle, pl.col("max_us") / 1000),
-        counted=pl.col("deliveries").cum_sum().over("start"),
-        all=pl.col("deliveries").sum().over("start"),
+    """Nearest-rank percentiles."""
+    bucket, count = pl.col("bucket"), pl.col("delivery_count")
+    middle = pl.when(bucket == NOT_POSITIVE).then(0.0).otherwise(((bucket + 0.5) * _LOG).exp() / 1000)
+    ranked = buckets.sort("start_time", "bucket").with_columns(
+        # Never more than the longest latency in the bucket.
+        latency_ms=pl.min_horizontal(middle, pl.col("latency_max_us") / 1000),
+        cumulative=count.cum_sum().over("start_time"),
+        total=count.sum().over("start_time"),
     )
 
-    def percentile(share: float) -> pl.Expr:
-        return pl.col("ms").filter(pl.col("counted") >= (pl.col("all") * share).ceil()).first()
+    def percentile(ratio: float) -> pl.Expr:
+        return pl.col("latency_ms").filter(pl.col("cumulative") >= (pl.col("total") * ratio).ceil()).first()
 
-    return ranked.group_by("start").agg(
-        pl.col("deliveries").sum(),
-        mean_ms=pl.col("delay_us").sum() / pl.col("deliveries").sum() / 1000,
-        p50_ms=percentile(0.5),
-        p90_ms=percentile(0.9),
-        p99_ms=percentile(0.99),
-        max_ms=pl.col("max_us").max() / 1000,
-        mean_hops=pl.col("hops").sum() / pl.col("deliveries").sum(),
-        max_hops=pl.col("max_hops").max(),
-        backward=pl.col("deliveries").filter(pl.col("bucket") == NO_DELAY).sum(),
+    return ranked.group_by("start_time").agg(
+        count.sum(),
+        latency_mean_ms=pl.col("latency_us").sum() / count.sum() / 1000,
+        latency_p50_ms=percentile(0.5),
+        latency_p90_ms=percentile(0.9),
+        latency_p99_ms=percentile(0.99),
+        latency_max_ms=pl.col("latency_max_us").max() / 1000,
+        hops_mean=pl.col("hops").sum() / count.sum(),
+        hops_max=pl.col("hops_max").max(),
+        negative_count=count.filter(bucket == NOT_POSITIVE).sum(),
     )
-
-
-_LOG = math.log(GROWTH)

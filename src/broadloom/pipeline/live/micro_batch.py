@@ -1,7 +1,7 @@
-"""One micro-batch of one channel: the state that the last one left, and new events, to a new state and rows of tables.
+"""One micro-batch of one channel: previous state and new events become new state and rows of the live tables.
 
-A pure function over Arrow, so that it runs in a Spark task and in a test alike. The rule: each event is counted in
-`rates`, or in `aside`; `Result.rows` says how many there were, and whoever keeps the tables can check it.
+A pure function over Arrow, so that it runs in a Spark task and in a test alike. Each event is counted either in
+`traffic` or in `excluded_events`, and `MicroBatchResult.rows` is the total, so the counts can be checked.
 """
 
 from dataclasses import dataclass
@@ -18,36 +18,24 @@ from broadloom.pipeline.live.watermark import Watermark, WatermarkRules, split_b
 from broadloom.record.arrow_import import pa
 
 COLUMNS = (
-    "channel",
-    "ordinal",
-    "run",
-    "kind",
-    "time",
-    "observer",
-    "author",
-    "sequence",
-    "last",
-    "hops",
-    "neighbour",
-    "count",
-    "size",
-    "name",
+    *("channel", "ordinal", "run_id", "kind", "event_time", "peer", "author", "sequence", "last_sequence", "hops"),
+    *("neighbor", "event_count", "size_bytes", "name"),
 )
-"""Of an event: what the live tables look at."""
+"""The tape columns that live tables read."""
 
 _WATERMARK = pl.Schema({"watermark": pl.Int64, "newest": pl.Int64})
 
 _STATE: dict[str, pl.Schema] = {
-    "tide": _WATERMARK,
-    "rates": traffic.SUMS,
-    "heard": traffic.PEERS,
+    "watermark": _WATERMARK,
+    "traffic": traffic.SUMS,
+    "traffic_peers": traffic.PEERS,
     "sent": latency.SENT,
-    "waiting": latency.UNMATCHED,
+    "unmatched": latency.UNMATCHED,
     "buckets": latency.BUCKETS,
     "spans": live_sessions.BASE,
     "signs": live_sessions.PENDING,
     "changes": fabric_snapshots.CHANGES,
-    "ends": fabric_snapshots.ENDS,
+    "link_ends": fabric_snapshots.LINK_ENDS,
     "peers": fabric_snapshots.PEERS,
 }
 
@@ -61,7 +49,7 @@ class MicroBatchResult:
     watermark_us: int | None
     state: bytes
     tables: dict[str, pa.Table]
-    """Rows of the live tables. Those that are not final replace all of the channel that were not."""
+    """Rows of the live tables. Rows that are not final replace all such rows of the channel."""
 
 
 def process_micro_batch(
@@ -74,59 +62,58 @@ def process_micro_batch(
     rules: WatermarkRules,
     sessions: SessionRule,
 ) -> MicroBatchResult:
-    kept = {name: frame.clear() for name, frame in _empty().items()} | (unpack(state) if state else {})
-    found = to_polars(events.select(list(COLUMNS)))
-    before_us, newest_us = kept["tide"].row(0) if kept["tide"].height else (None, None)
-    good, aside, tide = split_by_watermark(found, before_us, newest_us, now_us, rules)
-    told = {"aside": _excluded_events(aside, batch)}
-    if tide is not None:
-        told |= _update_tables(kept, good, tide, rules, sessions)
-        kept["tide"] = pl.DataFrame({"watermark": [tide.after_us], "newest": [tide.newest_us]}, schema=_WATERMARK)
+    kept = {name: pl.DataFrame(schema=schema) for name, schema in _STATE.items()} | (unpack(state) if state else {})
+    every = to_polars(events.select(list(COLUMNS)))
+    before_us, newest_us = kept["watermark"].row(0) if kept["watermark"].height else (None, None)
+    on_time, excluded, watermark = split_by_watermark(every, before_us, newest_us, now_us, rules)
+    found = {EXCLUDED_EVENTS.name: _excluded_events(excluded, batch)}
+    if watermark is not None:
+        found |= _update_tables(kept, on_time, watermark, rules, sessions)
+        kept["watermark"] = pl.DataFrame([(watermark.after_us, watermark.newest_us)], schema=_WATERMARK, orient="row")
     tables = {
-        name: to_arrow(frame.with_columns(channel=pl.lit(channel)), TABLES[name].schema) for name, frame in told.items()
+        name: to_arrow(frame.with_columns(channel=pl.lit(channel)), TABLES[name].schema)
+        for name, frame in found.items()
     }
-    after_us = tide.after_us if tide is not None else None
-    return MicroBatchResult(channel, found.height, aside.height, after_us, pack(kept), tables)
+    after_us = watermark.after_us if watermark is not None else None
+    return MicroBatchResult(channel, every.height, excluded.height, after_us, pack(kept), tables)
 
 
 def _update_tables(
     state: dict[str, pl.DataFrame],
-    good: pl.DataFrame,
+    events: pl.DataFrame,
     watermark: Watermark,
     rules: WatermarkRules,
     sessions: SessionRule,
 ) -> dict[str, pl.DataFrame]:
-    """All tables, and what is to be kept for the next batch."""
-    told = {}
-    state["rates"], state["heard"], told["rates"] = traffic.step(state["rates"], state["heard"], good, watermark)
-    state["sent"], state["waiting"], state["buckets"], told["latency"] = latency.step(
-        state["sent"], state["waiting"], state["buckets"], good, watermark, rules.lateness_us
+    """The rows of all tables. Updates `state` for the next batch."""
+    rows = {}
+    state["traffic"], state["traffic_peers"], rows["traffic"] = traffic.step(
+        state["traffic"], state["traffic_peers"], events, watermark
     )
-    state["spans"], state["signs"], told["sessions"] = live_sessions.step(
-        state["spans"], state["signs"], good, watermark, sessions
+    state["sent"], state["unmatched"], state["buckets"], rows["latency"] = latency.step(
+        state["sent"], state["unmatched"], state["buckets"], events, watermark, rules.lateness_us
     )
-    state["changes"], state["ends"], state["peers"], told["fabric"] = fabric_snapshots.step(
-        state["changes"], state["ends"], state["peers"], good, watermark
+    state["spans"], state["signs"], rows["sessions"] = live_sessions.step(
+        state["spans"], state["signs"], events, watermark, sessions
     )
-    return told
-
-
-def _empty() -> dict[str, pl.DataFrame]:
-    return {name: pl.DataFrame(schema=schema) for name, schema in _STATE.items()}
+    state["changes"], state["link_ends"], state["peers"], rows["fabric_snapshots"] = fabric_snapshots.step(
+        state["changes"], state["link_ends"], state["peers"], events, watermark
+    )
+    return rows
 
 
 def _excluded_events(excluded: pl.DataFrame, batch: int) -> pl.DataFrame:
-    """Rows that are in no table, counted."""
+    """Events that are in no table, counted."""
     return (
-        excluded.group_by("aside", "kind")
+        excluded.group_by("excluded_reason", "kind")
         .agg(
-            rows=pl.len().cast(pl.Int64),
-            first=pl.col("time").min(),
-            last=pl.col("time").max(),
-            observer=pl.col("observer").drop_nulls().mode().sort().first(),
+            event_count=pl.len().cast(pl.Int64),
+            first_event_time=pl.col("event_time").min(),
+            last_event_time=pl.col("event_time").max(),
+            peer=pl.col("peer").drop_nulls().mode().sort().first(),
         )
-        .rename({"aside": "why"})
-        .with_columns(batch=pl.lit(batch, pl.Int64), final=pl.lit(True))
-        .sort("why", "kind")
+        .rename({"excluded_reason": "reason"})
+        .with_columns(batch_id=pl.lit(batch, pl.Int64), is_final=pl.lit(True))
+        .sort("reason", "kind")
         .select([name for name in EXCLUDED_EVENTS.schema.names if name != "channel"])
     )

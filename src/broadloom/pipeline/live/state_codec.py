@@ -1,4 +1,4 @@
-"""Tables as bytes, many at once: how the state of a channel and its results travel between batches and processes."""
+"""Serializes several tables into bytes: the state and results of a channel, between batches and processes."""
 
 import io
 
@@ -8,7 +8,7 @@ from broadloom.record.arrow_import import pa
 
 
 def pack(frames: dict[str, pl.DataFrame]) -> bytes:
-    """Each as Arrow's file format, one after the other, with their names and lengths in front."""
+    """Arrow files, one after the other, preceded by their names and lengths."""
     bodies = []
     for frame in frames.values():
         sink = io.BytesIO()
@@ -21,13 +21,13 @@ def pack(frames: dict[str, pl.DataFrame]) -> bytes:
 
 def unpack(data: bytes) -> dict[str, pl.DataFrame]:
     head_bytes = int.from_bytes(data[:4], "big")
-    place = 4 + head_bytes
+    position = 4 + head_bytes
     if not head_bytes:
         return {}
     schema = pa.schema([("name", pa.string()), ("bytes", pa.int64())])
-    index = pa.ipc.read_record_batch(pa.py_buffer(data[4:place]), schema)
+    index = pa.ipc.read_record_batch(pa.py_buffer(data[4:position]), schema)
     frames = {}
     for name, size in zip(index["name"].to_pylist(), index["bytes"].to_pylist(), strict=True):
-        frames[name] = pl.read_ipc(io.BytesIO(data[place : place + size]))
-        place += size
+        frames[name] = pl.read_ipc(io.BytesIO(data[position : position + size]))
+        position += size
     return frames

@@ -1,8 +1,8 @@
-"""The live tables on the disk: Parquet files, and a manifest for each batch that says which of them count.
+"""Live tables on disk: Parquet files, and a manifest per batch that lists the valid ones.
 
-The rule: a batch is there when its manifest is, which gets its name in one step after everything else is on the disk. A
-batch that is repeated finds its manifest and does nothing; what a batch that died has left is in no manifest, and is
-removed. A manifest is whole by itself: whoever reads one needs no other, and no Spark.
+A batch is committed when its manifest exists, which is renamed into place after everything else is on disk. A repeated
+batch finds its manifest and does nothing; files of a crashed batch are in no manifest and are removed. A manifest is
+self-contained: a reader needs no other, and no Spark.
 """
 
 import json
@@ -18,10 +18,10 @@ from broadloom.pipeline.live.tables import TABLES
 from broadloom.record.arrow_import import pa, pc, pq
 
 MANIFESTS_RETAINED = 4
-"""Whoever reads the tables has the time of so many batches before a file goes away."""
+"""A reader has the time of this many batches before a file is removed."""
 
 MERGE_FILE_COUNT = 8
-"""Final rows are appended as small files; so many of a size are made one of the next."""
+"""Final rows are appended as small files; this many of one level are merged into one of the next."""
 
 READ_ATTEMPTS = 5
 
@@ -29,29 +29,29 @@ _NAME = "batch-{:09d}.json"
 
 
 class LiveStateMismatchError(BroadloomError):
-    """The tables and the checkpoint do not belong together."""
+    """The tables and the checkpoint do not match."""
 
 
 class LiveTablesNotFoundError(BroadloomError):
-    """Nothing was followed into this folder yet."""
+    """The folder has no live tables yet."""
 
 
 @dataclass(slots=True)
 class BatchManifest:
     batch: int
     rows: int = 0
-    """Events read since the beginning."""
+    """Events read so far."""
     excluded_rows: int = 0
-    """Of these, those that are in no table."""
+    """Of these, events that are in no table."""
     created_at: str = ""
     watermarks: dict[str, int] = field(default_factory=dict)
     """By channel, microseconds since 1970."""
     final: dict[str, list[list[Any]]] = field(default_factory=dict)
-    """By table: files of final rows, each with how often it was merged."""
+    """By table: files of final rows, each with its merge level."""
     open: dict[str, str] = field(default_factory=dict)
-    """By table: the file of the rows that may change."""
+    """By table: the file of rows that may still change."""
     states: dict[str, str] = field(default_factory=dict)
-    """By channel: the file that has its state."""
+    """By channel: the file with its state."""
 
     @property
     def files(self) -> set[str]:
@@ -60,7 +60,7 @@ class BatchManifest:
 
 
 class LiveStore:
-    """One folder of live tables. Only one process may write it."""
+    """A folder of live tables. Only one process may write to it."""
 
     def __init__(self, folder: Path | str) -> None:
         self.folder = Path(folder)
@@ -77,16 +77,14 @@ class LiveStore:
         """All rows of a live table, as of the newest batch."""
         schema = TABLES[table].schema
         for attempt in range(READ_ATTEMPTS):
-            told = self.manifest()
-            if told is None:
-                raise LiveTablesNotFoundError(
-                    f"there are no live tables in {self.folder}: run `broadloom pipeline run --follow` first"
-                )
-            names = [name for name, _ in told.final.get(table, [])]
-            names += [told.open[table]] if table in told.open else []
+            manifest = self.manifest()
+            if manifest is None:
+                raise LiveTablesNotFoundError(f"no live tables in {self.folder}; run: broadloom pipeline run --follow")
+            names = [name for name, _ in manifest.final.get(table, [])]
+            names += [manifest.open[table]] if table in manifest.open else []
             try:
                 return pa.concat_tables([schema.empty_table(), *(self._table(name) for name in names)]).cast(schema)
-            except FileNotFoundError:  # removed meanwhile, so there is a newer manifest
+            except FileNotFoundError:  # removed in the meantime: there is a newer manifest
                 if attempt + 1 == READ_ATTEMPTS:
                     raise
         raise AssertionError
@@ -97,8 +95,8 @@ class LiveStore:
         if manifest is not None:
             for name in sorted(set(manifest.states.values())):
                 table = self._table(name)
-                mine = [channel for channel, file in manifest.states.items() if file == name]
-                tables.append(table.filter(pc.is_in(table["channel"], pa.array(mine, pa.string()))))
+                channels = [channel for channel, file in manifest.states.items() if file == name]
+                tables.append(table.filter(pc.is_in(table["channel"], pa.array(channels, pa.string()))))
         return pa.concat_tables(tables)
 
     def _table(self, name: str) -> pa.Table:
@@ -107,34 +105,34 @@ class LiveStore:
     # -- writing
 
     def is_committed(self, batch: int) -> bool:
-        """Whether this batch is done. Raises if it cannot be the next one either."""
-        told = self.manifest()
-        last = told.batch if told is not None else -1
+        """Whether this batch is committed. Raises if it is not the next one either."""
+        manifest = self.manifest()
+        last = manifest.batch if manifest is not None else -1
         if batch not in (last, last + 1):
             raise LiveStateMismatchError(
-                f"{self.folder} has the tables up to batch {last}, and the checkpoint wants to go on with {batch}: "
-                "they do not belong together. Follow into a new folder"
+                f"{self.folder} has tables up to batch {last}, but the checkpoint continues with batch {batch}: "
+                "they do not match. Choose another --out"
             )
         return batch == last
 
     def commit(
         self, manifest: BatchManifest, previous: BatchManifest | None, tables: dict[str, pa.Table], states: pa.Table
     ) -> BatchManifest:
-        """Write a batch. `told` has its counts; the tables have rows of the channels that `states` names."""
+        """Write a batch. `manifest` has its counts; the tables have rows of the channels in `states`."""
         self._parts.mkdir(parents=True, exist_ok=True)
         before = previous or BatchManifest(-1)
         channels = states["channel"]
         manifest.final = {name: [*before.final.get(name, [])] for name in TABLES}
         for name, table in tables.items():
-            final = table.filter(table["final"])
+            final = table.filter(table["is_final"])
             if final.num_rows:
                 manifest.final[name].append([self._write(name, manifest.batch, final), 0])
             self._merge(name, manifest)
             old = self._table(before.open[name]) if name in before.open else table.schema.empty_table()
             old = old.filter(pc.invert(pc.is_in(old["channel"], channels.combine_chunks())))
-            going = pa.concat_tables([old.cast(table.schema), table.filter(pc.invert(table["final"]))])
-            if going.num_rows:
-                manifest.open[name] = self._write(f"{name}-open", manifest.batch, going)
+            current = pa.concat_tables([old.cast(table.schema), table.filter(pc.invert(table["is_final"]))])
+            if current.num_rows:
+                manifest.open[name] = self._write(f"{name}-open", manifest.batch, current)
         file = self._write("state", manifest.batch, states)
         manifest.states = before.states | dict.fromkeys(channels.to_pylist(), file)
         _sync_folder(self._parts)
@@ -157,7 +155,7 @@ class LiveStore:
         return file
 
     def remove_stale_files(self) -> None:
-        """Remove old manifests, and files that no manifest names."""
+        """Remove old manifests, and files that are in no manifest."""
         manifests = sorted(self.folder.glob("batch-*.json"))
         for path in manifests[:-MANIFESTS_RETAINED]:
             path.unlink()
@@ -177,7 +175,7 @@ def _remove(paths: Iterable[Path]) -> None:
 
 
 def _write_atomically(path: Path, data: bytes) -> None:
-    """In one step, and on the disk when it returns."""
+    """Atomic, and on disk when it returns."""
     hidden = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
     with hidden.open("xb") as sink:
         sink.write(data)

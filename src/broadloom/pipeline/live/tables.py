@@ -1,8 +1,8 @@
-"""The live tables and their columns: what a dashboard may rely on."""
+"""The live tables and their columns."""
 
 from dataclasses import dataclass
 
-from broadloom.pipeline.table import COUNT, FLAG, ID, NUMBER, TEXT, TIME, TableColumn
+from broadloom.pipeline.table import CHANNEL, COUNT, FLAG, ID, NUMBER, TEXT, TIME, TableColumn
 from broadloom.record.arrow_import import pa
 
 
@@ -17,49 +17,48 @@ class LiveTable:
         return pa.schema([pa.field(each.name, each.type, metadata={"about": each.about}) for each in self.columns])
 
 
-_CHANNEL = TableColumn("channel", TEXT, "First 16 digits of the channel's id.")
-_START = TableColumn("start", TIME, "Beginning of the window.")
-_FINAL = TableColumn("final", FLAG, "Whether the row can change no more; otherwise it is what is known so far.")
+_START = TableColumn("start_time", TIME, "Start of the window.")
+_FINAL = TableColumn("is_final", FLAG, "Whether the row can no longer change.")
 
 TRAFFIC = LiveTable(
-    "rates",
-    "How much happened, window by window?",
+    "traffic",
+    "How much was sent and delivered per window?",
     (
-        _CHANNEL,
+        CHANNEL,
         _START,
-        TableColumn("rows", COUNT, "Events of all kinds."),
-        TableColumn("sent", COUNT, "Messages broadcast by recorded peers."),
-        TableColumn("received", COUNT, "First copies that came."),
-        TableColumn("delivered", COUNT, "Messages given to applications, over all observers."),
-        TableColumn("duplicates", COUNT, "Further copies that came."),
-        TableColumn("missed", COUNT, "Messages that applications were told they would not get."),
-        TableColumn("lost", COUNT, "Rows that recorders lost, as their gap rows tell."),
+        TableColumn("event_count", COUNT, "Events of all kinds."),
+        TableColumn("sent_count", COUNT, "Messages broadcast by recorded peers."),
+        TableColumn("received_count", COUNT, "First copies received."),
+        TableColumn("delivered_count", COUNT, "Messages delivered to applications, over all peers."),
+        TableColumn("duplicate_count", COUNT, "Further copies received."),
+        TableColumn("missed_count", COUNT, "Messages reported to applications as missed."),
+        TableColumn("dropped_row_count", COUNT, "Rows dropped by recorders."),
         TableColumn("sent_bytes", COUNT, "Payload of the messages broadcast."),
-        TableColumn("delivered_bytes", COUNT, "Payload of the messages given to applications."),
-        TableColumn("observers", COUNT, "Peers that recorded something."),
-        TableColumn("authors", COUNT, "Peers whose messages were sent or delivered."),
+        TableColumn("delivered_bytes", COUNT, "Payload of the messages delivered."),
+        TableColumn("peer_count", COUNT, "Peers that recorded an event."),
+        TableColumn("author_count", COUNT, "Peers whose messages were sent or delivered."),
         _FINAL,
     ),
 )
 
 LATENCY = LiveTable(
     "latency",
-    "How long did messages take, and over how many hops, by the window of their delivery?",
+    "How long did deliveries take per window, and over how many hops?",
     (
-        _CHANNEL,
+        CHANNEL,
         _START,
-        TableColumn("deliveries", COUNT, "Deliveries whose sending is known; the figures are over these."),
-        TableColumn("mean_ms", NUMBER, "Mean delay. Delays are by the clocks as they are, without correction."),
-        TableColumn("p50_ms", NUMBER, "Median delay, to 1 %."),
-        TableColumn("p90_ms", NUMBER, "Delay that 90 % did not exceed, to 1 %."),
-        TableColumn("p99_ms", NUMBER, "Delay that 99 % did not exceed, to 1 %."),
-        TableColumn("max_ms", NUMBER, "Longest delay."),
-        TableColumn("mean_hops", NUMBER, "Mean number of links travelled."),
-        TableColumn("max_hops", COUNT, "Most links travelled."),
+        TableColumn("delivery_count", COUNT, "Deliveries whose sending is known; the other columns are over these."),
+        TableColumn("latency_mean_ms", NUMBER, "Mean latency. Clocks are not corrected."),
+        TableColumn("latency_p50_ms", NUMBER, "Median latency, accurate to 1 %."),
+        TableColumn("latency_p90_ms", NUMBER, "90th percentile."),
+        TableColumn("latency_p99_ms", NUMBER, "99th percentile."),
+        TableColumn("latency_max_ms", NUMBER, "Longest latency."),
+        TableColumn("hops_mean", NUMBER, "Mean number of links traveled."),
+        TableColumn("hops_max", COUNT, "Most links traveled."),
         TableColumn(
-            "backward", COUNT, "Deliveries before their sending, by clocks that disagree; they count as no delay."
+            "negative_count", COUNT, "Deliveries before their sending, because clocks differ; counted as 0 ms."
         ),
-        TableColumn("unmatched", COUNT, "Deliveries whose sending is not on the tapes, or not yet."),
+        TableColumn("untimed_count", COUNT, "Deliveries whose sending is not on the tapes, or not yet."),
         _FINAL,
     ),
 )
@@ -68,48 +67,48 @@ SESSIONS = LiveTable(
     "sessions",
     "Who is or was connected, from when to when?",
     (
-        _CHANNEL,
-        TableColumn("subscriber", TEXT, "Who, by name."),
-        TableColumn("start", TIME, "First sign of life."),
-        TableColumn("end", TIME, "End of the connect time; of an open session as far as it is known."),
-        TableColumn("identifications", COUNT, "How often the subscriber said that it is here."),
-        TableColumn("peers", COUNT, "Peers of the subscriber in this session."),
-        TableColumn("ended", TEXT, "How it ended: left or silent; open if it may go on."),
+        CHANNEL,
+        TableColumn("subscriber", TEXT, "Name of the subscriber; its peer ID if it has no name."),
+        TableColumn("start_time", TIME, "First sign of life."),
+        TableColumn("end_time", TIME, "End of the connect time; of an open session, so far."),
+        TableColumn("identification_count", COUNT, "Identifications, each counted once."),
+        TableColumn("peer_count", COUNT, "Peers of the subscriber in this session."),
+        TableColumn("end_status", TEXT, "`left`, `timed_out`, or `open` if it may continue."),
         _FINAL,
     ),
 )
 
 FABRIC_SNAPSHOTS = LiveTable(
-    "fabric",
-    "What did the fabric look like at the end of a window in which it changed?",
+    "fabric_snapshots",
+    "What did the fabric look like at the end of each window in which it changed?",
     (
-        _CHANNEL,
+        CHANNEL,
         _START,
-        TableColumn("time", TIME, "When it looked so: the end of the window, or the newest event."),
-        TableColumn("peers", COUNT, "Recorded peers that are members."),
-        TableColumn("unrecorded", COUNT, "Neighbours of these that do not record themselves."),
-        TableColumn("links", COUNT, "Links that no end has said to be down."),
+        TableColumn("snapshot_time", TIME, "End of the window, or the newest event."),
+        TableColumn("peer_count", COUNT, "Recorded peers that are members."),
+        TableColumn("unrecorded_count", COUNT, "Neighbors of these without a tape."),
+        TableColumn("link_count", COUNT, "Links that no end has recorded as down."),
         TableColumn("degree_min", COUNT, "Fewest links of a recorded peer."),
         TableColumn("degree_mean", NUMBER, "Mean links of a recorded peer."),
         TableColumn("degree_max", COUNT, "Most links of a recorded peer."),
-        TableColumn("components", COUNT, "Parts that are not linked to each other; 1 is whole."),
-        TableColumn("diameter", COUNT, "Longest of the shortest ways; null if in parts, or above 512 peers."),
+        TableColumn("component_count", COUNT, "Connected components; 1 if the fabric is connected."),
+        TableColumn("diameter", COUNT, "Diameter; null if not connected, or above 512 peers."),
         _FINAL,
     ),
 )
 
 EXCLUDED_EVENTS = LiveTable(
-    "aside",
-    "Which rows are in no table, and why?",
+    "excluded_events",
+    "Which events are in no live table, and why?",
     (
-        _CHANNEL,
-        TableColumn("batch", COUNT, "The micro-batch that they came in."),
-        TableColumn("why", TEXT, "late: older than the watermark; future: too far ahead of the clock."),
+        CHANNEL,
+        TableColumn("batch_id", COUNT, "Micro-batch they arrived in."),
+        TableColumn("reason", TEXT, "`late` (older than the watermark) or `future` (too far ahead of the clock)."),
         TableColumn("kind", TEXT, "Kind of event."),
-        TableColumn("rows", COUNT, "How many."),
-        TableColumn("first", TIME, "The oldest."),
-        TableColumn("last", TIME, "The newest."),
-        TableColumn("observer", ID, "The observer with most of them."),
+        TableColumn("event_count", COUNT, "Number of events."),
+        TableColumn("first_event_time", TIME, "Time of the oldest."),
+        TableColumn("last_event_time", TIME, "Time of the newest."),
+        TableColumn("peer", ID, "Peer that recorded most of them."),
         _FINAL,
     ),
 )

@@ -1,4 +1,4 @@
-"""Rates: how many events of each kind, window by window. Sums that later batches add to, until the window is final."""
+"""Events per window and kind: sums that batches add to until the window is final."""
 
 import polars as pl
 
@@ -6,65 +6,60 @@ from broadloom.pipeline.live.watermark import Watermark
 from broadloom.record.schema import EventKind
 
 _SUMS = (
-    "rows",
-    "sent",
-    "received",
-    "delivered",
-    "duplicates",
-    "missed",
-    "lost",
-    "sent_bytes",
-    "delivered_bytes",
+    *("event_count", "sent_count", "received_count", "delivered_count", "duplicate_count", "missed_count"),
+    *("dropped_row_count", "sent_bytes", "delivered_bytes"),
 )
 
-SUMS = pl.Schema({"start": pl.Int64, **dict.fromkeys(_SUMS, pl.Int64)})
-PEERS = pl.Schema({"start": pl.Int64, "role": pl.String, "peer": pl.String})
-"""Who was heard of in a window: a number of different ones cannot be added up."""
+SUMS = pl.Schema({"start_time": pl.Int64, **dict.fromkeys(_SUMS, pl.Int64)})
+PEERS = pl.Schema({"start_time": pl.Int64, "role": pl.String, "peer": pl.String})
+"""Peers seen in a window. They are kept one by one, because distinct counts cannot be added up."""
 
 
 def step(
     sums: pl.DataFrame, peers: pl.DataFrame, events: pl.DataFrame, watermark: Watermark
 ) -> tuple[pl.DataFrame, pl.DataFrame, pl.DataFrame]:
-    """Sums and peers of windows that are still open, and the rows of all windows with `final`."""
-    fresh = events.with_columns(start=watermark.window_of("time"))
+    """The new state (sums and peers of open windows), and the rows of all windows."""
+    new = events.with_columns(start_time=watermark.window_of("event_time"))
     sums = (
-        pl.concat([sums, fresh.group_by("start").agg(**_sums()).select(SUMS.names())])
-        .group_by("start")
+        pl.concat([sums, new.group_by("start_time").agg(**_sums()).select(SUMS.names())])
+        .group_by("start_time")
         .sum()
         .select(SUMS.names())
     )
-    authors = fresh.filter(pl.col("kind").is_in(["sent", "delivered"])).select("start", peer="author")
-    heard = [
-        authors.with_columns(role=pl.lit("author")).select(PEERS.names()),
-        fresh.select("start", peer="observer").with_columns(role=pl.lit("observer")).select(PEERS.names()),
+    authors = new.filter(pl.col("kind").is_in(["sent", "delivered"])).select("start_time", peer="author")
+    recorders = new.select("start_time", "peer")
+    seen = [
+        part.with_columns(role=pl.lit(role)).select(PEERS.names()).unique().drop_nulls()
+        for role, part in (("author", authors), ("recorder", recorders))
     ]
-    peers = pl.concat([peers, *(each.unique().drop_nulls() for each in heard)]).unique()
-    counted = peers.group_by("start").agg(
-        observers=(pl.col("role") == "observer").sum().cast(pl.Int64),
-        authors=(pl.col("role") == "author").sum().cast(pl.Int64),
+    peers = pl.concat([peers, *seen]).unique()
+    counts = peers.group_by("start_time").agg(
+        peer_count=(pl.col("role") == "recorder").sum().cast(pl.Int64),
+        author_count=(pl.col("role") == "author").sum().cast(pl.Int64),
     )
-    told = (
-        sums.join(counted, on="start", how="left")
-        .with_columns(pl.col("observers", "authors").fill_null(0), final=watermark.is_final("start"))
-        .sort("start")
+    is_final = watermark.is_final("start_time")
+    rows = (
+        sums.join(counts, on="start_time", how="left")
+        .with_columns(pl.col("peer_count", "author_count").fill_null(0), is_final=is_final)
+        .sort("start_time")
     )
-    return sums.filter(~watermark.is_final("start")), peers.filter(~watermark.is_final("start")), told
+    return sums.filter(~is_final), peers.filter(~is_final), rows
 
 
 def _sums() -> dict[str, pl.Expr]:
-    def of(kind: str) -> pl.Expr:
+    def is_kind(kind: str) -> pl.Expr:
         return pl.col("kind") == kind
 
     def total(kind: str, column: str) -> pl.Expr:
-        return pl.col(column).filter(of(kind)).sum().cast(pl.Int64)
+        return pl.col(column).filter(is_kind(kind)).sum().cast(pl.Int64)
 
-    missed = (pl.col("last") - pl.col("sequence") + 1).filter(of("missed")).sum().cast(pl.Int64)
+    missed = pl.col("last_sequence") - pl.col("sequence") + 1
     return {
-        "rows": pl.len().cast(pl.Int64),
-        **{kind: of(kind).sum().cast(pl.Int64) for kind in ("sent", "received", "delivered")},
-        "duplicates": total("duplicates", "count"),
-        "missed": missed,
-        "lost": total(EventKind.ROWS_DROPPED.value, "count"),
-        "sent_bytes": total("sent", "size"),
-        "delivered_bytes": total("delivered", "size"),
+        "event_count": pl.len().cast(pl.Int64),
+        **{f"{kind}_count": is_kind(kind).sum().cast(pl.Int64) for kind in ("sent", "received", "delivered")},
+        "duplicate_count": total("duplicates", "event_count"),
+        "missed_count": missed.filter(is_kind("missed")).sum().cast(pl.Int64),
+        "dropped_row_count": total(EventKind.ROWS_DROPPED.value, "event_count"),
+        "sent_bytes": total("sent", "size_bytes"),
+        "delivered_bytes": total("delivered", "size_bytes"),
     }

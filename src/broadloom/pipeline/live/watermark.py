@@ -1,9 +1,9 @@
-"""How far the time of a channel has come, and what follows for a row: on time, late, or from the future.
+"""Event-time watermarks: whether an event is on time, late, or from the future.
 
-The rule: each channel has a watermark of its own, the newest time seen less `lateness_s`. A window that ends before it
-is final. A row older than the watermark that its batch found is late: it changes no table, and is counted. A row that
-is further ahead of the clock than `future_s` moves no watermark (one wrong clock would make all others late), and is
-counted too. So every row that was read is in the tables or in the count.
+Each channel has its own watermark: the newest event time minus `lateness_s`. A window that ends before it is final. An
+event older than the watermark before its batch is late: it changes no table and is counted. An event further ahead of
+the clock than `future_s` does not move the watermark (one wrong clock would make all others late), and is counted too.
+So every event is either in the tables or in the count.
 """
 
 from dataclasses import dataclass
@@ -15,17 +15,16 @@ from broadloom.pipeline.quarantine import FUTURE_TOLERANCE_S
 
 WINDOW_S = 10.0
 LATENESS_S = 180.0
-"""A tape's file is a minute long, so rows are a minute old when they can be read; and clocks differ."""
+"""A tape file covers a minute, so events are a minute old when they can be read; and clocks differ."""
 
 
 @dataclass(frozen=True, slots=True)
 class WatermarkRules:
     window_s: float = WINDOW_S
-    """Length of the windows that rates, latency and fabric are told for."""
     lateness_s: float = LATENESS_S
-    """How much older than the newest row of its channel a row may be."""
+    """How much older than the newest event of its channel an event may be."""
     future_s: float | None = FUTURE_TOLERANCE_S
-    """How far ahead of this machine's clock a row may be; None for tapes of a simulation, which has its own time."""
+    """How far ahead of this machine's clock an event may be; None for tapes of a simulation, which has its own time."""
 
     @property
     def window_us(self) -> int:
@@ -44,15 +43,15 @@ class Watermark:
     """None before the first batch: nothing is late then."""
     after_us: int
     newest_us: int
-    """The newest time that was seen."""
+    """The newest event time."""
     window_us: int
 
     def window_of(self, column: str) -> pl.Expr:
-        """The beginning of a time's window."""
+        """Start of the window that a time belongs to."""
         return pl.col(column).floordiv(self.window_us) * self.window_us
 
     def is_final(self, window: str) -> pl.Expr:
-        """Whether a window can change no more: whatever belongs into it would be late."""
+        """Whether a window can no longer change: any further event in it would be late."""
         return pl.col(window) + self.window_us <= self.after_us
 
     def is_final_time(self, column: str) -> pl.Expr:
@@ -63,20 +62,20 @@ class Watermark:
 def split_by_watermark(
     events: pl.DataFrame, before_us: int | None, newest_us: int | None, now_us: int, rules: WatermarkRules
 ) -> tuple[pl.DataFrame, pl.DataFrame, Watermark | None]:
-    """Rows that are on time; the others, with the reason in `why`; and the tide, or None if there never was a row."""
+    """The events that are on time; the others, with `excluded_reason`; and the watermark, or None without any event."""
     future_us = None if rules.future_s is None else now_us + round(rules.future_s * MICROSECONDS_PER_S)
-    why = pl.lit(None, pl.String)
+    time, reason = pl.col("event_time"), pl.lit(None, pl.String)
     if before_us is not None:
-        why = pl.when(pl.col("time") < before_us).then(pl.lit("late")).otherwise(why)
+        reason = pl.when(time < before_us).then(pl.lit("late")).otherwise(reason)
     if future_us is not None:
-        why = pl.when(pl.col("time") > future_us).then(pl.lit("future")).otherwise(why)
-    judged = events.with_columns(aside=why)
-    good = judged.filter(pl.col("aside").is_null()).drop("aside")
-    aside = judged.filter(pl.col("aside").is_not_null())
-    seen = good["time"].max()
-    if isinstance(seen, int):
-        newest_us = seen if newest_us is None else max(newest_us, seen)
+        reason = pl.when(time > future_us).then(pl.lit("future")).otherwise(reason)
+    judged = events.with_columns(excluded_reason=reason)
+    on_time = judged.filter(pl.col("excluded_reason").is_null()).drop("excluded_reason")
+    excluded = judged.filter(pl.col("excluded_reason").is_not_null())
+    newest = on_time["event_time"].max()
+    if isinstance(newest, int):
+        newest_us = newest if newest_us is None else max(newest_us, newest)
     if newest_us is None:
-        return good, aside, None
+        return on_time, excluded, None
     after_us = newest_us - rules.lateness_us
-    return good, aside, Watermark(before_us, max(after_us, before_us or after_us), newest_us, rules.window_us)
+    return on_time, excluded, Watermark(before_us, max(after_us, before_us or after_us), newest_us, rules.window_us)

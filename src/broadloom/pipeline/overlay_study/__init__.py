@@ -1,6 +1,6 @@
-"""Studies of the overlay itself: fabrics of up to ten million peers, grown, searched and broken, many at a time.
+"""Studies of overlays of up to ten million peers: grown, searched and broken as graphs, many at a time.
 
-Reading order: `chance` (a seeded source of randomness), `ways` (how a newcomer finds its edges), `grow`, `search`
-(distances) and `outlying` (from where), `parts` (what hangs together), `bounds` and `theory` (what to expect), `jobs`
-(one fabric, its figures), `tasks` (many jobs at once), `frontier` (one fabric over many tasks), `answers`, `command`.
+Reading order: `random_source`, `join_strategies` (how a joiner chooses its edges), `grow`, `bfs` (distances) and
+`peripheral_peers` (where to search from), `components`, `bounds` and `theory` (expected values), `jobs` (one overlay),
+`executors` (many jobs at once), `distributed_bfs` (one overlay over many tasks), `summary`, `run`.
 """

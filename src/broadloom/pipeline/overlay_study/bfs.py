@@ -1,8 +1,8 @@
-"""Distances in a fabric: from one peer, from many at once, and from all.
+"""Distances in a fabric by breadth-first search: from one peer, from many at once, and from all.
 
-`distances_from` is the plain search from one peer. `reach_of` lets 512 peers broadcast at once, one bit each: a peer's
-row holds a bit for every source that has reached it, and in one step each row takes in the rows of its neighbours. From
-all peers that gives the diameter itself; from some of them a lower bound of it, whose quality `docs/study.md` tells.
+`distances_from` searches from one peer. `bfs_from` is bit-parallel: it searches from 512 peers at once, one bit each. A
+peer's row has a bit for every source that has reached it, and in each step takes over the rows of its neighbors. From
+all peers this gives the diameter, from some of them a lower bound; `docs/study.md` says how good it is.
 """
 
 from dataclasses import dataclass
@@ -15,9 +15,9 @@ from broadloom.pipeline.overlay_study.random_source import new_rng, random_below
 
 WORDS = 8
 LANES = 64 * WORDS
-"""Sources of one sweep: their bits fill one line of the processor's cache, which is what a look at a peer costs."""
+"""Sources per search: their bits fill one cache line, which is the cost of visiting a peer."""
 UNREACHED = 255
-"""No fabric that hangs together is so wide, unless it is a chain."""
+"""No connected fabric has such a distance, unless it is a chain."""
 
 Numbers = npt.NDArray[np.int32]
 Bits = npt.NDArray[np.uint64]
@@ -31,26 +31,24 @@ ONES = np.uint64(0x0101010101010101)
 
 @dataclass(frozen=True, slots=True)
 class BfsResult:
-    """What the broadcasts of some peers showed."""
-
     eccentricity_max: int
-    """Steps to the peer farthest from any of the sources. The diameter, if all peers were sources."""
+    """Largest distance from any source; the diameter if all peers are sources."""
     distance_sum: int
-    """Over all pairs of a source and a peer that it reached."""
+    """Sum over all pairs of a source and a peer it reached."""
     unreached: int
-    """Pairs that are in different parts. Zero, unless the fabric is torn."""
+    """Pairs in different components; 0 if the fabric is connected."""
     sources: int
 
 
 def distances_from(fabric: Fabric, source: int) -> npt.NDArray[np.uint8]:
-    """Steps from one peer to each; UNREACHED where there is no way."""
+    """Distance from one peer to each; UNREACHED in other components."""
     distances = np.full(len(fabric), UNREACHED, dtype=np.uint8)
     _bfs_single(fabric, source, distances, np.empty(len(fabric), dtype=np.int32))
     return distances
 
 
 def bfs_from(fabric: Fabric, sources: Numbers) -> BfsResult:
-    """Let these peers broadcast, 512 at a time."""
+    """Search from these peers, 512 at a time."""
     peers = len(fabric)
     eccentricity, distance_sum, unreached = 0, 0, 0
     rows = [np.empty((peers, WORDS), dtype=np.uint64) for _ in range(2)]
@@ -65,14 +63,14 @@ def bfs_from(fabric: Fabric, sources: Numbers) -> BfsResult:
 
 
 def bfs_sample(fabric: Fabric, count: int, seed: int) -> BfsResult:
-    """Broadcasts of some peers picked at random, one after the other: for the mean distance."""
+    """Search from random peers, one after the other, for the mean distance."""
     peers = len(fabric)
-    chance = new_rng(seed, peers, count)
+    rng = new_rng(seed, peers, count)
     distances, queue = np.empty(peers, dtype=np.uint8), np.empty(peers, dtype=np.int32)
     farthest, distance_sum, unreached = 0, 0, 0
     for _ in range(count):
         distances.fill(UNREACHED)
-        reached = _bfs_single(fabric, random_below(chance, peers), distances, queue)
+        reached = _bfs_single(fabric, random_below(rng, peers), distances, queue)
         farthest = max(farthest, int(distances[queue[reached - 1]]))
         counts = np.bincount(distances, minlength=UNREACHED + 1)[:UNREACHED]
         distance_sum += int(counts @ np.arange(UNREACHED))
@@ -82,7 +80,7 @@ def bfs_sample(fabric: Fabric, count: int, seed: int) -> BfsResult:
 
 @compiled
 def _bfs_single(fabric: Fabric, source: int, distances: npt.NDArray[np.uint8], queue: Numbers) -> int:
-    """Gives the number of peers that were reached; the last of them in the queue is one of the farthest."""
+    """Returns the number of peers reached; the last one in the queue is one of the farthest."""
     distances[source] = 0
     queue[0] = source
     at, length = 0, 1
@@ -100,7 +98,6 @@ def _bfs_single(fabric: Fabric, source: int, distances: npt.NDArray[np.uint8], q
 
 @compiled
 def _popcount(word: np.uint64) -> int:
-    """How many bits are set."""
     word = word - ((word >> np.uint64(1)) & FIVES)
     word = (word & THREES) + ((word >> np.uint64(2)) & THREES)
     word = (word + (word >> np.uint64(4))) & NIBBLES
@@ -109,7 +106,7 @@ def _popcount(word: np.uint64) -> int:
 
 @compiled
 def _first_steps(fabric: Fabric, sources: Numbers, now: Bits) -> tuple[int, int, int]:
-    """The steps in which most peers are reached by nobody: source by source, as long as that is less to look at."""
+    """The first steps, in which few peers are reached: source by source, while that is cheaper."""
     peers, degree = fabric.shape
     steps_max, ball, shell = 0, 1, degree
     while (ball + shell) * len(sources) <= peers:
@@ -139,10 +136,10 @@ def _first_steps(fabric: Fabric, sources: Numbers, now: Bits) -> tuple[int, int,
 
 @compiled
 def _bfs_batch(fabric: Fabric, sources: Numbers, now: Bits, after: Bits, waiting: Numbers) -> tuple[int, int, int]:
-    """Broadcasts of up to 512 sources; gives the largest distance, the sum of distances, and the pairs not reached.
+    """Search from up to 512 sources; returns the largest distance, the sum of distances, and the pairs not reached.
 
-    Only peers that lack a bit are looked at. One that lacks none is put right in both tables, one step later in the
-    second, because others still read there how it was before.
+    Only incomplete peers are visited. A complete one is written to both tables, one step later to the second, because
+    others still read its previous state there.
     """
     peers, degree = fabric.shape
     lanes = len(sources)
@@ -162,7 +159,7 @@ def _bfs_batch(fabric: Fabric, sources: Numbers, now: Bits, after: Bits, waiting
             for word in range(WORDS):
                 after[waiting[place], word] = full[word]
         done_until = left
-        had, lacking = missing, 0
+        previous, incomplete = missing, 0
         at = 0
         while at < left:
             peer = waiting[at]
@@ -181,12 +178,12 @@ def _bfs_batch(fabric: Fabric, sources: Numbers, now: Bits, after: Bits, waiting
                 left -= 1
                 waiting[at], waiting[left] = waiting[left], peer
             else:
-                lacking += lanes - count
+                incomplete += lanes - count
                 at += 1
-        missing = lacking
-        if missing == had:
-            break  # the rest is in other parts
+        missing = incomplete
+        if missing == previous:
+            break  # the rest is in other components
         step += 1
-        distance_sum += (had - missing) * step
+        distance_sum += (previous - missing) * step
         now, after = after, now
     return step, distance_sum, missing

@@ -10,27 +10,27 @@ PAPER_BOUNDS = {
 }
 """As printed, for degree 4: peers -> lower and upper bound."""
 PAPER_OBSERVED = {200: 6, 450: 7}
-"""Diameters of fabrics that the paper's authors saw: peers -> diameter."""
+"""Diameters reported in the paper: peers -> diameter."""
 
 
 def expected_distances(peers: int, degree: int) -> tuple[int, float]:
-    """Diameter and mean distance if every search went exactly as the average one does.
+    """Diameter and mean distance if every search goes exactly as the average one does.
 
-    A search from one peer has `open_ends` loose link ends after each step. Each of them meets any of the loose ends
-    there are, so a peer that was not reached stays so if none of its own ends is met. The diameter is where less than
-    one pair of all is left.
+    After each step a search has `open_ends` loose link ends. Each of them meets any loose end with the same
+    probability, so a peer stays unreached if none of its own ends is met. The diameter is reached when less than one
+    pair is left.
     """
     if peers <= degree + 1:
         return min(peers - 1, 1), float(min(peers - 1, 1))
     left = float(peers - 1)
-    """Peers not reached yet, from one source."""
+    """Peers not reached yet from one source."""
     open_ends, step, distance_sum = float(degree), 0, 0.0
     while left * peers / 2 >= 1 and step < 1_000:
         loose = open_ends + left * degree
         missed_by_all = (1 - open_ends / loose) ** degree
         after = left * missed_by_all
-        distance_sum += left  # each of them is at least one step farther away than was known
-        # Ends that met an end of the search itself, or the same peer twice, lead nowhere new.
+        distance_sum += left  # each of them is at least one step farther away
+        # Ends that meet another end of the search, or the same peer twice, reach nothing new.
         met = left * degree * open_ends / loose
         open_ends = max((left - after) * degree - met, 0.0)
         left, step = after, step + 1

@@ -1,8 +1,8 @@
-"""What hangs together: the parts of a fabric after deaths, and how many peers must go to tear it.
+"""Connected components of a fabric after failures, and its vertex connectivity.
 
-Vertex connectivity is found by flows: between two peers run as many paths without a common peer as must be cut. It is
-enough to look at the pairs of one peer with all others, and of its neighbours with each other, because a smallest cut
-either leaves that peer standing or contains it (and then it parts two of its neighbours).
+Vertex connectivity is computed by max-flow (Menger's theorem). It is enough to examine the pairs of one peer with all
+others and of its neighbors with each other: a minimum cut either does not contain that peer, or contains it and then
+separates two of its neighbors.
 """
 
 from dataclasses import dataclass
@@ -14,19 +14,19 @@ from broadloom.pipeline.overlay_study.join_strategies import port_of
 from broadloom.pipeline.overlay_study.kernels import NO_PEER, Fabric, compiled, neighbor
 
 CONNECTIVITY_PEERS_MAX = 2_000
-"""Above it vertex connectivity is not looked for: the work grows with the square of the peers."""
+"""Above this, vertex connectivity is not computed: the work grows with the square of the peers."""
 
 
 @dataclass(frozen=True, slots=True)
 class ComponentStats:
-    """The living peers, and how they hang together."""
+    """The surviving peers."""
 
     peers: int
     components: int
     largest: int
-    """Peers in the largest part."""
+    """Peers in the largest component."""
     isolated: int
-    """Peers without any neighbour left."""
+    """Peers without neighbors."""
     links: int
 
 
@@ -36,7 +36,7 @@ def component_stats(fabric: Fabric, alive: npt.NDArray[np.bool_]) -> ComponentSt
 
 
 def vertex_connectivity(fabric: Fabric) -> int:
-    """How many peers must go before the rest falls apart (or only one is left)."""
+    """How many peers must be removed to disconnect the rest (or leave only one)."""
     return int(_connectivity(fabric))
 
 
@@ -94,10 +94,10 @@ def _connectivity(fabric: Fabric) -> int:
 
 @compiled
 def _paths(fabric: Fabric, source: int, sink: int, enough: int) -> int:
-    """How many paths without a common peer there are between two that are no neighbours; stops at `enough`.
+    """Number of vertex-disjoint paths between two peers that are not neighbors; stops at `enough`.
 
-    The classic flow: each peer is split into IN (state 2p) and OUT (2p + 1) with room for one path between them.
-    `through` says which peers are on a path, `over` which links are, from the peer of that row to its neighbour.
+    Max-flow with augmenting paths: each peer is split into IN (state 2p) and OUT (2p + 1) with capacity one between
+    them. `through` marks peers on a path, `over` links on a path, from the peer of that row to its neighbor.
     """
     peers, degree = fabric.shape
     through = np.zeros(peers, np.bool_)
@@ -115,7 +115,7 @@ def _paths(fabric: Fabric, source: int, sink: int, enough: int) -> int:
             at += 1
             peer = state >> 1
             is_out = state & 1 == 1
-            if is_out == through[peer] and came[state ^ 1] == NO_PEER:  # from IN if it is free, back to it if not
+            if is_out == through[peer] and came[state ^ 1] == NO_PEER:  # from IN if it is free, back to IN if not
                 came[state ^ 1] = state
                 queue[length] = state ^ 1
                 length += 1
@@ -125,7 +125,7 @@ def _paths(fabric: Fabric, source: int, sink: int, enough: int) -> int:
                     continue
                 if is_out:
                     target, is_open = 2 * each, not over[peer, port]
-                else:  # back along a path that comes in here
+                else:  # back along an incoming path
                     target, is_open = 2 * each + 1, over[each, port_of(fabric, each, peer)]
                 if is_open and came[target] == NO_PEER:
                     came[target] = state

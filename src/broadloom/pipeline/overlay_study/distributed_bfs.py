@@ -1,11 +1,11 @@
-"""One fabric over many tasks: its links lie in blocks where the tasks are, and only the edge of the search travels.
+"""Breadth-first search of one fabric over many tasks: the links stay in blocks with the tasks, only the frontier moves.
 
-A search goes step by step. Each step, every task gets two bits for each peer of the whole fabric: was it reached, and
-was it reached just now. For its own peers that were not, the task looks whether a neighbour was reached just now. So
-the blocks never move, and what is exchanged is a quarter of a byte a peer and step (2.5 MB for ten million). The driver
-holds one byte a peer, a task one block at a time.
+In each step, every task gets two bits per peer of the whole fabric: whether it was reached, and whether it was reached
+in the last step. For its own unreached peers, the task checks whether a neighbor was reached in the last step. So a
+step exchanges a quarter of a byte per peer (2.5 MB for ten million). The driver holds one byte per peer, a task one
+block at a time.
 
-Growing is one task: each newcomer depends on all that came before. It needs 4r bytes a peer and hands the blocks on.
+Growing is one task, because each joiner depends on all previous ones. It needs 4r bytes per peer.
 """
 
 from collections.abc import Callable, Iterator
@@ -27,12 +27,12 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 TASK_PEERS_MAX = 50_000_000
-"""A larger fabric does not go into one task: searching it there would take 150 bytes a peer."""
+"""Larger fabrics are distributed: searching in one task would take 150 bytes per peer."""
 BLOCK_PEERS = 1 << 16
-"""Peers of one row of the DataFrame; a multiple of 8, so that blocks meet at whole bytes."""
+"""Peers per row of the DataFrame; a multiple of 8, so that blocks are whole bytes."""
 BFS_SOURCES = 4
-"""Searches, each from a peer that was farthest in the one before."""
-BLOCKS_DDL = "first long, neighbours binary"
+"""Searches, each from a peer that was farthest in the previous one."""
+BLOCKS_DDL = "first long, neighbors binary"
 
 Bytes = npt.NDArray[np.uint8]
 
@@ -42,10 +42,10 @@ def grow_blocks(
     peers: int,
     degree: int,
     seed: int = 1,
-    strategy: JoinStrategy = JoinStrategy.PLAIN,
+    strategy: JoinStrategy = JoinStrategy.UNIFORM_EDGE,
     choices: int = 1,
 ) -> "DataFrame":
-    """A fabric as rows of BLOCK_PEERS peers each, spread over all cores and kept there."""
+    """A fabric as rows of BLOCK_PEERS peers, distributed over all cores and cached there."""
     grown = spark.range(0, 1, 1, numPartitions=1).mapInArrow(
         partial(_grown_blocks, peers, degree, seed, strategy, choices), BLOCKS_DDL
     )
@@ -56,21 +56,21 @@ def grow_blocks(
 def distributed_distances(
     spark: "SparkSession", blocks: "DataFrame", peers: int, degree: int, source: int, on_step: Callable[[int], None]
 ) -> Bytes:
-    """Steps from one peer to each, UNREACHED where there is no way: the same as `search.distances_from`."""
+    """Distance from one peer to each: the same as `bfs.distances_from`."""
     distances = np.full(peers, UNREACHED, dtype=np.uint8)
     distances[source] = 0
     step = 0
     while True:
-        just_now = spark.sparkContext.broadcast(
+        frontier = spark.sparkContext.broadcast(
             (_bits(distances != UNREACHED), _bits(distances == min(step, UNREACHED - 1)))
         )
         found = blocks.mapInArrow(
-            partial(_advance_frontier, just_now, peers, degree), "first long, fresh binary"
+            partial(_advance_frontier, frontier, peers, degree), "first long, newly_reached binary"
         ).toArrow()
-        just_now.destroy()
+        frontier.destroy()
         step += 1
-        for first, fresh in zip(found["first"].to_pylist(), found["fresh"].to_pylist(), strict=True):
-            new = np.unpackbits(np.frombuffer(fresh, np.uint8), bitorder="little").view(np.bool_)
+        for first, newly_reached in zip(found["first"].to_pylist(), found["newly_reached"].to_pylist(), strict=True):
+            new = np.unpackbits(np.frombuffer(newly_reached, np.uint8), bitorder="little").view(np.bool_)
             block = distances[first : first + BLOCK_PEERS]
             block[new[: len(block)]] = min(step, UNREACHED - 1)
         if found.num_rows == 0:
@@ -87,7 +87,7 @@ def distributed_bfs(
     choices: int,
     on_step: Callable[[int], None],
 ) -> BfsResult:
-    """Searches of a fabric that is spread over tasks, the first from a random peer."""
+    """Search a distributed fabric, first from a random peer."""
     blocks = grow_blocks(spark, peers, degree, seed, strategy, choices)
     try:
         source = int(random_below(new_rng(seed, peers), peers))
@@ -122,36 +122,38 @@ def _grown_blocks(
             for first in range(0, peers, BLOCK_PEERS):
                 rows = fabric[first : first + BLOCK_PEERS].tobytes()
                 yield pa.RecordBatch.from_pydict(
-                    {"first": pa.array([first], pa.int64()), "neighbours": pa.array([rows], pa.binary())}
+                    {"first": pa.array([first], pa.int64()), "neighbors": pa.array([rows], pa.binary())}
                 )
 
 
 def _advance_frontier(
     frontier: "Broadcast[tuple[Bytes, Bytes]]", peers: int, degree: int, batches: Iterator[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
-    reached, edge = frontier.value
+    reached, frontier_bits = frontier.value
     for batch in batches:
         firsts, found = [], []
         for first, rows in zip(batch.column(0).to_pylist(), batch.column(1), strict=True):
             fabric = np.frombuffer(rows.as_buffer(), np.int32).reshape(-1, degree)
-            fresh = np.zeros(-(-len(fabric) // 8), dtype=np.uint8)
-            if _pull(fabric, first, reached, edge, fresh):
+            newly_reached = np.zeros(-(-len(fabric) // 8), dtype=np.uint8)
+            if _pull(fabric, first, reached, frontier_bits, newly_reached):
                 firsts.append(first)
-                found.append(fresh.tobytes())
-        yield pa.RecordBatch.from_pydict({"first": pa.array(firsts, pa.int64()), "fresh": pa.array(found, pa.binary())})
+                found.append(newly_reached.tobytes())
+        yield pa.RecordBatch.from_pydict(
+            {"first": pa.array(firsts, pa.int64()), "newly_reached": pa.array(found, pa.binary())}
+        )
 
 
 @compiled
-def _pull(fabric: Fabric, first: int, reached: Bytes, edge: Bytes, fresh: Bytes) -> int:
-    """Note those of these peers that have a neighbour at the edge and were not reached; gives how many there are."""
+def _pull(fabric: Fabric, first: int, reached: Bytes, frontier_bits: Bytes, newly_reached: Bytes) -> int:
+    """Mark the unreached peers with a neighbor in the frontier; returns their number."""
     count = 0
     for row in range(len(fabric)):
         peer = first + row
         if reached[peer >> 3] >> (peer & 7) & 1:
             continue
         for each in fabric[row]:
-            if each != NO_PEER and edge[each >> 3] >> (each & 7) & 1:
-                fresh[row >> 3] |= np.uint8(1 << (row & 7))
+            if each != NO_PEER and frontier_bits[each >> 3] >> (each & 7) & 1:
+                newly_reached[row >> 3] |= np.uint8(1 << (row & 7))
                 count += 1
                 break
     return count

@@ -1,8 +1,8 @@
-"""Growing a fabric by pinning, peer after peer, as Broadloom's joining does.
+"""Grows a fabric by edge pinning, peer after peer, as in SWAN.
 
-Up to r+1 peers all are linked to all. Each further one is pinned onto r/2 disjoint edges: the edge u-v is cut and both
-ends are tied to the newcomer. With an odd r one hole may be left over; the next newcomer fills it. What a fabric is
-made of depends on its size, degree, way and seed alone.
+Up to r+1 peers form a full mesh. Each further peer is pinned onto r/2 disjoint edges: the edge u-v is cut, and both
+ends are linked to the joiner. With an odd r one slot may stay free; the next joiner fills it. A fabric depends only on
+size, degree, strategy and seed.
 """
 
 import math
@@ -23,23 +23,23 @@ from broadloom.pipeline.overlay_study.random_source import Rng, new_rng, random_
 PEERS_MAX = 2**31 - 1
 """Peers are numbered with 32 bits."""
 SWAPS_PER_LINK = 10
-"""For RANDOM: after so many exchanges a link nothing is left of the order in which a fabric grew."""
+"""For RANDOM_REGULAR: after this many swaps per link nothing is left of the order of growth."""
 
-_PLAIN, _WALK, _BROADLOOM = int(JoinStrategy.PLAIN), int(JoinStrategy.WALK), int(JoinStrategy.BROADLOOM)
-_SPARSE, _FAR = int(JoinStrategy.SPARSE), int(JoinStrategy.FAR)
+_RANDOM_WALK, _BROADLOOM = int(JoinStrategy.RANDOM_WALK), int(JoinStrategy.BROADLOOM)
+_LEAST_CLUSTERED, _FARTHEST = int(JoinStrategy.LEAST_CLUSTERED), int(JoinStrategy.FARTHEST)
 
 
 def grow(
-    peers: int, degree: int = 4, seed: int = 1, strategy: JoinStrategy = JoinStrategy.PLAIN, choices: int = 1
+    peers: int, degree: int = 4, seed: int = 1, strategy: JoinStrategy = JoinStrategy.UNIFORM_EDGE, choices: int = 1
 ) -> Fabric:
-    """A fabric of so many peers. `choices` is the k of the best-of-k ways."""
+    """Grow a fabric. `choices` is the number of candidates of best-of-k strategies."""
     if not 1 <= peers <= PEERS_MAX or degree < 3:
         raise ValueError(f"no fabric has {peers} peers of degree {degree}")
-    chance = new_rng(seed, peers, degree, int(strategy), choices)
+    rng = new_rng(seed, peers, degree, int(strategy), choices)
     fabric = np.full((peers, degree), NO_PEER, dtype=np.int32)
-    _grow(fabric, int(strategy), choices, chance)
-    if strategy is JoinStrategy.RANDOM:
-        _shuffle(fabric, SWAPS_PER_LINK * peers * degree // 2, chance)
+    _grow(fabric, int(strategy), choices, rng)
+    if strategy is JoinStrategy.RANDOM_REGULAR:
+        _shuffle(fabric, SWAPS_PER_LINK * peers * degree // 2, rng)
     return fabric
 
 
@@ -53,27 +53,27 @@ def _grow(fabric: Fabric, strategy: int, choices: int, rng: Rng) -> None:
             if other != peer:
                 fabric[peer, port] = other
                 port += 1
-    looks = peers if strategy in (_SPARSE, _FAR) else 1
+    looks = peers if strategy in (_LEAST_CLUSTERED, _FARTHEST) else 1
     seen, queue, marks = np.zeros(looks, np.int32), np.empty(looks, np.int32), np.zeros(1, np.int32)
-    lacking = NO_PEER
-    for newcomer in range(small, peers):
-        contact = random_below(rng, newcomer)
+    free_slot_peer = NO_PEER
+    for joiner in range(small, peers):
+        contact = random_below(rng, joiner)
         diameter = 1
-        if strategy in (_WALK, _BROADLOOM):
-            diameter = math.ceil(math.log(newcomer) / math.log(degree - 1)) + 2
+        if strategy in (_RANDOM_WALK, _BROADLOOM):
+            diameter = math.ceil(math.log(joiner) / math.log(degree - 1)) + 2
         for pair in range(degree // 2):
-            if strategy in (_WALK, _BROADLOOM):
-                peer, port = edge_by_walk(fabric, newcomer, newcomer, contact, diameter, strategy == _BROADLOOM, rng)
-            elif strategy == _SPARSE:
-                peer, port = least_clustered_edge(fabric, newcomer, newcomer, choices, seen, marks, rng)
-            elif strategy == _FAR:
-                peer, port = farthest_edge(fabric, newcomer, newcomer, choices, seen, marks, queue, rng)
+            if strategy in (_RANDOM_WALK, _BROADLOOM):
+                peer, port = edge_by_walk(fabric, joiner, joiner, contact, diameter, strategy == _BROADLOOM, rng)
+            elif strategy == _LEAST_CLUSTERED:
+                peer, port = least_clustered_edge(fabric, joiner, joiner, choices, seen, marks, rng)
+            elif strategy == _FARTHEST:
+                peer, port = farthest_edge(fabric, joiner, joiner, choices, seen, marks, queue, rng)
             else:
-                peer, port = any_edge(fabric, newcomer, newcomer, rng)
+                peer, port = any_edge(fabric, joiner, joiner, rng)
             if peer != NO_PEER:
-                _pin(fabric, newcomer, 2 * pair, peer, port)
+                _pin(fabric, joiner, 2 * pair, peer, port)
         if degree % 2:
-            lacking = _fill_free_slot(fabric, newcomer, lacking, rng)
+            free_slot_peer = _fill_free_slot(fabric, joiner, free_slot_peer, rng)
 
 
 @compiled
@@ -87,15 +87,15 @@ def _pin(fabric: Fabric, joiner: int, place: int, peer: int, port: int) -> None:
 
 @compiled
 def _fill_free_slot(fabric: Fabric, joiner: int, free_slot_peer: int, rng: Rng) -> int:
-    """Odd degree: link the newcomer to the one that lacks a link; gives who lacks one now."""
-    hole = fabric.shape[1] - 1
+    """Odd degree: link the joiner to the peer with a free slot; returns the peer that has one now."""
+    last_port = fabric.shape[1] - 1
     if free_slot_peer == NO_PEER:
         return joiner
     if port_of(fabric, joiner, free_slot_peer) == NO_PEER:
-        fabric[joiner, hole] = free_slot_peer
+        fabric[joiner, last_port] = free_slot_peer
         fabric[free_slot_peer, port_of(fabric, free_slot_peer, NO_PEER)] = joiner
         return NO_PEER
-    # Two neighbours with one hole each: an edge x-y is pinned onto the two of them. Any will do, from a random one on.
+    # Two neighbors with a free slot each: cut any edge x-y and link its ends to the two, starting at a random one.
     degree = fabric.shape[1]
     first = random_below(rng, joiner)
     for step in range(joiner):
@@ -107,7 +107,7 @@ def _fill_free_slot(fabric: Fabric, joiner: int, free_slot_peer: int, rng: Rng) 
             if y != NO_PEER and y != joiner and y != free_slot_peer and port_of(fabric, free_slot_peer, y) == NO_PEER:  # noqa: PLR1714
                 fabric[y, port_of(fabric, y, x)] = free_slot_peer
                 fabric[x, port] = joiner
-                fabric[joiner, hole] = x
+                fabric[joiner, last_port] = x
                 fabric[free_slot_peer, port_of(fabric, free_slot_peer, NO_PEER)] = y
                 return NO_PEER
     return free_slot_peer
@@ -115,7 +115,7 @@ def _fill_free_slot(fabric: Fabric, joiner: int, free_slot_peer: int, rng: Rng) 
 
 @compiled
 def _shuffle(fabric: Fabric, swaps: int, rng: Rng) -> None:
-    """Exchange the ends of random pairs of edges, u-v and x-y to u-x and v-y, where that doubles no link."""
+    """Swap the ends of random pairs of edges, u-v and x-y to u-x and v-y, where that duplicates no link."""
     peers, degree = fabric.shape
     for _ in range(swaps):
         u, x = random_below(rng, peers), random_below(rng, peers)

@@ -1,8 +1,7 @@
 """One job is one fabric, or a part of the work on a large one: pure functions from a job to its figures.
 
-Jobs are what tasks are made of. A job holds everything that its answer depends on, and grows its fabric anew: that
-takes less time than fetching one would. Figures are numbers with names; each kind of job always has the same ones,
-with the types of its `columns`.
+A job holds everything that its result depends on, and grows its own fabric: that is faster than transferring one.
+Figures are named numbers with the types in `columns`.
 """
 
 import resource
@@ -31,28 +30,26 @@ Figures = dict[str, int | float | None]
 
 
 class JobKind(NamedTuple):
-    """A kind of job."""
-
     work: Callable[[Any], Figures]
     columns: Mapping[str, str]
     """Figure -> `long` or `double`."""
     cost_s: Callable[[Any], float]
-    """About how long it takes, to share the work out evenly."""
+    """Estimated duration, to distribute the work evenly."""
 
 
 @dataclass(frozen=True, slots=True)
 class SpreadJob:
-    """How far peers are from each other."""
+    """Measures distances between peers."""
 
     peers: int
     degree: int
     seed: int
-    strategy: JoinStrategy = JoinStrategy.PLAIN
+    strategy: JoinStrategy = JoinStrategy.UNIFORM_EDGE
     choices: int = 1
     first: int = 0
     last: int = 0
-    """Search from the peers first to last - 1; from `sweeps` outlying ones, if that is none."""
-    sweeps: int = 0
+    """Search from the peers first to last - 1; if that is none, from `bfs_sources` peripheral peers."""
+    bfs_sources: int = 0
     with_connectivity: bool = False
 
     @property
@@ -62,7 +59,7 @@ class SpreadJob:
 
 @dataclass(frozen=True, slots=True)
 class FailureJob:
-    """What is left when a share of the peers dies at once."""
+    """Measures what is left when a fraction of the peers fails at once."""
 
     peers: int
     degree: int
@@ -70,9 +67,9 @@ class FailureJob:
     strategy: JoinStrategy
     choices: int
     fractions: tuple[float, ...]
-    """Each is tried on the same fabric, with other victims."""
+    """All fractions use the same fabric, with different victims."""
     fraction_index: int
-    """The place in `shares` of the one to try."""
+    """Index into `fractions`."""
 
 
 def measure_spread(job: SpreadJob) -> Figures:
@@ -85,7 +82,7 @@ def measure_spread(job: SpreadJob) -> Figures:
         farthest = reach.eccentricity_max
     else:
         mean = bfs_sample(fabric, min(SAMPLE, job.peers), job.seed)
-        reach = bfs_from(fabric, peripheral_peers(fabric, job.sweeps))
+        reach = bfs_from(fabric, peripheral_peers(fabric, job.bfs_sources))
         farthest = max(reach.eccentricity_max, mean.eccentricity_max)
     connectivity = None
     if job.with_connectivity and job.peers <= CONNECTIVITY_PEERS_MAX:
@@ -95,8 +92,8 @@ def measure_spread(job: SpreadJob) -> Figures:
         "distance_sum": mean.distance_sum,
         "pairs": mean.sources * (job.peers - 1) - mean.unreached,
         "unreached": reach.unreached,
-        "holes": int((fabric == NO_PEER).sum()),
-        "dense_links": int(_clustered_links(fabric)),
+        "free_slots": int((fabric == NO_PEER).sum()),
+        "clustered_links": int(_clustered_links(fabric)),
         "connectivity": connectivity,
         "grow_s": grown_s - start_s,
         "search_s": time.process_time() - grown_s,
@@ -108,14 +105,14 @@ SPREAD_JOB = JobKind(
     measure_spread,
     {
         **dict.fromkeys(
-            ("diameter", "distance_sum", "pairs", "unreached", "holes", "dense_links", "connectivity"), "long"
+            ("diameter", "distance_sum", "pairs", "unreached", "free_slots", "clustered_links", "connectivity"), "long"
         ),
         **dict.fromkeys(("grow_s", "search_s", "memory_mb"), "double"),
     },
     lambda job: (
         1e-6
         * job.peers
-        * (2 + 10 * (job.strategy is not JoinStrategy.PLAIN) + (job.last - job.first + job.sweeps) / 100)
+        * (2 + 10 * (job.strategy is not JoinStrategy.UNIFORM_EDGE) + (job.last - job.first + job.bfs_sources) / 100)
     ),
 )
 
@@ -124,9 +121,9 @@ def measure_failure(job: FailureJob) -> Figures:
     reset_peak_memory()
     fabric = grow(job.peers, job.degree, job.seed, job.strategy, job.choices)
     victims = round(job.fractions[job.fraction_index] * job.peers)
-    chance = np.random.default_rng(int(new_rng(job.seed, victims)[0]))
+    rng = np.random.default_rng(int(new_rng(job.seed, victims)[0]))
     alive = np.ones(job.peers, dtype=np.bool_)
-    alive[chance.permutation(job.peers)[:victims]] = False
+    alive[rng.permutation(job.peers)[:victims]] = False
     parts = component_stats(fabric, alive)
     return {
         "survivors": parts.peers,
@@ -149,13 +146,13 @@ FAILURE_JOB = JobKind(
 
 
 def reset_peak_memory() -> None:
-    """So that the next peak is that of this job. Only Linux can; elsewhere it is that of the largest job so far."""
+    """So that the next peak is that of this job. Linux only; elsewhere it is that of the largest job so far."""
     with suppress(OSError):
         Path("/proc/self/clear_refs").write_text("5")
 
 
 def peak_memory_mb() -> float:
-    """The most memory that this process has had since then."""
+    """Peak memory of this process since the reset."""
     with suppress(OSError, StopIteration):
         lines = Path("/proc/self/status").read_text().splitlines()
         return int(next(line for line in lines if line.startswith("VmHWM:")).split()[1]) / 1024
@@ -165,11 +162,11 @@ def peak_memory_mb() -> float:
 
 @compiled
 def _clustered_links(fabric: Fabric) -> int:
-    """Links whose ends share a neighbour."""
+    """Number of links whose ends share a neighbor."""
     count = 0
     for peer in range(len(fabric)):
         for other in fabric[peer]:
-            if other <= peer:  # each link once; NOBODY too
+            if other <= peer:  # each link once; also skips NO_PEER
                 continue
             for each in fabric[peer]:
                 if each != NO_PEER and each != other and port_of(fabric, other, each) != NO_PEER:  # noqa: PLR1714

@@ -1,8 +1,8 @@
-"""How a newcomer finds an edge to be pinned onto: at random, by a walk, or as the best of several.
+"""How a joiner chooses an edge to be pinned onto: at random, by a random walk, or as the best of several.
 
-An edge is named by a peer and one of its ports. All ways give an edge that is *usable*: neither end is the newcomer or
-a neighbour of it already. `fabric/walks.py` is the original of WALK and BROADLOOM; messages, reservations and time are
-left out here, because newcomers come one after the other.
+An edge is a peer and one of its ports. All strategies return a *usable* edge: neither end is the joiner or already one
+of its neighbors. `protocol/membership/random_walk.py` is the original of RANDOM_WALK and BROADLOOM; messages,
+reservations and time are left out here, because peers join one after the other.
 """
 
 from enum import IntEnum
@@ -14,33 +14,31 @@ from broadloom.pipeline.overlay_study.kernels import NO_PEER, Fabric, compiled, 
 from broadloom.pipeline.overlay_study.random_source import Rng, random_below
 
 TRIES = 256
-"""So many random edges are tried before all are looked through, which matters in fabrics of a few peers only."""
+"""Random edges tried before all are searched, which matters only in fabrics of a few peers."""
 WALK_EXTRA_STEPS = 8
-"""How often a walk may go on from an edge that is of no use, as in `fabric/settings.py`."""
+"""How often a walk may continue from an unusable edge, as in `ChannelSettings`."""
 CLUSTER_AVOIDANCE_DIAMETER = 3
-"""Up to this diameter nobody is choosy, as in `fabric/views.py`."""
+"""Up to this diameter clusters are accepted, as in `protocol/membership/neighbor_lists.py`."""
 
 
 class JoinStrategy(IntEnum):
-    """Names as the command line has them."""
-
-    PLAIN = 0
-    """Any edge with the same chance: the paper's model."""
-    WALK = 1
-    """The last step of a walk of twice the diameter from a random peer."""
+    UNIFORM_EDGE = 0
+    """Any edge with the same probability: the model of the SWAN paper."""
+    RANDOM_WALK = 1
+    """The last step of a random walk of twice the diameter, from a random peer."""
     BROADLOOM = 2
-    """The same, and the newcomer refuses edges whose ends are next to its other neighbours: what Broadloom does."""
-    SPARSE = 3
-    """Of k random edges the one with the most peers within two steps of it. Peers could know that from views."""
-    FAR = 4
-    """Of k random edges the one farthest from the newcomer's other neighbours. No peer can know that by itself."""
-    RANDOM = 5
-    """No growth at all: a random regular graph, to compare with."""
+    """As RANDOM_WALK, but the joiner rejects edges that would form a cluster: what Broadloom does."""
+    LEAST_CLUSTERED = 3
+    """Of k random edges, the one with most peers within two steps. Peers know that from their two-hop view."""
+    FARTHEST = 4
+    """Of k random edges, the one farthest from the joiner's other neighbors. No single peer can know that."""
+    RANDOM_REGULAR = 5
+    """Not grown: a random regular graph for comparison."""
 
 
 @compiled
 def is_usable(fabric: Fabric, joiner: int, peer: int, port: int) -> bool:
-    """Whether the edge there can be cut for the newcomer."""
+    """Whether this edge can be cut for the joiner."""
     other = fabric[peer, port]
     if other == NO_PEER or other == joiner or peer == joiner:  # noqa: PLR1714, SIM109  (tuples of one type only)
         return False
@@ -52,7 +50,7 @@ def is_usable(fabric: Fabric, joiner: int, peer: int, port: int) -> bool:
 
 @compiled
 def is_clustered(fabric: Fabric, joiner: int, peer: int, port: int) -> bool:
-    """Whether an end of this edge has a neighbour, apart from the other end, that is the newcomer's too."""
+    """Whether an end of this edge shares a neighbor with the joiner, apart from the other end."""
     other = fabric[peer, port]
     for mine in fabric[joiner]:
         if mine == NO_PEER:
@@ -68,7 +66,7 @@ def is_clustered(fabric: Fabric, joiner: int, peer: int, port: int) -> bool:
 
 @compiled
 def any_edge(fabric: Fabric, peers: int, joiner: int, rng: Rng) -> tuple[int, int]:
-    """A usable edge, each with the same chance; (NOBODY, 0) if there is none."""
+    """A usable edge, each with the same probability; (NO_PEER, 0) if there is none."""
     degree = fabric.shape[1]
     for _ in range(TRIES):
         peer, port = random_below(rng, peers), random_below(rng, degree)
@@ -85,7 +83,7 @@ def any_edge(fabric: Fabric, peers: int, joiner: int, rng: Rng) -> tuple[int, in
 
 @compiled
 def continue_walk(fabric: Fabric, peer: int, previous: int, steps: int, rng: Rng) -> tuple[int, int]:
-    """So many steps, never straight back; gives the peer where it ends and the one before."""
+    """Walk this many steps, never straight back; returns the last two peers."""
     degree = fabric.shape[1]
     for _ in range(steps):
         port = random_below(rng, degree)
@@ -97,7 +95,7 @@ def continue_walk(fabric: Fabric, peer: int, previous: int, steps: int, rng: Rng
 
 @compiled
 def port_of(fabric: Fabric, peer: int, other: int) -> int:
-    """Where `peer` has this neighbour; NOBODY if it has not."""
+    """The port at which `peer` has this neighbor; NO_PEER if none."""
     for port in range(fabric.shape[1]):
         if fabric[peer, port] == other:
             return port
@@ -108,7 +106,7 @@ def port_of(fabric: Fabric, peer: int, other: int) -> int:
 def edge_by_walk(
     fabric: Fabric, peers: int, joiner: int, contact: int, diameter: int, avoids_clusters: bool, rng: Rng
 ) -> tuple[int, int]:
-    """Walk from the peer that was asked; a walk that ends at an edge of no use goes on for one or two steps."""
+    """Walk from the contacted peer; a walk that ends at an unusable edge continues for one or two steps."""
     steps = 2 * max(diameter, 2) + random_below(rng, 2)
     peer, before = continue_walk(fabric, contact, NO_PEER, steps, rng)
     for spare in range(WALK_EXTRA_STEPS, -1, -1):
@@ -122,7 +120,7 @@ def edge_by_walk(
         if is_usable(fabric, joiner, peer, port) and not refused:
             return peer, port
         peer, before = continue_walk(fabric, peer, before, 1 + random_below(rng, 2), rng)
-    return any_edge(fabric, peers, joiner, rng)  # the newcomer asks again, elsewhere
+    return any_edge(fabric, peers, joiner, rng)  # the joiner asks another peer
 
 
 # -- best of several
@@ -130,7 +128,7 @@ def edge_by_walk(
 
 @compiled
 def within_two_steps(fabric: Fabric, peer: int, port: int, seen: npt.NDArray[np.int32], mark: int) -> int:
-    """How many peers are that near to the edge, its ends included."""
+    """Number of peers within two steps of the edge, including its ends."""
     count = 0
     for end in (peer, neighbor(fabric, peer, port)):
         if seen[end] != mark:
@@ -182,7 +180,7 @@ def farthest_edge(
     queue: npt.NDArray[np.int32],
     rng: Rng,
 ) -> tuple[int, int]:
-    """Spread from the newcomer's neighbours, not through itself; of the edges on offer the one reached last."""
+    """Search from the joiner's neighbors, not through itself; the candidate edge that is reached last."""
     first_peer, first_port = any_edge(fabric, peers, joiner, rng)
     if first_peer == NO_PEER or choices < 2:
         return first_peer, first_port
@@ -199,7 +197,7 @@ def farthest_edge(
             seen[mine] = mark
             queue[length] = mine
             length += 1
-    if length == 0:  # its first edge: far from what?
+    if length == 0:  # its first edge: there is nothing to be far from
         return first_peer, first_port
     at, last, reached = 0, 0, np.zeros(choices, np.bool_)
     left = choices
@@ -219,6 +217,6 @@ def farthest_edge(
                 queue[length] = each
                 length += 1
     for choice in range(choices):
-        if not reached[choice]:  # another part of the fabric: farther than everything
+        if not reached[choice]:  # another component: farther than everything
             last = choice
     return offered[last, 0], offered[last, 1]

@@ -15,14 +15,14 @@ FARTHEST_PEERS_MAX = 20_000
 """For the strategy that searches the whole overlay for each joining peer."""
 
 _STRATEGY_NAMES = {
-    JoinStrategy.PLAIN: "uniform-edge",
-    JoinStrategy.WALK: "random-walk",
+    JoinStrategy.UNIFORM_EDGE: "uniform-edge",
+    JoinStrategy.RANDOM_WALK: "random-walk",
     JoinStrategy.BROADLOOM: "broadloom",
-    JoinStrategy.SPARSE: "least-clustered",
-    JoinStrategy.FAR: "farthest",
-    JoinStrategy.RANDOM: "random-regular",
+    JoinStrategy.LEAST_CLUSTERED: "least-clustered",
+    JoinStrategy.FARTHEST: "farthest",
+    JoinStrategy.RANDOM_REGULAR: "random-regular",
 }
-_BEST_OF = (JoinStrategy.SPARSE, JoinStrategy.FAR)
+_BEST_OF = (JoinStrategy.LEAST_CLUSTERED, JoinStrategy.FARTHEST)
 """Strategies that take the best of several candidates; their names end in the number of candidates."""
 
 Strategy = tuple[JoinStrategy, int]
@@ -110,7 +110,7 @@ def strategy_name(strategy: JoinStrategy, choices: int) -> str:
 def check_exact_sizes(sizes: list[int], strategies: list[Strategy]) -> None:
     """A comparison of join strategies measures exact distances."""
     for size in sizes:
-        if size > FARTHEST_PEERS_MAX and any(strategy is JoinStrategy.FAR for strategy, _ in strategies):
+        if size > FARTHEST_PEERS_MAX and any(strategy is JoinStrategy.FARTHEST for strategy, _ in strategies):
             raise StudyUsageError(
                 f"farthest-K searches the whole overlay for each joining peer: at most {FARTHEST_PEERS_MAX:,} peers"
             )

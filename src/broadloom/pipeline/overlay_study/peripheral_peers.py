@@ -1,8 +1,8 @@
-"""Which peers of a large fabric to search from, if not from all: those that are likely to be far from others.
+"""Chooses the peers of a large fabric to search from: those that are likely to be far from others.
 
-How far others are from a peer is decided close by: where links lead back on short ways, a broadcast reaches fewer peers
-in each step, all the way. So peers are ranked by how few are near them: first all of them within few steps, then the
-thinnest within many.
+The neighborhood of a peer decides how far others are: where short cycles lead back, a search reaches fewer peers in
+every step. So peers are ranked by how few peers are near them: first all of them within few steps, then the best
+candidates within many.
 """
 
 import numpy as np
@@ -12,25 +12,25 @@ from broadloom.pipeline.overlay_study.bfs import UNREACHED, distances_from
 from broadloom.pipeline.overlay_study.kernels import NO_PEER, Fabric, compiled
 
 SLOTS = 256
-"""Of the table that counts peers nearby; a power of two, and more than twice what it has to hold."""
+"""Size of the hash table that counts nearby peers; a power of two, more than twice its content."""
 NEAR_MAX = 100
-"""So many peers may be within the few steps in which all are ranked."""
+"""Maximum number of nearby peers in the first ranking."""
 RUNNERS_UP = 32
-"""For each place, so many are ranked again within more steps."""
+"""Candidates per chosen peer in the second ranking."""
 FAR_RATIO = 0.25
-"""Of the places, those given to the peers farthest from the thinnest one."""
+"""Fraction of the chosen peers that are farthest from the first one."""
 HASH_MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)
 
 
 def peripheral_peers(fabric: Fabric, count: int) -> npt.NDArray[np.int32]:
-    """So many different peers, or all there are; the thinnest one first."""
+    """This number of different peers, or all; the best candidate first."""
     peers, degree = fabric.shape
     if count >= peers:
         return np.arange(peers, dtype=np.int32)
     rank = np.empty(peers, dtype=np.int16)
     _rank_all(fabric, _steps_within(NEAR_MAX, degree), rank)
     thin = np.argsort(rank, kind="stable")[: min(RUNNERS_UP * count, peers)].astype(np.int32)
-    # Half the way across: what lies farther out is shared by all.
+    # Half way across: farther out, all searches are alike.
     sizes = _balls(fabric, thin, _steps_within(max(int(peers**0.5), 1), degree))
     thin = thin[np.argsort(sizes, kind="stable")]
     distances = distances_from(fabric, int(thin[0]))
@@ -41,7 +41,7 @@ def peripheral_peers(fabric: Fabric, count: int) -> npt.NDArray[np.int32]:
 
 
 def _steps_within(limit: int, degree: int) -> int:
-    """In how many steps a peer reaches at most so many, itself included; at least one step."""
+    """Steps in which a peer reaches at most `limit` peers, itself included; at least 1."""
     steps, ball, shell = 0, 1, degree
     while ball + shell <= limit:
         steps, ball, shell = steps + 1, ball + shell, shell * (degree - 1)
@@ -50,7 +50,7 @@ def _steps_within(limit: int, degree: int) -> int:
 
 @compiled
 def _rank_all(fabric: Fabric, steps: int, rank: npt.NDArray[np.int16]) -> None:
-    """How many peers are so near to each. (A small table for each look: one for all peers would be slow memory.)"""
+    """Number of peers near each peer, with a small hash table that stays in the cache."""
     peers = len(fabric)
     keys, looks = np.full(SLOTS, NO_PEER, np.int32), np.full(SLOTS, NO_PEER, np.int32)
     queue = np.empty(SLOTS, np.int32)
@@ -79,7 +79,7 @@ def _add(
     queue: npt.NDArray[np.int32],
     length: int,
 ) -> int:
-    """Put a peer into the table of this look, and into the queue, unless it is there."""
+    """Add a peer to the table and the queue unless it is there."""
     slot = np.int64((np.uint64(peer) * HASH_MULTIPLIER) >> np.uint64(56))
     while owners[slot] == owner:
         if keys[slot] == peer:
@@ -93,7 +93,7 @@ def _add(
 
 @compiled
 def _balls(fabric: Fabric, centers: npt.NDArray[np.int32], steps: int) -> npt.NDArray[np.int32]:
-    """How many peers are within so many steps of each of these."""
+    """Number of peers within this many steps of each center."""
     peers = len(fabric)
     seen, queue = np.full(peers, NO_PEER, np.int32), np.empty(peers, np.int32)
     sizes = np.empty(len(centers), np.int32)

@@ -1,4 +1,4 @@
-"""Answers as pictures, SVG or PNG by the suffix of the file; the same answers give the same bytes."""
+"""Charts of results, SVG or PNG by the suffix of the file; equal results give equal bytes."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -29,7 +29,7 @@ def _figure(title: str) -> tuple[Figure, Axes]:
 
 
 def _save(figure: Figure, path: Path) -> None:
-    # matplotlib names the parts of an SVG at random unless it is given a salt, and signs and dates the file.
+    # Without a salt matplotlib uses random IDs in an SVG; it also signs and dates the file.
     metadata = dict.fromkeys(("Date", "Creator") if path.suffix.lower() == ".svg" else ("Software",))
     with matplotlib.rc_context({"svg.hashsalt": "broadloom"}):
         figure.savefig(path, dpi=PNG_DOTS_PER_INCH, metadata=metadata)
@@ -42,13 +42,13 @@ def diameters(rows: Sequence[Row], degree: int, path: Path) -> None:
     sizes = sorted({round(low * ratio ** (step / STEPS_BETWEEN)) for step in range(STEPS_BETWEEN + 1)})
     limits = [diameter_bounds(size, degree) for size in sizes]
     axes.fill_between(
-        sizes, [each[0] for each in limits], [each[1] for each in limits], color="#d5e3ec", label="the paper's bounds"
+        sizes, [each[0] for each in limits], [each[1] for each in limits], color="#d5e3ec", label="bounds of the paper"
     )
     axes.plot(
         sizes, [expected_distances(size, degree)[0] for size in sizes], color="#5b6b7b", linewidth=1, label="expected"
     )
-    for is_exact, marker, label in ((True, "o", "found"), (False, "^", "found, at least")):
-        some = [row for row in rows if row["exact"] is is_exact]
+    for is_exact, marker, label in ((True, "o", "found"), (False, "^", "found, lower bound")):
+        some = [row for row in rows if row["is_exact"] is is_exact]
         if some:
             middle = [row["diameter_median"] for row in some]
             spans = [
@@ -60,14 +60,14 @@ def diameters(rows: Sequence[Row], degree: int, path: Path) -> None:
             )
     axes.plot(
         [row["peers"] for row in rows],
-        [row["mean_distance"] for row in rows],
+        [row["distance_mean"] for row in rows],
         "s",
         color="#1f77a4",
         markersize=4,
         label="mean distance",
     )
     axes.set_xscale("log")
-    # Plain numbers: powers of ten as formulas ask for fonts that may be missing.
+    # Plain numbers: formulas for powers of ten need fonts that may be missing.
     axes.xaxis.set_major_formatter(lambda value, _place: f"{value:,.0f}")
     axes.xaxis.set_minor_formatter(lambda _value, _place: "")
     axes.set_xlabel("peers")
@@ -77,30 +77,34 @@ def diameters(rows: Sequence[Row], degree: int, path: Path) -> None:
 
 
 def failures(rows: Sequence[Row], degree: int, path: Path) -> None:
-    figure, axes = _figure(f"After a share of the peers died at once, before repair, degree {degree}")
-    shares = [step / 100 for step in range(100)]
-    theory = [surviving_stats(share, degree) for share in shares]
-    axes.plot(shares, [each.largest for each in theory], color="#1f77a4", linewidth=1, label="largest part, theory")
-    axes.plot(shares, [each.isolated for each in theory], color="#d1342f", linewidth=1, label="isolated, theory")
+    figure, axes = _figure(f"After a fraction of the peers failed, before repair, degree {degree}")
+    fractions = [step / 100 for step in range(100)]
+    theory = [surviving_stats(fraction, degree) for fraction in fractions]
+    axes.plot(
+        fractions, [each.largest for each in theory], color="#1f77a4", linewidth=1, label="largest component, theory"
+    )
+    axes.plot(fractions, [each.isolated for each in theory], color="#d1342f", linewidth=1, label="isolated, theory")
     for peers in dict.fromkeys(row["peers"] for row in rows):
         some = [row for row in rows if row["peers"] == peers]
-        x = [row["share"] for row in some]
-        axes.plot(x, [row["largest"] for row in some], "o", color="#1f77a4", label=f"largest part, {peers:,} peers")
+        x = [row["fraction"] for row in some]
+        axes.plot(
+            x, [row["largest"] for row in some], "o", color="#1f77a4", label=f"largest component, {peers:,} peers"
+        )
         isolated = [row["isolated"] / max(row["survivors"], 1) for row in some]
         axes.plot(x, isolated, "s", color="#d1342f", markersize=4, label=f"isolated, {peers:,} peers")
-    axes.set_xlabel("share that died")
-    axes.set_ylabel("share of the survivors")
+    axes.set_xlabel("fraction that failed")
+    axes.set_ylabel("fraction of the survivors")
     axes.legend(frameon=False, fontsize=8)
     _save(figure, path)
 
 
 def join_strategies(rows: Sequence[Row], degree: int, path: Path) -> None:
-    figure, axes = _figure(f"Ways of pinning, degree {degree}")
+    figure, axes = _figure(f"Join strategies, degree {degree}")
     for peers in dict.fromkeys(row["peers"] for row in rows):
         some = [row for row in rows if row["peers"] == peers]
         names = [row["strategy"] for row in some]
         axes.plot(names, [row["diameter"] for row in some], "o", label=f"diameter, {peers:,} peers")
-        axes.plot(names, [row["mean_distance"] for row in some], "s", label=f"mean distance, {peers:,} peers")
+        axes.plot(names, [row["distance_mean"] for row in some], "s", label=f"mean distance, {peers:,} peers")
     axes.set_ylabel("steps")
     axes.legend(frameon=False, fontsize=8)
     _save(figure, path)

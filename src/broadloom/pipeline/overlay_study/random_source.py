@@ -1,7 +1,6 @@
-"""A source of randomness with a seed, for compiled code: the same seed gives the same fabric on every machine.
+"""A seeded random generator for compiled code (SplitMix64): the same seed gives the same fabric on every machine.
 
-It is the generator known as SplitMix64. Its whole state is one number, held in an array of one element so that a
-function can move it on.
+Its state is one number, held in an array of one element so that functions can update it.
 """
 
 import numpy as np
@@ -17,17 +16,17 @@ SECOND = np.uint64(0x94D049BB133111EB)
 
 
 def new_rng(*numbers: int) -> Rng:
-    """The source that belongs to these numbers, such as a seed and what it is used for."""
+    """A generator seeded with these numbers."""
     return np.random.SeedSequence(numbers).generate_state(1, np.uint64).astype(np.uint64)
 
 
 @compiled
 def random_below(rng: Rng, limit: int) -> int:
-    """A number from 0 to limit - 1. (By a product, not a remainder: quicker, and as even for limits of 32 bits.)"""
+    """A number from 0 to limit - 1, by multiplication: faster than a remainder, and as even for 32-bit limits."""
     rng[0] += STEP
     mixed = rng[0]
     mixed = (mixed ^ (mixed >> np.uint64(30))) * FIRST
     mixed = (mixed ^ (mixed >> np.uint64(27))) * SECOND
     mixed ^= mixed >> np.uint64(31)
-    # Not `int`, which compiled would stay unsigned, and make fractions of what is added to it.
+    # Not `int`, which stays unsigned in compiled code and turns sums into floats.
     return np.int64(((mixed >> np.uint64(32)) * np.uint64(limit)) >> np.uint64(32))  # type: ignore[return-value]

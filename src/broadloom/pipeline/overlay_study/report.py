@@ -1,4 +1,4 @@
-"""Answers for people, as tables, and for programs, as one JSON object."""
+"""Prints results as tables or as one JSON object."""
 
 import json as json_module
 import sys
@@ -22,7 +22,7 @@ def _table(title: str, columns: Sequence[str], rows: Sequence[Sequence[Any]], no
         table.add_column(column, justify="right", overflow="fold")
     for row in rows:
         table.add_row(*(str(each) for each in row))
-    # A table that is piped into a file is not cut to the width of a terminal that is not there.
+    # Output to a file or pipe is not cut to the width of a terminal.
     out = Console() if sys.stdout.isatty() else Console(width=200)
     out.print(table)
     for note in notes:
@@ -45,24 +45,26 @@ def diameters(about: Row, rows: Sequence[Row], *, json: bool) -> None:
                 f"{row['peers']:,}",
                 row["fabrics"],
                 f"{row['bound_low']} to {row['bound_high']}",
-                found if row["exact"] else f"at least {found}",
+                found if row["is_exact"] else f"at least {found}",
                 row["expected"],
-                f"{row['mean_distance']:.2f}",
-                f"{row['expected_mean_distance']:.2f}",
+                f"{row['distance_mean']:.2f}",
+                f"{row['expected_distance_mean']:.2f}",
                 f"{row['grow_s']:.3g}",
                 f"{row['search_s']:.3g}",
                 f"{row['memory_mb']:,.0f}",
             )
         )
     notes = [f"{about['strategy']} pinning, degree {about['degree']}; {about['seconds']} s in all."]
-    notes += [f"The paper saw {row['paper_saw']} at {row['peers']}." for row in rows if row["paper_saw"]]
-    notes += [f"{row['peers']:,} peers: a fabric was torn." for row in rows if not row["whole"]]
-    notes += [f"{row['peers']:,} peers: somebody lacked a link." for row in rows if row["regular"] is False]
-    notes += [f"{row['peers']:,} peers: outside the paper's bounds." for row in rows if not row["within_bounds"]]
-    if not all(row["exact"] for row in rows):
-        notes.append("At least: found by searching from some outlying peers only; others may be farther apart.")
+    notes += [f"The paper observed {row['paper_observed']} at {row['peers']}." for row in rows if row["paper_observed"]]
+    notes += [f"{row['peers']:,} peers: a fabric was not connected." for row in rows if not row["is_connected"]]
+    notes += [
+        f"{row['peers']:,} peers: a peer had an avoidable free slot." for row in rows if row["is_regular"] is False
+    ]
+    notes += [f"{row['peers']:,} peers: outside the paper's bounds." for row in rows if not row["is_within_bounds"]]
+    if not all(row["is_exact"] for row in rows):
+        notes.append("At least: a lower bound, searched from some peripheral peers only.")
     _table(
-        "Diameter, beside the paper's bounds",
+        "Diameter, with the bounds of the paper",
         (
             "peers",
             "fabrics",
@@ -85,14 +87,14 @@ def failures(about: Row, rows: Sequence[Row], *, json: bool) -> None:
         _json(about, rows)
         return
     _table(
-        "What is left before repair, beside theory",
+        "After failures, before repair, compared with theory",
         (
             "peers",
-            "killed",
+            "failed",
             "fabrics",
             "left",
-            "still whole",
-            "parts",
+            "connected",
+            "components",
             "theory",
             "in the largest",
             "least",
@@ -103,10 +105,10 @@ def failures(about: Row, rows: Sequence[Row], *, json: bool) -> None:
         [
             (
                 f"{row['peers']:,}",
-                f"{row['share']:.0%}",
+                f"{row['fraction']:.0%}",
                 row["fabrics"],
                 f"{row['survivors']:,}",
-                f"{row['whole']:.0%}",
+                f"{row['connected_ratio']:.0%}",
                 f"{row['components']:,.1f}",
                 f"{row['components_theory']:,.1f}",
                 f"{row['largest']:.2%}",
@@ -134,8 +136,8 @@ def join_strategies(about: Row, rows: Sequence[Row], *, json: bool) -> None:
             "diameter",
             "largest",
             "mean distance",
-            "dense links",
-            "whole",
+            "clustered links",
+            "connected",
             "connectivity",
             "full",
             "grow core s",
@@ -147,9 +149,9 @@ def join_strategies(about: Row, rows: Sequence[Row], *, json: bool) -> None:
                 row["fabrics"],
                 f"{row['diameter']:.2f}",
                 row["diameter_max"],
-                f"{row['mean_distance']:.3f}",
-                f"{row['dense_links']:.1f}",
-                f"{row['whole']:.0%}",
+                f"{row['distance_mean']:.3f}",
+                f"{row['clustered_links']:.1f}",
+                f"{row['connected_ratio']:.0%}",
                 "-" if row["connectivity_min"] is None else f"{row['connectivity_min']} or more",
                 "-" if row["fully_connected"] is None else f"{row['fully_connected']:.1%}",
                 f"{row['grow_s']:.3g}",
@@ -157,7 +159,7 @@ def join_strategies(about: Row, rows: Sequence[Row], *, json: bool) -> None:
             for row in rows
         ],
         [
-            f"Degree {about['degree']}; {about['seconds']} s in all. Dense links: their ends share a neighbour. "
-            "Full: fabrics that only the death of as many peers as the degree can tear."
+            f"Degree {about['degree']}; {about['seconds']} s in all. Clustered links: their ends share a neighbor. "
+            "Full: fabrics with a vertex connectivity equal to the degree."
         ],
     )

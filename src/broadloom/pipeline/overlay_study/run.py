@@ -124,7 +124,7 @@ def join_strategies(
 def _split_job(job: SpreadJob, exact_max: int, bfs_sources: int) -> list[SpreadJob]:
     """Several jobs that search from every peer, or above `exact_max` one that searches from some."""
     if job.peers > exact_max:
-        return [replace(job, sweeps=min(bfs_sources, job.peers))]
+        return [replace(job, bfs_sources=min(bfs_sources, job.peers))]
     return [
         replace(job, first=first, last=min(first + PART_SOURCES, job.peers))
         for first in range(0, job.peers, PART_SOURCES)
@@ -149,8 +149,8 @@ def _distributed(executor: Executor, job: SpreadJob) -> Figures:
         "distance_sum": reach.distance_sum,
         "pairs": reach.sources * (job.peers - 1) - reach.unreached,
         "unreached": reach.unreached,
-        "holes": None,
-        "dense_links": None,
+        "free_slots": None,
+        "clustered_links": None,
         "connectivity": None,
         "grow_s": 0.0,
         "search_s": time.perf_counter() - start_s,

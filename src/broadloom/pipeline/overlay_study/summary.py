@@ -1,4 +1,4 @@
-"""From the figures of many jobs to one row for each question: pure functions, whichever way the jobs ran."""
+"""Summarizes the figures of many jobs into rows, with pure functions."""
 
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable, Sequence
@@ -18,7 +18,7 @@ Job = TypeVar("Job")
 def _by(
     key: Callable[[Job], Hashable], jobs: Sequence[Job], figures: Sequence[Figures]
 ) -> list[tuple[Job, list[tuple[Job, Figures]]]]:
-    """Groups in the order in which they first come, each with its first job."""
+    """Groups in order of appearance, each with its first job."""
     groups: dict[Hashable, list[tuple[Job, Figures]]] = defaultdict(list)
     for job, each in zip(jobs, figures, strict=True):
         groups[key(job)].append((job, each))
@@ -30,7 +30,7 @@ def _values(members: Iterable[tuple[Any, Figures]], name: str) -> list[float]:
 
 
 def merge_jobs(jobs: Sequence[SpreadJob], figures: Sequence[Figures]) -> tuple[list[SpreadJob], list[Figures]]:
-    """Jobs that did parts of one fabric, put together."""
+    """Merge the jobs that searched parts of one fabric."""
     whole: list[tuple[SpreadJob, Figures]] = []
     for job, parts in _by(lambda job: (job.peers, job.degree, job.seed, job.strategy, job.choices), jobs, figures):
         merged = dict(parts[0][1])
@@ -44,7 +44,7 @@ def merge_jobs(jobs: Sequence[SpreadJob], figures: Sequence[Figures]) -> tuple[l
 
 
 def diameters(jobs: Sequence[SpreadJob], figures: Sequence[Figures]) -> list[Row]:
-    """One row a size, beside the paper's bounds."""
+    """One row per size, with the bounds of the paper."""
     rows = []
     for job, members in _by(lambda job: job.peers, *merge_jobs(jobs, figures)):
         found = sorted(int(each) for each in _values(members, "diameter"))
@@ -57,17 +57,17 @@ def diameters(jobs: Sequence[SpreadJob], figures: Sequence[Figures]) -> list[Row
                 "fabrics": len(members),
                 "bound_low": low,
                 "bound_high": high,
-                "paper_saw": PAPER_OBSERVED.get(job.peers) if job.degree == 4 else None,
+                "paper_observed": PAPER_OBSERVED.get(job.peers) if job.degree == 4 else None,
                 "expected": expected_diameter,
                 "diameter_min": found[0],
                 "diameter_median": median(found),
                 "diameter_max": found[-1],
-                "exact": all(each["sources"] == job.peers for _, each in members),
-                "within_bounds": low <= found[0] and found[-1] <= high,
-                "mean_distance": sum(_values(members, "distance_sum")) / pairs if pairs else 0.0,
-                "expected_mean_distance": expected_mean,
-                "whole": not any(_values(members, "unreached")),
-                "regular": _regular(job, members),
+                "is_exact": all(each["sources"] == job.peers for _, each in members),
+                "is_within_bounds": low <= found[0] and found[-1] <= high,
+                "distance_mean": sum(_values(members, "distance_sum")) / pairs if pairs else 0.0,
+                "expected_distance_mean": expected_mean,
+                "is_connected": not any(_values(members, "unreached")),
+                "is_regular": _regular(job, members),
                 "grow_s": fmean(_values(members, "grow_s")),
                 "search_s": fmean(_values(members, "search_s")),
                 "memory_mb": max(_values(members, "memory_mb")),
@@ -77,28 +77,28 @@ def diameters(jobs: Sequence[SpreadJob], figures: Sequence[Figures]) -> list[Row
 
 
 def _regular(job: SpreadJob, members: Sequence[tuple[SpreadJob, Figures]]) -> bool | None:
-    """Whether nobody lacks a link that it could have; None if nobody looked."""
-    holes = _values(members, "holes")
+    """Whether there are no avoidable free slots; None if not measured."""
+    free_slots = _values(members, "free_slots")
     wanted = min(job.degree, job.peers - 1)
-    must_lack = job.peers * (job.degree - wanted) + (wanted * job.peers) % 2
-    return all(each == must_lack for each in holes) if holes else None
+    unavoidable = job.peers * (job.degree - wanted) + (wanted * job.peers) % 2
+    return all(each == unavoidable for each in free_slots) if free_slots else None
 
 
 def failures(jobs: Sequence[FailureJob], figures: Sequence[Figures]) -> list[Row]:
-    """One row a size and share, beside what theory says of an endless fabric."""
+    """One row per size and fraction, with the theory for an infinite fabric."""
     rows = []
     for job, members in _by(lambda job: (job.peers, job.fraction_index), jobs, figures):
-        share = job.fractions[job.fraction_index]
-        theory = surviving_stats(share, job.degree)
+        fraction = job.fractions[job.fraction_index]
+        theory = surviving_stats(fraction, job.degree)
         survivors = _values(members, "survivors")
         largest = [part / max(all_, 1) for part, all_ in zip(_values(members, "largest"), survivors, strict=True)]
         rows.append(
             {
                 "peers": job.peers,
-                "share": share,
+                "fraction": fraction,
                 "fabrics": len(members),
                 "survivors": survivors[0],
-                "whole": fmean(each == 1 for each in _values(members, "components")),
+                "connected_ratio": fmean(each == 1 for each in _values(members, "components")),
                 "components": fmean(_values(members, "components")),
                 "components_theory": theory.components * survivors[0] + (theory.largest > 1e-6),
                 "largest": fmean(largest),
@@ -113,7 +113,7 @@ def failures(jobs: Sequence[FailureJob], figures: Sequence[Figures]) -> list[Row
 
 
 def join_strategies(jobs: Sequence[SpreadJob], figures: Sequence[Figures]) -> list[Row]:
-    """One row a size and way."""
+    """One row per size and strategy."""
     rows = []
     for job, members in _by(lambda job: (job.peers, job.strategy, job.choices), jobs, figures):
         connectivity = [int(each) for each in _values(members, "connectivity")]
@@ -125,9 +125,9 @@ def join_strategies(jobs: Sequence[SpreadJob], figures: Sequence[Figures]) -> li
                 "fabrics": len(members),
                 "diameter": fmean(_values(members, "diameter")),
                 "diameter_max": int(max(_values(members, "diameter"))),
-                "mean_distance": sum(_values(members, "distance_sum")) / pairs if pairs else 0.0,
-                "dense_links": fmean(_values(members, "dense_links")),
-                "whole": fmean(each == 0 for each in _values(members, "unreached")),
+                "distance_mean": sum(_values(members, "distance_sum")) / pairs if pairs else 0.0,
+                "clustered_links": fmean(_values(members, "clustered_links")),
+                "connected_ratio": fmean(each == 0 for each in _values(members, "unreached")),
                 "connectivity_min": min(connectivity) if connectivity else None,
                 "fully_connected": fmean(each >= job.degree for each in connectivity) if connectivity else None,
                 "grow_s": fmean(_values(members, "grow_s")),

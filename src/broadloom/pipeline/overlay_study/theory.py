@@ -1,8 +1,8 @@
-"""What is left of a random regular fabric when each peer dies with the same chance, before anybody repairs anything.
+"""What is left of a random regular fabric when each peer fails with the same probability, before any repair.
 
-Around any peer such a fabric looks like a tree, so all follows from one number: the chance that nothing endless lies
-beyond a link. It is known as site percolation on the Bethe lattice: a large part remains as long as more than
-1/(r-1) of the peers live.
+Locally such a fabric looks like a tree, so everything follows from one number: the probability that nothing infinite
+lies beyond a link (site percolation on the Bethe lattice). A giant component remains while more than 1/(r-1) of the
+peers survive.
 """
 
 from dataclasses import dataclass
@@ -10,23 +10,23 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class SurvivingStats:
-    """Shares of the survivors."""
+    """Fractions of the survivors."""
 
     largest: float
-    """In the one large part; 0 if there is none."""
+    """In the giant component; 0 if there is none."""
     isolated: float
-    """Without any neighbour."""
+    """Without neighbors."""
     components: float
-    """Parts, apart from the large one, for each survivor."""
+    """Number of other components per survivor."""
 
 
 def fraction_max(degree: int) -> float:
-    """If more than this share die, nothing large hangs together."""
+    """If a larger fraction fails, there is no giant component."""
     return 1 - 1 / (degree - 1)
 
 
 def surviving_stats(fraction: float, degree: int) -> SurvivingStats:
-    """What a share of deaths leaves of an endless fabric."""
+    """What is left of an infinite fabric after this fraction fails."""
     live = 1 - fraction
     nothing_beyond = 0.0
     for _ in range(100_000):
@@ -35,6 +35,6 @@ def surviving_stats(fraction: float, degree: int) -> SurvivingStats:
             break
         nothing_beyond = better
     in_small = nothing_beyond**degree
-    # Small parts are trees: one more peer than links. So peers less links counts them.
+    # Small components are trees with one more peer than links, so peers minus links counts them.
     small_links = degree / 2 * live * nothing_beyond ** (2 * (degree - 1))
     return SurvivingStats(1 - in_small, fraction**degree, in_small - small_links)

@@ -1,4 +1,4 @@
-"""A Spark data source, `format("broadloom")`: tapes as batches and streams, a live channel as a stream, and as a sink.
+"""Spark data source `format("broadloom")`: reads tapes as batch or stream, and a live channel as stream or sink.
 
     from broadloom.pipeline.spark_source import register
 
@@ -8,7 +8,7 @@
     spark.readStream.format("broadloom").option("channel", "chess/club-42").option("tape", "own-tape").load()
     frame.write.format("broadloom").mode("append").option("channel", "chess/club-42").save()
 
-Everything moves as Arrow batches. What each option means is told in `options.py`.
+Data moves as Arrow batches. `options.py` documents the options.
 """
 
 from typing import TYPE_CHECKING
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def register(spark: "SparkSession") -> None:
-    """From now on this session knows `format("broadloom")`."""
+    """Make `format("broadloom")` available in this session."""
     from broadloom.pipeline.spark_source.data_source import BroadloomDataSource
 
     spark.dataSource.register(BroadloomDataSource)

@@ -1,4 +1,4 @@
-"""What Spark knows as `format("broadloom")`: it looks at the options and hands the work to a reader or writer."""
+"""The entry point of `format("broadloom")`: checks the options and creates a reader or writer."""
 
 from pyspark.sql.datasource import (
     DataSource,
@@ -20,14 +20,14 @@ from broadloom.record import spark_ddl
 
 
 class BroadloomDataSource(DataSource):
-    """Made by Spark, in several processes, again and again: nothing happens before a reader or writer is at work."""
+    """Spark creates this object several times in several processes, so it must not have side effects."""
 
     @classmethod
     def name(cls) -> str:
         return "broadloom"
 
     def schema(self) -> str:
-        """The columns of a tape. Whoever gives a schema with fewer gets those, and the others are not read."""
+        """The columns of a tape. With a narrower user schema, only those columns are read."""
         return spark_ddl()
 
     def reader(self, schema: StructType) -> DataSourceReader:
@@ -35,7 +35,7 @@ class BroadloomDataSource(DataSource):
 
         options = SourceOptions(self.options)
         if options.is_live:
-            raise SourceOptionError("a live channel has no end: use readStream, or read a tape of it by its path")
+            raise SourceOptionError("a live channel has no end; use readStream, or read a tape by its path")
         options.check(TAPE_READ_OPTIONS, "reading tapes")
         return TapeReader(options, schema)
 
@@ -55,7 +55,7 @@ class BroadloomDataSource(DataSource):
         from broadloom.pipeline.spark_source.sink import ChannelWriter
 
         if overwrite:
-            raise SourceOptionError('what was said on a channel cannot be overwritten: use mode("append")')
+            raise SourceOptionError('messages on a channel cannot be overwritten; use mode("append")')
         return ChannelWriter(self._writer_options(), schema)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802
@@ -64,7 +64,7 @@ class BroadloomDataSource(DataSource):
         return ChannelStreamWriter(self._writer_options(), schema)
 
     def _writer_options(self) -> SourceOptions:
-        # Spark adds these to the options of a streaming sink by itself.
+        # Spark adds these to the options of a streaming sink.
         options = SourceOptions(
             {name: self.options[name] for name in self.options if name.lower() not in _SPARK_OPTIONS}
         )

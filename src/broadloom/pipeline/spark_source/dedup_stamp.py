@@ -1,10 +1,10 @@
-"""A stamp in front of a message that a sink broadcasts, by which receivers tell a double from a new message.
+"""A stamp in front of each message of a sink, by which receivers recognize repeated rows.
 
-A channel delivers each message once, but a sink whose task is repeated (a lost executor, a killed driver) says the same
-rows again, as other messages. Nobody can take back what was said, so the sink promises *at least once*. With a stamp,
-which is the same whenever the same row is said, whoever counts can count each once.
+A channel delivers each message once, but a sink whose task is retried (a lost executor, a killed driver) broadcasts the
+same rows again as new messages. So the sink guarantees *at least once*. With a stamp, which is equal for equal rows, a
+receiver can count each row once.
 
-A stamp is 4 bytes that say so, 8 of the hash of the name, and the numbers of batch, partition and row in 8, 4 and 8.
+A stamp has 4 magic bytes, 8 bytes of the hashed name, and batch, partition and row number in 8, 4 and 8 bytes.
 """
 
 import hashlib
@@ -17,9 +17,9 @@ _MAGIC = b"\x00wst"
 
 class DedupStamp(NamedTuple):
     origin: str
-    """The sink's name, hashed: 16 hexadecimal digits."""
+    """Hash of the sink's name: 16 hex digits."""
     batch: int
-    """The number of the micro-batch; -1 of a sink that is no stream."""
+    """Number of the micro-batch; -1 for a batch sink."""
     partition: int
     row: int
 
@@ -33,7 +33,7 @@ def add_stamp(stamp: DedupStamp, data: bytes) -> bytes:
 
 
 def split_stamp(data: bytes) -> tuple[DedupStamp | None, bytes]:
-    """The stamp, if there is one, and the message without it."""
+    """The stamp, if any, and the message without it."""
     if len(data) < _FORMAT.size or not data.startswith(_MAGIC):
         return None, data
     _, origin, batch, partition, row = _FORMAT.unpack_from(data)
@@ -41,14 +41,13 @@ def split_stamp(data: bytes) -> tuple[DedupStamp | None, bytes]:
 
 
 class DuplicateFilter:
-    """Says of each message whether it was there before. A sink says the rows of a partition in order, so one number for
-    each partition is enough."""
+    """Detects repeated messages. A sink sends the rows of a partition in order: one number per partition is enough."""
 
     def __init__(self) -> None:
         self._last_rows: dict[tuple[str, int, int], int] = {}
 
     def is_duplicate(self, stamp: DedupStamp) -> bool:
-        """Whether it was; and from now on it was."""
+        """Whether this stamp was seen before. Records it as seen."""
         key = stamp[:3]
         if stamp.row <= self._last_rows.get(key, -1):
             return True

@@ -1,8 +1,8 @@
-"""A live channel as a stream: a peer that joins it and records, and a stream that reads the recording.
+"""A live channel as a stream: a peer joins and records, and the stream reads the recording.
 
-The rule: what Spark gets stands on the peer's own tape first, in a finished file, and offsets speak of that tape alone.
-So a batch that is repeated after a restart is the same batch, which no network could promise. What is said while no
-query runs is not on the tape: the peer is not a member then, and its `left` and `joined` rows show it.
+Everything Spark gets is first in a finished file of the peer's own tape, and offsets refer to that tape alone. So a
+batch that is repeated after a restart is the same batch, which a network cannot guarantee. Messages sent while no query
+runs are not on the tape: the peer is not a member then, as its `left` and `joined` events show.
 """
 
 from typing import Any
@@ -22,7 +22,7 @@ class LiveStreamReader(TapeStreamReader):
         super().__init__(options, schema, folder=options.text("tape"))
         options.text("channel")
         self._options = options
-        # Not now: Spark makes this object in several processes, and only one of them is asked for offsets.
+        # Not started here: Spark creates this object in several processes and asks only one of them for offsets.
         self._recording: RecordingProcess | None = None
 
     def _ensure_recording(self) -> RecordingProcess:
@@ -43,13 +43,13 @@ class LiveStreamReader(TapeStreamReader):
         offset = super().latestOffset(start, limit)
         if is_over and offset == start:
             raise NotConnectedError(
-                f"{self._options.text('channel')}: the channel was closed for all, or its recording process has died. "
-                "All that was recorded was read"
+                f"{self._options.text('channel')}: the channel was closed, or its recording process has crashed. "
+                "Everything recorded has been read"
             )
         return offset
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
-        self._ensure_recording()  # after a restart this is the first question, and meanwhile others talk
+        self._ensure_recording()  # after a restart this is the first call
         return super().partitions(start, end)
 
     def stop(self) -> None:

@@ -1,10 +1,10 @@
-"""How far a stream has read a tape: an exact set of files, and of row groups within those that are read in part.
+"""Stream offsets: the exact set of files that were read, and of row groups in files that were read in part.
 
-The rule: an offset says what was read, not up to where. So a file that turns up late (copied from another machine, or
-finished by a slower process) is read when it comes, and never twice. Files of a run are numbered, so its share of the
-set is a few ranges; other files stand there by their path.
+An offset says what was read, not up to where. So a file that arrives late (copied from another machine, or finished by
+a slower process) is read when it arrives, and never twice. Files of a run are numbered, so a run takes a few ranges;
+other files are listed by path.
 
-An offset is kept by Spark as JSON, and compared as text: equal sets must give equal text.
+Spark stores offsets as JSON and compares them as text: equal sets must give equal text.
 """
 
 import re
@@ -18,13 +18,13 @@ _RUN_FILE_NAME = re.compile(r"(\d{8}T\d{6}-[0-9a-f]{8})-(\d{6,})\.parquet")
 
 
 def run_and_number(path: str) -> tuple[str, int] | None:
-    """What the name of a recorder's file says; None if it is not one."""
+    """Run and number in the name of a recorder's file; None for other files."""
     found = _RUN_FILE_NAME.fullmatch(path.rpartition("/")[2])
     return (found[1], int(found[2])) if found else None
 
 
 class FileNumberSet:
-    """A set of whole numbers as ranges: `1-17,19`."""
+    """A set of integers as ranges: `1-17,19`."""
 
     __slots__ = ("_ranges",)
 
@@ -53,11 +53,11 @@ class FileNumberSet:
 @dataclass(slots=True)
 class TapeOffset:
     runs: dict[str, FileNumberSet] = field(default_factory=dict)
-    """Files read to their end, by run."""
+    """Files read completely, by run."""
     files: set[str] = field(default_factory=set)
-    """The same, of those that are no recorder's."""
+    """Files read completely that have other names."""
     partial_files: dict[str, int] = field(default_factory=dict)
-    """Row groups that were read of files that have more."""
+    """Number of row groups read of files that have more."""
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> "TapeOffset":
@@ -75,13 +75,13 @@ class TapeOffset:
         }
 
     def row_groups_read(self, path: str) -> int | None:
-        """Row groups of this file that were read; None for all of them."""
+        """Number of row groups read of this file; None for all."""
         named = run_and_number(path)
         done = path in self.files if named is None else named[0] in self.runs and named[1] in self.runs[named[0]]
         return None if done else self.partial_files.get(path, 0)
 
     def advance(self, path: str, groups: int, group_count: int) -> None:
-        """So many row groups of this file are read now."""
+        """Record that this number of row groups of the file has been read."""
         if groups < group_count:
             self.partial_files[path] = groups
             return
@@ -94,14 +94,14 @@ class TapeOffset:
 
 
 class TapeFilesRemovedError(BroadloomError):
-    """A file that a batch was planned with is not there any more, or cannot be read any more."""
+    """A file of a planned batch was removed or can no longer be read."""
 
 
 def files_between(start: TapeOffset, end: TapeOffset, files: Mapping[str, int]) -> list[tuple[str, int, int]]:
-    """What lies between two offsets: files, each with its first row group and the one after its last.
+    """The files between two offsets, each with its first row group and the one after its last.
 
-    `files` are those that there are, with their number of row groups. If some of what lies between is not among them,
-    this raises: a batch that is repeated has to be the same batch.
+    `files` are the existing files with their number of row groups. Raises if one of the files between is not among
+    them: a repeated batch must be the same batch.
     """
     found = []
     reached = TapeOffset.from_json(start.to_json())
@@ -112,7 +112,7 @@ def files_between(start: TapeOffset, end: TapeOffset, files: Mapping[str, int]) 
             reached.advance(path, found[-1][2], groups)
     if reached.to_json() != end.to_json():
         raise TapeFilesRemovedError(
-            "files that this batch was planned with are gone or damaged: put them back, or start again with a new "
-            f"checkpoint. There is {reached.to_json()}, planned was {end.to_json()}"
+            "files of this batch were removed or damaged; put them back, or start with a new checkpoint. "
+            f"Available: {reached.to_json()}; planned: {end.to_json()}"
         )
     return found

@@ -1,7 +1,7 @@
-"""The finished files of a folder of tapes: which there are, what is in their row groups, and which cannot be read.
+"""The finished files of a folder of tapes, their row groups, and files that cannot be read.
 
-The rule: a file that cannot be read is set aside and told of, with its reason, and the rest goes on. Whether it can is
-asked of its footer when it is planned, and of its pages (each has a checksum) when it is read.
+A file that cannot be read is excluded and reported with the reason, and the rest is read. The footer is checked when a
+read is planned, the checksum of each page when it is read.
 """
 
 import hashlib
@@ -28,25 +28,23 @@ log = logging.getLogger("broadloom.pipeline")
 
 
 class RowGroup(NamedTuple):
-    """A row group."""
-
     rows: int
     first_us: int
-    """Its earliest time, as its statistics tell."""
+    """Earliest event time, from the statistics."""
 
 
 class ParquetFooter(NamedTuple):
     row_groups: tuple[RowGroup, ...]
     run: str
     ordinals: tuple[int, int]
-    """The least and the largest; the second is smaller if they are not known."""
+    """Lowest and highest; the second is smaller if unknown."""
 
     @property
     def rows(self) -> int:
         return sum(group.rows for group in self.row_groups)
 
     def overlaps(self, other: "ParquetFooter") -> bool:
-        """Whether rows of the one may be in the other. Only of the same channel and day is this asked."""
+        """Whether the two may share rows. Both must be of the same channel and date."""
         (first, last), (others_first, others_last) = self.ordinals, other.ordinals
         return self.run == other.run and first <= others_last and others_first <= last
 
@@ -60,17 +58,17 @@ class ExcludedFile(NamedTuple):
 
 
 def list_files(folder: str) -> dict[str, tuple[int, int]]:
-    """Finished files by their path within the folder, each with its size and time of change, sorted."""
+    """Finished files by relative path, each with size and modification time, sorted."""
     if not os.path.isdir(folder):
-        raise TapesNotFoundError(f"there is no folder of tapes at {folder}")
+        raise TapesNotFoundError(f"no folder of tapes at {folder}")
     found = {}
     for channel in _folders(folder, "channel="):
-        for day in _folders(channel.path, "day="):
+        for day in _folders(channel.path, "event_date="):
             with os.scandir(day.path) as entries:
                 for entry in entries:
                     if entry.name.endswith(".parquet") and not entry.name.startswith((".", "_")):
-                        told = entry.stat()
-                        found[f"{channel.name}/{day.name}/{entry.name}"] = (told.st_size, told.st_mtime_ns)
+                        stat = entry.stat()
+                        found[f"{channel.name}/{day.name}/{entry.name}"] = (stat.st_size, stat.st_mtime_ns)
     return dict(sorted(found.items()))
 
 
@@ -80,48 +78,51 @@ def _folders(folder: str, prefix: str) -> list["os.DirEntry[str]"]:
 
 
 def channel_and_day(path: str) -> tuple[str, date]:
-    """Channel and day of a file."""
     channel, day, _ = path.split("/")
     return channel.partition("=")[2], date.fromisoformat(day.partition("=")[2])
 
 
 def read_footer(folder: str, path: str) -> ParquetFooter | ExcludedFile:
-    """What the footer says, or why the file is set aside."""
+    """The footer, or why the file is excluded."""
     try:
         channel_and_day(path)
     except ValueError:
-        return ExcludedFile(path, QuarantineReason.NOT_A_TAPE.value, "its folder names no day")
+        return ExcludedFile(path, QuarantineReason.NOT_A_TAPE.value, "its folder has no date")
     try:
         with pq.ParquetFile(os.path.join(folder, path)) as file:
             described, schema = file.metadata, file.schema_arrow
     except FileNotFoundError:
-        return ExcludedFile(path, QuarantineReason.UNREADABLE.value, "it was removed while it was looked at")
+        return ExcludedFile(path, QuarantineReason.UNREADABLE.value, "it was removed while it was examined")
     except (pa.ArrowException, OSError, ValueError) as problem:
         return ExcludedFile(path, QuarantineReason.UNREADABLE.value, str(problem).splitlines()[0])
     version = _version(schema)
     if version is None:
-        return ExcludedFile(path, QuarantineReason.NOT_A_TAPE.value, "its metadata names no schema of a tape")
+        return ExcludedFile(path, QuarantineReason.NOT_A_TAPE.value, "no schema version in its metadata")
     if version > SCHEMA_VERSION:
         return ExcludedFile(
-            path, QuarantineReason.NEWER_VERSION.value, f"version {version}, this reader knows up to {SCHEMA_VERSION}"
+            path,
+            QuarantineReason.NEWER_VERSION.value,
+            f"schema version {version}; this reader supports {SCHEMA_VERSION}",
         )
     for column in columns_in_version(version):
         if column.name not in schema.names:
-            return ExcludedFile(path, QuarantineReason.MISSING_COLUMN.value, f"without {column.name}")
-        there = schema.field(column.name).type
-        if there != column.type:
-            return ExcludedFile(path, QuarantineReason.WRONG_TYPE.value, f"{column.name} is {there}, not {column.type}")
-    about = schema.metadata or {}
-    channel = about.get(CHANNEL_KEY, b"").decode(errors="replace")[:CHANNEL_DIGITS]
+            return ExcludedFile(path, QuarantineReason.MISSING_COLUMN.value, f"missing {column.name}")
+        actual = schema.field(column.name).type
+        if actual != column.type:
+            return ExcludedFile(
+                path, QuarantineReason.WRONG_TYPE.value, f"{column.name} is {actual}, not {column.type}"
+            )
+    metadata = schema.metadata or {}
+    channel = metadata.get(CHANNEL_KEY, b"").decode(errors="replace")[:CHANNEL_DIGITS]
     if channel != channel_and_day(path)[0]:
-        return ExcludedFile(path, QuarantineReason.WRONG_FOLDER.value, f"it is of channel {channel}")
+        return ExcludedFile(path, QuarantineReason.WRONG_FOLDER.value, f"it belongs to channel {channel}")
     numbers = range(described.num_row_groups)
     groups = [described.row_group(each) for each in numbers]
-    times = [_range(each, schema.names.index("time")) for each in groups]
+    times = [_range(each, schema.names.index("event_time")) for each in groups]
     ordinals = [_range(each, schema.names.index("ordinal")) for each in groups]
     return ParquetFooter(
         tuple(RowGroup(group.num_rows, first) for group, (first, _) in zip(groups, times, strict=True)),
-        about.get(RUN_KEY, b"").decode(errors="replace"),
+        metadata.get(RUN_KEY, b"").decode(errors="replace"),
         (min((first for first, _ in ordinals), default=0), max((last for _, last in ordinals), default=-1)),
     )
 
@@ -135,14 +136,15 @@ def _version(schema: pa.Schema) -> int | None:
 
 
 def _range(group: "pq.RowGroupMetaData", column: int) -> tuple[int, int]:
-    """Least and largest value, as the statistics tell; the second is smaller if they do not."""
-    told = group.column(column).statistics
-    return (int(told.min_raw), int(told.max_raw)) if told is not None and told.has_min_max else (0, -1)
+    """Lowest and highest value from the statistics; the second is smaller if there are none."""
+    statistics = group.column(column).statistics
+    is_known = statistics is not None and statistics.has_min_max
+    return (int(statistics.min_raw), int(statistics.max_raw)) if is_known else (0, -1)
 
 
 def report_excluded(quarantine: str | None, excluded: ExcludedFile) -> None:
-    """In the log, and if there is a folder for it, there: once, however often it is told."""
-    log.warning("%s is set aside (%s): %s", excluded.path, excluded.reason, excluded.detail)
+    """Log the file, and write a report into the quarantine folder once."""
+    log.warning("%s is excluded (%s): %s", excluded.path, excluded.reason, excluded.detail)
     if quarantine is None:
         return
     name = hashlib.sha256(f"{excluded.path}\n{excluded.reason}\n{excluded.detail}".encode()).hexdigest()[:24]

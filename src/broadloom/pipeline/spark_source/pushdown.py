@@ -1,7 +1,6 @@
-"""Filters that Spark hands down, as expressions of Arrow: they are applied where the file is read.
+"""Filter pushdown: Spark filters as Arrow expressions, applied where the file is read.
 
-The rule: a filter is taken only if Arrow means exactly the same by it; the rest stays with Spark. Those on channel and
-day also spare opening files, those on time reading row groups.
+A filter is pushed down only if Arrow evaluates it exactly as Spark does. Filters on channel and date also prune files.
 """
 
 from collections.abc import Callable, Iterable
@@ -33,7 +32,7 @@ _COMPARISONS: dict[type[Filter], Callable[[Any, Any], Any]] = {
 
 
 def expression(filter: Filter) -> "pc.Expression | None":
-    """The same as an expression; None if it is not taken."""
+    """The filter as an Arrow expression; None if it is not pushed down."""
     name = column_of(filter)
     if name not in TABLE_SCHEMA.names:
         return None
@@ -55,15 +54,15 @@ def expression(filter: Filter) -> "pc.Expression | None":
 
 
 def column_of(filter: Filter) -> str | None:
-    """The one column that it is about."""
+    """The column of a filter, if it has exactly one."""
     attribute: tuple[str, ...] = getattr(filter, "attribute", ())
     return attribute[0] if len(attribute) == 1 else None
 
 
 def scalar(value: Any, kind: pa.DataType) -> "pa.Scalar | None":
-    """The value in the column's type; None if it is null, or does not fit."""
+    """The value in the type of the column; None if it is null or cannot be converted."""
     if value is None or (isinstance(value, datetime) and value.tzinfo is None):
-        return None  # a time without a zone would mean another one in another process
+        return None  # a naive time would mean another time in another process
     try:
         return pa.scalar(value, kind)
     except (pa.ArrowException, TypeError, ValueError, OverflowError):
@@ -71,7 +70,6 @@ def scalar(value: Any, kind: pa.DataType) -> "pa.Scalar | None":
 
 
 def all_of(filters: Iterable[Filter]) -> "pc.Expression | None":
-    """All of them at once; None if there are none."""
     found = None
     for filter in filters:
         one = expression(filter)
@@ -81,9 +79,9 @@ def all_of(filters: Iterable[Filter]) -> "pc.Expression | None":
 
 
 def may_match(filters: Iterable[Filter], channel: str, day: date) -> bool:
-    """Whether a file of this channel and day can have a row that passes."""
-    chosen = [each for each in filters if column_of(each) in ("channel", "day")]
+    """Whether a file of this channel and date can have matching rows."""
+    chosen = [each for each in filters if column_of(each) in ("channel", "event_date")]
     if not chosen:
         return True
-    row = pa.table({"channel": pa.array([channel]), "day": pa.array([day], pa.date32())})
+    row = pa.table({"channel": pa.array([channel]), "event_date": pa.array([day], pa.date32())})
     return bool(row.filter(all_of(chosen)).num_rows)

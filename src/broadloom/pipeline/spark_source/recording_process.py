@@ -1,10 +1,10 @@
-"""The peer behind a live stream: it joins, and records onto its tape, in a process of its own.
+"""The peer behind a live stream: it joins and records in a process of its own.
 
-Spark ends the process of a stream without asking it, so the peer must not live there. This one lives as long as its
-standard input is open: when whoever started it is gone, in whatever way, it leaves in good order and finishes its tape.
+Spark kills the process of a stream without notice, so the peer must not run there. This process runs while its standard
+input is open: when its parent exits or crashes, it leaves gracefully and finishes its tape.
 
-    what is said to it   one line of JSON, the options; then nothing, until the end
-    what it says         one line: `joined`, or `failed` and why; it ends when the channel is closed for all
+    input    one line of JSON with the options
+    output   one line: `joined`, or `failed` and the reason; the process exits when the channel is closed
 """
 
 import json
@@ -21,7 +21,7 @@ from broadloom.protocol.events import StateChanged
 from broadloom.record import Tape
 
 LEAVE_TIMEOUT_S = 30.0
-"""For leaving and for finishing the tape."""
+"""Time to leave and to finish the tape."""
 
 _JOINED = "joined"
 
@@ -31,7 +31,7 @@ class LiveRecordingError(BroadloomError):
 
 
 class RecordingProcess:
-    """Whoever started the process, and can end it."""
+    """Starts and stops the process."""
 
     def __init__(self, options: SourceOptions) -> None:
         self.channel = options.text("channel")
@@ -40,7 +40,7 @@ class RecordingProcess:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
-            # Not one of those that are killed together with the driver.
+            # Not in the process group that is killed with the driver.
             start_new_session=True,
             env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
         )
@@ -48,14 +48,14 @@ class RecordingProcess:
         assert self._process.stdout is not None
         self._process.stdin.write(options.to_json() + "\n")
         self._process.stdin.flush()
-        said = self._process.stdout.readline().strip()
-        if said != _JOINED:
+        reply = self._process.stdout.readline().strip()
+        if reply != _JOINED:
             self.close()
-            raise LiveRecordingError(said.partition(" ")[2] or f"{self.channel}: the recording process died")
+            raise LiveRecordingError(reply.partition(" ")[2] or f"{self.channel}: the recording process crashed")
 
     @property
     def has_ended(self) -> bool:
-        """Whether the channel was closed for all, or the process is gone."""
+        """Whether the channel was closed or the process has exited."""
         return self._process.poll() is not None
 
     def close(self) -> None:
@@ -76,7 +76,7 @@ def main() -> int:
     try:
         with Tape(options.text("tape"), settings=options.tape_settings()) as tape:
             channel = broadloom.sync.connect(options.text("channel"), tape=tape, **options.connect_kwargs())
-            channel.on_batch(lambda _batch: None)  # the tape has it, and nobody else reads
+            channel.on_batch(lambda _batch: None)  # recorded on the tape; not needed here
             channel.on_event(lambda event: over.set() if event == StateChanged(PeerState.LEFT) else None)
             threading.Thread(target=_wait_for_end, args=(over,), daemon=True).start()
             print(_JOINED, flush=True)

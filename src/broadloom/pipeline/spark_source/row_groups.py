@@ -1,7 +1,7 @@
-"""The rows of row groups, as Arrow batches of exactly the columns that are wanted.
+"""Reads row groups as Arrow batches with exactly the requested columns.
 
-The rule: a row group is read whole and checked before a row of it is given out, so that damage costs all of it and is
-told of with the number of rows, not a part that nobody knows.
+A row group is read and verified completely before any row is returned, so damage costs the whole row group and is
+reported with its number of rows.
 """
 
 import os
@@ -19,32 +19,30 @@ from broadloom.record.arrow_import import pa, pc, pq
 from broadloom.record.reader import TABLE_SCHEMA
 
 BATCH_ROWS = 65_536
-"""Of an Arrow batch: large enough that handing it over costs little."""
+"""Rows per Arrow batch: large enough that passing it on costs little."""
 
-_FOLDERS = ("channel", "day")
+_FOLDERS = ("channel", "event_date")
 
 
 class RowGroupRange(NamedTuple):
-    """Row groups of one file."""
-
     path: str
     first: int
     after: int
-    """The one after the last."""
+    """Exclusive end."""
 
 
 class RowGroupPartition(InputPartition):
-    """What one task reads."""
+    """The input of one task."""
 
     def __init__(self, ranges: list[RowGroupRange]) -> None:
         self.ranges = ranges
 
 
 def arrow_schema(schema: StructType) -> pa.Schema:
-    """The columns that Spark asks for, as Arrow has them."""
+    """The columns Spark requests, with their Arrow types."""
     unknown = [name for name in schema.fieldNames() if name not in TABLE_SCHEMA.names]
     if unknown:
-        raise SourceOptionError(f"a tape has no column {unknown[0]!r}; it has: {', '.join(TABLE_SCHEMA.names)}")
+        raise SourceOptionError(f"a tape has no column {unknown[0]!r}; columns: {', '.join(TABLE_SCHEMA.names)}")
     return pa.schema([pa.field(name, TABLE_SCHEMA.field(name).type) for name in schema.fieldNames()])
 
 
@@ -55,7 +53,7 @@ def read(
     predicate: "pc.Expression | None",
     quarantine: str | None,
 ) -> Iterator[pa.RecordBatch]:
-    """All rows of the pieces that pass. What is damaged is set aside and told of."""
+    """All matching rows. Damaged row groups are excluded and reported."""
     for piece in ranges:
         for table in _row_groups(folder, piece, schema, predicate, quarantine):
             if predicate is not None:
@@ -71,15 +69,15 @@ def _row_groups(
     quarantine: str | None,
 ) -> Iterator[pa.Table]:
     channel, day = channel_and_day(row_group_range.path)
-    # A filter may ask for columns that nobody wants to see.
+    # A filter may need columns that are not selected.
     names = schema.names if predicate is None else TABLE_SCHEMA.names
     columns = [name for name in names if name not in _FOLDERS]
     try:
         file = pq.ParquetFile(os.path.join(folder, row_group_range.path), page_checksum_verification=True)
     except FileNotFoundError:
         raise TapeFilesRemovedError(
-            f"{os.path.join(folder, row_group_range.path)} was on the tape when this batch was planned, and is gone: "
-            "put it back, or start again with a new checkpoint"
+            f"{os.path.join(folder, row_group_range.path)} was removed after this batch was planned; "
+            "put it back, or start with a new checkpoint"
         ) from None
     except (pa.ArrowException, OSError) as problem:
         report_excluded(
@@ -88,21 +86,22 @@ def _row_groups(
         )
         return
     with file:
-        there = [name for name in columns if name in file.schema_arrow.names]
+        available = [name for name in columns if name in file.schema_arrow.names]
         for group in range(row_group_range.first, row_group_range.after):
             try:
-                table = file.read_row_group(group, columns=there, use_threads=False)
+                table = file.read_row_group(group, columns=available, use_threads=False)
             except (pa.ArrowException, OSError) as problem:
                 lost = file.metadata.row_group(group).num_rows
-                said = f"row group {group} ({lost} rows): {str(problem).splitlines()[0]}"
-                report_excluded(quarantine, ExcludedFile(row_group_range.path, QuarantineReason.UNREADABLE.value, said))
+                detail = f"row group {group} ({lost} rows): {str(problem).splitlines()[0]}"
+                excluded = ExcludedFile(row_group_range.path, QuarantineReason.UNREADABLE.value, detail)
+                report_excluded(quarantine, excluded)
                 continue
             rows = file.metadata.row_group(group).num_rows
-            if not there:
+            if not available:
                 table = pa.table({"": pa.nulls(rows)})
             for name in columns:
-                if name not in there:  # an older version did not have it
+                if name not in available:  # written by an older version
                     table = table.append_column(name, pa.nulls(rows, TABLE_SCHEMA.field(name).type))
-            for name, value in (("channel", channel), ("day", day)):
+            for name, value in (("channel", channel), ("event_date", day)):
                 table = table.append_column(name, pa.repeat(pa.scalar(value, TABLE_SCHEMA.field(name).type), rows))
             yield table

@@ -1,16 +1,16 @@
 """A channel as a sink: each row of a DataFrame is broadcast.
 
-Columns: `data` (binary or text), and if they are there `priority` (whole number; null: normal) and `lifetime_s`.
-Each task joins as a peer, waits for company, says its rows in their order, and leaves in good order: when a task has
-ended well, each of its messages is with a neighbour that goes on spreading it.
+Columns: `data` (binary or text), and optionally `priority` (integer; null: normal) and `ttl_s`. Each task joins as a
+peer, waits for other peers, broadcasts its rows in order, and leaves gracefully: when a task succeeds, each of its
+messages has reached a neighbor that relays it.
 
-With the option `group` the rows are messages of that group, each task a guest there
-(`broadloom.groups.GroupPublisher`): an author of its own, that is in no list of members and fetches no history.
-Somebody of the group has to be there, since it is the members who keep what is said.
+With the option `group` the rows are posted in that group. Each task is a `broadloom.groups.GroupPublisher`: an author
+that is not listed as a member and fetches no history. A member of the group must be online, because members keep the
+history.
 
-What is promised is **at least once**: a task that is repeated says its rows again. With the option `stamp` each message
-carries what tells doubles (`stamp.py`); then it is exactly once for whoever looks at it, provided that the rows of a
-batch come in the same partitions and order when it is repeated, as those of a tape do.
+Delivery is **at least once**: a retried task broadcasts its rows again. With the option `stamp` each message carries a
+stamp (`dedup_stamp.py`) by which receivers recognize repeated rows; that makes it exactly once, provided that a retried
+batch has the same rows in the same partitions and order, as batches of a tape do.
 """
 
 from collections.abc import Iterator
@@ -46,20 +46,20 @@ _INTEGER_TYPES = (ByteType, ShortType, IntegerType, LongType)
 _COLUMNS: dict[str, tuple[type[DataType], ...]] = {
     "data": (BinaryType, StringType),
     "priority": _INTEGER_TYPES,
-    "lifetime_s": (*_INTEGER_TYPES, FloatType, DoubleType),
+    "ttl_s": (*_INTEGER_TYPES, FloatType, DoubleType),
 }
 
 
 class NoPeersError(BroadloomError):
-    """Nobody else is on the channel, so what would be said would be lost."""
+    """No other peer is on the channel, so messages would be lost."""
 
 
 class NoGroupMembersError(BroadloomError):
-    """The group is not known on the channel, or nobody of it is there, so nobody would keep what would be said."""
+    """The group is unknown, or none of its members is online to keep the messages."""
 
 
 class MissingDataColumnError(BroadloomError):
-    """A row without a message."""
+    """A row has no data."""
 
 
 @dataclass
@@ -68,51 +68,53 @@ class RowsWritten(WriterCommitMessage):
 
 
 def check_schema(schema: StructType) -> None:
-    """Whether these columns can be said."""
+    """Raise unless these columns can be broadcast."""
     if "data" not in schema.fieldNames():
-        raise SourceOptionError("a DataFrame that is broadcast needs a column 'data', binary or text")
+        raise SourceOptionError("the DataFrame needs a column 'data', binary or text")
     for field in schema.fields:
         if field.name not in _COLUMNS:
             raise SourceOptionError(
-                f"the column {field.name!r} cannot be broadcast and would be lost: put it into 'data', or drop it; "
-                f"there are: {', '.join(_COLUMNS)}"
+                f"column {field.name!r} cannot be broadcast; put it into 'data', or drop it; "
+                f"columns: {', '.join(_COLUMNS)}"
             )
         if not isinstance(field.dataType, _COLUMNS[field.name]):
-            raise SourceOptionError(f"the column {field.name!r} cannot be of type {field.dataType.simpleString()}")
+            raise SourceOptionError(f"column {field.name!r} cannot be of type {field.dataType.simpleString()}")
 
 
 def check_options(options: SourceOptions, schema: StructType) -> None:
     options.text("channel")
     check_schema(schema)
     if options.get("group") is None and options.get("member") is not None:
-        raise SourceOptionError("the option 'member' is a name in a group: give the option 'group' too")
-    if options.get("group") is not None and "lifetime_s" in schema.fieldNames():
-        raise SourceOptionError("a group keeps its messages: drop the column 'lifetime_s', or the option 'group'")
+        raise SourceOptionError("option 'member' is a name in a group; set the option 'group' too")
+    if options.get("group") is not None and "ttl_s" in schema.fieldNames():
+        raise SourceOptionError("messages of a group do not expire; drop the column 'ttl_s', or the option 'group'")
 
 
 def write_rows(batches: Iterator[pa.RecordBatch], options: SourceOptions) -> RowsWritten:
-    """Runs in a task. Joins only if there is something to say."""
+    """Runs in a task. Joins only if there are rows."""
     context = TaskContext.get()
     batch = context.getLocalProperty("streaming.sql.batchId") if context is not None else None
     number, partition = int(batch or NO_BATCH), context.partitionId() if context is not None else 0
     name = options.get("stamp")
     origin = origin_of(name) if name is not None else None
     channel: broadloom.sync.Channel | None = None
-    guest: GroupPublisher | None = None
+    publisher: GroupPublisher | None = None
     row = 0
     try:
         for each in batches:
-            for data, priority, lifetime_s in _rows(each):
+            for data, priority, ttl_s in _rows(each):
                 if channel is None:
                     channel = _connect(options)
-                    guest = _guest(channel, options)
+                    publisher = _publisher(channel, options)
                 if data is None:
-                    raise MissingDataColumnError(f"row {row} of partition {partition} has no data; leave such rows out")
+                    raise MissingDataColumnError(
+                        f"row {row} of partition {partition} has no data; filter such rows out"
+                    )
                 if origin is not None:
                     data = add_stamp(DedupStamp(origin, number, partition, row), data)
-                if guest is not None:
-                    data = guest.encode_post(data)
-                channel.broadcast(data, priority=Priority.NORMAL if priority is None else priority, ttl_s=lifetime_s)
+                if publisher is not None:
+                    data = publisher.encode_post(data)
+                channel.broadcast(data, priority=Priority.NORMAL if priority is None else priority, ttl_s=ttl_s)
                 row += 1
     finally:
         if channel is not None:
@@ -121,27 +123,27 @@ def write_rows(batches: Iterator[pa.RecordBatch], options: SourceOptions) -> Row
 
 
 def _rows(batch: pa.RecordBatch) -> Iterator[tuple[bytes | None, int | None, float | None]]:
-    """A message is one call to the channel, so here columns become rows at last."""
+    """Columns become rows here: each message is one call."""
     columns = {name: batch.column(name) for name in batch.schema.names}
     data = columns["data"].cast(pa.binary()).to_pylist()
     nothing: list[None] = [None] * len(data)
     priority = columns["priority"].to_pylist() if "priority" in columns else nothing
-    lifetime_s = columns["lifetime_s"].to_pylist() if "lifetime_s" in columns else nothing
-    return zip(data, priority, lifetime_s, strict=True)
+    ttl_s = columns["ttl_s"].to_pylist() if "ttl_s" in columns else nothing
+    return zip(data, priority, ttl_s, strict=True)
 
 
 def _connect(options: SourceOptions) -> broadloom.sync.Channel:
     name = options.text("channel")
     channel = broadloom.sync.connect(name, **options.connect_kwargs())
-    channel.on_batch(lambda _batch: None)  # what others say is not read here, and must not pile up
+    channel.on_batch(lambda _batch: None)  # discard incoming messages
     timeout_s = options.number("timeout_s", CONNECT_TIMEOUT_S)
     try:
         channel.wait_for_peers(timeout_s)
     except TimeoutError:
         channel.leave()
         raise NoPeersError(
-            f"{name}: nobody else is on this channel (waited {timeout_s:g} s), so nothing was said. Is the name right, "
-            "and are key and portal those of the others?"
+            f"{name}: no other peer on this channel after {timeout_s:g} s, so nothing was broadcast. Check the name, "
+            "the key and the bootstrap hosts"
         ) from None
     except BaseException:
         channel.leave()
@@ -149,8 +151,8 @@ def _connect(options: SourceOptions) -> broadloom.sync.Channel:
     return channel
 
 
-def _guest(channel: broadloom.sync.Channel, options: SourceOptions) -> GroupPublisher | None:
-    """Find the group, by asking as anybody who arrives does; that needs no membership."""
+def _publisher(channel: broadloom.sync.Channel, options: SourceOptions) -> GroupPublisher | None:
+    """Find the group; that needs no membership."""
     called = options.get("group")
     if called is None:
         return None
@@ -159,9 +161,9 @@ def _guest(channel: broadloom.sync.Channel, options: SourceOptions) -> GroupPubl
         try:
             group = here.find(called)
         except GroupNotFoundError as problem:
-            raise NoGroupMembersError(f"{channel.name}: {problem}; nothing was said") from None
+            raise NoGroupMembersError(f"{channel.name}: {problem}; nothing was posted") from None
     if not group.online_count:
-        raise NoGroupMembersError(f"{channel.name}: nobody of the group {called!r} is there, so nothing was said")
+        raise NoGroupMembersError(f"{channel.name}: no member of the group {called!r} is online, so nothing was posted")
     channel.on_batch(lambda _batch: None)
     return GroupPublisher(group.id, name)
 

@@ -1,8 +1,7 @@
-"""A folder of tapes, as a batch of all there is, and as a stream of what is added.
+"""Reads a folder of tapes as a batch, or as a stream of added files.
 
-The rule of the stream: a micro-batch is planned from offsets alone, so that it is the same after a restart. Row groups
-are taken in the order of their first time over all files, so that a backlog of several runs comes as it happened, and
-not run by run.
+A micro-batch is planned from offsets alone, so that it is the same after a restart. Row groups are taken in the order
+of their first event time over all files, so that a backlog of several runs is read in time order, not run by run.
 """
 
 from collections.abc import Iterable, Iterator
@@ -33,11 +32,11 @@ from broadloom.pipeline.spark_source.row_groups import RowGroupPartition, RowGro
 from broadloom.record.arrow_import import pa
 
 TASK_ROWS = 250_000
-"""Rows that one task reads, about: small files are put together, large ones are taken apart."""
+"""Approximate rows per task: small files are combined, large ones split."""
 
 
 class ReadPlanner:
-    """Knows the files of a folder. What their footers say is asked once, for each state of a file."""
+    """Caches the footers of the files of a folder until a file changes."""
 
     def __init__(self, folder: str, quarantine: str | None) -> None:
         self.folder = folder
@@ -45,7 +44,7 @@ class ReadPlanner:
         self._footers: dict[str, tuple[tuple[int, int], ParquetFooter | ExcludedFile]] = {}
 
     def footers(self, skip: TapeOffset | None = None) -> dict[str, ParquetFooter]:
-        """Of all files that can be read; without those that `skip` has read to their end."""
+        """Footers of all readable files, without those that `skip` has read completely."""
         found = {}
         files = list_files(self.folder)
         for path, state in files.items():
@@ -54,12 +53,12 @@ class ReadPlanner:
                 continue
             known = self._footers.get(path)
             if known is None or known[0] != state:
-                said = read_footer(self.folder, path)
-                if isinstance(said, ParquetFooter):
-                    said = self._find_duplicate(path, said, files, skip) or said
-                known = self._footers[path] = state, said
-                if isinstance(said, ExcludedFile):
-                    report_excluded(self._quarantine, said)
+                result = read_footer(self.folder, path)
+                if isinstance(result, ParquetFooter):
+                    result = self._find_duplicate(path, result, files, skip) or result
+                known = self._footers[path] = state, result
+                if isinstance(result, ExcludedFile):
+                    report_excluded(self._quarantine, result)
             if isinstance(known[1], ParquetFooter):
                 found[path] = known[1]
         return found
@@ -67,8 +66,8 @@ class ReadPlanner:
     def _find_duplicate(
         self, path: str, footer: ParquetFooter, files: Iterable[str], skip: TapeOffset | None
     ) -> ExcludedFile | None:
-        """A file whose rows are in another too is set aside. Those with a recorder's name never are: a run gives each
-        number once. Of copies by other names the one that was read is used, or else the first."""
+        """Exclude a file whose rows are in another one too. Files named by a recorder never are: a run uses each number
+        once. Of other copies, the one that was already read is used, or else the first."""
         if run_and_number(path) is not None:
             return None
         place = path.rpartition("/")[0]
@@ -81,14 +80,14 @@ class ReadPlanner:
                 continue
             if named is not None and named[0] != footer.run:
                 continue
-            said = read_footer(self.folder, other)
-            if isinstance(said, ParquetFooter) and footer.overlaps(said):
-                return ExcludedFile(path, QuarantineReason.DUPLICATE.value, f"rows of it are in {other}")
+            result = read_footer(self.folder, other)
+            if isinstance(result, ParquetFooter) and footer.overlaps(result):
+                return ExcludedFile(path, QuarantineReason.DUPLICATE.value, f"its rows are in {other}")
         return None
 
 
 def plan_tasks(ranges: Iterable[tuple[RowGroupRange, ParquetFooter]]) -> list[RowGroupPartition]:
-    """Row groups, in their order, for tasks of about the same size."""
+    """Distribute row groups, in order, over tasks of about the same size."""
     planned: list[list[RowGroupRange]] = []
     rows = TASK_ROWS
     for piece, footer in ranges:
@@ -106,7 +105,7 @@ def plan_tasks(ranges: Iterable[tuple[RowGroupRange, ParquetFooter]]) -> list[Ro
 
 
 class TapeReader(DataSourceReader):
-    """All that is there now."""
+    """Reads everything available now."""
 
     def __init__(self, options: SourceOptions, schema: StructType) -> None:
         self._folder = options.text("path")
@@ -134,7 +133,7 @@ class TapeReader(DataSourceReader):
 
 
 class TapeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """What is added. Lives in one process of the driver from start to end of the query; only `read` runs in tasks."""
+    """Reads what is added. Runs in one driver process during the query; only `read` runs in tasks."""
 
     def __init__(self, options: SourceOptions, schema: StructType, folder: str | None = None) -> None:
         self._folder = folder or options.text("path")
@@ -143,7 +142,7 @@ class TapeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._schema = arrow_schema(schema)
         self._planner = ReadPlanner(self._folder, self._quarantine)
         self._horizon: set[str] | None = None
-        """With available-now: the files that were there when it began."""
+        """With available-now: the files present at the start."""
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802
         return TapeOffset().to_json()
@@ -169,7 +168,7 @@ class TapeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return offset.to_json()
 
     def _unread_row_groups(self, offset: TapeOffset) -> list[tuple[str, int, ParquetFooter]]:
-        """Row groups that were not read yet, by time; within a file by their order. A file without any is one too."""
+        """Unread row groups by time, within a file in order. An empty file counts as one."""
         found = []
         for path, footer in self._planner.footers(skip=offset).items():
             if self._horizon is not None and path not in self._horizon:

@@ -1,1 +1,1 @@
-"""Tapes that were never recorded: made fast, in any size, with known truth; and faults planted into any tape."""
+"""Synthetic tapes of any size with known ground truth, and fault injection into any tape."""

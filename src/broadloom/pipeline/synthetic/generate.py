@@ -1,6 +1,7 @@
-"""Makes a tape with known truth: the layout and schema of the recorder, ten million rows in well under a minute.
+"""Generates tapes with known ground truth, in the layout and schema of the recorder: ten million rows in under a
+minute.
 
-The same plan makes the same rows. Each channel is made in memory as a whole, about 150 bytes a row.
+The same config gives the same rows. Each channel is generated in memory, at about 150 bytes per row.
 """
 
 import hashlib
@@ -23,44 +24,43 @@ from broadloom.record.schema import CHANNEL_DIGITS, EventKind
 
 BEGIN = datetime(2026, 1, 5, 12, tzinfo=UTC)
 DUPLICATES_PER_MESSAGE = 2
-"""Further copies of each message, as a fabric of four links brings them."""
+"""Further copies of each message, as in a fabric with four links per peer."""
 
 STARTED_S = 0.001
-"""Nothing is noted before peer 0 has joined."""
+"""Nothing is recorded before peer 0 has joined."""
 
 
 @dataclass(frozen=True, slots=True)
 class SyntheticConfig:
     rows: int = 100_000
-    """About so many, of each channel."""
+    """Approximate rows per channel."""
     peers: int = 100
     arrivals: int = 10
-    """Of further peers, later."""
+    """Peers that join later."""
     leaves: int = 10
     crashes: int = 10
     machines: int = 8
-    """Each records its peers in a run of its own."""
+    """Each machine records its peers in one run."""
     seconds: float = 600.0
     channels: int = 1
     groups: int = 8
     topics: int = 4
     reply_ratio: float = 0.5
-    """Share of messages that respond to another."""
+    """Ratio of messages that reply to another one."""
     identification_interval_s: float = 60.0
-    """Each subscriber says so often that it is here."""
     ads: int = 3
     skew_s: float = 0.0
-    """The machines' clocks differ from the truth by up to this."""
+    """Maximum offset of the machines' clocks."""
     begin: datetime = BEGIN
     seed: int = 1
 
 
 @dataclass(frozen=True, slots=True)
 class GroundTruth:
-    """What is on a made channel."""
+    """What is on a synthetic channel."""
 
     channel: str
-    """First digits of its id."""
+    """First digits of its ID."""
     rows: int
     messages: int
     deliveries: int
@@ -71,32 +71,33 @@ class GroundTruth:
 
 
 def generate(folder: Path | str, config: SyntheticConfig | None = None) -> list[GroundTruth]:
-    """Write it, channel by channel."""
     config = config or SyntheticConfig()
     return [_channel(Path(folder), config, config.seed * 1_000 + number) for number in range(config.channels)]
 
 
 def _channel(folder: Path, config: SyntheticConfig, seed: int) -> GroundTruth:
-    who = generate_peers(
+    peers = generate_peers(
         seed, config.peers, config.arrivals, config.leaves, config.crashes, config.machines, config.seconds
     )
-    here = float(np.sum(np.minimum(who.ended_s, config.seconds) - who.joined_s)) / config.seconds
-    count = max(1, round(config.rows / (2 * max(here - 1, 0.5) + 1)))
-    said = generate_messages(seed, who, count, config.seconds, config.groups, config.topics, config.reply_ratio)
-    got = generate_deliveries(seed, who, said)
+    mean_peers = float(np.sum(np.minimum(peers.ended_s, config.seconds) - peers.joined_s)) / config.seconds
+    count = max(1, round(config.rows / (2 * max(mean_peers - 1, 0.5) + 1)))
+    messages = generate_messages(seed, peers, count, config.seconds, config.groups, config.topics, config.reply_ratio)
+    deliveries = generate_deliveries(seed, peers, messages)
     channel = hashlib.sha256(f"made {seed}".encode()).hexdigest()
     draw = np.random.default_rng([seed, 3])
     skews_s = draw.uniform(-config.skew_s, config.skew_s, config.machines)
     runs = tuple(f"{config.begin:%Y%m%dT%H%M%S}-{digits:08x}" for digits in draw.integers(0, 1 << 32, config.machines))
-    pools = TextPools(who.ids, [f"subscriber-{peer:05d}" for peer in range(len(who.ids))], config.groups, config.topics)
-    rows = _rows(config, who, said, got, pools)
-    write(folder, channel, runs, rows, pools, who.machine, (skews_s * US).astype(np.int64), config.begin)
+    pools = TextPools(
+        peers.ids, [f"subscriber-{peer:05d}" for peer in range(len(peers.ids))], config.groups, config.topics
+    )
+    rows = _rows(config, peers, messages, deliveries, pools)
+    write(folder, channel, runs, rows, pools, peers.machine, (skews_s * US).astype(np.int64), config.begin)
     return GroundTruth(
         channel[:CHANNEL_DIGITS],
         len(rows),
         count,
-        int(got.is_delivered.sum()),
-        who,
+        int(deliveries.is_delivered.sum()),
+        peers,
         tuple(float(each) for each in skews_s),
         runs,
     )
@@ -110,7 +111,7 @@ def _rows(
     pools: TextPools,
 ) -> SyntheticRows:
     rows = SyntheticRows()
-    about = {"size": messages.size, "group": messages.group, "topic": messages.topic}
+    about = {"size_bytes": messages.size, "group_id": messages.group, "topic": messages.topic}
     parent = {
         "parent_author": np.where(messages.parent >= 0, messages.author[np.maximum(messages.parent, 0)], -1),
         "parent_sequence": np.where(messages.parent >= 0, messages.sequence[np.maximum(messages.parent, 0)], -1),
@@ -130,15 +131,15 @@ def _rows(
     named = {
         "author": messages.author[deliveries.message],
         "sequence": messages.sequence[deliveries.message],
-        "size": messages.size[deliveries.message],
+        "size_bytes": messages.size[deliveries.message],
     }
-    brought = synthetic_peers.neighbors[deliveries.receiver, way]
+    relays = synthetic_peers.neighbors[deliveries.receiver, way]
     rows.add(
         EventKind.RECEIVED,
         deliveries.received_us,
         deliveries.receiver,
         hops=deliveries.hops,
-        neighbour=brought,
+        neighbor=relays,
         **named,
     )
     there = deliveries.is_delivered
@@ -147,7 +148,7 @@ def _rows(
         deliveries.delivered_us[there],
         deliveries.receiver[there],
         hops=deliveries.hops[there],
-        group=messages.group[deliveries.message[there]],
+        group_id=messages.group[deliveries.message[there]],
         topic=messages.topic[deliveries.message[there]],
         **{name: column[there] for name, column in named.items()},
         **{name: column[deliveries.message[there]] for name, column in parent.items()},
@@ -161,12 +162,12 @@ def _rows(
 def _add_duplicates(
     rows: SyntheticRows, config: SyntheticConfig, synthetic_peers: SyntheticPeers, deliveries: SyntheticDeliveries
 ) -> None:
-    """Counted for each peer and second, told at the second's end if it is still there."""
+    """Counted per peer and second, recorded at the end of the second if the peer is still present."""
     seconds = int(config.seconds) + 2
     cells, counts = np.unique(deliveries.receiver * seconds + deliveries.received_us // US, return_counts=True)
     receiver, time_us = cells // seconds, (cells % seconds + 1) * US
     there = time_us < synthetic_peers.ended_s[receiver] * US
-    rows.add(EventKind.DUPLICATES, time_us[there], receiver[there], count=counts[there] * DUPLICATES_PER_MESSAGE)
+    rows.add(EventKind.DUPLICATES, time_us[there], receiver[there], event_count=counts[there] * DUPLICATES_PER_MESSAGE)
 
 
 def _add_membership(rows: SyntheticRows, synthetic_peers: SyntheticPeers) -> None:
@@ -182,9 +183,9 @@ def _add_membership(rows: SyntheticRows, synthetic_peers: SyntheticPeers) -> Non
             kind,
             np.array([int(link.time_s * US) for link in links], dtype=np.int64),
             np.array([link.peer for link in links], dtype=np.int64),
-            neighbour=other,
+            neighbor=other,
             address=other,
-            why=None
+            reason=None
             if is_up
             else np.array([TextPools.REASONS.index(link.reason or "") for link in links], dtype=np.int64),
         )
@@ -193,7 +194,7 @@ def _add_membership(rows: SyntheticRows, synthetic_peers: SyntheticPeers) -> Non
 def _add_subscribers(
     rows: SyntheticRows, config: SyntheticConfig, synthetic_peers: SyntheticPeers, pools: TextPools
 ) -> None:
-    """Peer 0 keeps the books: it notes who says that it is here. Adverts are shown to all who are there."""
+    """Peer 0 records all identifications. Ads are shown to all peers that are present."""
     until_s = np.minimum(synthetic_peers.ended_s, config.seconds)
     counts = (
         np.maximum(0, ((until_s - synthetic_peers.joined_s) // config.identification_interval_s)).astype(np.int64) + 1
@@ -213,4 +214,4 @@ def _add_subscribers(
         )
         time_us = np.full(len(there), int(shown_s * US)) + there * 10
         group = np.full(len(there), number % config.groups if config.groups else -1)
-        rows.add(EventKind.AD_IMPRESSION, time_us, there, name=np.full(len(there), pools.ad(number)), group=group)
+        rows.add(EventKind.AD_IMPRESSION, time_us, there, name=np.full(len(there), pools.ad(number)), group_id=group)

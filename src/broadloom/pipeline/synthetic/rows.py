@@ -1,6 +1,6 @@
-"""Rows of a made channel as columns of numbers, and how they become files as the recorder writes them.
+"""Rows of a synthetic channel as integer columns, and writing them to files as the recorder does.
 
-Text is a number into a pool until it is written, as a dictionary, which costs Parquet nothing.
+Text is an index into a pool and is written as a Parquet dictionary.
 """
 
 from datetime import UTC, date, datetime
@@ -19,13 +19,22 @@ KINDS = [kind.value for kind in EventKind]
 
 Ints = NDArray[np.int64]
 
-_NUMBERS = ("sequence", "last", "hops", "count", "size", "parent_sequence", "number", "parent_number")
-_IDS = ("observer", "author", "neighbour", "parent_author", "member", "parent_member")
-_TEXTS = (*_IDS, "address", "why", "name", "group", "topic")
+_NUMBERS = (
+    "sequence",
+    "last_sequence",
+    "hops",
+    "event_count",
+    "size_bytes",
+    "parent_sequence",
+    "member_sequence",
+    "parent_member_sequence",
+)
+_IDS = ("peer", "author", "neighbor", "parent_author", "member", "parent_member")
+_TEXTS = (*_IDS, "address", "reason", "name", "group_id", "topic")
 
 
 class TextPools:
-    """The words that rows refer to by number."""
+    """The texts that rows refer to by index."""
 
     REASONS = tuple(
         each.value
@@ -39,17 +48,17 @@ class TextPools:
 
     def __init__(self, ids: list[str], names: list[str], groups: int, topics: int) -> None:
         self._peers = len(ids)
-        names = [*names, *(f"advert-{number:03d}" for number in range(1000))]
+        names = [*names, *(f"ad-{number:03d}" for number in range(1000))]
         addresses = [f"10.{peer >> 16 & 255}.{peer >> 8 & 255}.{peer & 255}:4000" for peer in range(len(ids))]
         self.texts: dict[str, pa.Array] = dict.fromkeys(_IDS, pa.array(ids, pa.string()))
-        self.texts["why"] = pa.array(self.REASONS, pa.string())
+        self.texts["reason"] = pa.array(self.REASONS, pa.string())
         self.texts["name"] = pa.array(names, pa.string())
-        self.texts["group"] = pa.array([f"group-{number}" for number in range(max(groups, 1))], pa.string())
+        self.texts["group_id"] = pa.array([f"group-{number}" for number in range(max(groups, 1))], pa.string())
         self.texts["topic"] = pa.array([f"topic-{number}" for number in range(max(topics, 1))], pa.string())
         self.texts["address"] = pa.array(addresses, pa.string())
 
     def ad(self, number: int) -> int:
-        """Its place among the names."""
+        """Index among the names."""
         return self._peers + number
 
 
@@ -58,25 +67,27 @@ class SyntheticRows:
         self._parts: list[tuple[int, dict[str, Ints]]] = []
 
     def add(self, kind: EventKind, time_us: Ints, peer: Ints, **columns: Ints | None) -> None:
-        """What is not given, or negative, is null."""
+        """Columns that are not given, and negative values, are null."""
         part = {
-            "time": time_us,
-            "observer": peer,
+            "event_time": time_us,
+            "peer": peer,
             **{name: each for name, each in columns.items() if each is not None},
         }
         self._parts.append((KINDS.index(kind.value), part))
 
     def __len__(self) -> int:
-        return sum(len(part["time"]) for _, part in self._parts)
+        return sum(len(part["event_time"]) for _, part in self._parts)
 
     def kinds(self) -> Ints:
-        return np.concatenate([np.full(len(part["time"]), kind, np.int8) for kind, part in self._parts])
+        return np.concatenate([np.full(len(part["event_time"]), kind, np.int8) for kind, part in self._parts])
 
     def column(self, name: str) -> Ints | None:
-        """None if no row has it."""
+        """None if no row has the column."""
         if not any(name in part for _, part in self._parts):
             return None
-        return np.concatenate([part.get(name, np.full(len(part["time"]), -1, np.int64)) for _, part in self._parts])
+        return np.concatenate(
+            [part.get(name, np.full(len(part["event_time"]), -1, np.int64)) for _, part in self._parts]
+        )
 
 
 def write(
@@ -89,13 +100,13 @@ def write(
     skew_us: Ints,
     begin: datetime,
 ) -> None:
-    """One file for each run and day. Ordinals go by true time, times by the clock of the machine."""
+    """One file per run and day. Ordinals follow the true time, event times the clock of the machine."""
     begin_us = int((begin - datetime(1970, 1, 1, tzinfo=UTC)).total_seconds() * 1_000_000)
-    kinds, observer, true_us = rows.kinds(), rows.column("observer"), rows.column("time")
-    assert observer is not None
+    kinds, peer, true_us = rows.kinds(), rows.column("peer"), rows.column("event_time")
+    assert peer is not None
     assert true_us is not None
-    run = machine[observer]
-    # At the same microsecond, coming and links stand before messages: the order of kinds.
+    run = machine[peer]
+    # In the same microsecond, joins and links come before messages: the order of kinds.
     order = np.argsort((run << 48) + (true_us << 4) + kinds)
     run, shown_us = run[order], begin_us + (true_us + skew_us[run])[order]
     places = np.arange(len(order))
@@ -110,10 +121,10 @@ def write(
             place = order[chosen]
             arrays = {
                 "ordinal": pa.array(ordinal[chosen]),
-                "run": _repeated(name, len(place)),
+                "run_id": _repeated(name, len(place)),
                 "kind": pa.DictionaryArray.from_arrays(pa.array(kinds[place]), pa.array(KINDS)),
-                "time": pa.array(shown_us[chosen]).cast(TIME),
-                "until": pa.nulls(len(place), TIME),
+                "event_time": pa.array(shown_us[chosen]).cast(TIME),
+                "end_time": pa.nulls(len(place), TIME),
                 "payload": pa.nulls(len(place), pa.binary()),
             }
             for each in (*_NUMBERS, *_TEXTS):
@@ -138,14 +149,14 @@ def _column(values: Ints | None, texts: pa.Array | None, count: int) -> pa.Array
 
 
 def _write_file(folder: Path, channel: str, run: str, number: int, day: date, arrays: dict[str, pa.Array]) -> None:
-    place = folder / f"channel={channel[:CHANNEL_DIGITS]}" / f"day={day.isoformat()}"
+    place = folder / f"channel={channel[:CHANNEL_DIGITS]}" / f"event_date={day.isoformat()}"
     place.mkdir(parents=True, exist_ok=True)
     about = file_schema(channel, run).metadata
     fields = [pa.field(each.name, arrays[each.name].type, nullable=not each.is_required) for each in COLUMNS]
     table = pa.Table.from_arrays([arrays[each.name] for each in COLUMNS], schema=pa.schema(fields, about))
-    deltas = dict.fromkeys(("ordinal", "time", "sequence"), "DELTA_BINARY_PACKED")
+    deltas = dict.fromkeys(("ordinal", "event_time", "sequence"), "DELTA_BINARY_PACKED")
     hidden = place / f".{run}-{number:06d}.parquet"
-    # Without Arrow's own copy of the schema a reader sees text, as the contract says, and not dictionaries.
+    # Without Arrow's copy of the schema, readers see text, as documented, and not dictionaries.
     with pq.ParquetWriter(
         hidden,
         table.schema,

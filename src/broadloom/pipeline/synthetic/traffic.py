@@ -1,7 +1,7 @@
-"""What is said on a made channel, and who gets it when: arrays, message by message and delivery by delivery.
+"""Messages and deliveries of a synthetic channel, as arrays.
 
-It keeps every promise: a message reaches each peer that is a member from its sending on, once, in its author's order,
-and a response after what it responds to.
+Every guarantee holds: a message reaches each peer that is a member when it is sent, once, in the order of its author,
+and a reply after its parent.
 """
 
 from dataclasses import dataclass
@@ -13,13 +13,13 @@ from broadloom.pipeline.synthetic.peers import NEVER_S, EndStatus, SyntheticPeer
 
 US = 1_000_000
 IDLE_S = 1.0
-"""A peer says nothing so shortly after it came, and before it leaves."""
+"""A peer sends nothing right after it joined and right before it leaves."""
 UNDELIVERED_S = 0.5
-"""What a peer says so shortly before its death reaches nobody."""
+"""Messages sent this shortly before a crash reach no peer."""
 REPLY_DELAY_S = 1.0
-"""The least from a message to a response: longer than any delivery takes."""
+"""Minimum time from a message to a reply: longer than any delivery takes."""
 BACKFILL_S = 0.05
-"""A newcomer gets also what was said so shortly before it joined."""
+"""A joiner also gets messages sent this shortly before it joined."""
 CHUNK_PAIRS = 2_000_000
 
 Ints = NDArray[np.int64]
@@ -32,35 +32,34 @@ class SyntheticMessages:
     sent_us: Ints
     size: Ints
     group: Ints
-    """Number of the group; -1 for none."""
+    """Index of the group; -1 for none."""
     topic: Ints
     parent: Ints
-    """Place of the message that it responds to; -1 for none."""
+    """Index of the message it replies to; -1 for none."""
 
 
 @dataclass(slots=True)
 class SyntheticDeliveries:
     message: Ints
-    """Its place."""
+    """Index of the message."""
     receiver: Ints
     received_us: Ints
     delivered_us: Ints
     is_delivered: NDArray[np.bool_]
-    """Else it was received, but the peer went before it was its turn."""
+    """False if it was received, but the peer was gone before it could be delivered in order."""
     hops: Ints
 
 
 def generate_messages(
     seed: int, synthetic_peers: SyntheticPeers, count: int, seconds: float, groups: int, topics: int, reply_ratio: float
 ) -> SyntheticMessages:
-    """`response` is the share of messages that respond to another of their group."""
     draw = np.random.default_rng([seed, 1])
     start_s = float(synthetic_peers.joined_s[synthetic_peers.joined_s < 0.19 * seconds].max()) + IDLE_S
     sent_s = np.sort(draw.uniform(min(start_s, 0.5 * seconds), seconds - 2 * IDLE_S, count))
     author = _authors(draw, synthetic_peers, sent_s)
     group = draw.integers(0, groups, count) if groups else np.full(count, -1)
     sent_us = (sent_s * US).astype(np.int64)
-    # No two at the same microsecond, so that there is one order.
+    # No two in the same microsecond, so that the order is unique.
     sent_us = np.maximum.accumulate(sent_us - np.arange(count)) + np.arange(count)
     return SyntheticMessages(
         author,
@@ -78,8 +77,8 @@ def generate_deliveries(seed: int, synthetic_peers: SyntheticPeers, messages: Sy
     count, peers = len(messages.author), len(synthetic_peers.ids)
     joined_us = (synthetic_peers.joined_s * US).astype(np.int64)
     ended_us = (np.minimum(synthetic_peers.ended_s, NEVER_S) * US).astype(np.int64)
-    has_died = np.array([each is EndStatus.CRASHED for each in synthetic_peers.end_status])
-    unspread = has_died[messages.author] & (messages.sent_us > ended_us[messages.author] - int(UNDELIVERED_S * US))
+    has_crashed = np.array([each is EndStatus.CRASHED for each in synthetic_peers.end_status])
+    unspread = has_crashed[messages.author] & (messages.sent_us > ended_us[messages.author] - int(UNDELIVERED_S * US))
     slowness = draw.uniform(0.8, 2.0, peers)
     reach = max(2.0, np.log(max(peers, 3)) / np.log(3))
     parts = []
@@ -87,9 +86,9 @@ def generate_deliveries(seed: int, synthetic_peers: SyntheticPeers, messages: Sy
     for first in range(0, count, step):
         places = np.arange(first, min(first + step, count))
         sent_us = messages.sent_us[places][:, None]
-        may = (sent_us > joined_us - int(BACKFILL_S * US)) & (sent_us < ended_us) & ~unspread[places][:, None]
-        may[np.arange(len(places)), messages.author[places]] = False
-        row, receiver = np.nonzero(may)
+        may_receive = (sent_us > joined_us - int(BACKFILL_S * US)) & (sent_us < ended_us) & ~unspread[places][:, None]
+        may_receive[np.arange(len(places)), messages.author[places]] = False
+        row, receiver = np.nonzero(may_receive)
         hops = np.maximum(1, np.rint(draw.normal(reach, 1.0, len(row)))).astype(np.int64)
         took_us = (hops * slowness[receiver] * draw.uniform(500, 2500, len(row))).astype(np.int64)
         arrived_us = np.maximum(messages.sent_us[places[row]] + took_us, joined_us[receiver] + 1000)
@@ -104,7 +103,7 @@ def generate_deliveries(seed: int, synthetic_peers: SyntheticPeers, messages: Sy
 
 
 def _authors(draw: np.random.Generator, synthetic_peers: SyntheticPeers, sent_s: NDArray[np.float64]) -> Ints:
-    """Few say most; only those who are there say anything. Peer 0 is always there."""
+    """A few peers send most; only present peers send. Peer 0 is always present."""
     peers = len(synthetic_peers.ids)
     weight = 1 / np.arange(1, peers + 1) ** 0.7
     rank = draw.permutation(peers)
@@ -138,7 +137,7 @@ def _running_numbers(author: Ints) -> Ints:
 def _parents(
     draw: np.random.Generator, synthetic_peers: SyntheticPeers, sent_us: Ints, author: Ints, group: Ints, ratio: float
 ) -> Ints:
-    """An earlier message of the same group, old enough that everyone has it, said when its answerer was there."""
+    """An earlier message of the same group, old enough to be everywhere, sent when the replier was present."""
     parent = np.full(len(author), -1)
     joined_us = (synthetic_peers.joined_s * US).astype(np.int64)
     for number in range(int(group.max()) + 1 if len(group) else 0):
@@ -152,12 +151,12 @@ def _parents(
 
 
 def _in_author_order(group: Ints, arrived_us: Ints) -> Ints:
-    """When each is delivered: not before those of the same author that were sent before it."""
+    """Delivery times: not before earlier messages of the same author."""
     order = np.argsort(group, kind="stable")
     ordered = group[order]
     begins = np.r_[False, ordered[1:] != ordered[:-1]] if len(ordered) else np.zeros(0, bool)
-    # One running maximum for all: each group lies wholly above the one before it, and each delivery a microsecond after
-    # the one before it.
+    # One running maximum for all: each group is lifted above the previous one, and each delivery comes a microsecond
+    # after the previous one.
     places = np.arange(len(ordered))
     lift = np.cumsum(begins, dtype=np.int64) * (int(arrived_us.max(initial=0)) + len(ordered) + 1) - places
     delivered = np.empty_like(arrived_us)

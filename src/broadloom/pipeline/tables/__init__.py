@@ -1,6 +1,6 @@
-"""All tables, in the order in which they are built: a table comes after those that it needs.
+"""All tables in build order: each table comes after the tables it depends on.
 
-A new table is one line in `_MODULES`: the name of a file in this folder that defines `TABLE`.
+To add a table, write a module in this folder that defines `TABLE` and add its name to `_MODULES`.
 """
 
 from functools import cache
@@ -32,7 +32,6 @@ _MODULES = (
     "invoices",
     "ad_broadcasts",
     "ad_fees",
-    "rosters",
     "activity",
     "author_stats",
     "group_stats",
@@ -41,7 +40,7 @@ _MODULES = (
 
 
 class TableNotFoundError(BroadloomError):
-    """The text says which there are."""
+    """No table has this name. The message lists the tables."""
 
 
 @cache
@@ -53,16 +52,16 @@ def table(name: str) -> Table:
     for each in all_tables():
         if each.name == name:
             return each
-    raise TableNotFoundError(f"there is no table {name!r}; there are: {', '.join(each.name for each in all_tables())}")
+    raise TableNotFoundError(f"unknown table {name!r}; tables: {', '.join(each.name for each in all_tables())}")
 
 
 def with_dependencies(names: list[str]) -> tuple[Table, ...]:
-    """These tables and all that they need, in the order of building."""
+    """These tables and everything they depend on, in build order."""
     wanted: set[str] = set()
-    waiting = [table(name) for name in names]
-    while waiting:
-        each = waiting.pop()
+    pending = [table(name) for name in names]
+    while pending:
+        each = pending.pop()
         if each.name not in wanted:
             wanted.add(each.name)
-            waiting += [table(name) for name in each.depends_on]
+            pending += [table(name) for name in each.depends_on]
     return tuple(each for each in all_tables() if each.name in wanted)

@@ -1,12 +1,12 @@
-"""One row a channel and hour, and one a channel and day: how many peers were active, and what they said. In UTC.
+"""Active peers and traffic per channel, by hour and by day in UTC.
 
-A peer is active in an hour in which it saw something (and recorded it), or something that it sent came to somebody.
-A day's peers are counted for themselves: they are not the sum of its hours.
+A peer is active in an hour if it recorded an event in it, or if one of its messages was received in it. Peers of a day
+are counted distinctly; they are not the sum of the hours.
 """
 
 from typing import TYPE_CHECKING
 
-from broadloom.pipeline.table import COUNT, TEXT, TIME, Table, TableColumn, TableInputs
+from broadloom.pipeline.table import CHANNEL, COUNT, TEXT, TIME, Table, TableColumn, TableInputs
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -17,42 +17,45 @@ PERIODS = ("hour", "day")
 def build(inputs: TableInputs) -> "DataFrame":
     from pyspark.sql import functions as F  # noqa: N812
 
-    hours = active(inputs.events)
-    said = inputs["messages"].select("channel", F.date_trunc("hour", "time").alias("begins"), "author", "size")
+    active = active_peers(inputs.events)
+    hour = F.date_trunc("hour", "sent_time").alias("start_time")
+    messages = inputs["messages"].select("channel", hour, "author", "size_bytes")
     parts = []
-    for span in PERIODS:
-        begins = F.date_trunc(span, "begins").alias("begins")
-        peers = hours.groupBy("channel", begins).agg(F.countDistinct("peer").alias("peers"))
-        messages = said.groupBy("channel", begins).agg(
-            F.countDistinct("author").alias("authors"), F.count("*").alias("messages"), F.sum("size").alias("bytes")
+    for period in PERIODS:
+        start = F.date_trunc(period, "start_time").alias("start_time")
+        peers = active.groupBy("channel", start).agg(F.countDistinct("peer").alias("peer_count"))
+        traffic = messages.groupBy("channel", start).agg(
+            F.countDistinct("author").alias("author_count"),
+            F.count("*").alias("message_count"),
+            F.sum("size_bytes").alias("payload_bytes"),
         )
-        together = peers.join(messages, ["channel", "begins"], "full_outer").withColumn("span", F.lit(span))
-        parts.append(together.na.fill(0, ["peers", "authors", "messages", "bytes"]))
-    return TABLE.conform(parts[0].unionByName(parts[1])).orderBy("channel", "span", "begins")
+        joined = peers.join(traffic, ["channel", "start_time"], "full_outer").withColumn("period", F.lit(period))
+        parts.append(joined.na.fill(0, ["peer_count", "author_count", "message_count", "payload_bytes"]))
+    return TABLE.conform(parts[0].unionByName(parts[1])).orderBy("channel", "period", "start_time")
 
 
-def active(events: "DataFrame") -> "DataFrame":
-    """Channel, hour and peer, each once."""
+def active_peers(events: "DataFrame") -> "DataFrame":
+    """Distinct channel, hour and peer."""
     from pyspark.sql import functions as F  # noqa: N812
 
-    hour = F.date_trunc("hour", "time").alias("begins")
-    saw = events.where(F.col("observer").isNotNull()).select("channel", hour, F.col("observer").alias("peer"))
-    # What a receiver delivers may be from the hour before; what it receives is under way for moments only.
-    heard = events.where(F.col("kind") == "received").select("channel", hour, F.col("author").alias("peer"))
-    return saw.distinct().unionByName(heard.distinct()).distinct()
+    hour = F.date_trunc("hour", "event_time").alias("start_time")
+    recorded = events.where(F.col("peer").isNotNull()).select("channel", hour, "peer")
+    # Not `delivered`: a message may be delivered an hour after it was sent, but it is received within moments.
+    authors = events.where(F.col("kind") == "received").select("channel", hour, F.col("author").alias("peer"))
+    return recorded.distinct().unionByName(authors.distinct()).distinct()
 
 
 TABLE = Table(
     "activity",
-    "How many peers were active in each hour and on each day, and how much did they say?",
+    "How many peers were active per hour and per day?",
     (
-        TableColumn("channel", TEXT, "First 16 digits of the channel's id."),
-        TableColumn("span", TEXT, "hour or day."),
-        TableColumn("begins", TIME, "When the hour or day begins, in UTC."),
-        TableColumn("peers", COUNT, "Peers that saw or sent something in it."),
-        TableColumn("authors", COUNT, "Peers that broadcast in it."),
-        TableColumn("messages", COUNT, "Messages broadcast in it."),
-        TableColumn("bytes", COUNT, "Their payloads together."),
+        CHANNEL,
+        TableColumn("period", TEXT, "`hour` or `day`."),
+        TableColumn("start_time", TIME, "Start of the hour or day, in UTC."),
+        TableColumn("peer_count", COUNT, "Peers that recorded an event or sent a message."),
+        TableColumn("author_count", COUNT, "Peers that broadcast."),
+        TableColumn("message_count", COUNT, "Messages broadcast."),
+        TableColumn("payload_bytes", COUNT, "Total size of their payloads."),
     ),
     build,
     depends_on=("messages",),

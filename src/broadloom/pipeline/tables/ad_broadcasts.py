@@ -1,7 +1,7 @@
-"""One row a broadcast of an advert: when, to how many, for how much.
+"""One row per broadcast of an ad: when, to how many subscribers, at what price.
 
-What is charged is the audience at that moment: the subscribers with a session then, whether or not they record. Who
-pays is in the billing file; an advert that is nobody's is here too, with the reason why nobody pays.
+The charge follows the audience at that moment: all subscribers with a session, whether or not they record. The billing
+file names the advertisers. An ad without an advertiser is listed too, with the reason why it is not charged.
 """
 
 from functools import partial
@@ -11,6 +11,7 @@ from broadloom.pipeline.arrow import ad_broadcasts as arrow
 from broadloom.pipeline.billing.config import load
 from broadloom.pipeline.partwise import cogroup_by_channel, map_by_key
 from broadloom.pipeline.table import (
+    CHANNEL,
     COUNT,
     MONEY,
     TEXT,
@@ -29,22 +30,21 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 AD_WINDOW = TableSetting(
-    "advert_spread_s",
+    "ad_window_s",
     60.0,
-    "Showings of an advert within this time of the first are one broadcast; so one is charged at most so often.",
+    "Impressions of an ad within this time of the first one count as one broadcast, which is charged once.",
 )
 
 
 def build(inputs: TableInputs) -> "DataFrame":
-    billing = load(inputs.settings["billing"])
-    spread_us = round(inputs.settings["advert_spread_s"] * 1_000_000)
-    if spread_us < 0:
-        raise TableSettingError("advert_spread_s has to be 0 or more")
-    found = broadcasts(inputs.events, spread_us)
-    sessions = inputs["sessions"].select("channel", "start", "end")
+    billing = load(inputs.settings[BILLING_FILE.name])
+    window_us = round(inputs.settings[AD_WINDOW.name] * 1_000_000)
+    if window_us < 0:
+        raise TableSettingError(f"{AD_WINDOW.name} must be 0 or more")
+    found = broadcasts(inputs.events, window_us)
+    sessions = inputs["sessions"].select("channel", "start_time", "end_time")
 
     def charged(found: pa.Table, sessions: pa.Table) -> pa.Table:
-        # A channel without adverts has sessions all the same.
         return arrow.add_fees(arrow.add_audience(found, sessions), billing)
 
     return TABLE.conform(cogroup_by_channel(found, sessions, charged, arrow.WITH_FEES))
@@ -53,28 +53,29 @@ def build(inputs: TableInputs) -> "DataFrame":
 def broadcasts(events: "DataFrame", window_us: int) -> "DataFrame":
     from pyspark.sql import functions as F  # noqa: N812
 
-    showings = events.where(F.col("kind") == EventKind.AD_IMPRESSION.value).select(
-        "channel", F.col("name").alias("advert"), "`group`", "topic", "time", "observer"
+    impressions = events.where(F.col("kind") == EventKind.AD_IMPRESSION.value).select(
+        "channel", F.col("name").alias("ad_name"), "group_id", "topic", "event_time", "peer"
     )
     function = partial(arrow.broadcasts, window_us=window_us)
-    return map_by_key(showings, ("channel", "advert", "group", "topic"), function, arrow.BROADCASTS, showings.count())
+    keys = ("channel", "ad_name", "group_id", "topic")
+    return map_by_key(impressions, keys, function, arrow.BROADCASTS, impressions.count())
 
 
 TABLE = Table(
-    "adverts",
-    "Which advert reached how many, and what does that cost?",
+    "ad_broadcasts",
+    "Which ad reached how many subscribers, and what does it cost?",
     (
-        TableColumn("channel", TEXT, "First 16 digits of the channel's id."),
-        TableColumn("advert", TEXT, "Name of the advert."),
-        TableColumn("group", TEXT, "Group that it was broadcast in, if any."),
-        TableColumn("topic", TEXT, "What it is about, if told."),
-        TableColumn("time", TIME, "When it was broadcast: the first time that it was shown."),
-        TableColumn("shown", COUNT, "Observers that showed it; those who do not record are not among them."),
-        TableColumn("audience", COUNT, "Subscribers that were connected at that moment."),
-        TableColumn("advertiser", TEXT, "Who pays; null if nobody does."),
-        TableColumn("fee", MONEY, "Price of the broadcast, and of each subscriber reached; exact."),
-        TableColumn("currency", TEXT, "Of the fee."),
-        TableColumn("reason", TEXT, "Why nobody pays."),
+        CHANNEL,
+        TableColumn("ad_name", TEXT, "Name of the ad."),
+        TableColumn("group_id", TEXT, "Group it was broadcast in, if any."),
+        TableColumn("topic", TEXT, "Topic of the ad, if known."),
+        TableColumn("broadcast_time", TIME, "Time of the first impression."),
+        TableColumn("impression_count", COUNT, "Recording peers that showed it."),
+        TableColumn("audience_count", COUNT, "Subscribers connected at that moment."),
+        TableColumn("advertiser", TEXT, "Advertiser that is charged; null if none."),
+        TableColumn("fee", MONEY, "Price of the broadcast and of each subscriber reached, not rounded."),
+        TableColumn("currency", TEXT, "Currency of the fee."),
+        TableColumn("reason", TEXT, "Why nothing is charged; null if it is."),
     ),
     build,
     depends_on=("sessions",),

@@ -1,9 +1,9 @@
-"""One row an author of a channel: how much it said, the busiest first."""
+"""How much each author of a channel sent, the busiest first."""
 
 from typing import TYPE_CHECKING
 
-from broadloom.pipeline.table import COUNT, ID, TEXT, TIME, Table, TableColumn, TableInputs
-from broadloom.pipeline.tables.rosters import names
+from broadloom.pipeline.table import CHANNEL, COUNT, ID, TEXT, TIME, Table, TableColumn, TableInputs
+from broadloom.pipeline.tables.membership_intervals import peer_names
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -13,40 +13,40 @@ def build(inputs: TableInputs) -> "DataFrame":
     from pyspark.sql import Window
     from pyspark.sql import functions as F  # noqa: N812
 
-    said = (
+    stats = (
         inputs["messages"]
         .groupBy("channel", "author")
         .agg(
-            F.count("*").alias("messages"),
-            F.sum("size").alias("bytes"),
-            F.count(F.coalesce("parent_author", "parent_member")).alias("responses"),
-            F.countDistinct("group").alias("groups"),
-            F.countDistinct("topic").alias("topics"),
-            F.min("time").alias("first"),
-            F.max("time").alias("last"),
+            F.count("*").alias("message_count"),
+            F.sum("size_bytes").alias("payload_bytes"),
+            F.count(F.coalesce("parent_author", "parent_member")).alias("reply_count"),
+            F.countDistinct("group_id").alias("group_count"),
+            F.countDistinct("topic").alias("topic_count"),
+            F.min("sent_time").alias("first_message_time"),
+            F.max("sent_time").alias("last_message_time"),
         )
     )
-    called = names(inputs.events).withColumnRenamed("peer", "author")
-    order = Window.partitionBy("channel").orderBy(F.desc("messages"), F.desc("bytes"), "author")
-    ranked = said.join(called, ["channel", "author"], "left").withColumn("rank", F.row_number().over(order))
-    return TABLE.conform(ranked.na.fill(0, ["bytes"])).orderBy("channel", "rank")
+    names = peer_names(inputs.events).withColumnRenamed("peer", "author")
+    order = Window.partitionBy("channel").orderBy(F.desc("message_count"), F.desc("payload_bytes"), "author")
+    ranked = stats.join(names, ["channel", "author"], "left").withColumn("volume_rank", F.row_number().over(order))
+    return TABLE.conform(ranked.na.fill(0, ["payload_bytes"])).orderBy("channel", "volume_rank")
 
 
 TABLE = Table(
-    "authors",
-    "Who said how much?",
+    "author_stats",
+    "How much did each author send?",
     (
-        TableColumn("channel", TEXT, "First 16 digits of the channel's id."),
-        TableColumn("rank", COUNT, "1 for who said most in the channel; of equals, who said more bytes."),
-        TableColumn("author", ID, "Id of the peer that spoke."),
-        TableColumn("name", TEXT, "Who it is to people, if it said so."),
-        TableColumn("messages", COUNT, "Messages that it broadcast."),
-        TableColumn("bytes", COUNT, "Their payloads together."),
-        TableColumn("responses", COUNT, "How many of them respond to another message."),
-        TableColumn("groups", COUNT, "Groups that it spoke in."),
-        TableColumn("topics", COUNT, "Topics that it spoke of."),
-        TableColumn("first", TIME, "Its first message."),
-        TableColumn("last", TIME, "Its last message."),
+        CHANNEL,
+        TableColumn("volume_rank", COUNT, "1 for the author with most messages in the channel; ties by bytes."),
+        TableColumn("author", ID, "Peer ID of the author."),
+        TableColumn("name", TEXT, "Display name, if known."),
+        TableColumn("message_count", COUNT, "Messages broadcast."),
+        TableColumn("payload_bytes", COUNT, "Total size of their payloads."),
+        TableColumn("reply_count", COUNT, "Messages that reply to another one."),
+        TableColumn("group_count", COUNT, "Groups posted in."),
+        TableColumn("topic_count", COUNT, "Topics posted on."),
+        TableColumn("first_message_time", TIME, "Time of the first message."),
+        TableColumn("last_message_time", TIME, "Time of the last message."),
     ),
     build,
     depends_on=("messages",),

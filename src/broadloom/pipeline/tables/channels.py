@@ -1,8 +1,8 @@
-"""One row a channel: how far its tapes reach. Bills need it, because what was not recorded yet cannot be counted."""
+"""The time range that the tapes of each channel cover. Invoices need it: time not recorded yet cannot be billed."""
 
 from typing import TYPE_CHECKING
 
-from broadloom.pipeline.table import COUNT, TEXT, TIME, Table, TableColumn, TableInputs
+from broadloom.pipeline.table import CHANNEL, COUNT, TIME, Table, TableColumn, TableInputs
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -12,19 +12,21 @@ def build(inputs: TableInputs) -> "DataFrame":
     from pyspark.sql import functions as F  # noqa: N812
 
     found = inputs.events.groupBy("channel").agg(
-        F.min("time").alias("first"), F.max("time").alias("last"), F.count("*").alias("events")
+        F.min("event_time").alias("start_time"),
+        F.max("event_time").alias("end_time"),
+        F.count("*").alias("event_count"),
     )
     return TABLE.conform(found).orderBy("channel")
 
 
 TABLE = Table(
     "channels",
-    "Which channels are on the tapes, and from when to when?",
+    "Which channels are on the tapes, and which time range do they cover?",
     (
-        TableColumn("channel", TEXT, "First 16 digits of the channel's id."),
-        TableColumn("first", TIME, "Earliest event of the channel."),
-        TableColumn("last", TIME, "Latest event of the channel."),
-        TableColumn("events", COUNT, "Rows of the tapes, from all observers."),
+        CHANNEL,
+        TableColumn("start_time", TIME, "Time of the first event."),
+        TableColumn("end_time", TIME, "Time of the last event."),
+        TableColumn("event_count", COUNT, "Rows on the tapes, from all peers."),
     ),
     build,
 )

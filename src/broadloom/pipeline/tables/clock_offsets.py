@@ -1,6 +1,6 @@
-"""How far are the clocks of the runs apart? Estimated from the tapes alone: see `arrow/clocks.py`.
+"""Clock offsets of the recording processes, estimated from the tapes alone (see `arrow/clock_offsets.py`).
 
-All channels together: a process that takes part in several has one clock.
+Estimated over all channels together: a process that takes part in several has one clock.
 """
 
 from typing import TYPE_CHECKING
@@ -18,44 +18,43 @@ if TYPE_CHECKING:
 def build(inputs: TableInputs) -> "DataFrame":
     from pyspark.sql import functions as F  # noqa: N812
 
-    spans = inputs.events.groupBy("run").agg(F.min("time").alias("first"), F.max("time").alias("last")).toArrow()
+    span = F.min("event_time").alias("start_time"), F.max("event_time").alias("end_time")
+    spans = inputs.events.groupBy("run_id").agg(*span).toArrow()
     fastest = _fastest(inputs) if spans.num_rows > 1 else link_crossings.FASTEST.empty_table()
     return TABLE.conform(inputs.spark.createDataFrame(clock_offsets.estimate_clock_offsets(fastest, spans)))
 
 
 def correction(inputs: TableInputs) -> ClockCorrection:
-    """What the tables that compare times of different runs take off. Small, so it goes along with each task."""
-    return ClockCorrection(inputs["clocks"].toArrow())
+    """The correction for tables that compare times of different runs. Small enough to be sent with every task."""
+    return ClockCorrection(inputs["clock_offsets"].toArrow())
 
 
 def _fastest(inputs: TableInputs) -> pa.Table:
-    """A row for each two runs that are linked, and minute: few enough for one place."""
+    """One row per linked pair of runs and minute: small enough for the driver."""
     from pyspark.sql import functions as F  # noqa: N812
 
     rows = inputs.events.where(F.col("kind").isin(*link_crossings.KINDS)).select(*link_crossings.COLUMNS)
     parts = map_by_key(
         rows, link_crossings.MESSAGE, link_crossings.fastest, link_crossings.FASTEST, inputs.rows or rows.count()
     )
-    best = parts.groupBy("run_from", "run_to", "minute").agg(
-        F.min(F.struct("fastest_us", "at_us")).alias("best"), F.sum("crossings").alias("crossings")
+    best = parts.groupBy("run_from", "run_to", "minute_us").agg(
+        F.min(F.struct("fastest_us", "at_us")).alias("best"), F.sum("sample_count").alias("sample_count")
     )
-    return best.select("run_from", "run_to", "minute", "best.fastest_us", "best.at_us", "crossings").toArrow()
+    return best.select("run_from", "run_to", "minute_us", "best.fastest_us", "best.at_us", "sample_count").toArrow()
 
 
 TABLE = Table(
-    name="clocks",
-    question="How far are the clocks of the recording processes apart, and how sure is that?",
+    name="clock_offsets",
+    question="How far apart are the clocks of the recording processes?",
     columns=(
-        TableColumn("run", TEXT, "The recording process."),
-        TableColumn("window", TIME, "Beginning of the hour that the row is about, by the run's own clock."),
-        TableColumn("reference", TEXT, "The run whose clock is taken as right; itself, if nothing ties it to others."),
-        TableColumn("at", TIME, "Moment at which the offset is exactly this; before and after it, the drift adds up."),
-        TableColumn(
-            "offset_us", NUMBER, "What the run's clock shows more than the reference's; null if nothing tells."
-        ),
-        TableColumn("drift_ppm", NUMBER, "Microseconds that it gains in a second of the reference's clock."),
-        TableColumn("error_us", NUMBER, "The offset is at most so wrong, because no message came before it was sent."),
-        TableColumn("crossings", COUNT, "Messages from or to other runs in that hour; 0 if a nearby hour had to do."),
+        TableColumn("run_id", TEXT, "Recording process."),
+        TableColumn("start_time", TIME, "Start of the hour this row covers, by the run's own clock."),
+        TableColumn("reference_run_id", TEXT, "Run whose clock is the reference; the run itself if it is isolated."),
+        TableColumn("offset_time", TIME, "Time at which `offset_ms` is exact; the drift adds up from there."),
+        TableColumn("offset_ms", NUMBER, "How far the run's clock is ahead of the reference; null if unknown."),
+        TableColumn("drift_ppm", NUMBER, "Microseconds gained per second of the reference clock."),
+        TableColumn("error_ms", NUMBER, "Largest possible error: no message arrives before it is sent."),
+        TableColumn("sample_count", COUNT, "Messages to or from other runs in that hour; 0: taken from a near hour."),
     ),
     build=build,
 )

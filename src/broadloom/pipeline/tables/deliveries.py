@@ -1,4 +1,4 @@
-"""Who got what, and when? One row a message and receiver."""
+"""One row per message and receiver."""
 
 from typing import TYPE_CHECKING
 
@@ -14,18 +14,24 @@ if TYPE_CHECKING:
 def build(inputs: TableInputs) -> "DataFrame":
     from pyspark.sql import functions as F  # noqa: N812
 
-    rows = inputs.events.where(F.col("kind").isin(*deliveries.KINDS)).withColumnRenamed("observer", "receiver")
+    rows = inputs.events.where(F.col("kind").isin(*deliveries.KINDS)).withColumnRenamed("peer", "receiver")
     grid = DeliveryGrid.of(bucket_count(rows, inputs.rows))
-    said = inputs["messages"].select(
+    messages = inputs["messages"].select(
         F.lit(deliveries.MESSAGE).alias("kind"),
         "channel",
         "author",
         "sequence",
-        F.when(F.col("recorded"), F.col("time")).alias("time"),
+        F.when(F.col("is_recorded"), F.col("sent_time")).alias("event_time"),
     )
     rows = rows.select(grid.cell().alias("bucket"), *deliveries.INPUT_COLUMNS)
-    together = rows.unionByName(grid.to_all_receivers(said), allowMissingColumns=True)
-    return TABLE.conform(map_buckets(together, F.col("bucket"), grid.cells, deliveries.pair_deliveries, TABLE.ddl))
+    rows = rows.unionByName(grid.to_all_receivers(messages), allowMissingColumns=True)
+    return TABLE.conform(map_buckets(rows, F.col("bucket"), grid.cells, deliveries.pair_deliveries, TABLE.ddl))
 
 
-TABLE = Table("deliveries", "Who got what, and when?", deliveries.COLUMNS, build, depends_on=("messages",))
+TABLE = Table(
+    "deliveries",
+    "Which receiver got which message, and when?",
+    deliveries.COLUMNS,
+    build,
+    depends_on=("messages",),
+)

@@ -1,9 +1,9 @@
-"""One row a group of a channel: how much was said in it and by how many. The whole channel is a row without group."""
+"""Messages and authors per group of a channel. Messages outside groups are one row with a null group."""
 
 from typing import TYPE_CHECKING
 
 from broadloom.pipeline.table import Table, TableInputs
-from broadloom.pipeline.tables.topic_stats import GROUPS, message_stats
+from broadloom.pipeline.tables.topic_stats import GROUP_COLUMNS, message_stats
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -13,12 +13,13 @@ def build(inputs: TableInputs) -> "DataFrame":
     from pyspark.sql import functions as F  # noqa: N812
 
     messages = inputs["messages"]
-    topics = messages.groupBy("channel", "`group`").agg(F.countDistinct("topic").alias("topics"))
-    # A group may be null, and null is a group here.
-    same = (F.col("said.channel") == F.col("topics.channel")) & F.col("said.group").eqNullSafe(F.col("topics.group"))
-    together = message_stats(messages, "group").alias("said").join(topics.alias("topics"), same)
-    columns = together.select("said.*", F.col("topics.topics").alias("topics"))
-    return TABLE.conform(columns).orderBy("channel", F.desc("messages"), "`group`")
+    topics = messages.groupBy("channel", "group_id").agg(F.countDistinct("topic").alias("topic_count"))
+    # A null group is a group of its own here, so an ordinary join would lose it.
+    same_channel = F.col("stats.channel") == F.col("topics.channel")
+    same = same_channel & F.col("stats.group_id").eqNullSafe(F.col("topics.group_id"))
+    joined = message_stats(messages, "group_id").alias("stats").join(topics.alias("topics"), same)
+    columns = joined.select("stats.*", "topics.topic_count")
+    return TABLE.conform(columns).orderBy("channel", F.desc("message_count"), "group_id")
 
 
-TABLE = Table("groups", "Which groups are there, and how lively are they?", GROUPS, build, depends_on=("messages",))
+TABLE = Table("group_stats", "How much was sent in each group?", GROUP_COLUMNS, build, depends_on=("messages",))

@@ -1,12 +1,12 @@
-"""One row an invoice or correction: what a subscriber owes for a month in a channel, by its plan.
+"""Invoices and corrections: what a subscriber owes for a month in a channel, according to its plan.
 
-A channel is what its operator sells, so there is an invoice for each channel. Prices, the months' time zone, the
-rounding rule and who has which plan are in the billing file (`broadloom.pipeline.billing.config`).
+An operator sells channels, so there is one invoice per channel. The billing file (`broadloom.pipeline.billing.config`)
+holds prices, time zone, rounding rule and plans.
 
 An invoice is issued once, when the tapes reach far enough beyond the end of its month. This is the one table whose
-former rows count: those that were issued are taken over as they are, from the run before (`inputs["invoices"]`, if
-there was one) or from the folder that the setting `issued` names; what came late since is a correction beside them. The
-id is a hash of all that is billed, so the same bill has the same id wherever it is drawn up.
+previous rows are an input: issued rows are taken over unchanged, from the previous run (`inputs["invoices"]`) or from
+the folder named by the setting `issued_invoices`, and events that arrive late lead to a correction. The invoice ID is a
+hash of everything billed, so the same bill has the same ID wherever it is created.
 """
 
 from collections.abc import Iterable, Iterator
@@ -19,111 +19,122 @@ from broadloom.pipeline.arrow import invoices as arrow
 from broadloom.pipeline.billing import months
 from broadloom.pipeline.billing.config import BillingConfig, load
 from broadloom.pipeline.partwise import map_by_key, spark_schema
-from broadloom.pipeline.table import COUNT, MONEY, TEXT, TIME, Table, TableColumn, TableInputs, TableSetting
+from broadloom.pipeline.table import (
+    CHANNEL,
+    COUNT,
+    EXACT_MS,
+    MONEY,
+    TEXT,
+    TIME,
+    Table,
+    TableColumn,
+    TableInputs,
+    TableSetting,
+)
 from broadloom.record.arrow_import import pa
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 BILLING_FILE = TableSetting(
-    "billing", "", "File of plans, subscribers and advertisers, in TOML or JSON; without it nobody pays."
+    "billing_file", "", "File of plans, subscribers and advertisers, as TOML or JSON; without it nothing is billed."
 )
 ISSUED_INVOICES = TableSetting(
-    "issued", "", "Folder of Parquet with invoices that count as issued, instead of those of the run before."
+    "issued_invoices", "", "Folder of Parquet files with issued invoices, used instead of those of the previous run."
 )
 
 ID_DIGITS = 32
-_KEYS = ["channel", "subscriber", "month"]
+_KEYS = ["channel", "subscriber", "billing_month"]
 _HASHED = (
-    *("kind", "number", "month", "channel", "subscriber", "plan", "connected_us", "sessions"),
-    *("amount", "currency", "zone", "terms", "corrects"),
+    *("kind", "correction_number", "billing_month", "channel", "subscriber", "plan_name", "connected_ms"),
+    *("session_count", "amount", "currency", "time_zone", "terms", "corrected_invoice_id"),
 )
 
 
 class IssuedInvoicesError(BroadloomError):
-    """The invoices issued before do not fit to what is asked for now."""
+    """The invoices issued before do not match the current billing file, or cannot be found."""
 
 
 def build(inputs: TableInputs) -> "DataFrame":
-    billing = load(inputs.settings["billing"])
+    billing = load(inputs.settings[BILLING_FILE.name])
     issued = _issued(inputs, billing)
-    standing = _billing_state(inputs, billing, issued)
-    new = standing.mapInArrow(_each(billing), spark_schema(arrow.NEW_INVOICES))
-    rows = issued.unionByName(TABLE.conform(_with_id(new)))
+    state = _billing_state(inputs, billing, issued)
+    new = state.mapInArrow(_new_invoices(billing), spark_schema(arrow.NEW_INVOICES))
+    rows = issued.unionByName(TABLE.conform(_with_id(_with_connected_ms(new))))
     # One file in one order: the same invoices are the same bytes.
-    return rows.repartition(1).sortWithinPartitions("month", "channel", "subscriber", "number")
+    return rows.repartition(1).sortWithinPartitions("billing_month", "channel", "subscriber", "correction_number")
 
 
 def connected(sessions: "DataFrame", time_zone: str) -> "DataFrame":
     """Connect time by channel, subscriber and month."""
     function = partial(months.connected_by_month, time_zone=time_zone)
-    spans = sessions.select("channel", "subscriber", "start", "end")
+    spans = sessions.select("channel", "subscriber", "start_time", "end_time")
     return map_by_key(spans, ("channel", "subscriber"), function, months.CONNECTED, spans.count())
 
 
 def _issued(inputs: TableInputs, billing: BillingConfig) -> "DataFrame":
-    """Invoices and corrections of the run before; what was open or unbilled then is reckoned anew."""
+    """Invoices and corrections of the previous run. Open and unbilled rows are computed again."""
     from pyspark.sql import functions as F  # noqa: N812
 
-    folder = inputs.settings["issued"]
+    folder = inputs.settings[ISSUED_INVOICES.name]
     if folder:
         if "://" not in folder and not Path(folder).is_dir():
             raise IssuedInvoicesError(
-                f"there are no invoices in {folder}; leave the setting issued empty for a first run"
+                f"no invoices found in {folder}; for a first run, leave {ISSUED_INVOICES.name} empty"
             )
-        former = inputs.spark.read.schema(TABLE.ddl).parquet(folder)
+        previous = inputs.spark.read.schema(TABLE.ddl).parquet(folder)
     elif TABLE.name in inputs:
-        former = inputs[TABLE.name]
+        previous = inputs[TABLE.name]
     else:
         return inputs.spark.createDataFrame([], TABLE.ddl)
-    rows = TABLE.conform(former).where(F.col("kind").isin("invoice", "correction"))
-    for row in rows.select("zone", "currency").distinct().collect():
-        if (row["zone"], row["currency"]) != (billing.time_zone, billing.currency):
+    rows = TABLE.conform(previous).where(F.col("kind").isin("invoice", "correction"))
+    for row in rows.select("time_zone", "currency").distinct().collect():
+        if (row["time_zone"], row["currency"]) != (billing.time_zone, billing.currency):
             raise IssuedInvoicesError(
-                f"invoices were issued in {row['currency']} and zone {row['zone']}, but the billing file "
-                f"says {billing.currency or 'no currency'} and {billing.time_zone}; keep these, or begin anew with "
-                "another --out"
+                f"invoices were issued in {row['currency']} and time zone {row['time_zone']}, but the billing file has "
+                f"{billing.currency or 'no currency'} and {billing.time_zone}; restore these values, or choose another "
+                "--out to start over"
             )
     return rows
 
 
 def _billing_state(inputs: TableInputs, billing: BillingConfig, issued: "DataFrame") -> "DataFrame":
-    """What the tapes say of each month, beside what was issued for it."""
+    """What the tapes say about each month, next to what was issued for it."""
     from pyspark.sql import functions as F  # noqa: N812
 
     channels = inputs["channels"]
-    until = channels.agg(F.max("last").alias("tapes_until"))
-    now = connected(inputs["sessions"], billing.time_zone)
-    owing = _flat_months(inputs, billing)
-    if owing is not None:
-        now = (
-            now.unionByName(owing)
+    tapes_end = channels.agg(F.max("end_time").alias("tapes_end_time"))
+    current = connected(inputs["sessions"], billing.time_zone)
+    flat = _flat_months(inputs, billing)
+    if flat is not None:
+        current = (
+            current.unionByName(flat)
             .groupBy(*_KEYS)
-            .agg(F.sum("connected_us").alias("connected_us"), F.sum("sessions").alias("sessions"))
+            .agg(F.sum("connected_us").alias("connected_us"), F.sum("session_count").alias("session_count"))
         )
     before = issued.groupBy(*_KEYS).agg(
-        F.count("*").alias("issued"),
-        F.min_by("id", "number").alias("issued_id"),
-        F.min_by("plan", "number").alias("issued_plan"),
-        F.min_by("terms", "number").alias("issued_terms"),
-        F.sum("connected_us").alias("issued_us"),
-        F.sum("sessions").alias("issued_sessions"),
+        F.count("*").alias("issued_count"),
+        F.min_by("invoice_id", "correction_number").alias("issued_id"),
+        F.min_by("plan_name", "correction_number").alias("issued_plan"),
+        F.min_by("terms", "correction_number").alias("issued_terms"),
+        (F.sum("connected_ms") * 1000).cast("BIGINT").alias("issued_us"),
+        F.sum("session_count").alias("issued_sessions"),
         F.sum("amount").cast("DECIMAL(18, 4)").alias("issued_amount"),
-        F.min("tape_from").alias("issued_tape_from"),
+        F.min("tape_start_time").alias("issued_tape_start_time"),
     )
-    tape_from = channels.select("channel", F.col("first").alias("tape_from"))
+    tape_start = channels.select("channel", F.col("start_time").alias("tape_start_time"))
     return (
-        now.join(before, _KEYS, "full_outer")
-        .join(F.broadcast(tape_from), "channel", "left")
-        .crossJoin(F.broadcast(until))
-        .na.fill(0, ["connected_us", "sessions"])
+        current.join(before, _KEYS, "full_outer")
+        .join(F.broadcast(tape_start), "channel", "left")
+        .crossJoin(F.broadcast(tapes_end))
+        .na.fill(0, ["connected_us", "session_count"])
         .select(*arrow.BILLING_STATE.names)
     )
 
 
 def _flat_months(inputs: TableInputs, billing: BillingConfig) -> "DataFrame | None":
-    """Months that are owed without having been connected: of a flat plan, in a channel and since a month that are
-    listed, as far as the tapes reach."""
+    """Months that are due without any connect time: those of flat plans listed with a channel and a first month, up to
+    the end of the tapes."""
     from pyspark.sql import functions as F  # noqa: N812
 
     flat = [
@@ -133,21 +144,21 @@ def _flat_months(inputs: TableInputs, billing: BillingConfig) -> "DataFrame | No
     ]
     if not flat:
         return None
-    row = inputs["channels"].agg(F.unix_micros(F.max("last")).alias("last")).collect()[0]
-    if row["last"] is None:
+    row = inputs["channels"].agg(F.unix_micros(F.max("end_time")).alias("end_us")).collect()[0]
+    if row["end_us"] is None:
         return None
-    latest = months.month_name(row["last"], billing.time_zone)
-    owing: list[dict[str, Any]] = []
+    latest = months.month_name(row["end_us"], billing.time_zone)
+    due: list[dict[str, Any]] = []
     for each in flat:
         month = each.months[0]
         while month <= min(each.months[1], latest):
-            told = {"channel": each.channel, "subscriber": each.name, "month": month}
-            owing.append({**told, "connected_us": 0, "sessions": 0})
+            key = {"channel": each.channel, "subscriber": each.name, "billing_month": month}
+            due.append({**key, "connected_us": 0, "session_count": 0})
             month = months.add_months(month)
-    return inputs.spark.createDataFrame(pa.Table.from_pylist(owing, schema=months.CONNECTED))
+    return inputs.spark.createDataFrame(pa.Table.from_pylist(due, schema=months.CONNECTED))
 
 
-def _each(billing: BillingConfig) -> Any:
+def _new_invoices(billing: BillingConfig) -> Any:
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             if batch.num_rows:
@@ -156,39 +167,47 @@ def _each(billing: BillingConfig) -> Any:
     return run
 
 
-def _with_id(rows: "DataFrame") -> "DataFrame":
-    """The hash of all that is billed, as text, so that it does not depend on how a number is stored."""
+def _with_connected_ms(rows: "DataFrame") -> "DataFrame":
+    """Exact milliseconds, because money depends on them."""
     from pyspark.sql import functions as F  # noqa: N812
 
-    told = F.to_json(F.struct(*(F.col(each).cast("STRING").alias(each) for each in _HASHED)))
+    exact = F.col("connected_us").cast("DECIMAL(20, 0)") / F.lit(1000).cast("DECIMAL(4, 0)")
+    return rows.withColumn("connected_ms", exact.cast("DECIMAL(20, 3)"))
+
+
+def _with_id(rows: "DataFrame") -> "DataFrame":
+    """Hash everything billed as text, so that the ID does not depend on how a number is stored."""
+    from pyspark.sql import functions as F  # noqa: N812
+
+    content = F.to_json(F.struct(*(F.col(each).cast("STRING").alias(each) for each in _HASHED)))
     is_issued = F.col("kind").isin("invoice", "correction")
-    return rows.withColumn("id", F.when(is_issued, F.substring(F.sha2(told, 256), 1, ID_DIGITS)))
+    return rows.withColumn("invoice_id", F.when(is_issued, F.substring(F.sha2(content, 256), 1, ID_DIGITS)))
 
 
 TABLE = Table(
     "invoices",
     "Who owes how much for which month?",
     (
-        TableColumn("id", TEXT, "Of an invoice or correction: 32 digits, a hash of what is billed."),
+        TableColumn("invoice_id", TEXT, "Hash of everything billed, 32 hex digits; null if not issued."),
         TableColumn(
-            "kind", TEXT, "invoice; correction of an issued one; open: the month is not over; unbilled: see the reason."
+            "kind", TEXT, "`invoice`; `correction`; `open` (the month is not over); `unbilled` (see `reason`)."
         ),
-        TableColumn("number", COUNT, "0 for the invoice, then 1, 2 ... for its corrections."),
-        TableColumn("month", TEXT, "As YYYY-MM, in the time zone of the bill."),
-        TableColumn("channel", TEXT, "First 16 digits of the channel's id."),
-        TableColumn("subscriber", TEXT, "As in sessions."),
-        TableColumn("plan", TEXT, "Its name in the billing file."),
-        TableColumn("connected_us", COUNT, "Microseconds connected in the month; of a correction, the difference."),
-        TableColumn("sessions", COUNT, "Sessions that touch the month; of a correction, the difference."),
-        TableColumn("amount", MONEY, "What is owed, rounded once; of a correction, the difference: all rows add up."),
-        TableColumn("currency", TEXT, "Of the amount."),
-        TableColumn("zone", TEXT, "Time zone in which the month was reckoned."),
-        TableColumn("begins", TIME, "When the month begins there."),
-        TableColumn("ends", TIME, "When the next one begins."),
+        TableColumn("correction_number", COUNT, "0 for the invoice, then 1, 2 ... for its corrections."),
+        TableColumn("billing_month", TEXT, "Month in the billing time zone, as YYYY-MM."),
+        CHANNEL,
+        TableColumn("subscriber", TEXT, "Subscriber, as in the table `sessions`."),
+        TableColumn("plan_name", TEXT, "Name of the plan in the billing file."),
+        TableColumn("connected_ms", EXACT_MS, "Connect time in the month; for a correction, the difference."),
+        TableColumn("session_count", COUNT, "Sessions in the month; for a correction, the difference."),
+        TableColumn("amount", MONEY, "Amount due, rounded once; for a correction, the difference. All rows add up."),
+        TableColumn("currency", TEXT, "Currency of the amount."),
+        TableColumn("time_zone", TEXT, "Time zone of the month."),
+        TableColumn("start_time", TIME, "Start of the month."),
+        TableColumn("end_time", TIME, "Start of the next month."),
         TableColumn("terms", TEXT, "Kind of plan, price, unit, digits and rounding rule, as JSON."),
-        TableColumn("corrects", TEXT, "Of a correction: the id of its invoice."),
-        TableColumn("reason", TEXT, "Of an unbilled row: what is lacking."),
-        TableColumn("tape_from", TIME, "Where the channel's tape began when the row was made."),
+        TableColumn("corrected_invoice_id", TEXT, "For a correction: the ID of the invoice."),
+        TableColumn("reason", TEXT, "Why the row is unbilled."),
+        TableColumn("tape_start_time", TIME, "Start of the channel's tapes when the row was written."),
     ),
     build,
     depends_on=("channels", "sessions"),

@@ -1,10 +1,10 @@
-"""How long do messages take from sending to delivery, and over how many links? By the reference's clock."""
+"""Latency and hops from sending to delivery per minute, with clocks corrected."""
 
 from typing import TYPE_CHECKING
 
 from broadloom.pipeline.arrow import latency
 from broadloom.pipeline.partwise import map_by_key
-from broadloom.pipeline.table import COUNT, NUMBER, TEXT, TIME, Table, TableColumn, TableInputs
+from broadloom.pipeline.table import CHANNEL, COUNT, NUMBER, TIME, Table, TableColumn, TableInputs
 from broadloom.pipeline.tables.clock_offsets import correction
 from broadloom.record.arrow_import import pa
 
@@ -17,35 +17,37 @@ def build(inputs: TableInputs) -> "DataFrame":
 
     clocks = correction(inputs)
 
-    def delays(rows: pa.Table) -> pa.Table:
+    def latencies(rows: pa.Table) -> pa.Table:
         return latency.latencies(rows, clocks)
 
     rows = inputs.events.where(F.col("kind").isin(*latency.KINDS)).select(*latency.COLUMNS)
     count = inputs.rows or rows.count()
-    each = map_by_key(rows, ("channel", "author", "sequence"), delays, latency.LATENCIES, count)
-    return TABLE.conform(map_by_key(each, ("channel", "minute"), latency.percentiles, latency.PERCENTILES, count))
+    each = map_by_key(rows, ("channel", "author", "sequence"), latencies, latency.LATENCIES, count)
+    return TABLE.conform(map_by_key(each, ("channel", "start_time"), latency.percentiles, latency.PERCENTILES, count))
 
 
 TABLE = Table(
     name="latency",
-    question="How long did messages take from sending to delivery, and over how many links, minute by minute?",
+    question="How long did deliveries take, and over how many hops?",
     columns=(
-        TableColumn("channel", TEXT, "First digits of the channel's id."),
-        TableColumn("minute", TIME, "Minute of the sending; of the delivery, if the sending is unknown."),
-        TableColumn("deliveries", COUNT, "Deliveries of messages of that minute."),
+        CHANNEL,
+        TableColumn("start_time", TIME, "Minute in which the messages were sent; if unknown, delivered."),
+        TableColumn("delivery_count", COUNT, "Deliveries of these messages."),
         TableColumn(
-            "unknown", COUNT, "Those without a delay: no tape has the sending, or its clock is tied to no other."
+            "untimed_count",
+            COUNT,
+            "Deliveries without a latency: the sending is on no tape, or the clocks are unrelated.",
         ),
-        TableColumn("delay_p50_us", COUNT, "Half of the deliveries took at most so long."),
-        TableColumn("delay_p90_us", COUNT, "Nine of ten took at most so long."),
-        TableColumn("delay_p99_us", COUNT, "Ninety-nine of a hundred took at most so long."),
-        TableColumn("delay_max_us", COUNT, "The longest."),
-        TableColumn("clock_error_us", NUMBER, "A delay is at most so wrong because of clocks; see the table clocks."),
-        TableColumn("hops_p50", COUNT, "Half of the deliveries came over at most so many links."),
-        TableColumn("hops_p90", COUNT, "Nine of ten."),
-        TableColumn("hops_p99", COUNT, "Ninety-nine of a hundred."),
-        TableColumn("hops_max", COUNT, "Most links of any delivery."),
+        TableColumn("latency_p50_ms", NUMBER, "Median latency."),
+        TableColumn("latency_p90_ms", NUMBER, "90th percentile."),
+        TableColumn("latency_p99_ms", NUMBER, "99th percentile."),
+        TableColumn("latency_max_ms", NUMBER, "Longest latency."),
+        TableColumn("clock_error_ms", NUMBER, "Largest possible error due to clocks; see `clock_offsets`."),
+        TableColumn("hops_p50", COUNT, "Median number of links traveled."),
+        TableColumn("hops_p90", COUNT, "90th percentile."),
+        TableColumn("hops_p99", COUNT, "99th percentile."),
+        TableColumn("hops_max", COUNT, "Most links traveled."),
     ),
     build=build,
-    depends_on=("clocks",),
+    depends_on=("clock_offsets",),
 )

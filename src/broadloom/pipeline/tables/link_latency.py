@@ -1,10 +1,10 @@
-"""Which links and peers are slow? The time of each message over each link: see `arrow/slowest.py`."""
+"""The slowest links, receivers and relays of each channel (see `arrow/link_latency.py`)."""
 
 from typing import TYPE_CHECKING
 
 from broadloom.pipeline.arrow import link_crossings, link_latency
 from broadloom.pipeline.partwise import map_by_channel, map_by_key
-from broadloom.pipeline.table import COUNT, ID, NUMBER, TEXT, Table, TableColumn, TableInputs
+from broadloom.pipeline.table import CHANNEL, COUNT, ID, NUMBER, TEXT, Table, TableColumn, TableInputs
 from broadloom.pipeline.tables.clock_offsets import correction
 from broadloom.record.arrow_import import pa
 
@@ -16,16 +16,16 @@ def build(inputs: TableInputs) -> "DataFrame":
     from pyspark.sql import functions as F  # noqa: N812
 
     clocks = correction(inputs)
-    came_up = inputs.events.where(F.col("kind") == "link_up")
-    links_up = came_up.select("channel", "observer", "neighbour", "time").toArrow()
+    link_ups = inputs.events.where(F.col("kind") == "link_up")
+    links_up = link_ups.select("channel", "peer", "neighbor", "event_time").toArrow()
 
-    def steps(rows: pa.Table) -> pa.Table:
+    def histogram(rows: pa.Table) -> pa.Table:
         return link_latency.latency_histogram(rows, clocks, links_up)
 
     rows = inputs.events.where(F.col("kind").isin(*link_crossings.KINDS)).select(*link_crossings.COLUMNS)
-    parts = map_by_key(rows, link_crossings.MESSAGE, steps, link_latency.COUNTS, inputs.rows or rows.count())
-    counts = parts.groupBy("channel", "neighbour", "observer", "step").agg(
-        F.sum("crossings").alias("crossings"),
+    parts = map_by_key(rows, link_crossings.MESSAGE, histogram, link_latency.HISTOGRAM, inputs.rows or rows.count())
+    counts = parts.groupBy("channel", "sender_peer", "receiver", "step").agg(
+        F.sum("sample_count").alias("sample_count"),
         F.max("longest_us").alias("longest_us"),
         F.max("clock_error_us").alias("clock_error_us"),
     )
@@ -33,27 +33,27 @@ def build(inputs: TableInputs) -> "DataFrame":
 
 
 TABLE = Table(
-    name="slowest",
-    question="Over which links, into which peers and out of which peers do messages take longest?",
+    name="link_latency",
+    question="Which links and peers are slowest?",
     columns=(
-        TableColumn("channel", TEXT, "First digits of the channel's id."),
-        TableColumn("what", TEXT, "link (both ends given), receiver (into `observer`) or relay (out of `neighbour`)."),
+        CHANNEL,
+        TableColumn("kind", TEXT, "`link` (both ends given), `receiver` or `relay` (one end given)."),
         TableColumn(
-            "rank", COUNT, f"1 is the slowest of its kind, by the middle time; up to {link_latency.RANKS_MAX} are told."
+            "slowness_rank",
+            COUNT,
+            f"1 is the slowest of its kind by median; up to {link_latency.RANKS_MAX} are listed.",
         ),
-        TableColumn("neighbour", ID, "The end that handed messages on; null for a receiver."),
-        TableColumn("observer", ID, "The end that got them; null for a relay."),
-        TableColumn("crossings", COUNT, "First copies that came this way, and are timed."),
-        TableColumn(
-            "caught_up", COUNT, "Messages older than the link, brought to make up for what was missed: not timed."
-        ),
-        TableColumn("unknown", COUNT, "Not timed because nothing ties the clocks of the two ends."),
-        TableColumn("took_p50_us", COUNT, "Half of them took at most so long, to half a percent."),
-        TableColumn("took_p90_us", COUNT, "Nine of ten."),
-        TableColumn("took_p99_us", COUNT, "Ninety-nine of a hundred."),
-        TableColumn("took_max_us", COUNT, "The longest."),
-        TableColumn("clock_error_us", NUMBER, "A time is at most so wrong because of clocks."),
+        TableColumn("sender_peer", ID, "Peer that passed the messages on; null for a receiver."),
+        TableColumn("receiver", ID, "Peer that received them; null for a relay."),
+        TableColumn("sample_count", COUNT, "First copies that came this way and are timed."),
+        TableColumn("backfill_count", COUNT, "Messages older than the link, sent to fill gaps; not timed."),
+        TableColumn("untimed_count", COUNT, "Messages not timed because the clocks of the two ends are unrelated."),
+        TableColumn("latency_p50_ms", NUMBER, "Median latency, accurate to half a percent."),
+        TableColumn("latency_p90_ms", NUMBER, "90th percentile."),
+        TableColumn("latency_p99_ms", NUMBER, "99th percentile."),
+        TableColumn("latency_max_ms", NUMBER, "Longest latency."),
+        TableColumn("clock_error_ms", NUMBER, "Largest possible error due to clocks."),
     ),
     build=build,
-    depends_on=("clocks",),
+    depends_on=("clock_offsets",),
 )

@@ -1,10 +1,13 @@
-"""Who was a member from when to when, and how did it end? The intervals that links, fabric and repairs stand on."""
+"""When each peer was a member, with its name. The tables on links, snapshots and repairs build on it.
+
+The members at a time t are the rows with `start_time <= t` and `end_time` after t or null.
+"""
 
 from typing import TYPE_CHECKING
 
 from broadloom.pipeline.arrow import membership_intervals
 from broadloom.pipeline.partwise import cogroup_by_channel
-from broadloom.pipeline.table import FLAG, ID, TEXT, TIME, Table, TableColumn, TableInputs
+from broadloom.pipeline.table import CHANNEL, FLAG, ID, TEXT, TIME, Table, TableColumn, TableInputs
 from broadloom.pipeline.tables.clock_offsets import correction
 from broadloom.record.arrow_import import pa
 
@@ -15,54 +18,64 @@ if TYPE_CHECKING:
 def build(inputs: TableInputs) -> "DataFrame":
     clocks = correction(inputs)
 
-    def judged(changes: pa.Table, signs: pa.Table) -> pa.Table:
+    def intervals(changes: pa.Table, signs: pa.Table) -> pa.Table:
         return membership_intervals.membership_intervals(changes, signs, clocks)
 
-    return TABLE.conform(
-        cogroup_by_channel(
-            changes(inputs.events), _signs(inputs.events), judged, membership_intervals.MEMBERSHIP_INTERVALS
-        )
-    )
+    changes, signs = membership_events(inputs.events), _signs_of_life(inputs.events)
+    found = cogroup_by_channel(changes, signs, intervals, membership_intervals.MEMBERSHIP_INTERVALS)
+    return TABLE.conform(found.join(peer_names(inputs.events), ["channel", "peer"], "left"))
 
 
-def changes(events: "DataFrame") -> "DataFrame":
-    """Rows about membership and links."""
+def membership_events(events: "DataFrame") -> "DataFrame":
+    """Events about membership and links."""
     from pyspark.sql import functions as F  # noqa: N812
 
     return events.where(F.col("kind").isin(*membership_intervals.KINDS)).select(*membership_intervals.COLUMNS)
 
 
-def _signs(events: "DataFrame") -> "DataFrame":
-    """First and last sign of life of each peer: rows of its own, and messages that others got from it."""
+def peer_names(events: "DataFrame") -> "DataFrame":
+    """Display name of each peer: from its `joined` event, else from its first identification."""
     from pyspark.sql import functions as F  # noqa: N812
 
-    span = F.min("time").alias("first"), F.max("time").alias("last")
-    own = events.where(F.col("observer").isNotNull()).groupBy("channel", "run", F.col("observer").alias("peer"))
-    heard = events.where(F.col("kind") == "received").groupBy("channel", "run", F.col("neighbour").alias("peer"))
+    is_joined = F.col("kind") == "joined"
+    candidate = F.struct((~is_joined).alias("preference"), "event_time", "name")
+    return (
+        events.where(F.col("kind").isin("joined", "identification") & F.col("name").isNotNull())
+        .groupBy("channel", F.when(is_joined, F.col("peer")).otherwise(F.col("author")).alias("peer"))
+        .agg(F.min(candidate).getField("name").alias("name"))
+    )
+
+
+def _signs_of_life(events: "DataFrame") -> "DataFrame":
+    """First and last sign of life of each peer: its own events, and messages that others received from it."""
+    from pyspark.sql import functions as F  # noqa: N812
+
+    span = F.min("event_time").alias("first_time"), F.max("event_time").alias("last_time")
+    own = events.where(F.col("peer").isNotNull()).groupBy("channel", "run_id", "peer")
+    relayed = events.where(F.col("kind") == "received").groupBy("channel", "run_id", F.col("neighbor").alias("peer"))
     columns = membership_intervals.SIGNS.names
     return (
         own.agg(*span)
         .withColumn("is_own", F.lit(True))
         .select(*columns)
-        .unionByName(heard.agg(*span).withColumn("is_own", F.lit(False)).select(*columns))
+        .unionByName(relayed.agg(*span).withColumn("is_own", F.lit(False)).select(*columns))
     )
 
 
 TABLE = Table(
-    name="lives",
-    question="Which peers were there from when to when, and which of them died?",
+    name="membership_intervals",
+    question="Which peers were members from when to when?",
     columns=(
-        TableColumn("channel", TEXT, "First digits of the channel's id."),
-        TableColumn("peer", ID, "Id of the peer."),
-        TableColumn("is_recorded", FLAG, "Whether it recorded; if not, all is known from its neighbours."),
-        TableColumn("since", TIME, "When it was first part of the fabric: its first link, or `joined`."),
-        TableColumn("joined", TIME, "When it became a full member."),
-        TableColumn("last", TIME, "Its last sign of life: a row of its own, or a message that came from it."),
-        TableColumn("gone", TIME, "When it began to leave, or died; null if it was there to the end of the tape."),
-        TableColumn(
-            "how", TEXT, "left (in good order), died (lost by its neighbours without a word), there (to the end)."
-        ),
+        CHANNEL,
+        TableColumn("peer", ID, "ID of the peer."),
+        TableColumn("name", TEXT, "Display name, from its `joined` event or an identification; null if unknown."),
+        TableColumn("is_recorded", FLAG, "Whether it recorded; if not, it is known from its neighbors only."),
+        TableColumn("start_time", TIME, "When it entered the fabric: its first link, or `joined_time`."),
+        TableColumn("joined_time", TIME, "When it became a full member."),
+        TableColumn("last_seen_time", TIME, "Last sign of life: an event of its own, or a message received from it."),
+        TableColumn("end_time", TIME, "When it began to leave or crashed; null if present at the end of the tape."),
+        TableColumn("end_status", TEXT, "`left` (gracefully), `crashed` or `present` (at the end of the tape)."),
     ),
     build=build,
-    depends_on=("clocks",),
+    depends_on=("clock_offsets",),
 )

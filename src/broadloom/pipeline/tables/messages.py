@@ -1,4 +1,4 @@
-"""What was said? One row a message, deduplicated over all observers."""
+"""One row per message, deduplicated over all recording peers."""
 
 from typing import TYPE_CHECKING
 
@@ -21,4 +21,4 @@ def build(inputs: TableInputs) -> "DataFrame":
     )
 
 
-TABLE = Table("messages", "What was said?", messages.COLUMNS, build)
+TABLE = Table("messages", "Which messages were sent?", messages.COLUMNS, build)

@@ -1,4 +1,4 @@
-"""Which files and rows were set aside, and why? Written by the job itself, before anything is built."""
+"""Files and rows that were excluded. The build fills the table when it examines the tapes."""
 
 from typing import TYPE_CHECKING
 
@@ -15,4 +15,4 @@ def build(inputs: TableInputs) -> "DataFrame":
     return TABLE.conform(inputs["quarantine"])
 
 
-TABLE = Table("quarantine", "Which files and rows were set aside, and why?", QUARANTINE_COLUMNS, build)
+TABLE = Table("quarantine", "Which files and rows were excluded, and why?", QUARANTINE_COLUMNS, build)

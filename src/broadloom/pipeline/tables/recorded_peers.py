@@ -1,4 +1,4 @@
-"""Who was there, from when to when, and how did it end?"""
+"""The peers that recorded: from when to when, and how they ended."""
 
 from typing import TYPE_CHECKING
 
@@ -9,30 +9,31 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 SETTLE = TableSetting(
-    "settle_s", 10.0, "A member that was there for so long after a message was sent, in peace, must have it by then."
+    "settle_s", 10.0, "A peer that stayed this long after a message was sent, without disruptions, must have it."
 )
 
 
 def build(inputs: TableInputs) -> "DataFrame":
     from pyspark.sql import functions as F  # noqa: N812
 
-    marks = (
+    membership = (
         inputs.events.where(F.col("kind").isin(*recorded_peers.MEMBERSHIP_KINDS))
         .select(*recorded_peers.MEMBERSHIP_COLUMNS)
         .toArrow()
     )
-    # Gap rows have no observer: they count for the end of their run.
-    spans = inputs.events.groupBy("channel", "observer", "run").agg(
-        F.max("time").alias("last"), F.max("ordinal").alias("last_ordinal")
+    # `rows_dropped` events have no peer; they still count for the end of their run.
+    spans = inputs.events.groupBy("channel", "peer", "run_id").agg(
+        F.max("event_time").alias("last_event_time"), F.max("ordinal").alias("last_ordinal")
     )
-    lacking = inputs["quarantine"].select("channel", "run", "lacking").toArrow()
-    found = recorded_peers.recorded_peers(marks, spans.toArrow(), lacking, float(inputs.settings["settle_s"]))
+    quarantined = inputs["quarantine"].select("channel", "run_id", "leaves_gap").toArrow()
+    settle_s = float(inputs.settings[SETTLE.name])
+    found = recorded_peers.recorded_peers(membership, spans.toArrow(), quarantined, settle_s)
     return TABLE.conform(inputs.spark.createDataFrame(found, TABLE.ddl))
 
 
 TABLE = Table(
-    "members",
-    "Who was there, from when to when, and how did it end?",
+    "recorded_peers",
+    "Which peers recorded, from when to when, and how did they end?",
     recorded_peers.COLUMNS,
     build,
     depends_on=("quarantine",),

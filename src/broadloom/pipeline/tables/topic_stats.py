@@ -1,65 +1,56 @@
-"""One row a group and topic of a channel: how much was said there and by how many.
+"""Messages and authors per group and topic of a channel.
 
-What belongs to no group, or is about no topic, has its row too (null), so that the messages add up to all.
+Messages without a group or topic have a row too (null), so that the rows add up to all messages.
 """
 
 from typing import TYPE_CHECKING
 
-from broadloom.pipeline.table import COUNT, TEXT, TIME, Table, TableColumn, TableInputs
+from broadloom.pipeline.table import CHANNEL, COUNT, TEXT, TIME, Table, TableColumn, TableInputs
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
+_GROUP = TableColumn("group_id", TEXT, "Group; null for messages outside groups.")
 _MEASURES = (
-    TableColumn("messages", COUNT, "Messages said there."),
-    TableColumn("authors", COUNT, "Who said something there, how many: members of the group, else peers."),
-    TableColumn("bytes", COUNT, "The payloads together."),
-    TableColumn("responses", COUNT, "How many of the messages respond to another."),
-    TableColumn("first", TIME, "The first message."),
-    TableColumn("last", TIME, "The last message."),
+    TableColumn("message_count", COUNT, "Messages sent."),
+    TableColumn("author_count", COUNT, "Authors: members of the group, else peers."),
+    TableColumn("payload_bytes", COUNT, "Total size of the payloads."),
+    TableColumn("reply_count", COUNT, "Messages that reply to another one."),
+    TableColumn("first_message_time", TIME, "Time of the first message."),
+    TableColumn("last_message_time", TIME, "Time of the last message."),
 )
 
 
 def message_stats(messages: "DataFrame", *keys: str) -> "DataFrame":
-    """The measures for each value of these columns."""
+    """The measures for each combination of these columns."""
     from pyspark.sql import functions as F  # noqa: N812
 
-    found = messages.groupBy("channel", *(F.col(f"`{each}`") for each in keys)).agg(
-        F.count("*").alias("messages"),
-        F.countDistinct(F.coalesce("member", "author")).alias("authors"),
-        F.sum("size").alias("bytes"),
-        F.count(F.coalesce("parent_author", "parent_member")).alias("responses"),
-        F.min("time").alias("first"),
-        F.max("time").alias("last"),
+    found = messages.groupBy("channel", *keys).agg(
+        F.count("*").alias("message_count"),
+        F.countDistinct(F.coalesce("member", "author")).alias("author_count"),
+        F.sum("size_bytes").alias("payload_bytes"),
+        F.count(F.coalesce("parent_author", "parent_member")).alias("reply_count"),
+        F.min("sent_time").alias("first_message_time"),
+        F.max("sent_time").alias("last_message_time"),
     )
-    return found.na.fill(0, ["bytes"])
+    return found.na.fill(0, ["payload_bytes"])
 
 
 def build(inputs: TableInputs) -> "DataFrame":
     from pyspark.sql import functions as F  # noqa: N812
 
-    return TABLE.conform(message_stats(inputs["messages"], "group", "topic")).orderBy(
-        "channel", F.desc("messages"), "`group`", "topic"
+    return TABLE.conform(message_stats(inputs["messages"], "group_id", "topic")).orderBy(
+        "channel", F.desc("message_count"), "group_id", "topic"
     )
 
 
 TABLE = Table(
-    "topics",
-    "What was talked about in which group?",
-    (
-        TableColumn("channel", TEXT, "First 16 digits of the channel's id."),
-        TableColumn("group", TEXT, "The group; null for messages to the whole channel."),
-        TableColumn("topic", TEXT, "The topic; null for messages without one."),
-        *_MEASURES,
-    ),
+    "topic_stats",
+    "How much was sent on each topic?",
+    (CHANNEL, _GROUP, TableColumn("topic", TEXT, "Topic; null for messages without one."), *_MEASURES),
     build,
     depends_on=("messages",),
 )
 
-GROUPS = (
-    TableColumn("channel", TEXT, "First 16 digits of the channel's id."),
-    TableColumn("group", TEXT, "The group; null for messages to the whole channel."),
-    TableColumn("topics", COUNT, "How many topics."),
-    *_MEASURES,
-)
-"""Of the table groups, which asks the same of whole groups."""
+GROUP_COLUMNS = (CHANNEL, _GROUP, TableColumn("topic_count", COUNT, "Number of topics."), *_MEASURES)
+"""Columns of the table `group_stats`."""

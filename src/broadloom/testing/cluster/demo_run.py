@@ -29,14 +29,14 @@ SETTLE_DELAY_S = 6.0
 """From the last message to the last departures: the tape audit counts a delivery as due only after this time."""
 PROBLEMS_MAX = 5
 _FINDINGS = (
-    "missing",
-    "double",
-    "out_of_order",
-    "before_parent",
-    "not_present",
-    "own",
-    "never_sent",
-    "missed_reported",
+    "missing_count",
+    "duplicate_count",
+    "out_of_order_count",
+    "reply_before_parent_count",
+    "receiver_not_member_count",
+    "delivered_to_author_count",
+    "never_sent_count",
+    "reported_missed_count",
 )
 """Columns of the audit summary that count violations."""
 
@@ -126,13 +126,18 @@ class DemoSummary:
         self.audit = dict(audit)
         for name in _FINDINGS:
             if audit[name]:
-                self.problems.append(f"the audit found {audit[name]:,} deliveries {name.replace('_', ' ')}")
+                self.problems.append(
+                    f"the audit found {audit[name]:,} deliveries {name.removesuffix('_count').replace('_', ' ')}"
+                )
         self.problems += [f"{row['finding']}: {row['detail']}" for row in violations[:PROBLEMS_MAX]]
-        if not audit["clean"] and not self.problems:
+        if not audit["has_passed"] and not self.problems:
             self.problems.append("the audit did not pass")
-        if not audit["owed"]:
+        if not audit["due_count"]:
             self.problems.append("the audit found no due deliveries, so nothing was verified")
-        for name, what in (("lost_rows", "rows were dropped by recorders"), ("set_aside", "files were quarantined")):
+        for name, what in (
+            ("dropped_row_count", "rows were dropped by recorders"),
+            ("quarantined_file_count", "files were quarantined"),
+        ):
             if audit[name]:
                 self.problems.append(f"{audit[name]:,} {what}")
 
@@ -150,9 +155,11 @@ class DemoSummary:
             ("hops", f"{self.hops_max} at most"),
         ]
         if self.audit:
-            rows.append(("Spark audit", f"{self.audit['owed']:,} deliveries due, {self.audit['missing']:,} missing"))
-            if self.audit["remarks"]:
-                rows.append(("not judged", str(self.audit["remarks"])))
+            rows.append(
+                ("Spark audit", f"{self.audit['due_count']:,} deliveries due, {self.audit['missing_count']:,} missing")
+            )
+            if self.audit["notes"]:
+                rows.append(("not judged", str(self.audit["notes"])))
             rows.append(
                 ("", f"took {format_seconds(self.audit_s)}, after {format_seconds(self.spark_start_s)} to start")
             )

@@ -75,7 +75,7 @@ class Tables:
             self._written_at = written_at
             self._show_summaries(await asyncio.to_thread(audit_summaries, self._catalog))
         if self._view is None:
-            first = next((each for each in entries if each.name == "verdict"), entries[0])
+            first = next((each for each in entries if each.name == "audit_summary"), entries[0])
             await self._open(first)
         elif is_new or self._view.entry.is_live:
             await self._view.show()

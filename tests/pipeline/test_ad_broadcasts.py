@@ -1,4 +1,4 @@
-"""Adverts: what is one broadcast, who was there, what it costs; each against a count by hand or one by one."""
+"""Ads: broadcasts, audience and fees, each compared with a naive computation."""
 
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
@@ -16,7 +16,9 @@ from tests.pipeline.event_rows import build_inputs, event_table
 
 BEGIN = datetime(2027, 1, 31, 22, tzinfo=UTC)
 TIME = pa.timestamp("us", tz="UTC")
-IMPRESSION = pa.schema([*[BROADCASTS.field(n) for n in range(5)], pa.field("observer", pa.string())])
+IMPRESSION = pa.schema(
+    [*[BROADCASTS.field(n) for n in range(4)], pa.field("event_time", TIME), pa.field("peer", pa.string())]
+)
 
 
 def at(seconds: float) -> datetime:
@@ -24,11 +26,11 @@ def at(seconds: float) -> datetime:
 
 
 def impressions(rows: list[tuple[str, str | None, str, int]]) -> pa.Table:
-    told = [
-        {"channel": "c", "advert": advert, "group": group, "topic": None, "time": at(when), "observer": observer}
-        for advert, group, observer, when in rows
+    filled = [
+        {"channel": "c", "ad_name": ad, "group_id": group, "topic": None, "event_time": at(when), "peer": peer}
+        for ad, group, peer, when in rows
     ]
-    return pa.Table.from_pylist(told, schema=IMPRESSION)
+    return pa.Table.from_pylist(filled, schema=IMPRESSION)
 
 
 @settings(max_examples=200, deadline=None)
@@ -40,16 +42,16 @@ def impressions(rows: list[tuple[str, str | None, str, int]]) -> pa.Table:
         max_size=25,
     )
 )
-def test_showings_are_put_together_as_one_by_one(rows: list[tuple[str, str | None, str, int]]) -> None:
+def test_impressions_are_grouped_like_naive_implementation(rows: list[tuple[str, str | None, str, int]]) -> None:
     expected: dict[tuple, list[tuple[int, set[str]]]] = {}
-    for advert, group, observer, when in sorted(rows, key=lambda row: row[3]):
-        own = expected.setdefault((advert, group), [])
+    for ad, group, peer, when in sorted(rows, key=lambda row: row[3]):
+        own = expected.setdefault((ad, group), [])
         if not own or when - own[-1][0] > 10:
             own.append((when, set()))
-        own[-1][1].add(observer)
+        own[-1][1].add(peer)
     got = broadcasts(impressions(rows), 10_000_000).to_pylist()
-    assert {(row["advert"], row["group"], row["time"], row["shown"]) for row in got} == {
-        (*key, at(when), len(observers)) for key, own in expected.items() for when, observers in own
+    assert {(row["ad_name"], row["group_id"], row["broadcast_time"], row["impression_count"]) for row in got} == {
+        (*key, at(when), len(peers)) for key, own in expected.items() for when, peers in own
     }
     assert len(got) == sum(len(own) for own in expected.values())
 
@@ -59,76 +61,78 @@ def test_showings_are_put_together_as_one_by_one(rows: list[tuple[str, str | Non
     cuts=st.lists(st.lists(st.integers(0, 100), max_size=8, unique=True).map(sorted), max_size=6),
     when=st.lists(st.integers(0, 100), min_size=1, max_size=10),
 )
-def test_the_audience_are_those_with_a_session_at_that_moment(cuts: list[list[int]], when: list[int]) -> None:
+def test_audience_counts_subscribers_with_a_session_at_that_time(cuts: list[list[int]], when: list[int]) -> None:
     people = [[(a, b) for a, b in zip(own[::2], own[1::2], strict=False)] for own in cuts]
     spans = [span for own in people for span in own]
     sessions_table = pa.table(
         {
-            "start": pa.array([at(a) for a, _ in spans], TIME),
-            "end": pa.array([at(b) for _, b in spans], TIME),
+            "start_time": pa.array([at(a) for a, _ in spans], TIME),
+            "end_time": pa.array([at(b) for _, b in spans], TIME),
         }
     )
     shown = broadcasts(impressions([("x", None, "o", each) for each in when]), 0)
     for row in add_audience(shown, sessions_table).to_pylist():
-        moment = (row["time"] - BEGIN).total_seconds()
-        assert row["audience"] == sum(any(a <= moment <= b for a, b in own) for own in people)
+        moment = (row["broadcast_time"] - BEGIN).total_seconds()
+        assert row["audience_count"] == sum(any(a <= moment <= b for a, b in own) for own in people)
 
 
-def test_fees_are_exact_and_an_unknown_advert_says_so() -> None:
+def test_fees_are_exact_and_unlisted_ad_has_a_reason() -> None:
     billing = config.parse(
         {
             "currency": "EUR",
-            "advertisers": [{"name": "acme", "adverts": ["spring-*"], "broadcast": 1, "subscriber": "0.0125"}],
+            "advertisers": [{"name": "acme", "ads": ["spring-*"], "broadcast_fee": 1, "subscriber_fee": "0.0125"}],
         }
     )
     shown = broadcasts(impressions([("spring-1", None, "o", 0), ("mystery", None, "o", 0)]), 0)
-    audience = shown.append_column("audience", pa.array([3, 3], pa.int64()))
-    found = {row["advert"]: row for row in add_fees(audience, billing).to_pylist()}
+    audience = shown.append_column("audience_count", pa.array([3, 3], pa.int64()))
+    found = {row["ad_name"]: row for row in add_fees(audience, billing).to_pylist()}
     assert (found["spring-1"]["advertiser"], found["spring-1"]["fee"]) == ("acme", Decimal("1.0375"))
     assert (found["mystery"]["advertiser"], found["mystery"]["fee"]) == (None, Decimal(0))
     assert "no advertiser" in found["mystery"]["reason"]
 
 
-def test_from_tapes_to_fees(spark, tmp_path: Path) -> None:
+def test_spark_computes_ad_fees_from_tapes(spark, tmp_path: Path) -> None:
     (tmp_path / "billing.toml").write_text(
         """
-        zone = "Europe/Berlin"
+        time_zone = "Europe/Berlin"
         currency = "EUR"
         [[advertisers]]
         name = "acme"
-        adverts = ["spring"]
-        broadcast = 0.5
-        subscriber = 0.0125
+        ads = ["spring"]
+        broadcast_fee = 0.5
+        subscriber_fee = 0.0125
         """
     )
     rows = [
-        {"kind": "identification", "time": at(n), "observer": "o1", "author": f"p{n}", "name": f"s{n}"}
+        {"kind": "identification", "event_time": at(n), "peer": "o1", "author": f"p{n}", "name": f"s{n}"}
         for n in range(5)
     ]
     rows += [
-        {"kind": EventKind.AD_IMPRESSION.value, "time": at(when), "observer": observer, "name": name}
-        for when, observer, name in [
-            (2, "o1", "spring"),  # before midnight in Berlin, to those who had come: 3
+        {"kind": EventKind.AD_IMPRESSION.value, "event_time": at(when), "peer": peer, "name": name}
+        for when, peer, name in [
+            (2, "o1", "spring"),  # before midnight in Berlin, to the 3 subscribers connected by then
             (3, "o2", "spring"),
             (1800, "o1", "spring"),  # to 5
             (3700, "o1", "spring"),  # in the next month: the tails of an hour are over
             (1800, "o1", "mystery"),
         ]
     ]
-    rows += [{"kind": EventKind.AD_IMPRESSION.value, "time": at(5), "observer": "o1", "name": "spring", "channel": "d"}]
-    rows += [{"kind": "identification", "time": at(5), "observer": "o1", "author": "p", "name": "s", "channel": "e"}]
+    rows += [
+        {"kind": EventKind.AD_IMPRESSION.value, "event_time": at(5), "peer": "o1", "name": "spring", "channel": "d"}
+    ]
+    rows += [{"kind": "identification", "event_time": at(5), "peer": "o1", "author": "p", "name": "s", "channel": "e"}]
     tables = (channels.TABLE, sessions.TABLE, ad_broadcasts.TABLE, ad_fees.TABLE)
-    inputs = build_inputs(spark, event_table(*rows), *tables, billing=str(tmp_path / "billing.toml"))
+    inputs = build_inputs(spark, event_table(*rows), *tables, billing_file=str(tmp_path / "billing.toml"))
     found = [
         (
             row["channel"],
-            row["advert"],
-            (row["time"] - BEGIN).total_seconds(),
-            row["shown"],
-            row["audience"],
+            row["ad_name"],
+            (row["broadcast_time"] - BEGIN).total_seconds(),
+            row["impression_count"],
+            row["audience_count"],
             row["fee"],
         )
-        for row in inputs["adverts"].toArrow().to_pylist()
+        for row in inputs["ad_broadcasts"].toArrow().to_pylist()
     ]
     assert sorted(found) == [
         ("c", "mystery", 1800, 1, 5, Decimal(0)),
@@ -137,11 +141,13 @@ def test_from_tapes_to_fees(spark, tmp_path: Path) -> None:
         ("c", "spring", 3700, 1, 0, Decimal("0.5")),
         ("d", "spring", 5, 1, 0, Decimal("0.5")),
     ]
-    fees = inputs["advert_fees"].toArrow().to_pylist()
-    assert [(row["month"], row["channel"], row["advertiser"], row["exact"], row["fee"]) for row in fees] == [
+    fees = inputs["ad_fees"].toArrow().to_pylist()
+    assert [
+        (row["billing_month"], row["channel"], row["advertiser"], row["fee_unrounded"], row["fee"]) for row in fees
+    ] == [
         ("2027-01", "c", None, Decimal(0), Decimal(0)),
         ("2027-01", "c", "acme", Decimal("1.1"), Decimal("1.1")),
         ("2027-01", "d", "acme", Decimal("0.5"), Decimal("0.5")),
         ("2027-02", "c", "acme", Decimal("0.5"), Decimal("0.5")),
     ]
-    assert [row["broadcasts"] for row in fees] == [1, 2, 1, 1]
+    assert [row["broadcast_count"] for row in fees] == [1, 2, 1, 1]

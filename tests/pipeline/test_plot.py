@@ -1,4 +1,4 @@
-"""The picture of a channel, from results."""
+"""Charts of a channel, from results."""
 
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -19,51 +19,54 @@ def after(seconds: float) -> datetime:
 
 
 def results(folder: Path, *channels: str, **tables: list[dict[str, Any]]) -> Path:
-    """Results with these rows, the same for each channel; what is not given is null."""
-    with Results(folder).transaction() as writing:
+    """Results with these rows for each channel; columns that are not given are null."""
+    with Results(folder).transaction() as transaction:
         built = {}
         for name, rows in tables.items():
             blank = dict.fromkeys(table(name).schema.names)
-            place = writing.staging_path / name
+            place = transaction.staging_path / name
             place.mkdir(parents=True)
             filled = [{**blank, **row, "channel": channel} for channel in channels for row in rows]
             pq.write_table(pa.Table.from_pylist(filled, schema=table(name).schema), place / "part.parquet")
-            built[name] = TableBuild(writing.build, "", len(filled), 0, 0.0)
-        writing.commit(ResultsManifest(built))
+            built[name] = TableBuild(transaction.build, "", len(filled), 0, 0.0)
+        transaction.commit(ResultsManifest(built))
     return folder
 
 
 HISTORY: dict[str, list[dict[str, Any]]] = {
-    "channels": [{"first": BEGIN, "last": after(90)}],
-    "fabric": [
-        {"time": after(each), "peers": 5 - each % 2, "is_regular": each % 3 > 0, "components": 1} for each in range(9)
+    "channels": [{"start_time": BEGIN, "end_time": after(90)}],
+    "fabric_snapshots": [
+        {"snapshot_time": after(each), "peer_count": 5 - each % 2, "is_regular": each % 3 > 0, "component_count": 1}
+        for each in range(9)
     ],
-    "latency": [{"minute": BEGIN, "delay_p50_us": 1000, "delay_p90_us": 2000, "delay_p99_us": 3000}],
-    "deliveries": [{"sent": BEGIN, "delivered": after(each / 100), "hops": each % 4 + 1} for each in range(40)],
-    "repairs": [{"repair_s": 2.5}, {"repair_s": None}],
+    "latency": [{"start_time": BEGIN, "latency_p50_ms": 1, "latency_p90_ms": 2, "latency_p99_ms": 3}],
+    "deliveries": [
+        {"sent_time": BEGIN, "delivered_time": after(each / 100), "hops": each % 4 + 1} for each in range(40)
+    ],
+    "repairs": [{"duration_ms": 2500}, {"duration_ms": None}],
 }
 
 
-def test_a_channel_is_drawn_the_same_each_time(tmp_path: Path) -> None:
+def test_plot_is_reproducible(tmp_path: Path) -> None:
     out = results(tmp_path / "out", "one", **HISTORY)
     first, second = tmp_path / "first.svg", tmp_path / "second.svg"
     assert plot_channel(out, first) == "one"
     assert plot_channel(out, second, "one") == "one"
     assert first.read_bytes() == second.read_bytes()
-    assert plot_channel(out, tmp_path / "picture.png") == "one"
+    assert plot_channel(out, tmp_path / "chart.png") == "one"
 
 
-def test_a_channel_on_which_nothing_happened_can_be_drawn(tmp_path: Path) -> None:
+def test_empty_channel_can_be_plotted(tmp_path: Path) -> None:
     nothing: dict[str, list[dict[str, Any]]] = {name: [] for name in HISTORY if name != "channels"}
     out = results(tmp_path / "out", "one", channels=HISTORY["channels"], **nothing)
     assert plot_channel(out, tmp_path / "empty.svg") == "one"
 
 
-def test_what_cannot_be_drawn_is_told(tmp_path: Path) -> None:
+def test_plot_errors_name_the_channels(tmp_path: Path) -> None:
     out = results(tmp_path / "out", "one", "two", **HISTORY)
-    with pytest.raises(NothingToPlotError, match="name one channel of: one, two"):
+    with pytest.raises(NothingToPlotError, match="choose one of the channels: one, two"):
         plot_channel(out, tmp_path / "a.svg")
-    with pytest.raises(NothingToPlotError, match="no channel 'x'; there are: one, two"):
+    with pytest.raises(NothingToPlotError, match="unknown channel 'x'; channels: one, two"):
         plot_channel(out, tmp_path / "a.svg", "x")
-    with pytest.raises(NothingToPlotError, match="cannot be drawn"):
+    with pytest.raises(NothingToPlotError, match="cannot be written"):
         plot_channel(out, tmp_path / "a.txt", "two")

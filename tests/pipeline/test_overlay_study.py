@@ -1,4 +1,4 @@
-"""Fabrics that are grown and searched by compiled code, against networkx and against what the simulator says."""
+"""Grown fabrics and compiled searches, compared with networkx and the protocol."""
 
 import networkx as nx
 import numpy as np
@@ -37,11 +37,11 @@ def all_peers(peers: int) -> np.ndarray:
 # -- growing
 
 
-@pytest.mark.parametrize("way", JoinStrategy)
+@pytest.mark.parametrize("strategy", JoinStrategy)
 @pytest.mark.parametrize("degree", [3, 4, 5, 8])
-def test_fabrics_are_regular_and_whole(way: JoinStrategy, degree: int) -> None:
+def test_grown_fabrics_are_regular_and_connected(strategy: JoinStrategy, degree: int) -> None:
     for peers in (1, 2, degree, degree + 1, degree + 2, degree + 3, 30, 61):
-        fabric = grow(peers, degree, 7, way, 3)
+        fabric = grow(peers, degree, 7, strategy, 3)
         graph = graph_of(fabric)
         wanted = min(degree, peers - 1)
         lacking = wanted * peers % 2
@@ -51,39 +51,39 @@ def test_fabrics_are_regular_and_whole(way: JoinStrategy, degree: int) -> None:
         assert nx.is_connected(graph)
 
 
-def test_a_seed_decides_everything() -> None:
+def test_seed_determines_the_fabric() -> None:
     assert (grow(500, seed=3) == grow(500, seed=3)).all()
     assert (grow(500, seed=3) != grow(500, seed=4)).any()
 
 
-def test_chance_is_even() -> None:
-    chance = new_rng(1, 2)
-    drawn = [random_below(chance, 10) for _ in range(20_000)]
+def test_random_numbers_are_uniform() -> None:
+    rng = new_rng(1, 2)
+    drawn = [random_below(rng, 10) for _ in range(20_000)]
     counts = np.bincount(drawn, minlength=10)
     assert len(counts) == 10
     assert abs(counts - 2_000).max() < 250  # six standard deviations
 
 
-def test_broadloom_way_avoids_dense_spots() -> None:
-    """A newcomer that refuses them has hardly any neighbours that are neighbours of each other."""
+def test_broadloom_strategy_avoids_clusters() -> None:
+    """With cluster avoidance hardly any neighbors of a peer are neighbors of each other."""
     triangles = {
-        way: sum(sum(nx.triangles(graph_of(grow(300, 4, seed, way))).values()) for seed in range(5))
-        for way in (JoinStrategy.WALK, JoinStrategy.BROADLOOM)
+        strategy: sum(sum(nx.triangles(graph_of(grow(300, 4, seed, strategy))).values()) for seed in range(5))
+        for strategy in (JoinStrategy.RANDOM_WALK, JoinStrategy.BROADLOOM)
     }
-    assert triangles[JoinStrategy.BROADLOOM] < triangles[JoinStrategy.WALK] / 3
+    assert triangles[JoinStrategy.BROADLOOM] < triangles[JoinStrategy.RANDOM_WALK] / 3
 
 
-def test_dense_is_what_peers_call_dense() -> None:
+def test_cluster_definition_matches_protocol() -> None:
     #  0-1-2-3-4-5-0 is a ring; 6 is linked to 0 and 1.
     fabric = np.full((7, 4), NO_PEER, dtype=np.int32)
     for peer in range(6):
         fabric[peer, :2] = (peer - 1) % 6, (peer + 1) % 6
     fabric[6, :2] = 0, 1
-    assert is_clustered(fabric, 6, 2, 1)  # 2-3: 2 has the neighbour 1, which is 6's too
+    assert is_clustered(fabric, 6, 2, 1)  # 2-3: 2 has the neighbor 1, which is 6's too
     assert not is_clustered(fabric, 6, 3, 1)  # 3-4
 
 
-def test_limits_are_those_of_the_fabric() -> None:
+def test_study_constants_match_protocol() -> None:
     assert Tuning().walk_extra_steps == WALK_EXTRA_STEPS
     assert SMALL_DIAMETER_MAX == CLUSTER_AVOIDANCE_DIAMETER
 
@@ -91,9 +91,11 @@ def test_limits_are_those_of_the_fabric() -> None:
 # -- searching
 
 
-@pytest.mark.parametrize(("peers", "degree", "way"), [(1, 4, 0), (2, 4, 0), (6, 4, 0), (60, 3, 1), (LANES + 88, 4, 2)])
-def test_distances_are_those_of_networkx(peers: int, degree: int, way: int) -> None:
-    fabric = grow(peers, degree, 1, JoinStrategy(way))
+@pytest.mark.parametrize(
+    ("peers", "degree", "strategy"), [(1, 4, 0), (2, 4, 0), (6, 4, 0), (60, 3, 1), (LANES + 88, 4, 2)]
+)
+def test_distances_match_networkx(peers: int, degree: int, strategy: int) -> None:
+    fabric = grow(peers, degree, 1, JoinStrategy(strategy))
     graph = graph_of(fabric)
     reach = bfs_from(fabric, all_peers(peers))
     assert reach.eccentricity_max == nx.diameter(graph)
@@ -104,8 +106,8 @@ def test_distances_are_those_of_networkx(peers: int, degree: int, way: int) -> N
         assert reach.distance_sum / (peers * (peers - 1)) == pytest.approx(nx.average_shortest_path_length(graph))
 
 
-def test_some_sources_give_what_those_sources_see() -> None:
-    """Large enough for the first steps to go source by source."""
+def test_batched_search_matches_single_searches() -> None:
+    """Large enough that the first steps go source by source."""
     fabric = grow(20_000, seed=2)
     sources = np.array([0, 17, 19_999], dtype=np.int32)
     each = [distances_from(fabric, int(source)) for source in sources]
@@ -114,7 +116,7 @@ def test_some_sources_give_what_those_sources_see() -> None:
     assert reach.distance_sum == sum(int(distances.sum(dtype=np.int64)) for distances in each)
 
 
-def test_what_cannot_be_reached_is_counted() -> None:
+def test_unreached_pairs_are_counted() -> None:
     fabric = grow(400)
     torn = np.concatenate([fabric, np.where(fabric == NO_PEER, NO_PEER, fabric + 400)]).astype(np.int32)
     reach = bfs_from(torn, all_peers(800))
@@ -123,8 +125,8 @@ def test_what_cannot_be_reached_is_counted() -> None:
     assert (distances_from(torn, 0)[400:] == UNREACHED).all()
 
 
-def test_outlying_peers_show_more_than_random_ones() -> None:
-    """They are different peers, and farther from the rest than others are on average."""
+def test_peripheral_peers_are_farther_than_random_ones() -> None:
+    """They are distinct, and farther from the rest than average."""
     fabric = grow(20_000, seed=5)
     chosen = peripheral_peers(fabric, 64)
     assert len(set(chosen.tolist())) == 64
@@ -133,10 +135,10 @@ def test_outlying_peers_show_more_than_random_ones() -> None:
     assert peripheral_peers(grow(10), 64).tolist() == list(range(10))
 
 
-def test_diameters_are_those_of_random_regular_graphs() -> None:
-    """Grown fabrics, our own random graphs, and those of networkx: the same within what chance does."""
+def test_diameters_match_random_regular_graphs() -> None:
+    """Grown fabrics, shuffled fabrics and graphs of networkx agree within random variation."""
     grown = [bfs_from(grow(200, 4, seed), all_peers(200)) for seed in range(60)]
-    shuffled = [bfs_from(grow(200, 4, seed, JoinStrategy.RANDOM), all_peers(200)) for seed in range(60)]
+    shuffled = [bfs_from(grow(200, 4, seed, JoinStrategy.RANDOM_REGULAR), all_peers(200)) for seed in range(60)]
     drawn = [nx.random_regular_graph(4, 200, seed=seed) for seed in range(12)]
     reference = float(np.mean([nx.average_shortest_path_length(graph) for graph in drawn]))
     for some, tolerance in ((shuffled, 0.02), (grown, 0.06)):
@@ -148,32 +150,32 @@ def test_diameters_are_those_of_random_regular_graphs() -> None:
 # -- bounds and theory
 
 
-def test_bounds_are_those_of_the_paper() -> None:
+def test_bounds_match_paper() -> None:
     assert {peers: diameter_bounds(peers, 4) for peers in PAPER_BOUNDS} == PAPER_BOUNDS
 
 
 @pytest.mark.parametrize(("peers", "degree"), [(500, 4), (3_000, 4), (1_000, 6)])
-def test_expected_is_about_what_is_found(peers: int, degree: int) -> None:
-    found = [bfs_from(grow(peers, degree, seed, JoinStrategy.RANDOM), all_peers(peers)) for seed in range(5)]
+def test_expected_distances_match_measurements(peers: int, degree: int) -> None:
+    found = [bfs_from(grow(peers, degree, seed, JoinStrategy.RANDOM_REGULAR), all_peers(peers)) for seed in range(5)]
     diameter, mean = expected_distances(peers, degree)
     assert abs(np.median([each.eccentricity_max for each in found]) - diameter) <= 1
     assert np.mean([each.distance_sum for each in found]) / (peers * (peers - 1)) == pytest.approx(mean, abs=0.03)
 
 
-@pytest.mark.parametrize("share", [0.2, 0.5, 0.8])
-def test_theory_is_what_is_left(share: float) -> None:
+@pytest.mark.parametrize("fraction", [0.2, 0.5, 0.8])
+def test_percolation_theory_matches_measurements(fraction: float) -> None:
     fabric = grow(200_000)
     alive = np.ones(200_000, dtype=np.bool_)
-    alive[np.random.default_rng(3).permutation(200_000)[: round(share * 200_000)]] = False
+    alive[np.random.default_rng(3).permutation(200_000)[: round(fraction * 200_000)]] = False
     parts = component_stats(fabric, alive)
-    theory = surviving_stats(share, 4)
-    assert parts.peers == round((1 - share) * 200_000)
+    theory = surviving_stats(fraction, 4)
+    assert parts.peers == round((1 - fraction) * 200_000)
     assert parts.largest / parts.peers == pytest.approx(theory.largest, abs=0.01)
     assert parts.isolated / parts.peers == pytest.approx(theory.isolated, abs=0.01)
     assert parts.components / parts.peers == pytest.approx(theory.components, abs=0.01)
 
 
-def test_parts_are_those_of_networkx() -> None:
+def test_components_match_networkx() -> None:
     fabric = grow(300, 4, 2)
     alive = np.random.default_rng(2).random(300) > 0.6
     parts = component_stats(fabric, alive)
@@ -183,7 +185,7 @@ def test_parts_are_those_of_networkx() -> None:
     assert (parts.isolated, parts.links) == (sizes.count(1), graph.number_of_edges())
 
 
-def test_the_threshold() -> None:
+def test_giant_component_vanishes_at_threshold() -> None:
     assert fraction_max(4) == pytest.approx(2 / 3)
     assert surviving_stats(fraction_max(4) - 0.02, 4).largest > 0.05
     assert surviving_stats(fraction_max(4) + 0.02, 4).largest < 1e-6
@@ -191,12 +193,12 @@ def test_the_threshold() -> None:
 
 @pytest.mark.parametrize("damage", [0, 5, 20, 45])
 @pytest.mark.parametrize(("peers", "degree"), [(6, 4), (30, 3), (40, 4)])
-def test_vertex_connectivity_is_that_of_networkx(peers: int, degree: int, damage: int) -> None:
+def test_vertex_connectivity_matches_networkx(peers: int, degree: int, damage: int) -> None:
     for seed in range(4):
         fabric = grow(peers, degree, seed)
-        chance = np.random.default_rng(seed)
+        rng = np.random.default_rng(seed)
         for _ in range(damage):
-            peer, port = chance.integers(peers), chance.integers(degree)
+            peer, port = rng.integers(peers), rng.integers(degree)
             other = fabric[peer, port]
             if other != NO_PEER:
                 fabric[other, fabric[other].tolist().index(peer)] = fabric[peer, port] = NO_PEER

@@ -1,4 +1,4 @@
-"""Money and months: rounding against Python's decimals, cutting against a walk through the calendar."""
+"""Money and months: rounding compared with Python's decimals, splitting with a walk through the calendar."""
 
 from datetime import UTC, datetime, timedelta
 from decimal import ROUND_CEILING, ROUND_DOWN, ROUND_HALF_EVEN, ROUND_HALF_UP, Decimal
@@ -21,13 +21,13 @@ BEGIN_US = int(datetime(2026, 9, 1, tzinfo=UTC).timestamp()) * 1_000_000
 YEAR_US = 366 * 86_400 * 1_000_000
 
 
-def test_every_rule_is_tried() -> None:
+def test_all_rounding_rules_are_tested() -> None:
     assert set(PYTHONS) == set(ROUNDINGS)
 
 
 @settings(max_examples=200, deadline=None)
 @given(amounts=st.lists(st.integers(-(10**17), 10**17)))
-def test_money_goes_to_decimals_and_back(amounts: list[int]) -> None:
+def test_money_roundtrips_through_decimals(amounts: list[int]) -> None:
     whole = np.array(amounts, dtype=np.int64)
     decimals = money.to_decimal(whole)
     assert decimals.to_pylist() == [Decimal(each).scaleb(-4) for each in amounts]
@@ -36,7 +36,7 @@ def test_money_goes_to_decimals_and_back(amounts: list[int]) -> None:
     assert money.from_decimal(pa.chunked_array([decimals, decimals[1:]])).tolist() == amounts + amounts[1:]
 
 
-def test_money_with_nulls_is_refused() -> None:
+def test_from_decimal_rejects_nulls() -> None:
     with pytest.raises(TypeError):
         money.from_decimal(pa.array([None], money.MONEY))
 
@@ -47,7 +47,7 @@ def test_money_with_nulls_is_refused() -> None:
     digits=st.integers(0, 4),
     amounts=st.lists(st.integers(0, 10**12) | st.integers(0, 200).map(lambda n: n * 50)),
 )
-def test_rounding_is_that_of_pythons_decimals(rounding: str, digits: int, amounts: list[int]) -> None:
+def test_rounding_matches_python_decimals(rounding: str, digits: int, amounts: list[int]) -> None:
     got = money.to_decimal(money.round_amounts(np.array(amounts, dtype=np.int64), digits, rounding)).to_pylist()
     step = Decimal(1).scaleb(-digits)
     assert got == [Decimal(each).scaleb(-4).quantize(step, PYTHONS[rounding]) for each in amounts]
@@ -61,7 +61,7 @@ def test_rounding_is_that_of_pythons_decimals(rounding: str, digits: int, amount
     rounding=st.sampled_from(list(PYTHONS)),
     connected_us=st.integers(0, 31 * 86_400 * 1_000_000),
 )
-def test_hours_cost_what_fractions_say(
+def test_hourly_price_matches_exact_fractions(
     price: Decimal, unit_s: int, digits: int, rounding: str, connected_us: int
 ) -> None:
     terms = BillingTerms("hour", price, unit_s, digits, rounding)
@@ -81,7 +81,7 @@ def test_hours_cost_what_fractions_say(
             assert off > 0 if rounding == "half-up" else (Fraction(got) / step) % 2 == 0
 
 
-def test_a_flat_month_costs_its_price_however_long() -> None:
+def test_flat_plan_costs_the_same_for_any_connect_time() -> None:
     terms = BillingTerms("flat", Decimal("9.90"), 1, 2, "half-even")
     assert money.amount_due(np.array([0, 10**12]), terms).tolist() == [99_000, 99_000]
 
@@ -93,8 +93,8 @@ def sessions_table(rows: list[tuple[str, int, int]]) -> pa.Table:
         {
             "channel": pa.array(["c"] * len(rows), pa.string()),
             "subscriber": pa.array(names, pa.string()),
-            "start": pa.array(start, pa.int64()).cast(time),
-            "end": pa.array(end, pa.int64()).cast(time),
+            "start_time": pa.array(start, pa.int64()).cast(time),
+            "end_time": pa.array(end, pa.int64()).cast(time),
         }
     )
 
@@ -111,17 +111,17 @@ SESSION = st.tuples(
     st.sampled_from(["ann", "bob"]),
     st.integers(BEGIN_US, BEGIN_US + YEAR_US),
     st.integers(0, 100 * 86_400 * 1_000_000) | st.just(0),
-).map(lambda told: (told[0], told[1], told[1] + told[2]))
+).map(lambda drawn: (drawn[0], drawn[1], drawn[1] + drawn[2]))
 
 
 @settings(max_examples=150, deadline=None)
 @given(rows=st.lists(SESSION, max_size=8), zone=st.sampled_from(ZONES))
-def test_pieces_add_up_to_the_session_and_lie_in_their_month(rows: list[tuple[str, int, int]], zone: str) -> None:
+def test_session_pieces_add_up_and_lie_in_their_month(rows: list[tuple[str, int, int]], zone: str) -> None:
     got = months.connected_by_month(sessions_table(rows), zone).to_pylist()
     expected: dict[tuple[str, str], list[int]] = {}
     for name, start, end in rows:
         moment = start
-        while True:  # to the next hour at which the local month is another one, found by halving
+        while True:  # bisect for the end of the local month
             month = month_at(moment, zone)
             edge = moment
             step = 40 * 86_400 * 1_000_000
@@ -137,7 +137,9 @@ def test_pieces_add_up_to_the_session_and_lie_in_their_month(rows: list[tuple[st
             moment = until
             if moment >= end:
                 break
-    assert {(row["subscriber"], row["month"]): [row["connected_us"], row["sessions"]] for row in got} == expected
+    assert {
+        (row["subscriber"], row["billing_month"]): [row["connected_us"], row["session_count"]] for row in got
+    } == expected
     assert sum(row["connected_us"] for row in got) == sum(end - start for _, start, end in rows)
 
 
@@ -147,19 +149,19 @@ def test_pieces_add_up_to_the_session_and_lie_in_their_month(rows: list[tuple[st
         ("UTC", "2027-03", 744),
         ("Europe/Berlin", "2027-03", 743),
         ("Europe/Berlin", "2027-10", 745),
-        ("America/Havana", "2026-11", 721),  # its clocks go back at one in the night of the first
+        ("America/Havana", "2026-11", 721),  # DST ends at one in the morning of the first
         ("Europe/Berlin", "2028-02", 29 * 24),
     ],
 )
-def test_a_month_is_as_long_as_its_clocks_say(zone: str, month: str, hours: int) -> None:
+def test_month_length_follows_dst(zone: str, month: str, hours: int) -> None:
     begin, end = months.month_start_us(month, zone), months.month_start_us(months.add_months(month), zone)
     assert (end - begin) // 3_600_000_000 == hours
     got = months.connected_by_month(sessions_table([("ann", begin, end)]), zone).to_pylist()
-    assert [(row["month"], row["connected_us"]) for row in got] == [(month, end - begin)]
+    assert [(row["billing_month"], row["connected_us"]) for row in got] == [(month, end - begin)]
 
 
 @given(month=st.dates().map(lambda day: f"{day:%Y-%m}" if day.year > 999 else "2027-01"), count=st.integers(0, 30))
-def test_months_are_counted(month: str, count: int) -> None:
+def test_add_months_matches_calendar(month: str, count: int) -> None:
     year, number = int(month[:4]), int(month[5:])
     for _ in range(count):
         year, number = (year, number + 1) if number < 12 else (year + 1, 1)

@@ -1,4 +1,4 @@
-"""Made tapes are tapes: the schema, the layout and the promises of recorded ones; and the same plan makes the same."""
+"""Synthetic tapes have the schema, layout and guarantees of recorded ones, and are reproducible."""
 
 from pathlib import Path
 
@@ -15,16 +15,16 @@ from tests.pipeline.without_spark import frame, run_audit
 SMALL = SyntheticConfig(rows=20_000, peers=30, arrivals=5, leaves=4, crashes=4, machines=3, seconds=120)
 
 
-def test_the_truth_is_on_the_tape(tmp_path: Path) -> None:
+def test_ground_truth_matches_tape(tmp_path: Path) -> None:
     (truth,) = generate(tmp_path, SMALL)
-    (told,) = summarize(tmp_path)
-    assert (told.channel, told.rows, told.files) == (truth.channel, truth.rows, SMALL.machines)
-    assert told.kinds["sent"] == truth.messages
-    assert told.kinds["delivered"] == truth.deliveries
-    assert told.kinds["joined"] == len(truth.peers.ids) == SMALL.peers + SMALL.arrivals
-    assert told.kinds["left"] == truth.peers.end_status.count(EndStatus.LEFT) == SMALL.leaves
+    (found,) = summarize(tmp_path)
+    assert (found.channel, found.rows, found.files) == (truth.channel, truth.rows, SMALL.machines)
+    assert found.kinds["sent"] == truth.messages
+    assert found.kinds["delivered"] == truth.deliveries
+    assert found.kinds["joined"] == len(truth.peers.ids) == SMALL.peers + SMALL.arrivals
+    assert found.kinds["left"] == truth.peers.end_status.count(EndStatus.LEFT) == SMALL.leaves
     assert truth.peers.end_status.count(EndStatus.CRASHED) == SMALL.crashes
-    assert set(told.kinds) >= {
+    assert set(found.kinds) >= {
         "received",
         "duplicates",
         "link_up",
@@ -34,7 +34,7 @@ def test_the_truth_is_on_the_tape(tmp_path: Path) -> None:
     }
 
 
-def test_files_are_as_the_recorder_writes_them(tmp_path: Path) -> None:
+def test_synthetic_files_match_recorder_format(tmp_path: Path) -> None:
     (truth,) = generate(tmp_path, SMALL)
     for path in tmp_path.rglob("*.parquet"):
         schema = pq.read_schema(path)
@@ -44,24 +44,24 @@ def test_files_are_as_the_recorder_writes_them(tmp_path: Path) -> None:
         assert path.name == f"{schema.metadata[RUN_KEY].decode()}-000001.parquet"
 
 
-def test_order_within_a_run_is_that_of_time(tmp_path: Path) -> None:
+def test_ordinals_of_a_run_follow_time(tmp_path: Path) -> None:
     generate(tmp_path, SMALL)
-    rows = frame(read(tmp_path)).sort("run", "ordinal")
-    for _, part in rows.group_by("run"):
+    rows = frame(read(tmp_path)).sort("run_id", "ordinal")
+    for _, part in rows.group_by("run_id"):
         assert part["ordinal"].to_list() == list(range(part.height))
-        assert part["time"].is_sorted()
+        assert part["event_time"].is_sorted()
 
 
-def test_every_promise_is_kept(tmp_path: Path) -> None:
+def test_synthetic_tape_passes_the_audit(tmp_path: Path) -> None:
     (truth,) = generate(tmp_path, SMALL)
     found = run_audit(read(tmp_path))
     assert found.findings == set()
-    assert found.delivery_balances["owed"].sum() == truth.deliveries
-    endings = found.recorded_peers["ending"].value_counts()
-    assert dict(endings.iter_rows()) == {"left": 4, "gone": 4, "present": 27}
+    assert found.delivery_balances["due_count"].sum() == truth.deliveries
+    counts = found.recorded_peers["end_status"].value_counts()
+    assert dict(counts.iter_rows()) == {"left": 4, "crashed": 4, "present": 27}
 
 
-def test_the_same_plan_makes_the_same(tmp_path: Path) -> None:
+def test_same_config_generates_the_same_tape(tmp_path: Path) -> None:
     generate(tmp_path / "one", SMALL)
     generate(tmp_path / "two", SMALL)
     assert read(tmp_path / "one").equals(read(tmp_path / "two"))
@@ -69,35 +69,39 @@ def test_the_same_plan_makes_the_same(tmp_path: Path) -> None:
     assert not read(tmp_path / "one").equals(read(tmp_path / "three"))
 
 
-def test_clocks_of_machines_may_differ(tmp_path: Path) -> None:
-    plan = SyntheticConfig(rows=5_000, peers=10, arrivals=0, leaves=0, crashes=0, machines=3, seconds=60, skew_s=5.0)
-    (truth,) = generate(tmp_path, plan)
+def test_configured_clock_skew_is_on_the_tape(tmp_path: Path) -> None:
+    config = SyntheticConfig(rows=5_000, peers=10, arrivals=0, leaves=0, crashes=0, machines=3, seconds=60, skew_s=5.0)
+    (truth,) = generate(tmp_path, config)
     rows = frame(read(tmp_path))
-    sent = rows.filter(pl.col("kind") == "sent").select("author", "sequence", "time", pl.col("run").alias("from"))
+    sent = rows.filter(pl.col("kind") == "sent").select(
+        "author", "sequence", "event_time", pl.col("run_id").alias("from")
+    )
     got = rows.filter(pl.col("kind") == "delivered").join(sent, ["author", "sequence"], suffix="_sent")
     skew = dict(zip(truth.runs, truth.skews_s, strict=True))
     assert max(abs(each) for each in skew.values()) > 0.1
     for row in got.iter_rows(named=True):
-        late_s = (row["time"] - row["time_sent"]).total_seconds() - (skew[row["run"]] - skew[row["from"]])
+        late_s = (row["event_time"] - row["event_time_sent"]).total_seconds() - (
+            skew[row["run_id"]] - skew[row["from"]]
+        )
         assert 0 < late_s < 0.5
 
 
-def test_midnight_parts_the_files(tmp_path: Path) -> None:
-    plan = SyntheticConfig(
+def test_files_are_split_at_midnight(tmp_path: Path) -> None:
+    config = SyntheticConfig(
         rows=2_000,
         peers=10,
         machines=1,
         seconds=60,
         begin=SyntheticConfig().begin.replace(hour=23, minute=59, second=30),
     )
-    (truth,) = generate(tmp_path, plan)
+    (truth,) = generate(tmp_path, config)
     days = sorted(path.parent.name for path in tmp_path.rglob("*.parquet"))
-    assert days == ["day=2026-01-05", "day=2026-01-06"]
+    assert days == ["event_date=2026-01-05", "event_date=2026-01-06"]
     assert read(tmp_path).num_rows == truth.rows
 
 
 @pytest.mark.parametrize("peers", [2, 6])
-def test_small_channels_work_too(tmp_path: Path, peers: int) -> None:
+def test_small_synthetic_channels_pass_the_audit(tmp_path: Path, peers: int) -> None:
     generate(
         tmp_path,
         SyntheticConfig(rows=200, peers=peers, arrivals=0, leaves=0, crashes=0, machines=1, seconds=30, groups=0),

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 WHEN = datetime(2026, 3, 29, 1, 30, 0, 123456, tzinfo=UTC)
 
 
-def test_times_are_utc_to_the_microsecond(spark: "SparkSession") -> None:
+def test_timestamps_are_utc_with_microseconds(spark: "SparkSession") -> None:
     frame = spark.createDataFrame(pa.table({"time": pa.array([WHEN], TIME)}))
     assert frame.selectExpr("CAST(time AS STRING) AS text").toArrow()["text"].to_pylist() == [
         "2026-03-29 01:30:00.123456"
@@ -26,7 +26,7 @@ def test_times_are_utc_to_the_microsecond(spark: "SparkSession") -> None:
     assert frame.toArrow()["time"].to_pylist() == [WHEN]
 
 
-def test_arrow_goes_through_python(spark: "SparkSession") -> None:
+def test_arrow_batches_pass_through_python(spark: "SparkSession") -> None:
     def doubled(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             yield pa.RecordBatch.from_arrays([pa.array([2 * each for each in batch["id"].to_pylist()])], ["id"])
@@ -34,18 +34,18 @@ def test_arrow_goes_through_python(spark: "SparkSession") -> None:
     assert sorted(spark.range(4).mapInArrow(doubled, "id BIGINT").toArrow()["id"].to_pylist()) == [0, 2, 4, 6]
 
 
-def test_the_running_session_is_used_again(spark: "SparkSession") -> None:
+def test_running_session_is_reused(spark: "SparkSession") -> None:
     assert spark_session.is_running()
     assert spark_session.session() is spark
 
 
-def test_without_the_extra_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_extra_is_reported_with_install_command(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(spark_session, "find_spec", lambda _name: None)
     with pytest.raises(spark_session.SparkUnavailableError, match=r"pip install 'broadloom\[pipeline\]'"):
         spark_session.session()
 
 
-def test_nothing_heavy_is_loaded_by_the_command_line() -> None:
+def test_cli_imports_no_heavy_packages() -> None:
     names = "'pyspark', 'polars', 'numba', 'pyarrow', 'pandas', 'matplotlib'"
     code = (
         "import sys, broadloom.cli.main, broadloom.pipeline; "
@@ -55,7 +55,7 @@ def test_nothing_heavy_is_loaded_by_the_command_line() -> None:
     assert ran.stdout.strip() == "[]"
 
 
-def test_a_run_that_changes_nothing_needs_no_spark() -> None:
+def test_build_module_does_not_import_pyspark() -> None:
     code = "import sys, broadloom.pipeline.build, broadloom.cli.pipeline; print('pyspark' in sys.modules)"
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert ran.stdout.strip() == "False"

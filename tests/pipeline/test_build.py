@@ -1,4 +1,4 @@
-"""A run with real Spark: the audit finds what was planted, what has not changed is kept, and a crash harms nothing."""
+"""Builds with real Spark: the audit, incremental builds, and crashes."""
 
 import shutil
 from pathlib import Path
@@ -32,50 +32,59 @@ class BuiltTables(NamedTuple):
 
 @pytest.fixture(scope="module")
 def ran(tmp_path_factory: pytest.TempPathFactory, spark: "SparkSession") -> BuiltTables:
-    """Two channels with every fault, in one of them or the other, and a file that is no tape."""
+    """Two channels with all faults distributed over them, and a file that is not a tape."""
     folder = tmp_path_factory.mktemp("job")
-    generate(folder / "made", CONFIG)
-    planted = inject(folder / "made", folder / "tapes", [*FaultKind, *FaultKind], seed=3)
+    generate(folder / "synthetic", CONFIG)
+    injected = inject(folder / "synthetic", folder / "tapes", [*FaultKind, *FaultKind], seed=3)
     (folder / "tapes" / "notes.txt").write_text("mine")
-    outcome = build.build_tables(folder / "tapes", folder / "out", only=["verdict"], spark=spark)
-    return BuiltTables(folder / "tapes", folder / "out", planted, outcome)
+    outcome = build.build_tables(folder / "tapes", folder / "out", only=["audit_summary"], spark=spark)
+    return BuiltTables(folder / "tapes", folder / "out", injected, outcome)
 
 
-def test_spark_finds_exactly_what_was_planted(ran: BuiltTables) -> None:
-    found = frame(Results(ran.out).read(table("audit")))
+def test_spark_audit_finds_exactly_the_injected_faults(ran: BuiltTables) -> None:
+    found = frame(Results(ran.out).read(table("audit_findings")))
     wanted = {(each.finding, each.channel, each.author, each.sequence, each.receiver) for each in ran.injected}
     assert set(found.select("finding", "channel", "author", "sequence", "receiver").iter_rows()) == wanted
-    innocent = {finding for finding, guilty in found.select("finding", "guilty").iter_rows() if not guilty}
-    assert innocent == {"missed_reported"}
+    reports = {
+        finding for finding, is_violation in found.select("finding", "is_violation").iter_rows() if not is_violation
+    }
+    assert reports == {"reported_missed"}
 
 
-def test_the_verdict_counts_it(ran: BuiltTables) -> None:
+def test_audit_summary_counts_findings(ran: BuiltTables) -> None:
     results = Results(ran.out)
-    verdicts = frame(results.read(table("verdict")))
-    assert verdicts.height == CONFIG.channels
-    for row in verdicts.iter_rows(named=True):
+    summaries = frame(results.read(table("audit_summary")))
+    assert summaries.height == CONFIG.channels
+    for row in summaries.iter_rows(named=True):
         mine = [each for each in ran.injected if each.channel == row["channel"]]
         for fault in FaultKind:
-            assert row[fault.value] == sum(each.finding == fault.value for each in mine), fault
-        assert row["clean"] == all(each.finding == FaultKind.REPORTED_MISSED.value for each in mine)
-        assert row["owed"] > 1000
-        assert row["members"] == CONFIG.peers + CONFIG.arrivals
-    assert verdicts["messages"].sum() == results.manifest().tables["messages"].rows
+            assert row[f"{fault.value}_count"] == sum(each.finding == fault.value for each in mine), fault
+        assert row["has_passed"] == all(each.finding == FaultKind.REPORTED_MISSED.value for each in mine)
+        assert row["due_count"] > 1000
+        assert row["peer_count"] == CONFIG.peers + CONFIG.arrivals
+    assert summaries["message_count"].sum() == results.manifest().tables["messages"].rows
 
 
-def test_spark_and_the_pure_functions_agree(ran: BuiltTables) -> None:
+def test_spark_matches_pure_arrow_functions(ran: BuiltTables) -> None:
     alone = run_audit(read(ran.tapes))
     results = Results(ran.out)
     for name, pure, keys in (
         ("messages", alone.messages, ["channel", "author", "sequence"]),
         ("deliveries", alone.deliveries, ["channel", "author", "sequence", "receiver"]),
-        ("members", alone.recorded_peers, ["channel", "peer"]),
+        ("recorded_peers", alone.recorded_peers, ["channel", "peer"]),
     ):
         got, wanted = frame(results.read(table(name))).sort(keys), pure.sort(keys)
         assert got.equals(wanted.select(got.columns)), name
-    sums = ["owed", "delivered", "missed", "unjudged_end", "unjudged_gap", "unjudged_clock"]
-    pairs = ["channel", "author", "member"]
-    got = frame(results.read(table("accounts"))).select(*pairs, *sums).sort(pairs)
+    sums = [
+        "due_count",
+        "delivered_count",
+        "missed_count",
+        "pending_at_end_count",
+        "unknown_dropped_rows_count",
+        "unknown_clock_count",
+    ]
+    pairs = ["channel", "author", "receiver"]
+    got = frame(results.read(table("delivery_balances"))).select(*pairs, *sums).sort(pairs)
     assert got.equals(alone.delivery_balances.select(*pairs, *sums).sort(pairs))
 
 
@@ -87,38 +96,42 @@ def test_tables_have_exactly_their_columns(ran: BuiltTables) -> None:
             assert pq.read_schema(path).names == described.schema.names, name
 
 
-def test_the_manifest_tells_of_the_run(ran: BuiltTables) -> None:
-    told = Results(ran.out).manifest()
-    assert told.tapes["rows"] == read(ran.tapes).num_rows
-    assert told.tapes["set_aside"] == 1
-    assert told.tables["quarantine"].rows == 1
-    assert set(told.tables) == {each.name for each in with_dependencies(["verdict"])} == set(ran.result.built)
-    assert told.seconds["total"] >= told.seconds["tables"] > 0
+def test_manifest_describes_the_build(ran: BuiltTables) -> None:
+    manifest = Results(ran.out).manifest()
+    assert manifest.tapes["rows"] == read(ran.tapes).num_rows
+    assert manifest.tapes["quarantined"] == 1
+    assert manifest.tables["quarantine"].rows == 1
+    assert set(manifest.tables) == {each.name for each in with_dependencies(["audit_summary"])} == set(ran.result.built)
+    assert manifest.seconds["total"] >= manifest.seconds["tables"] > 0
 
 
-def test_what_has_not_changed_is_kept(ran: BuiltTables) -> None:
-    """Without a session: none is started."""
+def test_unchanged_tables_are_reused_without_spark(ran: BuiltTables) -> None:
+    """No Spark session is started."""
     before = {path: path.stat().st_mtime_ns for path in ran.out.rglob("*.parquet")}
-    again = build.build_tables(ran.tapes, ran.out, only=["verdict"])
+    again = build.build_tables(ran.tapes, ran.out, only=["audit_summary"])
     assert again.built == []
     assert set(again.reused) == set(ran.result.built)
     assert {path: path.stat().st_mtime_ns for path in ran.out.rglob("*.parquet")} == before
 
 
-def test_other_tapes_settings_or_code_make_other_tables(ran: BuiltTables, monkeypatch: pytest.MonkeyPatch) -> None:
-    tables = with_dependencies(["verdict"])
+def test_fingerprint_depends_on_tapes_settings_and_code(ran: BuiltTables, monkeypatch: pytest.MonkeyPatch) -> None:
+    tables = with_dependencies(["audit_summary"])
     files = [("one", 1, 1)]
-    settings = {"settle_s": 10.0, "clock_s": 0.5}
+    settings = {"settle_s": 10.0, "clock_tolerance_s": 0.5}
     before = build.fingerprints(tables, files, settings)
     assert build.fingerprints(tables, files, settings) == before
     assert not set(build.fingerprints(tables, [("one", 1, 2)], settings).values()) & set(before.values())
-    other = build.fingerprints(tables, files, {**settings, "clock_s": 1.0})
-    assert {name for name in before if before[name] != other[name]} == {"accounts", "audit", "verdict"}
+    other = build.fingerprints(tables, files, {**settings, "clock_tolerance_s": 1.0})
+    assert {name for name in before if before[name] != other[name]} == {
+        "delivery_balances",
+        "audit_findings",
+        "audit_summary",
+    }
     monkeypatch.setattr(build, "code_version", lambda: "another")
     assert not set(build.fingerprints(tables, files, settings).values()) & set(before.values())
 
 
-def test_a_setting_that_names_a_file_stands_for_its_contents(tmp_path: Path) -> None:
+def test_file_setting_is_fingerprinted_by_content(tmp_path: Path) -> None:
     path = tmp_path / "plans.toml"
     path.write_text("one")
     before = build._setting_identity(str(path))
@@ -126,7 +139,7 @@ def test_a_setting_that_names_a_file_stands_for_its_contents(tmp_path: Path) -> 
     assert build._setting_identity(str(path)) != before
 
 
-def test_a_crash_leaves_the_former_results(ran: BuiltTables, tmp_path: Path, spark: "SparkSession") -> None:
+def test_crashed_build_keeps_previous_results(ran: BuiltTables, tmp_path: Path, spark: "SparkSession") -> None:
     out = tmp_path / "out"
     shutil.copytree(ran.out, out)
     before = Results(out).manifest()
@@ -138,37 +151,37 @@ def test_a_crash_leaves_the_former_results(ran: BuiltTables, tmp_path: Path, spa
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(build, "with_dependencies", lambda _names: (bad,))
         patch.setattr(build, "code_version", lambda: "another")
-        with pytest.raises(build.BuildError, match=r"the table messages could not be built: .*the disk is gone"):
+        with pytest.raises(build.BuildError, match=r"table messages could not be built: .*the disk is gone"):
             build.build_tables(ran.tapes, out, only=["messages"], spark=spark)
     assert Results(out).manifest() == before
     assert Results(out).read(table("messages")).num_rows == before.tables["messages"].rows
     assert not list(out.glob(".building-*"))
 
 
-def test_one_run_at_a_time(tmp_path: Path) -> None:
+def test_second_transaction_raises_locked_error(tmp_path: Path) -> None:
     with (
         Results(tmp_path).transaction(),
-        pytest.raises(ResultsLockedError, match="another run writes"),
+        pytest.raises(ResultsLockedError, match="another process is writing"),
         Results(tmp_path).transaction(),
     ):
         pass
 
 
-def test_mistakes_are_told_before_anything_starts(ran: BuiltTables, tmp_path: Path) -> None:
+def test_invalid_arguments_raise_before_spark_starts(ran: BuiltTables, tmp_path: Path) -> None:
     with pytest.raises(TapesNotFoundError):
         build.build_tables(tmp_path / "nowhere", tmp_path / "out")
-    with pytest.raises(TableNotFoundError, match="there is no table 'nonsense'; there are: quarantine, messages"):
+    with pytest.raises(TableNotFoundError, match="unknown table 'nonsense'; tables: quarantine, messages"):
         build.build_tables(ran.tapes, tmp_path / "out", only=["nonsense"])
-    with pytest.raises(TableSettingError, match="there is no setting 'nonsense'"):
+    with pytest.raises(TableSettingError, match="unknown setting 'nonsense'"):
         build.build_tables(ran.tapes, tmp_path / "out", settings={"nonsense": "1"})
-    with pytest.raises(TableSettingError, match="settle_s has to be a number, not 'soon'"):
+    with pytest.raises(TableSettingError, match="settle_s must be a number, not 'soon'"):
         build.build_tables(ran.tapes, tmp_path / "out", settings={"settle_s": "soon"})
-    with pytest.raises(ResultsNotFoundError, match="there is no table 'messages'"):
+    with pytest.raises(ResultsNotFoundError, match="no table 'messages'"):
         Results(tmp_path / "out").files("messages")
     assert not (tmp_path / "out").exists()
 
 
-def test_the_registry_is_in_order() -> None:
+def test_registry_is_in_dependency_order() -> None:
     known: set[str] = set()
     for each in all_tables():
         assert set(each.depends_on) <= known, each.name

@@ -1,0 +1,167 @@
+"""Clock offsets of seconds are estimated from the tapes alone, within the reported error."""
+
+import numpy as np
+import polars as pl
+import pytest
+
+from broadloom.pipeline.arrow.clock_correction import ClockCorrection
+from broadloom.pipeline.arrow.clock_offsets import CLOCK_OFFSETS, WINDOW_US, estimate_clock_offsets
+from broadloom.pipeline.arrow.frames import to_polars
+from broadloom.pipeline.arrow.link_crossings import FASTEST, fastest
+from broadloom.record.arrow_import import pa
+from tests.pipeline.building import build_all
+from tests.pipeline.flooded import START_US, FloodTape, flood_tape
+from tests.pipeline.simulated import simulated_history
+
+
+def spans_of(rows: pa.Table) -> pa.Table:
+    frame = pl.from_arrow(rows)
+    assert isinstance(frame, pl.DataFrame)
+    return (
+        frame.group_by("run_id")
+        .agg(start_time=pl.col("event_time").min(), end_time=pl.col("event_time").max())
+        .to_arrow()
+    )
+
+
+def estimated(rows: pa.Table) -> pl.DataFrame:
+    return to_polars(estimate_clock_offsets(fastest(rows), spans_of(rows)))
+
+
+def errors_ms(tape: FloodTape, found: pl.DataFrame) -> np.ndarray:
+    """Error of each estimated offset, at the start of the tape."""
+    reference = tape.offset_s[found["reference_run_id"][0]]
+    truth = np.array([(tape.offset_s[run] - reference) * 1e3 for run in found["run_id"]])
+    return np.asarray(found["offset_ms"].to_numpy() - truth)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_clock_offsets_of_seconds_are_estimated_within_a_millisecond(seed):
+    tape = flood_tape(seed=seed)
+    found = estimated(tape.rows)
+    wrong = np.abs(errors_ms(tape, found))
+    assert found["reference_run_id"].n_unique() == 1
+    # Latencies are 1 to 20 ms plus jitter; the clocks are up to 10 s apart.
+    assert wrong.max() < 1
+    assert np.all(wrong <= found["error_ms"].to_numpy() + 0.001)
+    assert found["error_ms"].to_numpy().max() < 25
+
+
+def test_reported_clock_error_holds_with_and_without_jitter():
+    for jitter_ms in (0.0, 50.0):
+        tape = flood_tape(jitter_ms=jitter_ms, seed=7)
+        found = estimated(tape.rows)
+        assert np.all(np.abs(errors_ms(tape, found)) <= found["error_ms"].to_numpy() + 0.001)
+
+
+def test_clock_drift_is_corrected():
+    tape = flood_tape(drift_ppm_max=40.0, seconds=1800, messages=900, seed=3)
+    found = estimated(tape.rows)
+    correction = ClockCorrection(estimate_clock_offsets(fastest(tape.rows), spans_of(tape.rows)))
+    rows = to_polars(tape.rows)
+    corrected = correction.apply(rows, "run_id", "event_time")
+    sent = corrected.filter(pl.col("kind") == "sent").select("author", "sequence", sent="event_time")
+    got = corrected.filter(pl.col("kind") == "delivered").join(sent, on=["author", "sequence"], how="left")
+    # The rows are ordered by true time, the true latencies by message: compare both sorted.
+    latencies = np.sort((got["event_time"] - got["sent"]).to_numpy())
+    assert np.max(np.abs(latencies - np.sort(tape.latencies_us))) < 3_000
+    assert found["drift_ppm"].abs().to_numpy().max() > 5
+
+
+def test_clock_offsets_of_simulated_tape_are_estimated():
+    """A simulated tape, distributed over six machines with wrong clocks."""
+    rows = pl.DataFrame(pl.from_arrow(simulated_history("kill", 30).rows))
+    machine = pl.col("peer").rank("dense") % 6
+    offset_us = {number: (number * 7919 % 11 - 5) * 1_234_567 for number in range(6)}
+    moved = rows.with_columns(
+        run_id=pl.concat_str(pl.lit("run-"), machine.cast(pl.Int64)),
+        event_time=pl.col("event_time") + pl.duration(microseconds=machine.cast(pl.Int64).replace_strict(offset_us)),
+    )
+    found = estimated(moved.to_arrow())
+    assert found["reference_run_id"].n_unique() == 1
+    reference = offset_us[int(found["reference_run_id"][0][-1])]
+    for run, offset, error in found.select("run_id", "offset_ms", "error_ms").iter_rows():
+        wrong = abs(offset - (offset_us[int(run[-1])] - reference) / 1000)
+        assert wrong <= error + 0.001
+        assert wrong < 5  # simulated connections take some 10 to 50 ms
+
+
+def test_single_run_is_its_own_reference():
+    tape = flood_tape(runs=1, messages=5)
+    found = estimated(tape.rows)
+    assert found.select("run_id", "reference_run_id", "offset_ms", "error_ms").rows() == [
+        ("run-00", "run-00", 0.0, 0.0)
+    ]
+
+
+def test_one_way_traffic_relates_no_clocks():
+    rows = flood_tape(runs=2, messages=50).rows
+    fast = to_polars(fastest(rows)).filter(pl.col("run_from") == "run-00")
+    found = to_polars(estimate_clock_offsets(fast.to_arrow().cast(FASTEST), spans_of(rows)))
+    assert found["reference_run_id"].to_list() == found["run_id"].to_list()
+    assert ClockCorrection(found.with_columns(pl.from_epoch("start_time", "us")).to_arrow()).is_one_clock is False
+
+
+def test_cycle_of_one_way_traffic_bounds_clock_offsets():
+    delay, offset = 2_000, {"a": 0, "b": 3_000_000, "c": -1_000_000}
+    at = 10 * WINDOW_US
+    around = [("a", "b"), ("b", "c"), ("c", "a")]
+    fast = pa.Table.from_pylist(
+        [
+            {"run_from": x, "run_to": y, "minute_us": at, "at_us": at, "sample_count": 5}
+            | {"fastest_us": delay + offset[y] - offset[x]}
+            for x, y in around
+        ],
+        schema=FASTEST,
+    )
+    spans = pa.table({"run_id": ["a", "b", "c"], "start_time": [at] * 3, "end_time": [at] * 3})
+    found = to_polars(estimate_clock_offsets(fast, spans))
+    reference = offset[found["reference_run_id"][0]]
+    for run, estimate, error in found.select("run_id", "offset_ms", "error_ms").iter_rows():
+        assert abs(1000 * estimate - (offset[run] - reference)) <= 1000 * error <= 3 * delay
+
+
+def test_window_without_traffic_uses_nearest_estimate_with_larger_error():
+    tape = flood_tape(messages=60)
+    begins = START_US // WINDOW_US * WINDOW_US
+    spans = (
+        to_polars(spans_of(tape.rows))
+        .with_columns(start_time=begins, end_time=pl.col("end_time") + 2 * WINDOW_US)
+        .to_arrow()
+    )
+    found = (
+        to_polars(estimate_clock_offsets(fastest(tape.rows), spans))
+        .filter(pl.col("run_id") != pl.col("reference_run_id"))
+        .sort("run_id", "start_time")
+    )
+    by_run = found.group_by("run_id", maintain_order=True).agg("error_ms", "sample_count")
+    for errors, crossings in by_run.select("error_ms", "sample_count").iter_rows():
+        assert errors == sorted(errors)
+        assert errors[0] < errors[1]
+        assert crossings[0] > 0 == crossings[-1]
+
+
+def test_estimate_returns_empty_table_without_runs():
+    empty = pa.table(
+        {
+            "run_id": pa.array([], pa.string()),
+            "start_time": pa.array([], pa.int64()),
+            "end_time": pa.array([], pa.int64()),
+        }
+    )
+    assert estimate_clock_offsets(FASTEST.empty_table(), empty).schema.names == CLOCK_OFFSETS.names
+
+
+@pytest.mark.long
+def test_spark_matches_pure_functions(spark):
+    tape = flood_tape()
+    here = pl.DataFrame(pl.from_arrow(estimate_clock_offsets(fastest(tape.rows), spans_of(tape.rows)))).sort(
+        "run_id", "start_time"
+    )
+    there = (
+        build_all(spark)["clock_offsets"].filter(pl.col("run_id").str.starts_with("run-")).sort("run_id", "start_time")
+    )
+    exact = ["run_id", "start_time", "reference_run_id", "sample_count"]
+    assert there.select(exact).rows() == here.select(exact).rows()
+    # Runs of other channels do not matter, but sums are taken in another order.
+    assert np.allclose(there["offset_ms"], here["offset_ms"], atol=0.0005)

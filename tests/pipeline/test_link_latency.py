@@ -1,0 +1,87 @@
+"""Slow links and peers are found in the right order, accurate to half a percent."""
+
+import numpy as np
+import polars as pl
+import pytest
+
+from broadloom.pipeline.arrow.frames import to_polars
+from broadloom.pipeline.arrow.link_latency import RANKS_MAX, latency_histogram, link_latency
+from tests.pipeline.building import build_all
+from tests.pipeline.flooded import CHANNEL, START_US, flood_tape, tape_rows
+from tests.pipeline.test_latency import corrected, tape
+from tests.pipeline.test_links import ONE_CLOCK
+
+LINKS_UP = tape_rows([]).select(["channel", "peer", "neighbor", "event_time"])
+
+
+def test_links_are_ranked_by_median_latency():
+    one = flood_tape(runs=1, messages=400)
+    found = (
+        to_polars(link_latency(latency_histogram(one.rows, ONE_CLOCK, LINKS_UP)))
+        .filter(pl.col("kind") == "link")
+        .sort("slowness_rank")
+    )
+    assert found["slowness_rank"].to_list() == list(range(1, min(len(one.crossings_us), RANKS_MAX) + 1))
+    for row in found.iter_rows(named=True):
+        truth = one.crossings_us[row["sender_peer"], row["receiver"]]
+        assert row["sample_count"] == len(truth)
+        for name, share in (("p50", 50), ("p90", 90), ("p99", 99)):
+            assert 1000 * row[f"latency_{name}_ms"] == pytest.approx(
+                np.percentile(truth, share, method="inverted_cdf"), rel=0.006
+            )
+        assert 1000 * row["latency_max_ms"] == pytest.approx(max(truth), abs=1.5)
+    middles = found["latency_p50_ms"].to_list()
+    assert middles == sorted(middles, reverse=True)
+
+
+def test_receivers_and_relays_combine_their_links():
+    one = flood_tape(runs=1, messages=100)
+    found = to_polars(link_latency(latency_histogram(one.rows, ONE_CLOCK, LINKS_UP)))
+    for kind, end in (("receiver", 1), ("relay", 0)):
+        name = ("sender_peer", "receiver")[end]
+        for row in found.filter(pl.col("kind") == kind).iter_rows(named=True):
+            truth = np.concatenate([took for ends, took in one.crossings_us.items() if ends[end] == row[name]])
+            assert row["sample_count"] == len(truth)
+            assert 1000 * row["latency_p50_ms"] == pytest.approx(
+                np.percentile(truth, 50, method="inverted_cdf"), rel=0.006
+            )
+
+
+def test_backfill_is_not_timed():
+    """b links to a at second 50, gets a message from second 0 as backfill, and then a new one."""
+    sent = [
+        {"kind": "sent", "peer": "a", "author": "a", "sequence": number, "event_time": START_US + at * 1_000_000}
+        for number, at in ((1, 0), (2, 60))
+    ]
+    received = [
+        {**row, "kind": "received", "peer": "b", "neighbor": "a", "event_time": START_US + at}
+        for row, at in zip(sent, (50_001_000, 60_002_000), strict=True)
+    ]
+    up = tape_rows([{"kind": "link_up", "peer": "b", "neighbor": "a", "event_time": START_US + 50_000_000}])
+    found = to_polars(
+        link_latency(latency_histogram(tape_rows([*sent, *received]), ONE_CLOCK, up.select(LINKS_UP.schema.names)))
+    )
+    link = found.filter(pl.col("kind") == "link").row(0, named=True)
+    assert (link["sample_count"], link["backfill_count"], link["latency_max_ms"]) == (1, 1, 2.0)
+
+
+def test_link_latency_is_corrected_for_clocks():
+    found = to_polars(link_latency(latency_histogram(tape().rows, corrected(), LINKS_UP))).filter(
+        pl.col("kind") == "link"
+    )
+    wrong = [
+        abs(
+            1000 * row["latency_p50_ms"]
+            - np.percentile(tape().crossings_us[row["sender_peer"], row["receiver"]], 50, method="inverted_cdf")
+        )
+        for row in found.iter_rows(named=True)
+    ]
+    assert max(wrong) < 2_000
+
+
+@pytest.mark.long
+def test_spark_matches_pure_functions(spark):
+    keys = ["kind", "slowness_rank"]
+    here = to_polars(link_latency(latency_histogram(tape().rows, corrected(), LINKS_UP))).sort(keys)
+    there = build_all(spark)["link_latency"].filter(pl.col("channel") == CHANNEL).sort(keys)
+    assert there.rows() == here.rows()

@@ -1,0 +1,201 @@
+"""Micro-batches as a pure function: however events are split into batches, the live tables are the same."""
+
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from broadloom.pipeline.arrow import sessions as whole
+from broadloom.pipeline.arrow.frames import to_polars
+from broadloom.pipeline.arrow.sessions import SessionRule
+from broadloom.pipeline.live import sessions
+from broadloom.pipeline.live.micro_batch import MicroBatchResult, process_micro_batch
+from broadloom.pipeline.live.watermark import WatermarkRules
+from broadloom.record.arrow_import import pa
+from tests.pipeline.growing import BEGIN_S, Clock, RecordedPeers, on_tape
+
+RULES = WatermarkRules(window_s=10, lateness_s=60)
+SESSIONS = SessionRule(interval_s=20, missed_max=0, grace_s=5, tail_s=20, window_s=2)
+NOW_US = int((BEGIN_S + 3600) * 1e6)
+
+
+def run(parts: list[pa.Table], rules: WatermarkRules = RULES) -> tuple[dict[str, pl.DataFrame], MicroBatchResult]:
+    """The tables after all these batches, as the store keeps them."""
+    final: dict[str, list[pl.DataFrame]] = {}
+    current: dict[str, pl.DataFrame] = {}
+    result: MicroBatchResult | None = None
+    state = None
+    for batch, part in enumerate(parts):
+        result = process_micro_batch("c", state, part, batch=batch, now_us=NOW_US, rules=rules, sessions=SESSIONS)
+        state = result.state
+        for name, table in result.tables.items():
+            frame = to_polars(table)
+            final.setdefault(name, []).append(frame.filter("is_final"))
+            current[name] = frame.filter(~pl.col("is_final"))
+    assert result is not None
+    return {name: pl.concat([*frames, current[name]]) for name, frames in final.items()}, result
+
+
+@pytest.fixture(scope="module")
+def tape(tmp_path_factory: pytest.TempPathFactory) -> pa.Table:
+    """Five minutes of four peers: messages, links, a leave, and two subscribers that come and go."""
+    folder = tmp_path_factory.mktemp("tapes")
+    clock = Clock()
+    with RecordedPeers(folder, clock, peers=(1, 2, 3, 4)) as recorded:
+        recorded.join()
+        for one, other in ((1, 2), (2, 3), (3, 4), (4, 1)):
+            recorded.link(one, other)
+        for number in range(600):
+            recorded.send(1 + number % 4, delay_s=0.001 * (1 + number % 50), step_s=0.5)
+            if number % 40 == 0 and number < 300:
+                recorded.recorders[2].identification("ann", 1)
+                recorded.recorders[3].identification("ann", 1)
+            if number % 20 == 0:
+                recorded.recorders[2].identification("bob", 3)
+            if number == 200:
+                recorded.unlink(1, 2)
+            if number == 300:
+                recorded.leave(1)
+                recorded.unlink(4, 1)
+                recorded.report_missed(2, author=1, first=900, last=903)
+    return on_tape(folder).sort_by([("event_time", "ascending"), ("run_id", "ascending"), ("ordinal", "ascending")])
+
+
+def test_traffic_is_counted_per_window(tape):
+    tables, result = run([tape])
+    traffic = tables["traffic"]
+    assert traffic["event_count"].sum() == tape.num_rows == result.rows
+    assert result.excluded_rows == 0
+    assert traffic["sent_count"].sum() == 600
+    assert traffic["delivered_count"].sum() == 1800
+    assert traffic["missed_count"].sum() == 4
+    first = traffic.sort("start_time").row(0, named=True)
+    assert (first["sent_count"], first["sent_bytes"], first["author_count"], first["peer_count"]) == (20, 80, 4, 4)
+
+
+def test_live_latency_is_accurate_to_one_percent(tape):
+    tables, _ = run([tape])
+    frame = to_polars(tape)
+    sent = frame.filter(pl.col("kind") == "sent").select("author", "sequence", sent="event_time")
+    deliveries = frame.filter(pl.col("kind") == "delivered").join(sent, on=["author", "sequence"])
+    deliveries = deliveries.with_columns(
+        ms=(pl.col("event_time") - pl.col("sent")) / 1000, start_time=pl.col("event_time") // 10_000_000 * 10_000_000
+    )
+    for row in tables["latency"].iter_rows(named=True):
+        mine = deliveries.filter(pl.col("start_time") == row["start_time"])["ms"]
+        assert row["delivery_count"] == len(mine)
+        assert row["untimed_count"] == row["negative_count"] == 0
+        assert row["latency_max_ms"] == pytest.approx(mine.max())
+        assert row["latency_mean_ms"] == pytest.approx(mine.mean())
+        for name, share in (("latency_p50_ms", 0.5), ("latency_p90_ms", 0.9), ("latency_p99_ms", 0.99)):
+            exact = mine.quantile(share, interpolation="higher")
+            lower = mine.quantile(share, interpolation="lower")
+            assert exact is not None
+            assert lower is not None
+            assert lower * 0.989 <= row[name] <= exact * 1.011
+
+
+def test_live_sessions_match_batch_table(tape):
+    tables, _ = run([tape])
+    signs = sessions.signs(to_polars(tape.select(["kind", "event_time", "peer", "author", "name", "channel"])))
+    as_times = signs.with_columns(pl.col("first_time", "last_time").cast(pl.Datetime("us", "UTC"))).to_arrow()
+    spans = whole.spans(as_times, SESSIONS)
+    newest = to_polars(tape)["event_time"].max()
+    until = pa.array([newest] * spans.num_rows, pa.int64()).cast(pa.timestamp("us", "UTC"))
+    expected = to_polars(whole.sessions(spans.append_column("tape_end_time", until), SESSIONS))
+    columns = ["subscriber", "start_time", "end_time", "identification_count", "peer_count", "end_status"]
+    assert _rows(tables["sessions"], columns) == _rows(expected, columns)
+    assert sorted(set(tables["sessions"]["subscriber"])) == ["ann", "bob"]
+
+
+def test_live_snapshots_follow_changes_of_the_fabric(tape):
+    tables, _ = run([tape])
+    fabric = tables["fabric_snapshots"].sort("start_time")
+    figures = fabric.select(
+        "peer_count", "link_count", "degree_min", "degree_max", "component_count", "diameter"
+    ).rows()
+    # A ring of four; one link less makes it a line; then peer 1 leaves, and three remain in a line.
+    assert figures == [(4, 4, 2, 2, 1, 2), (4, 3, 1, 2, 1, 3), (3, 2, 1, 2, 1, 2)]
+
+
+@settings(max_examples=10, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(cuts=st.lists(st.integers(0, 2600), max_size=6), mixed=st.randoms(use_true_random=False))
+def test_live_tables_do_not_depend_on_batch_boundaries(tape, cuts, mixed):
+    """Within the lateness, the order does not matter either: adjacent batches are mixed."""
+    ends = sorted({min(cut, tape.num_rows) for cut in cuts} | {0, tape.num_rows})
+    parts = [list(range(first, last)) for first, last in pairwise(ends)]
+    for one, other in pairwise(parts):
+        # 40 rows are some 5 s here, well within the lateness.
+        swapped = one[-40:] + other[:40]
+        mixed.shuffle(swapped)
+        one[-40:], other[:40] = swapped[: len(one[-40:])], swapped[len(one[-40:]) :]
+    tables, result = run([tape.take(part) for part in parts if part])
+    expected, _ = run([tape])
+    assert result.excluded_rows >= 0
+    assert tables["excluded_events"].height == 0
+    for name, frame in expected.items():
+        columns = [column for column in frame.columns if column != "is_final"]
+        assert _rows(tables[name], columns) == _rows(frame, columns), name
+
+
+def test_late_events_are_counted_and_change_nothing(tape):
+    early = tape.slice(0, 300)
+    expected, before = run([tape.slice(300)])
+    tables, after = run([tape.slice(300), early])
+    assert after.excluded_rows == after.rows == 300
+    assert tables["excluded_events"]["event_count"].sum() == 300
+    assert set(tables["excluded_events"]["reason"]) == {"late"}
+    for name in ("traffic", "latency", "sessions", "fabric_snapshots"):
+        assert _rows(tables[name], tables[name].columns) == _rows(expected[name], expected[name].columns)
+    assert after.watermark_us == before.watermark_us
+
+
+def test_future_events_do_not_move_the_watermark(tape):
+    times = pa.array([NOW_US + 400_000_000] * 5, pa.int64()).cast(tape.schema.field("event_time").type)
+    place = tape.schema.names.index("event_time")
+    ahead = tape.slice(0, 5).set_column(place, tape.schema.field("event_time"), times)
+    tables, result = run([ahead, tape])
+    assert tables["excluded_events"].select("reason", "event_count").group_by("reason").sum().rows() == [("future", 5)]
+    assert tables["traffic"]["event_count"].sum() == tape.num_rows
+    _, free = run([ahead, tape], WatermarkRules(window_s=10, lateness_s=60, future_s=None))
+    assert free.excluded_rows == tape.num_rows
+    assert result.rows == tape.num_rows
+
+
+def test_delivery_waits_for_its_sending(tape):
+    kinds = tape["kind"].to_pylist()
+    sent = tape.take([place for place, kind in enumerate(kinds) if kind == "sent"])
+    others = tape.take([place for place, kind in enumerate(kinds) if kind != "sent"])
+    wide = WatermarkRules(window_s=10, lateness_s=1000)
+    tables, _ = run([others, sent], wide)
+    assert tables["latency"]["delivery_count"].sum() == 1800
+    assert tables["latency"]["untimed_count"].sum() == 0
+    without_sent, _ = run([others], wide)
+    assert without_sent["latency"]["untimed_count"].sum() == 1800
+    assert without_sent["latency"]["delivery_count"].sum() == 0
+
+
+def _rows(frame: pl.DataFrame, columns: list[str]) -> list[Any]:
+    rounded = frame.select(columns).with_columns(pl.selectors.float().round(9))
+    return sorted(rounded.rows(), key=repr)
+
+
+def test_live_state_does_not_grow_over_time(tmp_path: Path):
+    clock = Clock()
+    sizes: list[int] = []
+    state = None
+    for _ in range(4):
+        folder = tmp_path / str(len(sizes))
+        with RecordedPeers(folder, clock, peers=(1, 2)) as recorded:
+            for _ in range(400):
+                recorded.send(1, delay_s=0.01, step_s=1.0)
+        result = process_micro_batch(
+            "c", state, on_tape(folder), batch=0, now_us=NOW_US, rules=RULES, sessions=SESSIONS
+        )
+        state = result.state
+        sizes.append(len(state))
+    assert max(sizes[1:]) < 1.3 * sizes[0]
