@@ -13,7 +13,7 @@ from tests.web.server import running_server
 
 
 @pytest.mark.parametrize(
-    ("words", "told"),
+    ("words", "log"),
     [
         ([], "pass a channel, --tapes or --results"),
         (["--tapes", "/nowhere/at/all"], "is not a directory"),
@@ -50,7 +50,7 @@ def test_remote_access_requires_the_password(tmp_path: Path) -> None:
         assert "Replay" in ask("GET", "/replay", cookie=cookie)[2]
         status, _, text = ask("GET", "/data/kill/figures", cookie=cookie)
         assert status == 200
-        assert '"parts":1' in text
+        assert '"partitions":1' in text
         status, _, text = ask("GET", "/data/nothing/whole", cookie=cookie)
         assert (status, "there is no tape" in text) == (404, True)
         for path in ("/", "/cluster", "/traffic", "/conversations", "/tables"):

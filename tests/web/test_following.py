@@ -57,10 +57,10 @@ def test_reported_figures_are_recorded_when_they_change() -> None:
     story.set_links((0, 1), peers=2, free_slots=3)
     following = TimelineFollower(story)
     following.poll(1e12)
-    assert following.history.stats(1e12)["holes"] == 6
+    assert following.history.stats(1e12)["free_slots"] == 6
     story.set_links((0, 1), peers=2)
     following.poll(1e12 + 5)
-    assert following.history.stats(1e12 + 10)["holes"] == 0
+    assert following.history.stats(1e12 + 10)["free_slots"] == 0
 
 
 def test_snapshot_is_corrected_after_dropped_changes() -> None:

@@ -97,10 +97,10 @@ def test_figures_and_overview_are_computed() -> None:
         [MessageHop(1005.0, 0, 1, 0, 1, 1), MessagesMissed(1006.0, 3, 0, 5, 9), Annotation(1006.0, "so it is")]
     )
     told = history.stats(history.end)
-    assert (told["peers"], told["links"], told["parts"], told["diameter"]) == (4, 3, 1, 3)
-    assert (told["holes"], told["missed"], told["estimate"], told["frozen"]) == (1, 5, 7, [3])
+    assert (told["peers"], told["links"], told["partitions"], told["diameter"]) == (4, 3, 1, 3)
+    assert (told["free_slots"], told["missed"], told["estimate"], told["paused"]) == (1, 5, 7, [3])
     history.add_all([LinkRemoved(1007.0, 1, 2), PeerRemoved(1008.0, 2, "killed"), PeerRemoved(1009.0, 1, "left")])
-    assert history.stats(8.5)["parts"] == 2
+    assert history.stats(8.5)["partitions"] == 2
     assert history.stats(8.5)["diameter"] is None
     outline = history.overview()
     assert (max(outline["peers"]), outline["peers"][-1], sum(outline["deaths"])) == (4, 2, 1)

@@ -57,7 +57,7 @@ def test_fabric_page_draws_every_peer(browser: Browser, lab: dict[str, Any], pic
     browser.open(lab["url"] + "/")
     browser.wait_until(lambda: number(browser, "nodes") == PEERS, "all peers are drawn")
     browser.wait_until(
-        lambda: browser.fabric("holes") == "0" and browser.fabric("parts") == "1", "figures of the server"
+        lambda: browser.fabric("free-slots") == "0" and browser.fabric("partitions") == "1", "figures of the server"
     )
     assert number(browser, "links") == PEERS * 4 / 2
     assert "nothing is hidden" in browser.text("main")
@@ -121,7 +121,10 @@ def test_fabric_heals_after_a_kill(browser: Browser, lab: dict[str, Any]) -> Non
     _write(browser, "Peers to kill: how many", "2")
     browser.one("#do-kill").click()
     browser.wait_until(lambda: number(browser, "nodes") == before - 2, "the dead are gone")
-    browser.wait_until(lambda: browser.fabric("holes") == "0" and browser.fabric("parts") == "1", "it is whole again")
+    browser.wait_until(
+        lambda: browser.fabric("free-slots") == "0" and browser.fabric("partitions") == "1",
+        "the fabric is connected again",
+    )
     browser.wait_until(lambda: "one fabric, everyone with its links" in browser.text(".bl-told"), "and says so")
     browser.wait_until(
         lambda: len(browser.all(".bl-guarantees li[data-state=holds]")) == len(browser.all(".bl-guarantees li")),
@@ -171,7 +174,7 @@ def test_reply_reaches_another_peer(browser: Browser, lab: dict[str, Any]) -> No
 
 def test_table_is_filtered_and_downloaded(browser: Browser, lab: dict[str, Any]) -> None:
     browser.open(lab["url"] + "/tables")
-    browser.wait_until(lambda: "3 missing" in browser.text(".bl-audit"), "the verdict")
+    browser.wait_until(lambda: "3 missing" in browser.text(".bl-audit"), "the audit summary")
     browser.one("[data-table=audit]").click()
     browser.wait_until(lambda: "Was every message delivered" in browser.text(".bl-question"))
     browser.wait_until(lambda: len(browser.all(".bl-rows tbody tr")) == 3)

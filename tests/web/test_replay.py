@@ -22,9 +22,9 @@ def sentences(played: Replay) -> list[str]:
 
 def test_replay_ends_in_a_regular_fabric_of_survivors(kill: Replay) -> None:
     told = kill.history.stats(kill.history.end)
-    assert (told["peers"], told["links"], told["parts"], told["holes"]) == (24, 48, 1, 0)
+    assert (told["peers"], told["links"], told["partitions"], told["free_slots"]) == (24, 48, 1, 0)
     assert told["estimate"] >= told["diameter"] >= 3
-    assert told["small"] is False
+    assert told["is_full_mesh"] is False
 
 
 def test_crashes_are_found_without_records_of_the_crashed(kill: Replay) -> None:
@@ -53,7 +53,7 @@ def test_tape_metrics_match_the_tape(kill: Replay) -> None:
 
 def test_partition_is_annotated(tmp_path: Path) -> None:
     told = sentences(replay(make_tape(tmp_path / "partition", 24, "partition")))
-    assert told.index("the fabric is in 2 parts") < told.index("the fabric is one again")
+    assert told.index("the fabric has 2 partitions") < told.index("the fabric is connected again")
 
 
 def test_directory_without_tape_raises_replay_error(tmp_path: Path, kill: Replay) -> None:

@@ -58,7 +58,7 @@ def test_filters_select_rows(shelf: TableCatalog, chosen: Filter, count: int) ->
     assert shelf.page(shelf.entry("audit_findings"), chosen, 0, 1000).num_rows == count
 
 
-def test_invalid_filter_says_what_is_allowed(shelf: TableCatalog) -> None:
+def test_invalid_filter_names_the_allowed_values(shelf: TableCatalog) -> None:
     book = shelf.entry("audit_findings")
     with pytest.raises(FilterError, match="there is no column 'nothing'"):
         shelf.count(book, Filter("nothing", "is", "1"))

@@ -44,7 +44,7 @@ def download_routes(sources: Sources) -> list[Route]:
                 raise TableNotFoundError("there are no tables here: give their folder with --tables")
             entry = await asyncio.to_thread(sources.catalog.entry, key)
             if kind not in WRITERS:
-                raise TableNotFoundError(f"tables are to be had as {' and '.join(WRITERS)}, not as {kind}")
+                raise TableNotFoundError(f"tables are available as {' and '.join(WRITERS)}, not as {kind}")
             pieces = WRITERS[kind](sources.catalog, entry, chosen)
             first = await asyncio.to_thread(next, pieces, b"")
         except Exception as problem:
@@ -133,7 +133,7 @@ def _snapshot(history: FabricHistory, request: Request) -> JsonObject:
         "peers": [[each, *name_and_id] for each, name_and_id in snapshot.peers.items()],
         "links": snapshot.visible_links(),
         "felt": snapshot.peer_stats,
-        "told": history.annotations(at),
+        "log": history.annotations(at),
     }
 
 
@@ -153,9 +153,9 @@ def _peer_details(live: TimelineFollower | None, request: Request) -> JsonObject
         return None
     return {
         "state": view.state,
-        "holes": view.free_slots,
+        "free_slots": view.free_slots,
         "diameter": view.diameter_estimate,
-        "small": view.is_full_mesh,
+        "is_full_mesh": view.is_full_mesh,
     }
 
 

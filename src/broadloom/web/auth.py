@@ -111,7 +111,7 @@ class AuthMiddleware:
         elif scope["path"] == "/door" and scope["method"] == "POST":
             await self._log_in(receive, send)
         elif scope["path"].startswith("/data/"):
-            await _reject(scope, send, 401, "the password is needed first: load the page anew")
+            await _reject(scope, send, 401, "sign in first: reload the page")
         else:
             await _respond(send, 401, login_page())
 

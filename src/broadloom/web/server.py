@@ -124,7 +124,7 @@ async def serve(
 def check(host: str, password: str | None) -> None:
     """Raise `ServeError` for everything that can be checked before opening a socket."""
     if not is_loopback(host) and not password:
-        raise ServeError(f"whoever reaches {host} could open the pages: give a password, or stay on {LOOPBACK}")
+        raise ServeError(f"anyone who can reach {host} could open the pages: set a password, or listen on {LOOPBACK}")
     for needed in ("nicegui", "pyarrow"):
         if find_spec(needed) is None:
             raise ServeError(f"{needed} is not installed; it comes with: pip install 'broadloom[web]'")

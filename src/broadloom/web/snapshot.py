@@ -87,13 +87,13 @@ class Snapshot:
         stats: dict[str, Any] = {
             "peers": len(self.peers),
             "links": len(links),
-            "parts": len(components),
+            "partitions": len(components),
             "diameter": diameter(adjacency) if is_measured else None,
             "missed": self.missed,
             "estimate": None,
-            "holes": None,
-            "small": None,
-            "frozen": [],
+            "free_slots": None,
+            "is_full_mesh": None,
+            "paused": [],
             "lacking": [],
         }
         if self.peer_stats is not None:
@@ -101,9 +101,9 @@ class Snapshot:
             with_free_slots = [[peer, count] for peer, count in free_slots if peer in self.peers]
             stats |= {
                 "estimate": estimate,
-                "holes": sum(count for _, count in with_free_slots),
-                "small": is_small,
-                "frozen": paused,
+                "free_slots": sum(count for _, count in with_free_slots),
+                "is_full_mesh": is_small,
+                "paused": paused,
                 "lacking": with_free_slots,
             }
         return stats

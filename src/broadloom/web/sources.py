@@ -69,10 +69,10 @@ class Sources:
             return "All peers that this program started, in its processes on this machine: nothing is hidden."
         if self.channel is not None:
             return (
-                f"What one peer of {self.channel.name} may know: itself, its neighbours, and whom they say they are "
-                "linked to. Nobody sees the whole."
+                f"What one peer of {self.channel.name} can know: itself, its neighbors and their neighbors. "
+                "No peer sees the whole fabric."
             )
-        return "Nothing goes on here: what there is was recorded."
+        return "Nothing is live here; tapes and tables are recordings."
 
     # -- tapes
 

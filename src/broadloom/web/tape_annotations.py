@@ -101,7 +101,7 @@ class _TapeAnnotator:
             self._crashes_reported = len(self._crashes)
         if self._was_connected and partitions != self._partitions and partitions == self._partitions_before:
             yield self._annotation(
-                at_s, f"the fabric is in {partitions} parts" if partitions > 1 else "the fabric is one again"
+                at_s, f"the fabric has {partitions} partitions" if partitions > 1 else "the fabric is connected again"
             )
             self._partitions = partitions
         self._partitions_before = partitions

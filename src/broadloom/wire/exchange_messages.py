@@ -30,7 +30,7 @@ VERSION = 1
 
 
 class RejectReason(IntEnum):
-    """Why an exchange was rejected. The text beside it is for people."""
+    """Why an exchange was rejected. The text beside it is human-readable."""
 
     WRONG_PROTOCOL = 1
     WRONG_VERSION = 2

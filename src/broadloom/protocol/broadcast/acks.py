@@ -1,6 +1,6 @@
 """Aggregated acknowledgements: they tell an author how far its receivers are, so that it does not outrun them.
 
-A peer that receives an author's frames over the tree acknowledges them to its parent, once per so many bytes, up to
+A peer that receives an author's frames over the tree acknowledges them to its parent, once per `ACK_BYTES`, up to
 where it and all its children have them. So the author learns how far the slowest receiver is, and `broadcast` waits
 when the send window is full. The window is about what the receivers acknowledge in `send_window_s`: where little is
 read per second, a window of fixed size would mean many seconds of delay.

@@ -223,7 +223,7 @@ class Receiver:
     def evict_idle(self) -> bool:
         """Evict the authors that were idle for longest; returns False if there are none.
 
-        Evicted authors were idle for so long that all copies of their messages are past retention, and their next
+        Evicted authors were idle long enough that all copies of their messages are past retention, and their next
         message starts a new stream: no old copy can pass for new, and no new message waits for old ones.
         """
         now = self._peer.runtime.now()

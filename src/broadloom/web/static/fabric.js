@@ -7,10 +7,10 @@ import { Scene } from "/static/scene.js";
 import { figureRows, summary, template, timeText } from "/static/fabric_template.js";
 
 const TELL_MS = 250; // figures of the drawing itself
-const FIGURES_MS = 1000; // figures that the server reckons
+const FIGURES_MS = 1000; // figures that the server computes
 const OUTLINE_MS = 5000;
-const SPEAK_MS = 6000; // a screen reader is not told more often
-const SCRUB_MS = 60; // the hand has to rest so long before another moment is asked for
+const SPEAK_MS = 6000; // interval between announcements to screen readers
+const SCRUB_MS = 60; // delay before another moment is requested
 const MANY = 400; // peers: from here on the layout moves on in every second frame only
 const ROWS_MAX = 300; // of the table
 
@@ -20,7 +20,7 @@ export default {
   data() {
     return {
       problem: "", plays: true, follows: this.source === "live", speed: 1, head: 0, start: 0, end: 0, began: 0,
-      figures: null, told: [], chosen: null, spoken: "", tableOpen: false, filter: "", rows: [], rowsLeft: 0,
+      figures: null, log: [], chosen: null, spoken: "", tableOpen: false, filter: "", rows: [], rowsLeft: 0,
       nodes: 0, links: 0, fps: 0, ready: false,
     };
   },
@@ -40,7 +40,7 @@ export default {
     this.drawing = new Drawing(this.$refs.canvas, this.scene);
     this.outline = new Outline(this.$refs.outline);
     this.player = new Player(this.source, {
-      onWhole: (told) => this.onWhole(told),
+      onWhole: (snapshot) => this.onWhole(snapshot),
       onEntry: (entry) => this.scene.apply(entry, performance.now()),
       onProblem: (text) => { if (this.problem !== text) this.problem = text; },
     });
@@ -51,8 +51,8 @@ export default {
   },
   unmounted() { this.isAlive = false; },
   methods: {
-    onWhole(told) {
-      this.scene.whole(told);
+    onWhole(snapshot) {
+      this.scene.whole(snapshot);
       if (!this.ready) { // settled before it is seen, so that it does not explode onto the page
         const until = performance.now() + 300;
         for (let step = 0; step < 150 && performance.now() < until; step++) this.scene.layout.step();
@@ -87,9 +87,9 @@ export default {
       if (!this.isScrubbing) this.head = player.head;
       this.nodes = scene.nodes.size;
       this.links = scene.linked;
-      if (scene.told.length !== this.told.length || scene.told[0] !== this.toldFirst) {
-        this.toldFirst = scene.told[0];
-        this.told = scene.told.slice(0, this.compact ? 4 : 8).map(({ at, text }) => ({ at, text, time: timeText(at, this.began, this.isLive) }));
+      if (scene.log.length !== this.log.length || scene.log[0] !== this.logFirst) {
+        this.logFirst = scene.log[0];
+        this.log = scene.log.slice(0, this.compact ? 4 : 8).map(({ at, text }) => ({ at, text, time: timeText(at, this.began, this.isLive) }));
       }
       if (now - times.since > 1000) {
         this.fps = Math.round((times.frames * 1000) / (now - times.since));
@@ -105,10 +105,10 @@ export default {
     async askFigures(now) {
       try {
         const peer = this.chosen ? { peer: this.chosen.n } : {};
-        const told = await this.player.ask("figures", { at: this.head.toFixed(3), ...peer });
-        this.figures = told.figures;
-        this.view = told.views;
-        if (now - this.times.speak > SPEAK_MS) { this.times.speak = now; this.spoken = summary(told.figures); }
+        const reply = await this.player.ask("figures", { at: this.head.toFixed(3), ...peer });
+        this.figures = reply.figures;
+        this.view = reply.views;
+        if (now - this.times.speak > SPEAK_MS) { this.times.speak = now; this.spoken = summary(reply.figures); }
       } catch { /* the player tells what is wrong */ }
     },
     async askOutline() {
@@ -165,21 +165,21 @@ export default {
     detail(node) {
       if (!node) { this.chosen = null; this.drawing.chosen = null; return; }
       const near = [...node.near].map((n) => this.scene.nodes.get(n)).filter(Boolean);
-      const lacks = this.scene.felt?.[3]?.find(([n]) => n === node.n)?.[1] ?? 0;
+      const freeSlots = this.scene.felt?.[3]?.find(([n]) => n === node.n)?.[1] ?? 0;
       this.chosen = {
-        n: node.n, name: node.name, id: node.id, missed: node.missed ?? 0, lacks,
-        frozen: Boolean(this.scene.felt?.[5]?.includes(node.n)),
+        n: node.n, name: node.name, id: node.id, missed: node.missed ?? 0, freeSlots,
+        isPaused: Boolean(this.scene.felt?.[5]?.includes(node.n)),
         near: near.map(({ n, name }) => ({ n, name })), view: this.view ?? null,
       };
     },
     fillTable() {
       if (!this.tableOpen) return;
-      const lacking = new Map(this.scene.felt?.[3] ?? []), frozen = new Set(this.scene.felt?.[5] ?? []);
+      const freeSlots = new Map(this.scene.felt?.[3] ?? []), paused = new Set(this.scene.felt?.[5] ?? []);
       const wanted = this.filter.trim().toLowerCase();
       const found = [...this.scene.nodes.values()].filter((each) => !wanted || each.name.toLowerCase().includes(wanted) || each.id.includes(wanted));
       this.rowsLeft = Math.max(0, found.length - ROWS_MAX);
       this.rows = found.slice(0, ROWS_MAX).map((each) => ({
-        n: each.n, name: each.name, id: each.id, lacks: lacking.get(each.n) ?? 0, frozen: frozen.has(each.n),
+        n: each.n, name: each.name, id: each.id, freeSlots: freeSlots.get(each.n) ?? 0, isPaused: paused.has(each.n),
         near: [...each.near].map((n) => this.scene.nodes.get(n)?.name).filter(Boolean).join(", "),
       }));
     },

@@ -9,42 +9,42 @@ export function timeText(seconds, began, isClock) {
 
 const number = (value) => (value === null || value === undefined ? "–" : value.toLocaleString("en"));
 
-export function figureRows(told, isCompact) {
-  if (!told) return [];
-  if (isCompact) return figureRows(told, false).filter(({ name }) => ["Peers", "Links", "Free slots", "Partitions"].includes(name));
-  const isConnected = told.parts === 1;
-  if (!told.sees_all) return [
-    { name: "Visible peers", value: number(told.peers), about: "this peer, its neighbors, and their neighbors" },
-    { name: "Visible links", value: number(told.links), about: "known to this peer" },
-    { name: "Free slots", value: number(told.holes), about: "unfilled link slots of this peer", isBad: told.holes > 0 },
-    { name: "Topology", value: told.small ? "full mesh" : "regular", about: told.small ? "every peer is linked to every other" : "every peer keeps r links" },
-    { name: "Diameter (estimate)", value: number(told.estimate), about: "longest path observed so far" },
-    { name: "Missed messages", value: number(told.missed), about: "messages reported as missed to this peer", isBad: told.missed > 0 },
+export function figureRows(stats, isCompact) {
+  if (!stats) return [];
+  if (isCompact) return figureRows(stats, false).filter(({ name }) => ["Peers", "Links", "Free slots", "Partitions"].includes(name));
+  const isConnected = stats.partitions === 1;
+  if (!stats.sees_all) return [
+    { name: "Visible peers", value: number(stats.peers), about: "this peer, its neighbors, and their neighbors" },
+    { name: "Visible links", value: number(stats.links), about: "known to this peer" },
+    { name: "Free slots", value: number(stats.free_slots), about: "unfilled link slots of this peer", isBad: stats.free_slots > 0 },
+    { name: "Topology", value: stats.is_full_mesh ? "full mesh" : "regular", about: stats.is_full_mesh ? "every peer is linked to every other" : "every peer keeps r links" },
+    { name: "Diameter (estimate)", value: number(stats.estimate), about: "longest path observed so far" },
+    { name: "Missed messages", value: number(stats.missed), about: "messages reported as missed to this peer", isBad: stats.missed > 0 },
   ];
   return [
-    { name: "Peers", value: number(told.peers), about: "connected now" },
-    { name: "Links", value: number(told.links), about: "between neighbors" },
-    { name: "Free slots", value: number(told.holes), about: "unfilled link slots", isBad: told.holes > 0 },
-    { name: "Partitions", value: told.peers ? number(told.parts) : "–", about: isConnected ? "connected" : "disconnected components", isBad: told.parts > 1 },
-    { name: "Topology", value: told.small === null ? "–" : told.small ? "full mesh" : "regular", about: told.small ? "every peer is linked to every other" : "every peer keeps r links" },
-    { name: "Diameter (estimate)", value: number(told.estimate), about: "longest path observed so far" },
-    { name: "Diameter (exact)", value: number(told.diameter), about: isConnected ? "longest shortest path" : "undefined while disconnected" },
-    { name: "Missed messages", value: number(told.missed), about: "messages reported as missed", isBad: told.missed > 0 },
+    { name: "Peers", value: number(stats.peers), about: "connected now" },
+    { name: "Links", value: number(stats.links), about: "between neighbors" },
+    { name: "Free slots", value: number(stats.free_slots), about: "unfilled link slots", isBad: stats.free_slots > 0 },
+    { name: "Partitions", value: stats.peers ? number(stats.partitions) : "–", about: isConnected ? "connected" : "disconnected components", isBad: stats.partitions > 1 },
+    { name: "Topology", value: stats.is_full_mesh === null ? "–" : stats.is_full_mesh ? "full mesh" : "regular", about: stats.is_full_mesh ? "every peer is linked to every other" : "every peer keeps r links" },
+    { name: "Diameter (estimate)", value: number(stats.estimate), about: "longest path observed so far" },
+    { name: "Diameter (exact)", value: number(stats.diameter), about: isConnected ? "longest shortest path" : "undefined while disconnected" },
+    { name: "Missed messages", value: number(stats.missed), about: "messages reported as missed", isBad: stats.missed > 0 },
   ];
 }
 
-export function summary(told) {
-  if (!told.sees_all) return `${told.peers} peers and ${told.links} links are visible.`;
-  const parts = told.parts === 1 ? "connected" : `${told.parts} partitions`;
-  const freeSlots = told.holes ? `${told.holes} free slots` : "no free slots";
-  const diameter = told.diameter === null ? "" : `, diameter ${told.diameter}`;
-  return `${told.peers} peers, ${told.links} links, ${parts}, ${freeSlots}${diameter}.`;
+export function summary(stats) {
+  if (!stats.sees_all) return `${stats.peers} peers and ${stats.links} links are visible.`;
+  const parts = stats.partitions === 1 ? "connected" : `${stats.partitions} partitions`;
+  const freeSlots = stats.free_slots ? `${stats.free_slots} free slots` : "no free slots";
+  const diameter = stats.diameter === null ? "" : `, diameter ${stats.diameter}`;
+  return `${stats.peers} peers, ${stats.links} links, ${parts}, ${freeSlots}${diameter}.`;
 }
 
 export const template = `
 <div class="bl-fabric" :class="{ compact }" :data-nodes="nodes" :data-links="links" :data-fps="fps" :data-head="head.toFixed(2)"
-     :data-end="end.toFixed(2)" :data-follows="follows" :data-plays="plays" :data-ready="ready" :data-holes="figures?.holes ?? ''"
-     :data-parts="figures?.parts ?? ''" :data-source="source">
+     :data-end="end.toFixed(2)" :data-follows="follows" :data-plays="plays" :data-ready="ready"   :data-free-slots="figures?.free_slots ?? ''"
+     :data-partitions="figures?.partitions ?? ''" :data-source="source">
   <p v-if="problem" class="bl-problem" role="alert">{{ problem }}</p>
   <p class="bl-unseen" role="status" aria-live="polite">{{ spoken }}</p>
   <div class="bl-stage">
@@ -57,7 +57,7 @@ export const template = `
       <button type="button" @click="fit" aria-label="Fit to screen" title="Fit to screen">⤢</button>
     </div>
     <ul class="bl-legend" aria-label="Legend">
-      <li><i class="k-peer"></i>peer</li><li><i class="k-hole"></i>free slot</li><li v-if="isLive"><i class="k-frozen"></i>paused</li>
+      <li><i class="k-peer"></i>peer</li><li><i class="k-free-slot"></i>free slot</li><li v-if="isLive"><i class="k-paused"></i>paused</li>
       <li><i class="k-dead"></i>left or crashed</li><li><i class="k-fresh"></i>new link</li><li><i class="k-lost"></i>lost link</li>
       <li><i class="k-hop"></i>message, by hop</li>
     </ul>
@@ -66,9 +66,9 @@ export const template = `
       <h3>Peer {{ chosen.name }}</h3>
       <dl>
         <dt>ID</dt><dd class="bl-code">{{ chosen.id }}</dd>
-        <dt v-if="chosen.view">State</dt><dd v-if="chosen.view">{{ chosen.frozen ? 'paused' : chosen.view.state }}</dd>
+        <dt v-if="chosen.view">State</dt><dd v-if="chosen.view">{{ chosen.isPaused ? 'paused' : chosen.view.state }}</dd>
         <dt v-if="chosen.view">Diameter estimate</dt><dd v-if="chosen.view">{{ chosen.view.diameter }}</dd>
-        <dt>Free slots</dt><dd>{{ chosen.lacks || 'none' }}</dd>
+        <dt>Free slots</dt><dd>{{ chosen.freeSlots || 'none' }}</dd>
         <dt v-if="chosen.missed">Missed</dt><dd v-if="chosen.missed">{{ chosen.missed }} messages</dd>
         <dt>Neighbors</dt>
         <dd><button v-for="each in chosen.near" :key="each.n" type="button" class="bl-chip" @click="chooseNumber(each.n)">{{ each.name }}</button>
@@ -95,9 +95,9 @@ export const template = `
         <dt>{{ each.name }}</dt><dd>{{ each.value }}</dd>
       </div>
     </dl>
-    <div v-if="told.length" class="bl-told">
+    <div v-if="log.length" class="bl-log">
       <h3>Event log</h3>
-      <ol role="log" aria-live="polite" aria-label="Event log"><li v-for="each in told" :key="each.at + each.text"><time>{{ each.time }}</time> {{ each.text }}</li></ol>
+      <ol role="log" aria-live="polite" aria-label="Event log"><li v-for="each in log" :key="each.at + each.text"><time>{{ each.time }}</time> {{ each.text }}</li></ol>
     </div>
   </div>
   <details v-if="!compact" class="bl-alternative" @toggle="tableOpen = $event.target.open">
@@ -109,7 +109,7 @@ export const template = `
         <tbody>
           <tr v-for="row in rows" :key="row.n">
             <th scope="row"><button type="button" class="bl-chip" @click="chooseNumber(row.n)">{{ row.name }}</button></th>
-            <td class="bl-code">{{ row.id }}</td><td>{{ row.near }}</td><td>{{ row.lacks || '' }}</td><td>{{ row.frozen ? 'paused' : 'connected' }}</td>
+            <td class="bl-code">{{ row.id }}</td><td>{{ row.near }}</td><td>{{ row.freeSlots || '' }}</td><td>{{ row.isPaused ? 'paused' : 'connected' }}</td>
           </tr>
         </tbody>
       </table>

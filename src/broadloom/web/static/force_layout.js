@@ -1,6 +1,6 @@
 // Where the peers are drawn: links pull, peers push, all are drawn a little to the middle.
 //
-// Pushing is exact between peers of the same or adjoining cells of a grid, and by the cells' centres further away, so a
+// Pushing is exact between peers of the same or adjoining cells of a grid, and by the cells' centers further away, so a
 // step of a thousand peers takes a few milliseconds. It cools down and sleeps; what changes warms it up again.
 
 const LENGTH = 30; // of a link at rest, in the units of the layout
@@ -32,7 +32,7 @@ export class Layout {
       const other = this.scene.nodes.get(each);
       if (other && other !== node) { x += other.x; y += other.y; count++; }
     }
-    const angle = node.n * 2.39996; // the golden angle: neighbours in number are far apart
+    const angle = node.n * 2.39996; // the golden angle: consecutive numbers are far apart
     const rim = count ? LENGTH * 0.7 : LENGTH * 0.6 * Math.sqrt(this.scene.nodes.size + 1);
     node.x = (count ? x / count : 0) + rim * Math.cos(angle);
     node.y = (count ? y / count : 0) + rim * Math.sin(angle);

@@ -1,4 +1,4 @@
-// The scene on a canvas. Everything that colour tells is told by a shape too.
+// Draws the scene on a canvas. Every color has a distinct shape as well.
 
 import { FADE_MS, RIPPLE_MS } from "/static/scene.js";
 
@@ -6,16 +6,16 @@ const LINES_A_PATH = 40; // long paths of crossing lines are slow to fill in
 const THIN_FROM = 400; // peers: from here on no line is wider than a pixel, which is drawn many times faster
 const AGES = 6; // steps in which things fade
 const GLOW_MS = 550; // a peer that a message has just reached
-const MOVE_MS = 220; // a step of a message runs along its link for so long
+const MOVE_MS = 220; // time for a message to travel along a link
 
-const COLOURS = {
+const COLORS = {
   light: {
-    link: "rgba(60,72,92,0.30)", peer: "#1f6fb2", rim: "#ffffff", fresh: "#00875f", lost: "#b0338a", frozen: "#5b6470",
+    link: "rgba(60,72,92,0.30)", peer: "#1f6fb2", rim: "#ffffff", fresh: "#00875f", lost: "#b0338a", paused: "#5b6470",
     chosen: "#111827", text: "#1b2330", back: "rgba(255,255,255,0.88)",
     hops: ["#5c1f00", "#8c2f00", "#b84300", "#d95f02", "#ec7a1c", "#f59a4a", "#f9b87c", "#fbd2a8"],
   },
   dark: {
-    link: "rgba(170,185,210,0.24)", peer: "#5aaef0", rim: "#11161f", fresh: "#2fcf9f", lost: "#f078c8", frozen: "#a7b0bd",
+    link: "rgba(170,185,210,0.24)", peer: "#5aaef0", rim: "#11161f", fresh: "#2fcf9f", lost: "#f078c8", paused: "#a7b0bd",
     chosen: "#ffffff", text: "#e8edf5", back: "rgba(20,26,36,0.88)",
     hops: ["#fff4cf", "#ffe49a", "#ffd062", "#ffb638", "#f79a26", "#e07d1f", "#bd641c", "#97501b"],
   },
@@ -27,7 +27,7 @@ export class Drawing {
     this.context = canvas.getContext("2d");
     this.x = this.y = 0; // what is in the middle
     this.scale = 1;
-    this.fits = true; // the camera goes by itself
+    this.fits = true; // the camera follows automatically
     this.chosen = null;
     this.hovered = null;
     this.layer = document.createElement("canvas"); // the links, for as long as nothing moves
@@ -110,35 +110,35 @@ export class Drawing {
 
   draw(now) {
     const pen = this.context, scene = this.scene;
-    const colours = document.body.classList.contains("body--dark") ? COLOURS.dark : COLOURS.light;
+    const colors = document.body.classList.contains("body--dark") ? COLORS.dark : COLORS.light;
     pen.setTransform(this.ratio, 0, 0, this.ratio, 0, 0);
     pen.clearRect(0, 0, this.wide, this.high);
     const ox = this.wide / 2 - this.x * this.scale, oy = this.high / 2 - this.y * this.scale;
     for (const node of scene.nodes.values()) { node.sx = ox + node.x * this.scale; node.sy = oy + node.y * this.scale; }
     for (const node of scene.ghosts) { node.sx = ox + node.x * this.scale; node.sy = oy + node.y * this.scale; }
-    this.links(pen, colours, now);
-    this.ripples(pen, colours, now);
-    this.peers(pen, colours, now);
-    this.names(pen, colours);
+    this.links(pen, colors, now);
+    this.ripples(pen, colors, now);
+    this.peers(pen, colors, now);
+    this.names(pen, colors);
   }
 
-  links(pen, colours, now) {
+  links(pen, colors, now) {
     const { nodes, links, lost } = this.scene;
     const isThin = nodes.size > THIN_FROM;
     const fresh = [];
     for (const link of links.values()) {
       if (link.born && now - link.born < FADE_MS && nodes.has(link.a) && nodes.has(link.b)) fresh.push({ from: nodes.get(link.a), to: nodes.get(link.b), at: link.born });
     }
-    this.settled(pen, colours);
+    this.settled(pen, colors);
     pen.lineWidth = isThin ? 1 : 2;
-    pen.strokeStyle = colours.fresh;
+    pen.strokeStyle = colors.fresh;
     fading(pen, fresh, now, FADE_MS, ({ from, to }) => line(pen, from, to));
-    pen.strokeStyle = colours.lost;
+    pen.strokeStyle = colors.lost;
     if (!isThin) pen.setLineDash([5, 4]);
     fading(pen, lost, now, FADE_MS, ({ from, to }) => line(pen, from, to));
     pen.setLineDash([]);
     if (this.chosen) {
-      pen.strokeStyle = colours.chosen;
+      pen.strokeStyle = colors.chosen;
       pen.lineWidth = 1.8;
       pen.beginPath();
       for (const each of this.chosen.near) if (nodes.has(each)) line(pen, this.chosen, nodes.get(each));
@@ -147,10 +147,10 @@ export class Drawing {
   }
 
   /** The links that nothing happens to. While nothing moves they are drawn once, and then copied. */
-  settled(pen, colours) {
+  settled(pen, colors) {
     const { scene, layer } = this;
     const isAtRest = scene.layout.isAsleep;
-    const of = [scene.version, this.x, this.y, this.scale, this.canvas.width, this.canvas.height, colours.link].join();
+    const of = [scene.version, this.x, this.y, this.scale, this.canvas.width, this.canvas.height, colors.link].join();
     if (!isAtRest || of !== this.layerOf) {
       let target = pen;
       if (isAtRest) {
@@ -160,7 +160,7 @@ export class Drawing {
         target.setTransform(this.ratio, 0, 0, this.ratio, 0, 0);
       }
       this.layerOf = isAtRest ? of : "";
-      this.allLinks(target, colours);
+      this.allLinks(target, colors);
     }
     if (!isAtRest) return;
     pen.setTransform(1, 0, 0, 1, 0, 0);
@@ -168,10 +168,10 @@ export class Drawing {
     pen.setTransform(this.ratio, 0, 0, this.ratio, 0, 0);
   }
 
-  allLinks(pen, colours) {
+  allLinks(pen, colors) {
     const { nodes, links } = this.scene;
     pen.lineWidth = nodes.size > THIN_FROM ? 0.7 : 1.1;
-    pen.strokeStyle = colours.link;
+    pen.strokeStyle = colors.link;
     let count = 0;
     pen.beginPath();
     for (const { a, b } of links.values()) {
@@ -183,13 +183,13 @@ export class Drawing {
     pen.stroke();
   }
 
-  /** Each step of a message runs along its link, in the colour of its hop. */
-  ripples(pen, colours, now) {
+  /** Each step of a message runs along its link, in the color of its hop. */
+  ripples(pen, colors, now) {
     pen.lineWidth = this.scene.nodes.size > THIN_FROM ? 1 : 2;
-    const byHop = colours.hops.map(() => []);
+    const byHop = colors.hops.map(() => []);
     for (const each of this.scene.ripples) byHop[Math.min(each.hops, byHop.length - 1)].push(each);
     byHop.forEach((steps, hops) => {
-      pen.strokeStyle = colours.hops[hops];
+      pen.strokeStyle = colors.hops[hops];
       fading(pen, steps, now, RIPPLE_MS, ({ from, to, at }) => {
         const part = this.isStill ? 1 : Math.min(1, (now - at) / MOVE_MS);
         pen.moveTo(from.sx, from.sy);
@@ -198,42 +198,42 @@ export class Drawing {
     });
   }
 
-  peers(pen, colours, now) {
+  peers(pen, colors, now) {
     const radius = this.radius, scene = this.scene;
-    const lacking = new Set((scene.felt?.[3] ?? []).map(([n]) => n)), frozen = new Set(scene.felt?.[5] ?? []);
-    const glowing = colours.hops.map(() => []), fresh = [], hollow = [], square = [];
-    pen.fillStyle = colours.peer;
+    const freeSlots = new Set((scene.felt?.[3] ?? []).map(([n]) => n)), paused = new Set(scene.felt?.[5] ?? []);
+    const glowing = colors.hops.map(() => []), fresh = [], hollow = [], square = [];
+    pen.fillStyle = colors.peer;
     pen.beginPath();
     for (const node of scene.nodes.values()) {
       if (node.born && now - node.born < FADE_MS) fresh.push(node);
-      if (frozen.has(node.n)) square.push(node);
-      else if (lacking.has(node.n)) hollow.push(node);
+      if (paused.has(node.n)) square.push(node);
+      else if (freeSlots.has(node.n)) hollow.push(node);
       else if (node.glow && now - node.glow < GLOW_MS) glowing[Math.min(node.hops, glowing.length - 1)].push(node);
       else circle(pen, node, radius);
     }
     pen.fill();
     glowing.forEach((nodes, hops) => {
-      pen.fillStyle = colours.hops[hops];
+      pen.fillStyle = colors.hops[hops];
       pen.beginPath();
       for (const node of nodes) circle(pen, node, radius * (1 + 0.7 * (1 - (now - node.glow) / GLOW_MS) ** 2));
       pen.fill();
     });
-    pen.fillStyle = colours.rim;
-    pen.strokeStyle = colours.peer;
+    pen.fillStyle = colors.rim;
+    pen.strokeStyle = colors.peer;
     pen.lineWidth = Math.max(1.5, radius * 0.45);
     pen.beginPath();
     for (const node of hollow) circle(pen, node, radius * 0.9);
     pen.fill();
     pen.stroke();
-    pen.fillStyle = colours.frozen;
+    pen.fillStyle = colors.paused;
     for (const { sx, sy } of square) pen.fillRect(sx - radius * 1.2, sy - radius * 1.2, radius * 2.4, radius * 2.4);
     pen.lineWidth = 1.5;
-    pen.strokeStyle = colours.fresh; // newcomers: a ring that opens
+    pen.strokeStyle = colors.fresh; // new peers: an opening ring
     fading(pen, fresh, now, FADE_MS, (node) => circle(pen, node, radius * (1.5 + (2.5 * (now - node.born)) / FADE_MS)), "born");
     pen.lineWidth = scene.nodes.size > THIN_FROM ? 1 : Math.max(1.6, radius * 0.5);
-    pen.strokeStyle = colours.lost; // those who went: a cross
+    pen.strokeStyle = colors.lost; // lost peers: a cross
     fading(pen, scene.ghosts, now, FADE_MS, (node) => cross(pen, node, radius * 1.3));
-    pen.strokeStyle = colours.chosen;
+    pen.strokeStyle = colors.chosen;
     pen.lineWidth = 1.8;
     pen.beginPath();
     for (const node of [this.chosen, this.hovered]) if (node && scene.nodes.has(node.n)) circle(pen, node, radius + 4);
@@ -241,7 +241,7 @@ export class Drawing {
   }
 
   /** Names of all where there is room, else of the one under the pointer and the chosen one. */
-  names(pen, colours) {
+  names(pen, colors) {
     const shown = this.scene.nodes.size <= 40 ? this.scene.nodes.values() : [this.chosen, this.hovered];
     pen.font = "12px system-ui, sans-serif";
     pen.textBaseline = "middle";
@@ -250,9 +250,9 @@ export class Drawing {
     for (const node of shown) {
       if (!node || !this.scene.nodes.has(node.n)) continue;
       const x = node.sx + this.radius + 5;
-      pen.strokeStyle = colours.back;
+      pen.strokeStyle = colors.back;
       pen.strokeText(node.name, x, node.sy + 0.5);
-      pen.fillStyle = colours.text;
+      pen.fillStyle = colors.text;
       pen.fillText(node.name, x, node.sy + 0.5);
     }
   }

@@ -1,36 +1,36 @@
-// The whole history under the timeline: how many peers there were, and where some died.
+// The whole history below the timeline: number of peers, and crashes.
 
 export class Outline {
   constructor(canvas) {
     this.canvas = canvas;
-    this.told = null;
+    this.overview = null;
   }
 
-  draw(told) {
-    this.told = told;
+  draw(overview) {
+    this.overview = overview;
     this.mark(this.part ?? 1);
   }
 
   mark(part) {
     this.part = part;
-    const { canvas, told } = this;
-    if (!told) return;
+    const { canvas, overview } = this;
+    if (!overview) return;
     const ratio = window.devicePixelRatio || 1, wide = canvas.clientWidth, high = canvas.clientHeight;
     if (!wide) return;
     if (canvas.width !== Math.round(wide * ratio)) canvas.width = Math.round(wide * ratio);
     if (canvas.height !== Math.round(high * ratio)) canvas.height = Math.round(high * ratio);
     const pen = canvas.getContext("2d");
     const style = getComputedStyle(canvas);
-    const most = Math.max(1, ...told.peers), bins = told.peers.length, step = wide / bins;
+    const most = Math.max(1, ...overview.peers), bins = overview.peers.length, step = wide / bins;
     pen.setTransform(ratio, 0, 0, ratio, 0, 0);
     pen.clearRect(0, 0, wide, high);
     pen.fillStyle = style.getPropertyValue("--bl-outline");
     pen.beginPath();
     pen.moveTo(0, high);
-    told.peers.forEach((count, place) => { pen.lineTo(place * step, high - (count / most) * (high - 4)); pen.lineTo((place + 1) * step, high - (count / most) * (high - 4)); });
+    overview.peers.forEach((count, place) => { pen.lineTo(place * step, high - (count / most) * (high - 4)); pen.lineTo((place + 1) * step, high - (count / most) * (high - 4)); });
     pen.lineTo(wide, high);
     pen.fill();
     pen.fillStyle = style.getPropertyValue("--bl-lost");
-    told.deaths.forEach((count, place) => { if (count) pen.fillRect(place * step - 0.5, 0, Math.max(2, step), high); });
+    overview.deaths.forEach((count, place) => { if (count) pen.fillRect(place * step - 0.5, 0, Math.max(2, step), high); });
   }
 }

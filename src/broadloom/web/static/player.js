@@ -1,6 +1,6 @@
 // The time that is shown, and the entries that belong to it.
 //
-// A history is asked for piece by piece (broadloom/web/data.py), never more than one piece at a time. What goes on is followed
+// A history is asked for piece by piece (broadloom/web/api.py), never more than one piece at a time. What goes on is followed
 // at its own pace, a moment behind; everything else is played at the speed that was chosen.
 
 const AHEAD_S = 2; // asked for in advance, at normal speed
@@ -27,18 +27,18 @@ export class Player {
     this.asks = 0; // a newer question makes an older answer void
     this.busy = false;
     this.askAgain = 0; // not before
-    this.endSeen = 0; // when the end was told
+    this.endSeen = 0; // when the end was received
   }
 
   async ask(what, words = {}) {
     const query = new URLSearchParams(words);
     const answer = await fetch(`/data/${encodeURIComponent(this.source)}/${what}?${query}`);
-    const told = answer.headers.get("content-type")?.includes("json") ? await answer.json() : { problem: await answer.text() };
-    if (told.problem) throw new Error(told.problem);
-    this.start = told.start;
-    this.end = told.end;
+    const reply = answer.headers.get("content-type")?.includes("json") ? await answer.json() : { problem: await answer.text() };
+    if (reply.problem) throw new Error(reply.problem);
+    this.start = reply.start;
+    this.end = reply.end;
     this.endSeen = performance.now();
-    return told;
+    return reply;
   }
 
   /** Show another moment; without one, the newest. */
@@ -46,14 +46,14 @@ export class Player {
     const mine = ++this.asks;
     this.busy = true;
     try {
-      const told = await this.ask("whole", at === undefined ? {} : { at });
+      const reply = await this.ask("whole", at === undefined ? {} : { at });
       if (mine !== this.asks) return;
       this.queue = [];
       this.place = 0;
-      this.next = told.next;
-      this.head = this.known = told.at;
-      this.began = told.began_s;
-      this.onWhole(told);
+      this.next = reply.next;
+      this.head = this.known = reply.at;
+      this.began = reply.began_s;
+      this.onWhole(reply);
       this.onProblem("");
     } catch (problem) {
       if (mine === this.asks) this.failed(problem);
@@ -67,20 +67,20 @@ export class Player {
     this.busy = true;
     const until = this.follows ? {} : { until: this.head + AHEAD_S * Math.max(1, this.speed) };
     try {
-      const told = await this.ask("changes", { since: this.next, ...until });
+      const reply = await this.ask("changes", { since: this.next, ...until });
       if (mine !== this.asks) return;
-      if (told.lost) {
+      if (reply.lost) {
         this.busy = false;
         return this.seek(this.follows ? undefined : this.head);
       }
       this.queue = this.queue.slice(this.place);
       this.place = 0;
-      this.queue.push(...told.entries);
-      this.next = told.next;
+      this.queue.push(...reply.entries);
+      this.next = reply.next;
       const last = this.queue.at(-1);
-      const isAll = told.next === told.newest;
-      this.known = isAll ? told.end : Math.max(this.known, Math.min(until.until ?? told.end, last ? last[0] : told.end));
-      if (!isAll && told.entries.length === 0) this.known = Math.max(this.known, until.until ?? told.end);
+      const isAll = reply.next === reply.newest;
+      this.known = isAll ? reply.end : Math.max(this.known, Math.min(until.until ?? reply.end, last ? last[0] : reply.end));
+      if (!isAll && reply.entries.length === 0) this.known = Math.max(this.known, until.until ?? reply.end);
       this.askAgain = performance.now() + (this.follows ? POLL_MS : 50);
       this.onProblem("");
     } catch (problem) {

@@ -1,13 +1,13 @@
 // What is drawn at this moment: peers, links, and what has just happened and fades.
 //
-// Entries are those of broadloom/web/picture.py: [seconds, letter, ...].
+// Entries are those of broadloom/web/snapshot.py: [seconds, letter, ...].
 
 import { Layout } from "/static/force_layout.js";
 
 export const FADE_MS = 1400; // of what came or went
 export const RIPPLE_MS = 900; // of one step of a message
 const RIPPLES_MAX = 4000;
-const TOLD_MAX = 40;
+const LOG_MAX = 40;
 
 const key = (a, b) => (a < b ? a * 4194304 + b : b * 4194304 + a);
 
@@ -18,7 +18,7 @@ export class Scene {
     this.ghosts = []; // peers that went, for a moment
     this.lost = []; // links that went, for a moment
     this.ripples = [];
-    this.told = []; // sentences, newest first
+    this.log = []; // sentences, newest first
     this.felt = null;
     this.version = 0; // grows when peers or links change
     this.layout = new Layout(this);
@@ -38,7 +38,7 @@ export class Scene {
     this.ghosts = []; this.lost = []; this.ripples = [];
     for (const node of this.nodes.values()) node.glow = 0;
     this.felt = answer.felt;
-    this.told = answer.told.map(([at, , text]) => ({ at, text })).reverse();
+    this.log = answer.log.map(([at, , text]) => ({ at, text })).reverse();
     this.layout.warm(fresh.length * 4 > this.nodes.size ? 1 : 0.3);
   }
 
@@ -87,8 +87,8 @@ export class Scene {
         return;
       }
       case "t":
-        this.told.unshift({ at: entry[0], text: entry[2] });
-        this.told.length = Math.min(this.told.length, TOLD_MAX);
+        this.log.unshift({ at: entry[0], text: entry[2] });
+        this.log.length = Math.min(this.log.length, LOG_MAX);
         return;
       case "f": this.felt = entry;
     }
