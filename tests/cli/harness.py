@@ -1,6 +1,5 @@
 """Runs the `broadloom` command as a process with real sockets, at pipes or at a terminal."""
 
-import asyncio
 import os
 import pty
 import select
@@ -17,6 +16,7 @@ from uuid import uuid4
 
 import broadloom.sync
 from broadloom.protocol.events import LinkDown, LinkUp
+from broadloom.sync.bridge import run as run_in_background
 from broadloom.wire.broadcast_frame import PayloadKind, Priority
 from broadloom.wire.file_payload import encode_file
 from tests.support import TIMEOUT_S, wait_until
@@ -188,8 +188,7 @@ def member(channel: str, **options: object) -> Iterator[LocalMember]:
 def send_damaged(channel: broadloom.sync.Channel, name: str) -> None:
     """Broadcast a file whose content does not match its hash."""
     data = encode_file(name, b"the content")[:-1] + b"!"
-    work = channel._channel._broadcast_large(data, PayloadKind.FILE, Priority.NORMAL, None)
-    asyncio.run_coroutine_threadsafe(work, channel._loop).result(TIMEOUT_S)
+    run_in_background(channel._channel._broadcast_large(data, PayloadKind.FILE, Priority.NORMAL, None))
 
 
 def short_directory() -> Path:
