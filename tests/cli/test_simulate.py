@@ -83,7 +83,7 @@ def test_sim_run_draws_final_fabric(tmp_path: Path) -> None:
         (("kill", "--seeds", "5..4"), "the range 5..4 is empty"),
         (("kill", "--peers", "many"), "--peers must be a number"),
         (("kill", "--peers", "0"), "must be at least 1"),
-        (("kill", "--degree", "2"), "degree 2"),
+        (("kill", "--degree", "2"), "degree must be between"),
         (("cold-start", "--seeds", "1", "--jobs", "1", "--draw", "x.svg"), "nothing to draw"),
     ],
 )
