@@ -38,7 +38,7 @@ async def assert_rejected(
     started_at = time.monotonic()
     bootstrap = [at] if at else []
     with pytest.raises(broadloom.RejectedError, match=text):
-        await broadloom.connect(name or harness.name, bootstrap=bootstrap, timeout_s=DEADLINE_S, **options)  # type: ignore[arg-type]
+        await broadloom.connect(name or harness.name, bootstrap=bootstrap, timeout_s=DEADLINE_S, **options)  # type: ignore[call-overload]
     assert time.monotonic() - started_at < QUICK_S
 
 

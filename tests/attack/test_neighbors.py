@@ -90,9 +90,7 @@ async def test_neighbor_that_requests_without_reading_is_dropped() -> None:
         def is_dropped() -> bool:
             nonlocal queued_max
             queued = [
-                each.send_queue_bytes
-                for each in harness.victim.status().neighbors
-                if each.peer_id == attacker.peer_id
+                each.send_queue_bytes for each in harness.victim.status().neighbors if each.peer_id == attacker.peer_id
             ]
             queued_max = max(queued_max, *queued, 0)
             if queued:

@@ -12,7 +12,7 @@ from uuid import uuid4
 from broadloom.protocol import ChannelName, Peer, PeerState, Tuning
 from broadloom.protocol.events import Event, LinkUp, Message, Missed
 from broadloom.security import PeerCredentials
-from broadloom.testing.checks.guarantees import check_regular
+from broadloom.testing.checks.guarantees import check_fabric
 from broadloom.testing.sim.simulation import Simulation, SimulationSettings
 from broadloom.transport import TcpNode
 from broadloom.wire import Address
@@ -69,7 +69,7 @@ class Harness(Protocol):
 def is_converged(harness: Harness) -> bool:
     """Whether all peers form one regular fabric."""
     graph = {peer.id: list(peer.neighbors) for peer in harness.peers}
-    return all(peer.is_connected for peer in harness.peers) and check_regular(graph, harness.settings.degree) is None
+    return all(peer.is_connected for peer in harness.peers) and check_fabric(graph, harness.settings.degree) is None
 
 
 class SimHarness:
@@ -83,7 +83,7 @@ class SimHarness:
         added = []
         for _ in range(count):
             bootstrap = (Address("h0", 0),) if at_once else None
-            node = self._simulation.add(bootstrap=bootstrap)
+            node = self._simulation.add_peer(bootstrap=bootstrap)
             peer = HarnessPeer(node.peer)
             # The test itself judges, not the step checker of the simulator.
             node.deliver = peer.received.extend  # type: ignore[assignment,method-assign]
@@ -103,7 +103,7 @@ class SimHarness:
         )
 
     async def sleep(self, seconds: float) -> None:
-        self._simulation.run(seconds)
+        self._simulation.run_for(seconds)
 
     def kill(self, peers: list[HarnessPeer]) -> None:
         for peer in peers:

@@ -1,4 +1,4 @@
-"""Channels on loopback for tests: a name that nobody else has, and somebody to talk to."""
+"""Channels on loopback for tests, each with a unique name."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -18,7 +18,7 @@ def unique_name() -> str:
 
 @asynccontextmanager
 async def connected_channels(count: int, *, name: str = "", **options: Any) -> AsyncIterator[list[Channel]]:
-    """So many members of one channel. The options are for all of them."""
+    """This many members of one channel, all with the same options."""
     options = {"tls": False, "settings": QUICK, **options}
     name = name or unique_name()
     channels: list[Channel] = []

@@ -155,10 +155,10 @@ async def test_batch_over_inbox_limit_reports_its_oldest_messages_as_missed(capl
         await eventually(lambda: reader.status().counters["delivered"] == 500)
         batches = await collect_batches(reader, 500)
         got = [message.sequence for batch in batches for message in batch]
-        told = [number for each in missed for number in range(each.first_sequence, each.last_sequence + 1)]
-        assert sorted(got + told) == list(range(1, 501))
+        missed_numbers = [number for each in missed for number in range(each.first_sequence, each.last_sequence + 1)]
+        assert sorted(got + missed_numbers) == list(range(1, 501))
         assert 50 < len(got) <= 100
-        assert reader.missed_count == len(told)
+        assert reader.missed_count == len(missed_numbers)
     assert "messages missed so far" in caplog.text
 
 

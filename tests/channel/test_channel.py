@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+from contextlib import aclosing
 from typing import Any
 
 import pytest
@@ -202,3 +203,56 @@ async def test_event_callback_can_be_removed() -> None:
         end()
         await channel.leave()
         assert not called
+
+
+async def test_message_callback_can_be_removed() -> None:
+    async with connected_channels(2) as (author, reader):
+        first: list[str] = []
+        second: list[str] = []
+        unsubscribe = reader.on_message(lambda message: first.append(message.text))
+        await author.broadcast_text("one")
+        await eventually(lambda: first == ["one"])
+        unsubscribe_second = reader.on_message(lambda message: second.append(message.text))
+        unsubscribe()  # replaced before: no effect
+        await author.broadcast_text("two")
+        await eventually(lambda: second == ["two"])
+        unsubscribe_second()
+        await author.broadcast_text("three")
+        assert await receive_texts(reader, 1) == ["three"]
+        assert first == ["one"]
+
+
+# Conventions.
+
+
+async def test_timeout_error_names_channel_and_condition() -> None:
+    async with connected_channels(1) as (channel,):
+        with pytest.raises(TimeoutError, match=f"{channel.name}: no message within 0.01 s"):
+            await channel.receive(0.01)
+        with pytest.raises(TimeoutError, match=f"{channel.name}: no other peer connected within 0.01 s"):
+            await channel.wait_for_peers(0.01)
+
+
+async def test_aclosing_leaves_channel() -> None:
+    async with connected_channels(1) as (channel,):
+        async with aclosing(channel):
+            assert channel.is_connected
+        assert channel.status().state == "left"
+
+
+async def test_peer_ids_print_as_hex_everywhere() -> None:
+    async with connected_channels(2) as (author, reader):
+        links: list[Any] = []
+        author.on_event(links.append)
+        await author.broadcast_text("hello")
+        message = await reader.receive(20)
+        status = reader.status()
+        ids = [message.author, author.peer_id, *(neighbor.peer_id for neighbor in status.neighbors)]
+        await reader.leave()
+        await eventually(lambda: any(isinstance(event, broadloom.LinkDown) for event in links))
+        assert {str(peer_id) for peer_id in ids} == {f"{author.peer_id:016x}"}
+        assert [str(event.neighbor.peer_id) for event in links if isinstance(event, broadloom.LinkDown)] == [
+            f"{reader.peer_id:016x}"
+        ]
+        assert status.as_dict()["peer_id"] == str(reader.peer_id) == f"{reader.peer_id}"
+        assert author.peer_id == int(str(author.peer_id), 16)

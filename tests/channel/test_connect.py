@@ -202,7 +202,7 @@ async def test_peers_connect_over_ipv6_and_localhost() -> None:
         ({"advertise_host": "0.0.0.0"}, ValueError, "peers cannot dial this"),
         ({"advertise_host": "::"}, ValueError, "peers cannot dial this"),
         ({"advertise_host": "a b"}, ValueError, "not an address"),
-        ({"colour": "red"}, TypeError, "colour"),
+        ({"unknown": "red"}, TypeError, "unknown"),
     ],
 )
 def test_invalid_option_raises_error_before_connecting(
@@ -237,3 +237,23 @@ async def test_fabric_recovers_after_clock_jump() -> None:
                 await each.broadcast_text("awake")
             for each in members:
                 assert await receive_texts(each, 3) == ["awake"] * 3
+
+
+async def test_connect_accepts_prepared_options() -> None:
+    options = broadloom.ConnectOptions(**PLAIN)
+    name = unique_name()
+    async with broadloom.connect(name, options=options) as first, broadloom.connect(name, options=options) as second:
+        await first.broadcast_text("hello")
+        assert await receive_texts(second, 1) == ["hello"]
+    with pytest.raises(TypeError, match="pass options= or key=, not both"):
+        broadloom.connect(name, options=options, key="a key")  # type: ignore[call-overload]
+
+
+def test_options_accept_enum_and_its_value() -> None:
+    for policy in broadloom.Overflow:
+        broadloom.ConnectOptions(overflow=policy)
+        broadloom.ConnectOptions(overflow=policy.value)
+
+
+def test_repr_of_options_shows_no_key() -> None:
+    assert "secret" not in repr(broadloom.ConnectOptions(key="secret"))

@@ -19,11 +19,11 @@ from tests.support import eventually
 async def test_file_arrives_unchanged(size: int, tmp_path: Path) -> None:
     path = tmp_path / "süß und klein.bin"
     path.write_bytes(random.Random(size).randbytes(size))
-    told: list[tuple[int, int]] = []
+    progress: list[tuple[int, int]] = []
 
     async with connected_channels(2) as (author, reader):
         await author.broadcast(b"before")
-        sequence = await author.broadcast_file(path, on_progress=lambda done, all_: told.append((done, all_)))
+        sequence = await author.broadcast_file(path, on_progress=lambda done, total: progress.append((done, total)))
         await author.broadcast(b"after")
         assert (await reader.receive(20)).file is None
         message = await reader.receive(20)
@@ -31,9 +31,9 @@ async def test_file_arrives_unchanged(size: int, tmp_path: Path) -> None:
         assert message.kind == PayloadKind.FILE
         assert message.file == broadloom.File("süß und klein.bin", path.read_bytes())
         assert (await reader.receive(20)).text == "after"
-    assert told == sorted(set(told))
-    assert len({all_ for _, all_ in told}) == 1
-    assert told[-1][0] == told[-1][1] >= size
+    assert progress == sorted(set(progress))
+    assert len({total for _, total in progress}) == 1
+    assert progress[-1][0] == progress[-1][1] >= size
 
 
 async def test_broadcast_file_raises_error_for_invalid_arguments(tmp_path: Path) -> None:

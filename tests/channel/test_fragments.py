@@ -29,9 +29,9 @@ def random_bytes(size: int, seed: int = 1) -> bytes:
 
 
 def missed_by(channel: broadloom.Channel) -> list[Missed]:
-    told: list[Missed] = []
-    channel.on_event(lambda event: told.append(event) if isinstance(event, Missed) else None)
-    return told
+    missed: list[Missed] = []
+    channel.on_event(lambda event: missed.append(event) if isinstance(event, Missed) else None)
+    return missed
 
 
 @pytest.fixture(autouse=True)
@@ -72,18 +72,18 @@ async def test_broadcast_nowait_sends_many_mebibytes() -> None:
         data = bytearray(random_bytes(20 * MIB))
         sequence = author.broadcast_nowait(memoryview(data))  # type: ignore[arg-type]
         assert sequence == 20 * MIB // FRAGMENT_BYTES
-        author.broadcast_nowait(b"behind it")
+        author.broadcast_nowait(b"after it")
         message = await reader.receive(30)
         assert message.data == data
         assert message.sequence == sequence
-        assert (await reader.receive(20)).text == "behind it"
+        assert (await reader.receive(20)).text == "after it"
         assert reader.missed_count == 0
 
 
 async def test_large_and_small_messages_of_two_authors_interleave() -> None:
     async with connected_channels(3) as (author, other, reader):
         wanted = [random_bytes(3 * MIB, 1), random_bytes(2 * MIB + 5, 2), random_bytes(3 * MIB + 1, 3)]
-        speaking = [
+        sending = [
             asyncio.ensure_future(author.broadcast(wanted[0])),
             asyncio.ensure_future(author.broadcast(wanted[1])),
             asyncio.ensure_future(other.broadcast(wanted[2])),
@@ -92,7 +92,7 @@ async def test_large_and_small_messages_of_two_authors_interleave() -> None:
             for each in (author, other):
                 await each.broadcast(b"%d" % number)
             await asyncio.sleep(0)
-        sequences = await asyncio.gather(*speaking)
+        sequences = await asyncio.gather(*sending)
         got = [await reader.receive(20) for _ in range(203)]
         for each in (author, other):
             mine = [message for message in got if message.author == each.peer_id]
@@ -121,16 +121,16 @@ async def test_small_message_is_not_delayed_behind_large_message() -> None:
                 waits.append(clock() - float(message.text))
 
         reader.on_message(heard)
-        speaking = asyncio.ensure_future(author.broadcast(data))
-        said = 0
-        while not speaking.done() or not said:
+        sending = asyncio.ensure_future(author.broadcast(data))
+        sent_count = 0
+        while not sending.done() or not sent_count:
             for each in (author, other):
                 each.broadcast_nowait(repr(clock()).encode())
-                said += 1
+                sent_count += 1
             await asyncio.sleep(0.002)
-        await eventually(lambda: len(order) == said + 1)
-        assert said >= 6
-        assert order.index("large") >= said - 4, "the small ones of its time came before it"
+        await eventually(lambda: len(order) == sent_count + 1)
+        assert sent_count >= 6
+        assert order.index("large") >= sent_count - 4, "small messages sent meanwhile arrive first"
         waits.sort()
         assert waits[len(waits) // 2] < 0.5
         assert waits[-1] < 5
@@ -144,7 +144,7 @@ async def test_late_joiner_receives_no_partial_message() -> None:
             author._send(part, PayloadKind.FRAGMENT, Priority.NORMAL, 0)
         await eventually(lambda: reader.status().counters["delivered"] == 5)
         async with broadloom.connect(author.name, tls=False, settings=QUICK) as newcomer:
-            told = missed_by(newcomer)
+            missed = missed_by(newcomer)
             for part in parts[5:]:
                 author._send(part, PayloadKind.FRAGMENT, Priority.NORMAL, 0)
             await author.broadcast(b"and then")
@@ -154,7 +154,7 @@ async def test_late_joiner_receives_no_partial_message() -> None:
                 assert (await channel.receive(20)).text == "and then"
                 assert (await channel.receive(20)).data == data[::-1]
                 assert channel.unread_count == 0
-            assert not told
+            assert not missed
             assert len(newcomer._reassembler) == 0
 
 
@@ -162,12 +162,12 @@ async def test_message_over_reader_limit_is_reported_as_missed() -> None:
     async with connected_channels(1) as (author,):
         small = Tuning(discovery_retry_s=0.1, leave_linger_s=0.05, message_bytes_max=MIB)
         async with broadloom.connect(author.name, tls=False, settings=small) as reader:
-            told = missed_by(reader)
+            missed = missed_by(reader)
             sequence = await author.broadcast(random_bytes(MIB + 1))
             fits = random_bytes(MIB)
             await author.broadcast(fits)
             assert (await reader.receive(20)).data == fits
-            assert told == [Missed(author.peer_id, sequence, sequence)]
+            assert missed == [Missed(author.peer_id, sequence, sequence)]
             assert reader.missed_count == 1
             assert reader._reassembler.held_bytes == 0
 
@@ -255,22 +255,24 @@ def test_reassembler_yields_only_whole_messages_for_any_losses(
     position = [0] * len(parts)
     came: dict[int, list[int]] = {number: [] for number in range(len(parts))}
     last: dict[int, int] = {}
-    told: list[tuple[int, int, bytes]] = []
+    queue: list[tuple[int, int, bytes]] = []
     for number in order:
         author = bodies[number][0]
         sequences[author] += 1
         part, position[number] = position[number], position[number] + 1
         last[number] = sequences[author]
         if data.draw(st.integers(0, 9)) > 0:
-            told.append((author, sequences[author], parts[number][part]))
+            queue.append((author, sequences[author], parts[number][part]))
             came[number].append(part)
     reader = ReassemblyReader()
-    while told:  # in batches of any size, as long as they are consecutive
+    while queue:  # in batches of any size, as long as they are consecutive
         count = 1
-        while count < len(told) and told[count][:2] == (told[0][0], told[0][1] + count) and data.draw(st.booleans()):
+        while (
+            count < len(queue) and queue[count][:2] == (queue[0][0], queue[0][1] + count) and data.draw(st.booleans())
+        ):
             count += 1
-        reader.feed_at(told[0][0], told[0][1], *(part for _, _, part in told[:count]))
-        del told[:count]
+        reader.feed_at(queue[0][0], queue[0][1], *(part for _, _, part in queue[:count]))
+        del queue[:count]
     whole = {number for number, had in came.items() if had == list(range(len(parts[number])))}
     assert {(message.author, message.sequence, message.data) for message in reader.received} == {
         (bodies[number][0], last[number], bodies[number][1]) for number in whole

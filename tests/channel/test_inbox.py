@@ -54,14 +54,14 @@ def test_message_is_either_read_or_reported_as_missed(
     steps: list[tuple[str, int, list[int]]], messages_max: int, bytes_max: int
 ) -> None:
     reader = DroppingInbox(messages_max, bytes_max)
-    came: list[tuple[int, int]] = []
+    arrived: list[tuple[int, int]] = []
     got: list[tuple[int, int]] = []
     sequences = {1: 0, 2: 0, 3: 0}
     for what, author, sizes in steps:
         if what == "put":
             first = sequences[author] + 1
             sequences[author] += len(sizes)
-            came += [(author, sequence) for sequence in range(first, sequences[author] + 1)]
+            arrived += [(author, sequence) for sequence in range(first, sequences[author] + 1)]
             reader.inbox.put(Batch(author, first, tuple(map(bytes, sizes)), 1))
         elif what == "gap":
             sequences[author] += 2  # already reported as missed
@@ -75,8 +75,8 @@ def test_message_is_either_read_or_reported_as_missed(
         assert len(reader.inbox) <= messages_max
         assert reader.inbox.held_bytes <= bytes_max
     got += reader.read()
-    told = reader.missed_ids()
-    assert sorted(got + told) == sorted(came)
+    missed = reader.missed_ids()
+    assert sorted(got + missed) == sorted(arrived)
     for author in sequences:
         mine = [sequence for name, sequence in got if name == author]
         assert mine == sorted(mine)

@@ -36,11 +36,11 @@ async def test_drop_oldest_reports_exactly_the_dropped_messages() -> None:
         while (message := reader.receive_nowait()) is not None:
             assert message.text == str(message.sequence)
             got.append(message.sequence)
-        told = [number for each in missed for number in range(each.first_sequence, each.last_sequence + 1)]
+        missed_numbers = [number for each in missed for number in range(each.first_sequence, each.last_sequence + 1)]
         assert all(each.author == author.peer_id for each in missed)
-        assert sorted(got + told) == list(range(1, 501))
+        assert sorted(got + missed_numbers) == list(range(1, 501))
         assert got == sorted(got)
-        assert reader.missed_count == len(told) > 0
+        assert reader.missed_count == len(missed_numbers) > 0
 
 
 async def test_inbox_is_bounded_in_bytes() -> None:
@@ -83,18 +83,18 @@ async def test_pause_slows_author_and_loses_nothing() -> None:
 
 
 @pytest.mark.parametrize("peers", [1, 2])
-async def test_paused_channel_can_leave(peers: int) -> None:
+async def test_paused_channel_can_leave(peers: int, caplog: pytest.LogCaptureFixture) -> None:
     async with connected_channels(2, overflow="pause", inbox_messages_max=5, local_peers=peers) as (author, reader):
         for number in range(40):
             await author.broadcast_text(str(number))
         await eventually(lambda: reader._node.peer.is_paused)
         for number in range(40, 80):
             await author.broadcast_text(str(number))
-        started = asyncio.get_running_loop().time()
-        await reader.leave()
-        assert asyncio.get_running_loop().time() - started < 3, "it does not wait for what it does not hear"
+        with caplog.at_level(logging.WARNING, "broadloom"):
+            await reader.leave()
+        assert "left without an answer" not in caplog.text, "it reads the answers of its neighbors"
         got = [int(message.text) async for message in reader]
-        assert got == list(range(len(got))), "what is unread has no gaps"
+        assert got == list(range(len(got))), "the unread messages have no gaps"
         assert len(got) >= 5
 
 

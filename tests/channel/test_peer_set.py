@@ -74,10 +74,10 @@ def test_merge_delivers_each_message_once_in_order_for_any_interleaving(
     data: st.DataObject, runs: list[tuple[int, bool, int]], others: int
 ) -> None:
     starts = {author: data.draw(st.integers(0, 3), label=f"start of {author}") for author in (1, 2)}
-    leader = primary_stream(data, runs, starts)
+    primary = primary_stream(data, runs, starts)
     last = {author: starts[author] + sum(count for name, _, count in runs if name == author) for author in (1, 2)}
     # A secondary joined later: it starts later, misses other messages, and may be ahead of the primary.
-    streams: list[list[Batch | Missed]] = [leader]
+    streams: list[list[Batch | Missed]] = [primary]
     for _ in range(others):
         stream: list[Batch | Missed] = []
         for author in (1, 2):
@@ -89,22 +89,25 @@ def test_merge_delivers_each_message_once_in_order_for_any_interleaving(
     position = [0] * len(streams)
     order = [number for number, stream in enumerate(streams) for _ in stream]
     for number in data.draw(st.permutations(order)):
-        told = streams[number][position[number]]
+        item = streams[number][position[number]]
         position[number] += 1
         if number > 0:
-            assert isinstance(told, Batch)
-            application.merge.on_secondary_batch(told)
-        elif isinstance(told, Batch):
-            application.merge.on_primary_batch(told)
+            assert isinstance(item, Batch)
+            application.merge.on_secondary_batch(item)
+        elif isinstance(item, Batch):
+            application.merge.on_primary_batch(item)
         else:
-            application.merge.on_primary_missed(told)
+            application.merge.on_primary_missed(item)
     for author in (1, 2):
         got, missed = application.received.get(author, []), application.missed.get(author, [])
         assert got == sorted(set(got)), "once, in order"
         assert not set(got) & set(missed), "got or missed, not both"
         assert sorted(got + missed) == list(range(starts[author] + 1, last[author] + 1)), "and all of it"
         had = {
-            message.sequence for told in leader if isinstance(told, Batch) and told.author == author for message in told
+            message.sequence
+            for item in primary
+            if isinstance(item, Batch) and item.author == author
+            for message in item
         }
         assert had <= set(got)
     assert not any(held[0] in (1, 2) and held[1] > last[held[0]] for held in application.merge._held)

@@ -16,7 +16,7 @@ from uuid import uuid4
 
 import broadloom.sync
 from broadloom.protocol.events import LinkDown, LinkUp
-from broadloom.sync.bridge import run as run_in_background
+from broadloom.sync import bridge
 from broadloom.wire.broadcast_frame import PayloadKind, Priority
 from broadloom.wire.file_payload import encode_file
 from tests.support import TIMEOUT_S, wait_until
@@ -188,7 +188,8 @@ def member(channel: str, **options: object) -> Iterator[LocalMember]:
 def send_damaged(channel: broadloom.sync.Channel, name: str) -> None:
     """Broadcast a file whose content does not match its hash."""
     data = encode_file(name, b"the content")[:-1] + b"!"
-    run_in_background(channel._channel._broadcast_large(data, PayloadKind.FILE, Priority.NORMAL, None))
+    work = channel._twin._broadcast_large(data, PayloadKind.FILE, Priority.NORMAL, None)
+    bridge.run(work)
 
 
 def short_directory() -> Path:

@@ -58,12 +58,12 @@ class ChurnRun:
         self.sent_counts: Counter[str] = Counter()
         for number in range(peers):
             self.add(f"m{number}", self.random.sample(self.groups, min(GROUPS_EACH, groups)), MemoryStore())
-            self.sim.run(0.2)
+            self.sim.run_for(0.2)
             if number == 0:
-                self.sim.run(10.0)
+                self.sim.run_for(10.0)
                 for group in self.groups:
                     self.members[0].participant.create(f"group {group}", group=group)
-        self.sim.run(15.0)
+        self.sim.run_for(15.0)
 
     def add(self, name: str, wanted_groups: list[GroupId], store: MemoryStore) -> None:
         self.members.append(ChurnMember(self.sim, name, wanted_groups, store))
@@ -71,7 +71,7 @@ class ChurnRun:
     def chat(self, seconds: float, per_s: float = 5.0) -> None:
         for _ in range(int(seconds * per_s)):
             self.random.choice(self.members).post_random_reply(self.random)
-            self.sim.run(1 / per_s)
+            self.sim.run_for(1 / per_s)
 
     def remove(self, count: int, *, kill: bool) -> None:
         for member in self.random.sample(self.members[1:], count):

@@ -6,13 +6,8 @@ from typing import Any
 
 import pytest
 
-from broadloom.groups import GroupSettings
 from tests.support import eventually
 from tests.transport.connections import open_sockets
-
-QUICK_GROUPS = GroupSettings(
-    reply_window_s=0.2, page_timeout_s=0.4, presence_interval_s=0.5, suspicion_timeout_s=0.4, parent_request_delay_s=0.2
-)
 
 
 @pytest.fixture

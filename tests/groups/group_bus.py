@@ -17,6 +17,11 @@ from broadloom.testing.sim.virtual_clock import VirtualClock
 
 Delay = Callable[[Random], float]
 
+QUICK_GROUPS = GroupSettings(
+    reply_window_s=0.2, page_timeout_s=0.4, presence_interval_s=0.5, suspicion_timeout_s=0.4, parent_request_delay_s=0.2
+)
+"""For tests over real sockets."""
+
 
 def typical_delay(random: Random) -> float:
     """As in a fabric of a few hundred peers."""

@@ -54,14 +54,14 @@ def fabric(*counts: int) -> None:
         sim = Simulation(1)
         members = [SimGroupRuntime(sim, "m0")]
         before: Counter[str] = Counter()
-        sim.run(10.0)
+        sim.run_for(10.0)
         for number in range(20):
             members[0].participant.create(f"group {number}")
         for number in range(1, peers + 10):
             members.append(SimGroupRuntime(sim, f"m{number}"))
-            sim.run(1.0 if number < peers else 10.0)
+            sim.run_for(1.0 if number < peers else 10.0)
             if number == peers - 1:
-                sim.run(20.0)
+                sim.run_for(20.0)
                 before = _sent_counts(members)
         sent = _sent_counts(members) - before
         assert len({member.participant.directory.hash for member in members}) == 1
@@ -115,20 +115,20 @@ def catchup(missed: int = 100_000, holders: int = 12, live_per_s: int = 20) -> N
     members = []
     for number in range(holders):
         members.append(SimGroupRuntime(sim, f"m{number}"))
-        sim.run(5.0)
+        sim.run_for(5.0)
     sim.converge(60.0)
     members[0].participant.create("group", group=7)
-    sim.run(10.0)
+    sim.run_for(10.0)
     for member in members[1:]:
         member.participant.join(7)
     store = MemoryStore()
     away = SimGroupRuntime(sim, "away", store=store)
-    sim.run(20.0)
+    sim.run_for(20.0)
     away.participant.join(7)
-    sim.run(20.0)
+    sim.run_for(20.0)
     away.participant.go_offline()
     sim.leave([away.node])
-    sim.run(5.0)
+    sim.run_for(5.0)
     histories = [member.participant.conversations[7] for member in members]
     authors = [member.participant.me.id for member in members]
     random = Random(1)
@@ -153,7 +153,7 @@ def catchup(missed: int = 100_000, holders: int = 12, live_per_s: int = 20) -> N
         for _ in range(live_per_s // 4):
             message = random.choice(members).participant.post(7, b"live", None)
             lives[message.id] = sim.clock.now
-        sim.run(0.25)
+        sim.run_for(0.25)
         for message in back.delivered[seen:]:
             if message.id in lives:
                 slowest = max(slowest, sim.clock.now - lives[message.id])

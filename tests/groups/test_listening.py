@@ -8,7 +8,7 @@ import pytest
 import broadloom
 from broadloom.groups import GroupNotFoundError, GroupPublisher, Groups, MemberStatus
 from tests.channel.joined import QUICK, connected_channels, unique_name
-from tests.groups.conftest import QUICK_GROUPS
+from tests.groups.group_bus import QUICK_GROUPS
 from tests.groups.test_sockets import texts
 from tests.support import eventually
 

@@ -18,7 +18,7 @@ from broadloom.groups import (
     payload_ids,
 )
 from tests.channel.joined import QUICK, connected_channels
-from tests.groups.conftest import QUICK_GROUPS
+from tests.groups.group_bus import QUICK_GROUPS
 from tests.support import eventually
 
 pytestmark = pytest.mark.usefixtures("no_leaks")

@@ -10,7 +10,7 @@ import broadloom.sync
 from broadloom.groups import GroupDiscovered, GroupNotFoundError, MemberStatus
 from broadloom.groups.sync import Group, Groups
 from tests.channel.joined import QUICK, unique_name
-from tests.groups.conftest import QUICK_GROUPS
+from tests.groups.group_bus import QUICK_GROUPS
 from tests.support import wait_until
 
 

@@ -62,13 +62,13 @@ def run_example_in_fabric(seed: int) -> list[AutoReplier]:
     members = []
     for name in ("C", "A", "B", "D", "E", "F", "G"):
         members.append(AutoReplier(sim, name, *names.get(name, ("", ""))))
-        sim.run(8.0)
+        sim.run_for(8.0)
     assert sim.run_until(lambda: all(member.node.peer.state is PeerState.CONNECTED for member in members), 300.0)
     members[0].participant.create("travellers", group=7)
     assert sim.run_until(lambda: all(7 in member.participant.conversations for member in members), 120.0), (
         f"seed {seed}"
     )
-    sim.run(20.0)
+    sim.run_for(20.0)
     for question in ("Did you visit Delhi?", "Did you visit Chennai?"):
         members[0].delivered.append(members[0].participant.post(7, question.encode()))
     assert sim.run_until(lambda: all(len(member.delivered) == 4 for member in members), 120.0), f"seed {seed}"

@@ -1,73 +1,16 @@
 """Snapshots have the shape that the graph really has, and the last one is the fabric that the simulator ended with."""
 
-import networkx as nx
 import numpy as np
 import polars as pl
 import pytest
 
-from broadloom.pipeline.arrow import graph as arrow_graph
 from broadloom.pipeline.arrow.fabric_snapshots import fabric_snapshots, snapshot_times
 from broadloom.pipeline.arrow.fabric_timeline import FabricTimeline
 from broadloom.pipeline.arrow.frames import to_polars
-from broadloom.pipeline.arrow.graph import is_regular, measure_topology
+from broadloom.topology import is_regular
 from tests.pipeline.building import build_all, rows_of_kill
 from tests.pipeline.simulated import simulated_history
 from tests.pipeline.test_links import intervals_and_links, rows_from_script, seconds_of
-
-
-def shape_by_networkx(graph: nx.Graph) -> tuple:
-    whole = nx.number_connected_components(graph) == 1
-    degrees: dict[int, int] = {}
-    for _, degree in graph.degree:
-        degrees[degree] = degrees.get(degree, 0) + 1
-    diameter = nx.diameter(graph) if whole else None
-    mean = nx.average_shortest_path_length(graph) if whole else None
-    return degrees, nx.number_connected_components(graph), diameter, mean
-
-
-@pytest.mark.parametrize(
-    "graph",
-    [
-        nx.random_regular_graph(4, 700, seed=1),
-        nx.random_regular_graph(3, 50, seed=2),
-        nx.path_graph(70),
-        nx.star_graph(20),
-        nx.complete_graph(5),
-        nx.disjoint_union(nx.cycle_graph(5), nx.complete_graph(4)),
-        nx.gnp_random_graph(200, 0.03, seed=3),
-        nx.empty_graph(1),
-    ],
-    ids=str,
-)
-def test_shape_is_that_of_networkx(graph):
-    a, b = (np.array([edge[end] for edge in graph.edges], dtype=np.int64) for end in (0, 1))
-    found = measure_topology(a, b, len(graph))
-    degrees, components, diameter, mean = shape_by_networkx(graph)
-    assert (found.degrees, found.components, found.diameter) == (degrees, components, diameter)
-    assert found.distance_mean == (None if mean is None else pytest.approx(mean))
-
-
-def test_sweeps_of_a_large_fabric_come_close(monkeypatch):
-    graph = nx.random_regular_graph(4, 2000, seed=5)
-    a, b = (np.array([edge[end] for edge in graph.edges], dtype=np.int64) for end in (0, 1))
-    exact = measure_topology(a, b, 2000)
-    monkeypatch.setattr(arrow_graph, "EXACT_PEERS_MAX", 100)
-    swept = measure_topology(a, b, 2000)
-    assert exact.is_exact
-    assert not swept.is_exact
-    assert exact.diameter is not None
-    assert swept.diameter in (exact.diameter - 1, exact.diameter)
-    assert swept.distance_mean == pytest.approx(exact.distance_mean, rel=0.02)
-
-
-def test_what_counts_as_regular():
-    assert is_regular({4: 10}, 10, 4)
-    assert not is_regular({4: 9, 3: 1}, 10, 4)
-    assert is_regular({3: 4}, 4, 4)  # the small regime
-    assert is_regular({3: 8, 2: 1}, 9, 3)  # odd: one peer lacks one
-    assert not is_regular({3: 7, 2: 2}, 9, 3)
-    assert not is_regular({5: 1, 4: 9}, 10, 4)
-    assert is_regular({0: 1}, 1, 4)
 
 
 def test_snapshots_of_a_small_history():

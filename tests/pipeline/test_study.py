@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from broadloom.pipeline.overlay_study.bfs import LANES, UNREACHED, bfs_from, bfs_sample, distances_from
-from broadloom.pipeline.overlay_study.bounds import PAPER_BOUNDS, diameter_range, expected_distances
+from broadloom.pipeline.overlay_study.bounds import PAPER_BOUNDS, expected_distances
 from broadloom.pipeline.overlay_study.components import component_stats, vertex_connectivity
 from broadloom.pipeline.overlay_study.grow import grow
 from broadloom.pipeline.overlay_study.join_strategies import (
@@ -148,11 +148,8 @@ def test_diameters_are_those_of_random_regular_graphs() -> None:
 # -- bounds and theory
 
 
-def test_bounds_are_those_of_the_paper_and_of_the_simulator() -> None:
-    assert {peers: diameter_range(peers, 4) for peers in PAPER_BOUNDS} == PAPER_BOUNDS
-    for degree in (3, 4, 5, 8):
-        for peers in (1, 2, 5, 6, 9, 27, 81, 450, 12_345):
-            assert diameter_range(peers, degree) == diameter_bounds(peers, degree)
+def test_bounds_are_those_of_the_paper() -> None:
+    assert {peers: diameter_bounds(peers, 4) for peers in PAPER_BOUNDS} == PAPER_BOUNDS
 
 
 @pytest.mark.parametrize(("peers", "degree"), [(500, 4), (3_000, 4), (1_000, 6)])

@@ -75,7 +75,7 @@ INVALID_EXCHANGES: dict[str, tuple[list[Sendable], RejectReason, str, int]] = {
         0,
     ),
     "from ourselves": ([hello(ME), REQUEST], RejectReason.SELF_CONNECTION, "you dialed yourself", 0),
-    "garbage": ([b"GET / HTTP/1.1\r\n\r\n"], RejectReason.MALFORMED_MESSAGE, "not known here", 1),
+    "garbage": ([b"GET / HTTP/1.1\r\n\r\n"], RejectReason.MALFORMED_MESSAGE, "is unknown", 1),
     "garbage in Hello": ([bytes([0, 0, 0, 8, 0, 0, 0, 1]) + b"BLOM"], RejectReason.MALFORMED_MESSAGE, "Hello", 1),
     "no Hello first": (
         [REQUEST, hello(2)],
@@ -84,7 +84,7 @@ INVALID_EXCHANGES: dict[str, tuple[list[Sendable], RejectReason, str, int]] = {
         1,
     ),
     "Hello twice": ([hello(2), hello(2)], RejectReason.MALFORMED_MESSAGE, "Hello is not a request", 1),
-    "garbage for a request": ([hello(2), bytes(8)], RejectReason.MALFORMED_MESSAGE, "not known here", 1),
+    "garbage for a request": ([hello(2), bytes(8)], RejectReason.MALFORMED_MESSAGE, "is unknown", 1),
     "a response for a request": (
         [hello(2), LinkResponse()],
         RejectReason.MALFORMED_MESSAGE,

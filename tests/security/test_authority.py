@@ -98,10 +98,10 @@ def test_load_rejects_key_of_another_authority(tmp_path: Path) -> None:
 
 
 def test_load_rejects_peer_certificate(tmp_path: Path) -> None:
-    leaf = Authority.generate().issue_certificate()
-    (tmp_path / "leaf.pem").write_bytes(encode_pem(leaf.certificate, leaf.key))
+    peer_certificate = Authority.generate().issue_certificate()
+    (tmp_path / "peer_certificate.pem").write_bytes(encode_pem(peer_certificate.certificate, peer_certificate.key))
     with pytest.raises(InvalidKeyFileError, match="damaged"):
-        Authority.load(tmp_path / "leaf.pem")
+        Authority.load(tmp_path / "peer_certificate.pem")
 
 
 @pytest.mark.parametrize("content", [b"", b"hello", b"-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"])

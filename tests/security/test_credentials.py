@@ -144,13 +144,13 @@ def test_revoked_ticket_is_rejected_by_holders_of_the_list(tmp_path: Path) -> No
     ada, bob = make_ticket(OWNER, "ada"), make_ticket(OWNER, "bob")
     revoke_tickets(OWNER, tmp_path / "revoked.pem", [ada.serial])
     member = PeerCredentials.from_ticket(CLUB, bob, RevocationList(tmp_path / "revoked.pem", OWNER.certificate))
-    withdrawn = PeerCredentials.from_ticket(CLUB, ada)
+    revoked_member = PeerCredentials.from_ticket(CLUB, ada)
     # TLS does not know the list: the revoked member is rejected by the first frame.
-    assert handshake(withdrawn, member) == (
+    assert handshake(revoked_member, member) == (
         HandshakeResult(member.identity, None),
         HandshakeResult(None, RejectReason.TICKET_REVOKED),
     )
-    assert handshake(member, withdrawn) == (
+    assert handshake(member, revoked_member) == (
         HandshakeResult(None, RejectReason.TICKET_REVOKED),
         HandshakeResult(member.identity, None),
     )

@@ -113,9 +113,9 @@ def test_ticket_with_another_authority_is_rejected() -> None:
 
 
 def test_load_rejects_peer_certificate() -> None:
-    leaf = OWNER.issue_certificate()
+    peer_certificate = OWNER.issue_certificate()
     with pytest.raises(InvalidKeyFileError):
-        Ticket.load(encode_pem(leaf.certificate, leaf.key, OWNER.certificate).decode())
+        Ticket.load(encode_pem(peer_certificate.certificate, peer_certificate.key, OWNER.certificate).decode())
 
 
 def test_load_error_names_file(tmp_path: Path) -> None:

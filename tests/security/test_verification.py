@@ -66,10 +66,10 @@ def der(made: x509.Certificate) -> bytes:
     return made.public_bytes(Encoding.DER)
 
 
-def assert_handshake_rejected(*leaves: PeerCertificate) -> None:
+def assert_handshake_rejected(*peer_certificates: PeerCertificate) -> None:
     """Neither TLS nor what comes after it lets the holder in, whether it calls or is called."""
-    for leaf in leaves:
-        contexts = make_contexts(OWNER.certificate, leaf, MEMBER.server_name)
+    for peer_certificate in peer_certificates:
+        contexts = make_contexts(OWNER.certificate, peer_certificate, MEMBER.server_name)
         stranger = Contexts(contexts[1], contexts[0], MEMBER.server_name)
         assert handshake(stranger, MEMBER)[1] == HandshakeResult(None, RejectReason.WRONG_KEY)
         assert handshake(MEMBER, stranger)[0] == HandshakeResult(None, RejectReason.WRONG_KEY)
@@ -80,16 +80,16 @@ def assert_handshake_rejected(*leaves: PeerCertificate) -> None:
 
 @settings(deadline=None, max_examples=30)
 @given(st.binary(max_size=200))
-def test_signature_verifies_for_author_and_data_only(said: bytes) -> None:
+def test_signature_verifies_for_author_and_data_only(data: bytes) -> None:
     author, reader = two_members()
-    seal: Signer = author.signer
-    identity, check = reader.signer.verify_credential(author.peer_id, seal.credential)
+    signer: Signer = author.signer
+    identity, check = reader.signer.verify_credential(author.peer_id, signer.credential)
     assert identity == author.identity
-    signature = seal.sign(said)
+    signature = signer.sign(data)
     assert len(signature) == SIGNATURE_BYTES
-    assert check(said, signature)
-    assert not check(said + b"!", signature)
-    assert not check(said, reader.signer.sign(said))
+    assert check(data, signature)
+    assert not check(data + b"!", signature)
+    assert not check(data, reader.signer.sign(data))
 
 
 @settings(deadline=None, max_examples=100)
@@ -105,7 +105,7 @@ def test_signature_covers_message_prefix() -> None:
     key = x509.load_der_x509_certificate(author.signer.credential).public_key()
     assert isinstance(key, Ed25519PublicKey)
     with pytest.raises(InvalidSignature):
-        key.verify(author.signer.sign(b"said"), b"said")
+        key.verify(author.signer.sign(b"data"), b"data")
 
 
 # -- peer ids
@@ -145,9 +145,9 @@ def test_self_signed_certificate_is_rejected() -> None:
     same_name = build_certificate(
         OWNER.certificate.subject, key.public_key(), OWNER.certificate.subject, key, WEEK, serial=1, path_length=1
     )
-    leaf = new_peer_certificate(same_name, key, TODAY, ticket=False)
-    assert reject_reason(leaf.der) is RejectReason.WRONG_KEY
-    assert_handshake_rejected(leaf)
+    peer_certificate = new_peer_certificate(same_name, key, TODAY, ticket=False)
+    assert reject_reason(peer_certificate.der) is RejectReason.WRONG_KEY
+    assert_handshake_rejected(peer_certificate)
     assert reject_reason(make_ticket(Authority(same_name, key)).issue_certificate().der) is RejectReason.WRONG_KEY
 
 
@@ -165,19 +165,19 @@ def test_ticket_cannot_issue_tickets() -> None:
     own = Ed25519PrivateKey.generate()
     subject = x509_name("mallory", unit=Role.PRODUCER.value)
     second = certificate(TICKET.certificate, TICKET.key, own, subject=subject, signs=0)
-    leaf = Ticket(second, own, OWNER.certificate).issue_certificate()
-    assert reject_reason(leaf.der) is RejectReason.WRONG_KEY
-    assert_handshake_rejected(leaf._replace(chain=(*leaf.chain, TICKET.certificate)))
+    peer_certificate = Ticket(second, own, OWNER.certificate).issue_certificate()
+    assert reject_reason(peer_certificate.der) is RejectReason.WRONG_KEY
+    assert_handshake_rejected(peer_certificate._replace(chain=(*peer_certificate.chain, TICKET.certificate)))
 
 
 def test_ticket_holder_cannot_change_its_role() -> None:
     own = Ed25519PrivateKey.generate()
     subject = x509_name("bob", unit=Role.PRODUCER.value)
-    # What the leaf says of its holder does not count.
+    # The subject of the peer certificate does not count.
     shown = certificate(TICKET.certificate, TICKET.key, own, subject=subject, ticket=TICKET.certificate)
     found = MEMBER.identify(der(shown))
     assert (found.name, found.role) == ("ada", Role.CONSUMER)
-    # Nor does another member's ticket inside a leaf that this ticket has signed.
+    # Nor does an embedded ticket of another member.
     producer = make_ticket(OWNER, "bob")
     borrowed = certificate(TICKET.certificate, TICKET.key, own, ticket=producer.certificate)
     assert reject_reason(der(borrowed)) is RejectReason.WRONG_KEY
@@ -196,7 +196,7 @@ def test_certificate_without_embedded_ticket_is_rejected() -> None:
 
 
 def test_ticket_presented_as_peer_certificate_is_rejected() -> None:
-    # The authority has signed it and its holder has the key: taken for a leaf, a consumer would be a producer.
+    # Signed by the authority, and its holder has the key: accepted, it would turn a consumer into a producer.
     assert reject_reason(der(TICKET.certificate)) is RejectReason.WRONG_KEY
     assert_handshake_rejected(PeerCertificate(TICKET.key, (TICKET.certificate,)))
 
@@ -225,17 +225,17 @@ def test_validity_of_certificate_and_ticket_are_both_checked(wrong: tuple[dateti
     key = Ed25519PrivateKey.generate()
     bare = certificate(OWNER.certificate, OWNER.private_key(), key, validity=wrong)
     assert reject_reason(der(bare)) is RejectReason.TICKET_EXPIRED
-    leaf = certificate(TICKET.certificate, TICKET.key, key, ticket=TICKET.certificate, validity=wrong)
-    assert reject_reason(der(leaf)) is RejectReason.TICKET_EXPIRED
+    peer_certificate = certificate(TICKET.certificate, TICKET.key, key, ticket=TICKET.certificate, validity=wrong)
+    assert reject_reason(der(peer_certificate)) is RejectReason.TICKET_EXPIRED
     ada = x509_name("ada", unit="producer")
     ticket = certificate(OWNER.certificate, OWNER.private_key(), key, subject=ada, signs=0, validity=wrong)
     assert reject_reason(der(certificate(ticket, key, key, ticket=ticket))) is RejectReason.TICKET_EXPIRED
 
 
 def test_peer_certificate_expires_no_later_than_ticket() -> None:
-    leaf = TICKET.issue_certificate().certificate
-    assert leaf.not_valid_after_utc == TICKET.expires_at
-    assert leaf.not_valid_before_utc == TICKET.certificate.not_valid_before_utc
+    peer_certificate = TICKET.issue_certificate().certificate
+    assert peer_certificate.not_valid_after_utc == TICKET.expires_at
+    assert peer_certificate.not_valid_before_utc == TICKET.certificate.not_valid_before_utc
 
 
 def make_unusual_certificate(key: CertificatePublicKeyTypes, *extensions: x509.ExtensionType) -> bytes:

@@ -95,7 +95,7 @@ def test_events_iterates_until_channel_is_left() -> None:
         events: list[object] = []
         thread = threading.Thread(target=lambda: events.extend(one.events()))
         thread.start()
-        wait_until(lambda: one._channel._listeners)
+        wait_until(lambda: one._twin._listeners)
         other.leave()
         one.leave()
         thread.join(5)
@@ -114,10 +114,10 @@ def test_events_unsubscribes_when_iteration_is_abandoned() -> None:
 
         thread = threading.Thread(target=read_one)
         thread.start()
-        wait_until(lambda: one._channel._listeners)
+        wait_until(lambda: one._twin._listeners)
         other.abort()
         thread.join(5)
-        wait_until(lambda: not one._channel._listeners)
+        wait_until(lambda: not one._twin._listeners)
 
 
 def test_sync_channel_has_the_public_names_of_the_asynchronous_channel() -> None:

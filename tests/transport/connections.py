@@ -64,6 +64,18 @@ async def no_leaks() -> AsyncIterator[None]:
     assert not problems, problems
 
 
+@pytest.fixture(autouse=True)
+async def check_leaks() -> AsyncIterator[None]:
+    async with no_leaks():
+        yield
+
+
+def pytest_asyncio_loop_factories(item: pytest.Item) -> dict[str, Callable[[], asyncio.AbstractEventLoop]]:
+    """Tests run on uvloop, those marked `each_loop` also on asyncio's own event loop."""
+    marker = item.get_closest_marker("asyncio")
+    return LOOPS if marker is not None and "loop_factories" in marker.kwargs else {"uvloop": LOOPS["uvloop"]}
+
+
 def run_test(main: Callable[[], Coroutine[Any, Any, None]]) -> None:
     async def checked() -> None:
         async with no_leaks():

@@ -82,7 +82,7 @@ async def test_frames_sent_before_close_arrive_before_one_disconnect(tls: bool) 
         assert ends.far_handler.frames == sent
         await eventually(lambda: not ends.near_node.connections and not ends.far_node.connections)
         assert ends.far_handler.disconnects == [None]
-        assert not ends.near_handler.disconnects, "who hangs up is not told that it did"
+        assert not ends.near_handler.disconnects, "a local close is not reported"
 
 
 @each_loop
@@ -136,17 +136,17 @@ async def test_abort_is_reported_once(tls: bool) -> None:
 @each_mode
 async def test_connection_may_be_closed_at_any_moment_of_opening(tls: bool) -> None:
     async with nodes(2, tls=tls) as (near, far):
-        ears = []
+        handlers = []
         for turns in range(25):
-            ears.append(RecordingHandler())
-            line = near.dial(far.address, ears[-1])
+            handlers.append(RecordingHandler())
+            line = near.dial(far.address, handlers[-1])
             for _ in range(turns):
                 await asyncio.sleep(0)
             line.close()
             line.close()
         await eventually(lambda: not near.connections and not far.connections)
-        assert not any(ear.disconnects for ear in ears)
-        assert all(ear.disconnects == [None] for ear in far.handlers)
+        assert not any(handler.disconnects for handler in handlers)
+        assert all(handler.disconnects == [None] for handler in far.handlers)
 
 
 @each_loop
@@ -202,9 +202,9 @@ async def test_dial_of_closed_port_reports_disconnect() -> None:
     async with nodes(1, tls=False) as (node,):
         silent = Address("127.0.0.1", node.address.port)
         node._server.close()  # type: ignore[union-attr]
-        ear = RecordingHandler()
-        node.dial(silent, ear)
-        await eventually(lambda: ear.disconnects)
-        assert ear.disconnects == [None]
-        assert not ear.open_count
+        handler = RecordingHandler()
+        node.dial(silent, handler)
+        await eventually(lambda: handler.disconnects)
+        assert handler.disconnects == [None]
+        assert not handler.open_count
         assert not node.connections

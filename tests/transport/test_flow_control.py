@@ -32,9 +32,9 @@ KERNEL_BYTES = 16 << 20
 
 async def connected_pair(here: PeerlessNode, there: PeerlessNode) -> tuple[TcpConnection, TcpConnection]:
     """A connection and its other end."""
-    count, ear = len(there.accepted), RecordingHandler()
-    connection = here.dial(there.address, ear)
-    await eventually(lambda: ear.open_count and len(there.accepted) > count)
+    count, handler = len(there.accepted), RecordingHandler()
+    connection = here.dial(there.address, handler)
+    await eventually(lambda: handler.open_count and len(there.accepted) > count)
     return connection, there.accepted[-1]
 
 
@@ -60,7 +60,7 @@ async def test_connection_over_send_queue_limit_is_dropped_and_freed(tls: bool) 
         assert held > SMALL.limits.high_water_bytes
         for number in range(SMALL.send_queue_bytes_max >> 16):
             ends.near.send(frame(1 << 16, number))
-        assert ends.near_handler.overflows == 0, "not told within `send`"
+        assert ends.near_handler.overflows == 0, "not reported within `send`"
         await eventually(lambda: ends.near_handler.overflows)
         ends.near.send(frame(1 << 16))
         ends.near.close()
@@ -145,12 +145,12 @@ async def test_slow_neighbor_delays_broadcast_only_for_its_budget() -> None:
         assert 1.9 < await budget_used_s(author, clock) < 2.5
         assert not author.flow.must_wait, "it kept us waiting for long enough"
         author.flow.on_congested(other)
-        assert author.flow.must_wait, "most of them are behind: perhaps it is we who send too much"
+        assert author.flow.must_wait, "most neighbors are congested: we may be sending too much"
         author.flow.on_writable(slow)
         assert author.flow.must_wait, "another one is waited for"
         assert 1.9 < await budget_used_s(author, clock) < 2.5
         author.flow.on_congested(slow)
-        assert await budget_used_s(author, clock) > 99, "nobody goes on without most of its neighbours"
+        assert await budget_used_s(author, clock) > 99, "an author waits for the majority of its neighbors"
         author.flow.on_writable(other)
         assert not author.flow.must_wait
 
@@ -217,7 +217,7 @@ async def test_closed_connection_is_aborted_when_other_end_does_not_read(tls: bo
         ends.far_node.pause_reading()
         await fill_queues(ends.near)
         ends.near.close()
-        await eventually(lambda: not ends.near_node.connections, SMALL.limits.close_timeout_s + 3)
+        await eventually(lambda: not ends.near_node.connections, timeout_s=SMALL.limits.close_timeout_s + 3)
         assert not ends.near_handler.disconnects
         assert ends.near_node.handshake_counters.handshakes == 0
 
@@ -313,7 +313,7 @@ async def test_backlog_of_all_retained_messages_stays_within_queue_limits(tls: b
         for number in range(MISSING):
             author.peer.broadcast(b"%08d" % number + bytes(SIZE))
         assert author.peer.broadcaster.retention.retained_bytes > 22 << 20
-        assert len(author.peer.links) == 0, "it said this to nobody"
+        assert len(author.peer.links) == 0, "sent before anyone was linked"
         async with asyncio.timeout(60):
             while len(got) < 1 + MISSING:
                 measure()

@@ -33,8 +33,8 @@ async def reject_reasons(
     for _ in range(connections):
         handlers.append(Caller())
         connection = here.dial(address, handlers[-1])
-    await eventually(lambda: all(ear.disconnects for ear in handlers))
-    return [refusal for ear in handlers for refusal in ear.disconnects]
+    await eventually(lambda: all(handler.disconnects for handler in handlers))
+    return [reason for handler in handlers for reason in handler.disconnects]
 
 
 @each_loop
@@ -59,12 +59,12 @@ async def test_plain_and_tls_peers_report_tls_mismatch(tls: bool) -> None:
     if tls:
         assert await reject_reasons(here, there.address) == [RejectReason.TLS_MISMATCH] * CONNECTIONS
     else:
-        ear = RecordingHandler()
-        line = here.dial(there.address, ear)
-        await eventually(lambda: ear.open_count)
-        line.send((100).to_bytes(4, "big") + bytes(100))
-        await eventually(lambda: ear.disconnects)  # the reason is in a frame
-        assert ear.frames or ear.disconnects == [RejectReason.TLS_MISMATCH]
+        handler = RecordingHandler()
+        connection = here.dial(there.address, handler)
+        await eventually(lambda: handler.open_count)
+        connection.send((100).to_bytes(4, "big") + bytes(100))
+        await eventually(lambda: handler.disconnects)  # the reason is in a frame
+        assert handler.frames or handler.disconnects == [RejectReason.TLS_MISMATCH]
     here.abort()
     there.abort()
 
@@ -78,9 +78,9 @@ async def test_other_program_at_address_is_reported_as_wrong_protocol() -> None:
     async with nodes(1, tls=False) as (node,):
         other = await asyncio.start_server(greets, "127.0.0.1", 0)
         address = Address("127.0.0.1", other.sockets[0].getsockname()[1])
-        told = await reject_reasons(node, address, 1)
+        reasons = await reject_reasons(node, address, 1)
         other.close()
-        assert told == [RejectReason.WRONG_PROTOCOL]
+        assert reasons == [RejectReason.WRONG_PROTOCOL]
 
 
 INVALID_HOSTS = [
@@ -88,7 +88,7 @@ INVALID_HOSTS = [
     ".",
     "a..b",
     "x" * 255,
-    "nobody.invalid",
+    "unknown.invalid",
     "256.256.256.256",
     "a\0b",
     "ü\u2028",
@@ -102,20 +102,20 @@ INVALID_HOSTS = [
 @each_loop
 async def test_unreachable_addresses_report_disconnect() -> None:
     async with nodes(1, tls=True) as (node,):
-        ears = [RecordingHandler() for _ in range(2 * len(INVALID_HOSTS) + 1)]
-        for host, ear in zip(INVALID_HOSTS, ears, strict=False):
-            node.dial(Address(host, node.address.port), ear)
-        node.dial(Address("127.0.0.1", 0), ears[len(INVALID_HOSTS)])
-        hung_up_on = ears[len(INVALID_HOSTS) + 1 :]
-        for host, ear in zip(INVALID_HOSTS, hung_up_on, strict=True):
-            line = node.dial(Address(host, 5), ear)
+        handlers = [RecordingHandler() for _ in range(2 * len(INVALID_HOSTS) + 1)]
+        for host, handler in zip(INVALID_HOSTS, handlers, strict=False):
+            node.dial(Address(host, node.address.port), handler)
+        node.dial(Address("127.0.0.1", 0), handlers[len(INVALID_HOSTS)])
+        closed = handlers[len(INVALID_HOSTS) + 1 :]
+        for host, handler in zip(INVALID_HOSTS, closed, strict=True):
+            connection = node.dial(Address(host, 5), handler)
             await asyncio.sleep(0)
-            line.close()
-        lost_before = [list(ear.disconnects) for ear in hung_up_on]
-        tried = ears[: len(INVALID_HOSTS) + 1]
-        await eventually(lambda: all(ear.disconnects for ear in tried))
-        assert all(ear.disconnects == [None] for ear in tried)
-        assert [ear.disconnects for ear in hung_up_on] == lost_before
+            connection.close()
+        lost_before = [list(handler.disconnects) for handler in closed]
+        tried = handlers[: len(INVALID_HOSTS) + 1]
+        await eventually(lambda: all(handler.disconnects for handler in tried))
+        assert all(handler.disconnects == [None] for handler in tried)
+        assert [handler.disconnects for handler in closed] == lost_before
 
 
 @contextmanager

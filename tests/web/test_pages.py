@@ -67,7 +67,7 @@ def test_fabric_page_draws_every_peer(browser: Browser, lab: dict[str, Any], pic
     browser.run("document.querySelector('.bl-alternative summary').click()")
     browser.wait_until(lambda: len(browser.all(".bl-alternative tbody tr")) == PEERS, "the same as a table")
     browser.run("document.querySelector('.bl-alternative tbody button').click()")
-    assert browser.wait_until(lambda: len(browser.all(".bl-detail .bl-chip")) == 4, "the chosen peer with its four links")
+    assert browser.wait_until(lambda: len(browser.all(".bl-detail .bl-chip")) == 4, "four neighbors")
     browser.driver.save_screenshot(str(pictures / "fabric.png"))
 
 

@@ -1,4 +1,4 @@
-"""The broadcast frame: one message or a bundle, whole and back, and what a relay may and may not change of it."""
+"""The broadcast frame: encoding of messages and bundles, and what a relay changes."""
 
 import re
 from pathlib import Path
@@ -31,7 +31,7 @@ from tests.wire.wire_strategies import BROADCASTS, HYPER_MAX, UINT_MAX, frame_wi
 PAGE = Path(__file__).parents[2] / "docs" / "protocol" / "README.md"
 SMALL = Broadcast(author=7, sequence=3, stream_start=2, messages=(b"e4",))
 BUNDLED_AT, PRIORITY_AT, SIGNATURE_AT, SIZES_AT = 36, 48, 56, 60
-"""Where the fields stand; the sizes if there is no signature."""
+"""Offsets of the fields; that of the sizes without a signature."""
 
 
 def with_uint(frame: bytes, at: int, value: int) -> bytes:
@@ -50,7 +50,7 @@ def assert_rejected(frame: bytes, match: str | None = None) -> None:
 
 @settings(deadline=None)
 @given(BROADCASTS)
-def test_round_trip(made: Broadcast) -> None:
+def test_broadcast_survives_encode_and_decode(made: Broadcast) -> None:
     frame = encode_broadcast(made)
     assert decode_broadcast(frame) == made
     assert FrameSplitter().feed(frame) == [frame]
@@ -60,7 +60,7 @@ def test_round_trip(made: Broadcast) -> None:
 
 @settings(deadline=None)
 @given(BROADCASTS)
-def test_the_quick_looks_agree_with_decode(made: Broadcast) -> None:
+def test_read_header_agrees_with_decode(made: Broadcast) -> None:
     frame = encode_broadcast(made)
     assert read_header(frame) == (
         made.author,
@@ -85,19 +85,19 @@ def test_forwarded_changes_only_hops_and_age(made: Broadcast, hops: int, age_ms:
 
 @settings(deadline=None)
 @given(BROADCASTS, st.integers(0, UINT_MAX), st.integers(0, UINT_MAX))
-def test_a_copy_that_came_as_far_as_numbers_go_can_be_sent_on(made: Broadcast, hops: int, age_ms: int) -> None:
-    # A stranger may send the largest hops and age there are; a relay that adds to them must not fail.
+def test_forwarded_caps_hops_and_age_at_their_maximum(made: Broadcast, hops: int, age_ms: int) -> None:
+    # A malicious peer may send the largest hops and age; a relay that adds to them must not fail.
     sent_on = forwarded(encode_broadcast(made), UINT_MAX + hops, UINT_MAX + age_ms)
     assert read_hops_and_age(sent_on) == (UINT_MAX, UINT_MAX)
 
 
-def test_its_number_is_not_used_twice() -> None:
+def test_broadcast_number_is_unique() -> None:
     assert BROADCAST not in kinds()
 
 
 @settings(deadline=None)
 @given(BROADCASTS, uints, uints, st.binary(max_size=SIGNATURE_BYTES_MAX))
-def test_the_signature_covers_all_but_itself_and_what_relays_change(
+def test_signature_covers_all_but_itself_and_the_prefix(
     made: Broadcast, hops: int, age_ms: int, signature: bytes
 ) -> None:
     unsigned = encode_broadcast(made._replace(signature=b""))
@@ -107,13 +107,13 @@ def test_the_signature_covers_all_but_itself_and_what_relays_change(
     assert signed_part(unsigned) == unsigned[16:SIGNATURE_AT] + unsigned[SIZES_AT:]
 
 
-def test_the_page_says_how_much_of_the_front_is_signed() -> None:
+def test_document_states_size_of_unsigned_prefix() -> None:
     found = re.search(r"the (\d+) bytes of the frame from `author` to `ttl_ms`", PAGE.read_text())
     assert found
     assert int(found[1]) == SIGNATURE_AT - 16
 
 
-def test_each_part_of_the_content_makes_another_signature() -> None:
+def test_signed_part_differs_for_each_changed_field() -> None:
     changes: list[dict[str, Any]] = [
         {"author": 8},
         {"sequence": 4},
@@ -147,13 +147,13 @@ def test_each_part_of_the_content_makes_another_signature() -> None:
         (b"e4", b""),
         (b"e4", b"", b"d4"),
         (b"\0\0\0", b"\0", b"\0\0"),
-        (b"as", b"l", b"ong"),  # together as if all were like the first
+        (b"as", b"l", b"ong"),  # as long together as if all had the size of the first
         (b"same", b"size", b"nor", b"or", b"same", b"size"),
         (bytes(range(256)),) * 100,
     ],
     ids=lambda messages: f"{len(messages)} of {sum(map(len, messages))}",
 )
-def test_a_bundle_comes_back_message_by_message(messages: tuple[bytes, ...]) -> None:
+def test_bundle_is_split_into_its_messages(messages: tuple[bytes, ...]) -> None:
     made = SMALL._replace(messages=messages)
     frame = encode_broadcast(made)
     body = b"".join(messages)
@@ -167,22 +167,22 @@ def test_a_bundle_comes_back_message_by_message(messages: tuple[bytes, ...]) -> 
 
 
 @pytest.mark.parametrize("message", [b"", b"e4"])
-def test_the_largest_bundle_fits_and_one_more_message_does_not(message: bytes) -> None:
+def test_largest_bundle_is_accepted_and_one_more_message_rejected(message: bytes) -> None:
     made = SMALL._replace(messages=(message,) * BUNDLE_MESSAGES_MAX)
     frame = encode_broadcast(made)
     assert decode_broadcast(frame) == made
     assert read_header(frame) == (7, 3, 2 + BUNDLE_MESSAGES_MAX, 1, Dissemination.FLOOD)
     with pytest.raises(WireError, match="messages in one frame"):
         encode_broadcast(made._replace(messages=(*made.messages, message)))
-    # Nor would it be taken from somebody who encodes it all the same.
+    # A frame from another encoder is rejected too.
     sizes = uint_bytes(BUNDLE_MESSAGES_MAX + 1, *[0] * (BUNDLE_MESSAGES_MAX + 1), 0)
     more = with_uint(resized(encode_broadcast(SMALL)[:SIZES_AT] + sizes), BUNDLED_AT, BUNDLE_MESSAGES_MAX + 1)
-    assert_rejected(more, "out of bounds")
+    assert_rejected(more, "out of range")
     with pytest.raises(WireError):
         read_header(more)
 
 
-def test_the_last_sequence_of_all_can_be_reached_and_not_passed() -> None:
+def test_highest_sequence_is_accepted_and_the_next_rejected() -> None:
     three = (b"a", b"b", b"c")
     end = Broadcast(author=7, sequence=HYPER_MAX - 2, stream_start=HYPER_MAX - 2, messages=three)
     frame = encode_broadcast(end)
@@ -192,12 +192,12 @@ def test_the_last_sequence_of_all_can_be_reached_and_not_passed() -> None:
         with pytest.raises(WireError):
             encode_broadcast(end._replace(sequence=sequence))
         further = frame[:24] + sequence.to_bytes(8, "big") + frame[32:]
-        assert_rejected(further, "out of bounds")
+        assert_rejected(further, "out of range")
         with pytest.raises(WireError):
             read_header(further)
 
 
-# One bad thing each, in bytes that are right in all else.
+# Each has one defect and is otherwise valid.
 
 ONE = encode_broadcast(SMALL)
 EQUAL = encode_broadcast(SMALL._replace(messages=(b"abcd", b"efgh")))
@@ -206,7 +206,7 @@ SIGNED = encode_broadcast(SMALL._replace(signature=b"abcde"))
 
 
 def sized(frame: bytes, *sizes: int) -> bytes:
-    """With other sizes, as many as before."""
+    """The frame with other sizes."""
     return frame[: SIZES_AT + 4] + uint_bytes(*sizes) + frame[SIZES_AT + 4 + 4 * len(sizes) :]
 
 
@@ -259,25 +259,25 @@ BAD_BYTES = {
 
 
 @pytest.mark.parametrize("frame", BAD_BYTES.values(), ids=list(BAD_BYTES))
-def test_bad_bytes_are_refused(frame: bytes) -> None:
+def test_malformed_bytes_raise_wire_error(frame: bytes) -> None:
     assert_rejected(frame)
 
 
-def test_the_bytes_above_were_right_in_all_else() -> None:
+def test_unmodified_frames_of_the_malformed_cases_are_valid() -> None:
     assert with_uint(with_uint(EQUAL, BUNDLED_AT, 2), SIZES_AT, 2) == EQUAL
     assert with_uint(with_uint(SIGNED, SIGNATURE_AT, 5), 0, len(SIGNED) - 4) == SIGNED
     assert sized(EQUAL, 4, 4, 8) == EQUAL
     assert with_uint(ONE, PRIORITY_AT, PRIORITY_MAX) == encode_broadcast(SMALL._replace(priority=PRIORITY_MAX))
-    assert decode_broadcast(sized(EQUAL, 5, 3)).messages == (b"abcde", b"fgh"), "sizes that add up are all it takes"
+    assert decode_broadcast(sized(EQUAL, 5, 3)).messages == (b"abcde", b"fgh"), "any sizes that add up are valid"
 
 
-def test_kinds_that_are_not_known_are_passed_on() -> None:
+def test_unknown_payload_kind_is_preserved() -> None:
     for kind in (*PayloadKind, max(PayloadKind) + 1, UINT_MAX):
         assert decode_broadcast(encode_broadcast(SMALL._replace(kind=kind))).kind == kind
 
 
 @pytest.mark.parametrize("count", [1, 2, 3])
-def test_the_largest_messages_fit_and_one_more_byte_does_not(count: int) -> None:
+def test_largest_messages_are_accepted_and_one_more_byte_rejected(count: int) -> None:
     room_bytes = FRAME_BYTES_MAX - len(encode_broadcast(SMALL._replace(messages=(b"",) * count)))
     messages = (bytes(room_bytes // count),) * (count - 1) + (bytes(room_bytes - room_bytes // count * (count - 1)),)
     frame = encode_broadcast(SMALL._replace(messages=messages))
@@ -311,10 +311,10 @@ def test_the_largest_messages_fit_and_one_more_byte_does_not(count: int) -> None
     ],
     ids=lambda messages: f"{len(messages)} of {sum(map(len, messages))}",
 )
-def test_what_no_receiver_would_take_is_not_encoded(change: dict[str, Any]) -> None:
+def test_invalid_field_raises_wire_error_when_encoded(change: dict[str, Any]) -> None:
     made = SMALL._replace(**change)
     if change.get("sequence") == UINT_MAX + 2:
-        # The longest run there is, and one more.
+        # The longest stream, and one message more.
         assert decode_broadcast(encode_broadcast(made._replace(stream_start=2))).stream_start == 2
         made = made._replace(sequence=made.sequence + 1)
     with pytest.raises(WireError):
@@ -323,7 +323,7 @@ def test_what_no_receiver_would_take_is_not_encoded(change: dict[str, Any]) -> N
 
 @settings(deadline=None)
 @given(BROADCASTS)
-def test_truncation_at_every_position_is_refused(made: Broadcast) -> None:
+def test_truncated_broadcast_raises_wire_error(made: Broadcast) -> None:
     frame = encode_broadcast(made)
     for end in range(len(frame)):
         for cut in (frame[:end], resized(frame[:end])):
@@ -333,7 +333,7 @@ def test_truncation_at_every_position_is_refused(made: Broadcast) -> None:
 
 @settings(deadline=None)
 @given(BROADCASTS, st.binary(min_size=1, max_size=8))
-def test_trailing_bytes_are_refused(made: Broadcast, extra: bytes) -> None:
+def test_trailing_bytes_raise_wire_error(made: Broadcast, extra: bytes) -> None:
     frame = encode_broadcast(made) + extra
     for longer in (frame, resized(frame)):
         with pytest.raises(WireError):
@@ -342,15 +342,15 @@ def test_trailing_bytes_are_refused(made: Broadcast, extra: bytes) -> None:
 
 @settings(deadline=None)
 @given(st.binary(max_size=60))
-def test_a_short_frame_is_refused_by_the_quick_looks_too(body: bytes) -> None:
+def test_read_header_rejects_short_frame(body: bytes) -> None:
     frame = frame_with(BROADCAST, body)
-    for look, least_bytes in ((read_header, 68), (read_hops_and_age, 16)):
-        if len(frame) < least_bytes:
+    for read, bytes_min in ((read_header, 68), (read_hops_and_age, 16)):
+        if len(frame) < bytes_min:
             with pytest.raises(WireError):
-                look(frame)
+                read(frame)
 
 
-def test_a_sequence_before_its_run_is_refused() -> None:
+def test_sequence_before_stream_start_raises_wire_error() -> None:
     frame = bytearray(encode_broadcast(SMALL))
     frame[32:36] = (3).to_bytes(4, "big")
     for read in (read_header, decode_broadcast):
@@ -359,6 +359,6 @@ def test_a_sequence_before_its_run_is_refused() -> None:
 
 
 @pytest.mark.parametrize("number", [0, 1, BROADCAST + 1])
-def test_another_number_is_refused(number: int) -> None:
+def test_other_message_number_raises_wire_error(number: int) -> None:
     with pytest.raises(WireError):
         decode_broadcast(frame_with(number, encode_broadcast(SMALL)[8:]))

@@ -1,4 +1,4 @@
-"""Every message goes to bytes and back; what is not exactly a message is a WireError and nothing else."""
+"""Every message survives encoding; anything that is not exactly a message raises `WireError` and nothing else."""
 
 import subprocess
 import sys
@@ -39,7 +39,7 @@ HELLO = Hello(MAGIC, VERSION, bytes(CHANNEL_ID_BYTES), 5, HERE, True, False)
 @every_message
 @settings(max_examples=25, deadline=None)
 @given(data=st.data())
-def test_round_trip(kind: type[WireMessage], data: st.DataObject) -> None:
+def test_message_survives_encode_and_decode(kind: type[WireMessage], data: st.DataObject) -> None:
     made = data.draw(messages_of(kind))
     frame = encode(made)
     found = decode(frame)
@@ -52,7 +52,7 @@ def test_round_trip(kind: type[WireMessage], data: st.DataObject) -> None:
 @every_message
 @settings(max_examples=10, deadline=None)
 @given(data=st.data())
-def test_truncation_at_every_position_is_refused(kind: type[WireMessage], data: st.DataObject) -> None:
+def test_truncated_message_raises_wire_error(kind: type[WireMessage], data: st.DataObject) -> None:
     frame = encode(data.draw(messages_of(kind)))
     for end in range(len(frame)):
         for cut in (frame[:end], resized(frame[:end])):
@@ -63,7 +63,7 @@ def test_truncation_at_every_position_is_refused(kind: type[WireMessage], data: 
 @every_message
 @settings(max_examples=10, deadline=None)
 @given(data=st.data(), extra=st.binary(min_size=1, max_size=8))
-def test_trailing_bytes_are_refused(kind: type[WireMessage], data: st.DataObject, extra: bytes) -> None:
+def test_trailing_bytes_raise_wire_error(kind: type[WireMessage], data: st.DataObject, extra: bytes) -> None:
     frame = encode(data.draw(messages_of(kind))) + extra
     for longer in (frame, resized(frame)):
         with pytest.raises(WireError):
@@ -72,19 +72,19 @@ def test_trailing_bytes_are_refused(kind: type[WireMessage], data: st.DataObject
 
 @settings(deadline=None)
 @given(st.integers(0, UINT_MAX).filter(lambda number: number not in kinds()), st.binary(max_size=40))
-def test_an_unknown_number_is_told_apart_from_nonsense(number: int, body: bytes) -> None:
+def test_unknown_number_raises_unknown_message_error(number: int, body: bytes) -> None:
     with pytest.raises(UnknownMessageError):
         decode(frame_with(number, body))
 
 
-def test_the_package_alone_knows_all_messages() -> None:
-    # In a fresh interpreter: here, other imports have declared them already.
+def test_importing_the_package_registers_all_messages() -> None:
+    # In a fresh interpreter: here, other imports have registered them already.
     program = "import broadloom.wire; print(len(broadloom.wire.codec.kinds()))"
     run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert int(run.stdout) == len(kinds())
 
 
-def test_a_number_cannot_be_declared_twice_nor_a_field_without_a_format() -> None:
+def test_declaration_rejects_used_number_and_field_without_format() -> None:
     before = kinds()
     with pytest.raises(TypeError, match="both have number 1"):
 
@@ -92,7 +92,7 @@ def test_a_number_cannot_be_declared_twice_nor_a_field_without_a_format() -> Non
         class Other(WireMessage):
             field: UInt
 
-    with pytest.raises(TypeError, match="does not say how it is written"):
+    with pytest.raises(TypeError, match="has no XDR type"):
 
         @message(999)
         class Bare(WireMessage):
@@ -101,11 +101,11 @@ def test_a_number_cannot_be_declared_twice_nor_a_field_without_a_format() -> Non
     assert kinds() == before
 
 
-# One bad thing each, in bytes that are right in all else.
+# Each has one defect and is otherwise valid.
 
 
 def changed(message: WireMessage, old: bytes, new: bytes) -> bytes:
-    """The frame of a message with some bytes, which stand in it once, replaced."""
+    """The frame of a message with a unique byte sequence replaced."""
     frame = encode(message)
     assert frame.count(old) == 1
     return resized(frame.replace(old, new))
@@ -150,7 +150,7 @@ BAD_BYTES = {
 
 
 @pytest.mark.parametrize("frame", BAD_BYTES.values(), ids=list(BAD_BYTES))
-def test_bad_bytes_are_refused(frame: bytes) -> None:
+def test_malformed_bytes_raise_wire_error(frame: bytes) -> None:
     for form in (frame, memoryview(frame)):
         with pytest.raises(WireError) as caught:
             decode(form)
@@ -188,18 +188,18 @@ BAD_VALUES: dict[str, WireMessage] = {
 
 
 @pytest.mark.parametrize("made", BAD_VALUES.values(), ids=list(BAD_VALUES))
-def test_bad_values_are_refused_when_encoding(made: WireMessage) -> None:
+def test_invalid_value_raises_wire_error_when_encoded(made: WireMessage) -> None:
     with pytest.raises(WireError) as caught:
         encode(made)
-    assert type(made).__name__ in str(caught.value), "the message says what could not be encoded"
+    assert type(made).__name__ in str(caught.value), "the error names the message"
 
 
-def test_errors_name_the_message() -> None:
-    with pytest.raises(WireError, match=r"^Heartbeat: 4 bytes too many"):
+def test_wire_error_names_the_message() -> None:
+    with pytest.raises(WireError, match=r"^Heartbeat: 4 extra bytes"):
         decode(frame_with(Heartbeat.number, bytes(4)))
 
 
-def test_messages_are_values() -> None:
+def test_messages_are_frozen_and_compare_by_value() -> None:
     assert replace(HELLO) == HELLO
     assert hash(HELLO) == hash(replace(HELLO))
     with pytest.raises(AttributeError):

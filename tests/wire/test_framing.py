@@ -1,4 +1,4 @@
-"""Frames come out of the splitter as they went in, however the stream was cut, and it never holds much."""
+"""The splitter returns the frames that were sent, however the stream was split, and buffers at most one frame."""
 
 import time
 from itertools import pairwise
@@ -20,7 +20,7 @@ frames = st.builds(frame_with, st.integers(0, 99), st.binary(max_size=FRAME_MAX 
 
 @st.composite
 def streams(draw: st.DrawFn, of: st.SearchStrategy[bytes] = frames) -> tuple[list[bytes], list[bytes]]:
-    """Some frames, and their bytes cut into reads at any places, empty reads among them."""
+    """Some frames, and their bytes split into reads at random, including empty reads."""
     sent = draw(st.lists(of, max_size=6))
     stream = b"".join(sent)
     cuts = sorted(draw(st.lists(st.integers(0, len(stream)), max_size=20)))
@@ -29,7 +29,7 @@ def streams(draw: st.DrawFn, of: st.SearchStrategy[bytes] = frames) -> tuple[lis
 
 @settings(deadline=None)
 @given(streams())
-def test_any_split_gives_the_same_frames(case: tuple[list[bytes], list[bytes]]) -> None:
+def test_splitter_returns_same_frames_for_any_split(case: tuple[list[bytes], list[bytes]]) -> None:
     sent, reads = case
     splitter = FrameSplitter(FRAME_MAX)
     got = []
@@ -44,7 +44,7 @@ def test_any_split_gives_the_same_frames(case: tuple[list[bytes], list[bytes]]) 
 
 @settings(max_examples=50, deadline=None)
 @given(streams(MESSAGES.map(frame_of)))
-def test_any_split_gives_the_same_messages(case: tuple[list[bytes], list[bytes]]) -> None:
+def test_splitter_returns_same_messages_for_any_split(case: tuple[list[bytes], list[bytes]]) -> None:
     sent, reads = case
     splitter = FrameSplitter()
     assert [frame for read in reads for frame in splitter.feed(read)] == sent
@@ -52,7 +52,7 @@ def test_any_split_gives_the_same_messages(case: tuple[list[bytes], list[bytes]]
 
 @settings(deadline=None)
 @given(frames)
-def test_a_frame_comes_with_its_last_byte(frame: bytes) -> None:
+def test_splitter_returns_frame_with_its_last_byte(frame: bytes) -> None:
     splitter = FrameSplitter(FRAME_MAX)
     for byte in frame[:-1]:
         assert splitter.feed(bytes([byte])) == []
@@ -61,8 +61,8 @@ def test_a_frame_comes_with_its_last_byte(frame: bytes) -> None:
 
 @settings(deadline=None)
 @given(frames)
-def test_frames_are_bytes_of_their_own(frame: bytes) -> None:
-    # They are kept and sent on by others, so they may be no views of a buffer.
+def test_frames_are_independent_bytes_objects(frame: bytes) -> None:
+    # They are retained and relayed, so they must not be views of a buffer.
     splitter = FrameSplitter(FRAME_MAX)
     for got in [*splitter.feed(frame), *splitter.feed(frame[:5]), *splitter.feed(frame[5:])]:
         assert type(got) is bytes
@@ -75,7 +75,7 @@ lengths_refused = st.integers(0, FRAME_MIN - LENGTH_BYTES - 1) | st.integers(
 
 @settings(deadline=None)
 @given(lengths_refused, st.integers(0, LENGTH_BYTES), streams())
-def test_a_length_out_of_bounds_is_refused_before_the_rest_is_read(
+def test_invalid_length_is_rejected_before_rest_is_read(
     length: int, cut: int, before: tuple[list[bytes], list[bytes]]
 ) -> None:
     splitter = FrameSplitter(FRAME_MAX)
@@ -90,20 +90,20 @@ def test_a_length_out_of_bounds_is_refused_before_the_rest_is_read(
 
 
 @pytest.mark.parametrize("size", [FRAME_MIN, FRAME_MAX])
-def test_the_bounds_themselves_are_allowed(size: int) -> None:
+def test_smallest_and_largest_frame_are_accepted(size: int) -> None:
     frame = frame_with(1, bytes(size - FRAME_MIN))
     assert FrameSplitter(FRAME_MAX).feed(frame + frame) == [frame, frame]
 
 
-def test_the_largest_frame_of_the_protocol_passes_and_one_more_byte_does_not() -> None:
+def test_largest_protocol_frame_is_accepted_and_one_more_byte_rejected() -> None:
     body = bytes(FRAME_BYTES_MAX - FRAME_MIN)
     assert FrameSplitter().feed(frame_with(1, body)) == [frame_with(1, body)]
     with pytest.raises(WireError):
         FrameSplitter().feed(frame_with(1, body + b"\0"))
 
 
-def test_a_large_frame_in_small_reads_costs_no_more_than_its_size() -> None:
-    # To copy what is held at each read would move 128 GB here and take many seconds of a peer that serves others.
+def test_large_frame_in_small_reads_takes_linear_time() -> None:
+    # Copying the buffer at each read would move 128 GB.
     frame = frame_with(1, bytes(FRAME_BYTES_MAX - FRAME_MIN))
     splitter = FrameSplitter()
     start_s = time.process_time()

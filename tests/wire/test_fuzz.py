@@ -1,4 +1,4 @@
-"""Bytes from strangers: whatever they are, the answer is frames and messages or a WireError."""
+"""Untrusted bytes: any input gives frames and messages, or raises `WireError`."""
 
 import random
 from contextlib import suppress
@@ -25,14 +25,14 @@ MUTATIONS_EACH = 120
 
 
 def decode_like_peer(frame: bytes) -> bool:
-    """Every way in which the code looks at a frame from outside. True if it was taken for a message."""
-    for look in (number_of, read_hops_and_age):
+    """Read a frame in every way the code does. Returns True if it is a valid message."""
+    for read in (number_of, read_hops_and_age):
         with suppress(WireError):
-            look(frame)
+            read(frame)
     with suppress(WireError):
         _, first, last, _, _ = read_header(frame)
         assert 1 <= first <= last <= min(HYPER_MAX, first + BUNDLE_MESSAGES_MAX - 1)
-    # What was taken must be fit to be sent on, and be the same there.
+    # A valid message encodes to the same frame again.
     with suppress(WireError):
         assert encode(decode(frame)) == frame
         return True
@@ -60,14 +60,14 @@ def read_stream(stream: bytes) -> None:
 @example(b"")
 @example(bytes(8))
 @example(b"\xff" * 16)
-def test_random_bytes(data: bytes) -> None:
+def test_random_bytes_decode_or_raise_wire_error(data: bytes) -> None:
     read_stream(data)
     decode_like_peer(data)
 
 
 @settings(max_examples=500, deadline=None)
 @given(st.sampled_from(sorted(ALL)), st.binary(max_size=200))
-def test_random_bodies_of_known_messages(number: int, body: bytes) -> None:
+def test_random_bodies_of_known_messages_decode_or_raise_wire_error(number: int, body: bytes) -> None:
     read_stream(frame_with(number, body))
 
 
@@ -78,41 +78,41 @@ words = st.one_of(
 
 @settings(max_examples=500, deadline=None)
 @given(st.sampled_from(sorted(ALL)), st.lists(words, max_size=40))
-def test_bodies_of_likely_words(number: int, body: list[int]) -> None:
-    # Small words pass for flags, counts and enums, so these get deeper into a message than random bytes do.
+def test_bodies_of_plausible_words_decode_or_raise_wire_error(number: int, body: list[int]) -> None:
+    # Small words are valid flags, counts and enums, so these get further into a message than random bytes do.
     read_stream(frame_with(number, b"".join(word.to_bytes(4, "big") for word in body)))
 
 
-def mutated(frame: bytes, chance: random.Random) -> bytes:
+def mutated(frame: bytes, rng: random.Random) -> bytes:
     made = bytearray(frame)
-    for _ in range(chance.choice((1, 1, 1, 2, 4))):
-        at = chance.randrange(len(made) + 1)
-        match chance.randrange(6):
+    for _ in range(rng.choice((1, 1, 1, 2, 4))):
+        at = rng.randrange(len(made) + 1)
+        match rng.randrange(6):
             case 0 if at < len(made):
-                made[at] ^= 1 << chance.randrange(8)
+                made[at] ^= 1 << rng.randrange(8)
             case 1 if at < len(made):
-                made[at] = chance.choice((0, 1, 2, 0x7F, 0x80, 0xFF))
+                made[at] = rng.choice((0, 1, 2, 0x7F, 0x80, 0xFF))
             case 2:
-                word = chance.choice((0, 1, 2, 5, 257, 65536, 1 << 31, (1 << 32) - 1))
+                word = rng.choice((0, 1, 2, 5, 257, 65536, 1 << 31, (1 << 32) - 1))
                 made[at & ~3 : (at & ~3) + 4] = word.to_bytes(4, "big")
             case 3:
                 del made[at:]
             case 4:
-                del made[at : at + chance.randrange(9)]
+                del made[at : at + rng.randrange(9)]
             case _:
-                made[at:at] = chance.randbytes(chance.randrange(9))
-    # Mostly with a true length, else the splitter alone would refuse nearly all of them.
-    return resized(bytes(made)) if len(made) >= HEAD.size and chance.random() < 0.9 else bytes(made)
+                made[at:at] = rng.randbytes(rng.randrange(9))
+    # Mostly with a correct length, or the splitter would reject nearly all of them.
+    return resized(bytes(made)) if len(made) >= HEAD.size and rng.random() < 0.9 else bytes(made)
 
 
 @settings(max_examples=EXAMPLES, deadline=None)
 @given(MESSAGES, st.integers(0, 1 << 32))
-def test_mutated_frames(made: Any, seed: int) -> None:
-    # Hypothesis draws a message and a seed; plain chance does the rest, since it is much faster.
+def test_mutated_frames_decode_or_raise_wire_error(made: Any, seed: int) -> None:
+    # Hypothesis draws a message and a seed; `random` does the rest, because it is much faster.
     frame = frame_of(made)
-    chance = random.Random(seed)
+    rng = random.Random(seed)
     assert decode_like_peer(frame)
     for _ in range(MUTATIONS_EACH):
-        spoilt = mutated(frame, chance)
-        read_stream(spoilt)
-        decode_like_peer(spoilt)
+        mutant = mutated(frame, rng)
+        read_stream(mutant)
+        decode_like_peer(mutant)

@@ -1,4 +1,4 @@
-"""A C program made from `broadloom.x` by rpcgen, the oldest XDR compiler there is, reads and writes the same bytes."""
+"""A C program generated from `broadloom.x` by rpcgen reads and writes the same bytes."""
 
 import shutil
 import subprocess
@@ -47,7 +47,7 @@ int main(void)
 
 
 def rpc_flags() -> list[str]:
-    """Where the RPC library is. Without pkg-config it may still be part of the C library."""
+    """Compiler flags for the RPC library. Without pkg-config it may still be part of the C library."""
     found = shutil.which("pkg-config") and subprocess.run(
         ["pkg-config", "--cflags", "--libs", "libtirpc"], capture_output=True, check=False, text=True
     )
@@ -80,15 +80,15 @@ def echo(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def echoed(program: Path, frames: list[bytes]) -> bytes:
     run = subprocess.run([program], input=b"".join(frames), capture_output=True, check=False, timeout=20)
-    assert run.returncode == 0, f"the C program gave up with {run.returncode}"
+    assert run.returncode == 0, f"the C program exited with {run.returncode}"
     return run.stdout
 
 
 @pytest.mark.parametrize("number", sorted(ALL), ids=lambda number: ALL[number].__name__)
 @settings(max_examples=3, deadline=None)
 @given(data=st.data())
-def test_every_message_comes_back_from_c(echo: Path, number: int, data: st.DataObject) -> None:
-    # Many messages a run of the program, which costs more than they do.
+def test_c_program_echoes_every_message(echo: Path, number: int, data: st.DataObject) -> None:
+    # Many messages per run: starting the program takes longer than they do.
     made: list[Any] = data.draw(st.lists(messages_of(ALL[number]), min_size=1, max_size=20))
     frames = [frame_of(each) for each in made]
     assert echoed(echo, frames) == b"".join(frames)
@@ -96,12 +96,12 @@ def test_every_message_comes_back_from_c(echo: Path, number: int, data: st.DataO
 
 @settings(max_examples=20, deadline=None)
 @given(made=st.lists(MESSAGES, max_size=20))
-def test_any_stream_comes_back_from_c(echo: Path, made: list[Any]) -> None:
+def test_c_program_echoes_any_stream(echo: Path, made: list[Any]) -> None:
     frames = [frame_of(each) for each in made]
     assert echoed(echo, frames) == b"".join(frames)
 
 
-def test_c_refuses_what_the_document_does_not_know(echo: Path) -> None:
-    # Else a program that takes anything would pass the tests above.
+def test_c_program_rejects_unknown_message(echo: Path) -> None:
+    # A program that accepts anything would pass the tests above.
     run = subprocess.run([echo], input=frame_with(max(ALL) + 1, b""), capture_output=True, check=False, timeout=20)
     assert run.returncode == 3

@@ -1,7 +1,7 @@
-"""The document `docs/protocol/broadloom.x` and the code say the same: each reads what the other wrote.
+"""The specification `docs/protocol/broadloom.x` and the code agree: each reads what the other wrote.
 
-The document is read by a decoder of its own (`xdr_language.py` over xdrlib3), so a mistake in our codec cannot hide
-in both places.
+The specification is interpreted by an independent decoder (`xdr_language.py` over xdrlib3), so a mistake in the codec
+cannot hide in both places.
 """
 
 import re
@@ -68,8 +68,8 @@ def read_by_code(frame: bytes) -> Any:
 
 
 def wire_names(kind: type[Any]) -> list[str]:
-    # The broadcast is laid out by hand: what a relay changes comes first, the run as a short offset with the number of
-    # messages behind it, and the messages at the end, with their sizes.
+    # The broadcast has a layout of its own: the prefix that relays change comes first, the stream start is an offset
+    # followed by the number of messages, and the messages come last, with their sizes.
     if kind is Broadcast:
         on_the_wire = {"stream_start": ["stream_offset", "message_count"]}
         in_front, at_the_end = ["hops", "age_ms"], ["signature", "sizes", "messages"]
@@ -82,13 +82,13 @@ def label_of(kind: type[Any]) -> str:
     return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", kind.__name__).upper()
 
 
-def test_the_document_has_exactly_the_messages_of_the_code() -> None:
+def test_document_lists_exactly_the_messages_of_the_code() -> None:
     in_code = {number: label_of(kind) for number, kind in ALL.items()}
     assert DOCUMENT.unions["broadloom_message"].labels == in_code
 
 
 @every_message
-def test_fields_have_the_names_and_the_order_of_the_document(number: int) -> None:
+def test_document_has_the_same_fields_in_the_same_order(number: int) -> None:
     kind, arm = ALL[number], ARMS[number]
     if arm.kind == "void":
         assert wire_names(kind) == []
@@ -97,7 +97,7 @@ def test_fields_have_the_names_and_the_order_of_the_document(number: int) -> Non
         assert [each.name for each in DOCUMENT.structs[arm.kind]] == wire_names(kind)
 
 
-def test_enums_have_the_values_of_the_document() -> None:
+def test_document_has_the_same_enum_values() -> None:
     in_code = {}
     for kind in ALL.values():
         for hint in hints_of(kind).values():
@@ -107,7 +107,7 @@ def test_enums_have_the_values_of_the_document() -> None:
     assert DOCUMENT.enums == in_code
 
 
-def test_constants_have_the_values_of_the_document() -> None:
+def test_document_has_the_same_constants() -> None:
     modules = (exchange_messages, fields, xdr, broadcast_frame, framing)
     in_code = {name: value for module in modules for name, value in vars(module).items() if name.isupper()}
     numbers = set(DOCUMENT.unions["broadloom_message"].labels.values())
@@ -117,7 +117,7 @@ def test_constants_have_the_values_of_the_document() -> None:
 
 
 @every_message
-def test_the_page_describes_every_message_and_field(number: int) -> None:
+def test_page_describes_every_message_and_field(number: int) -> None:
     kind = ALL[number]
     row = re.search(rf"^\| *{number} *\| *`{kind.__name__}` *\|(?P<fields>[^|]*)\|[^|]*\w[^|]*\|$", README, re.M)
     assert row, f"docs/protocol/README.md has no row for {number}, {kind.__name__}"
@@ -125,8 +125,8 @@ def test_the_page_describes_every_message_and_field(number: int) -> None:
     assert [name for name in mentioned if name in wire_names(kind)] == wire_names(kind)
 
 
-def test_both_documents_name_the_kinds_of_messages() -> None:
-    # No enum of the document: other kinds are passed on as well.
+def test_documents_name_dissemination_and_payload_kinds() -> None:
+    # Not an enum in the specification: other kinds are relayed as well.
     for name in ("README.md", "broadloom.x"):
         found = re.findall(r"\b(\d+) (FLOOD|TREE|[A-Z]+(?=[,;]| of))\b", (DOCS / name).read_text())
         assert [(int(value), label) for value, label in found] == [
@@ -134,14 +134,14 @@ def test_both_documents_name_the_kinds_of_messages() -> None:
         ], name
 
 
-def test_the_page_describes_no_message_that_does_not_exist() -> None:
+def test_page_describes_only_existing_messages() -> None:
     rows = re.findall(r"^\| *(\d+) *\| *`(\w+)` *\|", README, re.M)
     assert sorted((int(number), name) for number, name in rows) == sorted(
         (number, kind.__name__) for number, kind in ALL.items()
     )
 
 
-def test_both_documents_name_the_numbers_that_must_stay_unused() -> None:
+def test_documents_name_the_reserved_numbers() -> None:
     numbers = set(range(Digest.number, CloseChannel.number)) - set(ALL)
     for name in ("README.md", "broadloom.x"):
         sentence = re.search(r"([\d, and]+) are reserved", (DOCS / name).read_text())
@@ -155,14 +155,14 @@ def test_both_documents_name_the_numbers_that_must_stay_unused() -> None:
 @every_message
 @settings(max_examples=25, deadline=None)
 @given(data=st.data())
-def test_the_document_reads_what_the_code_wrote(number: int, data: st.DataObject) -> None:
+def test_document_decoder_reads_frames_of_the_code(number: int, data: st.DataObject) -> None:
     made = data.draw(messages_of(ALL[number]))
     assert read_by_document(frame_of(made)) == (number, plain(made))
 
 
 @cache
 def values_of(declaration: Declaration) -> st.SearchStrategy[Any]:
-    """Random values by the document, within its limits."""
+    """Random values within the limits of the specification."""
     kind, name, shape, size = declaration
     if name == "port":
         return st.integers(0, DOCUMENT.consts["PORT_MAX"])
@@ -199,7 +199,7 @@ def values_of_kind(kind: str) -> st.SearchStrategy[Any]:
 
 
 def self_consistent(message: dict[str, Any]) -> dict[str, Any]:
-    """A broadcast whose fields fit each other: what the language cannot say."""
+    """A broadcast whose fields are consistent, which the XDR language cannot express."""
     count, body_bytes = len(message["sizes"]), sum(message["sizes"])
     sequence = min(max(message["sequence"], 1), HYPER_MAX + 1 - count)
     return message | {
@@ -213,7 +213,7 @@ def self_consistent(message: dict[str, Any]) -> dict[str, Any]:
 @every_message
 @settings(max_examples=25, deadline=None)
 @given(data=st.data())
-def test_the_code_reads_what_the_document_wrote(number: int, data: st.DataObject) -> None:
+def test_code_reads_frames_of_the_document_encoder(number: int, data: st.DataObject) -> None:
     message = data.draw(values_of(ARMS[number]))
     frame = written_by_document(number, message)
     made = read_by_code(frame)
@@ -226,7 +226,6 @@ def test_the_code_reads_what_the_document_wrote(number: int, data: st.DataObject
 
 
 def smallest_value(declaration: Declaration) -> Any:
-    """The smallest value of a type."""
     kind, name, shape, size = declaration
     if shape == "*":
         return None
@@ -244,7 +243,7 @@ def smallest_value(declaration: Declaration) -> Any:
 
 
 def values_at_limit(declaration: Declaration, beyond: int) -> Iterator[Any]:
-    """The smallest values but for one thing each, which has the size of its limit and `beyond`."""
+    """The smallest value of a type, each time with one part of the size of its limit plus `beyond`."""
     kind, name, shape, size = declaration
     if name == "port":
         yield DOCUMENT.consts["PORT_MAX"] + beyond
@@ -268,7 +267,7 @@ def values_at_limit(declaration: Declaration, beyond: int) -> Iterator[Any]:
 
 
 @every_message
-def test_what_is_as_large_as_the_document_allows_passes(number: int) -> None:
+def test_value_at_limit_is_accepted(number: int) -> None:
     for message in [smallest_value(ARMS[number]), *values_at_limit(ARMS[number], 0)]:
         frame = written_by_document(number, message)
         assert plain(read_by_code(frame)) == message
@@ -276,7 +275,7 @@ def test_what_is_as_large_as_the_document_allows_passes(number: int) -> None:
 
 
 @every_message
-def test_what_is_larger_than_the_document_allows_is_refused_both_ways(number: int) -> None:
+def test_value_beyond_limit_raises_wire_error_in_both_directions(number: int) -> None:
     for message in values_at_limit(ARMS[number], 1):
         with pytest.raises(WireError):
             read_by_code(written_by_document(number, message))
@@ -298,6 +297,6 @@ def largest_bytes(declaration: Declaration) -> int:
 
 
 @pytest.mark.parametrize("number", sorted(codec.kinds()), ids=lambda number: ALL[number].__name__)
-def test_the_largest_message_fits_into_a_frame(number: int) -> None:
-    # All but the broadcast: its messages take whatever the frame has room for (see test_broadcast.py).
+def test_largest_message_fits_into_a_frame(number: int) -> None:
+    # Except for the broadcast, which fills the frame (see test_broadcast.py).
     assert 8 + largest_bytes(ARMS[number]) <= DOCUMENT.consts["FRAME_BYTES_MAX"]

@@ -1,4 +1,4 @@
-"""Random messages of every kind, made from the annotations of their fields, and the same as plain values."""
+"""Random messages of every kind, generated from the annotations of their fields."""
 
 import types
 from collections.abc import Mapping
@@ -18,9 +18,9 @@ HYPER_MAX = (1 << 64) - 1
 
 uints = st.one_of(st.integers(0, UINT_MAX), st.sampled_from([0, 1, UINT_MAX]))
 hypers = st.one_of(st.integers(0, HYPER_MAX), st.sampled_from([0, 1, UINT_MAX + 1, HYPER_MAX]))
-# What UTF-8 can say and a C string can hold.
+# What UTF-8 can encode and a C string can hold.
 characters = st.characters(exclude_categories=["Cs"], exclude_characters="\0")
-# A character is four bytes at most, so these stay within the limits; the limits themselves have their own tests.
+# A character takes at most four bytes, so these stay within the limits, which have their own tests.
 texts = st.text(characters, max_size=40)
 addresses = st.builds(Address, texts, st.integers(0, 65535))
 
@@ -36,7 +36,7 @@ OF_ANNOTATION: dict[Any, st.SearchStrategy[Any]] = {
     int: hypers,
 }
 
-# Of one size each, which is read in another way than mixed sizes are; without bytes now and then.
+# Bundles of equal sizes take another path through the decoder than mixed ones; some are empty.
 equal_messages = st.integers(0, 20).flatmap(
     lambda size: st.lists(st.binary(min_size=size, max_size=size), min_size=2, max_size=6)
 )
@@ -46,7 +46,7 @@ bundles = st.one_of(one_message, equal_messages, mixed_messages).map(tuple)
 
 
 def _broadcast(stream_start: int, stream_offset: int, messages: tuple[bytes, ...], **rest: Any) -> Broadcast:
-    # The last message has the highest sequence that there is, or a lower one.
+    # The sequence number of the last message must not overflow.
     stream_start = min(stream_start, HYPER_MAX + 1 - len(messages))
     sequence = min(stream_start + stream_offset, HYPER_MAX + 1 - len(messages))
     return Broadcast(sequence=sequence, stream_start=stream_start, messages=messages, **rest)
@@ -68,11 +68,11 @@ BROADCASTS: st.SearchStrategy[Broadcast] = st.builds(
 )
 
 ALL: dict[int, type[Any]] = {**kinds(), BROADCAST: Broadcast}
-"""Every message by number, the broadcast included, which the codec does not list."""
+"""Every message by number, including the broadcast, which is not in the codec's registry."""
 
 
 def of_hint(hint: Any) -> st.SearchStrategy[Any]:
-    """Values of one annotation. One that is unknown here is a failure: a new field type needs a strategy."""
+    """Values of one annotation. Fails for an unknown one: a new field type needs a strategy."""
     if hint in OF_ANNOTATION:
         return OF_ANNOTATION[hint]
     if get_origin(hint) is Annotated:
@@ -89,7 +89,7 @@ def of_hint(hint: Any) -> st.SearchStrategy[Any]:
 
 
 def hints_of(kind: Any) -> dict[str, Any]:
-    """The annotations of the fields that stand on the wire, in order."""
+    """The annotations of the encoded fields, in order."""
     hints = get_type_hints(kind, include_extras=True)
     names = kind.__dataclass_fields__ if issubclass(kind, WireMessage) else kind._fields
     return {name: hints[name] for name in names}
@@ -111,7 +111,7 @@ def frame_of(message: WireMessage | Broadcast) -> bytes:
 
 
 def resized(frame: bytes) -> bytes:
-    """The frame with a length that is true again after its end was changed."""
+    """The frame with its length corrected."""
     return max(len(frame) - LENGTH_BYTES, 0).to_bytes(LENGTH_BYTES, "big")[: len(frame)] + frame[LENGTH_BYTES:]
 
 
@@ -120,7 +120,7 @@ def frame_with(number: int, body: bytes) -> bytes:
 
 
 def plain(value: Any) -> Any:
-    """A message as dicts, lists and numbers, to be compared with what another decoder found."""
+    """A message as dicts, lists and numbers, for comparison with another decoder."""
     if isinstance(value, Broadcast):
         found = value._asdict()
         found["stream_offset"] = value.sequence - found.pop("stream_start")
@@ -138,9 +138,8 @@ def plain(value: Any) -> Any:
 
 
 def built(hint: Any, value: Any) -> Any:
-    """The other way: what `plain` made of a value with this annotation, as it was."""
+    """The inverse of `plain` for a value with this annotation."""
     if hint is Broadcast:
-        # The number of messages goes without saying.
         made_of = ("stream_offset", "message_count", "sizes", "messages")
         rest = {name: each for name, each in value.items() if name not in made_of}
         ends = pairwise(accumulate(value["sizes"], initial=0))

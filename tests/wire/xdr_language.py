@@ -1,7 +1,8 @@
-"""Reads a document in the XDR language (RFC 4506) and codes values by it, with xdrlib3 and without our own code.
+"""Parses a document in the XDR language (RFC 4506) and encodes values with xdrlib3, independent of the codec under
+test.
 
-Only what a `.x` file of ours uses is understood; anything else is a SyntaxError. A struct is a dict, a union a pair
-of discriminant and arm, an enum an int, optional data None or the value.
+Supports only what `broadloom.x` uses; anything else raises `SyntaxError`. A struct is a dict, a union a pair of
+discriminant and arm, an enum an int, optional data None or the value.
 """
 
 import re
@@ -54,7 +55,7 @@ class Document:
     def _next(self, *expected: str) -> str:
         token = self._tokens.pop() if self._tokens else "end of file"
         if expected and token not in expected:
-            raise SyntaxError(f"{token!r} where {' or '.join(expected)} should stand")
+            raise SyntaxError(f"{token!r} where {' or '.join(expected)} expected")
         return token
 
     def _number(self) -> int:
@@ -127,7 +128,7 @@ class Document:
         return Declaration(kind, name, shape, size)
 
     def _name(self) -> str:
-        # An underscore behind a name only keeps it apart from the language's keywords.
+        # A trailing underscore only avoids a clash with a keyword of the language.
         return self._next().rstrip("_")
 
     def _known(self, kind: str) -> None:
@@ -162,7 +163,7 @@ class Document:
         if kind in self.enums:
             value = source.unpack_enum()
             if value not in self.enums[kind].values():
-                raise ValueError(f"{value} is no {kind}")
+                raise ValueError(f"{value} is not a {kind}")
             return value
         if kind in self.structs:
             return {each.name: self.read(source, each) for each in self.structs[kind]}
@@ -172,7 +173,7 @@ class Document:
         return self.read(source, self.typedefs[kind])
 
     def write(self, target: Packer, declaration: Declaration, value: Any) -> None:
-        """Writes values over the limits too: what others make of them is what tests want to see."""
+        """Encodes values beyond the limits too, to test how decoders react."""
         kind, _, shape, size = declaration
         if kind in ("opaque", "string"):
             data = value.encode() if kind == "string" else value

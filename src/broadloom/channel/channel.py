@@ -270,7 +270,7 @@ class Channel(Sender):
         await asyncio.shield(self._start_leaving())
 
     async def aclose(self) -> None:
-        """The same as `leave`, for `contextlib.aclosing`."""
+        """The same as `leave`."""
         await self.leave()
 
     async def close_channel(self) -> None:

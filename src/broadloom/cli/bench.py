@@ -61,9 +61,9 @@ def bench(
     - `broadloom bench --signed --json | jq .measures.latency.latency_ms`
     """
     from broadloom.testing.bench.benchmarks import BENCHMARKS
-    from broadloom.testing.bench.command import run_benchmarks
     from broadloom.testing.bench.config import BenchConfig
-    from broadloom.testing.chaos.config import ConfigError
+    from broadloom.testing.bench.suite import run_benchmarks
+    from broadloom.testing.errors import ConfigError
 
     if benchmark not in (*BENCHMARKS, ALL):
         raise UsageError(f"unknown benchmark {benchmark!r}; choose one of {', '.join(BENCHMARKS)}, or {ALL}")
@@ -113,8 +113,8 @@ class _BenchProgress(ProgressBar):
 
 
 def _print_report(report: "BenchReport") -> None:
-    from broadloom.testing.bench.results import NOISY_FRACTION
-    from broadloom.testing.bench.results_table import header, noise_note, result_table
+    from broadloom.testing.bench.benchmarks import BENCHMARKS
+    from broadloom.testing.bench.results import NOISY_FRACTION, header, noise_note, result_table
 
     if report.skipped:
         print_error("bench", report.skipped)
@@ -123,7 +123,7 @@ def _print_report(report: "BenchReport") -> None:
     out = console()
     out.print(header(report))
     if report.results:
-        out.print(result_table(report))
+        out.print(result_table(report, {name: each.description for name, each in BENCHMARKS.items()}))
     if text := noise_note(report):
         out.print(text, style="yellow" if report.noise > NOISY_FRACTION else "", highlight=False)
     if report.problems:

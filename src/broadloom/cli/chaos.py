@@ -51,9 +51,10 @@ def chaos(
     - `broadloom chaos kill --peers 200 --kill 40`
     - `broadloom chaos join --peers 200`
     """
-    from broadloom.testing.chaos.command import run_scenario
-    from broadloom.testing.chaos.config import ConfigError
+    from broadloom.testing.chaos.runner import run_scenario
     from broadloom.testing.chaos.scenarios import SCENARIOS, merge_config
+    from broadloom.testing.errors import ConfigError
+    from broadloom.transport.event_loop import run as run_event_loop
 
     if scenario == "list":
         _print_scenarios(json=json)
@@ -83,7 +84,7 @@ def chaos(
         config = merge_config(SCENARIOS[scenario].defaults, given)
         # Drawn by no thread, because the processes are forked while it is shown.
         with ProgressBar("starting", quiet=json) as progress:
-            report = run_scenario(scenario, config, progress)
+            report = run_event_loop(run_scenario(scenario, config, progress))
     except ConfigError as problem:
         raise UsageError(str(problem)) from None
     except KeyboardInterrupt:

@@ -12,7 +12,7 @@ from broadloom.cli.output import print_json
 from broadloom.cli.runner import StopSignal, hint, run
 
 if TYPE_CHECKING:
-    from broadloom.web.demo_summary import DemoSummary
+    from broadloom.testing.cluster.demo_run import DemoSummary
 
 
 def _rate(name: str, help: str) -> Any:
@@ -69,8 +69,8 @@ def demo(
             require_extra("web")
         if spark:
             require_extra("pipeline")
-        from broadloom.testing.cluster.config import ClusterConfigError
-        from broadloom.testing.cluster.demo_options import DemoConfig, DemoConfigError
+        from broadloom.testing.cluster.demo_run import DemoConfig, run_demo
+        from broadloom.testing.errors import ConfigError
 
         config = DemoConfig(
             peers=peers,
@@ -88,9 +88,12 @@ def demo(
         try:
             with config.validated().working_directory() as directory:
                 if headless:
-                    from broadloom.web.demo_run import run_headless
+                    from broadloom.pipeline.sidecar_client import require_spark, start_tape_audit
 
-                    summary = await run_headless(config, directory, (lambda _text: None) if json else hint)
+                    if spark:
+                        require_spark()
+                    start_audit = start_tape_audit if spark else None
+                    summary = await run_demo(config, directory, (lambda _text: None) if json else hint, start_audit)
                     _print_summary(summary, json=json)
                     return SUCCESS if summary.passed else FAILURE
                 from broadloom.web.demo import serve_demo
@@ -98,7 +101,7 @@ def demo(
                 stop.interrupt_is_success = True
                 await serve_demo(config, directory)
                 return SUCCESS
-        except (ClusterConfigError, DemoConfigError) as problem:
+        except ConfigError as problem:
             raise UsageError(str(problem)) from None
 
     return run("demo", work)

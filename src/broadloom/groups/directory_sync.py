@@ -7,6 +7,7 @@ directory hash keeps differing from that in a heartbeat starts the same exchange
 """
 
 import operator
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from broadloom.groups.directory import DirectoryChange, pack_pages
@@ -30,22 +31,18 @@ COMPARE_INTERVAL_S = 20.0
 """Minimum time between requests caused by a heartbeat."""
 
 
+@dataclass(slots=True)
 class _PendingReply:
     """A request that we would answer."""
 
-    __slots__ = ("bucket_count", "differing", "is_answered", "requester_is_empty", "since", "timer")
-
-    def __init__(
-        self, bucket_count: int, differing: list[int], requester_is_empty: bool, since: float, timer: "Timer"
-    ) -> None:
-        self.bucket_count = bucket_count
-        """Number of buckets in the request."""
-        self.differing = differing
-        self.requester_is_empty = requester_is_empty
-        self.since = since
-        self.timer = timer
-        self.is_answered = False
-        """Another member's reply was heard to its end."""
+    bucket_count: int
+    """Number of buckets in the request."""
+    differing: list[int]
+    requester_is_empty: bool
+    since: float
+    timer: "Timer"
+    is_answered: bool = False
+    """Another member's reply was heard to its end."""
 
 
 class DirectorySync:

@@ -7,6 +7,7 @@ to be asked to continue. A requester that repeats its request without making pro
 
 import operator
 from collections import deque
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from broadloom.groups.intervals import IntervalSet
@@ -32,35 +33,23 @@ REPEAT_WINDOW_S = 90.0
 """A peer that repeats a request within this time, without progress, waits longer for each reply."""
 
 
+@dataclass(slots=True)
 class _PendingReply:
     """A request that we would answer, or are answering."""
 
-    __slots__ = (
-        "is_sending",
-        "read_ahead",
-        "request_id",
-        "requester",
-        "row",
-        "sent_bytes",
-        "timer",
-        "to_send",
-        "unavailable",
-    )
-
-    def __init__(self, requester: PeerId, request_id: int, to_send: dict[MemberId, IntervalSet]) -> None:
-        self.requester = requester
-        """0 for a `PostRequest`."""
-        self.request_id = request_id
-        self.to_send = to_send
-        self.unavailable: tuple[AuthorIntervals, ...] = ()
-        self.row = 0
-        """Last history row scanned..."""
-        self.read_ahead: deque[tuple[int, Post]] = deque()
-        """...and rows already read beyond it."""
-        self.sent_bytes = 0
-        """In this turn."""
-        self.is_sending = False
-        self.timer: Timer | None = None
+    requester: PeerId
+    """0 for a `PostRequest`."""
+    request_id: int
+    to_send: dict[MemberId, IntervalSet]
+    unavailable: tuple[AuthorIntervals, ...] = ()
+    row: int = 0
+    """Last history row scanned..."""
+    read_ahead: deque[tuple[int, Post]] = field(default_factory=deque)
+    """...and rows already read beyond it."""
+    sent_bytes: int = 0
+    """In this turn."""
+    is_sending: bool = False
+    timer: "Timer | None" = None
 
     @property
     def count(self) -> int:

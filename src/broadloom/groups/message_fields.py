@@ -6,7 +6,7 @@ itself.
 
 import struct
 import zlib
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Annotated, Any, NamedTuple
 
 from broadloom.groups import settings
@@ -60,14 +60,27 @@ class HistoryDigest(NamedTuple):
     digest: int
 
 
-_H = struct.Struct(">Q")
-_HH = struct.Struct(">QQ")
-_HHH = struct.Struct(">QQQ")
+_HYPER = struct.Struct(">Q")
+_TWO_HYPERS = struct.Struct(">QQ")
 _POST = struct.Struct(">QQQQQI")
-_RETENTION = struct.Struct(">IIQI")
-_NAME = xdr.string(settings.NAME_BYTES_MAX)
-_DESCRIPTION = xdr.string(settings.DESCRIPTION_BYTES_MAX)
 _HAS_PARENT, _IS_STRIPPED = 1, 2
+
+
+def _record(kind: Callable[..., Any], *fields: Xdr) -> Xdr:
+    """The XDR of a tuple type, field by field."""
+
+    def pack(value: tuple[Any, ...], out: list[bytes]) -> None:
+        for field, each in zip(fields, value, strict=True):
+            field.pack(each, out)
+
+    def unpack(buffer: Buffer, position: int) -> tuple[Any, int]:
+        values = []
+        for field in fields:
+            value, position = field.unpack(buffer, position)
+            values.append(value)
+        return kind(*values), position
+
+    return Xdr(pack, unpack)
 
 
 def _checked_counter(value: int) -> int:
@@ -76,75 +89,47 @@ def _checked_counter(value: int) -> int:
     return value
 
 
-def _pack_interval(interval: Interval, out: list[bytes]) -> None:
-    out.append(_HH.pack(*interval))
+def _unpack_counter(buffer: Buffer, position: int) -> tuple[int, int]:
+    return _checked_counter(_HYPER.unpack_from(buffer, position)[0]), position + 8
 
 
-def _unpack_interval(buffer: Buffer, position: int) -> tuple[Interval, int]:
-    first, last = _HH.unpack_from(buffer, position)
-    if _checked_counter(first) > _checked_counter(last):
+def _checked_interval(first: int, last: int) -> Interval:
+    if first > last:
         raise WireError(f"interval from {first} to {last}")
-    return (first, last), position + 16
+    return first, last
 
 
-_INTERVALS = xdr.array(Xdr(_pack_interval, _unpack_interval), settings.ENTRIES_MAX)
+_COUNTER = Xdr(xdr.HYPER.pack, _unpack_counter)
+_NAME = xdr.string(settings.NAME_BYTES_MAX)
+_INTERVALS = xdr.array(_record(_checked_interval, _COUNTER, _COUNTER), settings.ENTRIES_MAX)
+_RETENTION = _record(RetentionPolicy, xdr.UINT, xdr.UINT, xdr.HYPER, xdr.BOOL)
 
 
-def _pack_author_intervals(held: AuthorIntervals, out: list[bytes]) -> None:
-    out.append(_H.pack(held.author))
-    _INTERVALS.pack(held.intervals, out)
+def _pack_retention(retention: RetentionPolicy, out: list[bytes]) -> None:
+    _RETENTION.pack((retention.messages_max, retention.age_max_s, retention.bytes_max, retention.ids_only), out)
 
 
-def _unpack_author_intervals(buffer: Buffer, position: int) -> tuple[AuthorIntervals, int]:
-    (author,) = _H.unpack_from(buffer, position)
-    intervals, position = _INTERVALS.unpack(buffer, position + 8)
-    return AuthorIntervals(author, intervals), position
-
-
-def _pack_member_record(member_record: MemberRecord, out: list[bytes]) -> None:
-    out.append(_HH.pack(member_record.member, member_record.version))
-    _NAME.pack(member_record.name, out)
+# Written out for speed: a directory page consists mostly of these.
+def _pack_member_record(record: MemberRecord, out: list[bytes]) -> None:
+    out.append(_TWO_HYPERS.pack(record.member, record.version))
+    _NAME.pack(record.name, out)
 
 
 def _unpack_member_record(buffer: Buffer, position: int) -> tuple[MemberRecord, int]:
-    member, version = _HH.unpack_from(buffer, position)
+    member, version = _TWO_HYPERS.unpack_from(buffer, position)
     name, position = _NAME.unpack(buffer, position + 16)
     return MemberRecord(member, name, _checked_counter(version)), position
 
 
-def _pack_descriptor(descriptor: GroupDescriptor, out: list[bytes]) -> None:
-    retention = descriptor.retention
-    out.append(_H.pack(descriptor.creator))
-    _DESCRIPTION.pack(descriptor.description, out)
-    out.append(_RETENTION.pack(retention.messages_max, retention.age_max_s, retention.bytes_max, retention.ids_only))
-
-
-def _unpack_descriptor(buffer: Buffer, position: int) -> tuple[GroupDescriptor, int]:
-    (creator,) = _H.unpack_from(buffer, position)
-    description, position = _DESCRIPTION.unpack(buffer, position + 8)
-    messages, age_s, total_bytes, ids_only = _RETENTION.unpack_from(buffer, position)
-    if ids_only > 1:
-        raise WireError(f"not a boolean: {ids_only}")
-    return GroupDescriptor(
-        creator, description, RetentionPolicy(messages, age_s, total_bytes, bool(ids_only))
-    ), position + _RETENTION.size
-
-
-_DESCRIPTOR = xdr.optional(Xdr(_pack_descriptor, _unpack_descriptor))
+_DESCRIPTOR = _record(
+    GroupDescriptor,
+    xdr.HYPER,
+    xdr.string(settings.DESCRIPTION_BYTES_MAX),
+    Xdr(_pack_retention, _RETENTION.unpack),
+)
 _MEMBER_RECORDS = xdr.array(Xdr(_pack_member_record, _unpack_member_record), settings.ENTRIES_MAX)
-
-
-def _pack_group_record(record: GroupRecord, out: list[bytes]) -> None:
-    out.append(_H.pack(record.group))
-    _DESCRIPTOR.pack(record.descriptor, out)
-    _MEMBER_RECORDS.pack(record.members, out)
-
-
-def _unpack_group_record(buffer: Buffer, position: int) -> tuple[GroupRecord, int]:
-    (group,) = _H.unpack_from(buffer, position)
-    descriptor, position = _DESCRIPTOR.unpack(buffer, position + 8)
-    member_records, position = _MEMBER_RECORDS.unpack(buffer, position)
-    return GroupRecord(group, descriptor, member_records), position
+_GROUP_RECORD = _record(GroupRecord, xdr.HYPER, xdr.optional(_DESCRIPTOR), _MEMBER_RECORDS)
+_GROUP_RECORDS = xdr.array(_GROUP_RECORD, settings.ENTRIES_MAX)
 
 
 def _pack_post(post: Post, out: list[bytes]) -> None:
@@ -180,57 +165,32 @@ def _unpack_post(buffer: Buffer, position: int) -> tuple[Post, int]:
 
 def unpack_post_message_head(buffer: Buffer, position: int) -> tuple[GroupId, MessageId, MessageId | None]:
     """The ids at the beginning of an encoded `PostMessage`, which may be cut off after them."""
-    (group,) = _H.unpack_from(buffer, position)
+    (group,) = _HYPER.unpack_from(buffer, position)
     _, position = _NAME.unpack(buffer, position + 8)
     message_id, parent, _, _ = _unpack_post_head(buffer, position)
     return group, message_id, parent
-
-
-def _pack_id(message_id: MessageId, out: list[bytes]) -> None:
-    out.append(_HH.pack(*message_id))
-
-
-def _unpack_id(buffer: Buffer, position: int) -> tuple[MessageId, int]:
-    author, sequence = _HH.unpack_from(buffer, position)
-    return MessageId(author, _checked_counter(sequence)), position + 16
-
-
-def _pack_history_digest(digest: HistoryDigest, out: list[bytes]) -> None:
-    out.append(_HHH.pack(*digest))
-
-
-def _unpack_history_digest(buffer: Buffer, position: int) -> tuple[HistoryDigest, int]:
-    return HistoryDigest(*_HHH.unpack_from(buffer, position)), position + _HHH.size
-
-
-def _pack_names(names: tuple[MemberId, str], out: list[bytes]) -> None:
-    out.append(_H.pack(names[0]))
-    _NAME.pack(names[1], out)
-
-
-def _unpack_names(buffer: Buffer, position: int) -> tuple[Any, int]:
-    (member,) = _H.unpack_from(buffer, position)
-    name, position = _NAME.unpack(buffer, position + 8)
-    return (member, name), position
 
 
 Name = Annotated[str, _NAME]
 PostField = Annotated[Post, Xdr(_pack_post, _unpack_post)]
 Buckets = Annotated[tuple[int, ...], xdr.array(xdr.HYPER, settings.BUCKETS_MAX)]
 MemberIds = Annotated[tuple[int, ...], xdr.array(xdr.HYPER, settings.ENTRIES_MAX)]
-_GROUP_RECORDS = xdr.array(Xdr(_pack_group_record, _unpack_group_record), settings.ENTRIES_MAX)
 HeldIntervals = Annotated[
-    tuple[AuthorIntervals, ...],
-    xdr.array(Xdr(_pack_author_intervals, _unpack_author_intervals), settings.INTERVALS_MAX),
+    tuple[AuthorIntervals, ...], xdr.array(_record(AuthorIntervals, xdr.HYPER, _INTERVALS), settings.INTERVALS_MAX)
 ]
 HistoryDigests = Annotated[
-    tuple[HistoryDigest, ...], xdr.array(Xdr(_pack_history_digest, _unpack_history_digest), settings.ENTRIES_MAX)
+    tuple[HistoryDigest, ...], xdr.array(_record(HistoryDigest, *[xdr.HYPER] * 3), settings.ENTRIES_MAX)
 ]
-MessageIds = Annotated[tuple[MessageId, ...], xdr.array(Xdr(_pack_id, _unpack_id), settings.MESSAGE_IDS_MAX)]
+MessageIds = Annotated[
+    tuple[MessageId, ...], xdr.array(_record(MessageId, xdr.HYPER, _COUNTER), settings.MESSAGE_IDS_MAX)
+]
 _POSTS = xdr.array(Xdr(_pack_post, _unpack_post), settings.ENTRIES_MAX)
 Body = Annotated[bytes, xdr.opaque(settings.BODY_BYTES_MAX)]
 """Compressed. Decoded only by members that miss something in it."""
-Names = Annotated[tuple[tuple[MemberId, str], ...], xdr.array(Xdr(_pack_names, _unpack_names), settings.ENTRIES_MAX)]
+Names = Annotated[
+    tuple[tuple[MemberId, str], ...],
+    xdr.array(_record(lambda *fields: fields, xdr.HYPER, _NAME), settings.ENTRIES_MAX),
+]
 
 
 def pack_group_records(records: Iterable[GroupRecord]) -> bytes:

@@ -12,10 +12,13 @@ Members that repeat their requests are served more slowly (`RepeatPenalty`), and
 
 from collections.abc import Callable
 from math import exp, log
-from random import Random
+from typing import TYPE_CHECKING
 
 from broadloom.groups.settings import PENDING_MAX
 from broadloom.wire import PeerId
+
+if TYPE_CHECKING:
+    from random import Random
 
 ASSUMED_PEERS = 64
 """Assumed by a new member that does not know the number of peers: too many cost time, too few cause a storm."""
@@ -34,7 +37,7 @@ def window_s(full_s: float, peer_count: int) -> float:
     return full_s * min(max(peer_count / FULL_WINDOW_PEERS, WINDOW_RATIO_MIN), 1.0)
 
 
-def backoff_s(random: Random, window_s: float, peer_count: int) -> float:
+def backoff_s(random: "Random", window_s: float, peer_count: int) -> float:
     """A random delay of at most `window_s`."""
     steepness = log(peer_count) + 1
     return window_s * log(1 + random.random() * (exp(steepness) - 1)) / steepness

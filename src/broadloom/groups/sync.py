@@ -6,23 +6,24 @@
         for message in club:
             print(message.author_name, message.text)
 
-Thread-safe. Callbacks run in Broadloom's own thread and must not block.
+Thread-safe. Callbacks run in Broadloom's own thread and must not block. Most methods are generated from their
+asynchronous counterparts.
 """
 
+import functools
 import os
 from collections.abc import Callable, Iterator
 from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
 
-import broadloom.groups.group
-import broadloom.groups.groups
 import broadloom.sync
 from broadloom.errors import GroupNotFoundError
-from broadloom.groups.group import ThreadEntry
-from broadloom.groups.model import GroupEvent, GroupId, GroupInfo, GroupMessage, Member, MemberStatus, MessageId
+from broadloom.groups.group import Group as AsyncGroup
+from broadloom.groups.groups import Groups as AsyncGroups
+from broadloom.groups.model import GroupId, GroupInfo, GroupMessage, Member
 from broadloom.groups.settings import GroupSettings, RetentionPolicy
 from broadloom.groups.store import Store
-from broadloom.sync.bridge import call, iterate, run
+from broadloom.sync.bridge import awaits, call, calls, iterates, run, subscribes
 
 if TYPE_CHECKING:
     from broadloom.protocol.events import Message as ChannelMessage
@@ -31,13 +32,22 @@ if TYPE_CHECKING:
 class Group:
     """The synchronous twin of `broadloom.groups.Group`."""
 
-    def __init__(self, group: broadloom.groups.group.Group) -> None:
-        self._group = group
-        self.id = group.id
+    def __init__(self, twin: AsyncGroup) -> None:
+        self._twin = twin
+        self.id = twin.id
+
+    send = awaits(AsyncGroup.send)
+    send_text = awaits(AsyncGroup.send_text)
+    receive = awaits(AsyncGroup.receive)
+    leave = awaits(AsyncGroup.leave)
+    members = calls(AsyncGroup.members)
+    history = calls(AsyncGroup.history)
+    get = calls(AsyncGroup.get)
+    thread = calls(AsyncGroup.thread)
 
     @property
     def info(self) -> GroupInfo:
-        return call(lambda: self._group.info)
+        return call(lambda: self._twin.info)
 
     @property
     def description(self) -> str:
@@ -45,28 +55,19 @@ class Group:
 
     @property
     def is_catching_up(self) -> bool:
-        return call(lambda: self._group.is_catching_up)
+        return call(lambda: self._twin.is_catching_up)
 
     @property
     def unread_count(self) -> int:
-        return self._group.unread_count
+        return self._twin.unread_count
 
     @property
     def dropped_count(self) -> int:
-        return self._group.dropped_count
-
-    def send(self, data: bytes, reply_to: GroupMessage | MessageId | None = None) -> GroupMessage:
-        return run(self._group.send(data, reply_to))
-
-    def send_text(self, text: str, reply_to: GroupMessage | MessageId | None = None) -> GroupMessage:
-        return run(self._group.send_text(text, reply_to))
+        return self._twin.dropped_count
 
     def receive_nowait(self) -> GroupMessage | None:
         # Looking first costs nothing in a main loop that polls.
-        return call(self._group.receive_nowait) if self._group.unread_count else None
-
-    def receive(self, timeout_s: float | None = None) -> GroupMessage:
-        return run(self._group.receive(timeout_s))
+        return call(self._twin.receive_nowait) if self._twin.unread_count else None
 
     def __iter__(self) -> Iterator[GroupMessage]:
         while True:
@@ -75,21 +76,6 @@ class Group:
             except GroupNotFoundError:
                 return
             yield message
-
-    def members(self) -> dict[Member, MemberStatus]:
-        return call(self._group.members)
-
-    def history(self) -> list[GroupMessage]:
-        return call(self._group.history)
-
-    def get(self, message_id: MessageId) -> GroupMessage | None:
-        return call(self._group.get, message_id)
-
-    def thread(self, message: GroupMessage | MessageId) -> list[ThreadEntry]:
-        return call(self._group.thread, message)
-
-    def leave(self) -> None:
-        run(self._group.leave())
 
 
 class Groups:
@@ -105,60 +91,40 @@ class Groups:
         on_unhandled: "Callable[[ChannelMessage], None] | None" = None,
     ) -> None:
         self.channel = channel
-        self._groups = call(
-            lambda: broadloom.groups.groups.Groups(
-                channel._channel, name, store=store, settings=settings, on_unhandled=on_unhandled
-            )
-        )
+        options: dict[str, Any] = {"store": store, "settings": settings, "on_unhandled": on_unhandled}
+        self._twin = call(functools.partial(AsyncGroups, channel._twin, name, **options))
         self._wrapped: dict[GroupId, Group] = {}
+
+    on_event = subscribes(AsyncGroups.on_event)
+    events = iterates(AsyncGroups.events)
+    list_groups = calls(AsyncGroups.list_groups)
+    held_count = calls(AsyncGroups.held_count)
+    decline = calls(AsyncGroups.decline)
+    wait_until_synced = awaits(AsyncGroups.wait_until_synced)
+    find = awaits(AsyncGroups.find)
+    close = awaits(AsyncGroups.aclose)
 
     @property
     def me(self) -> Member:
-        return self._groups.me
+        return self._twin.me
 
     @property
     def joined(self) -> dict[GroupId, Group]:
-        joined = call(lambda: self._groups.joined)
-        return {group_id: self._wrap(group) for group_id, group in joined.items()}
-
-    def list_groups(self) -> list[GroupInfo]:
-        return call(self._groups.list_groups)
-
-    def held_count(self, group: GroupId | GroupInfo) -> int:
-        return call(self._groups.held_count, group)
-
-    def wait_until_synced(self, timeout_s: float | None = None) -> bool:
-        return run(self._groups.wait_until_synced(timeout_s))
-
-    def find(self, name: str, timeout_s: float | None = None) -> GroupInfo:
-        return run(self._groups.find(name, timeout_s))
+        return {group_id: self._wrap(group) for group_id, group in call(lambda: self._twin.joined).items()}
 
     def create(
         self, description: str, *, retention: RetentionPolicy | None = None, well_known_name: str | None = None
     ) -> Group:
-        return self._wrap(run(self._groups.create(description, retention=retention, well_known_name=well_known_name)))
+        return self._wrap(run(self._twin.create(description, retention=retention, well_known_name=well_known_name)))
 
     def join(self, group: GroupId | GroupInfo) -> Group:
-        return self._wrap(run(self._groups.join(group)))
+        return self._wrap(run(self._twin.join(group)))
 
     def listen(self, group: GroupId | GroupInfo) -> Group:
-        return self._wrap(run(self._groups.listen(group)))
+        return self._wrap(run(self._twin.listen(group)))
 
     def leave(self, group: GroupId | Group) -> None:
-        run(self._groups.leave(group.id if isinstance(group, Group) else group))
-
-    def decline(self, group: GroupId | GroupInfo) -> None:
-        call(self._groups.decline, group)
-
-    def on_event(self, callback: Callable[[GroupEvent], None]) -> Callable[[], None]:
-        unsubscribe = call(self._groups.on_event, callback)
-        return lambda: call(unsubscribe)
-
-    def events(self) -> Iterator[GroupEvent]:
-        return iterate(self._groups.events())
-
-    def close(self) -> None:
-        run(self._groups.aclose())
+        run(self._twin.leave(group.id if isinstance(group, Group) else group))
 
     def __enter__(self) -> Self:
         return self
@@ -168,8 +134,8 @@ class Groups:
     ) -> None:
         self.close()
 
-    def _wrap(self, group: broadloom.groups.group.Group) -> Group:
+    def _wrap(self, group: AsyncGroup) -> Group:
         found = self._wrapped.get(group.id)
-        if found is None or found._group is not group:
+        if found is None or found._twin is not group:
             found = self._wrapped[group.id] = Group(group)
         return found

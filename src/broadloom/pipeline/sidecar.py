@@ -1,7 +1,7 @@
-"""The process that Spark runs in, beside the demo: live tables while tapes grow, all tables when it is asked for them.
+"""Spark in its own process beside the demo: live tables while tapes grow, and all tables on request.
 
-By itself, and with low priority, so that the page and the peers stay fluid whatever Spark does. It is told what to do
-over a socket, and tells what it has done, a line of JSON each. It ends when it is told to, and when the demo is gone.
+A separate process with low priority keeps pages and peers responsive whatever Spark does. Requests and reports are JSON
+lines over a socket. The process ends on request, and with the demo.
 """
 
 import json
@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from broadloom.errors import BroadloomError
-from broadloom.testing.chaos.processes import die_with_parent
+from broadloom.testing.processes.forkserver import die_with_parent
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -24,20 +24,21 @@ NICE = 10
 FOLLOW_STOP_TIMEOUT_S = 10.0
 VIOLATIONS_SENT_MAX = 1000
 SPARK_SETTINGS = {"spark.sql.sources.parallelPartitionDiscovery.threshold": "1000000"}
-"""The many small files of a tape are listed at once, and not by a task each."""
+"""List the many small files of a tape in the driver, not with one task each."""
 AUDIT_SETTINGS = {"clock_s": "0.05", "settle_s": "5"}
-"""Of the audit: all peers are on one machine, and have one clock."""
+"""All peers are on one machine and share its clock."""
 
 
 def main(arguments: list[str]) -> None:
-    """`arguments`: our end of the socket, the demo's process, the folders of tapes and results, perhaps `follow`."""
+    """Arguments: number of the socket, process id of the demo, directories of tapes and results, optionally
+    `follow`."""
     number, parent, tapes, out, *flags = arguments
     die_with_parent(int(parent))
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the demo, which will end us
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the demo, which stops this process
     if "follow" in flags:
-        os.nice(NICE)  # there are peers, and a page, that shall not wait for it
-    with socket.socket(fileno=int(number)) as end:
-        Sidecar(end, Path(tapes), Path(out)).run(follow="follow" in flags)
+        os.nice(NICE)  # peers and pages come first
+    with socket.socket(fileno=int(number)) as sock:
+        Sidecar(sock, Path(tapes), Path(out)).run(follow="follow" in flags)
 
 
 class Sidecar:
@@ -54,8 +55,8 @@ class Sidecar:
         began = time.monotonic()
         try:
             spark = session(name="broadloom demo", memory=MEMORY, quick=True, settings=SPARK_SETTINGS)
-        except BroadloomError as problem:
-            self._send(failed=str(problem))
+        except BroadloomError as error:
+            self._send(failed=str(error))
             return
         self._send(ready_s=time.monotonic() - began)
         following = threading.Thread(target=self._follow, args=(spark,), daemon=True)
@@ -63,7 +64,7 @@ class Sidecar:
             following.start()
         for line in self._socket.makefile("rb"):
             request = json.loads(line)
-            if request["do"] == "end":
+            if request["do"] == "stop":
                 break
             self._build_tables(spark, request["only"])
         self._stop.set()
@@ -83,8 +84,8 @@ class Sidecar:
 
         try:
             follow(self._tapes, self._out, stop=self._stop, on_progress=on_progress, spark=spark)
-        except BroadloomError as problem:
-            self._send(failed=f"the live tables have ended: {problem}")
+        except BroadloomError as error:
+            self._send(failed=f"the live tables failed: {error}")
 
     def _build_tables(self, spark: "SparkSession", only: list[str]) -> None:
         from broadloom.pipeline import build
@@ -94,11 +95,11 @@ class Sidecar:
         began = time.monotonic()
         try:
             result = build.build_tables(self._tapes, self._out, only=only or None, settings=AUDIT_SETTINGS, spark=spark)
-        except BroadloomError as problem:
-            self._send(tables_failed=str(problem))
+        except BroadloomError as error:
+            self._send(tables_failed=str(error))
             return
         results = Results(self._out)
         audits = results.read(table("verdict")).to_pylist()
         violations = [row for row in results.read(table("audit")).to_pylist() if row["guilty"]][:VIOLATIONS_SENT_MAX]
         took_s = time.monotonic() - began
-        self._send(tables=len(result.built), seconds=took_s, verdicts=audits, guilty=violations)
+        self._send(tables=len(result.built), seconds=took_s, summaries=audits, violations=violations)

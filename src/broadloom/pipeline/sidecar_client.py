@@ -1,4 +1,4 @@
-"""The demo's side of the process that Spark runs in: what it is asked, and how far it is, in words."""
+"""The demo's side of the Spark process: requests, and its progress for display."""
 
 import asyncio
 import json
@@ -10,57 +10,63 @@ import time
 from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from broadloom.errors import BroadloomError
 from broadloom.protocol import ChannelName
-from broadloom.testing.cluster.demo_options import DemoConfigError
+from broadloom.testing.errors import ConfigError
+
+if TYPE_CHECKING:
+    from broadloom.testing.cluster.cluster import LocalCluster
 
 START_TIMEOUT_S = 180.0
-"""For Spark to start; on a machine that is busy with everything else, this takes a while."""
+"""For Spark to start, on a machine that is busy with peers and pages."""
 TABLES_TIMEOUT_S = 900.0
 STOP_TIMEOUT_S = 2.0
 FIRST_TABLES_TIMEOUT_S = 120.0
-"""The live tables come first, unless they take longer than this."""
+"""Time to wait for live tables before the first audit."""
 FIRST_TABLES = ("verdict", "latency", "repairs")
-"""What people want to know first; all tables take several times as long."""
+"""Built first; all tables take several times as long."""
 TABLES_INTERVAL_S = 150.0
-"""And then again, so long after they were done: they take the machine from everything else for a while."""
+"""Pause between two builds of all tables, which keep the machine busy for a while."""
 REQUIRED_PACKAGES = ("pyarrow", "polars", "pyspark")
 
 
 class SidecarError(BroadloomError):
-    """Spark did not start, or failed; says why, or where that is told."""
+    """Spark did not start or failed. The message says why, or names its log file."""
 
 
 def require_spark() -> None:
-    for each in REQUIRED_PACKAGES:
-        if find_spec(each) is None:
-            raise DemoConfigError(
-                f"{each} is not installed: pip install 'broadloom[pipeline]', or leave Spark out with --no-spark"
-            )
+    for name in REQUIRED_PACKAGES:
+        if find_spec(name) is None:
+            raise ConfigError(f"{name} is not installed: pip install 'broadloom[pipeline]', or use --no-spark")
+
+
+def start_tape_audit(cluster: "LocalCluster", directory: Path) -> "SidecarClient":
+    """Start Spark to audit the tapes of a cluster (`run_demo` calls this)."""
+    tapes, results, log = directory / "tapes", directory / "results", directory / "spark.log"
+    return SidecarClient(cluster.channel, tapes, results, log, follow=False)
 
 
 class SidecarClient:
-    """Use it with `async with`. `follow`: live tables too, and all tables again and again."""
+    """Use it with `async with`. With `follow` it maintains live tables and rebuilds all tables regularly."""
 
     def __init__(self, channel: str, tapes: Path, out: Path, log: Path, *, follow: bool) -> None:
         from broadloom.record.schema import CHANNEL_DIGITS
 
         self._channel = ChannelName.parse(channel).id.hex()[:CHANNEL_DIGITS]
-        """The folder may hold tapes of other channels too, from an earlier demo."""
+        """The directory may hold tapes of other channels, from an earlier demo."""
         self.started_s = time.monotonic()
         self.ready_s: float | None = None
-        """How long Spark took to start."""
+        """Seconds that Spark took to start."""
         self.first_tables_s: float | None = None
-        """From the start to the first live tables."""
+        """Seconds from the start to the first live tables."""
         self.error: str | None = None
         self.audit_summary: dict[str, Any] | None = None
-        """Of the last audit."""
+        """Result of the last audit."""
         self._log = log
         self._follow = follow
         self._tables_error = ""
-        """Why the last tables could not be made."""
         self._changed = asyncio.Event()
         self._reply: dict[str, Any] | None = None
         ours, theirs = socket.socketpair()
@@ -68,14 +74,13 @@ class SidecarClient:
         tapes.mkdir(parents=True, exist_ok=True)
         program = "import sys; from broadloom.pipeline.sidecar import main; main(sys.argv[1:])"
         with log.open("ab") as log_file:
-            # In a session of its own: Ctrl-C at a terminal is the demo's business.
             self._process = subprocess.Popen(
                 [sys.executable, "-c", program, *arguments],
                 pass_fds=[theirs.fileno()],
                 stdin=subprocess.DEVNULL,
                 stdout=log_file,
                 stderr=log_file,
-                start_new_session=True,
+                start_new_session=True,  # Ctrl-C at a terminal reaches the demo only
             )
         theirs.close()
         self._ours = ours
@@ -93,68 +98,66 @@ class SidecarClient:
         for task in self._tasks:
             task.cancel()
         with suppress(OSError):
-            self._send(do="end")
+            self._send(do="stop")
         deadline = time.monotonic() + STOP_TIMEOUT_S
         while self._process.poll() is None and time.monotonic() < deadline:  # noqa: ASYNC110
             await asyncio.sleep(0.05)
-        # Results are replaced whole, so nothing is harmed if it is in the middle of something.
+        # Safe at any time: results are replaced atomically.
         self._process.kill()
         self._process.wait()
         self._writer.close()
 
-    # -- how far it is
+    # -- progress
 
     def progress(self) -> str:
-        """A sentence on what is still waited for; empty when the first tables are there."""
+        """Return what is still pending, for display; empty when the first tables and audit are done."""
         seconds = f"{time.monotonic() - self.started_s:.0f} s"
         if self.error is not None:
             return f"Spark failed: {self.error}"
         if self._tables_error:
-            return f"the last tables could not be made: {self._tables_error}"
+            return f"building the tables failed: {self._tables_error}"
         if self.ready_s is None:
             return f"Spark is starting ({seconds})"
         if self.first_tables_s is None:
-            return f"Spark is there after {self.ready_s:.0f} s; the first tables are being made ({seconds})"
+            return f"Spark started after {self.ready_s:.0f} s; building the first tables ({seconds})"
         if self.audit_summary is None:
-            return f"first live tables after {self.first_tables_s:.0f} s; the audit is being made"
+            return f"first live tables after {self.first_tables_s:.0f} s; auditing"
         return ""
 
-    # -- asking
+    # -- requests
 
     async def wait_until_ready(self, timeout_s: float = START_TIMEOUT_S) -> None:
-        await self._wait_until(lambda: self.ready_s is not None, timeout_s, "Spark has not started")
+        await self._wait_until(lambda: self.ready_s is not None, timeout_s, "Spark did not start")
 
     async def audit(self, only: tuple[str, ...] = ("verdict",), timeout_s: float = TABLES_TIMEOUT_S) -> dict[str, Any]:
-        """Make these tables (none: all) of all that is on the tapes now; the verdict, with how long it took."""
+        """Build these tables (none: all) from the tapes; returns `summary`, `violations` and `seconds`."""
         await self.wait_until_ready()
         self._reply = None
         self._send(do="tables", only=list(only))
-        await self._wait_until(lambda: self._reply is not None, timeout_s, "the tables are not made")
+        await self._wait_until(lambda: self._reply is not None, timeout_s, "the tables were not built")
         reply: dict[str, Any] | None = self._reply
         assert reply is not None
         if "tables_failed" in reply:
             raise SidecarError(reply["tables_failed"])
-        summaries = [row for row in reply["verdicts"] if row["channel"] == self._channel]
+        summaries = [row for row in reply["summaries"] if row["channel"] == self._channel]
         if not summaries:
-            raise SidecarError("there is nothing on the tapes that could be judged")
+            raise SidecarError("the tapes hold nothing to audit")
         self.audit_summary = summaries[0]
-        violations = [row for row in reply["guilty"] if row["channel"] == self._channel]
-        return {"verdict": summaries[0], "guilty": violations, "seconds": reply["seconds"]}
+        violations = [row for row in reply["violations"] if row["channel"] == self._channel]
+        return {"summary": summaries[0], "violations": violations, "seconds": reply["seconds"]}
 
     async def _rebuild_tables(self) -> None:
-        """All tables, again and again. What fails is tried again, and told."""
+        """Rebuild all tables regularly; errors are shown and retried."""
         await self.wait_until_ready()
-        with suppress(SidecarError):  # whatever became of the live tables, these are made
-            await self._wait_until(
-                lambda: self.first_tables_s is not None, FIRST_TABLES_TIMEOUT_S, "there are no live tables"
-            )
+        with suppress(SidecarError):  # without live tables, too
+            await self._wait_until(lambda: self.first_tables_s is not None, FIRST_TABLES_TIMEOUT_S, "no live tables")
         only: tuple[str, ...] = FIRST_TABLES
         while True:
             try:
                 await self.audit(only)
                 self._tables_error = ""
-            except SidecarError as problem:
-                self._tables_error = str(problem)
+            except SidecarError as error:
+                self._tables_error = str(error)
                 if self._process.poll() is not None:
                     return
             await asyncio.sleep(TABLES_INTERVAL_S if not only else 0.0)
@@ -170,7 +173,7 @@ class SidecarClient:
                 async with asyncio.timeout(max(0.0, deadline - time.monotonic())):
                     await self._changed.wait()
             except TimeoutError:
-                raise SidecarError(f"{problem} after {timeout_s:g} s; what it said is in {self._log}") from None
+                raise SidecarError(f"{problem} after {timeout_s:g} s; see {self._log}") from None
 
     def _send(self, **content: Any) -> None:
         self._writer.write(json.dumps(content).encode() + b"\n")
@@ -190,5 +193,5 @@ class SidecarClient:
                     self._reply = message
                 self._changed.set()
         if self.error is None:
-            self.error = f"its process has ended; what it said is in {self._log}"
+            self.error = f"its process exited; see {self._log}"
         self._changed.set()

@@ -1,4 +1,4 @@
-"""What a peer tells the outside: messages for the application, and events for whoever watches."""
+"""What a peer reports: messages for the application, and events about its state and links."""
 
 import json
 from collections.abc import Iterator, Sequence
@@ -10,23 +10,23 @@ from broadloom.wire.broadcast_frame import PayloadKind
 from broadloom.wire.exchange_messages import RejectReason
 from broadloom.wire.file_payload import File, decode_file
 
-# The states of a peer, in the order in which it passes through them.
-
 
 class PeerState(Enum):
+    """In the order in which a peer goes through them."""
+
     DISCOVERING = "discovering"
-    """Looking for the channel; no neighbour yet."""
+    """Searches for the channel; no neighbor yet."""
     JOINING = "joining"
-    """Has a neighbour and a starting point in the stream of messages, not yet all neighbours."""
+    """Has a neighbor and a starting position, but not yet all neighbors."""
     CONNECTED = "connected"
-    """A full member; newcomers may join through it. It stays one through losses of neighbours."""
+    """A full member; others may join through it. The loss of neighbors does not change this."""
     LEAVING = "leaving"
-    """Has told its neighbours and waits for what is under way."""
+    """Has announced its departure and waits for frames in flight."""
     LEFT = "left"
 
 
 class Message(NamedTuple):
-    """One message, as the application gets it."""
+    """One message, as delivered to the application."""
 
     author: PeerId
     sequence: int
@@ -36,21 +36,22 @@ class Message(NamedTuple):
 
     @property
     def text(self) -> str:
-        """The data as UTF-8 text; ValueError if it is none."""
+        """The data as UTF-8 text. Raises `ValueError` if it is not."""
         return self.data.decode()
 
     def json(self) -> Any:
-        """The data as JSON; ValueError if it is none."""
+        """The data parsed as JSON. Raises `ValueError` if it is not."""
         return json.loads(self.data)
 
     @property
     def file(self) -> File | None:
-        """The file, if this message is one (`channel.send_file`); ValueError if its content is not what was sent."""
+        """The file, if this message is one (`channel.broadcast_file`). Raises `ValueError` if its content is
+        damaged."""
         return decode_file(self.data) if self.kind == PayloadKind.FILE else None
 
 
 class Batch:
-    """Messages of one author that came together and follow each other."""
+    """Consecutive messages of one author that arrived together."""
 
     __slots__ = ("author", "data", "first_sequence", "hops", "kind")
 
@@ -59,23 +60,20 @@ class Batch:
     ) -> None:
         self.author = author
         self.first_sequence = first_sequence
-        """Sequence of the first message."""
         self.data = data
         self.hops = hops
         self.kind = kind
 
     @classmethod
     def from_message(cls, message: Message) -> "Batch":
-        """One message by itself."""
         return cls(message.author, message.sequence, (message.data,), message.hops, message.kind)
 
     @property
     def last_sequence(self) -> int:
-        """Sequence of the last message."""
         return self.first_sequence + len(self.data) - 1
 
     def after(self, sequence: int) -> "Batch":
-        """Without what comes up to this sequence."""
+        """Return the messages after this sequence number."""
         if sequence < self.first_sequence:
             return self
         return Batch(self.author, sequence + 1, self.data[sequence + 1 - self.first_sequence :], self.hops, self.kind)
@@ -92,7 +90,7 @@ class Batch:
 
 
 class Missed(NamedTuple):
-    """These messages of this author cannot be had any more."""
+    """These messages of this author are lost for this peer."""
 
     author: PeerId
     first_sequence: int
@@ -100,7 +98,7 @@ class Missed(NamedTuple):
 
 
 class LinkDownReason(Enum):
-    """How a link ended."""
+    """Why a link ended."""
 
     CONNECTION_LOST = "connection_lost"
     HEARTBEAT_TIMEOUT = "heartbeat_timeout"
@@ -126,14 +124,15 @@ class LinkDown(NamedTuple):
 
 
 class Rejected(NamedTuple):
-    """The channel was found, or one of its portals, but those who are there do not let us in."""
+    """A peer of the channel, or on a bootstrap host, rejects this one: wrong key, expired or revoked ticket, other
+    mode."""
 
     reason: RejectReason
     text: str
 
 
 class TraceEvent(NamedTuple):
-    """A step of the protocol, for a trace that a person reads."""
+    """A step of the protocol as text, for debugging."""
 
     text: str
 

@@ -58,21 +58,23 @@ class Link:
         """The random walk (or the probed peer) for which this edge is on offer; an edge is never offered twice."""
         self.is_draining = False
         """Cut: the slot is free, but frames are read until the neighbor acknowledges."""
-        self.digest_received = False
-        self.neighbor_list: tuple[int, ...] | None = None
-        """The neighbor's neighbors; written by `TwoHopView`."""
-        self.log_start = 0
-        """Frames retained before this position are sent by anti-entropy, later ones as they arrive."""
         self.lookups = 0
-        """Backfill lookups for this neighbor since the last tick."""
-        self.frames_received = 0
-        """Broadcast frames received over this link."""
+        """Retained frames looked up for this neighbor since the last tick."""
         self.backlog = SendBacklog(peer, self)
         """Frames held back while the connection is congested."""
+        # State that other parts keep per link, each written by one of them only.
+        self.neighbor_list: tuple[int, ...] | None = None
+        """`TwoHopView`: the neighbor's neighbors."""
+        self.digest_received = False
+        """`AntiEntropy`: whether the neighbor sent its digest."""
+        self.log_start = 0
+        """`AntiEntropy`: frames retained before this position are sent by it, later ones as they arrive."""
         self.buffered_at_digest: tuple[RetainedFrame, ...] = ()
-        """Frames we held beyond the positions in our digest."""
+        """`AntiEntropy`: frames we held beyond the positions in our digest."""
+        self.frames_received = 0
+        """`Receiver`: broadcast frames received over this link."""
         self.credentials_sent: dict[PeerId, None] = {}
-        """Authors whose credential was sent over this link."""
+        """`MessageVerifier`: authors whose credential was sent over this link."""
         self.received_since_tick = True
         self.sent_since_tick = True
         self.linked_at = self._received_at = self._sent_at = peer.runtime.now()
@@ -100,7 +102,7 @@ class Link:
         self.received_since_tick = True
         try:
             if frame[4:8] == _BROADCAST:
-                self._peer.broadcaster.on_broadcast(self, frame)
+                self._peer.broadcaster.receiver.on_broadcast(self, frame)
             else:
                 self._peer.on_link_frame(self, frame)
         except UnknownMessageError:
@@ -129,6 +131,9 @@ class Link:
     def send(self, message: WireMessage) -> None:
         self.sent_since_tick = True
         self._connection.send(encode(message))
+
+    def count_lookup(self) -> None:
+        self.lookups += 1
 
     def tick(self, now: float) -> None:
         """Send heartbeats and close a silent link. The hot path only sets flags, so it never reads the clock."""

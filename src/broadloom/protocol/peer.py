@@ -242,7 +242,7 @@ class Peer:
     # -- state: the table is `join_states.LIFECYCLE`
 
     def found_channel(self) -> None:
-        self.broadcaster.anti_entropy.finish_join()
+        self.broadcaster.receiver.finish_join()
         self.join_protocol.set_full_mesh(True)
         self._fire(PeerEvent.CHANNEL_FOUNDED)
 

@@ -138,7 +138,7 @@ def to_batch(part: FileSlice, channel: str, run_id: str) -> pa.RecordBatch:
 
 
 def dropped_rows_batch(dropped: RowRange, ordinal: int, channel: str, run_id: str) -> pa.RecordBatch:
-    """The row that says what is lacking."""
+    """The row that reports dropped rows."""
     schema = file_schema(channel, run_id)
     values = {"ordinal": ordinal, "run": run_id, "kind": EventKind.ROWS_DROPPED.value, "count": dropped.rows}
     times = {"time": dropped.first_us, "until": dropped.last_us}

@@ -1,15 +1,17 @@
 """The bridge from synchronous code to asyncio: one background thread runs the event loop of all synchronous channels.
 
-Every synchronous object of Broadloom wraps an asynchronous one and calls it through `run`, `call` and `iterate`.
+A synchronous class holds its asynchronous twin in `_twin`. Most of its methods are generated from those of the twin
+(`awaits`, `calls`, `iterates`, `subscribes`), with the same parameters and docstrings.
 """
 
 import asyncio
 import atexit
+import functools
 import threading
 import weakref
 from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator
 from contextlib import suppress
-from typing import Any, ParamSpec, TypeVar
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from broadloom.channel.channel import Channel
 from broadloom.transport.event_loop import new_event_loop
@@ -114,3 +116,46 @@ def iterate(generator: AsyncGenerator[T, None]) -> Iterator[T]:
         # Not awaited: a generator may be finalized in any thread, also in the background thread.
         with suppress(RuntimeError):
             asyncio.run_coroutine_threadsafe(close(), loop_thread.loop())
+
+
+def awaits(method: Callable[Concatenate[Any, P], Coroutine[Any, Any, T]]) -> Callable[Concatenate[Any, P], T]:
+    """The synchronous twin of a coroutine method."""
+
+    @functools.wraps(method)
+    def twin(self: Any, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        return run(method(self._twin, *args, **kwargs))
+
+    return twin
+
+
+def calls(method: Callable[Concatenate[Any, P], T]) -> Callable[Concatenate[Any, P], T]:
+    """The thread-safe twin of a plain method."""
+
+    @functools.wraps(method)
+    def twin(self: Any, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        return call(functools.partial(method, self._twin, *args, **kwargs))
+
+    return twin
+
+
+def iterates(method: Callable[[Any], AsyncGenerator[T, None]]) -> Callable[[Any], Iterator[T]]:
+    """The synchronous twin of a method that returns an asynchronous generator."""
+
+    @functools.wraps(method)
+    def twin(self: Any) -> Iterator[T]:
+        return iterate(method(self._twin))
+
+    return twin
+
+
+def subscribes(
+    method: Callable[Concatenate[Any, P], Callable[[], None]],
+) -> Callable[Concatenate[Any, P], Callable[[], None]]:
+    """The thread-safe twin of a method that returns a function to unsubscribe."""
+
+    @functools.wraps(method)
+    def twin(self: Any, /, *args: P.args, **kwargs: P.kwargs) -> Callable[[], None]:
+        unsubscribe = call(functools.partial(method, self._twin, *args, **kwargs))
+        return lambda: call(unsubscribe)
+
+    return twin

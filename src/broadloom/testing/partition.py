@@ -1,12 +1,12 @@
-"""Two sides that cannot reach each other, on one machine and without root.
+"""A network partition on one machine, without root.
 
-A real split drops packets between networks. Here every peer of the lab looks before it dials and before it takes a
-call, and the links across are broken off at both ends. So a split is noticed at once, where one of the network would be
-noticed by silence after some seconds; all that follows (two fabrics, which merge when they can) is the same.
-(`broadloom chaos partition` does it with network namespaces, which need root.)
+A real partition drops packets. Here every peer checks before it dials and before it accepts a connection, and
+connections across the partition are closed at both ends. So peers notice at once instead of after a heartbeat timeout;
+what follows, two fabrics that merge after healing, is the same. (`broadloom chaos partition` uses network namespaces,
+which need root.)
 
-The rule: whoever is not named as of the far side is of the near one, be it somebody else's peer (a page's) or one that
-came during the split. So no stranger bridges the two.
+Peers not listed on the far side are on the near side: external peers, and peers that join during the partition. So none
+of them can bridge the two sides.
 """
 
 from collections.abc import Iterable
@@ -26,14 +26,14 @@ LOOPBACK = "127.0.0.1"
 
 
 class Partition:
-    """One for all peers of a process."""
+    """The partition as all peers of a process see it."""
 
     def __init__(self) -> None:
         self._far_peers: frozenset[int] = frozenset()
         self._far_ports: frozenset[int] = frozenset()
 
     def set_far_side(self, peers: Iterable[int], ports: Iterable[int]) -> None:
-        """These are of the far side from now on; none, and there is no border."""
+        """Set the far side; without peers there is no partition."""
         self._far_peers, self._far_ports = frozenset(peers), frozenset(ports)
 
     def separates(self, peer_id: "PeerId", other_id: "PeerId") -> bool:
@@ -44,7 +44,7 @@ class Partition:
 
 
 class PartitionedNode(TcpNode):
-    """A node that keeps to its side."""
+    """A node that talks to its own side only."""
 
     partition: Partition
 
@@ -63,14 +63,14 @@ class PartitionedNode(TcpNode):
         super().on_accept(connection)
 
     def drop_crossing_connections(self) -> None:
-        """The border has moved: lines that cross it end, as if the other end had gone."""
+        """Close the connections across a new partition as if the other end were gone."""
         for connection in list(self._connections):
             if connection.identity is not None and self.partition.separates(self.id, connection.identity.peer_id):
                 connection.eof_received()
 
 
 class PartitionedConnect(PendingConnection):
-    """Like `broadloom.connect`, with a border."""
+    """`broadloom.connect` with a partition."""
 
     _node_class = PartitionedNode
 

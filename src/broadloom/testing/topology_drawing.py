@@ -1,9 +1,8 @@
-"""Draw a fabric as a picture, SVG or PNG by the suffix of the file.
+"""Draw a topology as SVG or PNG.
 
-Peers are dots, links thin lines, and a peer that lacks links stands out by its colour. Parts that cannot
-reach each other are drawn side by side, so a torn fabric is seen to be torn. The same fabric always gives
-the same bytes: positions start from a fixed seed, and the file carries no date and no random name, so
-pictures can be kept under version control and compared. Needs the `sim` extra (matplotlib, networkx).
+Peers are dots, links are lines, and a color marks peers with free slots. Components are drawn side by side. The same
+fabric always gives the same bytes: the layout has a fixed seed, and the file has no date and no random names, so
+drawings can be kept under version control. Needs the `sim` extra (matplotlib, networkx).
 """
 
 from __future__ import annotations
@@ -20,11 +19,11 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.collections import LineCollection
 from matplotlib.figure import Figure
 
-from broadloom.topology import Adjacency, Topology, components, mutual_links
+from broadloom.topology import Adjacency, Topology, connected_components, mutual_links, target_degree
 
 Points = npt.NDArray[np.float64]
 
-# Kamada-Kawai shows the structure best, but 600 peers take it seven seconds; beyond this, springs.
+# Kamada-Kawai shows the structure best but takes seven seconds for 600 peers; larger fabrics get a spring layout.
 KAMADA_KAWAI_PEERS_MAX = 150
 LAYOUT_SEED = 4
 SPECTRAL_ROUNDS = 60
@@ -34,7 +33,7 @@ PNG_DOTS_PER_INCH = 150
 LINK_COLOR = "#5b6b7b"
 TEXT_COLOR = "#22303c"
 EXCESS_LINKS_COLOR = "#7b3fa0"
-# By number of holes; from the last on, all the same.
+# By number of free slots; the last color is for all larger numbers.
 FREE_SLOT_COLORS = ("#1f77a4", "#f2b134", "#ed7d31", "#d1342f", "#8c1c1c")
 
 
@@ -46,11 +45,11 @@ def draw(
     title: str = "",
     caption: str = "",
 ) -> None:
-    """Draw the fabric into the file; `degree` is what the peers aim at, see `caption_of` for a caption."""
+    """Draw the fabric to `path`; the suffix decides the format. `degree` is the target degree."""
     path = Path(path)
     suffix = path.suffix.lower()
     if suffix not in (".svg", ".png"):
-        raise ValueError(f"cannot draw to {path.name}: the name must end in .svg or .png")
+        raise ValueError(f"cannot draw to {path.name}: the suffix must be .svg or .png")
     links = mutual_links(adjacency)
     figure = Figure(figsize=(PICTURE_SIDE_INCHES, PICTURE_SIDE_INCHES), facecolor="white")
     FigureCanvasAgg(figure)
@@ -61,49 +60,46 @@ def draw(
         figure.text(0.5, 0.965, title, ha="center", va="center", size=15, color=TEXT_COLOR, parse_math=False)
     if caption:
         figure.text(0.5, 0.03, caption, ha="center", va="center", size=10, color=TEXT_COLOR, parse_math=False)
-    # matplotlib names the parts of an SVG at random unless it is given a salt, and signs and dates the file.
+    # By default, matplotlib gives SVG elements random names, and signs and dates the file.
     metadata = dict.fromkeys(("Date", "Creator") if suffix == ".svg" else ("Software",))
     with matplotlib.rc_context({"svg.hashsalt": "broadloom"}):
         figure.savefig(path, dpi=PNG_DOTS_PER_INCH, metadata=metadata)
 
 
 def caption_of(topology: Topology) -> str:
-    """Say in one line what the picture shows."""
+    """Describe the topology in one line."""
     if not topology.peers:
         return "no peers"
-    extent = f"diameter {topology.diameter}" if topology.is_connected else f"in {topology.components:,} parts"
+    extent = f"diameter {topology.diameter}" if topology.is_connected else f"{topology.components:,} components"
     return f"{_pluralize(topology.peers, 'peer')} · {_pluralize(topology.links, 'link')} · {extent}"
 
 
 def free_slots(links: Mapping[int, list[int]], degree: int) -> dict[int, int]:
-    """Return how many links each peer lacks; negative if it has too many.
-
-    In the small regime a peer that is linked to everyone lacks nothing, though it has ports free.
-    """
-    wanted = min(degree, len(links) - 1)
-    return {peer: wanted - len(neighbours) for peer, neighbours in links.items()}
+    """Return the free slots of each peer; negative for excess links."""
+    target = target_degree(len(links), degree)
+    return {peer: target - len(neighbors) for peer, neighbors in links.items()}
 
 
 def positions(links: Mapping[int, list[int]]) -> dict[int, tuple[float, float]]:
-    """Give every peer its place: each part laid out by itself in a disc, the discs side by side."""
+    """Return the position of each peer: each component in a disc of its own, the discs side by side."""
     result: dict[int, tuple[float, float]] = {}
-    parts = components(links)
-    # Area for area as many peers in a small part as in a large one; 2.4 leaves a little air around a disc.
-    radii = [len(part) ** 0.5 for part in parts]
-    row_width = 2.4 * len(links) ** 0.5  # a square of this side would hold the discs if they had no gaps
+    components = connected_components(links)
+    # The same density in small and large components; 2.4 leaves some space around a disc.
+    radii = [len(component) ** 0.5 for component in components]
+    row_width = 2.4 * len(links) ** 0.5  # of a square that holds the discs
     left = top = row_height = 0.0
-    for part, radius in zip(parts, radii, strict=True):
-        room = 2.4 * radius
-        if left and left + room > row_width:
+    for component, radius in zip(components, radii, strict=True):
+        side = 2.4 * radius
+        if left and left + side > row_width:
             left, top, row_height = 0.0, top - row_height, 0.0
-        row_height = max(row_height, room)
+        row_height = max(row_height, side)
         graph = nx.Graph()
-        graph.add_nodes_from(part)
-        graph.add_edges_from((peer, other) for peer in part for other in links[peer] if peer < other)
-        center = np.array([left + room / 2, top - room / 2])
-        for peer, place in zip(part, center + radius * _unit_layout(graph), strict=True):
-            result[peer] = (float(place[0]), float(place[1]))
-        left += room
+        graph.add_nodes_from(component)
+        graph.add_edges_from((peer, other) for peer in component for other in links[peer] if peer < other)
+        center = np.array([left + side / 2, top - side / 2])
+        for peer, (x, y) in zip(component, center + radius * _unit_layout(graph), strict=True):
+            result[peer] = (float(x), float(y))
+        left += side
     return result
 
 
@@ -123,20 +119,19 @@ def _draw_fabric(axes: Axes, links: Mapping[int, list[int]], degree: int) -> Non
     )
     missing_links = free_slots(links, degree)
     dot_area = max(60 / crowding**0.8, 5)
-    # One call for each number of holes, so that each gets a word in the legend; the sound ones first, because
-    # what is wrong should lie on top.
+    # One call per number of free slots gives each an entry in the legend; peers without problems go to the bottom.
     counts = sorted(set(missing_links.values()), key=lambda count: (count != 0, count))
     for count in counts:
-        spots = np.array([position_of[peer] for peer in links if missing_links[peer] == count])
+        points = np.array([position_of[peer] for peer in links if missing_links[peer] == count])
         axes.scatter(
-            spots[:, 0],
-            spots[:, 1],
+            points[:, 0],
+            points[:, 1],
             s=dot_area,
             color=_color(count),
             edgecolors="white",
             linewidths=0.6 if crowding < 5 else 0.2,
             zorder=2,
-            label=f"{_label(count)} ({len(spots)})",
+            label=f"{_label(count)} ({len(points)})",
         )
     if any(missing_links.values()):
         axes.legend(
@@ -153,7 +148,7 @@ def _draw_fabric(axes: Axes, links: Mapping[int, list[int]], degree: int) -> Non
 
 
 def _unit_layout(graph: nx.Graph) -> Points:
-    """Lay a connected graph out in the disc of radius 1 around the origin, in the order of its peers."""
+    """Lay out a connected graph in the unit disc; return the positions in the order of its peers."""
     peers = graph.number_of_nodes()
     if peers == 1:
         return np.zeros((1, 2))
@@ -161,7 +156,7 @@ def _unit_layout(graph: nx.Graph) -> Points:
         layout = nx.kamada_kawai_layout(graph)
     else:
         start = dict(zip(graph, _spectral_start(graph), strict=True))
-        # A round costs time with the square of the peers, and a large fabric is a cloud however long we wait.
+        # A round is quadratic in the number of peers, and a large fabric stays a cloud anyway.
         rounds = min(max(30_000 // peers, 15), 60)
         layout = nx.spring_layout(graph, pos=start, iterations=rounds, seed=LAYOUT_SEED)
     points: Points = np.array([layout[peer] for peer in graph], dtype=np.float64)
@@ -171,10 +166,9 @@ def _unit_layout(graph: nx.Graph) -> Points:
 
 
 def _spectral_start(graph: nx.Graph) -> Points:
-    """Find roughly the two slowest modes of the graph, where the springs start untangled.
+    """Approximate the two slowest modes of the graph by power iteration: an untangled start for the springs.
 
-    Averaging over neighbours again and again leaves just these. networkx's own spectral layout starts its
-    solver at random and may fail to converge; a fixed number of rounds does neither.
+    The spectral layout of networkx starts its solver at random and may fail to converge.
     """
     adjacency_matrix = nx.to_scipy_sparse_array(graph, dtype=np.float64, format="csr")
     degree = adjacency_matrix.sum(axis=1)[:, np.newaxis]
@@ -193,8 +187,8 @@ def _color(count: int) -> str:
 
 def _label(count: int) -> str:
     if count < 0:
-        return f"{_pluralize(-count, 'link')} too many"
-    return _pluralize(count, "hole") if count else "no hole"
+        return f"{_pluralize(-count, 'excess link')}"
+    return _pluralize(count, "free slot") if count else "no free slot"
 
 
 def _pluralize(number: int, noun: str) -> str:

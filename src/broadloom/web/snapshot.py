@@ -7,9 +7,12 @@ are running numbers, which are short and fit into a JavaScript number.
 from dataclasses import dataclass, field
 from typing import Any
 
-from broadloom.web.shape import exact_diameter, find_components
+from broadloom.topology import connected_components, diameter, link_adjacency
 
 Entry = tuple[Any, ...]
+
+DIAMETER_PEERS_MAX = 5_000
+"""Computing the diameter of a larger fabric would block the server."""
 
 (
     PEER_ADDED,
@@ -78,12 +81,14 @@ class Snapshot:
     def stats(self) -> dict[str, Any]:
         """The figures beside the drawing; `diameter` is None if the fabric is partitioned or too large."""
         links = self.visible_links()
-        components = find_components(self.peers, links)
+        adjacency = link_adjacency(self.peers, links)
+        components = connected_components(adjacency)
+        is_measured = len(components) == 1 and len(self.peers) <= DIAMETER_PEERS_MAX
         stats: dict[str, Any] = {
             "peers": len(self.peers),
             "links": len(links),
             "parts": len(components),
-            "diameter": exact_diameter(self.peers, links) if len(components) == 1 else None,
+            "diameter": diameter(adjacency) if is_measured else None,
             "missed": self.missed,
             "estimate": None,
             "holes": None,

@@ -7,8 +7,8 @@ from collections import Counter
 from collections.abc import Iterator
 
 from broadloom.testing.cluster.timeline import Annotation, Change, LinkAdded, LinkRemoved, PeerAdded, PeerRemoved
+from broadloom.topology import connected_components, link_adjacency
 from broadloom.web.history import FabricHistory
-from broadloom.web.shape import find_components
 from broadloom.web.snapshot import PEER_STATS, Entry
 
 CHECK_INTERVAL_S = 0.25
@@ -89,7 +89,7 @@ class _TapeAnnotator:
         """The figures of the peers, and annotations for the log."""
         at = at_s - self._history.began_s
         snapshot = self._history.newest
-        partitions = len(find_components(snapshot.peers, snapshot.visible_links()))
+        partitions = len(connected_components(link_adjacency(snapshot.peers, snapshot.visible_links())))
         if partitions == 1 and len(self._present) > 1:
             self._was_connected = True
         if (
@@ -121,7 +121,7 @@ class _TapeAnnotator:
 
     def _repaired(self, at_s: float) -> Iterator[Entry]:
         snapshot = self._history.newest
-        if len(find_components(snapshot.peers, snapshot.visible_links())) > 1:
+        if len(connected_components(link_adjacency(snapshot.peers, snapshot.visible_links()))) > 1:
             return
         if self._crashes_reported < len(self._crashes):
             yield self._annotation(at_s, _crash_text(len(self._crashes) - self._crashes_reported))

@@ -1,10 +1,10 @@
 """Bytes to typed messages and back: XDR (RFC 4506) in frames with a length.
 
-Pure functions without state, except for the splitter that holds the rest of a read. The format is written down in
-`docs/protocol/broadloom.x`; a stranger with any XDR library can read our bytes from that file.
+Pure functions without state, except for the splitter, which holds the rest of a read. `docs/protocol/broadloom.x`
+specifies the format; with it, any XDR library can read and write these bytes.
 """
 
-# Whoever decodes must know all messages.
+# Importing them registers all messages with the codec.
 from broadloom.wire import exchange_messages, link_messages  # noqa: F401
 from broadloom.wire.broadcast_frame import Broadcast
 from broadloom.wire.codec import decode, encode

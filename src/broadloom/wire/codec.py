@@ -1,7 +1,7 @@
 """Messages to frames and back.
 
-A frame is a length (of all that follows it), a message number and the message's fields in the order in which the
-class declares them. The codec is built once per class from the annotations, so a field is written down in one place.
+A frame consists of a length (of what follows it), a message number and the fields in the order in which the class
+declares them. The codec of a class is built once from its annotations.
 """
 
 import struct
@@ -17,7 +17,7 @@ LENGTH_BYTES = 4
 
 
 class WireMessage:
-    """One message of the protocol; subclasses are made by the `message` decorator."""
+    """Base class of messages; the `message` decorator completes them."""
 
     __slots__ = ()
     number: ClassVar[int]
@@ -31,7 +31,7 @@ _KINDS: dict[int, type[WireMessage]] = {}
 
 @dataclass_transform(frozen_default=True)
 def message(number: int) -> Any:
-    """Make a frozen dataclass a message with a number that is never used for another one."""
+    """Make a class a frozen dataclass and a message. Numbers are never reused."""
 
     def declare(kind: M) -> M:
         return declared(kind, number, _KINDS)  # type: ignore[no-any-return]
@@ -40,7 +40,7 @@ def message(number: int) -> Any:
 
 
 def declared(kind: type, number: int, kinds: dict[int, Any]) -> Any:
-    """The class as a frozen dataclass that knows how its fields are written, entered among its kinds by its number."""
+    """Return the class as a frozen dataclass with its codec, registered in `kinds` under its number."""
     if number in kinds:
         raise TypeError(f"{kind.__name__} and {kinds[number].__name__} both have number {number}")
     made: Any = dataclass(frozen=True, slots=True)(kind)
@@ -57,7 +57,7 @@ def _xdr_of(kind: type, name: str, hints: dict[str, Any]) -> Xdr:
     for each in getattr(hints[name], "__metadata__", ()):
         if isinstance(each, Xdr):
             return each
-    raise TypeError(f"{kind.__name__}.{name} does not say how it is written")
+    raise TypeError(f"{kind.__name__}.{name} has no XDR type in its annotation")
 
 
 def kinds() -> dict[int, type[WireMessage]]:
@@ -66,13 +66,12 @@ def kinds() -> dict[int, type[WireMessage]]:
 
 
 def encode(message: WireMessage) -> bytes:
-    """The frame of a message."""
     body = packed(message)
     return HEAD.pack(len(body) + LENGTH_BYTES, message.number) + body
 
 
 def packed(message: WireMessage) -> bytes:
-    """The fields of a message, in their order."""
+    """Encode the fields of a message."""
     out: list[bytes] = []
     for name, pack in message.packs:
         try:
@@ -83,34 +82,33 @@ def packed(message: WireMessage) -> bytes:
 
 
 def unpacked(kind: type[WireMessage], data: bytes | memoryview, position: int) -> list[Any]:
-    """The fields of a message from there to the end, neither more nor less; or WireError."""
+    """Decode the fields of a message, which must fill the rest of `data` exactly."""
     values = []
     try:
         for unpack in kind.unpacks:
             value, position = unpack(data, position)
             values.append(value)
     except struct.error:
-        raise WireError(f"{kind.__name__}: the message ends too early") from None
+        raise WireError(f"{kind.__name__}: message truncated") from None
     except WireError as problem:
         raise WireError(f"{kind.__name__}: {problem}") from None
     if position != len(data):
-        raise WireError(f"{kind.__name__}: {len(data) - position} bytes too many")
+        raise WireError(f"{kind.__name__}: {len(data) - position} extra bytes")
     return values
 
 
 def number_of(frame: bytes | memoryview) -> int:
-    """The message number of a whole frame."""
     if len(frame) < HEAD.size:
-        raise WireError(f"a frame of {len(frame)} bytes")
+        raise WireError(f"frame of only {len(frame)} bytes")
     return int(HEAD.unpack_from(frame)[1])
 
 
 def decode(frame: bytes | memoryview) -> WireMessage:
-    """The message of a whole frame, or WireError."""
+    """Decode a whole frame; raises `WireError` if it is malformed."""
     kind = _KINDS.get(number_of(frame))
     if kind is None:
-        raise UnknownMessageError(f"message number {number_of(frame)} is not known here")
+        raise UnknownMessageError(f"message number {number_of(frame)} is unknown")
     values = unpacked(kind, frame, HEAD.size)
     if HEAD.unpack_from(frame)[0] != len(frame) - LENGTH_BYTES:
-        raise WireError(f"{kind.__name__}: the length of the frame is not what it says")
+        raise WireError(f"{kind.__name__}: wrong frame length")
     return kind(*values)

@@ -1,7 +1,7 @@
-"""Messages of calls: short connections between two peers that need not be neighbours.
+"""Messages of exchanges: short connections between any two peers, with one request and one response.
 
-A call begins with `Hello` and a question from the caller, then `Hello` and an answer (or `Refuse`) from the other
-side. Questions that ask for a link turn the call into one if the answer is yes.
+The initiator sends `Hello` and a request, the responder `Hello` and a response, or `Reject`. A request for a link turns
+the connection into one if it is accepted. Each message says what it causes on receipt.
 """
 
 from enum import IntEnum
@@ -30,7 +30,7 @@ VERSION = 1
 
 
 class RejectReason(IntEnum):
-    """Why a call was refused, for programs; the text beside it is for people."""
+    """Why an exchange was rejected. The text beside it is for people."""
 
     WRONG_PROTOCOL = 1
     WRONG_VERSION = 2
@@ -44,62 +44,60 @@ class RejectReason(IntEnum):
     MALFORMED_MESSAGE = 10
     SELF_CONNECTION = 11
     WRONG_KEY = 12
-    """Of the same channel, but its certificate is of another authority."""
+    """Same channel, but the certificate has another issuer: another key or authority."""
     TICKET_EXPIRED = 13
-    """The ticket is past its time."""
     TICKET_REVOKED = 14
-    """The ticket was withdrawn."""
     PEER_ID_MISMATCH = 15
-    """The certificate belongs to another peer id than the one that was claimed."""
+    """The certificate belongs to another peer id than the claimed one."""
     TLS_MISMATCH = 16
     """One side uses TLS, the other plain TCP."""
     SIGNING_MISMATCH = 17
-    """One side signs its messages, the other does not."""
+    """One side signs messages, the other does not."""
 
 
 class EdgeOfferResult(IntEnum):
-    """What a newcomer says to an offered edge."""
+    """Response of a joiner to an edge offer."""
 
     ACCEPTED = 1
     UNSUITABLE = 2
-    """One of the ends is a neighbour already, or too close to one: the walk may go on for another edge."""
+    """One end is a neighbor already, or would form a cluster: the walk may continue to another edge."""
     NO_FREE_SLOT = 3
-    """No more edges are wanted: the walk is over."""
+    """No edge is needed any more: the walk ends."""
 
 
 class MergeAction(IntEnum):
-    """How two peers that found themselves in different parts join them. All but NOTHING turn the call into a link."""
+    """How two peers merge their partitions. All but `NONE` turn the exchange into a link."""
 
     NONE = 1
     LINK = 2
-    """Both have a hole."""
+    """Both have a free slot."""
     PIN_INITIATOR = 3
-    """The one who was called cuts an edge of its own; the other end of it calls the caller."""
+    """The responder removes one of its edges; the other end of it dials the initiator."""
     PIN_RESPONDER = 4
-    """The caller cuts an edge of its own; the other end of it calls the one who was called."""
+    """The initiator removes one of its edges; the other end of it dials the responder."""
     SWAP_EDGES = 5
-    """Both cut an edge; the two other ends link: the end of the caller calls."""
+    """Both remove an edge, and the two other ends link: the one on the initiator's side dials."""
 
 
 @message(1)
 class Hello(WireMessage):
-    """First frame of either side. Causes: a check of magic, version, channel; then the question is read."""
+    """First frame of either side. Causes: magic, version and channel are checked; then the request is read."""
 
     magic: UInt
     version: UInt
     channel: ChannelId
     peer_id: Hyper
     address: AddressField
-    """Where the sender listens for calls."""
+    """Where the sender listens."""
     has_position: Bool
-    """Whether the sender has a starting point in the stream of messages: two that have none do not link."""
+    """Whether the sender knows where to start in each author's stream. Two peers without a position do not link."""
     signed: Bool
-    """Whether the sender signs its messages and takes none that are not signed."""
+    """Whether the sender signs its messages and rejects unsigned ones."""
 
 
 @message(2)
 class Reject(WireMessage):
-    """The call is over. Causes: the caller gives up or tries elsewhere, by the reason."""
+    """The exchange is over. Causes: the initiator gives up or tries elsewhere, depending on the reason."""
 
     reason: Annotated[RejectReason, xdr.enum(RejectReason)]
     text: Text
@@ -107,18 +105,19 @@ class Reject(WireMessage):
 
 @message(3)
 class DiscoverRequest(WireMessage):
-    """Question: are you connected? Causes: the answer; two seekers remember each other and share what they know."""
+    """Asks whether the responder is connected. Causes: the response; two seekers remember each other and share what
+    they know."""
 
     is_connected: Bool
-    """The sender is a member that looks for others of its kind; a seeker may join through it."""
+    """The sender is a member that looks for others; a seeker may join through it."""
     search_depth: UInt
-    """Port depth to which the sender has searched all portals without finding the fabric."""
+    """Port depth to which the sender has searched all bootstrap hosts without finding the fabric."""
     seekers: PeerInfos
 
 
 @message(4)
 class DiscoverResponse(WireMessage):
-    """Causes: a join request if connected; else the seeker skips the depths that the other has searched."""
+    """Causes: a join request if connected; otherwise the seeker skips the depths that the responder has searched."""
 
     is_connected: Bool
     search_depth: UInt
@@ -127,7 +126,7 @@ class DiscoverResponse(WireMessage):
 
 @message(5)
 class JoinRequest(WireMessage):
-    """Question: weave me in. Causes: a direct link if there is a hole, and walks for the remaining holes."""
+    """Asks to join. Causes: a direct link if there is a free slot, and random walks for the remaining slots."""
 
     free_slots: UInt
     neighbors: PeerIds
@@ -135,75 +134,76 @@ class JoinRequest(WireMessage):
 
 @message(6)
 class JoinResponse(WireMessage):
-    """Causes: the call becomes a link if `linked`; in the small regime the newcomer calls all members."""
+    """Causes: the exchange becomes a link if `is_linked`; in a full mesh the joiner dials all members."""
 
     is_linked: Bool
     is_full_mesh: Bool
     diameter: UInt
     members: PeerInfos
-    """Everyone in the small regime, but for the sender."""
+    """In a full mesh, all other members."""
     peer_sample: PeerInfos
-    """For the address cache."""
+    """For the peer cache."""
 
 
 @message(7)
 class EdgeOffer(WireMessage):
-    """Question: may my edge to `other` be pinned onto you? Causes: accepted, the call becomes a link."""
+    """Offers to pin the edge between the initiator and `far_end` onto the responder. Causes: if accepted, the exchange
+    becomes a link."""
 
     walk_id: Hyper
     far_end: PeerInfoField
     splits_pair: Bool
-    """The other end goes to the partner named in the walk, so only one place is needed."""
+    """The far end goes to the partner named in the walk, so only one slot is needed."""
     near_neighbors: PeerIds
-    """Neighbours of the offering end."""
     far_neighbors: PeerIds
-    """Neighbours of the other end, as far as known: a newcomer does without edges that would make dense spots."""
+    """Neighbors of the far end, as far as known: joiners decline edges that would form clusters."""
     is_final: Bool
-    """The walk has no steps left to look for a better one."""
+    """The walk has no steps left to find a better edge."""
 
 
 @message(8)
 class EdgeOfferResponse(WireMessage):
-    """Causes: accepted, the offering peer cuts the edge and sends its other end to the newcomer."""
+    """Causes: if accepted, the offering peer removes the edge and its far end dials the joiner."""
 
     result: Annotated[EdgeOfferResult, xdr.enum(EdgeOfferResult)]
 
 
 @message(9)
 class LinkRequest(WireMessage):
-    """Question: may I fill a hole of yours? Causes: the call becomes a link if there is room."""
+    """Asks for a link. Causes: the exchange becomes a link if there is a free slot."""
 
 
 @message(10)
 class LinkResponse(WireMessage):
-    """Yes: the call is a link from here on. (No is a Refuse.)"""
+    """Accepts: the exchange is a link from here on. (`Reject` declines.)"""
 
 
 @message(11)
 class SeekerJoined(WireMessage):
-    """Statement to a fellow seeker: I am in. Causes: the same word back; the fellow asks the sender to weave it in."""
+    """Tells another seeker that the sender has joined. Causes: the same message back; the seeker joins through the
+    sender."""
 
 
 @message(12)
 class PartitionProbe(WireMessage):
-    """Question: are we of one fabric? Causes: the two parts are joined if not; caches are refreshed either way.
-    With `loosen`, edges are exchanged even if so, because the caller's edge makes a dense spot."""
+    """Asks whether both are in the same fabric. Causes: the two partitions merge if not; peer caches are refreshed
+    either way. With `declusters`, edges are swapped in any case, because the initiator's edge is part of a cluster."""
 
     beacon: OptionalBeaconId
     free_slots: UInt
     neighbors: PeerIds
     edge: OptionalPeerInfo
-    """Other end of an edge that the caller would give."""
+    """Far end of the edge that the initiator would give up."""
     declusters: Bool
     peer_sample: PeerInfos
 
 
 @message(13)
 class PartitionProbeResponse(WireMessage):
-    """Causes: the union that the answer names; the lower of the two beacons is then spread in the other part."""
+    """Causes: the merge action; the lower of the two beacons then spreads in the other partition."""
 
     beacon: OptionalBeaconId
     merge_action: Annotated[MergeAction, xdr.enum(MergeAction)]
     edge: OptionalPeerInfo
-    """Other end of the edge that the one who was called gives."""
+    """Far end of the edge that the responder gives up."""
     peer_sample: PeerInfos

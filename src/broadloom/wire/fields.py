@@ -8,7 +8,7 @@ from broadloom.wire.types import Address, AuthorState, BeaconId, PeerInfo, TreeP
 PEER_INFOS_MAX = 256
 NEIGHBORS_MAX = 64
 AUTHORS_MAX = 30_000
-"""As many as fit into one frame, beside a full sample of contacts."""
+"""As many as fit into one frame together with a full peer sample."""
 CHANNEL_ID_BYTES = 16
 CREDENTIAL_BYTES_MAX = 4096
 

@@ -1,4 +1,4 @@
-"""A file as a message: its name and the hash of its content in front of the content."""
+"""A file as a message: name, SHA-256 hash, content."""
 
 import hashlib
 from pathlib import PurePosixPath, PureWindowsPath
@@ -12,15 +12,14 @@ _HASH = fixed_opaque(HASH_BYTES)
 
 
 class File(NamedTuple):
-    """A file that somebody sent. Its content is what was sent: the hash was checked."""
+    """A received file. The hash of its content has been verified."""
 
     name: str
-    """Without any directory, so that it can be saved where the receiver likes."""
+    """Without directories: the sender must not choose where the file is saved."""
     content: bytes
 
 
 def encode_file(name: str, content: bytes) -> bytes:
-    """The message that carries a file."""
     out: list[bytes] = []
     _NAME.pack(_base_name(name), out)
     _HASH.pack(hashlib.sha256(content).digest(), out)
@@ -29,7 +28,7 @@ def encode_file(name: str, content: bytes) -> bytes:
 
 
 def decode_file(data: bytes) -> File:
-    """The file of a message; WireError if it is none, or not what was sent."""
+    """Raises `WireError` if the message is not a file, or if its content does not match the hash."""
     try:
         name, position = _NAME.unpack(data, 0)
         declared_hash, position = _HASH.unpack(data, position)
@@ -37,11 +36,11 @@ def decode_file(data: bytes) -> File:
         raise WireError(f"not a file: {problem}") from None
     content = data[position:]
     if hashlib.sha256(content).digest() != declared_hash:
-        raise WireError(f"the file {name!r} is damaged: its content does not fit its hash")
+        raise WireError(f"the file {name!r} is damaged: its content does not match its hash")
     return File(_base_name(name), content)
 
 
 def _base_name(name: str) -> str:
-    """The last part of a path of any system; a sender must not choose where a file goes."""
+    """The last component of a POSIX or Windows path."""
     base_name = PureWindowsPath(PurePosixPath(name).name).name
     return base_name if base_name not in ("", ".", "..") else "unnamed"

@@ -1,14 +1,14 @@
-"""From a stream of bytes to whole frames, however the stream was cut into reads."""
+"""Byte stream to whole frames, independent of how the stream was split into reads."""
 
 from broadloom.wire.codec import HEAD, LENGTH_BYTES
 from broadloom.wire.xdr import WireError
 
 FRAME_BYTES_MAX = 1 << 20
-"""The largest frame, its length included. Larger payloads are split before they get here."""
+"""The largest frame, including its length. Larger messages are sent as fragments."""
 
 
 class FrameSplitter:
-    """Feed it what was read; it hands back the frames that are complete and keeps the rest."""
+    """Returns the complete frames of each read and keeps the rest."""
 
     __slots__ = ("_buffer", "_needed_bytes", "frame_bytes_max")
 
@@ -18,14 +18,15 @@ class FrameSplitter:
         self._needed_bytes = 0
 
     def feed(self, data: bytes) -> list[bytes]:
-        """All frames that `data` completes. A length out of bounds is a WireError: the stream is lost."""
+        """Return all frames that `data` completes. Raises `WireError` for an invalid length; the stream is then
+        unusable."""
         frames: list[bytes] = []
         position, end = 0, len(data)
         if self._buffer:
             if len(self._buffer) + end < self._needed_bytes:
-                self._buffer += data  # and no copy of all that is held, or many small reads would cost its square
+                self._buffer += data  # appends in place: copying on every small read would take quadratic time
                 return frames
-            if self._needed_bytes > LENGTH_BYTES:  # a frame has come to its end; what is behind it is not moved
+            if self._needed_bytes > LENGTH_BYTES:  # completes a frame without copying what follows
                 position = self._needed_bytes - len(self._buffer)
                 frames.append(b"".join((self._buffer, memoryview(data)[:position])))
             else:
@@ -34,7 +35,7 @@ class FrameSplitter:
         while end - position >= LENGTH_BYTES:
             size = LENGTH_BYTES + int.from_bytes(data[position : position + LENGTH_BYTES], "big")
             if not HEAD.size <= size <= self.frame_bytes_max:
-                raise WireError(f"a frame of {size} bytes; allowed are {HEAD.size} to {self.frame_bytes_max}")
+                raise WireError(f"invalid frame size: {size} bytes, allowed are {HEAD.size} to {self.frame_bytes_max}")
             if end - position < size:
                 self._needed_bytes = size
                 break
@@ -47,5 +48,5 @@ class FrameSplitter:
 
     @property
     def buffered_bytes(self) -> int:
-        """How much of an unfinished frame is held: never more than one frame."""
+        """Size of the incomplete frame."""
         return len(self._buffer)

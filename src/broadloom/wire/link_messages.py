@@ -1,4 +1,7 @@
-"""Messages of links: lasting connections between neighbours. (The broadcast itself is in `broadcast.py`.)"""
+"""Messages on links between neighbors, except for the broadcast itself (`broadcast_frame.py`).
+
+Each message says what it causes on receipt.
+"""
 
 from enum import IntEnum
 from typing import Annotated
@@ -20,31 +23,32 @@ from broadloom.wire.fields import (
 
 
 class UnavailableReason(IntEnum):
-    """Why messages cannot be had from a neighbour."""
+    """Why a neighbor cannot send messages."""
 
     PENDING = 1
-    """It lacks them too, or does not know of them: they may still come."""
+    """It lacks them too, or does not know of them: they may still arrive."""
     EXPIRED = 2
-    """They were there and are past retention, or were given up there."""
+    """It dropped them after retention, or gave them up."""
     NEVER_HELD = 3
-    """They were said before its time, or all others there are to ask say so: it does not wait for them."""
+    """It joined later, or all its other neighbors did: it does not wait for them."""
 
 
 @message(20)
 class Digest(WireMessage):
-    """First frame of either side of a link. Causes: what the other lacks is sent from the retained messages."""
+    """First frame of either side of a link. Causes: retained messages that the sender lacks are sent."""
 
     is_new: Bool
-    """The sender has no starting point yet and takes the other's `have` as its own."""
+    """The sender has no position yet and adopts that of the receiver's digest."""
     is_complete: Bool
-    """The two may have been apart for long: `have` names long silent authors too, and the other's shall as well."""
+    """The two may have been partitioned for long: `authors` includes long idle ones, and the receiver reports its
+    own."""
     authors: AuthorStates
     peer_sample: PeerInfos
 
 
 @message(22)
 class Want(WireMessage):
-    """Causes: the retained messages of the range are sent; for what is not held, a `Gone`."""
+    """Causes: the retained messages of the range are sent, and `Unavailable` for the rest."""
 
     author: Hyper
     first: Hyper
@@ -53,8 +57,7 @@ class Want(WireMessage):
 
 @message(23)
 class Unavailable(WireMessage):
-    """These cannot be had here. Causes: the next neighbour is asked; if none has them nor waits for them, they are
-    missed."""
+    """Causes: the next neighbor is asked; messages that no neighbor has or waits for are reported as missed."""
 
     author: Hyper
     first: Hyper
@@ -64,60 +67,61 @@ class Unavailable(WireMessage):
 
 @message(24)
 class Heartbeat(WireMessage):
-    """Sent on an idle link. Causes: nothing; silence causes the link to be given up."""
+    """Sent on an idle link. Causes: nothing; without it the link is closed after `heartbeat_timeout_s`."""
 
 
 @message(25)
 class RandomWalk(WireMessage):
-    """Looks for a random edge, or for a hole, for the requester. Causes: handed on; at its end the edge it came over is
-    offered, or, if only a hole is wanted, the first peer on its way that has one calls the requester."""
+    """Looks for a random edge, or for a free slot, for the requester. Causes: it is forwarded; at its end the edge it
+    came over is offered. If only a free slot is wanted, the first peer on its way that has one dials the requester."""
 
     walk_id: Hyper
     requester: PeerInfoField
     partner: OptionalPeerInfo
-    """Who gets the other end of the edge; the requester itself if nobody is named."""
+    """The peer that gets the far end of the edge; by default the requester."""
     excluded: PeerIds
-    """Neighbours of the requester: an edge with one of them is of no use."""
+    """Neighbors of the requester: edges that end at one of them are unsuitable."""
     partner_excluded: PeerIds
     free_slot_only: Bool
-    """The requester has one hole: an edge has two ends too many for it, but a peer with a hole would do."""
+    """The requester has one free slot: too few for both ends of an edge, but enough for a peer with a free slot."""
     steps: UInt
     extra_steps: UInt
-    """Further steps that may be spent on unusable ends."""
+    """Steps to spend on finding another edge if the first is unsuitable."""
 
 
 @message(26)
 class WalkEnd(WireMessage):
-    """The edge over which the walk came is free again. Causes: the reservation is dropped."""
+    """Causes: the reservation of the edge over which the walk came is released."""
 
     walk_id: Hyper
 
 
 @message(27)
 class Unlink(WireMessage):
-    """This link ends. Causes: the rest is drained and answered by `CutDone`; the place is filled as told."""
+    """The sender ends this link. Causes: the receiver drains it, sends `UnlinkAck`, and fills the slot as the fields
+    say."""
 
     dial: OptionalPeerInfo
-    """Call this peer and ask for a link."""
+    """Dial this peer and request a link."""
     await_dial: OptionalPeerInfo
-    """Keep the place for this peer: it will call."""
+    """Reserve the slot for this peer, which will dial."""
 
 
 @message(28)
 class UnlinkAck(WireMessage):
-    """Last frame on a link that was cut. Causes: the line is closed."""
+    """Last frame on a drained link. Causes: the connection is closed."""
 
 
 @message(29)
 class Leave(WireMessage):
-    """The sender leaves the channel. Causes: its neighbours pair up among each other."""
+    """The sender leaves the channel. Causes: its neighbors link to each other in pairs."""
 
     neighbors: PeerInfos
 
 
 @message(30)
 class SlotSearch(WireMessage):
-    """Flooded: the requester has a hole. Causes: whoever has one too, and is no neighbour yet, calls."""
+    """Flooded: the requester has a free slot. Causes: a peer with a free slot that is not a neighbor yet dials it."""
 
     origin: Hyper
     nonce: Hyper
@@ -127,7 +131,7 @@ class SlotSearch(WireMessage):
 
 @message(31)
 class DiameterEstimate(WireMessage):
-    """Flooded: something travelled this far. Causes: a smaller estimate is raised."""
+    """Flooded: a frame traveled this far. Causes: smaller estimates are raised."""
 
     origin: Hyper
     nonce: Hyper
@@ -137,7 +141,7 @@ class DiameterEstimate(WireMessage):
 
 @message(33)
 class Beacon(WireMessage):
-    """Flooded now and then by one peer of a fabric. Causes: who hears it knows which fabric it is in."""
+    """Flooded periodically by one peer. Causes: all receivers know that they are in the same fabric."""
 
     origin: Hyper
     nonce: Hyper
@@ -146,23 +150,24 @@ class Beacon(WireMessage):
 
 @message(34)
 class NeighborList(WireMessage):
-    """All neighbours of the sender, whenever they change. Causes: the receiver knows the fabric two links deep: whether
-    this is the small regime, which neighbours lack a link too, and where the fabric is woven too densely."""
+    """All neighbors of the sender, whenever they change. Causes: the receiver knows the fabric up to two hops: whether
+    it is a full mesh, which neighbors have a free slot too, and where it is clustered."""
 
     neighbors: PeerIds
 
 
 @message(35)
 class LastKnown(WireMessage):
-    """What the sender knows to exist and perhaps lacks itself. Causes: the receiver notices what it lacks, and passes
-    the news on if it was news; so everyone learns of messages that nobody can send any more."""
+    """Messages that the sender knows to exist and may lack itself: an unverified claim. Causes: the receiver looks for
+    what it lacks, and forwards claims that are new to it. So all peers learn of messages that none can send any
+    more."""
 
     authors: AuthorStates
 
 
 @message(37)
 class CloseChannel(WireMessage):
-    """Flooded: the channel is closed for all. Causes: passed on, then everyone hangs up."""
+    """Flooded: the channel is closed for everyone. Causes: it is forwarded, then all links are closed."""
 
     origin: Hyper
     nonce: Hyper
@@ -171,23 +176,24 @@ class CloseChannel(WireMessage):
 
 @message(40)
 class IHave(WireMessage):
-    """What the sender has of authors whose messages it does not send over this link. Causes: what the receiver lacks,
-    and does not get another way within a moment, it pulls over this link; and it changes over to this link if the
-    author is clearly nearer that way."""
+    """What the sender has of authors whose messages it does not push over this link. Causes: the receiver pulls
+    messages that do not arrive another way within a moment, and makes this link its parent if that is clearly closer to
+    the author."""
 
     positions: TreePositions
 
 
 @message(41)
 class Prune(WireMessage):
-    """This author's messages come another way. Causes: over this link they are only announced from now on."""
+    """The sender receives this author's messages over another link. Causes: the link becomes lazy: `IHave` only."""
 
     author: Hyper
 
 
 @message(42)
 class Graft(WireMessage):
-    """This author's messages are wanted over this link. Causes: those behind the mark are sent, and all that follow."""
+    """Makes the link eager for this author. Causes: all messages after `last_contiguous` are sent, and those that
+    follow."""
 
     author: Hyper
     last_contiguous: Hyper
@@ -195,8 +201,8 @@ class Graft(WireMessage):
 
 @message(43)
 class Ack(WireMessage):
-    """Up to where the sender, and all that it feeds, have an author's messages. Causes: the receiver, which feeds the
-    sender, tells the one that feeds it in turn; the author waits if too much is under way."""
+    """Up to where the sender and all its children in the author's tree have its messages. Causes: the receiver
+    acknowledges to its own parent in turn; the author waits if too much is in flight."""
 
     author: Hyper
     last_contiguous: Hyper
@@ -204,8 +210,8 @@ class Ack(WireMessage):
 
 @message(60)
 class Credential(WireMessage):
-    """Who an author is: its certificate, sent over a link before the author's first message there. Causes: the
-    author's messages can be checked from here on; if it is not good, the author is not listened to."""
+    """The certificate of an author, sent over a link before its first message there. Causes: the author's messages can
+    be verified; if the certificate is invalid, they are ignored."""
 
     author: Hyper
     credential: CredentialBytes
@@ -213,8 +219,7 @@ class Credential(WireMessage):
 
 @message(61)
 class CredentialRequest(WireMessage):
-    """The sender got a message of an author whose credential it does not have (any more). Causes: the credential and
-    that message are sent again."""
+    """The sender received a message without having the credential of its author. Causes: both are sent again."""
 
     author: Hyper
     sequence: Hyper

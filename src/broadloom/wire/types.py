@@ -1,4 +1,4 @@
-"""The nouns that stand in many messages: who a peer is and where it answers."""
+"""Types that many messages share."""
 
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -20,9 +20,8 @@ else:
             return f"PeerId(0x{self:016x})"
 
 
-
 class Address(NamedTuple):
-    """Where a peer listens for calls."""
+    """Where a peer listens."""
 
     host: str
     port: int
@@ -32,7 +31,7 @@ class Address(NamedTuple):
 
 
 class PeerInfo(NamedTuple):
-    """A peer and where it answers: all that one peer needs to know of another."""
+    """The id and the address of a peer."""
 
     peer_id: PeerId
     address: Address
@@ -42,14 +41,14 @@ class PeerInfo(NamedTuple):
 
 
 class BeaconId(NamedTuple):
-    """The newest beacon that a peer has heard: two peers of one fabric have heard (nearly) the same."""
+    """The latest beacon that a peer has received: nearly the same for all peers of one fabric."""
 
     origin: PeerId
     nonce: int
 
 
 class TreePosition(NamedTuple):
-    """How far a peer is with one author: what it can be asked for, and how many links away from the author it is."""
+    """What a peer has of one author, and how many links away from the author it is in its tree."""
 
     author: PeerId
     stream_start: int
@@ -58,10 +57,12 @@ class TreePosition(NamedTuple):
 
 
 class AuthorState(NamedTuple):
-    """Up to where a peer has had one author: everything up to `mark` was delivered, given up, or before its time."""
+    """What a peer has of one author: all messages up to `last_contiguous` were delivered, reported as missed, or sent
+    before it joined."""
 
     author: PeerId
     stream_start: int
     last_contiguous: int
     idle_ms: int
-    """For how long the author has not been heard: a newcomer takes all, a member learns only of recent authors."""
+    """Time since the author's last message. Members ignore gaps of authors that have been idle since before they
+    joined."""

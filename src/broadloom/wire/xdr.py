@@ -1,7 +1,8 @@
-"""The data types of XDR (RFC 4506) that our messages use, each as a pair of functions on bytes.
+"""The data types of XDR (RFC 4506) used by the messages, each as a pair of functions.
 
-`pack(value, out)` appends bytes to a list; `unpack(buffer, position)` returns the value and the position behind it.
-Whatever does not fit is a WireError, never a crash: the bytes come from strangers.
+`pack(value, out)` appends bytes to a list; `unpack(buffer, position)` returns the value and the next position. The
+bytes come from untrusted peers, so any malformed value raises `WireError` (or `struct.error` if the buffer is too
+short).
 """
 
 import struct
@@ -12,15 +13,13 @@ from typing import Any, NamedTuple
 
 from broadloom.wire.types import Address, AuthorState, BeaconId, PeerInfo, TreePosition
 
-# What can be wrong with bytes from outside.
-
 
 class WireError(ValueError):
-    """The bytes are not a message of this protocol; the connection they came over is of no use any more."""
+    """The bytes are not a valid message; the connection is unusable."""
 
 
 class UnknownMessageError(WireError):
-    """A message type of a later version. Its length is known, so a link may step over it."""
+    """A message number of a later version. A link can skip the frame, because its length is known."""
 
 
 Buffer = bytes | memoryview
@@ -29,8 +28,6 @@ Unpack = Callable[[Buffer, int], tuple[Any, int]]
 
 
 class Xdr(NamedTuple):
-    """One data type: how it is written and read."""
-
     pack: Pack
     unpack: Unpack
 
@@ -69,7 +66,7 @@ def _pack_bool(value: bool, out: list[bytes]) -> None:
 def _unpack_bool(buffer: Buffer, position: int) -> tuple[bool, int]:
     (value,) = _UINT.unpack_from(buffer, position)
     if value > 1:
-        raise WireError(f"{value} is neither true nor false")
+        raise WireError(f"invalid boolean: {value}")
     return value == 1, position + 4
 
 
@@ -87,19 +84,17 @@ def unpack_opaque(buffer: Buffer, position: int, limit: int) -> tuple[bytes, int
     (length,) = _UINT.unpack_from(buffer, position)
     end = position + 4 + length
     if length > limit or end > len(buffer):
-        raise WireError(f"{length} bytes announced, at most {min(limit, len(buffer) - position - 4)} possible")
+        raise WireError(f"length {length} exceeds {min(limit, len(buffer) - position - 4)}")
     after = end + (-length & 3)
     if after != end and bytes(buffer[end:after]) != _PADDING[length & 3]:
-        raise WireError("padding is missing or not zero")
+        raise WireError("padding is missing or nonzero")
     return bytes(buffer[position + 4 : end]), after
 
 
 def opaque(limit: int) -> Xdr:
-    """Bytes with their length in front, at most so many."""
-
     def pack(value: bytes, out: list[bytes]) -> None:
         if len(value) > limit:
-            raise WireError(f"{len(value)} bytes where at most {limit} are possible")
+            raise WireError(f"{len(value)} bytes, at most {limit} are allowed")
         pack_opaque(value, out)
 
     return Xdr(pack, lambda buffer, position: unpack_opaque(buffer, position, limit))
@@ -107,38 +102,38 @@ def opaque(limit: int) -> Xdr:
 
 def fixed_opaque(size: int) -> Xdr:
     if size % 4:
-        raise ValueError("only sizes that need no padding are used")
+        raise ValueError("size must be a multiple of 4")
 
     def pack(value: bytes, out: list[bytes]) -> None:
         if len(value) != size:
-            raise WireError(f"{len(value)} bytes where {size} must stand")
+            raise WireError(f"{len(value)} bytes instead of {size}")
         out.append(value)
 
     def unpack(buffer: Buffer, position: int) -> tuple[bytes, int]:
         if position + size > len(buffer):
-            raise WireError("the message ends too early")
+            raise WireError("message truncated")
         return bytes(buffer[position : position + size]), position + size
 
     return Xdr(pack, unpack)
 
 
 def _pack_text(value: str, out: list[bytes], limit: int) -> None:
-    """UTF-8. A NUL is refused: a reader in C would lose what is behind it, and no host name may have one."""
+    """UTF-8 without NUL characters, which would truncate the text for readers in C."""
     try:
         encoded = value.encode()
     except UnicodeEncodeError as problem:
         raise WireError(f"not UTF-8: {problem}") from None
     if len(encoded) > limit:
-        raise WireError(f"a text of {len(encoded)} bytes where at most {limit} may stand")
+        raise WireError(f"text of {len(encoded)} bytes, at most {limit} are allowed")
     if b"\0" in encoded:
-        raise WireError("a text with a NUL in it")
+        raise WireError("text contains a NUL character")
     pack_opaque(encoded, out)
 
 
 def _unpack_text(buffer: Buffer, position: int, limit: int) -> tuple[str, int]:
     encoded, position = unpack_opaque(buffer, position, limit)
     if b"\0" in encoded:
-        raise WireError("a text with a NUL in it")
+        raise WireError("text contains a NUL character")
     try:
         return encoded.decode(), position
     except UnicodeDecodeError as problem:
@@ -157,24 +152,24 @@ def enum(kind: type[IntEnum]) -> Xdr:
         try:
             out.append(_UINT.pack(kind(value)))
         except ValueError:
-            raise WireError(f"{value} is no {kind.__name__}") from None
+            raise WireError(f"{value} is not a {kind.__name__}") from None
 
     def unpack(buffer: Buffer, position: int) -> tuple[IntEnum, int]:
         (value,) = _UINT.unpack_from(buffer, position)
         try:
             return kind(value), position + 4
         except ValueError:
-            raise WireError(f"{value} is no {kind.__name__}") from None
+            raise WireError(f"{value} is not a {kind.__name__}") from None
 
     return Xdr(pack, unpack)
 
 
 def array(element: Xdr, limit: int) -> Xdr:
-    """A counted list. A peer that sends more than `most` is refused before anything is built from it."""
+    """A variable-length array. A count beyond `limit` is rejected before any element is decoded."""
 
     def pack(values: tuple[Any, ...], out: list[bytes]) -> None:
         if len(values) > limit:
-            raise WireError(f"{len(values)} elements where at most {limit} may stand")
+            raise WireError(f"{len(values)} elements, at most {limit} are allowed")
         out.append(_UINT.pack(len(values)))
         for value in values:
             element.pack(value, out)
@@ -182,7 +177,7 @@ def array(element: Xdr, limit: int) -> Xdr:
     def unpack(buffer: Buffer, position: int) -> tuple[tuple[Any, ...], int]:
         (count,) = _UINT.unpack_from(buffer, position)
         if count > limit:
-            raise WireError(f"{count} elements announced where at most {limit} may stand")
+            raise WireError(f"{count} elements, at most {limit} are allowed")
         position += 4
         values = []
         for _ in range(count):
@@ -194,7 +189,7 @@ def array(element: Xdr, limit: int) -> Xdr:
 
 
 def optional(element: Xdr) -> Xdr:
-    """XDR's optional data: a flag, then the value if the flag is set."""
+    """Optional data: a flag, then the value if the flag is set."""
 
     def pack(value: Any, out: list[bytes]) -> None:
         _pack_bool(value is not None, out)
@@ -210,7 +205,7 @@ def optional(element: Xdr) -> Xdr:
 
 def _pack_address(address: Address, out: list[bytes]) -> None:
     if not 0 <= address.port <= PORT_MAX:
-        raise WireError(f"{address.port} is no port")
+        raise WireError(f"{address.port} is not a port number")
     _pack_text(address.host, out, HOST_BYTES_MAX)
     out.append(_UINT.pack(address.port))
 
@@ -219,7 +214,7 @@ def _unpack_address(buffer: Buffer, position: int) -> tuple[Address, int]:
     host, position = _unpack_text(buffer, position, HOST_BYTES_MAX)
     (port,) = _UINT.unpack_from(buffer, position)
     if port > PORT_MAX:
-        raise WireError(f"{port} is no port")
+        raise WireError(f"{port} is not a port number")
     return Address(host, port), position + 4
 
 
@@ -235,7 +230,7 @@ def _peer_info_bytes(peer_info: PeerInfo) -> bytes:
 
 @lru_cache(PEER_INFOS_CACHED)
 def _decode_peer_info(encoded: bytes) -> PeerInfo:
-    """The same contact is told over and over, so it is read once. `encoded` is one whole contact."""
+    """Cached, because the same peers appear in many messages."""
     (peer_id,) = _HYPER.unpack_from(encoded)
     address, _ = _unpack_address(encoded, _HYPER.size)
     return PeerInfo(peer_id, address)
@@ -249,7 +244,7 @@ def _unpack_peer_info(buffer: Buffer, position: int) -> tuple[PeerInfo, int]:
     (host_bytes,) = _UINT.unpack_from(buffer, position + _HYPER.size)
     end = position + _HYPER.size + 4 + host_bytes + (-host_bytes & 3) + 4
     if host_bytes > HOST_BYTES_MAX or end > len(buffer):
-        raise WireError("a contact that ends too early")
+        raise WireError("peer info truncated")
     return _decode_peer_info(bytes(buffer[position:end])), end
 
 

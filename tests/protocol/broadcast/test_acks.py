@@ -1,12 +1,12 @@
-"""How far the others are: an author waits for those that keep up, and for nobody else."""
+"""Acknowledgements: an author waits for the receivers that keep up, not for stragglers."""
 
 from broadloom.protocol import Peer, Tuning
 from broadloom.wire import Broadcast
 from broadloom.wire.broadcast_frame import Dissemination
 from broadloom.wire.link_messages import Ack, Prune
+from tests.protocol.broadcast.harness import A
 from tests.protocol.fake_runtime import ME, FakeConnection, FakeRuntime, founder, link
 
-A = 71
 SIZE = 64 << 10
 SETTINGS = Tuning(
     heartbeat_timeout_s=1e9,
@@ -16,17 +16,17 @@ SETTINGS = Tuning(
     stall_grace_s=0.2,
 )
 WINDOW = (1 << 20) // SIZE
-"""Messages that may be under way."""
-FREE = Tuning(heartbeat_timeout_s=1e9)
+"""Messages in a full send window."""
+DEFAULTS = Tuning(heartbeat_timeout_s=1e9)
 
 
-def author() -> tuple[FakeRuntime, Peer, FakeConnection, FakeConnection]:
-    world = FakeRuntime()
-    peer = founder(world, SETTINGS)
-    return world, peer, link(peer, 2), link(peer, 3)
+def author_with_two_children() -> tuple[FakeRuntime, Peer, FakeConnection, FakeConnection]:
+    runtime = FakeRuntime()
+    peer = founder(runtime, SETTINGS)
+    return runtime, peer, link(peer, 2), link(peer, 3)
 
 
-def say(peer: Peer, count: int) -> None:
+def send_messages(peer: Peer, count: int) -> None:
     for _ in range(count):
         peer.broadcast(bytes(SIZE))
 
@@ -38,117 +38,117 @@ def frames(first: int, last: int) -> list[Broadcast]:
     ]
 
 
-def ahead(peer: Peer) -> bool:
+def is_window_full(peer: Peer) -> bool:
     peer.broadcaster.acks.recheck()
     return peer.broadcaster.acks.is_window_full
 
 
-def test_nobody_has_told_anything_so_nobody_is_waited_for() -> None:
-    _, peer, _, _ = author()
-    say(peer, 5 * WINDOW)
-    assert not ahead(peer)
+def test_author_does_not_wait_without_acks() -> None:
+    _, peer, _, _ = author_with_two_children()
+    send_messages(peer, 5 * WINDOW)
+    assert not is_window_full(peer)
 
 
-def test_an_author_waits_for_the_last_of_those_that_it_feeds() -> None:
-    _, peer, one, other = author()
-    say(peer, 10)
+def test_author_waits_for_slowest_child_ack() -> None:
+    _, peer, one, other = author_with_two_children()
+    send_messages(peer, 10)
     one.remote_sends(Ack(ME, 10))
     other.remote_sends(Ack(ME, 8))
-    say(peer, WINDOW)
-    assert ahead(peer)
+    send_messages(peer, WINDOW)
+    assert is_window_full(peer)
     one.remote_sends(Ack(ME, 10 + WINDOW))
-    assert ahead(peer), "the other one is as far as it was"
+    assert is_window_full(peer), "the other child has not moved"
     other.remote_sends(Ack(ME, 20))
-    assert not ahead(peer)
+    assert not is_window_full(peer)
 
 
-def test_one_that_stays_behind_is_waited_for_only_a_moment() -> None:
-    world, peer, one, other = author()
-    say(peer, 10)
+def test_straggler_holds_up_author_only_until_straggler_timeout() -> None:
+    runtime, peer, one, other = author_with_two_children()
+    send_messages(peer, 10)
     one.remote_sends(Ack(ME, 10))
     other.remote_sends(Ack(ME, 10))
-    say(peer, WINDOW + 20)
+    send_messages(peer, WINDOW + 20)
     one.remote_sends(Ack(ME, 30 + WINDOW))
-    for mark in range(11, 19):
-        assert ahead(peer), "it moves"
-        other.remote_sends(Ack(ME, mark))
-        world.advance(SETTINGS.straggler_timeout_s / 8)
-    assert not ahead(peer), "but too slowly"
-    say(peer, 5 * WINDOW)
+    for acked in range(11, 19):
+        assert is_window_full(peer), "it makes progress"
+        other.remote_sends(Ack(ME, acked))
+        runtime.advance(SETTINGS.straggler_timeout_s / 8)
+    assert not is_window_full(peer), "but too slowly"
+    send_messages(peer, 5 * WINDOW)
     one.remote_sends(Ack(ME, 30 + 6 * WINDOW))
-    assert not ahead(peer)
+    assert not is_window_full(peer)
     other.remote_sends(Ack(ME, 30 + 6 * WINDOW))
-    say(peer, WINDOW + 1)
+    send_messages(peer, WINDOW + 1)
     one.remote_sends(Ack(ME, 31 + 7 * WINDOW))
-    assert ahead(peer), "it has caught up, and counts again"
+    assert is_window_full(peer), "it has caught up and counts again"
 
 
-def test_one_that_stands_still_is_waited_for_even_less() -> None:
-    world, peer, one, other = author()
-    say(peer, 10)
+def test_stalled_child_holds_up_author_only_for_grace_period() -> None:
+    runtime, peer, one, other = author_with_two_children()
+    send_messages(peer, 10)
     one.remote_sends(Ack(ME, 10))
     other.remote_sends(Ack(ME, 10))
-    say(peer, WINDOW + 1)
+    send_messages(peer, WINDOW + 1)
     one.remote_sends(Ack(ME, 10 + WINDOW + 1))
-    assert ahead(peer)
-    world.advance(SETTINGS.stall_grace_s + 0.01)
+    assert is_window_full(peer)
+    runtime.advance(SETTINGS.stall_grace_s + 0.01)
     assert SETTINGS.stall_grace_s + 0.01 < SETTINGS.straggler_timeout_s
-    assert not ahead(peer)
+    assert not is_window_full(peer)
     other.remote_sends(Ack(ME, 11))
-    assert ahead(peer), "it moves again"
+    assert is_window_full(peer), "it makes progress again"
 
 
-def test_where_all_are_slow_all_are_waited_for() -> None:
-    world, peer, one, other = author()
-    say(peer, 10)
+def test_author_waits_when_all_children_are_slow() -> None:
+    runtime, peer, one, other = author_with_two_children()
+    send_messages(peer, 10)
     one.remote_sends(Ack(ME, 10))
     other.remote_sends(Ack(ME, 10))
-    say(peer, WINDOW + 20)
-    for mark in range(11, 19):
-        one.remote_sends(Ack(ME, mark))
-        other.remote_sends(Ack(ME, mark + 1))
-        world.advance(SETTINGS.straggler_timeout_s / 4)
-        assert ahead(peer), "nobody is behind the others"
+    send_messages(peer, WINDOW + 20)
+    for acked in range(11, 19):
+        one.remote_sends(Ack(ME, acked))
+        other.remote_sends(Ack(ME, acked + 1))
+        runtime.advance(SETTINGS.straggler_timeout_s / 4)
+        assert is_window_full(peer), "no child is behind the others"
 
 
-def test_what_may_be_under_way_follows_how_fast_it_goes() -> None:
-    world = FakeRuntime()
-    peer = founder(world, FREE)
+def test_send_window_follows_ack_rate() -> None:
+    runtime = FakeRuntime()
+    peer = founder(runtime, DEFAULTS)
     one = link(peer, 2)
-    say(peer, 1)
-    for mark in range(1, 101):  # 640 KiB a second: half of that may be under way, five messages
-        one.remote_sends(Ack(ME, mark))
-        world.advance(0.1)
-        say(peer, 1)
-    assert not ahead(peer)
-    say(peer, 4)
-    assert not ahead(peer)
-    say(peer, 1)
-    assert ahead(peer)
-    for mark in range(102, 200, 8):  # eight times as fast
-        one.remote_sends(Ack(ME, mark))
-        world.advance(0.1)
-        say(peer, 8)
-    say(peer, 20)
-    assert not ahead(peer)
+    send_messages(peer, 1)
+    for acked in range(1, 101):  # 640 KiB/s: the window is half of that, five messages
+        one.remote_sends(Ack(ME, acked))
+        runtime.advance(0.1)
+        send_messages(peer, 1)
+    assert not is_window_full(peer)
+    send_messages(peer, 4)
+    assert not is_window_full(peer)
+    send_messages(peer, 1)
+    assert is_window_full(peer)
+    for acked in range(102, 200, 8):  # eight times as fast
+        one.remote_sends(Ack(ME, acked))
+        runtime.advance(0.1)
+        send_messages(peer, 8)
+    send_messages(peer, 20)
+    assert not is_window_full(peer)
 
 
-def test_one_that_is_fed_another_way_or_lost_does_not_count() -> None:
-    _, peer, one, other = author()
-    say(peer, 10)
+def test_pruned_or_lost_child_does_not_hold_up_author() -> None:
+    _, peer, one, other = author_with_two_children()
+    send_messages(peer, 10)
     one.remote_sends(Ack(ME, 10))
     other.remote_sends(Ack(ME, 10))
-    say(peer, WINDOW + 1)
-    assert ahead(peer)
+    send_messages(peer, WINDOW + 1)
+    assert is_window_full(peer)
     one.remote_sends(Prune(ME))
-    assert ahead(peer)
+    assert is_window_full(peer)
     other.remote_closes()
-    assert not ahead(peer)
+    assert not is_window_full(peer)
 
 
-def test_who_is_fed_tells_after_so_much_and_not_before() -> None:
-    world = FakeRuntime()
-    peer = founder(world, FREE)
+def test_child_acks_once_per_ack_bytes() -> None:
+    runtime = FakeRuntime()
+    peer = founder(runtime, DEFAULTS)
     parent = link(peer, 2)
     parent.remote_sends(*frames(1, 4))
     assert parent.sent_messages(Ack) == []
@@ -158,9 +158,9 @@ def test_who_is_fed_tells_after_so_much_and_not_before() -> None:
     assert [each.last_contiguous for each in parent.sent_messages(Ack)] == [5, 9, 13]
 
 
-def test_who_feeds_others_tells_how_far_the_last_of_them_is() -> None:
-    world = FakeRuntime()
-    peer = founder(world, FREE)
+def test_relay_acks_position_of_its_slowest_child() -> None:
+    runtime = FakeRuntime()
+    peer = founder(runtime, DEFAULTS)
     parent, child = link(peer, 2), link(peer, 3)
     parent.remote_sends(*frames(1, 5))
     child.remote_sends(Ack(A, 4))
@@ -170,31 +170,33 @@ def test_who_feeds_others_tells_how_far_the_last_of_them_is() -> None:
     assert [each.last_contiguous for each in parent.sent_messages(Ack)] == [5, 11]
 
 
-def test_nobody_can_be_further_than_we_are() -> None:
-    world = FakeRuntime()
-    peer = founder(world, FREE)
+def test_ack_beyond_own_position_is_capped() -> None:
+    runtime = FakeRuntime()
+    peer = founder(runtime, DEFAULTS)
     parent, child = link(peer, 2), link(peer, 3)
     parent.remote_sends(*frames(1, 5))
     child.remote_sends(Ack(A, 1 << 60), Ack(999, 5))
     parent.remote_sends(*frames(6, 9))
-    assert [each.last_contiguous for each in parent.sent_messages(Ack)] == [5], "it was no further than 5 when it spoke"
+    assert [each.last_contiguous for each in parent.sent_messages(Ack)] == [5], (
+        "the position was 5 when the child acknowledged"
+    )
 
 
-def test_in_quiet_times_nothing_is_told() -> None:
-    world = FakeRuntime()
-    peer = founder(world, FREE)
+def test_small_flooded_messages_cause_no_acks() -> None:
+    runtime = FakeRuntime()
+    peer = founder(runtime, DEFAULTS)
     parent = link(peer, 2)
     for sequence in range(1, 200):
         parent.remote_sends(Broadcast(A, sequence, 1, (b"little",), hops=2))
     assert parent.sent_messages(Ack) == []
 
 
-def test_where_little_may_be_under_way_it_is_told_more_often() -> None:
-    world = FakeRuntime()
-    peer = founder(world, FREE)
+def test_acks_are_more_frequent_when_send_window_is_small() -> None:
+    runtime = FakeRuntime()
+    peer = founder(runtime, DEFAULTS)
     parent = link(peer, 2)
     for each in range(1, 31):
         parent.remote_sends(*frames(each, each))
-        world.advance(0.1)
-    marks = [each.last_contiguous for each in parent.sent_messages(Ack)]
-    assert marks[-3:] == [28, 29, 30]
+        runtime.advance(0.1)
+    acked = [each.last_contiguous for each in parent.sent_messages(Ack)]
+    assert acked[-3:] == [28, 29, 30]

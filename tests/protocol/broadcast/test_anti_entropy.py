@@ -1,4 +1,4 @@
-"""A link's first words: where a newcomer starts, and who sends what to whom, once."""
+"""Anti-entropy: where a joiner starts, and which messages two new neighbors send each other."""
 
 import pytest
 from hypothesis import given, settings
@@ -6,11 +6,11 @@ from hypothesis import strategies as st
 
 from broadloom.protocol import Peer, PeerState, Tuning
 from broadloom.protocol.events import Missed
-from broadloom.wire import Broadcast
 from broadloom.wire.exchange_messages import LinkRequest
 from broadloom.wire.fields import AUTHORS_MAX
-from broadloom.wire.link_messages import Digest, LastKnown, Unavailable, UnavailableReason, Want
+from broadloom.wire.link_messages import Digest, LastKnown, Want
 from broadloom.wire.types import AuthorState
+from tests.protocol.broadcast.harness import HELD, SHORT_RETENTION, A, B, holder
 from tests.protocol.fake_runtime import (
     EMPTY_DIGEST,
     NO_TIMEOUT,
@@ -28,96 +28,84 @@ from tests.protocol.fake_runtime import (
     seeker,
 )
 
-A, B = 71, 72
-FRESH = digest(is_new=True)
-BRIEF = Tuning(heartbeat_timeout_s=1e9, retention_s=10.0)
+NEW_DIGEST = digest(is_new=True)
 LONG_S = 100.0
 
 
-def greeting_on(line: FakeConnection) -> Digest:
-    (first_words,) = line.sent_messages(Digest)
-    return first_words
+def digest_on(connection: FakeConnection) -> Digest:
+    (sent,) = connection.sent_messages(Digest)
+    return sent
 
 
-# A newcomer.
+# Joining.
 
 
-def test_a_newcomer_says_that_it_is_one() -> None:
-    said_first = greeting_on(link(seeker(FakeRuntime()), 2, None))
-    assert (said_first.is_new, said_first.authors) == (True, ())
+def test_joiner_sends_digest_marked_as_new() -> None:
+    sent = digest_on(link(seeker(FakeRuntime()), 2, None))
+    assert (sent.is_new, sent.authors) == (True, ())
 
 
-def test_a_founder_is_no_newcomer() -> None:
-    said_first = greeting_on(link(founder(FakeRuntime()), 2))
-    assert (said_first.is_new, said_first.authors) == (False, ())
+def test_founder_sends_digest_not_marked_as_new() -> None:
+    sent = digest_on(link(founder(FakeRuntime()), 2))
+    assert (sent.is_new, sent.authors) == (False, ())
 
 
-def test_a_newcomer_starts_where_its_first_neighbour_is() -> None:
-    world = FakeRuntime()
-    peer = seeker(world)
-    line = link(peer, 2, None)
-    line.remote_sends(digest_of((A, 1, 5), (B, 7, 6)))
+def test_joiner_adopts_position_of_first_neighbor() -> None:
+    runtime = FakeRuntime()
+    peer = seeker(runtime)
+    connection = link(peer, 2, None)
+    connection.remote_sends(digest_of((A, 1, 5), (B, 7, 6)))
     assert peer.state is PeerState.JOINING
-    line.remote_sends(broadcast_of(A, 6), broadcast_of(B, 7, 7), broadcast_of(A, 4), broadcast_of(A, 7))
-    assert world.delivered_ids() == [(A, 6), (B, 7), (A, 7)]
-    world.advance(2 * NO_TIMEOUT.retention_s)
-    assert (world.reported_missed, line.sent_messages(Want)) == ([], [])
+    connection.remote_sends(broadcast_of(A, 6), broadcast_of(B, 7, 7), broadcast_of(A, 4), broadcast_of(A, 7))
+    assert runtime.delivered_ids() == [(A, 6), (B, 7), (A, 7)]
+    runtime.advance(2 * NO_TIMEOUT.retention_s)
+    assert (runtime.reported_missed, connection.sent_messages(Want)) == ([], [])
 
 
-def test_a_newcomer_passes_the_starting_point_on_as_it_is() -> None:
-    world = FakeRuntime()
-    peer = seeker(world)
+def test_joiner_includes_adopted_position_in_its_digest() -> None:
+    runtime = FakeRuntime()
+    peer = seeker(runtime)
     link(peer, 2, digest_of((A, 3, 5), idle_ms=2000))
-    world.advance(1)
-    assert greeting_on(link(peer, 3)).authors == (AuthorState(A, 3, 5, 3000),)
+    runtime.advance(1)
+    assert digest_on(link(peer, 3)).authors == (AuthorState(A, 3, 5, 3000),)
 
 
-def test_a_newcomer_lacks_what_its_second_neighbour_has_beyond_that() -> None:
-    world = FakeRuntime()
-    peer = seeker(world)
+def test_joiner_waits_for_messages_between_first_and_second_digest() -> None:
+    runtime = FakeRuntime()
+    peer = seeker(runtime)
     link(peer, 2, digest_of((A, 1, 5)))
     second = link(peer, 3, digest_of((A, 1, 8)))
     second.remote_sends(broadcast_of(A, 9))
-    assert world.delivered == []
+    assert runtime.delivered == []
     second.remote_sends(broadcast_of(A, 6), broadcast_of(A, 7), broadcast_of(A, 8))
-    assert world.delivered_ids() == [(A, 6), (A, 7), (A, 8), (A, 9)]
+    assert runtime.delivered_ids() == [(A, 6), (A, 7), (A, 8), (A, 9)]
 
 
-def test_the_answer_of_one_that_is_fresh_too_is_no_starting_point() -> None:
+def test_digest_of_another_joiner_gives_no_position() -> None:
     peer = seeker(FakeRuntime())
-    link(peer, 2, FRESH)
+    link(peer, 2, NEW_DIGEST)
     assert not peer.broadcaster.has_position
     assert peer.state is PeerState.DISCOVERING
 
 
-def test_a_newcomer_does_not_track_more_authors_than_its_limit() -> None:
+def test_joiner_tracks_at_most_authors_max() -> None:
     peer = seeker(FakeRuntime(), Tuning(heartbeat_timeout_s=1e9, authors_max=3))
     link(peer, 2, digest_of(*((author, 1, 5) for author in range(100, 110))))
-    assert len(greeting_on(link(peer, 3)).authors) <= 3
+    assert len(digest_on(link(peer, 3)).authors) <= 3
 
 
 @pytest.mark.long
-def test_a_newcomer_that_is_told_of_as_many_authors_as_a_greeting_can_hold_can_still_greet() -> None:
-    world = FakeRuntime()
-    peer = seeker(world)
+def test_joiner_with_largest_digest_can_send_its_own() -> None:
+    runtime = FakeRuntime()
+    peer = seeker(runtime)
     link(peer, 2, digest_of(*((author, 1, 5) for author in range(10_000, 10_000 + AUTHORS_MAX))))
-    world.advance(NO_TIMEOUT.join_timeout_s)
+    runtime.advance(NO_TIMEOUT.join_timeout_s)
     assert peer.state is PeerState.CONNECTED
     peer.broadcast(b"one author more")
-    assert greeting_on(link(peer, 3)).authors
+    assert digest_on(link(peer, 3)).authors
 
 
-# What is sent.
-
-
-def holder(world: FakeRuntime, *held: Broadcast) -> Peer:
-    """A peer that holds these, in this order of arrival, and whose neighbour 2 stays."""
-    peer = founder(world)
-    link(peer, 2).remote_sends(*held)
-    return peer
-
-
-HELD = [broadcast_of(A, 1), broadcast_of(B, 1), broadcast_of(A, 2), broadcast_of(A, 3), broadcast_of(B, 2)]
+# Responding to a digest.
 
 
 @pytest.mark.parametrize(
@@ -129,51 +117,51 @@ HELD = [broadcast_of(A, 1), broadcast_of(B, 1), broadcast_of(A, 2), broadcast_of
         (digest_of((A, 1, 3), (B, 1, 2)), []),
         (digest_of((A, 1, 9), (B, 1, 9)), []),
         (digest_of((A, 3, 2), (B, 1, 2)), [(A, 3)]),
-        (FRESH, []),
+        (NEW_DIGEST, []),
     ],
-    ids=["nothing", "one of A", "some of both", "all", "more than we", "a run that begins later", "fresh"],
+    ids=["nothing", "one of A", "some of both", "all", "more than this peer", "later stream start", "joiner"],
 )
-def test_exactly_what_the_other_lacks_is_sent_in_order(theirs: Digest, expected: list[tuple[int, int]]) -> None:
+def test_digest_is_answered_with_missing_messages_in_order(theirs: Digest, expected: list[tuple[int, int]]) -> None:
     peer = holder(FakeRuntime(), *HELD)
-    line = link(peer, 3, None)
-    assert line.broadcast_ids() == []
-    line.remote_sends(theirs)
-    assert line.broadcast_ids() == expected
+    connection = link(peer, 3, None)
+    assert connection.broadcast_ids() == []
+    connection.remote_sends(theirs)
+    assert connection.broadcast_ids() == expected
 
 
-def test_what_is_sent_later_is_older_and_one_hop_further() -> None:
-    world = FakeRuntime()
-    peer = holder(world, broadcast_of(A, 1)._replace(hops=3, age_ms=100))
-    world.advance(1.5)
+def test_retained_copy_has_more_age_and_one_more_hop() -> None:
+    runtime = FakeRuntime()
+    peer = holder(runtime, broadcast_of(A, 1)._replace(hops=3, age_ms=100))
+    runtime.advance(1.5)
     (copy,) = link(peer, 3).broadcasts()
     assert copy == broadcast_of(A, 1)._replace(hops=4, age_ms=1600)
 
 
-def test_own_messages_are_sent_later_too() -> None:
+def test_own_messages_are_sent_to_new_neighbor() -> None:
     peer = founder(FakeRuntime())
     sequence = peer.broadcast(b"e4")
     (copy,) = link(peer, 2).broadcasts()
     assert (copy.author, copy.sequence, copy.hops, copy.messages) == (peer.me.peer_id, sequence, 1, (b"e4",))
 
 
-def test_what_comes_between_the_two_greetings_is_sent_once() -> None:
+def test_message_between_the_two_digests_is_sent_once() -> None:
     peer = holder(FakeRuntime(), broadcast_of(A, 1))
-    line = link(peer, 3, None)
+    connection = link(peer, 3, None)
     source = link(peer, 4)
     source.remote_sends(broadcast_of(A, 2))
-    assert line.broadcast_ids() == [(A, 2)]
-    line.remote_sends(EMPTY_DIGEST)
-    assert line.broadcast_ids() == [(A, 2), (A, 1)]
+    assert connection.broadcast_ids() == [(A, 2)]
+    connection.remote_sends(EMPTY_DIGEST)
+    assert connection.broadcast_ids() == [(A, 2), (A, 1)]
 
 
-def test_a_second_greeting_brings_nothing_again() -> None:
+def test_second_digest_causes_no_resend() -> None:
     peer = holder(FakeRuntime(), *HELD)
-    line = link(peer, 3)
-    line.remote_sends(EMPTY_DIGEST)
-    assert line.broadcast_ids() == [(each.author, each.sequence) for each in HELD]
+    connection = link(peer, 3)
+    connection.remote_sends(EMPTY_DIGEST)
+    assert connection.broadcast_ids() == [(each.author, each.sequence) for each in HELD]
 
 
-def test_a_fresh_newcomer_gets_only_what_is_above_our_marks() -> None:
+def test_joiner_gets_only_messages_beyond_the_digest() -> None:
     peer = holder(
         FakeRuntime(),
         broadcast_of(A, 1),
@@ -182,26 +170,26 @@ def test_a_fresh_newcomer_gets_only_what_is_above_our_marks() -> None:
         broadcast_of(B, 1),
         broadcast_of(A, 6),
     )
-    line = link(peer, 3, FRESH)
-    assert {each.author: each.last_contiguous for each in greeting_on(line).authors} == {A: 2, B: 1}
-    assert line.broadcast_ids() == [(A, 4), (A, 6)]
+    connection = link(peer, 3, NEW_DIGEST)
+    assert {each.author: each.last_contiguous for each in digest_on(connection).authors} == {A: 2, B: 1}
+    assert connection.broadcast_ids() == [(A, 4), (A, 6)]
 
 
-def test_a_fresh_newcomer_loses_nothing_when_our_marks_move_before_its_greeting_comes() -> None:
-    # It was told the mark 1, and 3 was held above it; then 2 came. All of 2 and 3 are still to be sent to it.
+def test_joiner_loses_nothing_when_gap_closes_before_its_digest() -> None:
+    # The digest said 1 while 3 was buffered; then 2 arrived. Both 2 and 3 are still due.
     peer = holder(FakeRuntime(), broadcast_of(A, 1), broadcast_of(A, 3))
-    line = link(peer, 3, None)
-    assert greeting_on(line).authors == (AuthorState(A, 1, 1, 0),)
+    connection = link(peer, 3, None)
+    assert digest_on(connection).authors == (AuthorState(A, 1, 1, 0),)
     link(peer, 4).remote_sends(broadcast_of(A, 2))
-    line.remote_sends(FRESH)
-    assert sorted(line.broadcast_ids()) == [(A, 2), (A, 3)]
+    connection.remote_sends(NEW_DIGEST)
+    assert sorted(connection.broadcast_ids()) == [(A, 2), (A, 3)]
 
 
-def test_both_greetings_bring_addresses() -> None:
+def test_digests_exchange_peer_samples() -> None:
     peer = founder(FakeRuntime())
     link(peer, 2, digest(peer_sample=(peer_info(8), peer_info(9))))
     assert 8 in peer.peer_cache
-    assert {each.peer_id for each in greeting_on(link(peer, 3)).peer_sample} >= {8, 9}
+    assert {each.peer_id for each in digest_on(link(peer, 3)).peer_sample} >= {8, 9}
 
 
 held = st.lists(st.tuples(st.sampled_from([A, B]), st.integers(1, 5)), unique=True, max_size=8)
@@ -209,257 +197,206 @@ held = st.lists(st.tuples(st.sampled_from([A, B]), st.integers(1, 5)), unique=Tr
 
 @settings(max_examples=60, deadline=None)
 @given(held, held, st.lists(st.integers(0, 1), max_size=30))
-def test_two_peers_have_the_same_after_they_met(
+def test_two_peers_converge_after_linking(
     ours: list[tuple[int, int]], theirs: list[tuple[int, int]], schedule: list[int]
 ) -> None:
-    worlds = FakeRuntime(1), FakeRuntime(2)
-    peers = [founder(world, peer_id=name) for world, name in zip(worlds, (1, 2), strict=True)]
-    for peer, heard in zip(peers, (ours, theirs), strict=True):
-        link(peer, 3).remote_sends(*(broadcast_of(*each) for each in heard))
+    runtimes = FakeRuntime(1), FakeRuntime(2)
+    peers = [founder(runtime, peer_id=name) for runtime, name in zip(runtimes, (1, 2), strict=True)]
+    for peer, received in zip(peers, (ours, theirs), strict=True):
+        link(peer, 3).remote_sends(*(broadcast_of(*each) for each in received))
     peers[0].join_protocol.request_link(peers[1].me)
-    cable = Cable(worlds[0].dialed[0], peers[1])
+    cable = Cable(runtimes[0].dialed[0], peers[1])
     for number in schedule:
         cable.carry(number)
     cable.carry_all()
     union = set(ours) | set(theirs)
-    for world in worlds:
-        assert sorted(world.delivered_ids()) == sorted(
+    for runtime in runtimes:
+        assert sorted(runtime.delivered_ids()) == sorted(
             (author, sequence)
             for author, sequence in union
             if all((author, earlier) in union for earlier in range(1, sequence))
         )
-    # And nothing was sent that the other had said it has.
+    # No message was sent that the other's digest covered.
     near, far = cable.ends
     for end, other, mine, others in ((near, far, ours, theirs), (far, near, theirs, ours)):
-        marks = {each.author: each.last_contiguous for each in greeting_on(other).authors}
-        assert all(sequence > marks.get(author, 0) for author, sequence in end.broadcast_ids())
+        positions = {each.author: each.last_contiguous for each in digest_on(other).authors}
+        assert all(sequence > positions.get(author, 0) for author, sequence in end.broadcast_ids())
         assert set(mine) - set(others) <= set(end.broadcast_ids()) <= set(mine)
 
 
-# What a greeting tells us that we lack.
+# Gaps found by a digest.
 
 
-def long_here(world: FakeRuntime, settings: Tuning = BRIEF) -> Peer:
-    """A founder that has been here for long when the test begins."""
-    peer = founder(world, settings)
-    world.advance(LONG_S)
+def long_connected(runtime: FakeRuntime, settings: Tuning = SHORT_RETENTION) -> Peer:
+    """A founder that has been connected for a long time."""
+    peer = founder(runtime, settings)
+    runtime.advance(LONG_S)
     return peer
 
 
-def test_what_another_has_of_an_author_that_spoke_in_our_time_is_a_gap() -> None:
-    world = FakeRuntime()
-    line = link(long_here(world), 2, digest_of((A, 1, 3), idle_ms=5000))
-    world.advance(BRIEF.gap_repair_delay_s)
-    assert line.sent_messages(Want) == [Want(A, 1, 3)]
-    line.remote_sends(broadcast_of(A, 1), broadcast_of(A, 2), broadcast_of(A, 3))
-    assert world.delivered_ids() == [(A, 1), (A, 2), (A, 3)]
+def test_digest_with_newer_author_creates_gap() -> None:
+    runtime = FakeRuntime()
+    connection = link(long_connected(runtime), 2, digest_of((A, 1, 3), idle_ms=5000))
+    runtime.advance(SHORT_RETENTION.gap_repair_delay_s)
+    assert connection.sent_messages(Want) == [Want(A, 1, 3)]
+    connection.remote_sends(broadcast_of(A, 1), broadcast_of(A, 2), broadcast_of(A, 3))
+    assert runtime.delivered_ids() == [(A, 1), (A, 2), (A, 3)]
 
 
-def test_what_was_said_in_our_time_but_nobody_can_have_any_more_is_told_as_missed() -> None:
-    world = FakeRuntime()
-    line = link(long_here(world), 2, digest_of((A, 1, 3), idle_ms=int(LONG_S * 1000) - 1))
-    world.advance(2 * BRIEF.retention_s)
-    assert world.reported_missed == [Missed(A, 1, 3)]
-    line.remote_sends(broadcast_of(A, 4, stream_start=4))
-    assert world.delivered_ids() == [(A, 4)]
+def test_claimed_messages_past_retention_are_missed() -> None:
+    runtime = FakeRuntime()
+    connection = link(long_connected(runtime), 2, digest_of((A, 1, 3), idle_ms=int(LONG_S * 1000) - 1))
+    runtime.advance(2 * SHORT_RETENTION.retention_s)
+    assert runtime.reported_missed == [Missed(A, 1, 3)]
+    connection.remote_sends(broadcast_of(A, 4, stream_start=4))
+    assert runtime.delivered_ids() == [(A, 4)]
 
 
-def test_an_author_unknown_and_silent_since_before_our_time_is_no_gap() -> None:
-    world = FakeRuntime()
-    line = link(long_here(world), 2, digest_of((A, 1, 5), idle_ms=int(LONG_S * 1000) + 1))
-    world.advance(3 * BRIEF.author_eviction_s)
-    assert (line.sent_messages(Want), world.reported_missed) == ([], [])
-    line.remote_sends(broadcast_of(A, 5), broadcast_of(A, 6, stream_start=6))
-    assert world.delivered_ids() == [(A, 6)]
-    assert world.reported_missed == []
+def test_author_idle_since_before_join_creates_no_gap() -> None:
+    runtime = FakeRuntime()
+    connection = link(long_connected(runtime), 2, digest_of((A, 1, 5), idle_ms=int(LONG_S * 1000) + 1))
+    runtime.advance(3 * SHORT_RETENTION.author_eviction_s)
+    assert (connection.sent_messages(Want), runtime.reported_missed) == ([], [])
+    connection.remote_sends(broadcast_of(A, 5), broadcast_of(A, 6, stream_start=6))
+    assert runtime.delivered_ids() == [(A, 6)]
+    assert runtime.reported_missed == []
 
 
-def test_a_newcomers_time_begins_with_its_starting_point() -> None:
-    world = FakeRuntime()
-    peer = seeker(world, BRIEF)
-    world.advance(LONG_S)
+def test_join_time_is_when_position_is_adopted() -> None:
+    runtime = FakeRuntime()
+    peer = seeker(runtime, SHORT_RETENTION)
+    runtime.advance(LONG_S)
     link(peer, 2, digest_of())
-    world.advance(1)
-    line = link(peer, 3, digest((AuthorState(A, 1, 5, 1001), AuthorState(B, 1, 2, 999))))
-    world.advance(BRIEF.gap_repair_delay_s)
-    wanted = [want for each in (line, *world.dialed) for want in each.sent_messages(Want)]
-    assert [want for want in wanted if want.author == A] == []
-    world.advance(3 * BRIEF.gap_repair_delay_s)
-    assert Want(B, 1, 2) in line.sent_messages(Want)
+    runtime.advance(1)
+    connection = link(peer, 3, digest((AuthorState(A, 1, 5, 1001), AuthorState(B, 1, 2, 999))))
+    runtime.advance(SHORT_RETENTION.gap_repair_delay_s)
+    requests = [want for each in (connection, *runtime.dialed) for want in each.sent_messages(Want)]
+    assert [want for want in requests if want.author == A] == []
+    runtime.advance(3 * SHORT_RETENTION.gap_repair_delay_s)
+    assert Want(B, 1, 2) in connection.sent_messages(Want)
 
 
-def test_more_of_an_author_that_we_know_and_past_retention_is_told_as_missed() -> None:
-    # Nobody can have it any more, so nobody is asked.
-    world = FakeRuntime()
-    peer = holder(world, broadcast_of(A, 1))
-    line = link(peer, 3, digest_of((A, 1, 3), idle_ms=10**9))
-    world.advance(4 * NO_TIMEOUT.gap_repair_delay_s)
-    assert (world.reported_missed, line.sent_messages(Want)) == ([Missed(A, 2, 3)], [])
+def test_messages_of_known_author_past_retention_are_missed_without_request() -> None:
+    # No peer retains them, so none is asked.
+    runtime = FakeRuntime()
+    peer = holder(runtime, broadcast_of(A, 1))
+    connection = link(peer, 3, digest_of((A, 1, 3), idle_ms=10**9))
+    runtime.advance(4 * NO_TIMEOUT.gap_repair_delay_s)
+    assert (runtime.reported_missed, connection.sent_messages(Want)) == ([Missed(A, 2, 3)], [])
 
 
-def test_recent_words_of_an_author_that_we_have_not_heard_for_long_are_asked_for() -> None:
-    # After a split: we heard nothing of the author, but the other side did, a moment ago, and has it still.
-    world = FakeRuntime()
-    peer = founder(world, BRIEF)
+def test_recent_messages_of_long_idle_author_are_requested() -> None:
+    # After a partition: only the other side received the author's recent messages, and still retains them.
+    runtime = FakeRuntime()
+    peer = founder(runtime, SHORT_RETENTION)
     link(peer, 2).remote_sends(broadcast_of(A, 1))
-    world.advance(2 * BRIEF.retention_s)
-    line = link(peer, 3, digest_of((A, 1, 3), idle_ms=1000))
-    world.advance(4 * BRIEF.gap_repair_delay_s)
-    assert world.reported_missed == []
-    assert Want(A, 2, 3) in line.sent_messages(Want)
+    runtime.advance(2 * SHORT_RETENTION.retention_s)
+    connection = link(peer, 3, digest_of((A, 1, 3), idle_ms=1000))
+    runtime.advance(4 * SHORT_RETENTION.gap_repair_delay_s)
+    assert runtime.reported_missed == []
+    assert Want(A, 2, 3) in connection.sent_messages(Want)
 
 
-def test_authors_beyond_the_limit_are_no_gap() -> None:
-    world = FakeRuntime()
-    peer = long_here(world, Tuning(heartbeat_timeout_s=1e9, authors_max=1))
-    line = link(peer, 2, digest_of((A, 1, 1), (B, 1, 1)))
-    world.advance(NO_TIMEOUT.gap_repair_delay_s)
-    assert line.sent_messages(Want) == [Want(A, 1, 1)]
+def test_claimed_author_beyond_authors_max_creates_no_gap() -> None:
+    runtime = FakeRuntime()
+    peer = long_connected(runtime, Tuning(heartbeat_timeout_s=1e9, authors_max=1))
+    connection = link(peer, 2, digest_of((A, 1, 1), (B, 1, 1)))
+    runtime.advance(NO_TIMEOUT.gap_repair_delay_s)
+    assert connection.sent_messages(Want) == [Want(A, 1, 1)]
 
 
-# After a long time apart.
+# After a long partition.
 
 
-def stranger(peer: Peer, name: int) -> FakeConnection:
-    """Links one that has no starting point yet."""
-    line = open_exchange(peer, hello(name, has_position=False), LinkRequest())
-    line.remote_sends(FRESH)
-    return line
+def link_joiner(peer: Peer, name: int) -> FakeConnection:
+    """Link a peer that has no position yet."""
+    connection = open_exchange(peer, hello(name, has_position=False), LinkRequest())
+    connection.remote_sends(NEW_DIGEST)
+    return connection
 
 
-def with_silent_author(world: FakeRuntime) -> tuple[Peer, FakeConnection]:
-    """A peer that heard A long ago and B just now."""
-    peer = founder(world, BRIEF)
-    line = link(peer, 2)
-    line.remote_sends(broadcast_of(A, 1))
-    world.advance(BRIEF.author_eviction_s + 1)
-    line.remote_sends(broadcast_of(B, 1))
-    return peer, line
+def with_idle_author(runtime: FakeRuntime) -> tuple[Peer, FakeConnection]:
+    """A peer that received a message of A long ago and one of B just now."""
+    peer = founder(runtime, SHORT_RETENTION)
+    connection = link(peer, 2)
+    connection.remote_sends(broadcast_of(A, 1))
+    runtime.advance(SHORT_RETENTION.author_eviction_s + 1)
+    connection.remote_sends(broadcast_of(B, 1))
+    return peer, connection
 
 
-def authors_on(line: FakeConnection) -> list[int]:
-    return [each.author for each in greeting_on(line).authors]
+def authors_on(connection: FakeConnection) -> list[int]:
+    return [each.author for each in digest_on(connection).authors]
 
 
-def test_members_do_not_speak_of_authors_that_were_silent_for_long() -> None:
-    peer, _line = with_silent_author(FakeRuntime())
-    line = link(peer, 3)
-    assert authors_on(line) == [B]
-    assert not greeting_on(line).is_complete
-    assert line.sent_messages(LastKnown) == []
+def test_digest_between_members_omits_long_idle_authors() -> None:
+    peer, _connection = with_idle_author(FakeRuntime())
+    connection = link(peer, 3)
+    assert authors_on(connection) == [B]
+    assert not digest_on(connection).is_complete
+    assert connection.sent_messages(LastKnown) == []
 
 
-def test_a_newcomer_is_told_of_every_author() -> None:
-    peer, _line = with_silent_author(FakeRuntime())
-    line = stranger(peer, 3)
-    assert sorted(authors_on(line)) == [A, B]
-    assert greeting_on(line).is_complete
+def test_digest_for_joiner_includes_every_author() -> None:
+    peer, _connection = with_idle_author(FakeRuntime())
+    connection = link_joiner(peer, 3)
+    assert sorted(authors_on(connection)) == [A, B]
+    assert digest_on(connection).is_complete
 
 
-def test_one_that_was_alone_tells_all_and_asks_for_all_once() -> None:
-    peer, line = with_silent_author(FakeRuntime())
-    line.remote_closes()
+def test_isolated_peer_sends_one_complete_digest() -> None:
+    peer, connection = with_idle_author(FakeRuntime())
+    connection.remote_closes()
     first, second = link(peer, 3), link(peer, 4)
-    assert (sorted(authors_on(first)), greeting_on(first).is_complete) == ([A, B], True)
-    assert (authors_on(second), greeting_on(second).is_complete) == ([B], False)
+    assert (sorted(authors_on(first)), digest_on(first).is_complete) == ([A, B], True)
+    assert (authors_on(second), digest_on(second).is_complete) == ([B], False)
 
 
-def test_one_that_was_apart_is_told_of_the_authors_that_were_silent_for_long() -> None:
-    peer, _line = with_silent_author(FakeRuntime())
-    line = link(peer, 3, digest(is_complete=True))
-    assert [
-        [(each.author, each.last_contiguous) for each in known.authors] for known in line.sent_messages(LastKnown)
-    ] == [[(A, 1)]]
+def test_complete_digest_is_answered_with_long_idle_authors() -> None:
+    peer, _connection = with_idle_author(FakeRuntime())
+    connection = link(peer, 3, digest(is_complete=True))
+    (last_known,) = connection.sent_messages(LastKnown)
+    assert [(each.author, each.last_contiguous) for each in last_known.authors] == [(A, 1)]
 
 
-def test_what_is_said_to_exist_is_a_gap() -> None:
-    world = FakeRuntime()
-    line = link(founder(world), 2)
-    line.remote_sends(broadcast_of(A, 1), LastKnown((AuthorState(A, 1, 3, 0),)))
-    world.advance(NO_TIMEOUT.gap_repair_delay_s)
-    assert line.sent_messages(Want) == [Want(A, 2, 3)]
+def test_last_known_creates_gap() -> None:
+    runtime = FakeRuntime()
+    connection = link(founder(runtime), 2)
+    connection.remote_sends(broadcast_of(A, 1), LastKnown((AuthorState(A, 1, 3, 0),)))
+    runtime.advance(NO_TIMEOUT.gap_repair_delay_s)
+    assert connection.sent_messages(Want) == [Want(A, 2, 3)]
 
 
-def test_news_of_what_does_not_come_is_passed_on_once() -> None:
-    world = FakeRuntime()
-    peer = founder(world)
-    lines = [link(peer, name) for name in (2, 3)]
-    lines[0].remote_sends(broadcast_of(A, 1))
+def test_claim_that_stays_open_is_propagated_once() -> None:
+    runtime = FakeRuntime()
+    peer = founder(runtime)
+    connections = [link(peer, name) for name in (2, 3)]
+    connections[0].remote_sends(broadcast_of(A, 1))
     for _ in range(3):
-        lines[0].remote_sends(LastKnown((AuthorState(A, 1, 3, 0),)))
-        world.advance(2 * NO_TIMEOUT.gap_repair_delay_s)
-    assert [
-        [(each.author, each.last_contiguous) for each in known.authors] for known in lines[1].sent_messages(LastKnown)
-    ] == [[(A, 3)]]
+        connections[0].remote_sends(LastKnown((AuthorState(A, 1, 3, 0),)))
+        runtime.advance(2 * NO_TIMEOUT.gap_repair_delay_s)
+    (last_known,) = connections[1].sent_messages(LastKnown)
+    assert [(each.author, each.last_contiguous) for each in last_known.authors] == [(A, 3)]
 
 
-def test_news_is_passed_on_as_no_older_than_it_is() -> None:
-    # Else whoever hears of it takes it for past retention, or for said before its time, and does not ask.
-    world = FakeRuntime()
-    peer = founder(world, BRIEF)
-    lines = [link(peer, name) for name in (2, 3)]
-    lines[0].remote_sends(broadcast_of(A, 1))
-    world.advance(2 * BRIEF.retention_s)
-    lines[0].remote_sends(LastKnown((AuthorState(A, 1, 3, 1000),)))
-    world.advance(BRIEF.gap_repair_delay_s)
-    assert [known.authors for known in lines[1].sent_messages(LastKnown)] == [(AuthorState(A, 1, 3, 1500),)]
-
-
-def test_news_of_what_comes_in_time_is_not_passed_on() -> None:
-    world = FakeRuntime()
-    peer = founder(world)
-    lines = [link(peer, name) for name in (2, 3)]
-    lines[0].remote_sends(broadcast_of(A, 1), LastKnown((AuthorState(A, 1, 2, 0),)), broadcast_of(A, 2))
-    world.advance(4 * NO_TIMEOUT.gap_repair_delay_s)
-    assert [line.sent_messages(LastKnown) for line in lines] == [[], []]
-
-
-# Answering for gaps.
-
-
-def test_what_is_wanted_and_held_is_sent() -> None:
-    line = link(holder(FakeRuntime(), *HELD), 3, digest_of((A, 1, 9), (B, 1, 9)))
-    line.remote_sends(Want(A, 2, 3))
-    assert line.broadcast_ids() == [(A, 2), (A, 3)]
-    assert line.sent_messages(Unavailable) == []
-
-
-def test_what_may_still_come_here_is_not_gone_for_good() -> None:
-    line = link(holder(FakeRuntime(), broadcast_of(A, 1)), 3)
-    line.remote_sends(Want(A, 2, 4), Want(B, 1, 2))
-    assert line.sent_messages(Unavailable) == [
-        Unavailable(A, 2, 4, UnavailableReason.PENDING),
-        Unavailable(B, 1, 2, UnavailableReason.PENDING),
+def test_propagated_claim_keeps_its_age() -> None:
+    # With a higher age, receivers would take it for past retention, or for older than their join, and not ask.
+    runtime = FakeRuntime()
+    peer = founder(runtime, SHORT_RETENTION)
+    connections = [link(peer, name) for name in (2, 3)]
+    connections[0].remote_sends(broadcast_of(A, 1))
+    runtime.advance(2 * SHORT_RETENTION.retention_s)
+    connections[0].remote_sends(LastKnown((AuthorState(A, 1, 3, 1000),)))
+    runtime.advance(SHORT_RETENTION.gap_repair_delay_s)
+    assert [last_known.authors for last_known in connections[1].sent_messages(LastKnown)] == [
+        (AuthorState(A, 1, 3, 1500),)
     ]
 
 
-def test_what_was_before_our_time_is_not_gone_for_good() -> None:
-    # We never had it, so we cannot know that nobody has it.
-    peer = seeker(FakeRuntime())
-    link(peer, 2, digest_of((A, 1, 5)))
-    line = link(peer, 3)
-    line.remote_sends(Want(A, 2, 3))
-    assert line.sent_messages(Unavailable) == [
-        Unavailable(A, 2, 5, UnavailableReason.NEVER_HELD)
-    ]  # nor the next ones, so that they need not be asked for
-
-
-def test_what_was_here_and_is_past_retention_is_gone_for_good() -> None:
-    world = FakeRuntime()
-    peer = founder(world, Tuning(heartbeat_timeout_s=1e9, retention_s=10))
-    source = link(peer, 2)
-    source.remote_sends(broadcast_of(A, 1), broadcast_of(A, 2))
-    world.advance(8)
-    source.remote_sends(broadcast_of(A, 3))
-    world.advance(4)
-    line = link(peer, 3, digest_of((A, 1, 9)))
-    line.remote_sends(Want(A, 1, 3))
-    assert line.sent_messages(Unavailable) == [Unavailable(A, 1, 2, UnavailableReason.EXPIRED)]
-    assert line.broadcast_ids() == [(A, 3)]
-
-
-def test_a_want_of_everything_is_answered_in_bounds() -> None:
-    line = link(holder(FakeRuntime(), broadcast_of(A, 1)), 3, digest_of((A, 1, 1)))
-    line.remote_sends(Want(A, 1, (1 << 64) - 1), Want(A, 5, 2))
-    assert line.broadcast_ids() == [(A, 1)]
-    assert line.sent_messages(Unavailable) == [Unavailable(A, 2, (1 << 64) - 1, UnavailableReason.PENDING)]
+def test_claim_that_closes_in_time_is_not_propagated() -> None:
+    runtime = FakeRuntime()
+    peer = founder(runtime)
+    connections = [link(peer, name) for name in (2, 3)]
+    connections[0].remote_sends(broadcast_of(A, 1), LastKnown((AuthorState(A, 1, 2, 0),)), broadcast_of(A, 2))
+    runtime.advance(4 * NO_TIMEOUT.gap_repair_delay_s)
+    assert [connection.sent_messages(LastKnown) for connection in connections] == [[], []]

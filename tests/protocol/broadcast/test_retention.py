@@ -1,4 +1,4 @@
-"""Retained messages: bounded by age and bytes, in order of arrival, and honest about how old they are."""
+"""Retention: bounded by age and bytes, in order of arrival, with correct ages."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -11,47 +11,47 @@ SIZE_BYTES = len(encode_broadcast(Broadcast(1, 1, 1, (b"",))))
 RETENTION_S = 10.0
 
 
-def kept(
-    sequence: int, came_at: float = 0.0, *, age_ms: int = 0, payload: bytes = b"", author: int = 1
+def retained(
+    sequence: int, received_at: float = 0.0, *, age_ms: int = 0, payload: bytes = b"", author: int = 1
 ) -> RetainedFrame:
     frame = encode_broadcast(Broadcast(author, sequence, 1, (payload,), hops=3, age_ms=age_ms))
-    return RetainedFrame(author, sequence, sequence, frame, 3, age_ms, came_at)
+    return RetainedFrame(author, sequence, sequence, frame, 3, age_ms, received_at)
 
 
 def sequences(retention: RetentionBuffer) -> list[int]:
     return [each.first for each in retention.before(retention.end)]
 
 
-def test_what_was_added_is_found_by_name_and_in_order() -> None:
+def test_frames_are_found_by_sequence_and_in_order_of_arrival() -> None:
     retention = RetentionBuffer(RETENTION_S, 1 << 20)
     for sequence in (3, 1, 2):
-        retention.add(kept(sequence))
+        retention.add(retained(sequence))
     assert sequences(retention) == [3, 1, 2]
-    assert retention.get(1, 2) == kept(2)
+    assert retention.get(1, 2) == retained(2)
     assert retention.get(1, 4) is None
     assert retention.get(2, 2) is None
 
 
-def test_when_bytes_run_out_the_oldest_go_first() -> None:
+def test_oldest_frames_are_dropped_when_bytes_max_is_exceeded() -> None:
     retention = RetentionBuffer(RETENTION_S, 3 * SIZE_BYTES)
     for sequence in range(1, 6):
-        retention.add(kept(sequence))
+        retention.add(retained(sequence))
     assert sequences(retention) == [3, 4, 5]
     assert retention.get(1, 2) is None
     assert retention.retained_bytes == 3 * SIZE_BYTES
 
 
-def test_one_that_is_larger_than_all_room_is_not_kept() -> None:
+def test_frame_larger_than_bytes_max_is_not_retained() -> None:
     retention = RetentionBuffer(RETENTION_S, 3 * SIZE_BYTES)
-    retention.add(kept(1))
-    retention.add(kept(2, payload=bytes(4 * SIZE_BYTES)))
+    retention.add(retained(1))
+    retention.add(retained(2, payload=bytes(4 * SIZE_BYTES)))
     assert (sequences(retention), retention.retained_bytes, retention.end) == ([], 0, 2)
 
 
-def test_what_is_past_retention_goes() -> None:
+def test_frames_past_retention_are_dropped() -> None:
     retention = RetentionBuffer(RETENTION_S, 1 << 20)
     for sequence in range(1, 4):
-        retention.add(kept(sequence, came_at=sequence))
+        retention.add(retained(sequence, received_at=sequence))
     retention.expire(RETENTION_S + 0.9)
     assert sequences(retention) == [1, 2, 3]
     retention.expire(RETENTION_S + 2)
@@ -60,9 +60,9 @@ def test_what_is_past_retention_goes() -> None:
     assert (sequences(retention), retention.retained_bytes) == ([], 0)
 
 
-def test_the_time_before_it_came_counts_too() -> None:
+def test_age_on_arrival_counts_toward_retention() -> None:
     retention = RetentionBuffer(RETENTION_S, 1 << 20)
-    retention.add(kept(1, came_at=0, age_ms=6000))
+    retention.add(retained(1, received_at=0, age_ms=6000))
     retention.expire(3.9)
     assert sequences(retention) == [1]
     retention.expire(4)
@@ -73,18 +73,18 @@ def test_log_positions_only_grow() -> None:
     retention = RetentionBuffer(RETENTION_S, 1 << 20)
     assert retention.end == 0
     for sequence in range(1, 4):
-        retention.add(kept(sequence, came_at=sequence))
+        retention.add(retained(sequence, received_at=sequence))
     position = retention.end
     retention.expire(RETENTION_S + 2)
     assert retention.end == position == 3
-    retention.add(kept(4, came_at=12))
+    retention.add(retained(4, received_at=12))
     assert [each.first for each in retention.before(position)] == [3]
     assert [each.first for each in retention.before(position + 1)] == [3, 4]
     assert list(retention.before(2)) == []
 
 
-def test_a_copy_is_one_hop_further_and_older_by_the_time_it_was_held() -> None:
-    copy = decode_broadcast(kept(5, came_at=100, age_ms=250, payload=b"e4").copy(now=101.5))
+def test_copy_has_one_more_hop_and_includes_retention_time_in_age() -> None:
+    copy = decode_broadcast(retained(5, received_at=100, age_ms=250, payload=b"e4").copy(now=101.5))
     assert copy == Broadcast(1, 5, 1, (b"e4",), hops=4, age_ms=1750)
 
 
@@ -92,15 +92,13 @@ def test_a_copy_is_one_hop_further_and_older_by_the_time_it_was_held() -> None:
     st.lists(st.tuples(st.floats(0, 5), st.integers(0, 12_000), st.integers(0, 200)), max_size=40),
     st.integers(SIZE_BYTES, 600),
 )
-def test_never_more_bytes_than_allowed_and_all_books_agree(
-    arrivals: list[tuple[float, int, int]], bytes_max: int
-) -> None:
+def test_size_limit_and_indexes_hold_for_any_arrivals(arrivals: list[tuple[float, int, int]], bytes_max: int) -> None:
     retention = RetentionBuffer(RETENTION_S, bytes_max)
     now = 0.0
     for sequence, (pause_s, age_ms, size_bytes) in enumerate(arrivals, 1):
         now += pause_s
         retention.expire(now)
-        retention.add(kept(sequence, now, age_ms=age_ms, payload=bytes(size_bytes)))
+        retention.add(retained(sequence, now, age_ms=age_ms, payload=bytes(size_bytes)))
         held = list(retention.before(retention.end))
         assert retention.retained_bytes == sum(len(each.frame) for each in held) <= bytes_max
         assert retention.end == sequence

@@ -1,19 +1,20 @@
-"""A lab of real peers: what is done to it happens, is seen, and is repaired; and a fault that is planted is found."""
+"""A local cluster of real peers: operations take effect, are observed and repaired, and injected bugs are detected."""
 
+import asyncio
+import os
 import signal
-import subprocess
-import sys
-import time
+from collections.abc import AsyncIterator
+from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import broadloom
 from broadloom.groups import Groups
 from broadloom.record import read
-from broadloom.testing.cluster.cluster import LocalCluster
-from broadloom.testing.cluster.cluster_state import PeerNotFoundError
-from broadloom.testing.cluster.config import NO_TRAFFIC, ClusterConfig, TrafficRates
+from broadloom.testing import ClusterConfig, ClusterError, LocalCluster, PeerNotFoundError, TrafficRates
+from broadloom.testing.cluster.config import NO_TRAFFIC
 from broadloom.testing.cluster.timeline import (
     Annotation,
     Change,
@@ -24,14 +25,33 @@ from broadloom.testing.cluster.timeline import (
     PeerAdded,
     PeerRemoved,
 )
-from broadloom.testing.processes.pool import ClusterError
 from broadloom.testing.workloads.chat import THREADS
-from tests.transport.connections import run_test, until
+from tests.support import eventually, wait_until
+from tests.testing.chaos.real_runs import is_running, running
 
 PEERS = 8
 TIMEOUT_S = 60.0
-"""Far more than is needed: these tests share their machine with others."""
+"""Generous: these tests share the machine with others."""
 BUSY_TRAFFIC = TrafficRates(chat_per_s=6, ticks_per_s=10, identifications_per_s=2, ads_per_s=1)
+
+
+def open_sockets() -> int:
+    count = 0
+    for name in os.listdir("/proc/self/fd"):
+        with suppress(OSError):
+            count += os.readlink(f"/proc/self/fd/{name}").startswith("socket:")
+    return count
+
+
+@pytest.fixture
+async def no_leaks() -> AsyncIterator[None]:
+    """Check that a test leaves no task and no socket behind, and that no exception reached the event loop."""
+    errors: list[dict[str, Any]] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _loop, context: errors.append(context))
+    before = open_sockets()
+    yield
+    await eventually(lambda: len(asyncio.all_tasks()) == 1 and open_sockets() <= before, "no leaks", timeout_s=5.0)
+    assert errors == []
 
 
 def links(cluster: LocalCluster) -> set[tuple[int, int]]:
@@ -39,18 +59,18 @@ def links(cluster: LocalCluster) -> set[tuple[int, int]]:
 
 
 def all_hold(cluster: LocalCluster) -> bool:
-    return all(promise.holds and not promise.is_pending for promise in cluster.guarantees())
+    return all(guarantee.holds and not guarantee.is_pending for guarantee in cluster.guarantees())
 
 
 def links_from_changes(changes: list[Change]) -> set[tuple[int, int]]:
-    """The links that stand when all that was told has happened."""
-    standing: set[tuple[int, int]] = set()
+    """Apply all link changes and return the resulting links."""
+    result: set[tuple[int, int]] = set()
     for change in changes:
         if isinstance(change, LinkAdded):
-            standing.add((change.a, change.b))
+            result.add((change.a, change.b))
         elif isinstance(change, LinkRemoved):
-            standing.remove((change.a, change.b))
-    return standing
+            result.remove((change.a, change.b))
+    return result
 
 
 async def grow_and_disturb(cluster: LocalCluster) -> None:
@@ -64,157 +84,137 @@ async def grow_and_disturb(cluster: LocalCluster) -> None:
     with pytest.raises(PeerNotFoundError, match="was killed"):
         await cluster.kill(killed[:1])
 
-    frozen = next(iter(cluster.now()))
-    assert await cluster.pause(frozen) == [frozen]
-    assert cluster.now()[frozen].is_paused
-    with pytest.raises(ClusterError, match="thaw it first"):
-        await cluster.leave([frozen])
-    assert await cluster.wait_until_converged(TIMEOUT_S) is not None  # the others go on without it
-    assert not any(frozen in view.links for peer, view in cluster.now().items() if peer != frozen)
-    await cluster.resume(frozen)
+    paused = next(iter(cluster.now()))
+    assert await cluster.pause(paused) == [paused]
+    assert cluster.now()[paused].is_paused
+    with pytest.raises(ClusterError, match="resume it first"):
+        await cluster.leave([paused])
+    assert await cluster.wait_until_converged(TIMEOUT_S) is not None  # the others repair the fabric without it
+    assert not any(paused in view.links for peer, view in cluster.now().items() if peer != paused)
+    await cluster.resume(paused)
     await cluster.wait_until_converged(TIMEOUT_S)
-    assert len(cluster.now()[frozen].links) == 4
+    assert len(cluster.now()[paused].links) == 4
 
     await cluster.partition()
     with pytest.raises(ClusterError, match="heal it first"):
         await cluster.partition()
-    await until(lambda: "2 parts, of 3, 3 peers" in cluster.guarantees()[-1].summary, TIMEOUT_S)
+    await eventually(lambda: "2 components, of 3, 3 peers" in cluster.guarantees()[-1].summary, timeout_s=TIMEOUT_S)
     await cluster.heal()
     await cluster.wait_until_converged(TIMEOUT_S)
-    assert cluster.guarantees()[-1].summary == "all 6 peers can be reached from each other"
+    assert cluster.guarantees()[-1].summary == "all 6 peers can reach each other"
+    assert cluster.diameter() in (1, 2)
 
-    newcomers = await cluster.add(2)
+    joined = await cluster.add(2)
     await cluster.wait_until_converged(TIMEOUT_S)
-    assert newcomers[1] in cluster.now()
-    await cluster.leave(newcomers[:1])
+    assert joined[1] in cluster.now()
+    await cluster.leave(joined[:1])
     await cluster.wait_until_converged(TIMEOUT_S)
-    assert newcomers[0] not in cluster.now()
+    assert joined[0] not in cluster.now()
 
 
-def test_what_is_done_to_a_lab_happens_and_is_repaired(tmp_path: Path) -> None:
-    async def main() -> None:
-        async with LocalCluster.start(ClusterConfig(peers=PEERS, tape=tmp_path, rates=BUSY_TRAFFIC)) as lab:
-            await grow_and_disturb(lab)
-            await until(lambda: all_hold(lab), TIMEOUT_S)
-            # Somebody else takes part, and is answered.
-            async with (
-                broadloom.connect(lab.channel, bootstrap=lab.bootstrap()) as channel,
-                Groups(channel, "Visitor") as here,
-            ):
-                title = next(iter(THREADS))
-                group = await here.create(title, well_known_name=title)
-                question = await group.send_text("Is anybody there?")
-                await until(lambda: len(list(group.thread(question))) > 1, TIMEOUT_S)
-                await until(lambda: all_hold(lab), TIMEOUT_S)
-            await until(lambda: all_hold(lab), TIMEOUT_S)
-            await lab.wait_until_delivered(TIMEOUT_S)
+@pytest.mark.usefixtures("no_leaks")
+async def test_operations_on_a_cluster_take_effect_and_are_repaired(tmp_path: Path) -> None:
+    async with LocalCluster.start(ClusterConfig(peers=PEERS, tape=tmp_path, rates=BUSY_TRAFFIC)) as cluster:
+        await grow_and_disturb(cluster)
+        await eventually(lambda: all_hold(cluster), timeout_s=TIMEOUT_S)
+        # An external peer takes part and gets a reply.
+        async with (
+            broadloom.connect(cluster.channel, bootstrap=cluster.bootstrap()) as channel,
+            Groups(channel, "Visitor") as visitor,
+        ):
+            title = next(iter(THREADS))
+            group = await visitor.create(title, well_known_name=title)
+            question = await group.send_text("Is anybody there?")
+            await eventually(lambda: len(list(group.thread(question))) > 1, timeout_s=TIMEOUT_S)
+            await eventually(lambda: all_hold(cluster), timeout_s=TIMEOUT_S)
+        await eventually(lambda: all_hold(cluster), timeout_s=TIMEOUT_S)
+        await cluster.wait_until_delivered(TIMEOUT_S)
 
-            _, changes = lab.changes(0)
-            assert links_from_changes(changes) == links(lab)
-            came = [change.peer_id for change in changes if isinstance(change, PeerAdded)]
-            gone = {change.peer_id: change.reason for change in changes if isinstance(change, PeerRemoved)}
-            assert len(came) == len(set(came)) == PEERS + 2
-            assert sorted(gone.values()) == ["killed", "killed", "left"]
-            assert lab.now().keys() == set(came) - gone.keys()
-            said = {(change.author, change.sequence) for change in changes if isinstance(change, MessageSent)}
-            hops = [change for change in changes if isinstance(change, MessageHop)]
-            followed = {(hop.author, hop.sequence) for hop in hops}
-            assert len(followed & said) > len(followed) / 2 > 0  # those of the visitor, for example, nobody tells
-            assert all(hop.source == hop.author for hop in hops if hop.hops == 1)
-            assert any(isinstance(change, Annotation) and "were killed" in change.text for change in changes)
+        _, changes = cluster.changes(0)
+        assert links_from_changes(changes) == links(cluster)
+        added = [change.peer_id for change in changes if isinstance(change, PeerAdded)]
+        removed = {change.peer_id: change.reason for change in changes if isinstance(change, PeerRemoved)}
+        assert len(added) == len(set(added)) == PEERS + 2
+        assert sorted(removed.values()) == ["killed", "killed", "left"]
+        assert cluster.now().keys() == set(added) - removed.keys()
+        sent = {(change.author, change.sequence) for change in changes if isinstance(change, MessageSent)}
+        hops = [change for change in changes if isinstance(change, MessageHop)]
+        sampled = {(hop.author, hop.sequence) for hop in hops}
+        assert len(sampled & sent) > len(sampled) / 2 > 0  # an external author, for example, does not report
+        assert all(hop.source == hop.author for hop in hops if hop.hops == 1)
+        assert any(isinstance(change, Annotation) and "were killed" in change.text for change in changes)
 
-            samples = lab.samples()
-            assert max(sample.latency_p99_ms for sample in samples) > 0
-            assert max(sample.redundancy for sample in samples) > 1
-            assert lab.totals.delivered > lab.totals.sent > 100
-            assert (lab.guarantee_checks.violation_count, lab.guarantee_checks.error_count, lab.dropped_rows) == (
-                0,
-                0,
-                0,
-            )
-
-    run_test(main)
+        samples = cluster.samples()
+        assert max(sample.latency_p99_ms for sample in samples) > 0
+        assert max(sample.redundancy for sample in samples) > 1
+        assert cluster.totals.delivered > cluster.totals.sent > 100
+        checks = cluster.guarantee_checks
+        assert (checks.violation_count, checks.error_count, cluster.dropped_rows) == (0, 0, 0)
     _check_tape(tmp_path)
 
 
-def _check_tape(folder: Path) -> None:
-    """What the tables read: conversations, subscribers, adverts."""
-    rows = read(folder).to_pylist()
+def _check_tape(directory: Path) -> None:
+    """The tape has what the tables need: conversations, identifications, ads."""
+    rows = read(directory).to_pylist()
     sent = {(row["author"], row["sequence"]): row for row in rows if row["kind"] == "sent"}
     chat = [row for row in sent.values() if row["topic"] == "chat"]
     replies = [row for row in chat if row["parent_author"] is not None]
     assert {row["group"] for row in chat} <= THREADS.keys()
     assert replies
-    known = [sent.get((row["parent_author"], row["parent_sequence"])) for row in replies]
-    assert any(known)  # those of the visitor, and of who was killed, may be on no tape
-    assert all(parent["group"] == row["group"] for parent, row in zip(known, replies, strict=True) if parent)
+    parents = [sent.get((row["parent_author"], row["parent_sequence"])) for row in replies]
+    assert any(parents)  # those of the external peer and of killed peers may be on no tape
+    assert all(parent["group"] == row["group"] for parent, row in zip(parents, replies, strict=True) if parent)
     kinds = {row["kind"] for row in rows}
     assert {"identification", "ad_impression", "joined", "left", "delivered", "link_up", "link_down"} <= kinds
 
 
-def test_a_delivery_that_is_withheld_is_found() -> None:
-    async def main() -> None:
-        async with LocalCluster.start(ClusterConfig(peers=3, rates=TrafficRates(ticks_per_s=20))) as lab:
-            await lab.wait_until_grown(TIMEOUT_S)
-            await until(lambda: lab.totals.delivered > 50, TIMEOUT_S)
-            assert lab.guarantees()[0].holds
-            await lab.suppress_deliveries(next(iter(lab.now())))
-            await until(lambda: not lab.guarantees()[0].holds, TIMEOUT_S)
-            assert "was given" in lab.guarantees()[0].summary
-            assert lab.guarantee_checks.violation_count == 1
-
-    run_test(main)
+@pytest.mark.usefixtures("no_leaks")
+async def test_suppressed_delivery_violates_the_order_guarantee() -> None:
+    async with LocalCluster.start(ClusterConfig(peers=3, rates=TrafficRates(ticks_per_s=20))) as cluster:
+        await cluster.wait_until_grown(TIMEOUT_S)
+        await eventually(lambda: cluster.totals.delivered > 50, timeout_s=TIMEOUT_S)
+        assert cluster.guarantees()[0].holds
+        await cluster.suppress_deliveries(next(iter(cluster.now())))
+        await eventually(lambda: not cluster.guarantees()[0].holds, timeout_s=TIMEOUT_S)
+        assert "received" in cluster.guarantees()[0].summary
+        assert cluster.guarantee_checks.violation_count == 1
 
 
-def test_what_is_lacking_at_the_end_is_found() -> None:
-    """Nothing comes any more, so that no later message shows the gap."""
-
-    async def main() -> None:
-        async with LocalCluster.start(ClusterConfig(peers=3, rates=NO_TRAFFIC)) as lab:
-            await lab.wait_until_grown(TIMEOUT_S)
-            await lab.wait_until_delivered(TIMEOUT_S)
-            await lab.suppress_deliveries(next(iter(lab.now())), count=1_000_000)
-            before = lab.totals.sent
-            lab.set_traffic(TrafficRates(ticks_per_s=20))
-            await until(lambda: lab.totals.sent > before + 20, TIMEOUT_S)
-            with pytest.raises(ClusterError, match=r"has not got|has nothing of"):
-                await lab.wait_until_delivered(timeout_s=1.0)
-            assert not lab.guarantees()[1].holds
-
-    run_test(main)
+@pytest.mark.usefixtures("no_leaks")
+async def test_deliveries_missing_at_the_end_are_detected() -> None:
+    """No later message shows the gap."""
+    async with LocalCluster.start(ClusterConfig(peers=3, rates=NO_TRAFFIC)) as cluster:
+        await cluster.wait_until_grown(TIMEOUT_S)
+        await cluster.wait_until_delivered(TIMEOUT_S)
+        await cluster.suppress_deliveries(next(iter(cluster.now())), count=1_000_000)
+        before = cluster.totals.sent
+        cluster.set_traffic(TrafficRates(ticks_per_s=20))
+        await eventually(lambda: cluster.totals.sent > before + 20, timeout_s=TIMEOUT_S)
+        with pytest.raises(ClusterError, match=r"is missing|has nothing from"):
+            await cluster.wait_until_delivered(timeout_s=1.0)
+        assert not cluster.guarantees()[1].holds
 
 
 ORPHAN_SCRIPT = """
 import asyncio
-from broadloom.testing.cluster.cluster import LocalCluster
-from broadloom.testing.cluster.config import ClusterConfig
+from broadloom.testing import ClusterConfig, LocalCluster
 
 async def main():
-    async with LocalCluster.start(ClusterConfig(peers=3)) as lab:
-        await lab.wait_until_grown(60)
-        print(*(worker.pid for worker in lab._pool.workers), flush=True)
+    async with LocalCluster.start(ClusterConfig(peers=3)) as cluster:
+        await cluster.wait_until_grown(60)
+        print(*(worker.pid for worker in cluster._pool.workers), flush=True)
         await asyncio.sleep(600)
 
 asyncio.run(main())
 """
 
 
-@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT], ids=["killed", "Ctrl-C"])
-def test_nobody_outlives_whoever_started_the_lab(how: signal.Signals) -> None:
-    with subprocess.Popen([sys.executable, "-c", ORPHAN_SCRIPT], stdout=subprocess.PIPE, text=True) as process:
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT], ids=["killed", "Ctrl-C"])
+def test_workers_exit_when_parent_process_is_killed(number: signal.Signals) -> None:
+    with running(ORPHAN_SCRIPT) as process:
         assert process.stdout is not None
         pids = [int(word) for word in process.stdout.readline().split()]
         assert len(pids) == 3
-        process.send_signal(how)
+        process.send_signal(number)
         process.wait(TIMEOUT_S)
-    deadline = time.monotonic() + TIMEOUT_S
-    while left := [pid for pid in pids if _is_alive(pid)]:
-        assert time.monotonic() < deadline, f"{left} are left behind"
-        time.sleep(0.01)
-
-
-def _is_alive(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except OSError:
-        return False
+    wait_until(lambda: not any(is_running(pid) for pid in pids), timeout_s=TIMEOUT_S)

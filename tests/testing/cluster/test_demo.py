@@ -1,4 +1,4 @@
-"""`broadloom demo --headless`, as its users run it; and what its summary makes of an audit."""
+"""`broadloom demo` as its users run it, and the verdict of its summary."""
 
 import json
 import signal
@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from broadloom.web.demo_summary import DemoSummary
+from broadloom.testing.cluster.demo_run import DemoSummary
 from tests.cli.harness import running_command
 
 CLEAN: dict[str, Any] = {
@@ -45,82 +45,82 @@ def audited(**audit: Any) -> DemoSummary:
     return summary
 
 
-def test_a_clean_audit_holds() -> None:
+def test_summary_passes_when_audit_is_clean() -> None:
     summary = audited()
     assert summary.passed
-    assert ("audit by Spark", "100 deliveries owed, 0 missing") in summary.rows()
+    assert ("Spark audit", "100 deliveries due, 0 missing") in summary.rows()
 
 
 @pytest.mark.parametrize(
-    ("verdict", "told"),
+    ("audit", "problem"),
     [
         ({"clean": False, "missing": 2}, "the audit found 2 deliveries missing"),
         ({"missed_reported": 1}, "the audit found 1 deliveries missed reported"),
-        ({"clean": False}, "the audit is not clean"),
-        ({"owed": 0}, "the audit found nothing that was owed, so nothing is proved"),
-        ({"lost_rows": 3}, "3 rows were lost by recorders"),
-        ({"set_aside": 1}, "1 files had to be set aside"),
+        ({"clean": False}, "the audit did not pass"),
+        ({"owed": 0}, "the audit found no due deliveries, so nothing was verified"),
+        ({"lost_rows": 3}, "3 rows were dropped by recorders"),
+        ({"set_aside": 1}, "1 files were quarantined"),
     ],
 )
-def test_whatever_the_audit_lacks_is_told(verdict: dict[str, Any], told: str) -> None:
-    summary = audited(**verdict)
+def test_summary_fails_when_audit_has_a_finding(audit: dict[str, Any], problem: str) -> None:
+    summary = audited(**audit)
     assert not summary.passed
-    assert summary.problems == [told]
+    assert summary.problems == [problem]
 
 
-def test_nothing_delivered_proves_nothing() -> None:
+def test_summary_fails_without_deliveries() -> None:
     assert not DemoSummary(8).passed
 
 
-def test_a_mistake_is_told_in_a_sentence() -> None:
-    for words, told in (
-        (["--peers", "1"], "a lab has 2 to 1000 peers, not 1"),
-        (["--headless", "--peers", "8", "--kill", "7"], "of 8 peers 0 to 6 can be killed, not 7"),
-        (["--ticks", "-1"], "ticks_per_s is -1: give 0 to 10,000 messages a second"),
+def test_invalid_options_are_a_usage_error() -> None:
+    for options, message in (
+        (["--peers", "1"], "a cluster has 2 to 1000 peers, not 1"),
+        (["--headless", "--peers", "8", "--kill", "7"], "of 8 peers, 0 to 6 can be killed, not 7"),
+        (["--ticks", "-1"], "ticks_per_s is -1: use 0 to 10,000 messages per second"),
     ):
-        ended = run(*words)
-        assert (ended.returncode, ended.stderr.strip()) == (2, f"broadloom demo: {told}")
+        ended = run(*options)
+        assert (ended.returncode, ended.stderr.strip()) == (2, f"broadloom demo: {message}")
 
 
-def test_once_without_spark() -> None:
+def test_headless_demo_passes_without_spark() -> None:
     ended = run("--headless", "--no-spark", "--peers", "8", "--duration", "4", "--kill", "2", "--json")
     assert ended.returncode == 0, ended.stderr
-    told = json.loads(ended.stdout)
-    assert told["passed"]
-    assert (told["killed"], told["left"], told["missed"], told["problems"]) == (2, 2, 0, [])
-    assert told["deliveries"] > told["messages"] > 10
-    assert len(told["recoveries"]) >= 3
+    summary = json.loads(ended.stdout)
+    assert summary["passed"]
+    assert (summary["killed"], summary["left"], summary["missed"], summary["problems"]) == (2, 2, 0, [])
+    assert summary["deliveries"] > summary["messages"] > 10
+    assert len(summary["recoveries"]) >= 3
 
 
-def test_the_page_comes_and_ctrl_c_ends_it_all() -> None:
+def test_demo_serves_pages_until_ctrl_c() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-    words = ["--no-spark", "--no-browser", "--peers", "3", "--port", str(port)]
-    with running_command("demo", *words) as made:
-        made.wait_for_output("Broadloom is here")
+    options = ["--no-spark", "--no-browser", "--peers", "3", "--port", str(port)]
+    with running_command("demo", *options) as command:
+        command.wait_for_output("Broadloom is ready")
         with urllib.request.urlopen(f"http://127.0.0.1:{port}/", timeout=30) as page:
             assert page.status == 200
-        made.signal(signal.SIGINT)
-        ended = made.wait()
+        command.signal(signal.SIGINT)
+        ended = command.wait()
     assert (ended.code, ended.err) == (0, "")
 
 
 @pytest.mark.long
-def test_once_audited_by_spark() -> None:
+def test_headless_demo_is_audited_by_spark() -> None:
     ended = run("--headless", "--peers", "8", "--duration", "8", "--json", timeout_s=280)
     assert ended.returncode == 0, ended.stderr
-    told = json.loads(ended.stdout)
-    assert told["audited_by"] == "Spark, over the tapes"
-    # A process that is killed takes the last rows of its tape along; apart from that, tape and lab agree.
-    assert 0.8 * told["deliveries"] < told["audit"]["delivered"] <= told["deliveries"]
-    assert told["audit"]["owed"] <= told["audit"]["delivered"]
+    summary = json.loads(ended.stdout)
+    assert summary["audited_by"] == "Spark, over the tapes"
+    # A killed process loses the last rows of its tape; apart from that, tape and cluster agree.
+    assert 0.8 * summary["deliveries"] < summary["audit"]["delivered"] <= summary["deliveries"]
+    assert summary["audit"]["owed"] <= summary["audit"]["delivered"]
 
 
 @pytest.mark.long
 @pytest.mark.timeout(900)
-def test_two_hundred_peers_lose_forty() -> None:
-    words = ["--headless", "--no-spark", "--peers", "200", "--kill", "40", "--duration", "20", "--json"]
-    ended = run(*words, timeout_s=850)
+def test_headless_demo_survives_kill_of_40_of_200_peers() -> None:
+    options = ["--headless", "--no-spark", "--peers", "200", "--kill", "40", "--duration", "20", "--json"]
+    ended = run(*options, timeout_s=850)
     assert ended.returncode == 0, ended.stderr
-    told = json.loads(ended.stdout)
-    assert (told["killed"], told["missed"], told["problems"]) == (40, 0, [])
+    summary = json.loads(ended.stdout)
+    assert (summary["killed"], summary["missed"], summary["problems"]) == (40, 0, [])

@@ -1,4 +1,4 @@
-"""What peers of a lab say, and what the tape and the figures read in it."""
+"""The feed of a cluster, message sampling, traffic rates and metrics."""
 
 import time
 from random import Random
@@ -6,57 +6,58 @@ from typing import Any
 
 import pytest
 
-from broadloom.testing.cluster.config import ClusterConfig, ClusterConfigError, TrafficRates
+from broadloom.testing.cluster.config import ClusterConfig, TrafficRates
 from broadloom.testing.cluster.metrics import MetricsSampler
+from broadloom.testing.errors import ConfigError
 from broadloom.testing.processes.peer_observer import SampledMessages
 from broadloom.testing.workloads import feed
 
 
-def test_every_kind_tells_when_it_was_said() -> None:
-    chance = Random(1)
+def test_every_message_kind_carries_its_time_of_sending() -> None:
+    random = Random(1)
     prices: dict[str, float] = {}
     before = time.time()
-    said = [feed.tick(chance, prices), feed.identification("Ada"), feed.ad(chance)]
-    for data, kind in zip(said, (feed.TICK, feed.IDENTIFICATION, feed.AD), strict=True):
-        at_s, told = feed.sent_at(data), feed.decode(data)
+    messages = [feed.tick(random, prices), feed.identification("Ada"), feed.ad(random)]
+    for data, kind in zip(messages, (feed.TICK, feed.IDENTIFICATION, feed.AD), strict=True):
+        at_s, content = feed.sent_at(data), feed.decode(data)
         assert at_s is not None
         assert before - 0.001 <= at_s <= time.time()
-        assert told is not None
-        assert told["kind"] == kind
-        assert told["at"] == at_s
+        assert content is not None
+        assert content["kind"] == kind
+        assert content["at"] == at_s
 
 
 @pytest.mark.parametrize("data", [b"", b"hello", b'{"at":', b'{"at":nonsense, "kind": 1}', b'{"at":1}'])
-def test_what_others_say_is_not_taken_for_ours(data: bytes) -> None:
+def test_foreign_payload_is_ignored(data: bytes) -> None:
     assert feed.decode(data) is None
     assert feed.sent_at(data) is None
 
 
-def test_names_are_nobody_elses() -> None:
+def test_member_names_are_unique() -> None:
     names = [feed.member_name(number) for number in range(1, 201)]
     assert len(set(names)) == 200
 
 
-def test_all_peers_follow_the_same_messages_and_few() -> None:
-    here, there = SampledMessages(), SampledMessages()
-    here.one_in = there.one_in = 10
+def test_all_peers_sample_the_same_messages() -> None:
+    one, other = SampledMessages(), SampledMessages()
+    one.one_in = other.one_in = 10
     messages = [(author * 0x1234567, sequence) for author in range(1, 30) for sequence in range(1, 200)]
-    chosen = [each for each in messages if here.is_sampled(*each)]
-    assert chosen == [each for each in messages if there.is_sampled(*each)]
+    chosen = [each for each in messages if one.is_sampled(*each)]
+    assert chosen == [each for each in messages if other.is_sampled(*each)]
     assert 0.05 < len(chosen) / len(messages) < 0.2
-    here.one_in = 0
-    assert not any(here.is_sampled(*each) for each in messages)
+    one.one_in = 0
+    assert not any(one.is_sampled(*each) for each in messages)
 
 
-def test_the_usual_rates_fit_two_cores() -> None:
+def test_default_rates_shrink_with_more_peers() -> None:
     assert TrafficRates.default_for(24).total_per_s == TrafficRates.default_for(2).total_per_s
     assert TrafficRates.default_for(200).total_per_s == pytest.approx(3.0)
     assert TrafficRates.default_for(1000).total_per_s > 0
 
 
 @pytest.mark.parametrize("wrong", [{"peers": 1}, {"peers": 100_000}, {"processes_max": 0}, {"file_duration_s": 0}])
-def test_a_plan_that_cannot_be_is_told(wrong: dict[str, Any]) -> None:
-    with pytest.raises(ClusterConfigError):
+def test_invalid_cluster_config_raises_config_error(wrong: dict[str, Any]) -> None:
+    with pytest.raises(ConfigError):
         ClusterConfig(**wrong)
 
 
@@ -65,13 +66,13 @@ def counts(**values: object) -> dict[str, object]:
     return {**empty, "hops": [], "latency": {}, "slow": [], **values}
 
 
-def test_figures_of_a_second() -> None:
-    figures = MetricsSampler()
-    figures.on_counts(1, counts(sent=2, delivered=10, received=10, duplicates=20, hops=[[1, 4], [3, 6]], slow=[7]))
-    figures.on_counts(2, counts(delivered=10, received=10, duplicates=20, links_made=2, slow=[7, 8]))
-    sample = figures.tick(5)
+def test_metrics_sample_summarizes_one_second() -> None:
+    sampler = MetricsSampler()
+    sampler.on_counts(1, counts(sent=2, delivered=10, received=10, duplicates=20, hops=[[1, 4], [3, 6]], slow=[7]))
+    sampler.on_counts(2, counts(delivered=10, received=10, duplicates=20, links_made=2, slow=[7, 8]))
+    sample = sampler.tick(5)
     assert (sample.redundancy, sample.hops_p50, sample.hops_max) == (3.0, 3.0, 3)
     assert (sample.slow_peers, sample.links_made, sample.peers) == (2, 1, 5)
-    assert figures.delivered == 20
-    after = figures.tick(5)
+    assert sampler.delivered == 20
+    after = sampler.tick(5)
     assert (after.delivered_per_s, after.redundancy, after.hops_max) == (0.0, 0.0, 0)

@@ -1,4 +1,4 @@
-"""The log of a story: numbered, bounded, and nothing told twice."""
+"""The change log of a timeline: numbered, bounded, each change returned once."""
 
 from broadloom.testing.cluster.timeline import Annotation, ChangeLog
 
@@ -8,7 +8,7 @@ def texts_since(log: ChangeLog, since: int) -> tuple[int, list[str]]:
     return after, [change.text for change in changes if isinstance(change, Annotation)]
 
 
-def test_each_change_is_told_once_to_whoever_asks_with_the_last_number() -> None:
+def test_change_log_returns_each_change_once() -> None:
     log = ChangeLog(changes_max=100)
     assert texts_since(log, 0) == (0, [])
     for number in range(5):
@@ -20,7 +20,7 @@ def test_each_change_is_told_once_to_whoever_asks_with_the_last_number() -> None
     assert texts_since(log, after) == (6, ["5"])
 
 
-def test_who_comes_too_late_can_tell_that_it_has_missed_some() -> None:
+def test_late_reader_can_tell_that_changes_were_dropped() -> None:
     log = ChangeLog(changes_max=3)
     for number in range(10):
         log.add(Annotation(0.0, str(number)))

@@ -1,4 +1,4 @@
-"""A scenario and a seed decide everything: a failing seed replays exactly, on any machine and in any process."""
+"""A scenario and a seed decide everything: a failing seed replays exactly, in any process."""
 
 import os
 import subprocess
@@ -18,7 +18,7 @@ SCENARIOS: dict[str, dict[str, Any]] = {
         "peers": 24,
         "step": [*_GROWN, {"do": "kill", "fraction": 0.3}, {"do": "wait", "duration_s": 2}, _CONVERGE],
     },
-    "split": {
+    "partition": {
         "peers": 16,
         "step": [*_GROWN, {"do": "partition"}, {"do": "wait", "duration_s": 10}, {"do": "heal"}, _CONVERGE],
     },
@@ -28,7 +28,7 @@ SCENARIOS: dict[str, dict[str, Any]] = {
         "peer": {"flood_bytes_max": 0},
         "step": [*_GROWN, {"do": "kill", "fraction": 0.3}, {"do": "wait", "duration_s": 2}, _CONVERGE],
     },
-    "trouble": {
+    "faults": {
         "peers": 16,
         "step": [
             *_GROWN,
@@ -53,47 +53,47 @@ def scenario(name: str) -> Scenario:
     return parse(name, SCENARIOS[name])
 
 
-def trace_of(played: Scenario, seed: int) -> str:
+def trace_of(scenario: Scenario, seed: int) -> str:
     lines: list[str] = []
-    played.run(seed, trace=lines.append)
+    scenario.run(seed, trace=lines.append)
     return "\n".join(lines)
 
 
 def trace_in_subprocess(name: str, seed: int, hash_seed: int) -> str:
-    """The same in a process of its own, where strings and sets are in another order."""
+    """Trace in a separate process with another hash seed, so that sets iterate in another order."""
     command = [sys.executable, "-c", TRACE_SCRIPT, name, str(seed)]
     environment = os.environ | {"PYTHONHASHSEED": str(hash_seed)}
     return subprocess.run(command, env=environment, capture_output=True, check=True, text=True).stdout
 
 
 @pytest.mark.parametrize("name", SCENARIOS)
-def test_the_same_seed_gives_the_same_history(name: str):
+def test_same_seed_gives_same_history(name: str):
     first = trace_of(scenario(name), seed=1)
     assert first.count("\n") > 1000
     assert trace_of(scenario(name), seed=1) == first
 
 
 @pytest.mark.parametrize("name", SCENARIOS)
-def test_another_seed_gives_another_history(name: str):
+def test_different_seed_gives_different_history(name: str):
     assert trace_of(scenario(name), seed=1) != trace_of(scenario(name), seed=2)
 
 
 @pytest.mark.parametrize(
     "name", [each if each in ("kill", "tree") else pytest.param(each, marks=pytest.mark.long) for each in SCENARIOS]
 )
-def test_every_process_gives_the_same_history(name: str):
+def test_history_is_the_same_in_every_process(name: str):
     here = trace_of(scenario(name), seed=3)
     assert trace_in_subprocess(name, 3, hash_seed=1) == here
     assert trace_in_subprocess(name, 3, hash_seed=2) == here
 
 
-def test_who_watches_changes_nothing():
-    watched, unwatched = scenario("kill").run(4, trace=lambda _line: None), scenario("kill").run(4)
-    assert watched.simulation.events == unwatched.simulation.events
-    assert watched.simulation.adjacency() == unwatched.simulation.adjacency()
+def test_tracing_does_not_change_history():
+    traced, untraced = scenario("kill").run(4, trace=lambda _line: None), scenario("kill").run(4)
+    assert traced.simulation.events == untraced.simulation.events
+    assert traced.simulation.adjacency() == untraced.simulation.adjacency()
 
 
-def test_an_order_and_a_seed_give_one_history():
+def test_sequence_and_seed_give_one_history():
     first, second = (
         exhaustive.run_order(exhaustive.parse_order("jjjldj"), 5, converge_between=False) for _ in range(2)
     )

@@ -1,4 +1,4 @@
-"""The virtual network itself: what becomes of frames, lines, calls and processes."""
+"""The virtual network: frames, connections, dials and processes."""
 
 from random import Random
 from typing import Any
@@ -16,13 +16,13 @@ from broadloom.wire.exchange_messages import RejectReason
 
 LATENCY_S = 0.01
 JITTER_MS = 1e-6
-"""As good as none: where the moment matters, a line takes exactly its latency."""
+"""Practically none, so that frames take exactly the latency."""
 BOTH_WAYS = frozenset({(0, 1), (1, 0)})
 CHANNEL = ChannelName.parse("sim/network")
 
 
 class RecordingHandler:
-    """Owner of one end of a line: notes what it is told, and when."""
+    """Handler of one end of a connection: records events with their times."""
 
     def __init__(self, clock: VirtualClock) -> None:
         self._clock = clock
@@ -35,29 +35,29 @@ class RecordingHandler:
         self.events.append((self._clock.now, frame))
 
     def on_writable(self) -> None:
-        self.events.append((self._clock.now, "room"))
+        self.events.append((self._clock.now, "writable"))
 
     def on_send_overflow(self) -> None:
-        raise AssertionError("the simulated network has no limit")
+        raise AssertionError("the simulated network has no send limit")
 
     def on_disconnect(self, reason: RejectReason | None = None) -> None:
-        self.events.append((self._clock.now, "lost"))
+        self.events.append((self._clock.now, "disconnected"))
 
     @property
     def event_values(self) -> list[Any]:
-        return [what for _, what in self.events]
+        return [event for _, event in self.events]
 
     @property
     def frames(self) -> list[bytes]:
-        return [what for what in self.event_values if isinstance(what, bytes)]
+        return [event for event in self.event_values if isinstance(event, bytes)]
 
     @property
     def times(self) -> list[float]:
-        return [time for time, what in self.events if isinstance(what, bytes)]
+        return [time for time, event in self.events if isinstance(event, bytes)]
 
 
 class RecordingPeer:
-    """Takes calls in place of a peer."""
+    """Accepts connections in place of a peer."""
 
     def __init__(self, clock: VirtualClock) -> None:
         self._clock = clock
@@ -71,7 +71,7 @@ class RecordingPeer:
 
 
 class SimpleNetwork:
-    """Some hosts of one process each, and the lines between them."""
+    """Hosts with one process each, and the connections between them."""
 
     def __init__(self, seed: int = 1, **settings: Any) -> None:
         latency_ms = LATENCY_S * 1000
@@ -103,25 +103,25 @@ class SimpleNetwork:
         return near.dial(address, handler), handler
 
     def connect(self) -> tuple[SimConnection, RecordingHandler, SimConnection, RecordingHandler]:
-        """An open line between two new nodes: both its ends, and what they hear from now on."""
+        """Connect two new nodes; return both ends with their handlers."""
         near_node, far_node = self.node(), self.node()
-        near, near_end = self.dial(near_node, far_node.address)
+        near, near_handler = self.dial(near_node, far_node.address)
         self.run(2 * LATENCY_S + 0.001 if near.latency_s <= LATENCY_S else 10)
-        far, far_end = accepted(far_node)
-        assert near_end.event_values == ["open"]
-        near_end.events.clear()
-        return near, near_end, far, far_end
+        far, far_handler = accepted(far_node)
+        assert near_handler.event_values == ["open"]
+        near_handler.events.clear()
+        return near, near_handler, far, far_handler
 
     def run(self, seconds: float) -> None:
         self.clock.run_until(self.clock.now + seconds)
 
     def partition(self, *, one_way: bool = False) -> None:
-        """The first host on one side, all others on the other; one way, nothing reaches the first."""
+        """Separate the first host from all others; with `one_way`, only frames to it are held back."""
         self.network.partition({"h0": 1}, frozenset({(0, 1)}) if one_way else BOTH_WAYS)
 
 
 def accepted(node: SimNode, index: int = 0) -> tuple[SimConnection, RecordingHandler]:
-    """A call that this node has answered."""
+    """Return a connection that this node has accepted, with its handler."""
     listener: Any = node.peer
     return listener.connections[index], listener.handlers[index]
 
@@ -137,489 +137,489 @@ FRAMES = [frame(number) for number in range(50)]
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_frames_arrive_whole_and_in_order_whatever_the_jitter(seed: int):
-    wired = SimpleNetwork(seed, jitter_ms=30.0)
-    near, _, _, far_end = wired.connect()
+def test_frames_arrive_whole_and_in_order_with_any_jitter(seed: int):
+    net = SimpleNetwork(seed, jitter_ms=30.0)
+    near, _, _, far_handler = net.connect()
     for each in FRAMES:
         near.send(each)
-        wired.run(0.001)
-    wired.run(10)
-    assert far_end.frames == FRAMES
+        net.run(0.001)
+    net.run(10)
+    assert far_handler.frames == FRAMES
 
 
-def test_both_ends_can_speak_at_once():
-    wired = SimpleNetwork()
-    near, near_end, far, far_end = wired.connect()
+def test_both_ends_can_send_at_once():
+    net = SimpleNetwork()
+    near, near_handler, far, far_handler = net.connect()
     near.send(frame(1))
     far.send(frame(2))
-    wired.run(1)
-    assert (near_end.event_values, far_end.event_values) == ([frame(2)], [frame(1)])
+    net.run(1)
+    assert (near_handler.event_values, far_handler.event_values) == ([frame(2)], [frame(1)])
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_latency_lies_between_its_bounds(seed: int):
-    wired = SimpleNetwork(seed, latency_ms=(5.0, 25.0))
-    near, _, _, far_end = wired.connect()
-    sent_at = wired.clock.now
+def test_latency_is_within_bounds(seed: int):
+    net = SimpleNetwork(seed, latency_ms=(5.0, 25.0))
+    near, _, _, far_handler = net.connect()
+    sent_at = net.clock.now
     near.send(frame(1))
-    wired.run(1)
-    assert 0.005 <= far_end.times[0] - sent_at <= 0.0251
+    net.run(1)
+    assert 0.005 <= far_handler.times[0] - sent_at <= 0.0251
 
 
-def test_latency_differs_from_line_to_line():
-    wired = SimpleNetwork(latency_ms=(5.0, 25.0))
-    assert len({wired.connect()[0].latency_s for _ in range(10)}) == 10
+def test_latency_differs_between_connections():
+    net = SimpleNetwork(latency_ms=(5.0, 25.0))
+    assert len({net.connect()[0].latency_s for _ in range(10)}) == 10
 
 
-def test_jitter_only_adds():
-    wired = SimpleNetwork(jitter_ms=5.0)
-    near, _, _, far_end = wired.connect()
-    started = wired.clock.now
+def test_jitter_only_adds_delay():
+    net = SimpleNetwork(jitter_ms=5.0)
+    near, _, _, far_handler = net.connect()
+    started = net.clock.now
     for number, each in enumerate(FRAMES):
-        wired.clock.call_at(started + number, near.send, each)
-    wired.run(100)
-    delays = [time - started - number for number, time in enumerate(far_end.times)]
+        net.clock.call_at(started + number, near.send, each)
+    net.run(100)
+    delays = [time - started - number for number, time in enumerate(far_handler.times)]
     assert all(delay >= LATENCY_S - 1e-9 for delay in delays)
     assert 0.001 < sum(delays) / len(delays) - LATENCY_S < 0.02
 
 
-def test_frames_and_bytes_and_copies_are_counted():
-    wired = SimpleNetwork()
-    near, *_ = wired.connect()
-    made = encode_broadcast(Broadcast(1, 1, 1, (b"hello",)))
+def test_frames_bytes_and_broadcasts_are_counted():
+    net = SimpleNetwork()
+    near, *_ = net.connect()
+    encoded = encode_broadcast(Broadcast(1, 1, 1, (b"hello",)))
     near.send(frame(1))
-    near.send(made)
+    near.send(encoded)
     near.close()
-    assert (wired.network.frames_sent, wired.network.broadcast_frames_sent) == (2, 1)
-    assert wired.network.bytes_sent == 12 + len(made)
+    assert (net.network.frames_sent, net.network.broadcast_frames_sent) == (2, 1)
+    assert net.network.bytes_sent == 12 + len(encoded)
 
 
-# -- calls
+# -- dials
 
 
-def test_a_call_is_answered_after_one_way_and_open_after_two():
-    wired = SimpleNetwork()
-    here, there = wired.node(), wired.node()
-    _, end = wired.dial(here, there.address)
-    assert end.event_values == []
-    wired.run(LATENCY_S + 0.001)
+def test_dial_is_accepted_after_one_latency_and_open_after_two():
+    net = SimpleNetwork()
+    here, there = net.node(), net.node()
+    _, handler = net.dial(here, there.address)
+    assert handler.event_values == []
+    net.run(LATENCY_S + 0.001)
     assert len(there.connections) == 1
-    assert end.event_values == []
-    wired.run(LATENCY_S)
-    assert end.event_values == ["open"]
-    assert end.events[0][0] == pytest.approx(2 * LATENCY_S)
+    assert handler.event_values == []
+    net.run(LATENCY_S)
+    assert handler.event_values == ["open"]
+    assert handler.events[0][0] == pytest.approx(2 * LATENCY_S)
 
 
-def test_a_call_to_a_closed_port_is_refused_at_once():
-    wired = SimpleNetwork()
-    here, there = wired.node(), wired.node()
-    _, end = wired.dial(here, Address(there.host, 1))
-    wired.run(60)
-    assert end.event_values == ["lost"]
-    assert end.events[0][0] == pytest.approx(2 * LATENCY_S)
+def test_dial_to_closed_port_fails_after_one_round_trip():
+    net = SimpleNetwork()
+    here, there = net.node(), net.node()
+    _, handler = net.dial(here, Address(there.host, 1))
+    net.run(60)
+    assert handler.event_values == ["disconnected"]
+    assert handler.events[0][0] == pytest.approx(2 * LATENCY_S)
 
 
-def test_a_call_to_a_dead_process_is_refused_at_once():
-    wired = SimpleNetwork()
-    here, there = wired.node(), wired.node()
+def test_dial_to_crashed_process_fails_after_one_round_trip():
+    net = SimpleNetwork()
+    here, there = net.node(), net.node()
     there.kill()
-    _, end = wired.dial(here, there.address)
-    wired.run(60)
-    assert end.event_values == ["lost"]
-    assert end.events[0][0] == pytest.approx(2 * LATENCY_S)
+    _, handler = net.dial(here, there.address)
+    net.run(60)
+    assert handler.event_values == ["disconnected"]
+    assert handler.events[0][0] == pytest.approx(2 * LATENCY_S)
 
 
-def test_a_call_to_a_dead_host_is_given_up_after_a_while():
-    wired = SimpleNetwork(dial_timeout_s=3.0)
-    here, there = wired.node(), wired.node()
+def test_dial_to_crashed_host_times_out():
+    net = SimpleNetwork(dial_timeout_s=3.0)
+    here, there = net.node(), net.node()
     there.kill(host=True)
-    _, end = wired.dial(here, there.address)
-    wired.run(60)
-    assert end.event_values == ["lost"]
-    assert end.events[0][0] == pytest.approx(3.0)
+    _, handler = net.dial(here, there.address)
+    net.run(60)
+    assert handler.event_values == ["disconnected"]
+    assert handler.events[0][0] == pytest.approx(3.0)
 
 
 @pytest.mark.parametrize("one_way", [False, True])
 @pytest.mark.parametrize("from_first", [False, True])
-def test_a_call_through_a_split_is_given_up_after_a_while(one_way: bool, from_first: bool):
-    """One way is as bad as both: the answer does not come."""
-    wired = SimpleNetwork(dial_timeout_s=3.0)
-    first, second = wired.node(), wired.node()
-    wired.partition(one_way=one_way)
+def test_dial_across_partition_times_out(one_way: bool, from_first: bool):
+    """A one-way partition is enough: the answer does not arrive."""
+    net = SimpleNetwork(dial_timeout_s=3.0)
+    first, second = net.node(), net.node()
+    net.partition(one_way=one_way)
     here, there = (first, second) if from_first else (second, first)
-    _, end = wired.dial(here, there.address)
-    wired.run(60)
-    assert end.event_values == ["lost"]
-    assert end.events[0][0] == pytest.approx(3.0)
+    _, handler = net.dial(here, there.address)
+    net.run(60)
+    assert handler.event_values == ["disconnected"]
+    assert handler.events[0][0] == pytest.approx(3.0)
     assert not there.connections
 
 
-def test_a_call_within_one_side_of_a_split_is_answered():
-    wired = SimpleNetwork()
-    wired.node()
-    here, there = wired.node(), wired.node()
-    wired.partition()
-    _, end = wired.dial(here, there.address)
-    wired.run(1)
-    assert end.event_values == ["open"]
+def test_dial_within_one_side_of_partition_succeeds():
+    net = SimpleNetwork()
+    net.node()
+    here, there = net.node(), net.node()
+    net.partition()
+    _, handler = net.dial(here, there.address)
+    net.run(1)
+    assert handler.event_values == ["open"]
 
 
-def test_a_caller_that_hung_up_hears_nothing_more():
-    wired = SimpleNetwork()
-    here, there = wired.node(), wired.node()
-    line, end = wired.dial(here, there.address)
-    line.close()
-    wired.run(60)
-    assert end.event_values == []
+def test_canceled_dial_reports_nothing():
+    net = SimpleNetwork()
+    here, there = net.node(), net.node()
+    connection, handler = net.dial(here, there.address)
+    connection.close()
+    net.run(60)
+    assert handler.event_values == []
 
 
-def test_a_freed_port_is_taken_by_the_next():
-    wired = SimpleNetwork()
-    first, second = wired.node("h0"), wired.node("h0")
+def test_freed_port_is_reused():
+    net = SimpleNetwork()
+    first, second = net.node("h0"), net.node("h0")
     assert first.address != second.address
     first.kill()
-    assert wired.node("h0").address == first.address
+    assert net.node("h0").address == first.address
 
 
-# -- the end of a line
+# -- closing
 
 
-def test_closing_is_told_after_all_that_was_sent():
-    wired = SimpleNetwork(jitter_ms=20.0)
-    near, near_end, _, far_end = wired.connect()
+def test_close_arrives_after_all_sent_frames():
+    net = SimpleNetwork(jitter_ms=20.0)
+    near, near_handler, _, far_handler = net.connect()
     for each in FRAMES:
         near.send(each)
     near.close()
-    near.send(b"said too late!!!")
-    wired.run(10)
-    assert far_end.event_values == [*FRAMES, "lost"]
-    assert near_end.event_values == []
+    near.send(b"sent too late!!!")
+    net.run(10)
+    assert far_handler.event_values == [*FRAMES, "disconnected"]
+    assert near_handler.event_values == []
 
 
-def test_after_its_own_close_an_end_hears_nothing():
-    wired = SimpleNetwork()
-    near, near_end, far, _ = wired.connect()
+def test_closed_end_receives_nothing():
+    net = SimpleNetwork()
+    near, near_handler, far, _ = net.connect()
     far.send(frame(1))
     near.close()
-    wired.run(1)
-    assert near_end.event_values == []
+    net.run(1)
+    assert near_handler.event_values == []
 
 
-def test_both_may_close():
-    wired = SimpleNetwork()
-    near, near_end, far, far_end = wired.connect()
+def test_both_ends_can_close():
+    net = SimpleNetwork()
+    near, near_handler, far, far_handler = net.connect()
     near.close()
     far.close()
-    wired.run(1)
-    assert near_end.event_values == far_end.event_values == []
-    assert not wired.nodes[0].connections
-    assert not wired.nodes[1].connections
+    net.run(1)
+    assert near_handler.event_values == far_handler.event_values == []
+    assert not net.nodes[0].connections
+    assert not net.nodes[1].connections
 
 
-def test_the_end_of_a_line_is_told_once():
-    wired = SimpleNetwork()
-    near, _, _, far_end = wired.connect()
+def test_disconnect_is_reported_once():
+    net = SimpleNetwork()
+    near, _, _, far_handler = net.connect()
     near.close()
     near.reset()
-    wired.run(10)
-    assert far_end.event_values == ["lost"]
+    net.run(10)
+    assert far_handler.event_values == ["disconnected"]
 
 
-def test_a_reset_may_lose_a_tail_but_nothing_in_between():
+def test_reset_loses_only_a_tail_of_frames():
     lost = set()
     for seed in range(40):
-        wired = SimpleNetwork(seed, jitter_ms=20.0)
-        near, _, _, far_end = wired.connect()
+        net = SimpleNetwork(seed, jitter_ms=20.0)
+        near, _, _, far_handler = net.connect()
         for each in FRAMES:
             near.send(each)
         near.reset()
-        wired.run(10)
-        frames = far_end.frames
-        assert far_end.event_values == [*frames, "lost"]
+        net.run(10)
+        frames = far_handler.frames
+        assert far_handler.event_values == [*frames, "disconnected"]
         assert frames == FRAMES[: len(frames)]
         lost.add(len(FRAMES) - len(frames))
-    assert len(lost) > 1, "the tail should not always be the same"
+    assert len(lost) > 1, "the lost tail should vary"
     assert max(lost) > 0
 
 
-def test_a_dying_process_resets_its_lines():
-    wired = SimpleNetwork()
-    near, near_end, _, far_end = wired.connect()
-    wired.nodes[0].kill()
+def test_crashing_process_resets_its_connections():
+    net = SimpleNetwork()
+    near, near_handler, _, far_handler = net.connect()
+    net.nodes[0].kill()
     near.send(frame(1))
-    wired.run(1)
-    assert far_end.event_values == ["lost"]
-    assert near_end.event_values == []
+    net.run(1)
+    assert far_handler.event_values == ["disconnected"]
+    assert near_handler.event_values == []
 
 
-def test_a_dying_host_says_nothing():
-    wired = SimpleNetwork()
-    _, _, far, far_end = wired.connect()
-    wired.nodes[0].kill(host=True)
+def test_crashing_host_sends_nothing():
+    net = SimpleNetwork()
+    _, _, far, far_handler = net.connect()
+    net.nodes[0].kill(host=True)
     far.send(frame(1))
-    wired.run(600)
-    assert far_end.event_values == []
+    net.run(600)
+    assert far_handler.event_values == []
 
 
-def test_a_dead_process_hears_nothing_and_its_timers_are_silent():
-    wired = SimpleNetwork()
-    _, near_end, far, _ = wired.connect()
+def test_crashed_process_receives_nothing_and_fires_no_timers():
+    net = SimpleNetwork()
+    _, near_handler, far, _ = net.connect()
     fired: list[str] = []
-    wired.nodes[0].call_later(1.0, fired.append, "timer")
+    net.nodes[0].call_later(1.0, fired.append, "timer")
     far.send(frame(1))
-    wired.nodes[0].kill()
-    wired.run(10)
-    assert near_end.event_values == []
+    net.nodes[0].kill()
+    net.run(10)
+    assert near_handler.event_values == []
     assert fired == []
 
 
-def test_a_process_that_retires_closes_in_good_order():
-    wired = SimpleNetwork()
-    near, _, _, far_end = wired.connect()
+def test_stopped_process_closes_gracefully():
+    net = SimpleNetwork()
+    near, _, _, far_handler = net.connect()
     near.send(frame(1))
-    wired.nodes[0].stop()
-    wired.run(1)
-    assert far_end.event_values == [frame(1), "lost"]
+    net.nodes[0].stop()
+    net.run(1)
+    assert far_handler.event_values == [frame(1), "disconnected"]
 
 
-# -- frozen and slow processes
+# -- paused and slow processes
 
 
-def test_a_frozen_process_does_everything_later_and_in_order():
-    wired = SimpleNetwork()
-    near, near_end, _, far_end = wired.connect()
-    node = wired.nodes[1]
+def test_paused_process_catches_up_in_order():
+    net = SimpleNetwork()
+    near, near_handler, _, far_handler = net.connect()
+    node = net.nodes[1]
     fired: list[int] = []
     node.pause()
-    node.call_later(0.5, lambda: fired.append(len(far_end.frames)))
+    node.call_later(0.5, lambda: fired.append(len(far_handler.frames)))
     for each in FRAMES[:5]:
         near.send(each)
-    wired.run(1)
+    net.run(1)
     for each in FRAMES[5:10]:
         near.send(each)
     near.close()
-    wired.run(1)
-    assert far_end.event_values == []
+    net.run(1)
+    assert far_handler.event_values == []
     assert fired == []
     node.resume()
-    wired.run(1)
-    assert far_end.event_values == [*FRAMES[:10], "lost"]
-    assert fired == [5], "the timer was due between the first five frames and the others"
-    assert near_end.event_values == []
+    net.run(1)
+    assert far_handler.event_values == [*FRAMES[:10], "disconnected"]
+    assert fired == [5], "the timer was due after the first five frames"
+    assert near_handler.event_values == []
 
 
-def test_what_comes_while_the_thawed_works_up_its_backlog_comes_behind_it():
-    wired = SimpleNetwork()
-    near, _, _, far_end = wired.connect()
-    node = wired.nodes[1]
+def test_frame_that_arrives_on_resume_is_queued_behind_backlog():
+    net = SimpleNetwork()
+    near, _, _, far_handler = net.connect()
+    node = net.nodes[1]
     node.pause()
     for each in FRAMES[:10]:
         near.send(each)
-    wired.run(LATENCY_S * 2)
+    net.run(LATENCY_S * 2)
     near.send(FRAMES[10])
-    thawed_at = wired.clock.now + LATENCY_S  # the very moment at which the next frame comes
-    wired.clock.call_at(thawed_at, node.resume)
-    wired.run(1)
-    assert far_end.frames == FRAMES[:11]
+    resumed_at = net.clock.now + LATENCY_S  # the moment at which the next frame arrives
+    net.clock.call_at(resumed_at, node.resume)
+    net.run(1)
+    assert far_handler.frames == FRAMES[:11]
 
 
-def test_a_frozen_process_can_be_frozen_again_before_it_is_done():
-    wired = SimpleNetwork()
-    near, _, _, far_end = wired.connect()
-    node = wired.nodes[1]
+def test_process_can_be_paused_again_during_catch_up():
+    net = SimpleNetwork()
+    near, _, _, far_handler = net.connect()
+    node = net.nodes[1]
     node.frame_cost_s = 0.1
     for each in FRAMES[:4]:
         near.send(each)
-    wired.run(0.15 + LATENCY_S)
-    assert far_end.frames == FRAMES[:1]
+    net.run(0.15 + LATENCY_S)
+    assert far_handler.frames == FRAMES[:1]
     node.pause()
-    wired.run(1)
-    assert far_end.frames == FRAMES[:1]
+    net.run(1)
+    assert far_handler.frames == FRAMES[:1]
     node.resume()
-    wired.run(1)
-    assert far_end.frames == FRAMES[:4]
+    net.run(1)
+    assert far_handler.frames == FRAMES[:4]
 
 
-def test_a_frozen_process_answers_calls_when_it_is_thawed():
-    wired = SimpleNetwork()
-    here, there = wired.node(), wired.node()
+def test_paused_process_accepts_dials_on_resume():
+    net = SimpleNetwork()
+    here, there = net.node(), net.node()
     there.pause()
-    line, end = wired.dial(here, there.address)
-    wired.run(1)
-    assert end.event_values == ["open"], "the host answers for it"
-    line.send(frame(1))
-    wired.run(1)
+    connection, handler = net.dial(here, there.address)
+    net.run(1)
+    assert handler.event_values == ["open"], "the operating system completes the handshake"
+    connection.send(frame(1))
+    net.run(1)
     there.resume()
-    wired.run(1)
+    net.run(1)
     assert accepted(there)[1].event_values == [frame(1)]
 
 
-def test_a_process_killed_while_frozen_never_does_what_it_had_to():
-    wired = SimpleNetwork()
-    near, _, _, far_end = wired.connect()
-    node = wired.nodes[1]
+def test_process_killed_while_paused_drops_its_backlog():
+    net = SimpleNetwork()
+    near, _, _, far_handler = net.connect()
+    node = net.nodes[1]
     node.pause()
     near.send(frame(1))
-    wired.run(1)
+    net.run(1)
     node.kill()
     node.resume()
-    wired.run(1)
-    assert far_end.event_values == []
+    net.run(1)
+    assert far_handler.event_values == []
 
 
-def test_a_slow_process_takes_its_time_for_each_frame():
-    wired = SimpleNetwork()
-    near, _, _, far_end = wired.connect()
-    wired.nodes[1].frame_cost_s = 0.1
-    started = wired.clock.now + LATENCY_S
+def test_slow_process_delays_each_frame():
+    net = SimpleNetwork()
+    near, _, _, far_handler = net.connect()
+    net.nodes[1].frame_cost_s = 0.1
+    started = net.clock.now + LATENCY_S
     for each in FRAMES[:5]:
         near.send(each)
-    wired.run(10)
-    assert far_end.frames == FRAMES[:5]
-    assert far_end.times == [pytest.approx(started + 0.1 * count, abs=1e-3) for count in range(1, 6)]
+    net.run(10)
+    assert far_handler.frames == FRAMES[:5]
+    assert far_handler.times == [pytest.approx(started + 0.1 * count, abs=1e-3) for count in range(1, 6)]
 
 
-def test_a_slow_process_shares_its_time_among_its_lines():
-    wired = SimpleNetwork()
-    near, _, _, far_end = wired.connect()
-    third, slow = wired.node(), wired.nodes[1]
-    other, _ = wired.dial(third, slow.address)
-    wired.run(1)
+def test_slow_process_shares_time_among_connections():
+    net = SimpleNetwork()
+    near, _, _, far_handler = net.connect()
+    third, slow = net.node(), net.nodes[1]
+    other, _ = net.dial(third, slow.address)
+    net.run(1)
     slow.frame_cost_s = 0.1
-    started = wired.clock.now + LATENCY_S
+    started = net.clock.now + LATENCY_S
     for number in range(3):
         near.send(frame(number))
         other.send(frame(number))
-    wired.run(10)
-    assert max(far_end.times + accepted(slow, 1)[1].times) == pytest.approx(started + 0.6, abs=1e-3)
+    net.run(10)
+    assert max(far_handler.times + accepted(slow, 1)[1].times) == pytest.approx(started + 0.6, abs=1e-3)
 
 
 # -- bandwidth
 
 
-def test_a_host_with_little_upload_sends_one_frame_after_the_other():
-    wired = SimpleNetwork()
-    near, _, _, far_end = wired.connect()
-    wired.nodes[0].bytes_per_s = 1000.0
-    started = wired.clock.now
+def test_limited_upload_sends_frames_one_by_one():
+    net = SimpleNetwork()
+    near, _, _, far_handler = net.connect()
+    net.nodes[0].bytes_per_s = 1000.0
+    started = net.clock.now
     for number in range(4):
         near.send(frame(number, size=100))
-    wired.run(10)
-    assert far_end.times == [pytest.approx(started + LATENCY_S + 0.1 * count, abs=1e-6) for count in range(1, 5)]
+    net.run(10)
+    assert far_handler.times == [pytest.approx(started + LATENCY_S + 0.1 * count, abs=1e-6) for count in range(1, 5)]
 
 
-def test_upload_is_shared_among_all_lines_of_a_host():
-    wired = SimpleNetwork()
-    near, _, _, far_end = wired.connect()
-    here, third = wired.nodes[0], wired.node()
-    other, _ = wired.dial(here, third.address)
-    wired.run(1)
+def test_upload_is_shared_among_connections_of_host():
+    net = SimpleNetwork()
+    near, _, _, far_handler = net.connect()
+    here, third = net.nodes[0], net.node()
+    other, _ = net.dial(here, third.address)
+    net.run(1)
     here.bytes_per_s = 1000.0
-    started = wired.clock.now
+    started = net.clock.now
     near.send(frame(1, size=500))
     other.send(frame(2, size=500))
-    wired.run(10)
-    assert far_end.times == [pytest.approx(started + LATENCY_S + 0.5, abs=1e-6)]
+    net.run(10)
+    assert far_handler.times == [pytest.approx(started + LATENCY_S + 0.5, abs=1e-6)]
     assert accepted(third)[1].times == [pytest.approx(started + LATENCY_S + 1.0, abs=1e-6)]
 
 
-def test_an_idle_uplink_saves_nothing_up():
-    wired = SimpleNetwork()
-    near, _, _, far_end = wired.connect()
-    wired.nodes[0].bytes_per_s = 1000.0
-    wired.run(100)
-    started = wired.clock.now
+def test_idle_upload_does_not_accumulate():
+    net = SimpleNetwork()
+    near, _, _, far_handler = net.connect()
+    net.nodes[0].bytes_per_s = 1000.0
+    net.run(100)
+    started = net.clock.now
     near.send(frame(1, size=1000))
-    wired.run(10)
-    assert far_end.times == [pytest.approx(started + LATENCY_S + 1.0, abs=1e-6)]
+    net.run(10)
+    assert far_handler.times == [pytest.approx(started + LATENCY_S + 1.0, abs=1e-6)]
 
 
-# -- splits
+# -- partitions
 
 
-def test_a_split_holds_frames_and_healing_releases_them_in_order():
-    wired = SimpleNetwork(jitter_ms=20.0)
-    near, near_end, far, far_end = wired.connect()
-    wired.partition()
+def test_partition_holds_frames_and_heal_releases_them_in_order():
+    net = SimpleNetwork(jitter_ms=20.0)
+    near, near_handler, far, far_handler = net.connect()
+    net.partition()
     for each in FRAMES:
         near.send(each)
         far.send(each)
-    wired.run(100)
-    assert near_end.event_values == far_end.event_values == []
-    wired.network.heal()
-    near.send(b"after the split")
-    wired.run(10)
-    assert far_end.frames == [*FRAMES, b"after the split"]
-    assert near_end.frames == FRAMES
+    net.run(100)
+    assert near_handler.event_values == far_handler.event_values == []
+    net.network.heal()
+    near.send(b"after the partition")
+    net.run(10)
+    assert far_handler.frames == [*FRAMES, b"after the partition"]
+    assert near_handler.frames == FRAMES
 
 
-def test_what_was_under_way_when_the_split_came_arrives():
-    wired = SimpleNetwork()
-    near, _, _, far_end = wired.connect()
+def test_frame_in_flight_arrives_despite_partition():
+    net = SimpleNetwork()
+    near, _, _, far_handler = net.connect()
     near.send(frame(1))
-    wired.partition()
-    wired.run(1)
-    assert far_end.frames == [frame(1)]
+    net.partition()
+    net.run(1)
+    assert far_handler.frames == [frame(1)]
 
 
-def test_the_close_of_a_line_is_held_back_too():
-    wired = SimpleNetwork()
-    near, _, _, far_end = wired.connect()
-    wired.partition()
+def test_partition_holds_close_back():
+    net = SimpleNetwork()
+    near, _, _, far_handler = net.connect()
+    net.partition()
     near.send(frame(1))
     near.close()
-    wired.run(100)
-    assert far_end.event_values == []
-    wired.network.heal()
-    wired.run(1)
-    assert far_end.event_values == [frame(1), "lost"]
+    net.run(100)
+    assert far_handler.event_values == []
+    net.network.heal()
+    net.run(1)
+    assert far_handler.event_values == [frame(1), "disconnected"]
 
 
-def test_a_death_behind_a_split_is_not_heard_of():
-    wired = SimpleNetwork()
-    _, _, _, far_end = wired.connect()
-    wired.partition()
-    wired.nodes[0].kill()
-    wired.run(100)
-    assert far_end.event_values == []
+def test_crash_across_partition_is_not_noticed():
+    net = SimpleNetwork()
+    _, _, _, far_handler = net.connect()
+    net.partition()
+    net.nodes[0].kill()
+    net.run(100)
+    assert far_handler.event_values == []
 
 
-def test_a_split_one_way_holds_only_frames_of_that_way():
-    wired = SimpleNetwork()
-    near, near_end, far, far_end = wired.connect()
-    wired.partition(one_way=True)
+def test_one_way_partition_holds_one_direction():
+    net = SimpleNetwork()
+    near, near_handler, far, far_handler = net.connect()
+    net.partition(one_way=True)
     near.send(frame(1))
     far.send(frame(2))
-    wired.run(1)
-    assert far_end.frames == [frame(1)]
-    assert near_end.frames == []
-    wired.network.heal()
-    wired.run(1)
-    assert near_end.frames == [frame(2)]
+    net.run(1)
+    assert far_handler.frames == [frame(1)]
+    assert near_handler.frames == []
+    net.network.heal()
+    net.run(1)
+    assert near_handler.frames == [frame(2)]
 
 
-def test_lines_within_a_side_are_as_always():
-    wired = SimpleNetwork()
-    wired.node()
-    here, there = wired.node(), wired.node()
-    line, _ = wired.dial(here, there.address)
-    wired.run(1)
-    wired.partition()
-    line.send(frame(1))
-    wired.run(1)
+def test_connection_within_one_side_is_unaffected():
+    net = SimpleNetwork()
+    net.node()
+    here, there = net.node(), net.node()
+    connection, _ = net.dial(here, there.address)
+    net.run(1)
+    net.partition()
+    connection.send(frame(1))
+    net.run(1)
     assert accepted(there)[1].frames == [frame(1)]
 
 
-def test_a_second_split_holds_what_the_first_held():
-    wired = SimpleNetwork()
-    near, _, _, far_end = wired.connect()
-    wired.partition()
+def test_second_partition_holds_frames_again():
+    net = SimpleNetwork()
+    near, _, _, far_handler = net.connect()
+    net.partition()
     near.send(frame(1))
-    wired.network.heal()
-    wired.partition()
+    net.network.heal()
+    net.partition()
     near.send(frame(2))
-    wired.run(1)
-    assert far_end.frames == [frame(1)]
-    wired.network.heal()
-    wired.run(1)
-    assert far_end.frames == [frame(1), frame(2)]
+    net.run(1)
+    assert far_handler.frames == [frame(1)]
+    net.network.heal()
+    net.run(1)
+    assert far_handler.frames == [frame(1), frame(2)]

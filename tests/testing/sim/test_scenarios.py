@@ -1,4 +1,4 @@
-"""The scenarios that come with Broadloom: all can be read, say what they are about, and hold when played small."""
+"""The built-in scenarios load and pass with few peers; scenario errors are helpful."""
 
 import json
 from dataclasses import replace
@@ -21,9 +21,9 @@ from broadloom.testing.sim.steps import STEPS, Run
 from broadloom.wire.framing import FRAME_BYTES_MAX
 
 SEEDS = {DisseminationMode.MIXED: (0,), DisseminationMode.FLOOD: (1,), DisseminationMode.TREE: (0,)}
-"""Of each way of spreading: what goes wrong goes wrong in all of them."""
+"""Seeds for each dissemination mode."""
 FURTHER_SEEDS = (2, 3)
-"""Along trees, if there is time."""
+"""Further seeds along trees, in the long tests."""
 
 SMALL = {
     "churn": 30,
@@ -36,12 +36,12 @@ SMALL = {
     "join-storm": 60,
     "random-faults": 16,
 }
-"""Peers with which a scenario is played here; the others with `FEW`."""
+"""Number of peers by scenario; `DEFAULT_PEERS` for the others."""
 DEFAULT_PEERS = 40
 
 
 def shorter(scenario: Scenario) -> Scenario:
-    """Churn for a tenth of the time, at four times the rate."""
+    """Shorten churn to a tenth of the time at four times the rate."""
     steps = tuple(
         replace(step, parameters={**step.parameters, "minutes": 1, "fraction_per_min": 0.72})
         if step.do == "churn"
@@ -51,16 +51,16 @@ def shorter(scenario: Scenario) -> Scenario:
     return replace(scenario, steps=steps)
 
 
-# -- reading
+# -- loading
 
 
-def test_none_is_forgotten():
+def test_builtin_scenarios_are_listed():
     assert {"churn", "cold-start", "join-storm", "kill", "kill-most", "partition"} <= set(builtin_names())
     assert SMALL.keys() <= set(builtin_names())
 
 
 @pytest.mark.parametrize("name", builtin_names())
-def test_a_scenario_says_what_it_is_about(name: str):
+def test_scenario_has_description_and_steps(name: str):
     scenario = load(name)
     assert scenario.name == name
     assert scenario.description.endswith((".", "!", "?"))
@@ -68,7 +68,7 @@ def test_a_scenario_says_what_it_is_about(name: str):
     assert scenario.steps
 
 
-def test_a_scenario_can_be_a_file_of_one_s_own(tmp_path: Path):
+def test_scenario_is_loaded_from_file(tmp_path: Path):
     path = tmp_path / "mine.toml"
     path.write_text(
         'description = "Mine."\npeers = 3\n[peer]\ndegree = 3\n[network]\nlatency_ms = [1, 2]\n[[step]]\ndo = "grow"\n'
@@ -80,56 +80,56 @@ def test_a_scenario_can_be_a_file_of_one_s_own(tmp_path: Path):
 
 
 @pytest.mark.parametrize("step", sorted(STEPS))
-def test_every_step_says_what_it_does(step: str):
+def test_step_has_description(step: str):
     assert (STEPS[step].__doc__ or "").endswith(".")
 
 
 @pytest.mark.parametrize(
-    ("content", "helpful"),
+    ("content", "text"),
     [
-        ({"step": [{"do": "explode"}]}, r"must `do` one of churn, .*, not 'explode'"),
-        ({"step": [{"fraction": 0.5}]}, r"must `do` one of .*, not None"),
+        ({"step": [{"do": "explode"}]}, r"unknown step 'explode'; `do` is one of churn, "),
+        ({"step": [{"fraction": 0.5}]}, r"unknown step None; `do` is one of "),
         ({"step": [{"do": "kill", "shere": 0.5}]}, r"step kill: .*'shere'"),
         ({"step": [{"do": "wait"}]}, r"step wait: .*'duration_s'"),
-        ({"pears": 3}, r"'pears' is unknown; known are bootstrap_count, .*, peers, "),
-        ({"peer": {"degre": 5}}, r"'degre' is no setting; known are .*degree, "),
-        ({"network": {"latency": 5}}, r"'latency' is no setting; known are .*latency_ms"),
-        ({"peer": {"degree": 2}}, r"degree 2: a peer keeps 3 to 32 links"),
-        ({"peer": {"degree": 33}}, r"degree 33: a peer keeps 3 to 32 links"),
+        ({"pears": 3}, r"unknown key 'pears'; use bootstrap_count, .*, peers, "),
+        ({"peer": {"degre": 5}}, r"unknown setting 'degre'; use .*degree, "),
+        ({"network": {"latency": 5}}, r"unknown setting 'latency'; use .*latency_ms"),
+        ({"peer": {"degree": 2}}, r"degree must be between 3 and 32, not 2"),
+        ({"peer": {"degree": 33}}, r"degree must be between 3 and 32, not 33"),
     ],
 )
-def test_what_is_wrong_with_a_scenario_is_said(content: dict[str, Any], helpful: str):
-    with pytest.raises(ScenarioError, match=f"^mine: .*{helpful}"):
+def test_invalid_scenario_raises_helpful_error(content: dict[str, Any], text: str):
+    with pytest.raises(ScenarioError, match=f"^mine: .*{text}"):
         parse("mine", content)
 
 
-def test_a_file_that_is_not_toml(tmp_path: Path):
+def test_invalid_toml_raises_scenario_error(tmp_path: Path):
     path = tmp_path / "mine.toml"
     path.write_text("peers: 3\n")
-    with pytest.raises(ScenarioError, match=r"mine\.toml is not TOML: .*line 1"):
+    with pytest.raises(ScenarioError, match=r"mine\.toml is not valid TOML: .*line 1"):
         load(str(path))
 
 
-def test_a_file_that_is_not_there(tmp_path: Path):
-    with pytest.raises(ScenarioError, match=r"mine\.toml cannot be read: No such file"):
+def test_missing_file_raises_scenario_error(tmp_path: Path):
+    with pytest.raises(ScenarioError, match=r"cannot read .*mine\.toml: No such file"):
         load(str(tmp_path / "mine.toml"))
 
 
-def test_a_name_that_does_not_exist():
+def test_unknown_scenario_raises_error_with_known_names():
     with pytest.raises(
         ScenarioError,
-        match=r"no scenario 'kil'; there are asymmetric-partition, churn, .*kill, .* or name a \.toml file",
+        match=r"unknown scenario 'kil'; use asymmetric-partition, churn, .*kill, .* or a \.toml file",
     ):
         load("kil")
 
 
-# -- playing
+# -- running
 
 
-@pytest.mark.parametrize(("spread", "seed"), [(spread, seed) for spread, seeds in SEEDS.items() for seed in seeds])
+@pytest.mark.parametrize(("mode", "seed"), [(mode, seed) for mode, seeds in SEEDS.items() for seed in seeds])
 @pytest.mark.parametrize("name", builtin_names())
-def test_small(name: str, spread: DisseminationMode, seed: int):
-    run = shorter(load(name)).with_dissemination(spread).run(seed, SMALL.get(name, DEFAULT_PEERS))
+def test_scenario_passes_with_few_peers(name: str, mode: DisseminationMode, seed: int):
+    run = shorter(load(name)).with_dissemination(mode).run(seed, SMALL.get(name, DEFAULT_PEERS))
     assert run.metrics
     assert all(value >= 0 for value in run.metrics.values())
 
@@ -137,74 +137,74 @@ def test_small(name: str, spread: DisseminationMode, seed: int):
 @pytest.mark.long
 @pytest.mark.parametrize("seed", FURTHER_SEEDS)
 @pytest.mark.parametrize("name", builtin_names())
-def test_small_along_trees(name: str, seed: int):
-    test_small(name, DisseminationMode.TREE, seed)
+def test_scenario_passes_with_few_peers_along_trees(name: str, seed: int):
+    test_scenario_passes_with_few_peers(name, DisseminationMode.TREE, seed)
 
 
 @pytest.mark.parametrize("degree", [3, 5, 6, 8])
 @pytest.mark.parametrize("name", ["kill", "partition"])
-def test_any_degree(name: str, degree: int):
+def test_scenario_passes_with_other_degrees(name: str, degree: int):
     run = load(name).with_degree(degree).run(seed=1, peers=30)
-    holes = [degree - len(neighbours) for neighbours in run.simulation.adjacency().values()]
-    assert sum(holes) == degree * len(holes) % 2
+    free_slots = [degree - len(neighbors) for neighbors in run.simulation.adjacency().values()]
+    assert sum(free_slots) == degree * len(free_slots) % 2
 
 
-def test_figures_say_what_was_measured():
-    figures = load("connectivity").run(seed=1, peers=50).metrics
-    assert figures["copies"] == 3 * 50 + 1
-    assert figures["connectivity"] == 4
-    assert figures["diameter"] <= figures["bound_high"]
+def test_connectivity_scenario_reports_metrics():
+    metrics = load("connectivity").run(seed=1, peers=50).metrics
+    assert metrics["copies"] == 3 * 50 + 1
+    assert metrics["connectivity"] == 4
+    assert metrics["diameter"] <= metrics["bound_high"]
 
 
-# -- ways of spreading
+# -- dissemination modes
 
 
-@pytest.mark.parametrize("spread", DisseminationMode)
-def test_a_way_of_spreading_is_a_threshold(spread: DisseminationMode):
-    scenario = load("kill").with_degree(5).with_dissemination(spread)
-    assert DisseminationMode.from_settings(scenario.settings.peer) is spread
+@pytest.mark.parametrize("mode", DisseminationMode)
+def test_dissemination_mode_round_trips_through_settings(mode: DisseminationMode):
+    scenario = load("kill").with_degree(5).with_dissemination(mode)
+    assert DisseminationMode.from_settings(scenario.settings.peer) is mode
     assert scenario.settings.peer.degree == 5
     assert scenario.with_dissemination(DisseminationMode.MIXED).settings == load("kill").with_degree(5).settings
 
 
-def test_the_traffic_has_messages_of_every_size():
+def test_traffic_has_messages_of_every_size():
     random = Random(1)
-    said = [random_payloads(random, 32) for _ in range(1000)]
-    alone = [len(each[0]) for each in said if len(each) == 1]
+    payloads = [random_payloads(random, 32) for _ in range(1000)]
+    singles = [len(each[0]) for each in payloads if len(each) == 1]
     flooded = load("kill").settings.peer.flood_bytes_max
-    assert min(alone) == 32
-    assert flooded <= LARGE_BYTES[0] < max(alone) <= LARGE_BYTES[1] < FRAME_BYTES_MAX
-    bursts = [sum(map(len, each)) for each in said if len(each) > 1]
+    assert min(singles) == 32
+    assert flooded <= LARGE_BYTES[0] < max(singles) <= LARGE_BYTES[1] < FRAME_BYTES_MAX
+    bursts = [sum(map(len, each)) for each in payloads if len(each) > 1]
     assert min(bursts) < flooded < max(bursts)
-    assert max(len(data) for each in said if len(each) > 1 for data in each) <= BURST_BYTES_MAX
+    assert max(len(data) for each in payloads if len(each) > 1 for data in each) <= BURST_BYTES_MAX
 
 
 @pytest.mark.parametrize("peers", [32, 100])
-def test_along_trees_hardly_a_copy_is_needless_and_the_way_is_short(peers: int):
-    """Much is checked by the step itself."""
-    figures = load("dissemination-cost").with_dissemination(DisseminationMode.TREE).run(2, peers).metrics
-    for which in ("one", "many"):
-        assert figures[f"redundancy_{which}"] < 0.1
-        assert 1 <= figures[f"hops_{which}"] <= 1.5 * figures["diameter"]
-        assert figures[f"late_ms_{which}"] < 300
+def test_trees_have_few_duplicates_and_short_paths(peers: int):
+    """The step itself checks its bounds."""
+    metrics = load("dissemination-cost").with_dissemination(DisseminationMode.TREE).run(2, peers).metrics
+    for authors in ("one", "many"):
+        assert metrics[f"redundancy_{authors}"] < 0.1
+        assert 1 <= metrics[f"hops_{authors}"] <= 1.5 * metrics["diameter"]
+        assert metrics[f"latency_max_ms_{authors}"] < 300
 
 
-def test_a_flood_takes_as_many_copies_as_there_are_links():
-    figures = load("dissemination-cost").with_dissemination(DisseminationMode.FLOOD).run(2, 32).metrics
-    for which in ("one", "many"):
-        assert figures[f"redundancy_{which}"] == pytest.approx(2, abs=0.2)  # degree - 2, and a little for the author
+def test_flood_redundancy_follows_degree():
+    metrics = load("dissemination-cost").with_dissemination(DisseminationMode.FLOOD).run(2, 32).metrics
+    for authors in ("one", "many"):
+        assert metrics[f"redundancy_{authors}"] == pytest.approx(2, abs=0.2)  # degree - 2
 
 
-def test_what_is_large_takes_few_copies_in_the_mixed_way_too():
-    figures = load("dissemination-cost").run(2, 32).metrics
-    assert 0.5 < figures["redundancy_many"] < 1.8
+def test_mixed_mode_saves_copies_of_large_messages():
+    metrics = load("dissemination-cost").run(2, 32).metrics
+    assert 0.5 < metrics["redundancy_many"] < 1.8
 
 
-@pytest.mark.parametrize("mutant", ["a tree that is never pruned", "a tree that grows long"])
-def test_a_tree_that_is_no_good_is_found(mutant: str, monkeypatch: pytest.MonkeyPatch):
-    if mutant == "a tree that is never pruned":
+@pytest.mark.parametrize("mutant", ["never pruned", "too deep"])
+def test_poor_tree_is_detected(mutant: str, monkeypatch: pytest.MonkeyPatch):
+    if mutant == "never pruned":
         monkeypatch.setattr(Plumtree, "_prune", lambda *_: None)
-        text = "copies too many of each message"
+        text = "duplicates per delivery"
     else:
         monkeypatch.setattr("broadloom.testing.sim.steps.DEPTH_RATIO_MAX", 0.5)
         text = "a tree of depth"
@@ -212,34 +212,34 @@ def test_a_tree_that_is_no_good_is_found(mutant: str, monkeypatch: pytest.Monkey
         load("dissemination-cost").with_dissemination(DisseminationMode.TREE).run(1, 32)
 
 
-def test_who_waits_long_for_what_the_living_say_is_found(monkeypatch: pytest.MonkeyPatch):
-    """Nobody pulls what it hears of, and nobody looks for another branch."""
+def test_late_delivery_after_crash_of_tree_parents_is_detected(monkeypatch: pytest.MonkeyPatch):
+    """No peer requests missing messages, and none looks for another parent."""
     monkeypatch.setattr(Plumtree, "on_link_lost", lambda *_: None)
     monkeypatch.setattr(GapRepair, "_request", lambda *_: None)
-    with pytest.raises(GuaranteeViolation, match=r"came only after|has not got"):
+    with pytest.raises(GuaranteeViolation, match=r"delivered only after|has not received"):
         load("kill-tree-parents").with_dissemination(DisseminationMode.TREE).run(1, 40)
 
 
-def test_a_way_that_there_is_not(capsys: pytest.CaptureFixture[str]):
+def test_unknown_dissemination_mode_is_a_usage_error(capsys: pytest.CaptureFixture[str]):
     assert sim("kill", dissemination="gossip") == 2
     assert "--dissemination must be one of flood, tree, mixed, not 'gossip'" in capsys.readouterr().err
 
 
-def test_a_way_given_on_the_command_line(capsys: pytest.CaptureFixture[str]):
+def test_dissemination_option_applies_to_run(capsys: pytest.CaptureFixture[str]):
     assert sim("kill-tree-parents", peers="12", seeds="1", jobs=1, dissemination="tree", json=True) == 0
-    assert json.loads(capsys.readouterr().out)["metrics"]["late_ms"] > 0
+    assert json.loads(capsys.readouterr().out)["metrics"]["latency_max_ms"] > 0
 
 
-def test_the_way_is_part_of_the_command_that_replays_a_history():
+def test_replay_command_contains_dissemination_mode():
     scenario = load("kill").with_dissemination(DisseminationMode.TREE)
     assert "--dissemination tree " in replay_command(scenario, SeedResult("kill", 20, 7))
     assert "--dissemination" not in replay_command(load("kill"), SeedResult("kill", 20, 7))
 
 
-def test_traffic_of_few_authors():
+def test_traffic_is_limited_to_authors():
     run = Run(Simulation(1), 8)
     STEPS["grow"](run)
     STEPS["traffic"](run, per_s=50, authors=2)
-    run.simulation.run(2)
+    run.simulation.run_for(2)
     STEPS["converge"](run)
     assert len(run.simulation.checker.sent_at) == 2

@@ -1,4 +1,4 @@
-"""Whatever happens to a fabric, in whatever order: hypothesis looks for the shortest history that breaks a promise."""
+"""Random operations in random order: hypothesis searches for the shortest history that violates a guarantee."""
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -15,14 +15,13 @@ EXAMPLES = 60
 STEPS = 30
 PEERS_MAX = 14
 CONVERGENCE_TIMEOUT_S = 150.0
-"""Longer than messages are retained: what nobody has any more is given up by then."""
+"""Longer than the retention time: unavailable messages have been given up by then."""
 
 INDICES = st.integers(0, PEERS_MAX - 1)
 
 
 class Fabric(RuleBasedStateMachine):
-    """All peers share one host and so can always be found, as in `broadloom.testing.sim.exhaustive`; a split goes
-    between two hosts."""
+    """All peers are on two hosts, so that they can always find each other; a partition separates the hosts."""
 
     sim: Simulation
     degree: int
@@ -31,20 +30,20 @@ class Fabric(RuleBasedStateMachine):
         seed=st.integers(0, 1000),
         degree=st.sampled_from([3, 4, 4, 5]),
         peers=st.integers(1, 8),
-        spread=st.sampled_from(DisseminationMode),
+        mode=st.sampled_from(DisseminationMode),
     )
-    def begin(self, seed: int, degree: int, peers: int, spread: DisseminationMode) -> None:
+    def begin(self, seed: int, degree: int, peers: int, mode: DisseminationMode) -> None:
         self.degree = degree
-        self.sim = Simulation(seed, SimulationSettings(peer=spread.apply_to(Tuning(degree=degree))))
+        self.sim = Simulation(seed, SimulationSettings(peer=mode.apply_to(Tuning(degree=degree))))
         self.is_partitioned = False
         for _ in range(peers):
             self._add()
-            self.sim.run(0.5)
+            self.sim.run_for(0.5)
         self.sim.converge(60)
 
     def _add(self) -> None:
         host = f"h{len(self.sim.nodes) % 2}"
-        self.sim.add(host=host, bootstrap=(Address("h0", 0), Address("h1", 0)))
+        self.sim.add_peer(host=host, bootstrap=(Address("h0", 0), Address("h1", 0)))
 
     def _removable_nodes(self) -> list[SimNode]:
         return [node for node in self.sim.alive if node.peer.is_present]
@@ -55,7 +54,7 @@ class Fabric(RuleBasedStateMachine):
 
     @property
     def may_remove(self) -> bool:
-        """Two members are left when one goes, so that there always is a fabric to come back to."""
+        """At least two members remain, so that there is a fabric to rejoin."""
         return sum(not node.is_paused for node in self.sim.members) > 2
 
     @precondition(lambda self: len(self.sim.alive) < PEERS_MAX and not self.is_partitioned)
@@ -88,7 +87,7 @@ class Fabric(RuleBasedStateMachine):
     def broadcast(self, index: int, count: int, size: int) -> None:
         members = [node for node in self.sim.members if not node.is_paused]
         for _ in range(count if members else 0):
-            self.sim.broadcast(members[index % len(members)], bytes(size))
+            members[index % len(members)].broadcast(bytes(size))
 
     @precondition(lambda self: not self.is_partitioned)
     @rule(one_way=st.booleans())
@@ -105,11 +104,11 @@ class Fabric(RuleBasedStateMachine):
 
     @rule(seconds=st.sampled_from([0.01, 0.1, 0.5, 2.0, 9.0]))
     def wait(self, seconds: float) -> None:
-        self.sim.run(seconds)
+        self.sim.run_for(seconds)
 
     @invariant()
     def no_peer_exceeds_degree(self) -> None:
-        """That each author's messages come once and in order, the simulator checks at every delivery."""
+        """The simulator itself checks every delivery."""
         for node in self.sim.alive:
             assert len(node.peer.links) <= self.degree
             assert node.peer.links.unreserved_slots >= 0

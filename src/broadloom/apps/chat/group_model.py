@@ -158,9 +158,9 @@ class GroupModel:
     def _receive_new(self) -> bool:
         taken = len(self._sent)
         while self._sent:
-            message = self._sent.popleft()
+            sent = self._sent.popleft()
             if self.tree is not None:
-                self._add_to_tree(message)
+                self._add_to_tree(sent)
         while taken < SLICE_ROWS and (message := self.group.receive_nowait()) is not None:
             taken += 1
             if self.tree is not None:

@@ -9,8 +9,8 @@ import numpy as np
 import numpy.typing as npt
 
 from broadloom.pipeline.arrow.fabric_timeline import NEVER, FabricTimeline
-from broadloom.pipeline.arrow.graph import is_regular
 from broadloom.record.arrow_import import pa
+from broadloom.topology import is_regular
 
 SNAPSHOT_INTERVAL_US = 1_000_000
 """Changes within it are one batch."""
@@ -66,7 +66,7 @@ def fabric_snapshots(
                 "is_regular": is_regular(known, shape.peers, line.degree),
                 "components": shape.components,
                 "diameter": shape.diameter,
-                "mean_distance": shape.distance_mean,
+                "mean_distance": shape.mean_distance,
                 "is_exact": shape.is_exact,
             }
         )

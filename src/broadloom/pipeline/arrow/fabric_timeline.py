@@ -10,8 +10,11 @@ import numpy.typing as npt
 import polars as pl
 
 from broadloom.pipeline.arrow.frames import to_polars
-from broadloom.pipeline.arrow.graph import Topology, component_count, measure_topology
 from broadloom.record.arrow_import import pa
+from broadloom.topology import Topology, analyze_topology, component_labels, link_adjacency
+
+EXACT_PEERS_MAX = 3_000
+"""Distances of larger fabrics are sampled."""
 
 NEVER = np.int64(2**62)
 Ints = npt.NDArray[np.int64]
@@ -76,11 +79,12 @@ class FabricTimeline:
 
     def topology(self, time: int) -> Topology:
         peers, a, b = self.graph(time)
-        return measure_topology(a, b, len(peers))
+        links = link_adjacency(range(len(peers)), zip(a.tolist(), b.tolist(), strict=True))
+        return analyze_topology(links, exact_peers_max=EXACT_PEERS_MAX)
 
     def component_count(self, time: int) -> int:
         peers, a, b = self.graph(time)
-        return component_count(a, b, len(peers))
+        return int(component_labels(len(peers), a, b).max(initial=-1)) + 1
 
     def recorded_degrees(self, time: int) -> dict[int, int]:
         """Degree -> peers, of those that record: of the others not all links are known."""

@@ -14,6 +14,7 @@ from broadloom.pipeline.table import COUNT, FLAG, ID, TEXT, TIME, TableColumn
 from broadloom.protocol.events import LinkDownReason
 from broadloom.record.arrow_import import pa
 from broadloom.record.schema import EventKind
+from broadloom.topology import component_labels
 
 COLUMNS = (
     TableColumn("channel", TEXT, "First 16 digits of the channel's id."),
@@ -108,18 +109,9 @@ def _with_end_status(recorded: pl.DataFrame, rows: pl.DataFrame) -> pl.DataFrame
 def _components(peers: list[str], ones: list[str], others: list[str]) -> NDArray[np.int64]:
     """Number of the connected part that each peer is in; peers that did not record tie others together too."""
     number = {peer: place for place, peer in enumerate(dict.fromkeys([*peers, *ones, *others]))}
-    label = np.arange(len(number))
     one = np.array([number[peer] for peer in ones], dtype=np.int64)
     other = np.array([number[peer] for peer in others], dtype=np.int64)
-    while len(one):
-        least = np.minimum(label[one], label[other])
-        before = label.copy()
-        np.minimum.at(label, one, least)
-        np.minimum.at(label, other, least)
-        label = label[label]  # jumping, so that long chains take few rounds
-        if (label == before).all():
-            break
-    return label[: len(peers)]
+    return component_labels(len(number), one, other)[: len(peers)]
 
 
 def _with_disruptions(recorded: pl.DataFrame, rows: pl.DataFrame, settle_s: float) -> pl.DataFrame:

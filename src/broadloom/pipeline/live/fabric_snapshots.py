@@ -8,10 +8,12 @@ and nothing was heard of it for `SILENT_US`.
 import numpy as np
 import polars as pl
 
-from broadloom.pipeline.live.shape import components, diameter
 from broadloom.pipeline.live.watermark import Watermark
+from broadloom.topology import connected_components, diameter, link_adjacency
 
 PEER_TIMEOUT_US = 60_000_000
+DIAMETER_PEERS_MAX = 512
+"""A dashboard should not wait for the diameter of a larger fabric."""
 
 KINDS = ("joined", "leaving", "left", "link_up", "link_down")
 
@@ -85,6 +87,9 @@ def snapshot(ends: pl.DataFrame, peers: pl.DataFrame, time_us: int) -> dict[str,
     one = np.array([nodes[peer] for peer in links["one"]], dtype=np.int64)
     other = np.array([nodes[peer] for peer in links["other"]], dtype=np.int64)
     degrees = np.bincount(np.concatenate([one, other]), minlength=len(nodes))[: len(here)]
+    adjacency = link_adjacency(nodes, zip(links["one"], links["other"], strict=True))
+    component_count = len(connected_components(adjacency))
+    is_measured = component_count == 1 and len(nodes) <= DIAMETER_PEERS_MAX
     return {
         "time": time_us,
         "peers": len(here),
@@ -93,8 +98,8 @@ def snapshot(ends: pl.DataFrame, peers: pl.DataFrame, time_us: int) -> dict[str,
         "degree_min": int(degrees.min()) if here else 0,
         "degree_mean": float(degrees.mean()) if here else 0.0,
         "degree_max": int(degrees.max()) if here else 0,
-        "components": components(len(nodes), one, other),
-        "diameter": diameter(len(nodes), one, other),
+        "components": component_count,
+        "diameter": diameter(adjacency) if is_measured else None,
     }
 
 

@@ -1,10 +1,4 @@
-"""What the paper says of diameters (SWAN, section III-A), and what to expect of a random regular graph.
-
-The bounds are the theorem of Bollobas and Fernandez de la Vega, which holds for almost every large random regular
-graph; the paper tabulates them for degree 4. `expected` says where between the bounds.
-"""
-
-import math
+"""Diameters in the SWAN paper (III-A), and the distances to expect between `topology.diameter_bounds`."""
 
 PAPER_BOUNDS = {
     100: (4, 9),
@@ -17,22 +11,6 @@ PAPER_BOUNDS = {
 """As printed, for degree 4: peers -> lower and upper bound."""
 PAPER_OBSERVED = {200: 6, 450: 7}
 """Diameters of fabrics that the paper's authors saw: peers -> diameter."""
-
-
-def diameter_range(peers: int, degree: int) -> tuple[int, int]:
-    """Between which diameters almost every random regular graph of this size lies, as far as possible at all."""
-    if peers < 1 or degree < 3:
-        raise ValueError(f"no random regular graph has {peers} peers of degree {degree}")
-    if peers <= degree + 1:
-        only = min(peers - 1, 1)
-        return only, only
-    base, log_peers = degree - 1, math.log(peers)
-    whole = 0  # counted in integers: a power of the base must not slip below itself by rounding
-    while base ** (whole + 1) <= peers:
-        whole += 1
-    lower = whole + math.floor(math.log(log_peers, base) - math.log(6 * degree / (degree - 2), base)) + 1
-    upper = math.ceil(math.log(peers, base) + math.log(log_peers, base) + math.log(2 * degree, base)) + 1
-    return max(lower, 2), min(upper, peers - 1)
 
 
 def expected_distances(peers: int, degree: int) -> tuple[int, float]:

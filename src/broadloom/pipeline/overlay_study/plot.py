@@ -8,9 +8,10 @@ from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
-from broadloom.pipeline.overlay_study.bounds import diameter_range, expected_distances
+from broadloom.pipeline.overlay_study.bounds import expected_distances
 from broadloom.pipeline.overlay_study.summary import Row
 from broadloom.pipeline.overlay_study.theory import surviving_stats
+from broadloom.topology import diameter_bounds
 
 WIDTH_INCHES, HEIGHT_INCHES = 7.0, 4.5
 PNG_DOTS_PER_INCH = 150
@@ -39,7 +40,7 @@ def diameters(rows: Sequence[Row], degree: int, path: Path) -> None:
     low, high = min(row["peers"] for row in rows), max(row["peers"] for row in rows)
     ratio = max(high / max(low, 1), 1.0)
     sizes = sorted({round(low * ratio ** (step / STEPS_BETWEEN)) for step in range(STEPS_BETWEEN + 1)})
-    limits = [diameter_range(size, degree) for size in sizes]
+    limits = [diameter_bounds(size, degree) for size in sizes]
     axes.fill_between(
         sizes, [each[0] for each in limits], [each[1] for each in limits], color="#d5e3ec", label="the paper's bounds"
     )

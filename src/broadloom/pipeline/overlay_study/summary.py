@@ -5,10 +5,11 @@ from collections.abc import Callable, Hashable, Iterable, Sequence
 from statistics import fmean, median
 from typing import Any, TypeVar, cast
 
-from broadloom.pipeline.overlay_study.bounds import PAPER_OBSERVED, diameter_range, expected_distances
+from broadloom.pipeline.overlay_study.bounds import PAPER_OBSERVED, expected_distances
 from broadloom.pipeline.overlay_study.jobs import FailureJob, Figures, SpreadJob
 from broadloom.pipeline.overlay_study.parameters import strategy_name
 from broadloom.pipeline.overlay_study.theory import surviving_stats
+from broadloom.topology import diameter_bounds
 
 Row = dict[str, Any]
 Job = TypeVar("Job")
@@ -47,7 +48,7 @@ def diameters(jobs: Sequence[SpreadJob], figures: Sequence[Figures]) -> list[Row
     rows = []
     for job, members in _by(lambda job: job.peers, *merge_jobs(jobs, figures)):
         found = sorted(int(each) for each in _values(members, "diameter"))
-        low, high = diameter_range(job.peers, job.degree)
+        low, high = diameter_bounds(job.peers, job.degree)
         expected_diameter, expected_mean = expected_distances(job.peers, job.degree)
         pairs = sum(_values(members, "pairs"))
         rows.append(

@@ -1,9 +1,8 @@
-"""Messages from before our time that a neighbour lacks: we look for them on its behalf, and keep them for it.
+"""Backfill: fetch messages from before this peer joined, on behalf of a neighbor that lacks them.
 
-Who came to the channel after a message neither has it nor waits for it. Where two parts merge, all neighbours of those
-who lack it may be such latecomers, with those who hold it behind them: they would stand between the two like a wall.
-So a latecomer that is asked asks its own neighbours, at once and not often, and what comes is passed on to whom it was
-fetched for. Our own application does not get it.
+A late joiner neither holds earlier messages nor waits for them. When two partitions merge, all neighbors of the peers
+that lack a message may be late joiners, which would separate them from the peers that hold it. So a late joiner that is
+asked asks its own neighbors, rarely, and passes the frames on to the requester. Its own application does not get them.
 """
 
 from typing import TYPE_CHECKING
@@ -18,11 +17,11 @@ if TYPE_CHECKING:
     from broadloom.protocol.peer import Peer
 
 BACKFILLS_MAX = 64
-"""Authors of which we look for messages at the same time."""
+"""Authors with a backfill at the same time."""
 BACKFILL_INTERVAL_S = 2.0
-"""So often our neighbours are asked at most..."""
+"""Minimum time between two rounds of requests for one author."""
 BACKFILL_TIMEOUT_S = 20.0
-"""...and for so long after the last question we take what comes."""
+"""Frames that arrive later after the last request are ignored."""
 
 
 class _BackfillRequest:
@@ -41,7 +40,6 @@ class Backfill:
         self._requests: dict[PeerId, _BackfillRequest] = {}
 
     def fetch_for(self, requester: "Link", author: PeerId, first: int, last: int) -> None:
-        """A neighbour lacks these, and we have never had them."""
         now = self._peer.runtime.now()
         request = self._requests.get(author)
         if request is None:
@@ -64,7 +62,7 @@ class Backfill:
                 del self._requests[author]
 
     def deliver(self, link: "Link", author: PeerId, first: int, last: int, frame: bytes) -> bool:
-        """A frame from before our time: whether it was fetched for somebody."""
+        """Pass a frame from before this peer joined on to the requesters. Returns False if there are none."""
         request = self._requests.get(author)
         if request is None or last < request.first or first > request.last:
             return False
@@ -72,7 +70,7 @@ class Backfill:
         if now > request.requested_at + BACKFILL_TIMEOUT_S:
             return False
         if broadcaster.retention.get(author, first) is not None:
-            return True  # another neighbour had it too
+            return True  # another neighbor sent it already
         message = decode_broadcast(frame)
         if message.age_ms > 1000 * self._peer.settings.retention_s:
             return False

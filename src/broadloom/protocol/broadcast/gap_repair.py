@@ -1,12 +1,13 @@
-"""Gaps: what somebody is known to have, and we lack.
+"""Gap repair: request messages that are known to exist and have not arrived.
 
-One that stays is asked for, from one neighbour after the other. What no neighbour can give any more, and none waits
-for, is told to the application as missed.
+A gap that does not close by itself is requested from one neighbor after another (`Want`). A neighbor that cannot send a
+message answers with `Unavailable` and a reason. Messages that no neighbor can send, and none still waits for, are
+reported to the application as missed.
 """
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
-from broadloom.protocol.broadcast.receive_window import NeverHeld, ReceiveWindow
+from broadloom.protocol.broadcast.receive_window import ReceiveWindow
 from broadloom.wire import PeerId, encode
 from broadloom.wire.link_messages import LastKnown, Unavailable, UnavailableReason, Want
 from broadloom.wire.types import AuthorState
@@ -18,40 +19,131 @@ if TYPE_CHECKING:
     from broadloom.protocol.runtime import Timer
 
 GAP_REQUESTS_MAX = 32
-"""Authors whose gaps are asked for in one round, one after the other."""
+"""Authors whose gaps are requested in one round."""
 LOOKUPS_MAX = 1 << 16
-"""Frames looked for on behalf of one neighbour between two ticks."""
+"""Frames looked up for one neighbor between two ticks."""
 PENDING_CLAIMS_MAX = 1024
-"""Authors that wait to be told to the neighbours."""
+"""Authors waiting to be announced to the neighbors."""
+UNAVAILABLE_RANGES_MAX = 256
+"""Ranges remembered per author that one neighbor cannot send."""
 UNAVAILABLE_ROUNDS_MAX = 4
-"""So often all neighbours are asked for what one of them had and dropped, and the others never had."""
+"""Rounds over all neighbors for messages that some of them dropped and the others never had."""
 NEVER_HELD_TIMEOUT_S = 10.0
-"""For so long all neighbours are asked for what they never had, and look for it elsewhere."""
+"""How long to ask for messages that no neighbor ever had, while the neighbors search elsewhere (`backfill.py`)."""
 STALLED_CHECKS_MAX = 4
-"""So often a gap is looked at while the link that should fill it is busy, before it is asked for elsewhere."""
+"""Checks of a gap while its parent link is busy, before it is requested from another neighbor."""
+
+
+class _NeverHeld(NamedTuple):
+    """The neighbors that never had the first missing message, when it was last requested from all."""
+
+    first: int
+    since: float
+    """Since when all of them say so."""
+    peer_ids: tuple[int, ...]
+
+
+class GapState:
+    """What gap repair knows about one author. Only `GapRepair` writes it."""
+
+    __slots__ = (
+        "announced_by",
+        "must_propagate",
+        "never_held",
+        "parent_frames",
+        "pending",
+        "stalled_at",
+        "stalled_checks",
+        "unavailable",
+        "unavailable_rounds",
+    )
+
+    def __init__(self) -> None:
+        self.announced_by: Link | None = None
+        """The link over which missing messages were announced last."""
+        self.must_propagate = False
+        """The gap comes from a claim; if it stays open, the neighbors should know of the messages too."""
+        self.unavailable: dict[int, list[tuple[int, int]]] = {}
+        """Per neighbor, the ranges that it dropped, in order."""
+        self.unavailable_rounds = 0
+        """Rounds over all neighbors in which some had dropped the messages."""
+        self.pending: dict[int, tuple[int, bool]] = {}
+        """Per neighbor, how far the messages from the first missing one on are missing there too, and whether it never
+        had them; otherwise it may still receive them."""
+        self.never_held = _NeverHeld(0, 0.0, ())
+        self.stalled_at = -1
+        """`reached` at the last check. A gap that moves closes by itself."""
+        self.stalled_checks = 0
+        """Checks since it moved."""
+        self.parent_frames = 0
+        """Frames that the parent link had delivered at the last check."""
+
+    def add_unavailable(self, neighbor: int, first: int, last: int) -> None:
+        ranges = self.unavailable.setdefault(neighbor, [])
+        if ranges and first <= ranges[-1][1] + 1:
+            ranges[-1] = min(first, ranges[-1][0]), max(last, ranges[-1][1])
+        elif len(ranges) < UNAVAILABLE_RANGES_MAX:
+            ranges.append((first, last))
+
+    def unavailable_through(self, neighbor: int, sequence: int) -> int | None:
+        """Return the end of the range around `sequence` that this neighbor dropped, or None."""
+        ranges = self.unavailable.get(neighbor)
+        while ranges and ranges[0][1] < sequence:
+            del ranges[0]
+        return ranges[0][1] if ranges and ranges[0][0] <= sequence else None
 
 
 class GapRepair:
     def __init__(self, peer: "Peer", broadcaster: "Broadcaster") -> None:
         self._peer = peer
         self._broadcaster = broadcaster
+        self._states: dict[PeerId, GapState] = {}
+        """Authors that ever had a gap."""
         self._open: dict[PeerId, None] = {}
+        """Authors that may have a gap now, the next to check first."""
         self._pending_claims: dict[PeerId, None] = {}
-        """Authors that our neighbours shall know of."""
+        """Authors to announce to the neighbors."""
         self._timer: Timer | None = None
 
-    # -- asking
+    def _state(self, author: PeerId) -> GapState:
+        state = self._states.get(author)
+        if state is None:
+            state = self._states[author] = GapState()
+        return state
+
+    # -- requesting
 
     def watch(self, author: PeerId) -> None:
         self._open[author] = None
         self._schedule_check()
 
-    def propagate_claims(self, author: PeerId) -> None:
-        """We heard of messages from before our time, for the first time: our neighbours may be older than we and lack
-        them."""
+    def watch_claim(self, author: PeerId) -> None:
+        """A neighbor claims that messages exist which this peer has not received."""
+        self._state(author).must_propagate = True
+        self.watch(author)
+
+    def prefer(self, author: PeerId, link: "Link") -> None:
+        """Request missing messages from the neighbor that announced them first."""
+        self._state(author).announced_by = link
+
+    def propagate_claim(self, author: PeerId) -> None:
+        """Announce messages from before this peer joined: older neighbors may lack them without knowing it."""
         if len(self._pending_claims) < PENDING_CLAIMS_MAX:
             self._pending_claims[author] = None
             self._schedule_check()
+
+    def forget_unavailable(self, author: PeerId) -> None:
+        """The claimed messages never existed, so what neighbors said about them means nothing."""
+        if (state := self._states.get(author)) is not None:
+            state.unavailable.clear()
+
+    def on_link_lost(self, link: "Link") -> None:
+        for state in self._states.values():
+            if state.announced_by is link:
+                state.announced_by = None
+
+    def evict(self, author: PeerId) -> None:
+        self._states.pop(author, None)
 
     def _schedule_check(self) -> None:
         if self._timer is None:
@@ -71,142 +163,146 @@ class GapRepair:
         for author, window in stalled:
             self._request(author, window, now)
 
+    def _drop_closed(self) -> None:
+        for author in list(self._open):
+            window = self._broadcaster.receiver.windows.get(author)
+            if window is None or not window.has_gap:
+                del self._open[author]
+                if (state := self._states.get(author)) is not None:
+                    state.unavailable.clear()
+                    state.pending.clear()
+                    state.unavailable_rounds = 0
+
     def _find_stalled(self) -> list[tuple[PeerId, ReceiveWindow]]:
-        """Authors whose gap has not moved since we looked last, in turn. One that moves closes by itself."""
+        """Return the gaps that have not moved since the last check, in turn."""
         stalled: list[tuple[PeerId, ReceiveWindow]] = []
         for author in list(self._open):
-            window = self._broadcaster.authors[author]
-            if window.stalled_at != window.reached:
-                window.stalled_at, window.stalled_checks = window.reached, 0
-                self._in_flight(window)
-            elif self._in_flight(window):
-                window.stalled_checks += 1
+            window, state = self._broadcaster.receiver.windows[author], self._state(author)
+            if state.stalled_at != window.reached:
+                state.stalled_at, state.stalled_checks = window.reached, 0
+                self._is_in_flight(window, state)  # notes how many frames the parent has delivered
+            elif self._is_in_flight(window, state):
+                state.stalled_checks += 1
             elif len(stalled) < GAP_REQUESTS_MAX:
-                window.stalled_at = -1  # what is asked for is given time to come
+                state.stalled_at = -1  # gives the request time to be answered
                 del self._open[author]
                 self._open[author] = None  # to the end of the queue
                 stalled.append((author, window))
         return stalled
 
-    def _in_flight(self, window: ReceiveWindow) -> bool:
-        """The link that feeds us is busy with other messages: under load, all that comes late would be asked for, and
-        that would be more load."""
-        parent, frames_before = window.parent, window.parent_frames
-        if parent is None or window.stalled_checks >= STALLED_CHECKS_MAX:
+    def _is_in_flight(self, window: ReceiveWindow, state: GapState) -> bool:
+        """Whether the missing messages are probably queued on the parent link, which is busy. Requesting everything
+        that is late under load would add to the load."""
+        parent, frames_before = window.tree.parent, state.parent_frames
+        if parent is None or state.stalled_checks >= STALLED_CHECKS_MAX:
             return False
-        window.parent_frames = parent.frames_received
+        state.parent_frames = parent.frames_received
         return parent.frames_received != frames_before and not window.reorder_buffer
 
-    def _drop_closed(self) -> None:
-        for author in list(self._open):
-            window = self._broadcaster.authors.get(author)
-            if window is None or not window.has_gap:
-                del self._open[author]
-                if window is not None:
-                    window.unavailable.clear()
-                    window.pending_at.clear()
-                    window.unavailable_rounds = 0
-
     def _send_claims(self, stalled: list[tuple[PeerId, ReceiveWindow]], now: float) -> None:
-        """Gaps that we learned of by hearsay and that stay open: our neighbours may lack the same and not know it."""
-        to_propagate = [(author, window) for author, window in stalled if window.must_propagate]
+        """Announce messages known from claims alone: the neighbors may lack them without knowing it."""
+        to_announce = [(author, window) for author, window in stalled if self._state(author).must_propagate]
         for author in list(self._pending_claims)[:GAP_REQUESTS_MAX]:
             del self._pending_claims[author]
-            if (window := self._broadcaster.authors.get(author)) is not None:
-                to_propagate.append((author, window))
+            if (window := self._broadcaster.receiver.windows.get(author)) is not None:
+                to_announce.append((author, window))
         claims = []
-        for author, window in to_propagate:
-            window.must_propagate = False
-            claims.append(
-                AuthorState(author, window.stream_start, window.last_known, int((now - window.last_known_at) * 1000))
-            )
+        for author, window in to_announce:
+            if (state := self._states.get(author)) is not None:
+                state.must_propagate = False
+            idle_ms = int((now - window.last_known_at) * 1000)
+            claims.append(AuthorState(author, window.stream_start, window.last_known, idle_ms))
         if claims:
             frame = encode(LastKnown(tuple(claims)))
             for link in self._peer.links:
                 link.send_frame(frame)
 
     def _request(self, author: PeerId, window: ReceiveWindow, now: float) -> None:
-        self._broadcaster.deliver_overlapping(window, now)
+        """Request the first missing range from one neighbor, or give it up."""
+        receiver, state = self._broadcaster.receiver, self._state(author)
+        receiver.deliver_overlapping(window, now)
         if not window.has_gap:
             return
         if self._give_up_unavailable(author, window) and not window.has_gap:
             return
         first, last, sent_at = window.missing()
-        for neighbor, (pending_through, _) in list(window.pending_at.items()):
+        for neighbor, (pending_through, _) in list(state.pending.items()):
             if pending_through < first or neighbor not in self._peer.links:
-                del window.pending_at[neighbor]
+                del state.pending[neighbor]
         unavailable = {
-            link: up_to for link in self._peer.links if (up_to := window.unavailable_through(link.peer_id)) is not None
+            link: through
+            for link in self._peer.links
+            if (through := state.unavailable_through(link.peer_id, first)) is not None
         }
         left = [link for link in self._peer.links if link not in unavailable]
-        unasked = [link for link in left if link.peer_id not in window.pending_at]
+        unasked = [link for link in left if link.peer_id not in state.pending]
         if now - sent_at > self._peer.settings.retention_s:
-            self._broadcaster.give_up_gap(author, window, last)  # so old that nobody can have it any more
-        elif not unasked and window.reorder_buffer and sent_at < self._broadcaster.anti_entropy.joined_at:
-            self._broadcaster.skip_to(window, last)  # nobody near was there, and neither were we
-        elif not unasked and unavailable and window.unavailable_rounds >= UNAVAILABLE_ROUNDS_MAX:
-            self._broadcaster.give_up_gap(
-                author, window, min(last, *unavailable.values())
-            )  # some had it, and the others never got it
-        else:
-            if not unasked:
-                if self._is_never_held(window, first, left):
-                    self._broadcaster.give_up_gap(author, window, last)
-                    return
-                window.pending_at.clear()  # it is somewhere, and on its way
-                window.unavailable_rounds += bool(unavailable)
-            choices = (
-                [link for link in unasked or left if link.received_since_tick] or unasked or left
-            )  # the others may be dead
-            link = window.source if window.source in left else self._peer.runtime.random.choice(choices)
-            window.source = None  # the next one is any of them
-            self._broadcaster.plumtree.graft(window, author, link)
-            link.send(Want(author, first, last))
+            receiver.give_up_gap(author, window, last)  # no peer retains it any longer
+            return
+        if not unasked:
+            if window.reorder_buffer and sent_at < receiver.joined_at:
+                receiver.skip_to(window, last)  # sent before this peer and all its neighbors joined
+                return
+            if unavailable and state.unavailable_rounds >= UNAVAILABLE_ROUNDS_MAX:
+                # Some neighbors dropped it, and the others never get it.
+                receiver.give_up_gap(author, window, min(last, *unavailable.values()))
+                return
+            if self._is_never_held(window, state, first, left):
+                receiver.give_up_gap(author, window, last)
+                return
+            state.pending.clear()  # start another round: it exists somewhere
+            state.unavailable_rounds += bool(unavailable)
+        candidates = unasked or left
+        responsive = [link for link in candidates if link.received_since_tick] or candidates  # the others may be dead
+        announced_by, state.announced_by = state.announced_by, None
+        link = announced_by if announced_by in left else self._peer.runtime.random.choice(responsive)
+        self._broadcaster.plumtree.graft(window, author, link)
+        link.send(Want(author, first, last))
 
-    def _is_never_held(self, window: ReceiveWindow, first: int, left: "list[Link]") -> bool:
-        """All neighbours came after these messages, and have found them nowhere (`errands.py`): what has come of the
-        author meanwhile shall not wait for them any longer."""
-        now, previous = self._peer.runtime.now(), window.never_held
-        by = tuple(link.peer_id for link in left if window.pending_at[link.peer_id][1])
-        since = previous.since if previous.first == first and len(by) == len(left) else now
-        window.never_held = NeverHeld(first, since, by)
+    def _is_never_held(self, window: ReceiveWindow, state: GapState, first: int, left: "list[Link]") -> bool:
+        """Whether no neighbor ever had these messages or found them elsewhere for a long time: later messages of the
+        author should not wait for them any longer."""
+        now, previous = self._peer.runtime.now(), state.never_held
+        peer_ids = tuple(link.peer_id for link in left if state.pending[link.peer_id][1])
+        since = previous.since if previous.first == first and len(peer_ids) == len(left) else now
+        state.never_held = _NeverHeld(first, since, peer_ids)
         return now > since + NEVER_HELD_TIMEOUT_S and bool(window.reorder_buffer)
 
-    def _may_still_arrive(self, window: ReceiveWindow, requester: "Link") -> bool:
-        """Whether a gap of ours may still close without the one who asks for the same. (Two neighbours that lack the
-        same must not wait for each other.)"""
-        never_held = window.never_held
-        return never_held.first != window.reached + 1 or any(
-            link is not requester and link.peer_id not in never_held.by for link in self._peer.links
-        )
+    def _may_still_arrive(self, author: PeerId, window: ReceiveWindow, requester: "Link") -> bool:
+        """Whether this peer's own gap may close without the requester: two neighbors with the same gap must not wait
+        for each other."""
+        state = self._states.get(author)
+        if state is None or state.never_held.first != window.reached + 1:
+            return True
+        return any(link is not requester and link.peer_id not in state.never_held.peer_ids for link in self._peer.links)
 
     def _give_up_unavailable(self, author: PeerId, window: ReceiveWindow) -> bool:
-        """By the word of all neighbours."""
-        gave_up = False
+        """Give up what all neighbors have dropped."""
+        gave_up, state = False, self._state(author)
         while window.has_gap and len(self._peer.links):
-            up_to = [window.unavailable_through(link.peer_id) for link in self._peer.links]
-            _, last, _ = window.missing()
-            for each in up_to:
-                if each is None:
+            first, last, _ = window.missing()
+            ends = [state.unavailable_through(link.peer_id, first) for link in self._peer.links]
+            for end in ends:
+                if end is None:
                     return gave_up
-                last = min(last, each)
-            self._broadcaster.give_up_gap(author, window, last)
+                last = min(last, end)
+            self._broadcaster.receiver.give_up_gap(author, window, last)
             gave_up = True
         return gave_up
 
-    # -- being asked, and answered
+    # -- responding
 
     def on_want(self, link: "Link", want: Want) -> None:
-        """Send what we hold of the range, and say of the rest whether it may still come."""
-        window = self._broadcaster.authors.get(want.author)
+        """Send what is retained of the range, and report the rest as unavailable."""
+        window = self._broadcaster.receiver.windows.get(want.author)
         if want.last < want.first or link.lookups > LOOKUPS_MAX:
-            return  # it asks for nothing, or for too much at once: who lacks something asks again
+            return  # an empty range, or too many requests: an honest peer asks again
         if window is None or want.first > window.last_known:
             link.send(Unavailable(want.author, want.first, want.last, UnavailableReason.PENDING))
             return
         last = min(want.last, window.last_known)
-        signing = self._broadcaster.verifier
-        if signing is None or signing.can_send_credential(want.author):
+        verifier = self._broadcaster.verifier
+        if verifier is None or verifier.can_send_credential(want.author):
             link.backlog.rewind(want.author, want.first, last)
             link.backlog.drain()
         else:
@@ -215,9 +311,11 @@ class GapRepair:
             link.send(Unavailable(want.author, last + 1, want.last, UnavailableReason.PENDING))
 
     def send_unavailable(self, link: "Link", window: ReceiveWindow, author: PeerId, first: int, last: int) -> None:
-        """What we held once and dropped, or gave up, is gone for good; what we never held may be found elsewhere."""
+        """Report why a range cannot be sent: it may still arrive, it was dropped, or this peer never held it. In the
+        last case it is fetched for the neighbor from elsewhere."""
         if last > window.reached:
-            reason = UnavailableReason.PENDING if self._may_still_arrive(window, link) else UnavailableReason.NEVER_HELD
+            may_arrive = self._may_still_arrive(author, window, link)
+            reason = UnavailableReason.PENDING if may_arrive else UnavailableReason.NEVER_HELD
         else:
             reason = UnavailableReason.EXPIRED if first > window.floor else UnavailableReason.NEVER_HELD
         link.send(Unavailable(author, first, last, reason))
@@ -225,17 +323,19 @@ class GapRepair:
             self._broadcaster.backfill.fetch_for(link, author, first, min(last, window.floor))
 
     def on_unavailable(self, link: "Link", unavailable: Unavailable) -> None:
-        window = self._broadcaster.authors.get(unavailable.author)
+        author, first, last = unavailable.author, unavailable.first, unavailable.last
+        window = self._broadcaster.receiver.windows.get(author)
         if window is None:
             return
         is_final = unavailable.reason is UnavailableReason.EXPIRED
-        if is_final and unavailable.first <= window.last_known + 1:
-            # We were spared it, and did not even know of it.
-            self._broadcaster.anti_entropy.on_claim(
-                unavailable.author, window, unavailable.last, self._peer.runtime.now()
-            )
-        if is_final and window.has_gap and unavailable.last > window.reached:
-            window.add_unavailable(link.peer_id, unavailable.first, unavailable.last)
-            self._give_up_unavailable(unavailable.author, window)
-        elif window.has_gap and unavailable.first <= window.reached + 1 <= unavailable.last:
-            window.pending_at[link.peer_id] = unavailable.last, unavailable.reason is UnavailableReason.NEVER_HELD
+        if is_final and first <= window.last_known + 1:
+            # The neighbor skipped messages that this peer has not heard of.
+            self._broadcaster.anti_entropy.on_claim(author, window, last, self._peer.runtime.now())
+        if not window.has_gap:
+            return
+        if is_final and last > window.reached:
+            self._state(author).add_unavailable(link.peer_id, first, last)
+            self._give_up_unavailable(author, window)
+        elif first <= window.reached + 1 <= last:
+            never_held = unavailable.reason is UnavailableReason.NEVER_HELD
+            self._state(author).pending[link.peer_id] = last, never_held

@@ -1,46 +1,78 @@
-"""Announce and pull: the way that large frames spread, along a tree for each author that the fabric learns by itself.
+"""Plumtree: large frames and busy authors use a broadcast tree per author, which the fabric learns by itself.
 
-At first everyone sends everyone. Who gets a second copy tells the neighbour that brought it (`Prune`), which from then
-on only announces that author's messages on this link: names in batches, instead of the messages themselves. What
-remains is a tree. Whoever hears of messages that do not come pulls them from the one that announced them and makes
-that link a branch again (`Graft`); whoever loses the neighbour that fed it grafts all others at once, and prunes what
-turns out to be too many. So names of everything go over every link, and the promises rest on that.
+After Leitão, Pereira and Rodrigues, "Epidemic Broadcast Trees" (SRDS 2007). At first every link is eager: frames are
+pushed to all neighbors. A peer that gets a second copy sends `Prune` over that link, which makes it lazy: the other end
+only announces that author's messages there (`IHave`, in batches). The eager links that remain form a tree. A peer that
+hears of messages that do not arrive pulls them over the link of the `IHave` and makes it eager again (`Graft`); a peer
+that loses its parent grafts all other links at once and prunes again what turns out to be redundant. As every link
+carries at least `IHave`, no message depends on the tree being intact.
+
+Two differences: each author has its own tree, and one `IHave` announces all messages of an author up to a sequence
+number. As in the paper's optimization, a peer moves to a parent that is closer to the author by a threshold. The first
+copy alone does not make a link the parent: peers could come to feed each other in a cycle cut off from the author.
 """
 
 from typing import TYPE_CHECKING
 
-from broadloom.protocol.broadcast.receive_window import ReceiveWindow
 from broadloom.wire import PeerId
 from broadloom.wire.link_messages import Graft, IHave, Prune
 from broadloom.wire.types import TreePosition
 
 if TYPE_CHECKING:
     from broadloom.protocol.broadcast.broadcaster import Broadcaster
+    from broadloom.protocol.broadcast.receive_window import ReceiveWindow
     from broadloom.protocol.link import Link
     from broadloom.protocol.peer import Peer
     from broadloom.protocol.runtime import Timer
 
 PARENT_SWITCH_HOPS = 2
-"""A link over which the author is nearer by so much becomes the branch: less is not worth the change."""
+"""A link becomes the parent if the author is closer by this many hops; for less, a change is not worth it."""
 HOPS_UNKNOWN = 0xFFFFFFFF
-"""The author's distance by a tree over which nothing has come yet: nobody prefers us, and we prefer anybody."""
+"""Distance over a parent that has delivered nothing yet: no peer prefers this one, and this one prefers any other."""
 RECENT_S = 30.0
-"""Authors heard within this time get a new branch at once when theirs breaks; others when they speak again."""
+"""Authors active within this time get a new parent at once when theirs is lost; others when they send again."""
+
+
+class TreeState:
+    """This peer's place in the tree of one author. Only `Plumtree` writes it."""
+
+    __slots__ = (
+        "failed_parent",
+        "first_copy_hops",
+        "first_copy_link",
+        "hops",
+        "lazy_links",
+        "parent",
+        "pruned_links",
+    )
+
+    def __init__(self) -> None:
+        self.parent: Link | None = None
+        """The link that should deliver the author's frames."""
+        self.hops = 0
+        """Distance from the author over the parent; 0 for this peer's own tree, and before the first frame."""
+        self.first_copy_link: Link | None = None
+        """The link that delivered the latest first copy over the tree, and the distance over it."""
+        self.first_copy_hops = 0
+        self.failed_parent: Link | None = None
+        """The parent at the time of the last graft. It is not chosen again, however close, before it delivers
+        something."""
+        self.pruned_links: dict[Link, None] = {}
+        """Links to which this peer sent `Prune`."""
+        self.lazy_links: dict[Link, None] = {}
+        """Links that get `IHave` instead of frames."""
 
 
 class Plumtree:
-    """Which link feeds us with which author, and whom we feed."""
-
     def __init__(self, peer: "Peer", broadcaster: "Broadcaster") -> None:
         self._peer = peer
         self._broadcaster = broadcaster
         self._pending_ihaves: dict[Link, dict[PeerId, None]] = {}
         self._timer: Timer | None = None
 
-    # -- feeding others
+    # -- towards the leaves
 
     def queue_ihave(self, link: "Link", author: PeerId) -> None:
-        """This neighbour gets the author's messages another way; it shall hear in a moment what we have."""
         pending = self._pending_ihaves.get(link)
         if pending is None:
             pending = self._pending_ihaves[link] = {}
@@ -51,146 +83,149 @@ class Plumtree:
     def _send_ihaves(self) -> None:
         self._timer = None
         pending, self._pending_ihaves = self._pending_ihaves, {}
-        authors = self._broadcaster.authors
-        for link, pending_authors in pending.items():
+        windows = self._broadcaster.receiver.windows
+        for link, authors in pending.items():
             positions = tuple(
-                TreePosition(author, window.stream_start, window.last_contiguous, window.hops)
-                for author in pending_authors
-                if (window := authors.get(author)) is not None
+                TreePosition(author, window.stream_start, window.last_contiguous, window.tree.hops)
+                for author in authors
+                if (window := windows.get(author)) is not None
             )
             if positions and not link.is_draining:
                 link.send(IHave(positions))
 
+    def make_lazy(self, link: "Link", author: PeerId) -> None:
+        """Announce the author's messages on this link from now on. The first `IHave` covers what the neighbor may not
+        have received another way yet."""
+        window = self._broadcaster.receiver.windows.get(author)
+        if window is not None:
+            window.tree.lazy_links[link] = None
+            self.queue_ihave(link, author)
+
     def on_prune(self, link: "Link", prune: Prune) -> None:
-        window = self._broadcaster.authors.get(prune.author)
-        if window is not None and self._is_active(link):
-            window.lazy_children[link] = None
+        if prune.author in self._broadcaster.receiver.windows and self._is_active(link):
+            self.make_lazy(link, prune.author)
             link.backlog.drop(prune.author)
             self._broadcaster.acks.remove_child(prune.author, link)
-            self.queue_ihave(link, prune.author)  # what it does not take from us may not have come the other way yet
 
     def on_graft(self, link: "Link", graft: Graft) -> None:
-        window = self._broadcaster.authors.get(graft.author)
+        window = self._broadcaster.receiver.windows.get(graft.author)
         if window is None or not self._is_active(link):
             return
-        window.lazy_children.pop(link, None)
+        window.tree.lazy_links.pop(link, None)
         if window.last_known > graft.last_contiguous:
             link.backlog.rewind(graft.author, graft.last_contiguous + 1)
             link.backlog.drain()
 
-    # -- being fed
+    # -- towards the author
 
-    def on_first_copy(self, window: ReceiveWindow, link: "Link", hops: int, *, is_flood: bool) -> None:
-        """A first copy came over this link. One that floods takes ways that are none of the tree: it only tells a peer
-        that nobody can be fed by yet where to begin."""
+    def on_first_copy(self, tree: TreeState, link: "Link", hops: int, *, is_flood: bool) -> None:
+        """Learn from a first copy. A flooded one did not use the tree; it only suggests a parent if there is none."""
         if link.is_draining:
             return
         if is_flood:
-            if not window.hops:
-                window.parent, window.hops = link, HOPS_UNKNOWN
+            if not tree.hops:
+                tree.parent, tree.hops = link, HOPS_UNKNOWN
             return
-        window.first_copy_link, window.first_copy_hops = link, hops
-        if window.failed_parent is link:
-            window.failed_parent = None
-        if window.parent is None:
-            window.parent = link
-        if window.parent is link:
-            window.hops = hops
+        tree.first_copy_link, tree.first_copy_hops = link, hops
+        if tree.failed_parent is link:
+            tree.failed_parent = None
+        if tree.parent is None:
+            tree.parent = link
+        if tree.parent is link:
+            tree.hops = hops
 
-    def on_duplicate(self, window: ReceiveWindow, author: PeerId, link: "Link", hops: int, *, is_flood: bool) -> None:
-        """A further copy came over this link: one branch is too many, unless it is known to end already. The one that
-        stays is the parent, if it feeds us, or one that is nearer to the author. (If each peer went by what came first
-        to it, some would come to feed each other in a circle, and nobody them.)"""
-        if link in window.pruned_links or not self._is_active(link):
+    def on_duplicate(self, window: "ReceiveWindow", author: PeerId, link: "Link", hops: int, *, is_flood: bool) -> None:
+        """Prune one of two links that deliver the same frames. The parent stays, unless the other link is closer to the
+        author."""
+        tree = window.tree
+        if link in tree.pruned_links or not self._is_active(link):
             return
-        parent, first = window.parent, window.first_copy_link
+        parent, first = tree.parent, tree.first_copy_link
         if author == self._peer.me.peer_id:
-            self._prune(window, author, link)
+            self._prune(tree, author, link)
         elif is_flood:
             if parent is not None and parent is not link:
-                self._prune(window, author, link)
+                self._prune(tree, author, link)
         elif parent is None:
-            window.parent, window.hops = link, hops
+            tree.parent, tree.hops = link, hops
         elif link is parent:
-            window.hops = hops
-            if first is not None and first is not link and first not in window.pruned_links:
-                if window.first_copy_hops + PARENT_SWITCH_HOPS <= hops:
-                    self._switch_parent(window, author, first, window.first_copy_hops)
+            tree.hops = hops
+            if first is not None and first is not link and first not in tree.pruned_links:
+                if tree.first_copy_hops + PARENT_SWITCH_HOPS <= hops:
+                    self._switch_parent(window, author, first, tree.first_copy_hops)
                 else:
-                    self._prune(window, author, first)
+                    self._prune(tree, author, first)
         elif first is link:
-            return  # twice over the same link: it was asked for twice
-        elif hops + PARENT_SWITCH_HOPS <= window.hops:
+            return  # two copies over one link: the frame was requested twice
+        elif hops + PARENT_SWITCH_HOPS <= tree.hops:
             self._switch_parent(window, author, link, hops)
         else:
-            if first is not None and first not in window.pruned_links:
-                window.parent, window.hops = first, window.first_copy_hops  # this one feeds us, and the parent may not
-            self._prune(window, author, link)
+            if first is not None and first not in tree.pruned_links:
+                tree.parent, tree.hops = first, tree.first_copy_hops  # it delivers; the parent may not
+            self._prune(tree, author, link)
 
-    def _switch_parent(self, window: ReceiveWindow, author: PeerId, link: "Link", hops: int) -> None:
-        """Be fed over this link from now on."""
-        old_parent, window.parent, window.hops = window.parent, link, hops
-        if window.pruned_links.pop(link, 0) is None:
+    def _switch_parent(self, window: "ReceiveWindow", author: PeerId, link: "Link", hops: int) -> None:
+        tree = window.tree
+        old_parent, tree.parent, tree.hops = tree.parent, link, hops
+        if tree.pruned_links.pop(link, 0) is None:
             link.send(Graft(author, window.reached))
         if old_parent is not None:
-            self._prune(window, author, old_parent)
+            self._prune(tree, author, old_parent)
 
-    def _prune(self, window: ReceiveWindow, author: PeerId, link: "Link") -> None:
+    def _prune(self, tree: TreeState, author: PeerId, link: "Link") -> None:
         if self._is_active(link):
-            window.pruned_links[link] = None
+            tree.pruned_links[link] = None
             link.send(Prune(author))
 
     def on_ihave(self, link: "Link", ihave: IHave) -> None:
-        if not self._broadcaster.has_position:
+        if not self._broadcaster.receiver.has_position:
             return
-        me, authors, now = self._peer.me.peer_id, self._broadcaster.authors, self._peer.runtime.now()
+        me, windows = self._peer.me.peer_id, self._broadcaster.receiver.windows
         for author, stream_start, last_contiguous, hops in ihave.positions:
-            window = authors.get(author)
+            window = windows.get(author)
             if author == me:
                 continue
             if window is None or last_contiguous > window.reached:
-                self._broadcaster.anti_entropy.on_position(author, stream_start, last_contiguous, now, source=link)
+                self._broadcaster.anti_entropy.on_position(link, author, stream_start, last_contiguous)
             elif (
-                link in window.pruned_links
-                and link is not window.failed_parent
-                and hops + 1 + PARENT_SWITCH_HOPS <= window.hops
+                link in window.tree.pruned_links
+                and link is not window.tree.failed_parent
+                and hops + 1 + PARENT_SWITCH_HOPS <= window.tree.hops
             ):
                 self._switch_parent(window, author, link, hops + 1)
 
-    def graft(self, window: ReceiveWindow, author: PeerId, link: "Link") -> None:
-        """What was announced did not come: this link shall feed us again, with all that we do not know of yet. (What we
-        lack is asked for by itself.)"""
-        if window.parent is not link:
-            window.failed_parent = window.parent
-        window.parent = link
-        window.pruned_links.pop(link, None)
-        link.send(
-            Graft(author, window.last_known)
-        )  # also if it sends us names by its own choice, because we were behind
+    def graft(self, window: "ReceiveWindow", author: PeerId, link: "Link") -> None:
+        """Make this link the parent, because announced messages did not arrive. It delivers everything after
+        `last_known`; gap repair requests the rest. Sent even to links that were not pruned: the neighbor may have made
+        the link lazy itself when this peer was slow."""
+        tree = window.tree
+        if tree.parent is not link:
+            tree.failed_parent = tree.parent
+        tree.parent = link
+        tree.pruned_links.pop(link, None)
+        link.send(Graft(author, window.last_known))
 
     # -- links
 
     def _is_active(self, link: "Link") -> bool:
-        """Neither lost nor being drained: one that may be a branch."""
+        """Neither lost nor draining."""
         return self._peer.links.get(link.peer_id) is link
 
     def on_link_lost(self, link: "Link") -> None:
-        """Authors that this link fed us need another one at once: any, and pruned again if it is one too many."""
+        """Graft all other links for recent authors that lose their parent; redundant ones are pruned again."""
         self._pending_ihaves.pop(link, None)
-        self._broadcaster.acks.on_link_lost(link)
         since = self._peer.runtime.now() - RECENT_S
-        for author, window in self._broadcaster.authors.items():
-            window.lazy_children.pop(link, None)
-            window.pruned_links.pop(link, None)
-            if window.first_copy_link is link:
-                window.first_copy_link = None
-            if window.source is link:
-                window.source = None
-            if window.failed_parent is link:
-                window.failed_parent = None
-            if window.parent is link:
-                window.parent = None
+        for author, window in self._broadcaster.receiver.windows.items():
+            tree = window.tree
+            tree.lazy_links.pop(link, None)
+            tree.pruned_links.pop(link, None)
+            if tree.first_copy_link is link:
+                tree.first_copy_link = None
+            if tree.failed_parent is link:
+                tree.failed_parent = None
+            if tree.parent is link:
+                tree.parent = None
                 if window.last_active_at >= since:
-                    for other in window.pruned_links:
+                    for other in tree.pruned_links:
                         other.send(Graft(author, window.reached))
-                    window.pruned_links.clear()
+                    tree.pruned_links.clear()

@@ -1,4 +1,4 @@
-"""Frames kept for those who may lack them: a new neighbour, a peer that was cut off, the other half of a split."""
+"""Retention: frames kept for peers that may lack them: a new neighbor, a peer that was cut off, another partition."""
 
 from bisect import bisect_left, bisect_right, insort
 from collections import deque
@@ -9,30 +9,28 @@ from broadloom.wire import Broadcast, PeerId
 from broadloom.wire.broadcast_frame import Dissemination, Priority, forwarded
 
 _SPENT_MAX = 64
-"""Places at the front of a shelf that are left empty before it is moved up."""
+"""Removed entries at the front of a list before it is compacted."""
 
 
 class RetainedFrame(NamedTuple):
-    """One frame with what its next copy must say."""
+    """One frame, and what the header of its next copy needs."""
 
     author: PeerId
     first: int
-    """Sequence of the first message in it."""
     last: int
     frame: bytes
     hops: int
     age_ms: int
-    """Its age when it came."""
+    """Its age when it arrived."""
     received_at: float
     received_from: PeerId = 0
-    """Who brought it: it needs no copy. 0 if it is ours."""
+    """This neighbor needs no copy. 0: this peer is the author."""
     dissemination: int = Dissemination.FLOOD
     priority: int = Priority.NORMAL
     ttl_ms: int = 0
 
     @classmethod
     def from_message(cls, message: Broadcast, frame: bytes, now: float, received_from: PeerId) -> "RetainedFrame":
-        """As it has just come."""
         return cls(
             message.author,
             message.sequence,
@@ -48,16 +46,16 @@ class RetainedFrame(NamedTuple):
         )
 
     def copy(self, now: float) -> bytes:
-        """The frame to send now: one hop further, older by the time we held it."""
+        """The frame to send now: one hop further, and older by the time it was retained."""
         return forwarded(self.frame, self.hops + 1, self.age_ms + int((now - self.received_at) * 1000))
 
     def has_expired(self, now: float) -> bool:
-        """Whether it is no longer worth delivering."""
+        """Whether its TTL is over."""
         return bool(self.ttl_ms) and self.age_ms + (now - self.received_at) * 1000 > self.ttl_ms
 
 
 class _AuthorFrames:
-    """The frames of one author, to be found by sequence. They come nearly in order and go nearly in order."""
+    """The frames of one author by sequence number. They are added and removed nearly in order."""
 
     __slots__ = ("_firsts", "_frames", "_spent")
 
@@ -93,7 +91,7 @@ class _AuthorFrames:
             del self._firsts[index]
 
     def in_range(self, first: int, last: int) -> Iterator[RetainedFrame]:
-        """All that touch the range, in order."""
+        """Frames that overlap the range, in order."""
         start = max(bisect_right(self._firsts, first, self._spent) - 1, self._spent)
         for index in range(start, len(self._firsts)):
             retained = self._frames[self._firsts[index]]
@@ -104,7 +102,7 @@ class _AuthorFrames:
 
 
 class RetentionBuffer:
-    """In order of arrival, bounded by age and by bytes. Positions in the log only grow."""
+    """A log in order of arrival, bounded by age and by bytes. Positions in the log only grow."""
 
     def __init__(self, retention_s: float, bytes_max: int) -> None:
         self._retention_ms = int(retention_s * 1000)
@@ -130,24 +128,23 @@ class RetentionBuffer:
             self._drop_oldest()
 
     def in_range(self, author: PeerId, first: int, last: int) -> Iterator[RetainedFrame]:
-        """What is kept of a range of an author's messages, in order."""
         frames = self._by_author.get(author)
         return frames.in_range(first, last) if frames is not None else iter(())
 
     def get(self, author: PeerId, sequence: int) -> RetainedFrame | None:
-        """The frame with this message in it."""
+        """The frame that contains this message."""
         return next(self.in_range(author, sequence, sequence), None)
 
     def before(self, position: int) -> Iterator[RetainedFrame]:
-        """What came before a log position, in order of arrival."""
+        """Frames before a log position, in order of arrival."""
         for offset, retained in enumerate(self._log):
             if self._start + offset >= position:
                 return
             yield retained
 
     def expire(self, now: float) -> None:
-        """Drop what is past retention. (An entry that came late may outlast its time behind a younger one; its age
-        goes with every copy, so nobody takes it for new.)"""
+        """Drop frames past `retention_s`. A frame that arrived late may stay longer, behind a younger one; every copy
+        carries its age, so no peer takes it for new."""
         while self._log:
             oldest = self._log[0]
             if oldest.age_ms + (now - oldest.received_at) * 1000 < self._retention_ms:

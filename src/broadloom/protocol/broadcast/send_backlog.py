@@ -1,10 +1,9 @@
-"""What a neighbour that reads slowly is owed. Nothing is stored for it: what it is owed is retained anyway.
+"""The send backlog of a congested link: cursors into retention instead of a queue of frames.
 
-As long as a line has room, frames go out as they come. When it is full, only the place is noted from which on each
-author is owed, and when there is room again the frames are taken from the retained ones: by priority, and among equals
-author by author in turn, so that a loud one does not keep the others waiting. Who falls far behind is spared what has
-expired and what has low priority; who falls further behind still gets only names, as over a lazy link of the tree, and
-pulls what it wants from whom it likes.
+While a connection has room, frames go out as they come. When it is congested, only the position is noted from which on
+each author's frames are due; they are retained anyway. When there is room again, frames are taken from retention by
+priority, and round-robin over the authors of one priority. A neighbor with a long backlog is spared low-priority and
+expired messages; with a longer one its link becomes lazy: it gets `IHave` and pulls what it wants, from any neighbor.
 """
 
 from typing import TYPE_CHECKING
@@ -28,14 +27,12 @@ class _Cursor:
     def __init__(self, first: int, last: int, priority: int) -> None:
         self.first = first
         self.last = last
-        """`NEWEST`: all that follow, also those that come meanwhile."""
+        """`NEWEST` includes messages that arrive later."""
         self.priority = priority
-        """The highest priority among them: what comes before it must go before it."""
+        """The highest priority of the range: an author's earlier messages must be sent before it."""
 
 
 class SendBacklog:
-    """Of one link."""
-
     __slots__ = ("_backlogged_since", "_cursors", "_is_shedding", "_link", "_peer", "_queues", "bytes")
 
     def __init__(self, peer: "Peer", link: "Link") -> None:
@@ -43,18 +40,16 @@ class SendBacklog:
         self._link = link
         self._cursors: dict[PeerId, _Cursor] = {}
         self._queues: dict[int, dict[PeerId, None]] = {}
-        """Urgency -> the authors, who has waited longest first."""
+        """Per priority, the authors in the order of their turn."""
         self.bytes = 0
-        """About so much is owed."""
+        """Approximate size."""
         self._is_shedding = False
         self._backlogged_since = 0.0
-        """When it fell behind."""
 
     def __bool__(self) -> bool:
         return bool(self._cursors)
 
     def add(self, retained: "RetainedFrame") -> None:
-        """There is no room for this one now."""
         if not self._cursors:
             self._backlogged_since = self._peer.runtime.now()
         self.rewind(retained.author, retained.first, priority=retained.priority)
@@ -69,7 +64,7 @@ class SendBacklog:
                 self._switch_to_lazy()
 
     def rewind(self, author: "PeerId", first: int, last: int = NEWEST, *, priority: int = Priority.NORMAL) -> None:
-        """This neighbour shall have this range of the author's messages."""
+        """Include a range of the author's messages."""
         cursor = self._cursors.get(author)
         if cursor is None:
             self._cursors[author] = _Cursor(first, last, priority)
@@ -82,20 +77,19 @@ class SendBacklog:
             self._queues.setdefault(priority, {})[author] = None
 
     def drop(self, author: "PeerId") -> None:
-        """It gets this author's messages another way."""
         cursor = self._cursors.pop(author, None)
         if cursor is not None:
             self._dequeue(author, cursor.priority)
 
     def drain(self) -> None:
-        """There is room: send as much as there is room for."""
+        """Send until the link is congested again."""
         now = self._peer.runtime.now()
         while self._cursors and not self._link.is_congested:
             priority = max(self._queues)
             author = next(iter(self._queues[priority]))
             self._dequeue(author, priority)
             if self._send_next(author, self._cursors[author], now):
-                self._queues.setdefault(priority, {})[author] = None  # behind the others
+                self._queues.setdefault(priority, {})[author] = None  # to the end of the queue
             else:
                 del self._cursors[author]
         if not self._cursors:
@@ -109,22 +103,22 @@ class SendBacklog:
             del self._queues[priority]
 
     def _send_next(self, author: "PeerId", cursor: _Cursor, now: float) -> bool:
-        """One frame; False if there is none left."""
+        """Send one frame; returns False if there is none left."""
         broadcaster, link = self._peer.broadcaster, self._link
-        window = broadcaster.authors.get(author)
+        window = broadcaster.receiver.windows.get(author)
         if window is None:
             return False
         retained = next(broadcaster.retention.in_range(author, cursor.first, cursor.last), None)
         if retained is None:
             self._report_unavailable(author, window, cursor)
             return False
-        link.lookups += 1
+        link.count_lookup()
         if retained.first > cursor.first:
             broadcaster.gap_repair.send_unavailable(link, window, author, cursor.first, retained.first - 1)
         cursor.first = retained.last + 1
         self.bytes -= len(retained.frame)
         if retained.received_from == link.peer_id:
-            return True  # it brought it to us
+            return True
         if retained.has_expired(now) or (self._is_shedding and retained.priority < Priority.NORMAL):
             self._peer.counters.low_priority_shed += retained.last - retained.first + 1
             link.send(Unavailable(author, retained.first, retained.last, UnavailableReason.EXPIRED))
@@ -133,8 +127,8 @@ class SendBacklog:
         return True
 
     def _report_unavailable(self, author: "PeerId", window: "ReceiveWindow", cursor: _Cursor) -> None:
-        """What is left of it is not here (any more); and so are those up to the next that is, so that nobody has to ask
-        for them bit by bit."""
+        """Report the rest of the range as unavailable, extended to the next retained frame, so that the neighbor need
+        not ask bit by bit."""
         broadcaster = self._peer.broadcaster
         last = min(cursor.last, window.last_known)
         if last < cursor.first:
@@ -145,13 +139,8 @@ class SendBacklog:
         broadcaster.gap_repair.send_unavailable(self._link, window, author, cursor.first, last)
 
     def _switch_to_lazy(self) -> None:
-        """Too much: it shall ask for what it wants, when it reads again."""
-        broadcaster = self._peer.broadcaster
         for author in self._cursors:
-            window = broadcaster.authors.get(author)
-            if window is not None:
-                window.lazy_children[self._link] = None
-                broadcaster.plumtree.queue_ihave(self._link, author)
+            self._peer.broadcaster.plumtree.make_lazy(self._link, author)
         self._peer.counters.links_switched_to_lazy += 1
         self._cursors.clear()
         self._queues.clear()

@@ -1,8 +1,8 @@
-"""Signed channels: every message is checked before it is delivered or passed on, so a forgery dies at its first hop.
+"""Signed channels: every message is verified before it is delivered or relayed, so a forgery dies at its first hop.
 
-A neighbour is told an author's credential before the author's first message on that link; lines keep their order, so
-whoever gets a message can check it. Honest peers pass on only what they have checked: a neighbour that brings a
-forged message, or one of an author that may only listen, is hung up on.
+An author's credential is sent over each link before its first message there; connections keep the order, so every
+receiver can verify the message. Honest peers relay only what they have verified: a neighbor that sends a forged
+message, or one of an author without permission to send, is disconnected.
 """
 
 from typing import TYPE_CHECKING
@@ -19,17 +19,17 @@ if TYPE_CHECKING:
     from broadloom.protocol.peer import Peer
 
 TICKET_REASONS = (RejectReason.TICKET_EXPIRED, RejectReason.TICKET_REVOKED)
-"""What is said of the author itself. Anybody can send nonsense in another's name; that does not count against it."""
+"""Reasons that concern the author itself. Other invalid credentials may come from any peer in its name."""
 REJECTED_AUTHORS_MAX = 1024
-"""Authors remembered that were not admitted; beyond, the first is forgotten."""
+"""Rejected authors remembered; the oldest is forgotten first."""
 REJECTED_AUTHOR_S = 30.0
-"""So long is an author that was not admitted not heard; then its credential is asked for again."""
+"""How long messages of a rejected author are ignored; then its credential is requested again."""
 CREDENTIAL_REQUESTS_MAX = 256
-"""Credentials asked for between two ticks."""
+"""Credentials requested between two ticks."""
 EVICTION_PAUSE_S = 0.1
-"""When nobody can be forgotten, it is not tried again for so long: it takes a look at all."""
+"""Pause after a scan that found no credential to evict."""
 RECHECKS_PER_TICK = 64
-"""Credentials looked at again in each tick: tickets expire and are revoked."""
+"""Credentials checked again in each tick: tickets expire and are revoked."""
 
 
 class _VerifiedAuthor:
@@ -42,7 +42,7 @@ class _VerifiedAuthor:
 
 
 class MessageVerifier:
-    """The credentials of all authors of the channel, as far as this peer has heard of them."""
+    """The verified credentials of all authors that this peer knows."""
 
     def __init__(self, peer: "Peer", broadcaster: "Broadcaster", signer: Signer) -> None:
         self._peer = peer
@@ -52,7 +52,7 @@ class MessageVerifier:
         self._verified: dict[PeerId, _VerifiedAuthor] = {}
         self._to_recheck: list[PeerId] = []
         self._rejected: dict[PeerId, float] = {}
-        """Authors that were not admitted, and until when they are not heard."""
+        """Rejected authors, and until when their messages are ignored."""
         self._requests_sent = 0
         self._evict_again_at = 0.0
 
@@ -60,19 +60,20 @@ class MessageVerifier:
         verified = self._verified.get(author)
         return verified.identity if verified is not None else None
 
-    # -- our own messages
+    # -- own messages
 
     def signed(self, message: Broadcast, frame: bytes) -> Broadcast:
         return message._replace(signature=self._signer.sign(self._peer.channel_id + signed_part(frame)))
 
-    # -- telling neighbours who an author is
+    # -- sending credentials
 
     def can_send_credential(self, author: PeerId) -> bool:
-        """Not who is no longer admitted: nobody could check what it said, and would ask us again and again."""
+        """False for a rejected author: neighbors could not verify its messages and would request the credential
+        forever."""
         return author in self._verified or author == self._peer.me.peer_id
 
     def send_credential(self, link: "Link", author: PeerId) -> None:
-        """Before the first message of this author on this link."""
+        """Send the credential, unless this link has it already."""
         if author not in link.credentials_sent:
             verified = self._verified.get(author)
             link.send_frame(verified.frame if verified is not None else self._own_credential)
@@ -82,7 +83,7 @@ class MessageVerifier:
         link.credentials_sent.pop(request.author, None)
         self._broadcaster.gap_repair.on_want(link, Want(request.author, request.sequence, request.sequence))
 
-    # -- being told
+    # -- verifying
 
     def on_credential(self, _link: "Link", credential: Credential) -> None:
         author = credential.author
@@ -99,13 +100,14 @@ class MessageVerifier:
                 credential, *self._signer.verify_credential(author, credential.credential)
             )
         except CredentialError as rejected:
-            # Clocks and revocation lists may differ a little between honest peers, so only the author is refused.
+            # Clocks and revocation lists of honest peers may differ a little, so the neighbor is not blamed.
             self._peer.counters.bad_credentials += 1
             if rejected.reason in TICKET_REASONS:
                 self._reject(author, rejected.text)
 
     def verify(self, link: "Link", frame: bytes, message: Broadcast) -> bool:
-        """Whether this is the word of its author, and the author may speak. WireError if the neighbour cheats."""
+        """Whether the message can be delivered: False if the credential is missing or rejected. Raises `WireError` if
+        the neighbor relayed a forgery, or a message of an author without permission to send."""
         verified = self._verified.get(message.author)
         if verified is None:
             if (
@@ -118,14 +120,14 @@ class MessageVerifier:
             return False
         if not verified.check(self._peer.channel_id + signed_part(frame), message.signature):
             self._peer.counters.bad_signatures += 1
-            raise WireError(f"a message that {message.author:016x} did not sign")
+            raise WireError(f"invalid signature of {message.author:016x}")
         if verified.identity.role is not Role.PRODUCER:
             self._peer.counters.role_violations += 1
-            raise WireError(f"a message of {verified.identity.name or message.author}, who may only listen")
+            raise WireError(f"{verified.identity.name or message.author} has no permission to send")
         return True
 
     def _reject(self, author: PeerId, text: str) -> None:
-        self._peer.trace(f"author {author:016x} is not admitted: {text}")
+        self._peer.trace(f"author {author:016x} rejected: {text}")
         self._rejected[author] = self._peer.runtime.now() + REJECTED_AUTHOR_S
         if len(self._rejected) > REJECTED_AUTHORS_MAX:
             del self._rejected[next(iter(self._rejected))]
@@ -137,7 +139,7 @@ class MessageVerifier:
         del self._rejected[author]
         return False
 
-    # -- forgetting
+    # -- evicting
 
     def evict(self, author: PeerId) -> None:
         self._verified.pop(author, None)
@@ -145,26 +147,25 @@ class MessageVerifier:
             link.credentials_sent.pop(author, None)
 
     def _has_capacity(self) -> bool:
-        """For one more, or room was made."""
         if len(self._verified) < self._peer.settings.authors_max:
             return True
         if self._peer.runtime.now() < self._evict_again_at:
             return False
-        if self._evict_silent() or self._broadcaster.evict_idle_authors():
+        if self._evict_silent() or self._broadcaster.receiver.evict_idle():
             return True
         self._evict_again_at = self._peer.runtime.now() + EVICTION_PAUSE_S
         return False
 
     def _evict_silent(self) -> bool:
-        """Somebody who never said anything."""
+        """Evict an author that never sent a message."""
         for author in self._verified:
-            if author not in self._broadcaster.authors:
+            if author not in self._broadcaster.receiver.windows:
                 self.evict(author)
                 return True
         return False
 
     def recheck(self) -> None:
-        """A few credentials each time: who is no longer admitted is not listened to any more."""
+        """Check a few credentials again; authors whose ticket expired or was revoked are ignored from then on."""
         self._requests_sent = 0
         if not self._to_recheck:
             self._to_recheck = list(self._verified)

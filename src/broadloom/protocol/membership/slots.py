@@ -106,7 +106,7 @@ class SlotTable:
         del self._links[link.peer_id]
         self._was_isolated = self._was_isolated or not self._links
         link.release_edge()
-        self._peer.broadcaster.plumtree.on_link_lost(link)
+        self._peer.broadcaster.on_link_lost(link)
         self._peer.emit(LinkDown(link.peer_info, reason))
         self._peer.on_links_changed(reason)
 

@@ -1,22 +1,23 @@
-"""What is asked of a measurement: which ones, how many receive, and how the channel is set."""
+"""The parameters of a benchmark run."""
 
 import math
 from dataclasses import dataclass
 from enum import Enum
 
-from broadloom.testing.bench.measured_peer import SIZE_MIN_BYTES
-from broadloom.testing.chaos.config import ChaosConfig, ConfigError
+from broadloom.security import generate_key
+from broadloom.testing.bench.worker import SIZE_MIN_BYTES
+from broadloom.testing.chaos.config import ChaosConfig
+from broadloom.testing.errors import ConfigError
 from broadloom.testing.processes.control_protocol import WorkerConfig
 
 RECEIVERS_MAX = 500
 SIZE_MAX_BYTES = 4 << 20
 JOINERS = 5
 CONVERGENCE_TIMEOUT_S = 60.0
-"""For everybody to connect, and to become one regular fabric."""
 
 
 class SecurityMode(Enum):
-    """As the arguments of `broadloom.connect` have it."""
+    """The security of the channel, as arguments of `broadloom.connect`."""
 
     NAME_DERIVED_KEY = "TLS"
     SHARED_KEY = "TLS, a shared key"
@@ -25,52 +26,47 @@ class SecurityMode(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class BenchWorkerConfig(WorkerConfig):
-    """What all peers have in common; they are one to a process."""
-
-    security: SecurityMode = SecurityMode.NAME_DERIVED_KEY
-
-
-@dataclass(frozen=True, slots=True)
 class BenchConfig:
     receivers: int = 8
     size_bytes: int = 100
     messages: int = 50_000
-    """At full speed at most so many, of all who speak together."""
+    """Maximum number of messages at full speed, from all senders together."""
     rate_per_s: float = 200.0
-    """Where it is not full speed."""
+    """Messages per second of the benchmarks that do not run at full speed."""
     duration_s: float = 3.0
-    """Nobody speaks for longer than this in one measurement."""
+    """Maximum time for sending in one benchmark."""
     security: SecurityMode = SecurityMode.NAME_DERIVED_KEY
 
     @property
     def peers(self) -> int:
-        """One speaks; in all-to-all everybody."""
         return self.receivers + 1
 
     def validated(self) -> "BenchConfig":
-        """WrongUse says what does not fit."""
         if not 1 <= self.receivers <= RECEIVERS_MAX:
             raise ConfigError(f"--receivers: from 1 to {RECEIVERS_MAX}, each is a process of its own")
         if not SIZE_MIN_BYTES <= self.size_bytes <= SIZE_MAX_BYTES:
-            raise ConfigError(
-                f"--size: from {SIZE_MIN_BYTES} bytes, for the number and time of a message, to {SIZE_MAX_BYTES:,}"
-            )
+            raise ConfigError(f"--size: from {SIZE_MIN_BYTES} bytes, for number and times, to {SIZE_MAX_BYTES:,}")
         if self.messages < 1:
-            raise ConfigError("--messages: at least one")
+            raise ConfigError("--messages: at least 1")
         if not (math.isfinite(self.rate_per_s) and self.rate_per_s >= 1):
-            raise ConfigError("--rate: at least one message a second")
+            raise ConfigError("--rate: at least 1 message per second")
         if not (math.isfinite(self.duration_s) and self.duration_s > 0):
-            raise ConfigError("--duration: must be more than 0")
+            raise ConfigError("--duration: more than 0 seconds")
         return self
 
     def chaos_config(self) -> ChaosConfig:
-        """For the part of it that is like any trial: processes that find each other."""
+        """For the part that a benchmark shares with chaos runs: start peers and let them converge."""
         config = ChaosConfig(
-            self.peers,
-            joiners=JOINERS,
-            rate_per_s=self.rate_per_s,
-            repair_timeout_s=CONVERGENCE_TIMEOUT_S,
-            no_tls=self.security is SecurityMode.PLAIN,
+            self.peers, joiners=JOINERS, rate_per_s=self.rate_per_s, repair_timeout_s=CONVERGENCE_TIMEOUT_S
         )
         return config.validated()
+
+    def worker_config(self, channel: str, degree: int) -> WorkerConfig:
+        return WorkerConfig(
+            channel,
+            generate_key() if self.security is SecurityMode.SHARED_KEY else None,
+            tls=self.security is not SecurityMode.PLAIN,
+            signed=self.security is SecurityMode.SIGNED,
+            degree=degree,
+            size_bytes=self.size_bytes,
+        )

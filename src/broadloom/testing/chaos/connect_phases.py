@@ -1,6 +1,6 @@
-"""Where the time of one `connect` goes: keys, search, question, walks, links, and the handshakes among all that.
+"""Where the time of one `connect` goes.
 
-Watches the classes of the fabric from outside, so it is only for a process that holds one newcomer and nothing else.
+Instruments the protocol classes, so it is only for a process with a single joining peer.
 """
 
 import time
@@ -16,12 +16,12 @@ from broadloom.transport.tls_stream import TlsStream
 if TYPE_CHECKING:
     import ssl
 
-    from broadloom.testing.chaos.managed_peer import PeerObserver
+    from broadloom.testing.processes.peer_observer import PeerObserver
     from broadloom.wire import PeerInfo
 
-PHASES = ("keys", "search", "question", "walk", "links", "rest")
-"""In their order: making keys; until a connected peer was found; until it answered; until the first link came; until
-the last one came; until `connect` returned."""
+PHASES = ("keys", "discovery", "join_request", "walk", "links", "rest")
+"""In order: create keys; until a connected peer is found; until it accepts; until the first link is up; until the last
+link is up; until `connect` returns."""
 
 
 class ConnectPhases:
@@ -34,28 +34,28 @@ class ConnectPhases:
         self._instrument_handshakes()
 
     def _instrument_discovery(self) -> None:
-        found, join_through = Discovery.on_member_found, JoinProtocol.join_via
+        found, join_via = Discovery.on_member_found, JoinProtocol.join_via
 
-        def seen_found(seeking: Discovery, contact: "PeerInfo") -> None:
+        def timed_found(discovery: Discovery, peer: "PeerInfo") -> None:
             self._found_ns = self._found_ns or time.monotonic_ns()
-            found(seeking, contact)
+            found(discovery, peer)
 
-        def seen_join_through(joining: JoinProtocol, contact: "PeerInfo", on_over: Callable[[bool], None]) -> None:
-            def over(accepted: bool) -> None:
+        def timed_join_via(join: JoinProtocol, peer: "PeerInfo", on_done: Callable[[bool], None]) -> None:
+            def done(accepted: bool) -> None:
                 if accepted:
                     self._accepted_ns = self._accepted_ns or time.monotonic_ns()
-                on_over(accepted)
+                on_done(accepted)
 
-            join_through(joining, contact, over)
+            join_via(join, peer, done)
 
-        Discovery.on_member_found = seen_found  # type: ignore[method-assign, assignment]
-        JoinProtocol.join_via = seen_join_through  # type: ignore[method-assign, assignment]
+        Discovery.on_member_found = timed_found  # type: ignore[method-assign, assignment]
+        JoinProtocol.join_via = timed_join_via  # type: ignore[method-assign, assignment]
 
     def _instrument_handshakes(self) -> None:
         recorder = self
 
         class TimedTls(TlsStream):
-            """Tells how long each handshake took, and how long this process was busy with it."""
+            """Measures duration and CPU time of each handshake."""
 
             __slots__ = ("_began_ns",)
 
@@ -76,7 +76,7 @@ class ConnectPhases:
         connection.TlsStream = TimedTls  # type: ignore[attr-defined]
 
     def phases(self, start_ns: int, observer: "PeerObserver", end_ns: int) -> dict[str, float]:
-        """Seconds of each phase, and what handshakes took: each overlaps with some phase, or with another."""
+        """Return the seconds of each phase, and of all handshakes, which overlap with phases and each other."""
         links_ns = [at_ns for at_ns, event in observer.events if isinstance(event, LinkUp)] or [end_ns]
         found_ns = self._found_ns or end_ns
         marks = [
@@ -89,7 +89,7 @@ class ConnectPhases:
             end_ns,
         ]
         for index in range(1, len(marks)):
-            marks[index] = max(marks[index], marks[index - 1])  # a link may come before the answer does
+            marks[index] = max(marks[index], marks[index - 1])  # a link may be up before the join request is answered
         durations = {name: (marks[at + 1] - marks[at]) / 1e9 for at, name in enumerate(PHASES)}
         return durations | {
             "handshakes": float(len(self._handshakes_ns)),

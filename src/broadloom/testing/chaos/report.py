@@ -1,4 +1,4 @@
-"""What came of a trial: one object for programs, one table for people."""
+"""The result of a chaos run, as JSON and as a table."""
 
 from dataclasses import asdict, dataclass, field
 from statistics import median
@@ -23,7 +23,7 @@ class ChaosReport:
     passed: bool = False
     problems: list[str] = field(default_factory=list)
     errors: list[str] = field(default_factory=list)
-    """Exceptions that nobody caught, processes that ended by themselves."""
+    """Uncaught exceptions and unexpected exits of processes."""
     skipped: str = ""
     killed: int = 0
     left: int = 0
@@ -34,9 +34,9 @@ class ChaosReport:
     lost: int = 0
     delivered_twice: int = 0
     missed: int = 0
-    """Messages that peers were told they missed."""
+    """Messages reported as missed."""
     duplicates: int = 0
-    """Further copies that came over other links, and were dropped."""
+    """Redundant copies from other links."""
     hops_max: int = 0
     memory_mb: float = 0.0
     own_memory_mb: float = 0.0
@@ -50,7 +50,7 @@ class ChaosReport:
 
 
 def fill_report(chaos_report: ChaosReport, chaos_run: "ChaosRun", audit: FinalAudit) -> None:
-    """From what was reported. CPU seconds are added when the processes have ended."""
+    """Fill in everything but the CPU time, which is known when the processes have exited."""
     latency = LatencyHistogram()
     for report in audit.reports:
         for peer in report["peers"] + report["left"]:
@@ -82,14 +82,14 @@ def fill_report(chaos_report: ChaosReport, chaos_run: "ChaosRun", audit: FinalAu
         "latency_max_ms": latency.max_ns / 1e6,
     }
     chaos_report.metrics |= _time_metrics(
-        "connect", [known.connect_time_s for known in chaos_run.peers.values() if known.peer_id]
+        "connect", [peer.connect_time_s for peer in chaos_run.peers.values() if peer.peer_id]
     )
-    joiners = [known for known in chaos_run.peers.values() if known.phases]
+    joiners = [peer for peer in chaos_run.peers.values() if peer.phases]
     if joiners:
-        chaos_report.metrics |= _time_metrics("newcomer", [known.connect_time_s for known in joiners])
+        chaos_report.metrics |= _time_metrics("join", [peer.connect_time_s for peer in joiners])
         for name in (*PHASES, "handshakes", "handshakes_sum", "handshakes_busy"):
             unit = "" if name == "handshakes" else "_s"
-            chaos_report.metrics[f"newcomer_{name}{unit}"] = median(known.phases[name] for known in joiners)
+            chaos_report.metrics[f"join_{name}{unit}"] = median(peer.phases[name] for peer in joiners)
 
 
 def _time_metrics(name: str, times_s: list[float]) -> dict[str, float]:
@@ -104,13 +104,13 @@ def _time_metrics(name: str, times_s: list[float]) -> dict[str, float]:
 
 
 _METRIC_LABELS = {
-    "started_s": "all started in",
-    "grown_s": "and one regular fabric after",
-    "woven_s": "one regular fabric after",
-    "whole_without_s": "one regular fabric without the frozen after",
-    "one_fabric_s": "one fabric again after",
-    "whole_again_s": "one regular fabric again after",
-    "delivered_s": "everything delivered after",
+    "started_s": "all peers connected after",
+    "grown_s": "then one regular fabric after",
+    "regular_s": "one regular fabric after",
+    "regular_without_paused_s": "one regular fabric without the paused after",
+    "merged_s": "one fabric again after",
+    "regular_again_s": "one regular fabric again after",
+    "delivered_s": "all messages delivered after",
 }
 
 
@@ -122,28 +122,32 @@ def report_table(report: ChaosReport) -> Table:
     for name, label in _METRIC_LABELS.items():
         if name in metrics:
             rows.add_row(label, f"{metrics[name]:.2f} s")
-    for name in ("connect", "newcomer"):
+    for name in ("connect", "join"):
         if f"{name}_median_s" in metrics:
             median_s, p95_s = metrics[f"{name}_median_s"], metrics[f"{name}_p95_s"]
             rows.add_row(f"time to {name}", f"median {median_s:.3f} s, p95 {p95_s:.3f} s")
-    if "newcomer_handshakes" in metrics:
-        parts = ", ".join(f"{name} {metrics[f'newcomer_{name}_s'] * 1000:.0f}" for name in PHASES)
-        rows.add_row("of which, in ms", parts)
-        busy_ms = metrics["newcomer_handshakes_busy_s"] * 1000
-        sum_ms = metrics["newcomer_handshakes_sum_s"] * 1000
-        rows.add_row("handshakes", f"{metrics['newcomer_handshakes']:g}, {sum_ms:.0f} ms in all, busy {busy_ms:.0f} ms")
+    if "join_handshakes" in metrics:
+        parts = ", ".join(f"{name} {metrics[f'join_{name}_s'] * 1000:.0f}" for name in PHASES)
+        rows.add_row("phases, in ms", parts)
+        busy_ms = metrics["join_handshakes_busy_s"] * 1000
+        sum_ms = metrics["join_handshakes_sum_s"] * 1000
+        rows.add_row("handshakes", f"{metrics['join_handshakes']:g}, {sum_ms:.0f} ms in total, {busy_ms:.0f} ms of CPU")
     if "load_s" in metrics:
-        rows.add_row("delivered under load", f"{report.deliveries / metrics['load_s']:,.0f} messages a second in all")
+        rows.add_row(
+            "delivered under load", f"{report.deliveries / metrics['load_s']:,.0f} messages per second in total"
+        )
         settled, last = metrics["memory_settled_mb"], metrics["memory_last_mb"]
-        rows.add_row("memory of the largest", f"{settled:.0f} MB after a third of the time, {last:.0f} MB at the end")
+        rows.add_row(
+            "memory of the largest process", f"{settled:.0f} MB after a third of the time, {last:.0f} MB at the end"
+        )
     rows.add_row("messages", f"{report.messages:,}")
     rows.add_row("deliveries audited", f"{report.deliveries:,}")
     rows.add_row("lost, delivered twice", f"{report.lost:,}, {report.delivered_twice:,}")
-    rows.add_row("told as missed", f"{report.missed:,}")
+    rows.add_row("reported as missed", f"{report.missed:,}")
     if "latency_median_ms" in metrics:
         times = [metrics[f"latency_{name}_ms"] for name in ("median", "p99", "max")]
-        rows.add_row("latency", "median {:.1f} ms, p99 {:.0f} ms, most {:.0f} ms".format(*times))
-    rows.add_row("hops at most", str(report.hops_max))
-    rows.add_row("memory of a process", f"{report.memory_mb:.0f} MB, its own {report.own_memory_mb:.0f} MB")
-    rows.add_row("CPU", f"{report.cpu_s:.0f} s within {report.wall_s:.0f} s")
+        rows.add_row("latency", "median {:.1f} ms, p99 {:.0f} ms, max {:.0f} ms".format(*times))
+    rows.add_row("max hops", str(report.hops_max))
+    rows.add_row("memory per process", f"{report.memory_mb:.0f} MB, {report.own_memory_mb:.0f} MB not shared")
+    rows.add_row("CPU", f"{report.cpu_s:.0f} s in {report.wall_s:.0f} s")
     return rows

@@ -1,68 +1,25 @@
-"""The promises, checked between peers: on plain data, so that each check can be seen to fire.
+"""What peers have to receive, as functions over plain data.
 
-A living author's messages are owed to everyone who was a member when they were sent; those of one that left in good
-order and in peace as well; a dead one's as far as any survivor has them. (What one peer can check by itself, at each
-delivery, `ledger.py` checks.)
+`delivery_log.py` has the checks of a single peer, `guarantees.py` those of the fabric.
+
+Messages of a running author are due to every peer that was a member when they were sent; so are those of an author that
+left gracefully while the fabric was stable. Messages of a crashed author are due as far as any survivor has them.
 """
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
-from broadloom.protocol.events import PeerState
-from broadloom.testing.checks.delivery_log import AuthorHead
-from broadloom.testing.checks.guarantees import check_regular
+from broadloom.testing.checks.delivery_log import AuthorHead, message_label
 from broadloom.testing.sim.step_checker import STABLE_PERIOD_S
 
 STABLE_PERIOD_NS = int(STABLE_PERIOD_S * 1e9)
-
-
-@dataclass(frozen=True, slots=True)
-class PeerView:
-    """One living peer, as it last told of itself."""
-
-    peer_id: int
-    state: str
-    neighbors: tuple[int, ...]
-    changed_ns: int = 0
-
-
-def find_convergence_problems(views: Mapping[int, PeerView], degree: int) -> str | None:
-    """Why the fabric is not (yet) one regular graph, or None if it is. `views` has each peer by its number."""
-    for number, view in views.items():
-        if view.state != PeerState.CONNECTED.value:
-            return f"peer {number} is {view.state}, not connected"
-        if view.peer_id in view.neighbors:
-            return f"peer {number} is linked to itself"
-        if len(set(view.neighbors)) < len(view.neighbors):
-            return f"peer {number} is linked to one neighbour twice"
-        if len(view.neighbors) > degree:
-            return f"peer {number} has {len(view.neighbors)} links; at most {degree} are allowed"
-    if len({view.peer_id for view in views.values()}) < len(views):
-        return "two peers have the same id"
-    graph = {view.peer_id: list(view.neighbors) for view in views.values()}
-    return check_regular(graph, degree, {view.peer_id: str(number) for number, view in views.items()})
-
-
-def check_connected(views: Mapping[int, PeerView]) -> str | None:
-    """Whether there are several fabrics, regular or not."""
-    graph = {view.peer_id: view.neighbors for view in views.values()}
-    remaining = dict.fromkeys(graph)
-    reached = [remaining.popitem()[0]] if remaining else []
-    for peer in reached:
-        for other in graph[peer]:
-            if other in remaining:
-                del remaining[other]
-                reached.append(other)
-    return (
-        f"two separate parts: {len(remaining)} of {len(graph)} peers cannot be reached from the others"
-        if remaining
-        else None
-    )
+DESCRIPTIONS_MAX = 20
 
 
 @dataclass(frozen=True, slots=True)
 class DepartedPeer:
-    """An author that is no more, how it went, and what it said it had sent (0 if it could not say any more)."""
+    """An author that is gone, and what it reported as sent when it left (nothing if it crashed)."""
 
     left_gracefully: bool
     at_ns: int
@@ -71,21 +28,55 @@ class DepartedPeer:
 
 
 def expected_deliveries(
-    living: Mapping[int, AuthorHead],
+    running: Mapping[int, AuthorHead],
     departed: Mapping[int, DepartedPeer],
     held_by_survivors: Mapping[int, AuthorHead],
     kills_ns: Iterable[int],
 ) -> dict[int, AuthorHead]:
-    """Up to where each author's messages must be with everyone. All keys are peer ids."""
-    expected = dict(living)
+    """Return the last message of each author that is due to all peers. All keys are peer ids."""
+    expected = dict(running)
     kills = list(kills_ns)
-    for author, end in departed.items():
-        was_stable = not any(end.last_sent_ns - STABLE_PERIOD_NS < death_ns <= end.at_ns for death_ns in kills)
-        if end.left_gracefully and end.sent_count and was_stable:
-            expected[author] = AuthorHead(end.sent_count, end.last_sent_ns)
+    for author, peer in departed.items():
+        was_stable = not any(peer.last_sent_ns - STABLE_PERIOD_NS < kill_ns <= peer.at_ns for kill_ns in kills)
+        if peer.left_gracefully and peer.sent_count and was_stable:
+            expected[author] = AuthorHead(peer.sent_count, peer.last_sent_ns)
         elif author in held_by_survivors:
             expected[author] = held_by_survivors[author]
     return expected
+
+
+def encode_heads(heads: Mapping[int, AuthorHead]) -> list[list[int]]:
+    """For the control protocol: author, last sequence, time of sending."""
+    return [[author, *head] for author, head in heads.items()]
+
+
+def latest_heads(rows: Iterable[Iterable[int]]) -> dict[int, AuthorHead]:
+    """Decode the rows of several workers; the highest sequence of each author counts."""
+    latest: dict[int, AuthorHead] = {}
+    for author, last_sequence, last_sent_ns in rows:
+        if author not in latest or last_sequence > latest[author].last_sequence:
+            latest[author] = AuthorHead(last_sequence, last_sent_ns)
+    return latest
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """What the peers of all workers are missing of the expected deliveries."""
+
+    missing_count: int
+    descriptions: list[str]
+    pairs: int
+    """Pairs of author and receiver that were compared."""
+
+    @classmethod
+    def from_replies(cls, replies: Iterable[Mapping[str, Any]]) -> "Comparison":
+        """From the replies to `find_missing`."""
+        replies = list(replies)
+        return cls(
+            sum(reply["missing_count"] for reply in replies),
+            [text for reply in replies for text in reply["missing"]][:DESCRIPTIONS_MAX],
+            sum(reply["pairs"] for reply in replies),
+        )
 
 
 def find_false_missed(
@@ -93,13 +84,16 @@ def find_false_missed(
     held: Mapping[tuple[int, int, int], int],
     expected: Mapping[int, AuthorHead],
 ) -> list[str]:
-    """Messages that a peer was told it missed, although another has them or their author lives: peer number, author,
-    first and last; and for such a range, the first message of it that anybody has."""
+    """Describe messages reported as missed that another peer has, or that were never sent.
+
+    `missed` has peer number, author, first and last sequence; `held` the first message of such a range that any peer
+    has.
+    """
     problems = []
     for number, author, first, last in missed:
         available = held.get((author, first, last))
         if available is not None:
-            problems.append(f"peer {number} was told that it missed {author:016x}#{available}, which can be had")
+            problems.append(f"peer {number} missed {message_label(author, available)}, which is available")
         elif author in expected and last > expected[author].last_sequence:
-            problems.append(f"peer {number} was told that it missed {author:016x}#{last}, which nobody sent")
+            problems.append(f"peer {number} missed {message_label(author, last)}, which was never sent")
     return problems

@@ -1,107 +1,105 @@
-"""The end of a trial: everything delivered that is owed, one regular fabric, and what everybody reports."""
+"""The audit at the end of a chaos run: every due message delivered, one regular fabric, all reports collected."""
 
 import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from broadloom.testing.checks.audit import PeerView, expected_deliveries, find_convergence_problems, find_false_missed
-from broadloom.testing.checks.delivery_log import AuthorHead, latest_heads
+from broadloom.testing.checks.audit import (
+    Comparison,
+    encode_heads,
+    expected_deliveries,
+    find_false_missed,
+    latest_heads,
+)
+from broadloom.testing.checks.guarantees import PeerView, find_convergence_problems
 
 if TYPE_CHECKING:
     from broadloom.testing.chaos.chaos_run import ChaosRun
+    from broadloom.testing.checks.delivery_log import AuthorHead
 
 DELIVERY_TIMEOUT_S = 60.0
 POLL_S = 0.5
-"""How often everyone is asked whether anything is lacking."""
+PROBLEMS_REPORTED_MAX = 10
 
 
 @dataclass(slots=True)
 class FinalAudit:
-    """What the peers that were there at the end had to say."""
+    """What the peers reported at the end."""
 
-    expected: dict[int, AuthorHead] = field(default_factory=dict)
+    expected: "dict[int, AuthorHead]" = field(default_factory=dict)
     reports: list[dict[str, Any]] = field(default_factory=list)
     delivered_s: float = 0.0
-    """From the end of the traffic until nothing was lacking."""
+    """From the end of the traffic until nothing was missing."""
     lost: int = 0
-    """How often a peer lacks a message that it should have, or was told that it missed one that can be had."""
+    """Pairs of author and receiver with missing messages, plus messages reported as missed although available."""
 
 
-def run_final_audit(chaos_run: "ChaosRun") -> FinalAudit:
-    """Stop the traffic, wait for what is owed, check every promise; what does not hold is a problem of the trial."""
+async def run_final_audit(chaos_run: "ChaosRun") -> FinalAudit:
+    """Stop the traffic, wait for all deliveries and check every guarantee. Violations go to `chaos_run.problems`."""
     audit = FinalAudit()
-    chaos_run.listener.phase("traffic is over; waiting until everything is delivered")
+    chaos_run.listener.phase("waiting until all messages are delivered")
     chaos_run.set_traffic(0)
     began = time.monotonic()
-    chaos_run.run(POLL_S)
-    _wait_for_delivery(chaos_run, audit)
+    await chaos_run.sleep(POLL_S)
+    await _wait_for_delivery(chaos_run, audit)
     audit.delivered_s = time.monotonic() - began
     chaos_run.listener.phase("auditing")
-    _compare_missed(chaos_run, audit)
-    _check_fabric(chaos_run, audit)
+    await _check_missed(chaos_run, audit)
+    await _check_fabric(chaos_run, audit)
     return audit
 
 
-def expected_heads(chaos_run: "ChaosRun") -> dict[int, AuthorHead]:
-    """Up to where each author's messages are owed, by what everyone says now."""
-    replies = chaos_run.pool.request(chaos_run.pool.responsive, do="heads", gone=list(chaos_run.departed))
-    living = latest_heads((*each,) for answer in replies for each in answer["living"])
-    survivors = latest_heads((*each,) for answer in replies for each in answer["gone"])
-    return expected_deliveries(living, chaos_run.departed, survivors, chaos_run.kills_ns)
+async def _expected_heads(chaos_run: "ChaosRun") -> "dict[int, AuthorHead]":
+    replies = await chaos_run.request("author_heads", departed=list(chaos_run.departed))
+    running = latest_heads(row for reply in replies for row in reply["running"])
+    held = latest_heads(row for reply in replies for row in reply["departed"])
+    return expected_deliveries(running, chaos_run.departed, held, chaos_run.kills_ns)
 
 
-def _wait_for_delivery(chaos_run: "ChaosRun", audit: FinalAudit) -> None:
+async def _wait_for_delivery(chaos_run: "ChaosRun", audit: FinalAudit) -> None:
     deadline = time.monotonic() + DELIVERY_TIMEOUT_S
     while True:
-        audit.expected = expected_heads(chaos_run)
-        rows = [[author, head.last_sequence, head.last_sent_ns] for author, head in audit.expected.items()]
-        replies = chaos_run.pool.request(chaos_run.pool.responsive, do="check", roll=rows)
-        missing = [text for answer in replies for text in answer["lacking"]]
-        count = sum(answer["lacking_count"] for answer in replies)
-        if not count:
+        audit.expected = await _expected_heads(chaos_run)
+        rows = encode_heads(audit.expected)
+        comparison = Comparison.from_replies(await chaos_run.request("find_missing", expected=rows))
+        if not comparison.missing_count:
             break
         if time.monotonic() > deadline:
-            audit.lost = count
-            chaos_run.problems += [f"promise 1: after {DELIVERY_TIMEOUT_S:g} s: {text}" for text in missing[:10]]
-            chaos_run.problems.append(f"promise 1: {count} times something is lacking")
+            audit.lost = comparison.missing_count
+            texts = comparison.descriptions[:PROBLEMS_REPORTED_MAX]
+            chaos_run.problems += [f"guarantee 1: after {DELIVERY_TIMEOUT_S:g} s, {text}" for text in texts]
+            chaos_run.problems.append(f"guarantee 1: messages missing for {audit.lost} author-receiver pairs")
             break
-        chaos_run.run(POLL_S)
-    chaos_run.problems += [f"promise 1: {text}" for answer in replies for text in answer["beyond"]]
+        await chaos_run.sleep(POLL_S)
+    for reply in await chaos_run.request("find_unsent", expected=rows):
+        chaos_run.problems += [f"guarantee 1: {text}" for text in reply["unsent"]]
 
 
-def _compare_missed(chaos_run: "ChaosRun", audit: FinalAudit) -> None:
-    """Whatever was told as missed must not be in anybody's hands."""
-    missed = [
-        tuple(each)
-        for answer in chaos_run.pool.request(chaos_run.pool.responsive, do="missed")
-        for each in answer["told"]
-    ]
+async def _check_missed(chaos_run: "ChaosRun", audit: FinalAudit) -> None:
+    """No peer may have a message that another peer got a `Missed` event for."""
+    missed = [tuple(row) for reply in await chaos_run.request("missed_ranges") for row in reply["missed"]]
     if not missed:
         return
-    ranges = sorted({each[1:] for each in missed})
-    replies = chaos_run.pool.request(chaos_run.pool.responsive, do="held", ranges=ranges)
-    held = {(author, first, last): had for answer in replies for author, first, last, had in answer["held"]}
+    replies = await chaos_run.request("find_held", ranges=sorted({row[1:] for row in missed}))
+    held = {(author, first, last): sequence for reply in replies for author, first, last, sequence in reply["held"]}
     problems = find_false_missed(missed, held, audit.expected)
     audit.lost += len(problems)
-    chaos_run.problems += [f"promise 1: {text}" for text in problems[:10]]
+    chaos_run.problems += [f"guarantee 1: {text}" for text in problems[:PROBLEMS_REPORTED_MAX]]
 
 
-def _check_fabric(chaos_run: "ChaosRun", audit: FinalAudit) -> None:
-    """Reports of all, at a moment when the fabric is whole: an exchange of edges may be under way now and then."""
-    deadline = time.monotonic() + chaos_run.config.repair_timeout_s
+async def _check_fabric(chaos_run: "ChaosRun", audit: FinalAudit) -> None:
+    """Collect the reports at a moment when the fabric is regular: peers exchange edges now and then."""
+    timeout_s = chaos_run.config.repair_timeout_s
+    deadline = time.monotonic() + timeout_s
     while True:
-        audit.reports = chaos_run.pool.request(chaos_run.pool.responsive, do="report")
-        rows = [peer["view"] for report in audit.reports for peer in report["peers"]]
-        views = {
-            number: PeerView(peer, state, tuple(neighbours), changed_ns)
-            for number, peer, state, changed_ns, neighbours in rows
-        }
+        audit.reports = await chaos_run.request("report")
+        views = [PeerView(*peer["view"]) for report in audit.reports for peer in report["peers"]]
         problem = find_convergence_problems(views, chaos_run.config.degree)
-        if problem is None and (missing := chaos_run.members.keys() - views.keys()):
-            problem = f"peer {min(missing)} was not reported"
+        if problem is None and (absent := chaos_run.members.keys() - {view.number for view in views}):
+            problem = f"peer {min(absent)} was not reported"
         if problem is None:
             return
         if time.monotonic() > deadline:
-            chaos_run.problems.append(f"promise 4: after {chaos_run.config.repair_timeout_s:g} s: {problem}")
+            chaos_run.problems.append(f"guarantee 4: after {timeout_s:g} s, {problem}")
             return
-        chaos_run.run(POLL_S)
+        await chaos_run.sleep(POLL_S)

@@ -1,120 +1,172 @@
-"""The promises of the design, checked on a fabric that has come to rest.
+"""The guarantees, as pure functions over what peers report and logs contain, once a fabric should have converged.
 
-(What can be checked at every step, `watch.py` checks at every step.)
+`testing/sim/step_checker.py` and `delivery_log.py` check at each delivery what a single peer can check.
 """
 
 from bisect import bisect_left
-from typing import TYPE_CHECKING
+from collections.abc import Collection, Iterable, Mapping
+from typing import TYPE_CHECKING, NamedTuple
+
+from broadloom.protocol.events import PeerState
+from broadloom.topology import Adjacency, connected_components, free_slots, symmetric_links
 
 if TYPE_CHECKING:
     from broadloom.testing.sim.node import SimNode
     from broadloom.testing.sim.step_checker import AuthorLog, StepChecker
 
-
-def adjacency(members: "list[SimNode]") -> dict[int, list[int]]:
-    """Peer id -> ids of those it thinks it is linked to."""
-    return {node.peer.me.peer_id: list(node.peer.links.neighbors) for node in members}
+SHOWN_MAX = 8
+"""Peers or components listed in a message."""
 
 
-def find_convergence_problems(members: "list[SimNode]", degree: int) -> str | None:
-    """Why the fabric is not (yet) one regular graph, or None if it is."""
-    return check_regular(adjacency(members), degree, {node.peer.me.peer_id: str(node.number) for node in members})
+# -- the fabric: guarantees 4, 5 and 6
 
 
-def check_regular(graph: dict[int, list[int]], degree: int, labels: dict[int, str] | None = None) -> str | None:
-    """The same for any graph of peer ids; `numbers` are what people call the peers."""
-    labels = labels or {peer: f"{peer:016x}" for peer in graph}
-    count = len(graph)
-    wanted = min(degree, count - 1)
-    free_slots_allowed = 1 if wanted == degree and degree * count % 2 else 0
-    free_slots = 0
-    for peer, neighbors in graph.items():
-        for other in neighbors:
-            if other not in graph:
-                return f"peer {labels[peer]} has a link to one that is gone ({other:016x})"
-            if peer not in graph[other]:
-                return f"peer {labels[peer]} has a link to peer {labels[other]}, which has none to it"
-        free_slots += wanted - len(neighbors)
-    if free_slots > free_slots_allowed:
-        incomplete = [labels[peer] for peer, near in graph.items() if len(near) < wanted]
-        return f"{free_slots} holes: " + ", ".join(f"peer {number}" for number in incomplete[:8])
-    parts = _component_sizes(graph)
-    if len(parts) > 1:
-        sizes = ", ".join(str(size) for size in parts[:8])
-        return f"{len(parts)} separate parts, of {sizes} peers"
+class PeerView(NamedTuple):
+    """A running peer as it last reported itself. Goes over the control protocol of workers as a list."""
+
+    number: int
+    peer_id: int
+    state: str
+    changed_ns: int
+    """Time of its last link or state change."""
+    neighbors: Collection[int]
+    free_slots: int = 0
+    diameter_estimate: int = 0
+    is_full_mesh: bool = False
+
+
+def report_adjacency(views: Iterable[PeerView]) -> dict[int, Collection[int]]:
+    return {view.peer_id: view.neighbors for view in views}
+
+
+def find_convergence_problems(
+    views: Collection[PeerView], degree: int, departed: Iterable[int] | None = None
+) -> str | None:
+    """Return why these peers are not (yet) connected in one regular graph, or None if they are.
+
+    A neighbor without a view is an error. With `departed`, it may also be another program on the same channel, which
+    counts as a neighbor; only those in `departed` are errors.
+    """
+    graph = report_adjacency(views)
+    if len(graph) < len(views):
+        return "two peers have the same id"
+    for view in views:
+        if problem := _find_peer_problem(view, degree):
+            return f"peer {view.number} {problem}"
+    external: set[int] = set()
+    if departed is not None:
+        external = {other for near in graph.values() for other in near} - graph.keys() - set(departed)
+    return check_fabric(graph, degree, {view.peer_id: str(view.number) for view in views}, external)
+
+
+def _find_peer_problem(view: PeerView, degree: int) -> str | None:
+    if view.state != PeerState.CONNECTED.value:
+        return f"is {view.state}, not connected"
+    if view.peer_id in view.neighbors:
+        return "is linked to itself"
+    if len(set(view.neighbors)) < len(view.neighbors):
+        return "is linked to a neighbor twice"
+    if len(view.neighbors) > degree:
+        return f"has {len(view.neighbors)} links; at most {degree} are allowed"
     return None
 
 
-def _component_sizes(graph: dict[int, list[int]]) -> list[int]:
-    """Sizes of the connected parts, largest first."""
-    remaining = dict.fromkeys(graph)
-    sizes = []
-    while remaining:
-        reached = [remaining.popitem()[0]]
-        for peer in reached:
-            for other in graph[peer]:
-                if other in remaining:
-                    del remaining[other]
-                    reached.append(other)
-        sizes.append(len(reached))
-    return sorted(sizes, reverse=True)
+def find_overfull(views: Iterable[PeerView], degree: int) -> list[PeerView]:
+    """Return the peers with more links than allowed."""
+    return [view for view in views if len(view.neighbors) > degree]
+
+
+def check_fabric(
+    graph: Adjacency, degree: int, labels: Mapping[int, str] | None = None, external: Collection[int] = ()
+) -> str | None:
+    """Return why a graph of peer ids is not regular and connected, or None if it is."""
+    return check_regular(graph, degree, labels, external) or check_connected(graph)
+
+
+def check_regular(
+    graph: Adjacency, degree: int, labels: Mapping[int, str] | None = None, external: Collection[int] = ()
+) -> str | None:
+    """Guarantee 4: every link is known to both ends, and each component is regular."""
+    labels = labels or {peer: f"{peer:016x}" for peer in graph}
+    for peer, neighbors in graph.items():
+        for other in neighbors:
+            if other not in graph:
+                if other not in external:
+                    return f"peer {labels[peer]} has a link to a departed peer ({other:016x})"
+            elif peer not in graph[other]:
+                return f"peer {labels[peer]} has a link to peer {labels[other]}, which has none to it"
+    if missing := free_slots(graph, degree):
+        peers = ", ".join(f"peer {label}" for label in [labels[peer] for peer in graph if peer in missing][:SHOWN_MAX])
+        return f"{sum(missing.values())} free slots: {peers}"
+    return None
+
+
+def check_connected(graph: Adjacency) -> str | None:
+    """Guarantees 5 and 6: there is one fabric."""
+    sizes = component_sizes(graph)
+    if len(sizes) > 1:
+        return f"{len(sizes)} components, of {', '.join(map(str, sizes[:SHOWN_MAX]))} peers"
+    return None
+
+
+def component_sizes(graph: Adjacency) -> list[int]:
+    """Return the sizes of the components, largest first; external neighbors connect peers but are not counted."""
+    components = connected_components(symmetric_links(graph))
+    sizes = (sum(peer in graph for peer in component) for component in components)
+    return sorted((size for size in sizes if size), reverse=True)
+
+
+# -- delivery in a simulation: guarantees 1 and 3
+
+
+def adjacency(members: "list[SimNode]") -> dict[int, list[int]]:
+    """Return each peer's id with the ids of its neighbors, as it sees them."""
+    return {node.peer.me.peer_id: list(node.peer.links.neighbors) for node in members}
 
 
 def find_undelivered(
     checker: "StepChecker", members: "list[SimNode]", *, allow_missed: bool = False
 ) -> tuple[int, str] | None:
-    """The first message that a member should have had and has not, with the promise that this breaks.
+    """Return the first missing delivery with the number of the guarantee it violates, or None.
 
-    A living author's messages must all have arrived, as must those of one that left in peace; a dead one's as far as
-    any survivor has them. A member must have what was sent since it became one. `may_be_told`: having been told that
-    it was missed is as good.
+    Every member must have what was sent since it connected: all messages of a living author and of one that left
+    cleanly, and those of a crashed author up to the last that any survivor has. With `allow_missed`, a reported
+    miss counts as a delivery.
     """
-    ids = {node.peer.me.peer_id: node for node in members}
+    present = {node.peer.me.peer_id for node in members}
     for author, times in checker.sent_at.items():
-        if author in ids or checker.left_cleanly(author):
+        logs = {node: log for node in members if (log := checker.author_logs.get(node, {}).get(author)) is not None}
+        if author in present or checker.left_cleanly(author):
             last = len(times)
         else:
-            last = max(
-                (checker.author_logs.get(node, {}).get(author, _EMPTY_LOG).last_sequence for node in members), default=0
-            )
+            last = max((log.last_sequence for log in logs.values()), default=0)
         for node in members:
             if node.peer.me.peer_id == author:
                 continue
             first = bisect_left(times, checker.connected_at[node]) + 1
             if first > last:
                 continue
-            log = checker.author_logs.get(node, {}).get(author)
+            log = logs.get(node)
             if log is None or log.last_sequence < last:
                 missing_from = log.last_sequence + 1 if log is not None else first
                 label = checker.message_label(author, max(missing_from, first))
-                return 1, f"{node} has not got {label} (up to {last} there is)"
+                return 1, f"{node} has not received {label} (last available: {last})"
             if log.first_sequence > first:
                 label = checker.message_label(author, log.first_sequence)
-                return 3, f"{node} started with {label}, should have with {first}"
+                return 3, f"{node} started with {label} instead of {first}"
             if log.missed and not allow_missed:
-                available = _first_available(checker, members, author, log, first)
+                must_be_available = author in present or checker.left_cleanly(author)
+                available = _first_available(log, first, None if must_be_available else logs.values())
                 if available is not None:
-                    name = checker.message_label(author, available)
-                    return 1, f"{node} missed {name}, which can be had, although the fabric was whole again"
+                    label = checker.message_label(author, available)
+                    return 1, f"{node} missed {label}, which is available, although the fabric was connected again"
     return None
 
 
-def _first_available(
-    checker: "StepChecker", members: "list[SimNode]", author: int, log: "AuthorLog", first: int
-) -> int | None:
-    """The first message that one was told it missed, since it is a member, although it could be had: another has it,
-    the author lives, or it left in good order and had to see that somebody had it."""
-    logs = [checker.author_logs.get(node, {}).get(author) for node in members]
-    must_be_available = checker.left_cleanly(author) or any(node.peer.me.peer_id == author for node in members)
+def _first_available(log: "AuthorLog", first: int, others: "Iterable[AuthorLog] | None") -> int | None:
+    """Return the first message reported as missed that another log has. If `others` is None, every message counts."""
     for low, high in log.missed:
         for sequence in range(max(low, first), high + 1):
-            if must_be_available or any(each is not None and each.has(sequence) for each in logs):
+            if others is None or any(other.has(sequence) for other in others):
                 return sequence
     return None
-
-
-class _EmptyLog:
-    last_sequence = 0
-
-
-_EMPTY_LOG = _EmptyLog()

@@ -1,21 +1,28 @@
-"""The promises of Broadloom, checked while a lab runs.
+"""The guarantees, checked while a local cluster runs.
 
-Each peer checks by itself what it is given, at each delivery: once, in order, no gap (`ledger.py`). What must be
-compared between peers is compared every second or two: what each author had sent a moment ago has to be with everyone
-who was there. What is late is not lost: while a part is frozen or apart, and for a while after, it is on its way.
-
-Judged as in a trial (`trial.audit.owed`): a living author's messages are owed to everyone who was a member when they
-were sent; those of one that left in peace as well; a dead one's as far as any survivor has them.
+Each peer checks its own deliveries (`delivery_log.py`). What needs a comparison between peers is compared every second
+or two: messages that an author sent a moment ago have to be with every member. A late message is not lost: while peers
+are paused or partitioned, and for a while afterwards, it is in transit. `audit.expected_deliveries` decides what is
+due.
 """
 
 import time
 from collections import deque
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from broadloom.testing.checks.audit import DepartedPeer, expected_deliveries
+from broadloom.testing.checks.audit import (
+    DESCRIPTIONS_MAX,
+    Comparison,
+    DepartedPeer,
+    encode_heads,
+    expected_deliveries,
+    latest_heads,
+)
 from broadloom.testing.checks.delivery_log import AuthorHead
-from broadloom.testing.cluster import shape
+from broadloom.testing.checks.guarantees import component_sizes, find_overfull, report_adjacency
+from broadloom.topology import free_slots
 
 if TYPE_CHECKING:
     from broadloom.testing.checks.recovery import RecoveryTracker
@@ -23,14 +30,15 @@ if TYPE_CHECKING:
     from broadloom.testing.cluster.metrics import MetricsSampler
 
 DUE_S = 2.0
-"""What was sent so long ago should be with everyone, if nothing is wrong."""
+"""Messages older than this should be with every member."""
 LOST_S = 60.0
-"""What is still lacking so long after the fabric was whole is not late any more."""
+"""Messages still missing after the fabric was regular for this long are lost."""
 REPAIR_TIMEOUT_S = 120.0
-"""A fabric that is not whole so long after it was disturbed has broken its promise."""
-DESCRIPTIONS_MAX = 20
+"""A fabric that is not regular this long after a disturbance violates its guarantee."""
 DEPARTED_MAX = 5000
 KILLS_MAX = 1000
+
+Replies = Iterable[Mapping[str, Any]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,27 +46,26 @@ class GuaranteeStatus:
     name: str
     holds: bool
     summary: str
-    """For people, with the counts: "12,345 deliveries checked, 0 wrong"."""
+    """For display, with counts: "12,345 deliveries checked, 0 violations"."""
     is_pending: bool = False
-    """It holds so far, and something is under way that it will be judged by: a repair, messages on their way."""
+    """It holds so far, and a repair or messages in transit will decide."""
 
 
 class LiveGuarantees:
-    """What is known of who said what, and what was found wrong."""
+    """What authors have sent, and the violations found."""
 
     def __init__(self) -> None:
         self.violation_count = 0
         self.violations: deque[str] = deque(maxlen=DESCRIPTIONS_MAX)
-        """In words."""
         self.errors: deque[str] = deque(maxlen=DESCRIPTIONS_MAX)
-        """Exceptions inside peers that nobody caught, processes that ended by themselves."""
+        """Uncaught exceptions in workers, and workers that exited unexpectedly."""
         self.error_count = 0
         self.lost_count = 0
         self.missing_count = 0
-        """Messages, or rather authors and receivers, that are behind at present."""
+        """Author-receiver pairs with messages missing at present."""
         self.missing_descriptions: list[str] = []
         self.compared_pairs = 0
-        """Pairs of author and receiver that were compared, since the beginning."""
+        """Author-receiver pairs compared since the start."""
         self.overfull_count = 0
         self._violations_by_worker: dict[int, int] = {}
         self._heads: dict[int, AuthorHead] = {}
@@ -68,12 +75,12 @@ class LiveGuarantees:
         self._due: dict[int, AuthorHead] = {}
         self._missing_since_s: float | None = None
 
-    # -- told by processes
+    # -- reports of workers
 
     def on_counts(self, worker: int, counts: dict[str, Any]) -> None:
-        for peer, sent, sent_ns in counts["marks"]:
+        for peer, sent, sent_ns in counts["heads"]:
             self._heads[peer] = AuthorHead(sent, sent_ns)
-        count = counts["broken_count"]
+        count = counts["violation_count"]
         self.violation_count += count - self._violations_by_worker.get(worker, 0)
         self._violations_by_worker[worker] = count
 
@@ -89,47 +96,46 @@ class LiveGuarantees:
             self._heads[peer_id] = AuthorHead(sent_count, last_sent_ns)
         self._departed[peer_id] = DepartedPeer(left_gracefully, at_ns, sent_count, last_sent_ns)
         if len(self._departed) > DEPARTED_MAX:
-            forgotten = next(iter(self._departed))
-            del self._departed[forgotten]
-            self._heads.pop(forgotten, None)
+            oldest = next(iter(self._departed))
+            del self._departed[oldest]
+            self._heads.pop(oldest, None)
 
     @property
     def departed(self) -> list[int]:
         return list(self._departed)
 
-    # -- comparing
+    # -- comparisons
 
-    def expected_by_now(self, heads: list[dict[str, Any]]) -> list[list[int]]:
-        """What should be with everyone by now: author, last message, when that was sent. `heads` is what everyone has
-        said and heard (`trial.testimony.heads`)."""
+    def expected_by_now(self, heads: Replies) -> list[list[int]]:
+        """Return what should be with every member by now. `heads` are the replies to `author_heads`."""
         now_s = time.monotonic()
         self._expected_history.append((now_s, self._expected(heads)))
         while self._expected_history and now_s - self._expected_history[0][0] >= DUE_S:
             self._due = self._expected_history.popleft()[1]
-        return _to_rows(self._due)
+        return encode_heads(self._due)
 
-    def expected_exactly(self, heads: list[dict[str, Any]]) -> list[list[int]]:
-        """The same with all that was said up to now."""
-        return _to_rows(self._expected(heads))
+    def expected_exactly(self, heads: Replies) -> list[list[int]]:
+        """Return everything sent up to now."""
+        return encode_heads(self._expected(heads))
 
-    def _expected(self, heads: list[dict[str, Any]]) -> dict[int, AuthorHead]:
-        for answer in heads:
-            for peer, sent, sent_ns in answer["living"]:
-                self._heads[peer] = AuthorHead(sent, sent_ns)
-        living = {peer: head for peer, head in self._heads.items() if peer not in self._departed}
+    def _expected(self, heads: Replies) -> dict[int, AuthorHead]:
+        replies = list(heads)
+        self._heads |= latest_heads(row for reply in replies for row in reply["running"])
+        running = {peer: head for peer, head in self._heads.items() if peer not in self._departed}
         held = {}
-        for peer, last, _ in (each for answer in heads for each in answer["gone"]):
-            last_head = self._heads.get(peer)
-            # Further than it could tell before it died, it is not known when it was sent, and so to whom it is owed.
-            if last_head is not None and last >= last_head.last_sequence:
-                held[peer] = last_head
-        return expected_deliveries(living, self._departed, held, self._kills_ns)
+        for author, survivors in latest_heads(row for reply in replies for row in reply["departed"]).items():
+            reported = self._heads.get(author)
+            # Of messages after its last report it is unknown when they were sent, and so to whom they are due.
+            if reported is not None and survivors.last_sequence >= reported.last_sequence:
+                held[author] = reported
+        return expected_deliveries(running, self._departed, held, self._kills_ns)
 
-    def on_compared(self, replies: list[dict[str, Any]], *, is_stable: bool) -> None:
-        """What everyone lacks of the roll. `is_calm`: nobody is frozen, nothing apart, the fabric whole."""
-        self.compared_pairs += sum(answer["pairs"] for answer in replies)
-        self.missing_count = sum(answer["lacking_count"] for answer in replies)
-        self.missing_descriptions = [text for answer in replies for text in answer["lacking"]][:DESCRIPTIONS_MAX]
+    def on_compared(self, replies: Replies, *, is_stable: bool) -> None:
+        """Take in the replies to `find_missing`. `is_stable`: no peer is paused and the fabric is one regular graph."""
+        comparison = Comparison.from_replies(replies)
+        self.compared_pairs += comparison.pairs
+        self.missing_count = comparison.missing_count
+        self.missing_descriptions = comparison.descriptions
         now_s = time.monotonic()
         if not self.missing_count or not is_stable:
             self._missing_since_s = None
@@ -141,10 +147,6 @@ class LiveGuarantees:
             self.lost_count = self.missing_count
 
 
-def _to_rows(expected: dict[int, AuthorHead]) -> list[list[int]]:
-    return [[author, head.last_sequence, head.last_sent_ns] for author, head in expected.items()]
-
-
 def statuses(
     checks: LiveGuarantees,
     metrics: "MetricsSampler",
@@ -154,7 +156,6 @@ def statuses(
     *,
     is_partitioned: bool,
 ) -> list[GuaranteeStatus]:
-    """Each promise, whether it holds, and a sentence with the counts."""
     return [
         _order_status(checks, metrics),
         _completeness_status(checks),
@@ -165,64 +166,55 @@ def statuses(
 
 
 def _order_status(checks: LiveGuarantees, metrics: "MetricsSampler") -> GuaranteeStatus:
-    text = f"{metrics.delivered:,} deliveries checked, {checks.violation_count:,} wrong"
+    text = f"{metrics.delivered:,} deliveries checked, {checks.violation_count:,} violations"
     if checks.violations:
         text += f": {checks.violations[0]}"
-    return GuaranteeStatus("Every message once, each author's in order", not checks.violation_count, text)
+    return GuaranteeStatus("Exactly-once delivery, in order per author", not checks.violation_count, text)
 
 
 def _completeness_status(checks: LiveGuarantees) -> GuaranteeStatus:
-    text = f"{checks.compared_pairs:,} times an author and a receiver were compared"
+    text = f"{checks.compared_pairs:,} author-receiver pairs compared, "
     if checks.lost_count:
-        text += f"; {checks.lost_count:,} lack something: {'; '.join(checks.missing_descriptions[:2])}"
+        text += f"{checks.lost_count:,} with lost messages: {'; '.join(checks.missing_descriptions[:2])}"
     elif checks.missing_count:
-        text += f"; {checks.missing_count:,} wait for messages that are on their way"
+        text += f"{checks.missing_count:,} with messages in transit"
     else:
-        text += ", nothing is lacking"
-    return GuaranteeStatus(
-        "Everyone who was there gets everything", not checks.lost_count, text, bool(checks.missing_count)
-    )
+        text += "nothing missing"
+    is_pending = bool(checks.missing_count)
+    return GuaranteeStatus("Complete delivery to every member", not checks.lost_count, text, is_pending)
 
 
 def _missed_status(metrics: "MetricsSampler") -> GuaranteeStatus:
-    """A gap that was not told is one of those that are wrong above."""
-    text = (
-        f"{metrics.missed:,} messages could not be had in time, and each was told"
-        if metrics.missed
-        else ("no message had to be given up")
-    )
-    return GuaranteeStatus("Nothing is lost silently", True, text)
+    """An unreported gap is a violation of the order guarantee."""
+    text = f"{metrics.missed:,} messages reported as missed" if metrics.missed else "no messages missed"
+    return GuaranteeStatus("No silent loss", True, text)
 
 
 def _links_status(
     checks: LiveGuarantees, state: "ClusterState", recoveries: "RecoveryTracker", degree: int
 ) -> GuaranteeStatus:
-    members = state.members
-    overfull, free_slots = shape.find_overfull(members, degree), sum(shape.free_slots(members, degree).values())
-    late = free_slots > 0 and recoveries.unconverged_s > REPAIR_TIMEOUT_S
+    views = state.members.values()
+    overfull, missing = find_overfull(views, degree), sum(free_slots(report_adjacency(views), degree).values())
+    is_late = missing > 0 and recoveries.unconverged_s > REPAIR_TIMEOUT_S
     if checks.overfull_count or overfull:
-        text = f"{checks.overfull_count:,} times somebody had more than {degree}"
-    elif free_slots:
-        text = f"{free_slots} links are lacking; repair is under way since {recoveries.unconverged_s:.1f} s"
+        text = f"{checks.overfull_count:,} times a peer had more than {degree} links"
+    elif missing:
+        text = f"{missing} free slots, repairing for {recoveries.unconverged_s:.1f} s"
     else:
-        fewest = min((len(view.neighbors) for view in members.values()), default=0)
-        text = f"all {len(members)} peers have {degree if fewest >= degree else 'as many as there are others'}"
-    return GuaranteeStatus(
-        f"Everyone keeps {degree} links, never more",
-        not (late or checks.overfull_count or overfull),
-        text,
-        free_slots > 0,
-    )
+        fewest = min((len(view.neighbors) for view in views), default=0)
+        text = f"all {len(views)} peers have {degree} links" if fewest >= degree else f"full mesh of {len(views)} peers"
+    holds = not (is_late or checks.overfull_count or overfull)
+    return GuaranteeStatus(f"Regular fabric: {degree} links per peer, never more", holds, text, missing > 0)
 
 
 def _connectivity_status(
     state: "ClusterState", recoveries: "RecoveryTracker", *, is_partitioned: bool
 ) -> GuaranteeStatus:
-    sizes = shape.component_sizes(state.members)
+    sizes = component_sizes(report_adjacency(state.members.values()))
     if len(sizes) <= 1:
-        return GuaranteeStatus("One fabric", True, f"all {sum(sizes)} peers can be reached from each other")
-    text = f"{len(sizes)} parts, of {', '.join(map(str, sizes[:6]))} peers"
+        return GuaranteeStatus("Connected fabric", True, f"all {sum(sizes)} peers can reach each other")
+    text = f"{len(sizes)} components, of {', '.join(map(str, sizes[:6]))} peers"
     if is_partitioned:
-        return GuaranteeStatus("One fabric", True, f"{text}: split on purpose; they merge when that is healed", True)
-    late = recoveries.unconverged_s > REPAIR_TIMEOUT_S
-    return GuaranteeStatus("One fabric", not late, f"{text}: they look for each other", True)
+        return GuaranteeStatus("Connected fabric", True, f"{text}: partitioned by you; merges after healing", True)
+    is_late = recoveries.unconverged_s > REPAIR_TIMEOUT_S
+    return GuaranteeStatus("Connected fabric", not is_late, f"{text}: merging", True)

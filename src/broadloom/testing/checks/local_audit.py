@@ -1,52 +1,45 @@
-"""What the peers of one process answer when the coordinator audits: their own side of every promise."""
+"""The part of an audit that a worker answers for its own peers."""
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from broadloom.testing.checks.delivery_log import AuthorHead, latest_heads
+from broadloom.testing.checks.audit import encode_heads, latest_heads
 
 if TYPE_CHECKING:
-    from broadloom.testing.chaos.managed_peer import ManagedPeer
+    from broadloom.testing.processes.managed_peer import ManagedPeer
 
-MISSING_REPORTED_MAX = 5
+DESCRIPTIONS_MAX = 5
 
 
-def author_heads(peers: "list[ManagedPeer]", departed: list[int]) -> dict[str, Any]:
-    """What our own peers have sent, and how far they have heard those that are no more."""
-    wanted = dict.fromkeys(departed)
+def author_heads(peers: "Iterable[ManagedPeer]", departed: list[int]) -> dict[str, Any]:
+    """What these peers have sent, and the last message they have of each departed author."""
+    peers, wanted = list(peers), set(departed)
     heads = latest_heads(
-        (author, entry.last_sequence, entry.last_sent_ns)
-        for member in peers
-        for author, entry in member.delivery_log.author_logs.items()
+        (author, log.last_sequence, log.last_sent_ns)
+        for peer in peers
+        for author, log in peer.delivery_log.author_logs.items()
         if author in wanted
     )
-    return {
-        "living": [[member.peer_id, member.sent_count, member.last_sent_ns] for member in peers],
-        "gone": [[author, head.last_sequence, head.last_sent_ns] for author, head in heads.items()],
-    }
+    running = [[peer.peer_id, peer.sent_count, peer.last_sent_ns] for peer in peers]
+    return {"running": running, "departed": encode_heads(heads)}
 
 
-def find_missing(peers: "list[ManagedPeer]", rows: list[list[int]]) -> dict[str, Any]:
-    """What they lack of what is owed, and what they have that nobody sent."""
-    expected = {author: AuthorHead(last, last_ns) for author, last, last_ns in rows}
-    missing: list[str] = []
-    unsent: list[str] = []
-    for peer in peers:
-        missing += [
-            f"peer {peer.number} ({peer.peer_id:016x}) {text}" for text in peer.delivery_log.find_missing(expected)
-        ]
-        unsent += [
-            f"peer {peer.number} ({peer.peer_id:016x}) {text}" for text in peer.delivery_log.find_unsent(expected)
-        ]
-    return {
-        "lacking": missing[:MISSING_REPORTED_MAX],
-        "lacking_count": len(missing),
-        "beyond": unsent[:MISSING_REPORTED_MAX],
-    }
+def find_missing(peers: "Iterable[ManagedPeer]", rows: list[list[int]]) -> dict[str, Any]:
+    peers, expected = list(peers), latest_heads(rows)
+    missing = [_label(peer, text) for peer in peers for text in peer.delivery_log.find_missing(expected)]
+    pairs = len(expected) * len(peers)
+    return {"missing": missing[:DESCRIPTIONS_MAX], "missing_count": len(missing), "pairs": pairs}
 
 
-def find_held(peers: "list[ManagedPeer]", ranges: list[list[int]]) -> list[list[int]]:
-    """Of these ranges, those of which one of our peers has a message, or sent it: with the first such one."""
-    found = []
+def find_unsent(peers: "Iterable[ManagedPeer]", rows: list[list[int]]) -> list[str]:
+    expected = latest_heads(rows)
+    unsent = [_label(peer, text) for peer in peers for text in peer.delivery_log.find_unsent(expected)]
+    return unsent[:DESCRIPTIONS_MAX]
+
+
+def find_held(peers: "Iterable[ManagedPeer]", ranges: list[list[int]]) -> list[list[int]]:
+    """Return the ranges of which one of these peers has or sent a message, each with the first such message."""
+    peers, found = list(peers), []
     for author, first, last in ranges:
         for peer in peers:
             first_held = peer.delivery_log.first_held(author, first, last)
@@ -56,3 +49,7 @@ def find_held(peers: "list[ManagedPeer]", ranges: list[list[int]]) -> list[list[
                 found.append([author, first, last, first_held])
                 break
     return found
+
+
+def _label(peer: "ManagedPeer", text: str) -> str:
+    return f"peer {peer.number} ({peer.peer_id:016x}) {text}"

@@ -1,15 +1,14 @@
-"""A lab: one object that starts peers in processes of their own, does things to them, and watches.
+"""`LocalCluster`: start peers in their own processes, inject faults, and watch the fabric repair itself.
 
-Up to `processes_max` peers have a process each; of more, all but the first few share processes. What is done to them is
-real:
+Up to `processes_max` peers have a process each; in larger clusters all but the first few share. The faults are real:
 
-- **kill**: SIGKILL, if the process is the peer's alone or all its peers are to die. One that shares its process with
-  others that shall live has its sockets dropped without a word, which is what the kernel does for a dead process.
-- **freeze**: SIGSTOP, always of a process, with all the peers in it.
-- **split**: see `border.py`.
+- **kill**: SIGKILL, if all peers of the process are to be killed. A peer that shares its process with others has its
+  sockets dropped without notice, which is what the kernel does for a killed process.
+- **pause**: SIGSTOP, always of a whole process with all its peers.
+- **partition**: see `partition.py`.
 
-It lives in the event loop of its caller. Everything that takes time has a deadline; nothing is left behind when it
-ends, however that happens (`nursery.py`).
+The cluster lives in the event loop of its caller. Every wait has a deadline, and no process outlives the program
+(`processes/forkserver.py`).
 """
 
 import asyncio
@@ -19,49 +18,59 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from broadloom.testing.chaos.processes import unsupported_reason
+from broadloom.testing.checks.guarantees import report_adjacency
 from broadloom.testing.checks.live_guarantees import GuaranteeStatus, LiveGuarantees, statuses
 from broadloom.testing.checks.recovery import Recovery
-from broadloom.testing.cluster import shape
-from broadloom.testing.cluster.cluster_state import PeerRecord
+from broadloom.testing.cluster.cluster_state import PeerRecord, describe_count, describe_peers
 from broadloom.testing.cluster.config import NO_TRAFFIC, ClusterConfig, TrafficRates
 from broadloom.testing.cluster.metrics import MetricsSample, MetricsSampler
 from broadloom.testing.cluster.supervisor import POLL_S, Supervisor
 from broadloom.testing.cluster.timeline import Change, PeerSnapshot
-from broadloom.testing.cluster.words import describe_count, describe_peers
-from broadloom.testing.processes.pool import ClusterError
+from broadloom.testing.errors import ClusterError
+from broadloom.testing.processes.forkserver import unsupported_reason
+from broadloom.topology import diameter, mutual_links
 
 LEAVE_TIMEOUT_S = 20.0
 CONVERGENCE_TIMEOUT_S = 120.0
 
 
 class LocalCluster:
-    """Made by `Lab.start`. A story (`story.py`): `now` and `changes` are what pages are drawn from."""
+    """Real peers on this machine. Create it with `LocalCluster.start`.
+
+        async with LocalCluster.start(ClusterConfig(peers=12)) as cluster:
+            await cluster.wait_until_grown()
+            async with broadloom.connect(cluster.channel, bootstrap=cluster.bootstrap()) as channel:
+                await cluster.kill_random(3)
+                await cluster.wait_until_converged()
+        assert all(guarantee.holds for guarantee in cluster.guarantees())
+
+    It is a `Timeline`: `now` and `changes` show the fabric. Operations that cannot be done raise `ClusterError` or
+    `PeerNotFoundError`, with a message for the user.
+    """
 
     def __init__(self, config: ClusterConfig) -> None:
         self.config = config
-        self.channel = f"lab/{secrets.token_hex(16)}"
-        """Whoever knows it can join, with `broadloom.connect(cluster.channel, bootstrap=cluster.bootstrap())`; nobody
-        can guess it."""
+        self.channel = f"cluster/{secrets.token_hex(16)}"
+        """Name of the channel. It cannot be guessed; join with `broadloom.connect(channel, bootstrap=bootstrap())`."""
         self.tape: Path | None = config.tape
         self.kill_count = 0
         self._supervisor = Supervisor(config, self.channel)
         self._state, self._pool = self._supervisor.state, self._supervisor.pool
         self.recoveries = self._supervisor.recoveries
         self.totals: MetricsSampler = self._supervisor.metrics
-        """Counts since the beginning."""
+        """Counts since the start."""
         self.guarantee_checks: LiveGuarantees = self._supervisor.guarantees
-        """All that was found wrong, in words."""
+        """All violations and errors, with descriptions."""
         self._grown = asyncio.Event()
         self._growth_error: Exception | None = None
 
     @classmethod
     @asynccontextmanager
     async def start(cls, config: ClusterConfig) -> AsyncIterator["LocalCluster"]:
-        """The first process is there when this is entered; the peers come one after the other, which `grown` waits for.
-        At the end everybody is gone, and the tapes are whole."""
-        if problem := unsupported_reason():
-            raise ClusterError(problem.replace("trials need", "a lab needs"))
+        """Start a cluster. Peers keep joining inside the block (`wait_until_grown`); its end stops all processes and
+        completes the tapes."""
+        if reason := unsupported_reason():
+            raise ClusterError(reason)
         cluster = cls(config)
         try:
             await cluster._supervisor.start()
@@ -73,36 +82,36 @@ class LocalCluster:
     async def _grow(self) -> None:
         try:
             await self.add(self.config.peers)
-        except ClusterError as problem:
-            self._state.annotate(str(problem))
-            self._growth_error = problem
-        self.set_traffic(
-            TrafficRates.default_for(self.config.peers) if self.config.rates is None else self.config.rates
-        )
+        except ClusterError as error:
+            self._state.annotate(str(error))
+            self._growth_error = error
+        rates = self.config.rates
+        self.set_traffic(TrafficRates.default_for(self.config.peers) if rates is None else rates)
         self._grown.set()
 
     async def wait_until_grown(self, timeout_s: float = CONVERGENCE_TIMEOUT_S) -> None:
-        """Wait until all peers of the plan are there, in one regular fabric."""
+        """Wait until all configured peers form one regular fabric."""
         try:
             async with asyncio.timeout(timeout_s):
                 await self._grown.wait()
         except TimeoutError:
             count = len(self._state.connected)
-            raise ClusterError(f"after {timeout_s:g} s only {count} of {self.config.peers} peers are there") from None
+            raise ClusterError(f"after {timeout_s:g} s, {count} of {self.config.peers} peers are connected") from None
         if self._growth_error is not None:
             raise self._growth_error
         await self.wait_until_converged(timeout_s)
 
-    # -- the story
+    # -- observation
 
     def now(self) -> dict[int, PeerSnapshot]:
+        """Return the connected peers, by id."""
         return self._state.now()
 
     def changes(self, since: int) -> tuple[int, list[Change]]:
         return self._state.log.since(since)
 
     def samples(self) -> list[MetricsSample]:
-        """One sample a second, the last hour."""
+        """Return one sample per second, for the last hour."""
         return list(self.totals.samples)
 
     def guarantees(self) -> list[GuaranteeStatus]:
@@ -116,25 +125,25 @@ class LocalCluster:
         )
 
     def bootstrap(self) -> list[str]:
-        """Addresses of some peers, for whoever wants to take part too."""
+        """Return addresses of some peers, for `broadloom.connect`."""
         return self._supervisor.bootstrap()
 
     def diameter(self) -> int:
-        """The true one, in links; what each peer believes is in its view."""
-        return shape.diameter(self._state.members)
+        """Return the exact diameter, in hops. (Peers only estimate it.)"""
+        return diameter(mutual_links(report_adjacency(self._state.members.values())))
 
     def display_name(self, peer_id: int) -> str:
-        """What the members of conversations call a peer."""
+        """Return the name of a peer in chat groups."""
         return self._state.get(peer_id).name
 
     @property
     def dropped_rows(self) -> int:
-        """Rows that recorders lost."""
+        """Rows that the recorders dropped."""
         return sum(self._supervisor.dropped_rows.values())
 
     @property
     def process_count(self) -> int:
-        return sum(not hand.exited.is_set() for hand in self._pool.workers)
+        return sum(not worker.exited.is_set() for worker in self._pool.workers)
 
     @property
     def is_partitioned(self) -> bool:
@@ -144,158 +153,151 @@ class LocalCluster:
     def rates(self) -> TrafficRates:
         return self._supervisor.rates
 
-    # -- what can be done to it
+    # -- operations
 
     async def add(self, count: int) -> list[int]:
-        """So many newcomers; their ids, when all are connected."""
-        self.recoveries.disturb(describe_count(count, "came"))
+        """Add peers and return their ids once all are connected."""
+        self.recoveries.disturb(describe_count(count, "joined"))
         return await self._supervisor.growth.add(count)
 
     async def kill(self, peer_ids: Sequence[int]) -> None:
-        """Without warning, all at the same moment."""
+        """Kill peers at the same moment, without warning."""
         victims = [self._state.get(peer) for peer in dict.fromkeys(peer_ids)]
         if not victims:
             return
-        numbers = {known.number for known in victims}
-        workers = {known.worker.number: known.worker for known in victims}
-        whole_workers = [hand for hand in workers.values() if hand.peers <= numbers]
+        numbers = {record.number for record in victims}
+        workers = {record.worker.number: record.worker for record in victims}.values()
         self.recoveries.disturb(describe_count(len(victims), "killed"))
-        for hand in whole_workers:
-            self._pool.kill(hand)
-        for hand in workers.values():
-            if hand not in whole_workers:
-                hand.send(do="kill", peers=[known.peer_id for known in victims if known.worker is hand])
+        for worker in workers:
+            if worker.peers <= numbers:
+                self._pool.kill(worker)
+            else:
+                worker.send("kill", numbers=[record.number for record in victims if record.worker is worker])
         self.kill_count += len(victims)
-        for known in victims:
-            self._supervisor.on_departed(known, "killed")
+        for record in victims:
+            self._supervisor.on_departed(record, "killed")
         self._state.annotate(describe_peers(victims, "killed"))
 
     async def kill_random(self, count: int) -> list[int]:
-        """So many, at random: whole processes as long as they fit."""
+        """Kill random peers, whole processes first; returns their ids."""
         connected = self._state.connected
         if count >= len(connected):
-            raise ClusterError(
-                f"there are {len(connected)} peers: kill fewer, so that somebody is left to repair the fabric"
-            )
+            raise ClusterError(f"cannot kill {count} of {len(connected)} peers: at least one has to survive")
         chosen: list[PeerRecord] = []
-        workers = list({known.worker.number: known.worker for known in connected}.values())
+        workers = list({record.worker.number: record.worker for record in connected}.values())
         self._supervisor.random.shuffle(workers)
-        by_worker = [[known for known in connected if known.worker is hand] for hand in workers]
+        by_worker = [[record for record in connected if record.worker is worker] for worker in workers]
         for group in by_worker:
             if len(group) <= count - len(chosen):
                 chosen += group
-        rest = [known for group in by_worker for known in group if known not in chosen]
+        rest = [record for group in by_worker for record in group if record not in chosen]
         chosen += self._supervisor.random.sample(rest, count - len(chosen))
-        peer_ids = [known.peer_id for known in chosen]
+        peer_ids = [record.peer_id for record in chosen]
         await self.kill(peer_ids)
         return peer_ids
 
     async def leave(self, peer_ids: Sequence[int]) -> None:
-        """In good order; returns when all have."""
+        """Let peers leave gracefully; returns when all have left."""
         leaving = [self._state.get(peer) for peer in dict.fromkeys(peer_ids)]
-        if paused := [known for known in leaving if known.worker.is_paused]:
-            raise ClusterError(f"peer {paused[0].number} is frozen and cannot leave: thaw it first, or kill it")
+        if paused := [record for record in leaving if record.worker.is_paused]:
+            raise ClusterError(f"peer {paused[0].number} is paused and cannot leave: resume it first, or kill it")
         self.recoveries.disturb(describe_count(len(leaving), "left"))
-        for known in leaving:
-            known.is_leaving = True
-            self._supervisor.departures[known.peer_id] = asyncio.Event()
-            known.worker.send(do="leave", peers=[known.peer_id])
+        for record in leaving:
+            record.is_leaving = True
+            self._supervisor.departures[record.peer_id] = asyncio.Event()
+            record.worker.send("leave", numbers=[record.number])
         try:
             async with asyncio.timeout(LEAVE_TIMEOUT_S):
-                for known in leaving:
-                    await self._supervisor.departures[known.peer_id].wait()
+                for record in leaving:
+                    await self._supervisor.departures[record.peer_id].wait()
         except TimeoutError:
-            raise ClusterError(f"after {LEAVE_TIMEOUT_S:g} s not all of {len(leaving)} peers have left") from None
+            raise ClusterError(f"not all of {len(leaving)} peers left within {LEAVE_TIMEOUT_S:g} s") from None
         finally:
-            for known in leaving:
-                del self._supervisor.departures[known.peer_id]
+            for record in leaving:
+                del self._supervisor.departures[record.peer_id]
         self._state.annotate(describe_peers(leaving, "left"))
 
     async def pause(self, peer_id: int) -> list[int]:
-        """Stop its process, and with it all peers in it: their ids."""
+        """Stop the process of a peer with all its peers; returns their ids."""
         worker = self._state.get(peer_id).worker
-        peers = [known for known in self._state.connected if known.worker is worker]
+        peers = [record for record in self._state.connected if record.worker is worker]
         if not worker.is_paused:
             self._pool.pause(worker)
-            self.recoveries.disturb(describe_count(len(peers), "frozen"))
-            self._state.annotate(describe_peers(peers, "frozen"))
-            self._supervisor.distribute_traffic()
-        return [known.peer_id for known in peers]
+            self._on_paused_or_resumed(peers, "paused")
+        return [record.peer_id for record in peers]
 
     async def resume(self, peer_id: int) -> None:
-        """Let it, and all that were stopped with it, go on."""
+        """Resume the process of a peer with all its peers."""
         worker = self._state.get(peer_id).worker
         if worker.is_paused:
-            peers = [known for known in self._state.connected if known.worker is worker]
+            peers = [record for record in self._state.connected if record.worker is worker]
             self._pool.resume(worker)
-            self.recoveries.disturb(describe_count(len(peers), "thawed"))
-            self._state.annotate(describe_peers(peers, "thawed"))
-            self._supervisor.distribute_traffic()
+            self._on_paused_or_resumed(peers, "resumed")
+
+    def _on_paused_or_resumed(self, peers: list[PeerRecord], event: str) -> None:
+        self.recoveries.disturb(describe_count(len(peers), event))
+        self._state.annotate(describe_peers(peers, event))
+        self._supervisor.distribute_traffic()
 
     async def partition(self) -> None:
-        """Two halves, chosen at random, cannot reach each other any more. Newcomers are of the near one."""
+        """Cut the network between two random halves. Peers that join later are on the near side."""
         connected = self._state.connected
         if self.is_partitioned:
-            raise ClusterError("the fabric is split already: heal it first")
+            raise ClusterError("the fabric is already partitioned: heal it first")
         if len(connected) < 2:
-            raise ClusterError("one peer alone cannot be split: add some")
+            raise ClusterError("a partition needs at least two peers")
         far_side = self._supervisor.random.sample(connected, len(connected) // 2)
-        self._supervisor.far_side = {known.peer_id: known.port for known in far_side}
-        self.recoveries.disturb("the fabric was split")
-        self._pool.send_all(
-            do="border", peers=list(self._supervisor.far_side), ports=list(self._supervisor.far_side.values())
-        )
-        self._state.annotate(
-            f"the fabric was split: {len(connected) - len(far_side)} peers here, {len(far_side)} there"
-        )
+        self._set_far_side({record.peer_id: record.port for record in far_side})
+        self.recoveries.disturb("the fabric was partitioned")
+        sizes = f"{len(connected) - len(far_side)} and {len(far_side)} peers"
+        self._state.annotate(f"the fabric was partitioned into {sizes}")
 
     async def heal(self) -> None:
-        """Both sides can reach each other again. That they find each other is their own business."""
+        """Restore the network. The two halves have to find each other again."""
         if not self.is_partitioned:
-            raise ClusterError("the fabric is not split")
-        self._supervisor.far_side = {}
-        self.recoveries.clear()  # so that the time is that of merging
-        self.recoveries.disturb("the split was healed")
-        self._pool.send_all(do="border", peers=[], ports=[])
-        self._state.annotate("the split was healed: both sides can reach each other again")
+            raise ClusterError("the fabric is not partitioned")
+        self._set_far_side({})
+        self.recoveries.clear()  # measure the merge only
+        self.recoveries.disturb("the partition was healed")
+        self._state.annotate("the partition was healed")
+
+    def _set_far_side(self, far_side: dict[int, int]) -> None:
+        self._supervisor.far_side = far_side
+        self._pool.send_all("partition", peers=list(far_side), ports=list(far_side.values()))
 
     def set_traffic(self, rates: TrafficRates) -> None:
-        """So much is said from now on, by all peers together."""
         self._supervisor.set_traffic(rates)
 
     async def suppress_deliveries(self, peer_id: int, count: int = 1) -> None:
-        """A planted fault: the next deliveries to this peer never happen. To see that the checks fire."""
-        self._state.get(peer_id).worker.send(do="suppress", peer=peer_id, count=count)
+        """Withhold the next batches from a peer: an injected bug, to verify that the checks detect it."""
+        record = self._state.get(peer_id)
+        record.worker.send("suppress", number=record.number, count=count)
 
     # -- waiting
 
     async def wait_until_converged(self, timeout_s: float = CONVERGENCE_TIMEOUT_S) -> Recovery | None:
-        """Wait until the fabric is one regular graph of all that are awake; how long that took, if it was not."""
+        """Wait until all active peers form one regular fabric; returns the recovery if it was disturbed."""
         count = self.recoveries.completed_count
         try:
             async with asyncio.timeout(timeout_s):
-                while self.recoveries.is_disturbed:  # noqa: ASYNC110  (looked at as often as it is found out)
+                while self.recoveries.is_disturbed:  # noqa: ASYNC110  (the supervisor polls as often)
                     await asyncio.sleep(POLL_S)
         except TimeoutError:
-            raise ClusterError(
-                f"after {timeout_s:g} s the fabric is not whole: {self._supervisor.find_convergence_problems()}"
-            ) from None
+            problem = self._supervisor.find_convergence_problems()
+            raise ClusterError(f"the fabric has not converged after {timeout_s:g} s: {problem}") from None
         return self.recoveries.completed[-1] if self.recoveries.completed_count > count else None
 
     async def wait_until_delivered(self, timeout_s: float = CONVERGENCE_TIMEOUT_S) -> None:
-        """Stop the traffic, and wait until everyone has everything that was said."""
+        """Stop the traffic and wait until every peer has every message that is due to it."""
         self.set_traffic(NO_TRAFFIC)
-        deadline = time.monotonic() + timeout_s
+        checks, deadline = self.guarantee_checks, time.monotonic() + timeout_s
         while True:
-            heads = await self._pool.request(self._pool.responsive, do="heads", gone=self.guarantee_checks.departed)
-            expected = self.guarantee_checks.expected_exactly(heads)
-            replies = await self._pool.request(self._pool.responsive, do="check", roll=expected)
-            self.guarantee_checks.on_compared(replies, is_stable=False)
-            if not self.guarantee_checks.missing_count and len(replies) == len(self._pool.responsive):
+            heads = await self._pool.request("author_heads", departed=checks.departed)
+            replies = await self._pool.request("find_missing", expected=checks.expected_exactly(heads.values()))
+            checks.on_compared(replies.values(), is_stable=False)
+            if not checks.missing_count and len(replies) == len(self._pool.responsive):
                 return
             if time.monotonic() > deadline:
-                self.guarantee_checks.lost_count = self.guarantee_checks.missing_count
-                raise ClusterError(
-                    f"after {timeout_s:g} s: {'; '.join(self.guarantee_checks.missing_descriptions[:3])}"
-                )
+                checks.lost_count = checks.missing_count
+                raise ClusterError(f"after {timeout_s:g} s: {'; '.join(checks.missing_descriptions[:3])}")
             await asyncio.sleep(POLL_S)

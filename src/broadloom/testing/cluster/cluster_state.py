@@ -1,10 +1,10 @@
-"""Who lives in a lab: peers by number and by id, the processes they are in, their links; and the log of all changes."""
+"""The state of a cluster: peers, their processes and links, and the log of all changes."""
 
 import time
-from dataclasses import dataclass, field, replace
+from collections.abc import Sequence
+from dataclasses import dataclass
 
-from broadloom.errors import BroadloomError
-from broadloom.testing.cluster.shape import PeerView
+from broadloom.testing.checks.guarantees import PeerView
 from broadloom.testing.cluster.timeline import (
     Annotation,
     ChangeLog,
@@ -14,88 +14,77 @@ from broadloom.testing.cluster.timeline import (
     PeerRemoved,
     PeerSnapshot,
 )
+from broadloom.testing.errors import PeerNotFoundError
 from broadloom.testing.processes.pool import WorkerHandle
 from broadloom.testing.workloads.feed import member_name
 
-
-class PeerNotFoundError(BroadloomError):
-    """It is not there, or not any more."""
+NAMED_MAX = 12
+PASSIVE_EVENTS = ("killed", "paused", "resumed")
 
 
 @dataclass(slots=True, eq=False)
 class PeerRecord:
-    """One peer, as far as the coordinator knows it."""
+    """One peer as the coordinator knows it."""
 
     number: int
     worker: WorkerHandle
     chats: bool
     peer_id: int = 0
-    """0 before it was connected."""
+    """0 until it is connected."""
     port: int = 0
     is_leaving: bool = False
-    """Told to leave."""
 
     @property
     def name(self) -> str:
-        """What its neighbours in a conversation call it."""
+        """Its display name in chat groups."""
         return member_name(self.number)
-
-
-@dataclass(slots=True)
-class _LinkRecord:
-    ends: set[int] = field(default_factory=set)
-    """Who of the two says that there is one."""
 
 
 class ClusterState:
     def __init__(self) -> None:
         self.log = ChangeLog()
         self.peers: dict[int, PeerRecord] = {}
-        """By number: those that live, or are about to."""
+        """By number: running or starting peers."""
         self.views: dict[int, PeerView] = {}
-        """By id: those that are connected."""
+        """By id: connected peers."""
         self.peers_by_id: dict[int, PeerRecord] = {}
         self.departed: dict[int, str] = {}
-        """Ids of those that were, and how they went."""
-        self._links: dict[tuple[int, int], _LinkRecord] = {}
+        """Ids of former peers, with the reason they are gone."""
+        self._links: dict[tuple[int, int], set[int]] = {}
+        """Pairs of linked peers, and which of the two reported the link."""
 
-    # -- looking
+    # -- queries
 
     def get(self, peer_id: int) -> PeerRecord:
         record = self.peers_by_id.get(peer_id)
         if record is None:
             reason = self.departed.get(peer_id)
-            text = (
-                f"peer {peer_id:016x} was {reason}"
-                if reason == "killed"
-                else f"peer {peer_id:016x} {reason}"
-                if reason
-                else ""
-            )
-            raise PeerNotFoundError(text or f"there is no peer {peer_id:016x} in this lab")
+            if reason is None:
+                raise PeerNotFoundError(f"the cluster has no peer {peer_id:016x}")
+            raise PeerNotFoundError(f"peer {peer_id:016x} {'was ' if reason in PASSIVE_EVENTS else ''}{reason}")
         return record
 
     @property
     def connected(self) -> list[PeerRecord]:
-        return [known for known in self.peers.values() if known.peer_id and not known.is_leaving]
+        return [record for record in self.peers.values() if record.peer_id and not record.is_leaving]
 
     @property
     def active(self) -> list[PeerRecord]:
-        """Those that can do something: not frozen, not about to leave."""
-        return [known for known in self.connected if not known.worker.is_paused]
+        """Peers that are neither paused nor leaving."""
+        return [record for record in self.connected if not record.worker.is_paused]
 
     @property
     def members(self) -> dict[int, PeerView]:
-        """Views of those that live, are awake and were not told to leave."""
-        return {known.peer_id: self.views[known.peer_id] for known in self.active}
+        """Views of the active peers, by id."""
+        return {record.peer_id: self.views[record.peer_id] for record in self.active}
 
     @property
     def absent(self) -> list[int]:
-        """Ids of those that no link should lead to any more."""
+        """Ids of peers that should have no links any more."""
         inactive = [
-            known.peer_id
-            for known in self.peers.values()
-            if known.peer_id and (known.worker.is_paused or known.is_leaving)
+            record.peer_id
+            for record in self.peers.values()
+            if record.peer_id and (record.worker.is_paused or record.is_leaving)
         ]
         return [*self.departed, *inactive]
 
@@ -107,7 +96,7 @@ class ClusterState:
                 peer,
                 str(record.number),
                 view.state,
-                view.neighbors,
+                tuple(view.neighbors),
                 view.free_slots,
                 view.diameter_estimate,
                 view.is_full_mesh,
@@ -115,10 +104,9 @@ class ClusterState:
             )
         return snapshots
 
-    # -- what happens
+    # -- changes
 
     def annotate(self, text: str) -> None:
-        """A sentence for people."""
         self.log.add(Annotation(time.time(), text))
 
     def add_peer(self, record: PeerRecord, peer_id: int, port: int) -> None:
@@ -127,7 +115,6 @@ class ClusterState:
         self.log.add(PeerAdded(time.time(), peer_id, str(record.number)))
 
     def update_view(self, view: PeerView) -> None:
-        """A peer told of itself."""
         before = self.views.get(view.peer_id)
         self.views[view.peer_id] = view
         old, new = set(before.neighbors if before else ()), set(view.neighbors)
@@ -137,11 +124,11 @@ class ClusterState:
             self._unlink(view.peer_id, other)
 
     def update_diameters(self, diameters: list[list[int]]) -> None:
-        """What peers believe of the fabric's diameter changes without any change of their links."""
+        """Diameter estimates change without link changes."""
         for peer, diameter in diameters:
             view = self.views.get(peer)
             if view is not None and view.diameter_estimate != diameter:
-                self.views[peer] = replace(view, diameter_estimate=diameter)
+                self.views[peer] = view._replace(diameter_estimate=diameter)
 
     def remove_peer(self, record: PeerRecord, reason: str) -> None:
         self.peers.pop(record.number, None)
@@ -158,20 +145,42 @@ class ClusterState:
 
     def _link(self, peer: int, other: int) -> None:
         if other in self.departed:
-            return  # said by one that has not noticed yet
+            return  # the reporting peer has not noticed yet
         pair = (peer, other) if peer < other else (other, peer)
-        link = self._links.get(pair)
-        if link is None:
-            link = self._links[pair] = _LinkRecord()
+        if pair not in self._links:
+            self._links[pair] = set()
             self.log.add(LinkAdded(time.time(), *pair))
-        link.ends.add(peer)
+        self._links[pair].add(peer)
 
     def _unlink(self, peer: int, other: int) -> None:
         pair = (peer, other) if peer < other else (other, peer)
-        link = self._links.get(pair)
-        if link is None:
+        ends = self._links.get(pair)
+        if ends is None:
             return
-        link.ends.discard(peer)
-        if not link.ends:
+        ends.discard(peer)
+        if not ends:
             del self._links[pair]
             self.log.add(LinkRemoved(time.time(), *pair))
+
+
+# -- sentences for annotations
+
+
+def format_seconds(duration_s: float) -> str:
+    return f"{duration_s:.2f} s" if duration_s < 1 else f"{duration_s:.1f} s"
+
+
+def describe_count(count: int, event: str) -> str:
+    """ "1 peer was killed", "8 peers joined"."""
+    if event in PASSIVE_EVENTS:
+        event = f"{'was' if count == 1 else 'were'} {event}"
+    return f"1 peer {event}" if count == 1 else f"{count} peers {event}"
+
+
+def describe_peers(peers: Sequence[PeerRecord], event: str) -> str:
+    """ "peer 7 was killed", "2 peers joined: 8, 9"."""
+    if len(peers) == 1:
+        return f"peer {peers[0].number} {'was ' if event in PASSIVE_EVENTS else ''}{event}"
+    numbers = ", ".join(map(str, sorted(record.number for record in peers)[:NAMED_MAX]))
+    more = f" and {len(peers) - NAMED_MAX} more" if len(peers) > NAMED_MAX else ""
+    return f"{describe_count(len(peers), event)}: {numbers}{more}"

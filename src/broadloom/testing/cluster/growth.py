@@ -1,4 +1,4 @@
-"""How a lab grows: in which process a newcomer is started, and how many at a time."""
+"""Adds peers to a cluster: in which process each is started, and how many join at a time."""
 
 import asyncio
 from collections import deque
@@ -6,20 +6,21 @@ from collections.abc import Callable
 
 from broadloom.testing.cluster.cluster_state import ClusterState, PeerRecord
 from broadloom.testing.cluster.config import ClusterConfig
-from broadloom.testing.processes.pool import ClusterError, WorkerHandle, WorkerPool
+from broadloom.testing.errors import ClusterError
+from broadloom.testing.processes.pool import WorkerHandle, WorkerPool
 
 CONCURRENT_JOINS_MAX = 8
-"""Newcomers under way at a time: on few cores, more would only wait for each other."""
+"""On a few cores, more joining peers would only wait for each other."""
 DEDICATED_PEERS = 4
-"""If processes are shared, the first so many peers still have one each: they can be frozen by themselves."""
+"""The first peers have their own processes even if the others share, so that they can be paused individually."""
 ATTEMPTS_MAX = 2
 ADD_TIMEOUT_S = 30.0
 ADD_TIMEOUT_PER_PEER_S = 2.0
-"""Adding is given up after `ADD_S`, and so much for each newcomer."""
 
 
 class Growth:
-    """`portals` tells where newcomers shall look for the channel; `brief` tells a new process how things stand."""
+    """`bootstrap` returns addresses for joining peers; `initialize_worker` sends the current settings to a new
+    worker."""
 
     def __init__(
         self,
@@ -37,7 +38,7 @@ class Growth:
         self._last_number = 0
         self._waiting: deque[int] = deque()
         self._starting: dict[int, int] = {}
-        """Numbers of those under way, and how often they were tried."""
+        """Numbers of joining peers, and their attempts so far."""
         self._futures: dict[int, asyncio.Future[int]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -46,7 +47,7 @@ class Growth:
         return [*self._starting, *self._waiting]
 
     async def add(self, count: int) -> list[int]:
-        """The ids of so many newcomers, when all are connected."""
+        """Add peers and return their ids once all are connected."""
         loop = asyncio.get_running_loop()
         numbers = range(self._last_number + 1, self._last_number + count + 1)
         self._last_number += count
@@ -61,20 +62,19 @@ class Growth:
             for number in numbers:
                 self._futures.pop(number, None)
         if pending:
-            raise ClusterError(f"after {timeout_s:g} s, {len(pending)} of {count} newcomers are not connected")
-        problems = [problem for future in done.values() if (problem := future.exception()) is not None]
-        if problems:
-            raise problems[0]
+            raise ClusterError(f"after {timeout_s:g} s, {len(pending)} of {count} new peers are not connected")
+        errors = [error for future in done.values() if (error := future.exception()) is not None]
+        if errors:
+            raise errors[0]
         return [future.result() for future in done.values()]
 
     def _start_next(self) -> None:
-        there = len(self._state.connected)
-        room = max(1, min(CONCURRENT_JOINS_MAX, there // 4)) - len(self._starting)
+        room = max(1, min(CONCURRENT_JOINS_MAX, len(self._state.connected) // 4)) - len(self._starting)
         for _ in range(min(room, len(self._waiting))):
             self._start(self._waiting.popleft(), 1)
 
-    def _start(self, number: int, tries: int) -> None:
-        self._starting[number] = tries
+    def _start(self, number: int, attempt: int) -> None:
+        self._starting[number] = attempt
         task = asyncio.get_running_loop().create_task(self._start_peer(number))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
@@ -82,13 +82,13 @@ class Growth:
     async def _start_peer(self, number: int) -> None:
         try:
             worker = self._shared_worker() or await self._new_worker()
-        except OSError as problem:
-            self.on_failed(number, f"no process could be started: {problem}")
+        except (OSError, ClusterError) as error:
+            self.on_failed(number, f"no process could be started: {error}")
             return
-        chats = sum(known.chats for known in self._state.peers.values()) < self._config.chatting_peers_max
+        chats = sum(record.chats for record in self._state.peers.values()) < self._config.chatting_peers_max
         self._state.peers[number] = PeerRecord(number, worker, chats)
         worker.peers.add(number)
-        worker.send(do="start", number=number, portals=self._bootstrap(), talks=chats)
+        worker.send("start", numbers=[number], bootstrap=self._bootstrap(), chats=chats)
 
     async def _new_worker(self) -> WorkerHandle:
         worker = await self._pool.start_worker()
@@ -96,14 +96,13 @@ class Growth:
         return worker
 
     def _shared_worker(self) -> WorkerHandle | None:
-        """A process that has room; None if there shall be one more."""
-        living = self._pool.responsive
-        if len(living) < self._config.processes_max:
+        """Return the least loaded process; None if another one may be started."""
+        workers = self._pool.responsive
+        if len(workers) < self._config.processes_max:
             return None
-        others = living[DEDICATED_PEERS:] or living
-        return min(others, key=lambda hand: len(hand.peers))
+        return min(workers[DEDICATED_PEERS:] or workers, key=lambda worker: len(worker.peers))
 
-    # -- told by processes
+    # -- reports of workers
 
     def on_connected(self, number: int, peer_id: int, port: int) -> None:
         self._starting.pop(number, None)
@@ -113,14 +112,14 @@ class Growth:
         self._start_next()
 
     def on_failed(self, number: int, text: str) -> None:
-        tries = self._starting.pop(number, None)
-        if tries is None:
-            return  # it had been connected
+        attempt = self._starting.pop(number, None)
+        if attempt is None:
+            return  # it was connected
         peer = self._state.peers.pop(number, None)
         if peer is not None:
             peer.worker.peers.discard(number)
-        if tries < ATTEMPTS_MAX:
-            self._start(number, tries + 1)
+        if attempt < ATTEMPTS_MAX:
+            self._start(number, attempt + 1)
             return
         if number in self._futures and not self._futures[number].done():
             self._futures[number].set_exception(ClusterError(f"peer {number} could not connect: {text}"))

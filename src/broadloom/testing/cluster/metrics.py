@@ -1,4 +1,4 @@
-"""Figures of a lab, second by second, out of what its processes count."""
+"""Metrics of a cluster: one sample per second, from the counts that workers report."""
 
 import time
 from collections import deque
@@ -8,44 +8,42 @@ from typing import Any
 from broadloom.testing.bench.histogram import LatencyHistogram
 
 SAMPLES_MAX = 3600
-"""An hour."""
+"""One hour."""
 LATENCY_WINDOW_S = 5
-"""Percentiles of delays are over so many seconds: a single one has few messages on a quiet channel."""
+"""Window of the latency percentiles: on a quiet channel a single second has few messages."""
 
 
 @dataclass(frozen=True, slots=True)
 class MetricsSample:
-    """One second."""
-
     at_s: float
-    """Its end, in Unix seconds."""
+    """End of the second, Unix time."""
     peers: int
     sent_per_s: float
     delivered_per_s: float
     latency_p50_ms: float
-    """From saying to delivery, of ticks, identifications and adverts in the last five seconds; 0 if there were none."""
+    """From sending to delivery, for ticks, identifications and ads in the last five seconds; 0 if there were none."""
     latency_p99_ms: float
     hops_p50: float
-    """Links travelled by what was delivered in this second; 0 if nothing was."""
+    """Links traveled by the messages delivered in this second; 0 if there were none."""
     hops_max: int
     redundancy: float
-    """Copies that came for each that was new: 1 is the least, a flood over four links brings 3; 0 if none came."""
+    """Copies received per message: 1 is optimal, a flood over four links has 3; 0 if no message was received."""
     slow_peers: int
-    """Peers that do not read as fast as their neighbours send to them."""
+    """Peers that read more slowly than their neighbors send."""
     missed: int
-    """Messages that peers were told they will not get, in this second."""
+    """Messages reported as missed in this second."""
     links_made: int
-    """Links that came up, in this second; each counts once."""
+    """Links that came up in this second."""
     links_lost: int
 
 
 class MetricsSampler:
-    """`counted` takes what processes tell; `tick`, once a second, makes a sample of it."""
+    """`on_counts` adds up the reports of workers; `tick`, called once per second, makes a sample of them."""
 
     def __init__(self) -> None:
         self.samples: deque[MetricsSample] = deque(maxlen=SAMPLES_MAX)
         self.sent = self.delivered = self.received = self.duplicates = self.missed = 0
-        """Since the beginning."""
+        """Totals since the start."""
         self._totals_before = (0, 0, 0, 0, 0)
         self._hops: dict[int, int] = {}
         self._latency = LatencyHistogram()
@@ -98,7 +96,7 @@ class MetricsSampler:
             (received + duplicates) / received if received else 0.0,
             len({peer for slow in self._slow.values() for peer in slow}),
             missed,
-            # Both ends tell of a link, so each is told twice, unless its other end is dead or a stranger's.
+            # Both ends report a link, unless the other end crashed or is an external peer.
             (self._link_ends_made + 1) // 2,
             (self._link_ends_lost + 1) // 2,
         )
@@ -109,7 +107,6 @@ class MetricsSampler:
 
 
 def _median(counts: dict[int, int]) -> float:
-    """The value that half of all do not exceed."""
     half, passed = sum(counts.values()) / 2, 0
     for value in sorted(counts):
         passed += counts[value]

@@ -1,39 +1,19 @@
-"""What can be watched: peers as they are now, and a numbered log of what changed.
+"""A timeline: the fabric as it is now, and a numbered log of changes.
 
-A lab is a story; so is a tape that is played again, and a channel of which only one peer is ours. Pages are drawn from
-stories alone and need not know which of them they show.
+A local cluster is a timeline; so are a replayed tape and a channel seen through a single peer. Pages draw any of them.
 
-Ids are the peers' own, of 64 bits, so that they are those of the tape and of the tables too: they are wider than
-the numbers of JavaScript, so send them to a browser as text (`f"{id:016x}"`). People are told `name` ("17"), which is
-short.
+Peer ids have 64 bits, more than a JavaScript number holds: send them to a browser as text (`f"{id:016x}"`). `name` is
+short, for display.
 
-The rules of a story:
-
-- `now()` is the truth at this moment; the changes say how it came about. Who has not looked for so long that
-  changes were dropped (fewer come than `next - since`) looks at `now()` again.
-- A link has two ends, and each tells for itself. `PeerView.links` is what that peer says; a link is drawn when either
-  end says so. `LinkUp` and `LinkDown` are told once a link, with `a < b`.
-- `links` may name a peer that is not in `now()`: somebody else's (the page's own member, for example).
-- Not every message is told. `Said` with its `Hop`s is a sample of a few a second, chosen at the author: all hops of a
-  chosen message are told, none of the others. Counts of all are in `Lab.figures()`.
-- Hops come in the order in which the story heard of them, up to a second late; draw them by their `at_s`. A ripple
-  may lack its `Said`, if its author is a stranger or has just died; then the source of the first hop is the author.
-
-A lab (`lab.py`) is more than a story. For whoever shows one:
-
-- `Rates` and `LabPlan` are in `plan.py`, `Sample` in `figures.py`, `Promise` (with `is_pending`: it holds so far, and
-  something is under way) in `promises.py`, `Repair` in `repairs.py`. A plan without rates talks as is usual for its
-  size; `LabPlan(peers=24, rates=SILENCE)` says nothing.
-- `async with Lab.start(plan) as lab` is entered when the first process is there, after a second or two; the peers come
-  by themselves. `await lab.grown()` waits for all of them.
-- To take part in its conversations: `broadloom.connect(lab.channel, bootstrap=lab.bootstrap())`, then
-  `broadloom.groups.groups`. The groups of the lab's peers are those of `broadloom.testing.workloads.chat.titles()`: id
-  and title; `here.create(title, well_known_name=title)` finds them.
-- `freeze(peer)` returns the ids of all that were frozen with it: a lab stops processes, and many peers may share one.
-- What a person can do wrong (a peer that is gone, a split of what is split) raises a `BroadloomError` whose text is for
-  people: `LabFailed`, `NoSuchPeer`.
-- `lab.totals` has the counts since the beginning, `lab.repairs.done` the repairs, `lab.diameter()` the true diameter,
-  `lab.verdict` all that was found wrong in words.
+- `now()` is the truth; the changes explain it. A reader that fell too far back (fewer changes than `next - since`)
+  starts again from `now()`.
+- Each end of a link reports for itself. `PeerSnapshot.links` is one peer's report. `LinkAdded` and `LinkRemoved` occur
+  once per link, with `a < b`.
+- `links` may name an external peer that is not in `now()`, such as the page's own member.
+- `MessageSent` and `MessageHop` cover a sample of a few messages per second: all hops of these, none of the others.
+  `LocalCluster.samples()` counts all messages.
+- Hops arrive up to a second late and in any order; draw them by `at_s`. `MessageSent` is missing if the author is
+  external or was just killed; then the source of the first hop is the author.
 """
 
 from collections import deque
@@ -41,32 +21,29 @@ from dataclasses import dataclass
 from typing import Protocol
 
 CHANGES_MAX = 20_000
-"""Older changes are dropped: at the most that a lab tells, this is the last half minute or more."""
+"""Older changes are dropped. At the highest rate of a cluster this covers half a minute."""
 
 
 @dataclass(frozen=True, slots=True)
 class PeerSnapshot:
-    """One peer at this moment."""
-
     peer_id: int
     name: str
-    """Short, for people: a number in a lab, hex digits of the id elsewhere."""
+    """Short, for display: a number in a cluster, hex digits of the id elsewhere."""
     state: str
-    """`connected`, or another of `broadloom.protocol.events.State`; `unknown` for a peer that is only heard of."""
+    """A value of `PeerState`, such as `connected`; `unknown` for a peer known only from others."""
     links: tuple[int, ...]
-    """Ids of its neighbours, as it says itself."""
+    """Ids of its neighbors, as it reported."""
     free_slots: int
-    """Links that it lacks: degree less links; in the small regime 0."""
+    """Degree minus links; 0 in a full mesh."""
     diameter_estimate: int
-    """Its own estimate of the fabric's diameter, in hops."""
+    """The peer's estimate of the diameter, in hops."""
     is_full_mesh: bool
-    """In the small regime, where all are linked to all."""
     is_paused: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class PeerAdded:
-    """A peer is connected; from now on it is in `now()`."""
+    """A peer is connected and in `now()` from here on."""
 
     at_s: float
     peer_id: int
@@ -80,7 +57,7 @@ class PeerRemoved:
     at_s: float
     peer_id: int
     reason: str
-    """`left` in good order; `killed` by the lab; `died` otherwise."""
+    """`left` gracefully, `killed` by the cluster, or `crashed`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,32 +76,31 @@ class LinkRemoved:
 
 @dataclass(frozen=True, slots=True)
 class MessageSent:
-    """A message that is followed on its way: a ripple begins at its author."""
+    """A sampled message leaves its author."""
 
     at_s: float
     author: int
     sequence: int
     size_bytes: int
-    """Bytes."""
 
 
 @dataclass(frozen=True, slots=True)
 class MessageHop:
-    """The first copy of a followed message arrived at a peer: one step of a ripple."""
+    """The first copy of a sampled message arrived at a peer."""
 
     at_s: float
     author: int
     sequence: int
     source: int
-    """The neighbour that it came from."""
+    """The neighbor that sent it."""
     peer_id: int
     hops: int
-    """Steps from the author, 1 for its neighbours."""
+    """Distance from the author, 1 for its neighbors."""
 
 
 @dataclass(frozen=True, slots=True)
 class MessagesMissed:
-    """A peer was told that it will never get these messages."""
+    """A peer got a `Missed` event for these messages."""
 
     at_s: float
     peer_id: int
@@ -135,7 +111,7 @@ class MessagesMissed:
 
 @dataclass(frozen=True, slots=True)
 class Annotation:
-    """A sentence for people: "peer 17 was killed", "the fabric is whole again after 0.8 s"."""
+    """A sentence for display: "peer 17 was killed"."""
 
     at_s: float
     text: str
@@ -148,21 +124,20 @@ class Timeline(Protocol):
     """All times are Unix seconds."""
 
     def now(self) -> dict[int, PeerSnapshot]:
-        """The fabric at this moment, by id."""
+        """Return the connected peers, by id."""
         ...
 
     def changes(self, since: int) -> tuple[int, list[Change]]:
-        """What happened from number `since` on (0 for all that is kept), and the number to ask with next time."""
+        """Return the changes from number `since` on (0: all that are kept), and the number for the next call."""
         ...
 
 
 class ChangeLog:
-    """The numbered log of a story: the last `CHANGES_KEPT_MAX`, older ones are dropped."""
+    """A numbered log of the most recent changes."""
 
     def __init__(self, changes_max: int = CHANGES_MAX) -> None:
         self._changes: deque[Change] = deque(maxlen=changes_max)
         self.next_number = 0
-        """The number of the change that comes next."""
 
     def add(self, change: Change) -> None:
         self._changes.append(change)

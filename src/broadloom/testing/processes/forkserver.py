@@ -1,13 +1,22 @@
-"""The process that all processes of a lab are forked from, and that ends them.
+"""The process from which all workers are forked.
 
-A page has threads and an event loop, so it must not fork; and starting Python anew for each peer would take half a
-second of a core. So one small process is started, loads all that a peer needs, and forks on order, in milliseconds. It
-has neither threads nor a loop.
+A program with threads or an event loop must not fork, and a fresh interpreter per peer costs half a second of CPU. So
+one small process without either imports everything that a peer needs, then forks workers in milliseconds; the
+imported modules stay shared between them.
 
-The rule: nobody is left behind. The nursery dies with the coordinator and the processes with the nursery, whatever
-kills them: the kernel sees to it, and closed sockets besides.
+Why not the forkserver of `multiprocessing`:
+
+- It imports the caller's `__main__` in every child, so a script without a `__name__` guard would start itself again.
+- It is one per program, shared with the application under test, and outlives the cluster.
+- It signals by process id, which may belong to another process by then, and reports no CPU time. Here the forkserver,
+  the only one to reap its children, sends the signals.
+
+No process is left behind: workers die with the forkserver and the forkserver with the coordinator, even on SIGKILL and
+even if stopped (PR_SET_PDEATHSIG, hence Linux only).
 """
 
+import ctypes
+import gc
 import json
 import os
 import select
@@ -16,56 +25,84 @@ import signal
 import socket
 import subprocess
 import sys
+import traceback
 from collections.abc import Callable
+from contextlib import suppress
+from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 from broadloom.protocol import ChannelName
 from broadloom.security import PeerCredentials
-from broadloom.testing.chaos.processes import die_with_parent, freeze_heap
+from broadloom.testing.processes.control_protocol import encode_line
 
-POLL_S = 0.5
-"""How often those that have ended are seen off."""
+PRELOAD: list[str] = []
+"""Names of further modules to import before forking: large dependencies, or patches of the application under test."""
 REQUEST_BYTES_MAX = 4096
 SEND_TIMEOUT_S = 5.0
-"""A nursery that has not read its orders for so long is stuck."""
-SIGNALS = {"kill": signal.SIGKILL, "stop": signal.SIGSTOP, "continue": signal.SIGCONT}
+SIGNALS = {"kill": signal.SIGKILL, "pause": signal.SIGSTOP, "resume": signal.SIGCONT}
+_PR_SET_PDEATHSIG = 1
+_CLONE_NEWNET = 0x40000000
 
 
-# -- the nursery's own side
+def unsupported_reason() -> str | None:
+    """Why this machine cannot run workers, or None if it can."""
+    return None if sys.platform == "linux" else "worker processes need Linux, where they end with their parent"
+
+
+def die_with_parent(parent: int) -> None:
+    """Make the kernel kill this process when its parent dies."""
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:
+        os._exit(1)
+
+
+# -- inside the forkserver process
 
 
 def main(arguments: list[str]) -> None:
-    """`arguments`: the number of our end of the socket, the coordinator's process, and `tape` if there are tapes."""
-    end = socket.socket(fileno=int(arguments[0]))
+    """Arguments: number of the control socket, process id of the coordinator, worker class, modules to preload."""
+    control_socket = socket.socket(fileno=int(arguments[0]))
     die_with_parent(int(arguments[1]))
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the coordinator, which will end us
-    from broadloom.testing.processes import worker
-
-    if "tape" in arguments[2:]:
-        import broadloom.record  # noqa: F401  (loaded once, for all)
-    freeze_heap()
-    ForkServer(end, worker.main).serve()
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the coordinator, which closes the forkserver
+    for name in arguments[3:]:
+        import_module(name)
+    module_name, _, class_name = arguments[2].partition(":")
+    run_worker: Callable[[socket.socket], None] = getattr(import_module(module_name), class_name).run
+    gc.collect()
+    gc.freeze()  # a worker's garbage collector must not write to, and so copy, the shared pages
+    ForkServer(control_socket, run_worker).serve()
 
 
 class ForkServer:
-    def __init__(self, sock: socket.socket, child_main: Callable[[socket.socket], None]) -> None:
-        self._socket = sock
-        self._child_main = child_main
-        self._children: dict[int, int] = {}
-        """Number to process id, of those that were not seen off yet."""
+    def __init__(self, control_socket: socket.socket, run_worker: Callable[[socket.socket], None]) -> None:
+        self._socket = control_socket
+        self._run_worker = run_worker
+        self._pids: dict[int, int] = {}
+        """Worker number to process id, for workers not reaped yet."""
 
     def serve(self) -> None:
+        wakeup_reader, wakeup_writer = socket.socketpair()
+        wakeup_reader.setblocking(False)
+        wakeup_writer.setblocking(False)
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+        signal.set_wakeup_fd(wakeup_writer.fileno(), warn_on_full_buffer=False)
         self._report(ready=True)
         with selectors.DefaultSelector() as selector:
             selector.register(self._socket, selectors.EVENT_READ)
+            selector.register(wakeup_reader, selectors.EVENT_READ)
             while True:
-                if selector.select(POLL_S):
-                    data, ends, _, _ = socket.recv_fds(self._socket, REQUEST_BYTES_MAX, 1)
+                ready = [key.fileobj for key, _ in selector.select()]
+                if wakeup_reader in ready:
+                    with suppress(BlockingIOError):
+                        wakeup_reader.recv(REQUEST_BYTES_MAX)
+                    self._reap()
+                if self._socket in ready:
+                    data, sockets, _, _ = socket.recv_fds(self._socket, REQUEST_BYTES_MAX, 1)
                     if not data:
                         break
-                    self._handle(json.loads(data), ends)
-                self._reap()
-        for pid in self._children.values():
+                    self._handle(json.loads(data), sockets)
+        for pid in self._pids.values():
             os.kill(pid, signal.SIGKILL)
         os._exit(0)
 
@@ -73,84 +110,98 @@ class ForkServer:
         self._socket.sendall(json.dumps(content).encode())
 
     def _handle(self, request: dict[str, Any], sockets: list[int]) -> None:
-        if request["do"] == "warm":
-            # The channel's key is derived from its name, slowly and on purpose: once, and remembered by all.
+        if request["do"] == "derive_key":
+            # Deriving a key from a channel name is slow on purpose. Workers inherit the cached result.
             PeerCredentials.from_key(ChannelName.parse(request["channel"]), None)
-            return
-        number = int(request["number"])
-        if request["do"] == "fork":
-            self._fork(number, socket.socket(fileno=sockets[0]))
-        elif number in self._children:
-            # It is still ours, so its number means nobody else.
-            os.kill(self._children[number], SIGNALS[request["do"]])
+        elif request["do"] == "fork":
+            self._fork(request["number"], socket.socket(fileno=sockets[0]), request["namespace_pid"])
+        elif request["number"] in self._pids:
+            os.kill(self._pids[request["number"]], SIGNALS[request["do"]])
 
-    def _fork(self, number: int, theirs: socket.socket) -> None:
+    def _fork(self, number: int, worker_socket: socket.socket, namespace_pid: int) -> None:
         parent = os.getpid()
         pid = os.fork()
         if pid:
-            theirs.close()
-            self._children[number] = pid
+            worker_socket.close()
+            self._pids[number] = pid
             self._report(forked=number, pid=pid)
             return
         code = 1
         try:
             die_with_parent(parent)
+            signal.set_wakeup_fd(-1)
+            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
             self._socket.close()
-            self._child_main(theirs)
+            if namespace_pid:
+                _enter_network_namespace(namespace_pid)
+            self._run_worker(worker_socket)
             code = 0
+        except BaseException:
+            with suppress(OSError):
+                worker_socket.sendall(encode_line({"report": "error", "text": traceback.format_exc()}))
         finally:
             os._exit(code)
 
     def _reap(self) -> None:
-        for number, pid in list(self._children.items()):
-            done, _ = os.waitpid(pid, os.WNOHANG)
-            if done:
-                del self._children[number]
+        for number, pid in list(self._pids.items()):
+            reaped, status, used = os.wait4(pid, os.WNOHANG)
+            if reaped:
+                del self._pids[number]
+                cpu_s = used.ru_utime + used.ru_stime
+                self._report(exited=number, code=os.waitstatus_to_exitcode(status), cpu_s=cpu_s)
 
 
-# -- the coordinator's side
+def _enter_network_namespace(pid: int) -> None:
+    with Path(f"/proc/{pid}/ns/net").open() as namespace:
+        if ctypes.CDLL(None, use_errno=True).setns(namespace.fileno(), _CLONE_NEWNET):
+            raise OSError(ctypes.get_errno(), "cannot enter a network namespace")
+
+
+# -- on the coordinator's side
 
 
 class ForkServerProcess:
-    """The nursery, as the one sees it who started it."""
+    """The forkserver as its coordinator sees it. No method blocks for long."""
 
-    def __init__(self, channel: str, *, tape: bool) -> None:
+    def __init__(self, worker: str, *, preload: list[str]) -> None:
         self.control_socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        arguments = [str(theirs.fileno()), str(os.getpid()), *(["tape"] if tape else [])]
         program = "import sys; from broadloom.testing.processes.forkserver import main; main(sys.argv[1:])"
-        # In a session of its own: Ctrl-C at a terminal goes to all of its processes, and is the coordinator's business.
+        arguments = [str(theirs.fileno()), str(os.getpid()), worker, *PRELOAD, *preload]
         self._process = subprocess.Popen(
             [sys.executable, "-c", program, *arguments],
             pass_fds=[theirs.fileno()],
             stdin=subprocess.DEVNULL,
-            start_new_session=True,
+            start_new_session=True,  # Ctrl-C at a terminal reaches the coordinator only
         )
         theirs.close()
         self.control_socket.setblocking(False)
-        self._send({"do": "warm", "channel": channel}, [])
 
-    def fork(self, number: int) -> socket.socket:
-        """Our end of the new process's socket. That it is there, is told later."""
+    def derive_key(self, channel: str) -> None:
+        self._send({"do": "derive_key", "channel": channel})
+
+    def fork(self, number: int, namespace_pid: int = 0) -> socket.socket:
+        """Request a worker and return the coordinator's end of its socket. The process id is reported later."""
         ours, theirs = socket.socketpair()
         with theirs:
-            self._send({"do": "fork", "number": number}, [theirs.fileno()])
+            self._send({"do": "fork", "number": number, "namespace_pid": namespace_pid}, [theirs.fileno()])
         return ours
 
     def signal(self, number: int, action: str) -> None:
-        self._send({"do": action, "number": number}, [])
+        """Send one of `SIGNALS` to a worker."""
+        self._send({"do": action, "number": number})
 
-    def _send(self, request: dict[str, Any], sockets: list[int]) -> None:
+    def _send(self, request: dict[str, Any], sockets: list[int] | None = None) -> None:
         data = json.dumps(request).encode()
         try:
-            socket.send_fds(self.control_socket, [data], sockets)
+            socket.send_fds(self.control_socket, [data], sockets or [])
         except BlockingIOError:
             select.select([], [self.control_socket], [], SEND_TIMEOUT_S)
-            socket.send_fds(self.control_socket, [data], sockets)
+            socket.send_fds(self.control_socket, [data], sockets or [])
         except OSError:
-            pass  # it is gone, and all processes with it: that is noticed where their ends are read
+            pass  # the forkserver is gone, and all workers with it: their closed sockets show it
 
     def receive(self) -> dict[str, Any] | None:
-        """What it tells, if there is anything; an empty dictionary if it is gone."""
+        """Return the next report: None if there is none yet, an empty dictionary if the forkserver is gone."""
         try:
             data = self.control_socket.recv(REQUEST_BYTES_MAX)
         except BlockingIOError:
@@ -161,7 +212,7 @@ class ForkServerProcess:
         return message
 
     def close(self) -> None:
-        """It is gone when this returns; everybody that it has forked goes with it, the kernel sees to that."""
+        """Kill the forkserver, and with it all workers."""
         self.control_socket.close()
         self._process.kill()
         self._process.wait()

@@ -1,101 +1,71 @@
-"""Two network namespaces with one cable between them: two hosts, as far as their processes can see.
+"""Two network namespaces joined by a virtual cable: to their processes, two hosts.
 
-Each is made, and kept, by a process of its own, so that nothing is left of it when that process ends. The addresses are
-of a private range and exist nowhere but in these two namespaces. Needs the rights of root, and the command `ip`.
+Each namespace is held by a process that ends with the coordinator, so nothing is left of it. The addresses exist only
+inside the two namespaces. Needs root, and the commands `ip` (iproute2), `unshare` and `nsenter` (util-linux).
 """
 
-import ctypes
-import os
 import shutil
-import socket
 import subprocess
-from collections.abc import Callable
-from pathlib import Path
-
-from broadloom.testing.chaos.processes import ForkedProcess, fork, kill_all
-from broadloom.testing.processes.control_protocol import decode_line, encode_line
 
 HOST_ADDRESSES = ("10.213.77.1", "10.213.77.2")
-_VETH_NAMES = ("broadloom0", "broadloom1")
-_CLONE_NEWNET = 0x40000000
-REPLY_TIMEOUT_S = 10.0
+_INTERFACES = ("broadloom0", "broadloom1")
+COMMAND_TIMEOUT_S = 10.0
 
 
 class NamespaceError(Exception):
-    """No namespaces here; says why."""
+    """Network namespaces are not available here. The message says why."""
 
 
 class NetworkNamespaces:
-    """The two, seen from the coordinator."""
-
     def __init__(self) -> None:
-        if shutil.which("ip") is None:
-            raise NamespaceError("the command `ip` is missing (package iproute2)")
-        self.holders: list[ForkedProcess] = []
+        for command in ("ip", "unshare", "nsenter"):
+            if shutil.which(command) is None:
+                raise NamespaceError(f"the command `{command}` is missing (packages iproute2 and util-linux)")
+        self._holders: list[subprocess.Popen[str]] = []
         try:
-            for number in range(len(HOST_ADDRESSES)):
-                self.holders.append(fork(number, _hold_namespace, self.holders))
-            for keeper in self.holders:
-                keeper.control_socket.settimeout(REPLY_TIMEOUT_S)
-                self._read_reply(keeper)
-            other = self.holders[1].pid
-            self._ip(0, f"link add {_VETH_NAMES[0]} type veth peer name {_VETH_NAMES[1]} netns {other}")
+            for _ in HOST_ADDRESSES:
+                self._holders.append(self._hold_namespace())
+            self._ip(0, f"link add {_INTERFACES[0]} type veth peer name {_INTERFACES[1]} netns {self.pids[1]}")
             for number, host in enumerate(HOST_ADDRESSES):
                 self._ip(number, "link set lo up")
-                self._ip(number, f"addr add {host}/24 dev {_VETH_NAMES[number]}")
-                self._ip(number, f"link set {_VETH_NAMES[number]} up")
+                self._ip(number, f"addr add {host}/24 dev {_INTERFACES[number]}")
+                self._ip(number, f"link set {_INTERFACES[number]} up")
         except BaseException:
             self.close()
             raise
 
-    def run_inside(self, number: int, main: Callable[[socket.socket], None]) -> Callable[[socket.socket], None]:
-        """The same, but on this host."""
-        pid = self.holders[number].pid
-
-        def moved(end: socket.socket) -> None:
-            with Path(f"/proc/{pid}/ns/net").open() as namespace:
-                if ctypes.CDLL(None, use_errno=True).setns(namespace.fileno(), _CLONE_NEWNET):
-                    raise OSError(ctypes.get_errno(), "cannot enter a network namespace")
-            for keeper in self.holders:
-                keeper.control_socket.close()
-            main(end)
-
-        return moved
+    @property
+    def pids(self) -> list[int]:
+        """A process in each namespace; `WorkerPool.start_worker` takes it."""
+        return [holder.pid for holder in self._holders]
 
     def disconnect(self) -> None:
-        """From now on nothing passes, and nobody is told."""
-        self._ip(0, f"link set {_VETH_NAMES[0]} down")
+        """Drop all packets between the two hosts."""
+        self._ip(0, f"link set {_INTERFACES[0]} down")
 
     def reconnect(self) -> None:
-        self._ip(0, f"link set {_VETH_NAMES[0]} up")
+        self._ip(0, f"link set {_INTERFACES[0]} up")
 
     def close(self) -> None:
-        kill_all(self.holders)
+        for holder in self._holders:
+            with holder:
+                holder.kill()
+
+    @staticmethod
+    def _hold_namespace() -> subprocess.Popen[str]:
+        # `cat` ends when the pipe to it closes, even if the coordinator is killed.
+        command = ["unshare", "--net", "sh", "-c", "echo ready; exec cat"]
+        pipe = subprocess.PIPE
+        holder = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, text=True, start_new_session=True)
+        assert holder.stdout is not None
+        assert holder.stderr is not None
+        if holder.stdout.readline() != "ready\n":
+            with holder:
+                raise NamespaceError(f"no network namespaces here: {holder.stderr.read().strip()}")
+        return holder
 
     def _ip(self, number: int, command: str) -> None:
-        holder = self.holders[number]
-        holder.control_socket.sendall(encode_line({"ip": command.split()}))
-        self._read_reply(holder)
-
-    def _read_reply(self, holder: ForkedProcess) -> None:
-        """Keepers say one short line for each order."""
-        try:
-            line = holder.control_socket.recv(4096)
-        except TimeoutError:
-            raise NamespaceError(f"no network namespace within {REPLY_TIMEOUT_S:g} s") from None
-        problem = decode_line(line)["problem"] if line else "its process ended"
-        if problem:
-            raise NamespaceError(f"no network namespaces here: {problem}")
-
-
-def _hold_namespace(sock: socket.socket) -> None:
-    """Make a namespace and run `ip` in it, until the coordinator goes."""
-    if ctypes.CDLL(None, use_errno=True).unshare(_CLONE_NEWNET):
-        sock.sendall(encode_line({"problem": f"unshare: {os.strerror(ctypes.get_errno())}"}))
-        return
-    sock.sendall(encode_line({"problem": ""}))
-    while line := sock.recv(4096):
-        command = ["ip", *decode_line(line)["ip"]]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=REPLY_TIMEOUT_S, check=False)
-        problem = f"{' '.join(command)}: {done.stderr.strip()}" if done.returncode else ""
-        sock.sendall(encode_line({"problem": problem}))
+        inside = ["nsenter", f"--net=/proc/{self.pids[number]}/ns/net", "ip", *command.split()]
+        done = subprocess.run(inside, capture_output=True, text=True, timeout=COMMAND_TIMEOUT_S, check=False)
+        if done.returncode:
+            raise NamespaceError(f"no network namespaces here: ip {command}: {done.stderr.strip()}")

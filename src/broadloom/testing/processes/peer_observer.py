@@ -1,7 +1,7 @@
-"""Sees a peer of a lab from its first moment on: counts, follows some messages on their way, and hands all to the tape.
+"""Observers of the peers in a worker. They see a peer from its first moment on and forward everything to its tape.
 
-The rule: what is reported is bounded. Every message is counted; the way of a few a second is told hop by hop. Which
-ones is decided by author and number alone, so all peers choose the same without a word between them.
+Every message is counted, but only a sample is followed hop by hop, so the reports stay bounded. The sample depends on
+author and sequence alone: all peers pick the same messages without coordination.
 """
 
 import time
@@ -9,29 +9,85 @@ from collections import OrderedDict, deque
 from typing import TYPE_CHECKING, Any
 
 from broadloom.groups import payload_ids
-from broadloom.testing.chaos.managed_peer import PeerObserver
 from broadloom.testing.workloads import feed
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from broadloom.groups import MessageId
     from broadloom.protocol import ChannelName
+    from broadloom.protocol.events import Batch, Event, Missed
+    from broadloom.protocol.runtime import Observer, ObserverFactory
     from broadloom.record import PayloadMetadata, Recorder, Tape
     from broadloom.wire import Broadcast, PeerId
 
 POSITIONS_MAX = 20_000
-"""Chat lines of which it is known as which message of the channel they came."""
+"""Chat messages whose position in the channel is remembered."""
 SAMPLES_MAX = 4_000
-"""Hops that wait to be told; the oldest give way, and are counted."""
+"""Sampled hops waiting to be reported; the oldest are dropped and counted."""
 _MIX = 0x9E3779B97F4A7C15
 _ID_MASK = (1 << 64) - 1
 
 
+class PeerObserver:
+    """Takes the place of a tape.
+
+    Before `connect` returns, an application cannot see where a `Missed` event belongs among the messages in its inbox.
+    So the observer keeps these events with the number of messages delivered before each.
+    """
+
+    def __init__(self, tape: "ObserverFactory | None") -> None:
+        self._tape = tape
+        self._observer: Observer | None = None
+        self._delivered_count = 0
+        self.early_missed: deque[tuple[int, Missed]] = deque()
+        self.is_attached = False
+        """Set when a `ManagedPeer` has taken over."""
+        self.created_ns = 0
+        self.events: list[tuple[int, Event]] = []
+        """Link and state changes before `connect` returned, with their times."""
+
+    def observer(self, channel: "ChannelName", me: "PeerId") -> "Observer":
+        self.created_ns = time.monotonic_ns()
+        self._observer = self._tape.observer(channel, me) if self._tape is not None else None
+        return self
+
+    def sent(self, sequence: int, data: bytes) -> None:
+        if self._observer is not None:
+            self._observer.sent(sequence, data)
+
+    def received(self, message: "Broadcast", neighbor: "PeerId") -> None:
+        if self._observer is not None:
+            self._observer.received(message, neighbor)
+
+    def delivered(self, batch: "Batch") -> None:
+        self._delivered_count += len(batch)
+        if self._observer is not None:
+            self._observer.delivered(batch)
+
+    def missed(self, missed: "Missed") -> None:
+        if not self.is_attached:
+            self.early_missed.append((self._delivered_count, missed))
+        if self._observer is not None:
+            self._observer.missed(missed)
+
+    def on_event(self, event: "Event") -> None:
+        if not self.is_attached:
+            self.events.append((time.monotonic_ns(), event))
+        if self._observer is not None:
+            self._observer.on_event(event)
+
+    def duplicates(self, count: int) -> None:
+        if self._observer is not None:
+            self._observer.duplicates(count)
+
+
 class SampledMessages:
-    """Which messages are followed, and what was seen of them: one for all peers of a process."""
+    """The messages that are followed through the fabric, for all peers of a worker."""
 
     def __init__(self) -> None:
         self.one_in = 1
-        """One message of so many is followed; 0: none."""
+        """One message in this many is followed; 0 for none."""
         self.sent: deque[list[Any]] = deque(maxlen=SAMPLES_MAX)
         """Time, author, sequence, size."""
         self.hops: deque[list[Any]] = deque(maxlen=SAMPLES_MAX)
@@ -49,15 +105,15 @@ class SampledMessages:
 
 
 class TapeAnnotator:
-    """Reads in a message what the tape shall say of it: its group, what it answers, its topic."""
+    """Reads group, parent message and topic from a payload, for the tape."""
 
     def __init__(self, titles: dict[int, str]) -> None:
         self._titles = titles
         self._positions: OrderedDict[tuple[int, MessageId], tuple[int, int]] = OrderedDict()
-        """A line is known by its group and its number there."""
+        """Group id and message id to author and sequence in the channel."""
 
     def record_position(self, author: int, sequence: int, data: bytes) -> None:
-        """If this message of the channel is a line of a conversation, an answer to it may name it."""
+        """Remember where a chat message is in the channel, so that a reply to it can name its parent."""
         ids = payload_ids(data)
         if ids is not None and (ids.group_id, ids.message_id) not in self._positions:
             self._positions[ids.group_id, ids.message_id] = author, sequence
@@ -77,34 +133,36 @@ class TapeAnnotator:
 
 
 class ClusterPeerObserver(PeerObserver):
+    """Also counts, samples messages and annotates the tape."""
+
     def __init__(self, tape: "Tape | None", name: str, sampled: SampledMessages, annotator: TapeAnnotator) -> None:
         super().__init__(None)
-        self._real_tape = tape
+        self._recording_tape = tape
         self._name = name
         self._sampled = sampled
         self._annotator = annotator
         self._peer_id: PeerId = 0
         self._author_recorder: Recorder | None = None
         self.recorder: Recorder | None = None
-        self.sent_count = 0
-        self.last_sent_ns = 0
+        self.on_sent: Callable[[int], None] | None = None
         self.received_count = 0
         self.duplicates_count = 0
 
     def observer(self, channel: "ChannelName", me: "PeerId") -> "ClusterPeerObserver":
         super().observer(channel, me)
         self._peer_id = me
-        if self._real_tape is not None:
-            self._observer = self.recorder = self._real_tape.observer(channel, me, name=self._name)
-            # Only the author says what a message is about. A receiver's rows are those of the channel, which may bring
-            # an answer first; the groups put that right later, where no tape sees it.
-            self._author_recorder = self._real_tape.observer(
+        if self._recording_tape is not None:
+            self._observer = self.recorder = self._recording_tape.observer(channel, me, name=self._name)
+            # Only the author's row has the metadata. A receiver's rows are those of the channel, where a reply may
+            # arrive before its parent; the groups restore causal order later, above the tape.
+            self._author_recorder = self._recording_tape.observer(
                 channel, me, name=self._name, describe=self._annotator.describe
             )
         return self
 
     def sent(self, sequence: int, data: bytes) -> None:
-        self.sent_count, self.last_sent_ns = sequence, time.monotonic_ns()
+        if self.on_sent is not None:
+            self.on_sent(sequence)
         self._annotator.record_position(self._peer_id, sequence, data)
         if self._author_recorder is not None:
             self._author_recorder.sent(sequence, data)
@@ -116,8 +174,8 @@ class ClusterPeerObserver(PeerObserver):
         self.received_count += len(messages)
         for sequence in range(first, first + len(messages)):
             if self._sampled.is_sampled(author, sequence):
-                step = [time.time(), author, sequence, neighbor, self._peer_id, hops]
-                self._sampled.add(self._sampled.hops, step)
+                hop = [time.time(), author, sequence, neighbor, self._peer_id, hops]
+                self._sampled.add(self._sampled.hops, hop)
         super().received(message, neighbor)
 
     def duplicates(self, count: int) -> None:

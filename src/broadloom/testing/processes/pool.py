@@ -1,61 +1,68 @@
-"""The coordinator's side of a lab's processes: orders out, answers and news in, every wait with a deadline.
+"""The coordinator's side of its worker processes: commands out, replies and reports in, every wait with a deadline.
 
-The asynchronous counterpart of `trial.crew`: a lab lives in the event loop of a page.
+`WorkerPool` lives in the event loop of its caller. Chaos runs, local clusters and benchmarks differ only in the worker
+class and in the reports they handle.
 """
 
 import asyncio
+import signal
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import asdict
-from typing import Any
+from typing import TYPE_CHECKING, Any, Self
 
-from broadloom.errors import BroadloomError
-from broadloom.testing.processes.control_protocol import LINE_BYTES_MAX, decode_line, encode_line
+from broadloom.testing.errors import ClusterError
+from broadloom.testing.processes.control_protocol import LINE_BYTES_MAX, WorkerConfig, decode_line, encode_line
 from broadloom.testing.processes.forkserver import ForkServerProcess
-from broadloom.testing.processes.worker import WorkerConfig
+
+if TYPE_CHECKING:
+    from types import TracebackType
 
 START_TIMEOUT_S = 30.0
-"""For the nursery to load; on a busy machine that has not done so lately, this takes seconds."""
+"""For the forkserver's imports, which take seconds on a busy machine with a cold disk cache."""
 REPLY_TIMEOUT_S = 10.0
 STOP_TIMEOUT_S = 15.0
-"""For all processes to finish their tapes."""
-
-
-class ClusterError(BroadloomError):
-    """The lab cannot go on; says why."""
+"""For all workers to finish their tapes."""
+EXIT_TIMEOUT_S = 2.0
+"""For a worker that has closed its socket to exit."""
 
 
 class WorkerHandle:
-    """One process."""
+    """One worker process as the coordinator sees it."""
 
     def __init__(self, number: int) -> None:
         self.number = number
         self.pid = 0
-        """0 until the nursery has told."""
+        """0 until the forkserver has reported it."""
         self.peers: set[int] = set()
-        """Numbers of the peers that were ever started in it and have not gone."""
+        """Numbers of the peers started in this worker that are not gone."""
         self.is_paused = False
-        self.exited = asyncio.Event()
         self.is_expected_to_exit = False
+        self.exited = asyncio.Event()
+        self.exit_status = ""
+        """How the process ended, for error messages."""
+        self.cpu_s = 0.0
+        """CPU time over the whole life of the process; known once it has exited."""
+        self.reaped = asyncio.Event()
         self._writer: asyncio.StreamWriter | None = None
-        self._queued: list[bytes] = []
-        """Orders from before it could be reached."""
 
     @property
     def is_responsive(self) -> bool:
         return not self.exited.is_set() and not self.is_paused
 
-    def send(self, **content: Any) -> None:
-        if self._writer is None:
-            self._queued.append(encode_line(content))
-        elif not self.exited.is_set():
-            self._writer.write(encode_line(content))
+    def send(self, do: str, **arguments: Any) -> None:
+        """Send a command. A paused worker reads it after it has resumed."""
+        if self._writer is not None and not self.exited.is_set():
+            self._writer.write(encode_line({"do": do, **arguments}))
 
     def on_connected(self, writer: asyncio.StreamWriter, config: WorkerConfig) -> None:
         self._writer = writer
         writer.write(encode_line(asdict(config)))
-        writer.writelines(self._queued)
-        self._queued.clear()
+
+    def on_reaped(self, code: int, cpu_s: float) -> None:
+        self.cpu_s = cpu_s
+        self.exit_status = f"killed by {signal.Signals(-code).name}" if code < 0 else f"exit status {code}"
+        self.reaped.set()
 
     def close(self) -> None:
         self.exited.set()
@@ -64,64 +71,90 @@ class WorkerHandle:
 
 
 class WorkerPool:
-    """`told` is given everything that processes tell unasked; `died` those that ended without being told to."""
+    """Starts workers and talks to them.
+
+    Use it with `async with`: the end of the block stops all workers, an exception kills them. `worker` is the path
+    `module:class` of a `Worker`. `on_report` gets every report, `on_death` every worker that exited unexpectedly.
+    """
 
     def __init__(
         self,
+        worker: str,
         config: WorkerConfig,
         on_report: Callable[[WorkerHandle, dict[str, Any]], None],
         on_death: Callable[[WorkerHandle], None],
     ) -> None:
         self.workers: list[WorkerHandle] = []
+        self._worker = worker
         self._config = config
         self._on_report = on_report
         self._on_death = on_death
-        self._forkserver = ForkServerProcess(config.channel, tape=bool(config.tape))
+        self._forkserver: ForkServerProcess | None = None
         self._ready = asyncio.Event()
-        self._forkserver_exited = False
         self._last_request_id = 0
-        self._replies: dict[int, dict[int, dict[str, Any]]] = {}
+        self._replies: dict[int, dict[WorkerHandle, dict[str, Any]]] = {}
         self._changed = asyncio.Event()
         self._readers: set[asyncio.Task[None]] = set()
-        self._loop = asyncio.get_running_loop()
-        self._loop.add_reader(self._forkserver.control_socket.fileno(), self._on_forkserver_message)
 
     @property
     def responsive(self) -> list[WorkerHandle]:
-        """Those that can be asked."""
-        return [hand for hand in self.workers if hand.is_responsive]
+        """Workers that can reply: running and not paused."""
+        return [worker for worker in self.workers if worker.is_responsive]
 
-    async def wait_until_ready(self) -> None:
+    # -- the forkserver
+
+    async def start(self) -> None:
+        config = self._config
+        self._forkserver = ForkServerProcess(self._worker, preload=["broadloom.record"] if config.tape else [])
+        if config.tls and config.key is None:
+            self._forkserver.derive_key(config.channel)
+        loop = asyncio.get_running_loop()
+        loop.add_reader(self._forkserver.control_socket.fileno(), self._on_forkserver_readable)
         try:
             async with asyncio.timeout(START_TIMEOUT_S):
                 await self._ready.wait()
-        except TimeoutError:
-            raise ClusterError(f"the processes of the lab were not ready after {START_TIMEOUT_S:g} s") from None
-        if self._forkserver_exited:
-            raise ClusterError("the process that starts the peers has ended; what it said is above")
+        except BaseException as error:
+            self.kill_all()
+            if isinstance(error, TimeoutError):
+                raise ClusterError(f"the forkserver was not ready after {START_TIMEOUT_S:g} s") from None
+            raise
+        if self._forkserver is None:
+            raise ClusterError("the forkserver exited; its error output is above")
 
-    def _on_forkserver_message(self) -> None:
-        while (message := self._forkserver.receive()) is not None:
-            if not message:
-                self._forkserver_exited = True
-                self._loop.remove_reader(self._forkserver.control_socket.fileno())
-                self._ready.set()
-                return
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    def _on_forkserver_readable(self) -> None:
+        while self._forkserver is not None and (message := self._forkserver.receive()) is not None:
             if "ready" in message:
                 self._ready.set()
             elif "forked" in message:
                 self.workers[message["forked"]].pid = message["pid"]
+            elif "exited" in message:
+                self.workers[message["exited"]].on_reaped(message["code"], message["cpu_s"])
+            else:  # it is gone, and so are the workers: their readers report each of them
+                self._close_forkserver()
+                self._ready.set()
 
-    # -- processes
+    def _close_forkserver(self) -> None:
+        if self._forkserver is not None:
+            asyncio.get_running_loop().remove_reader(self._forkserver.control_socket.fileno())
+            self._forkserver.close()
+            self._forkserver = None
 
-    async def start_worker(self) -> WorkerHandle:
-        """One more process."""
+    # -- workers
+
+    async def start_worker(self, namespace_pid: int = 0) -> WorkerHandle:
+        """Fork one more worker, in the network namespace of the given process (0: in that of the coordinator)."""
+        if self._forkserver is None:
+            raise ClusterError("the pool is closed, or its forkserver has exited")
         worker = WorkerHandle(len(self.workers))
         self.workers.append(worker)
-        ours = self._forkserver.fork(worker.number)
+        ours = self._forkserver.fork(worker.number, namespace_pid)
         reader, writer = await asyncio.open_connection(sock=ours, limit=LINE_BYTES_MAX)
         worker.on_connected(writer, self._config)
-        task = self._loop.create_task(self._read(worker, reader))
+        task = asyncio.get_running_loop().create_task(self._read(worker, reader))
         self._readers.add(task)
         task.add_done_callback(self._readers.discard)
         return worker
@@ -130,76 +163,104 @@ class WorkerPool:
         with suppress(ConnectionError):
             while line := await reader.readline():
                 self._on_message(worker, decode_line(line))
+        if self._forkserver is not None:
+            try:
+                async with asyncio.timeout(EXIT_TIMEOUT_S):
+                    await worker.reaped.wait()
+            except TimeoutError:
+                self._signal(worker, "kill")
         worker.close()
         self._changed.set()
         if not worker.is_expected_to_exit:
             self._on_death(worker)
 
     def _on_message(self, worker: WorkerHandle, content: dict[str, Any]) -> None:
-        number = content.get("answer")
-        if number is None:
+        request_id = content.get("reply")
+        if request_id is None:
             self._on_report(worker, content)
-        elif number in self._replies:
-            self._replies[number][worker.number] = content
+        elif request_id in self._replies:
+            self._replies[request_id][worker] = content
             self._changed.set()
 
     def kill(self, worker: WorkerHandle) -> None:
-        """SIGKILL: it is gone before it knows."""
+        """SIGKILL."""
         worker.is_expected_to_exit = True
-        self._forkserver.signal(worker.number, "kill")
+        self._signal(worker, "kill")
 
     def pause(self, worker: WorkerHandle) -> None:
-        """SIGSTOP: it does nothing at all, and its sockets stay open."""
+        """SIGSTOP: the process does nothing, and its sockets stay open."""
         worker.is_paused = True
-        self._forkserver.signal(worker.number, "stop")
+        self._signal(worker, "pause")
+        self._changed.set()  # requests no longer wait for it
 
     def resume(self, worker: WorkerHandle) -> None:
         worker.is_paused = False
-        self._forkserver.signal(worker.number, "continue")
+        self._signal(worker, "resume")
 
-    def send_all(self, **content: Any) -> None:
-        """Those that are frozen will read it when they are thawed."""
+    def _signal(self, worker: WorkerHandle, action: str) -> None:
+        if self._forkserver is not None:
+            self._forkserver.signal(worker.number, action)
+
+    def send_all(self, do: str, **arguments: Any) -> None:
         for worker in self.workers:
-            worker.send(**content)
+            worker.send(do, **arguments)
 
     async def request(
-        self, workers: Iterable[WorkerHandle], timeout_s: float = REPLY_TIMEOUT_S, **content: Any
-    ) -> list[dict[str, Any]]:
-        """The answers of all of these that live, and are not frozen, until they have answered; of those that have by
-        then, if some have not."""
-        targets = list(workers)
+        self,
+        do: str,
+        *,
+        workers: Iterable[WorkerHandle] | None = None,
+        timeout_s: float = REPLY_TIMEOUT_S,
+        **arguments: Any,
+    ) -> dict[WorkerHandle, dict[str, Any]]:
+        """Send a command to these workers (all responsive ones by default) and return their replies.
+
+        A worker that exits, is paused, or does not reply in time is not in the result.
+        """
+        targets = self.responsive if workers is None else list(workers)
         self._last_request_id += 1
-        number = self._last_request_id
-        replies = self._replies[number] = {}
-        for hand in targets:
-            hand.send(ask=number, **content)
+        request_id = self._last_request_id
+        replies = self._replies[request_id] = {}
+        for worker in targets:
+            worker.send(do, id=request_id, **arguments)
         with suppress(TimeoutError):
             async with asyncio.timeout(timeout_s):
-                while any(hand.number not in replies for hand in targets if hand.is_responsive):
+                while any(worker.is_responsive and worker not in replies for worker in targets):
                     self._changed.clear()
                     await self._changed.wait()
-        del self._replies[number]
-        return list(replies.values())
+        del self._replies[request_id]
+        return replies
 
     # -- the end
 
     async def close(self) -> None:
-        """All end in good order, and finish their tapes; whoever does not is killed. Leaves no process behind."""
+        """Stop all workers, which finish their tapes first; kill those that take too long."""
         try:
             for worker in self.workers:
                 worker.is_expected_to_exit = True
                 if worker.is_paused:
                     self.resume(worker)
-                worker.send(do="end")
+                worker.send("stop")
             with suppress(TimeoutError):
                 async with asyncio.timeout(STOP_TIMEOUT_S):
                     for worker in self.workers:
                         await worker.exited.wait()
         finally:
-            for task in list(self._readers):
-                task.cancel()
-            for worker in self.workers:
-                worker.close()
-            if not self._forkserver_exited:
-                self._loop.remove_reader(self._forkserver.control_socket.fileno())
-            self._forkserver.close()
+            self.kill_all()
+
+    def kill_all(self) -> None:
+        """Kill the forkserver and all workers at once."""
+        for task in self._readers:
+            task.cancel()
+        for worker in self.workers:
+            worker.is_expected_to_exit = True
+            worker.close()
+        self._close_forkserver()
+
+    async def __aexit__(
+        self, error_type: type[BaseException] | None, _error: BaseException | None, _traceback: "TracebackType | None"
+    ) -> None:
+        if error_type is None:
+            await self.close()
+        else:
+            self.kill_all()

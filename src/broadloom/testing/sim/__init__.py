@@ -1,1 +1,1 @@
-"""The simulated world: virtual network and clock, faults, checkers, scenarios."""
+"""Deterministic simulation: virtual network and clock, faults, checks, scenarios."""

@@ -1,8 +1,8 @@
-"""The three ways in which messages spread, as an axis of every scenario; and what a way costs.
+"""Dissemination modes as an axis of every scenario, their traffic, and a meter for their cost.
 
-Which way a frame goes is decided by its author: by its size (`Settings.flood_bytes_max`), and by how often the author
-speaks (`flood_per_s`). The traffic is the same for all three: mostly small messages, some large ones, and bursts, which
-make bundles.
+The author decides how a frame spreads, by its size (`ChannelSettings.flood_bytes_max`) and by the author's frame rate
+(`flood_frames_per_s_max`). The traffic is the same in all modes: mostly small messages, some large ones, and bursts,
+which fill bundles.
 """
 
 from dataclasses import dataclass, replace
@@ -17,27 +17,23 @@ if TYPE_CHECKING:
     from broadloom.testing.sim.simulation import Simulation
 
 UNLIMITED_PER_S = 1 << 30
-"""More frames a second than anybody says."""
+"""More frames per second than any author sends."""
 LARGE_BYTES = 1 << 10, 6 << 10
-"""Sizes of the large messages: beyond what floods."""
+"""Range of the size of large messages; above `flood_bytes_max`."""
 BURST_MESSAGES = 2, 8
-"""Messages in a burst."""
 BURST_BYTES_MAX = 512
-"""Of a message in a burst: some bundles flood, some do not."""
+"""Maximum size of a message in a burst; some bundles are flooded, some are not."""
 
 
 class DisseminationMode(Enum):
-    """How broadcasts reach everyone."""
-
     FLOOD = "flood"
-    """Everything goes to all neighbours."""
+    """Every frame goes to all neighbors."""
     TREE = "tree"
-    """Everything goes by announce and pull."""
+    """Every frame goes along its author's Plumtree: eager push to children, IHave to the others."""
     MIXED = "mixed"
-    """As Broadloom does by itself: small frames flood, large ones and those of busy authors go by announce and pull."""
+    """The default: small frames are flooded; large frames and those of busy authors go along trees."""
 
     def apply_to(self, peer: Tuning) -> Tuning:
-        """These settings with this way of spreading."""
         defaults = Tuning()
         match self:
             case DisseminationMode.FLOOD:
@@ -53,14 +49,13 @@ class DisseminationMode(Enum):
 
     @classmethod
     def from_settings(cls, peer: Tuning) -> "DisseminationMode":
-        """The way that these settings take."""
         if not peer.flood_bytes_max:
             return cls.TREE
         return cls.FLOOD if peer.flood_bytes_max >= FRAME_BYTES_MAX else cls.MIXED
 
 
 def random_payloads(random: Random, small_bytes: int) -> list[bytes]:
-    """What an author of the traffic says at once."""
+    """Return the messages that an author of the traffic sends at once."""
     draw = random.random()
     if draw < 0.8:
         return [random.randbytes(small_bytes)]
@@ -71,18 +66,16 @@ def random_payloads(random: Random, small_bytes: int) -> list[bytes]:
 
 @dataclass(frozen=True, slots=True)
 class DisseminationCost:
-    """What spreading took over a time."""
-
     redundancy: float
-    """Copies of a message that came to a peer beyond the one that it needs."""
+    """Duplicates per delivery."""
     hops: int
-    """Links that a message travelled to the one that was farthest on its way."""
+    """Longest path of any delivery."""
     latency_max_ms: float
-    """From the sending of a message to its last delivery."""
+    """Longest time from sending to delivery."""
 
 
 class CostMeter:
-    """Watches the traffic of a fabric from now on."""
+    """Measures the traffic since its creation."""
 
     def __init__(self, simulation: "Simulation") -> None:
         self._simulation = simulation
@@ -96,5 +89,5 @@ class CostMeter:
 
     def read(self) -> DisseminationCost:
         duplicates, delivered = (now - then for now, then in zip(self._read_counters(), self._before, strict=True))
-        watch = self._simulation.checker
-        return DisseminationCost(duplicates / max(delivered, 1), watch.hops_max, watch.latency_max_s * 1000)
+        checker = self._simulation.checker
+        return DisseminationCost(duplicates / max(delivered, 1), checker.hops_max, checker.latency_max_s * 1000)

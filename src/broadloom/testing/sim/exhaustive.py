@@ -1,8 +1,8 @@
-"""Every order of joining, leaving and dying among a few peers.
+"""Every sequence of joins, leaves and crashes among a few peers.
 
-Small fabrics have the most special cases (all linked to all, a founder left alone, a hole that nobody can fill), and
-they are small enough to try everything that can happen to them. All peers live on one host, as when somebody tries
-Broadloom out: whoever is left can always be found there, and a port that was freed is taken by another peer.
+Small fabrics have the most special cases (full mesh, a lone founder, a slot that no peer can fill) and are small enough
+to try everything. All peers share one host, so the remaining ones can always be found, and a new peer takes a port that
+another has freed.
 """
 
 import multiprocessing
@@ -18,44 +18,43 @@ from broadloom.wire import Address
 
 HOST = "h0"
 BACK_TO_BACK_S = 0.3
-"""In a hurry, the next operation follows within this time: before the last one was dealt with."""
+"""Without convergence in between, the next operation follows within this time."""
 CONVERGENCE_TIMEOUT_S = 60.0
 
 
 class MembershipOp(Enum):
-    """What happens to a channel; to whom is left to the seed."""
+    """What happens; the seed decides to which peer."""
 
     JOIN = "j"
     LEAVE = "l"
-    DIE = "d"
+    CRASH = "d"
 
 
 OpSequence = tuple[MembershipOp, ...]
 
 
 def all_sequences(length: int, peers_max: int) -> Iterator[OpSequence]:
-    """All sequences of so many operations that keep between one and `peers_max` peers, beginning with one."""
+    """Yield all sequences of this length that keep between one and `peers_max` peers, starting with one."""
 
-    def longer(begun: OpSequence, alive: int) -> Iterator[OpSequence]:
-        if len(begun) == length:
-            yield begun
+    def extend(prefix: OpSequence, alive: int) -> Iterator[OpSequence]:
+        if len(prefix) == length:
+            yield prefix
             return
         if alive < peers_max:
-            yield from longer((*begun, MembershipOp.JOIN), alive + 1)
+            yield from extend((*prefix, MembershipOp.JOIN), alive + 1)
         if alive > 1:
-            for operation in (MembershipOp.LEAVE, MembershipOp.DIE):
-                yield from longer((*begun, operation), alive - 1)
+            for operation in (MembershipOp.LEAVE, MembershipOp.CRASH):
+                yield from extend((*prefix, operation), alive - 1)
 
-    yield from longer((), 1)
+    yield from extend((), 1)
 
 
 def format_order(sequence: OpSequence) -> str:
-    """A sequence as a short word, for the name of a test."""
+    """Spell a sequence as a short word, such as `jjl`."""
     return "".join(operation.value for operation in sequence)
 
 
 def parse_order(word: str) -> OpSequence:
-    """The sequence that a word spells."""
     return tuple(MembershipOp(letter) for letter in word)
 
 
@@ -66,16 +65,16 @@ def run_order(
     converge_between: bool = True,
     mode: DisseminationMode = DisseminationMode.MIXED,
 ) -> Simulation:
-    """Let it happen, with traffic before and after each operation; PromiseBroken if a promise does not hold.
+    """Run a sequence with traffic around each operation; raise `GuaranteeViolation` if a guarantee does not hold.
 
-    Calm: after each operation the fabric comes to rest. Else the next one follows at once, and it rests at the end.
+    With `converge_between`, the fabric converges after each operation; otherwise only at the end.
     """
     sim = Simulation(seed, SimulationSettings(peer=mode.apply_to(Tuning(degree=degree))))
     try:
         _run_order(sim, sequence, converge_between)
     except AssertionError as violation:
-        again = f"parse_order({format_order(sequence)!r}), {seed}, {degree=}, {converge_between=}, mode={mode}"
-        violation.add_note(f"again: broadloom.testing.sim.exhaustive.run_order({again})")
+        arguments = f"parse_order({format_order(sequence)!r}), {seed}, {degree=}, {converge_between=}, mode={mode}"
+        violation.add_note(f"replay: broadloom.testing.sim.exhaustive.run_order({arguments})")
         raise
     return sim
 
@@ -83,27 +82,29 @@ def run_order(
 def _run_order(sim: Simulation, sequence: OpSequence, converge_between: bool) -> None:
     _join(sim)
     if not sim.run_until(lambda: bool(sim.members), CONVERGENCE_TIMEOUT_S):
-        sim.checker.report_violation(4, None, "the first peer does not found the channel")
+        sim.checker.report_violation(4, None, "the first peer has not founded the channel")
     for operation in sequence:
-        _everyone_broadcasts(sim)
+        _broadcast_from_all(sim)
         _apply(sim, operation)
-        _everyone_broadcasts(sim)
+        _broadcast_from_all(sim)
         if converge_between:
             sim.converge(CONVERGENCE_TIMEOUT_S)
         else:
-            sim.run(BACK_TO_BACK_S * sim.random.random())
-    _everyone_broadcasts(sim)
+            sim.run_for(BACK_TO_BACK_S * sim.random.random())
+    _broadcast_from_all(sim)
     sim.converge(CONVERGENCE_TIMEOUT_S)
 
 
 def count_violations(length: int, jobs: int, peers_max: int = 8) -> tuple[int, int]:
-    """Play every sequence of this length, calm and in a hurry, in every way of spreading; how many were played, and how
-    many broke a promise."""
+    """Run every sequence of this length in every mode, with and without convergence in between.
+
+    Return the number of runs and of violations.
+    """
     work = [
-        (format_order(sequence), calm, spread)
+        (format_order(sequence), converge_between, mode)
         for sequence in all_sequences(length, peers_max)
-        for calm in (True, False)
-        for spread in DisseminationMode
+        for converge_between in (True, False)
+        for mode in DisseminationMode
     ]
     failed = 0
     with multiprocessing.get_context("spawn").Pool(jobs) as pool:
@@ -115,16 +116,16 @@ def count_violations(length: int, jobs: int, peers_max: int = 8) -> tuple[int, i
 
 
 def _run_job(job: tuple[str, bool, DisseminationMode]) -> str | None:
-    word, calm, spread = job
+    word, converge_between, mode = job
     try:
-        run_order(parse_order(word), seed=1, converge_between=calm, mode=spread)
+        run_order(parse_order(word), seed=1, converge_between=converge_between, mode=mode)
     except AssertionError as violation:
         return "\n  ".join((str(violation), *violation.__notes__))
     return None
 
 
 def _join(sim: Simulation) -> None:
-    sim.add(host=HOST, bootstrap=(Address(HOST, 0),))
+    sim.add_peer(host=HOST, bootstrap=(Address(HOST, 0),))
 
 
 def _apply(sim: Simulation, operation: MembershipOp) -> None:
@@ -133,15 +134,14 @@ def _apply(sim: Simulation, operation: MembershipOp) -> None:
             _join(sim)
         case MembershipOp.LEAVE:
             sim.leave(sim.random.sample(_removable_nodes(sim), 1))
-        case MembershipOp.DIE:
+        case MembershipOp.CRASH:
             sim.kill(sim.random.sample(_removable_nodes(sim), 1))
 
 
 def _removable_nodes(sim: Simulation) -> list[SimNode]:
-    """Whoever is on its way out already cannot go once more, and somebody must stay."""
     return [node for node in sim.alive if node.peer.is_present]
 
 
-def _everyone_broadcasts(sim: Simulation) -> None:
+def _broadcast_from_all(sim: Simulation) -> None:
     for node in sim.members:
-        sim.broadcast(node, b"hello")
+        node.broadcast(b"hello")

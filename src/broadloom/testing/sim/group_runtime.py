@@ -1,4 +1,4 @@
-"""A simulated peer as a medium: the same member code as over sockets, in virtual time."""
+"""`SimGroupRuntime`: groups on a simulated peer, with the same participant code as over sockets."""
 
 from collections.abc import Callable
 from random import Random
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from broadloom.groups.model import GroupEvent, GroupMessage
     from broadloom.groups.settings import GroupSettings
     from broadloom.groups.store import Store
-    from broadloom.protocol.events import Batch, Event, Missed
+    from broadloom.protocol.events import Event, Missed
     from broadloom.protocol.runtime import Timer
     from broadloom.testing.sim.node import SimNode
     from broadloom.testing.sim.simulation import Simulation
@@ -21,7 +21,7 @@ UNGRACEFUL_REASONS = (LinkDownReason.CONNECTION_LOST, LinkDownReason.HEARTBEAT_T
 
 
 class SimGroupRuntime:
-    """A member on a simulated peer, and what its application saw. It arrives when its peer is connected."""
+    """A participant on a simulated peer, and what its application received. Announces itself once the peer connects."""
 
     def __init__(
         self,
@@ -32,24 +32,19 @@ class SimGroupRuntime:
         settings: "GroupSettings | None" = None,
         node: "SimNode | None" = None,
     ) -> None:
-        self._simulation = simulation
-        self.node = node if node is not None else simulation.add()
+        self.node = node if node is not None else simulation.add_peer()
         self.random = Random(self.node.random.getrandbits(64))
         self.delivered: list[GroupMessage] = []
         self.events: list[GroupEvent] = []
         self.sent_bytes = 0
         self._missed_reported = False
         self.participant = Participant(self, name, store, settings)
-        node = self.node
-        self._node_emit, self._node_report_missed = node.emit, node.report_missed
-        self._node_deliver = node.deliver
-        node.emit = self._on_event  # type: ignore[method-assign]
-        node.report_missed = self._on_missed  # type: ignore[method-assign]
-        node.deliver = self._on_batch  # type: ignore[method-assign]
-        if node.peer.state is PeerState.CONNECTED:
+        self.node.on_event, self.node.on_missed = self._on_event, self._on_missed
+        self.node.on_message = lambda message: self.participant.on_message(message.author, message.data)
+        if self.node.is_connected:
             self.participant.announce()
 
-    # -- the medium
+    # -- GroupRuntime
 
     @property
     def peer_id(self) -> int:
@@ -76,9 +71,9 @@ class SimGroupRuntime:
         return ""
 
     def broadcast(self, data: bytes) -> None:
-        if self.node.is_alive and self.node.peer.state is PeerState.CONNECTED:
+        if self.node.is_connected:
             self.sent_bytes += len(data)
-            self._simulation.broadcast(self.node, data)
+            self.node.broadcast(data)
 
     def deliver(self, message: "GroupMessage") -> None:
         self.delivered.append(message)
@@ -86,15 +81,9 @@ class SimGroupRuntime:
     def emit(self, event: "GroupEvent") -> None:
         self.events.append(event)
 
-    # -- told by the peer
+    # -- the peer
 
-    def _on_batch(self, batch: "Batch") -> None:
-        self._node_deliver(batch)
-        for message in batch:
-            self.participant.on_message(message.author, message.data)
-
-    def _on_missed(self, missed: "Missed") -> None:
-        self._node_report_missed(missed)
+    def _on_missed(self, _missed: "Missed") -> None:
         if not self._missed_reported:
             self._missed_reported = True
             self.node.call_later(1.0, self._report_missed)
@@ -104,7 +93,6 @@ class SimGroupRuntime:
         self.participant.on_missed()
 
     def _on_event(self, event: "Event") -> None:
-        self._node_emit(event)
         if isinstance(event, LinkDown) and event.reason in UNGRACEFUL_REASONS:
             self.participant.on_neighbor_lost(event.neighbor.peer_id)
         elif isinstance(event, StateChanged) and event.state is PeerState.CONNECTED:

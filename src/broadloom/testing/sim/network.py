@@ -1,7 +1,7 @@
-"""The virtual network: lines with latency and bandwidth, and all that can happen to them.
+"""The virtual network: connections with latency and bandwidth, and their faults.
 
-Frames on a line arrive whole and in order, as over TCP, or the line is lost. A split holds frames back, as TCP does
-by repeating them, until it heals or one side gives up. Everything random comes from one seeded source.
+As with TCP, frames arrive whole and in order, or the connection is lost. A partition holds frames back, as TCP does by
+retransmitting, until it heals or one side gives up. All randomness comes from one seeded source.
 """
 
 from dataclasses import dataclass
@@ -22,13 +22,13 @@ if TYPE_CHECKING:
 @dataclass(frozen=True, slots=True)
 class SimNetworkSettings:
     latency_ms: tuple[float, float] = (2.0, 40.0)
-    """One way, for a line: drawn once per line between these."""
+    """Range of the one-way latency; drawn once per connection."""
     jitter_ms: float = 2.0
-    """Mean of what is added to each frame (exponential)."""
+    """Mean of the exponential delay added to each frame."""
     dial_timeout_s: float = 3.0
-    """A call to a host that does not answer at all is given up after this."""
+    """Time after which a dial to a host that does not respond fails."""
     socket_buffer_bytes: int = 512 << 10
-    """On a line, sent and not yet read; with more than this, it is full."""
+    """A connection with more unread bytes than this is congested."""
 
 
 class SimNetwork:
@@ -44,9 +44,8 @@ class SimNetwork:
         self.frames_sent = 0
         self.bytes_sent = 0
         self.broadcast_frames_sent = 0
-        """Frames that carry a broadcast."""
 
-    # -- lines
+    # -- connections
 
     def dial(self, node: "SimNode", address: Address, handler: "ConnectionHandler") -> "SimConnection":
         low, high = self.settings.latency_ms
@@ -59,11 +58,11 @@ class SimNetwork:
         return near
 
     def _on_dial_arrival(self, near: "SimConnection", far: "SimConnection", address: Address) -> None:
-        """The call reaches the other host, if the network lets it."""
+        """The dial reaches the remote host, unless the network is partitioned."""
         here, there = near.host, address.host
         if self.is_blocked(here, there) or self.is_blocked(there, here) or there in self._hosts_down:
-            waited_s = self.settings.dial_timeout_s - near.latency_s
-            self.clock.call_at(self.clock.now + waited_s, near.disconnect)
+            remaining_s = self.settings.dial_timeout_s - near.latency_s
+            self.clock.call_at(self.clock.now + remaining_s, near.disconnect)
             return
         node = self.listening.get(address)
         if node is None:
@@ -75,10 +74,10 @@ class SimNetwork:
         self.clock.call_at(self.clock.now + near.latency_s, near.complete_dial)
         node.run(node.accept, far)
 
-    # -- splits
+    # -- partitions
 
     def partition(self, sides: dict[str, int], blocked: frozenset[tuple[int, int]]) -> None:
-        """Hosts by side; frames from one side to another pass unless that pair is blocked."""
+        """Assign hosts to sides (0 by default) and block frames between these (source, destination) pairs of sides."""
         self._sides = sides
         self._blocked_pairs = blocked
 
@@ -100,10 +99,8 @@ class SimNetwork:
     def hold(self, connection: "SimConnection") -> None:
         self._held[connection] = None
 
-    # -- hosts
-
     def take_host_down(self, host: str) -> None:
-        """Gone without a word: no answer, no reset."""
+        """The host no longer responds: no answer, no reset."""
         self._hosts_down[host] = None
 
 
@@ -141,13 +138,13 @@ class SimConnection:
         self._held: list[bytes | None] | None = None
         self._is_congested = False
         self.unread_bytes = 0
-        """Sent from here, and not yet read at the other end."""
+        """Sent from this end and not yet read by the remote end."""
         if handler is not None:
             self.handler = handler
 
     @property
     def host(self) -> str:
-        assert self.node is not None, "only an end that belongs to a node sends"
+        assert self.node is not None, "only an end that belongs to a node can send"
         return self.node.host
 
     @property
@@ -168,7 +165,7 @@ class SimConnection:
             self._transmit(frame)
 
     def on_read(self, size: int) -> None:
-        """The other end has read so much."""
+        """The remote end has read `size` bytes."""
         self.unread_bytes -= size
         if self._is_congested and 2 * self.unread_bytes < self.network.settings.socket_buffer_bytes:
             self._is_congested = False
@@ -180,7 +177,7 @@ class SimConnection:
             self.handler.on_writable()
 
     def close(self) -> None:
-        """The other end is told after all that was sent before."""
+        """Close gracefully: the remote end receives everything sent before."""
         if not self.is_closed:
             self.is_closed = True
             if self.node is not None:
@@ -211,7 +208,7 @@ class SimConnection:
         network.clock.call_at(at, self.remote.receive, frame)
 
     def release_held(self) -> None:
-        """The split healed: what TCP kept trying to send goes through now."""
+        """The partition healed: what TCP kept retransmitting goes through."""
         held, self._held = self._held or [], None
         for frame in held:
             self._transmit(frame)
@@ -221,7 +218,7 @@ class SimConnection:
             self.node.run(self._notify_open)
 
     def receive(self, frame: bytes | None) -> None:
-        """A frame, or None for the end, reaches this end."""
+        """A frame arrives, or None for a graceful close."""
         node = self.node
         if self.is_closed or node is None:
             return
@@ -234,12 +231,12 @@ class SimConnection:
             self.handler.on_frame(frame)
 
     def disconnect(self) -> None:
-        """Not answered, refused, or reset."""
+        """The dial failed, or the remote end reset the connection."""
         if not self.is_closed and self.node is not None:
             self.node.run(self._notify_disconnect)
 
     def reset(self) -> None:
-        """This end vanishes: the other end hears of it, and some of what was under way is lost with it."""
+        """Close abruptly: the remote end is disconnected, and some frames in flight are lost."""
         self.is_closed = True
         if self.node is not None:
             self.node.connections.pop(self, None)

@@ -1,16 +1,16 @@
-"""A simulated process with one peer in it: the peer's world, and what can befall a process."""
+"""`SimNode`: a simulated process with one peer. It is the peer's runtime, and the handle that tests hold."""
 
 from collections import deque
 from collections.abc import Callable
 from random import Random
 from typing import TYPE_CHECKING, Any
 
-from broadloom.protocol import ChannelName, Peer, Tuning
+from broadloom.protocol import ChannelName, Peer, PeerState, Tuning
 from broadloom.protocol.channel_name import PortOrder
 from broadloom.wire import Address, PeerInfo
 
 if TYPE_CHECKING:
-    from broadloom.protocol.events import Batch, Event, Missed
+    from broadloom.protocol.events import Batch, Event, Message, Missed
     from broadloom.protocol.runtime import ConnectionHandler, ObserverFactory
     from broadloom.testing.sim.network import SimConnection, SimNetwork
     from broadloom.testing.sim.step_checker import StepChecker
@@ -38,18 +38,20 @@ class SimTimer:
             self._callback(*self._args)
 
     def _fire_deferred(self) -> None:
-        """When a process that was frozen or slow gets to it, if it still wants it then."""
         if self._node is not None:
             self._callback(*self._args)
 
 
 CHANNEL_ID = bytes.fromhex("9bae618a73998c1eea0c1c86689abcf7")
-"""Every simulated channel has this id: the port order follows from it, so seeds keep their histories however names are
-hashed."""
+"""The id of every simulated channel. It decides the port order, so histories do not depend on how names are hashed."""
 
 
 class SimNode:
-    """World of one peer. A dead one does nothing any more; a frozen one does everything later."""
+    """A simulated peer and its process.
+
+    Tests use `broadcast`, `leave`, `kill`, `pause`, `resume` and `received`. An application under test sets
+    `on_message`, `on_missed` and `on_event`; they are called as the peer's events happen.
+    """
 
     def __init__(
         self,
@@ -64,6 +66,7 @@ class SimNode:
         bootstrap: tuple[Address, ...],
         settings: Tuning,
         tape: "ObserverFactory | None" = None,
+        keep_received: bool = True,
     ) -> None:
         self.number = number
         self.host = host
@@ -74,31 +77,79 @@ class SimNode:
         self.is_alive = True
         self.is_paused = False
         self.bytes_per_s = 0.0
-        """Upload of this host; 0 is without limit."""
+        """Upload bandwidth of this host; 0 is unlimited."""
         self.frame_cost_s = 0.0
-        """Time this process takes for each frame that it reads."""
+        """Time that this process takes to read one frame."""
+        self.received: list[Message] = []
+        """Messages delivered to this peer, in order (not with `SimulationSettings.keep_received=False`)."""
+        self.on_message: Callable[[Message], None] | None = None
+        self.on_missed: Callable[[Missed], None] | None = None
+        self.on_event: Callable[[Event], None] | None = None
         self.connections: dict[SimConnection, None] = {}
         self._work_queue: deque[tuple[Callable[..., None], tuple[Any, ...], float]] = deque()
         self._uplink_free_at = 0.0
         self._busy = False
+        self._keep_received = keep_received
         self.address = self._listen(CHANNEL_ID)
         me = PeerInfo(self.random.getrandbits(64), self.address)
         observer = tape.observer(channel, me.peer_id) if tape is not None else None
         self.peer = Peer(self, me, CHANNEL_ID, bootstrap, settings, observer=observer)
 
     def _listen(self, channel_id: bytes) -> Address:
-        """The first free port in the channel's order."""
+        """Take the first free port in the channel's port order."""
         for port in PortOrder(channel_id):
             address = Address(self.host, port)
             if address not in self.network.listening:
                 self.network.listening[address] = self
                 return address
-        raise RuntimeError("all ports are taken")
+        raise RuntimeError(f"no free port on {self.host}")
 
     def __str__(self) -> str:
         return f"peer {self.number}"
 
-    # -- the world of the peer
+    def __repr__(self) -> str:
+        return f"<SimNode {self.number}, {self.peer.state.value if self.is_alive else 'dead'}>"
+
+    # -- what tests use
+
+    @property
+    def is_connected(self) -> bool:
+        return self.is_alive and self.peer.state is PeerState.CONNECTED
+
+    def broadcast(self, data: bytes) -> int:
+        """Broadcast from this peer; return the sequence number."""
+        sequence = self.peer.broadcast(data)
+        self.checker.on_sent(self, sequence, data)
+        return sequence
+
+    def leave(self) -> None:
+        """Leave the channel gracefully."""
+        self.checker.on_departed(self, "leaves")
+        self.peer.leave()
+
+    def kill(self, *, host: bool = False) -> None:
+        """Crash the process; with `host`, the whole machine, which sends no reset either."""
+        self.is_alive = False
+        self._stop_listening()
+        if host:
+            self.network.take_host_down(self.host)
+        for connection in list(self.connections):
+            if host:
+                connection.is_closed = True
+            else:
+                connection.reset()
+        self.connections.clear()
+        self.checker.on_departed(self, "host crashes" if host else "crashes")
+
+    def pause(self) -> None:
+        """Stop the process, as with SIGSTOP: everything happens after `resume`."""
+        self.is_paused = True
+
+    def resume(self) -> None:
+        self.is_paused = False
+        self._process_next()
+
+    # -- the runtime of the peer
 
     def now(self) -> float:
         return self.clock.now
@@ -117,22 +168,30 @@ class SimNode:
     def deliver(self, batch: "Batch") -> None:
         for message in batch:
             self.checker.on_delivered(self, message)
+            if self._keep_received:
+                self.received.append(message)
+            if self.on_message is not None:
+                self.on_message(message)
 
     def report_missed(self, missed: "Missed") -> None:
         self.checker.on_missed(self, missed)
+        if self.on_missed is not None:
+            self.on_missed(missed)
 
     def emit(self, event: "Event") -> None:
         self.checker.on_event(self, event)
+        if self.on_event is not None:
+            self.on_event(event)
 
     # -- the process
 
     @property
     def is_delayed(self) -> bool:
-        """Frozen, or with frames to read that came before."""
+        """Paused, or busy with earlier frames."""
         return self.is_paused or bool(self._work_queue)
 
     def run(self, callback: Callable[..., None], *args: Any, cost_s: float = 0.0) -> None:
-        """Do something now, or when the process is thawed, or when a slow one gets to it; in order."""
+        """Call back now, or in order once the process is resumed and has read its earlier frames."""
         if not self.is_alive:
             return
         if self.is_paused or self._busy or cost_s:
@@ -151,12 +210,12 @@ class SimNode:
         self._busy = False
         if not self.is_alive or self.is_paused:
             return
-        act, args, _ = self._work_queue.popleft()
-        act(*args)
+        callback, args, _ = self._work_queue.popleft()
+        callback(*args)
         self._process_next()
 
     def transmit_delay_s(self, size: int, now: float) -> float:
-        """Seconds until a frame of this size has left a host with limited upload."""
+        """Return the time until a frame of this size has left the host."""
         self._uplink_free_at = max(self._uplink_free_at, now) + size / self.bytes_per_s
         return self._uplink_free_at - now
 
@@ -164,28 +223,8 @@ class SimNode:
         if not connection.is_closed:
             self.peer.on_accept(connection)
 
-    def kill(self, *, host: bool = False) -> None:
-        """The process dies without a word; with its host, not even a reset is sent."""
-        self.is_alive = False
-        self._stop_listening()
-        if host:
-            self.network.take_host_down(self.host)
-        for connection in list(self.connections):
-            if host:
-                connection.is_closed = True
-            else:
-                connection.reset()
-        self.connections.clear()
-
-    def pause(self) -> None:
-        self.is_paused = True
-
-    def resume(self) -> None:
-        self.is_paused = False
-        self._process_next()
-
     def stop(self) -> None:
-        """The peer has left: the process ends in good order."""
+        """End the process after its peer has left."""
         self.is_alive = False
         self._stop_listening()
         for connection in list(self.connections):

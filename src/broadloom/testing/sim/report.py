@@ -1,4 +1,4 @@
-"""Results of simulation runs as a table and as JSON, and the command that replays a run."""
+"""Results of simulations as tables and JSON, and the command that replays one."""
 
 import json
 from collections.abc import Iterable
@@ -22,21 +22,17 @@ def as_json(result: SeedResult) -> str:
 
 def replay_command(scenario: Scenario, result: SeedResult) -> str:
     settings = scenario.settings.peer
-    as_written = load(scenario.source).settings.peer
-    option = (
-        f" --dissemination {DisseminationMode.from_settings(settings).value}"
-        if settings.flood_bytes_max != as_written.flood_bytes_max
-        else ""
-    )
-    which = f"--peers {result.peers} --seeds {result.seed} --degree {settings.degree}{option}"
-    return f"broadloom sim run {scenario.source} {which} --trace"
+    options = f"--peers {result.peers} --seeds {result.seed} --degree {settings.degree}"
+    if settings.flood_bytes_max != load(scenario.source).settings.peer.flood_bytes_max:
+        options += f" --dissemination {DisseminationMode.from_settings(settings).value}"
+    return f"broadloom sim run {scenario.source} {options} --trace"
 
 
 def summary_table(results: Iterable[SeedResult]) -> "Table":
-    """One row per scenario and size: the number of seeds that passed, and the median of each metric."""
+    """One row per scenario and size: how many seeds passed, and their metrics."""
     from rich.table import Table
 
-    table = Table("scenario", "peers", "passed", "median of each metric (maximum)", "virtual s", "wall s", "MB")
+    table = Table("scenario", "peers", "passed", "metrics: median (max)", "virtual s", "wall s", "MB")
     groups: dict[tuple[str, int], list[SeedResult]] = {}
     for result in results:
         groups.setdefault((result.scenario, result.peers), []).append(result)
@@ -56,9 +52,8 @@ def summary_table(results: Iterable[SeedResult]) -> "Table":
 
 
 def format_metrics(group: list[SeedResult]) -> str:
-    names = dict.fromkeys(name for result in group for name in result.metrics)
     parts = []
-    for name in names:
+    for name in dict.fromkeys(name for result in group for name in result.metrics):
         values = [result.metrics[name] for result in group if name in result.metrics]
         middle, largest = median(values), max(values)
         parts.append(f"{name} {middle:g}" + (f" ({largest:g})" if largest != middle else ""))

@@ -1,4 +1,4 @@
-"""Scenarios: TOML files that say what happens to a channel, step by step."""
+"""Scenarios: TOML files that list what happens to a channel, step by step."""
 
 import inspect
 import tomllib
@@ -16,7 +16,7 @@ from broadloom.testing.sim.steps import STEPS, Run
 
 
 class ScenarioError(ValueError):
-    """The file does not describe a scenario; says what to change."""
+    """The scenario file is invalid; the message says what to change."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +27,7 @@ class ScenarioStep:
 
 @dataclass(frozen=True, slots=True)
 class Scenario:
-    """What happens to how many peers; with a seed, exactly one history."""
+    """With a seed, exactly one history."""
 
     name: str
     description: str
@@ -35,10 +35,10 @@ class Scenario:
     settings: SimulationSettings
     steps: tuple[ScenarioStep, ...] = field(default=())
     source: str = ""
-    """What to say to the command line to get it again."""
+    """Name or path for the command line."""
 
     def run(self, seed: int, peers: int = 0, trace: Callable[[str], None] | None = None) -> Run:
-        """Play it; PromiseBroken if a promise does not hold."""
+        """Run all steps; raise `GuaranteeViolation` if a guarantee does not hold."""
         run = Run(Simulation(seed, self.settings, trace), peers or self.peers)
         self.run_steps(run)
         return run
@@ -55,13 +55,13 @@ class Scenario:
 
 
 def builtin_names() -> list[str]:
-    """Names of the scenarios that come with Broadloom."""
-    folder = resources.files("broadloom.testing.sim") / "scenarios"
-    return sorted(each.name.removesuffix(".toml") for each in folder.iterdir() if each.name.endswith(".toml"))
+    """Return the names of the scenarios that come with Broadloom."""
+    directory = resources.files("broadloom.testing.sim") / "scenarios"
+    return sorted(each.name.removesuffix(".toml") for each in directory.iterdir() if each.name.endswith(".toml"))
 
 
 def load(name: str) -> Scenario:
-    """A scenario by name, or by the path of a TOML file."""
+    """Load a built-in scenario by name, or a TOML file by path."""
     path = Path(name)
     try:
         if path.suffix == ".toml":
@@ -69,22 +69,23 @@ def load(name: str) -> Scenario:
         elif name in builtin_names():
             text = (resources.files("broadloom.testing.sim") / "scenarios" / f"{name}.toml").read_text(encoding="utf-8")
         else:
-            raise ScenarioError(f"no scenario {name!r}; there are {', '.join(builtin_names())}, or name a .toml file")
+            raise ScenarioError(f"unknown scenario {name!r}; use {', '.join(builtin_names())}, or a .toml file")
         return replace(parse(path.stem, tomllib.loads(text)), source=name)
-    except OSError as problem:
-        raise ScenarioError(f"{name} cannot be read: {problem.strerror}") from None
-    except tomllib.TOMLDecodeError as problem:
-        raise ScenarioError(f"{name} is not TOML: {problem}") from None
+    except OSError as error:
+        raise ScenarioError(f"cannot read {name}: {error.strerror}") from None
+    except tomllib.TOMLDecodeError as error:
+        raise ScenarioError(f"{name} is not valid TOML: {error}") from None
 
 
 def parse(name: str, content: dict[str, Any]) -> Scenario:
-    """The scenario that a TOML file describes; every unknown word is an error."""
+    """Build a scenario from the content of a TOML file; unknown keys are errors."""
     known = {"description", "peers", "bootstrap_count", "size_bytes", "peer", "network", "step"}
     if unknown := sorted(content.keys() - known):
-        raise ScenarioError(f"{name}: {unknown[0]!r} is unknown; known are {', '.join(sorted(known))}")
+        raise ScenarioError(f"{name}: unknown key {unknown[0]!r}; use {', '.join(sorted(known))}")
     settings = SimulationSettings(
         peer=_parse_settings(name, Tuning, content.get("peer", {})),
         network=_parse_settings(name, SimNetworkSettings, content.get("network", {})),
+        keep_received=False,
     )
     for key in ("bootstrap_count", "size_bytes"):
         if key in content:
@@ -97,19 +98,19 @@ def _parse_settings(name: str, kind: Any, given: dict[str, Any]) -> Any:
     known = {each.name for each in fields(kind)}
     for key in given:
         if key not in known:
-            raise ScenarioError(f"{name}: {key!r} is no setting; known are {', '.join(sorted(known))}")
+            raise ScenarioError(f"{name}: unknown setting {key!r}; use {', '.join(sorted(known))}")
     try:
         return kind(**{key: tuple(value) if isinstance(value, list) else value for key, value in given.items()})
-    except ValueError as problem:
-        raise ScenarioError(f"{name}: {problem}") from None
+    except ValueError as error:
+        raise ScenarioError(f"{name}: {error}") from None
 
 
 def _parse_step(name: str, given: dict[str, Any]) -> ScenarioStep:
     do = given.pop("do", None)
     if do not in STEPS:
-        raise ScenarioError(f"{name}: a step must `do` one of {', '.join(sorted(STEPS))}, not {do!r}")
+        raise ScenarioError(f"{name}: unknown step {do!r}; `do` is one of {', '.join(sorted(STEPS))}")
     try:
         inspect.signature(STEPS[do]).bind(None, **given)
-    except TypeError as problem:
-        raise ScenarioError(f"{name}: step {do}: {problem}") from None
+    except TypeError as error:
+        raise ScenarioError(f"{name}: step {do}: {error}") from None
     return ScenarioStep(do, given)

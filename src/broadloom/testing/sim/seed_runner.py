@@ -1,4 +1,4 @@
-"""Running a scenario over many seeds, on several cores, and saying what came of it."""
+"""Runs a scenario with many seeds on several cores."""
 
 import gc
 import multiprocessing
@@ -15,8 +15,6 @@ from broadloom.testing.sim.steps import Run
 
 @dataclass(slots=True)
 class SeedResult:
-    """One seed of one scenario."""
-
     scenario: str
     peers: int
     seed: int
@@ -25,18 +23,29 @@ class SeedResult:
     messages: int = 0
     deliveries: int = 0
     missed: int = 0
-    """Messages that peers were told they missed."""
+    """Messages reported as missed."""
     virtual_s: float = 0.0
     events: int = 0
     wall_s: float = 0.0
     memory_mb: float = 0.0
-    """Peak of the process that ran it (and others before it)."""
+    """Peak of the process, including its earlier runs."""
     adjacency: dict[int, list[int]] | None = None
 
 
+def parse_seeds(text: str) -> list[int]:
+    """Parse a seed or a range of seeds, such as 7 or 1..20."""
+    first, dots, last = text.partition("..")
+    try:
+        seeds = list(range(int(first), int(last if dots else first) + 1))
+    except ValueError:
+        raise ValueError(f"expected a number or a range such as 1..20, not {text!r}") from None
+    if not seeds:
+        raise ValueError(f"{text} is an empty range")
+    return seeds
+
+
 def run_seed(scenario: Scenario, seed: int, peers: int = 0, tape_factory: TapeFactory | None = None) -> SeedResult:
-    # A large simulation is one growing heap of living objects: looking through it again and again finds nothing. What
-    # the last one left is another matter.
+    # A large simulation only grows, so frequent collections find nothing. Only the previous run leaves garbage.
     gc.set_threshold(200_000, 50, 1000)
     gc.collect()
     result = SeedResult(scenario.name, peers or scenario.peers, seed)
@@ -59,15 +68,15 @@ def run_seed(scenario: Scenario, seed: int, peers: int = 0, tape_factory: TapeFa
     return result
 
 
-def _run_seed(job: tuple[Scenario, int, int]) -> SeedResult:
+def _run_job(job: tuple[Scenario, int, int]) -> SeedResult:
     return run_seed(*job)
 
 
 def run_seeds(scenario: Scenario, seeds: Iterable[int], peers: int = 0, jobs: int = 1) -> Iterator[SeedResult]:
-    """Outcomes as they come; in the order of the seeds only with one job."""
+    """Yield results as they complete: in the order of the seeds only with one job."""
     work = [(scenario, seed, peers) for seed in seeds]
     if jobs <= 1 or len(work) <= 1:
-        yield from map(_run_seed, work)
+        yield from map(_run_job, work)
         return
     with multiprocessing.get_context("spawn").Pool(min(jobs, len(work))) as pool:
-        yield from pool.imap_unordered(_run_seed, work)
+        yield from pool.imap_unordered(_run_job, work)

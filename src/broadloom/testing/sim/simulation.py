@@ -1,12 +1,15 @@
-"""A channel of simulated peers: everything that a scenario can make happen to it."""
+"""`Simulation`: one channel of simulated peers, its faults, and the checks of its guarantees.
 
-from collections.abc import Callable
+The seed and the settings decide everything that happens: the same seed gives the same history, byte for byte.
+"""
+
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from random import Random
 
 from broadloom.protocol import ChannelName, PeerState, Tuning
 from broadloom.protocol.runtime import ObserverFactory
-from broadloom.testing.checks.guarantees import adjacency, find_convergence_problems, find_undelivered
+from broadloom.testing.checks.guarantees import adjacency, check_connected, check_regular, find_undelivered
 from broadloom.testing.sim.dissemination import random_payloads
 from broadloom.testing.sim.network import SimNetwork, SimNetworkSettings
 from broadloom.testing.sim.node import SimNode
@@ -15,30 +18,36 @@ from broadloom.testing.sim.virtual_clock import VirtualClock
 from broadloom.wire import Address
 
 CONVERGENCE_POLL_S = 0.25
-"""How often a fabric that should come to rest is looked at."""
+"""Interval between two checks for convergence."""
 START_TIME_S = 1_767_225_600.0
-"""What every simulated clock shows at first: the beginning of 2026, UTC. (On a tape, time is of day and year.)"""
+"""Wall time at virtual time 0: the beginning of 2026, UTC. For tapes."""
+CHECK_TIMEOUT_S = 60.0
 QUIESCENCE_S = 10.0
-"""No link has changed for so long: beacons and views have been round several times and found nothing to mend."""
+"""Time without link changes that counts as quiescent: several rounds of beacons and neighbor lists."""
 
 TapeFactory = Callable[[Callable[[], float]], ObserverFactory]
-"""Makes a recorder that tells time by the given clock."""
+"""Makes a recorder that uses the given clock."""
 
 
 @dataclass(frozen=True, slots=True)
 class SimulationSettings:
-    """One simulated channel. Together with the seed, it decides everything that happens."""
-
     peer: Tuning = field(default_factory=Tuning)
     network: SimNetworkSettings = field(default_factory=SimNetworkSettings)
     bootstrap_count: int = 3
-    """How many living peers a newcomer is told of."""
+    """Members that a new peer gets as bootstrap hosts."""
     channel: str = "sim/fabric"
     size_bytes: int = 32
-    """Of a small message of the traffic, as most are."""
+    """Size of a small message of the traffic."""
+    keep_received: bool = True
+    """Keep delivered messages in `SimNode.received`; scenarios with thousands of peers do not."""
 
 
 class Simulation:
+    """A deterministic channel in virtual time.
+
+    Every delivery is checked as it happens, and `check` waits for the rest: both raise `GuaranteeViolation`.
+    """
+
     def __init__(
         self,
         seed: int,
@@ -46,6 +55,7 @@ class Simulation:
         trace: Callable[[str], None] | None = None,
         tape_factory: TapeFactory | None = None,
     ) -> None:
+        self.seed = seed
         self.settings = settings or SimulationSettings()
         self.random = Random(seed)
         self.clock = VirtualClock()
@@ -60,7 +70,7 @@ class Simulation:
         self._traffic_round = 0
         self._has_healed = False
 
-    # -- who is there
+    # -- peers
 
     @property
     def alive(self) -> list[SimNode]:
@@ -69,14 +79,16 @@ class Simulation:
     @property
     def members(self) -> list[SimNode]:
         """Living peers that are connected."""
-        return [node for node in self.nodes if node.is_alive and node.peer.state is PeerState.CONNECTED]
+        return [node for node in self.nodes if node.is_connected]
 
-    def add(self, *, host: str | None = None, bootstrap: tuple[Address, ...] | None = None) -> SimNode:
-        """One more process, on a host of its own unless told otherwise, told of some living peers."""
+    def add_peer(self, *, host: str | None = None, bootstrap: tuple[Address, ...] | None = None) -> SimNode:
+        """Start a peer, by default on a host of its own and with some random members as bootstrap hosts."""
         number = len(self.nodes)
         host = host or f"h{number}"
         if bootstrap is None:
-            bootstrap = tuple(node.address for node in self._sample_members()) or (Address(host, 0),)
+            bootstrap = tuple(node.address for node in self._sample_members())
+            if not bootstrap:  # not founded yet: all search the first host
+                bootstrap = (Address(next((node.host for node in self.nodes if node.is_alive), host), 0),)
         node = SimNode(
             number,
             host,
@@ -88,17 +100,18 @@ class Simulation:
             bootstrap=bootstrap,
             settings=self.settings.peer,
             tape=self._tape,
+            keep_received=self.settings.keep_received,
         )
         self.nodes.append(node)
         node.peer.start()
         return node
 
     def _sample_members(self) -> list[SimNode]:
-        """Random members that a newcomer may know of. (Looking at every node would make growth quadratic.)"""
+        """Return random members, without looking at every node: that would make growth quadratic."""
         chosen: dict[SimNode, None] = {}
         for _ in range(8 * self.settings.bootstrap_count if self.nodes else 0):
             node = self.random.choice(self.nodes)
-            if node.is_alive and node.peer.state is PeerState.CONNECTED:
+            if node.is_connected:
                 chosen[node] = None
                 if len(chosen) == self.settings.bootstrap_count:
                     break
@@ -106,48 +119,62 @@ class Simulation:
 
     # -- time
 
-    def run(self, seconds: float) -> None:
+    def run_for(self, seconds: float) -> None:
+        """Advance the virtual time."""
         self.events += self.clock.run_until(self.clock.now + seconds)
 
     def run_until(self, condition: Callable[[], bool], timeout_s: float) -> bool:
-        """Let time pass until something holds; False if it does not in time."""
+        """Advance the virtual time until the condition holds; return False on timeout."""
         deadline = self.clock.now + timeout_s
         while not condition():
             if self.clock.now >= deadline:
                 return False
-            self.run(min(CONVERGENCE_POLL_S, deadline - self.clock.now))
+            self.run_for(min(CONVERGENCE_POLL_S, deadline - self.clock.now))
         return True
 
+    def check(self, timeout_s: float = CHECK_TIMEOUT_S, *, allow_missed: bool = False) -> None:
+        """Stop the traffic and raise `GuaranteeViolation` unless every guarantee holds within the timeout.
+
+        With `allow_missed`, a message that was reported as missed does not violate a guarantee: after a partition that
+        lasted longer than messages are retained, for example.
+        """
+        self.set_traffic(0)
+        self.converge(timeout_s, allow_missed=allow_missed)
+
     def converge(self, timeout_s: float, *, allow_missed: bool = False) -> float:
-        """Wait until the fabric is one regular graph and everything was delivered; returns the seconds it took."""
+        """Wait until the fabric is regular and connected and every message is delivered; return the seconds it took."""
         start = self.clock.now
         if self.run_until(lambda: self.convergence_problems(allow_missed=allow_missed) is None, timeout_s):
             return self.clock.now - start
-        guarantee, text = self.convergence_problems(allow_missed=allow_missed) or (4, "settled at the last moment")
+        guarantee, text = self.convergence_problems(allow_missed=allow_missed) or (4, "converged at the last moment")
         self.checker.report_violation(guarantee, None, f"after {timeout_s:g} s: {text}")
         raise AssertionError
 
     def convergence_problems(self, *, allow_missed: bool = False) -> tuple[int, str] | None:
-        """The promise that does not hold yet, and why."""
+        """Return the number of the guarantee that does not hold yet, and why."""
         alive = self.alive
         outside = [node for node in alive if node.peer.state is not PeerState.CONNECTED]
         if outside:
             return 4, f"{len(outside)} not connected, {outside[0]} is {outside[0].peer.state.value}"
-        problem = find_convergence_problems(alive, self.settings.peer.degree)
-        if problem is not None:
-            return (4 if "parts" not in problem else 6 if self._has_healed else 5), problem
+        graph = adjacency(alive)
+        if problem := check_regular(
+            graph, self.settings.peer.degree, {node.peer.me.peer_id: str(node.number) for node in alive}
+        ):
+            return 4, problem
+        if problem := check_connected(graph):
+            return (6 if self._has_healed else 5), problem
         return find_undelivered(self.checker, alive, allow_missed=allow_missed)
 
     def quiesce(self, timeout_s: float) -> float:
-        """Wait until nobody has anything left to mend and links stay as they are; returns the seconds it took."""
+        """Wait until links no longer change; return the seconds it took."""
         start = self.clock.now
 
-        def resting() -> bool:
+        def is_quiescent() -> bool:
             quiet_s = self.clock.now - self.checker.links_changed_at
             return quiet_s >= QUIESCENCE_S and self.convergence_problems() is None
 
-        if not self.run_until(resting, timeout_s):
-            self.checker.report_violation(4, None, f"after {timeout_s:g} s links still come and go")
+        if not self.run_until(is_quiescent, timeout_s):
+            self.checker.report_violation(4, None, f"after {timeout_s:g} s links still change")
         return self.clock.now - start
 
     def adjacency(self) -> dict[int, list[int]]:
@@ -155,14 +182,8 @@ class Simulation:
 
     # -- traffic
 
-    def broadcast(self, node: SimNode, data: bytes = b"") -> int:
-        sequence = node.peer.broadcast(data)
-        self.checker.on_sent(node, sequence, data)
-        return sequence
-
     def set_traffic(self, per_s: float, authors: list[SimNode] | None = None) -> None:
-        """So many times a second a random member speaks (or one of these): mostly a small message, at times a large one
-        or a burst. 0 stops it."""
+        """Let random members (or these authors) send at this rate: mostly small messages, some large, some bursts."""
         self._rate = per_s
         self._authors = authors
         self._traffic_round += 1
@@ -171,41 +192,42 @@ class Simulation:
 
     def _schedule_message(self, traffic_round: int) -> None:
         if traffic_round == self._traffic_round:
-            pause_s = self.random.expovariate(self._rate)
-            self.clock.call_at(self.clock.now + pause_s, self._send_one, traffic_round)
+            delay_s = self.random.expovariate(self._rate)
+            self.clock.call_at(self.clock.now + delay_s, self._send_one, traffic_round)
 
     def _send_one(self, traffic_round: int) -> None:
         if traffic_round != self._traffic_round:
             return
-        speakers = [node for node in self._authors or self.nodes if node.is_alive and not node.is_paused]
-        for _ in range(8 if speakers else 0):
-            node = self.random.choice(speakers)
+        senders = [node for node in self._authors or self.nodes if node.is_alive and not node.is_paused]
+        for _ in range(8 if senders else 0):
+            node = self.random.choice(senders)
             if node.peer.state is PeerState.CONNECTED:
                 for data in random_payloads(self.random, self.settings.size_bytes):
-                    self.broadcast(node, data)
+                    node.broadcast(data)
                 break
         self._schedule_message(traffic_round)
 
     # -- faults
 
-    def kill(self, nodes: list[SimNode], *, host: bool = False) -> None:
+    def kill(self, nodes: Iterable[SimNode], *, host: bool = False) -> None:
         for node in nodes:
             node.kill(host=host)
-            self.checker.on_departed(node, "host dies" if host else "dies")
 
-    def leave(self, nodes: list[SimNode]) -> None:
+    def leave(self, nodes: Iterable[SimNode]) -> None:
         for node in nodes:
-            self.checker.on_departed(node, "leaves")
-            node.peer.leave()
+            node.leave()
 
     def sample(self, count: int) -> list[SimNode]:
-        """Random living peers."""
+        """Return random living peers."""
         return self.random.sample(self.alive, count)
 
-    def partition(self, fraction: float, *, one_way: bool = False) -> None:
-        """Cut the network in two; one way, only frames towards the first side are held back."""
-        living = self.alive
-        near = {node.host: 1 for node in self.random.sample(living, round(len(living) * fraction))}
+    def partition(self, side: float | Iterable[SimNode] = 0.5, *, one_way: bool = False) -> None:
+        """Separate one side, these peers or a random fraction, from the others.
+
+        With `one_way`, only frames to that side are held back.
+        """
+        nodes = self.sample(round(len(self.alive) * side)) if isinstance(side, float | int) else side
+        near = {node.host: 1 for node in nodes}
         blocked = frozenset({(0, 1)}) if one_way else frozenset({(0, 1), (1, 0)})
         self.network.partition(near, blocked)
 
@@ -214,10 +236,10 @@ class Simulation:
         self.network.heal()
 
     def reset_connections(self, fraction: float) -> None:
-        """Reset a share of all lines, with both processes alive."""
+        """Reset a fraction of all connections while both processes live."""
         for node in self.alive:
             for connection in list(node.connections):
                 if not connection.is_closed and self.random.random() < fraction / 2:
                     connection.reset()
-                    if hasattr(connection, "handler"):  # else a frozen process has not answered it yet, and never will
+                    if hasattr(connection, "handler"):  # otherwise a paused process has not accepted it yet
                         connection.handler.on_disconnect()

@@ -1,4 +1,4 @@
-"""What everyone saw: the record that the promises are checked against."""
+"""`StepChecker`: records the history of a simulation and checks at every step what can be checked there."""
 
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -13,12 +13,12 @@ if TYPE_CHECKING:
     from broadloom.testing.sim.virtual_clock import VirtualClock
 
 STABLE_PERIOD_S = 10.0
-"""No link was lost without a word for so long: nobody is dead or cut off, unless somebody has just noticed it."""
+"""Time without a lost link that counts as stable: no peer has crashed or is cut off, unless just now."""
 
 
 @dataclass(slots=True)
 class AuthorLog:
-    """What one peer was given of one author: from `first` to `last` without a break, but for what it was told."""
+    """What one peer received from one author: everything from first to last, except the ranges reported as missed."""
 
     first_sequence: int
     last_sequence: int
@@ -31,19 +31,17 @@ class AuthorLog:
         return any(low <= sequence <= high for low, high in self.missed)
 
 
-class GuaranteeViolation(AssertionError):  # noqa: N818 (the word of the guarantees, and an assertion)
-    """One of the promises of the design did not hold; says which, who and when."""
+class GuaranteeViolation(AssertionError):  # noqa: N818 (events of the checks, not errors of the library)
+    """A guarantee did not hold. The message names the guarantee, the peer and the virtual time."""
 
 
 class StepChecker:
-    """Notes what happens and checks, at every step, what can be checked at every step."""
-
     def __init__(self, clock: "VirtualClock", degree: int, trace: "Callable[[str], None] | None" = None) -> None:
         self._clock = clock
         self._degree = degree
         self._trace = trace
         self.sent_at: dict[int, list[float]] = {}
-        """Author -> times of its messages; the n-th has sequence n+1."""
+        """Times of the messages of each author; sequence 1 comes first."""
         self._sent_data: dict[int, list[bytes]] = {}
         self.author_logs: dict[SimNode, dict[int, AuthorLog]] = {}
         self.connected_at: dict[SimNode, float] = {}
@@ -52,19 +50,18 @@ class StepChecker:
         self.missed_count = 0
         self.hops_max = 0
         self.latency_max_s = 0.0
-        """The longest that a message took to a peer."""
         self.links_changed_at = 0.0
         self._left_gracefully: dict[int, None] = {}
         self._link_lost_at = -STABLE_PERIOD_S
 
-    # -- told by nodes
+    # -- reported by nodes
 
     def on_sent(self, node: "SimNode", sequence: int, data: bytes) -> None:
         times = self.sent_at.setdefault(node.peer.me.peer_id, [])
         times.append(self._clock.now)
         self._sent_data.setdefault(node.peer.me.peer_id, []).append(data)
         if len(times) != sequence:
-            self.report_violation(1, node, f"numbered its message {sequence} where {len(times)} comes next")
+            self.report_violation(1, node, f"numbered its message {sequence} instead of {len(times)}")
         if self._trace is not None:
             self._write_trace(node, f"sends {sequence}")
 
@@ -79,61 +76,50 @@ class StepChecker:
         elif message.sequence == log.last_sequence + 1:
             log.last_sequence = message.sequence
         elif message.sequence <= log.last_sequence and not log.was_missed(message.sequence):
-            self.report_violation(
-                1, node, f"was given message {self.message_label(message.author, message.sequence)} twice"
-            )
+            self.report_violation(1, node, f"received {self._label(message)} twice")
         else:
             expected = self.message_label(message.author, log.last_sequence + 1)
-            self.report_violation(
-                1, node, f"was given {self.message_label(message.author, message.sequence)} before {expected}"
-            )
+            self.report_violation(1, node, f"received {self._label(message)} before {expected}")
         if message.sequence > len(self.sent_at.get(message.author, ())):
-            name = self.message_label(message.author, message.sequence)
-            self.report_violation(1, node, f"was given {name}, which nobody sent")
+            self.report_violation(1, node, f"received {self._label(message)}, which was never sent")
         if message.data != self._sent_data[message.author][message.sequence - 1]:
-            self.report_violation(
-                1, node, f"was given {self.message_label(message.author, message.sequence)} with other words"
-            )
+            self.report_violation(1, node, f"received {self._label(message)} with different content")
         latency_s = self._clock.now - self.sent_at[message.author][message.sequence - 1]
         if latency_s > self.latency_max_s:
             self.latency_max_s = latency_s
         if self._trace is not None:
-            self._write_trace(
-                node, f"gets {self.message_label(message.author, message.sequence)} after {message.hops} hops"
-            )
+            self._write_trace(node, f"receives {self._label(message)} after {message.hops} hops")
 
     def on_missed(self, node: "SimNode", missed: "Missed") -> None:
         self.missed_count += missed.last_sequence - missed.first_sequence + 1
+        first = self.message_label(missed.author, missed.first_sequence)
+        last = self.message_label(missed.author, missed.last_sequence)
         logs = self.author_logs.setdefault(node, {})
         log = logs.get(missed.author)
         if log is None:
             log = logs[missed.author] = AuthorLog(missed.first_sequence, missed.first_sequence - 1)
         if missed.first_sequence != log.last_sequence + 1:
-            name = self.message_label(missed.author, missed.first_sequence)
-            self.report_violation(2, node, f"was told that it missed from {name} on, but had {log.last_sequence}")
+            self.report_violation(
+                2, node, f"reported a gap from {first} on, but had received up to {log.last_sequence}"
+            )
         if missed.last_sequence < missed.first_sequence:
-            name = self.message_label(missed.author, missed.first_sequence)
-            self.report_violation(2, node, f"was told of an empty range from {name} on")
+            self.report_violation(2, node, f"reported an empty gap at {first}")
         times = self.sent_at.get(missed.author, [])
-        name = self.message_label(missed.author, missed.last_sequence)
         if missed.last_sequence > len(times):
-            self.report_violation(2, node, f"was told that it missed {name}, which nobody sent")
+            self.report_violation(2, node, f"reported {last} as missed, which was never sent")
         age_s = self._clock.now - times[missed.last_sequence - 1]
         if age_s < node.peer.settings.retention_s and self._is_available(missed):
-            self.report_violation(2, node, f"was told that it missed {name}, which is only {age_s:.3f} s old")
+            self.report_violation(2, node, f"reported {last} as missed, which is available and only {age_s:.3f} s old")
         log.missed.append((missed.first_sequence, missed.last_sequence))
         log.last_sequence = missed.last_sequence
-        self._write_trace(
-            node, f"is told that it missed {missed.first_sequence}..{missed.last_sequence} of {missed.author:016x}"
-        )
+        self._write_trace(node, f"misses {missed.first_sequence}..{missed.last_sequence} of {missed.author:016x}")
 
     def _is_available(self, missed: "Missed") -> bool:
-        """Whether anybody who lives has a part of it, given to its application or only kept. (What died with its author
-        need not be waited for.)"""
+        """Return whether a living peer has delivered or retains a part of it."""
         author, wanted = missed.author, range(missed.first_sequence, missed.last_sequence + 1)
         return any(
             node.peer.me.peer_id == author
-            or ((had := self.author_logs.get(node, {}).get(author)) is not None and any(map(had.has, wanted)))
+            or ((log := self.author_logs.get(node, {}).get(author)) is not None and any(map(log.has, wanted)))
             or any(node.peer.broadcaster.retention.in_range(author, missed.first_sequence, missed.last_sequence))
             for node in self.connected_at
             if node.is_alive
@@ -161,24 +147,27 @@ class StepChecker:
             self._write_trace(node, _describe_event(event))
 
     def on_departed(self, node: "SimNode", reason: str) -> None:
-        """Killed, or left."""
         self.left_at.setdefault(node, self._clock.now)
-        if reason == "leaves" and len(node.peer.links):  # who is alone cannot leave anything with anybody
+        if reason == "leaves" and len(node.peer.links):  # a lone peer has no neighbor to leave its messages with
             self._left_gracefully[node.peer.me.peer_id] = None
         self._write_trace(node, reason)
 
     def left_cleanly(self, author: int) -> bool:
-        """Whether it went in good order while nobody died or was cut off: all that it said must have been heard."""
+        """Return whether an author left gracefully in a stable period: then all its messages must be delivered."""
         return author in self._left_gracefully and self._link_lost_at + STABLE_PERIOD_S < self.sent_at[author][-1]
 
-    # -- saying it
+    # -- reports
 
-    def message_label(self, author: int, sequence: int) -> str:
+    @staticmethod
+    def message_label(author: int, sequence: int) -> str:
         return f"{author:016x}#{sequence}"
+
+    def _label(self, message: "Message") -> str:
+        return self.message_label(message.author, message.sequence)
 
     def report_violation(self, guarantee: int, node: "SimNode | None", text: str) -> None:
         subject = f"{node} ({node.peer.me}) " if node is not None else ""
-        raise GuaranteeViolation(f"promise {guarantee}, at {self._clock.now:.3f} s: {subject}{text}")
+        raise GuaranteeViolation(f"guarantee {guarantee}, at {self._clock.now:.3f} s: {subject}{text}")
 
     def _write_trace(self, node: "SimNode", text: str) -> None:
         if self._trace is not None:
@@ -187,10 +176,10 @@ class StepChecker:
 
 def _describe_event(event: "Event") -> str:
     match event:
-        case LinkUp(neighbour):
-            return f"link to {neighbour}"
-        case LinkDown(neighbour, why):
-            return f"no link to {neighbour} any more: {why.value}"
+        case LinkUp(neighbor):
+            return f"link to {neighbor}"
+        case LinkDown(neighbor, reason):
+            return f"no link to {neighbor} any more: {reason.value}"
         case StateChanged(state):
             return f"is {state.value}"
         case Rejected(_, text) | TraceEvent(text):

@@ -1,4 +1,4 @@
-"""What a scenario can be made of: each step a function of the simulation, its parameters those of the TOML file."""
+"""The steps of scenarios: each is a function of the run, with the parameters that the TOML file gives."""
 
 from collections import Counter
 from collections.abc import Callable
@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from broadloom.protocol.events import PeerState
 from broadloom.testing.sim.dissemination import CostMeter, DisseminationMode
+from broadloom.topology import analyze_topology, diameter_bounds, target_degree
 from broadloom.wire import Address
 
 if TYPE_CHECKING:
@@ -14,76 +15,76 @@ if TYPE_CHECKING:
 
 GROW_STEP_S = 0.5
 DELIVERY_WAIT_S = 2.0
-"""By then everything that was said has arrived everywhere, if nothing happened to the fabric."""
+"""Time by which all messages are delivered everywhere in a stable fabric."""
 REDUNDANCY_MAX = 0.2
+"""Duplicates per delivery along trees."""
 TREE_REPAIR_S = 1.5
-"""After the death of those that feed others, each message must be with everyone by then."""
+"""Time by which each message must be delivered after tree parents have crashed."""
 DEPTH_RATIO_MAX = 1.5
-"""Of an author's tree, as a multiple of the fabric's diameter."""
+"""Maximum depth of an author's tree, as a multiple of the fabric's diameter."""
 
 
 class Run:
-    """One run of a scenario: the simulation, its size, and the figures that the steps report."""
+    """One run of a scenario: the simulation, its size, and the metrics that the steps report."""
 
     def __init__(self, simulation: "Simulation", peers: int) -> None:
         self.simulation = simulation
         self.peers = peers
         self.metrics: dict[str, float] = {}
         self.adjacency: dict[int, list[int]] | None = None
-        self.victims: list[SimNode] = []
+        self.paused: list[SimNode] = []
 
     def pick(self, fraction: float, count: int) -> "list[SimNode]":
         alive = self.simulation.alive
         return self.simulation.sample(min(count or round(len(alive) * fraction), len(alive)))
 
     def removable_nodes(self) -> "list[SimNode]":
-        """Connected and awake: those that can be told to go."""
         return [node for node in self.simulation.members if not node.is_paused and node.peer.is_present]
 
 
 def grow(run: Run, peers: int = 0, batch_fraction: float = 0.25, timeout_s: float = 60.0) -> None:
-    """Peers arrive, every half second so many (a share of those there), until there are `peers`; then all is quiet."""
+    """Add peers in batches (a fraction of the current peers every half second) up to `peers`, then converge."""
     sim = run.simulation
     if not sim.nodes:
-        sim.add()
+        sim.add_peer()
         sim.run_until(lambda: bool(sim.members), timeout_s)
     while (missing := (peers or run.peers) - len(sim.alive)) > 0:
         for _ in range(min(missing, max(1, int(len(sim.alive) * batch_fraction)))):
-            sim.add()
-        sim.run(GROW_STEP_S)
+            sim.add_peer()
+        sim.run_for(GROW_STEP_S)
     run.metrics["grown_s"] = sim.converge(timeout_s)
 
 
 def join_storm(run: Run, channel_exists: bool = True, one_host: bool = False, timeout_s: float = 120.0) -> None:
-    """Everyone arrives at the same instant, all through one portal."""
+    """Start all peers at the same instant with the same bootstrap host."""
     sim = run.simulation
     bootstrap = Address("h0", 0)
     if channel_exists:
-        sim.add(bootstrap=(bootstrap,))
+        sim.add_peer(bootstrap=(bootstrap,))
         sim.run_until(lambda: bool(sim.members), timeout_s)
     while len(sim.alive) < run.peers:
-        sim.add(bootstrap=(bootstrap,), host="h0" if one_host else None)
-    run.metrics["woven_s"] = sim.converge(timeout_s)
+        sim.add_peer(bootstrap=(bootstrap,), host="h0" if one_host else None)
+    run.metrics["joined_s"] = sim.converge(timeout_s)
 
 
 def traffic(run: Run, per_s: float, authors: int = 0) -> None:
-    """So many times a second in all, a random member (or one of so many) says something; 0 stops it."""
+    """Send at this total rate, from random members or from this many authors; 0 stops it."""
     run.simulation.set_traffic(per_s, run.simulation.sample(min(authors, len(run.simulation.alive))) or None)
 
 
 def wait(run: Run, duration_s: float) -> None:
     """Let time pass."""
-    run.simulation.run(duration_s)
+    run.simulation.run_for(duration_s)
 
 
-def converge(run: Run, timeout_s: float = 60.0, metric: str = "settled_s", allow_missed: bool = False) -> None:
-    """Stop the traffic; one regular fabric and every message everywhere, within so many seconds."""
+def converge(run: Run, timeout_s: float = 60.0, metric: str = "converged_s", allow_missed: bool = False) -> None:
+    """Stop the traffic; the fabric must be regular and every message delivered within the timeout."""
     run.simulation.set_traffic(0)
     run.metrics[metric] = run.simulation.converge(timeout_s, allow_missed=allow_missed)
 
 
-def merge(run: Run, timeout_s: float = 60.0, metric: str = "one_fabric_s") -> None:
-    """Traffic goes on; the fabric is one regular graph again within so many seconds."""
+def merge(run: Run, timeout_s: float = 60.0, metric: str = "merged_s") -> None:
+    """Under continuing traffic, the fabric must be regular and connected within the timeout."""
     sim = run.simulation
     start = sim.clock.now
 
@@ -98,51 +99,51 @@ def merge(run: Run, timeout_s: float = 60.0, metric: str = "one_fabric_s") -> No
 
 
 def kill(run: Run, fraction: float = 0.0, count: int = 0, host: bool = False) -> None:
-    """Processes die without a word, all at the same instant; with `host`, not even a reset is sent."""
+    """Crash processes at the same instant; with `host`, their machines, which send no reset."""
     run.simulation.kill(run.pick(fraction, count), host=host)
 
 
 def kill_tree_parents(
     run: Run, fraction: float = 0.1, host: bool = False, timeout_s: float = TREE_REPAIR_S, duration_s: float = 10.0
 ) -> None:
-    """Those die that feed the most others along the authors' trees, under traffic; whoever is left has each message of
-    the living within so many seconds."""
+    """Crash the peers with the most children in the authors' trees; under traffic, each message of a living author must
+    still be delivered within the timeout."""
     sim = run.simulation
     authors = dict.fromkeys(sim.checker.sent_at)
     children_by_parent = Counter(
-        window.parent.peer_id
+        window.tree.parent.peer_id
         for node in sim.alive
-        for author, window in node.peer.broadcaster.authors.items()
-        if author in authors and window.parent is not None
+        for author, window in node.peer.broadcaster.receiver.windows.items()
+        if author in authors and window.tree.parent is not None
     )
     candidates = [node for node in sim.alive if node.peer.me.peer_id not in authors]
     candidates.sort(key=lambda node: -children_by_parent[node.peer.me.peer_id])
     sim.kill(candidates[: round(len(sim.alive) * fraction)], host=host)
     cost_meter = CostMeter(sim)
-    sim.run(duration_s)
+    sim.run_for(duration_s)
     latency_max_ms = cost_meter.read().latency_max_ms
-    run.metrics["late_ms"] = round(latency_max_ms)
+    run.metrics["latency_max_ms"] = round(latency_max_ms)
     if latency_max_ms > timeout_s * 1000:
         sim.checker.report_violation(
-            1, None, f"a message came only after {latency_max_ms:.0f} ms, although the fabric was whole"
+            1, None, f"a message was delivered only after {latency_max_ms:.0f} ms in a connected fabric"
         )
 
 
 def leave(run: Run, fraction: float = 0.0, count: int = 0) -> None:
-    """Peers leave in good order, all at the same instant."""
+    """Let peers leave gracefully at the same instant."""
     run.simulation.leave(run.pick(fraction, count))
 
 
 def pause(run: Run, fraction: float = 0.0, count: int = 0) -> None:
-    """Processes stop for a while; the network still holds their lines."""
-    run.victims = run.pick(fraction, count)
-    for node in run.victims:
+    """Pause processes, as with SIGSTOP; their connections stay open."""
+    run.paused = run.pick(fraction, count)
+    for node in run.paused:
         node.pause()
 
 
 def resume(run: Run) -> None:
-    """Frozen processes go on."""
-    for node in run.victims:
+    """Resume the paused processes."""
+    for node in run.paused:
         if node.is_alive:
             node.resume()
 
@@ -150,36 +151,36 @@ def resume(run: Run) -> None:
 def throttle(
     run: Run, fraction: float = 0.0, count: int = 0, bytes_per_s: float = 0.0, frame_cost_ms: float = 0.0
 ) -> None:
-    """Some hosts have little upload, or take long for each frame."""
+    """Limit the upload of some hosts, or make their processes slow to read frames."""
     for node in run.pick(fraction, count):
         node.bytes_per_s = bytes_per_s
         node.frame_cost_s = frame_cost_ms / 1000
 
 
 def partition(run: Run, fraction: float = 0.5, one_way: bool = False) -> None:
-    """The network falls in two; what is under way between the sides is held back."""
+    """Partition the network; frames between the two sides are held back."""
     run.simulation.partition(fraction, one_way=one_way)
 
 
 def heal(run: Run) -> None:
-    """The network is whole again."""
+    """End the partition."""
     run.simulation.heal()
 
 
 def reset_connections(run: Run, fraction: float) -> None:
-    """A share of all connections is reset."""
+    """Reset a fraction of all connections."""
     run.simulation.reset_connections(fraction)
 
 
 def churn(run: Run, fraction_per_min: float, minutes: float, kill_fraction: float = 0.5) -> None:
-    """Peers go (some die, some leave) and others come, at the same rate."""
+    """Remove peers (by crash or leave) and add others, at the same rate."""
     sim = run.simulation
     end = sim.clock.now + minutes * 60
     while sim.clock.now < end:
         rate = fraction_per_min * len(sim.alive) / 60
-        sim.run(min(sim.random.expovariate(2 * rate), end - sim.clock.now))
+        sim.run_for(min(sim.random.expovariate(2 * rate), end - sim.clock.now))
         if sim.random.random() < 0.5:
-            sim.add()
+            sim.add_peer()
         elif len(sim.alive) > run.peers // 2:
             leaving = sim.sample(1)
             if sim.random.random() < kill_fraction or leaving[0].peer.state is not PeerState.CONNECTED:
@@ -190,12 +191,12 @@ def churn(run: Run, fraction_per_min: float, minutes: float, kill_fraction: floa
 
 
 def random_faults(run: Run, duration_s: float = 30.0, interval_s: float = 1.5) -> None:
-    """All faults in random order, often before the last one was dealt with: deaths, leaving, arrivals, connections that
-    break, processes that stop, splits both ways and one way. At the end all go on, and the network is whole."""
+    """Inject all faults in random order, often before the fabric has recovered from the last one. At the end, processes
+    are resumed and partitions healed."""
     sim = run.simulation
     end = sim.clock.now + duration_s
     while sim.clock.now < end:
-        sim.run(min(sim.random.expovariate(1 / interval_s), end - sim.clock.now))
+        sim.run_for(min(sim.random.expovariate(1 / interval_s), end - sim.clock.now))
         leaving = run.removable_nodes() if len(run.removable_nodes()) > run.peers // 2 else []
         match sim.random.choice(_FAULTS):
             case "kill" if leaving:
@@ -204,17 +205,17 @@ def random_faults(run: Run, duration_s: float = 30.0, interval_s: float = 1.5) -
                 sim.leave(sim.random.sample(leaving, sim.random.randint(1, 2)))
             case "reset":
                 sim.reset_connections(0.1)
-            case "pause" if not run.victims:
+            case "pause" if not run.paused:
                 pause(run, fraction=0.1)
             case "resume":
                 resume(run)
-                run.victims = []
+                run.paused = []
             case "partition" if not sim.network.is_partitioned:
                 partition(run, fraction=sim.random.random() / 2, one_way=sim.random.random() < 0.3)
             case "heal":
                 heal(run)
             case _:
-                sim.add()
+                sim.add_peer()
     resume(run)
     heal(run)
     run.metrics["arrivals"] = len(sim.nodes) - run.peers
@@ -224,18 +225,18 @@ _FAULTS = ("kill", "kill", "leave", "add", "add", "reset", "pause", "resume", "r
 
 
 def quiesce(run: Run, timeout_s: float = 120.0) -> None:
-    """Wait until nobody has anything left to mend and links stay as they are."""
-    run.metrics["rested_s"] = run.simulation.quiesce(timeout_s)
+    """Wait until links no longer change."""
+    run.metrics["quiescent_s"] = run.simulation.quiesce(timeout_s)
 
 
 def measure_redundancy(run: Run, broadcasts: int = 5) -> None:
-    """Every broadcast that floods a fabric at rest takes exactly (r-1)N+1 copies; along a tree, no more than that."""
+    """Check that a flood in a quiescent fabric takes exactly (r-1)N+1 copies, and a tree no more than that."""
     sim = run.simulation
     for _ in range(broadcasts):
         before = sim.network.broadcast_frames_sent
-        sim.broadcast(sim.random.choice(sim.members), b"counted")
+        sim.random.choice(sim.members).broadcast(b"counted")
         sim.converge(30)
-        sim.run(1)
+        sim.run_for(1)
         sent = sim.network.broadcast_frames_sent - before
         count, degree = len(sim.alive), sim.settings.peer.degree
         expected = (degree - 1) * count + 1
@@ -246,9 +247,7 @@ def measure_redundancy(run: Run, broadcasts: int = 5) -> None:
 
 
 def measure_topology(run: Run, connectivity_peers_max: int = 0) -> None:
-    """Degree, diameter, mean distance and, up to some size, vertex connectivity, beside the paper's bounds."""
-    from broadloom.topology import analyze_topology, diameter_bounds
-
+    """Measure degree, diameter, mean distance and (up to a size) vertex connectivity; check the bounds of the paper."""
     sim = run.simulation
     run.adjacency = sim.adjacency()
     topology = analyze_topology(run.adjacency, with_connectivity=len(run.adjacency) <= connectivity_peers_max)
@@ -258,41 +257,39 @@ def measure_topology(run: Run, connectivity_peers_max: int = 0) -> None:
     run.metrics |= {"bound_low": low, "bound_high": high}
     if topology.diameter is None or topology.diameter > high:
         sim.checker.report_violation(
-            4, None, f"diameter {topology.diameter}, at most {high} expected for {topology.peers} peers"
+            4, None, f"diameter {topology.diameter}; at most {high} is expected for {topology.peers} peers"
         )
     if topology.vertex_connectivity is not None:
         run.metrics["connectivity"] = topology.vertex_connectivity
-        target_degree = min(sim.settings.peer.degree, topology.peers - 1)
-        if topology.vertex_connectivity < target_degree:
-            text = f"{topology.vertex_connectivity} deaths could tear the fabric, {target_degree} should be needed"
+        target = target_degree(topology.peers, sim.settings.peer.degree)
+        if topology.vertex_connectivity < target:
+            text = f"{topology.vertex_connectivity} crashes can disconnect the fabric, instead of {target}"
             sim.checker.report_violation(4, None, text)
 
 
 def measure_dissemination(
     run: Run, authors: int = 0, per_s: float = 20.0, warmup_s: float = 5.0, duration_s: float = 10.0
 ) -> None:
-    """What a message costs in steady state, with so many authors (0: all): copies beyond the one that is needed, and
-    how far it goes to the last, beside the fabric's diameter. Along trees, bounds are checked."""
-    from broadloom.topology import analyze_topology
-
+    """Measure duplicates, hops and latency in steady state with this many authors (0: all). Along trees, check their
+    bounds."""
     sim = run.simulation
     senders = sim.sample(min(authors or len(sim.alive), len(sim.alive)))
     for node in senders:
-        sim.broadcast(node, b"here I am")  # so that a tree of each author can be learned
+        node.broadcast(b"here I am")  # lets the tree of each author form
     sim.set_traffic(per_s, senders)
-    sim.run(warmup_s)
+    sim.run_for(warmup_s)
     cost_meter = CostMeter(sim)
-    sim.run(duration_s)
+    sim.run_for(duration_s)
     sim.set_traffic(0)
-    sim.run(DELIVERY_WAIT_S)
+    sim.run_for(DELIVERY_WAIT_S)
     measured = cost_meter.read()
     diameter = analyze_topology(sim.adjacency()).diameter or 0
     label = "one" if authors == 1 else "many"
     run.metrics |= {"diameter": diameter, f"redundancy_{label}": round(measured.redundancy, 3)}
-    run.metrics |= {f"hops_{label}": measured.hops, f"late_ms_{label}": round(measured.latency_max_ms)}
+    run.metrics |= {f"hops_{label}": measured.hops, f"latency_max_ms_{label}": round(measured.latency_max_ms)}
     if DisseminationMode.from_settings(sim.settings.peer) is DisseminationMode.TREE:
         if measured.redundancy > REDUNDANCY_MAX:
-            text = f"{measured.redundancy:.3f} copies too many of each message, at most {REDUNDANCY_MAX:g} are allowed"
+            text = f"{measured.redundancy:.3f} duplicates per delivery; at most {REDUNDANCY_MAX:g} are allowed"
             sim.checker.report_violation(4, None, text)
         if measured.hops > DEPTH_RATIO_MAX * diameter:
             sim.checker.report_violation(4, None, f"a tree of depth {measured.hops} in a fabric of diameter {diameter}")

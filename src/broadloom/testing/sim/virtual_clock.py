@@ -1,4 +1,4 @@
-"""Virtual time: what shall happen when, and nothing in between."""
+"""Virtual time: an event queue without waiting."""
 
 import heapq
 from collections.abc import Callable
@@ -8,7 +8,7 @@ _ScheduledCall = tuple[float, int, Callable[..., None], tuple[Any, ...]]
 
 
 class VirtualClock:
-    """Events in order of their time; those of the same time in the order in which they were planned."""
+    """Runs calls in order of time; calls at the same time in the order in which they were scheduled."""
 
     def __init__(self) -> None:
         self.now = 0.0
@@ -20,12 +20,12 @@ class VirtualClock:
         heapq.heappush(self._queue, (time, self._count, callback, args))
 
     def run_until(self, time: float) -> int:
-        """Let everything happen up to `time`; returns the number of events."""
-        planned, pop = self._queue, heapq.heappop
+        """Run all calls due up to `time`; return their number."""
+        queue, pop = self._queue, heapq.heappop
         events = 0
-        while planned and planned[0][0] <= time:
-            self.now, _, act, args = pop(planned)
-            act(*args)
+        while queue and queue[0][0] <= time:
+            self.now, _, callback, args = pop(queue)
+            callback(*args)
             events += 1
         self.now = time
         return events

@@ -1,5 +1,4 @@
-"""Conversations of the lab's peers, through `broadloom.groups`: somebody asks, others answer, and answers are
-answered."""
+"""Chat in `broadloom.groups`: peers ask questions, reply, and reply to replies."""
 
 from collections import deque
 from contextlib import suppress
@@ -16,15 +15,15 @@ if TYPE_CHECKING:
     from broadloom.protocol.events import Message as ChannelMessage
 
 RETAINED_MESSAGES = 400
-"""Of each group's history: a newcomer sees what was said lately, and a lab that runs for hours does not grow."""
+"""History per group: enough for a late joiner to see recent messages, bounded in a long run."""
 RECENT_MAX = 30
-"""Lines that somebody may still answer, and that nobody says again."""
+"""Recent messages that may get replies and are not repeated."""
 REPLY_FRACTION = 0.7
 SECOND_GROUP_EVERY = 4
-"""One member of so many is in a second group too."""
+"""One peer in this many is also in a second group."""
 
 THREADS: dict[str, dict[str, tuple[str, ...]]] = {
-    "Harbour watch": {
+    "Harbor watch": {
         "Who has seen the ferry from the islands?": (
             "It passed the lighthouse ten minutes ago.",
             "Still outside, waiting for the pilot.",
@@ -84,7 +83,7 @@ FOLLOW_UPS = (
     "Let us know.",
     "That was last week.",
     "I can help with that.",
-    "Who told you?",
+    "Where did you hear that?",
     "As always.",
     "Not any more.",
     "See you there.",
@@ -96,16 +95,16 @@ _SCRIPTED = {
     *FOLLOW_UPS,
     *(line for thread in THREADS.values() for question, answers in thread.items() for line in (question, *answers)),
 }
-"""Whatever else is said, a person says."""
+"""All texts of the workload. A message with any other text is from a person."""
 
 
 def group_titles() -> dict[int, str]:
-    """Each group's id, and what people call it."""
+    """Return the titles of the groups by id."""
     return {group_id_from_name(title): title for title in THREADS}
 
 
 class ChatWorkload:
-    """One peer's part in them. `on_other` gets what is no group's."""
+    """The chat of one peer. `on_unhandled` gets messages that belong to no group."""
 
     def __init__(
         self,
@@ -127,7 +126,7 @@ class ChatWorkload:
         if self._number % SECOND_GROUP_EVERY == 0:
             chosen.append(all_titles[(self._number + 1) % len(all_titles)])
         for title in chosen:
-            # By the same text all find the same group, whoever came first.
+            # A well-known name makes all peers find the same group.
             group = await self.groups.create(
                 title, retention=RetentionPolicy(messages_max=RETAINED_MESSAGES), well_known_name=title
             )
@@ -135,15 +134,15 @@ class ChatWorkload:
             self._recent[group.id] = deque(maxlen=RECENT_MAX)
 
     def read_messages(self) -> None:
-        """Take in what was said; to be called now and then."""
+        """Take new messages from the groups. Call it regularly."""
         for group in self._groups:
             while (message := group.receive_nowait()) is not None:
-                with suppress(UnicodeDecodeError):  # somebody else's, and no text
+                with suppress(UnicodeDecodeError):  # not a text message
                     if message.text:
                         self._recent[group.id].append(message)
 
     async def post(self) -> None:
-        """One line: an answer to somebody else, or something new that was not said just now."""
+        """Send one message: a reply, or a question that was not asked recently."""
         self.read_messages()
         group = self._random.choice(self._groups)
         recent, me = self._recent[group.id], self.groups.me.id
@@ -160,7 +159,7 @@ class ChatWorkload:
 
 
 def _unanswered(messages: "list[GroupMessage]") -> "list[GroupMessage]":
-    """Those that nobody has answered yet; if there are any of a person, only these."""
+    """Return the messages without a reply; only those from people, if there are any."""
     answered = {each.parent_id for each in messages}
     left = [each for each in messages if each.id not in answered]
     return [each for each in left if each.text not in _SCRIPTED] or left

@@ -1,7 +1,7 @@
-"""What the messages of a trial say: who says it, when, and filler that can be checked.
+"""A payload that checks itself.
 
-The rule: from a payload alone, a receiver can tell that it is whole, that it is the one that its author sent under
-this number, and when it and the one before it were sent. So no process needs another's records to audit a delivery.
+A receiver can tell from the payload alone that it is intact, that its author sent it under this sequence number, and
+when it and the previous message were sent. So each process audits its deliveries without the records of another.
 """
 
 import hashlib
@@ -10,20 +10,20 @@ from typing import NamedTuple
 
 _HEADER = struct.Struct(">QQQQ")
 SIZE_MIN_BYTES = _HEADER.size + 8
-"""With less there would be no filler to speak of."""
+"""Header and a minimum of filler."""
 
 
 class PayloadCorruptedError(ValueError):
-    """These are not the bytes that were sent."""
+    """The bytes differ from those sent."""
 
 
 class CheckedPayload(NamedTuple):
     author: int
     sequence: int
     sent_ns: int
-    """CLOCK_MONOTONIC, which all processes of a machine share."""
+    """CLOCK_MONOTONIC, common to all processes of a machine."""
     previous_sent_ns: int
-    """When this author sent the message before this one; 0 if it is the first."""
+    """When this author sent its previous message; 0 for the first."""
 
 
 def encode(content: CheckedPayload, size_bytes: int) -> bytes:
@@ -32,10 +32,10 @@ def encode(content: CheckedPayload, size_bytes: int) -> bytes:
 
 
 def decode(data: bytes) -> CheckedPayload:
-    """Altered if a single bit is not as it was made."""
+    """Raises `PayloadCorruptedError` if a single bit is wrong."""
     header = data[: _HEADER.size]
     if len(data) < SIZE_MIN_BYTES or data[_HEADER.size :] != _filler(header, len(data) - _HEADER.size):
-        raise PayloadCorruptedError(f"{len(data)} bytes that nobody made")
+        raise PayloadCorruptedError(f"{len(data)} bytes without a valid checksum")
     return CheckedPayload(*_HEADER.unpack(header))
 
 

@@ -1,8 +1,8 @@
-"""What the peers of a lab say, apart from their conversations: ticks, identifications, adverts.
+"""The feed of a cluster: ticks, identifications and ads.
 
-Each is a line of JSON that begins with the moment it was said, at a fixed place, so that every receiver can tell how
-long it took without reading the rest. On the tape they are what the pipeline's tables read: an identification becomes a
-row of that kind at all who hear it, so does an advert; ticks are messages with a topic.
+Each message is a JSON object that begins with its time of sending at a fixed position, so that a receiver can compute
+the latency without parsing the rest. On the tape, identifications and ads become rows of their own at every receiver;
+ticks are messages with a topic.
 """
 
 import json
@@ -12,9 +12,9 @@ from typing import Any
 
 _PREFIX = b'{"at":'
 _AT = slice(len(_PREFIX), len(_PREFIX) + 17)
-"""Unix seconds with six decimals."""
+"""Unix time with six decimals."""
 
-TICK, IDENTIFICATION, AD = "tick", "ident", "advert"
+TICK, IDENTIFICATION, AD = "tick", "identification", "ad"
 
 _NAMES = (
     "Ada Ben Cleo Dan Edith Femi Greta Hugo Ines Jonas Kaya Liam Mara Nils Olga Pavel Quinn Rosa Sven Tara Uma Victor "
@@ -27,18 +27,18 @@ ADS = (
     ("Bicycles repaired while you wait", "repair"),
     ("Evening boat to the islands", "travel"),
     ("Second-hand books, half price", "books"),
-    ("Rooms with a view of the harbour", "travel"),
+    ("Rooms with a view of the harbor", "travel"),
 )
 
 
 def member_name(number: int) -> str:
-    """What people call the peer of this number, for as long as the lab lives."""
+    """Return the display name of a peer, unique in a cluster."""
     cycle, index = divmod(number - 1, len(MEMBER_NAMES))
     return MEMBER_NAMES[index] + (f" {cycle + 1}" if cycle else "")
 
 
 def tick(random: Random, prices: dict[str, float]) -> bytes:
-    """`prices` is where they stand; they walk."""
+    """Return the next price of a random symbol. `prices` holds the state of their random walks."""
     symbol = random.choice(SYMBOLS)
     price = prices[symbol] = max(1.0, prices.get(symbol, 100.0) * (1 + random.gauss(0, 0.0008)))
     return _encode(TICK, symbol=symbol, price=round(price, 2), size=random.choice((100, 200, 500, 1000)))
@@ -59,7 +59,7 @@ def _encode(kind: str, **fields: Any) -> bytes:
 
 
 def sent_at(data: bytes) -> float | None:
-    """When, in Unix seconds; None if it is nothing of ours."""
+    """Return the Unix time of sending; None if this is not a message of the feed."""
     if not data.startswith(_PREFIX):
         return None
     try:
@@ -69,7 +69,7 @@ def sent_at(data: bytes) -> float | None:
 
 
 def decode(data: bytes) -> dict[str, Any] | None:
-    """The whole of it; None if it is nothing of ours."""
+    """Return the content; None if this is not a message of the feed."""
     if not data.startswith(_PREFIX):
         return None
     try:

@@ -1,4 +1,4 @@
-"""The pictures: valid files, the same bytes for the same fabric, and colours that tell the holes."""
+"""Drawings: valid files, reproducible bytes, and colors that show free slots."""
 
 from __future__ import annotations
 
@@ -31,24 +31,24 @@ LARGE = adjacency_of(nx.random_regular_graph(4, 300, seed=1))
 PARTITIONED = adjacency_of(nx.disjoint_union(nx.random_regular_graph(4, 20, seed=1), nx.cycle_graph(5)))
 
 
-@pytest.mark.parametrize("adjacency", [SMALL, LARGE, PARTITIONED], ids=["small", "large", "torn"])
+@pytest.mark.parametrize("adjacency", [SMALL, LARGE, PARTITIONED], ids=["small", "large", "partitioned"])
 @pytest.mark.parametrize("suffix", ["svg", "png"])
-def test_same_fabric_same_bytes(adjacency: dict[int, list[int]], suffix: str, tmp_path: Path) -> None:
+def test_same_fabric_gives_same_bytes(adjacency: dict[int, list[int]], suffix: str, tmp_path: Path) -> None:
     first, second = tmp_path / f"first.{suffix}", tmp_path / f"second.{suffix}"
     caption = caption_of(analyze_topology(adjacency))
     draw(adjacency, first, title="A fabric", caption=caption)
-    # Neither the order of the peers nor that of their neighbours is a property of the fabric.
-    turned = {peer: adjacency[peer][::-1] for peer in reversed(adjacency)}
-    draw(turned, str(second), title="A fabric", caption=caption)
+    # The order of peers and neighbors does not matter.
+    reordered = {peer: adjacency[peer][::-1] for peer in reversed(adjacency)}
+    draw(reordered, str(second), title="A fabric", caption=caption)
     assert first.read_bytes() == second.read_bytes()
 
 
 @pytest.mark.parametrize(
     "adjacency",
     [{}, {1: []}, {1: [2], 2: [1]}, {1: [2], 2: []}, SMALL, LARGE, PARTITIONED],
-    ids=["none", "one", "two", "half link", "small", "large", "torn"],
+    ids=["none", "one", "two", "half link", "small", "large", "partitioned"],
 )
-def test_svg_is_valid_and_undated(adjacency: dict[int, list[int]], tmp_path: Path) -> None:
+def test_svg_is_valid_and_has_no_date(adjacency: dict[int, list[int]], tmp_path: Path) -> None:
     path = tmp_path / "fabric.svg"
     draw(adjacency, path, title="Tom & Jerry <$5$>", caption=caption_of(analyze_topology(adjacency)))
     assert ElementTree.parse(path).getroot().tag == "{http://www.w3.org/2000/svg}svg"
@@ -57,20 +57,20 @@ def test_svg_is_valid_and_undated(adjacency: dict[int, list[int]], tmp_path: Pat
     assert "nan" not in text.lower()
 
 
-def test_png_has_its_signature(tmp_path: Path) -> None:
+def test_png_has_signature(tmp_path: Path) -> None:
     path = tmp_path / "fabric.PNG"
     draw(SMALL, path)
     assert path.read_bytes().startswith(PNG_SIGNATURE)
 
 
-def test_other_suffix_is_refused(tmp_path: Path) -> None:
+def test_unknown_suffix_raises_value_error(tmp_path: Path) -> None:
     path = tmp_path / "fabric.jpeg"
     with pytest.raises(ValueError, match=r"\.svg or \.png"):
         draw(SMALL, path)
     assert not path.exists()
 
 
-def test_every_peer_and_link_is_drawn(tmp_path: Path) -> None:
+def test_drawing_contains_every_peer_and_link(tmp_path: Path) -> None:
     path = tmp_path / "fabric.svg"
     draw(SMALL, path)
     root = ElementTree.parse(path).getroot()
@@ -80,19 +80,19 @@ def test_every_peer_and_link_is_drawn(tmp_path: Path) -> None:
     assert (len(drawn_links), len(drawn_peers)) == (80, 40)
 
 
-def test_colour_tells_the_holes(tmp_path: Path) -> None:
-    sound, torn = tmp_path / "sound.svg", tmp_path / "torn.svg"
-    draw(SMALL, sound)
-    draw(PARTITIONED, torn)
-    assert FREE_SLOT_COLORS[0] in sound.read_text(encoding="utf-8")
-    assert not any(colour in sound.read_text(encoding="utf-8") for colour in FREE_SLOT_COLORS[1:])
-    assert FREE_SLOT_COLORS[2] in torn.read_text(encoding="utf-8")
-    assert EXCESS_LINKS_COLOR not in torn.read_text(encoding="utf-8")
-    draw(SMALL, sound, degree=3)
-    assert EXCESS_LINKS_COLOR in sound.read_text(encoding="utf-8")
+def test_color_shows_number_of_free_slots(tmp_path: Path) -> None:
+    regular, partitioned = tmp_path / "regular.svg", tmp_path / "partitioned.svg"
+    draw(SMALL, regular)
+    draw(PARTITIONED, partitioned)
+    assert FREE_SLOT_COLORS[0] in regular.read_text(encoding="utf-8")
+    assert not any(color in regular.read_text(encoding="utf-8") for color in FREE_SLOT_COLORS[1:])
+    assert FREE_SLOT_COLORS[2] in partitioned.read_text(encoding="utf-8")
+    assert EXCESS_LINKS_COLOR not in partitioned.read_text(encoding="utf-8")
+    draw(SMALL, regular, degree=3)
+    assert EXCESS_LINKS_COLOR in regular.read_text(encoding="utf-8")
 
 
-def test_holes() -> None:
+def test_free_slots_are_relative_to_target_degree() -> None:
     complete = mutual_links(adjacency_of(nx.complete_graph(4)))
     assert set(free_slots(complete, 4).values()) == {0}
     ring = mutual_links(adjacency_of(nx.cycle_graph(9)))
@@ -101,15 +101,15 @@ def test_holes() -> None:
     assert free_slots(star, 4)[0] == -5
 
 
-def test_parts_keep_apart() -> None:
-    place = positions(mutual_links(PARTITIONED))
-    assert list(place) == list(range(25))
-    nearest = min(math.dist(place[a], place[b]) for a in range(20) for b in range(20, 25))
-    widest = max(math.dist(place[a], place[b]) for a in range(20, 25) for b in range(20, 25))
+def test_components_are_drawn_apart() -> None:
+    position_of = positions(mutual_links(PARTITIONED))
+    assert list(position_of) == list(range(25))
+    nearest = min(math.dist(position_of[a], position_of[b]) for a in range(20) for b in range(20, 25))
+    widest = max(math.dist(position_of[a], position_of[b]) for a in range(20, 25) for b in range(20, 25))
     assert nearest > 0.1 * widest
 
 
-def test_captions() -> None:
+def test_caption_describes_topology() -> None:
     assert caption_of(analyze_topology({})) == "no peers"
     assert caption_of(analyze_topology({1: [2], 2: [1]})) == "2 peers · 1 link · diameter 1"
-    assert caption_of(analyze_topology({1: [], 2: []})) == "2 peers · 0 links · in 2 parts"
+    assert caption_of(analyze_topology({1: [], 2: []})) == "2 peers · 0 links · 2 components"

@@ -1,4 +1,4 @@
-"""Payloads: whole or not at all."""
+"""Checked payloads: intact or rejected."""
 
 import pytest
 from hypothesis import given
@@ -17,22 +17,22 @@ PAYLOADS = st.builds(CheckedPayload, U64, U64, U64, U64)
 
 
 @given(PAYLOADS, st.integers(SIZE_MIN_BYTES, 400))
-def test_what_was_made_is_read_again(said, size):
-    data = encode(said, size)
+def test_payload_round_trips(content, size):
+    data = encode(content, size)
     assert len(data) == size
-    assert decode(data) == said
+    assert decode(data) == content
 
 
 @given(PAYLOADS, st.integers(SIZE_MIN_BYTES, 200), st.data())
-def test_one_wrong_bit_is_seen(said, size, draw):
-    data = bytearray(encode(said, size))
+def test_single_flipped_bit_is_detected(content, size, draw):
+    data = bytearray(encode(content, size))
     bit = draw.draw(st.integers(0, 8 * size - 1))
     data[bit // 8] ^= 1 << bit % 8
     with pytest.raises(PayloadCorruptedError):
         decode(bytes(data))
 
 
-def test_a_piece_is_not_the_whole():
+def test_truncated_payload_is_rejected():
     data = encode(CheckedPayload(1, 2, 3, 4), 100)
     with pytest.raises(PayloadCorruptedError):
         decode(data[:33])

@@ -1,0 +1,261 @@
+"""The receiving side: recognize duplicates, relay first copies, deliver in order.
+
+All guarantees rest on one rule: over every link, each end sends what it retained before the link came up and the other
+lacks (`anti_entropy.py`), and then every first copy as it arrives. So whatever one peer of a connected fabric holds
+reaches all others, whichever links come and go.
+"""
+
+from typing import TYPE_CHECKING
+
+from broadloom.protocol.broadcast.receive_window import ReceiveWindow
+from broadloom.protocol.broadcast.retention import RetainedFrame
+from broadloom.protocol.events import Batch, Missed
+from broadloom.wire import Broadcast, PeerId
+from broadloom.wire.broadcast_frame import Dissemination, decode_broadcast, read_header, relayed
+
+if TYPE_CHECKING:
+    from broadloom.protocol.broadcast.broadcaster import Broadcaster
+    from broadloom.protocol.link import Link
+    from broadloom.protocol.peer import Peer
+
+EVICTED_SHARE = 10
+"""One in this many authors is evicted at a time, because finding them means scanning all."""
+EVICTION_PAUSE_S = 0.1
+"""Pause after a scan that found no author to evict, so that invented author ids do not keep the peer busy."""
+
+
+class Receiver:
+    """The receive windows of all authors, and their only writer."""
+
+    def __init__(self, peer: "Peer", broadcaster: "Broadcaster") -> None:
+        self._peer = peer
+        self._broadcaster = broadcaster
+        self._retention_ms = int(peer.settings.retention_s * 1000)
+        self.windows: dict[PeerId, ReceiveWindow] = {}
+        self.has_position = False
+        """Whether this peer knows where to start in each author's stream."""
+        self.joined_at = peer.runtime.now()
+        """Since when it does."""
+        self._has_evicted = False
+        self._evict_again_at = 0.0
+        self._reorder_bytes = 0
+
+    def finish_join(self) -> None:
+        self.has_position = True
+        self.joined_at = self._peer.runtime.now()
+
+    # -- frames
+
+    def on_broadcast(self, link: "Link", frame: bytes) -> None:
+        author, sequence, last, hops, dissemination = read_header(frame)
+        link.frames_received += 1
+        window = self.windows.get(author)
+        peer, broadcaster = self._peer, self._broadcaster
+        is_flood = dissemination != Dissemination.TREE
+        if window is not None and (last <= window.last_contiguous or sequence in window.reorder_buffer):
+            if last <= window.floor and broadcaster.backfill.deliver(link, author, sequence, last, frame):
+                return
+            peer.counters.duplicates += last - sequence + 1
+            broadcaster.plumtree.on_duplicate(window, author, link, hops, is_flood=is_flood)
+            return
+        message = decode_broadcast(frame)  # raises WireError if any part is malformed
+        if not self.has_position or author == peer.me.peer_id:
+            return  # the neighbor cheats: a digest comes first on every link, and only this peer sends in its own name
+        if message.age_ms > self._retention_ms:
+            peer.counters.expired_copies += 1  # too old to tell from a replay; the gap is reported as missed
+            return
+        if self._reorder_bytes + len(frame) > peer.settings.reorder_buffer_bytes_max and (
+            window is None or sequence != window.last_contiguous + 1
+        ):
+            peer.counters.reorder_buffer_full += 1  # gap repair requests it again
+            return
+        if broadcaster.verifier is not None and not broadcaster.verifier.verify(link, frame, message):
+            return
+        now = peer.runtime.now()
+        sent_at = now - message.age_ms / 1000
+        if window is None:
+            window = self.add_window(author, message.stream_start, now)
+            if window is None:
+                return
+        elif window.claimed_through is not None and not self._resolve_claim(author, window, last, sent_at):
+            peer.counters.duplicates += last - sequence + 1
+            return
+        window.last_active_at = now
+        window.is_claim_only = False
+        if last > window.last_known:
+            window.last_known = last
+            window.stream_start = message.stream_start
+        broadcaster.plumtree.on_first_copy(window.tree, link, hops, is_flood=is_flood)
+        self._relay(link, window, frame, message, now)
+        if sequence <= window.last_contiguous + 1:
+            self._deliver(window, message, message.age_ms)
+            if window.reorder_buffer:
+                self.deliver_buffered(window, now)
+            if not is_flood:
+                broadcaster.acks.on_frame(author, window, len(frame), last - sequence + 1)
+        else:
+            window.reorder_buffer[sequence] = frame, sent_at
+            self._reorder_bytes += len(frame)
+            broadcaster.gap_repair.watch(author)
+
+    def _resolve_claim(self, author: PeerId, window: ReceiveWindow, sequence: int, sent_at: float) -> bool:
+        """Decide whether messages that were given up on a neighbor's claim alone ever existed. They did not if the
+        author uses their numbers only now: so a member cannot mute another by claiming messages that do not exist.
+        Returns False if this message is one of those given up."""
+        assert window.claimed_through is not None
+        if sequence > window.claimed_through:
+            window.last_contiguous = window.claimed_through
+        elif sent_at > window.gave_up_at:
+            window.last_known = window.last_contiguous
+            self._broadcaster.gap_repair.forget_unavailable(author)
+        else:
+            return False
+        window.claimed_through = None
+        return True
+
+    def _relay(self, link: "Link", window: ReceiveWindow, frame: bytes, message: Broadcast, now: float) -> None:
+        retained = RetainedFrame.from_message(message, frame, now, link.peer_id)
+        peer, broadcaster = self._peer, self._broadcaster
+        broadcaster.retention.add(retained)
+        header, rest = relayed(frame, message.hops + 1, message.age_ms)
+        broadcaster.send_to_links(window.tree, retained, header, rest, link)
+        if peer.observer is not None:
+            peer.observer.received(message, link.peer_id)
+        if message.dissemination != Dissemination.TREE:  # a tree may be deeper than the fabric is wide
+            peer.diameter.observe_hops(message.hops)
+
+    def on_sent(self, window: ReceiveWindow, last: int, stream_start: int, now: float) -> None:
+        """Messages of this peer itself go out."""
+        window.stream_start = stream_start
+        window.last_contiguous = window.last_known = last
+        window.last_active_at = now
+
+    # -- delivery
+
+    def _deliver(self, window: ReceiveWindow, message: Broadcast, age_ms: float) -> None:
+        """Deliver the messages that are new, unless their TTL has expired."""
+        peer = self._peer
+        batch = Batch(message.author, message.sequence, message.messages, message.hops, message.kind)
+        if message.sequence <= window.last_contiguous:
+            batch = batch.after(window.last_contiguous)
+        window.last_contiguous = batch.last_sequence
+        if message.ttl_ms and age_ms > message.ttl_ms:
+            peer.counters.ttl_expired += len(batch)
+            self._report_missed(Missed(message.author, batch.first_sequence, batch.last_sequence))
+            return
+        peer.counters.delivered += len(batch)
+        peer.runtime.deliver(batch)
+        if peer.observer is not None:
+            peer.observer.delivered(batch)
+
+    def deliver_buffered(self, window: ReceiveWindow, now: float) -> None:
+        while (buffered := window.reorder_buffer.pop(window.last_contiguous + 1, None)) is not None:
+            self._deliver_from_buffer(window, *buffered, now)
+
+    def deliver_overlapping(self, window: ReceiveWindow, now: float) -> None:
+        """Deliver buffered frames that begin below `last_contiguous`. Only a cheating author sends overlapping frames,
+        so this scan of the whole buffer runs only for gaps that stay open."""
+        for first in sorted(first for first in window.reorder_buffer if first <= window.last_contiguous):
+            frame, sent_at = window.reorder_buffer.pop(first)
+            if read_header(frame)[2] > window.last_contiguous:
+                self._deliver_from_buffer(window, frame, sent_at, now)
+            else:
+                self._reorder_bytes -= len(frame)
+        self.deliver_buffered(window, now)
+
+    def _deliver_from_buffer(self, window: ReceiveWindow, frame: bytes, sent_at: float, now: float) -> None:
+        self._reorder_bytes -= len(frame)
+        self._deliver(window, decode_broadcast(frame), (now - sent_at) * 1000)
+
+    def give_up_gap(self, author: PeerId, window: ReceiveWindow, last: int) -> None:
+        """Report missing messages up to `last` as missed and continue after them."""
+        missed = Missed(author, window.reached + 1, last)
+        now = self._peer.runtime.now()
+        if window.reorder_buffer:
+            window.last_contiguous, window.claimed_through = (
+                last,
+                None,
+            )  # the buffered frames prove it exists
+        else:
+            window.claimed_through, window.gave_up_at = last, now
+        self._report_missed(missed)
+        self.deliver_buffered(window, now)
+
+    def skip_to(self, window: ReceiveWindow, last: int) -> None:
+        """Continue after `last` without a report: the messages up to there were sent before this peer joined."""
+        window.last_contiguous, window.claimed_through = last, None
+        window.floor = max(window.floor, last)
+        self.deliver_buffered(window, self._peer.runtime.now())
+
+    def _report_missed(self, missed: Missed) -> None:
+        self._peer.counters.missed += missed.last_sequence - missed.first_sequence + 1
+        self._peer.runtime.report_missed(missed)
+        if self._peer.observer is not None:
+            self._peer.observer.missed(missed)
+
+    # -- authors
+
+    def add_window(
+        self, author: PeerId, stream_start: int, last_active_at: float, *, is_claim_only: bool = False
+    ) -> ReceiveWindow | None:
+        """Track a new author. Returns None if there are too many. An author that was heard replaces one that is only
+        claimed to exist: any number of those can be invented."""
+        if len(self.windows) >= self._peer.settings.authors_max and not (
+            (not is_claim_only and self._evict_claimed()) or self.evict_idle()
+        ):
+            self._peer.counters.authors_rejected += 1
+            return None
+        # The first digest named every author, so an unknown one has sent nothing since this peer joined: its stream
+        # begins with message 1. That no longer holds once authors were evicted.
+        first = stream_start if self._has_evicted else 1
+        window = ReceiveWindow(stream_start, first - 1, last_active_at, is_claim_only=is_claim_only)
+        self.windows[author] = window
+        return window
+
+    def own_window(self) -> ReceiveWindow:
+        """The window of this peer as an author: others ask it for its own messages too."""
+        me = self._peer.me.peer_id
+        own = self.windows.get(me)
+        if own is None:
+            own = self.windows[me] = ReceiveWindow(1, 0, self._peer.runtime.now())
+        return own
+
+    def evict_idle(self) -> bool:
+        """Evict the authors that were idle for longest; returns False if there are none.
+
+        Evicted authors were idle for so long that all copies of their messages are past retention, and their next
+        message starts a new stream: no old copy can pass for new, and no new message waits for old ones.
+        """
+        now = self._peer.runtime.now()
+        if now < self._evict_again_at:
+            return False
+        before = now - self._peer.settings.author_eviction_s
+        idle = [
+            (window.last_active_at, author)
+            for author, window in self.windows.items()
+            if window.last_active_at <= before and not window.has_gap and author != self._peer.me.peer_id
+        ]
+        if not idle:
+            self._evict_again_at = now + EVICTION_PAUSE_S
+            return False
+        for _, author in sorted(idle)[: 1 + len(self.windows) // EVICTED_SHARE]:
+            self._evict(author)
+            if self._broadcaster.verifier is not None:
+                self._broadcaster.verifier.evict(author)
+        self._has_evicted = True
+        return True
+
+    def _evict_claimed(self) -> bool:
+        claimed = [author for author, window in self.windows.items() if window.is_claim_only]
+        for author in claimed[: 1 + len(self.windows) // EVICTED_SHARE]:
+            self._evict(author)
+        return bool(claimed)
+
+    def _evict(self, author: PeerId) -> None:
+        del self.windows[author]
+        self._broadcaster.acks.evict(author)
+        self._broadcaster.gap_repair.evict(author)
+
+    def may_have_been_evicted(self, last_active_at: float) -> bool:
+        """Whether an unknown author that was last active then may be an evicted one."""
+        return self._has_evicted and last_active_at < self._peer.runtime.now() - self._peer.settings.author_eviction_s

@@ -1,0 +1,39 @@
+"""Round trips of seconds: the fabric grows as long as an exchange completes within `exchange_timeout_s`."""
+
+import pytest
+
+from broadloom.protocol import Tuning
+from broadloom.protocol.events import PeerState
+from broadloom.testing.sim.network import SimNetworkSettings
+from broadloom.testing.sim.simulation import Simulation, SimulationSettings
+
+PEERS = 7
+
+
+def isolated_peers(seed: int, latency_ms: float, jitter_ms: float, peer: Tuning) -> list[int]:
+    """Return the peers that are not fully connected four minutes after the last join."""
+    network = SimNetworkSettings(latency_ms=(2.0, latency_ms), jitter_ms=jitter_ms)
+    sim = Simulation(seed, SimulationSettings(peer=peer, network=network))
+    nodes = []
+    for _ in range(PEERS):
+        nodes.append(sim.add_peer())
+        sim.run_for(8.0)
+    sim.run_for(240.0)
+    return [
+        number
+        for number, node in enumerate(nodes)
+        if node.peer.state is not PeerState.CONNECTED or len(node.peer.links) < node.peer.settings.degree
+    ]
+
+
+@pytest.mark.parametrize("seed", [3, 7, 20])
+def test_default_settings_work_with_round_trips_of_two_seconds(seed: int) -> None:
+    assert isolated_peers(seed, 1000.0, 200.0, Tuning()) == []
+
+
+def test_longer_round_trips_need_longer_timeouts() -> None:
+    """With the defaults, a peer stays isolated; with three times the timeouts, none does."""
+    longer = Tuning(exchange_timeout_s=12.0, slot_reservation_s=7.5, edge_reservation_s=18.0, join_timeout_s=6.0)
+    for seed in (2, 4, 7):
+        assert isolated_peers(seed, 2500.0, 400.0, Tuning()) != []
+        assert isolated_peers(seed, 2500.0, 400.0, longer) == []
