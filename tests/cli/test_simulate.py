@@ -55,16 +55,16 @@ def test_sim_run_prints_one_json_object_per_seed() -> None:
 
 
 def test_guarantee_violation_prints_replay_command(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Broadcaster, "_send_to_links", lambda *_: None)
+    monkeypatch.setattr(Broadcaster, "send_to_links", lambda *_: None)
     result = broadloom("sim", "run", "kill", "--peers", "12", "--seeds", "4", "--jobs", "1")
     assert result.exit_code == 1
     output = " ".join(result.output.split())
-    assert "promise 1" in output
+    assert "guarantee 1" in output
     assert "broadloom sim run kill --peers 12 --seeds 4 --degree 4 --trace" in output
     replayed = broadloom("sim", "run", "kill", "--peers", "12", "--seeds", "4", "--degree", "4", "--trace")
     assert replayed.exit_code == 1
-    assert "promise 1" in replayed.output.splitlines()[-1]
-    assert any(" gets " in line for line in replayed.output.splitlines())
+    assert "guarantee 1" in replayed.output.splitlines()[-1]
+    assert any(" receives " in line for line in replayed.output.splitlines())
 
 
 def test_sim_run_draws_final_fabric(tmp_path: Path) -> None:
@@ -77,13 +77,13 @@ def test_sim_run_draws_final_fabric(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("args", "message"),
     [
-        (("nonsense",), "no scenario 'nonsense'"),
-        (("missing.toml",), "cannot be read"),
+        (("nonsense",), "unknown scenario 'nonsense'"),
+        (("missing.toml",), "cannot read missing.toml"),
         (("kill", "--seeds", "x"), "--seeds must be a number or a range"),
         (("kill", "--seeds", "5..4"), "the range 5..4 is empty"),
         (("kill", "--peers", "many"), "--peers must be a number"),
         (("kill", "--peers", "0"), "must be at least 1"),
-        (("kill", "--degree", "2"), "degree 2"),
+        (("kill", "--degree", "2"), "degree must be between"),
         (("cold-start", "--seeds", "1", "--jobs", "1", "--draw", "x.svg"), "nothing to draw"),
     ],
 )
