@@ -125,7 +125,7 @@ def test_fabric_heals_after_a_kill(browser: Browser, lab: dict[str, Any]) -> Non
         lambda: browser.fabric("free-slots") == "0" and browser.fabric("partitions") == "1",
         "the fabric is connected again",
     )
-    browser.wait_until(lambda: "one fabric, everyone with its links" in browser.text(".bl-told"), "and says so")
+    browser.wait_until(lambda: "one fabric, everyone with its links" in browser.text(".bl-log"), "and says so")
     browser.wait_until(
         lambda: len(browser.all(".bl-guarantees li[data-state=holds]")) == len(browser.all(".bl-guarantees li")),
         "all promises hold",
