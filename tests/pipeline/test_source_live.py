@@ -224,7 +224,10 @@ def test_sink_posts_rows_in_a_group(spark, name):
         assert sorted(who.name for who in prices.members()) == ["Anna", "Ben"]
         prices.leave()
         heard[1].leave()
-        for called, words in (("Prices", "no member of the group 'Prices' is online"), ("Prizes", "no group is called")):
+        for called, words in (
+            ("Prices", "no member of the group 'Prices' is online"),
+            ("Prizes", "no group is called"),
+        ):
             with pytest.raises(NoGroupMembersError, match=words):
                 write_rows(iter([pa.record_batch({"data": [b"1"]})]), SourceOptions(options | {"group": called}))
 
