@@ -1,4 +1,4 @@
-"""`python -m bench.pipeline`: make the tapes, measure both, compare, tell.
+"""`python -m bench.pipeline`: generate tapes, measure both engines, compare and report.
 
 Ends with 1 if the two do not say the same, or the audit does not find exactly what was planted.
 """
@@ -73,7 +73,7 @@ def progress(console: Console) -> "Iterator[Callable[[str], Show]]":
 def measure_size(
     given: argparse.Namespace, tape: "SyntheticTape", line: Callable[[str], Show]
 ) -> tuple[list[Measurement], str]:
-    """Both engines over one tape, and what is wrong with their answers; nothing, if all is well."""
+    """Measure both engines on one tape. The text lists differences and is empty if there are none."""
     from bench.pipeline.ask import open_database
     from bench.pipeline.same import differences, reported_faults
     from broadloom.pipeline.results import Results
@@ -84,15 +84,15 @@ def measure_size(
     title = f"{tape.events:,} events"
     rows = [str(tape.folder), str(work / "spark"), "--memory", given.memory]
     measured = [measure("spark", tape.events, rows, work / "spark.log", line(f"{title}, Spark"))]
-    clocks = Results(work / "spark").files("clocks")
-    rows = [str(tape.folder), str(work / "duckdb"), "--clocks", *map(str, clocks)]
+    clock_offsets = Results(work / "spark").files("clock_offsets")
+    rows = [str(tape.folder), str(work / "duckdb"), "--clock-offsets", *map(str, clock_offsets)]
     measured.append(measure("duckdb", tape.events, rows, work / "duckdb.log", line(f"{title}, DuckDB")))
     show = line(f"{title}, compared")
-    unlike = differences(open_database(tape.folder, clocks, CORES), work / "spark", work / "duckdb")
+    unlike = differences(open_database(tape.folder, clock_offsets, CORES), work / "spark", work / "duckdb")
     wrong = [f"{name}: {count:,} rows differ" for name, count in unlike.items() if count]
-    told, planted = reported_faults(work / "spark"), set(tape.injected)
-    wrong += [f"planted, not found: {each}" for each in planted - told]
-    wrong += [f"found, not planted: {each}" for each in told - planted]
+    reported, injected = reported_faults(work / "spark"), set(tape.injected)
+    wrong += [f"injected, not found: {each}" for each in injected - reported]
+    wrong += [f"found, not injected: {each}" for each in reported - injected]
     show(ENDED)
     shutil.rmtree(work)
     return measured, "\n".join(wrong)

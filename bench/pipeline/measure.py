@@ -57,7 +57,7 @@ class Measurement:
 
 
 def measure(engine: str, events: int, arguments: list[str], log: Path, show: Callable[[str], None]) -> Measurement:
-    """`words` are what the child wants after the engine's name; `show` is told each step."""
+    """`words` are the arguments of the child after the engine; `show` is called at each step."""
     began, busy = time.monotonic(), busy_s()
     command = [sys.executable, "-m", "bench.pipeline.child_process", engine, *arguments]
     marks: list[tuple[str, float, float]] = []
@@ -68,10 +68,10 @@ def measure(engine: str, events: int, arguments: list[str], log: Path, show: Cal
         try:
             assert child.stdout is not None
             for line in child.stdout:
-                told = json.loads(line)
-                marks.append((told[STEP], time.monotonic() - began, watch.cpu_s()))
-                rows |= told.get(ROWS, {})
-                show(told[STEP])
+                report = json.loads(line)
+                marks.append((report[STEP], time.monotonic() - began, watch.cpu_s()))
+                rows |= report.get(ROWS, {})
+                show(report[STEP])
             foreign = _foreign_load(busy, watch.cpu_s(), time.monotonic() - began)
             code = child.wait()
         finally:

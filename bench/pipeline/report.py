@@ -87,14 +87,14 @@ def _grid(lines: list[list[str]]) -> str:
 
 
 def save(measured: Sequence[Measurement], machine: str, place: Path) -> None:
-    told = {"machine": machine, "cores": CORES, "measured": [asdict(each) for each in measured]}
-    place.write_text(json.dumps(told, indent=1) + "\n")
+    data = {"machine": machine, "cores": CORES, "measured": [asdict(each) for each in measured]}
+    place.write_text(json.dumps(data, indent=1) + "\n")
 
 
 def load(place: Path) -> tuple[list[Measurement], str]:
     """What `save` wrote, and the machine that it was measured on."""
-    told = json.loads(place.read_text())
-    return [_read(each) for each in told["measured"]], told["machine"]
+    data = json.loads(place.read_text())
+    return [_read(each) for each in data["measured"]], data["machine"]
 
 
 def _read(data: dict[str, Any]) -> Measurement:

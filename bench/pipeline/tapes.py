@@ -1,7 +1,7 @@
-"""Made tapes of a size, with faults planted in them; made once, then kept.
+"""Synthetic tapes with injected faults, generated once and kept.
 
-The faults go into the rows of one machine, so that planting needs memory for these only. What was planted is kept
-beside the tape: whoever audits it has to find exactly that.
+The faults go into the rows of one machine, so that injection needs memory for these only. The injected faults are
+stored next to the tape: the audit must find exactly that.
 """
 
 import hashlib
@@ -31,15 +31,15 @@ class SyntheticTape:
 
 
 def synthetic_tape(under: Path, events: int, peers: int = 100, faults: Sequence[FaultKind] = FAULTS) -> SyntheticTape:
-    """A tape of about so many events on eight machines whose clocks differ; the one from last time, if it is there."""
+    """A tape of about this many events on eight machines with different clocks; reuses an existing one."""
     plan = SyntheticConfig(rows=events, peers=peers, skew_s=SKEW_S)
     place = under / f"{events}-{_fingerprint(plan, faults)}"
     if not (place / "truth.json").exists():
         shutil.rmtree(place, ignore_errors=True)
         _generate(place, plan, faults)
-    told = json.loads((place / "truth.json").read_text())
+    data = json.loads((place / "truth.json").read_text())
     return SyntheticTape(
-        place / "tape", told["events"], told["messages"], [InjectedFault(**each) for each in told["planted"]]
+        place / "tape", data["events"], data["messages"], [InjectedFault(**each) for each in data["injected"]]
     )
 
 
@@ -50,12 +50,12 @@ def _generate(place: Path, config: SyntheticConfig, faults: Sequence[FaultKind])
         target = apart / path.relative_to(place / "tape")
         target.parent.mkdir(parents=True)
         path.rename(target)
-    planted = inject(apart, place / "tape", faults, seed=config.seed)
+    injected = inject(apart, place / "tape", faults, seed=config.seed)
     shutil.rmtree(apart)
-    # A delivery taken away is a row less, a doubled one is a row more; the other faults change rows.
+    # A removed delivery is one row less, a duplicated one is one row more; the other faults change rows.
     count = truth.rows - faults.count(FaultKind.REMOVED) + faults.count(FaultKind.DUPLICATED)
-    told = {"events": count, "messages": truth.messages, "planted": [asdict(each) for each in planted]}
-    (place / "truth.json").write_text(json.dumps(told, indent=1))
+    data = {"events": count, "messages": truth.messages, "injected": [asdict(each) for each in injected]}
+    (place / "truth.json").write_text(json.dumps(data, indent=1))
 
 
 def _fingerprint(config: SyntheticConfig, faults: Sequence[FaultKind]) -> str:

@@ -59,7 +59,7 @@ class ProcessMonitor:
 def _process_tree(root: int) -> dict[int, tuple[str, str, float]]:
     """Name, time of start and CPU seconds of a process and all below it."""
     parents: dict[int, int] = {}
-    told: dict[int, tuple[str, str, float]] = {}
+    processes: dict[int, tuple[str, str, float]] = {}
     for place in Path("/proc").iterdir():
         if not place.name.isdigit():
             continue
@@ -68,8 +68,8 @@ def _process_tree(root: int) -> dict[int, tuple[str, str, float]]:
             fields = after.split()
             pid = int(place.name)
             parents[pid] = int(fields[1])
-            told[pid] = before.partition("(")[2], fields[19], (int(fields[11]) + int(fields[12])) / TICKS_PER_S
-    return {pid: each for pid, each in told.items() if _is_descendant(pid, root, parents)}
+            processes[pid] = before.partition("(")[2], fields[19], (int(fields[11]) + int(fields[12])) / TICKS_PER_S
+    return {pid: each for pid, each in processes.items() if _is_descendant(pid, root, parents)}
 
 
 def _is_descendant(pid: int, root: int, parents: dict[int, int]) -> bool:

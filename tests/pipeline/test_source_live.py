@@ -226,7 +226,10 @@ def test_sink_posts_rows_in_a_group(spark, name):
         assert sorted(who.name for who in prices.members()) == ["Anna", "Ben"]
         prices.leave()
         heard[1].leave()
-        for called, words in (("Prices", "nobody of the group 'Prices' is there"), ("Prizes", "no group is called")):
+        for called, words in (
+            ("Prices", "no member of the group 'Prices' is online"),
+            ("Prizes", "no group is called"),
+        ):
             with pytest.raises(NoGroupMembersError, match=words):
                 write_rows(iter([pa.record_batch({"data": [b"1"]})]), SourceOptions(options | {"group": called}))
 
@@ -234,7 +237,7 @@ def test_sink_posts_rows_in_a_group(spark, name):
 def test_sink_raises_error_without_other_peers(spark, name):
     frame = spark.range(1).selectExpr("CAST(id AS STRING) AS data")
     writer = frame.write.format("broadloom").mode("append").options(channel=name, tls="false", timeout_s="3")
-    with pytest.raises(Exception, match="nobody else is on this channel"):
+    with pytest.raises(Exception, match="no other peer on this channel"):
         writer.save()
 
 
@@ -242,10 +245,10 @@ def test_sink_raises_error_without_other_peers(spark, name):
     ("columns", "mode", "words"),
     [
         ("id", "append", "needs a column 'data'"),
-        ("CAST(id AS STRING) AS data, 'x' AS `group`", "append", "the column 'group' cannot be broadcast"),
+        ("CAST(id AS STRING) AS data, 'x' AS `group`", "append", "column 'group' cannot be broadcast"),
         ("id AS data", "append", "cannot be of type bigint"),
         ("CAST(id AS STRING) AS data", "overwrite", "cannot be overwritten"),
-        ("CAST(id AS STRING) AS data, 1 AS ttl_s", "append", "a group keeps its messages"),
+        ("CAST(id AS STRING) AS data, 1 AS ttl_s", "append", "messages of a group do not expire"),
     ],
 )
 def test_sink_rejects_invalid_dataframes(spark, name, columns, mode, words):

@@ -82,8 +82,8 @@ def home_for_spark(java: Java, cache: Path | None = None) -> Path:
 def version_of(home: Path) -> int | None:
     """From the file `release`, else from `java -version`. None if there is no Java."""
     try:
-        told = re.search(r'^JAVA_VERSION="([^"]+)"', (home / "release").read_text(errors="replace"), re.MULTILINE)
-        text = told[1] if told else ""
+        found = re.search(r'^JAVA_VERSION="([^"]+)"', (home / "release").read_text(errors="replace"), re.MULTILINE)
+        text = found[1] if found else ""
     except OSError:
         text = ""
     if not text:
@@ -93,8 +93,8 @@ def version_of(home: Path) -> int | None:
             )
         except (OSError, subprocess.SubprocessError):
             return None
-        told = re.search(r'version "([^"]+)"', asked.stderr + asked.stdout)
-        text = told[1] if told else ""
+        found = re.search(r'version "([^"]+)"', asked.stderr + asked.stdout)
+        text = found[1] if found else ""
     elif not (home / "bin").is_dir():
         return None
     numbers = [int(each) for each in re.findall(r"\d+", text)]
@@ -125,10 +125,10 @@ def _caches() -> Iterator[Path]:
     folder = Path(tempfile.gettempdir()) / f"broadloom-{os.getuid()}"
     try:
         folder.mkdir(mode=0o700, exist_ok=True)
-        told = folder.stat()
+        stat = folder.stat()
     except OSError:
         return
-    if told.st_uid == os.getuid() and not told.st_mode & 0o022:
+    if stat.st_uid == os.getuid() and not stat.st_mode & 0o022:
         yield folder
 
 

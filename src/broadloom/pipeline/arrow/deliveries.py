@@ -16,7 +16,7 @@ COLUMNS = (
     CHANNEL,
     TableColumn("author", ID, "Author of the message."),
     TableColumn("sequence", COUNT, "Sequence number of the message."),
-    TableColumn("receiver", ID, "Peer that got it, or was told it missed it."),
+    TableColumn("receiver", ID, "Peer that got it or missed it."),
     TableColumn("sent_time", TIME, "Time of the sending, by the author's clock; null if the author did not record."),
     TableColumn("received_time", TIME, "Arrival of the first copy, by the receiver's clock."),
     TableColumn("delivered_time", TIME, "First delivery to the application; null if none."),

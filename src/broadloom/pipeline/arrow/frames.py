@@ -37,6 +37,11 @@ def percentile(column: str, permille: int) -> pl.Expr:
     return values.get(rank.clip(lower_bound=0), null_on_oob=True)
 
 
+def to_ms(microseconds: pl.Expr) -> pl.Expr:
+    """Integer microseconds as milliseconds. Rounded, because polars divides by multiplying with the reciprocal."""
+    return (microseconds / 1000).round(3)
+
+
 def minute_of(column: str) -> pl.Expr:
     """Start of the minute, in microseconds."""
     return pl.col(column).floordiv(MINUTE_US) * MINUTE_US

@@ -7,7 +7,7 @@ one row per delivery; `percentiles` has all deliveries of some minutes.
 import polars as pl
 
 from broadloom.pipeline.arrow.clock_correction import ClockCorrection
-from broadloom.pipeline.arrow.frames import minute_of, percentile, to_arrow, to_polars
+from broadloom.pipeline.arrow.frames import minute_of, percentile, to_arrow, to_ms, to_polars
 from broadloom.record.arrow_import import pa
 
 KINDS = ("sent", "delivered")
@@ -59,7 +59,7 @@ def latencies(table: pa.Table, correction: ClockCorrection) -> pa.Table:
         "channel",
         "hops",
         start_time=minute_of("counted_at"),
-        latency_ms=pl.when(is_timed).then((pl.col("event_time") - pl.col("sent_time")) / 1000),
+        latency_ms=pl.when(is_timed).then(to_ms(pl.col("event_time") - pl.col("sent_time"))),
         # Both errors are relative to the reference clock, so they add up.
         clock_error_ms=pl.when(is_timed).then((pl.col("event_time_error_us") + pl.col("sent_error_us")) / 1000),
     )

@@ -10,7 +10,7 @@ Messages that were older than the link came as backfill. They say nothing about 
 import polars as pl
 
 from broadloom.pipeline.arrow.clock_correction import ClockCorrection
-from broadloom.pipeline.arrow.frames import to_arrow, to_polars
+from broadloom.pipeline.arrow.frames import to_arrow, to_ms, to_polars
 from broadloom.pipeline.arrow.link_crossings import crossings
 from broadloom.record.arrow_import import pa
 
@@ -114,14 +114,14 @@ def _ranked(counts: pl.DataFrame, kind: str, ends: list[str]) -> pl.DataFrame:
     value = pl.when(pl.col("step") < 0).then(0).otherwise(pl.min_horizontal(middle, pl.col("longest_us")))
 
     def percentile(permille: int) -> pl.Expr:
-        return value.filter(pl.col("cumulative") * 1000 >= pl.col("total") * permille).first() / 1000
+        return to_ms(value.filter(pl.col("cumulative") * 1000 >= pl.col("total") * permille).first())
 
     percentiles = timed.group_by(keys).agg(
         sample_count=count.sum(),
         latency_p50_ms=percentile(500),
         latency_p90_ms=percentile(900),
         latency_p99_ms=percentile(990),
-        latency_max_ms=pl.col("longest_us").max() / 1000,
+        latency_max_ms=to_ms(pl.col("longest_us").max()),
         clock_error_ms=pl.col("clock_error_us").max() / 1000,
     )
     untimed = counts.group_by(keys).agg(

@@ -8,7 +8,7 @@ counts. Where an end records and does not know the link, the link is `disputed`:
 import polars as pl
 
 from broadloom.pipeline.arrow.clock_correction import ClockCorrection
-from broadloom.pipeline.arrow.frames import to_arrow, to_polars
+from broadloom.pipeline.arrow.frames import to_arrow, to_ms, to_polars
 from broadloom.pipeline.arrow.membership_intervals import corrected
 from broadloom.record.arrow_import import pa
 
@@ -147,4 +147,4 @@ def _merge_ends(both: pl.DataFrame) -> pl.DataFrame:
         .when(pl.col("b_crash_time").is_not_null() & pl.col("b_end_time").is_null())
         .then("peer_b"),
     )
-    return both.with_columns(duration_ms=(pl.col("end_time") - pl.col("start_time")) / 1000)
+    return both.with_columns(duration_ms=to_ms(pl.col("end_time") - pl.col("start_time")))

@@ -14,7 +14,7 @@ import numpy.typing as npt
 import polars as pl
 
 from broadloom.pipeline.arrow.clock_correction import ClockCorrection
-from broadloom.pipeline.arrow.frames import to_arrow, to_polars
+from broadloom.pipeline.arrow.frames import to_arrow, to_ms, to_polars
 from broadloom.record.arrow_import import pa
 
 _TIME = pa.timestamp("us", tz="UTC")
@@ -99,7 +99,7 @@ def threads(messages: pa.Table, correction: ClockCorrection) -> pa.Table:
         participant_count=pl.col("participant").n_unique().cast(pl.Int64),
         start_time=pl.col("sent_time").min(),
         end_time=pl.col("sent_time").max(),
-        first_reply_ms=(pl.col("sent_time") - pl.col("root_time")).filter(is_first_reply).min() / 1000,
+        first_reply_ms=to_ms((pl.col("sent_time") - pl.col("root_time")).filter(is_first_reply).min()),
     )
     first = frame.select("channel", "author", "sequence", "group_id")[found["root"].to_numpy()]
     found = found.with_columns(
