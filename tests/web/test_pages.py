@@ -125,7 +125,7 @@ def test_fabric_heals_after_a_kill(browser: Browser, lab: dict[str, Any]) -> Non
         lambda: browser.fabric("free-slots") == "0" and browser.fabric("partitions") == "1",
         "the fabric is connected again",
     )
-    browser.wait_until(lambda: "one fabric, everyone with its links" in browser.text(".bl-log"), "and says so")
+    browser.wait_until(lambda: "repaired in" in browser.text(".bl-log"), "the repair is logged")
     browser.wait_until(
         lambda: len(browser.all(".bl-guarantees li[data-state=holds]")) == len(browser.all(".bl-guarantees li")),
         "all promises hold",
@@ -136,7 +136,7 @@ def test_mistake_is_reported_on_the_page(browser: Browser, lab: dict[str, Any]) 
     browser.open(lab["url"] + "/cluster")
     _write(browser, "Peers to kill: how many", "1000")
     browser.one("#do-kill").click()
-    browser.wait_until(lambda: "kill fewer" in browser.text(".bl-problem"), "what to do")
+    browser.wait_until(lambda: "has to survive" in browser.text(".bl-problem"), "what to do")
 
 
 def test_reply_reaches_another_peer(browser: Browser, lab: dict[str, Any]) -> None:
@@ -175,15 +175,15 @@ def test_reply_reaches_another_peer(browser: Browser, lab: dict[str, Any]) -> No
 def test_table_is_filtered_and_downloaded(browser: Browser, lab: dict[str, Any]) -> None:
     browser.open(lab["url"] + "/tables")
     browser.wait_until(lambda: "3 missing" in browser.text(".bl-audit"), "the audit summary")
-    browser.one("[data-table=audit]").click()
-    browser.wait_until(lambda: "Was every message delivered" in browser.text(".bl-question"))
+    browser.one("[data-table=audit_findings]").click()
+    browser.wait_until(lambda: "Which deliveries break a guarantee" in browser.text(".bl-question"))
     browser.wait_until(lambda: len(browser.all(".bl-rows tbody tr")) == 3)
     taken = browser.run("return document.querySelector('.bl-download').href")
-    assert taken.endswith("/data-tables/audit.csv?")
+    assert taken.endswith("/data-tables/audit_findings.csv?")
     text = browser.driver.execute_async_script("fetch(arguments[0]).then(a => a.text()).then(arguments[1])", taken)
     assert len(text.strip().splitlines()) == 4
-    browser.one("[data-table=live-rates]").click()
-    browser.wait_until(lambda: "How much happened" in browser.text(".bl-question"))
+    browser.one("[data-table=live-traffic]").click()
+    browser.wait_until(lambda: "How much was sent" in browser.text(".bl-question"))
 
 
 def test_tape_is_played_and_scrubbed(browser: Browser, lab: dict[str, Any]) -> None:

@@ -106,7 +106,7 @@ def test_groups_are_created_left_and_declined_in_dialogs() -> None:
             await anna.wait_for_text("+ Lunch")
             await anna.click("+ Lunch")
             await anna.wait_for_text("You are invited")
-            await anna.click("Reject (x)")
+            await anna.click("Decline (x)")
             await anna.wait_for_no_text("+ Lunch")
             assert next(info for info in anna.groups.list_groups() if info.id == lunch.id).is_declined
 
