@@ -64,9 +64,7 @@ def test_killing_forty_of_two_hundred_peers_heals(browser: Browser) -> None:
         browser.one("#do-kill").click()
         browser.wait_until(lambda: browser.fabric("nodes") == "160", "the dead are gone", within_s=60)
         repaired = "repaired in"
-        browser.wait_until(
-            lambda: repaired in browser.text(".bl-log"), "connected", within_s=REPAIR_S
-        )
+        browser.wait_until(lambda: repaired in browser.text(".bl-log"), "connected", within_s=REPAIR_S)
         print(f"repaired on the page {time.monotonic() - began:.1f} s after the click; {browser.text('.bl-log')}")
         browser.wait_until(
             lambda: browser.fabric("free-slots") == "0" and browser.fabric("partitions") == "1", within_s=60
