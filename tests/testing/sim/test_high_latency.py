@@ -37,3 +37,5 @@ def test_longer_round_trips_need_longer_timeouts() -> None:
     for seed in (2, 4, 7):
         assert isolated_peers(seed, 2500.0, 400.0, Tuning()) != []
         assert isolated_peers(seed, 2500.0, 400.0, longer) == []
+    for seed in (3, 7, 20):
+        assert isolated_peers(seed, 1500.0, 400.0, longer) == []
