@@ -80,7 +80,7 @@ def test_corrupt_file_fails_command_but_does_not_stop_it(form: str, tmp_path: Pa
         code, out, err = listener.wait()
         me = f"{other.channel.peer_id:016x}"[:8]
     assert code == 1
-    why = "the file 'report.txt' is damaged: its content does not fit its hash"
+    why = "the file 'report.txt' is damaged: its content does not match its hash"
     assert err == f"broadloom listen: a file from {me} was not saved: {why}\n"
     assert [each.name for each in there.iterdir()] == ["good.txt"]
     assert "Traceback" not in out
