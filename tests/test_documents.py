@@ -37,21 +37,55 @@ def test_links_lead_somewhere(page: Path) -> None:
             assert (page.parent / target).exists(), f"{page.name} links to {target}"
 
 
+# -- ARCHITECTURE.md
+
+SOURCE = TOP / "src" / "broadloom"
+
+
+def _architecture() -> str:
+    return (TOP / "ARCHITECTURE.md").read_text(encoding="utf-8")
+
+
 @pytest.mark.parametrize("part", ["protocol", "testing/sim"])
-def test_the_architecture_names_every_file(part: str) -> None:
-    told = (TOP / "ARCHITECTURE.md").read_text(encoding="utf-8")
-    for source in sorted((TOP / "src" / "broadloom" / part).rglob("*.py")):
-        assert source.name == "__init__.py" or f"`{source.name}`" in told, f"{part}/{source.name} has no place"
+def test_architecture_names_every_file_of_the_core(part: str) -> None:
+    named = re.findall(r"`([\w/]+\.py)`", _architecture())
+    for source in sorted((SOURCE / part).rglob("*.py")):
+        path = f"/{source.relative_to(SOURCE).as_posix()}"
+        assert source.name == "__init__.py" or any(path.endswith(f"/{name}") for name in named), path
 
 
-def test_the_architecture_names_no_file_that_is_gone() -> None:
-    told = (TOP / "ARCHITECTURE.md").read_text(encoding="utf-8")
-    to_come = {"channel.py"}
-    there = {source.name for source in (TOP / "src" / "broadloom").rglob("*.py")} | {
-        source.name for source in (TOP / "tests").rglob("*.py")
-    }
-    named = {name.rpartition("/")[2] for name in re.findall(r"`([\w/]+\.py)`", told)}
-    assert named - there - to_come == set()
+def test_architecture_mentions_every_package() -> None:
+    text = _architecture()
+    top_level = [path.parent.name for path in sorted(SOURCE.glob("*/__init__.py"))]
+    assert [name for name in top_level if not re.search(rf"^  {name}/ ", text, re.M)] == [], "the map at the top"
+    nested = [path.parent.relative_to(SOURCE).as_posix() for path in sorted(SOURCE.glob("*/*/__init__.py"))]
+    assert [name for name in nested if f"{name}/" not in text] == []
+
+
+def test_paths_in_the_architecture_exist() -> None:
+    """A path is relative to the source or to the repository; a bare file name belongs to the package of its section."""
+    for section in re.split(r"^##", _architecture(), flags=re.M):
+        heading = re.match(r"# `(\w+)/`\n", section)
+        for name in re.findall(r"`([\w./-]+/|[\w./-]+\.(?:py|md|x))`", section):
+            roots = [SOURCE, TOP, *([SOURCE / heading[1]] if heading else [])]
+            if "/" not in name and heading:
+                assert list((SOURCE / heading[1]).rglob(name)), f"{name} in the section on {heading[1]}"
+            else:
+                assert any((root / name).exists() for root in roots), name
+
+
+def test_names_in_the_architecture_exist() -> None:
+    """`Class`, `Class.method` and `function` are defined in the source."""
+    source = "\n".join(path.read_text(encoding="utf-8") for path in sorted(SOURCE.rglob("*.py")))
+    bodies: dict[str, str] = {}
+    for match in re.finditer(r"^class (\w+)\b.*?(?=^\S|\Z)", source, re.M | re.S):
+        bodies[match[1]] = bodies.get(match[1], "") + match[0]
+    for name in re.findall(r"`(_?[A-Z][a-z]\w*(?:\.\w+)?)`", _architecture()):
+        kind, _, member = name.partition(".")
+        assert kind in bodies, name
+        assert not member or re.search(rf"^    (async )?def {member}\b", bodies[kind], re.M), name
+    for name in re.findall(r"^\d+\. `[\w/]+\.py`: `([a-z_]+)`", _architecture(), re.M):
+        assert re.search(rf"^(async )?def {name}\b", source, re.M), name
 
 
 def test_every_step_is_documented() -> None:
