@@ -1,7 +1,7 @@
-"""For `make docs`: what other readers of these pages understand, and MkDocs does not.
+"""MkDocs hooks for `make docs`.
 
-Links to files outside docs/ become plain words, because a site has no such files. Blocks that the tests run are blocks
-like any other.
+Links to files outside docs/ become plain text, because the site does not contain them. The marker `run` of code blocks
+that the tests run is removed.
 """
 
 import re

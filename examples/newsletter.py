@@ -1,7 +1,7 @@
 """A newsletter with tickets: the editor may send, subscribers may only receive, and names are verified.
 
-Normally the owner creates the files with `broadloom key --owner` and `broadloom ticket issue`, and gives each member
-its ticket. Here everything happens in one program, in memory.
+Normally the owner creates the files with `broadloom authority create` and `broadloom ticket issue`, and gives each
+member its ticket. Here everything happens in one program, in memory.
 """
 
 import asyncio

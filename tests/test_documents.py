@@ -1,4 +1,4 @@
-"""Documents that say what is true: files, links, steps, settings, programs, and the reference of the interface."""
+"""The documents match the code: links, files, settings, programs, commands, and the API reference."""
 
 import asyncio
 import inspect
@@ -31,45 +31,88 @@ PAGES = sorted((*TOP.glob("*.md"), *(TOP / "docs").rglob("*.md")))
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(TOP).as_posix())
-def test_links_lead_somewhere(page: Path) -> None:
-    for target in re.findall(r"\]\(([^)#]+)\)", page.read_text(encoding="utf-8")):
-        if "://" not in target:
-            assert (page.parent / target).exists(), f"{page.name} links to {target}"
+def test_links_have_a_target(page: Path) -> None:
+    for target in re.findall(r"\]\(([^)]+)\)", page.read_text(encoding="utf-8")):
+        path, _, anchor = target.partition("#")
+        if "://" in target:
+            continue
+        linked = page.parent / path if path else page
+        assert linked.exists(), f"{page.name} links to {target}"
+        assert not anchor or anchor in _anchors(linked), f"{page.name} links to {target}"
+
+
+def _anchors(page: Path) -> set[str]:
+    headings = re.findall(r"^#+ (.+)$", page.read_text(encoding="utf-8"), re.M)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).strip().replace(" ", "-") for heading in headings}
+
+
+# -- ARCHITECTURE.md
+
+SOURCE = TOP / "src" / "broadloom"
+
+
+def _architecture() -> str:
+    return (TOP / "ARCHITECTURE.md").read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize("part", ["protocol", "testing/sim"])
-def test_the_architecture_names_every_file(part: str) -> None:
-    told = (TOP / "ARCHITECTURE.md").read_text(encoding="utf-8")
-    for source in sorted((TOP / "src" / "broadloom" / part).rglob("*.py")):
-        assert source.name == "__init__.py" or f"`{source.name}`" in told, f"{part}/{source.name} has no place"
+def test_architecture_names_every_file_of_the_core(part: str) -> None:
+    named = re.findall(r"`([\w/]+\.py)`", _architecture())
+    for source in sorted((SOURCE / part).rglob("*.py")):
+        path = f"/{source.relative_to(SOURCE).as_posix()}"
+        assert source.name == "__init__.py" or any(path.endswith(f"/{name}") for name in named), path
 
 
-def test_the_architecture_names_no_file_that_is_gone() -> None:
-    told = (TOP / "ARCHITECTURE.md").read_text(encoding="utf-8")
-    to_come = {"channel.py"}
-    there = {source.name for source in (TOP / "src" / "broadloom").rglob("*.py")} | {
-        source.name for source in (TOP / "tests").rglob("*.py")
-    }
-    named = {name.rpartition("/")[2] for name in re.findall(r"`([\w/]+\.py)`", told)}
-    assert named - there - to_come == set()
+def test_architecture_mentions_every_package() -> None:
+    text = _architecture()
+    top_level = [path.parent.name for path in sorted(SOURCE.glob("*/__init__.py"))]
+    assert [name for name in top_level if not re.search(rf"^  {name}/ ", text, re.M)] == [], "the map at the top"
+    nested = [path.parent.relative_to(SOURCE).as_posix() for path in sorted(SOURCE.glob("*/*/__init__.py"))]
+    assert [name for name in nested if f"{name}/" not in text] == []
+
+
+def test_paths_in_the_architecture_exist() -> None:
+    """A path is relative to the source or to the repository; a bare file name belongs to the package of its section."""
+    for section in re.split(r"^##", _architecture(), flags=re.M):
+        heading = re.match(r"# `(\w+)/`\n", section)
+        for name in re.findall(r"`([\w./-]+/|[\w./-]+\.(?:py|md|x))`", section):
+            roots = [SOURCE, TOP, *([SOURCE / heading[1]] if heading else [])]
+            if "/" not in name and heading:
+                assert list((SOURCE / heading[1]).rglob(name)), f"{name} in the section on {heading[1]}"
+            else:
+                assert any((root / name).exists() for root in roots), name
+
+
+def test_names_in_the_architecture_exist() -> None:
+    """`Class`, `Class.method` and `function` are defined in the source."""
+    source = "\n".join(path.read_text(encoding="utf-8") for path in sorted(SOURCE.rglob("*.py")))
+    bodies: dict[str, str] = {}
+    for match in re.finditer(r"^class (\w+)\b.*?(?=^\S|\Z)", source, re.M | re.S):
+        bodies[match[1]] = bodies.get(match[1], "") + match[0]
+    for name in re.findall(r"`(_?[A-Z][a-z]\w*(?:\.\w+)?)`", _architecture()):
+        kind, _, member = name.partition(".")
+        assert kind in bodies, name
+        assert not member or re.search(rf"^    (async )?def {member}\b", bodies[kind], re.M), name
+    for name in re.findall(r"^\d+\. `[\w/]+\.py`: `([a-z_]+)`", _architecture(), re.M):
+        assert re.search(rf"^(async )?def {name}\b", source, re.M), name
 
 
 def test_every_step_is_documented() -> None:
-    told = (TOP / "docs" / "simulation.md").read_text(encoding="utf-8")
-    assert [name for name in STEPS if f"`{name}`" not in told] == []
+    text = (TOP / "docs" / "simulation.md").read_text(encoding="utf-8")
+    assert [name for name in STEPS if f"`{name}`" not in text] == []
 
 
-def test_every_setting_says_what_it_is_for() -> None:
+def test_every_setting_has_a_docstring() -> None:
     folder = TOP / "src" / "broadloom" / "protocol"
     source = "".join((folder / name).read_text(encoding="utf-8") for name in ("settings.py", "constants.py"))
     for each in fields(Tuning):
         assert re.search(rf'^    {each.name}: [\w| ]+ = [^\n]+\n    """', source, re.M), each.name
 
 
-def test_the_readme_names_commands_that_exist() -> None:
-    told = (TOP / "README.md").read_text(encoding="utf-8")
-    targets = set(re.findall(r"^([a-z]+):", (TOP / "Makefile").read_text(encoding="utf-8"), re.M))
-    assert set(re.findall(r"^    make (\w+)", told, re.M)) <= targets
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(TOP).as_posix())
+def test_make_targets_in_a_document_exist(page: Path) -> None:
+    targets = set(re.findall(r"^([a-z-]+):", (TOP / "Makefile").read_text(encoding="utf-8"), re.M))
+    assert set(re.findall(r"(?:^    |`)make ([a-z-]+)", page.read_text(encoding="utf-8"), re.M)) <= targets
 
 
 # -- programs in the documents
@@ -79,11 +122,11 @@ RUN_PAGES = [
     *(TOP / "docs" / page for page in ("tutorial.md", "api.md", "security.md", "operations.md")),
 ]
 BLOCK = re.compile(r"^```(python|sh) run\n(.*?)^```$", re.M | re.S)
-"""A block that is marked `run` is a whole program (or a script), and is run; those of a section in their order, in one
-folder, so that later ones may use files that earlier ones made."""
+"""A block marked `run` is a complete program or script. The blocks of a section run in order in one folder, so later
+blocks can use the files of earlier ones."""
 ANY_PYTHON = re.compile(r"^```python\n", re.M)
 CHANNEL = re.compile(r"\b(chess|chat|news|game)/([a-z0-9-]+)\b")
-PORTAL = "10.0.0.5"
+BOOTSTRAP_HOST = "10.0.0.5"
 BLOCK_S = 100.0
 """A block takes about a second; a busy machine may take longer."""
 
@@ -106,16 +149,16 @@ def _sections() -> list[Section]:
 
 @pytest.mark.parametrize("section", _sections(), ids=lambda section: f"{section.page}: {section.heading}")
 def test_programs_in_a_document_run(section: Section, tmp_path: Path) -> None:
-    """On channels of their own, and with this machine as portal."""
-    mine = uuid4().hex
+    """On channels of their own, with this machine as bootstrap host."""
+    suffix = uuid4().hex
     shell = {**os.environ, "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
     for language, text in section.blocks:
-        program = CHANNEL.sub(rf"\1/\2-{mine}", text).replace(PORTAL, "127.0.0.1")
+        program = CHANNEL.sub(rf"\1/\2-{suffix}", text).replace(BOOTSTRAP_HOST, "127.0.0.1")
         command = [sys.executable, "-W", "error", "-c"] if language == "python" else ["bash", "-euo", "pipefail", "-c"]
-        ended = subprocess.run(
+        result = subprocess.run(
             [*command, program], cwd=tmp_path, env=shell, capture_output=True, text=True, timeout=BLOCK_S, check=False
         )
-        assert ended.returncode == 0, f"{text}\n{ended.stderr}"
+        assert result.returncode == 0, f"{text}\n{result.stderr}"
 
 
 @pytest.mark.parametrize("page", RUN_PAGES, ids=lambda page: page.name)
@@ -129,13 +172,13 @@ def test_every_program_in_a_document_is_run(page: Path) -> None:
 API = "docs/api.md"
 
 
-def _told(page: str) -> str:
+def _text(page: str) -> str:
     return (TOP / page).read_text(encoding="utf-8")
 
 
 def _rows(page: str, heading: str = "") -> dict[str, list[str]]:
-    """Rows of the tables of a page, or of one section of it: what stands in the first cell, and the other cells."""
-    text = _told(page)
+    """The rows of all tables of a page, or of one section: the first cell, and the other cells."""
+    text = _text(page)
     if heading:
         text = re.split(r"^## ", text.partition(f"\n## {heading}")[2], maxsplit=1, flags=re.M)[0]
         assert text, f"{page} has no section {heading}"
@@ -144,10 +187,10 @@ def _rows(page: str, heading: str = "") -> dict[str, list[str]]:
 
 
 def _shown(name: str, value: object) -> str:
-    """A default as the tables write it."""
+    """A default value as the tables show it."""
     match value:
         case None:
-            return "by itself"
+            return "automatic"
         case bool():
             return "yes" if value else "no"
         case int() if "bytes" in name and value >= 1 << 20:
@@ -167,14 +210,15 @@ def _public(kind: type) -> list[str]:
     return [name for each in own for name in vars(each) if not name.startswith("_")]
 
 
-def test_every_public_name_is_in_the_reference() -> None:
-    told = _told(API)
-    assert [name for name in broadloom.__all__ if f"`{name}`" not in told] == []
+def test_reference_lists_every_public_name() -> None:
+    text = _text(API)
+    assert [name for name in broadloom.__all__ if f"`{name}`" not in text] == []
     rows = _rows(API, "Recording")
     assert [name for name in broadloom.record.__all__ if name not in rows] == []
+    assert rows["SCHEMA_VERSION"] == [f"{broadloom.record.SCHEMA_VERSION}."]
 
 
-def test_every_parameter_of_connect_is_in_the_reference_with_its_default() -> None:
+def test_reference_lists_every_parameter_of_connect_with_its_default() -> None:
     rows = _rows(API, "Joining")
     parameters = inspect.signature(broadloom.connect).parameters
     assert list(rows) == list(parameters)
@@ -195,14 +239,14 @@ def test_reference_lists_every_setting_with_its_value_in_each_profile() -> None:
 
 
 def test_reference_lists_every_attribute_of_both_channels() -> None:
-    told = _told(API)
+    text = _text(API)
     names = [*_public(broadloom.Channel), "name", "missed_count"]
-    assert [name for name in names if not re.search(rf"`(await |async for \w+ in )?channel\.{name}\b", told)] == []
-    section = told.partition("## Synchronous programs")[2].partition("\n## ")[0]
+    assert [name for name in names if not re.search(rf"`(await |async for \w+ in )?channel\.{name}\b", text)] == []
+    section = text.partition("## Synchronous programs")[2].partition("\n## ")[0]
     assert [name for name in _public(broadloom.sync.Channel) if f"`{name}`" not in section] == []
 
 
-def test_messages_events_and_errors_are_in_the_reference() -> None:
+def test_reference_lists_messages_events_and_errors() -> None:
     rows = _rows(API, "Messages and events")
     assert set(broadloom.Message._fields) <= set(rows)
     for event in get_args(Event):
@@ -211,20 +255,20 @@ def test_messages_events_and_errors_are_in_the_reference() -> None:
             assert [name for name in event._fields if f"`{name}`" not in cells[-1]] == []
     assert [name for name in broadloom.Missed._fields if f"`{name}`" not in rows["Missed"][-1]] == []
     assert [each.name for each in LinkDownReason if each.name not in rows] == []
-    told = _told(API)
-    assert [each.name for each in (*broadloom.PeerState, *REJECTING_REASONS) if f"`{each.name}`" not in told] == []
-    assert [name for name in Identity._fields if f"`{name}`" not in told] == []
+    text = _text(API)
+    assert [each.name for each in (*broadloom.PeerState, *REJECTING_REASONS) if f"`{each.name}`" not in text] == []
+    assert [name for name in Identity._fields if f"`{name}`" not in text] == []
     errors = _rows(API, "Errors")
     kinds = {name: getattr(broadloom, name) for name in broadloom.__all__}
     assert set(errors) == {
         name for name, kind in kinds.items() if isinstance(kind, type) and issubclass(kind, broadloom.BroadloomError)
     }
     assert [
-        each for each in broadloom.Overflow if f"`Overflow.{each.name}`" not in told or f'`"{each.value}"`' not in told
+        each for each in broadloom.Overflow if f"`Overflow.{each.name}`" not in text or f'`"{each.value}"`' not in text
     ] == []
 
 
-def test_the_status_is_in_the_reference() -> None:
+def test_reference_lists_every_field_of_status() -> None:
     rows = _rows(API, "Status")
     for kind in (broadloom.Status, broadloom.NeighborStatus):
         assert [each.name for each in fields(kind) if each.name not in rows] == []
@@ -248,17 +292,16 @@ def test_every_setting_of_the_tape_is_documented_with_its_default() -> None:
 
 
 def test_every_command_is_documented() -> None:
-    told = _told("docs/operations.md")
+    text = _text("docs/operations.md")
     root = typer.main.get_command(app)
     assert isinstance(root, TyperGroup)
     for name, command in root.commands.items():
         below = command.commands if isinstance(command, TyperGroup) else {}
         for words in [f"broadloom {name}", *(f"broadloom {name} {each}" for each in below)]:
-            assert f"`{words}" in told, words
+            assert f"`{words}" in text, words
 
 
-def test_commands_in_the_documents_exist() -> None:
-    """And so do their options."""
+def test_commands_in_the_documents_exist_with_their_options() -> None:
     root = typer.main.get_command(app)
     assert isinstance(root, TyperGroup)
     for page in [page for page in PAGES if page.parent.name != "protocol"]:
@@ -276,7 +319,7 @@ def test_commands_in_the_documents_exist() -> None:
 
 
 def _commands_in(page: Path) -> list[str]:
-    """Lines of the shell, indented or in a block, and what stands in backticks."""
+    """Shell lines, indented or in a block, and inline code."""
     text = page.read_text(encoding="utf-8")
     blocks = re.findall(r"^```sh(?: run)?\n(.*?)^```$", text, re.M | re.S)
     return [
@@ -286,16 +329,23 @@ def _commands_in(page: Path) -> list[str]:
     ]
 
 
-def test_the_reference_of_the_commands_is_what_they_say() -> None:
-    made = broadloom.cli.reference.page()
-    assert _told("docs/cli.md") == made, "python -m broadloom.cli.reference > docs/cli.md"
+@pytest.mark.parametrize("page", ["README.md", "docs/tutorial.md", "docs/operations.md", "docs/security.md"])
+def test_options_in_a_document_exist(page: str) -> None:
+    """Options mentioned alone, as in `--no-tls`."""
+    reference = _text("docs/cli.md")
+    options = re.findall(r"`(--[a-z-]+)[ `]", _text(page))
+    assert [option for option in options if not re.search(rf"{option}(?![\w-])", reference)] == []
 
 
-def test_the_documents_are_a_site(tmp_path: Path) -> None:
-    """With every page in it, and no link that leads nowhere; and nothing in it comes from elsewhere."""
+def test_command_reference_is_current() -> None:
+    expected = broadloom.cli.reference.page()
+    assert _text("docs/cli.md") == expected, "python -m broadloom.cli.reference > docs/cli.md"
+
+
+def test_site_builds_with_every_page_and_loads_nothing_from_other_hosts(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "mkdocs", "build", "--quiet", "--site-dir", str(tmp_path)]
-    ended = subprocess.run(command, cwd=TOP, capture_output=True, text=True, timeout=BLOCK_S, check=False)
-    assert ended.returncode == 0, ended.stderr
+    result = subprocess.run(command, cwd=TOP, capture_output=True, text=True, timeout=BLOCK_S, check=False)
+    assert result.returncode == 0, result.stderr
     for page in (TOP / "docs").rglob("*.md"):
         built = tmp_path / page.relative_to(TOP / "docs").with_suffix(".html")
         built = built.with_name("index.html") if page.name == "README.md" else built
