@@ -14,7 +14,7 @@ from broadloom.wire.codec import HEAD, LENGTH_BYTES, WireMessage, encode, kinds
 from broadloom.wire.exchange_messages import MAGIC, VERSION, Hello
 from broadloom.wire.fields import CHANNEL_ID_BYTES, Bool, ChannelId, CredentialBytes, Hyper, Text, UInt
 from broadloom.wire.framing import FRAME_BYTES_MAX
-from broadloom.wire.types import Address, AuthorState, PeerInfo, TreePosition
+from broadloom.wire.types import Address, AuthorState, PeerId, PeerInfo, TreePosition
 
 UINT_MAX = (1 << 32) - 1
 HYPER_MAX = (1 << 64) - 1
@@ -175,6 +175,7 @@ _RANDOM_VALUES: dict[Any, Any] = {
     Address: Generator._address,
     # Inside named tuples a bare int is a hyper; the one exception, the port, is in the addresses.
     int: Generator._hyper,
+    PeerId: Generator._hyper,
 }
 
 
