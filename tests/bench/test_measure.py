@@ -29,7 +29,7 @@ def test_latencies_are_kept_as_a_curve():
     assert row["curve_ms"] == sorted(row["curve_ms"])
 
 
-def test_what_is_missing_or_breaks_is_a_row_with_the_reason():
+def test_missing_or_failing_system_is_a_row_with_the_reason():
     case = Case("throughput", 2, 100, 300)
     missing = replace(SYSTEMS["floor"], modules=("no_such_module_anywhere",))
     (row,) = asyncio.run(measure(missing, case, PLAN))

@@ -14,7 +14,7 @@ from bench.workloads.frozen import Sample, longest_stall_s, rate_per_s, samples_
 SMALL = Path(__file__).parent / "small.json"
 
 
-def test_markdown_has_a_table_for_each_case_and_tells_who_failed():
+def test_markdown_has_a_table_for_each_case_and_lists_failed_systems():
     text = tables.markdown(store.load(SMALL))
     assert "## throughput, 8 receivers, 100 B, plain" in text
     assert "## throughput, 8 receivers, 100 B, encrypted" in text
@@ -30,7 +30,7 @@ def test_all_plots_are_drawn(tmp_path):
     assert all(path.read_text().startswith("<?xml") for path in drawn)
 
 
-def test_the_command_draws_a_stored_run_anew(tmp_path, capsys):
+def test_command_reports_a_stored_run_again(tmp_path, capsys):
     assert main(["--report", str(SMALL), "--out", str(tmp_path)]) == 0
     assert (tmp_path / "tables.md").exists()
     assert "broadloom" in capsys.readouterr().out
