@@ -1,4 +1,4 @@
-"""Broadloom compared with other systems: the same broadcasts between processes of one machine, measured in the same way.
+"""Broadloom compared with other systems: the same broadcasts between processes of one machine, measured the same way.
 
 Reading order: `plan.py` (the cases), `systems.py` (the systems); inside a process `process_config.py`,
 `delivery_check.py`, `node.py` and `adapters/`; in the driver `machine.py`, `network_namespace.py`, `child_process.py`,
