@@ -29,8 +29,8 @@ class ConnectOptions:
     """Hosts to look for the channel: `10.0.0.5` or `alpha`, whose ports are probed in the channel's port order, or
     `host:port`. Default: this machine. The first peer of a channel must run on one of its bootstrap hosts."""
     key: str | bytes | None = field(default=None, repr=False)
-    """Key shared by all members (`broadloom key` generates one). Without key and ticket, the key is derived from the
-    channel name, which only keeps out programs that do not know the name."""
+    """Key shared by all members (`broadloom key generate` creates one). Without key and ticket, the key is derived from
+    the channel name, which only keeps out programs that do not know the name."""
     ticket: "str | os.PathLike[str] | Ticket | None" = field(default=None, repr=False)
     """Ticket issued by the channel's owner, with a name and a role: a path, the text of the file, or a `Ticket`."""
     revocation_list: "str | os.PathLike[str] | None" = None
