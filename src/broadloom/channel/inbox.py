@@ -1,7 +1,7 @@
 """The inbox: delivered messages that the application has not read yet, and the policy for when it is full.
 
 It never grows beyond its limits, and every message it drops is reported as missed. `Message` objects are created only
-when they are read. They are named tuples: reading a message takes 0.8 µs, and with frozen dataclasses 1.4 µs.
+when they are read.
 """
 
 import asyncio
