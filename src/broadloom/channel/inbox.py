@@ -7,7 +7,7 @@ when they are read.
 import asyncio
 from collections import deque
 from collections.abc import Callable
-from enum import Enum
+from enum import StrEnum
 
 from broadloom.protocol.events import Batch, Message, Missed
 from broadloom.wire import PeerId
@@ -16,7 +16,7 @@ DROP_DIVISOR = 8
 """A full inbox drops this fraction of its messages at once, so that few `Missed` events cover many messages."""
 
 
-class Overflow(Enum):
+class Overflow(StrEnum):
     """What happens when the application does not read its channel in time."""
 
     DROP_OLDEST = "drop_oldest"

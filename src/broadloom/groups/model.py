@@ -6,7 +6,7 @@ same member and continues its own sequence numbers.
 
 import re
 from dataclasses import dataclass
-from enum import Enum
+from enum import StrEnum
 from typing import TYPE_CHECKING, NamedTuple
 
 from broadloom.groups.settings import RetentionPolicy
@@ -113,7 +113,7 @@ class GroupMessage:
         return self.data.decode()
 
 
-class MemberStatus(Enum):
+class MemberStatus(StrEnum):
     """The status of a member in a group, as seen from here."""
 
     ONLINE = "online"

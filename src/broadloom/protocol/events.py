@@ -3,7 +3,7 @@
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from enum import Enum
+from enum import StrEnum
 from typing import Any, NamedTuple
 
 from broadloom.wire import PeerId, PeerInfo
@@ -12,7 +12,7 @@ from broadloom.wire.exchange_messages import RejectReason
 from broadloom.wire.file_payload import File, decode_file
 
 
-class PeerState(Enum):
+class PeerState(StrEnum):
     """In the order in which a peer goes through them."""
 
     DISCOVERING = "discovering"
@@ -119,7 +119,7 @@ class Missed(NamedTuple):
     last_sequence: int
 
 
-class LinkDownReason(Enum):
+class LinkDownReason(StrEnum):
     """Why a link ended."""
 
     CONNECTION_LOST = "connection_lost"

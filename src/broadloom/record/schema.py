@@ -8,7 +8,7 @@ hexadecimal digits.
 """
 
 from dataclasses import dataclass
-from enum import Enum
+from enum import StrEnum
 
 from broadloom.record.arrow_import import pa
 
@@ -29,7 +29,7 @@ CHANNEL_DIGITS = 16
 INT64_MAX = (1 << 63) - 1
 
 
-class EventKind(Enum):
+class EventKind(StrEnum):
     """Each event is what one peer observed itself."""
 
     JOINED = "joined"
