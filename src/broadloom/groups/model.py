@@ -34,7 +34,7 @@ class Member(NamedTuple):
     """Display name. Chosen by the member itself and not verified."""
 
     def __str__(self) -> str:
-        return self.name or str(self.id)
+        return self.name or f"{self.id:016x}"
 
 
 class MessageId(NamedTuple):
