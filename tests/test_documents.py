@@ -248,7 +248,7 @@ def test_reference_lists_every_attribute_of_both_channels() -> None:
 
 def test_reference_lists_messages_events_and_errors() -> None:
     rows = _rows(API, "Messages and events")
-    assert set(broadloom.Message._fields) <= set(rows)
+    assert {field.name for field in fields(broadloom.Message)} <= set(rows)
     for event in get_args(Event):
         if event is not TraceEvent:
             cells = rows[event.__name__]

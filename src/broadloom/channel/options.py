@@ -78,9 +78,8 @@ class ConnectOptions:
             raise ValueError(f"port={self.port}: must be 1 to {PORT_MAX}, or 0 to choose one")
         if self.inbox_messages_max < 1 or self.inbox_bytes_max < 1:
             raise ValueError("inbox_messages_max and inbox_bytes_max must be at least 1")
-        if self.overflow not in [value for policy in Overflow for value in (policy, policy.value)]:
-            choices = ", ".join(policy.value for policy in Overflow)
-            raise ValueError(f"overflow={self.overflow!r}: must be one of {choices}")
+        if self.overflow not in list(Overflow):
+            raise ValueError(f"overflow={self.overflow!r}: must be one of {', '.join(Overflow)}")
         if self.advertise_host:
             _check_advertise_host(self.advertise_host)
 

@@ -11,6 +11,7 @@ from tests.support import wait_until
 from tests.testing.chaos.real_runs import descendants, is_running, process_state, run, run_chaos, running
 
 DELIVERY_MUTANT = """
+from dataclasses import replace
 from broadloom.channel.channel import Channel
 from broadloom.protocol.events import Batch
 deliver = Channel._on_delivery
@@ -20,7 +21,7 @@ def mutant(channel, batch):
     for message in batch:
         count += 1
         if count == 8:
-            message = message._replace(data=bytes(100))
+            message = replace(message, data=bytes(100))
         if count != 12 and count < 30:
             deliver(channel, Batch.from_message(message))
         if count == 4:
