@@ -36,7 +36,7 @@ def test_received_file_is_printed_as_one_line(tmp_path: Path) -> None:
         other.channel.broadcast_file(path)
         joined.wait_for_output(f"{other.channel.peer_id:016x}"[:8] + ": (file a \\x1b[31m file.bin, 256,000 bytes)\n")
         send_damaged(other.channel, "report.txt")
-        joined.wait_for_output(": (the file 'report.txt' is damaged: its content does not fit its hash)\n")
+        joined.wait_for_output(": (the file 'report.txt' is damaged: its content does not match its hash)\n")
         other.channel.broadcast_text("after")
         joined.wait_for_output(": after\n")
         joined.signal(signal.SIGINT)

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Self
 from broadloom.errors import AmbiguousGroupError, GroupNotFoundError
 from broadloom.groups.channel_runtime import ChannelRuntime
 from broadloom.groups.group import Group
-from broadloom.groups.model import DirectorySynced, GroupEvent, GroupId, GroupInfo, GroupMessage, Member
+from broadloom.groups.model import DirectorySynced, GroupEvent, GroupId, GroupInfo, GroupMessage, Member, MemberStatus
 from broadloom.groups.participant import Participant
 from broadloom.groups.settings import GroupSettings, RetentionPolicy
 from broadloom.groups.sqlite_store import SqliteStore
@@ -99,6 +99,10 @@ class Groups:
     def held_count(self, group: GroupId | GroupInfo) -> int:
         """Number of messages of a group in the store, joined or not."""
         return self._participant.held_count(_id(group))
+
+    def members(self, group: GroupId | GroupInfo) -> dict[Member, MemberStatus]:
+        """Current and former members of a group, joined or not, sorted by name."""
+        return self._participant.members(_id(group))
 
     async def wait_until_synced(self, timeout_s: float | None = None) -> bool:
         """Wait for the first answer to our directory request, after which all groups its sender knows are known here.

@@ -99,6 +99,7 @@ class Groups:
     events = iterates(AsyncGroups.events)
     list_groups = calls(AsyncGroups.list_groups)
     held_count = calls(AsyncGroups.held_count)
+    members = calls(AsyncGroups.members)
     decline = calls(AsyncGroups.decline)
     wait_until_synced = awaits(AsyncGroups.wait_until_synced)
     find = awaits(AsyncGroups.find)
