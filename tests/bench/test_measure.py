@@ -1,6 +1,5 @@
 """Real measurements, as small as can be: two receivers, some hundred messages."""
 
-import asyncio
 from dataclasses import replace
 
 import pytest
@@ -13,8 +12,8 @@ PLAN = replace(QUICK, repeats=2, calm_s=0.0, settle_s=0.0)
 
 
 @pytest.mark.parametrize("name", ["floor", "broadloom"])
-def test_two_receivers_get_everything_once(name):
-    rows = asyncio.run(measure(SYSTEMS[name], Case("throughput", 2, 100, 300), PLAN))
+async def test_two_receivers_get_everything_once(name):
+    rows = await measure(SYSTEMS[name], Case("throughput", 2, 100, 300), PLAN)
     assert len(rows) == 2
     for row in rows:
         assert "error" not in row, row
@@ -23,17 +22,17 @@ def test_two_receivers_get_everything_once(name):
         assert row["wire_bytes"] > 600 * 100
 
 
-def test_latencies_are_kept_as_a_curve():
-    (row,) = asyncio.run(measure(SYSTEMS["floor"], Case("latency", 2, 100, 50, 500), PLAN))
+async def test_latencies_are_kept_as_a_curve():
+    (row,) = await measure(SYSTEMS["floor"], Case("latency", 2, 100, 50, 500), PLAN)
     assert row["p50_ms"] <= row["p99_ms"] <= row["max_ms"] == pytest.approx(row["curve_ms"][-1], abs=1e-3)
     assert row["curve_ms"] == sorted(row["curve_ms"])
 
 
-def test_what_is_missing_or_breaks_is_a_row_with_the_reason():
+async def test_what_is_missing_or_breaks_is_a_row_with_the_reason():
     case = Case("throughput", 2, 100, 300)
     missing = replace(SYSTEMS["floor"], modules=("no_such_module_anywhere",))
-    (row,) = asyncio.run(measure(missing, case, PLAN))
+    (row,) = await measure(missing, case, PLAN)
     assert "no_such_module_anywhere" in row["error"]
     broken = replace(SYSTEMS["floor"], name="no_such_adapter")
-    (row,) = asyncio.run(measure(broken, case, PLAN))
+    (row,) = await measure(broken, case, PLAN)
     assert "ended" in row["error"]
