@@ -35,7 +35,7 @@ async def test_plausible_false_claims_do_not_mute_an_author() -> None:
             await harness.wait_for_traffic(50)
         count = len(harness.received[harness.victim.peer_id])
         await eventually(
-            lambda: sum(each.author == author for each in harness.received[harness.victim.peer_id][count:]) > 5, 3
+            lambda: sum(each.author == author for each in harness.received[harness.victim.peer_id][count:]) > 5
         )
 
 
