@@ -18,7 +18,7 @@ class SharedScopeScheduling(LoadScopeScheduling):  # type: ignore[misc]
     """Tests run wherever there is room, those of a shared scope on one worker.
 
     `--dist loadgroup` with `xdist_group` marks would do, but pytest-xdist 3.8 does not group with pytest 9.2: a marked
-    test keeps its plain node id, so a group is spread over all workers. `--dist loadscope` would tie each module together.
+    test keeps its plain node id, so a group is spread over all workers. `--dist loadscope` would keep modules together.
     """
 
     def _split_scope(self, nodeid: str) -> str:
