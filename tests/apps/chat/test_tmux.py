@@ -55,10 +55,11 @@ class Terminals:
         return int(self.tmux("display-message", "-p", "-t", name, "#{cursor_y}"))
 
     def wait_for_text(self, name: str, *texts: str) -> None:
-        try:
-            wait_until(lambda: all(text in self.screen(name) for text in texts), f"{texts} on {name}'s screen", 60)
-        except AssertionError as problem:
-            raise AssertionError(f"{problem}\n{self.screen(name)}") from None
+        wait_until(
+            lambda: all(text in self.screen(name) for text in texts),
+            lambda: f"{self.screen(name)}\n{texts} on {name}'s screen",
+            timeout_s=60,
+        )
 
 
 @pytest.fixture
