@@ -73,7 +73,6 @@ class Groups(ClosableTwin[AsyncGroups]):
     list_groups = calls(AsyncGroups.list_groups)
     members = calls(AsyncGroups.members)
     held_count = calls(AsyncGroups.held_count)
-    members = calls(AsyncGroups.members)
     decline = calls(AsyncGroups.decline)
     wait_until_synced = awaits(AsyncGroups.wait_until_synced)
     find = awaits(AsyncGroups.find)
