@@ -119,7 +119,7 @@ def test_exiting_program_finishes_its_tape(tmp_path: Path, end: str) -> None:
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")
 def test_forked_child_does_not_write_tape_of_parent(tmp_path: Path) -> None:
     # Python 3.12 and newer warn about forking a process with threads, which is what this test is about.
-    command = [sys.executable, "-W", "ignore:This process:DeprecationWarning", "-c", FORKS, tmp_path]
+    command = [sys.executable, "-W", "ignore:This process:DeprecationWarning", "-c", FORKS, str(tmp_path)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
     assert rows(tmp_path, "sequence") == list(range(1, 201))

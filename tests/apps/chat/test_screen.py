@@ -24,7 +24,7 @@ async def test_reader_accepts_an_invitation_and_replies(size: tuple[int, int]) -
         club = await ben.create("Chess club\nWednesdays at eight")
         await anna.wait_for_text("invitations (1)", "+ Chess club", "press i")
         await anna.press("i")
-        await anna.wait_for_text("You are invited", "1 of 1 members are here")
+        await anna.wait_for_text("You are invited", "1 of 1 members are online")
         await anna.press("j")
         await anna.wait_for_text("No messages in “Chess club” yet")
         question = await club.send_text("Who plays white?")
@@ -37,7 +37,7 @@ async def test_reader_accepts_an_invitation_and_replies(size: tuple[int, int]) -
         ]  # fmt: skip
 
         await anna.press("home", "down", "r")
-        await anna.wait_for_text("answer to Ben: I do")
+        await anna.wait_for_text("reply to Ben: I do")
         await anna.type("And I black", "enter")
         await eventually(lambda: len(club.history()) == 4)
         answer = club.history()[-1]
@@ -135,7 +135,7 @@ async def test_mouse_selects_folds_and_scrolls() -> None:
         assert view.selected is not None
         assert view.selected.message.text == "line 3"
         await anna.click("line 5", times=2)
-        await anna.wait_for_text("answer to Anna: line 5")
+        await anna.wait_for_text("reply to Anna: line 5")
         await anna.type("unsent")
         await anna.click("Other")
         await anna.wait_for_text("elsewhere")
@@ -162,7 +162,7 @@ async def test_hostile_text_does_not_reach_the_screen() -> None:
             r"\x1b[2J\x1b[31m[bold]x[/bold] [/]", "4 bytes that are no text", r"\u202etxet \x07\x9b"
         )
         await anna.press("home", "r")
-        await anna.wait_for_text("answer to ")
+        await anna.wait_for_text("reply to ")
         await anna.press("escape", "v")
         await anna.wait_for_text("20")
         for line in anna.lines():

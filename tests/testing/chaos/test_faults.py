@@ -118,7 +118,7 @@ def test_paused_workers_exit_when_chaos_run_is_killed() -> None:
 def test_invalid_options_are_a_usage_error(
     scenario: str, options: dict[str, int], message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert chaos(scenario, **options) == USAGE_ERROR  # type: ignore[arg-type]
+    assert chaos(scenario, **options) == USAGE_ERROR
     assert message in " ".join(capsys.readouterr().err.split())
 
 
