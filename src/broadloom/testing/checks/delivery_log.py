@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
-from broadloom.testing.bench.histogram import LatencyHistogram
+from broadloom.testing.histogram import LatencyHistogram
 from broadloom.testing.sim.step_checker import AuthorLog
 from broadloom.testing.workloads import checked_payload
 from broadloom.testing.workloads.checked_payload import CheckedPayload
