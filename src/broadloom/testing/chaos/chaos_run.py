@@ -8,7 +8,7 @@ from random import Random
 from typing import Any, Protocol
 
 from broadloom.testing.chaos.config import ChaosConfig
-from broadloom.testing.checks.audit import DepartedPeer
+from broadloom.testing.checks.audit import DeliveryAudit
 from broadloom.testing.checks.guarantees import (
     PeerView,
     check_connected,
@@ -43,6 +43,7 @@ class PeerRecord:
     connect_time_s: float = 0.0
     phases: dict[str, float] = field(default_factory=dict)
     is_leaving: bool = False
+    is_gone: bool = False
 
 
 class ChaosRun:
@@ -59,9 +60,7 @@ class ChaosRun:
         self.pool = WorkerPool(self.worker, worker_config, self._on_report, self._on_worker_death)
         self.peers: dict[int, PeerRecord] = {}
         self.views: dict[int, PeerView] = {}
-        self.departed: dict[int, DepartedPeer] = {}
-        """By peer id."""
-        self.kills_ns: list[int] = []
+        self.audit = DeliveryAudit(payloads_are_checked=True)
         self.problems: list[str] = []
         """Violated guarantees."""
         self.errors: list[str] = []
@@ -91,7 +90,8 @@ class ChaosRun:
                     self._on_view(worker, PeerView(*row))
             case "left":
                 peer = self.peers[report["number"]]
-                self.departed[peer.peer_id] = DepartedPeer(True, report["at_ns"], report["sent"], report["sent_ns"])
+                peer.is_gone = True
+                self.audit.on_departed(peer.peer_id, left_gracefully=True, **report["departed"])
                 self.left += 1
             case "violation":
                 self.problems.append(f"guarantee {report['guarantee']}: {report['text']}")
@@ -112,15 +112,13 @@ class ChaosRun:
         self._on_killed([worker])
 
     def _on_killed(self, workers: Iterable[WorkerHandle]) -> None:
-        at_ns = time.monotonic_ns()
-        self.kills_ns.append(at_ns)
         for worker in workers:
-            for record in [record for record in self.peers.values() if record.worker is worker]:
-                self.views.pop(record.number, None)
-                if record.peer_id not in self.departed:
+            for record in self.peers.values():
+                if record.worker is worker and not record.is_gone:
+                    record.is_gone = True
                     self.killed += 1
-                    if record.peer_id:
-                        self.departed[record.peer_id] = DepartedPeer(False, at_ns)
+                    self.views.pop(record.number, None)
+                    self.audit.on_departed(record.peer_id, left_gracefully=False)
 
     # -- peers
 
@@ -130,11 +128,10 @@ class ChaosRun:
         return {number: view for number, view in self.views.items() if not self.peers[number].worker.is_paused}
 
     def connecting(self) -> list[int]:
-        return [each.number for each in self.peers.values() if not each.peer_id and not each.worker.exited.is_set()]
+        return [record.number for record in self.peers.values() if not (record.peer_id or record.is_gone)]
 
     def leaving(self) -> list[int]:
-        leaving = [each for each in self.peers.values() if each.is_leaving and not each.worker.exited.is_set()]
-        return [record.number for record in leaving if record.peer_id not in self.departed]
+        return [record.number for record in self.peers.values() if record.is_leaving and not record.is_gone]
 
     def worker_of(self, number: int) -> WorkerHandle:
         return self.pool.workers[number // self.config.peers_per_process]

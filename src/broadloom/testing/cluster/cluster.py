@@ -18,6 +18,7 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+from broadloom.testing.checks.audit import encode_heads
 from broadloom.testing.checks.guarantees import report_adjacency
 from broadloom.testing.checks.live_guarantees import GuaranteeStatus, LiveGuarantees, statuses
 from broadloom.testing.checks.recovery import Recovery
@@ -293,7 +294,7 @@ class LocalCluster:
         checks, deadline = self.guarantee_checks, time.monotonic() + timeout_s
         while True:
             heads = await self._pool.request("author_heads", departed=checks.departed)
-            replies = await self._pool.request("find_missing", expected=checks.expected_exactly(heads.values()))
+            replies = await self._pool.request("find_missing", expected=encode_heads(checks.expected(heads.values())))
             checks.on_compared(replies.values(), is_stable=False)
             if not checks.missing_count and len(replies) == len(self._pool.responsive):
                 return
