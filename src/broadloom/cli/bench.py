@@ -62,7 +62,7 @@ def bench(
     """
     from broadloom.testing.bench.benchmarks import BENCHMARKS
     from broadloom.testing.bench.config import BenchConfig
-    from broadloom.testing.bench.suite import run_benchmarks
+    from broadloom.testing.bench.runner import run_benchmarks
     from broadloom.testing.errors import ConfigError
 
     if benchmark not in (*BENCHMARKS, ALL):

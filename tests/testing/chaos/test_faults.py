@@ -31,7 +31,7 @@ Channel._on_delivery = mutant
 
 def test_wrong_deliveries_are_detected() -> None:
     """Each process delivers one message twice, one corrupted, one not at all, and nothing after some time."""
-    before = "from broadloom.testing.checks import final_audit\nfinal_audit.DELIVERY_TIMEOUT_S = 1.0"
+    before = "from broadloom.testing.chaos import final_audit\nfinal_audit.DELIVERY_TIMEOUT_S = 1.0"
     code, result = run_chaos("join-storm", before, DELIVERY_MUTANT, peers=3, rate=40)
     assert code == 1
     assert not result["passed"]
@@ -101,17 +101,17 @@ def test_paused_workers_exit_when_chaos_run_is_killed() -> None:
 @pytest.mark.parametrize(
     ("scenario", "options", "message"),
     [
-        ("no-such", {}, "available: kill"),
+        ("no-such", {}, "choose one of kill"),
         ("kill", {"peers": 1}, "at least 2"),
         ("kill", {"peers": 10, "processes": 3}, "evenly"),
         ("kill", {"peers": 20, "processes": 4, "kill": 3}, "multiple"),
         ("kill", {"peers": 10, "kill": 9}, "at least two"),
-        ("churn", {"kill": 3}, "--kill is only for"),
-        ("kill", {"pause": 3}, "--pause is only for"),
+        ("churn", {"kill": 3}, "--kill applies only to"),
+        ("kill", {"pause": 3}, "--pause applies only to"),
         ("churn", {"peers": 10, "processes": 5}, "process of its own"),
         ("kill", {"size": 10}, "at least"),
         ("kill", {"size": 65537}, "at most"),
-        ("kill", {"degree": 2}, "degree 2"),
+        ("kill", {"degree": 2}, "degree must be between 3 and 32"),
     ],
 )
 def test_invalid_options_are_a_usage_error(

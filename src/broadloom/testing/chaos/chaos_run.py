@@ -3,7 +3,6 @@
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Iterable
-from dataclasses import dataclass, field
 from random import Random
 from typing import Any, Protocol
 
@@ -17,10 +16,8 @@ from broadloom.testing.checks.guarantees import (
 )
 from broadloom.testing.errors import WorkerTimeoutError
 from broadloom.testing.processes.control_protocol import WorkerConfig
-from broadloom.testing.processes.pool import WorkerHandle, WorkerPool
+from broadloom.testing.processes.pool import PeerRecord, WorkerHandle, WorkerPool, joins_allowed
 
-CONCURRENT_JOINS_MAX = 8
-"""While the fabric grows. On a few cores, more joining peers would only wait for each other."""
 POLL_S = 0.1
 REPLY_TIMEOUT_S = 60.0
 LOOPBACK = ("127.0.0.1",)
@@ -30,20 +27,6 @@ class PhaseListener(Protocol):
     """Displays the progress of a run."""
 
     def phase(self, text: str) -> None: ...
-
-
-@dataclass(slots=True)
-class PeerRecord:
-    """One peer as the coordinator knows it."""
-
-    number: int
-    worker: WorkerHandle
-    peer_id: int = 0
-    """0 until it is connected."""
-    connect_time_s: float = 0.0
-    phases: dict[str, float] = field(default_factory=dict)
-    is_leaving: bool = False
-    is_gone: bool = False
 
 
 class ChaosRun:
@@ -152,7 +135,7 @@ class ChaosRun:
         began = time.monotonic()
         while waiting or self.connecting():
             connected = sum(record.peer_id != 0 for record in self.peers.values())
-            room = max(0, max(1, min(CONCURRENT_JOINS_MAX, connected // 4)) - len(self.connecting()))
+            room = joins_allowed(connected, len(self.connecting()))
             for number in waiting[:room]:
                 self.start(self.worker_of(number), [number], bootstrap)
             del waiting[:room]

@@ -13,7 +13,6 @@ from broadloom.testing.checks.live_guarantees import LiveGuarantees
 from broadloom.testing.checks.recovery import RecoveryTracker
 from broadloom.testing.cluster.cluster_state import (
     ClusterState,
-    PeerRecord,
     describe_count,
     describe_peers,
     format_seconds,
@@ -23,7 +22,7 @@ from broadloom.testing.cluster.growth import Growth
 from broadloom.testing.cluster.metrics import MetricsSampler
 from broadloom.testing.cluster.timeline import MessageHop, MessageSent, MessagesMissed
 from broadloom.testing.processes.control_protocol import WorkerConfig
-from broadloom.testing.processes.pool import WorkerHandle, WorkerPool
+from broadloom.testing.processes.pool import PeerRecord, WorkerHandle, WorkerPool
 
 WORKER = "broadloom.testing.cluster.worker:ClusterWorker"
 POLL_S = 0.1
