@@ -59,13 +59,12 @@ class AuthorLog:
 
     def miss(self, author: int, first: int, last: int) -> str | None:
         label, received = message_label(author, first), self.last_sequence
-        if last < first:
-            return f"reported an empty gap at {label}"
-        self.missed.append((first, last))
-        self.last_sequence = max(received, last)
-        if first == received + 1:
-            return None
-        return f"reported a gap from {label} on, but had received up to {received}"
+        if last >= first:
+            self.missed.append((first, last))
+            self.last_sequence = max(received, last)
+        if first != received + 1:
+            return f"reported a gap from {label} on, but had received up to {received}"
+        return f"reported an empty gap at {label}" if last < first else None
 
 
 class DeliveryLog:
