@@ -58,7 +58,7 @@ def bench(
     """
     from broadloom.testing.bench.benchmarks import BENCHMARKS
     from broadloom.testing.bench.config import BenchConfig
-    from broadloom.testing.bench.suite import run_benchmarks
+    from broadloom.testing.bench.runner import run_benchmarks
 
     if benchmark not in (*BENCHMARKS, ALL):
         raise UsageError(f"unknown benchmark {benchmark!r}; choose one of {', '.join(BENCHMARKS)}, or {ALL}")

@@ -32,7 +32,7 @@ Channel._on_delivery = mutant
 
 def test_wrong_deliveries_are_detected() -> None:
     """Each process delivers one message twice, one corrupted, one not at all, and nothing after some time."""
-    before = "from broadloom.testing.checks import final_audit\nfinal_audit.DELIVERY_TIMEOUT_S = 1.0"
+    before = "from broadloom.testing.chaos import final_audit\nfinal_audit.DELIVERY_TIMEOUT_S = 1.0"
     code, result = run_chaos("join-storm", before, DELIVERY_MUTANT, peers=3, rate=40)
     assert code == 1
     assert not result["passed"]
@@ -112,7 +112,7 @@ def test_paused_workers_exit_when_chaos_run_is_killed() -> None:
         ("churn", {"peers": 10, "processes": 5}, "process of its own"),
         ("kill", {"size": 10}, "at least"),
         ("kill", {"size": 65537}, "at most"),
-        ("kill", {"degree": 2}, "not 2"),
+        ("kill", {"degree": 2}, "degree must be between 3 and 32"),
     ],
 )
 def test_invalid_options_are_a_usage_error(

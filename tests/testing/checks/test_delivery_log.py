@@ -105,7 +105,11 @@ def test_gap_reported_as_missed_is_valid():
 
 @pytest.mark.parametrize(
     ("missed", "complaint"),
-    [(Missed(ADA, 5, 6), "but had 3"), (Missed(ADA, 3, 4), "but had 3"), (Missed(ADA, 4, 3), "empty range")],
+    [
+        (Missed(ADA, 5, 6), "but had received up to 3"),
+        (Missed(ADA, 3, 4), "but had received up to 3"),
+        (Missed(ADA, 4, 3), "empty gap"),
+    ],
 )
 def test_missed_event_with_wrong_range_is_a_violation(missed, complaint):
     log = CheckedLog().deliver(ADA, 3)
