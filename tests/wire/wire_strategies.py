@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from broadloom.wire.broadcast_frame import BROADCAST, PRIORITY_MAX, SIGNATURE_BYTES_MAX, Broadcast, encode_broadcast
 from broadloom.wire.codec import HEAD, LENGTH_BYTES, WireMessage, encode, kinds
 from broadloom.wire.fields import CHANNEL_ID_BYTES, Bool, ChannelId, CredentialBytes, Hyper, Text, UInt
-from broadloom.wire.types import Address
+from broadloom.wire.types import Address, PeerId
 
 UINT_MAX = (1 << 32) - 1
 HYPER_MAX = (1 << 64) - 1
@@ -34,6 +34,7 @@ OF_ANNOTATION: dict[Any, st.SearchStrategy[Any]] = {
     Address: addresses,
     # Inside named tuples a bare int is a hyper; the one exception, the port, is in `addresses`.
     int: hypers,
+    PeerId: hypers,
 }
 
 # Bundles of equal sizes take another path through the decoder than mixed ones; some are empty.
