@@ -34,6 +34,6 @@ def test_default_settings_work_with_round_trips_of_two_seconds(seed: int) -> Non
 def test_longer_round_trips_need_longer_timeouts() -> None:
     """With the defaults, a peer stays isolated; with three times the timeouts, none does."""
     longer = Tuning.of(ChannelSettings(exchange_timeout_s=12.0))
-    for seed in (3, 4, 7):
+    for seed in (4, 10, 12):
         assert isolated_peers(seed, 2500.0, 400.0, Tuning()) != []
         assert isolated_peers(seed, 2500.0, 400.0, longer) == []

@@ -26,11 +26,18 @@ class LinkAttempt:
         self._peer = peer
         self._target = target
         self._on_finished = on_finished
+        self._started_at = peer.runtime.now()
         self._exchange = OutgoingExchange(peer, target, request, self._on_response, self._on_failure)
 
     @property
     def is_open(self) -> bool:
         return self._exchange.is_open
+
+    @property
+    def is_hung(self) -> bool:
+        """Not established for so long that another dial may be faster: a partition may have healed since."""
+        age_s = self._peer.runtime.now() - self._started_at
+        return not self.is_open and age_s > self._peer.settings.announced_dial_s
 
     def abandon(self) -> None:
         self._exchange.abandon()
@@ -119,6 +126,9 @@ class JoinProtocol:
     ) -> None:
         """Ask a peer for a link; its slot is reserved meanwhile."""
         links = self._peer.links
+        attempt = self._attempts.get(target.peer_id)
+        if attempt is not None and attempt.is_hung:
+            attempt.abandon()
         if self.is_requesting(target.peer_id) or not links.reserve(target.peer_id, announced_by=announced_by):
             if on_finished is not None:
                 on_finished(False)
