@@ -133,7 +133,7 @@ class JoinOptions:
 
 
 def typer_signature(own: Mapping[str, inspect.Parameter], shared: Mapping[str, inspect.Parameter]) -> inspect.Signature:
-    """The parameters that Typer shall see: those of the command, then the shared ones in their own help panel."""
+    """The parameters that Typer sees: those of the command, then the shared ones in their own help panel."""
     visible = [each for each in own.values() if each.name not in ("stop", "join_options")]
     parameters = [
         *(_refined(each, None) for each in visible),
