@@ -206,12 +206,18 @@ class GapRepair:
             del self._pending_claims[author]
             if (window := self._broadcaster.receiver.windows.get(author)) is not None:
                 to_announce.append((author, window))
-        claims = []
+        verifier, claims = self._broadcaster.verifier, []
         for author, window in to_announce:
             if (state := self._states.get(author)) is not None:
                 state.must_propagate = False
-            idle_ms = int((now - window.last_known_at) * 1000)
-            claims.append(AuthorState(author, window.stream_start, window.last_known, idle_ms))
+            last_known = window.last_known
+            if verifier is not None:
+                last_known = min(last_known, verifier.proven_through(author))
+                for link in self._peer.links if last_known else ():
+                    verifier.send_proof(link, author)
+            if last_known:
+                idle_ms = int((now - window.last_known_at) * 1000)
+                claims.append(AuthorState(author, window.stream_start, last_known, idle_ms))
         if claims:
             frame = encode(LastKnown(tuple(claims)))
             for link in self._peer.links:
@@ -243,7 +249,8 @@ class GapRepair:
             if window.reorder_buffer and sent_at < receiver.joined_at:
                 receiver.skip_to(window, last)  # sent before this peer and all its neighbors joined
                 return
-            if unavailable and state.unavailable_rounds >= UNAVAILABLE_ROUNDS_MAX:
+            never_held = all(state.pending[link.peer_id][1] for link in left)
+            if unavailable and never_held and state.unavailable_rounds >= UNAVAILABLE_ROUNDS_MAX:
                 # Some neighbors dropped it, and the others never get it.
                 receiver.give_up_gap(author, window, min(last, *unavailable.values()))
                 return
@@ -318,9 +325,16 @@ class GapRepair:
             reason = UnavailableReason.PENDING if may_arrive else UnavailableReason.NEVER_HELD
         else:
             reason = UnavailableReason.EXPIRED if first > window.floor else UnavailableReason.NEVER_HELD
-        link.send(Unavailable(author, first, last, reason))
+        self.send_unavailable_range(link, author, first, last, reason)
         if reason is UnavailableReason.NEVER_HELD and first <= window.floor:
             self._broadcaster.backfill.fetch_for(link, author, first, min(last, window.floor))
+
+    def send_unavailable_range(
+        self, link: "Link", author: PeerId, first: int, last: int, reason: UnavailableReason
+    ) -> None:
+        if reason is UnavailableReason.EXPIRED and self._broadcaster.verifier is not None:
+            self._broadcaster.verifier.send_proof(link, author)
+        link.send(Unavailable(author, first, last, reason))
 
     def on_unavailable(self, link: "Link", unavailable: Unavailable) -> None:
         author, first, last = unavailable.author, unavailable.first, unavailable.last
