@@ -96,7 +96,7 @@ imports: setup ## Check that imports respect the layers (import-linter)
 .PHONY: soak
 soak: setup ## An hour of full load with real processes, then the acceptance table of the simulator (20 minutes)
 	$(BIN)/broadloom chaos load --peers 8 --duration $(LOAD_S) --no-tls
-	$(PY) -m broadloom.testing.sim.soak $(SOAK_ARGS)
+	$(PY) -m tools.soak $(SOAK_ARGS)
 
 .PHONY: bench
 bench: $(BENCH_VENV)/.installed ## Benchmark Broadloom against other systems, about an hour (BENCH_ARGS=--quick: a few minutes)

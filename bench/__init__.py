@@ -1,6 +1,7 @@
-"""Broadloom beside other systems: the same broadcasts, between processes of one machine, measured in the same way.
+"""Broadloom compared with other systems: the same broadcasts between processes of one machine, measured the same way.
 
-Reading order: `plan.py` (what is measured), `systems.py` (of whom), `part.py`, `tally.py`, `node.py` and `adapters/`
-(inside a process), `machine.py`, `apart.py`, `child.py`, `brokers.py`, `group.py` (from outside), `workloads/` (one
-measurement), `run.py` (all of them, interleaved), `summary.py`, `tables.py`, `plots.py` (what came out).
+Reading order: `plan.py` (the cases), `systems.py` (the systems); inside a process `process_config.py`,
+`delivery_check.py`, `node.py` and `adapters/`; in the driver `machine.py`, `network_namespace.py`, `child_process.py`,
+`brokers.py` and `group.py`; `workloads/` (one measurement), `run.py` (all of them, interleaved); the results in
+`summary.py`, `tables.py` and `plots.py`.
 """

@@ -1,4 +1,4 @@
-"""`python -m bench`: measure, or draw anew what was measured."""
+"""`python -m bench`: run the comparison, or report an earlier run again."""
 
 import argparse
 import asyncio
@@ -32,7 +32,7 @@ def _numbers(text: str) -> tuple[int, ...]:
 
 def argument_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog="python -m bench", description="Broadloom beside other systems, on this machine."
+        prog="python -m bench", description="Compare Broadloom with other systems on this machine."
     )
     parser.add_argument("--quick", action="store_true", help="fewer systems and messages, one round: some minutes")
     parser.add_argument("--systems", type=_names, help=f"of {','.join(SYSTEMS)} (scale and frozen: only some of them)")
@@ -42,12 +42,12 @@ def argument_parser() -> argparse.ArgumentParser:
     parser.add_argument("--scale", type=_numbers, metavar="N", help="receivers of scale")
     parser.add_argument("--small-messages", type=int, metavar="N", help="messages up to 1 KiB in one measurement")
     parser.add_argument("--large-messages", type=int, metavar="N", help="larger messages in one measurement")
-    parser.add_argument("--rounds", type=int, help="how often all is gone through")
+    parser.add_argument("--rounds", type=int, help="number of rounds over all cases")
     parser.add_argument("--repeats", type=int, help="measurements with the same processes")
-    parser.add_argument("--frozen-seconds", type=float, metavar="S", help="how long a receiver stands still")
-    parser.add_argument("--calm", type=float, metavar="S", help="wait so long, at most, for a calm machine")
-    parser.add_argument("--shared-network", action="store_true", help="as root too: no network of its own for the run")
-    parser.add_argument("--out", type=Path, help="directory of the results; by default results/<date> beside the code")
+    parser.add_argument("--frozen-seconds", type=float, metavar="S", help="how long a receiver is paused")
+    parser.add_argument("--calm", type=float, metavar="S", help="maximum time to wait for an idle machine")
+    parser.add_argument("--shared-network", action="store_true", help="do not use a network namespace, even as root")
+    parser.add_argument("--out", type=Path, help="directory of the results; default: bench/results/<date>")
     parser.add_argument("--report", type=Path, metavar="JSON", help="measure nothing: tables and plots of this file")
     parser.add_argument("--list", action="store_true", help="show the systems and what is missing")
     return parser
@@ -126,7 +126,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if result.rows:
         show(result, directory, console)
     else:
-        console.print("nothing was measured: scale and frozen are not meant for every system")
+        console.print("nothing was measured: scale and frozen support only some systems")
     return INTERRUPTED if result.interrupted else 0
 
 

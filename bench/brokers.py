@@ -14,7 +14,7 @@ from bench.certificates import make_certificate
 from bench.process_config import HOST
 
 Started = tuple[list[str], dict[str, Any]]
-"""The command, and what the nodes are told."""
+"""The command, and options for the nodes."""
 
 Broker = Callable[[int, Path], Started]
 

@@ -1,4 +1,4 @@
-"""A certificate that lives as long as one measurement, for brokers with TLS."""
+"""A certificate for the duration of one measurement, for brokers with TLS."""
 
 import datetime
 import ipaddress

@@ -1,8 +1,8 @@
-"""What one process received: every message is looked at, so that nothing lost or repeated goes unnoticed.
+"""What one process received. Every message is checked, so that no loss or duplicate goes unnoticed.
 
-This work is the same for every system, and part of what is measured; so it is kept as small as can be, in closures
-whose names are all local. Messages that are not of the ordinary kind are told apart by the one lookup that fails for
-them, which costs the others nothing. Own messages, which some systems hand back, do not count.
+The check is the same for every system and part of what is measured, so it is as cheap as possible: closures with local
+names only. Special messages are recognized by a lookup that fails, which costs ordinary messages nothing. A process's
+own messages, which some systems return, do not count.
 """
 
 import struct
@@ -10,10 +10,10 @@ import time
 from collections.abc import Callable, Iterable
 
 HEADER = struct.Struct("<HIq")
-"""Author, sequence, and when it was sent (ns of the clock that all processes of a machine share)."""
+"""Author, sequence, and send time (ns on the clock that all processes of a machine share)."""
 
 WARMUP_SEQUENCE = 0xFFFF_FFFF
-"""The sequence of messages that only find out whether everybody is connected."""
+"""Sequence of the messages that check whether all processes are connected."""
 
 CAPACITY_MIN = 1 << 16
 
@@ -25,9 +25,9 @@ class DeliveryCheck:
         self.received = 0
         self.duplicates = 0
         self.missed = 0
-        """Messages that the system said are lost to this process."""
+        """Messages that the system reported as lost to this process."""
         self.errors = 0
-        """How often the system told of a trouble (a broken connection, a full queue) without saying what is lost."""
+        """Errors (a broken connection, a full queue) that the system reported without naming the lost messages."""
         self.warmed_authors: set[int] = set()
         self.latencies_ns: list[int] = []
         self._own_index = own_index
@@ -38,13 +38,13 @@ class DeliveryCheck:
         self.deliver, self.deliver_many = self._make_handlers(timed)
 
     def expect(self, count: int) -> None:
-        """So many more are to come: `done` is said when they have."""
+        """Expect this many more messages; `done` is emitted when they have arrived."""
         self.latencies_ns.clear()
         self._expected = self.received + count
         self._report_at = self._expected if self.received else 1
 
     def gaps(self) -> int:
-        """What is lacking between the first and the last message of each author."""
+        """Messages missing between the first and the last one of each author."""
         missing = 0
         for seen in self._seen.values():
             first, last = seen.find(1), seen.rfind(1)

@@ -1,7 +1,7 @@
-"""Sets up what `make bench` needs, and goes on without what cannot be had: `python bench/install.py`.
+"""Installs what `make bench` needs, and continues without what is not available: `python bench/install.py`.
 
-It is run by the Python of the environment it fills, and needs nothing but the standard library. What stays missing is
-told here, again before the run, and in the tables.
+Run it with the Python of the environment to fill; it needs only the standard library. Missing systems are listed here,
+again before the run, and in the tables.
 """
 
 import os

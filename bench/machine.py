@@ -1,4 +1,4 @@
-"""What the kernel tells about processes and the machine (Linux: /proc)."""
+"""Statistics of the kernel about processes and the machine (Linux: /proc)."""
 
 import asyncio
 import contextlib
@@ -55,8 +55,8 @@ def busy_s() -> float:
 
 
 def cpu_ns_by_thread(pids: Iterable[int]) -> dict[str, int]:
-    """CPU time of every thread of these processes. By thread, since the times of whole processes are told in hundredths
-    of a second only, too coarse where many processes do little each."""
+    """CPU time of every thread of these processes. By thread, because the times of whole processes have a
+    resolution of 10 ms, too coarse for many processes that each do little."""
     times: dict[str, int] = {}
     for pid in pids:
         try:

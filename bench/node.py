@@ -23,7 +23,7 @@ from bench.delivery_check import HEADER, WARMUP_SEQUENCE, DeliveryCheck
 from bench.process_config import BaseNode, ProcessConfig
 
 YIELD_MESSAGES = 64
-"""After so many a sender lets its event loop turn: one that never yields would not receive, nor flush."""
+"""A sender yields to its event loop after this many messages; otherwise it would neither receive nor flush."""
 
 Command = tuple[str, str]
 

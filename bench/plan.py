@@ -1,4 +1,4 @@
-"""What is measured: the cases, how often, and how long one waits for what does not come."""
+"""The plan of a run: cases, repetitions and time limits."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -26,7 +26,7 @@ class Case:
     """Processes that must get everything. In all-to-all, these are also the ones that send."""
     size_bytes: int
     messages: int
-    """That each author sends. In the frozen case: to find out the undisturbed rate."""
+    """Sent by each author. In the frozen case: to measure the undisturbed rate."""
     rate_per_s: int = 0
     """0: as fast as the system takes them."""
 
@@ -69,15 +69,15 @@ class Plan:
         "zeromq",
         "broadloom:tls",
     )
-    """One or two of each kind: what a reader that stands still does to the others."""
+    """One or two of each kind: the effect of a paused receiver on the others."""
     frozen_s: float = 12.0
     frozen_rounds: int = 1
-    """It takes long, and what it shows is not a matter of some per cent."""
+    """One is enough: it takes long, and the differences are large."""
     progress_timeout_s: float = 3.0
-    """What has not come after so long without any progress counts as lost."""
+    """Messages that have not arrived after this time without progress count as lost."""
     deadline_s: float = 60.0
     calm_s: float = 10.0
-    """So long, at most, a measurement waits for other work on the machine to end."""
+    """Maximum time to wait for an idle machine before a measurement."""
     settle_s: float = 0.5
 
     def cases(self) -> Iterator[Case]:

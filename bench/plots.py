@@ -1,4 +1,4 @@
-"""What came out, as pictures. A system has the same colour in all of them; encrypted ones are hatched."""
+"""The results as charts. A system has the same color in all of them; encrypted ones are hatched."""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path

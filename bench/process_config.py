@@ -1,6 +1,6 @@
-"""What one process of a benchmark is told about its part, and what its adapter must be able to do.
+"""The configuration of one benchmark process, and the interface of its adapter.
 
-A part travels as JSON on the command line, so that a process needs nothing else to begin with.
+The configuration is passed as JSON on the command line, so that a process needs nothing else to start.
 """
 
 import json
@@ -56,10 +56,10 @@ class ProcessConfig:
 
 
 class BaseNode(ABC):
-    """One process's end of a system. Each adapter has a class `Node` made from it.
+    """One process's end of a system. Each adapter has a subclass `Node`.
 
-    Methods of blocking libraries may block: nothing else runs in that event loop, and what arrives is told to the tally
-    by a thread of the adapter or the library.
+    Methods of blocking libraries may block: nothing else runs in that event loop, and a thread of the adapter or the
+    library passes arriving messages to the delivery check.
     """
 
     def __init__(self, config: ProcessConfig, delivery_check: DeliveryCheck) -> None:
@@ -67,15 +67,15 @@ class BaseNode(ABC):
         self.delivery_check = delivery_check
 
     async def prepare(self) -> None:  # noqa: B027 - most have nothing to do
-        """What comes before joining and is not part of the time it takes."""
+        """Setup before joining, not part of the measured time."""
 
     @abstractmethod
     async def connect(self, earlier: Sequence[str]) -> str:
-        """Join those who came before, given their addresses; return the own one, a word without blanks."""
+        """Join the earlier nodes, given their addresses; return our own address, without spaces."""
 
     @abstractmethod
     async def publish(self, payload: bytes) -> None:
-        """Send to all. May hold it back, until `flush`."""
+        """Send to all. The message may be buffered until `flush`."""
 
     async def flush(self) -> None:  # noqa: B027 - most hold nothing back
         """Send what was held back. Called after every message when paced, else once at the end."""

@@ -1,4 +1,4 @@
-"""What was measured once: names and numbers, as they stand in the JSON file."""
+"""The result of one measurement, as in the JSON file."""
 
 from typing import Any
 

@@ -76,7 +76,7 @@ async def run(plan: Plan, console: Console, keep: Callable[[list[Row]], None]) -
 
 
 def progress_line(step: Step, row: Row) -> str:
-    """One line for whoever watches."""
+    """One line of progress."""
     head = f"{step.round + 1}  {step.case}  {step.system.name}: "
     if "error" in row:
         return head + " ".join(row["error"].split())

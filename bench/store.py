@@ -1,4 +1,4 @@
-"""The file in which a run is kept: every single measurement, so that everything else can be made anew from it."""
+"""The file of a run: every single measurement, from which tables and charts can be generated again."""
 
 import json
 import os

@@ -1,7 +1,7 @@
-"""Who is measured: each system with its kind, what it needs, and what it cannot bear.
+"""The systems that are measured, each with its kind, requirements and limits.
 
-Limits are there because a system breaks or takes minutes beyond them; they are told in the tables, as is every system
-that is not installed. To add one: a file in `adapters/`, a line here, and its broker, if any, in `brokers.py`.
+A limit is set where a system fails or takes minutes; the tables list limits and systems that are not installed. To add
+a system: a file in `adapters/`, a line here, and its broker, if any, in `brokers.py`.
 """
 
 import importlib.util

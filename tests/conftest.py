@@ -1,4 +1,4 @@
-"""For all tests: a slow moment of the machine is no failure of a property, and there is one Spark, not one a worker."""
+"""For all tests: Hypothesis has no deadline per example, and tests that share something slow share one worker."""
 
 from typing import Any
 
@@ -11,11 +11,15 @@ settings.load_profile("broadloom")
 
 
 SHARED_SCOPES = "tests/pipeline/", "tests/web/test_pages.py"
-"""What these share takes long to start: Spark, and a browser with a lab."""
+"""Tests that share something slow to start: Spark, and a browser with a local cluster."""
 
 
 class SharedScopeScheduling(LoadScopeScheduling):  # type: ignore[misc]
-    """Tests go wherever there is room, those that share what is slow to start to one worker."""
+    """Tests run wherever there is room, those of a shared scope on one worker.
+
+    `--dist loadgroup` with `xdist_group` marks would do, but pytest-xdist 3.8 does not group with pytest 9.2: a marked
+    test keeps its plain node id, so a group is spread over all workers. `--dist loadscope` would keep modules together.
+    """
 
     def _split_scope(self, nodeid: str) -> str:
         return next((place for place in SHARED_SCOPES if nodeid.startswith(place)), nodeid)

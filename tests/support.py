@@ -9,20 +9,34 @@ TIMEOUT_S = 30.0
 """Generous: a busy machine is no reason to fail. A test that works does not wait for it."""
 POLL_S = 0.01
 
+What = str | Callable[[], str]
+"""The condition in words. A function is called on failure, to show the state at that time."""
 
-def wait_until(condition: Callable[[], Any], what: str = "", timeout_s: float = TIMEOUT_S) -> Any:
+
+def wait_until(
+    condition: Callable[[], Any], what: What = "", timeout_s: float | None = None, poll_s: float = POLL_S
+) -> Any:
     """Return the first truthy result of `condition`; `AssertionError` after the timeout. For synchronous tests."""
-    deadline = time.monotonic() + timeout_s
+    started_at = time.monotonic()
     while not (result := condition()):
-        assert time.monotonic() < deadline, f"{what or 'condition'} not met within {timeout_s:g} s"
-        time.sleep(POLL_S)
+        _check_deadline(started_at, timeout_s, what)
+        time.sleep(poll_s)
     return result
 
 
-async def eventually(condition: Callable[[], Any], what: str = "", timeout_s: float = TIMEOUT_S) -> Any:
+async def eventually(
+    condition: Callable[[], Any], what: What = "", timeout_s: float | None = None, poll_s: float = POLL_S
+) -> Any:
     """As `wait_until`, for asynchronous tests."""
-    deadline = time.monotonic() + timeout_s
+    started_at = time.monotonic()
     while not (result := condition()):
-        assert time.monotonic() < deadline, f"{what or 'condition'} not met within {timeout_s:g} s"
-        await asyncio.sleep(POLL_S)
+        _check_deadline(started_at, timeout_s, what)
+        await asyncio.sleep(poll_s)
     return result
+
+
+def _check_deadline(started_at: float, timeout_s: float | None, what: What) -> None:
+    timeout_s = TIMEOUT_S if timeout_s is None else timeout_s
+    if time.monotonic() > started_at + timeout_s:
+        text = what() if callable(what) else what
+        raise AssertionError(f"{text or 'condition'} not met within {timeout_s:g} s")

@@ -1,8 +1,8 @@
-"""A picture of the chat for the documentation, taken from a real run of five members over real sockets.
+"""A screenshot of the chat for the documentation, taken from a real run of five members over real sockets.
 
     python tools/chat_screenshot.py docs/images/chat.svg
 
-They talk on a channel of their own, with a key that nobody else has, so nothing else on the machine is disturbed.
+They use a channel with a random key, so nothing else on the machine is disturbed.
 """
 
 import asyncio

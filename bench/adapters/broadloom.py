@@ -17,7 +17,7 @@ run = event_loop.run
 
 class Node(BaseNode):
     async def connect(self, earlier: Sequence[str]) -> str:
-        # The first one is its own portal; the others find the fabric at whoever came just before them.
+        # The first peer is its own bootstrap host; each later one uses the peer that joined just before it.
         bootstrap = earlier[-1] if earlier else f"{HOST}:{self.config.port}"
         self._channel = await broadloom.connect(
             f"bench/{self.config.seed}",

@@ -1,4 +1,4 @@
-"""nng's BUS sockets (pynng) in a full mesh. What does not fit into their queues is dropped: they promise no more."""
+"""nng's BUS sockets (pynng) in a full mesh. Messages that do not fit into their queues are dropped, by design."""
 
 import threading
 from collections.abc import Sequence

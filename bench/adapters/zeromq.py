@@ -1,7 +1,7 @@
 """ZeroMQ PUB/SUB in a full mesh, without high-water marks, which would drop.
 
-A PUB socket does not dial, so whoever came first must know where those who come later will listen: the ports are
-agreed on beforehand. A newcomer listens to the members only; they do not learn of it.
+A PUB socket does not dial, so the first members must know where later ones will listen: all ports are fixed in advance.
+A newcomer only subscribes to the members; they do not learn of it.
 """
 
 import threading

@@ -1,6 +1,6 @@
 """`python -m bench.pipeline`: generate tapes, measure both engines, compare and report.
 
-Ends with 1 if the two do not say the same, or the audit does not find exactly what was planted.
+Exit status 1 if the results differ, or if the audit does not find exactly the injected faults.
 """
 
 import argparse

@@ -52,7 +52,7 @@ class Flow:
     receivers: Sequence[ChildProcess]
 
     async def expect(self, messages: int) -> None:
-        """Before every sender is told to send so many."""
+        """Call before every sender sends this many messages."""
         for node in {*self.senders, *self.receivers}:
             node.clear("done", "sent")
         for receiver in self.receivers:

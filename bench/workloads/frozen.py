@@ -1,7 +1,7 @@
-"""A receiver that stands still: one of them is stopped (SIGSTOP) under full load, and continued some seconds later.
+"""A paused receiver: one of them is stopped (SIGSTOP) under full load and resumed some seconds later.
 
-Three questions. How fast do the others get their messages meanwhile, beside what they got just before? Whose memory
-grows? And does the frozen one get everything in the end, or at least learn what it missed?
+Three questions: How fast do the others receive meanwhile, compared with just before? Whose memory grows? Does the
+paused receiver finally get everything, or at least learn what it missed?
 """
 
 import asyncio

@@ -25,7 +25,7 @@ M = TypeVar("M")
 
 UNREACHABLE = Address("127.0.0.1", 1)
 """The address that an attacker advertises: nothing listens there."""
-RESPONSE_TIMEOUT_S = 5.0
+RESPONSE_TIMEOUT_S = 30.0
 READ_BYTES = 1 << 16
 
 

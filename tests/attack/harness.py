@@ -7,7 +7,7 @@ links among them are unchanged. `conftest.py` checks that nothing reached the ex
 import asyncio
 import secrets
 import time
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -24,15 +24,9 @@ from tests.support import eventually
 
 SEND_INTERVAL_S = 0.02
 """Interval between the messages of each honest peer."""
-DEADLINE_S = 15.0
 MODES: dict[str, dict[str, Any]] = {"plain": {"tls": False}, "tls": {"signed": True}}
 """Options of `attack_harness` for the two ways to connect."""
 KEY = "a key that only members know"
-
-
-async def wait_until(condition: Callable[[], Any], within_s: float | None = None, message: str = "") -> None:
-    """`eventually` with a default deadline that `test_protections_are_effective` shortens."""
-    await eventually(condition, message, within_s or DEADLINE_S)
 
 
 both_modes = pytest.mark.parametrize("mode", MODES.values(), ids=MODES)
@@ -52,7 +46,8 @@ class AttackHarness:
         self.broken_links: list[LinkDown] = []
         """Links between honest peers that ended ungracefully."""
         self.lag_s = 0.0
-        """The longest time for which the event loop was blocked."""
+        """The most processor time that the event loop took between two turns. Not the time that passed: that depends on
+        what else the machine does."""
         self.foreign_messages: list[Message] = []
         """Messages of authors that are not among the honest peers."""
         self._tasks: list[asyncio.Task[None]] = []
@@ -130,8 +125,8 @@ class AttackHarness:
     async def wait_for_traffic(self, messages: int) -> None:
         """Wait until each honest peer has sent this many more messages."""
         before = dict(self.sent)
-        await wait_until(
-            lambda: all(count >= before[peer] + messages for peer, count in self.sent.items()), message="honest traffic"
+        await eventually(
+            lambda: all(count >= before[peer] + messages for peer, count in self.sent.items()), "honest traffic"
         )
 
     async def _send_traffic(self, channel: broadloom.Channel) -> None:
@@ -141,9 +136,9 @@ class AttackHarness:
 
     async def _measure_lag(self) -> None:
         while True:
-            before = time.monotonic()
+            before = time.thread_time()
             await asyncio.sleep(0.01)
-            self.lag_s = max(self.lag_s, time.monotonic() - before - 0.01)
+            self.lag_s = max(self.lag_s, time.thread_time() - before)
 
     async def stop_and_check(self, *, allow_missed: bool = False) -> None:
         """Stop the honest traffic; all peers must have all of it. `allow_missed`: `Missed` reports are tolerated."""
@@ -152,7 +147,7 @@ class AttackHarness:
                 task.result()  # an honest peer could not send
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        await wait_until(self._has_all, message=f"delivery of all messages: {self._received_counts()}")
+        await eventually(self._has_all, lambda: f"delivery of all messages: {self._received_counts()}")
         for channel in self.channels:
             for author in self.received:
                 sequences = [each.sequence for each in self.received[channel.peer_id] if each.author == author]
@@ -206,7 +201,7 @@ async def attack_harness(
             channels.append(await broadloom.connect(name, **peer_options))
         harness = AttackHarness(name, channels, {**options, "ticket": True} if tickets else options)
         link_count = len(channels) * (len(channels) - 1) // 2
-        await wait_until(lambda: len(harness.links()) == link_count)
+        await eventually(lambda: len(harness.links()) == link_count)
         initial_links = harness.links()
         harness.start_traffic()
         yield harness

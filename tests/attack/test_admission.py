@@ -1,7 +1,7 @@
 """Peers that are rejected: wrong key, other channel, other mode, expired or revoked tickets."""
 
+import asyncio
 import ssl
-import time
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -18,28 +18,25 @@ from broadloom.transport.limits import Limits, TcpTuning
 from broadloom.wire.exchange_messages import LinkRequest, Reject, RejectReason
 from tests.attack.attacker import Attacker
 from tests.attack.harness import (
-    DEADLINE_S,
     SEND_INTERVAL_S,
     AttackHarness,
     attack_harness,
     unique_name,
-    wait_until,
 )
 from tests.attack.test_members import issue_tickets
+from tests.support import TIMEOUT_S, eventually
 
-QUICK_S = 3.0
 DAY = timedelta(days=1)
 
 
 async def assert_rejected(
     harness: AttackHarness, text: str, *, at: str = "", name: str = "", **options: object
 ) -> None:
-    """An honest program with the wrong credentials gets a helpful error, and soon."""
-    started_at = time.monotonic()
+    """An honest program with the wrong credentials gets a helpful error, long before its own timeout."""
     bootstrap = [at] if at else []
     with pytest.raises(broadloom.RejectedError, match=text):
-        await broadloom.connect(name or harness.name, bootstrap=bootstrap, timeout_s=DEADLINE_S, **options)  # type: ignore[call-overload]
-    assert time.monotonic() - started_at < QUICK_S
+        async with asyncio.timeout(TIMEOUT_S):
+            await broadloom.connect(name or harness.name, bootstrap=bootstrap, timeout_s=10 * TIMEOUT_S, **options)  # type: ignore[call-overload]
 
 
 async def test_wrong_key_is_rejected() -> None:
@@ -198,9 +195,9 @@ async def test_neighbor_is_dropped_when_its_ticket_is_revoked(tmp_path: Path) ->
         await harness.wait_for_traffic(round(1.2 * check_s / SEND_INTERVAL_S))
         assert harness.is_neighbor(attacker)
         revoke_tickets(owner, path, [ticket.serial])
-        await attacker.until_closed(check_s + 0.5)
+        await attacker.until_closed()
         assert harness.counter_total("rejected_revoked") >= 1
-        await wait_until(lambda: not harness.is_neighbor(attacker))
+        await eventually(lambda: not harness.is_neighbor(attacker))
 
 
 async def test_corrupt_revocation_list_keeps_revoked_tickets_rejected(tmp_path: Path) -> None:
@@ -210,5 +207,5 @@ async def test_corrupt_revocation_list_keeps_revoked_tickets_rejected(tmp_path: 
         tickets=issue_tickets(owner), revocation_list=path, settings=TcpTuning(limits=Limits(credential_check_s=0.1))
     ) as harness:
         path.write_bytes(b"garbage")
-        await wait_until(lambda: harness.victim._node._revocation_list_failed)
+        await eventually(lambda: harness.victim._node._revocation_list_failed)
         await assert_rejected(harness, "revoked", ticket=ticket)

@@ -3,28 +3,27 @@
 import asyncio
 import socket
 import ssl
-import time
 from contextlib import suppress
 
 import broadloom
 from broadloom import ChannelSettings
 from broadloom.transport.limits import Limits, TcpTuning
 from broadloom.wire import encode
-from tests.attack.harness import AttackHarness, attack_harness, wait_until
+from tests.attack.harness import AttackHarness, attack_harness
+from tests.support import TIMEOUT_S, eventually
 
 HALF_OPEN = 2000
 SILENT_CONNECTIONS = 300
-JOIN_S = 4.0
+JOIN_TIMEOUT_S = 30.0
+PATIENT = TcpTuning(exchange_timeout_s=120.0, limits=Limits(handshake_timeout_s=120.0))
+"""Silent connections do not time out during the test, so only admission control can make room for a newcomer."""
 
 
-async def join_time_s(harness: AttackHarness, at: str = "") -> float:
-    """How long a newcomer takes to join through the victim."""
-    started_at = time.monotonic()
+async def assert_newcomer_joins(harness: AttackHarness) -> None:
+    """Through the victim."""
     options = {name: each for name, each in harness.options.items() if name != "settings"}
-    newcomer = await broadloom.connect(harness.name, bootstrap=[at or harness.address], timeout_s=JOIN_S, **options)
-    duration_s = time.monotonic() - started_at
+    newcomer = await broadloom.connect(harness.name, bootstrap=[harness.address], timeout_s=JOIN_TIMEOUT_S, **options)
     await newcomer.leave()
-    return duration_s
 
 
 async def half_open(harness: AttackHarness, count: int) -> list[socket.socket]:
@@ -42,13 +41,13 @@ async def half_open(harness: AttackHarness, count: int) -> list[socket.socket]:
 
 
 async def test_newcomer_joins_despite_thousands_of_half_open_handshakes() -> None:
-    async with attack_harness() as harness:
+    async with attack_harness(settings=PATIENT) as harness:
         crowd = await half_open(harness, HALF_OPEN // 2)
         try:
             rest = asyncio.get_running_loop().create_task(half_open(harness, HALF_OPEN // 2))
-            assert await join_time_s(harness) < JOIN_S
+            await assert_newcomer_joins(harness)
             crowd += await rest
-            assert await join_time_s(harness) < JOIN_S
+            await assert_newcomer_joins(harness)
             assert harness.victim.status().counters["handshakes_evicted"] > HALF_OPEN // 2
         finally:
             for sock in crowd:
@@ -56,37 +55,39 @@ async def test_newcomer_joins_despite_thousands_of_half_open_handshakes() -> Non
 
 
 async def test_newcomer_joins_despite_thousands_of_silent_connections() -> None:
-    async with attack_harness(tls=False) as harness:
+    async with attack_harness(tls=False, settings=PATIENT) as harness:
         crowd = await half_open(harness, HALF_OPEN)
         try:
-            assert await join_time_s(harness) < JOIN_S
+            await assert_newcomer_joins(harness)
             assert harness.victim.status().counters["exchanges_rejected"] > HALF_OPEN // 2
         finally:
             for sock in crowd:
                 sock.close()
 
 
-async def send_slowly(harness: AttackHarness, data: bytes, pause_s: float) -> float:
-    """Send byte by byte until the victim closes; returns after how long."""
+async def send_slowly(harness: AttackHarness, data: bytes, pause_s: float) -> int:
+    """Send byte by byte until the victim closes, without a word; returns how many bytes were sent by then."""
     host, _, port = harness.address.rpartition(":")
     reader, writer = await asyncio.open_connection(host, int(port))
-    started_at = time.monotonic()
+    sent = 0
 
     async def send() -> None:
+        nonlocal sent
         for byte in data:
             writer.write(bytes([byte]))
+            sent += 1
             await asyncio.sleep(pause_s)
 
     sending = asyncio.get_running_loop().create_task(send())
     try:
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(TIMEOUT_S):
             assert await reader.read() == b""
     except ConnectionResetError:
         pass
     finally:
         sending.cancel()
         writer.transport.abort()
-    return time.monotonic() - started_at
+    return sent
 
 
 async def test_slow_handshake_times_out() -> None:
@@ -97,16 +98,16 @@ async def test_slow_handshake_times_out() -> None:
         with suppress(ssl.SSLWantReadError):
             tls.do_handshake()
         client_hello = outgoing.read()
-        durations = await asyncio.gather(*(send_slowly(harness, client_hello, 0.05) for _ in range(20)))
-        assert all(0.4 < duration_s < 2 for duration_s in durations)
+        sent = await asyncio.gather(*(send_slowly(harness, client_hello, 0.05) for _ in range(20)))
+        assert all(1 < each < len(client_hello) for each in sent)
         assert harness.counter_total("rejected_handshakes") == 20
 
 
 async def test_slow_hello_times_out() -> None:
     async with attack_harness(tls=False, settings=ChannelSettings(exchange_timeout_s=0.6)) as harness:
         hello = encode((await harness.attack()).hello())
-        durations = await asyncio.gather(*(send_slowly(harness, hello, 0.1) for _ in range(20)))
-        assert all(0.4 < duration_s < 2 for duration_s in durations)
+        sent = await asyncio.gather(*(send_slowly(harness, hello, 0.1) for _ in range(20)))
+        assert all(1 < each < len(hello) for each in sent)
 
 
 async def test_slow_hello_of_members_times_out() -> None:
@@ -129,5 +130,5 @@ async def test_connection_rate_per_address_is_limited() -> None:
         for _ in range(300):
             _, writer = await asyncio.open_connection(host, int(port), local_addr=("127.0.0.66", 0))
             writer.transport.abort()
-        await wait_until(lambda: harness.victim.status().counters["connections_denied"] >= 200)
-        await join_time_s(harness)  # from another address
+        await eventually(lambda: harness.victim.status().counters["connections_denied"] >= 200)
+        await assert_newcomer_joins(harness)  # from another address

@@ -13,7 +13,8 @@ from broadloom.wire import Broadcast
 from broadloom.wire.exchange_messages import DiscoverRequest, LinkRequest, Reject, RejectReason
 from broadloom.wire.link_messages import Credential
 from tests.attack.attacker import Attacker
-from tests.attack.harness import AttackHarness, attack_harness, wait_until
+from tests.attack.harness import AttackHarness, attack_harness
+from tests.support import eventually
 
 UINT_MAX = (1 << 32) - 1
 REPLAYS = 200
@@ -30,7 +31,7 @@ async def send_forgery(harness: AttackHarness) -> Attacker:
 
 async def test_forged_message_is_dropped_at_first_hop() -> None:
     async with attack_harness(signed=True) as harness:
-        await wait_until(lambda: all(harness.sent.values()))
+        await eventually(lambda: all(harness.sent.values()))
         attacker = await send_forgery(harness)
         assert harness.counter_total("bad_signatures") == 1
         assert not harness.is_neighbor(attacker)
@@ -63,7 +64,7 @@ async def test_message_with_changed_sequence_is_dropped() -> None:
         attacker.send(attacker.credential(), message, message._replace(sequence=2))
         await attacker.until_closed()
         assert harness.counter_total("bad_signatures") == 1
-        await wait_until(lambda: len(harness.foreign_messages) == len(harness.channels))  # the genuine one
+        await eventually(lambda: len(harness.foreign_messages) == len(harness.channels))  # the genuine one
 
 
 async def test_replayed_messages_count_as_duplicates() -> None:
@@ -72,7 +73,7 @@ async def test_replayed_messages_count_as_duplicates() -> None:
         honest = await attacker.until(Broadcast)
         before = harness.victim.status().counters["duplicates"]
         attacker.send(*[honest] * REPLAYS)
-        await wait_until(lambda: harness.victim.status().counters["duplicates"] >= before + REPLAYS)
+        await eventually(lambda: harness.victim.status().counters["duplicates"] >= before + REPLAYS)
         assert harness.is_neighbor(attacker)
 
 
@@ -81,10 +82,10 @@ async def test_implausible_hops_and_age_are_bounded() -> None:
         attacker = await harness.hostile_neighbor()
         mine = attacker.signed(Broadcast(attacker.peer_id, 1, 1, (b"far",)))
         attacker.send(attacker.credential(), mine._replace(age_ms=UINT_MAX))
-        await wait_until(lambda: harness.victim.status().counters["expired_copies"] == 1)
+        await eventually(lambda: harness.victim.status().counters["expired_copies"] == 1)
         assert harness.foreign_messages == []
         attacker.send(mine._replace(hops=UINT_MAX))
-        await wait_until(lambda: len(harness.foreign_messages) == len(harness.channels))
+        await eventually(lambda: len(harness.foreign_messages) == len(harness.channels))
         assert all(channel.status().diameter_estimate <= ESTIMATE_MAX for channel in harness.channels)
 
 

@@ -25,7 +25,8 @@ from broadloom.wire.link_messages import (
 )
 from broadloom.wire.types import AuthorState
 from tests.attack.attacker import Attacker
-from tests.attack.harness import AttackHarness, attack_harness, both_modes, wait_until
+from tests.attack.harness import AttackHarness, attack_harness, both_modes
+from tests.support import eventually
 
 SMALL = TcpTuning(send_queue_bytes_max=1 << 20, limits=Limits(high_water_bytes=128 << 10, stall_timeout_s=0.3))
 INVENTED_PEERS = 150
@@ -46,7 +47,7 @@ async def stalled_neighbor(harness: AttackHarness) -> Attacker:
 async def test_stalled_neighbor_is_dropped(mode: dict[str, Any]) -> None:
     async with attack_harness(settings=SMALL, **mode) as harness:
         attacker = await stalled_neighbor(harness)
-        await wait_until(lambda: harness.counter_total("slow_neighbors_dropped") == 1)
+        await eventually(lambda: harness.counter_total("slow_neighbors_dropped") == 1)
         assert not harness.is_neighbor(attacker)
 
 
@@ -62,7 +63,7 @@ async def test_credentials_of_invented_peers_are_bounded() -> None:
             attacker.send(Credential(number, invented.signer.credential), Credential(number, b"nothing at all"))
             if number % 20 == 0:
                 await asyncio.sleep(0)
-        await wait_until(lambda: harness.counter_total("bad_credentials") == 2 * INVENTED_PEERS)
+        await eventually(lambda: harness.counter_total("bad_credentials") == 2 * INVENTED_PEERS)
         verifier = harness.victim._node.peer.broadcaster.verifier
         assert verifier is not None
         assert len(verifier._verified) <= settings.authors_max
@@ -70,11 +71,11 @@ async def test_credentials_of_invented_peers_are_bounded() -> None:
 
 async def test_endless_wants_do_not_block_the_loop() -> None:
     async with attack_harness(signed=True) as harness:
-        await wait_until(lambda: min(harness.sent.values()) > 20)
+        await eventually(lambda: min(harness.sent.values()) > 20)
         attacker = await harness.hostile_neighbor()
         wants = [Want(harness.channels[index % 3].peer_id, 1, 4096) for index in range(WANTS)]
         attacker.send(*wants)
-        await wait_until(lambda: attacker.read_bytes > 1 << 20 or attacker.is_closed)
+        await eventually(lambda: attacker.read_bytes > 1 << 20 or attacker.is_closed)
         assert harness.lag_s < 2
 
 
@@ -99,7 +100,7 @@ async def test_neighbor_that_requests_without_reading_is_dropped() -> None:
                 )  # answered as long as the kernel buffers the responses
             return harness.counter_total("slow_neighbors_dropped") == 1
 
-        await wait_until(is_dropped)
+        await eventually(is_dropped)
         assert not harness.is_neighbor(attacker)
         assert queued_max <= SMALL.limits.high_water_bytes + TRANSPORT_HIGH_WATER_BYTES + 4 * FRAGMENT_BYTES
 
@@ -108,7 +109,7 @@ async def test_channel_close_of_an_attacker_is_ignored() -> None:
     async with attack_harness(signed=True, settings=ChannelSettings(accept_channel_close=False)) as harness:
         attacker = await harness.hostile_neighbor()
         attacker.send(CloseChannel(attacker.peer_id, 1, 1), DiameterEstimate(attacker.peer_id, 2, 1, 5))
-        await wait_until(
+        await eventually(
             lambda: all(channel.status().diameter_estimate >= 5 for channel in harness.channels)
         )  # every peer has received it
         assert all(channel.is_connected for channel in harness.channels)
@@ -122,12 +123,12 @@ async def test_implausible_numbers_are_rejected() -> None:
             LastKnown((AuthorState(honest, 1, (1 << 64) - 1, 0), AuthorState(honest, 0, 0, (1 << 64) - 1))),
             DiameterEstimate(attacker.peer_id, 1, 1, (1 << 32) - 1),
         )
-        await wait_until(lambda: harness.counter_total("claims_rejected") >= 1)
+        await eventually(lambda: harness.counter_total("claims_rejected") >= 1)
 
 
 async def send_unlink(harness: AttackHarness, index: int, peer_info: PeerInfo) -> None:
     """A neighbor that makes the victim dial this address. Retried while the victim has no free slot."""
-    for _ in range(20):
+    for _ in range(50):
         other = await harness.attack(harness.member_credentials() if harness.options.get("tls", True) else None)
         other.peer_id += 0 if harness.options.get("tls", True) else index
         other.send(other.hello(signed=harness.options.get("tls", True)), LinkRequest())
@@ -135,7 +136,8 @@ async def send_unlink(harness: AttackHarness, index: int, peer_info: PeerInfo) -
             other.send(Digest(False, False, (), ()), Unlink(dial=peer_info, await_dial=None))
             await other.until_closed()
             return
-        await asyncio.sleep(0.05)
+        await harness.wait_for_traffic(1)
+    raise AssertionError("the victim had no free slot")
 
 
 @both_modes

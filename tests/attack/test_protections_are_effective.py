@@ -12,6 +12,7 @@ from broadloom.protocol.exchange import Exchange
 from broadloom.security.verification import SessionSigner
 from broadloom.transport.admission_control import AdmissionControl
 from broadloom.transport.connection import TcpConnection
+from tests import support
 from tests.attack import attacker, harness, test_admission, test_crowds, test_members, test_neighbors
 
 
@@ -19,7 +20,7 @@ from tests.attack import attacker, harness, test_admission, test_crowds, test_me
 def short_deadlines(monkeypatch: pytest.MonkeyPatch) -> None:
     """The conditions of these attacks are not met, so do not wait for them as long as elsewhere."""
     monkeypatch.setattr(attacker, "RESPONSE_TIMEOUT_S", 0.7)
-    monkeypatch.setattr(harness, "DEADLINE_S", 0.7)
+    monkeypatch.setattr(support, "TIMEOUT_S", 0.7)
 
 
 def assert_attack_succeeds(attack: Coroutine[Any, Any, None]) -> None:

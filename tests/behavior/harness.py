@@ -59,7 +59,6 @@ class Harness(Protocol):
 
     async def add(self, count: int = 1, *, at_once: bool = False) -> list[HarnessPeer]: ...
     async def until(self, condition: Callable[[], object], within_s: float = 20.0) -> None: ...
-    async def sleep(self, seconds: float) -> None: ...
     def kill(self, peers: list[HarnessPeer]) -> None: ...
     def partition(self, peers: list[HarnessPeer]) -> None: ...
     def heal(self) -> None: ...
@@ -101,9 +100,6 @@ class SimHarness:
         assert self._simulation.run_until(lambda: bool(condition()), within_s), (
             f"condition not met within {within_s:g} s"
         )
-
-    async def sleep(self, seconds: float) -> None:
-        self._simulation.run_for(seconds)
 
     def kill(self, peers: list[HarnessPeer]) -> None:
         for peer in peers:
@@ -173,9 +169,6 @@ class SocketHarness:
 
     async def until(self, condition: Callable[[], object], within_s: float = 20.0) -> None:
         await eventually(condition, timeout_s=within_s)
-
-    async def sleep(self, seconds: float) -> None:
-        await asyncio.sleep(seconds)
 
     def kill(self, peers: list[HarnessPeer]) -> None:
         for peer in peers:

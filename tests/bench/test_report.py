@@ -30,7 +30,7 @@ def test_all_plots_are_drawn(tmp_path):
     assert all(path.read_text().startswith("<?xml") for path in drawn)
 
 
-def test_command_draws_a_stored_run_again(tmp_path, capsys):
+def test_command_reports_a_stored_run_again(tmp_path, capsys):
     assert main(["--report", str(SMALL), "--out", str(tmp_path)]) == 0
     assert (tmp_path / "tables.md").exists()
     assert "broadloom" in capsys.readouterr().out

@@ -41,7 +41,7 @@ def test_medians_ratios_and_the_worst_loss():
     assert broadloom["receivers"] == 8
 
 
-def test_failed_system_is_reported_and_comes_last():
+def test_failed_system_is_listed_last():
     failed = make_row("redis", None) | {"error": "not installed"}
     summaries = best_first(summarize([failed, make_row("broadloom", 5.0), make_row("nats", 9.0)]))
     assert [row["system"] for row in summaries] == ["nats", "broadloom", "redis"]

@@ -53,7 +53,6 @@ class CommandProcess:
         if terminal:
             os.close(inner)
         self._texts = {"out": b"", "err": b""}
-        self._changed = threading.Condition()
         self._stopped = False
         assert self.process.stderr is not None
         out = self.terminal if self.process.stdout is None else self.process.stdout.fileno()
@@ -67,9 +66,7 @@ class CommandProcess:
                         continue
                     if not (data := os.read(file, 65536)):
                         return
-                    with self._changed:
-                        self._texts[name] += data
-                        self._changed.notify_all()
+                    self._texts[name] += data
 
         thread = threading.Thread(target=work, daemon=True)
         thread.start()
@@ -85,9 +82,11 @@ class CommandProcess:
 
     def wait_for_output(self, text: str, where: str = "out") -> None:
         wanted = text.encode()
-        with self._changed:
-            is_printed = self._changed.wait_for(lambda: wanted in self._texts[where], TIMEOUT_S)
-        assert is_printed, f"no {text!r} within {TIMEOUT_S} s; output: {self.out!r}, errors: {self.err!r}"
+        wait_until(
+            lambda: wanted in self._texts[where],
+            lambda: f"output: {self.out!r}, errors: {self.err!r}; {text!r}",
+            TIMEOUT_S,
+        )
 
     def type(self, text: str) -> None:
         if self.terminal >= 0:

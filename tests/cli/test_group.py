@@ -5,6 +5,7 @@ import re
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -256,7 +257,7 @@ def test_json_line_is_parsed_and_validated() -> None:
 
 
 def test_message_json_has_all_fields() -> None:
-    fields = json.loads(message_json(make_message(1, 2, "a", MessageId(3, 4))._replace(is_orphan=True), depth=1))
+    fields = json.loads(message_json(replace(make_message(1, 2, "a", MessageId(3, 4)), is_orphan=True), depth=1))
     expected = {
         "id": "0000000000000001-2",
         "reply_to": "0000000000000003-4",
@@ -265,6 +266,6 @@ def test_message_json_has_all_fields() -> None:
         "depth": 1,
     }
     assert expected.items() <= fields.items()
-    is_stripped = json.loads(message_json(make_message(1, 2, "")._replace(is_stripped=True)))
+    is_stripped = json.loads(message_json(replace(make_message(1, 2, ""), is_stripped=True)))
     assert (is_stripped["is_stripped"], "text" in is_stripped) == (True, False)
     assert str(Member(1, "")) == "0000000000000001"

@@ -10,6 +10,7 @@ from typer.testing import CliRunner
 from broadloom.cli import exit_codes
 from broadloom.cli.exit_codes import NOT_SUPPORTED
 from broadloom.cli.main import app
+from broadloom.errors import ConnectError, InvalidKeyFileError
 from tests.cli.harness import new_channel, run
 
 CHANNEL = "test/mistakes"
@@ -128,3 +129,24 @@ def test_require_extra_says_what_to_install(extra: str, monkeypatch: pytest.Monk
         exit_codes.NotSupportedError, match=rf"is not installed; run: pip install 'broadloom\[{extra}\]'"
     ):
         exit_codes.require_extra(extra)
+
+
+def test_exit_code_table_names_existing_exceptions() -> None:
+    source = "\n".join(path.read_text() for path in Path(exit_codes.__file__).parent.parent.rglob("*.py"))
+    for name in exit_codes._CODE_BY_NAME:
+        assert name == "OSError" or f"class {name}(" in source, name
+
+
+@pytest.mark.parametrize(
+    ("problem", "code"),
+    [
+        (exit_codes.UsageError("x"), 2),
+        (InvalidKeyFileError("x"), 2),
+        (exit_codes.NotSupportedError("x"), 3),
+        (ConnectError("x"), 1),
+        (FileNotFoundError("x"), 1),
+        (RuntimeError("x"), None),
+    ],
+)
+def test_exceptions_have_exit_codes(problem: Exception, code: int | None) -> None:
+    assert exit_codes.exit_code_for(problem) == code

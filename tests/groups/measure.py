@@ -95,7 +95,7 @@ def order_cost_us(held: int, measured: int = 20_000, seed: int = 0) -> float:
     for post in posts:
         order.receive(post, 0.0)
     took_s = time.process_time() - begun
-    assert (order.received_count, order.waiting_count) == (held + measured, 0)
+    assert (order.received.count, order.waiting_count) == (held + measured, 0)
     return 1e6 * took_s / measured
 
 
@@ -166,7 +166,7 @@ def catchup(missed: int = 100_000, holders: int = 12, live_per_s: int = 20) -> N
     pages = sum(member.participant.sent_bytes["HistoryPage"] - sent[member]["HistoryPage"] for member in members)
     speakers = sum(member.participant.sent_bytes["HistoryPage"] > sent[member]["HistoryPage"] for member in members)
     asks = back.participant.sent_counts
-    wait_s = ROUND_TRIP_S + back.participant.reply_window_s
+    wait_s = ROUND_TRIP_S + back.participant.presence.reply_window_s
     print(
         f"{missed:,} missed ({missing / 1e6:.1f} MB): caught up in {took_s:.1f} s of virtual time "
         f"(the last {wait_s:.1f} s wait for further answers), CPU {time.process_time() - cpu:.0f} s; "

@@ -33,7 +33,7 @@ def chat(bus: GroupBus, members: list[BusMember], count: int, data: str = "") ->
     last: GroupMessage | None = None
     for number in range(count):
         member = members[number % len(members)]
-        known = last if last is not None and member.participant.conversations[7].order.has(last.id) else None
+        known = last if last is not None and member.participant.conversations[7].order.received.has(last.id) else None
         last = member.send_text(7, f"{number} {data}", known)
         bus.run(0.02)
 

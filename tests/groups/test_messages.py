@@ -44,6 +44,8 @@ group_records = st.builds(f.GroupRecord, u64, st.none() | descriptors, tuples(me
 held_intervals = tuples(st.builds(f.AuthorIntervals, u64, tuples(intervals)))
 KINDS: dict[Any, st.SearchStrategy[Any]] = {
     Hyper: u64,
+    f.MemberIdField: u64,
+    f.GroupIdField: u64,
     UInt: u32,
     Bool: st.booleans(),
     f.Name: names,

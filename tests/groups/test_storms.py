@@ -115,6 +115,10 @@ def test_new_member_assumes_many_peers_until_count_is_reported() -> None:
     bus.run(WARMUP_S)
     new_member = bus.add("new_member")
     full_window_s = new_member.participant.settings.reply_window_s
-    assert new_member.participant.reply_window_s == full_window_s
+    assert new_member.participant.presence.reply_window_s == full_window_s
     bus.run(2.0)
-    assert new_member.participant.reply_window_s == members[0].participant.reply_window_s < full_window_s / 4
+    assert (
+        new_member.participant.presence.reply_window_s
+        == members[0].participant.presence.reply_window_s
+        < full_window_s / 4
+    )

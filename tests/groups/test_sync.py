@@ -1,14 +1,12 @@
 """The synchronous twin, over real sockets."""
 
-import inspect
 import threading
 
 import pytest
 
-import broadloom.groups
 import broadloom.sync
 from broadloom.groups import GroupDiscovered, GroupNotFoundError, MemberStatus
-from broadloom.groups.sync import Group, Groups
+from broadloom.groups.sync import Groups
 from tests.channel.joined import QUICK, unique_name
 from tests.groups.group_bus import QUICK_GROUPS
 from tests.support import wait_until
@@ -78,19 +76,3 @@ def test_sync_events_end_when_groups_are_closed() -> None:
             wait_until(lambda: any(isinstance(event, GroupDiscovered) for event in seen))
         reader.join(20)
         assert not reader.is_alive()
-
-
-@pytest.mark.parametrize("twins", [(broadloom.groups.Groups, Groups), (broadloom.groups.Group, Group)])
-def test_sync_twin_has_same_methods_and_parameters(twins: tuple[type, type]) -> None:
-    asynchronous, synchronous = map(method_parameters, twins)
-    if "aclose" in asynchronous:
-        asynchronous["close"] = asynchronous.pop("aclose")
-    assert synchronous == asynchronous
-
-
-def method_parameters(kind: type) -> dict[str, list[tuple[str, object, object]]]:
-    methods = {name: method for name, method in vars(kind).items() if name[0] != "_" and callable(method)}
-    return {
-        name: [(each.name, each.kind, each.default) for each in inspect.signature(method).parameters.values()]
-        for name, method in methods.items()
-    }

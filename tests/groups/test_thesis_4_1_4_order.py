@@ -23,7 +23,7 @@ def test_protocol_illustration_thesis_4_1_4() -> None:
         return new  # type: ignore[return-value]
 
     # 1. Initially the ordering tree is only its root, and nothing waits.
-    assert (order.received_count, order.waiting_count) == (0, 0)
+    assert (order.received.count, order.waiting_count) == (0, 0)
     # 2. B1 has no parent: it is delivered at once.
     assert receives(B, 1, None) == [(B, 1)]
     # 3. B3 replies to B2, which is missing: it waits.

@@ -1,6 +1,5 @@
 """`broadloom.sync`: the names, results and exceptions of the asynchronous channel."""
 
-import inspect
 import subprocess
 import sys
 import threading
@@ -118,18 +117,6 @@ def test_events_unsubscribes_when_iteration_is_abandoned() -> None:
         other.abort()
         thread.join(5)
         wait_until(lambda: not one._twin._listeners)
-
-
-def test_sync_channel_has_the_public_names_of_the_asynchronous_channel() -> None:
-    def names(channel: type) -> set[str]:
-        return {name for name in dir(channel) if not name.startswith("_")}
-
-    assert names(Channel) - {"close"} | {"aclose"} == names(broadloom.Channel) | {"name", "missed_count"}
-    for name in names(Channel) & names(broadloom.Channel):
-        if callable(getattr(Channel, name)):
-            parameters = inspect.signature(getattr(Channel, name)).parameters
-            assert parameters == inspect.signature(getattr(broadloom.Channel, name)).parameters, name
-    assert inspect.signature(broadloom.sync.connect).parameters == inspect.signature(broadloom.connect).parameters
 
 
 def test_threads_send_and_receive_concurrently() -> None:

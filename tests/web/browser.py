@@ -2,13 +2,14 @@
 
 import json
 import shutil
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
+
+from tests.support import wait_until
 
 WITHIN_S = 60.0
 """A busy machine takes its time; nobody waits longer than needed."""
@@ -63,18 +64,13 @@ class Browser:
         """Wait until this is true, and return it."""
         from selenium.common.exceptions import StaleElementReferenceException
 
-        deadline = time.monotonic() + within_s
-        while True:
+        def found() -> Any:
             try:
-                found = condition()
+                return condition()
             except StaleElementReferenceException:
-                found = None
-            if found:
-                return found
-            assert time.monotonic() < deadline, (
-                f"after {within_s:g} s not there: {what or condition}; {self.page_text()}"
-            )
-            time.sleep(0.05)
+                return None
+
+        return wait_until(found, lambda: f"{self.page_text()}\n{what or condition}", within_s, poll_s=0.05)
 
     def page_text(self) -> str:
         return str(self.run("return document.body.innerText"))[:1500]

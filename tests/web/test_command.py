@@ -13,18 +13,18 @@ from tests.web.server import running_server
 
 
 @pytest.mark.parametrize(
-    ("words", "log"),
+    ("words", "error"),
     [
         ([], "pass a channel, --tapes or --results"),
         (["--tapes", "/nowhere/at/all"], "is not a directory"),
         (["--tapes", ".", "--listen", "here"], "--listen must be a port"),
-        (["--tapes", ".", "--listen", "0.0.0.0:0"], "give a password"),
+        (["--tapes", ".", "--listen", "0.0.0.0:0"], "set a password"),
     ],
 )
-def test_command_mistakes_say_what_to_do(words: list[str], told: str) -> None:
+def test_command_mistakes_say_what_to_do(words: list[str], error: str) -> None:
     result = CliRunner().invoke(app, ["web", *words])
     assert result.exit_code == 2
-    assert told in " ".join(result.output.split())
+    assert error in " ".join(result.output.split())
 
 
 def test_remote_access_requires_the_password(tmp_path: Path) -> None:

@@ -60,7 +60,7 @@ def test_fabric_page_draws_every_peer(browser: Browser, lab: dict[str, Any], pic
         lambda: browser.fabric("free-slots") == "0" and browser.fabric("partitions") == "1", "figures of the server"
     )
     assert number(browser, "links") == PEERS * 4 / 2
-    assert "nothing is hidden" in browser.text("main")
+    assert "Every peer of the local cluster" in browser.text("main")
     browser.wait_until(
         lambda: f"{PEERS} peers" in browser.run("return document.querySelector('[role=status]').textContent")
     )

@@ -29,8 +29,8 @@ def test_replay_ends_in_a_regular_fabric_of_survivors(kill: Replay) -> None:
 
 def test_crashes_are_found_without_records_of_the_crashed(kill: Replay) -> None:
     told = sentences(kill)
-    assert "6 peers died" in told
-    assert any(each.startswith("all have their links again") for each in told)
+    assert "6 peers crashed" in told
+    assert any(each.startswith("all links are repaired") for each in told)
     assert sum(kill.history.overview()["deaths"]) == 6
 
 

@@ -5,12 +5,12 @@ A program may run several peers of one channel (`local_peers=3`), which act as o
 
 import asyncio
 import logging
-from collections import deque
 from collections.abc import AsyncGenerator, Callable
 from dataclasses import replace
 from types import TracebackType
 from typing import Any, Self
 
+from broadloom.channel.event_listeners import EventListeners
 from broadloom.channel.fragments import Reassembler
 from broadloom.channel.inbox import Inbox, Overflow
 from broadloom.channel.peer_set import PeerSetMerge
@@ -26,8 +26,6 @@ from broadloom.wire.broadcast_frame import PayloadKind
 
 log = logging.getLogger("broadloom")
 
-EVENTS_MAX = 1000
-"""Events buffered for each iterator of `events()`; the oldest are dropped."""
 WARN_INTERVAL_S = 1.0
 """Minimum time between two warnings about missed messages. Each one is reported as an event anyway."""
 LEAVE_TIMEOUT_S = 6.0
@@ -62,7 +60,7 @@ class Channel(Sender):
         self._is_calling_back = False
         """A callback of `on_message` is in the middle of a batch."""
         self._reassembler = Reassembler(node.settings.message_bytes_max, self._on_missed)
-        self._listeners: list[Callable[[ChannelEvent], None]] = []
+        self._listeners: EventListeners[ChannelEvent] = EventListeners(name)
         self._left = asyncio.Event()
         self._all_left = asyncio.Event()
         """Set when all local peers have left."""
@@ -121,21 +119,17 @@ class Channel(Sender):
         Raises `TimeoutError`, or `NotConnectedError` if the channel was left.
         """
         links = self._node.peer.links
-        if len(links):
-            return
-        changed = asyncio.Event()
-        unsubscribe = self.on_event(lambda event: changed.set() if isinstance(event, LinkUp | StateChanged) else None)
+
+        def has_peers() -> bool:
+            if not len(links) and self._left.is_set():
+                raise NotConnectedError(self._not_connected_message())
+            return len(links) > 0
+
         try:
             async with asyncio.timeout(timeout_s):
-                while not len(links):
-                    if self._left.is_set():
-                        raise NotConnectedError(self._not_connected_message())
-                    changed.clear()
-                    await changed.wait()
+                await self._listeners.wait_until(has_peers)
         except TimeoutError:
             raise TimeoutError(f"{self.name}: no other peer connected within {timeout_s:g} s") from None
-        finally:
-            unsubscribe()
 
     # -- receiving
 
@@ -239,29 +233,11 @@ class Channel(Sender):
 
     def on_event(self, callback: Callable[[ChannelEvent], None]) -> Callable[[], None]:
         """Call `callback` for each event: state, links, missed messages. Returns a function that removes it."""
-        self._listeners.append(callback)
-        return lambda: self._listeners.remove(callback) if callback in self._listeners else None
+        return self._listeners.add(callback)
 
-    async def events(self) -> AsyncGenerator[ChannelEvent, None]:
+    def events(self) -> AsyncGenerator[ChannelEvent, None]:
         """Events as they happen, until the channel is left."""
-        pending: deque[ChannelEvent] = deque(maxlen=EVENTS_MAX)
-        changed = asyncio.Event()
-
-        def buffer(event: ChannelEvent) -> None:
-            pending.append(event)
-            changed.set()
-
-        unsubscribe = self.on_event(buffer)
-        try:
-            while True:
-                while pending:
-                    yield pending.popleft()
-                if self._left.is_set():
-                    return
-                changed.clear()
-                await changed.wait()
-        finally:
-            unsubscribe()
+        return self._listeners.events()
 
     # -- leaving
 
@@ -310,7 +286,7 @@ class Channel(Sender):
         """Disconnect without notice, as if the process had been killed."""
         self._close_sockets()
         if not self._left.is_set():
-            self._emit(StateChanged(PeerState.LEFT))
+            self._listeners.emit(StateChanged(PeerState.LEFT))
         self._mark_left()
         self._all_left.set()
 
@@ -357,7 +333,7 @@ class Channel(Sender):
 
     def _on_missed(self, missed: Missed) -> None:
         self.missed_count += missed.last_sequence - missed.first_sequence + 1
-        self._emit(missed._replace(author=PeerId(missed.author)))
+        self._listeners.emit(missed._replace(author=PeerId(missed.author)))
         now = self._node.now()
         if now >= self._warn_again_at:
             self._warn_again_at = now + WARN_INTERVAL_S
@@ -367,7 +343,7 @@ class Channel(Sender):
         if isinstance(event, LinkUp | LinkDown):
             neighbor = event.neighbor
             event = event._replace(neighbor=neighbor._replace(peer_id=PeerId(neighbor.peer_id)))
-        self._emit(event)
+        self._listeners.emit(event)
         if isinstance(event, StateChanged) and event.state is PeerState.LEFT:
             self._mark_left()
             self._start_leaving()  # closes the sockets if another member closed the channel
@@ -383,16 +359,10 @@ class Channel(Sender):
         if all(node.peer.state is PeerState.LEFT for node in self._nodes):
             self._all_left.set()
 
-    def _emit(self, event: ChannelEvent) -> None:
-        for listener in tuple(self._listeners):
-            try:
-                listener(event)
-            except Exception:
-                log.exception("%s: an event callback failed", self.name)
-
     def _mark_left(self) -> None:
         self._left.set()
         self._inbox.close()
+        self._listeners.end()
 
     def _on_inbox_full(self) -> None:
         match self._overflow_policy:

@@ -1,13 +1,13 @@
 """The inbox: delivered messages that the application has not read yet, and the policy for when it is full.
 
 It never grows beyond its limits, and every message it drops is reported as missed. `Message` objects are created only
-when they are read. They are named tuples: reading a message takes 0.8 µs, and with frozen dataclasses 1.4 µs.
+when they are read.
 """
 
 import asyncio
 from collections import deque
 from collections.abc import Callable
-from enum import Enum
+from enum import StrEnum
 
 from broadloom.protocol.events import Batch, Message, Missed
 from broadloom.wire import PeerId
@@ -16,7 +16,7 @@ DROP_DIVISOR = 8
 """A full inbox drops this fraction of its messages at once, so that few `Missed` events cover many messages."""
 
 
-class Overflow(Enum):
+class Overflow(StrEnum):
     """What happens when the application does not read its channel in time."""
 
     DROP_OLDEST = "drop_oldest"

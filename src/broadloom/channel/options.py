@@ -29,8 +29,8 @@ class ConnectOptions:
     """Hosts to look for the channel: `10.0.0.5` or `alpha`, whose ports are probed in the channel's port order, or
     `host:port`. Default: this machine. The first peer of a channel must run on one of its bootstrap hosts."""
     key: str | bytes | None = field(default=None, repr=False)
-    """Key shared by all members (`broadloom key` generates one). Without key and ticket, the key is derived from the
-    channel name, which only keeps out programs that do not know the name."""
+    """Key shared by all members (`broadloom key generate` creates one). Without key and ticket, the key is derived from
+    the channel name, which only keeps out programs that do not know the name."""
     ticket: "str | os.PathLike[str] | Ticket | None" = field(default=None, repr=False)
     """Ticket issued by the channel's owner, with a name and a role: a path, the text of the file, or a `Ticket`."""
     revocation_list: "str | os.PathLike[str] | None" = None
@@ -78,9 +78,8 @@ class ConnectOptions:
             raise ValueError(f"port={self.port}: must be 1 to {PORT_MAX}, or 0 to choose one")
         if self.inbox_messages_max < 1 or self.inbox_bytes_max < 1:
             raise ValueError("inbox_messages_max and inbox_bytes_max must be at least 1")
-        if self.overflow not in [value for policy in Overflow for value in (policy, policy.value)]:
-            choices = ", ".join(policy.value for policy in Overflow)
-            raise ValueError(f"overflow={self.overflow!r}: must be one of {choices}")
+        if self.overflow not in list(Overflow):
+            raise ValueError(f"overflow={self.overflow!r}: must be one of {', '.join(Overflow)}")
         if self.advertise_host:
             _check_advertise_host(self.advertise_host)
 

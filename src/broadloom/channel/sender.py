@@ -15,6 +15,7 @@ from typing import Any
 from broadloom.channel.fragments import FRAGMENT_BYTES, fragment
 from broadloom.errors import MessageTooLargeError, NotConnectedError, NotPermittedError
 from broadloom.protocol import PeerState
+from broadloom.protocol.events import payload_bytes
 from broadloom.protocol.identity import Role
 from broadloom.transport import TcpNode
 from broadloom.wire.broadcast_frame import PRIORITY_MAX, PayloadKind, Priority
@@ -27,6 +28,7 @@ MESSAGE_COST_BYTES = 64
 YIELD_BYTES = 128 << 10
 """`broadcast` yields to the event loop after this amount, so that a busy author does not starve its own process."""
 TTL_MS_MAX = 0xFFFFFFFF
+TEXT_REMEDY = "broadcast_text or broadcast_json"
 
 
 class Sender(ABC):
@@ -46,7 +48,7 @@ class Sender(ABC):
         - `ttl_s`: receivers that have not got the message by then get a `Missed` event instead.
         """
         if not isinstance(data, bytes):
-            data = _as_bytes(data)
+            data = payload_bytes(data, TEXT_REMEDY)
         cost = len(data) + MESSAGE_COST_BYTES
         if cost > self._granted:
             if len(data) > FRAGMENT_BYTES:
@@ -58,7 +60,7 @@ class Sender(ABC):
     def broadcast_nowait(self, data: bytes, *, priority: int = Priority.NORMAL, ttl_s: float | None = None) -> int:
         """As `broadcast`, without flow control: for callbacks, and for programs that send little."""
         if not isinstance(data, bytes):
-            data = _as_bytes(data)
+            data = payload_bytes(data, TEXT_REMEDY)
         ttl_ms = 0 if ttl_s is None else _milliseconds(ttl_s)
         if len(data) <= FRAGMENT_BYTES:
             return self._send(data, PayloadKind.DATA, priority, ttl_ms)
@@ -166,9 +168,3 @@ def _milliseconds(ttl_s: float) -> int:
     if not ttl_s > 0:
         raise ValueError(f"ttl_s={ttl_s}: must be greater than 0; None means no expiry")
     return max(1, round(min(ttl_s * 1000, TTL_MS_MAX)))
-
-
-def _as_bytes(data: Any) -> bytes:
-    if isinstance(data, bytearray | memoryview):
-        return bytes(data)
-    raise TypeError(f"a message is bytes, not {type(data).__name__}; use broadcast_text or broadcast_json")

@@ -2,13 +2,11 @@
 
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
-from broadloom.cli.chaos import print_problems
-from broadloom.cli.exit_codes import FAILURE, INTERRUPTED, NOT_SUPPORTED, SUCCESS, CommandFailedError, UsageError
-from broadloom.cli.options import JsonOption, NoTlsOption
+from broadloom.cli.chaos import print_problems, reporting_interrupt
+from broadloom.cli.exit_codes import FAILURE, NOT_SUPPORTED, SUCCESS, CommandFailedError, UsageError
+from broadloom.cli.options import JsonOption, NoTlsOption, argument, option
 from broadloom.cli.output import ProgressBar, console, print_json
-from broadloom.cli.runner import print_error, reports_errors
+from broadloom.cli.runner import command, print_error
 
 if TYPE_CHECKING:
     from broadloom.testing.bench.config import SecurityMode
@@ -22,27 +20,25 @@ def _complete(incomplete: str) -> list[str]:
     return [name for name in names if name.startswith(incomplete)]
 
 
-@reports_errors("bench")
+@command("bench")
 def bench(
     benchmark: Annotated[
         str,
-        typer.Argument(
-            metavar="throughput|latency|all-to-all|join|all",
-            help="What to measure: messages per second of one sender; delivery time; messages per second if every peer "
+        argument(
+            "What to measure: messages per second of one sender; delivery time; messages per second if every peer "
             "sends; time to join.",
+            "throughput|latency|all-to-all|join|all",
             autocompletion=_complete,
         ),
     ] = ALL,
-    receivers: Annotated[int, typer.Option(min=1, metavar="N", help="Number of receivers.")] = 8,
-    size: Annotated[int, typer.Option(metavar="BYTES", help="Message size in bytes, at least 24.")] = 100,
-    messages: Annotated[int, typer.Option(min=1, metavar="N", help="Maximum number of messages.")] = 50_000,
-    rate: Annotated[float, typer.Option(metavar="N", help="Messages per second for latency and join.")] = 200.0,
-    duration: Annotated[float, typer.Option("--duration", metavar="SECONDS", help="Maximum time per benchmark.")] = 3.0,
+    receivers: Annotated[int, option("Number of receivers.", "N", min=1)] = 8,
+    size: Annotated[int, option("Message size in bytes, at least 24.", "BYTES")] = 100,
+    messages: Annotated[int, option("Maximum number of messages.", "N", min=1)] = 50_000,
+    rate: Annotated[float, option("Messages per second for latency and join.", "N")] = 200.0,
+    duration: Annotated[float, option("Maximum time per benchmark.", "SECONDS")] = 3.0,
     no_tls: NoTlsOption = False,
-    shared_key: Annotated[
-        bool, typer.Option("--shared-key", help="Use a random shared key instead of one derived from the name.")
-    ] = False,
-    signed: Annotated[bool, typer.Option("--signed", help="Sign every message.")] = False,
+    shared_key: Annotated[bool, option("Use a random shared key instead of one derived from the name.")] = False,
+    signed: Annotated[bool, option("Sign every message.")] = False,
     json: JsonOption = False,
 ) -> int:
     """Benchmark this machine.
@@ -62,24 +58,18 @@ def bench(
     """
     from broadloom.testing.bench.benchmarks import BENCHMARKS
     from broadloom.testing.bench.config import BenchConfig
-    from broadloom.testing.bench.suite import run_benchmarks
-    from broadloom.testing.errors import ConfigError
+    from broadloom.testing.bench.runner import run_benchmarks
 
     if benchmark not in (*BENCHMARKS, ALL):
         raise UsageError(f"unknown benchmark {benchmark!r}; choose one of {', '.join(BENCHMARKS)}, or {ALL}")
     names = [*BENCHMARKS] if benchmark == ALL else [benchmark]
+    security = _security_mode(no_tls=no_tls, shared_key=shared_key, signed=signed)
+    config = BenchConfig(receivers, size, messages, rate, duration, security).validated()
     try:
-        security = _security_mode(no_tls=no_tls, shared_key=shared_key, signed=signed)
-        config = BenchConfig(receivers, size, messages, rate, duration, security).validated()
-        with _BenchProgress("starting", len(names), quiet=json) as progress:
+        with reporting_interrupt("bench"), _BenchProgress("starting", len(names), quiet=json) as progress:
             report = run_benchmarks(names, config, progress)
-    except ConfigError as problem:
-        raise UsageError(str(problem)) from None
     except OSError as problem:
         raise CommandFailedError(f"cannot run on this machine: {problem}") from None
-    except KeyboardInterrupt:
-        print_error("bench", "interrupted; all processes have ended")
-        return INTERRUPTED
     if json:
         print_json(report.as_dict())
     else:

@@ -1,13 +1,13 @@
 """`broadloom chaos`: faults in real processes, with an audit of every delivery."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
-from broadloom.cli.exit_codes import FAILURE, INTERRUPTED, NOT_SUPPORTED, SUCCESS, UsageError, require_extra
-from broadloom.cli.options import DegreeOption, JsonOption, NoTlsOption, TapeOption, option
-from broadloom.cli.output import ProgressBar, console, print_json
-from broadloom.cli.runner import print_error, reports_errors
+from broadloom.cli.exit_codes import FAILURE, NOT_SUPPORTED, SUCCESS, UsageError, require_extra
+from broadloom.cli.options import DegreeOption, JsonOption, NoTlsOption, TapeOption, argument, option
+from broadloom.cli.output import ProgressBar, console, print_json, print_rows
+from broadloom.cli.runner import command, print_error
 
 if TYPE_CHECKING:
     from broadloom.testing.chaos.report import ChaosReport
@@ -15,26 +15,20 @@ if TYPE_CHECKING:
 PROBLEMS_SHOWN_MAX = 10
 
 
-@reports_errors("chaos")
+@command("chaos")
 def chaos(
-    scenario: Annotated[
-        str, typer.Argument(metavar="SCENARIO", help="Name of a chaos scenario, or `list` to list them.")
-    ],
-    peers: Annotated[int, option("--peers", metavar="N", help="Number of peers.")] = 0,
-    processes: Annotated[
-        int, option("--processes", metavar="N", help="Number of processes. Default: one per peer.")
-    ] = 0,
-    kill: Annotated[int, option("--kill", metavar="N", help="Peers to kill (kill).")] = 0,
-    pause: Annotated[int, option("--pause", metavar="N", help="Peers to stop with SIGSTOP (pause).")] = 0,
-    joiners: Annotated[int, option("--joiners", metavar="N", help="Peers that join one after another (join).")] = 0,
-    churn_per_min: Annotated[
-        float, option("--churn-per-min", metavar="N", help="Joins per minute; as many leave or crash (churn).")
-    ] = 0.0,
-    duration: Annotated[float, option("--duration", metavar="SECONDS", help="Duration of the fault.")] = 0.0,
-    rate: Annotated[float, option("--rate", metavar="N", help="Messages per second, all peers together.")] = 0.0,
-    size: Annotated[int, option("--size", metavar="BYTES", help="Message size in bytes.")] = 0,
+    scenario: Annotated[str, argument("Name of a chaos scenario, or `list` to list them.", "SCENARIO")],
+    peers: Annotated[int, option("Number of peers.", "N")] = 0,
+    processes: Annotated[int, option("Number of processes. Default: one per peer.", "N")] = 0,
+    kill: Annotated[int, option("Peers to kill (kill).", "N")] = 0,
+    pause: Annotated[int, option("Peers to stop with SIGSTOP (pause).", "N")] = 0,
+    joiners: Annotated[int, option("Peers that join one after another (join).", "N")] = 0,
+    churn_per_min: Annotated[float, option("Joins per minute; as many leave or crash (churn).", "N")] = 0.0,
+    duration: Annotated[float, option("Duration of the fault.", "SECONDS")] = 0.0,
+    rate: Annotated[float, option("Messages per second, all peers together.", "N")] = 0.0,
+    size: Annotated[int, option("Message size in bytes.", "BYTES")] = 0,
     degree: DegreeOption = 0,
-    repair_timeout: Annotated[float, option("--repair-timeout", metavar="SECONDS", help="Maximum repair time.")] = 0.0,
+    repair_timeout: Annotated[float, option("Maximum repair time.", "SECONDS")] = 0.0,
     no_tls: NoTlsOption = False,
     tape: TapeOption = None,
     json: JsonOption = False,
@@ -53,11 +47,14 @@ def chaos(
     """
     from broadloom.testing.chaos.runner import run_scenario
     from broadloom.testing.chaos.scenarios import SCENARIOS, merge_config
-    from broadloom.testing.errors import ConfigError
     from broadloom.transport.event_loop import run as run_event_loop
 
     if scenario == "list":
-        _print_scenarios(json=json)
+        found = SCENARIOS.items()
+        rows = (
+            {"scenario": name, "peers": each.defaults.peers, "description": each.description} for name, each in found
+        )
+        print_rows(rows, json=json)
         return SUCCESS
     if tape is not None:
         require_extra("record")
@@ -75,21 +72,15 @@ def chaos(
         "no_tls": no_tls or None,
         "tape": str(tape or ""),
     }
-    try:
-        if scenario not in SCENARIOS:
-            raise UsageError(f"unknown scenario {scenario!r}; choose one of {', '.join(SCENARIOS)}")
-        for option_name, value in (("kill", kill), ("pause", pause)):
-            if value and scenario != option_name:
-                raise UsageError(f"--{option_name} applies only to the scenario {option_name}")
-        config = merge_config(SCENARIOS[scenario].defaults, given)
-        # Drawn by no thread, because the processes are forked while it is shown.
-        with ProgressBar("starting", quiet=json) as progress:
-            report = run_event_loop(run_scenario(scenario, config, progress))
-    except ConfigError as problem:
-        raise UsageError(str(problem)) from None
-    except KeyboardInterrupt:
-        print_error("chaos", "interrupted; all processes have ended")
-        return INTERRUPTED
+    if scenario not in SCENARIOS:
+        raise UsageError(f"unknown scenario {scenario!r}; choose one of {', '.join(SCENARIOS)}")
+    for option_name, value in (("kill", kill), ("pause", pause)):
+        if value and scenario != option_name:
+            raise UsageError(f"--{option_name} applies only to the scenario {option_name}")
+    config = merge_config(SCENARIOS[scenario].defaults, given)
+    # Drawn by no thread, because the processes are forked while it is shown.
+    with reporting_interrupt("chaos"), ProgressBar("starting", quiet=json) as progress:
+        report = run_event_loop(run_scenario(scenario, config, progress))
     if json:
         print_json(report.as_dict())
     else:
@@ -97,19 +88,13 @@ def chaos(
     return NOT_SUPPORTED if report.skipped else SUCCESS if report.passed else FAILURE
 
 
-def _print_scenarios(*, json: bool) -> None:
-    from rich.table import Table
-
-    from broadloom.testing.chaos.scenarios import SCENARIOS
-
-    table = Table("scenario", "peers", "description", box=None, pad_edge=False)
-    for name, scenario in SCENARIOS.items():
-        if json:
-            peers = scenario.defaults.peers
-            print_json({"scenario": name, "peers": peers, "description": scenario.description})
-        table.add_row(name, str(scenario.defaults.peers), scenario.description)
-    if not json:
-        console().print(table)
+@contextmanager
+def reporting_interrupt(command: str) -> Iterator[None]:
+    try:
+        yield
+    except KeyboardInterrupt:
+        print_error(command, "interrupted; all processes have ended")
+        raise
 
 
 def print_problems(command: str, problems: list[str]) -> None:

@@ -1,20 +1,18 @@
 """`broadloom chat`: the threaded chat in the terminal, and exports of its history."""
 
-import logging
 import sys
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
 from typer.core import TyperGroup
 
-from broadloom.apps.chat.storage import ChatFiles, ChatStoreError, open_chat_files, open_existing_store
-from broadloom.cli.exit_codes import SUCCESS, UsageError, require_extra
-from broadloom.cli.options import JoinOptions, command_group, option, with_join_options
-from broadloom.cli.runner import StopSignal, joined_channel, print_error, reports_errors, route_warnings_to, run
+from broadloom.apps.chat.storage import ChatFiles, open_chat_files, open_existing_store
+from broadloom.cli.exit_codes import SUCCESS, UsageError
+from broadloom.cli.options import JoinOptions, argument, command_group, option
+from broadloom.cli.runner import StopSignal, command, joined_channel, print_error, route_warnings_to
 
 if TYPE_CHECKING:
-    from broadloom.apps.chat.chat_model import ChatModel
     from broadloom.channel import Channel
 
 LOBBY = "chat/lobby"
@@ -46,27 +44,21 @@ chat = command_group(
     """,
 )
 
-ChannelOption = Annotated[str, typer.Option("--channel", metavar="CHANNEL", help="Channel of the chat.")]
+ChannelOption = Annotated[str, option("Channel of the chat.", "CHANNEL")]
 StoreOption = Annotated[
     Path | None,
-    option(
-        "--store",
-        metavar="FILE",
-        help="SQLite file with the history. Default: a file in your data directory, for this name and channel.",
-    ),
+    option("SQLite file with the history. Default: a file in your data directory, for this name and channel.", "FILE"),
 ]
 
 
-@chat.command()
-@with_join_options
-def join(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="Your display name.")],
+@command("chat join", chat, extra="chat")
+async def join(
+    stop: StopSignal,
     join_options: JoinOptions,
+    name: Annotated[str, argument("Your display name.", "NAME")],
     channel: ChannelOption = LOBBY,
     store: StoreOption = None,
-    ephemeral: Annotated[
-        bool, typer.Option("--ephemeral", help="Do not store anything; you get a new identity each time.")
-    ] = False,
+    ephemeral: Annotated[bool, option("Do not store anything; you get a new identity each time.")] = False,
 ) -> int:
     """Open the chat in this terminal.
 
@@ -79,33 +71,24 @@ def join(
     - `broadloom chat join Anna --channel chat/club --bootstrap 10.0.0.5`
     - `broadloom chat join Anna --ephemeral`
     """
-
-    async def work(stop: StopSignal) -> int:
-        files = _prepare(channel, name, store, ephemeral=ephemeral)
-        try:
-            async with joined_channel(channel, join_options, stop) as joined:
-                stop.interrupt_is_success = True
-                return await _run_chat(joined, name, files)
-        finally:
-            files.close()
-
-    return run("chat", work)
+    files = _prepare(channel, name, store, ephemeral=ephemeral)
+    try:
+        async with joined_channel(channel, join_options, stop) as joined:
+            stop.interrupt_is_success = True
+            return await _run_chat(joined, name, files)
+    finally:
+        files.close()
 
 
-@chat.command()
-@reports_errors("chat export")
+@command("chat export", chat)
 def export(
-    group: Annotated[str, typer.Argument(metavar="GROUP", help="Description or ID of the group.")],
-    format: Annotated[str, typer.Option("--format", metavar="md|json|html", help="Output format.")] = "md",
+    group: Annotated[str, argument("Description or ID of the group.", "GROUP")],
+    format: Annotated[str, option("Output format.", "md|json|html")] = "md",
     channel: ChannelOption = LOBBY,
-    name: Annotated[
-        str, option("--name", help="Display name that the store belongs to, if there are several on this machine.")
-    ] = "",
+    name: Annotated[str, option("Display name that the store belongs to, if there are several on this machine.")] = "",
     store: StoreOption = None,
-    out: Annotated[
-        Path | None, option("--out", "-o", metavar="FILE", help="Output file. Default: standard output.")
-    ] = None,
-    json: Annotated[bool, typer.Option("--json", "-j", help="Short for `--format json`.")] = False,
+    out: Annotated[Path | None, option("Output file. Default: standard output.", "FILE", "--out", "-o")] = None,
+    json: Annotated[bool, option("Short for `--format json`.", None, "--json", "-j")] = False,
 ) -> int:
     """Export a conversation from a local store.
 
@@ -122,14 +105,8 @@ def export(
     write = FORMATS.get("json" if json else format)
     if write is None:
         raise UsageError(f"unknown format {format!r}: choose one of {', '.join(FORMATS)}")
-    try:
-        history = open_existing_store(channel, name, store)
-        try:
-            exported_group = export_group(history, group)
-        finally:
-            history.close()
-    except ChatStoreError as problem:
-        raise UsageError(str(problem)) from None
+    with closing(open_existing_store(channel, name, store)) as history:
+        exported_group = export_group(history, group)
     if out is None:
         sys.stdout.writelines(write(exported_group))
         return SUCCESS
@@ -143,13 +120,9 @@ def export(
 
 def _prepare(channel: str, name: str, store: Path | None, *, ephemeral: bool) -> ChatFiles:
     """Everything that can fail before joining."""
-    require_extra("chat")
     if not all(stream is not None and stream.isatty() for stream in (sys.__stdin__, sys.__stdout__, sys.__stderr__)):
         raise UsageError("the chat needs a terminal; use `broadloom group join` in a pipe")
-    try:
-        return open_chat_files(channel, name, store, memory=ephemeral)
-    except ChatStoreError as problem:
-        raise UsageError(str(problem)) from None
+    return open_chat_files(channel, name, store, memory=ephemeral)
 
 
 async def _run_chat(channel: "Channel", name: str, files: ChatFiles) -> int:
@@ -160,7 +133,7 @@ async def _run_chat(channel: "Channel", name: str, files: ChatFiles) -> int:
     async with Groups(channel, name, store=files.store) as own_groups:
         model = ChatModel(own_groups, files.read_state)
         try:
-            with route_warnings_to(_NotificationHandler(model)):
+            with route_warnings_to(model.add_notice):  # standard error would garble the screen
                 app = ChatApp(model, channel)
                 await app.run_async()
             return app.return_code or SUCCESS
@@ -169,14 +142,3 @@ async def _run_chat(channel: "Channel", name: str, files: ChatFiles) -> int:
                 model.close()
             except OSError as problem:
                 print_error("chat", f"cannot save which messages you have read: {problem}")
-
-
-class _NotificationHandler(logging.Handler):
-    """Shows warnings of the library in the chat; on standard error they would garble the screen."""
-
-    def __init__(self, model: "ChatModel") -> None:
-        super().__init__(logging.WARNING)
-        self._model = model
-
-    def emit(self, record: logging.LogRecord) -> None:
-        self._model.add_notice(record.getMessage())

@@ -4,48 +4,38 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
-from broadloom.cli.exit_codes import FAILURE, SUCCESS, UsageError, require_extra
+from broadloom.cli.exit_codes import FAILURE, SUCCESS, require_extra
 from broadloom.cli.options import option
 from broadloom.cli.output import print_json
-from broadloom.cli.runner import StopSignal, hint, run
+from broadloom.cli.runner import StopSignal, command, hint
 
 if TYPE_CHECKING:
     from broadloom.testing.cluster.demo_run import DemoSummary
 
 
-def _rate(name: str, help: str) -> Any:
-    return option(name, metavar="N", help=help, rich_help_panel="Traffic, in messages per second")
+def _rate(help: str) -> Any:
+    return option(help, "N", rich_help_panel="Traffic, in messages per second")
 
 
-def demo(
-    peers: Annotated[
-        int, typer.Option(metavar="N", help="Number of peers; up to 24 run in a process of their own.")
-    ] = 24,
-    headless: Annotated[
-        bool, typer.Option("--headless", help="Run once without a browser, audit every delivery and exit.")
-    ] = False,
-    duration: Annotated[
-        float, typer.Option("--duration", metavar="SECONDS", help="Traffic duration, with --headless.")
-    ] = 60.0,
-    kill: Annotated[
-        int | None, option("--kill", metavar="N", help="Peers to kill, with --headless. Default: one in five.")
-    ] = None,
-    chat: Annotated[float | None, _rate("--chat", "Chat messages in groups.")] = None,
-    ticks: Annotated[float | None, _rate("--ticks", "Market prices.")] = None,
-    identifications: Annotated[float | None, _rate("--identifications", "Identifications of subscribers.")] = None,
-    ads: Annotated[float | None, _rate("--ads", "Ads.")] = None,
-    port: Annotated[int, typer.Option(min=0, max=65535, help="Port of the pages.", show_default="8470")] = 0,
-    browser: Annotated[bool, typer.Option("--browser/--no-browser", help="Open the pages in a browser.")] = True,
+@command("demo")
+async def demo(
+    stop: StopSignal,
+    peers: Annotated[int, option("Number of peers; up to 24 run in a process of their own.", "N")] = 24,
+    headless: Annotated[bool, option("Run once without a browser, audit every delivery and exit.")] = False,
+    duration: Annotated[float, option("Traffic duration, with --headless.", "SECONDS")] = 60.0,
+    kill: Annotated[int | None, option("Peers to kill, with --headless. Default: one in five.", "N")] = None,
+    chat: Annotated[float | None, _rate("Chat messages in groups.")] = None,
+    ticks: Annotated[float | None, _rate("Market prices.")] = None,
+    identifications: Annotated[float | None, _rate("Identifications of subscribers.")] = None,
+    ads: Annotated[float | None, _rate("Ads.")] = None,
+    port: Annotated[int, option("Port of the pages.", min=0, max=65535, show_default="8470")] = 0,
+    browser: Annotated[bool, option("Open the pages in a browser.", None, "--browser/--no-browser")] = True,
     spark: Annotated[
         bool,
-        typer.Option("--spark/--no-spark", help="Build tables with Spark. Without it the cluster audits itself."),
+        option("Build tables with Spark. Without it the cluster audits itself.", None, "--spark/--no-spark"),
     ] = True,
-    dir: Annotated[
-        Path | None, option("--dir", metavar="DIR", help="Keep tapes and tables here. Default: delete them at the end.")
-    ] = None,
-    json: Annotated[bool, typer.Option("--json", "-j", help="Print the summary of --headless as JSON.")] = False,
+    dir: Annotated[Path | None, option("Keep tapes and tables here. Default: delete them at the end.", "DIR")] = None,
+    json: Annotated[bool, option("Print the summary of --headless as JSON.", None, "--json", "-j")] = False,
 ) -> int:
     """Run a local cluster with live pages: kill peers and watch the fabric repair itself.
 
@@ -63,48 +53,40 @@ def demo(
     - `broadloom demo --headless`
     - `broadloom demo --headless --peers 200 --kill 40 --dir results`
     """
+    if not headless:
+        require_extra("web")
+    if spark:
+        require_extra("pipeline")
+    from broadloom.testing.cluster.demo_run import DemoConfig, run_demo
 
-    async def work(stop: StopSignal) -> int:
-        if not headless:
-            require_extra("web")
-        if spark:
-            require_extra("pipeline")
-        from broadloom.testing.cluster.demo_run import DemoConfig, run_demo
-        from broadloom.testing.errors import ConfigError
+    config = DemoConfig(
+        peers=peers,
+        chat_per_s=chat,
+        ticks_per_s=ticks,
+        identifications_per_s=identifications,
+        ads_per_s=ads,
+        port=port,
+        browser=browser,
+        spark=spark,
+        directory=dir,
+        duration_s=duration,
+        kill=kill,
+    )
+    with config.validated().working_directory() as directory:
+        if headless:
+            from broadloom.pipeline.sidecar_client import require_spark, start_tape_audit
 
-        config = DemoConfig(
-            peers=peers,
-            chat_per_s=chat,
-            ticks_per_s=ticks,
-            identifications_per_s=identifications,
-            ads_per_s=ads,
-            port=port,
-            browser=browser,
-            spark=spark,
-            directory=dir,
-            duration_s=duration,
-            kill=kill,
-        )
-        try:
-            with config.validated().working_directory() as directory:
-                if headless:
-                    from broadloom.pipeline.sidecar_client import require_spark, start_tape_audit
+            if spark:
+                require_spark()
+            start_audit = start_tape_audit if spark else None
+            summary = await run_demo(config, directory, (lambda _text: None) if json else hint, start_audit)
+            _print_summary(summary, json=json)
+            return SUCCESS if summary.passed else FAILURE
+        from broadloom.web.demo import serve_demo
 
-                    if spark:
-                        require_spark()
-                    start_audit = start_tape_audit if spark else None
-                    summary = await run_demo(config, directory, (lambda _text: None) if json else hint, start_audit)
-                    _print_summary(summary, json=json)
-                    return SUCCESS if summary.passed else FAILURE
-                from broadloom.web.demo import serve_demo
-
-                stop.interrupt_is_success = True
-                await serve_demo(config, directory)
-                return SUCCESS
-        except ConfigError as problem:
-            raise UsageError(str(problem)) from None
-
-    return run("demo", work)
+        stop.interrupt_is_success = True
+        await serve_demo(config, directory)
+        return SUCCESS
 
 
 def _print_summary(summary: "DemoSummary", *, json: bool) -> None:

@@ -1,5 +1,7 @@
-"""The exit codes of every command, and the exceptions that lead to them."""
+"""The one table of exit codes, and the exceptions that lead to them."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib.util import find_spec
 
 SUCCESS = 0
@@ -20,14 +22,6 @@ MEANINGS = {
 SIGNAL_BASE = 128
 """Shells report the end by signal n as 128 + n."""
 
-_EXTRAS = {
-    "chat": ("textual",),
-    "pipeline": ("numba", "numpy", "pandas", "polars", "pyarrow", "pyspark"),
-    "record": ("pyarrow",),
-    "sim": ("matplotlib", "networkx", "scipy"),
-    "web": ("nicegui", "pyarrow"),
-}
-
 
 class UsageError(Exception):
     """The user can fix it. The message says how."""
@@ -39,6 +33,42 @@ class CommandFailedError(Exception):
 
 class NotSupportedError(Exception):
     """This machine or this installation cannot do it. The message says what is missing."""
+
+
+_CODES = {
+    USAGE_ERROR: "UsageError InvalidKeyError ConfigError ScenarioError ServeError ChatStoreError "
+    "TapeWriteError StudyUsageError TapesNotFoundError TableNotFoundError TableSettingError ResultsNotFoundError "
+    "ResultsLockedError NothingToPlotError BillingConfigError IssuedInvoicesError LiveStateMismatchError "
+    "LiveTablesNotFoundError",
+    NOT_SUPPORTED: "NotSupportedError JavaNotFoundError SparkUnavailableError",
+    FAILURE: "CommandFailedError BroadloomError TapeReadError OSError",
+}
+"""Exceptions that are reported without a traceback. Their names, because importing some of them would import Spark; the
+first entry that an exception or one of its base classes is in decides. All others are bugs."""
+_CODE_BY_NAME = {name: code for code, names in _CODES.items() for name in names.split()}
+
+
+def exit_code_for(problem: Exception) -> int | None:
+    names = {each.__name__ for each in type(problem).__mro__}
+    return next((code for name, code in _CODE_BY_NAME.items() if name in names), None)
+
+
+@contextmanager
+def usage_errors(prefix: str = "", suffix: str = "") -> Iterator[None]:
+    """A `ValueError` of the library, for an argument that the user chose, becomes a usage error."""
+    try:
+        yield
+    except ValueError as problem:
+        raise UsageError(f"{prefix}{problem}{suffix}") from None
+
+
+_EXTRAS = {
+    "chat": ("textual",),
+    "pipeline": ("numba", "numpy", "pandas", "polars", "pyarrow", "pyspark"),
+    "record": ("pyarrow",),
+    "sim": ("matplotlib", "networkx", "scipy"),
+    "web": ("nicegui", "pyarrow"),
+}
 
 
 def require_extra(extra: str) -> None:

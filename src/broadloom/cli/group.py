@@ -12,9 +12,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
-from broadloom.cli.exit_codes import FAILURE, SUCCESS, CommandFailedError, UsageError
+from broadloom.cli.exit_codes import FAILURE, SUCCESS, CommandFailedError, UsageError, usage_errors
 from broadloom.cli.formatting import SHORT_ID_DIGITS, escape_control_chars, hex_id
 from broadloom.cli.group_formatting import format_history_entry, group_json, history_entries, message_json
 from broadloom.cli.group_session import GroupSession, parse_message_id
@@ -23,12 +21,12 @@ from broadloom.cli.options import (
     JoinOptions,
     JsonOption,
     KeepOpenOption,
+    argument,
     command_group,
     option,
-    with_join_options,
 )
-from broadloom.cli.output import Output, console
-from broadloom.cli.runner import StopSignal, hint, joined_channel, print_error, run
+from broadloom.cli.output import Output, console, table
+from broadloom.cli.runner import StopSignal, command, hint, joined_channel, print_error
 from broadloom.groups import (
     CatchingUp,
     CaughtUp,
@@ -62,30 +60,24 @@ group = command_group(
 
 NameOption = Annotated[
     str | None,
-    option("--name", help="Your display name. Default: the name on your ticket, or your login name."),
+    option("Your display name. Default: the name on your ticket, or your login name."),
 ]
 StoreOption = Annotated[
     Path | None,
-    option(
-        "--store",
-        metavar="FILE",
-        help="SQLite file with your identity, groups and history. One program at a time can use it.",
-    ),
+    option("SQLite file with your identity, groups and history. One program at a time can use it.", "FILE"),
 ]
-GroupArgument = Annotated[
-    str, typer.Argument(metavar="GROUP", help="Description or well-known name, or the first digits of the ID.")
-]
+GroupArgument = Annotated[str, argument("Description or well-known name, or the first digits of the ID.", "GROUP")]
 
 
-@group.command("list")
-@with_join_options
-def list_groups(
-    channel: ChannelArgument,
+@command("group list", group)
+async def list_groups(
+    stop: StopSignal,
     join_options: JoinOptions,
+    channel: ChannelArgument,
     name: NameOption = None,
     store: StoreOption = None,
     json: JsonOption = False,
-) -> int:
+) -> None:
     """List the groups of a channel and their members.
 
     Queries the other peers, which takes a few seconds. Exit status 1 if there are none.
@@ -95,56 +87,43 @@ def list_groups(
     - `broadloom group list chat/lobby`
     - `broadloom group list chat/lobby --store anna.db --json | jq .description`
     """
-
-    async def work(stop: StopSignal) -> int:
-        async with _joined_groups(channel, join_options, name, store, stop) as (joined, groups):
-            if not _is_alone(joined):
-                hint("querying the groups")
-                await groups.wait_until_synced()
-            elif not groups.list_groups():
-                raise _no_peers_error(joined)
-            known = sorted(groups.list_groups(), key=lambda info: (info.description.casefold(), info.id))
-            listed = [(info, groups._participant.members(info.id), groups.held_count(info)) for info in known]
-        if json:
-            _print_lines(group_json(*each) for each in listed)
-        elif listed:
-            _print_table(listed)
-        else:
-            shown = escape_control_chars(channel)
-            print_error("group list", f"no groups on {shown}; create one with `broadloom group create`")
-        return SUCCESS
-
-    return run("group list", work)
+    async with _joined_groups(channel, join_options, name, store, stop) as (joined, groups):
+        if not _is_alone(joined):
+            hint("querying the groups")
+            await groups.wait_until_synced()
+        elif not groups.list_groups():
+            raise _no_peers_error(joined)
+        known = sorted(groups.list_groups(), key=lambda info: (info.description.casefold(), info.id))
+        listed = [(info, groups.members(info), groups.held_count(info)) for info in known]
+    if json:
+        _print_lines(group_json(*each) for each in listed)
+    elif listed:
+        _print_table(listed)
+    else:
+        shown = escape_control_chars(channel)
+        print_error("group list", f"no groups on {shown}; create one with `broadloom group create`")
 
 
-@group.command()
-@with_join_options
-def create(
-    channel: ChannelArgument,
+@command("group create", group)
+async def create(
+    stop: StopSignal,
     join_options: JoinOptions,
-    description: Annotated[str, typer.Argument(metavar="DESCRIPTION", help="Name or topic of the group.")],
+    channel: ChannelArgument,
+    description: Annotated[str, argument("Name or topic of the group.", "DESCRIPTION")],
     name: NameOption = None,
     store: StoreOption = None,
     well_known_name: Annotated[
         str | None,
-        option(
-            "--well-known-name",
-            metavar="TEXT",
-            help="Derive the group ID from this text, so that everyone who creates it gets the same group.",
-        ),
+        option("Derive the group ID from this text, so that everyone who creates it gets the same group.", "TEXT"),
     ] = None,
-    retain_messages: Annotated[
-        int, typer.Option(min=0, metavar="N", help="Messages that members keep; 0 for no limit.")
-    ] = 0,
+    retain_messages: Annotated[int, option("Messages that members keep. Default: no limit.", "N", min=0)] = 0,
     retain_age: Annotated[
-        int, typer.Option(min=0, metavar="SECONDS", help="Age up to which members keep messages; 0 for no limit.")
+        int, option("Age up to which members keep messages. Default: no limit.", "SECONDS", min=0)
     ] = 0,
-    retain_bytes: Annotated[
-        int, typer.Option(min=0, metavar="BYTES", help="Approximate size of the history; 0 for no limit.")
-    ] = 0,
-    ids_only: Annotated[bool, typer.Option("--ids-only", help="Keep message IDs only, not contents.")] = False,
+    retain_bytes: Annotated[int, option("Approximate size of the history. Default: no limit.", "BYTES", min=0)] = 0,
+    ids_only: Annotated[bool, option("Keep message IDs only, not contents.")] = False,
     json: JsonOption = False,
-) -> int:
+) -> None:
     """Create a group and print its ID.
 
     Peers that use groups on the channel remember it. With --store you do, too, and become its first member. Exit
@@ -159,45 +138,38 @@ def create(
         messages_max=retain_messages, age_max_s=retain_age, bytes_max=retain_bytes, ids_only=ids_only
     )
 
-    async def work(stop: StopSignal) -> int:
-        async with _joined_groups(channel, join_options, name, store, stop) as (joined, groups):
-            if store is None and _is_alone(joined):
-                raise CommandFailedError(
-                    f"no other peer on {escape_control_chars(channel)} would remember the group, so it was not "
-                    "created: use --store, or stay in the group with `broadloom group join --create`"
-                )
-            try:
-                group = await groups.create(description, retention=retention, well_known_name=well_known_name)
-            except ValueError as problem:
-                raise UsageError(str(problem)) from None
-            text = group_json(group.info, group.members(), groups.held_count(group.id)) if json else hex_id(group.id)
-            if store is None:
-                await group.leave()
-        _print_lines([text])
-        return SUCCESS
-
-    return run("group create", work)
+    async with _joined_groups(channel, join_options, name, store, stop) as (joined, groups):
+        if store is None and _is_alone(joined):
+            raise CommandFailedError(
+                f"no other peer on {escape_control_chars(channel)} would remember the group, so it was not "
+                "created: use --store, or stay in the group with `broadloom group join --create`"
+            )
+        with usage_errors():
+            group = await groups.create(description, retention=retention, well_known_name=well_known_name)
+        text = group_json(group.info, group.members(), groups.held_count(group.id)) if json else hex_id(group.id)
+        if store is None:
+            await group.leave()
+    _print_lines([text])
 
 
-@group.command()
-@with_join_options
-def join(
-    channel: ChannelArgument,
+@command("group join", group)
+async def join(
+    stop: StopSignal,
     join_options: JoinOptions,
+    channel: ChannelArgument,
     group: GroupArgument,
     name: NameOption = None,
     store: StoreOption = None,
-    create: Annotated[bool, typer.Option("--create", help="Create the group if it does not exist.")] = False,
-    reply_to: Annotated[
-        str | None, option("--reply-to", metavar="ID", help="Post every line as a reply to this message.")
-    ] = None,
+    create: Annotated[bool, option("Create the group if it does not exist.")] = False,
+    reply_to: Annotated[str | None, option("Post every line as a reply to this message.", "ID")] = None,
     json: Annotated[
         bool,
-        typer.Option(
+        option(
+            "One JSON object per line, in both directions: messages and events as output; `text` (or `data`) and "
+            "`reply_to` as input.",
+            None,
             "--json",
             "-j",
-            help="One JSON object per line, in both directions: messages and events as output; `text` (or `data`) and "
-            "`reply_to` as input.",
         ),
     ] = False,
     keep_open: KeepOpenOption = False,
@@ -215,45 +187,37 @@ def join(
     - `echo "I do" | broadloom group join chat/lobby "Chess club" --reply-to 00c0ffee00c0ffee-3`
     - `./bot | broadloom group join chat/lobby "Chess club" --json --keep-open`
     """
-
-    async def work(stop: StopSignal) -> int:
-        reply_to_id = parse_message_id(reply_to) if reply_to is not None else None
-        async with _joined_groups(channel, join_options, name, store, stop) as (joined, groups):
-            try:
-                info = await _find_group(groups, joined, group)
-                chosen = await groups.join(info)
-                await groups.listen(info)  # a group from the store may not be catching up yet
-            except CommandFailedError:
-                if not create:
-                    raise
-                chosen = await groups.create(group, well_known_name=group)
-            stop.interrupt_is_success = True
-            try:
-                async with Output(stop) as out:
-                    session = GroupSession(joined, groups, chosen, out, json=json, reply_to=reply_to_id)
-                    had_no_receivers = await session.run(keep_open=keep_open)
-            finally:
-                if store is None and chosen.id in groups.joined:
-                    await chosen.leave()
-            if had_no_receivers and store is None:
-                shown = escape_control_chars(channel)
-                print_error("group join", f"no other peers on {shown}: your messages reached nobody")
-                return FAILURE
-        return SUCCESS
-
-    return run("group join", work)
+    reply_to_id = parse_message_id(reply_to) if reply_to is not None else None
+    async with _joined_groups(channel, join_options, name, store, stop) as (joined, groups):
+        try:
+            info = await _find_group(groups, joined, group)
+            chosen = await groups.join(info)
+            await groups.listen(info)  # a group from the store may not be catching up yet
+        except CommandFailedError:
+            if not create:
+                raise
+            chosen = await groups.create(group, well_known_name=group)
+        stop.interrupt_is_success = True
+        try:
+            async with Output(stop) as out:
+                session = GroupSession(joined, groups, chosen, out, json=json, reply_to=reply_to_id)
+                had_receivers = await session.run(keep_open=keep_open)
+        finally:
+            if store is None and chosen.id in groups.joined:
+                await chosen.leave()
+    return SUCCESS if had_receivers or store is not None else FAILURE
 
 
-@group.command()
-@with_join_options
-def history(
-    channel: ChannelArgument,
+@command("group history", group)
+async def history(
+    stop: StopSignal,
     join_options: JoinOptions,
+    channel: ChannelArgument,
     group: GroupArgument,
     name: NameOption = None,
     store: StoreOption = None,
     json: JsonOption = False,
-) -> int:
+) -> None:
     """Print the history of a group as a tree without joining it.
 
     Fetches what you do not have from the other peers. If there are none, prints what your --store has.
@@ -263,26 +227,21 @@ def history(
     - `broadloom group history chat/lobby "Chess club"`
     - `broadloom group history chat/lobby "Chess club" --json | jq -r .text`
     """
-
-    async def work(stop: StopSignal) -> int:
-        async with _joined_groups(channel, join_options, name, store, stop) as (joined, groups):
-            info = await _find_group(groups, joined, group)
-            if _is_alone(joined):
-                shown = escape_control_chars(channel)
-                print_error("group history", f"no other peers on {shown}: showing the history in your store")
-                unavailable = 0
-                chosen = await groups.listen(info)
-            else:
-                chosen, unavailable = await _catch_up(groups, info)
-            entries = list(history_entries(chosen.history()))
-        _print_lines(
-            message_json(each.message, depth=each.depth) if json else format_history_entry(each) for each in entries
-        )
-        if unavailable:
-            print_error("group history", f"{unavailable:,} more messages are no longer available from any peer")
-        return SUCCESS
-
-    return run("group history", work)
+    async with _joined_groups(channel, join_options, name, store, stop) as (joined, groups):
+        info = await _find_group(groups, joined, group)
+        if _is_alone(joined):
+            shown = escape_control_chars(channel)
+            print_error("group history", f"no other peers on {shown}: showing the history in your store")
+            unavailable = 0
+            chosen = await groups.listen(info)
+        else:
+            chosen, unavailable = await _catch_up(groups, info)
+        entries = list(history_entries(chosen.history()))
+    _print_lines(
+        message_json(each.message, depth=each.depth) if json else format_history_entry(each) for each in entries
+    )
+    if unavailable:
+        print_error("group history", f"{unavailable:,} more messages are no longer available from any peer")
 
 
 # -- shared
@@ -292,7 +251,10 @@ def history(
 async def _joined_groups(
     channel: str, join_options: JoinOptions, name: str | None, store_path: Path | None, stop: StopSignal
 ) -> "AsyncIterator[tuple[Channel, Groups]]":
-    store = _open_store(store_path) if store_path is not None else None
+    try:
+        store = SqliteStore(store_path) if store_path is not None else None
+    except StoreError as problem:
+        raise UsageError(f"--store {problem}") from None
     try:
         async with joined_channel(channel, join_options, stop) as joined:
             groups = _make_groups(joined, name, store)
@@ -304,20 +266,11 @@ async def _joined_groups(
             store.close()
 
 
-def _open_store(path: Path) -> SqliteStore:
-    try:
-        return SqliteStore(path)
-    except StoreError as problem:
-        raise UsageError(f"--store {problem}") from None
-
-
 def _make_groups(channel: "Channel", name: str | None, store: SqliteStore | None) -> Groups:
     identity = channel.identity(channel.peer_id)
     own_name = name or (identity.name if identity is not None else "") or _login_name()
-    try:
+    with usage_errors("--name: "):
         return Groups(channel, own_name, store=store)
-    except ValueError as problem:
-        raise UsageError(f"--name: {problem}") from None
 
 
 def _login_name() -> str:
@@ -378,18 +331,15 @@ def _print_lines(lines: Iterable[str]) -> None:
 
 
 def _print_table(listed: list[tuple[GroupInfo, dict[Member, MemberStatus], int]]) -> None:
-    from rich.table import Table
     from rich.text import Text
 
-    table = Table(box=None, pad_edge=False)
-    for name in ("group", "description", "online", "offline", "left", "messages"):
-        table.add_column(name, justify="left" if name in ("group", "description", "online") else "right")
+    rows = table(["group", "description", "online", "offline", "left", "messages"], right="offline left messages")
     for info, members, held in listed:
         by_status = {status: [member for member, each in members.items() if each is status] for status in MemberStatus}
         online = by_status[MemberStatus.ONLINE]
         names = ", ".join(escape_control_chars(str(member)) for member in online[:NAMES_SHOWN])
         more = ", …" if len(online) > NAMES_SHOWN else ""
-        table.add_row(
+        rows.add_row(
             hex_id(info.id)[:SHORT_ID_DIGITS],
             Text(escape_control_chars(info.description) + (" *" if info.is_joined else "")),
             Text(f"{len(online)}" + (f" ({names}{more})" if names else "")),
@@ -397,6 +347,6 @@ def _print_table(listed: list[tuple[GroupInfo, dict[Member, MemberStatus], int]]
             f"{len(by_status[MemberStatus.LEFT]):,}",
             f"{held:,}",
         )
-    console().print(table)
+    console().print(rows)
     if any(info.is_joined for info, _, _ in listed):
         hint("* you are a member")

@@ -1,8 +1,10 @@
 """Groups, members and group messages as text and as JSON, escaped as in `formatting.py`."""
 
+import re
 from collections.abc import Iterable, Iterator
+from dataclasses import asdict
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any
 
 from broadloom.cli.formatting import (
     INDENT,
@@ -14,8 +16,9 @@ from broadloom.cli.formatting import (
     payload_json,
 )
 from broadloom.groups import (
-    CatchingUp,
     CaughtUp,
+    DirectorySynced,
+    GroupDiscovered,
     GroupEvent,
     GroupInfo,
     GroupMessage,
@@ -27,23 +30,14 @@ from broadloom.groups import (
     MemberOnline,
     MemberStatus,
     MessageId,
+    ThreadEntry,
 )
-
-if TYPE_CHECKING:
-    from broadloom.groups import RetentionPolicy
 
 NUMBERED_MESSAGES_MAX = 100_000
 """Messages that can be referred to by number; then the oldest lose theirs."""
 
 
-class HistoryEntry(NamedTuple):
-    """A message and its depth in the reply tree."""
-
-    depth: int
-    message: GroupMessage
-
-
-def history_entries(messages: Iterable[GroupMessage]) -> Iterator[HistoryEntry]:
+def history_entries(messages: Iterable[GroupMessage]) -> Iterator[ThreadEntry]:
     """All messages in depth-first order; siblings in delivery order. A reply to a message that is not available
     becomes a root."""
     held = {message.id: message for message in messages}
@@ -53,11 +47,11 @@ def history_entries(messages: Iterable[GroupMessage]) -> Iterator[HistoryEntry]:
     todo = [(0, message_id) for message_id in reversed(replies.get(None, []))]
     while todo:
         depth, message_id = todo.pop()
-        yield HistoryEntry(depth, held[message_id])
+        yield ThreadEntry(depth, held[message_id])
         todo += [(depth + 1, each) for each in reversed(replies.get(message_id, []))]
 
 
-def format_history_entry(entry: HistoryEntry) -> str:
+def format_history_entry(entry: ThreadEntry) -> str:
     """One message, indented, with the start of its ID, which is enough to reply to it."""
     message = entry.message
     margin = INDENT * entry.depth
@@ -154,25 +148,19 @@ def event_text(event: GroupEvent) -> str | None:
 
 
 def event_json(event: GroupEvent) -> str | None:
-    match event:
-        case MemberJoined(group, member):
-            return json_line({"event": "member_joined", "group": hex_id(group), **_member_fields(member)})
-        case MemberLeft(group, member):
-            return json_line({"event": "member_left", "group": hex_id(group), **_member_fields(member)})
-        case MemberOffline(member):
-            return json_line({"event": "member_offline", **_member_fields(member)})
-        case MemberOnline(member):
-            return json_line({"event": "member_online", **_member_fields(member)})
-        case CatchingUp(group, received, remaining):
-            fields = {"event": "catching_up", "group": hex_id(group), "received": received, "remaining": remaining}
-            return json_line(fields)
-        case CaughtUp(group, received, unavailable):
-            fields = {"event": "caught_up", "group": hex_id(group), "received": received, "unavailable": unavailable}
-            return json_line(fields)
-        case LimitReached(limit):
-            return json_line({"event": "limit_reached", "limit": limit})
-        case _:
-            return None
+    """The name and the fields of an event; None for those about groups that the user has not joined."""
+    if isinstance(event, DirectorySynced | GroupDiscovered):
+        return None
+    fields = event._asdict()
+    member, group = fields.pop("member", None), fields.pop("group", None)
+    return json_line(
+        {
+            "event": re.sub(r"(?<!^)(?=[A-Z])", "_", type(event).__name__).lower(),
+            **({"group": hex_id(group)} if group is not None else {}),
+            **(_member_fields(member) if member is not None else {}),
+            **fields,
+        }
+    )
 
 
 def joined_json(info: GroupInfo, me: Member) -> str:
@@ -211,19 +199,10 @@ def group_json(info: GroupInfo, members: dict[Member, MemberStatus], held: int) 
             "is_joined": info.is_joined,
             **counts,
             "messages": held,
-            "retention": _retention_fields(info.retention),
+            "retention": asdict(info.retention),
             "members": [{**_member_fields(member), "status": status.value} for member, status in members.items()],
         }
     )
-
-
-def _retention_fields(retention: "RetentionPolicy") -> dict[str, Any]:
-    return {
-        "messages_max": retention.messages_max,
-        "age_max_s": retention.age_max_s,
-        "bytes_max": retention.bytes_max,
-        "ids_only": retention.ids_only,
-    }
 
 
 def _member_fields(member: Member) -> dict[str, str]:

@@ -8,16 +8,14 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
-from broadloom.cli.exit_codes import FAILURE, SUCCESS, UsageError
+from broadloom.cli.exit_codes import FAILURE, SUCCESS, UsageError, usage_errors
 from broadloom.cli.formatting import escape_control_chars
-from broadloom.cli.options import JsonOption, command_group, option
-from broadloom.cli.output import print_json
-from broadloom.cli.runner import reports_errors
+from broadloom.cli.options import JsonOption, argument, command_group, option
+from broadloom.cli.output import print_result
+from broadloom.cli.runner import command
 from broadloom.protocol import ChannelName
 from broadloom.protocol.identity import Role
-from broadloom.security import Authority, InvalidKeyError, Ticket, generate_key, revoke_tickets
+from broadloom.security import Authority, Ticket, generate_key, revoke_tickets
 
 DAYS = 30.0
 DAYS_MAX = 36500.0
@@ -38,14 +36,11 @@ class RoleChoice(StrEnum):
     consumer = "consumer"
 
 
-AuthorityOption = Annotated[
-    Path, typer.Option("--authority", metavar="FILE", help="The authority file, from `broadloom authority create`.")
-]
+AuthorityOption = Annotated[Path, option("The authority file, from `broadloom authority create`.", "FILE")]
 
 
-@key.command("generate")
-@reports_errors("key generate")
-def generate(json: JsonOption = False) -> int:
+@command("key generate", key)
+def generate(json: JsonOption = False) -> None:
     """Generate a shared key for a channel.
 
     Examples:
@@ -53,52 +48,37 @@ def generate(json: JsonOption = False) -> int:
     - `export BROADLOOM_KEY=$(broadloom key generate)`
     """
     new_key = generate_key()
-    if json:
-        print_json({"key": new_key})
-    else:
-        print(new_key)
-    return SUCCESS
+    print_result({"key": new_key}, new_key, json=json)
 
 
-@authority.command("create")
-@reports_errors("authority create")
+@command("authority create", authority)
 def create(
-    out: Annotated[Path, typer.Option("--out", "-o", metavar="FILE", help="Output file. Keep it secret.")],
-    channel: Annotated[str, option("--channel", metavar="CHANNEL", help="Restrict tickets to this channel.")] = "",
+    out: Annotated[Path, option("Output file. Keep it secret.", "FILE", "--out", "-o")],
+    channel: Annotated[str, option("Restrict tickets to this channel.", "CHANNEL")] = "",
     json: JsonOption = False,
-) -> int:
+) -> None:
     """Create a certificate authority that issues tickets for a channel.
 
     Examples:
 
     - `broadloom authority create --out club.authority --channel chess/club-42`
     """
-    try:
+    with usage_errors():
         channel_id = ChannelName.parse(channel).id if channel else None
-    except ValueError as problem:
-        raise UsageError(str(problem)) from None
     Authority.generate(channel_id).save(out)
-    if json:
-        print_json({"file": out, "channel": channel or None})
-    else:
-        print(f"{out}: authority for {channel or 'any channel'}. Keep it secret, and keep a backup.")
-    return SUCCESS
+    text = f"{out}: authority for {channel or 'any channel'}. Keep it secret, and keep a backup."
+    print_result({"file": out, "channel": channel or None}, text, json=json)
 
 
-@ticket.command()
-@reports_errors("ticket issue")
+@command("ticket issue", ticket)
 def issue(
     authority: AuthorityOption,
-    name: Annotated[str, typer.Option(help="Name of the member, as other members see it.")],
-    role: Annotated[
-        RoleChoice, typer.Option(help="Role of the member; a consumer cannot broadcast.")
-    ] = RoleChoice.producer,
-    days: Annotated[float, typer.Option(min=0, max=DAYS_MAX, metavar="N", help="Days until it expires.")] = DAYS,
-    out: Annotated[
-        Path | None, typer.Option("--out", "-o", metavar="FILE", help="Output file.", show_default="NAME.ticket")
-    ] = None,
+    name: Annotated[str, option("Name of the member, as other members see it.")],
+    role: Annotated[RoleChoice, option("Role of the member; a consumer cannot broadcast.")] = RoleChoice.producer,
+    days: Annotated[float, option("Days until it expires.", "N", min=0, max=DAYS_MAX)] = DAYS,
+    out: Annotated[Path | None, option("Output file.", "FILE", "--out", "-o", show_default="NAME.ticket")] = None,
     json: JsonOption = False,
-) -> int:
+) -> None:
     """Issue a ticket for a member.
 
     Examples:
@@ -110,24 +90,16 @@ def issue(
             raise UsageError(f"{name!r} cannot be a file name: set the output file with --out")
         out = Path(f"{name}.ticket")
     issuer = Authority.load(authority)
-    try:
+    with usage_errors():
         issued = issuer.issue_ticket(name, Role(role.value), datetime.now(UTC) + timedelta(days=days))
-    except InvalidKeyError:
-        raise
-    except ValueError as problem:
-        raise UsageError(str(problem)) from None
     issued.save(out)
-    if json:
-        print_json({"file": out, **_ticket_fields(issued)})
-    else:
-        expires = _format_minute(issued.expires_at)
-        print(f"{out}: ticket {issued.serial} for {name}, {role.value}, expires {expires}. Its bearer acts as {name}.")
-    return SUCCESS
+    expires = _format_minute(issued.expires_at)
+    text = f"{out}: ticket {issued.serial} for {name}, {role.value}, expires {expires}. Its bearer acts as {name}."
+    print_result({"file": out, **_ticket_fields(issued)}, text, json=json)
 
 
-@ticket.command()
-@reports_errors("ticket show")
-def show(file: Annotated[Path, typer.Argument(metavar="FILE", help="The ticket.")], json: JsonOption = False) -> int:
+@command("ticket show", ticket)
+def show(file: Annotated[Path, argument("The ticket.", "FILE")], json: JsonOption = False) -> int:
     """Show the name, role, serial number and expiry of a ticket.
 
     Exit status 1 if it has expired.
@@ -138,26 +110,23 @@ def show(file: Annotated[Path, typer.Argument(metavar="FILE", help="The ticket."
     """
     shown = Ticket.load(file)
     fields = _ticket_fields(shown)
-    if json:
-        print_json(fields)
-    else:
-        print(f"name     {escape_control_chars(shown.name)}")
-        print(f"role     {shown.role.value}")
-        print(f"serial   {shown.serial}")
-        print(f"expires  {_format_minute(shown.expires_at)}{' (expired)' if fields['is_expired'] else ''}")
+    text = (
+        f"name     {escape_control_chars(shown.name)}\n"
+        f"role     {shown.role.value}\n"
+        f"serial   {shown.serial}\n"
+        f"expires  {_format_minute(shown.expires_at)}{' (expired)' if fields['is_expired'] else ''}"
+    )
+    print_result(fields, text, json=json)
     return FAILURE if fields["is_expired"] else SUCCESS
 
 
-@ticket.command()
-@reports_errors("ticket revoke")
+@command("ticket revoke", ticket)
 def revoke(
     authority: AuthorityOption,
-    revocation_list: Annotated[
-        Path, typer.Option("--revocation-list", metavar="FILE", help="Revocation list to create or extend.")
-    ],
-    tickets: Annotated[list[str], typer.Argument(metavar="TICKET...", help="Ticket files or serial numbers.")],
+    revocation_list: Annotated[Path, option("Revocation list to create or extend.", "FILE")],
+    tickets: Annotated[list[str], argument("Ticket files or serial numbers.", "TICKET...")],
     json: JsonOption = False,
-) -> int:
+) -> None:
     """Add tickets to a revocation list.
 
     Distribute the list to the members, who pass it with --revocation-list.
@@ -176,17 +145,10 @@ def revoke(
         if revoked.authority != issuer.certificate:
             raise UsageError(f"{each} was issued by another authority than {authority}")
         serials.append(revoked.serial)
-    try:
+    with usage_errors(suffix=" (and no ticket file has that name)"):
         revoke_tickets(issuer, revocation_list, serials)
-    except InvalidKeyError:
-        raise
-    except ValueError as problem:
-        raise UsageError(f"{problem} (and no ticket file has that name)") from None
-    if json:
-        print_json({"file": revocation_list, "revoked": serials})
-    else:
-        print(f"{revocation_list}: revoked {', '.join(serials)}. Distribute this file to the members.")
-    return SUCCESS
+    text = f"{revocation_list}: revoked {', '.join(serials)}. Distribute this file to the members."
+    print_result({"file": revocation_list, "revoked": serials}, text, json=json)
 
 
 def _ticket_fields(shown: Ticket) -> dict[str, object]:

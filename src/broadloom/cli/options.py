@@ -1,20 +1,22 @@
-"""Arguments and options that commands share.
+"""Arguments and options that commands share, each spelled once.
 
-A command that joins a channel takes a parameter `join_options: JoinOptions` and the decorator `with_join_options`.
+`option` declares an option. Its name is that of the parameter, a boolean has no `--no-…` form, and a default is shown
+if it is not empty. A command that joins a channel takes a parameter `join_options: JoinOptions`.
 """
 
-import functools
+import copy
 import inspect
 import os
-from collections.abc import Callable
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from broadloom.channel.options import ConnectOptions
-from broadloom.cli.exit_codes import UsageError
+from broadloom.channel.options import LOCAL_PEERS_MAX, ConnectOptions
+from broadloom.cli.exit_codes import UsageError, usage_errors
+from broadloom.wire.xdr import PORT_MAX
 
 if TYPE_CHECKING:
     from broadloom.channel import PendingConnection
@@ -23,15 +25,19 @@ if TYPE_CHECKING:
 BOOTSTRAP_VARIABLE = "BROADLOOM_BOOTSTRAP"
 KEY_VARIABLE = "BROADLOOM_KEY"
 KEY_FILE_BYTES_MAX = 64 << 10
+JOIN_PANEL = "Joining the channel"
 
 
 def command_group(help: str, **more: Any) -> typer.Typer:
     return typer.Typer(no_args_is_help=True, rich_markup_mode="markdown", add_completion=False, help=help, **more)
 
 
-def option(*names: str, help: str, metavar: str | None = None, **more: Any) -> Any:
-    """An option whose default is not worth showing."""
-    return typer.Option(*names, help=help, metavar=metavar, show_default=False, **more)
+def option(help: str, metavar: str | None = None, *names: str, **more: Any) -> Any:
+    return typer.Option(*names, help=help, metavar=metavar, **more)
+
+
+def argument(help: str, metavar: str, **more: Any) -> Any:
+    return typer.Argument(help=help, metavar=metavar, **more)
 
 
 def _local_channels(incomplete: str) -> list[str]:
@@ -43,126 +49,69 @@ def _local_channels(incomplete: str) -> list[str]:
 
 
 ChannelArgument = Annotated[
-    str,
-    typer.Argument(metavar="CHANNEL", help="Type and instance, as in `chess/club-42`.", autocompletion=_local_channels),
+    str, argument("Type and instance, as in `chess/club-42`.", "CHANNEL", autocompletion=_local_channels)
 ]
-OptionalChannelArgument = Annotated[
-    str,
-    typer.Argument(metavar="[CHANNEL]", help="Only this channel.", autocompletion=_local_channels, show_default=False),
-]
-PeerOption = Annotated[str, option("--peer", metavar="ID", help="Select the peer whose ID starts with this.")]
-JsonOption = Annotated[bool, typer.Option("--json", "-j", help="Print JSON: one object, or one object per line.")]
-DurationOption = Annotated[float | None, option("--duration", min=0, metavar="SECONDS", help="Stop after this time.")]
-KeepOpenOption = Annotated[
-    bool, typer.Option("--keep-open", help="Stay connected after the end of the input, until interrupted.")
-]
-TapeOption = Annotated[Path | None, option("--tape", metavar="DIR", help="Record to this directory.")]
-DegreeOption = Annotated[int, option("--degree", metavar="N", help="Links per peer. Default: as the scenario defines.")]
-NoTlsOption = Annotated[bool, typer.Option("--no-tls", help="Disable encryption.")]
-
-_PANEL = "Joining the channel"
+OptionalChannelArgument = Annotated[str, argument("Only this channel.", "[CHANNEL]", autocompletion=_local_channels)]
+PeerOption = Annotated[str, option("Select the peer whose ID starts with this.", "ID")]
+JsonOption = Annotated[bool, option("Print JSON: one object, or one object per line.", None, "--json", "-j")]
+DurationOption = Annotated[float | None, option("Stop after this time.", "SECONDS", min=0)]
+KeepOpenOption = Annotated[bool, option("Stay connected after the end of the input, until interrupted.")]
+TapeOption = Annotated[Path | None, option("Record to this directory.", "DIR")]
+TapesOption = Annotated[Path, option("Directory of tapes.", "DIR")]
+DegreeOption = Annotated[int, option("Links per peer. Default: as the scenario defines.", "N")]
+SeedsOption = Annotated[str, option("Seed or range, as 7 or 1..20.", "N|N..N")]
+NoTlsOption = Annotated[bool, option("Disable encryption. Use only on trusted networks.")]
+MasterOption = Annotated[str, option("Spark master URL. Default: all cores of this machine.", "URL")]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class JoinOptions:
-    """How to find and join a channel: the options of `broadloom.connect` for the command line. What is not given keeps
-    the default of `connect`."""
+    """How to find and join a channel: the options of `broadloom.connect` for the command line, with its defaults."""
 
     bootstrap: Annotated[
         list[str] | None,
         option(
-            "--bootstrap",
-            metavar="HOST[:PORT]",
-            help=f"Host to contact first; repeatable. Default: `{BOOTSTRAP_VARIABLE}` (comma-separated), then this "
-            "machine.",
-            rich_help_panel=_PANEL,
+            f"Host to contact first; repeatable. Default: `{BOOTSTRAP_VARIABLE}` (comma-separated), then this machine.",
+            "HOST[:PORT]",
         ),
     ] = None
     key: Annotated[
         str | None,
-        option(
-            "--key",
-            help=f"Shared key. Prefer `{KEY_VARIABLE}` or `--key-file`: command lines are visible to other users.",
-            rich_help_panel=_PANEL,
-        ),
+        option(f"Shared key. Prefer `{KEY_VARIABLE}` or `--key-file`: command lines are visible to other users."),
     ] = None
-    key_file: Annotated[
-        Path | None,
-        option("--key-file", metavar="FILE", help="Read the shared key from a file.", rich_help_panel=_PANEL),
-    ] = None
-    ticket: Annotated[
-        Path | None,
-        option("--ticket", metavar="FILE", help="Your ticket, instead of a shared key.", rich_help_panel=_PANEL),
-    ] = None
-    revocation_list: Annotated[
-        Path | None,
-        option(
-            "--revocation-list",
-            metavar="FILE",
-            help="Revoked tickets, as published by the authority.",
-            rich_help_panel=_PANEL,
-        ),
-    ] = None
-    no_tls: Annotated[
-        bool,
-        typer.Option("--no-tls", help="Disable encryption. Use only on trusted networks.", rich_help_panel=_PANEL),
-    ] = False
-    signed: Annotated[
-        bool,
-        typer.Option("--signed", help="Sign every message. Always on with tickets.", rich_help_panel=_PANEL),
-    ] = False
-    advertise: Annotated[
-        str | None,
-        option("--advertise", metavar="HOST", help="Address that other peers dial.", rich_help_panel=_PANEL),
-    ] = None
+    key_file: Annotated[Path | None, option("Read the shared key from a file.", "FILE")] = None
+    ticket: Annotated[Path | None, option("Your ticket, instead of a shared key.", "FILE")] = None
+    revocation_list: Annotated[Path | None, option("Revoked tickets, as published by the authority.", "FILE")] = None
+    no_tls: NoTlsOption = not ConnectOptions.tls
+    signed: Annotated[bool, option("Sign every message. Always on with tickets.")] = False
+    advertise: Annotated[str, option("Address that other peers dial.", "HOST")] = ConnectOptions.advertise_host
     port: Annotated[
-        int | None,
-        option(
-            "--port",
-            min=0,
-            max=65535,
-            help="Port to listen on. Default: the first free port of the channel's port order.",
-            rich_help_panel=_PANEL,
-        ),
-    ] = None
-    local_peers: Annotated[
-        int | None,
-        option(
-            "--local-peers",
-            min=1,
-            max=16,
-            metavar="N",
-            help="Number of peers to run in this process. Default: 1.",
-            rich_help_panel=_PANEL,
-        ),
-    ] = None
-    timeout: Annotated[
-        float,
-        typer.Option("--timeout", min=0.1, metavar="SECONDS", help="Maximum time to join.", rich_help_panel=_PANEL),
-    ] = ConnectOptions.timeout_s
+        int, option("Port to listen on. Default: the first free port of the channel's port order.", min=0, max=PORT_MAX)
+    ] = ConnectOptions.port
+    local_peers: Annotated[int, option("Number of peers to run in this process.", "N", min=1, max=LOCAL_PEERS_MAX)] = (
+        ConnectOptions.local_peers
+    )
+    timeout: Annotated[float, option("Maximum time to join.", "SECONDS", min=0.1)] = ConnectOptions.timeout_s
 
     def connect(self, channel: str, *, tape: "ObserverFactory | None" = None) -> "PendingConnection":
         """Check the options, without joining yet."""
         import broadloom
 
-        given = {
-            "bootstrap": self._bootstrap_hosts(),
-            "key": self._key(),
-            "ticket": self.ticket,
-            "revocation_list": self.revocation_list,
-            "tls": not self.no_tls,
-            "signed": self.signed or None,
-            "advertise_host": self.advertise,
-            "port": self.port,
-            "local_peers": self.local_peers,
-            "timeout_s": self.timeout,
-            "tape": tape,
-        }
-        options: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
-        try:
-            return broadloom.connect(channel, **options)
-        except ValueError as problem:
-            raise UsageError(str(problem)) from None
+        with usage_errors():
+            options = ConnectOptions(
+                bootstrap=self._bootstrap_hosts(),
+                key=self._key(),
+                ticket=self.ticket,
+                revocation_list=self.revocation_list,
+                tls=not self.no_tls,
+                signed=self.signed or None,
+                advertise_host=self.advertise,
+                port=self.port,
+                local_peers=self.local_peers,
+                timeout_s=self.timeout,
+                tape=tape,
+            )
+            return broadloom.connect(channel, options=options)
 
     def _bootstrap_hosts(self) -> list[str]:
         given = self.bootstrap if self.bootstrap else [os.environ.get(BOOTSTRAP_VARIABLE, "")]
@@ -183,17 +132,22 @@ class JoinOptions:
         return self.key
 
 
-def with_join_options(command: Callable[..., int]) -> Callable[..., int]:
-    """Replace the parameter `join_options` by one option per field of `JoinOptions`."""
-    own, shared = inspect.signature(command).parameters, inspect.signature(JoinOptions).parameters
+def typer_signature(own: Mapping[str, inspect.Parameter], shared: Mapping[str, inspect.Parameter]) -> inspect.Signature:
+    """The parameters that Typer shall see: those of the command, then the shared ones in their own help panel."""
+    visible = [each for each in own.values() if each.name not in ("stop", "join_options")]
+    parameters = [
+        *(_refined(each, None) for each in visible),
+        *(_refined(each, JOIN_PANEL) for each in shared.values()),
+    ]
+    return inspect.Signature([each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in parameters])
 
-    @functools.wraps(command)
-    def with_options(**arguments: Any) -> int:
-        join_options = JoinOptions(**{name: arguments.pop(name) for name in shared})
-        return command(**arguments, join_options=join_options)
 
-    parameters = [each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in (*own.values(), *shared.values())]
-    parameters = [each for each in parameters if each.name != "join_options"]
-    with_options.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-    with_options.__annotations__ = {each.name: each.annotation for each in parameters}
-    return with_options
+def _refined(parameter: inspect.Parameter, panel: str | None) -> inspect.Parameter:
+    """Complete what `option` leaves open: it does not know its parameter."""
+    kind, info = parameter.annotation.__origin__, copy.copy(parameter.annotation.__metadata__[0])
+    if kind is bool and info.default is ... and not info.param_decls:
+        info.param_decls = (f"--{parameter.name.replace('_', '-')}",)
+    if info.show_default is True and not parameter.default:
+        info.show_default = False
+    info.rich_help_panel = panel or info.rich_help_panel
+    return parameter.replace(annotation=Annotated[kind, info])

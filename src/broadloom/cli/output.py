@@ -12,7 +12,7 @@ import queue
 import select
 import sys
 import threading
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import suppress
 from datetime import date, datetime
 from types import TracebackType
@@ -22,8 +22,9 @@ from broadloom.cli.exit_codes import SUCCESS, CommandFailedError
 from broadloom.cli.runner import StopSignal, discard_output
 
 if TYPE_CHECKING:
-    from rich.console import Console
+    from rich.console import Console, RenderableType
     from rich.progress import ProgressColumn
+    from rich.table import Table
 
 POLL_S = 0.5
 """How often an idle output is checked for a reader that has gone."""
@@ -50,6 +51,32 @@ def _json_default(value: Any) -> str:
     if isinstance(value, datetime | date):
         return value.isoformat()
     return value.hex() if isinstance(value, bytes) else str(value)
+
+
+def print_result(fields: Mapping[str, Any], text: str, *, json: bool) -> None:
+    print(to_json(fields) if json else text, flush=True)
+
+
+def print_rows(rows: Iterable[Mapping[str, Any]], *, json: bool) -> None:
+    """Print a list: one JSON object per line, or a table with the fields as columns."""
+    listed = list(rows)
+    if json:
+        for row in listed:
+            print_json(row)
+    elif listed:
+        console().print(table(listed[0], [map(str, row.values()) for row in listed]))
+
+
+def table(columns: Iterable[str], rows: Iterable[Iterable["RenderableType"]] = (), *, right: str = "") -> "Table":
+    """A table without lines; the columns named in `right` are aligned there."""
+    from rich.table import Table
+
+    made = Table(box=None, pad_edge=False)
+    for column in columns:
+        made.add_column(column, justify="right" if column in right.split() else "left")
+    for row in rows:
+        made.add_row(*row)
+    return made
 
 
 def console(*, stderr: bool = False) -> "Console":

@@ -3,26 +3,15 @@
 Spark and polars are imported only where a command needs them, so that usage errors are reported at once.
 """
 
-import functools
 import sys
 import tempfile
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, ParamSpec
 
-import typer
-
-from broadloom.cli.exit_codes import (
-    FAILURE,
-    NOT_SUPPORTED,
-    SUCCESS,
-    CommandFailedError,
-    UsageError,
-    require_extra,
-)
-from broadloom.cli.options import JsonOption, command_group, option
-from broadloom.cli.output import print_json
+from broadloom.cli.exit_codes import FAILURE, NOT_SUPPORTED, SUCCESS, UsageError
+from broadloom.cli.options import JsonOption, MasterOption, TapesOption, argument, command_group, option
+from broadloom.cli.output import print_json, print_result
 from broadloom.cli.pipeline_output import (
     BuildProgress,
     build_summary,
@@ -33,7 +22,7 @@ from broadloom.cli.pipeline_output import (
     stop_on_signal,
     unnest,
 )
-from broadloom.cli.runner import run_reporting_errors
+from broadloom.cli.runner import command
 
 if TYPE_CHECKING:
     from broadloom.pipeline.build import BuildResult
@@ -54,67 +43,28 @@ pipeline = command_group(
     """,
 )
 
-TapesOption = Annotated[Path, typer.Option("--tapes", metavar="DIR", help="Directory of tapes.")]
-OutOption = Annotated[Path, typer.Option("--out", "-o", metavar="DIR", help="Directory of results.")]
-MasterOption = Annotated[
-    str, option("--master", metavar="URL", help="Spark master URL. Default: all cores of this machine.")
-]
-DriverMemoryOption = Annotated[
-    str, typer.Option("--driver-memory", metavar="SIZE", help="Driver memory, as 4g.", show_default="4g")
-]
+OutOption = Annotated[Path, option("Directory of results.", "DIR", "--out", "-o")]
+DriverMemoryOption = Annotated[str, option("Driver memory, as 4g.", "SIZE", show_default="4g")]
 SetOption = Annotated[
     list[str] | None,
-    option(
-        "--set",
-        metavar="NAME=VALUE",
-        help="Table setting; repeatable. `broadloom pipeline tables --json` lists them.",
-    ),
+    option("Table setting; repeatable. `broadloom pipeline tables --json` lists them.", "NAME=VALUE", "--set"),
 ]
 
 
-def _reports_errors(command: str) -> Callable[[Callable[P, int]], Callable[P, int]]:
-    """As `runner.reports_errors`. Errors of the pipeline are usage errors, except those of a running job."""
-
-    def decorate(function: Callable[P, int]) -> Callable[P, int]:
-        @functools.wraps(function)
-        def reporting(*args: P.args, **kwargs: P.kwargs) -> int:
-            def act() -> int:
-                require_extra("pipeline")
-                from broadloom.errors import BroadloomError
-                from broadloom.pipeline.build import BuildError
-
-                try:
-                    return function(*args, **kwargs)
-                except BuildError as problem:
-                    raise CommandFailedError(str(problem)) from problem
-                except BroadloomError as problem:
-                    is_failure = type(problem).__name__ == "FollowError"  # importing it would import Spark
-                    raise (CommandFailedError if is_failure else UsageError)(str(problem)) from problem
-
-            return run_reporting_errors(f"pipeline {command}", act)
-
-        return reporting
-
-    return decorate
-
-
-@pipeline.command()
-@_reports_errors("run")
+@command("pipeline run", pipeline, extra="pipeline")
 def run(
     tapes: TapesOption,
     out: OutOption,
     only: Annotated[
         list[str] | None,
-        option("--only", metavar="TABLE", help="Build only this table and its inputs; repeatable."),
+        option("Build only this table and its inputs; repeatable.", "TABLE"),
     ] = None,
-    follow: Annotated[
-        bool, typer.Option("--follow", help="Keep live tables up to date until interrupted, in DIR/live.")
-    ] = False,
+    follow: Annotated[bool, option("Keep live tables up to date until interrupted, in DIR/live.")] = False,
     settings: SetOption = None,
     master: MasterOption = "",
     driver_memory: DriverMemoryOption = "",
     json: JsonOption = False,
-) -> int:
+) -> None:
     """Build tables from tapes.
 
     Tables are Parquet files. Tables whose inputs have not changed since the last run are not built again. Files that
@@ -134,26 +84,25 @@ def run(
     if follow:
         if only:
             raise UsageError("--follow keeps all live tables up to date: omit --only")
-        return _follow(tapes, out, chosen, master, driver_memory, json=json)
+        _follow(tapes, out, chosen, master, driver_memory, json=json)
+        return
     result, seconds = _build(tapes, out, only or [], chosen, master, driver_memory)
     if json:
         print_json({"out": out, **build_summary(result, seconds)})
     else:
         print_build(result, out, seconds)
-    return SUCCESS
 
 
-@pipeline.command()
-@_reports_errors("show")
+@command("pipeline show", pipeline, extra="pipeline")
 def show(
-    table: Annotated[str, typer.Argument(metavar="TABLE", help="A table; `broadloom pipeline tables` lists them.")],
+    table: Annotated[str, argument("A table; `broadloom pipeline tables` lists them.", "TABLE")],
     out: OutOption,
-    limit: Annotated[int, typer.Option(min=0, metavar="N", help="Maximum number of rows; 0 for all.")] = 20,
-    where: Annotated[str, option("--where", metavar="SQL", help="SQL condition.")] = "",
-    columns: Annotated[str, option("--columns", metavar="NAME,…", help="Columns to show.")] = "",
+    limit: Annotated[int, option("Maximum number of rows; 0 for all.", "N", min=0)] = 20,
+    where: Annotated[str, option("SQL condition.", "SQL")] = "",
+    columns: Annotated[str, option("Columns to show.", "NAME,…")] = "",
     json: JsonOption = False,
-    csv: Annotated[bool, typer.Option("--csv", help="Print CSV.")] = False,
-) -> int:
+    csv: Annotated[bool, option("Print CSV.")] = False,
+) -> None:
     """Show rows of a table.
 
     Does not start Spark.
@@ -176,21 +125,15 @@ def show(
         sys.stdout.write(unnest(frame).write_csv())
     else:
         print_rows(found.question, frame.columns, frame.iter_rows())
-    return SUCCESS
 
 
-@pipeline.command()
-@_reports_errors("plot")
+@command("pipeline plot", pipeline, extra="pipeline")
 def plot(
     out: OutOption,
-    image: Annotated[Path, typer.Option("--image", metavar="FILE", help="Output image, .svg or .png.")] = Path(
-        "channel.svg"
-    ),
-    channel: Annotated[
-        str, option("--channel", metavar="ID", help="Channel ID, if the results have several channels.")
-    ] = "",
+    image: Annotated[Path, option("Output image, .svg or .png.", "FILE")] = Path("channel.svg"),
+    channel: Annotated[str, option("Channel ID, if the results have several channels.", "ID")] = "",
     json: JsonOption = False,
-) -> int:
+) -> None:
     """Plot the history of a channel.
 
     Shows peers, repairs, latency and hops. Does not start Spark.
@@ -203,16 +146,11 @@ def plot(
     from broadloom.pipeline.plot import plot_channel
 
     plotted = plot_channel(out, image, channel)
-    if json:
-        print_json({"image": image, "channel": plotted})
-    else:
-        print(f"{image}: channel {plotted}")
-    return SUCCESS
+    print_result({"image": image, "channel": plotted}, f"{image}: channel {plotted}", json=json)
 
 
-@pipeline.command()
-@_reports_errors("tables")
-def tables(json: JsonOption = False) -> int:
+@command("pipeline tables", pipeline, extra="pipeline")
+def tables(json: JsonOption = False) -> None:
     """List the tables and the question each one answers.
 
     With --json, also columns and settings.
@@ -226,20 +164,18 @@ def tables(json: JsonOption = False) -> int:
 
     if not json:
         print_rows("Tables", ["table", "question"], ((each.name, each.question) for each in all_tables()))
-        return SUCCESS
+        return
     for each in all_tables():
         columns = [{"name": column.name, "type": column.spark, "about": column.about} for column in each.columns]
         settings = [{"name": one.name, "default": one.default, "about": one.about} for one in each.settings]
         print_json({"table": each.name, "question": each.question, "columns": columns, "settings": settings})
-    return SUCCESS
 
 
-@pipeline.command()
-@_reports_errors("audit")
+@command("pipeline audit", pipeline, extra="pipeline")
 def audit(
     tapes: TapesOption,
-    out: Annotated[Path | None, option("--out", "-o", metavar="DIR", help="Keep the tables here.")] = None,
-    limit: Annotated[int, typer.Option(min=0, metavar="N", help="Maximum number of violations to show.")] = 20,
+    out: Annotated[Path | None, option("Keep the tables here.", "DIR", "--out", "-o")] = None,
+    limit: Annotated[int, option("Maximum number of violations to show.", "N", min=0)] = 20,
     settings: SetOption = None,
     master: MasterOption = "",
     driver_memory: DriverMemoryOption = "",
@@ -313,7 +249,7 @@ def _build(
     return result, time.monotonic() - began
 
 
-def _follow(tapes: Path, out: Path, settings: dict[str, str], master: str, memory: str, *, json: bool) -> int:
+def _follow(tapes: Path, out: Path, settings: dict[str, str], master: str, memory: str, *, json: bool) -> None:
     from broadloom.pipeline.live.follow import check_tapes, follow
     from broadloom.pipeline.live.settings import parse_settings
     from broadloom.pipeline.spark_session import DRIVER_MEMORY, session, stop
@@ -341,7 +277,6 @@ def _follow(tapes: Path, out: Path, settings: dict[str, str], master: str, memor
     if last is not None and not json:
         late = f", {last.excluded_rows:,} of them late or in the future" if last.excluded_rows else ""
         print(f"{last.rows:,} events processed{late}; the tables are in {out}/live")
-    return SUCCESS
 
 
 def _parse_setting(text: str) -> tuple[str, str]:

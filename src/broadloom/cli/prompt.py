@@ -6,14 +6,13 @@ not echo input while the prompt is active, so its mode must be restored however 
 
 import asyncio
 import codecs
-import logging
 import os
 import re
 import shutil
 import signal
 import sys
-from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
 
 from broadloom.cli.output import Output, input_chunks
 from broadloom.cli.runner import route_warnings_to
@@ -83,12 +82,20 @@ class PromptLine:
     def redraw(self) -> None:
         self._write(f"{CLEAR}{self._visible_line()}")
 
-    def feed(self, data: bytes) -> list[str]:
-        finished = self.editor.feed(data)
-        for line in finished:
-            self._write(f"{CLEAR}{PROMPT}{line}\n")
-        self.redraw()
-        return finished
+    async def read_lines(self, send: Callable[[bytes], Awaitable[bool]], *, echo: bool) -> int:
+        """Pass typed lines to `send` until Ctrl-D. Returns how many it accepted."""
+        accepted = 0
+        async for data in input_chunks():
+            finished = self.editor.feed(data)
+            if echo:
+                for line in finished:
+                    self._write(f"{CLEAR}{PROMPT}{line}\n")
+            self.redraw()
+            for line in filter(None, finished):
+                accepted += await send(line.encode())
+            if self.editor.is_ended:
+                break
+        return accepted
 
     def close(self) -> None:
         self._write(CLEAR)
@@ -114,17 +121,14 @@ class Terminal:
 
     def notice(self, text: str) -> None:
         """Show a line that is not a message."""
-        self.show(self.format_notice(text))
-
-    def format_notice(self, text: str) -> str:
-        return f"\x1b[2m{text}\x1b[0m" if self._is_colored else f"* {text}"
+        self.show(f"\x1b[2m{text}\x1b[0m" if self._is_colored else f"* {text}")
 
     @contextmanager
     def prompt(self) -> Iterator[PromptLine]:
         """Show lines, and warnings of the library, above the line being typed."""
         prompt = PromptLine(self._out.put)
         loop = asyncio.get_running_loop()
-        with _raw_mode() as reenter_raw_mode, route_warnings_to(_PromptHandler(self.notice)):
+        with _raw_mode() as reenter_raw_mode, route_warnings_to(lambda text: self.notice(f"! {text}")):
             self.show = prompt.print_above
 
             def on_continue() -> None:
@@ -138,24 +142,6 @@ class Terminal:
                 loop.remove_signal_handler(signal.SIGCONT)
                 self.show = self._show_plain
                 prompt.close()
-
-
-async def typed_input(prompt: PromptLine) -> AsyncIterator[bytes]:
-    """Typed bytes until Ctrl-D."""
-    async for chunk in input_chunks():
-        yield chunk
-        if prompt.editor.is_ended:
-            return
-
-
-class _PromptHandler(logging.Handler):
-    def __init__(self, show: Callable[[str], None]) -> None:
-        super().__init__(logging.WARNING)
-        self._show_text = show
-
-    def emit(self, record: logging.LogRecord) -> None:
-        with suppress(RuntimeError):
-            self._show_text(f"! {record.getMessage()}")
 
 
 @contextmanager

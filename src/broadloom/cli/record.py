@@ -8,19 +8,18 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
-from broadloom.cli.exit_codes import FAILURE, SUCCESS, CommandFailedError, UsageError, require_extra
+from broadloom.cli.exit_codes import FAILURE, SUCCESS, UsageError, require_extra
 from broadloom.cli.options import (
     ChannelArgument,
     DurationOption,
     JoinOptions,
     JsonOption,
+    argument,
     command_group,
-    with_join_options,
+    option,
 )
-from broadloom.cli.output import console, print_json
-from broadloom.cli.runner import StopSignal, joined_channel, print_error, reports_errors, run
+from broadloom.cli.output import console, print_json, print_result
+from broadloom.cli.runner import StopSignal, command, joined_channel, print_error
 
 if TYPE_CHECKING:
     from broadloom.channel import Channel
@@ -33,14 +32,13 @@ RATE_SAMPLES = 10
 tape = command_group("Inspect tapes.\n\nExamples:\n\n- `broadloom tape info tapes`")
 
 
-@with_join_options
-def record(
-    channel: ChannelArgument,
+@command("record", extra="record")
+async def record(
+    stop: StopSignal,
     join_options: JoinOptions,
-    out: Annotated[
-        Path, typer.Option("--out", "-o", metavar="DIR", help="Directory of the tape. It may hold other tapes.")
-    ],
-    include_payload: Annotated[bool, typer.Option("--include-payload", help="Record message payloads too.")] = False,
+    channel: ChannelArgument,
+    out: Annotated[Path, option("Directory of the tape. It may hold other tapes.", "DIR", "--out", "-o")],
+    include_payload: Annotated[bool, option("Record message payloads too.")] = False,
     duration: DurationOption = None,
     json: JsonOption = False,
 ) -> int:
@@ -53,24 +51,20 @@ def record(
     - `broadloom record chess/club-42 --out tapes`
     - `broadloom record news/today --out tapes --include-payload --duration 3600`
     """
-
-    async def work(stop: StopSignal) -> int:
-        join_options.connect(channel)  # report usage errors before anything is written
-        tape = open_tape(out, include_payload=include_payload)
-        # The tape is closed after leaving, so that it records the leave.
-        try:
-            async with joined_channel(channel, join_options, stop, tape=tape) as joined:
-                stop.interrupt_is_success = True
-                joined.on_message(lambda _message: None)  # keep the inbox empty: the tape has the messages
-                await _show_progress(joined, tape, duration)
-        except asyncio.CancelledError:
-            if not stop.interrupt_is_success:
-                raise
-        finally:
-            await asyncio.to_thread(tape.close)
-        return _report(tape, json=json)
-
-    return run("record", work)
+    join_options.connect(channel)  # report usage errors before anything is written
+    tape = open_tape(out, include_payload=include_payload)
+    # The tape is closed after leaving, so that it records the leave.
+    try:
+        async with joined_channel(channel, join_options, stop, tape=tape) as joined:
+            stop.interrupt_is_success = True
+            joined.on_message(lambda _message: None)  # keep the inbox empty: the tape has the messages
+            await _show_progress(joined, tape, duration)
+    except asyncio.CancelledError:
+        if not stop.interrupt_is_success:
+            raise
+    finally:
+        await asyncio.to_thread(tape.close)
+    return _report(tape, json=json)
 
 
 def open_tape(
@@ -80,15 +74,11 @@ def open_tape(
     block_when_full: bool = False,
     wall_clock: Callable[[], float] = time.time,
 ) -> "Tape":
-    """A tape to write to. A directory that cannot be written is a usage error."""
     require_extra("record")
-    from broadloom.record import Tape, TapeSettings, TapeWriteError
+    from broadloom.record import Tape, TapeSettings
 
     settings = TapeSettings(include_payload=include_payload, block_when_full=block_when_full)
-    try:
-        return Tape(directory, settings=settings, wall_clock=wall_clock, on_error=_report_error)
-    except TapeWriteError as problem:
-        raise UsageError(str(problem)) from None
+    return Tape(directory, settings=settings, wall_clock=wall_clock, on_error=_report_error)
 
 
 async def _show_progress(channel: "Channel", tape: "Tape", duration_s: float | None) -> None:
@@ -142,12 +132,10 @@ def _report_error(text: str) -> None:
 
 
 def _report(tape: "Tape", *, json: bool) -> int:
-    if json:
-        counters = tape.counters
-        sizes = {"files": counters.files, "rows": counters.rows, "bytes": counters.bytes}
-        print_json({"directory": tape.directory, **sizes, "dropped_rows": tape.dropped_rows})
-    else:
-        print(f"recorded to {tape.directory}: {_size(tape)}", flush=True)
+    counters = tape.counters
+    sizes = {"files": counters.files, "rows": counters.rows, "bytes": counters.bytes}
+    fields = {"directory": tape.directory, **sizes, "dropped_rows": tape.dropped_rows}
+    print_result(fields, f"recorded to {tape.directory}: {_size(tape)}", json=json)
     if not tape.dropped_rows:
         return SUCCESS
     print_error("record", f"{tape.dropped_rows:,} rows lost" + (f": {tape.last_error}" if tape.last_error else ""))
@@ -157,14 +145,11 @@ def _report(tape: "Tape", *, json: bool) -> int:
 # -- tape info
 
 
-@tape.command()
-@reports_errors("tape info")
+@command("tape info", tape, extra="record")
 def info(
-    directory: Annotated[
-        Path, typer.Argument(metavar="DIR", help="Directory of tapes, as of `broadloom record --out`.")
-    ],
+    directory: Annotated[Path, argument("Directory of tapes, as of `broadloom record --out`.", "DIR")],
     json: JsonOption = False,
-) -> int:
+) -> None:
     """Summarize the channels on a tape.
 
     Examples:
@@ -172,15 +157,12 @@ def info(
     - `broadloom tape info tapes`
     - `broadloom tape info tapes --json | jq .kinds`
     """
-    require_extra("record")
-    from broadloom.record import TapeReadError, summarize
+    from broadloom.record import summarize
 
     try:
         found = summarize(directory)
     except FileNotFoundError as problem:
         raise UsageError(str(problem)) from None
-    except TapeReadError as problem:
-        raise CommandFailedError(str(problem)) from None
     if json:
         for each in found:
             print_json(_summary_fields(each))
@@ -188,7 +170,6 @@ def info(
         raise UsageError(f"no tape in {directory}: it has no complete file")
     else:
         _print_summaries(found)
-    return SUCCESS
 
 
 def _print_summaries(found: "list[ChannelSummary]") -> None:

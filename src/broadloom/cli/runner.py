@@ -1,4 +1,4 @@
-"""Runs commands: signals, error messages, broken pipes, and joining and leaving around the command's own work.
+"""What surrounds every command: signals, error messages, exit codes, joining and leaving.
 
 However a command ends, it leaves the channel properly and shows no traceback. Ctrl-C, SIGTERM and SIGHUP request a
 stop; a second signal exits at once, and the neighbors have to detect the loss.
@@ -6,33 +6,23 @@ stop; a second signal exits at once, and the neighbors have to detect the loss.
 
 import asyncio
 import functools
+import inspect
 import logging
 import os
 import signal
 import sys
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
-from typing import TYPE_CHECKING, Any, ParamSpec
+from typing import TYPE_CHECKING, Any
 
-from broadloom.cli.exit_codes import (
-    FAILURE,
-    INTERRUPTED,
-    NOT_SUPPORTED,
-    SIGNAL_BASE,
-    SUCCESS,
-    USAGE_ERROR,
-    CommandFailedError,
-    NotSupportedError,
-    UsageError,
-    missing_package,
-)
+from broadloom.cli.exit_codes import INTERRUPTED, SIGNAL_BASE, SUCCESS, exit_code_for, missing_package, require_extra
+from broadloom.cli.options import JoinOptions, typer_signature
 
 if TYPE_CHECKING:
-    from broadloom.channel import Channel
-    from broadloom.cli.options import JoinOptions
-    from broadloom.protocol.runtime import ObserverFactory
+    import typer
 
-P = ParamSpec("P")
+    from broadloom.channel import Channel
+    from broadloom.protocol.runtime import ObserverFactory
 
 
 def print_error(command: str, text: str) -> None:
@@ -72,104 +62,98 @@ class StopSignal:
             os._exit(SIGNAL_BASE + number)
         self.request_stop(SUCCESS if self.interrupt_is_success else SIGNAL_BASE + number)
 
-
-class _StderrHandler(logging.Handler):
-    """Formats the library's warnings like the command's own errors."""
-
-    def __init__(self, command: str) -> None:
-        super().__init__(logging.WARNING)
-        self._command = command
-
-    def emit(self, record: logging.LogRecord) -> None:
-        print_error(self._command, record.getMessage())
-
-
-def run(command: str, work: Callable[[StopSignal], Coroutine[Any, Any, int]]) -> int:
-    """Run an asynchronous command and return its exit code."""
-    return run_reporting_errors(command, lambda: _run(command, work))
+    def install_signal_handlers(self) -> None:
+        loop = asyncio.get_running_loop()
+        for name in ("SIGINT", "SIGTERM", "SIGHUP"):
+            number = getattr(signal, name, None)
+            # `nohup` and shells ignore some signals for background jobs: leave those ignored.
+            if number is not None and signal.getsignal(number) is not signal.SIG_IGN:
+                # Not implemented on Windows, where Python's own Ctrl-C handling remains.
+                with suppress(NotImplementedError):
+                    loop.add_signal_handler(number, self.on_signal, int(number))
 
 
-def reports_errors(command: str) -> Callable[[Callable[P, int]], Callable[P, int]]:
-    """Decorator for a synchronous command: turns exceptions into an error message and an exit code."""
+def command(
+    name: str, group: "typer.Typer | None" = None, *, extra: str = ""
+) -> Callable[[Callable[..., Any]], Callable[..., int]]:
+    """Decorator that makes a function a command: it returns an exit code, and reports errors in one line.
 
-    def decorate(function: Callable[P, int]) -> Callable[P, int]:
+    - A function that returns nothing has succeeded.
+    - A coroutine function runs in an event loop. It may take `stop: StopSignal`.
+    - A parameter `join_options: JoinOptions` becomes one option per field.
+    - `extra` has to be installed. With `group`, the command is registered there under its last word.
+    """
+
+    def decorate(function: Callable[..., Any]) -> Callable[..., int]:
+        own = inspect.signature(function).parameters
+        shared = inspect.signature(JoinOptions).parameters if "join_options" in own else {}
+
         @functools.wraps(function)
-        def reporting(*args: P.args, **kwargs: P.kwargs) -> int:
-            return run_reporting_errors(command, lambda: function(*args, **kwargs))
+        def run_command(*args: Any, **arguments: Any) -> int:
+            if shared:
+                given = {each: arguments.pop(each) for each in shared if each in arguments}
+                arguments["join_options"] = JoinOptions(**given)
 
-        return reporting
+            def act() -> int:
+                if extra:
+                    require_extra(extra)
+                if not inspect.iscoroutinefunction(function):
+                    return function(*args, **arguments) or SUCCESS
+                if "stop" in own:
+                    return _run_loop(name, lambda stop: function(*args, stop=stop, **arguments))
+                return _run_loop(name, lambda _stop: function(*args, **arguments))
+
+            return _reporting_errors(name, act)
+
+        signature = typer_signature(own, shared)
+        run_command.__signature__ = signature  # type: ignore[attr-defined]
+        run_command.__annotations__ = {each.name: each.annotation for each in signature.parameters.values()}
+        if group is not None:
+            group.command(name.rsplit(maxsplit=1)[-1])(run_command)
+        return run_command
 
     return decorate
 
 
-def run_reporting_errors(command: str, act: Callable[[], int]) -> int:
-    with route_warnings_to(_StderrHandler(command)):
+def run(command: str, work: Callable[[StopSignal], Coroutine[Any, Any, int | None]]) -> int:
+    """Run asynchronous work like a command and return its exit code."""
+    return _reporting_errors(command, lambda: _run_loop(command, work))
+
+
+def _reporting_errors(command: str, act: Callable[[], int]) -> int:
+    with route_warnings_to(lambda text: print_error(command, text)):
         try:
-            return act()
+            code = act()
+            sys.stdout.flush()
+            return code
         except BrokenPipeError:
             discard_output()
             return SUCCESS
         except KeyboardInterrupt:
             return INTERRUPTED
         except Exception as problem:
-            code, text = _explain(problem)
-            print_error(command, text)
-            return code
+            if isinstance(problem, ModuleNotFoundError) and problem.name and not problem.name.startswith("broadloom"):
+                problem = missing_package(problem.name.partition(".")[0])
+            code_for_problem = exit_code_for(problem)
+            if code_for_problem is None:
+                raise
+            if isinstance(problem, OSError) and problem.filename and problem.strerror:
+                print_error(command, f"{problem.filename}: {problem.strerror}")
+            else:
+                print_error(command, str(problem))
+            return code_for_problem
 
 
-def _explain(problem: Exception) -> tuple[int, str]:
-    """Exit code and message. What is not meant for the user is a bug, and raised again."""
-    from broadloom.errors import BroadloomError
-    from broadloom.security import InvalidKeyError
-
-    match problem:
-        case UsageError() | InvalidKeyError():
-            return USAGE_ERROR, str(problem)
-        case CommandFailedError() | BroadloomError():
-            return FAILURE, str(problem)
-        case NotSupportedError():
-            return NOT_SUPPORTED, str(problem)
-        case ModuleNotFoundError(name=str(name)) if not name.startswith("broadloom"):
-            return NOT_SUPPORTED, str(missing_package(name.partition(".")[0]))
-    raise problem
-
-
-@contextmanager
-def route_warnings_to(handler: logging.Handler) -> Iterator[None]:
-    """Make this the library's only log handler; the innermost one wins."""
-    logger = logging.getLogger("broadloom")
-    before, propagate = list(logger.handlers), logger.propagate
-    logger.handlers, logger.propagate = [handler], False
-    try:
-        yield
-    finally:
-        logger.handlers, logger.propagate = before, propagate
-
-
-@asynccontextmanager
-async def joined_channel(
-    name: str, join_options: "JoinOptions", stop: StopSignal, *, tape: "ObserverFactory | None" = None
-) -> "AsyncIterator[Channel]":
-    """Join a channel, visible to `broadloom status`, and leave it at the end."""
-    from broadloom.channel.status_socket import expose_status
-
-    async with (
-        join_options.connect(name, tape=tape) as channel,
-        expose_status(channel, program=f"broadloom {stop.command}"),
-    ):
-        yield channel
-
-
-def _run(command: str, work: Callable[[StopSignal], Coroutine[Any, Any, int]]) -> int:
+def _run_loop(command: str, work: Callable[[StopSignal], Coroutine[Any, Any, int | None]]) -> int:
     from broadloom.transport.event_loop import new_event_loop
 
     async def main() -> int:
         task = asyncio.current_task()
         assert task is not None
         stop = StopSignal(command, task)
-        _install_signal_handlers(stop)
+        stop.install_signal_handlers()
         try:
-            return await work(stop)
+            return await work(stop) or SUCCESS
         except asyncio.CancelledError:
             if stop.exit_code is None:
                 raise
@@ -179,15 +163,40 @@ def _run(command: str, work: Callable[[StopSignal], Coroutine[Any, Any, int]]) -
         return runner.run(main())
 
 
-def _install_signal_handlers(stop: StopSignal) -> None:
-    loop = asyncio.get_running_loop()
-    for name in ("SIGINT", "SIGTERM", "SIGHUP"):
-        number = getattr(signal, name, None)
-        # `nohup` and shells ignore some signals for background jobs: leave those ignored.
-        if number is not None and signal.getsignal(number) is not signal.SIG_IGN:
-            # Not implemented on Windows, where Python's own Ctrl-C handling remains.
-            with suppress(NotImplementedError):
-                loop.add_signal_handler(number, stop.on_signal, int(number))
+class _WarningHandler(logging.Handler):
+    def __init__(self, show: Callable[[str], None]) -> None:
+        super().__init__(logging.WARNING)
+        self._show = show
+
+    def emit(self, record: logging.LogRecord) -> None:
+        with suppress(RuntimeError):  # the screen or the event loop has ended
+            self._show(record.getMessage())
+
+
+@contextmanager
+def route_warnings_to(show: Callable[[str], None]) -> Iterator[None]:
+    """Show the library's warnings with this function only; the innermost one wins."""
+    logger = logging.getLogger("broadloom")
+    before, propagate = list(logger.handlers), logger.propagate
+    logger.handlers, logger.propagate = [_WarningHandler(show)], False
+    try:
+        yield
+    finally:
+        logger.handlers, logger.propagate = before, propagate
+
+
+@asynccontextmanager
+async def joined_channel(
+    name: str, join_options: JoinOptions, stop: StopSignal, *, tape: "ObserverFactory | None" = None
+) -> "AsyncIterator[Channel]":
+    """Join a channel, visible to `broadloom status`, and leave it at the end."""
+    from broadloom.channel.status_socket import expose_status
+
+    async with (
+        join_options.connect(name, tape=tape) as channel,
+        expose_status(channel, program=f"broadloom {stop.command}"),
+    ):
+        yield channel
 
 
 def discard_output() -> None:

@@ -10,13 +10,11 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NamedTuple
 
-import typer
-
-from broadloom.cli.exit_codes import SUCCESS, CommandFailedError, UsageError
+from broadloom.cli.exit_codes import CommandFailedError, UsageError
 from broadloom.cli.formatting import escape_control_chars
-from broadloom.cli.options import ChannelArgument, JoinOptions, JsonOption, option, with_join_options
+from broadloom.cli.options import ChannelArgument, JoinOptions, JsonOption, argument, option
 from broadloom.cli.output import ProgressBar, input_chunks, input_lines, print_json
-from broadloom.cli.runner import StopSignal, hint, joined_channel, run
+from broadloom.cli.runner import StopSignal, command, hint, joined_channel
 from broadloom.errors import BroadloomError
 from broadloom.protocol.events import LinkUp
 from broadloom.wire.broadcast_frame import PRIORITY_MAX, Priority
@@ -32,34 +30,29 @@ class SendOptions(NamedTuple):
     ttl_s: float | None
 
 
-@with_join_options
-def send(
-    channel: ChannelArgument,
+@command("send")
+async def send(
+    stop: StopSignal,
     join_options: JoinOptions,
+    channel: ChannelArgument,
     text: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[TEXT]...", help="The message. Without it, or with `-`: one message per input line."),
+        argument("The message. Without it, or with `-`: one message per input line.", "[TEXT]..."),
     ] = None,
     file: Annotated[
-        list[Path] | None,
-        option("--file", metavar="FILE", help="Broadcast a file; repeatable. `-` sends the input as one message."),
+        list[Path] | None, option("Broadcast a file; repeatable. `-` sends the input as one message.", "FILE")
     ] = None,
     priority: Annotated[
-        str,
-        typer.Option(
-            metavar="low|normal|high|0..255", help="Priority; a slow receiver drops low-priority messages first."
-        ),
+        str, option("Priority; a slow receiver drops low-priority messages first.", "low|normal|high|0..255")
     ] = "normal",
     ttl: Annotated[
         float | None,
         option(
-            "--ttl",
-            metavar="SECONDS",
-            help="Time to live. Receivers that have not got the message by then get a `Missed` event instead.",
+            "Time to live. Receivers that have not got the message by then get a `Missed` event instead.", "SECONDS"
         ),
     ] = None,
     json: JsonOption = False,
-) -> int:
+) -> None:
     """Broadcast a message, lines of standard input, or files, then leave.
 
     Waits for another peer. If none joins within --timeout, sends nothing and exits with status 1. A message or a file
@@ -72,25 +65,20 @@ def send(
     - `broadloom send pics/x --file a.png --file b.png`
     - `broadloom send games/x --priority high --ttl 2 "the ball is at 3,4"`
     """
-
-    async def work(stop: StopSignal) -> int:
-        messages, files = text or [], file or []
-        if messages and files:
-            raise UsageError("use TEXT or --file, not both")
-        options = SendOptions(_parse_priority(priority), _check_ttl(ttl))
-        for path in files:
-            if str(path) != STDIN:
-                _check_readable(path)
-        deadline = asyncio.get_running_loop().time() + join_options.timeout
-        async with joined_channel(channel, join_options, stop) as joined:
-            await _wait_for_peer(joined, deadline, join_options.timeout)
-            sent = await _send_all(joined, options, messages, files)
-            peer_id = str(joined.status().peer_id)
-        if json:
-            print_json({"channel": channel, "peer_id": peer_id, "sent": sent})
-        return SUCCESS
-
-    return run("send", work)
+    messages, files = text or [], file or []
+    if messages and files:
+        raise UsageError("use TEXT or --file, not both")
+    options = SendOptions(_parse_priority(priority), _check_ttl(ttl))
+    for path in files:
+        if str(path) != STDIN:
+            _check_readable(path)
+    deadline = asyncio.get_running_loop().time() + join_options.timeout
+    async with joined_channel(channel, join_options, stop) as joined:
+        await _wait_for_peer(joined, deadline, join_options.timeout)
+        sent = await _send_all(joined, options, messages, files)
+        peer_id = str(joined.status().peer_id)
+    if json:
+        print_json({"channel": channel, "peer_id": peer_id, "sent": sent})
 
 
 def _parse_priority(text: str) -> int:

@@ -4,13 +4,11 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
-from broadloom.cli.exit_codes import FAILURE, SUCCESS, UsageError, require_extra
-from broadloom.cli.options import DegreeOption, JsonOption, TapeOption, command_group, option
-from broadloom.cli.output import ProgressBar, console, print_json
+from broadloom.cli.exit_codes import FAILURE, SUCCESS, UsageError, require_extra, usage_errors
+from broadloom.cli.options import DegreeOption, JsonOption, SeedsOption, TapeOption, argument, command_group, option
+from broadloom.cli.output import ProgressBar, console, print_rows
 from broadloom.cli.record import open_tape
-from broadloom.cli.runner import print_error, reports_errors
+from broadloom.cli.runner import command, print_error
 
 if TYPE_CHECKING:
     from broadloom.record import Tape
@@ -33,27 +31,23 @@ sim = command_group(
 )
 
 
-@sim.command()
-@reports_errors("sim run")
+@command("sim run", sim)
 def run(
-    scenario: Annotated[str, typer.Argument(metavar="SCENARIO", help="A built-in scenario or a TOML file.")],
-    peers: Annotated[str, option("--peers", metavar="N,…", help="Number of peers, or several as 100,200.")] = "",
-    seeds: Annotated[str, typer.Option(metavar="N|N..N", help="Seed or range, as 7 or 1..20.")] = "1..3",
-    jobs: Annotated[int, typer.Option(min=1, metavar="N", help="Parallel runs.")] = 2,
+    scenario: Annotated[str, argument("A built-in scenario or a TOML file.", "SCENARIO")],
+    peers: Annotated[str, option("Number of peers, or several as 100,200.", "N,…")] = "",
+    seeds: SeedsOption = "1..3",
+    jobs: Annotated[int, option("Parallel runs.", "N", min=1)] = 2,
     degree: DegreeOption = 0,
     dissemination: Annotated[
         str,
         option(
-            "--dissemination",
-            metavar="MODE",
-            help="`flood` (every link: lowest latency, most traffic), `tree` (Plumtree), or `mixed` (flood small "
-            "messages, send large ones along trees; the default of Broadloom).",
+            "`flood` (every link: lowest latency, most traffic), `tree` (Plumtree), or `mixed` (flood small messages, "
+            "send large ones along trees; the default of Broadloom).",
+            "MODE",
         ),
     ] = "",
-    trace: Annotated[bool, typer.Option("--trace", help="Print every event (one seed).")] = False,
-    draw: Annotated[
-        Path | None, option("--draw", metavar="FILE", help="Draw the final fabric (one seed) as .svg or .png.")
-    ] = None,
+    trace: Annotated[bool, option("Print every event (one seed).")] = False,
+    draw: Annotated[Path | None, option("Draw the final fabric (one seed) as .svg or .png.", "FILE")] = None,
     tape: TapeOption = None,
     json: JsonOption = False,
 ) -> int:
@@ -70,14 +64,12 @@ def run(
     """
     from broadloom.testing.sim.scenario import load
 
-    try:
+    with usage_errors():
         loaded = load(scenario)
         if degree:
             loaded = loaded.with_degree(degree)
         if dissemination:
             loaded = loaded.with_dissemination(_parse_dissemination(dissemination))
-    except ValueError as problem:  # also ScenarioError
-        raise UsageError(str(problem)) from None
     sizes = _parse_sizes(peers) or [loaded.peers]
     chosen_seeds = _parse_seeds(seeds)
     if trace:
@@ -101,28 +93,20 @@ def run(
     return FAILURE if any(result.problem for result in results) else SUCCESS
 
 
-@sim.command("list")
-@reports_errors("sim list")
-def list_scenarios(json: JsonOption = False) -> int:
+@command("sim list", sim)
+def list_scenarios(json: JsonOption = False) -> None:
     """List the built-in scenarios.
 
     Examples:
 
     - `broadloom sim list`
     """
-    from rich.table import Table
-
     from broadloom.testing.sim.scenario import builtin_names, load
 
-    table = Table("scenario", "peers", "description", box=None, pad_edge=False)
-    for name in builtin_names():
-        scenario = load(name)
-        if json:
-            print_json({"scenario": name, "peers": scenario.peers, "description": scenario.description})
-        table.add_row(name, str(scenario.peers), scenario.description)
-    if not json:
-        console().print(table)
-    return SUCCESS
+    scenarios = map(load, builtin_names())
+    print_rows(
+        ({"scenario": each.name, "peers": each.peers, "description": each.description} for each in scenarios), json=json
+    )
 
 
 def _parse_sizes(text: str) -> list[int]:
@@ -212,7 +196,5 @@ def _draw(scenario: "Scenario", result: "SeedResult", path: Path) -> None:
     if result.adjacency is None:
         raise UsageError(f"nothing to draw: the scenario {scenario.name} does not measure the fabric; try grow")
     caption = caption_of(analyze_topology(result.adjacency))
-    try:
+    with usage_errors():
         draw(result.adjacency, str(path), degree=scenario.settings.peer.degree, title=scenario.name, caption=caption)
-    except ValueError as problem:
-        raise UsageError(str(problem)) from None

@@ -3,22 +3,21 @@ ports."""
 
 import time
 from collections.abc import Sequence
-from contextlib import nullcontext
+from contextlib import closing, nullcontext
 from itertools import islice
 from typing import Annotated, Any
 
-import typer
 from rich.console import Group, RenderableType
 from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
 from broadloom.channel.status_socket import LocalPeer, PeerExitedError, StatusClient, StatusJson, require_local_peers
-from broadloom.cli.exit_codes import FAILURE, SUCCESS, UsageError
+from broadloom.cli.exit_codes import FAILURE, SUCCESS, UsageError, usage_errors
 from broadloom.cli.formatting import SHORT_ID_DIGITS, escape_control_chars
-from broadloom.cli.options import ChannelArgument, JsonOption, OptionalChannelArgument, PeerOption
-from broadloom.cli.output import console, print_json
-from broadloom.cli.runner import print_error, reports_errors
+from broadloom.cli.options import ChannelArgument, JsonOption, OptionalChannelArgument, PeerOption, option
+from broadloom.cli.output import console, print_json, print_result, table
+from broadloom.cli.runner import command, print_error
 from broadloom.protocol import ChannelName
 from broadloom.protocol.channel_name import PortOrder
 
@@ -29,8 +28,8 @@ NEIGHBORS_SHOWN = 8
 """Two-hop neighbors per row."""
 
 
-@reports_errors("status")
-def status(channel: OptionalChannelArgument = "", peer: PeerOption = "", json: JsonOption = False) -> int:
+@command("status")
+def status(channel: OptionalChannelArgument = "", peer: PeerOption = "", json: JsonOption = False) -> None:
     """Show the state, neighbors and counters of your peers on this machine.
 
     Shows the peers of the `broadloom` command and of programs that call `broadloom.expose_status`. Exit status 1 if
@@ -43,21 +42,20 @@ def status(channel: OptionalChannelArgument = "", peer: PeerOption = "", json: J
     - `broadloom status --json | jq .counters`
     """
     found = require_local_peers(channel, peer)
-    if json:
-        for each in found:
-            print_json(each.status if each.status is not None else {"peer_id": each.peer_id, "error": "no response"})
-        return SUCCESS
     first = found[0].status
-    console().print(_peer_view(first) if len(found) == 1 and first is not None else _peers_table(found))
-    return SUCCESS
+    if not json:
+        console().print(_peer_view(first) if len(found) == 1 and first is not None else _peers_table(found))
+        return
+    for each in found:
+        print_json(each.status if each.status is not None else {"peer_id": each.peer_id, "error": "no response"})
 
 
-@reports_errors("top")
+@command("top")
 def top(
     channel: OptionalChannelArgument = "",
     peer: PeerOption = "",
-    interval: Annotated[float, typer.Option(min=0.1, metavar="SECONDS", help="Time between updates.")] = 1.0,
-    once: Annotated[bool, typer.Option("--once", help="Print one snapshot and exit.")] = False,
+    interval: Annotated[float, option("Time between updates.", "SECONDS", min=0.1)] = 1.0,
+    once: Annotated[bool, option("Print one snapshot and exit.")] = False,
     json: JsonOption = False,
 ) -> int:
     """Show a live view of one of your peers on this machine.
@@ -70,11 +68,8 @@ def top(
     """
     chosen = _single_peer(require_local_peers(channel, peer))
     try:
-        client = StatusClient(chosen.path)
-        try:
+        with closing(StatusClient(chosen.path)) as client:
             _show_updates(client, interval, once=once, json=json)
-        finally:
-            client.close()
     except PeerExitedError:
         print_error("top", f"the peer {chosen.peer_id} has left")
     except TimeoutError:
@@ -85,12 +80,12 @@ def top(
     return SUCCESS
 
 
-@reports_errors("ports")
+@command("ports")
 def ports(
     channel: ChannelArgument,
-    count: Annotated[int, typer.Option("--count", "-n", min=1, metavar="N", help="Number of ports to list.")] = 16,
+    count: Annotated[int, option("Number of ports to list.", "N", "--count", "-n", min=1)] = 16,
     json: JsonOption = False,
-) -> int:
+) -> None:
     """List the ports that peers of a channel listen on.
 
     These are the ports to open in a firewall. Each peer takes the first free port of this order, so a machine with
@@ -100,16 +95,10 @@ def ports(
 
     - `broadloom ports chess/club-42 --count 4`
     """
-    try:
+    with usage_errors():
         order = PortOrder(ChannelName.parse(channel).id)
-    except ValueError as problem:
-        raise UsageError(str(problem)) from None
     first = list(islice(order, count))
-    if json:
-        print_json({"channel": channel, "ports": first})
-    else:
-        print("\n".join(map(str, first)))
-    return SUCCESS
+    print_result({"channel": channel, "ports": first}, "\n".join(map(str, first)), json=json)
 
 
 def _single_peer(found: list[LocalPeer]) -> LocalPeer:
@@ -144,15 +133,14 @@ def _show_updates(client: StatusClient, interval_s: float, *, once: bool, json: 
 
 
 def _peers_table(peers: Sequence[LocalPeer]) -> Table:
-    table = Table("channel", "peer", "state", "address", "neighbors", "sent", "delivered", "program", box=None)
-    table.pad_edge = False
+    rows = table(["channel", "peer", "state", "address", "neighbors", "sent", "delivered", "program"])
     for each in peers:
         status = each.status
         if status is None:
-            table.add_row("?", each.peer_id[:SHORT_ID_DIGITS], Text("no response", style="red"))
+            rows.add_row("?", each.peer_id[:SHORT_ID_DIGITS], Text("no response", style="red"))
             continue
         counters = status["counters"]
-        table.add_row(
+        rows.add_row(
             _text(status["channel"]),
             each.peer_id[:SHORT_ID_DIGITS],
             _state(status["state"]),
@@ -162,7 +150,7 @@ def _peers_table(peers: Sequence[LocalPeer]) -> Table:
             f"{counters['delivered']:,}",
             _text(f"{status.get('program', '')} ({status.get('pid', '?')})"),
         )
-    return table
+    return rows
 
 
 def _peer_view(status: StatusJson, before: StatusJson | None = None, elapsed_s: float = 0.0) -> RenderableType:
@@ -197,9 +185,9 @@ def _head(status: StatusJson) -> Table:
 
 
 def _flow(status: StatusJson, before: StatusJson | None, elapsed_s: float) -> Table:
-    table = Table("", *RATE_COUNTERS, "missed", "unread", "retained", box=None, pad_edge=False)
+    rows = table(["", *RATE_COUNTERS, "missed", "unread", "retained"])
     counters = status["counters"]
-    table.add_row(
+    rows.add_row(
         "total",
         *(f"{counters[name]:,}" for name in (*RATE_COUNTERS, "missed")),
         f"{status['unread_count']:,}",
@@ -207,16 +195,16 @@ def _flow(status: StatusJson, before: StatusJson | None, elapsed_s: float) -> Ta
     )
     if before is not None and elapsed_s > 0:
         gains = (counters[name] - before["counters"][name] for name in RATE_COUNTERS)
-        table.add_row("per second", *(f"{gain / elapsed_s:,.0f}" for gain in gains))
-    return table
+        rows.add_row("per second", *(f"{gain / elapsed_s:,.0f}" for gain in gains))
+    return rows
 
 
 def _neighbors(status: StatusJson) -> Table:
-    table = Table("neighbor", "name", "address", "link age", "queued", "its neighbors", box=None, pad_edge=False)
+    rows = table(["neighbor", "name", "address", "link age", "queued", "its neighbors"])
     for each in status["neighbors"]:
         neighbors = [peer[:SHORT_ID_DIGITS] for peer in each["neighbors"]]
         more = f" and {len(neighbors) - NEIGHBORS_SHOWN} more" if len(neighbors) > NEIGHBORS_SHOWN else ""
-        table.add_row(
+        rows.add_row(
             each["peer_id"][:SHORT_ID_DIGITS],
             _text(each["name"]),
             each["address"],
@@ -225,8 +213,8 @@ def _neighbors(status: StatusJson) -> Table:
             " ".join(neighbors[:NEIGHBORS_SHOWN]) + more,
         )
     if not status["neighbors"]:
-        table.add_row(Text("none", style="dim"))
-    return table
+        rows.add_row(Text("none", style="dim"))
+    return rows
 
 
 def _format_duration(seconds: float) -> str:

@@ -6,37 +6,34 @@ import webbrowser
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
-
-from broadloom.cli.exit_codes import SUCCESS, UsageError, require_extra
-from broadloom.cli.options import JoinOptions, JsonOption, OptionalChannelArgument, option, with_join_options
-from broadloom.cli.output import print_json
-from broadloom.cli.runner import StopSignal, hint, joined_channel, run
+from broadloom.cli.exit_codes import UsageError, require_extra
+from broadloom.cli.options import JoinOptions, JsonOption, OptionalChannelArgument, option
+from broadloom.cli.output import print_result
+from broadloom.cli.runner import StopSignal, command, hint, joined_channel
 
 PASSWORD_VARIABLE = "BROADLOOM_WEB_PASSWORD"
 
 
-@with_join_options
-def web(
+@command("web")
+async def web(
+    stop: StopSignal,
     join_options: JoinOptions,
     channel: OptionalChannelArgument = "",
-    tapes: Annotated[Path | None, option("--tapes", metavar="DIR", help="Tapes to replay.")] = None,
-    results: Annotated[Path | None, option("--results", metavar="DIR", help="Results of `pipeline run`.")] = None,
+    tapes: Annotated[Path | None, option("Tapes to replay.", "DIR")] = None,
+    results: Annotated[Path | None, option("Results of `pipeline run`.", "DIR")] = None,
     listen: Annotated[
         str,
-        typer.Option(
-            "--listen",
-            metavar="[HOST:]PORT",
-            help="Address to serve on; anything but loopback requires a password. Port 0 selects a free port.",
+        option(
+            "Address to serve on; anything but loopback requires a password. Port 0 selects a free port.", "[HOST:]PORT"
         ),
     ] = "127.0.0.1:8470",
     password: Annotated[
         str | None,
-        option("--password", help=f"Password; prefer `{PASSWORD_VARIABLE}`: command lines are visible to other users."),
+        option(f"Password; prefer `{PASSWORD_VARIABLE}`: command lines are visible to other users."),
     ] = None,
-    open_browser: Annotated[bool, typer.Option("--open", help="Open the browser.")] = False,
+    open_browser: Annotated[bool, option("Open the browser.", None, "--open")] = False,
     json: JsonOption = False,
-) -> int:
+) -> None:
     """Serve pages for a channel, tapes and tables until interrupted.
 
     Joins the channel as one more peer; the pages show what that peer sees. For a cluster with peers to kill, use
@@ -51,53 +48,43 @@ def web(
     """
 
     def on_ready(url: str) -> None:
-        if json:
-            print_json({"url": url})
-        else:
-            print(url, flush=True)
+        print_result({"url": url}, url, json=json)
         hint("Ctrl-C stops it.")
         if open_browser:
             # In a thread: some browsers block until they are closed.
             asyncio.get_running_loop().run_in_executor(None, webbrowser.open, url)
 
-    async def work(stop: StopSignal) -> int:
-        if not channel and tapes is None and results is None:
-            raise UsageError("nothing to show: pass a channel, --tapes or --results")
-        if tapes is not None and not tapes.is_dir():
-            raise UsageError(f"{tapes} is not a directory; create tapes with `broadloom record --out`")
-        host, port = _parse_address(listen)
-        require_extra("web")
-        serve_options = {
-            "tapes_dir": tapes,
-            "results_dir": results,
-            "host": host,
-            "port": port,
-            "password": password if password is not None else os.environ.get(PASSWORD_VARIABLE),
-            "on_ready": on_ready,
-        }
-        return await _serve(stop, channel, join_options, serve_options)
-
-    return run("web", work)
+    if not channel and tapes is None and results is None:
+        raise UsageError("nothing to show: pass a channel, --tapes or --results")
+    if tapes is not None and not tapes.is_dir():
+        raise UsageError(f"{tapes} is not a directory; create tapes with `broadloom record --out`")
+    host, port = _parse_address(listen)
+    require_extra("web")
+    serve_options = {
+        "tapes_dir": tapes,
+        "results_dir": results,
+        "host": host,
+        "port": port,
+        "password": password if password is not None else os.environ.get(PASSWORD_VARIABLE),
+        "on_ready": on_ready,
+    }
+    await _serve(stop, channel, join_options, serve_options)
 
 
-async def _serve(stop: StopSignal, name: str, join_options: JoinOptions, serve_options: dict[str, Any]) -> int:
+async def _serve(stop: StopSignal, name: str, join_options: JoinOptions, serve_options: dict[str, Any]) -> None:
     from broadloom.web.peer_timeline import PeerTimeline
-    from broadloom.web.server import ServeError, check, serve
+    from broadloom.web.server import check, serve
 
-    try:
-        check(serve_options["host"], serve_options["password"])
-        if not name:
-            stop.interrupt_is_success = True
-            await serve(**serve_options)
-            return SUCCESS
-        peer_timeline = PeerTimeline()
-        async with joined_channel(name, join_options, stop, tape=peer_timeline) as channel:
-            peer_timeline.channel = channel
-            stop.interrupt_is_success = True
-            await serve(channel=channel, peer_timeline=peer_timeline, **serve_options)
-    except ServeError as problem:
-        raise UsageError(str(problem)) from None
-    return SUCCESS
+    check(serve_options["host"], serve_options["password"])
+    if not name:
+        stop.interrupt_is_success = True
+        await serve(**serve_options)
+        return
+    peer_timeline = PeerTimeline()
+    async with joined_channel(name, join_options, stop, tape=peer_timeline) as channel:
+        peer_timeline.channel = channel
+        stop.interrupt_is_success = True
+        await serve(channel=channel, peer_timeline=peer_timeline, **serve_options)
 
 
 def _parse_address(text: str) -> tuple[str, int]:

@@ -13,10 +13,13 @@ malicious author can create, is cut.
 from collections import deque
 from typing import NamedTuple
 
-from broadloom.groups.intervals import IntervalSet
-from broadloom.groups.model import MemberId, MessageId, Post
+from broadloom.groups.message_set import MessageSet
+from broadloom.groups.model import MessageId, Post
 from broadloom.groups.settings import AUTHORS_MAX, GAPS_MAX
 
+WAITING_MESSAGES_MAX = 262_144
+"""Messages of one group that wait for a parent. Further ones are rejected and fetched again later."""
+WAITING_BYTES_MAX = 64 << 20
 WAITING_OVERHEAD_BYTES = 256
 """Approximate memory of a waiting message, without its data."""
 
@@ -29,14 +32,13 @@ class Delivery(NamedTuple):
 class CausalOrder:
     """The order of one group at one member. The caller passes the time in."""
 
-    def __init__(self, messages_max: int, bytes_max: int) -> None:
+    def __init__(self, messages_max: int = WAITING_MESSAGES_MAX, bytes_max: int = WAITING_BYTES_MAX) -> None:
         self._messages_max = messages_max
         self._bytes_max = bytes_max
-        self.received: dict[MemberId, IntervalSet] = {}
+        self.received = MessageSet()
         """Delivered or waiting."""
-        self.unavailable: dict[MemberId, IntervalSet] = {}
+        self.unavailable = MessageSet()
         """Known to exist and no longer available. Still accepted if they turn up."""
-        self.received_count = 0
         self._waiting: dict[MessageId, Post] = {}
         self._children: dict[MessageId, list[Post]] = {}
         """Waiting messages by the parent they wait for."""
@@ -52,19 +54,11 @@ class CausalOrder:
     def waiting_count(self) -> int:
         return len(self._waiting)
 
-    def has(self, message_id: MessageId) -> bool:
-        received = self.received.get(message_id[0])
-        return received is not None and message_id[1] in received
-
     def was_delivered(self, message_id: MessageId) -> bool:
-        return message_id not in self._waiting and self.has(message_id)
+        return message_id not in self._waiting and self.received.has(message_id)
 
     def is_waiting(self, message_id: MessageId) -> bool:
         return message_id in self._waiting
-
-    def is_unavailable(self, message_id: MessageId) -> bool:
-        unavailable = self.unavailable.get(message_id[0])
-        return unavailable is not None and message_id[1] in unavailable
 
     # -- receiving
 
@@ -73,28 +67,25 @@ class CausalOrder:
         duplicate or exceeds a limit."""
         received = self.received.get(post.author)
         if received is None:
-            if len(self.received) >= AUTHORS_MAX:
-                self.rejected_count += 1
-                return None
-            received = self.received[post.author] = IntervalSet()
+            exceeds_limit = len(self.received) >= AUTHORS_MAX
         elif post.sequence in received:
             return None
-        if len(received) >= GAPS_MAX and received.creates_gap(post.sequence):
+        else:
+            exceeds_limit = len(received) >= GAPS_MAX and received.creates_gap(post.sequence)
+        parent, cost = post.parent_id, len(post.data) + WAITING_OVERHEAD_BYTES
+        is_orphan = parent is not None and not self.was_delivered(parent)
+        missing = parent if parent is not None and is_orphan and not self.unavailable.has(parent) else None
+        if missing is not None and (
+            len(self._waiting) >= self._messages_max or self.waiting_bytes + cost > self._bytes_max
+        ):
+            exceeds_limit = True
+        if exceeds_limit:
             self.rejected_count += 1
             return None
-        parent = post.parent_id
-        is_deliverable = parent is None or self.was_delivered(parent)
-        if parent is None or is_deliverable or self.is_unavailable(parent):
-            received.add(post.sequence)
-            self.received_count += 1
-            return self._with_descendants(Delivery(post, is_orphan=not is_deliverable))
-        cost = len(post.data) + WAITING_OVERHEAD_BYTES
-        if len(self._waiting) >= self._messages_max or self.waiting_bytes + cost > self._bytes_max:
-            self.rejected_count += 1
-            return None
-        received.add(post.sequence)
-        self.received_count += 1
-        self._wait(post, parent, cost, now)
+        self.received.add(post.id)
+        if missing is None:
+            return self._with_descendants(Delivery(post, is_orphan))
+        self._wait(post, missing, cost, now)
         return []
 
     def _wait(self, post: Post, parent: MessageId, cost: int, now: float) -> None:
@@ -106,7 +97,7 @@ class CausalOrder:
             siblings.append(post)
             return
         self._children[parent] = [post]
-        if not self.has(parent):
+        if not self.received.has(parent):
             self._unrequested.append((now, parent))
 
     def _with_descendants(self, first: Delivery) -> list[Delivery]:
@@ -128,7 +119,7 @@ class CausalOrder:
         found: list[MessageId] = []
         while self._unrequested and self._unrequested[0][0] <= since and len(found) < limit:
             _, message_id = self._unrequested.popleft()
-            if message_id in self._children and not self.has(message_id):
+            if message_id in self._children and not self.received.has(message_id):
                 found.append(message_id)
         return found
 
@@ -141,12 +132,13 @@ class CausalOrder:
                 deliveries += self._release_orphan(self._topmost(message_id))
         return deliveries
 
-    def give_up(self, missing: dict[MemberId, IntervalSet]) -> list[Delivery]:
+    def give_up(self, missing: MessageSet) -> list[Delivery]:
         """Mark messages as unavailable and release those that wait for them, as orphans."""
-        for author, intervals in missing.items():
-            self.unavailable.setdefault(author, IntervalSet()).update(intervals)
+        self.unavailable.add_all(missing.items())
         deliveries: list[Delivery] = []
-        for message_id in [each for each in self._children if self.is_unavailable(each) and not self.has(each)]:
+        for message_id in [
+            each for each in self._children if self.unavailable.has(each) and not self.received.has(each)
+        ]:
             waiting = next((each for each in self._children.get(message_id, ()) if each.id in self._waiting), None)
             if waiting is not None:
                 deliveries += self._release_orphan(waiting)

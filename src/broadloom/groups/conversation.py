@@ -11,18 +11,19 @@ from typing import TYPE_CHECKING
 from broadloom.groups.causal_order import CausalOrder, Delivery
 from broadloom.groups.history_client import HistoryClient
 from broadloom.groups.history_server import HistoryServer
-from broadloom.groups.intervals import IntervalSet
 from broadloom.groups.message_fields import HistoryDigest, unpack_posts
+from broadloom.groups.message_set import MessageSet
 from broadloom.groups.messages import HistoryPage, HistoryRequest, PostMessage, PostRequest
 from broadloom.groups.model import GroupId, GroupMessage, MemberId, MessageId, Post
+from broadloom.groups.runtime import DelayedCall
 from broadloom.groups.settings import MESSAGE_IDS_MAX
+from broadloom.groups.suppression import RecentDict
 from broadloom.wire import PeerId
 from broadloom.wire.xdr import WireError
 
 if TYPE_CHECKING:
     from broadloom.groups.participant import Participant
     from broadloom.groups.settings import RetentionPolicy
-    from broadloom.protocol.runtime import Timer
 
 RECENT_DIGESTS_MAX = 256
 """Our own recent digests: a member that reports one of them is only slightly behind."""
@@ -38,27 +39,23 @@ class Conversation:
         self._runtime = participant.runtime
         self._settings = participant.settings
         self.history = participant.store.history(group)
-        self.order = CausalOrder(self._settings.reorder_messages_max, self._settings.reorder_bytes_max)
-        for stored in (self.history.held(), self.history.forgotten()):
-            for author, intervals in stored.items():
-                self.order.received.setdefault(author, IntervalSet()).update(intervals)
-        self.order.received_count = sum(each.count for each in self.order.received.values())
+        self.order = CausalOrder()
+        self.order.received.add_all(self.history.held().items())
+        self.order.received.add_all(self.history.forgotten().items())
         self.history_client = HistoryClient(self)
         self.history_server = HistoryServer(self)
         self._names: dict[MemberId, str] = {}
-        self._wait_timer: Timer | None = None
-        self._recent_digests: dict[int, None] = {}
-        self._digest: tuple[int, int] | None = None
+        self._wait_timer = DelayedCall(participant.runtime)
+        self._mismatch_timer = DelayedCall(participant.runtime)
+        self._recent_digests: RecentDict[int, None] = RecentDict(RECENT_DIGESTS_MAX)
+        self._digest: HistoryDigest | None = None
         self._unpruned_count = 0
-        self._mismatch_timer: Timer | None = None
 
     def stop(self) -> None:
         self.history_client.stop()
         self.history_server.stop()
-        for timer in (self._wait_timer, self._mismatch_timer):
-            if timer is not None:
-                timer.cancel()
-        self._wait_timer = self._mismatch_timer = None
+        self._wait_timer.cancel()
+        self._mismatch_timer.cancel()
 
     # -- sending
 
@@ -133,31 +130,24 @@ class Conversation:
 
     def _on_history_page(self, peer: PeerId, message: HistoryPage) -> None:
         new_count = 0
-        if not all(self._has_all(author, intervals) for author, intervals in message.contents):
+        if not self.order.received.has_all(message.contents):
             new_count = self.receive(unpack_posts(message.body), dict(message.names))
         self.history_server.on_history_page(peer, message)
         self.history_client.on_history_page(peer, message, new_count)
 
-    def _has_all(self, author: MemberId, intervals: tuple[tuple[int, int], ...]) -> bool:
-        received = self.order.received.get(author)
-        return received is not None and received.covers(intervals)
-
     def _on_history_request(self, peer: PeerId, message: HistoryRequest) -> None:
-        held: dict[MemberId, IntervalSet] = {}
-        for author, intervals in message.held:
-            held.setdefault(author, IntervalSet()).update(intervals)
+        held = MessageSet(message.held)
         self.history_server.on_history_request(peer, message, held)
         self.history_client.on_held_elsewhere(held)
 
     # -- waiting for parents
 
     def _set_wait_timer(self) -> None:
-        if self._wait_timer is None and self.order.waiting_since is not None:
-            self._wait_timer = self._runtime.call_later(self._settings.parent_request_delay_s, self._check_waiting)
+        if not self._wait_timer.is_pending and self.order.waiting_since is not None:
+            self._wait_timer.start(self._settings.parent_request_delay_s, self._check_waiting)
 
     def _check_waiting(self) -> None:
         """Request missing parents and release overdue orphans, unless history is being fetched."""
-        self._wait_timer = None
         now = self._runtime.now()
         if self.history_client.is_active:
             self._set_wait_timer()
@@ -170,50 +160,36 @@ class Conversation:
                 self._deliver(deliveries)
         self._set_wait_timer()
 
-    def give_up(self, missing: dict[MemberId, IntervalSet]) -> int:
-        """Mark messages as unavailable; returns how many. Without an orphan timeout, replies keep waiting."""
-        count = sum(each.count for each in missing.values())
+    def give_up(self, missing: MessageSet) -> None:
+        """Mark messages as unavailable. Without an orphan timeout, replies keep waiting."""
         if self._settings.orphan_timeout_s is not None:
             self._deliver(self.order.give_up(missing))
             self._digest = None
-        return count
 
     # -- comparing histories
 
     def history_digest(self) -> HistoryDigest:
         """Covers messages received or known to be lost, so that it converges to the same value at all members."""
         if self._digest is None:
-            hashed, total = blake2b(digest_size=8), 0
-            for author in sorted({*self.order.received, *self.order.unavailable}):
-                intervals = self.order.received.get(author, IntervalSet()).copy()
-                intervals.update(self.order.unavailable.get(author, ()))
-                total += intervals.count
-                hashed.update(repr((author, list(intervals))).encode())
+            known = MessageSet(self.order.received.items())
+            known.add_all(self.order.unavailable.items())
+            hashed = blake2b(digest_size=8)
+            for author in sorted(known):
+                hashed.update(repr((int(author), list(known[author]))).encode())
             digest = int.from_bytes(hashed.digest(), "big")
-            self._digest = (min(total, (1 << 64) - 1), digest)
-            self._recent_digests[digest] = None
-            if len(self._recent_digests) > RECENT_DIGESTS_MAX:
-                del self._recent_digests[next(iter(self._recent_digests))]
-        return HistoryDigest(self.group, *self._digest)
+            self._digest = HistoryDigest(self.group, min(known.count, (1 << 64) - 1), digest)
+            self._recent_digests.put(digest, None)
+        return self._digest
 
     def on_history_digest(self, reported: HistoryDigest) -> None:
         """Request history if the difference persists."""
-        if (
-            reported.digest == self.history_digest().digest
-            or reported.digest in self._recent_digests
-            or self._mismatch_timer is not None
-        ):
-            return
-        wait_s = self._settings.reply_window_s * (2 + self._runtime.random.random())
-        self._mismatch_timer = self._runtime.call_later(
-            wait_s, self._check_mismatch, reported, self.order.received_count
-        )
+        if self._differs(reported) and not self._mismatch_timer.is_pending:
+            wait_s = self._settings.reply_window_s * (2 + self._runtime.random.random())
+            self._mismatch_timer.start(wait_s, self._check_mismatch, reported, self.order.received.count)
 
     def _check_mismatch(self, reported: HistoryDigest, count: int) -> None:
-        self._mismatch_timer = None
-        if (
-            reported.digest != self.history_digest().digest
-            and reported.digest not in self._recent_digests
-            and self.order.received_count == count
-        ):
+        if self._differs(reported) and self.order.received.count == count:
             self.history_client.on_digest_mismatch()
+
+    def _differs(self, reported: HistoryDigest) -> bool:
+        return self.history_digest().digest != reported.digest and reported.digest not in self._recent_digests

@@ -174,5 +174,6 @@ def _member_hash(group: GroupId, member_record: MemberRecord) -> int:
 
 
 def _descriptor_hash(group: GroupId, descriptor: GroupDescriptor) -> int:
-    encoded = repr((group, *_rank(descriptor))).encode()
+    creator, *rest = _rank(descriptor)
+    encoded = repr((int(group), int(creator), *rest)).encode()
     return int.from_bytes(blake2b(encoded, digest_size=8).digest(), "big")

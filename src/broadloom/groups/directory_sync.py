@@ -14,14 +14,14 @@ from broadloom.groups.directory import DirectoryChange, pack_pages
 from broadloom.groups.message_fields import GroupRecord, MemberRecord, unpack_group_records
 from broadloom.groups.messages import DirectoryPage, DirectoryRequest, MembershipChange, PresenceHeartbeat
 from broadloom.groups.model import DirectorySynced, GroupId, MemberId
+from broadloom.groups.runtime import DelayedCall
 from broadloom.groups.settings import BUCKETS_MAX, ENTRIES_MAX, PENDING_MAX
-from broadloom.groups.suppression import RepeatPenalty
+from broadloom.groups.suppression import RecentDict, RepeatPenalty
 from broadloom.wire import PeerId
 from broadloom.wire.xdr import WireError
 
 if TYPE_CHECKING:
     from broadloom.groups.participant import Participant
-    from broadloom.protocol.runtime import Timer
 
 RECENT_HASHES_MAX = 256
 """Recent hashes of our own directory: a member that reports one of them is only slightly behind."""
@@ -40,7 +40,7 @@ class _PendingReply:
     differing: list[int]
     requester_is_empty: bool
     since: float
-    timer: "Timer"
+    timer: DelayedCall
     is_answered: bool = False
     """Another member's reply was heard to its end."""
 
@@ -56,8 +56,8 @@ class DirectorySync:
         """Version and time of member records heard while a reply is pending."""
         self._recent_descriptors: dict[GroupId, float] = {}
         self._penalty = RepeatPenalty(REPEAT_WINDOW_S, is_repeat=operator.eq)
-        self._recent_hashes: dict[int, None] = {}
-        self._compare_timer: Timer | None = None
+        self._recent_hashes: RecentDict[int, None] = RecentDict(RECENT_HASHES_MAX)
+        self._compare_timer = DelayedCall(participant.runtime)
         self._compared_at = -COMPARE_INTERVAL_S
         self._exchanged_at = -COMPARE_INTERVAL_S
         """The last directory message of any member."""
@@ -87,9 +87,8 @@ class DirectorySync:
         if not differing or len(self._pending) >= PENDING_MAX:
             return
         penalty_s = self._penalty.delay_s(peer, hash(message.buckets), self._runtime.now())
-        wait_s = self._participant.backoff_s() + penalty_s
-        timer = self._runtime.call_later(wait_s, self._reply, peer)
-        empty = not any(message.buckets)
+        timer, empty = DelayedCall(self._runtime), not any(message.buckets)
+        timer.start(self._participant.presence.backoff_s() + penalty_s, self._reply, peer)
         self._pending[peer] = _PendingReply(count, differing, empty, self._runtime.now(), timer)
 
     # -- replies
@@ -97,7 +96,7 @@ class DirectorySync:
     def _reply(self, peer: PeerId) -> None:
         wait_s = self._participant.history_tokens.wait_s(self._runtime.now())
         if wait_s:
-            self._pending[peer].timer = self._runtime.call_later(wait_s, self._reply, peer)
+            self._pending[peer].timer.start(wait_s, self._reply, peer)
             return
         pending = self._pending.pop(peer)
         surplus = self._unsent_records(pending.differing, pending.bucket_count, pending.since)
@@ -206,9 +205,7 @@ class DirectorySync:
             self._participant.report_limit("too many groups or members")
 
     def _on_change(self, change: DirectoryChange) -> None:
-        self._recent_hashes[self._directory.hash] = None
-        if len(self._recent_hashes) > RECENT_HASHES_MAX:
-            del self._recent_hashes[next(iter(self._recent_hashes))]
+        self._recent_hashes.put(self._directory.hash, None)
         self._participant.on_directory_change(change)
 
     def on_membership_change(self, peer: PeerId, message: MembershipChange) -> None:
@@ -223,28 +220,20 @@ class DirectorySync:
 
     def on_presence_heartbeat(self, peer: PeerId, message: PresenceHeartbeat) -> None:
         """Transient differences are normal. If one persists, the member whose back-off ends first makes a request."""
-        directory_hash = message.directory_hash
-        if (
-            directory_hash == self._directory.hash
-            or directory_hash in self._recent_hashes
-            or self._compare_timer is not None
-        ):
-            return
-        now = self._runtime.now()
-        wait_s = self._participant.backoff_s() + max(
-            2 * self._settings.reply_window_s, self._compared_at + COMPARE_INTERVAL_S - now
-        )
-        self._compare_timer = self._runtime.call_later(wait_s, self._request_if_different, directory_hash, now)
+        if self._differs(message.directory_hash) and not self._compare_timer.is_pending:
+            now = self._runtime.now()
+            wait_s = self._participant.presence.backoff_s() + max(
+                2 * self._settings.reply_window_s, self._compared_at + COMPARE_INTERVAL_S - now
+            )
+            self._compare_timer.start(wait_s, self._request_if_different, message.directory_hash, now)
 
     def _request_if_different(self, directory_hash: int, since: float) -> None:
-        self._compare_timer = None
-        if (
-            directory_hash != self._directory.hash
-            and directory_hash not in self._recent_hashes
-            and self._exchanged_at <= since
-        ):
+        if self._differs(directory_hash) and self._exchanged_at <= since:
             self._compared_at = self._runtime.now()
             self.announce(is_initial=False)
+
+    def _differs(self, directory_hash: int) -> bool:
+        return directory_hash != self._directory.hash and directory_hash not in self._recent_hashes
 
 
 def _was_sent(member_record: MemberRecord, versions: dict[MemberId, tuple[int, float]], since: float) -> bool:

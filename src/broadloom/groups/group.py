@@ -4,13 +4,13 @@ import asyncio
 import secrets
 import time
 from collections import deque
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from typing import TYPE_CHECKING, NamedTuple
 
 from broadloom.errors import GroupNotFoundError
 from broadloom.groups.codec import encode
 from broadloom.groups.messages import PostMessage
-from broadloom.groups.model import GroupId, GroupMessage, Member, MessageId, Post
+from broadloom.groups.model import GroupId, GroupMessage, Member, MemberId, MessageId, Post
 from broadloom.groups.settings import NAME_BYTES_MAX, check_data, check_text
 
 if TYPE_CHECKING:
@@ -101,7 +101,7 @@ class Group:
             raise TimeoutError(f"no message in group {self.id:016x} within {timeout_s:g} s") from None
         return message
 
-    async def __aiter__(self) -> AsyncIterator[GroupMessage]:
+    async def __aiter__(self) -> AsyncGenerator[GroupMessage, None]:
         """Messages as they arrive, until the group is left or closed."""
         while True:
             try:
@@ -185,7 +185,7 @@ class GroupPublisher:
         check_text("name", name, NAME_BYTES_MAX)
         self.group_id = group_id
         self.name = name
-        self.id = secrets.randbits(64) or 1
+        self.id = MemberId(secrets.randbits(64) or 1)
         self._sequence = 0
 
     def encode_post(self, data: bytes, reply_to: MessageId | None = None) -> bytes:

@@ -10,17 +10,16 @@ async with broadloom.connect("chat/lobby") as channel, Groups(channel, "Anna", s
 import asyncio
 import contextlib
 import hashlib
-import logging
 import os
-from collections import deque
 from collections.abc import AsyncGenerator, Callable, Iterable
 from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Protocol, Self
 
+from broadloom.channel.event_listeners import EventListeners
 from broadloom.errors import AmbiguousGroupError, GroupNotFoundError
 from broadloom.groups.channel_runtime import ChannelRuntime
 from broadloom.groups.group import Group
-from broadloom.groups.model import DirectorySynced, GroupEvent, GroupId, GroupInfo, GroupMessage, Member
+from broadloom.groups.model import DirectorySynced, GroupEvent, GroupId, GroupInfo, GroupMessage, Member, MemberStatus
 from broadloom.groups.participant import Participant
 from broadloom.groups.settings import GroupSettings, RetentionPolicy
 from broadloom.groups.sqlite_store import SqliteStore
@@ -30,16 +29,19 @@ if TYPE_CHECKING:
     from broadloom.channel import Channel
     from broadloom.protocol.events import Message as ChannelMessage
 
-log = logging.getLogger("broadloom")
-
-EVENTS_MAX = 1000
-"""Events buffered for each reader of `events()`; the oldest are dropped first."""
 SYNC_WINDOWS = 1.5
 """Reply windows to wait for the first directory page: it is sent within one and takes a moment to arrive."""
 ID_PREFIX_MIN = 4
 """Shorter hexadecimal prefixes of a group id could be words."""
 CANDIDATES_MAX = 10
 """Groups listed in an error message."""
+
+
+class HasGroupId(Protocol):
+    """A `GroupInfo` or a `Group`."""
+
+    @property
+    def id(self) -> GroupId: ...
 
 
 class Groups:
@@ -63,13 +65,10 @@ class Groups:
         on_unhandled: "Callable[[ChannelMessage], None] | None" = None,
     ) -> None:
         self.channel = channel
-        self._listeners: list[Callable[[GroupEvent], None]] = []
+        self._listeners: EventListeners[GroupEvent] = EventListeners(channel.name)
         self._joined: dict[GroupId, Group] = {}
         self._early_events: list[GroupEvent] | None = []
         """Events from before the program had a chance to register a callback."""
-        self._wakeups: list[asyncio.Event] = []
-        """One for each reader of `events()`."""
-        self._is_ended = False
         self._synced = asyncio.Event()
         self._is_closed = False
         self._runtime = ChannelRuntime(channel, self._deliver, self._emit, on_unhandled, self._end_reading)
@@ -96,9 +95,13 @@ class Groups:
         """The groups this member is in, including those it joined in earlier runs with the same store."""
         return {group_id: group for group_id, group in self._joined.items() if self._participant.is_in(group_id)}
 
-    def held_count(self, group: GroupId | GroupInfo) -> int:
+    def members(self, group: GroupId | HasGroupId) -> dict[Member, MemberStatus]:
+        """Current and former members of a known group, joined or not, sorted by name."""
+        return self._participant.members(_id(group))
+
+    def held_count(self, group: GroupId | HasGroupId) -> int:
         """Number of messages of a group in the store, joined or not."""
-        return self._participant.held_count(_id(group))
+        return self._participant.store.history(_id(group)).count
 
     async def wait_until_synced(self, timeout_s: float | None = None) -> bool:
         """Wait for the first answer to our directory request, after which all groups its sender knows are known here.
@@ -116,22 +119,10 @@ class Groups:
 
         Raises `GroupNotFoundError` if there is no such group in time, `AmbiguousGroupError` if there are several.
         """
-        wakeup = asyncio.Event()
-        unsubscribe = self.on_event(lambda _event: wakeup.set())
-        try:
+        with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(self._sync_timeout_s if timeout_s is None else timeout_s):
-                while True:
-                    try:
-                        return resolve_group(name, self.list_groups())
-                    except AmbiguousGroupError:
-                        raise
-                    except GroupNotFoundError:
-                        wakeup.clear()
-                        await wakeup.wait()
-        except TimeoutError:
-            return resolve_group(name, self.list_groups())
-        finally:
-            unsubscribe()
+                await self._listeners.wait_until(lambda: bool(_matches(name, self.list_groups())))
+        return resolve_group(name, self.list_groups())
 
     @property
     def _sync_timeout_s(self) -> float:
@@ -144,25 +135,22 @@ class Groups:
         group_id = group_id_from_name(well_known_name) if well_known_name is not None else None
         return self._open(self._participant.create(description, retention, group_id))
 
-    async def join(self, group: GroupId | GroupInfo) -> Group:
+    async def join(self, group: GroupId | HasGroupId) -> Group:
         """Join a known group. Its history follows automatically."""
         self._participant.join(_id(group))
         return self._open(_id(group))
 
-    async def listen(self, group: GroupId | GroupInfo) -> Group:
+    async def listen(self, group: GroupId | HasGroupId) -> Group:
         """Receive a group's history and messages without joining it. The members do not notice."""
         self._participant.listen(_id(group))
         return self._open(_id(group))
 
-    async def leave(self, group: GroupId | Group) -> None:
+    async def leave(self, group: GroupId | HasGroupId) -> None:
         """Leave a group permanently. To come back later, just close: the membership stays."""
-        group_id = group.id if isinstance(group, Group) else group
-        if group_id not in self._joined:
-            raise GroupNotFoundError(f"group {group_id:016x} is not joined")
-        self._participant.leave(group_id)
-        self._joined.pop(group_id)._close()
+        self._participant.leave(_id(group))
+        self._joined.pop(_id(group))._close()
 
-    def decline(self, group: GroupId | GroupInfo) -> None:
+    def decline(self, group: GroupId | HasGroupId) -> None:
         """Do not report this group again in this session."""
         self._participant.decline(_id(group))
 
@@ -175,31 +163,11 @@ class Groups:
 
     def on_event(self, callback: Callable[[GroupEvent], None]) -> Callable[[], None]:
         """Call `callback` for every event. Returns a function that unsubscribes it."""
-        self._listeners.append(callback)
-        return lambda: self._listeners.remove(callback) if callback in self._listeners else None
+        return self._listeners.add(callback)
 
-    async def events(self) -> AsyncGenerator[GroupEvent, None]:
+    def events(self) -> AsyncGenerator[GroupEvent, None]:
         """Events as they happen, until this object is closed or the channel is left."""
-        waiting: deque[GroupEvent] = deque(maxlen=EVENTS_MAX)
-        wakeup = asyncio.Event()
-
-        def on_event(event: GroupEvent) -> None:
-            waiting.append(event)
-            wakeup.set()
-
-        unsubscribe = self.on_event(on_event)
-        self._wakeups.append(wakeup)
-        try:
-            while True:
-                while waiting:
-                    yield waiting.popleft()
-                if self._is_ended:
-                    return
-                wakeup.clear()
-                await wakeup.wait()
-        finally:
-            unsubscribe()
-            self._wakeups.remove(wakeup)
+        return self._listeners.events()
 
     def _emit_early(self) -> None:
         early, self._early_events = self._early_events or [], None
@@ -211,12 +179,8 @@ class Groups:
             self._synced.set()
         if self._early_events is not None:
             self._early_events.append(event)
-            return
-        for listener in tuple(self._listeners):
-            try:
-                listener(event)
-            except Exception:
-                log.exception("%s: a group event callback failed", self.channel.name)
+        else:
+            self._listeners.emit(event)
 
     def _deliver(self, message: GroupMessage) -> None:
         group = self._joined.get(message.group_id)
@@ -237,11 +201,9 @@ class Groups:
 
     def _end_reading(self) -> None:
         """Also called when the channel is left."""
-        self._is_ended = True
         for group in self._joined.values():
             group._close()
-        for wakeup in self._wakeups:
-            wakeup.set()
+        self._listeners.end()
 
     async def __aenter__(self) -> Self:
         return self
@@ -252,13 +214,13 @@ class Groups:
         await self.aclose()
 
 
-def _id(group: GroupId | GroupInfo) -> GroupId:
-    return group.id if isinstance(group, GroupInfo) else group
+def _id(group: GroupId | HasGroupId) -> GroupId:
+    return GroupId(group if isinstance(group, int) else group.id)
 
 
 def group_id_from_name(name: str) -> GroupId:
     """The id of the group with this `well_known_name`."""
-    return int.from_bytes(hashlib.sha256(b"broadloom group\0" + name.encode()).digest()[:8], "big") or 1
+    return GroupId(int.from_bytes(hashlib.sha256(b"broadloom group\0" + name.encode()).digest()[:8], "big") or 1)
 
 
 def resolve_group(name: str, groups: Iterable[GroupInfo]) -> GroupInfo:
@@ -267,20 +229,24 @@ def resolve_group(name: str, groups: Iterable[GroupInfo]) -> GroupInfo:
     Raises `GroupNotFoundError` if there is none, `AmbiguousGroupError` if there are several.
     """
     known = list(groups)
+    found = _matches(name, known)
+    if len(found) > 1:
+        raise AmbiguousGroupError(f"{name!r} matches several groups; use the id of one: {_format_groups(found)}")
+    if not found:
+        candidates = f"known groups: {_format_groups(known)}" if known else "no groups are known here"
+        raise GroupNotFoundError(f"no group matches {name!r}; {candidates}")
+    return found[0]
+
+
+def _matches(name: str, groups: list[GroupInfo]) -> list[GroupInfo]:
     folded = name.casefold()
     prefix = name.lower() if len(name) >= ID_PREFIX_MIN else "?"
-    for found in (
-        [each for each in known if name in (each.description, _title(each))],
-        [each for each in known if each.id == group_id_from_name(name)],
-        [each for each in known if folded in (each.description.casefold(), _title(each).casefold())],
-        [each for each in known if f"{each.id:016x}".startswith(prefix)],
-    ):
-        if len(found) == 1:
-            return found[0]
-        if found:
-            raise AmbiguousGroupError(f"{name!r} matches several groups; use the id of one: {_format_groups(found)}")
-    candidates = f"known groups: {_format_groups(known)}" if known else "no groups are known here"
-    raise GroupNotFoundError(f"no group matches {name!r}; {candidates}")
+    return (
+        [each for each in groups if name in (each.description, _title(each))]
+        or [each for each in groups if each.id == group_id_from_name(name)]
+        or [each for each in groups if folded in (each.description.casefold(), _title(each).casefold())]
+        or [each for each in groups if f"{each.id:016x}".startswith(prefix)]
+    )
 
 
 def _title(group: GroupInfo) -> str:

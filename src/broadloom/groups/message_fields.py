@@ -89,8 +89,11 @@ def _checked_counter(value: int) -> int:
     return value
 
 
-def _unpack_counter(buffer: Buffer, position: int) -> tuple[int, int]:
-    return _checked_counter(_HYPER.unpack_from(buffer, position)[0]), position + 8
+def _hyper(convert: Callable[[int], int]) -> Xdr:
+    def unpack(buffer: Buffer, position: int) -> tuple[int, int]:
+        return convert(_HYPER.unpack_from(buffer, position)[0]), position + 8
+
+    return Xdr(xdr.HYPER.pack, unpack)
 
 
 def _checked_interval(first: int, last: int) -> Interval:
@@ -99,7 +102,9 @@ def _checked_interval(first: int, last: int) -> Interval:
     return first, last
 
 
-_COUNTER = Xdr(xdr.HYPER.pack, _unpack_counter)
+_COUNTER = _hyper(_checked_counter)
+_MEMBER_ID = _hyper(MemberId)
+_GROUP_ID = _hyper(GroupId)
 _NAME = xdr.string(settings.NAME_BYTES_MAX)
 _INTERVALS = xdr.array(_record(_checked_interval, _COUNTER, _COUNTER), settings.ENTRIES_MAX)
 _RETENTION = _record(RetentionPolicy, xdr.UINT, xdr.UINT, xdr.HYPER, xdr.BOOL)
@@ -118,17 +123,17 @@ def _pack_member_record(record: MemberRecord, out: list[bytes]) -> None:
 def _unpack_member_record(buffer: Buffer, position: int) -> tuple[MemberRecord, int]:
     member, version = _TWO_HYPERS.unpack_from(buffer, position)
     name, position = _NAME.unpack(buffer, position + 16)
-    return MemberRecord(member, name, _checked_counter(version)), position
+    return MemberRecord(MemberId(member), name, _checked_counter(version)), position
 
 
 _DESCRIPTOR = _record(
     GroupDescriptor,
-    xdr.HYPER,
+    _MEMBER_ID,
     xdr.string(settings.DESCRIPTION_BYTES_MAX),
     Xdr(_pack_retention, _RETENTION.unpack),
 )
 _MEMBER_RECORDS = xdr.array(Xdr(_pack_member_record, _unpack_member_record), settings.ENTRIES_MAX)
-_GROUP_RECORD = _record(GroupRecord, xdr.HYPER, xdr.optional(_DESCRIPTOR), _MEMBER_RECORDS)
+_GROUP_RECORD = _record(GroupRecord, _GROUP_ID, xdr.optional(_DESCRIPTOR), _MEMBER_RECORDS)
 _GROUP_RECORDS = xdr.array(_GROUP_RECORD, settings.ENTRIES_MAX)
 
 
@@ -147,12 +152,12 @@ def _unpack_post_head(buffer: Buffer, position: int) -> tuple[MessageId, Message
     _checked_counter(sequence)
     parent = None
     if flags & _HAS_PARENT:
-        parent = MessageId(parent_id, _checked_counter(parent_sequence))
+        parent = MessageId(MemberId(parent_id), _checked_counter(parent_sequence))
         if parent_id == author and parent_sequence >= sequence:
             raise WireError("a message replies to itself or to a later message of its author")
     elif parent_id or parent_sequence:
         raise WireError("parent id without the parent flag")
-    return MessageId(author, sequence), parent, sent_at_ms, flags
+    return MessageId(MemberId(author), sequence), parent, sent_at_ms, flags
 
 
 def _unpack_post(buffer: Buffer, position: int) -> tuple[Post, int]:
@@ -165,31 +170,33 @@ def _unpack_post(buffer: Buffer, position: int) -> tuple[Post, int]:
 
 def unpack_post_message_head(buffer: Buffer, position: int) -> tuple[GroupId, MessageId, MessageId | None]:
     """The ids at the beginning of an encoded `PostMessage`, which may be cut off after them."""
-    (group,) = _HYPER.unpack_from(buffer, position)
-    _, position = _NAME.unpack(buffer, position + 8)
+    group, position = _GROUP_ID.unpack(buffer, position)
+    _, position = _NAME.unpack(buffer, position)
     message_id, parent, _, _ = _unpack_post_head(buffer, position)
     return group, message_id, parent
 
 
 Name = Annotated[str, _NAME]
+MemberIdField = Annotated[MemberId, _MEMBER_ID]
+GroupIdField = Annotated[GroupId, _GROUP_ID]
 PostField = Annotated[Post, Xdr(_pack_post, _unpack_post)]
 Buckets = Annotated[tuple[int, ...], xdr.array(xdr.HYPER, settings.BUCKETS_MAX)]
-MemberIds = Annotated[tuple[int, ...], xdr.array(xdr.HYPER, settings.ENTRIES_MAX)]
+MemberIds = Annotated[tuple[MemberId, ...], xdr.array(_MEMBER_ID, settings.ENTRIES_MAX)]
 HeldIntervals = Annotated[
-    tuple[AuthorIntervals, ...], xdr.array(_record(AuthorIntervals, xdr.HYPER, _INTERVALS), settings.INTERVALS_MAX)
+    tuple[AuthorIntervals, ...], xdr.array(_record(AuthorIntervals, _MEMBER_ID, _INTERVALS), settings.INTERVALS_MAX)
 ]
 HistoryDigests = Annotated[
-    tuple[HistoryDigest, ...], xdr.array(_record(HistoryDigest, *[xdr.HYPER] * 3), settings.ENTRIES_MAX)
+    tuple[HistoryDigest, ...], xdr.array(_record(HistoryDigest, _GROUP_ID, xdr.HYPER, xdr.HYPER), settings.ENTRIES_MAX)
 ]
 MessageIds = Annotated[
-    tuple[MessageId, ...], xdr.array(_record(MessageId, xdr.HYPER, _COUNTER), settings.MESSAGE_IDS_MAX)
+    tuple[MessageId, ...], xdr.array(_record(MessageId, _MEMBER_ID, _COUNTER), settings.MESSAGE_IDS_MAX)
 ]
 _POSTS = xdr.array(Xdr(_pack_post, _unpack_post), settings.ENTRIES_MAX)
 Body = Annotated[bytes, xdr.opaque(settings.BODY_BYTES_MAX)]
 """Compressed. Decoded only by members that miss something in it."""
 Names = Annotated[
     tuple[tuple[MemberId, str], ...],
-    xdr.array(_record(lambda *fields: fields, xdr.HYPER, _NAME), settings.ENTRIES_MAX),
+    xdr.array(_record(lambda *fields: fields, _MEMBER_ID, _NAME), settings.ENTRIES_MAX),
 ]
 
 

@@ -11,8 +11,10 @@ from broadloom.groups.codec import HEADER_BYTES, VERSION, GroupWireMessage, deco
 from broadloom.groups.message_fields import (
     Body,
     Buckets,
+    GroupIdField,
     HeldIntervals,
     HistoryDigests,
+    MemberIdField,
     MemberIds,
     MessageIds,
     Name,
@@ -30,7 +32,7 @@ class DirectoryRequest(GroupWireMessage):
     """The sender is online and knows these groups. Causes: members that know more reply with a `DirectoryPage` after a
     randomized back-off."""
 
-    member: Hyper
+    member: MemberIdField
     name: Name
     is_initial: Bool
     """The sender just connected. Otherwise it noticed that its directory differs from another member's."""
@@ -64,8 +66,8 @@ class DirectoryPage(GroupWireMessage):
 class MembershipChange(GroupWireMessage):
     """The sender joins or leaves a group. Causes: receivers update the group's member list."""
 
-    group: Hyper
-    member: Hyper
+    group: GroupIdField
+    member: MemberIdField
     name: Name
     version: Hyper
     """Odd: joins. Even: leaves."""
@@ -76,7 +78,7 @@ class PresenceHeartbeat(GroupWireMessage):
     """The sender is still online. Causes: it is shown as online; a receiver whose directory or history keeps differing
     from the sender's requests the difference."""
 
-    member: Hyper
+    member: MemberIdField
     name: Name
     interval_ms: UInt
     """Approximate time until the next heartbeat."""
@@ -89,7 +91,7 @@ class PresenceHeartbeat(GroupWireMessage):
 class GoingOffline(GroupWireMessage):
     """The sender disconnects and stays a member of its groups. Causes: it is shown as offline at once."""
 
-    member: Hyper
+    member: MemberIdField
 
 
 @group_message(6)
@@ -98,7 +100,7 @@ class Suspect(GroupWireMessage):
     not, its member is shown as offline."""
 
     peer: Hyper
-    member: Hyper
+    member: MemberIdField
     """0 if unknown to the sender."""
 
 
@@ -106,7 +108,7 @@ class Suspect(GroupWireMessage):
 class PostMessage(GroupWireMessage):
     """A message posted to a group. Causes: members store it and deliver it after its parent."""
 
-    group: Hyper
+    group: GroupIdField
     name: Name
     post: PostField
 
@@ -116,7 +118,7 @@ class HistoryRequest(GroupWireMessage):
     """The messages of a group that the sender has. Causes: a member that has more sends pages, after a randomized
     back-off or at once if it is the named responder; a member that misses some of them makes its own request later."""
 
-    group: Hyper
+    group: GroupIdField
     request_id: UInt
     """Counts the sender's requests. A later request replaces an earlier one."""
     responder: Hyper
@@ -128,7 +130,7 @@ class HistoryRequest(GroupWireMessage):
 class PostRequest(GroupWireMessage):
     """Missing parents of messages that the sender has. Causes: a member that has them sends a page."""
 
-    group: Hyper
+    group: GroupIdField
     message_ids: MessageIds
 
 
@@ -137,7 +139,7 @@ class HistoryPage(GroupWireMessage):
     """Part of a group's history, parents first. Causes: members that miss any of it take it; members about to send the
     same stay silent; after the last page of a turn the requester asks the sender for more, if some remain."""
 
-    group: Hyper
+    group: GroupIdField
     requester: Hyper
     """The peer that is served; 0 for a reply to a `PostRequest`."""
     request_id: UInt

@@ -5,15 +5,27 @@ same member and continues its own sequence numbers.
 """
 
 import re
-from enum import Enum
-from typing import NamedTuple
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING, NamedTuple
 
 from broadloom.groups.settings import RetentionPolicy
+from broadloom.wire.types import HexId
 
-MemberId = int
-"""64 random bits, drawn once per store. Names need not be unique, ids are."""
-GroupId = int
-"""64 bits: random, or derived from a well-known name (`group_id_from_name`)."""
+if TYPE_CHECKING:
+    MemberId = int
+    GroupId = int
+else:
+
+    class MemberId(HexId):
+        """Random, drawn once per store. Names need not be unique, ids are."""
+
+        __slots__ = ()
+
+    class GroupId(HexId):
+        """Random, or derived from a well-known name (`group_id_from_name`)."""
+
+        __slots__ = ()
 
 
 class Member(NamedTuple):
@@ -41,7 +53,7 @@ class MessageId(NamedTuple):
         author, _, sequence = text.partition("-")
         if not re.fullmatch(r"[0-9a-f]{16}-[1-9][0-9]{0,18}", text):
             raise ValueError(f"{text!r} is not a message id: expected 16 hexadecimal digits, a dash and a number")
-        return cls(int(author, 16), int(sequence))
+        return cls(MemberId(author, 16), int(sequence))
 
 
 class Post(NamedTuple):
@@ -64,7 +76,8 @@ class Post(NamedTuple):
         return MessageId(self.author, self.sequence)
 
 
-class GroupMessage(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class GroupMessage:
     """A group message as the application receives it: after its parent, or as an orphan."""
 
     group_id: GroupId
@@ -83,17 +96,8 @@ class GroupMessage(NamedTuple):
 
     @classmethod
     def from_post(cls, group_id: GroupId, post: Post, author_name: str, *, is_orphan: bool = False) -> "GroupMessage":
-        return cls(
-            group_id,
-            post.id,
-            author_name,
-            post.parent_id,
-            post.sent_at_ms,
-            post.data,
-            is_orphan,
-            post.is_stripped,
-            post.verified_name,
-        )
+        _, _, parent_id, sent_at_ms, data, is_stripped, verified_name = post
+        return cls(group_id, post.id, author_name, parent_id, sent_at_ms, data, is_orphan, is_stripped, verified_name)
 
     @property
     def author(self) -> MemberId:
@@ -109,7 +113,7 @@ class GroupMessage(NamedTuple):
         return self.data.decode()
 
 
-class MemberStatus(Enum):
+class MemberStatus(StrEnum):
     """The status of a member in a group, as seen from here."""
 
     ONLINE = "online"

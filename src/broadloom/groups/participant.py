@@ -28,15 +28,18 @@ from broadloom.groups.messages import (
 from broadloom.groups.model import (
     GroupDiscovered,
     GroupId,
+    GroupInfo,
     GroupMessage,
     LimitReached,
     Member,
+    MemberId,
     MemberJoined,
     MemberLeft,
+    MemberStatus,
     MessageId,
 )
 from broadloom.groups.presence import Presence
-from broadloom.groups.queries import Queries
+from broadloom.groups.runtime import DelayedCall
 from broadloom.groups.settings import (
     DESCRIPTION_BYTES_MAX,
     NAME_BYTES_MAX,
@@ -52,13 +55,14 @@ from broadloom.wire.xdr import WireError
 
 if TYPE_CHECKING:
     from broadloom.groups.runtime import GroupRuntime
-    from broadloom.protocol.runtime import Timer
 
 SAVE_DELAY_S = 0.5
 """Changes are committed to the store after this delay."""
+HISTORY_REQUESTS_PER_S = 20.0
+"""Spreads the requests of a member of many groups."""
 
 
-class Participant(Queries):
+class Participant:
     def __init__(
         self, runtime: "GroupRuntime", name: str, store: Store | None = None, settings: GroupSettings | None = None
     ) -> None:
@@ -67,7 +71,7 @@ class Participant(Queries):
         self.settings = settings or GroupSettings()
         self.store = store or MemoryStore()
         known = self.store.member()
-        self.me = Member(known.id if known is not None else runtime.random.getrandbits(64) or 1, name)
+        self.me = Member(known.id if known is not None else MemberId(runtime.random.getrandbits(64) or 1), name)
         if known != self.me:
             self.store.set_member(self.me)
         self.directory = GroupDirectory()
@@ -81,7 +85,7 @@ class Participant(Queries):
         self._listening: dict[GroupId, None] = {}
         """Groups we receive without being a member."""
         self._unsaved: dict[GroupId, None] = {}
-        self._save_timer: Timer | None = None
+        self._save_timer = DelayedCall(runtime)
         self._reported_limits: dict[str, None] = {}
         self._is_open = False
         self.malformed_messages = 0
@@ -112,9 +116,8 @@ class Participant(Queries):
 
     def _request_history_everywhere(self, *, always_report: bool) -> None:
         for number, conversation in enumerate(self.conversations.values()):
-            self.runtime.call_later(
-                number / self.settings.history_requests_per_s, self._begin_catch_up, conversation, always_report
-            )
+            delay_s = number / HISTORY_REQUESTS_PER_S
+            self.runtime.call_later(delay_s, self._begin_catch_up, conversation, always_report)
 
     def _begin_catch_up(self, conversation: Conversation, always_report: bool) -> None:
         if self._is_open and self.conversations.get(conversation.group) is conversation:
@@ -141,8 +144,7 @@ class Participant(Queries):
         self, description: str, retention: RetentionPolicy | None = None, group: GroupId | None = None
     ) -> GroupId:
         check_text("description", description, DESCRIPTION_BYTES_MAX)
-        if group is None:
-            group = self.runtime.random.getrandbits(64) or 1
+        group = GroupId(group if group is not None else self.runtime.random.getrandbits(64) or 1)
         if self.is_in(group):
             return group
         descriptor = GroupDescriptor(self.me.id, description, retention or RetentionPolicy())
@@ -155,14 +157,14 @@ class Participant(Queries):
     def join(self, group: GroupId) -> None:
         if self.is_in(group):
             return
-        self._check_known(group)
+        self._descriptor(group)
         self._declined.pop(group, None)
         self._announce_membership(group, joins=True)
         self._open_conversation(group).history_client.begin(always_report=True)
 
     def listen(self, group: GroupId) -> None:
         """Receive a group without becoming a member. Nothing is announced."""
-        self._check_known(group)
+        self._descriptor(group)
         self._open_conversation(group, listening=not self.is_in(group)).history_client.begin(always_report=True)
 
     def leave(self, group: GroupId) -> None:
@@ -173,8 +175,8 @@ class Participant(Queries):
         conversation.stop()
         if group in self._listening:
             del self._listening[group]
-            return
-        self._announce_membership(group, joins=False)
+        else:
+            self._announce_membership(group, joins=False)
 
     def decline(self, group: GroupId) -> None:
         """Do not report this group again until the next `announce`."""
@@ -185,11 +187,6 @@ class Participant(Queries):
         if not self.is_in(group):
             raise GroupNotFoundError(f"group {group:016x} is not joined; join it before you send")
         return self.conversations[group].send(check_data(data), parent_id)
-
-    def _check_known(self, group: GroupId) -> None:
-        entry = self.directory.entries.get(group)
-        if entry is None or entry.descriptor is None:
-            raise GroupNotFoundError(f"unknown group {group:016x}; wait for its `GroupDiscovered` event, or create it")
 
     def _open_conversation(self, group: GroupId, *, listening: bool = False) -> Conversation:
         self._listening.pop(group, None)
@@ -218,6 +215,55 @@ class Participant(Queries):
         self.directory.merge(record)
         self._unsaved[record.group] = None
         self.has_changed()
+
+    # -- queries
+
+    def is_in(self, group: GroupId) -> bool:
+        """Whether we are a member, as opposed to a listener."""
+        return group in self.conversations and group not in self._listening
+
+    def groups(self) -> list[GroupInfo]:
+        return [self.info(group) for group, entry in self.directory.entries.items() if entry.descriptor is not None]
+
+    def info(self, group: GroupId) -> GroupInfo:
+        descriptor, statuses = self._descriptor(group), list(self.members(group).values())
+        return GroupInfo(
+            group,
+            descriptor.description,
+            descriptor.retention,
+            is_joined=self.is_in(group),
+            is_declined=group in self._declined,
+            online_count=statuses.count(MemberStatus.ONLINE),
+            member_count=len(statuses) - statuses.count(MemberStatus.LEFT),
+        )
+
+    def _descriptor(self, group: GroupId) -> GroupDescriptor:
+        entry = self.directory.entries.get(group)
+        if entry is None or entry.descriptor is None:
+            raise GroupNotFoundError(f"unknown group {group:016x}; wait for its `GroupDiscovered` event, or create it")
+        return entry.descriptor
+
+    def members(self, group: GroupId) -> dict[Member, MemberStatus]:
+        """Current and former members, sorted by name."""
+        entry = self.directory.entries.get(group)
+        records = entry.members.values() if entry is not None else ()
+        return {
+            Member(record.member, record.name): self._status(record)
+            for record in sorted(records, key=lambda each: (each.name, each.member))
+        }
+
+    def _status(self, record: MemberRecord) -> MemberStatus:
+        if not record.is_member:
+            return MemberStatus.LEFT
+        return MemberStatus.OFFLINE if self.presence.is_offline(record.member) else MemberStatus.ONLINE
+
+    def shared_name(self, member: MemberId) -> str | None:
+        """The name of a member that is in one of our groups; else None."""
+        for group in self.conversations:
+            record = self.directory.entries[group].members.get(member)
+            if record is not None and record.is_member:
+                return record.name
+        return None
 
     # -- called by the runtime
 
@@ -318,13 +364,11 @@ class Participant(Queries):
             self._announce_membership(group, joins=is_in)
 
     def has_changed(self) -> None:
-        if self._save_timer is None and self._is_open:
-            self._save_timer = self.runtime.call_later(SAVE_DELAY_S, self._save)
+        if not self._save_timer.is_pending and self._is_open:
+            self._save_timer.start(SAVE_DELAY_S, self._save)
 
     def _save(self) -> None:
-        if self._save_timer is not None:
-            self._save_timer.cancel()
-            self._save_timer = None
+        self._save_timer.cancel()
         for group in self._unsaved:
             self.store.save_group(StoredGroup(self.directory.group_record(group), self.is_in(group)))
         self._unsaved.clear()

@@ -12,14 +12,18 @@ from typing import TYPE_CHECKING
 
 from broadloom.groups.messages import GoingOffline, PresenceHeartbeat, Suspect
 from broadloom.groups.model import Member, MemberId, MemberOffline, MemberOnline
+from broadloom.groups.runtime import DelayedCall
 from broadloom.groups.settings import PEERS_MAX, PENDING_MAX, SUSPECTS_MAX
-from broadloom.groups.suppression import ASSUMED_PEERS, backoff_s
+from broadloom.groups.suppression import ASSUMED_PEERS, RecentDict, backoff_s, window_s
 from broadloom.wire import PeerId
 
 if TYPE_CHECKING:
     from broadloom.groups.participant import Participant
-    from broadloom.protocol.runtime import Timer
 
+MESSAGES_PER_S_MAX = 2.0
+"""Heartbeats of all members together: with many members, each sends less often."""
+OFFLINE_AFTER_INTERVALS = 3.0
+"""A member that is silent for this many of its intervals is shown as offline."""
 DIGESTS_PER_HEARTBEAT = 64
 """Groups whose history is compared by one heartbeat, in rotation."""
 WARMUP_INTERVALS = 2
@@ -35,20 +39,20 @@ class Presence:
         self._participant = participant
         self._runtime = participant.runtime
         self._settings = participant.settings
-        self._peers: dict[PeerId, tuple[MemberId, float]] = {}
+        self._peers: RecentDict[PeerId, tuple[MemberId, float]] = RecentDict(PEERS_MAX)
         """Member and last activity of each peer, least recently active first."""
         self._last_seen_at: dict[MemberId, float] = {}
         """For a member never heard, the time we learned of it."""
         self._member_intervals_s: dict[MemberId, float] = {}
         self._offline: dict[MemberId, None] = {}
         self._suspected: dict[PeerId, float] = {}
-        self._accusers: dict[PeerId, tuple[float, int]] = {}
+        self._accusers: RecentDict[PeerId, tuple[float, int]] = RecentDict(PENDING_MAX)
         """Start of the suspicion window and number of suspicions, by sender."""
         self._refuted_at = -REFUTE_INTERVAL_S
         self._digest_rotation = 0
         self._started_at = participant.runtime.now()
         self._reported_peer_count = 0
-        self._timer: Timer | None = None
+        self._timer = DelayedCall(participant.runtime)
 
     def is_offline(self, member: MemberId) -> bool:
         return member in self._offline
@@ -71,6 +75,16 @@ class Presence:
         is_new = self._runtime.now() < self._started_at + WARMUP_INTERVALS * self._settings.presence_interval_s
         return max(self.peer_count_estimate, self._reported_peer_count or (ASSUMED_PEERS if is_new else 0))
 
+    @property
+    def reply_window_s(self) -> float:
+        """Every member that answers a request does so within this time."""
+        return window_s(self._settings.reply_window_s, self.responder_count)
+
+    def backoff_s(self, within_s: float | None = None) -> float:
+        """A random delay before we answer a request; by default within the reply window."""
+        within_s = self.reply_window_s if within_s is None else within_s
+        return backoff_s(self._runtime.random, within_s, self.responder_count)
+
     def on_reported_peer_count(self, count: int) -> None:
         self._reported_peer_count = min(count, PEERS_MAX)
 
@@ -80,27 +94,20 @@ class Presence:
 
     @property
     def interval_s(self) -> float:
-        return max(
-            self._settings.presence_interval_s, self.peer_count_estimate / self._settings.presence_messages_per_s_max
-        )
+        return max(self._settings.presence_interval_s, self.peer_count_estimate / MESSAGES_PER_S_MAX)
 
     # -- heartbeats
 
     def start(self) -> None:
         """The first heartbeat comes early, for members that missed our directory request."""
-        self.stop()
         self._started_at, self._reported_peer_count = self._runtime.now(), 0
-        self._timer = self._runtime.call_later(self.interval_s * self._runtime.random.random(), self._on_timer)
+        self._timer.start(self.interval_s * self._runtime.random.random(), self._on_timer)
 
     def stop(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
+        self._timer.cancel()
 
     def _on_timer(self) -> None:
-        self._timer = self._runtime.call_later(
-            self.interval_s * (0.75 + self._runtime.random.random() / 2), self._on_timer
-        )
+        self._timer.start(self.interval_s * (0.75 + self._runtime.random.random() / 2), self._on_timer)
         self.send_heartbeat()
         self._expire_silent()
 
@@ -129,17 +136,12 @@ class Presence:
     def on_activity(self, peer: PeerId, member: MemberId | None = None) -> None:
         now = self._runtime.now()
         if member is None:
-            known = self._peers.get(peer)
-            if known is None:
+            member = self.member_of(peer)
+            if member is None:
                 return
-            member = known[0]
-        self._peers.pop(peer, None)
-        self._peers[peer] = (member, now)
-        if len(self._peers) > PEERS_MAX:
-            del self._peers[next(iter(self._peers))]
-        if self._suspected:
-            self._suspected.pop(peer, None)
-        if member in self._last_seen_at or self._participant.shares_group_with(member):
+        self._peers.put(peer, (member, now))
+        self._suspected.pop(peer, None)
+        if member in self._last_seen_at or self._participant.shared_name(member) is not None:
             self._last_seen_at[member] = now
         if member in self._offline:
             del self._offline[member]
@@ -191,18 +193,16 @@ class Presence:
             return
         known = self.member_of(message.peer)
         if message.member == 0 and known is not None:
-            wait_s = backoff_s(self._runtime.random, self._settings.suspicion_timeout_s, self.responder_count)
+            wait_s = self.backoff_s(self._settings.suspicion_timeout_s)
             self._runtime.call_later(wait_s, self._report_suspect, message.peer, now)
         self._suspect(message.peer, known if known is not None else message.member)
 
     def _accuses_too_many(self, peer: PeerId, now: float) -> bool:
         """Whether it suspects more peers than it can have had as neighbors."""
-        started_at, count = self._accusers.pop(peer, (now, 0))
+        started_at, count = self._accusers.get(peer, (now, 0))
         if now > started_at + SUSPICION_WINDOW_S:
             started_at, count = now, 0
-        self._accusers[peer] = (started_at, count + 1)
-        if len(self._accusers) > PENDING_MAX:
-            del self._accusers[next(iter(self._accusers))]
+        self._accusers.put(peer, (started_at, count + 1))
         return count >= SUSPECTS_MAX
 
     def _report_suspect(self, peer: PeerId, since: float) -> None:
@@ -222,7 +222,7 @@ class Presence:
         known, last_seen_at = self._peers.get(peer, (member, since - self._settings.suspicion_timeout_s))
         if last_seen_at > since - self._settings.suspicion_timeout_s:
             # The refutation may have overtaken the suspicion on its way to us: one of the members asks again.
-            wait_s = backoff_s(self._runtime.random, self._settings.suspicion_timeout_s, self.responder_count)
+            wait_s = self.backoff_s(self._settings.suspicion_timeout_s)
             self._runtime.call_later(wait_s, self._report_lost, peer, since)
             return
         self._peers.pop(peer, None)
@@ -230,9 +230,9 @@ class Presence:
             self._mark_offline(known)
 
     def _expire_silent(self) -> None:
-        now, intervals, own_s = self._runtime.now(), self._settings.offline_after_intervals, self.interval_s
+        now, own_s = self._runtime.now(), self.interval_s
         for member, last_seen_at in list(self._last_seen_at.items()):
-            if now - last_seen_at > intervals * max(self._member_intervals_s.get(member, 0.0), own_s):
+            if now - last_seen_at > OFFLINE_AFTER_INTERVALS * max(self._member_intervals_s.get(member, 0.0), own_s):
                 self._mark_offline(member)
 
     def _mark_offline(self, member: MemberId) -> None:

@@ -1,4 +1,5 @@
 """`GroupRuntime`: everything a participant needs from outside: a channel, time, randomness and the application.
+`DelayedCall`: the timers of a participant.
 
 There is one for a real channel (channel_runtime.py) and one for a simulated peer (testing/sim/group_runtime.py). The
 runtime drives the participant through `on_message`, `on_missed` and `on_neighbor_lost`.
@@ -49,3 +50,28 @@ class GroupRuntime(Protocol):
 
     def emit(self, event: GroupEvent) -> None:
         """Report an event to the application."""
+
+
+class DelayedCall:
+    """At most one pending call. Starting it again replaces it."""
+
+    def __init__(self, runtime: GroupRuntime) -> None:
+        self._runtime = runtime
+        self._timer: Timer | None = None
+
+    @property
+    def is_pending(self) -> bool:
+        return self._timer is not None
+
+    def start(self, delay_s: float, callback: Callable[..., object], *args: Any) -> None:
+        self.cancel()
+        self._timer = self._runtime.call_later(delay_s, self._call, callback, args)
+
+    def _call(self, callback: Callable[..., object], args: tuple[Any, ...]) -> None:
+        self._timer = None
+        callback(*args)
+
+    def cancel(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None

@@ -1,6 +1,8 @@
 """Settings of the groups layer, and the fixed limits on what other peers can cause, each with its unit and reason."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+
+from broadloom.protocol.events import payload_bytes
 
 # -- limits on the wire and in memory
 
@@ -43,11 +45,10 @@ def check_text(label: str, text: str, bytes_max: int) -> None:
 
 
 def check_data(data: object) -> bytes:
-    if not isinstance(data, bytes | bytearray | memoryview):
-        raise TypeError(f"a message is bytes, not {type(data).__name__}; use send_text for text")
-    if len(data) > DATA_BYTES_MAX:
-        raise ValueError(f"a group message must be at most {DATA_BYTES_MAX:,} bytes; this one has {len(data):,}")
-    return bytes(data)
+    payload = payload_bytes(data, "send_text")
+    if len(payload) > DATA_BYTES_MAX:
+        raise ValueError(f"a group message must be at most {DATA_BYTES_MAX:,} bytes; this one has {len(payload):,}")
+    return payload
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,19 +62,12 @@ class GroupSettings:
     """History: without a page for this long, the client repeats the request, and another holder may serve it."""
     presence_interval_s: float = 15.0
     """Interval between the presence heartbeats of one member."""
-    presence_messages_per_s_max: float = 2.0
-    """Upper bound on the heartbeats of all members together. In large groups each member sends less often."""
-    offline_after_intervals: float = 3.0
-    """A member that is silent for this many of its intervals is shown as offline."""
     suspicion_timeout_s: float = 4.0
     """A suspected peer that does not respond within this time is shown as offline."""
     parent_request_delay_s: float = 2.0
     """A message that has waited this long for its parent triggers a request for the parent."""
     orphan_timeout_s: float | None = 30.0
     """Then it is delivered as an orphan. None waits forever. Does not run while history is being fetched."""
-    reorder_messages_max: int = 262_144
-    """Messages of one group that wait for a parent. Further ones are rejected and fetched again later."""
-    reorder_bytes_max: int = 64 << 20
     history_page_bytes: int = 32 << 10
     """Approximate page size. Small pages leave room for live messages between them."""
     history_turn_bytes: int = 1 << 20
@@ -81,27 +75,12 @@ class GroupSettings:
     history_bytes_per_s: int = 4 << 20
     """History on the channel from all members together: pages of others count against our own rate."""
     history_burst_bytes: int = 2 << 20
-    scan_rows: int = 4_000
-    """History rows scanned in one step, so that the event loop is not blocked."""
-    history_requests_per_s: float = 20.0
-    """Spreads the requests of a member of many groups."""
-    history_rounds_max: int = 3
-    """Requests without progress before the missing messages are reported as unavailable."""
 
     def __post_init__(self) -> None:
-        for name in (
-            "reply_window_s",
-            "page_timeout_s",
-            "presence_interval_s",
-            "presence_messages_per_s_max",
-            "suspicion_timeout_s",
-            "parent_request_delay_s",
-            "history_requests_per_s",
-        ):
-            if not getattr(self, name) > 0:
-                raise ValueError(f"{name} must be greater than 0, not {getattr(self, name)}")
-        if self.orphan_timeout_s is not None and not self.orphan_timeout_s > 0:
-            raise ValueError(f"orphan_timeout_s must be greater than 0, or None, not {self.orphan_timeout_s}")
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if value is not None and not value > 0:
+                raise ValueError(f"{field.name} must be greater than 0, not {value}")
 
 
 @dataclass(frozen=True, slots=True)

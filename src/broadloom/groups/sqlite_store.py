@@ -11,8 +11,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from broadloom.groups.intervals import IntervalSet
 from broadloom.groups.message_fields import pack_group_records, unpack_group_records
+from broadloom.groups.message_set import MessageSet
 from broadloom.groups.model import GroupId, Member, MemberId, MessageId, Post
 from broadloom.groups.store import STORED_POST_OVERHEAD_BYTES, StoredGroup
 from broadloom.groups.store_errors import NotAStoreError, StoreCorruptError, store_error
@@ -125,7 +125,7 @@ class SqliteStore:
 
     def member(self) -> Member | None:
         found = self._db.rows("select id, name from member")
-        return Member(_unsigned(found[0][0]), found[0][1]) if found else None
+        return Member(_member_id(found[0][0]), found[0][1]) if found else None
 
     def set_member(self, member: Member) -> None:
         self._db.rows("delete from member")
@@ -164,15 +164,14 @@ class SqliteHistory:
         self._db = db
         self._group = _signed(group)
         self.names: dict[MemberId, str] = {
-            _unsigned(author): name
+            _member_id(author): name
             for author, name in db.rows("select author, name from names where group_id = ?", self._group)
         }
         totals = "select count(*), coalesce(sum(coalesce(length(data), 0)), 0) from posts where group_id = ?"
         self.count, data_bytes = db.rows(totals, self._group)[0]
         self.size_bytes = data_bytes + STORED_POST_OVERHEAD_BYTES * self.count
-        self._forgotten: dict[MemberId, IntervalSet] = {}
-        for author, *interval in db.rows("select author, first, last from forgotten where group_id = ?", self._group):
-            self._forgotten.setdefault(_unsigned(author), IntervalSet()).add_interval(*interval)
+        rows = db.rows("select author, first, last from forgotten where group_id = ?", self._group)
+        self._forgotten = MessageSet((_member_id(author), [(first, last)]) for author, first, last in rows)
 
     def add(self, post: Post, name: str) -> None:
         if self.names.get(post.author) != name:
@@ -204,20 +203,20 @@ class SqliteHistory:
             "where group_id = ? and parent_author = ? and parent_sequence = ? order by row"
         )
         found = self._db.rows(query, self._group, _signed(message_id.author), message_id.sequence)
-        return [MessageId(_unsigned(author), sequence) for author, sequence in found]
+        return [MessageId(_member_id(author), sequence) for author, sequence in found]
 
     def scan(self, after_row: int, rows_max: int) -> list[tuple[int, Post]]:
         query = f"select row, {_COLUMNS} from posts where group_id = ? and row > ? order by row limit ?"
         return [(row, _post(*rest)) for row, *rest in self._db.rows(query, self._group, after_row, rows_max)]
 
-    def held(self) -> dict[MemberId, IntervalSet]:
-        held: dict[MemberId, IntervalSet] = {}
+    def held(self) -> MessageSet:
+        held = MessageSet()
         query = "select author, sequence from posts where group_id = ? order by author, sequence"
         for author, sequence in self._db.each_row(query, self._group):
-            held.setdefault(_unsigned(author), IntervalSet()).add(sequence)
+            held.add(MessageId(_member_id(author), sequence))
         return held
 
-    def forgotten(self) -> dict[MemberId, IntervalSet]:
+    def forgotten(self) -> MessageSet:
         return self._forgotten
 
     def prune(self, retention: "RetentionPolicy", now_ms: int) -> int:
@@ -235,7 +234,7 @@ class SqliteHistory:
                 expired.append((row,))
                 self.count -= 1
                 self.size_bytes -= length + STORED_POST_OVERHEAD_BYTES
-                self._forgotten.setdefault(_unsigned(author), IntervalSet()).add(sequence)
+                self._forgotten.add(MessageId(_member_id(author), sequence))
             if not expired:
                 break
             self._db.write_rows("delete from posts where row = ?", expired)
@@ -265,13 +264,13 @@ def _post(
 ) -> Post:
     parent_id = None
     if parent_author is not None and parent_sequence is not None:
-        parent_id = MessageId(_unsigned(parent_author), parent_sequence)
-    return Post(_unsigned(author), sequence, parent_id, sent_at_ms, data or b"", data is None, verified_name)
+        parent_id = MessageId(_member_id(parent_author), parent_sequence)
+    return Post(_member_id(author), sequence, parent_id, sent_at_ms, data or b"", data is None, verified_name)
 
 
 def _signed(number: int) -> int:
-    return number - (1 << 64) if number >> 63 else number
+    return number - ((number >> 63) << 64)
 
 
-def _unsigned(number: int) -> int:
-    return number + (1 << 64) if number < 0 else number
+def _member_id(number: int) -> MemberId:
+    return MemberId(number % (1 << 64))

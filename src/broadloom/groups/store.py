@@ -6,8 +6,8 @@ in this order never has to wait for a parent. Pruned messages are remembered as 
 
 from typing import NamedTuple, Protocol
 
-from broadloom.groups.intervals import IntervalSet
 from broadloom.groups.message_fields import GroupRecord
+from broadloom.groups.message_set import MessageSet
 from broadloom.groups.model import GroupId, Member, MemberId, MessageId, Post
 from broadloom.groups.settings import RetentionPolicy
 
@@ -39,11 +39,11 @@ class History(Protocol):
     def scan(self, after_row: int, rows_max: int) -> list[tuple[int, Post]]:
         """Messages in delivery order with their increasing row numbers."""
 
-    def held(self) -> dict[MemberId, IntervalSet]:
-        """Messages in the store, by author."""
+    def held(self) -> MessageSet:
+        """Messages in the store."""
 
-    def forgotten(self) -> dict[MemberId, IntervalSet]:
-        """Pruned messages, by author."""
+    def forgotten(self) -> MessageSet:
+        """Pruned messages."""
 
     def prune(self, retention: RetentionPolicy, now_ms: int) -> int:
         """Apply the retention policy; returns the number of removed messages."""
@@ -81,7 +81,7 @@ class MemoryHistory:
         """Pruned elements at the beginning of `_rows`, removed in bulk."""
         self._posts: dict[MessageId, tuple[int, Post]] = {}
         self._replies: dict[MessageId, list[MessageId]] = {}
-        self._forgotten: dict[MemberId, IntervalSet] = {}
+        self._forgotten = MessageSet()
 
     def add(self, post: Post, name: str) -> None:
         self.names[post.author] = name
@@ -104,13 +104,13 @@ class MemoryHistory:
         start = max(after_row + 1 - self._first_row, self._pruned_count)
         return [self._posts[message_id] for message_id in self._rows[start : start + rows_max]]
 
-    def held(self) -> dict[MemberId, IntervalSet]:
-        held: dict[MemberId, IntervalSet] = {}
-        for author, sequence in sorted(self._posts):
-            held.setdefault(author, IntervalSet()).add(sequence)
+    def held(self) -> MessageSet:
+        held = MessageSet()
+        for message_id in sorted(self._posts):
+            held.add(message_id)
         return held
 
-    def forgotten(self) -> dict[MemberId, IntervalSet]:
+    def forgotten(self) -> MessageSet:
         return self._forgotten
 
     def prune(self, retention: RetentionPolicy, now_ms: int) -> int:
@@ -122,7 +122,7 @@ class MemoryHistory:
             self.count -= 1
             self.size_bytes -= len(post.data) + STORED_POST_OVERHEAD_BYTES
             self._replies.pop(message_id, None)
-            self._forgotten.setdefault(message_id.author, IntervalSet()).add(message_id.sequence)
+            self._forgotten.add(message_id)
             pruned += 1
         if 2 * self._pruned_count > len(self._rows):
             del self._rows[: self._pruned_count]

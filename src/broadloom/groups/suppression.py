@@ -12,7 +12,7 @@ Members that repeat their requests are served more slowly (`RepeatPenalty`), and
 
 from collections.abc import Callable
 from math import exp, log
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from broadloom.groups.settings import PENDING_MAX
 from broadloom.wire import PeerId
@@ -29,6 +29,9 @@ WINDOW_RATIO_MIN = 1 / 6
 STRIKES_MAX = 6
 """The penalty doubles with each repetition, up to this power of two in seconds."""
 
+K = TypeVar("K")
+V = TypeVar("V")
+
 
 def window_s(full_s: float, peer_count: int) -> float:
     """The reply window, given the number of peers including us and the requester."""
@@ -43,6 +46,20 @@ def backoff_s(random: "Random", window_s: float, peer_count: int) -> float:
     return window_s * log(1 + random.random() * (exp(steepness) - 1)) / steepness
 
 
+class RecentDict(dict[K, V]):
+    """Keeps the entries that were put most recently."""
+
+    def __init__(self, entries_max: int) -> None:
+        super().__init__()
+        self._entries_max = entries_max
+
+    def put(self, key: K, value: V) -> None:
+        self.pop(key, None)
+        self[key] = value
+        if len(self) > self._entries_max:
+            del self[next(iter(self))]
+
+
 class RepeatPenalty:
     """Delays replies to peers that repeat a request without having made progress."""
 
@@ -50,16 +67,14 @@ class RepeatPenalty:
         self._window_s = window_s
         self._is_repeat = is_repeat
         """Compares the state in a request with that of the peer's previous one."""
-        self._requests: dict[PeerId, tuple[float, int, int]] = {}
+        self._requests: RecentDict[PeerId, tuple[float, int, int]] = RecentDict(PENDING_MAX)
         """Time, state and strikes of each peer's last request."""
 
     def delay_s(self, peer: PeerId, state: int, now: float) -> float:
-        last, strikes = self._requests.pop(peer, None), 0
+        last, strikes = self._requests.get(peer), 0
         if last is not None and self._is_repeat(state, last[1]) and now < last[0] + self._window_s:
             strikes = min(last[2] + 1, STRIKES_MAX)
-        self._requests[peer] = (now, state, strikes)
-        if len(self._requests) > PENDING_MAX:
-            del self._requests[next(iter(self._requests))]
+        self._requests.put(peer, (now, state, strikes))
         return float(2**strikes - 1) if strikes > 1 else 0.0
 
 

@@ -2,7 +2,8 @@
 
 import json
 from collections.abc import Iterator, Sequence
-from enum import Enum
+from dataclasses import dataclass
+from enum import StrEnum
 from typing import Any, NamedTuple
 
 from broadloom.wire import PeerId, PeerInfo
@@ -11,7 +12,7 @@ from broadloom.wire.exchange_messages import RejectReason
 from broadloom.wire.file_payload import File, decode_file
 
 
-class PeerState(Enum):
+class PeerState(StrEnum):
     """In the order in which a peer goes through them."""
 
     DISCOVERING = "discovering"
@@ -25,7 +26,8 @@ class PeerState(Enum):
     LEFT = "left"
 
 
-class Message(NamedTuple):
+@dataclass(frozen=True, slots=True, init=False)
+class Message:
     """One message, as delivered to the application."""
 
     author: PeerId
@@ -33,6 +35,14 @@ class Message(NamedTuple):
     data: bytes
     hops: int
     kind: int = PayloadKind.DATA
+
+    # One is created for each message that is read. The generated `__init__` of a frozen class takes twice as long.
+    def __init__(self, author: PeerId, sequence: int, data: bytes, hops: int, kind: int = PayloadKind.DATA) -> None:
+        _set_author(self, author)
+        _set_sequence(self, sequence)
+        _set_data(self, data)
+        _set_hops(self, hops)
+        _set_kind(self, kind)
 
     @property
     def text(self) -> str:
@@ -48,6 +58,18 @@ class Message(NamedTuple):
         """The file, if this message is one (`channel.broadcast_file`). Raises `ValueError` if its content is
         damaged."""
         return decode_file(self.data) if self.kind == PayloadKind.FILE else None
+
+
+_set_author, _set_sequence, _set_data, _set_hops, _set_kind = (
+    getattr(Message, name).__set__ for name in ("author", "sequence", "data", "hops", "kind")
+)
+
+
+def payload_bytes(data: object, remedy: str) -> bytes:
+    """The payload of a message. Raises `TypeError` with the remedy if it is not bytes."""
+    if isinstance(data, bytes | bytearray | memoryview):
+        return bytes(data)
+    raise TypeError(f"a message is bytes, not {type(data).__name__}; use {remedy}")
 
 
 class Batch:
@@ -97,7 +119,7 @@ class Missed(NamedTuple):
     last_sequence: int
 
 
-class LinkDownReason(Enum):
+class LinkDownReason(StrEnum):
     """Why a link ended."""
 
     CONNECTION_LOST = "connection_lost"

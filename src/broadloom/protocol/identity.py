@@ -1,7 +1,7 @@
 """Authenticated identities and the interface to signatures. The cryptography is in `broadloom.security`."""
 
 from collections.abc import Callable
-from enum import Enum
+from enum import StrEnum
 from typing import NamedTuple, Protocol
 
 from broadloom.wire import PeerId
@@ -11,7 +11,7 @@ SignatureCheck = Callable[[bytes, bytes], bool]
 """Whether a signature (second argument) of the author is valid for the data (first argument)."""
 
 
-class Role(Enum):
+class Role(StrEnum):
     PRODUCER = "producer"
     """May send and receive."""
     CONSUMER = "consumer"

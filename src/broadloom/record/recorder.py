@@ -130,12 +130,13 @@ class Recorder:
         self, subscriber: str, peer: PeerId, *, group_id: str | None = None, topic: str | None = None
     ) -> None:
         """A subscriber identified itself by name: its peer id changes with every connection."""
-        extra = _sized_extra(name=subscriber, group_id=group_id, topic=topic)
+        extra = OptionalColumns(name=subscriber, group_id=group_id, topic=topic)
         self._put(KIND_NUMBERS[EventKind.IDENTIFICATION], author=peer, extra=extra)
 
     def ad_impression(self, name: str, *, group_id: str | None = None, topic: str | None = None) -> None:
         """An ad was shown to the user of this peer."""
-        self._put(KIND_NUMBERS[EventKind.AD_IMPRESSION], extra=_sized_extra(name=name, group_id=group_id, topic=topic))
+        extra = OptionalColumns(name=name, group_id=group_id, topic=topic)
+        self._put(KIND_NUMBERS[EventKind.AD_IMPRESSION], extra=extra)
 
     def _put(
         self,
@@ -164,41 +165,24 @@ class Recorder:
                 metadata = None  # a message from another member must not break the channel
         payload = data if self._payload else None
         if metadata is None:
-            return _sized_extra(payload=payload) if payload is not None else None
-        return _sized_extra(
-            group_id=metadata.group_id,
-            parent=_checked(metadata.parent),
-            topic=metadata.topic,
-            payload=payload,
-            message_id=_checked(metadata.message_id),
-            parent_message_id=_checked(metadata.parent_message_id),
+            return OptionalColumns(payload=payload) if payload is not None else None
+        group_id, parent, topic, message_id, parent_message_id = metadata
+        return OptionalColumns(
+            None,
+            None,
+            None,
+            group_id,
+            *_checked(parent),
+            topic,
+            payload,
+            *_checked(message_id),
+            *_checked(parent_message_id),
         )
 
 
-_MessageKey = tuple[int | None, int | None]
-"""Author or member, and sequence."""
-
-
-def _checked(ids: tuple[int, int] | None) -> _MessageKey:
+def _checked(ids: tuple[int, int] | None) -> tuple[int | None, int | None]:
     """None for ids that do not fit into 64 bits."""
     return ids if ids is not None and 0 <= ids[0] <= _ID_MAX else (None, None)
-
-
-def _sized_extra(
-    *,
-    name: str | None = None,
-    group_id: str | None = None,
-    parent: _MessageKey = (None, None),
-    topic: str | None = None,
-    payload: bytes | None = None,
-    message_id: _MessageKey = (None, None),
-    parent_message_id: _MessageKey = (None, None),
-) -> OptionalColumns:
-    """Optional columns and their size, which other members decide."""
-    queued_bytes = len(name or "") + len(group_id or "") + len(topic or "") + len(payload or b"")
-    return OptionalColumns(
-        None, None, name, group_id, *parent, topic, payload, *message_id, *parent_message_id, queued_bytes
-    )
 
 
 FRAGMENT_HEADER_BYTES = 16

@@ -4,10 +4,9 @@ In the thread of the channel, a row costs one tuple. The writer formats ids and 
 Columns that most rows do not have are kept apart, in `OptionalColumns`.
 """
 
-from collections.abc import Iterable, Sequence
-from itertools import repeat
+from collections.abc import Sequence
 from operator import itemgetter
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from broadloom.record.arrow_import import pa
 from broadloom.record.dropped_rows import Key, RowRange
@@ -22,7 +21,7 @@ _KIND_NAMES = pa.array([kind.value for kind in EventKind])
 
 
 class OptionalColumns(NamedTuple):
-    """Columns that few rows have."""
+    """Columns that few rows have. The fields have the names of the columns."""
 
     address: str | None = None
     reason: str | None = None
@@ -36,8 +35,11 @@ class OptionalColumns(NamedTuple):
     member_sequence: int | None = None
     parent_member: int | None = None
     parent_member_sequence: int | None = None
-    queued_bytes: int = 0
-    """Counts against `queue_bytes_max`."""
+
+    @property
+    def queued_bytes(self) -> int:
+        """What other members decide the size of. Counts against `queue_bytes_max`."""
+        return sum(map(len, filter(None, (self.name, self.group_id, self.topic, self.payload))))
 
 
 class RowOrigin(NamedTuple):
@@ -52,18 +54,30 @@ Row = tuple[
     int,  # number of the kind
     int,  # time, microseconds
     RowOrigin,
-    PeerId | None,  # author
-    int | None,  # sequence
-    int | None,  # last
-    int | None,  # hops
-    PeerId | None,  # neighbor
-    int | None,  # count
-    int | None,  # size
+    PeerId | None,
+    int | None,
+    int | None,
+    int | None,
+    PeerId | None,
+    int | None,
+    int | None,
     OptionalColumns | None,
 ]
-
-
-_ROW_GETTERS = [itemgetter(place) for place in range(11)]
+_ROW_COLUMNS = (
+    "kind",
+    "event_time",
+    "origin",
+    "author",
+    "sequence",
+    "last_sequence",
+    "hops",
+    "neighbor",
+    "event_count",
+    "size_bytes",
+    "extra",
+)
+_ROW_GETTERS = [(name, itemgetter(place)) for place, name in enumerate(_ROW_COLUMNS)]
+_ID_COLUMNS = ("peer", "author", "neighbor", "parent_author", "member", "parent_member")
 
 
 class FileSlice(NamedTuple):
@@ -95,46 +109,29 @@ def _file_slice(rows: Sequence[Row], positions: list[int], ordinal: int) -> File
 
 
 def to_batch(part: FileSlice, channel: str, run_id: str) -> pa.RecordBatch:
-    rows = part.rows
     # Column by column: zip(*rows) would create one iterator per row.
-    kinds, times, origins, authors, sequences, lasts, hops, neighbors, counts, sizes, extras = (
-        list(map(position, rows)) for position in _ROW_GETTERS
-    )
-    peers = [origin[1] for origin in origins]
-    count = len(rows)
-    addresses, reasons, names, groups, parents, parent_sequences, topics, payloads, *identities = _optional_columns(
-        extras
-    )
-    members, numbers, parent_members, parent_numbers = identities
-    columns = {
+    values: dict[str, Any] = {name: list(map(getter, part.rows)) for name, getter in _ROW_GETTERS}
+    values["peer"] = [origin.peer for origin in values["origin"]]
+    if any(values["extra"]):
+        empty = OptionalColumns()
+        columns = zip(*(extra or empty for extra in values["extra"]), strict=True)
+        values |= zip(OptionalColumns._fields, columns, strict=True)
+    converted = {
         "ordinal": pa.array(part.ordinals, pa.int64()),
-        "run_id": pa.repeat(pa.scalar(run_id), count),
-        "kind": _KIND_NAMES.take(pa.array(kinds, pa.int8())),
-        "event_time": pa.array(times, pa.int64()).cast(TIME),
-        "end_time": pa.nulls(count, TIME),
-        "peer": _ids(peers),
-        "author": _ids(authors),
-        "sequence": _int64(sequences),
-        "last_sequence": _int64(lasts),
-        "hops": _int64(hops),
-        "neighbor": _ids(neighbors),
-        "address": _text(addresses, count),
-        "reason": _text(reasons, count),
-        "event_count": _int64(counts),
-        "size_bytes": _int64(sizes),
-        "name": _text(names, count),
-        "group_id": _text(groups, count),
-        "parent_author": _ids(parents, count),
-        "parent_sequence": _int64(parent_sequences, count),
-        "topic": _text(topics, count),
-        "payload": pa.array(payloads, pa.binary()) if payloads else pa.nulls(count, pa.binary()),
-        "member": _ids(members, count),
-        "member_sequence": _int64(numbers, count),
-        "parent_member": _ids(parent_members, count),
-        "parent_member_sequence": _int64(parent_numbers, count),
+        "run_id": pa.repeat(pa.scalar(run_id), len(part.rows)),
+        "kind": _KIND_NAMES.take(pa.array(values["kind"], pa.int8())),
+        "event_time": pa.array(values["event_time"], pa.int64()).cast(TIME),
     }
     schema = file_schema(channel, run_id)
-    return pa.RecordBatch.from_arrays([columns[name] for name in schema.names], schema=schema)
+    arrays = []
+    for field in schema:
+        if field.name in converted:
+            arrays.append(converted[field.name])
+        elif field.name in values:
+            arrays.append(_column(field, values[field.name]))
+        else:
+            arrays.append(pa.nulls(len(part.rows), field.type))
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
 def dropped_rows_batch(dropped: RowRange, ordinal: int, channel: str, run_id: str) -> pa.RecordBatch:
@@ -151,37 +148,21 @@ def dropped_rows_batch(dropped: RowRange, ordinal: int, channel: str, run_id: st
     return pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
-def _optional_columns(extras: Sequence[OptionalColumns | None]) -> Iterable[Sequence[object]]:
-    """The optional columns; empty ones if no row has any."""
-    if not any(extras):
-        return repeat((), len(OptionalColumns._fields) - 1)
-    empty = OptionalColumns()
-    return list(zip(*(extra or empty for extra in extras), strict=True))[:-1]
+def _column(field: pa.Field, values: Sequence[Any]) -> pa.Array:
+    """A malicious member can send numbers up to 2^64, which are clamped, and lone surrogates, which are replaced: they
+    must not lose the batch."""
+    if field.name in _ID_COLUMNS:
+        return _ids(values)
+    try:
+        return pa.array(values, field.type)
+    except UnicodeEncodeError:
+        return pa.array([each and each.encode(errors="replace") for each in values], field.type)
+    except (OverflowError, pa.ArrowInvalid):
+        return pa.array([None if each is None else min(each, INT64_MAX) for each in values], field.type)
 
 
-def _ids(column: Sequence[object], count: int = 0) -> pa.Array:
-    """Ids as text, each formatted once however often it occurs; `count` nulls for an empty column."""
-    if not column:
-        return pa.nulls(count, pa.string())
-    encoded = pa.array(column, pa.uint64()).dictionary_encode()
+def _ids(values: Sequence[int | None]) -> pa.Array:
+    """Ids as text, each formatted once however often it occurs."""
+    encoded = pa.array(values, pa.uint64()).dictionary_encode()
     texts = pa.array([f"{peer:016x}" for peer in encoded.dictionary.to_pylist()], pa.string())
     return texts.take(encoded.indices)
-
-
-def _int64(column: Sequence[object], count: int = 0) -> pa.Array:
-    """A malicious member can send numbers up to 2^64; they are clamped."""
-    if not column:
-        return pa.nulls(count, pa.int64())
-    try:
-        return pa.array(column, pa.int64())
-    except (OverflowError, pa.ArrowInvalid):
-        return pa.array([None if each is None else min(each, INT64_MAX) for each in column], pa.int64())  # type: ignore[call-overload]
-
-
-def _text(column: Sequence[object], count: int) -> pa.Array:
-    if not column:
-        return pa.nulls(count, pa.string())
-    try:
-        return pa.array(column, pa.string())
-    except UnicodeEncodeError:  # a lone surrogate from a payload must not lose the batch
-        return pa.array([None if each is None else str(each).encode(errors="replace") for each in column], pa.string())

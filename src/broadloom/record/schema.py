@@ -8,7 +8,8 @@ hexadecimal digits.
 """
 
 from dataclasses import dataclass
-from enum import Enum
+from enum import StrEnum
+from typing import Self
 
 from broadloom.record.arrow_import import pa
 
@@ -29,93 +30,89 @@ CHANNEL_DIGITS = 16
 INT64_MAX = (1 << 63) - 1
 
 
-class EventKind(Enum):
-    """Each event is what one peer observed itself."""
+class EventKind(StrEnum):
+    """Each event is what one peer observed itself. The second value says what it means."""
 
-    JOINED = "joined"
-    LEAVING = "leaving"
-    LEFT = "left"
-    LINK_UP = "link_up"
-    LINK_DOWN = "link_down"
-    SENT = "sent"
-    RECEIVED = "received"
-    DUPLICATES = "duplicates"
-    DELIVERED = "delivered"
-    MISSED = "missed"
-    IDENTIFICATION = "identification"
-    AD_IMPRESSION = "ad_impression"
-    ROWS_DROPPED = "rows_dropped"
+    description: str
+
+    def __new__(cls, value: str, description: str = "") -> Self:
+        kind = str.__new__(cls, value)
+        kind._value_ = value
+        kind.description = description
+        return kind
+
+    JOINED = "joined", "The peer became a full member: from here on every message is due to it."
+    LEAVING = "leaving", "The peer began to leave: from here on nothing is due, though more may be delivered."
+    LEFT = "left", "The peer left gracefully. A crashed peer has no such row."
+    LINK_UP = "link_up", "A link to `neighbor` came up."
+    LINK_DOWN = "link_down", "A link to `neighbor` ended; see `reason`."
+    SENT = "sent", "The peer broadcast a message."
+    RECEIVED = "received", "The first copy of a message arrived from `neighbor` after `hops` links."
+    DUPLICATES = "duplicates", "`event_count` further copies of messages arrived since the last such row."
+    DELIVERED = "delivered", "A message was delivered to the application; the rows are in the order of delivery."
+    MISSED = "missed", "Messages `sequence` to `last_sequence` of `author` were reported to the application as missed."
+    IDENTIFICATION = "identification", "The subscriber `name`, as peer `author`, identified itself."
+    AD_IMPRESSION = "ad_impression", "The ad `name` was shown at the peer."
+    ROWS_DROPPED = (
+        "rows_dropped",
+        "The recorder dropped `event_count` rows of this run, of any kind and peer, from `event_time` to `end_time`.",
+    )
 
 
-EVENT_KINDS: dict[EventKind, str] = {
-    EventKind.JOINED: "The peer became a full member: from here on every message is due to it.",
-    EventKind.LEAVING: "The peer began to leave: from here on nothing is due, though more may be delivered.",
-    EventKind.LEFT: "The peer left gracefully. A crashed peer has no such row.",
-    EventKind.LINK_UP: "A link to `neighbor` came up.",
-    EventKind.LINK_DOWN: "A link to `neighbor` ended; see `reason`.",
-    EventKind.SENT: "The peer broadcast a message.",
-    EventKind.RECEIVED: "The first copy of a message arrived from `neighbor` after `hops` links.",
-    EventKind.DUPLICATES: "`event_count` further copies of messages arrived since the last such row.",
-    EventKind.DELIVERED: "A message was delivered to the application; the rows are in the order of delivery.",
-    EventKind.MISSED: "Messages `sequence` to `last_sequence` of `author` were reported to the application as missed.",
-    EventKind.IDENTIFICATION: "The subscriber `name`, as peer `author`, identified itself.",
-    EventKind.AD_IMPRESSION: "The ad `name` was shown at the peer.",
-    EventKind.ROWS_DROPPED: (
-        "The recorder dropped `event_count` rows of this run, of any kind and peer, from `event_time` to `end_time`."
-    ),
-}
+EVENT_KINDS: dict[EventKind, str] = {kind: kind.description for kind in EventKind}
 
 ID = pa.string()
 TIME = pa.timestamp("us", tz="UTC")
+_SPARK_TYPES = {pa.int64(): "BIGINT", pa.string(): "STRING", pa.binary(): "BINARY", TIME: "TIMESTAMP"}
 
 
 @dataclass(frozen=True, slots=True)
 class TapeColumn:
     name: str
     type: pa.DataType
-    spark_type: str
-    """The type in Spark SQL."""
     description: str
     is_required: bool = False
     """Never null."""
     since_version: int = OLDEST_VERSION
     """The first version of the schema that has it."""
 
+    @property
+    def spark_type(self) -> str:
+        """The type in Spark SQL."""
+        return _SPARK_TYPES[self.type]
+
 
 COLUMNS: tuple[TapeColumn, ...] = (
-    TapeColumn("ordinal", pa.int64(), "BIGINT", "Order of events within a run, also at equal times.", is_required=True),
-    TapeColumn("run_id", pa.string(), "STRING", "Recording process that wrote the row.", is_required=True),
-    TapeColumn("kind", pa.string(), "STRING", "Kind of event.", is_required=True),
+    TapeColumn("ordinal", pa.int64(), "Order of events within a run, also at equal times.", is_required=True),
+    TapeColumn("run_id", pa.string(), "Recording process that wrote the row.", is_required=True),
+    TapeColumn("kind", pa.string(), "Kind of event.", is_required=True),
     TapeColumn(
         "event_time",
         TIME,
-        "TIMESTAMP",
         "Time of the event, by the clock of the run; of `rows_dropped`, of the first row.",
         is_required=True,
     ),
-    TapeColumn("end_time", TIME, "TIMESTAMP", "Of `rows_dropped`: time of the last row."),
-    TapeColumn("peer", ID, "STRING", "Peer that recorded the event; null for `rows_dropped`, which is about the run."),
-    TapeColumn("author", ID, "STRING", "Author of the message, or peer that identified itself."),
-    TapeColumn(
-        "sequence", pa.int64(), "BIGINT", "Sequence number of the message, per author; the first one of `missed`."
-    ),
-    TapeColumn("last_sequence", pa.int64(), "BIGINT", "Last sequence number of `missed`."),
-    TapeColumn("hops", pa.int64(), "BIGINT", "Links that the message traveled."),
-    TapeColumn("neighbor", ID, "STRING", "Other end of the link."),
-    TapeColumn("address", pa.string(), "STRING", "Address of the neighbor: host:port."),
-    TapeColumn("reason", pa.string(), "STRING", "Why the link ended."),
-    TapeColumn("event_count", pa.int64(), "BIGINT", "Number of duplicates, or of dropped rows."),
-    TapeColumn("size_bytes", pa.int64(), "BIGINT", "Size of the payload."),
-    TapeColumn("name", pa.string(), "STRING", "Name of the subscriber or ad; of the peer itself in `joined`."),
-    TapeColumn("group_id", pa.string(), "STRING", "Group of the message or ad."),
-    TapeColumn("parent_author", ID, "STRING", "Author of the message this one replies to; null for group messages."),
-    TapeColumn("parent_sequence", pa.int64(), "BIGINT", "Sequence number of the message this one replies to."),
-    TapeColumn("topic", pa.string(), "STRING", "Topic of the message or ad."),
-    TapeColumn("payload", pa.binary(), "BINARY", "The message itself, in `sent` and `delivered`; only on request."),
-    TapeColumn("member", ID, "STRING", "Group member that posted it; stays the same when the member reconnects."),
-    TapeColumn("member_sequence", pa.int64(), "BIGINT", "Sequence number of the member's message in the group."),
-    TapeColumn("parent_member", ID, "STRING", "Member that posted the message this one replies to, in the same group."),
-    TapeColumn("parent_member_sequence", pa.int64(), "BIGINT", "Sequence number of that member's message."),
+    TapeColumn("end_time", TIME, "Of `rows_dropped`: time of the last row."),
+    TapeColumn("peer", ID, "Peer that recorded the event; null for `rows_dropped`, which is about the run."),
+    TapeColumn("author", ID, "Author of the message, or peer that identified itself."),
+    TapeColumn("sequence", pa.int64(), "Sequence number of the message, per author; the first one of `missed`."),
+    TapeColumn("last_sequence", pa.int64(), "Last sequence number of `missed`."),
+    TapeColumn("hops", pa.int64(), "Links that the message traveled."),
+    TapeColumn("neighbor", ID, "Other end of the link."),
+    TapeColumn("address", pa.string(), "Address of the neighbor: host:port."),
+    TapeColumn("reason", pa.string(), "Why the link ended."),
+    TapeColumn("event_count", pa.int64(), "Number of duplicates, or of dropped rows."),
+    TapeColumn("size_bytes", pa.int64(), "Size of the payload."),
+    TapeColumn("name", pa.string(), "Name of the subscriber or ad; of the peer itself in `joined`."),
+    TapeColumn("group_id", pa.string(), "Group of the message or ad."),
+    TapeColumn("parent_author", ID, "Author of the message this one replies to; null for group messages."),
+    TapeColumn("parent_sequence", pa.int64(), "Sequence number of the message this one replies to."),
+    TapeColumn("topic", pa.string(), "Topic of the message or ad."),
+    TapeColumn("payload", pa.binary(), "The message itself, in `sent` and `delivered`; only on request."),
+    TapeColumn("member", ID, "Group member that posted it; stays the same when the member reconnects."),
+    TapeColumn("member_sequence", pa.int64(), "Sequence number of the member's message in the group."),
+    TapeColumn("parent_member", ID, "Member that posted the message this one replies to, in the same group."),
+    TapeColumn("parent_member_sequence", pa.int64(), "Sequence number of that member's message."),
 )
 
 SCHEMA: pa.Schema = pa.schema(

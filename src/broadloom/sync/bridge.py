@@ -1,7 +1,8 @@
 """The bridge from synchronous code to asyncio: one background thread runs the event loop of all synchronous channels.
 
-A synchronous class holds its asynchronous twin in `_twin`. Most of its methods are generated from those of the twin
-(`awaits`, `calls`, `iterates`, `subscribes`), with the same parameters and docstrings.
+A synchronous class is a `Twin`: it holds its asynchronous counterpart in `_twin`. Its members are generated from those
+of the counterpart, with the same parameters, results, exceptions and docstrings (`awaits`, `calls`, `iterates`,
+`subscribes`, and `Attribute` for properties).
 """
 
 import asyncio
@@ -11,13 +12,15 @@ import threading
 import weakref
 from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator
 from contextlib import suppress
-from typing import Any, Concatenate, ParamSpec, TypeVar
+from types import TracebackType
+from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar, overload
 
 from broadloom.channel.channel import Channel
 from broadloom.transport.event_loop import new_event_loop
 
 P = ParamSpec("P")
 T = TypeVar("T")
+S = TypeVar("S")
 
 EXIT_LINGER_S = 0.05
 """Time for the event loop to close its sockets when the process exits."""
@@ -118,12 +121,73 @@ def iterate(generator: AsyncGenerator[T, None]) -> Iterator[T]:
             asyncio.run_coroutine_threadsafe(close(), loop_thread.loop())
 
 
+class Twin(Generic[T]):
+    """The synchronous counterpart of an asynchronous object. Two twins of the same object are equal."""
+
+    def __init__(self, twin: T) -> None:
+        self._twin = twin
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Twin) and other._twin is self._twin
+
+    def __hash__(self) -> int:
+        return hash(self._twin)
+
+
+class ClosableTwin(Twin[T]):
+    """A twin whose counterpart has `aclose`, and that is used with `with`."""
+
+    def close(self) -> None:
+        """The same as the end of the `with` statement."""
+        twin: Any = self._twin
+        run(twin.aclose())
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+class Attribute(Generic[T]):
+    """A read-only attribute of the counterpart, read in the calling thread, or `in_loop` if its value is computed from
+    state that may change meanwhile."""
+
+    def __init__(self, *, in_loop: bool = False) -> None:
+        self._in_loop = in_loop
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self._name = name
+
+    @overload
+    def __get__(self, instance: None, owner: type) -> Self: ...
+    @overload
+    def __get__(self, instance: Twin[Any], owner: type) -> T: ...
+    def __get__(self, instance: Twin[Any] | None, owner: type) -> Self | T:
+        if instance is None:
+            return self
+        value: T = call(getattr, instance._twin, self._name) if self._in_loop else getattr(instance._twin, self._name)
+        return value
+
+    def __set__(self, instance: Twin[Any], value: T) -> None:
+        raise AttributeError(f"{self._name} is read-only")
+
+
 def awaits(method: Callable[Concatenate[Any, P], Coroutine[Any, Any, T]]) -> Callable[Concatenate[Any, P], T]:
     """The synchronous twin of a coroutine method."""
+    return awaits_into(lambda result: result, method)
+
+
+def awaits_into(
+    convert: Callable[[T], S], method: Callable[Concatenate[Any, P], Coroutine[Any, Any, T]]
+) -> Callable[Concatenate[Any, P], S]:
+    """The same for a method whose result has a twin of its own."""
 
     @functools.wraps(method)
-    def twin(self: Any, /, *args: P.args, **kwargs: P.kwargs) -> T:
-        return run(method(self._twin, *args, **kwargs))
+    def twin(self: Any, /, *args: P.args, **kwargs: P.kwargs) -> S:
+        return convert(run(method(self._twin, *args, **kwargs)))
 
     return twin
 
@@ -133,7 +197,7 @@ def calls(method: Callable[Concatenate[Any, P], T]) -> Callable[Concatenate[Any,
 
     @functools.wraps(method)
     def twin(self: Any, /, *args: P.args, **kwargs: P.kwargs) -> T:
-        return call(functools.partial(method, self._twin, *args, **kwargs))
+        return call(method, self._twin, *args, **kwargs)
 
     return twin
 
@@ -155,7 +219,6 @@ def subscribes(
 
     @functools.wraps(method)
     def twin(self: Any, /, *args: P.args, **kwargs: P.kwargs) -> Callable[[], None]:
-        unsubscribe = call(functools.partial(method, self._twin, *args, **kwargs))
-        return lambda: call(unsubscribe)
+        return functools.partial(call, call(method, self._twin, *args, **kwargs))
 
     return twin

@@ -1,8 +1,10 @@
 """Exceptions as one sentence for the page."""
 
 import logging
+import re
 
 from broadloom.errors import BroadloomError
+from broadloom.record.arrow_import import pa
 from broadloom.record.reader import TapeReadError
 
 log = logging.getLogger("broadloom.web")
@@ -20,7 +22,9 @@ def describe_error(problem: BaseException) -> str:
             return f"{missing} is not installed; it comes with: pip install 'broadloom[{_EXTRAS[missing]}]'"
     if isinstance(problem, FileNotFoundError | PermissionError):
         where = f" ({problem.filename})" if problem.filename else ""
-        return f"{problem.strerror or problem}{where}: check the folder that was given on the command line"
+        return f"{problem.strerror or problem}{where}: check the directory passed on the command line"
     log.error("a page failed", exc_info=problem)
-    kind = type(problem).__name__
-    return f"something is wrong with this page ({kind}: {problem}). Load it again; the log of the server says more"
+    if isinstance(problem, pa.ArrowException | OSError):
+        file = next(iter(re.findall(r"'(/[^']+)'", str(problem))), "a file")
+        return f"{file} cannot be read; it may be corrupt. Build the tables or record the tape again"
+    return f"this page failed ({type(problem).__name__}: {problem}). Reload it; the server's log has details"

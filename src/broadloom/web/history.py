@@ -1,39 +1,31 @@
 """Numbered entries in order of time, and the fabric at any moment.
 
-Everything that pages draw over time comes from here: clusters and channels are followed into a history
-(`timeline_follower.py`), tapes are read into one (`tape_replay.py`). A browser requests a snapshot and then the entries
-after it, at most a named limit at once. If they are no longer kept, it starts again with a snapshot.
+Everything that pages draw over time comes from here. Its producers write the changes of a timeline: a live cluster and
+one peer's view of a channel through `timeline_follower.py`, a tape through `tape_replay.py`. A browser requests a
+snapshot and then the entries after it, at most a named limit at once. If they are no longer kept, it starts again with
+a snapshot.
 """
 
 from bisect import bisect_right
 from collections import deque
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
-from broadloom.testing.cluster.timeline import (
-    Annotation,
-    Change,
-    LinkAdded,
-    LinkRemoved,
-    MessageHop,
-    MessageSent,
-    MessagesMissed,
-    PeerAdded,
-    PeerRemoved,
-)
+from broadloom.testing.cluster.timeline import Change, LinkAdded, LinkRemoved, PeerAdded
 from broadloom.web.snapshot import (
     ANNOTATION,
-    LINK_ADDED,
+    LETTERS,
     LINK_REMOVED,
-    MESSAGE_HOP,
-    MESSAGE_SENT,
-    MESSAGES_MISSED,
     PEER_ADDED,
     PEER_REMOVED,
     Entry,
     Snapshot,
 )
+
+_FIELDS = {kind: [each.name for each in fields(kind) if each.name != "at_s"] for kind in LETTERS}
+_PEER_FIELDS = {"peer_id", "author", "source", "a", "b"}
+"""Peer IDs, to be replaced by running numbers."""
 
 ENTRIES_MAX = 400_000
 """In a live history; of a tape, all entries read are kept."""
@@ -118,32 +110,16 @@ class FabricHistory:
 
     def entry(self, change: Change) -> Entry:
         """A change of a timeline as an entry."""
-        at, number = round(change.at_s - self.began_s, 4), self.number_of
-        match change:
-            case MessageHop():
-                source, peer = number(change.source), number(change.peer_id)
-                return (at, MESSAGE_HOP, number(change.author), change.sequence, source, peer, change.hops)
-            case LinkAdded():
-                return (at, LINK_ADDED, *sorted((number(change.a), number(change.b))))
-            case LinkRemoved():
-                return (at, LINK_REMOVED, *sorted((number(change.a), number(change.b))))
-            case PeerAdded():
-                return (at, PEER_ADDED, number(change.peer_id), change.name, f"{change.peer_id:016x}")
-            case PeerRemoved():
-                return (at, PEER_REMOVED, number(change.peer_id), change.reason)
-            case MessageSent():
-                return (at, MESSAGE_SENT, number(change.author), change.sequence, change.size_bytes)
-            case MessagesMissed():
-                return (
-                    at,
-                    MESSAGES_MISSED,
-                    number(change.peer_id),
-                    number(change.author),
-                    change.first_sequence,
-                    change.last_sequence,
-                )
-            case Annotation():
-                return (at, ANNOTATION, change.text)
+        kind = type(change)
+        values = [
+            self.number_of(getattr(change, name)) if name in _PEER_FIELDS else getattr(change, name)
+            for name in _FIELDS[kind]
+        ]
+        if isinstance(change, LinkAdded | LinkRemoved):
+            values.sort()
+        elif isinstance(change, PeerAdded):
+            values.append(f"{change.peer_id:016x}")
+        return (round(change.at_s - self.began_s, 4), LETTERS[kind], *values)
 
     # -- reading
 

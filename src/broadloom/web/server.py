@@ -7,10 +7,10 @@ import asyncio
 import contextlib
 import socket
 from collections.abc import Callable, Iterator
-from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+import uvicorn
 from fastapi import FastAPI
 from nicegui import ui
 from starlette.staticfiles import StaticFiles
@@ -26,13 +26,17 @@ if TYPE_CHECKING:
     from broadloom.testing.cluster.cluster import LocalCluster
     from broadloom.web.peer_timeline import PeerTimeline
 
-
-# The application behind the server: data, downloads, static files and NiceGUI's pages, all behind authentication.
-
-
 RECONNECT_S = 20.0
 """A page that loses its connection for this long continues; after that it is rebuilt."""
 STATIC = Path(__file__).parent / "static"
+LOOPBACK = "127.0.0.1"
+PORT = 8470
+SHUTDOWN_TIMEOUT_S = 3.0
+"""Time for browsers to finish their requests at shutdown."""
+STARTUP_TIMEOUT_S = 30.0
+LISTEN_BACKLOG = 128
+
+_served = False
 
 
 def make_app(sources: Sources, *, password: str | None, loopback_only: bool) -> App:
@@ -53,17 +57,6 @@ def make_app(sources: Sources, *, password: str | None, loopback_only: bool) -> 
         show_welcome_message=False,
     )
     return AuthMiddleware(app, password=password, loopback_only=loopback_only)
-
-
-LOOPBACK = "127.0.0.1"
-PORT = 8470
-SHUTDOWN_TIMEOUT_S = 3.0
-"""Time for browsers to finish their requests at shutdown."""
-STARTUP_TIMEOUT_S = 30.0
-LISTEN_BACKLOG = 128
-"""Listen backlog."""
-
-_served = False
 
 
 class ServeError(BroadloomError):
@@ -88,97 +81,72 @@ async def serve(
     - `cluster`: peers that this program started; the pages may kill them. The caller closes it.
     - `channel`: a channel to follow as an ordinary peer; ignored if there is a cluster.
     - `peer_timeline`: the tape with which the channel was joined, so that messages are shown besides links.
-    - `tapes`: a tape or a directory of tapes to replay.
-    - `results`: directory of the pipeline's results (`--out`), including live tables; may not exist yet.
+    - `tapes_dir`: a tape or a directory of tapes to replay.
+    - `results_dir`: directory of the pipeline's results (`--out`), including live tables; may not exist yet.
     - `host`, `port`: where to listen; port 0 selects a free one. Any host but loopback requires a `password`.
     - `on_ready(url)`: called once when the first page is available.
     - `progress()`: a sentence on what the pages wait for ("Spark starts: 12 s"), or empty.
 
-    Raises `ServeError` if the port is in use, the password is missing, or the extra `web` is not installed.
+    Raises `ServeError` if the port is in use or the password is missing.
     """
     global _served  # noqa: PLW0603
     check(host, password)
     if _served:
-        raise ServeError("the pages are served once in a process: start another one")
-    listening = _listen(host, port)
-    _served = True
-    try:
-        await _serve(
-            listening,
-            {
-                "cluster": cluster,
-                "channel": channel,
-                "peer_timeline": peer_timeline,
-                "tapes_dir": tapes_dir,
-                "results_dir": results_dir,
-                "progress": progress,
-            },
-            password=password,
-            loopback_only=is_loopback(host),
-            on_ready=on_ready,
+        raise ServeError("the pages can be served only once per process: start another process")
+    with _listen(host, port) as listening:
+        _served = True
+        sources = Sources(
+            cluster=cluster,
+            channel=channel,
+            peer_timeline=peer_timeline,
+            tapes_dir=tapes_dir,
+            results_dir=results_dir,
+            progress=progress,
         )
-    finally:
-        listening.close()
+        app = make_app(sources, password=password, loopback_only=is_loopback(host))
+        server = _Server(app)
+        serving = asyncio.create_task(server.serve(sockets=[listening]))
+        following = asyncio.create_task(sources.live.run()) if sources.live is not None else None
+        try:
+            async with asyncio.timeout(STARTUP_TIMEOUT_S):
+                await server.listens.wait()
+            if server.should_exit:
+                raise ServeError("the server could not start; its log says why")
+            if on_ready is not None:
+                on_ready(_url(listening))
+            await asyncio.shield(serving)
+        finally:
+            if following is not None:
+                following.cancel()
+            server.should_exit = True
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(serving, SHUTDOWN_TIMEOUT_S + 2)
+            await sources.close()
 
 
 def check(host: str, password: str | None) -> None:
     """Raise `ServeError` for everything that can be checked before opening a socket."""
     if not is_loopback(host) and not password:
         raise ServeError(f"anyone who can reach {host} could open the pages: set a password, or listen on {LOOPBACK}")
-    for needed in ("nicegui", "pyarrow"):
-        if find_spec(needed) is None:
-            raise ServeError(f"{needed} is not installed; it comes with: pip install 'broadloom[web]'")
 
 
-async def _serve(
-    listening: socket.socket,
-    source_options: dict[str, Any],
-    *,
-    password: str | None,
-    loopback_only: bool,
-    on_ready: Callable[[str], None] | None,
-) -> None:
-    import uvicorn
+class _Server(uvicorn.Server):
+    def __init__(self, app: App) -> None:
+        super().__init__(
+            uvicorn.Config(
+                app, log_level="warning", access_log=False, timeout_graceful_shutdown=int(SHUTDOWN_TIMEOUT_S)
+            )
+        )
+        self.listens = asyncio.Event()
 
-    from broadloom.web.server import make_app
-    from broadloom.web.sources import Sources
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Signals are handled by the calling program."""
+        yield
 
-    class Server(uvicorn.Server):
-        @contextlib.contextmanager
-        def capture_signals(self) -> Iterator[None]:
-            """Signals are handled by the calling program."""
-            yield
-
-        async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-            await super().startup(sockets)
-            listens.set()
-
-    listens = asyncio.Event()
-    sources = Sources(**source_options)
-    config = uvicorn.Config(
-        make_app(sources, password=password, loopback_only=loopback_only),
-        log_level="warning",
-        access_log=False,
-        timeout_graceful_shutdown=int(SHUTDOWN_TIMEOUT_S),
-    )
-    server = Server(config)
-    serving = asyncio.create_task(server.serve(sockets=[listening]))
-    tasks = [asyncio.create_task(sources.live.run())] if sources.live is not None else []
-    try:
-        async with asyncio.timeout(STARTUP_TIMEOUT_S):
-            await listens.wait()
-        if server.should_exit:
-            raise ServeError("the server could not start; its log says why")
-        if on_ready is not None:
-            on_ready(_url(listening))
-        await asyncio.shield(serving)
-    finally:
-        for task in tasks:
-            task.cancel()
-        server.should_exit = True
-        with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(serving, SHUTDOWN_TIMEOUT_S + 2)
-        await sources.close()
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        self.listens.set()
 
 
 def _listen(host: str, port: int) -> socket.socket:

@@ -1,12 +1,23 @@
 """The fabric at one moment as a page draws it, and the entries that change it.
 
-An entry is a tuple that is sent to the browser as it is: seconds since the start, a letter, and its arguments. Peers
-are running numbers, which are short and fit into a JavaScript number.
+An entry is a tuple that is sent to the browser as it is: seconds since the start, a letter, and the fields of a
+timeline's change in their order. Peers are running numbers, which are short and fit into a JavaScript number.
 """
 
 from dataclasses import dataclass, field
 from typing import Any
 
+from broadloom.testing.cluster.timeline import (
+    Annotation,
+    Change,
+    LinkAdded,
+    LinkRemoved,
+    MessageHop,
+    MessageSent,
+    MessagesMissed,
+    PeerAdded,
+    PeerRemoved,
+)
 from broadloom.topology import connected_components, diameter, link_adjacency
 
 Entry = tuple[Any, ...]
@@ -14,27 +25,20 @@ Entry = tuple[Any, ...]
 DIAMETER_PEERS_MAX = 5_000
 """Computing the diameter of a larger fabric would block the server."""
 
-(
-    PEER_ADDED,
-    PEER_REMOVED,
-    LINK_ADDED,
-    LINK_REMOVED,
-    MESSAGE_SENT,
-    MESSAGE_HOP,
-    MESSAGES_MISSED,
-    ANNOTATION,
-    PEER_STATS,
-) = "c", "w", "u", "d", "s", "h", "m", "t", "f"
-"""The letters.
-
-    (at, "c", peer, name, id in hex)              a peer was added
-    (at, "w", peer, reason)                       it left, was killed or crashed
-    (at, "u", a, b), (at, "d", a, b)              a link came up, went down
-    (at, "s", author, sequence, size)             a message was sent
-    (at, "h", author, sequence, source, peer, hops)
-    (at, "m", peer, author, first, last)          a peer reported missed messages
-    (at, "t", text)                               a sentence for the log
-    (at, "f", estimate, free slots, full mesh, paused)  what the peers report about themselves
+LETTERS: dict[type[Change], str] = {
+    PeerAdded: "c",  # peer, name, ID in hex
+    PeerRemoved: "w",  # peer, reason
+    LinkAdded: "u",  # a, b, with a < b
+    LinkRemoved: "d",  # a, b
+    MessageSent: "s",  # author, sequence, size
+    MessageHop: "h",  # author, sequence, source, peer, hops
+    MessagesMissed: "m",  # peer, author, first, last
+    Annotation: "t",  # text
+}
+PEER_ADDED, PEER_REMOVED, LINK_REMOVED = LETTERS[PeerAdded], LETTERS[PeerRemoved], LETTERS[LinkRemoved]
+ANNOTATION = LETTERS[Annotation]
+PEER_STATS = "f"
+"""What the peers report about themselves: (at, "f", diameter estimate, free slots, full mesh, paused).
 
 Free slots are a list of [peer, count], paused is a list of peers.
 """
@@ -56,20 +60,21 @@ class Snapshot:
         match entry[1]:
             case "u":
                 self.links[entry[2], entry[3]] = None
-                self.version += 1
             case "d":
                 self.links.pop((entry[2], entry[3]), None)
-                self.version += 1
             case "c":
                 self.peers[entry[2]] = (entry[3], entry[4])
-                self.version += 1
             case "w":
                 self.peers.pop(entry[2], None)
-                self.version += 1
             case "f":
                 self.peer_stats = entry
+                return
             case "m":
                 self.missed += entry[5] - entry[4] + 1
+                return
+            case _:
+                return
+        self.version += 1
 
     def copy(self) -> "Snapshot":
         return Snapshot(dict(self.peers), dict(self.links), self.peer_stats, self.missed, self.version)
@@ -78,32 +83,24 @@ class Snapshot:
         """Links between peers of the snapshot: what is counted and drawn."""
         return [(a, b) for a, b in self.links if a in self.peers and b in self.peers]
 
+    def partition_count(self) -> int:
+        return len(connected_components(link_adjacency(self.peers, self.visible_links())))
+
     def stats(self) -> dict[str, Any]:
         """The figures beside the drawing; `diameter` is None if the fabric is partitioned or too large."""
         links = self.visible_links()
         adjacency = link_adjacency(self.peers, links)
-        components = connected_components(adjacency)
-        is_measured = len(components) == 1 and len(self.peers) <= DIAMETER_PEERS_MAX
-        stats: dict[str, Any] = {
+        partitions = len(connected_components(adjacency))
+        is_measured = partitions == 1 and len(self.peers) <= DIAMETER_PEERS_MAX
+        estimate, free_slots, is_full_mesh, paused = self.peer_stats[2:] if self.peer_stats else (None, None, None, [])
+        return {
             "peers": len(self.peers),
             "links": len(links),
-            "partitions": len(components),
+            "partitions": partitions,
             "diameter": diameter(adjacency) if is_measured else None,
             "missed": self.missed,
-            "estimate": None,
-            "free_slots": None,
-            "is_full_mesh": None,
-            "paused": [],
-            "lacking": [],
+            "estimate": estimate,
+            "free_slots": None if free_slots is None else sum(n for peer, n in free_slots if peer in self.peers),
+            "is_full_mesh": is_full_mesh,
+            "paused": paused,
         }
-        if self.peer_stats is not None:
-            _, _, estimate, free_slots, is_small, paused = self.peer_stats
-            with_free_slots = [[peer, count] for peer, count in free_slots if peer in self.peers]
-            stats |= {
-                "estimate": estimate,
-                "free_slots": sum(count for _, count in with_free_slots),
-                "is_full_mesh": is_small,
-                "paused": paused,
-                "lacking": with_free_slots,
-            }
-        return stats

@@ -66,13 +66,13 @@ class Sources:
     def sentence(self) -> str:
         """The live source as the pages see it."""
         if self.cluster is not None:
-            return "All peers that this program started, in its processes on this machine: nothing is hidden."
+            return "Every peer of the local cluster, live."
         if self.channel is not None:
             return (
-                f"What one peer of {self.channel.name} can know: itself, its neighbors and their neighbors. "
+                f"What one peer of {self.channel.name} sees: itself, its neighbors and their neighbors. "
                 "No peer sees the whole fabric."
             )
-        return "Nothing is live here; tapes and tables are recordings."
+        return "No live source; these are recordings."
 
     # -- tapes
 
@@ -96,8 +96,9 @@ class Sources:
         if name not in self._loading:
             path = self.tapes().get(name)
             if path is None:
+                others = ", ".join(self.tapes())
                 raise SourceNotFoundError(
-                    f"there is no tape {name!r} here; there are: {', '.join(self.tapes()) or 'none'}"
+                    f"there is no tape {name!r}: it was deleted or renamed. Tapes here: {others or 'none'}"
                 )
             self._loading[name] = asyncio.create_task(self._read(name, path))
         return await asyncio.shield(self._loading[name])
@@ -129,8 +130,14 @@ class Sources:
         if name != LIVE:
             return (await self.replay(name)).history
         if self.live is None:
-            raise SourceNotFoundError("nothing goes on here: there are only tapes, on the page Replay")
+            raise SourceNotFoundError("there is no live source: open a tape on the page Replay")
+        self.check_live()
         return self.live.history
+
+    def check_live(self) -> None:
+        """Raise `SourceNotFoundError` if the live source is gone."""
+        if self.channel is not None and self.channel.status().state == "left":
+            raise SourceNotFoundError(f"this server has left the channel {self.channel.name}: start it again")
 
 
 def _name(path: Path, taken: dict[str, Path]) -> str:

@@ -6,13 +6,12 @@ They are derived from the fabric as it is drawn, so they describe what a viewer 
 from collections import Counter
 from collections.abc import Iterator
 
-from broadloom.testing.cluster.timeline import Annotation, Change, LinkAdded, LinkRemoved, PeerAdded, PeerRemoved
-from broadloom.topology import connected_components, link_adjacency
+from broadloom.testing.cluster.timeline import Annotation, Change, LinkAdded, PeerRemoved
 from broadloom.web.history import FabricHistory
-from broadloom.web.snapshot import PEER_STATS, Entry
+from broadloom.web.snapshot import PEER_STATS, Entry, Snapshot
 
 CHECK_INTERVAL_S = 0.25
-"""How often the fabric is examined, in tape time; less often if that would exceed `LOOKS_MAX`."""
+"""How often the fabric is examined, in tape time; less often if that would exceed `CHECKS_MAX`."""
 CHECKS_MAX = 4_000
 CRASH_GROUPING_S = 0.5
 """Crashes this close together are reported in one sentence."""
@@ -20,136 +19,88 @@ DEGREE = 4
 """Links per peer, if the tape does not show it."""
 
 
-def annotate_repairs(
-    history: FabricHistory, changes: list[Change], estimates: list[tuple[float, int]]
-) -> Iterator[Entry]:
-    """The entries of these changes, in order of time, with annotations in between.
+class TapeAnnotator:
+    """Fills a history with changes in order of time, and with annotations in between."""
 
-    Add each entry to the history before requesting the next.
-    """
-    if changes:
-        yield from _TapeAnnotator(history, changes, estimates).entries()
-
-
-class _TapeAnnotator:
     def __init__(self, history: FabricHistory, changes: list[Change], estimates: list[tuple[float, int]]) -> None:
+        """`estimates`: the peers' diameter estimate and since when."""
         self._history = history
         self._changes = changes
         self._estimates = estimates[::-1]
         self._estimate: int | None = None
-        self._degree = infer_degree(changes)
-        self._links: Counter[int] = Counter()
-        """By peer."""
-        self._present: set[int] = set()
-        self._free_slots = 0
-        self._check_interval_s = max(CHECK_INTERVAL_S, (changes[-1].at_s - changes[0].at_s) / CHECKS_MAX)
+        self._degree = _infer_degree(history, changes)
         self._partitions, self._partitions_before = 1, 1
         """As reported, and as last examined."""
+        self._was_connected = False
         self._crashes: list[float] = []
         """Times of crashes that are not repaired yet."""
         self._crashes_reported = 0
-        self._peer_stats: tuple[object, ...] = ()
-        self._was_connected = False
+        self._link_added_s = 0.0
 
-    def entries(self) -> Iterator[Entry]:
-        check_at = self._changes[0].at_s + self._check_interval_s
+    def run(self) -> None:
+        first, last = self._changes[0], self._changes[-1]
+        interval_s = max(CHECK_INTERVAL_S, (last.at_s - first.at_s) / CHECKS_MAX)
+        check_at = first.at_s + interval_s
         for change in self._changes:
             while change.at_s > check_at:
-                yield from self._check(check_at)
-                check_at += self._check_interval_s
+                self._check(check_at)
+                check_at += interval_s
                 if not self._crashes and change.at_s > check_at:
                     check_at = change.at_s  # nothing can have changed in between
-            yield self._history.entry(change)
-            before = self._free_slots
-            self._count(change)
-            if self._crashes and self._free_slots < before and self._free_slots <= 1:
-                yield from self._repaired(change.at_s)
-        yield from self._check(self._changes[-1].at_s)
-
-    def _count(self, change: Change) -> None:
-        if isinstance(change, LinkAdded | LinkRemoved):
-            for peer in (change.a, change.b):
-                self._recount(peer, 1 if isinstance(change, LinkAdded) else -1)
-        elif isinstance(change, PeerAdded):
-            self._free_slots += max(0, self._degree - self._links[change.peer_id])
-            self._present.add(change.peer_id)
-        elif isinstance(change, PeerRemoved):
-            self._present.discard(change.peer_id)
-            self._free_slots -= max(0, self._degree - self._links[change.peer_id])
-            if change.reason != "left":
+            self._history.add(self._history.entry(change))
+            if isinstance(change, LinkAdded):
+                self._link_added_s = change.at_s
+            elif isinstance(change, PeerRemoved) and change.reason != "left":
                 self._crashes.append(change.at_s)
+        self._check(last.at_s)
 
-    def _recount(self, peer: int, by: int) -> None:
-        before = max(0, self._degree - self._links[peer])
-        self._links[peer] += by
-        if peer in self._present:
-            self._free_slots += max(0, self._degree - self._links[peer]) - before
-
-    def _check(self, at_s: float) -> Iterator[Entry]:
-        """The figures of the peers, and annotations for the log."""
-        at = at_s - self._history.began_s
+    def _check(self, at_s: float) -> None:
         snapshot = self._history.newest
-        partitions = len(connected_components(link_adjacency(snapshot.peers, snapshot.visible_links())))
-        if partitions == 1 and len(self._present) > 1:
-            self._was_connected = True
-        if (
-            self._crashes
-            and self._crashes_reported < len(self._crashes)
-            and at_s - self._crashes[-1] >= CRASH_GROUPING_S
-        ):
-            yield self._annotation(at_s, _crash_text(len(self._crashes) - self._crashes_reported))
-            self._crashes_reported = len(self._crashes)
-        if self._was_connected and partitions != self._partitions and partitions == self._partitions_before:
-            yield self._annotation(
-                at_s, f"the fabric has {partitions} partitions" if partitions > 1 else "the fabric is connected again"
-            )
-            self._partitions = partitions
-        self._partitions_before = partitions
+        partitions = snapshot.partition_count()
+        is_small = len(snapshot.peers) <= self._degree + 1
+        degrees = _degrees(snapshot)
+        free_slots = sorted([peer, self._degree - n] for peer, n in degrees.items() if n < self._degree)
+        self._history.add_all(Annotation(at_s, text) for text in self._findings(at_s, partitions, free_slots))
         while self._estimates and self._estimates[-1][0] <= at_s:
             self._estimate = self._estimates.pop()[1]
-        is_small = len(self._present) <= self._degree + 1
-        free_slots = [] if is_small else self._peers_with_free_slots()
-        stats = (self._estimate, free_slots, is_small)
-        if stats != self._peer_stats:
-            self._peer_stats = stats
-            yield (round(at, 4), PEER_STATS, *stats, [])
+        stats: Entry = (self._estimate, [] if is_small else free_slots, is_small, [])
+        if snapshot.peer_stats is None or stats != snapshot.peer_stats[2:]:
+            self._history.add((round(at_s - self._history.began_s, 4), PEER_STATS, *stats))
 
-    def _peers_with_free_slots(self) -> list[list[int]]:
-        number = self._history.number_of
-        free_slots = ((peer, self._degree - self._links[peer]) for peer in self._present)
-        return sorted([number(peer), count] for peer, count in free_slots if count > 0)
-
-    def _repaired(self, at_s: float) -> Iterator[Entry]:
-        snapshot = self._history.newest
-        if len(connected_components(link_adjacency(snapshot.peers, snapshot.visible_links()))) > 1:
-            return
-        if self._crashes_reported < len(self._crashes):
-            yield self._annotation(at_s, _crash_text(len(self._crashes) - self._crashes_reported))
-        yield self._annotation(
-            at_s, f"all have their links again, {at_s - self._crashes[0]:.1f} s after the first died"
+    def _findings(self, at_s: float, partitions: int, free_slots: list[list[int]]) -> Iterator[str]:
+        """Sentences for the log."""
+        crashes = self._crashes
+        is_repaired = (
+            bool(crashes)
+            and partitions == 1
+            and self._link_added_s > crashes[0]
+            and sum(count for _, count in free_slots) <= 1
         )
-        self._crashes, self._crashes_reported = [], 0
+        unreported = len(crashes) - self._crashes_reported
+        if unreported and (is_repaired or at_s - crashes[-1] >= CRASH_GROUPING_S):
+            yield "a peer crashed" if unreported == 1 else f"{unreported} peers crashed"
+            self._crashes_reported = len(crashes)
+        if is_repaired:
+            yield f"all links are repaired, {self._link_added_s - crashes[0]:.1f} s after the first crash"
+            self._crashes, self._crashes_reported = [], 0
+        self._was_connected |= partitions == 1 and len(self._history.newest.peers) > 1
+        if self._was_connected and partitions != self._partitions and partitions == self._partitions_before:
+            yield f"the fabric has {partitions} partitions" if partitions > 1 else "the fabric is connected again"
+            self._partitions = partitions
+        self._partitions_before = partitions
 
-    def _annotation(self, at_s: float, text: str) -> Entry:
-        return self._history.entry(Annotation(at_s, text))
+
+def _degrees(snapshot: Snapshot) -> dict[int, int]:
+    """Links of each peer, including those to peers that are not on the tape."""
+    ends = Counter(end for pair in snapshot.links for end in pair)
+    return {peer: ends[peer] for peer in snapshot.peers}
 
 
-def _crash_text(count: int) -> str:
-    return "a peer died" if count == 1 else f"{count} peers died"
-
-
-def infer_degree(changes: list[Change]) -> int:
+def _infer_degree(history: FabricHistory, changes: list[Change]) -> int:
     """Links per peer: the most common number at the end."""
-    links: Counter[int] = Counter()
-    present: set[int] = set()
+    final = Snapshot()
     for change in changes:
-        if isinstance(change, LinkAdded | LinkRemoved):
-            for peer in (change.a, change.b):
-                links[peer] += 1 if isinstance(change, LinkAdded) else -1
-        elif isinstance(change, PeerAdded):
-            present.add(change.peer_id)
-        elif isinstance(change, PeerRemoved):
-            present.discard(change.peer_id)
-    counts = Counter(links[peer] for peer in present)
+        final.apply(history.entry(change))
+    counts = Counter(_degrees(final).values())
     common = counts.most_common(1)[0][0] if counts else DEGREE
-    return common if len(present) > common + 1 else max(common, DEGREE)
+    return common if len(final.peers) > common + 1 else max(common, DEGREE)

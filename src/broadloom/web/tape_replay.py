@@ -28,7 +28,7 @@ from broadloom.testing.cluster.timeline import (
     PeerRemoved,
 )
 from broadloom.web.history import FabricHistory
-from broadloom.web.tape_annotations import annotate_repairs
+from broadloom.web.tape_annotations import TapeAnnotator
 
 ROWS_MAX = 20_000_000
 """More rows do not fit into the memory of a small machine; the pipeline takes any number."""
@@ -63,9 +63,9 @@ class Replay:
     @property
     def sentence(self) -> str:
         """What the page shows."""
-        text = f"A tape of channel {self.channel}: everything that its recorded peers wrote down."
+        text = f"Channel {self.channel}, as its peers recorded it."
         if self.sampled_messages < self.messages:
-            text += f" Of {self.messages:,} messages, {self.sampled_messages:,} are shown on their way."
+            text += f" {self.sampled_messages:,} of {self.messages:,} messages are shown on their way."
         return text
 
 
@@ -74,7 +74,7 @@ def replay(path: Path, channel: str | None = None) -> Replay:
     channel = channel or _largest_channel(path)
     fabric = _sorted(read(path, channel=channel, kinds=_FABRIC))
     if not len(fabric):
-        raise ReplayError(f"{path} tells of no peers and links: it was not recorded by a channel or by broadloom sim")
+        raise ReplayError(f"{path} has no peers or links: record it with broadloom record or broadloom sim run --tape")
     sent = read(
         path, channel=channel, kinds=[EventKind.SENT], columns=["event_time", "author", "sequence", "size_bytes"]
     )
@@ -88,8 +88,7 @@ def replay(path: Path, channel: str | None = None) -> Replay:
     changes = [*_fabric_changes(fabric, _last_seen(path, channel)), *samples]
     changes.sort(key=lambda each: each.at_s)
     history = FabricHistory(changes[0].at_s, entries_max=len(changes) * 2 + 1000)
-    for entry in annotate_repairs(history, changes, _estimates(steps)):
-        history.add(entry)
+    TapeAnnotator(history, changes, _estimates(steps)).run()
     sampled_messages = sum(isinstance(each, MessageSent) for each in samples)
     return Replay(path, channel, history, sent.num_rows, sampled_messages)
 
@@ -113,7 +112,7 @@ def _largest_channel(path: Path) -> str:
             raise ReplayError(f"{file} cannot be read: {problem}") from problem
     if not rows:
         raise ReplayError(
-            f"{path} is no tape yet: it has no finished file. One that is being recorded has after a minute"
+            f"{path} is not a tape yet: it has no finished file. A recorder finishes its first file within a minute"
         )
     channel, count = max(rows.items(), key=lambda each: each[1])
     if count > ROWS_MAX:
@@ -174,7 +173,7 @@ def _fabric_changes(rows: list[dict[str, Any]], last_seen: dict[str, float]) -> 
         at_s, peer, kind = _unix(row["event_time"]), int(row["peer"], 16), row["kind"]
         while crashes and crashes[-1][1] <= at_s:
             crashed, when = crashes.pop()
-            yield from remove(int(crashed, 16), when, "died")
+            yield from remove(int(crashed, 16), when, "crashed")
         if kind == EventKind.JOINED.value and peer not in present:
             present.add(peer)
             yield PeerAdded(at_s, peer, row["name"] or row["peer"][:6])
@@ -192,7 +191,7 @@ def _fabric_changes(rows: list[dict[str, Any]], last_seen: dict[str, float]) -> 
                     yield LinkAdded(at_s, *pair)
                 claims[pair].add(peer)
     for crashed, when in reversed(crashes):
-        yield from remove(int(crashed, 16), when, "died")
+        yield from remove(int(crashed, 16), when, "crashed")
 
 
 def _find_crashes(rows: list[dict[str, Any]], last_seen: dict[str, float]) -> dict[str, float]:

@@ -5,11 +5,12 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     # Every integer of 64 bits is a valid id, so ids decoded from frames stay plain integers until the application
     # gets them.
+    HexId = int
     PeerId = int
 else:
 
-    class PeerId(int):
-        """The id of a peer: 64 bits, new at each connect. `str()` gives 16 hexadecimal digits."""
+    class HexId(int):
+        """An id of 64 bits. `str()` gives 16 hexadecimal digits."""
 
         __slots__ = ()
 
@@ -17,7 +18,12 @@ else:
             return f"{self:016x}"
 
         def __repr__(self) -> str:
-            return f"PeerId(0x{self:016x})"
+            return f"{type(self).__name__}(0x{self:016x})"
+
+    class PeerId(HexId):
+        """The id of a peer, new at each connect."""
+
+        __slots__ = ()
 
 
 class Address(NamedTuple):

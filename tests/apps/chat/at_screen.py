@@ -1,6 +1,5 @@
 """The chat on a screen in memory, over a real channel on loopback, with others who take part by the library."""
 
-import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import NamedTuple
@@ -12,7 +11,7 @@ from broadloom.apps.chat.app import ChatApp
 from broadloom.apps.chat.chat_model import ChatModel
 from broadloom.apps.chat.read_state import ReadState
 from broadloom.groups import Groups, GroupSettings, Store
-from tests.transport.connections import WITHIN_S
+from tests.support import eventually
 
 FAST_SETTINGS = GroupSettings(
     reply_window_s=0.2, page_timeout_s=0.4, presence_interval_s=0.5, suspicion_timeout_s=0.4, parent_request_delay_s=0.2
@@ -45,12 +44,7 @@ class ChatScreen(NamedTuple):
         await self._wait_until(lambda text: absent not in text, f"still on the screen: {absent}")
 
     async def _wait_until(self, condition: Callable[[str], bool], problem: str) -> None:
-        try:
-            async with asyncio.timeout(WITHIN_S):
-                while not condition(self.text()):  # noqa: ASYNC110
-                    await asyncio.sleep(POLL_S)
-        except TimeoutError:
-            raise AssertionError(f"{problem}\n{self.text()}") from None
+        await eventually(lambda: condition(self.text()), lambda: f"{problem}\n{self.text()}\n", poll_s=POLL_S)
 
     async def press(self, *keys: str) -> None:
         await self.pilot.press(*keys)

@@ -11,7 +11,7 @@ from broadloom.apps.chat.read_state import ReadState
 from broadloom.groups import Group, Groups
 from tests.apps.chat.at_screen import FAST_SETTINGS, LARGE, ChatScreen, chat_screen
 from tests.channel.joined import connected_channels
-from tests.transport.connections import run_test, until
+from tests.support import eventually
 
 PER_TICK = 100
 """With ten turns a second: a thousand messages a second."""
@@ -39,78 +39,72 @@ async def key_to_screen(anna: ChatScreen, app: CountingChatApp, key: str) -> flo
     """Seconds of computing."""
     began, selected, painted = time.thread_time(), app.conversation.selected, app.painted
     app.simulate_key(key)
-    await until(lambda: app.conversation.selected is not selected and app.painted > painted)
+    await eventually(lambda: app.conversation.selected is not selected and app.painted > painted)
     return time.thread_time() - began
 
 
-def test_chat_stays_responsive_under_a_flood() -> None:
-    async def main() -> None:
-        made: list[CountingChatApp] = []
+async def test_chat_stays_responsive_under_a_flood() -> None:
+    made: list[CountingChatApp] = []
 
-        def kind(talks: ChatModel, channel: Channel) -> ChatApp:
-            made.append(CountingChatApp(talks, channel))
-            return made[0]
+    def kind(talks: ChatModel, channel: Channel) -> ChatApp:
+        made.append(CountingChatApp(talks, channel))
+        return made[0]
 
-        async with (
-            connected_channels(2) as (one, two),
-            Groups(two, "Bot", settings=FAST_SETTINGS) as bot,
-            chat_screen(one, "Anna", LARGE, app_class=kind) as anna,
-        ):
-            (app,) = made
-            talk = await anna.chat.create("Club")
-            app.open_group(talk)
-            await until(bot.list_groups)
-            club = await bot.join(bot.list_groups()[0])
-            took: list[float] = []
-            began, before, last = time.monotonic(), app.painted, None
-            for turn in range(TICKS):
-                for number in range(PER_TICK):
-                    last = await club.send_text(f"turn {turn}, number {number}", reply_to=last if number % 5 else None)
-                if turn >= 5:
-                    took.append(await key_to_screen(anna, app, "up"))
-                turns = app.ticks
-                await until(lambda turns=turns: app.ticks > turns)  # type: ignore[misc]
-            await until(lambda: talk.tree is not None and len(talk.tree) == TICKS * PER_TICK)
-            seconds = time.monotonic() - began
-            assert statistics.median(took) < KEY_S, took
-            assert app.painted - before < 3 * seconds / REFRESH_S + 2 * TICKS, "messages are drawn together"
-            await anna.press("end")
-            await anna.wait_for_text(f"turn {TICKS - 1}, number {PER_TICK - 1}")
-            assert talk.unread > 0
-
-    run_test(main)
+    async with (
+        connected_channels(2) as (one, two),
+        Groups(two, "Bot", settings=FAST_SETTINGS) as bot,
+        chat_screen(one, "Anna", LARGE, app_class=kind) as anna,
+    ):
+        (app,) = made
+        talk = await anna.chat.create("Club")
+        app.open_group(talk)
+        await eventually(bot.list_groups)
+        club = await bot.join(bot.list_groups()[0])
+        took: list[float] = []
+        began, before, last = time.monotonic(), app.painted, None
+        for turn in range(TICKS):
+            for number in range(PER_TICK):
+                last = await club.send_text(f"turn {turn}, number {number}", reply_to=last if number % 5 else None)
+            if turn >= 5:
+                took.append(await key_to_screen(anna, app, "up"))
+            turns = app.ticks
+            await eventually(lambda turns=turns: app.ticks > turns)  # type: ignore[misc]
+        await eventually(lambda: talk.tree is not None and len(talk.tree) == TICKS * PER_TICK)
+        seconds = time.monotonic() - began
+        assert statistics.median(took) < KEY_S, took
+        assert app.painted - before < 3 * seconds / REFRESH_S + 2 * TICKS, "messages are drawn together"
+        await anna.press("end")
+        await anna.wait_for_text(f"turn {TICKS - 1}, number {PER_TICK - 1}")
+        assert talk.unread > 0
 
 
-def test_work_is_bounded_and_overflow_is_read_from_history() -> None:
-    async def main() -> None:
-        async with connected_channels(1) as (one,), Groups(one, "Anna", settings=FAST_SETTINGS) as anna:
-            clock = [0.0]
+async def test_work_is_bounded_and_overflow_is_read_from_history() -> None:
+    async with connected_channels(1) as (one,), Groups(one, "Anna", settings=FAST_SETTINGS) as anna:
+        clock = [0.0]
 
-            def tick() -> float:
-                clock[0] += 0.001
-                return clock[0]
+        def tick() -> float:
+            clock[0] += 0.001
+            return clock[0]
 
-            talks = ChatModel(anna, ReadState(), tick)
-            talk = await talks.create("Club")
-            talks.show(talk)
-            for number in range(5_000):
-                await talk.group.send_text(f"{number}")
-            assert talk.tree is not None
+        talks = ChatModel(anna, ReadState(), tick)
+        talk = await talks.create("Club")
+        talks.show(talk)
+        for number in range(5_000):
+            await talk.group.send_text(f"{number}")
+        assert talk.tree is not None
+        talks.work(WORK_S)
+        assert 0 < len(talk.tree) < 5_000, "one turn takes in what its time allows"
+        while len(talk.tree) < 5_000:
+            before = len(talk.tree)
             talks.work(WORK_S)
-            assert 0 < len(talk.tree) < 5_000, "one turn takes in what its time allows"
-            while len(talk.tree) < 5_000:
-                before = len(talk.tree)
-                talks.work(WORK_S)
-                assert len(talk.tree) > before
-            assert talks.take_changes().conversation
-            assert not talks.take_changes().conversation
-            _overrun(talk.group)
-            while talk.work():
-                pass
-            assert [node.message.text for node in talk.tree] == [str(number) for number in range(5_000)]
-            talks.close()
-
-    run_test(main)
+            assert len(talk.tree) > before
+        assert talks.take_changes().conversation
+        assert not talks.take_changes().conversation
+        _overrun(talk.group)
+        while talk.work():
+            pass
+        assert [node.message.text for node in talk.tree] == [str(number) for number in range(5_000)]
+        talks.close()
 
 
 def _overrun(group: Group) -> None:

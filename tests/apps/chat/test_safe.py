@@ -1,6 +1,7 @@
 """Nobody can paint another's screen: what others wrote is shown, and is as wide as we think."""
 
 import unicodedata
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -91,7 +92,7 @@ def test_equal_names_get_a_suffix_but_the_reader_does_not() -> None:
     said = GroupMessage(1, MessageId(other.id, 1), "Cleo", None, 0, b"", verified_name="Mallory\x1b")
     assert names.author_label(said) == r"Cleo [Mallory\x1b]", "the ticket says otherwise"
     assert (
-        names.author_label(said._replace(verified_name="Cleo"))
-        == names.author_label(said._replace(verified_name=""))
+        names.author_label(replace(said, verified_name="Cleo"))
+        == names.author_label(replace(said, verified_name=""))
         == "Cleo"
     )

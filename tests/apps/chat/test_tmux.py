@@ -55,10 +55,11 @@ class Terminals:
         return int(self.tmux("display-message", "-p", "-t", name, "#{cursor_y}"))
 
     def wait_for_text(self, name: str, *texts: str) -> None:
-        try:
-            wait_until(lambda: all(text in self.screen(name) for text in texts), f"{texts} on {name}'s screen", 60)
-        except AssertionError as problem:
-            raise AssertionError(f"{problem}\n{self.screen(name)}") from None
+        wait_until(
+            lambda: all(text in self.screen(name) for text in texts),
+            lambda: f"{self.screen(name)}\n{texts} on {name}'s screen",
+            timeout_s=60,
+        )
 
 
 @pytest.fixture
@@ -73,7 +74,7 @@ def terminals() -> Iterator[Terminals]:
 def test_three_terminals_share_a_conversation(terminals: Terminals) -> None:
     channel = new_channel()
     terminals.chat("Anna", channel)
-    terminals.wait_for_text("Anna", "No groups yet", "alone")
+    terminals.wait_for_text("Anna", "No groups yet", "no other peers")
     terminals.chat("Ben", channel, (80, 24))
     terminals.chat("Cleo", channel)
     for name in ("Anna", "Ben", "Cleo"):
@@ -91,8 +92,8 @@ def test_three_terminals_share_a_conversation(terminals: Terminals) -> None:
         terminals.type(name, "i")
         terminals.wait_for_text(name, "You are invited")
         terminals.type(name, "j")
-        terminals.wait_for_text(name, "Nothing was said")
-    terminals.wait_for_text("Anna", "3 here")
+        terminals.wait_for_text(name, "No messages in")
+    terminals.wait_for_text("Anna", "3 online")
     # All in one go, as fast as it can be typed.
     terminals.type("Anna", "w", "Who plays white?", "Enter")
     terminals.wait_for_text("Ben", "Anna  Who plays white?")
@@ -117,7 +118,7 @@ def test_three_terminals_share_a_conversation(terminals: Terminals) -> None:
     terminals.wait_for_text("Ben", "Anna  And who black?")
     terminals.close("Cleo")
     terminals.chat("Cleo", channel)
-    terminals.wait_for_text("Cleo", "└── Ben  I do", "Anna  And who black?", "3 here")
+    terminals.wait_for_text("Cleo", "└── Ben  I do", "Anna  And who black?", "3 online")
     terminals.chat("Second", f"{channel} --store nowhere/x --ephemeral")
     terminals.wait_for_text("Second", "use --store or --ephemeral, not both", "ended with 2")
     terminals.tmux(

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from unittest.mock import patch
 
 import pytest
@@ -197,7 +198,7 @@ def test_orphan_moves_below_its_parent_when_it_arrives() -> None:
 
 def test_stripped_message_gets_data_when_full_copy_arrives() -> None:
     tree = ThreadTree()
-    node = tree.add(message(1)._replace(data=b"", is_stripped=True), unread=False)
+    node = tree.add(replace(message(1), data=b"", is_stripped=True), unread=False)
     assert node is not None
     assert tree.add(message(1, text="here"), unread=False) is None
     assert node.message.data == b"here"

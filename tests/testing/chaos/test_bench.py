@@ -22,7 +22,7 @@ SMALL = {"receivers": 2, "size": 60, "messages": 300, "rate": 200.0, "duration":
 def script(benchmark: str, before: str = "", **options: Any) -> str:
     arguments = ", ".join(f"{name}={value!r}" for name, value in {**SMALL, **options}.items())
     call = f"raise SystemExit(bench({benchmark!r}, {arguments}))"
-    return f"from broadloom.cli.bench import bench\nfrom broadloom.testing.bench import suite\n{before}\n{call}"
+    return f"from broadloom.cli.bench import bench\nfrom broadloom.testing.bench import runner\n{before}\n{call}"
 
 
 def bench(benchmark: str, before: str = "", worker_patch: str = "", **options: Any) -> tuple[int, dict[str, Any]]:
@@ -56,7 +56,7 @@ def test_results_of_all_benchmarks_add_up() -> None:
 
 
 def test_table_says_that_loopback_is_shared_when_namespaces_are_not_permitted() -> None:
-    before = "def refuse():\n    raise suite.NamespaceError('as a test')\nsuite.NetworkNamespaces = refuse"
+    before = "def refuse():\n    raise runner.NamespaceError('as a test')\nrunner.NetworkNamespaces = refuse"
     code, out, err = run(script("latency", before, no_tls=True))
     assert (code, err) == (0, "")
     for text in (
@@ -79,7 +79,7 @@ def mutant(channel, batch):
         dispatch(channel, batch)
 Channel._dispatch = mutant
 """
-    before = "from broadloom.testing.bench import runner\nrunner.STALL_S = 0.5"
+    before = "runner.STALL_S = 0.5"
     code, result = bench("latency", before, patch, signed=True)
     assert code == 1
     assert not result["passed"]

@@ -11,6 +11,7 @@ from tests.support import wait_until
 from tests.testing.chaos.real_runs import descendants, is_running, process_state, run, run_chaos, running
 
 DELIVERY_MUTANT = """
+from dataclasses import replace
 from broadloom.channel.channel import Channel
 from broadloom.protocol.events import Batch
 deliver = Channel._on_delivery
@@ -20,7 +21,7 @@ def mutant(channel, batch):
     for message in batch:
         count += 1
         if count == 8:
-            message = message._replace(data=bytes(100))
+            message = replace(message, data=bytes(100))
         if count != 12 and count < 30:
             deliver(channel, Batch.from_message(message))
         if count == 4:
@@ -31,7 +32,7 @@ Channel._on_delivery = mutant
 
 def test_wrong_deliveries_are_detected() -> None:
     """Each process delivers one message twice, one corrupted, one not at all, and nothing after some time."""
-    before = "from broadloom.testing.checks import final_audit\nfinal_audit.DELIVERY_TIMEOUT_S = 1.0"
+    before = "from broadloom.testing.chaos import final_audit\nfinal_audit.DELIVERY_TIMEOUT_S = 1.0"
     code, result = run_chaos("join-storm", before, DELIVERY_MUTANT, peers=3, rate=40)
     assert code == 1
     assert not result["passed"]
@@ -111,13 +112,13 @@ def test_paused_workers_exit_when_chaos_run_is_killed() -> None:
         ("churn", {"peers": 10, "processes": 5}, "process of its own"),
         ("kill", {"size": 10}, "at least"),
         ("kill", {"size": 65537}, "at most"),
-        ("kill", {"degree": 2}, "not 2"),
+        ("kill", {"degree": 2}, "degree must be between 3 and 32"),
     ],
 )
 def test_invalid_options_are_a_usage_error(
     scenario: str, options: dict[str, int], message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert chaos(scenario, **options) == USAGE_ERROR  # type: ignore[arg-type]
+    assert chaos(scenario, **options) == USAGE_ERROR
     assert message in " ".join(capsys.readouterr().err.split())
 
 

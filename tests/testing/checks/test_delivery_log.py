@@ -1,5 +1,7 @@
 """Every kind of wrong delivery is detected when it happens, and correct ones pass."""
 
+from dataclasses import replace
+
 import pytest
 
 from broadloom.protocol.events import Message, Missed
@@ -64,7 +66,7 @@ def test_duplicate_deliveries_are_counted():
 def test_corrupted_payload_is_a_violation():
     log = CheckedLog()
     good = message(ADA, 3)
-    log.delivery_log.on_delivered(good._replace(data=good.data[:-1] + b"?"), CONNECTED_NS)
+    log.delivery_log.on_delivered(replace(good, data=good.data[:-1] + b"?"), CONNECTED_NS)
     ((guarantee, text),) = log.violations
     assert guarantee == 1
     assert "corrupted" in text
@@ -103,7 +105,11 @@ def test_gap_reported_as_missed_is_valid():
 
 @pytest.mark.parametrize(
     ("missed", "complaint"),
-    [(Missed(ADA, 5, 6), "but had 3"), (Missed(ADA, 3, 4), "but had 3"), (Missed(ADA, 4, 3), "empty range")],
+    [
+        (Missed(ADA, 5, 6), "but had received up to 3"),
+        (Missed(ADA, 3, 4), "but had received up to 3"),
+        (Missed(ADA, 4, 3), "empty gap"),
+    ],
 )
 def test_missed_event_with_wrong_range_is_a_violation(missed, complaint):
     log = CheckedLog().deliver(ADA, 3)

@@ -1,9 +1,9 @@
 """Expected deliveries of living, departed and crashed authors, checked on handmade logs."""
 
+from broadloom.testing.checks.delivery_log import AuthorLog
 from broadloom.testing.checks.guarantees import find_undelivered
 from broadloom.testing.sim.node import SimNode
 from broadloom.testing.sim.simulation import Simulation
-from broadloom.testing.sim.step_checker import AuthorLog
 
 
 def missed_by_all() -> tuple[Simulation, SimNode]:

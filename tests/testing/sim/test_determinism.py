@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from broadloom.testing.sim import exhaustive
 from broadloom.testing.sim.scenario import Scenario, parse
+from tools import exhaustive
 
 _GROWN = [{"do": "grow"}, {"do": "traffic", "per_s": 20}, {"do": "wait", "duration_s": 2}]
 _CONVERGE = {"do": "converge", "timeout_s": 60}

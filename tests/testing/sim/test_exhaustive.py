@@ -5,10 +5,10 @@ from random import Random
 import pytest
 
 from broadloom.testing.checks.guarantees import adjacency
-from broadloom.testing.sim import exhaustive
 from broadloom.testing.sim.dissemination import DisseminationMode
-from broadloom.testing.sim.exhaustive import MembershipOp, OpSequence
 from broadloom.testing.sim.simulation import Simulation
+from tools import exhaustive
+from tools.exhaustive import MembershipOp, OpSequence
 
 EXHAUSTIVE_LENGTH = 6
 """Length of the exhaustive sequences; one more operation means about 2.5 times as many."""

@@ -4,13 +4,14 @@ import pytest
 
 from broadloom.protocol import Peer, Tuning
 from broadloom.protocol.events import LinkDownReason
-from broadloom.testing.sim import exhaustive, scenario
+from broadloom.testing.checks.audit import STABLE_PERIOD_S
+from broadloom.testing.sim import scenario
 from broadloom.testing.sim.dissemination import DisseminationMode
 from broadloom.testing.sim.network import SimNetworkSettings
 from broadloom.testing.sim.simulation import Simulation, SimulationSettings
-from broadloom.testing.sim.step_checker import STABLE_PERIOD_S
 from broadloom.testing.sim.steps import Run, join_storm
 from broadloom.wire import Address
+from tools import exhaustive
 
 
 def test_neighbors_with_free_slots_recover_after_most_peers_crash():

@@ -177,7 +177,7 @@ class ChatApp(ChatActions):
         members = self._member_list
         self.group_list.refresh_view()
         members.refresh_view()
-        online = f"{members.online_count():,} here" if members.count else "members"
+        online = f"{members.online_count():,} online" if members.count else "members"
         self._set_title(self._members_pane, online)
         ended = time.monotonic()
         self._lists_changed = False

@@ -65,14 +65,14 @@ class Composer(TextArea):
             return "new thread"
         message = self.reply_to.message
         quote = clean_line(decode_text(message.data[: 4 * QUOTE_CHARS_MAX])[:QUOTE_CHARS_MAX])
-        title = f"answer to {truncate(self.names.author_label(message), 20)}: {quote}"
+        title = f"reply to {truncate(self.names.author_label(message), 20)}: {quote}"
         return truncate(title, min(TITLE_CELLS, max(10, self.size.width - 4)))
 
     def show_hint(self) -> None:
         """Show what to do next while the box is empty and unfocused."""
         if not self._is_writing:
-            hint = "w: new thread   r: answer the selected message"
-            self.placeholder = hint if self.names is not None else "join or make a group to write"
+            hint = "w: new thread   r: reply to the selected message"
+            self.placeholder = hint if self.names is not None else "join or create a group to write"
             self.border_title = None
 
     def on_focus(self) -> None:

@@ -112,7 +112,7 @@ class InvitationDialog(ModalScreen[bool | None]):
             if about := about_of(info.description):
                 yield Static(Text(truncate(about, ABOUT_CELLS_MAX)))
             yield Label(
-                Content(f"{info.online_count:,} of {info.member_count:,} members are here."), classes="window-hint"
+                Content(f"{info.online_count:,} of {info.member_count:,} members are online."), classes="window-hint"
             )
             with Horizontal(classes="window-buttons"):
                 yield Button("Join (j)", variant="primary", id="join")
@@ -163,7 +163,10 @@ class MessageDialog(ModalScreen[None]):
             with VerticalScroll():
                 yield Static(Text(clean(text[:MESSAGE_CHARS_MAX])))
             if len(text) > MESSAGE_CHARS_MAX:
-                yield Label(f"{len(text) - MESSAGE_CHARS_MAX:,} more signs are in an export.", classes="window-hint")
+                yield Label(
+                    f"{len(text) - MESSAGE_CHARS_MAX:,} more characters: export the group to read them.",
+                    classes="window-hint",
+                )
 
 
 class HelpDialog(ModalScreen[None]):

@@ -7,9 +7,13 @@ operation costs about the square root of n, and nothing recurses.
 
 A range is hidden by incrementing a counter on each of its markers; for blocks entirely inside it, the block's counter
 is incremented instead. A line is visible if both counters are zero.
+
+Textual's own widgets do not scale to this: with 100,000 messages, adding one takes `Tree` 1.4 s and `OptionList` 0.25 s
+of CPU time (Textual 8.2.8).
 """
 
 from collections.abc import Iterator
+from typing import Generic, TypeVar
 
 BLOCK_MARKERS_MAX = 512
 """A larger block is split."""
@@ -66,8 +70,14 @@ class IndexBlock:
         return 0 if self.hidden else self.visible_lines
 
 
-class LineIndex:
-    def __init__(self) -> None:
+Line = TypeVar("Line", bound=LineMarker)
+
+
+class LineIndex(Generic[Line]):
+    """Lines of one class, `kind`."""
+
+    def __init__(self, kind: type[Line]) -> None:
+        self._kind = kind
         self._blocks = [IndexBlock(0, [], 0)]
         self.lines = 0
         self.unread = 0
@@ -187,7 +197,7 @@ class LineIndex:
         """Whether it is in no folded branch."""
         return not marker.hidden and not marker.block.hidden
 
-    def row_of(self, line: LineMarker) -> int:
+    def row_of(self, line: Line) -> int:
         """Its number among the visible lines; for a hidden one, that of the next visible line."""
         block = line.block
         row = sum(each.rows for each in self._blocks[: block.number])
@@ -196,21 +206,21 @@ class LineIndex:
         before = block.markers[: block.markers.index(line)]
         return row + sum(marker.begins and not marker.hidden for marker in before)
 
-    def line_at(self, row: int) -> LineMarker | None:
+    def line_at(self, row: int) -> Line | None:
         """The line with this number among the visible ones."""
         if row < 0:
             return None
         for block in self._blocks:
             if row < block.rows:
                 for marker in block.markers:
-                    if isinstance(marker, LineMarker) and not marker.hidden:
+                    if isinstance(marker, self._kind) and not marker.hidden:
                         if row == 0:
                             return marker
                         row -= 1
             row -= block.rows
         return None
 
-    def visible_from(self, line: LineMarker | None, *, backward: bool = False) -> Iterator[LineMarker]:
+    def visible_from(self, line: Line | None, *, backward: bool = False) -> Iterator[Line]:
         """Visible lines from this one on, or from the first."""
         step = -1 if backward else 1
         if line is None:
@@ -224,17 +234,17 @@ class LineIndex:
             markers = markers[at::-1] if backward else markers[at:]
         while True:
             if self._blocks[number].rows:
-                yield from (marker for marker in markers if isinstance(marker, LineMarker) and not marker.hidden)
+                yield from (marker for marker in markers if isinstance(marker, self._kind) and not marker.hidden)
             number += step
             if not 0 <= number < len(self._blocks):
                 return
             markers = self._blocks[number].markers[::step]
 
-    def all_lines(self) -> Iterator[LineMarker]:
+    def __iter__(self) -> Iterator[Line]:
         for block in self._blocks:
-            yield from (marker for marker in block.markers if isinstance(marker, LineMarker))
+            yield from (marker for marker in block.markers if isinstance(marker, self._kind))
 
-    def next_unread(self, line: LineMarker | None, *, backward: bool = False) -> LineMarker | None:
+    def next_unread(self, line: Line | None, *, backward: bool = False) -> Line | None:
         """After (or before) this line, hidden or not, wrapping around, up to the line itself."""
         if not self.unread:
             return None
@@ -250,7 +260,7 @@ class LineIndex:
                 ahead, behind = (markers[:at], markers[at:]) if backward else (markers[at + 1 :], markers[: at + 1])
                 markers = ahead if turn == 0 else behind
             for marker in reversed(markers) if backward else markers:
-                if isinstance(marker, LineMarker) and marker.unread:
+                if isinstance(marker, self._kind) and marker.unread:
                     return marker
         return None
 
@@ -267,12 +277,12 @@ class LineIndex:
                 unread += sum(mark.unread for mark in found)
         return lines - 1, unread - line.unread
 
-    def unread_in_branch(self, line: LineMarker) -> list[LineMarker]:
+    def unread_in_branch(self, line: Line) -> list[Line]:
         """Unread lines of a branch, including itself."""
         return [
             marker
             for block, first, last in self._pieces(line, line.end_marker)
             if block.unread
             for marker in block.markers[first:last]
-            if isinstance(marker, LineMarker) and marker.unread
+            if isinstance(marker, self._kind) and marker.unread
         ]

@@ -1,4 +1,8 @@
-"""The sidebars: groups and invitations on the left, members on the right."""
+"""The sidebars: groups and invitations on the left, members on the right.
+
+Only visible rows are drawn. Textual's `OptionList` takes 1.9 s of CPU time to fill with 20,000 rows (Textual 8.2.8),
+and no key would be handled meanwhile.
+"""
 
 from abc import abstractmethod
 from typing import ClassVar

@@ -50,7 +50,7 @@ class ThreadNode(LineMarker):
 class ThreadTree:
     def __init__(self, shown_max: int = SHOWN_MAX) -> None:
         self._shown_max = shown_max
-        self._index = LineIndex()
+        self._index = LineIndex(ThreadNode)
         self._nodes: dict[MessageId, ThreadNode] = {}
         self._arrived: deque[ThreadNode] = deque()
         self._orphans: dict[MessageId, list[ThreadNode]] = {}
@@ -137,16 +137,14 @@ class ThreadTree:
         return self._index.rows
 
     def node_at(self, row: int) -> ThreadNode | None:
-        found = self._index.line_at(row)
-        assert found is None or isinstance(found, ThreadNode)
-        return found
+        return self._index.line_at(row)
 
     def row_of(self, node: ThreadNode) -> int:
         return self._index.row_of(node)
 
     def visible_from(self, node: ThreadNode | None, *, backward: bool = False) -> Iterator[ThreadNode]:
         """Visible lines from this one on."""
-        return (each for each in self._index.visible_from(node, backward=backward) if isinstance(each, ThreadNode))
+        return self._index.visible_from(node, backward=backward)
 
     @property
     def last(self) -> ThreadNode | None:
@@ -208,20 +206,18 @@ class ThreadTree:
 
     def next_unread(self, node: ThreadNode | None, *, backward: bool = False) -> ThreadNode | None:
         """The next one, folded or not, wrapping around."""
-        found = self._index.next_unread(node, backward=backward)
-        assert found is None or isinstance(found, ThreadNode)
-        return found
+        return self._index.next_unread(node, backward=backward)
 
     def mark_read(self, node: ThreadNode) -> None:
         self._index.mark_read(node)
 
     def unread_in_branch(self, node: ThreadNode) -> list[ThreadNode]:
         """The whole branch, including the node."""
-        return [each for each in self._index.unread_in_branch(node) if isinstance(each, ThreadNode)]
+        return self._index.unread_in_branch(node)
 
     def __iter__(self) -> Iterator[ThreadNode]:
         """All messages in reading order, including hidden ones."""
-        return (each for each in self._index.all_lines() if isinstance(each, ThreadNode))
+        return iter(self._index)
 
 
 class SearchHit(NamedTuple):

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from rich.table import Table
 
 import broadloom
-from broadloom.testing.bench.histogram import LatencyHistogram
+from broadloom.testing.histogram import LatencyHistogram
 from broadloom.testing.processes.process_stats import CORES, ResourceCost
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import broadloom
 from broadloom.protocol.events import Batch, Missed
-from broadloom.testing.bench.histogram import LatencyHistogram
+from broadloom.testing.histogram import LatencyHistogram
 from broadloom.testing.processes import process_stats
 from broadloom.testing.processes.managed_peer import ManagedPeer
 from broadloom.testing.processes.worker import Worker

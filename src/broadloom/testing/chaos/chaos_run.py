@@ -3,12 +3,11 @@
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Iterable
-from dataclasses import dataclass, field
 from random import Random
 from typing import Any, Protocol
 
 from broadloom.testing.chaos.config import ChaosConfig
-from broadloom.testing.checks.audit import DepartedPeer
+from broadloom.testing.checks.audit import DeliveryAudit
 from broadloom.testing.checks.guarantees import (
     PeerView,
     check_connected,
@@ -17,10 +16,8 @@ from broadloom.testing.checks.guarantees import (
 )
 from broadloom.testing.errors import WorkerTimeoutError
 from broadloom.testing.processes.control_protocol import WorkerConfig
-from broadloom.testing.processes.pool import WorkerHandle, WorkerPool
+from broadloom.testing.processes.pool import PeerRecord, WorkerHandle, WorkerPool, joins_allowed
 
-CONCURRENT_JOINS_MAX = 8
-"""While the fabric grows. On a few cores, more joining peers would only wait for each other."""
 POLL_S = 0.1
 REPLY_TIMEOUT_S = 60.0
 LOOPBACK = ("127.0.0.1",)
@@ -30,19 +27,6 @@ class PhaseListener(Protocol):
     """Displays the progress of a run."""
 
     def phase(self, text: str) -> None: ...
-
-
-@dataclass(slots=True)
-class PeerRecord:
-    """One peer as the coordinator knows it."""
-
-    number: int
-    worker: WorkerHandle
-    peer_id: int = 0
-    """0 until it is connected."""
-    connect_time_s: float = 0.0
-    phases: dict[str, float] = field(default_factory=dict)
-    is_leaving: bool = False
 
 
 class ChaosRun:
@@ -59,9 +43,7 @@ class ChaosRun:
         self.pool = WorkerPool(self.worker, worker_config, self._on_report, self._on_worker_death)
         self.peers: dict[int, PeerRecord] = {}
         self.views: dict[int, PeerView] = {}
-        self.departed: dict[int, DepartedPeer] = {}
-        """By peer id."""
-        self.kills_ns: list[int] = []
+        self.audit = DeliveryAudit(payloads_are_checked=True)
         self.problems: list[str] = []
         """Violated guarantees."""
         self.errors: list[str] = []
@@ -91,7 +73,8 @@ class ChaosRun:
                     self._on_view(worker, PeerView(*row))
             case "left":
                 peer = self.peers[report["number"]]
-                self.departed[peer.peer_id] = DepartedPeer(True, report["at_ns"], report["sent"], report["sent_ns"])
+                peer.is_gone = True
+                self.audit.on_departed(peer.peer_id, left_gracefully=True, **report["departed"])
                 self.left += 1
             case "violation":
                 self.problems.append(f"guarantee {report['guarantee']}: {report['text']}")
@@ -112,15 +95,13 @@ class ChaosRun:
         self._on_killed([worker])
 
     def _on_killed(self, workers: Iterable[WorkerHandle]) -> None:
-        at_ns = time.monotonic_ns()
-        self.kills_ns.append(at_ns)
         for worker in workers:
-            for record in [record for record in self.peers.values() if record.worker is worker]:
-                self.views.pop(record.number, None)
-                if record.peer_id not in self.departed:
+            for record in self.peers.values():
+                if record.worker is worker and not record.is_gone:
+                    record.is_gone = True
                     self.killed += 1
-                    if record.peer_id:
-                        self.departed[record.peer_id] = DepartedPeer(False, at_ns)
+                    self.views.pop(record.number, None)
+                    self.audit.on_departed(record.peer_id, left_gracefully=False)
 
     # -- peers
 
@@ -130,11 +111,10 @@ class ChaosRun:
         return {number: view for number, view in self.views.items() if not self.peers[number].worker.is_paused}
 
     def connecting(self) -> list[int]:
-        return [each.number for each in self.peers.values() if not each.peer_id and not each.worker.exited.is_set()]
+        return [record.number for record in self.peers.values() if not (record.peer_id or record.is_gone)]
 
     def leaving(self) -> list[int]:
-        leaving = [each for each in self.peers.values() if each.is_leaving and not each.worker.exited.is_set()]
-        return [record.number for record in leaving if record.peer_id not in self.departed]
+        return [record.number for record in self.peers.values() if record.is_leaving and not record.is_gone]
 
     def worker_of(self, number: int) -> WorkerHandle:
         return self.pool.workers[number // self.config.peers_per_process]
@@ -155,7 +135,7 @@ class ChaosRun:
         began = time.monotonic()
         while waiting or self.connecting():
             connected = sum(record.peer_id != 0 for record in self.peers.values())
-            room = max(0, max(1, min(CONCURRENT_JOINS_MAX, connected // 4)) - len(self.connecting()))
+            room = joins_allowed(connected, len(self.connecting()))
             for number in waiting[:room]:
                 self.start(self.worker_of(number), [number], bootstrap)
             del waiting[:room]

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 from rich.table import Table
 
-from broadloom.testing.bench.histogram import LatencyHistogram
 from broadloom.testing.chaos.connect_phases import PHASES
-from broadloom.testing.checks.final_audit import FinalAudit
+from broadloom.testing.chaos.final_audit import FinalAudit
+from broadloom.testing.histogram import LatencyHistogram
 
 if TYPE_CHECKING:
     from broadloom.testing.chaos.chaos_run import ChaosRun

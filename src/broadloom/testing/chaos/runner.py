@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 from broadloom.security import generate_key
 from broadloom.testing.chaos.chaos_run import ChaosRun
+from broadloom.testing.chaos.final_audit import run_final_audit
 from broadloom.testing.chaos.report import ChaosReport, fill_report
 from broadloom.testing.chaos.scenarios import SCENARIOS, ChaosScenario, spare_processes
-from broadloom.testing.checks.final_audit import run_final_audit
 from broadloom.testing.errors import WorkerTimeoutError
 from broadloom.testing.processes.control_protocol import WorkerConfig
 from broadloom.testing.processes.forkserver import unsupported_reason

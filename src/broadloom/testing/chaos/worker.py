@@ -6,7 +6,6 @@ from typing import Any
 
 import broadloom
 from broadloom.testing.chaos.connect_phases import ConnectPhases
-from broadloom.testing.checks import local_audit
 from broadloom.testing.processes import process_stats
 from broadloom.testing.processes.managed_peer import ManagedPeer
 from broadloom.testing.processes.worker import Worker
@@ -71,16 +70,6 @@ class ChaosWorker(Worker[ChaosPeer]):
         return {"phases": self._connect_phases.phases(began_ns, peer.observer, peer.connected_ns)}
 
     # -- commands
-
-    def do_find_unsent(self, *, expected: list[list[int]]) -> dict[str, Any]:
-        return {"unsent": local_audit.find_unsent(self.peers.values(), expected)}
-
-    def do_missed_ranges(self) -> dict[str, Any]:
-        peers = self.peers.values()
-        return {"missed": [(peer.number, *missed) for peer in peers for missed in peer.delivery_log.missed_ranges()]}
-
-    def do_find_held(self, *, ranges: list[list[int]]) -> dict[str, Any]:
-        return {"held": local_audit.find_held(self.peers.values(), ranges)}
 
     def do_usage(self) -> dict[str, Any]:
         return super().do_usage() | {"is_sending": bool(self._full_speed_tasks)}

@@ -1,15 +1,14 @@
 """What one peer was given, checked at each delivery: once, in order, without a gap that was not reported as missed.
 
-Each process logs only its own peers. `audit.py` compares the logs of different peers; the simulator's counterpart,
-which sees all peers at once, is `sim/step_checker.py`.
+`AuthorLog` has these checks; the simulator (`sim/step_checker.py`) and real runs (`DeliveryLog`) share it. A process
+logs only its own peers; `audit.py` compares the logs of different peers.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
-from broadloom.testing.bench.histogram import LatencyHistogram
-from broadloom.testing.sim.step_checker import AuthorLog
+from broadloom.testing.histogram import LatencyHistogram
 from broadloom.testing.workloads import checked_payload
 from broadloom.testing.workloads.checked_payload import CheckedPayload
 
@@ -18,12 +17,6 @@ if TYPE_CHECKING:
 
 ViolationCallback = Callable[[int, str], None]
 """Called with the number of the violated guarantee and a description."""
-
-
-@dataclass(slots=True)
-class TimedAuthorLog(AuthorLog):
-    last_sent_ns: int = 0
-    """When the last delivered message was sent; if payloads are not checked, when it was delivered."""
 
 
 class AuthorHead(NamedTuple):
@@ -35,6 +28,43 @@ class AuthorHead(NamedTuple):
 
 def message_label(author: int, sequence: int) -> str:
     return f"{author:016x}#{sequence}"
+
+
+@dataclass(slots=True)
+class AuthorLog:
+    """What one peer received from one author: everything from first to last, except the ranges reported as missed.
+
+    `deliver` and `miss` return what is wrong, or None. After an error the log continues with what was received, so
+    that each error is reported once.
+    """
+
+    first_sequence: int
+    last_sequence: int
+    missed: list[tuple[int, int]] = field(default_factory=list)
+    last_sent_ns: int = 0
+    """For `DeliveryLog`: when the last message was sent; if payloads are not checked, when it was delivered."""
+
+    def has(self, sequence: int) -> bool:
+        return self.first_sequence <= sequence <= self.last_sequence and not self.was_missed(sequence)
+
+    def was_missed(self, sequence: int) -> bool:
+        return any(low <= sequence <= high for low, high in self.missed)
+
+    def deliver(self, sequence: int) -> str | None:
+        expected = self.last_sequence + 1
+        if sequence < expected:
+            return "after it was reported as missed" if self.was_missed(sequence) else "twice"
+        self.last_sequence = sequence
+        return None if sequence == expected else f"before {expected}"
+
+    def miss(self, author: int, first: int, last: int) -> str | None:
+        label, received = message_label(author, first), self.last_sequence
+        if last >= first:
+            self.missed.append((first, last))
+            self.last_sequence = max(received, last)
+        if first != received + 1:
+            return f"reported a gap from {label} on, but had received up to {received}"
+        return f"reported an empty gap at {label}" if last < first else None
 
 
 class DeliveryLog:
@@ -51,7 +81,7 @@ class DeliveryLog:
         self._connected_ns = connected_ns
         self._on_violation = on_violation
         self._checks_payloads = checks_payloads
-        self.author_logs: dict[int, TimedAuthorLog] = {}
+        self.author_logs: dict[int, AuthorLog] = {}
         self.latency = LatencyHistogram()
         self.hops_max = 0
         self.missed_count = 0
@@ -70,19 +100,17 @@ class DeliveryLog:
             return
         log = self.author_logs.get(author)
         if log is None:
-            self.author_logs[author] = TimedAuthorLog(sequence, sequence, last_sent_ns=content.sent_ns)
+            log = self.author_logs[author] = AuthorLog(sequence, sequence)
             if sequence > 1 and content.previous_sent_ns >= self._connected_ns:
                 self._on_violation(3, f"started with {label}, but was a member before {sequence - 1} was sent")
-        elif sequence <= log.last_sequence:
-            self.delivered_twice += 1
-            how = "after it was reported as missed" if log.was_missed(sequence) else "twice"
-            self._on_violation(1, f"received {label} {how}")
-            return
         else:
-            if sequence > log.last_sequence + 1:
-                self._on_violation(1, f"received {label} before {log.last_sequence + 1}")
-            # Continuing from here reports each gap once.
-            log.last_sequence, log.last_sent_ns = sequence, content.sent_ns
+            is_new = sequence > log.last_sequence
+            if (problem := log.deliver(sequence)) is not None:
+                self._on_violation(1, f"received {label} {problem}")
+            if not is_new:
+                self.delivered_twice += 1
+                return
+        log.last_sent_ns = content.sent_ns
         if self._checks_payloads:
             self.latency.add(max(0, now_ns - content.sent_ns))
         if message.hops > self.hops_max:
@@ -102,19 +130,10 @@ class DeliveryLog:
 
     def on_missed(self, missed: "Missed") -> None:
         author, first, last = missed
-        log = self.author_logs.get(author)
-        if log is None:
-            log = self.author_logs[author] = TimedAuthorLog(first, first - 1)
-        if last < first:
-            self._on_violation(2, f"got a Missed event with an empty range from {message_label(author, first)}")
-            return
-        if first != log.last_sequence + 1:
-            self._on_violation(
-                2, f"got a Missed event from {message_label(author, first)} on, but had {log.last_sequence}"
-            )
-        log.missed.append((first, last))
-        log.last_sequence = max(log.last_sequence, last)
-        self.missed_count += last - first + 1
+        log = self.author_logs.setdefault(author, AuthorLog(first, first - 1))
+        if (problem := log.miss(author, first, last)) is not None:
+            self._on_violation(2, problem)
+        self.missed_count += max(0, last - first + 1)
 
     # -- for the audit
 

@@ -8,11 +8,13 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
 from broadloom.protocol.events import PeerState
+from broadloom.testing.checks.delivery_log import message_label
 from broadloom.topology import Adjacency, connected_components, free_slots, symmetric_links
 
 if TYPE_CHECKING:
+    from broadloom.testing.checks.delivery_log import AuthorLog
     from broadloom.testing.sim.node import SimNode
-    from broadloom.testing.sim.step_checker import AuthorLog, StepChecker
+    from broadloom.testing.sim.step_checker import StepChecker
 
 SHOWN_MAX = 8
 """Peers or components listed in a message."""
@@ -149,16 +151,16 @@ def find_undelivered(
             log = logs.get(node)
             if log is None or log.last_sequence < last:
                 missing_from = log.last_sequence + 1 if log is not None else first
-                label = checker.message_label(author, max(missing_from, first))
+                label = message_label(author, max(missing_from, first))
                 return 1, f"{node} has not received {label} (last available: {last})"
             if log.first_sequence > first:
-                label = checker.message_label(author, log.first_sequence)
+                label = message_label(author, log.first_sequence)
                 return 3, f"{node} started with {label} instead of {first}"
             if log.missed and not allow_missed:
                 must_be_available = author in present or checker.left_cleanly(author)
                 available = _first_available(log, first, None if must_be_available else logs.values())
                 if available is not None:
-                    label = checker.message_label(author, available)
+                    label = message_label(author, available)
                     return 1, f"{node} missed {label}, which is available, although the fabric was connected again"
     return None
 

@@ -2,24 +2,15 @@
 
 Each peer checks its own deliveries (`delivery_log.py`). What needs a comparison between peers is compared every second
 or two: messages that an author sent a moment ago have to be with every member. A late message is not lost: while peers
-are paused or partitioned, and for a while afterwards, it is in transit. `audit.expected_deliveries` decides what is
-due.
+are paused or partitioned, and for a while afterwards, it is in transit. `audit.py` decides what is due.
 """
 
 import time
 from collections import deque
-from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from broadloom.testing.checks.audit import (
-    DESCRIPTIONS_MAX,
-    Comparison,
-    DepartedPeer,
-    encode_heads,
-    expected_deliveries,
-    latest_heads,
-)
+from broadloom.testing.checks.audit import DESCRIPTIONS_MAX, Comparison, DeliveryAudit, Replies
 from broadloom.testing.checks.delivery_log import AuthorHead
 from broadloom.testing.checks.guarantees import component_sizes, find_overfull, report_adjacency
 from broadloom.topology import free_slots
@@ -35,10 +26,6 @@ LOST_S = 60.0
 """Messages still missing after the fabric was regular for this long are lost."""
 REPAIR_TIMEOUT_S = 120.0
 """A fabric that is not regular this long after a disturbance violates its guarantee."""
-DEPARTED_MAX = 5000
-KILLS_MAX = 1000
-
-Replies = Iterable[Mapping[str, Any]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,10 +38,11 @@ class GuaranteeStatus:
     """It holds so far, and a repair or messages in transit will decide."""
 
 
-class LiveGuarantees:
-    """What authors have sent, and the violations found."""
+class LiveGuarantees(DeliveryAudit):
+    """The audit of a running cluster, and the violations found."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.violation_count = 0
         self.violations: deque[str] = deque(maxlen=DESCRIPTIONS_MAX)
         self.errors: deque[str] = deque(maxlen=DESCRIPTIONS_MAX)
@@ -68,9 +56,6 @@ class LiveGuarantees:
         """Author-receiver pairs compared since the start."""
         self.overfull_count = 0
         self._violations_by_worker: dict[int, int] = {}
-        self._heads: dict[int, AuthorHead] = {}
-        self._departed: dict[int, DepartedPeer] = {}
-        self._kills_ns: deque[int] = deque(maxlen=KILLS_MAX)
         self._expected_history: deque[tuple[float, dict[int, AuthorHead]]] = deque()
         self._due: dict[int, AuthorHead] = {}
         self._missing_since_s: float | None = None
@@ -78,8 +63,7 @@ class LiveGuarantees:
     # -- reports of workers
 
     def on_counts(self, worker: int, counts: dict[str, Any]) -> None:
-        for peer, sent, sent_ns in counts["heads"]:
-            self._heads[peer] = AuthorHead(sent, sent_ns)
+        self.on_heads(counts["heads"])
         count = counts["violation_count"]
         self.violation_count += count - self._violations_by_worker.get(worker, 0)
         self._violations_by_worker[worker] = count
@@ -88,47 +72,15 @@ class LiveGuarantees:
         self.error_count += 1
         self.errors.append(text)
 
-    def on_departed(self, peer_id: int, *, left_gracefully: bool, sent_count: int = 0, last_sent_ns: int = 0) -> None:
-        at_ns = time.monotonic_ns()
-        if not left_gracefully:
-            self._kills_ns.append(at_ns)
-        elif sent_count:
-            self._heads[peer_id] = AuthorHead(sent_count, last_sent_ns)
-        self._departed[peer_id] = DepartedPeer(left_gracefully, at_ns, sent_count, last_sent_ns)
-        if len(self._departed) > DEPARTED_MAX:
-            oldest = next(iter(self._departed))
-            del self._departed[oldest]
-            self._heads.pop(oldest, None)
-
-    @property
-    def departed(self) -> list[int]:
-        return list(self._departed)
-
     # -- comparisons
 
-    def expected_by_now(self, heads: Replies) -> list[list[int]]:
+    def expected_by_now(self, heads: Replies) -> dict[int, AuthorHead]:
         """Return what should be with every member by now. `heads` are the replies to `author_heads`."""
         now_s = time.monotonic()
-        self._expected_history.append((now_s, self._expected(heads)))
+        self._expected_history.append((now_s, self.expected(heads)))
         while self._expected_history and now_s - self._expected_history[0][0] >= DUE_S:
             self._due = self._expected_history.popleft()[1]
-        return encode_heads(self._due)
-
-    def expected_exactly(self, heads: Replies) -> list[list[int]]:
-        """Return everything sent up to now."""
-        return encode_heads(self._expected(heads))
-
-    def _expected(self, heads: Replies) -> dict[int, AuthorHead]:
-        replies = list(heads)
-        self._heads |= latest_heads(row for reply in replies for row in reply["running"])
-        running = {peer: head for peer, head in self._heads.items() if peer not in self._departed}
-        held = {}
-        for author, survivors in latest_heads(row for reply in replies for row in reply["departed"]).items():
-            reported = self._heads.get(author)
-            # Of messages after its last report it is unknown when they were sent, and so to whom they are due.
-            if reported is not None and survivors.last_sequence >= reported.last_sequence:
-                held[author] = reported
-        return expected_deliveries(running, self._departed, held, self._kills_ns)
+        return self._due
 
     def on_compared(self, replies: Replies, *, is_stable: bool) -> None:
         """Take in the replies to `find_missing`. `is_stable`: no peer is paused and the fabric is one regular graph."""

@@ -18,16 +18,19 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+from broadloom.testing.checks.audit import encode_heads
 from broadloom.testing.checks.guarantees import report_adjacency
 from broadloom.testing.checks.live_guarantees import GuaranteeStatus, LiveGuarantees, statuses
 from broadloom.testing.checks.recovery import Recovery
-from broadloom.testing.cluster.cluster_state import PeerRecord, describe_count, describe_peers
+from broadloom.testing.cluster.cluster_state import describe_count, describe_peers
 from broadloom.testing.cluster.config import NO_TRAFFIC, ClusterConfig, TrafficRates
 from broadloom.testing.cluster.metrics import MetricsSample, MetricsSampler
 from broadloom.testing.cluster.supervisor import POLL_S, Supervisor
 from broadloom.testing.cluster.timeline import Change, PeerSnapshot
 from broadloom.testing.errors import ClusterError
 from broadloom.testing.processes.forkserver import unsupported_reason
+from broadloom.testing.processes.pool import PeerRecord
+from broadloom.testing.workloads.feed import member_name
 from broadloom.topology import diameter, mutual_links
 
 LEAVE_TIMEOUT_S = 20.0
@@ -134,7 +137,7 @@ class LocalCluster:
 
     def display_name(self, peer_id: int) -> str:
         """Return the name of a peer in chat groups."""
-        return self._state.get(peer_id).name
+        return member_name(self._state.get(peer_id).number)
 
     @property
     def dropped_rows(self) -> int:
@@ -293,7 +296,7 @@ class LocalCluster:
         checks, deadline = self.guarantee_checks, time.monotonic() + timeout_s
         while True:
             heads = await self._pool.request("author_heads", departed=checks.departed)
-            replies = await self._pool.request("find_missing", expected=checks.expected_exactly(heads.values()))
+            replies = await self._pool.request("find_missing", expected=encode_heads(checks.expected(heads.values())))
             checks.on_compared(replies.values(), is_stable=False)
             if not checks.missing_count and len(replies) == len(self._pool.responsive):
                 return

@@ -2,7 +2,6 @@
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from broadloom.testing.checks.guarantees import PeerView
 from broadloom.testing.cluster.timeline import (
@@ -15,29 +14,10 @@ from broadloom.testing.cluster.timeline import (
     PeerSnapshot,
 )
 from broadloom.testing.errors import PeerNotFoundError
-from broadloom.testing.processes.pool import WorkerHandle
-from broadloom.testing.workloads.feed import member_name
+from broadloom.testing.processes.pool import PeerRecord
 
 NAMED_MAX = 12
 PASSIVE_EVENTS = ("killed", "paused", "resumed")
-
-
-@dataclass(slots=True, eq=False)
-class PeerRecord:
-    """One peer as the coordinator knows it."""
-
-    number: int
-    worker: WorkerHandle
-    chats: bool
-    peer_id: int = 0
-    """0 until it is connected."""
-    port: int = 0
-    is_leaving: bool = False
-
-    @property
-    def name(self) -> str:
-        """Its display name in chat groups."""
-        return member_name(self.number)
 
 
 class ClusterState:

@@ -4,13 +4,11 @@ import asyncio
 from collections import deque
 from collections.abc import Callable
 
-from broadloom.testing.cluster.cluster_state import ClusterState, PeerRecord
+from broadloom.testing.cluster.cluster_state import ClusterState
 from broadloom.testing.cluster.config import ClusterConfig
 from broadloom.testing.errors import ClusterError
-from broadloom.testing.processes.pool import WorkerHandle, WorkerPool
+from broadloom.testing.processes.pool import PeerRecord, WorkerHandle, WorkerPool, joins_allowed
 
-CONCURRENT_JOINS_MAX = 8
-"""On a few cores, more joining peers would only wait for each other."""
 DEDICATED_PEERS = 4
 """The first peers have their own processes even if the others share, so that they can be paused individually."""
 ATTEMPTS_MAX = 2
@@ -69,7 +67,7 @@ class Growth:
         return [future.result() for future in done.values()]
 
     def _start_next(self) -> None:
-        room = max(1, min(CONCURRENT_JOINS_MAX, len(self._state.connected) // 4)) - len(self._starting)
+        room = joins_allowed(len(self._state.connected), len(self._starting))
         for _ in range(min(room, len(self._waiting))):
             self._start(self._waiting.popleft(), 1)
 

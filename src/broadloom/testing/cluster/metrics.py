@@ -5,7 +5,7 @@ from collections import deque
 from dataclasses import dataclass
 from typing import Any
 
-from broadloom.testing.bench.histogram import LatencyHistogram
+from broadloom.testing.histogram import LatencyHistogram
 
 SAMPLES_MAX = 3600
 """One hour."""

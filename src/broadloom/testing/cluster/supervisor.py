@@ -7,12 +7,12 @@ from dataclasses import asdict
 from random import Random
 from typing import Any
 
+from broadloom.testing.checks.audit import encode_heads
 from broadloom.testing.checks.guarantees import PeerView, find_convergence_problems, find_overfull
 from broadloom.testing.checks.live_guarantees import LiveGuarantees
 from broadloom.testing.checks.recovery import RecoveryTracker
 from broadloom.testing.cluster.cluster_state import (
     ClusterState,
-    PeerRecord,
     describe_count,
     describe_peers,
     format_seconds,
@@ -22,7 +22,7 @@ from broadloom.testing.cluster.growth import Growth
 from broadloom.testing.cluster.metrics import MetricsSampler
 from broadloom.testing.cluster.timeline import MessageHop, MessageSent, MessagesMissed
 from broadloom.testing.processes.control_protocol import WorkerConfig
-from broadloom.testing.processes.pool import WorkerHandle, WorkerPool
+from broadloom.testing.processes.pool import PeerRecord, WorkerHandle, WorkerPool
 
 WORKER = "broadloom.testing.cluster.worker:ClusterWorker"
 POLL_S = 0.1
@@ -124,10 +124,7 @@ class Supervisor:
             case "left":
                 peer = self.state.peers.get(report["number"])
                 if peer is not None:
-                    sent, sent_ns = report["sent"], report["sent_ns"]
-                    self.guarantees.on_departed(
-                        peer.peer_id, left_gracefully=True, sent_count=sent, last_sent_ns=sent_ns
-                    )
+                    self.guarantees.on_departed(peer.peer_id, left_gracefully=True, **report["departed"])
                     self.on_departed(peer, "left")
             case "violation":
                 self.guarantees.violations.append(f"guarantee {report['guarantee']}: {report['text']}")
@@ -225,7 +222,7 @@ class Supervisor:
             await asyncio.sleep(COMPARE_S * max(1.0, len(self.state.connected) / COMPARE_PEERS))
             heads = await self.pool.request("author_heads", departed=self.guarantees.departed)
             if expected := self.guarantees.expected_by_now(heads.values()):
-                replies = await self.pool.request("find_missing", expected=expected)
+                replies = await self.pool.request("find_missing", expected=encode_heads(expected))
                 any_paused = any(worker.is_paused and not worker.exited.is_set() for worker in self.pool.workers)
                 is_stable = not (self.recoveries.is_disturbed or self.far_side or any_paused)
                 self.guarantees.on_compared(replies.values(), is_stable=is_stable)

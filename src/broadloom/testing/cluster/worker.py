@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import broadloom
 from broadloom.protocol.events import Batch, LinkDown, LinkUp, Missed
-from broadloom.testing.bench.histogram import LatencyHistogram
 from broadloom.testing.cluster.config import TrafficRates
+from broadloom.testing.histogram import LatencyHistogram
 from broadloom.testing.partition import Partition, PartitionedConnect, PartitionedNode
 from broadloom.testing.processes.managed_peer import ManagedPeer
 from broadloom.testing.processes.peer_observer import (

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 POSITIONS_MAX = 20_000
 """Chat messages whose position in the channel is remembered."""
 SAMPLES_MAX = 4_000
-"""Sampled hops waiting to be reported; the oldest are dropped and counted."""
+"""Sampled hops waiting to be reported; the oldest are dropped."""
 _MIX = 0x9E3779B97F4A7C15
 _ID_MASK = (1 << 64) - 1
 
@@ -92,16 +92,10 @@ class SampledMessages:
         """Time, author, sequence, size."""
         self.hops: deque[list[Any]] = deque(maxlen=SAMPLES_MAX)
         """Time, author, sequence, source, peer, hops."""
-        self.dropped = 0
 
     def is_sampled(self, author: int, sequence: int) -> bool:
         one_in = self.one_in
         return one_in > 0 and ((author ^ sequence * _MIX & _ID_MASK) >> 20) % one_in == 0
-
-    def add(self, queue: deque[list[Any]], row: list[Any]) -> None:
-        if len(queue) == queue.maxlen:
-            self.dropped += 1
-        queue.append(row)
 
 
 class TapeAnnotator:
@@ -167,7 +161,7 @@ class ClusterPeerObserver(PeerObserver):
         if self._author_recorder is not None:
             self._author_recorder.sent(sequence, data)
         if self._sampled.is_sampled(self._peer_id, sequence):
-            self._sampled.add(self._sampled.sent, [time.time(), self._peer_id, sequence, len(data)])
+            self._sampled.sent.append([time.time(), self._peer_id, sequence, len(data)])
 
     def received(self, message: "Broadcast", neighbor: "PeerId") -> None:
         author, first, _, messages, hops = message[:5]
@@ -175,7 +169,7 @@ class ClusterPeerObserver(PeerObserver):
         for sequence in range(first, first + len(messages)):
             if self._sampled.is_sampled(author, sequence):
                 hop = [time.time(), author, sequence, neighbor, self._peer_id, hops]
-                self._sampled.add(self._sampled.hops, hop)
+                self._sampled.hops.append(hop)
         super().received(message, neighbor)
 
     def duplicates(self, count: int) -> None:

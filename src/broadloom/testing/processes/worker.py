@@ -15,7 +15,7 @@ from random import Random
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import broadloom
-from broadloom.testing.checks import local_audit
+from broadloom.testing.checks import audit
 from broadloom.testing.processes import process_stats
 from broadloom.testing.processes.control_protocol import LINE_BYTES_MAX, WorkerConfig, decode_line, encode_line
 from broadloom.testing.processes.managed_peer import ManagedPeer
@@ -210,14 +210,24 @@ class Worker(Generic[PeerType]):
 
     async def _leave(self, peer: PeerType) -> None:
         await peer.leave()
-        at_ns = time.monotonic_ns()
-        self.report("left", number=peer.number, sent=peer.sent_count, sent_ns=peer.last_sent_ns, at_ns=at_ns)
+        departed = {"sent_count": peer.sent_count, "last_sent_ns": peer.last_sent_ns, "at_ns": time.monotonic_ns()}
+        self.report("left", number=peer.number, departed=departed)
 
     def do_author_heads(self, *, departed: list[int]) -> dict[str, Any]:
-        return local_audit.author_heads(self.peers.values(), departed)
+        return audit.author_heads(self.peers.values(), departed)
 
     def do_find_missing(self, *, expected: list[list[int]]) -> dict[str, Any]:
-        return local_audit.find_missing(self.peers.values(), expected)
+        return audit.find_missing(self.peers.values(), expected)
+
+    def do_find_unsent(self, *, expected: list[list[int]]) -> dict[str, Any]:
+        return {"unsent": audit.find_unsent(self.peers.values(), expected)}
+
+    def do_missed_ranges(self) -> dict[str, Any]:
+        peers = self.peers.values()
+        return {"missed": [(peer.number, *missed) for peer in peers for missed in peer.delivery_log.missed_ranges()]}
+
+    def do_find_held(self, *, ranges: list[list[int]]) -> dict[str, Any]:
+        return {"held": audit.find_held(self.peers.values(), ranges)}
 
     def do_usage(self) -> dict[str, Any]:
         return process_stats.usage()

@@ -10,7 +10,7 @@ from enum import Enum
 from random import Random
 from typing import TYPE_CHECKING
 
-from broadloom.protocol import Tuning
+from broadloom.protocol import ChannelSettings, Tuning
 from broadloom.wire.framing import FRAME_BYTES_MAX
 
 if TYPE_CHECKING:
@@ -33,8 +33,8 @@ class DisseminationMode(Enum):
     MIXED = "mixed"
     """The default: small frames are flooded; large frames and those of busy authors go along trees."""
 
-    def apply_to(self, peer: Tuning) -> Tuning:
-        defaults = Tuning()
+    def apply_to(self, settings: ChannelSettings) -> Tuning:
+        peer, defaults = Tuning.of(settings), Tuning()
         match self:
             case DisseminationMode.FLOOD:
                 return replace(peer, flood_bytes_max=FRAME_BYTES_MAX, flood_frames_per_s_max=UNLIMITED_PER_S)
@@ -48,7 +48,7 @@ class DisseminationMode(Enum):
                 )
 
     @classmethod
-    def from_settings(cls, peer: Tuning) -> "DisseminationMode":
+    def from_settings(cls, peer: ChannelSettings) -> "DisseminationMode":
         if not peer.flood_bytes_max:
             return cls.TREE
         return cls.FLOOD if peer.flood_bytes_max >= FRAME_BYTES_MAX else cls.MIXED

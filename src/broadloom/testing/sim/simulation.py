@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from random import Random
 
-from broadloom.protocol import ChannelName, PeerState, Tuning
+from broadloom.protocol import ChannelName, ChannelSettings, PeerState, Tuning
 from broadloom.protocol.runtime import ObserverFactory
 from broadloom.testing.checks.guarantees import adjacency, check_connected, check_regular, find_undelivered
 from broadloom.testing.sim.dissemination import random_payloads
@@ -30,7 +30,8 @@ TapeFactory = Callable[[Callable[[], float]], ObserverFactory]
 
 @dataclass(frozen=True, slots=True)
 class SimulationSettings:
-    peer: Tuning = field(default_factory=Tuning)
+    peer: ChannelSettings = field(default_factory=Tuning)
+    """Settings of every peer. A `Tuning` also changes internal constants of the protocol."""
     network: SimNetworkSettings = field(default_factory=SimNetworkSettings)
     bootstrap_count: int = 3
     """Members that a new peer gets as bootstrap hosts."""
@@ -102,7 +103,7 @@ class Simulation:
             self.random.getrandbits(64),
             channel=self._channel,
             bootstrap=bootstrap,
-            settings=self.settings.peer,
+            settings=Tuning.of(self.settings.peer),
             tape=self._tape,
             keep_received=self.settings.keep_received,
             signer=SimSigner if self.settings.signed else None,

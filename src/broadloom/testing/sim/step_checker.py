@@ -1,9 +1,10 @@
 """`StepChecker`: records the history of a simulation and checks at every step what can be checked there."""
 
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from broadloom.protocol.events import LinkDown, LinkDownReason, LinkUp, PeerState, Rejected, StateChanged, TraceEvent
+from broadloom.testing.checks.audit import STABLE_PERIOD_S
+from broadloom.testing.checks.delivery_log import AuthorLog, message_label
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -11,24 +12,6 @@ if TYPE_CHECKING:
     from broadloom.protocol.events import Event, Message, Missed
     from broadloom.testing.sim.node import SimNode
     from broadloom.testing.sim.virtual_clock import VirtualClock
-
-STABLE_PERIOD_S = 10.0
-"""Time without a lost link that counts as stable: no peer has crashed or is cut off, unless just now."""
-
-
-@dataclass(slots=True)
-class AuthorLog:
-    """What one peer received from one author: everything from first to last, except the ranges reported as missed."""
-
-    first_sequence: int
-    last_sequence: int
-    missed: list[tuple[int, int]] = field(default_factory=list)
-
-    def has(self, sequence: int) -> bool:
-        return self.first_sequence <= sequence <= self.last_sequence and not self.was_missed(sequence)
-
-    def was_missed(self, sequence: int) -> bool:
-        return any(low <= sequence <= high for low, high in self.missed)
 
 
 class GuaranteeViolation(AssertionError):  # noqa: N818 (events of the checks, not errors of the library)
@@ -73,13 +56,8 @@ class StepChecker:
         log = logs.get(message.author)
         if log is None:
             logs[message.author] = AuthorLog(message.sequence, message.sequence)
-        elif message.sequence == log.last_sequence + 1:
-            log.last_sequence = message.sequence
-        elif message.sequence <= log.last_sequence and not log.was_missed(message.sequence):
-            self.report_violation(1, node, f"received {self._label(message)} twice")
-        else:
-            expected = self.message_label(message.author, log.last_sequence + 1)
-            self.report_violation(1, node, f"received {self._label(message)} before {expected}")
+        elif (problem := log.deliver(message.sequence)) is not None:
+            self.report_violation(1, node, f"received {self._label(message)} {problem}")
         if message.sequence > len(self.sent_at.get(message.author, ())):
             self.report_violation(1, node, f"received {self._label(message)}, which was never sent")
         if message.data != self._sent_data[message.author][message.sequence - 1]:
@@ -92,26 +70,18 @@ class StepChecker:
 
     def on_missed(self, node: "SimNode", missed: "Missed") -> None:
         self.missed_count += missed.last_sequence - missed.first_sequence + 1
-        first = self.message_label(missed.author, missed.first_sequence)
-        last = self.message_label(missed.author, missed.last_sequence)
-        logs = self.author_logs.setdefault(node, {})
-        log = logs.get(missed.author)
-        if log is None:
-            log = logs[missed.author] = AuthorLog(missed.first_sequence, missed.first_sequence - 1)
-        if missed.first_sequence != log.last_sequence + 1:
-            self.report_violation(
-                2, node, f"reported a gap from {first} on, but had received up to {log.last_sequence}"
-            )
-        if missed.last_sequence < missed.first_sequence:
-            self.report_violation(2, node, f"reported an empty gap at {first}")
+        last = message_label(missed.author, missed.last_sequence)
+        log = self.author_logs.setdefault(node, {}).setdefault(
+            missed.author, AuthorLog(missed.first_sequence, missed.first_sequence - 1)
+        )
+        if (problem := log.miss(*missed)) is not None:
+            self.report_violation(2, node, problem)
         times = self.sent_at.get(missed.author, [])
         if missed.last_sequence > len(times):
             self.report_violation(2, node, f"reported {last} as missed, which was never sent")
         age_s = self._clock.now - times[missed.last_sequence - 1]
         if age_s < node.peer.settings.retention_s and self._is_available(missed):
             self.report_violation(2, node, f"reported {last} as missed, which is available and only {age_s:.3f} s old")
-        log.missed.append((missed.first_sequence, missed.last_sequence))
-        log.last_sequence = missed.last_sequence
         self._write_trace(node, f"misses {missed.first_sequence}..{missed.last_sequence} of {missed.author:016x}")
 
     def _is_available(self, missed: "Missed") -> bool:
@@ -158,12 +128,8 @@ class StepChecker:
 
     # -- reports
 
-    @staticmethod
-    def message_label(author: int, sequence: int) -> str:
-        return f"{author:016x}#{sequence}"
-
     def _label(self, message: "Message") -> str:
-        return self.message_label(message.author, message.sequence)
+        return message_label(message.author, message.sequence)
 
     def report_violation(self, guarantee: int, node: "SimNode | None", text: str) -> None:
         subject = f"{node} ({node.peer.me}) " if node is not None else ""

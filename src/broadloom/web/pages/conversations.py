@@ -25,7 +25,7 @@ def build(sources: Sources) -> None:
             "Start `broadloom demo` or join a channel: `broadloom web chat/lobby`.",
         )
         return
-    heading("Conversations", 'The groups of this channel. Replies are sent as the member "web".')
+    heading("Conversations", "The groups of this channel, and what their members write.")
     client.start_joining()
     Conversations(client)
 
@@ -78,7 +78,7 @@ class Conversations:
         client = self._client
         if client.groups is None:
             if client.problem:
-                self._wait_label.set_text(f"{client.problem} Trying again …")
+                self._wait_label.set_text(f"{client.problem}. Retrying …")
                 client.start_joining()
             return
         self._wait_label.set_visibility(False)
@@ -106,11 +106,13 @@ class Conversations:
                         entry.props("aria-current=true")
                     with entry:
                         ui.label(info.description).classes("bl-guarantee")
-                        ui.label(f"{info.online_count} there, {info.member_count} members").classes("bl-quiet bl-small")
+                        ui.label(f"{info.online_count} of {info.member_count} members online").classes(
+                            "bl-quiet bl-small"
+                        )
                     entry.on("click", guarded(partial(self._choose, info.id)))
             if not self._listed:
                 with ui.element("li"):
-                    paragraph("No group is known here yet. Others tell of theirs within a few seconds.", "bl-quiet")
+                    paragraph("No groups yet. Existing ones appear within a few seconds.", "bl-quiet")
 
     async def _choose(self, group_id: GroupId) -> None:
         self._transcript = await self._client.open_group(group_id)
@@ -125,8 +127,9 @@ class Conversations:
         if self._transcript is None:
             return
         info = self._transcript.group.info
-        coming = " History is coming in." if self._transcript.group.is_catching_up else ""
-        part = "You are a member." if info.is_joined else "You listen; with your first line you become a member."
+        coming = " Fetching history …" if self._transcript.group.is_catching_up else ""
+        name = self._client.groups.me.name if self._client.groups is not None else ""
+        part = f"You write as {name}." if info.is_joined else f"Your first message joins the group as {name}."
         self._about.set_text(f"{self._tree.count} messages shown. {part}{coming}")
 
     def _set_reply_to(self, message: GroupMessage | None) -> None:

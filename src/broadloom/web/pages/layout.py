@@ -57,6 +57,7 @@ class ErrorBanner:
 
     def __init__(self) -> None:
         self._shown = ""
+        self._act: Act | None = None
         self._bar = ui.element("div").classes("bl-problem").props("role=alert")
         self._bar.set_visibility(False)
         with self._bar:
@@ -68,12 +69,18 @@ class ErrorBanner:
                 ui.label("×").props("aria-hidden=true")
             button.on("click", lambda: self._bar.set_visibility(False))
 
-    def show(self, error: Exception) -> None:
-        if self._bar.visible and repr(error) == self._shown:
-            return  # a failing timer is reported once
-        self._shown = repr(error)
-        self._label.set_text(describe_error(error))
-        self._bar.set_visibility(True)
+    def show(self, error: Exception, act: Act | None = None) -> None:
+        self._act = act
+        if repr(error) != self._shown:  # a failing timer is reported once
+            self._shown = repr(error)
+            self._label.set_text(describe_error(error))
+            self._bar.set_visibility(True)
+
+    def clear(self, act: Act) -> None:
+        """This action succeeded, so its error no longer applies."""
+        if self._act is act:
+            self._shown, self._act = "", None
+            self._bar.set_visibility(False)
 
 
 def guarded(act: Act) -> Callable[..., Awaitable[None]]:
@@ -86,7 +93,9 @@ def guarded(act: Act) -> Callable[..., Awaitable[None]]:
             if isawaitable(done):
                 await done
         except Exception as error:
-            banner.show(error)
+            banner.show(error, act)
+        else:
+            banner.clear(act)
 
     return run
 

@@ -13,7 +13,7 @@ def build(sources: Sources) -> None:
     if not names:
         heading("Replay")
         empty_state(
-            "No tape selected.",
+            f"No tapes in {sources.tapes_dir}." if sources.tapes_dir is not None else "No tape selected.",
             "Record one with `broadloom sim run kill --peers 200 --seeds 7 --tape tapes/kill`, "
             "then run `broadloom web --tapes tapes`.",
         )
@@ -38,11 +38,13 @@ class TapePicker:
     async def _show(self) -> None:
         self._container.clear()
         with self._container:
-            wait = paragraph(f"Reading {self._name} …", "bl-quiet")
+            paragraph(f"Reading {self._name} …", "bl-quiet")
         try:
             replay = await self._sources.replay(self._name)
         except Exception as problem:
-            wait.set_text(describe_error(problem))
+            self._container.clear()
+            with self._container:
+                paragraph(describe_error(problem), "bl-problem").props("role=alert")
             return
         self._container.clear()
         with self._container:

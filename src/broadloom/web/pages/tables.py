@@ -64,10 +64,15 @@ class Tables:
         if [each.key for each in entries] != [each.key for each in self._entries]:
             self._entries = entries
             self._list_entries()
+        self._empty_label.set_visibility(not entries)
         if not entries:
             self._empty_label.set_text("No tables yet." + ("" if waiting else " Run `broadloom pipeline run`."))
+            self._summary_box.clear()
+            self._written_at = ""
+            if self._view is not None:
+                self._view.container.delete()
+                self._view = None
             return
-        self._empty_label.set_visibility(False)
         self._entries = entries
         written_at = await asyncio.to_thread(lambda: self._catalog.written_at)
         is_new = written_at != self._written_at
@@ -143,8 +148,8 @@ class TableView:
             self._count = paragraph("", "bl-quiet bl-small")
             self._rows = ui.element("div").classes("bl-rows")
             with ui.element("div").classes("bl-do"):
-                button("Previous", lambda: self._move_page(-ROWS_SHOWN), "previous")
-                button("Next", lambda: self._move_page(ROWS_SHOWN), "next")
+                self._previous = button("Previous", lambda: self._move_page(-ROWS_SHOWN), "previous")
+                self._next = button("Next", lambda: self._move_page(ROWS_SHOWN), "next")
             self._render_columns()
 
     def _link(self, kind: str) -> ui.element:
@@ -190,6 +195,8 @@ class TableView:
         table = await asyncio.to_thread(self._catalog.page, self.entry, chosen, self._first, ROWS_SHOWN)
         last = self._first + table.num_rows
         self._count.set_text(f"Rows {self._first + 1:,} to {last:,} of {count:,}." if count else "No rows.")
+        self._previous.set_visibility(self._first > 0)
+        self._next.set_visibility(last < count)
         self._rows.clear()
         with self._rows:
             _grid(table.column_names, table.to_pylist(), self.entry)

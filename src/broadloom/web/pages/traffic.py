@@ -84,13 +84,13 @@ CHARTS = (
 def build(sources: Sources) -> None:
     if sources.cluster is not None:
         heading("Traffic", "All peers, second by second.")
-        _live(sources.cluster.samples)
+        _live(sources.cluster.samples, sources)
     elif sources.peer_timeline is not None:
         heading(
             "Traffic",
             "As one peer sees it, second by second. A peer does not know when others sent, so there is no latency.",
         )
-        _live(sources.peer_timeline.metrics)
+        _live(sources.peer_timeline.metrics, sources)
     elif names := list(sources.tapes()):
         heading("Traffic", "From a tape, by the clocks of the recording peers.")
         _of_tapes(sources, names)
@@ -101,13 +101,14 @@ def build(sources: Sources) -> None:
         )
 
 
-def _live(get_samples: Callable[[], Sequence[MetricsSample]]) -> None:
+def _live(get_samples: Callable[[], Sequence[MetricsSample]], sources: Sources) -> None:
     with ui.element("div").classes("bl-row"):
         span = ui.select(SPANS, value=120, label="Time").props("outlined dense options-dense").classes("bl-select")
     summary_label = paragraph("", "bl-quiet")
     charts = _charts()
 
     def refresh() -> None:
+        sources.check_live()
         samples = get_samples()[-int(span.value) :]
         if not samples:
             summary_label.set_text("Waiting for the first sample.")
@@ -130,6 +131,7 @@ def _of_tapes(sources: Sources, names: list[str]) -> None:
     async def refresh() -> None:
         from broadloom.web.tape_metrics import tape_metrics
 
+        summary_label.set_text("")
         replay = await sources.replay(str(choice.value))
         samples = await asyncio.to_thread(tape_metrics, replay.path, replay.channel)
         summary_label.set_text(f"{len(samples):,} samples." if samples else "This tape has no messages.")

@@ -46,7 +46,6 @@ export default {
     });
     this.times = { frame: 0, tell: 0, figures: 0, outline: 0, speak: 0, frames: 0, since: performance.now() };
     this.isAlive = true;
-    this.player.seek(this.isLive ? undefined : 0);
     requestAnimationFrame((now) => this.frame(now));
   },
   unmounted() { this.isAlive = false; },
@@ -76,7 +75,7 @@ export default {
         this.drawing.resize();
         if (this.drawing.fits) this.drawing.fit();
         this.drawing.drawIfNeeded(clock);
-      }
+      } else if (this.player.canAsk) this.player.seek(this.isLive ? undefined : 0); // the first request failed
       if (now - times.tell > TELL_MS) this.tell(now);
       requestAnimationFrame((next) => this.frame(next));
     },
@@ -109,7 +108,7 @@ export default {
         this.figures = reply.figures;
         this.view = reply.views;
         if (now - this.times.speak > SPEAK_MS) { this.times.speak = now; this.spoken = summary(reply.figures); }
-      } catch { /* the player tells what is wrong */ }
+      } catch { /* the player reports it */ }
     },
     async askOutline() {
       try { this.outline.draw(await this.player.ask("outline")); } catch { /* as above */ }

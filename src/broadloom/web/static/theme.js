@@ -1,7 +1,7 @@
-// Light, dark, or as the system says: chosen by a button, kept in this browser.
+// Light, dark, or the system's theme: selected by a button, stored in this browser.
 const broadloomTheme = {
   choices: ["auto", "light", "dark"],
-  names: { auto: "Theme: as the system", light: "Theme: light", dark: "Theme: dark" },
+  names: { auto: "Theme: system", light: "Theme: light", dark: "Theme: dark" },
   get() {
     const kept = localStorage.getItem("broadloom-theme");
     return this.choices.includes(kept) ? kept : "auto";
@@ -19,5 +19,5 @@ const broadloomTheme = {
     this.apply();
   },
 };
-// The page is made after this file is read: try until it is there.
+// The page is built after this file is loaded, so try until it exists.
 const broadloomThemeTimer = setInterval(() => broadloomTheme.apply() && clearInterval(broadloomThemeTimer), 30);

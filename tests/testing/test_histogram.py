@@ -3,7 +3,7 @@
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from broadloom.testing.bench.histogram import LatencyHistogram
+from broadloom.testing.histogram import LatencyHistogram
 
 TIMES = st.lists(st.integers(0, 10**12), min_size=1, max_size=200)
 

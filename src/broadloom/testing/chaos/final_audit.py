@@ -4,13 +4,7 @@ import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from broadloom.testing.checks.audit import (
-    Comparison,
-    encode_heads,
-    expected_deliveries,
-    find_false_missed,
-    latest_heads,
-)
+from broadloom.testing.checks.audit import Comparison, encode_heads, find_false_missed
 from broadloom.testing.checks.guarantees import PeerView, find_convergence_problems
 
 if TYPE_CHECKING:
@@ -49,17 +43,11 @@ async def run_final_audit(chaos_run: "ChaosRun") -> FinalAudit:
     return audit
 
 
-async def _expected_heads(chaos_run: "ChaosRun") -> "dict[int, AuthorHead]":
-    replies = await chaos_run.request("author_heads", departed=list(chaos_run.departed))
-    running = latest_heads(row for reply in replies for row in reply["running"])
-    held = latest_heads(row for reply in replies for row in reply["departed"])
-    return expected_deliveries(running, chaos_run.departed, held, chaos_run.kills_ns)
-
-
 async def _wait_for_delivery(chaos_run: "ChaosRun", audit: FinalAudit) -> None:
     deadline = time.monotonic() + DELIVERY_TIMEOUT_S
     while True:
-        audit.expected = await _expected_heads(chaos_run)
+        heads = await chaos_run.request("author_heads", departed=chaos_run.audit.departed)
+        audit.expected = chaos_run.audit.expected(heads)
         rows = encode_heads(audit.expected)
         comparison = Comparison.from_replies(await chaos_run.request("find_missing", expected=rows))
         if not comparison.missing_count:

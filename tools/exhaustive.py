@@ -74,7 +74,7 @@ def run_order(
         _run_order(sim, sequence, converge_between)
     except AssertionError as violation:
         arguments = f"parse_order({format_order(sequence)!r}), {seed}, {degree=}, {converge_between=}, mode={mode}"
-        violation.add_note(f"replay: broadloom.testing.sim.exhaustive.run_order({arguments})")
+        violation.add_note(f"replay: tools.exhaustive.run_order({arguments})")
         raise
     return sim
 
