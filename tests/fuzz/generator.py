@@ -173,7 +173,6 @@ _RANDOM_VALUES: dict[Any, Any] = {
     ChannelId: Generator._channel,
     CredentialBytes: Generator._bytes,
     ProofBytes: Generator._bytes,
-    ProofBytes: Generator._bytes,
     Address: Generator._address,
     # Inside named tuples a bare int is a hyper; the one exception, the port, is in the addresses.
     int: Generator._hyper,

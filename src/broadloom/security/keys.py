@@ -28,8 +28,8 @@ FINGERPRINT_BYTES = 16
 
 
 def peer_id_of(key: Ed25519PublicKey, ticket: x509.Certificate | None = None) -> PeerId:
-    """A hash of the session key and the ticket, so that only the holder of the key can claim the id, and all peers agree
-    on its name and role."""
+    """A hash of the session key and the ticket, so that only the holder of the key can claim the id, and all peers
+    agree on its name and role."""
     subject = key.public_bytes_raw() + (ticket.public_bytes(Encoding.DER) if ticket is not None else b"")
     digest = hashlib.blake2b(subject, digest_size=PEER_ID_BYTES, person=b"bl peer id")
     return PeerId(int.from_bytes(digest.digest(), "big"))

@@ -68,9 +68,7 @@ class CertificateVerifier:
         certificate.verify_directly_issued_by(ticket)
         ticket.verify_directly_issued_by(self._authority)
         claims = read_ticket(ticket)
-        identity = Identity(
-            owner, claims.name, claims.role, claims.serial, ticket.not_valid_after_utc.timestamp()
-        )
+        identity = Identity(owner, claims.name, claims.role, claims.serial, ticket.not_valid_after_utc.timestamp())
         self.recheck(identity)
         self._check_time(ticket)
         self._check_time(certificate)

@@ -125,22 +125,21 @@ class AntiEntropy:
             last_active_at = _last_active_at(each, now)
             if window is None:
                 window = receiver.add_window(each.author, each.stream_start, last_active_at, is_claim_only=True)
-                if window is not None and self._is_from_before(each, last_active_at):
+                if window is not None and self._is_from_before(each, window, last_active_at):
                     window.start_at(each.last_contiguous)
                     if now - last_active_at < self._peer.settings.retention_s:
                         self._broadcaster.gap_repair.propagate_claim(each.author)
             if window is not None:
                 self.on_claim(each.author, window, each.last_contiguous, last_active_at)
 
-    def _is_from_before(self, state: AuthorState, last_active_at: float) -> bool:
+    def _is_from_before(self, state: AuthorState, window: ReceiveWindow, last_active_at: float) -> bool:
         """Whether an unknown author's messages were sent before this peer joined, or received and evicted. On a signed
         channel this takes a proof, or a neighbor could mute an author that has not sent anything yet."""
         receiver, verifier = self._broadcaster.receiver, self._broadcaster.verifier
-        if verifier is not None and not (
-            verifier.proven_through(state.author) >= state.last_contiguous
-            and verifier.was_sent_before(state.author, receiver.joined_at_wall_s)
-        ):
-            return False
+        if verifier is not None:
+            if verifier.proven_through(state.author) < state.last_contiguous:
+                return False
+            last_active_at = verifier.proven_at(state.author, window, self._peer.runtime.now())
         return last_active_at < receiver.joined_at or receiver.may_have_been_evicted(last_active_at)
 
     def on_claim(self, author: PeerId, window: ReceiveWindow, claimed: int, last_active_at: float) -> None:

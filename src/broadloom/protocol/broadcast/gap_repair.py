@@ -5,6 +5,7 @@ message answers with `Unavailable` and a reason. Messages that no neighbor can s
 reported to the application as missed.
 """
 
+from collections.abc import Collection
 from typing import TYPE_CHECKING, NamedTuple
 
 from broadloom.protocol.broadcast.receive_window import ReceiveWindow
@@ -232,6 +233,9 @@ class GapRepair:
         if self._give_up_unavailable(author, window) and not window.has_gap:
             return
         first, last, sent_at = window.missing()
+        verifier = self._broadcaster.verifier
+        if verifier is not None and not window.reorder_buffer:
+            sent_at = verifier.proven_at(author, window, now)  # the age in a claim may be false
         for neighbor, (pending_through, _) in list(state.pending.items()):
             if pending_through < first or neighbor not in self._peer.links:
                 del state.pending[neighbor]
@@ -250,7 +254,11 @@ class GapRepair:
                 receiver.skip_to(window, last)  # sent before this peer and all its neighbors joined
                 return
             never_held = all(state.pending[link.peer_id][1] for link in left)
-            if unavailable and never_held and state.unavailable_rounds >= UNAVAILABLE_ROUNDS_MAX:
+            if (
+                self._is_credible(author, unavailable)
+                and never_held
+                and state.unavailable_rounds >= UNAVAILABLE_ROUNDS_MAX
+            ):
                 # Some neighbors dropped it, and the others never get it.
                 receiver.give_up_gap(author, window, min(last, *unavailable.values()))
                 return
@@ -260,6 +268,8 @@ class GapRepair:
             state.pending.clear()  # start another round: it exists somewhere
             state.unavailable_rounds += bool(unavailable)
         candidates = unasked or left
+        if not candidates:
+            return  # the only neighbor says that it is gone, which is not enough
         responsive = [link for link in candidates if link.received_since_tick] or candidates  # the others may be dead
         announced_by, state.announced_by = state.announced_by, None
         link = announced_by if announced_by in left else self._peer.runtime.random.choice(responsive)
@@ -275,6 +285,13 @@ class GapRepair:
         state.never_held = _NeverHeld(first, since, peer_ids)
         return now > since + NEVER_HELD_TIMEOUT_S and bool(window.reorder_buffer)
 
+    def _is_credible(self, author: PeerId, witnesses: "Collection[Link]") -> bool:
+        """Whether these neighbors may be believed that messages are gone. On a signed channel one of them alone may
+        lie, unless it is the author."""
+        if self._broadcaster.verifier is None or len(witnesses) != 1:
+            return bool(witnesses)
+        return next(iter(witnesses)).peer_id == author
+
     def _may_still_arrive(self, author: PeerId, window: ReceiveWindow, requester: "Link") -> bool:
         """Whether this peer's own gap may close without the requester: two neighbors with the same gap must not wait
         for each other."""
@@ -286,7 +303,7 @@ class GapRepair:
     def _give_up_unavailable(self, author: PeerId, window: ReceiveWindow) -> bool:
         """Give up what all neighbors have dropped."""
         gave_up, state = False, self._state(author)
-        while window.has_gap and len(self._peer.links):
+        while window.has_gap and self._is_credible(author, self._peer.links):
             first, last, _ = window.missing()
             ends = [state.unavailable_through(link.peer_id, first) for link in self._peer.links]
             for end in ends:

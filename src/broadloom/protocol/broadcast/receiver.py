@@ -39,7 +39,6 @@ class Receiver:
         """Whether this peer knows where to start in each author's stream."""
         self.joined_at = peer.runtime.now()
         """Since when it does."""
-        self.joined_at_wall_s = 0.0
         self._has_evicted = False
         self._evict_again_at = 0.0
         self._reorder_bytes = 0
@@ -47,7 +46,6 @@ class Receiver:
     def finish_join(self) -> None:
         self.has_position = True
         self.joined_at = self._peer.runtime.now()
-        self.joined_at_wall_s = self._peer.runtime.wall_time_s()
 
     # -- frames
 

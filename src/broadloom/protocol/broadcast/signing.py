@@ -18,6 +18,7 @@ from broadloom.wire.link_messages import Credential, CredentialRequest, Position
 
 if TYPE_CHECKING:
     from broadloom.protocol.broadcast.broadcaster import Broadcaster
+    from broadloom.protocol.broadcast.receive_window import ReceiveWindow
     from broadloom.protocol.link import Link
     from broadloom.protocol.peer import Peer
 
@@ -172,12 +173,16 @@ class MessageVerifier:
         self._verify_proof(verified, proof)
         return read_signed_part(part)[1]
 
-    def was_sent_before(self, author: PeerId, wall_time_s: float) -> bool:
-        """Whether the last message that the author has provably sent is older than this."""
+    def proven_at(self, author: PeerId, window: "ReceiveWindow", now: float) -> float:
+        """When the last message that the author has provably sent was sent, on our monotonic clock; now if none is
+        proven."""
         verified = self._verified.get(author)
         if verified is None or not verified.proof:
-            return False
-        return int.from_bytes(verified.proof[SIGNED_PART_BYTES:][:TIME_BYTES], "big") / 1000 < wall_time_s
+            return now
+        signed_s = int.from_bytes(verified.proof[SIGNED_PART_BYTES:][:TIME_BYTES], "big") / 1000
+        if window.clock_offset_s is not None:
+            return signed_s + window.clock_offset_s
+        return min(now, now - self._peer.runtime.wall_time_s() + signed_s)
 
     def on_position_proof(self, _link: "Link", message: PositionProof) -> None:
         author, _ = read_signed_part(message.proof[:SIGNED_PART_BYTES])
