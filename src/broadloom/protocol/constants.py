@@ -23,6 +23,8 @@ class Tuning(ChannelSettings):
     """Incoming exchanges at a time. The oldest makes room for one more: honest peers answer within milliseconds."""
     slot_reservation_s: float = 2.5
     """A slot reserved for an announced peer is free again after this time."""
+    announced_dial_s: float = 0.3
+    """A peer that was announced usually dials within this time; then it is dialed instead."""
     edge_reservation_s: float = 6.0
     """An edge on offer may be offered again after this time. Longer than `exchange_timeout_s`, so no edge is pinned
     twice."""
@@ -71,7 +73,7 @@ class Tuning(ChannelSettings):
 
     repair_delay_s: float = 0.25
     """Delay of the first attempt to fill a free slot, so that the other neighbors notice the loss too."""
-    repair_backoff_s: float = 0.75
+    repair_backoff_s: float = 0.4
     """Pause after the first two attempts, doubled after every two more."""
     repair_backoff_alert_s_max: float = 4.0
     """Longest pause while the loss of a neighbor is recent."""
@@ -121,6 +123,7 @@ class Tuning(ChannelSettings):
         return cls(
             **public,
             slot_reservation_s=factor * default.slot_reservation_s,
+            announced_dial_s=factor * default.announced_dial_s,
             edge_reservation_s=factor * default.edge_reservation_s,
             join_timeout_s=factor * default.join_timeout_s,
         )

@@ -83,11 +83,12 @@ class Exchange:
     def on_send_overflow(self) -> None:
         self._fail(None, "does not read from the connection")
 
-    def upgrade_to_link(self, *, after_partition: bool = False) -> None:
+    def upgrade_to_link(self, *, after_partition: bool = False) -> Link:
         """Turn the connection into a link."""
         self._end()
-        complete = after_partition or not self.has_position
-        self.peer.links.add(Link(self.peer, self.connection, self.remote), complete=complete)
+        link = Link(self.peer, self.connection, self.remote)
+        self.peer.links.add(link, complete=after_partition or not self.has_position)
+        return link
 
     def close(self) -> None:
         if not self._is_closed:
@@ -155,12 +156,15 @@ class OutgoingExchange(Exchange):
         self._request = request
         self._on_response = on_response
         self._on_failure = on_failure
+        self.is_open = False
+        """Whether the connection is established and the request sent."""
         self._address = target.address if isinstance(target, PeerInfo) else target
         self.connection = peer.runtime.dial(self._address, self)
 
     def on_open(self) -> None:
         if self._is_closed:
             return
+        self.is_open = True
         self._send_hello()
         self.connection.send(encode(self._request))
 

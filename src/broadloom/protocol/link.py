@@ -45,6 +45,7 @@ class Link:
         "peer_id",
         "peer_info",
         "received_since_tick",
+        "replaced",
         "reserved_for",
         "sent_since_tick",
     )
@@ -65,6 +66,8 @@ class Link:
         # State that other parts keep per link, each written by one of them only.
         self.neighbor_list: tuple[int, ...] | None = None
         """`TwoHopView`: the neighbor's neighbors."""
+        self.replaced: PeerInfo | None = None
+        """`PartitionMerge`: the neighbor that was given up for this one."""
         self.digest_received = False
         """`AntiEntropy`: whether the neighbor sent its digest."""
         self.log_start = 0

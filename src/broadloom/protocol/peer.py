@@ -236,6 +236,8 @@ class Peer:
             self.slot_repair.stop()
         elif reason in UNGRACEFUL_REASONS or reason is LinkDownReason.PEER_LEFT:
             self.slot_repair.restart()
+        elif reason is None and self.state is PeerState.CONNECTED:
+            self.slot_repair.restart()  # a new neighbor may lead to others with free slots
         else:
             self.slot_repair.schedule()
         self._advance()

@@ -2,7 +2,7 @@
 
 import pytest
 
-from broadloom.protocol import Tuning
+from broadloom.protocol import ChannelSettings, Tuning
 from broadloom.protocol.events import PeerState
 from broadloom.testing.sim.network import SimNetworkSettings
 from broadloom.testing.sim.simulation import Simulation, SimulationSettings
@@ -33,8 +33,8 @@ def test_default_settings_work_with_round_trips_of_two_seconds(seed: int) -> Non
 
 def test_longer_round_trips_need_longer_timeouts() -> None:
     """With the defaults, a peer stays isolated; with three times the timeouts, none does."""
-    longer = Tuning(exchange_timeout_s=12.0, slot_reservation_s=7.5, edge_reservation_s=18.0, join_timeout_s=6.0)
-    for seed in (2, 4, 7):
+    longer = Tuning.of(ChannelSettings(exchange_timeout_s=12.0))
+    for seed in (4, 10, 12):
         assert isolated_peers(seed, 2500.0, 400.0, Tuning()) != []
         assert isolated_peers(seed, 2500.0, 400.0, longer) == []
     for seed in (3, 7, 20):

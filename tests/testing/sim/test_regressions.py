@@ -276,3 +276,69 @@ def test_messages_lost_with_all_holders_are_given_up_after_retention():
     """An author and its side of a partition crashed; a joiner there had only its last message. The others hold it back
     until the retention time of the earlier ones is over, not forever."""
     scenario.load("random-faults").with_dissemination(DisseminationMode.TREE).run(seed=1077, peers=24)
+
+
+def _merge_time(mode: DisseminationMode, seed: int, peers: int) -> float:
+    """The scenario itself fails after three seconds."""
+    return scenario.load("partition").with_dissemination(mode).run(seed, peers).metrics["merged_s"]
+
+
+@pytest.mark.parametrize(
+    ("mode", "seed"),
+    [(DisseminationMode.TREE, 21), (DisseminationMode.FLOOD, 14)],
+)
+def test_announced_peer_that_does_not_dial_is_dialed(mode: DisseminationMode, seed: int):
+    """Two edges were cut crosswise at the same moment, and one end ignored the announcement of its new neighbor. The
+    new neighbor kept a slot for it for 2.5 s."""
+    assert _merge_time(mode, seed, peers=8) <= 2.5
+
+
+@pytest.mark.parametrize(("mode", "seed"), [(DisseminationMode.FLOOD, 29), (DisseminationMode.TREE, 3)])
+def test_dial_from_before_healing_does_not_block_a_link(mode: DisseminationMode, seed: int):
+    """A peer rejected requests from the other side as long as its own dial to the same peer hung in the partition."""
+    assert _merge_time(mode, seed, peers=8) <= 2.5
+
+
+def test_backoff_ends_when_islands_are_no_longer_full_meshes():
+    """Islands of four had backed off from filling their free slots and waited for seconds when they were linked."""
+    assert _merge_time(DisseminationMode.TREE, seed=6, peers=8) <= 2.5
+
+
+@pytest.mark.parametrize(
+    ("mode", "seed", "peers"),
+    [
+        (DisseminationMode.TREE, 2, 8),  # 6.75 s
+        (DisseminationMode.FLOOD, 19, 8),  # 7.25 s
+        (DisseminationMode.TREE, 3, 40),  # 5.25 s
+        pytest.param(DisseminationMode.TREE, 1, 200, marks=pytest.mark.long),  # 5.5 s
+        pytest.param(DisseminationMode.FLOOD, 2, 200, marks=pytest.mark.long),  # 4.75 s
+    ],
+)
+def test_merge_after_partition_leaves_no_free_slots_for_long(mode: DisseminationMode, seed: int, peers: int):
+    """The last two free slots took seconds to be filled, for several of the reasons above."""
+    assert _merge_time(mode, seed, peers) <= 2.5
+
+
+def test_edge_is_restored_when_the_other_side_cannot_swap(monkeypatch: pytest.MonkeyPatch):
+    """The responder gave up an edge, but the initiator had lost the one it offered. The responder and its former
+    neighbor each had a free slot, one of them reserved for a peer that was never told to dial."""
+    sim = Simulation(1, SimulationSettings(network=SimNetworkSettings(latency_ms=(10.0, 10.0), jitter_ms=1.0)))
+    while len(sim.alive) < 20:
+        sim.add_peer()
+        sim.run_for(0.25)
+    sim.converge(60)
+    sim.quiesce(60)
+    initiator, *others = (node.peer for node in sim.alive)
+    responder = next(
+        peer
+        for peer in others
+        if not {initiator.me.peer_id, *initiator.links.neighbors} & {peer.me.peer_id, *peer.links.neighbors}
+    )
+    neighbors = sorted(responder.links.neighbors)
+    monkeypatch.setattr(responder.beacons, "is_same_fabric", lambda _other: False)
+    monkeypatch.setattr(initiator.partition_merge, "_merge_with", lambda *_: None)
+    initiator.partition_merge._send_probe(responder.me)
+    sim.run_for(0.04)
+    assert sorted(responder.links.neighbors) != neighbors
+    sim.run_for(0.16)
+    assert sorted(responder.links.neighbors) == neighbors

@@ -26,7 +26,18 @@ class LinkAttempt:
         self._peer = peer
         self._target = target
         self._on_finished = on_finished
+        self._started_at = peer.runtime.now()
         self._exchange = OutgoingExchange(peer, target, request, self._on_response, self._on_failure)
+
+    @property
+    def is_open(self) -> bool:
+        return self._exchange.is_open
+
+    @property
+    def is_hung(self) -> bool:
+        """Not established for so long that another dial may be faster: a partition may have healed since."""
+        age_s = self._peer.runtime.now() - self._started_at
+        return not self.is_open and age_s > self._peer.settings.announced_dial_s
 
     def abandon(self) -> None:
         self._exchange.abandon()
@@ -110,9 +121,15 @@ class JoinProtocol:
 
     # -- our requests
 
-    def request_link(self, target: PeerInfo, on_finished: OnFinished | None = None) -> None:
+    def request_link(
+        self, target: PeerInfo, on_finished: OnFinished | None = None, *, announced_by: PeerId | None = None
+    ) -> None:
         """Ask a peer for a link; its slot is reserved meanwhile."""
-        if self.is_requesting(target.peer_id) or not self._peer.links.reserve(target.peer_id):
+        links = self._peer.links
+        attempt = self._attempts.get(target.peer_id)
+        if attempt is not None and attempt.is_hung:
+            attempt.abandon()
+        if self.is_requesting(target.peer_id) or not links.reserve(target.peer_id, announced_by=announced_by):
             if on_finished is not None:
                 on_finished(False)
             return
@@ -162,8 +179,11 @@ class JoinProtocol:
             exchange.close()
         if not is_full_mesh:
             excluded = request.neighbors[: peer.settings.degree] + ((peer.me.peer_id,) if is_linked else ())
-            for _ in range((min(request.free_slots, peer.settings.degree) - is_linked) // 2):
+            slots = min(request.free_slots, peer.settings.degree) - is_linked
+            for _ in range(slots // 2):
                 peer.random_walks.start(initiator, excluded)
+            if slots == 1:
+                peer.random_walks.start(initiator, excluded, free_slot_only=True)
 
     def _reject_reason(self, exchange: IncomingExchange) -> RejectReason | None:
         peer, initiator = self._peer, exchange.remote.peer_id
@@ -174,10 +194,12 @@ class JoinProtocol:
         if not (exchange.has_position or peer.broadcaster.has_position):
             return RejectReason.NOT_READY
         if initiator in self._attempts:
-            # Two peers ask each other at once: the exchange of the lower id goes on, the other one is dropped.
-            if peer.me.peer_id < initiator:
+            # Two peers ask each other at once: the exchange of the lower id goes on, the other one is dropped. But a
+            # dial that is not yet established may never be, if it was made before a partition healed.
+            if peer.me.peer_id < initiator and self._attempts[initiator].is_open:
                 return RejectReason.BUSY
             self._attempts[initiator].abandon()
+        peer.links.release_announced(initiator)
         if not peer.links.is_reserved(initiator) and peer.links.unreserved_slots <= 0:
             return RejectReason.NO_FREE_SLOT
         return None

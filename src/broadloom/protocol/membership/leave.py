@@ -97,9 +97,9 @@ class LeaveProtocol:
         if not was_neighbor or not peer.is_present:
             return
         if unlink.dial is not None:
-            peer.join_protocol.request_link(unlink.dial)
+            peer.join_protocol.request_link(unlink.dial, announced_by=link.peer_id)
         elif unlink.await_dial is not None:
-            peer.links.reserve(unlink.await_dial.peer_id)
+            peer.links.await_dial(unlink.await_dial, announced_by=link.peer_id)
         peer.slot_repair.schedule()
 
     def on_unlink_ack(self, link: "Link", _ack: UnlinkAck) -> None:

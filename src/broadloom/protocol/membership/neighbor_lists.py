@@ -59,7 +59,7 @@ class TwoHopView:
             self._peer.join_protocol.set_full_mesh(True)
             self._peer.diameter.reset()
         elif was_full_mesh and not self.is_full_mesh:
-            self._peer.slot_repair.schedule()
+            self._peer.slot_repair.restart()  # free slots are no longer normal
 
     def neighbor_with_free_slot(self) -> "Link | None":
         degree = self._peer.settings.degree

@@ -125,7 +125,7 @@ class PartitionMerge:
             return
         exchange.upgrade_to_link(after_partition=True)
         if action is MergeAction.PIN_INITIATOR and response.edge is not None:
-            links.reserve(response.edge.peer_id)
+            links.await_dial(response.edge, announced_by=remote.peer_id)
         peer.beacons.on_merged(response.beacon)
 
     def on_partition_probe(self, exchange: IncomingExchange, probe: PartitionProbe) -> None:
@@ -155,9 +155,10 @@ class PartitionMerge:
                 edge.drain(Unlink(dial=exchange.remote, await_dial=None))
             else:
                 edge.drain(Unlink(dial=None, await_dial=probe.edge))
-        exchange.upgrade_to_link(after_partition=True)
+        link = exchange.upgrade_to_link(after_partition=True)
+        link.replaced = edge.peer_info if edge is not None else None
         if action is MergeAction.PIN_RESPONDER and probe.edge is not None:
-            peer.links.reserve(probe.edge.peer_id)
+            peer.links.await_dial(probe.edge, announced_by=exchange.remote.peer_id)
         peer.beacons.on_merged(probe.beacon)
 
     def _choose_action(self, initiator: PeerInfo, probe: PartitionProbe) -> "tuple[MergeAction, Link | None]":

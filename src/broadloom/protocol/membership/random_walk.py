@@ -176,7 +176,7 @@ class RandomWalks:
         if result is EdgeOfferResult.ACCEPTED:
             exchange.upgrade_to_link()
             if not offer.splits_pair:
-                links.reserve(far)
+                links.await_dial(offer.far_end, announced_by=near)
 
     def _avoids_clusters(self, offer: EdgeOffer) -> bool:
         """Whether to wait for a better edge: not if the walk is at its end or earlier attempts failed."""

@@ -3,7 +3,7 @@
 Every link is added and removed here, so a peer never has more links than its degree.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 from broadloom.protocol.events import LinkDown, LinkDownReason, LinkUp
@@ -22,6 +22,8 @@ class SlotTable:
         self._peer = peer
         self._links: dict[PeerId, Link] = {}
         self._reservations: dict[PeerId, Timer] = {}
+        self._announced_by: dict[PeerId, PeerId] = {}
+        """The neighbor that announced the peer for which a slot is reserved, and may withdraw it."""
         self._was_isolated = False
         """Was without any neighbor, so may have missed more than an incremental digest lists."""
 
@@ -56,8 +58,24 @@ class SlotTable:
 
     # -- reservations, for a peer that we dial or that will dial us
 
-    def reserve(self, peer_id: PeerId) -> bool:
+    def reserve(self, peer_id: PeerId, *, announced_by: PeerId | None = None) -> bool:
         """Reserve a slot for a limited time. False if the peer is already a neighbor or no slot is free."""
+        return self._reserve(peer_id, announced_by, self._peer.settings.slot_reservation_s, self._expire, peer_id)
+
+    def await_dial(self, peer_info: PeerInfo, announced_by: PeerId) -> None:
+        """Reserve a slot for a peer that a neighbor announced. If it does not dial soon, it is dialed: its own
+        announcement may have been lost with a link that was cut at the same moment."""
+        delay_s = self._peer.settings.announced_dial_s
+        self._reserve(peer_info.peer_id, announced_by, delay_s, self._peer.join_protocol.request_link, peer_info)
+
+    def _reserve(
+        self,
+        peer_id: PeerId,
+        announced_by: PeerId | None,
+        delay_s: float,
+        on_timeout: Callable[..., None],
+        argument: PeerId | PeerInfo,
+    ) -> bool:
         if peer_id in self._links or peer_id == self._peer.me.peer_id:
             return False
         timer = self._reservations.pop(peer_id, None)
@@ -65,9 +83,9 @@ class SlotTable:
             timer.cancel()
         elif self.unreserved_slots <= 0:
             return False
-        self._reservations[peer_id] = self._peer.runtime.call_later(
-            self._peer.settings.slot_reservation_s, self._expire, peer_id
-        )
+        self._reservations[peer_id] = self._peer.runtime.call_later(delay_s, on_timeout, argument)
+        if announced_by is not None:
+            self._announced_by[peer_id] = announced_by
         return True
 
     def is_reserved(self, peer_id: PeerId) -> bool:
@@ -75,11 +93,17 @@ class SlotTable:
 
     def release(self, peer_id: PeerId) -> None:
         timer = self._reservations.pop(peer_id, None)
+        self._announced_by.pop(peer_id, None)
         if timer is not None:
             timer.cancel()
 
+    def release_announced(self, announced_by: PeerId) -> None:
+        """This neighbor rewired one of our links, but could not do its part: whom it announced will not come."""
+        for peer_id in [each for each, neighbor in self._announced_by.items() if neighbor == announced_by]:
+            self.release(peer_id)
+
     def _expire(self, peer_id: PeerId) -> None:
-        del self._reservations[peer_id]
+        self.release(peer_id)
         self._peer.slot_repair.schedule()
 
     # -- links
@@ -109,6 +133,14 @@ class SlotTable:
         self._peer.broadcaster.on_link_lost(link)
         self._peer.emit(LinkDown(link.peer_info, reason))
         self._peer.on_links_changed(reason)
+        if reason is LinkDownReason.CONNECTION_LOST and not link.digest_received:
+            self._on_rewiring_failed(link)
+
+    def _on_rewiring_failed(self, link: Link) -> None:
+        """The other side closed a link before its digest, so it could not do its part of a rewiring. Undo ours."""
+        self.release_announced(link.peer_id)
+        if link.replaced is not None and self._peer.is_present:
+            self._peer.join_protocol.request_link(link.replaced)
 
     def pick(self, excluded: Link | None = None, *, unreserved: bool = False) -> Link | None:
         """A random link other than `excluded`."""
@@ -123,3 +155,4 @@ class SlotTable:
         for timer in self._reservations.values():
             timer.cancel()
         self._reservations.clear()
+        self._announced_by.clear()
