@@ -8,7 +8,7 @@ from broadloom.testing.sim.scenario import load
 from broadloom.testing.sim.simulation import Simulation, SimulationSettings
 from broadloom.testing.sim.step_checker import GuaranteeViolation
 
-CASES = [("kill", 1), ("partition", 3), ("random-faults", 4), ("long-partition", 1), ("pause", 1)]
+CASES = [("kill", 1), ("partition", 1), ("random-faults", 4), ("long-partition", 1), ("pause", 1)]
 
 
 @pytest.mark.parametrize("mode", list(DisseminationMode))
