@@ -7,6 +7,7 @@ can also corrupt the bytes below TLS. It knows the wire format and nothing about
 import asyncio
 import ssl
 from contextlib import suppress
+from time import time as clock
 from typing import TYPE_CHECKING, TypeVar, cast
 
 from broadloom.security import PeerCredentials
@@ -137,11 +138,13 @@ class Attacker:
         assert self.credentials is not None
         return Credential(self.peer_id, self.credentials.signer.credential)
 
-    def signed(self, message: Broadcast) -> Broadcast:
+    def signed(self, message: Broadcast, sent_at: float | None = None) -> Broadcast:
         """Sign with our own key, whatever the author is."""
         assert self.credentials is not None
         signer = self.credentials.signer
-        return message._replace(signature=signer.sign(self.channel_id + signed_part(encode_broadcast(message))))
+        time = int(1000 * (clock() if sent_at is None else sent_at)).to_bytes(8, "big")
+        part = signed_part(encode_broadcast(message))
+        return message._replace(signature=time + signer.sign(self.channel_id + time + part))
 
     # -- receiving
 

@@ -125,6 +125,8 @@ class FakeConnection:
 
 
 class FakeRuntime:
+    START_TIME_S = 1_700_000_000.0
+
     def __init__(self, seed: int = 1) -> None:
         self.random = Random(seed)
         self.time = 0.0
@@ -137,6 +139,9 @@ class FakeRuntime:
 
     def now(self) -> float:
         return self.time
+
+    def wall_time_s(self) -> float:
+        return self.START_TIME_S + self.time
 
     def dial(self, address: Address, handler: ConnectionHandler) -> FakeConnection:
         connection = FakeConnection(address)

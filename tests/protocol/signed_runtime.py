@@ -69,9 +69,18 @@ def credential(author: PeerId = AUTHOR, role: Role = Role.PRODUCER) -> Credentia
     return Credential(author, FakeSigner(author, role).credential)
 
 
-def signed(author: PeerId, sequence: int, *, role: Role = Role.PRODUCER, channel: bytes = CHANNEL) -> Broadcast:
+def signed(
+    author: PeerId,
+    sequence: int,
+    *,
+    role: Role = Role.PRODUCER,
+    channel: bytes = CHANNEL,
+    sent_at: float = FakeRuntime.START_TIME_S,
+) -> Broadcast:
     message = Broadcast(author, sequence, 1, (b"%d" % sequence,), hops=2)
-    return message._replace(signature=FakeSigner(author, role).sign(channel + signed_part(encode_broadcast(message))))
+    time = int(1000 * sent_at).to_bytes(8, "big")
+    signed_data = channel + time + signed_part(encode_broadcast(message))
+    return message._replace(signature=time + FakeSigner(author, role).sign(signed_data))
 
 
 def sent_items(connection: FakeConnection) -> list[tuple[str, PeerId]]:

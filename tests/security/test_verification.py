@@ -124,7 +124,17 @@ def test_peer_id_comes_from_key_not_from_subject() -> None:
     shown = certificate(
         TICKET.certificate, TICKET.key, key, subject=x509_name(f"{victim.peer_id:016x}"), ticket=TICKET.certificate
     )
-    assert MEMBER.identify(der(shown)).peer_id == peer_id_of(key.public_key()) != victim.peer_id
+    assert MEMBER.identify(der(shown)).peer_id == peer_id_of(key.public_key(), TICKET.certificate) != victim.peer_id
+
+
+def test_one_key_with_two_tickets_has_two_peer_ids() -> None:
+    """Otherwise two certificates on one key would make honest peers judge the same author differently."""
+    key, producer = Ed25519PrivateKey.generate(), make_ticket(OWNER, "eve", Role.PRODUCER)
+    ids = {
+        MEMBER.identify(der(certificate(each.certificate, each.key, key, ticket=each.certificate))).peer_id
+        for each in (TICKET, producer)
+    }
+    assert len(ids) == 2
 
 
 def test_peer_id_of_key_is_stable_across_versions() -> None:

@@ -1,5 +1,6 @@
 """The broadcast frame: encoding of messages and bundles, and what a relay changes."""
 
+import hashlib
 import re
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,7 @@ from broadloom.wire.broadcast_frame import (
     forwarded,
     read_header,
     read_hops_and_age,
+    read_signed_part,
     signed_part,
 )
 from broadloom.wire.codec import kinds, number_of
@@ -104,11 +106,22 @@ def test_signature_covers_all_but_itself_and_the_prefix(
     assert signed_part(encode_broadcast(made._replace(hops=hops, age_ms=age_ms, signature=signature))) == signed_part(
         unsigned
     )
-    assert signed_part(unsigned) == unsigned[16:SIGNATURE_AT] + unsigned[SIZES_AT:]
+    assert signed_part(unsigned) == unsigned[16:SIGNATURE_AT] + hashlib.sha256(unsigned[SIZES_AT:]).digest()
+
+
+@settings(deadline=None)
+@given(BROADCASTS)
+def test_signed_part_identifies_author_and_last_message(made: Broadcast) -> None:
+    part = signed_part(encode_broadcast(made))
+    assert read_signed_part(part) == (made.author, made.last_sequence)
+    with pytest.raises(WireError):
+        read_signed_part(part[:-1])
+    with pytest.raises(WireError):
+        read_signed_part(part[:8] + bytes(8) + part[16:])  # sequence number 0
 
 
 def test_document_states_size_of_unsigned_prefix() -> None:
-    found = re.search(r"the (\d+) bytes of the frame from `author` to `ttl_ms`", PAGE.read_text())
+    found = re.search(r"the (\d+) bytes\s+of the frame from `author` to `ttl_ms`", PAGE.read_text())
     assert found
     assert int(found[1]) == SIGNATURE_AT - 16
 

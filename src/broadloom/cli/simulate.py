@@ -46,6 +46,9 @@ def run(
             "MODE",
         ),
     ] = "",
+    hostile: Annotated[
+        int, option("Hostile members, on a signed channel; the guarantees must hold for the others.", "N", min=0)
+    ] = 0,
     trace: Annotated[bool, option("Print every event (one seed).")] = False,
     draw: Annotated[Path | None, option("Draw the final fabric (one seed) as .svg or .png.", "FILE")] = None,
     tape: TapeOption = None,
@@ -68,6 +71,8 @@ def run(
         loaded = load(scenario)
         if degree:
             loaded = loaded.with_degree(degree)
+        if hostile:
+            loaded = loaded.with_hostile(hostile)
         if dissemination:
             loaded = loaded.with_dissemination(_parse_dissemination(dissemination))
     sizes = _parse_sizes(peers) or [loaded.peers]

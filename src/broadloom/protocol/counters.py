@@ -19,6 +19,12 @@ class PeerCounters:
     """Frames dropped because the reorder buffer was full; they are requested again."""
     claims_rejected: int = 0
     """Implausible sequence numbers that a neighbor claimed to exist."""
+    claims_unproven: int = 0
+    """Claims of neighbors, on a signed channel, that messages exist which nobody could send or prove."""
+    false_positions: int = 0
+    """Starting positions, on a signed channel, that turned out to be false."""
+    stale_messages: int = 0
+    """First messages of an author whose signed time is long ago: replayed, or its clock is wrong."""
     missed: int = 0
     """Messages reported as `Missed`."""
     ttl_expired: int = 0

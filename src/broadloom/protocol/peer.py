@@ -116,6 +116,7 @@ class Peer:
             k.CloseChannel: self.leave_protocol.on_close_channel,
         }
         if self.broadcaster.verifier is not None:
+            self._link_handlers[k.PositionProof] = self.broadcaster.verifier.on_position_proof
             self._link_handlers[k.Credential] = self.broadcaster.verifier.on_credential
             self._link_handlers[k.CredentialRequest] = self.broadcaster.verifier.on_credential_request
 

@@ -93,8 +93,8 @@ VALIDITY = timedelta(days=365)
 
 
 class PeerCertificate(NamedTuple):
-    """A session key, new at each connect, and its certificate. The key is the peer's identity: the peer id is a hash of
-    it, and messages are signed with it."""
+    """A session key, new at each connect, and its certificate. The key signs messages; the peer id is a hash of the key
+    and the ticket."""
 
     key: Ed25519PrivateKey
     chain: tuple[x509.Certificate, ...]
@@ -110,7 +110,7 @@ class PeerCertificate(NamedTuple):
 
     @property
     def peer_id(self) -> PeerId:
-        return peer_id_of(self.key.public_key())
+        return peer_id_of(self.key.public_key(), self.chain[1] if len(self.chain) > 1 else None)
 
     def __repr__(self) -> str:
         return f"PeerCertificate({self.peer_id:016x})"
@@ -121,7 +121,7 @@ def new_peer_certificate(
 ) -> PeerCertificate:
     """A new session key with its certificate. A ticket is embedded, so that the certificate alone proves everything."""
     key = Ed25519PrivateKey.generate()
-    peer_id = peer_id_of(key.public_key())
+    peer_id = peer_id_of(key.public_key(), issuer if ticket else None)
     begin = max(now - CLOCK_SKEW, issuer.not_valid_before_utc)
     end = min(now + VALIDITY, issuer.not_valid_after_utc)
     certificate = build_certificate(

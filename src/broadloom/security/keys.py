@@ -12,10 +12,12 @@ import secrets
 import unicodedata
 from functools import lru_cache
 
+from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from cryptography.hazmat.primitives.kdf.scrypt import Scrypt
+from cryptography.hazmat.primitives.serialization import Encoding
 
 from broadloom.errors import InvalidKeyError
 from broadloom.protocol import ChannelName
@@ -25,9 +27,11 @@ PEER_ID_BYTES = 8
 FINGERPRINT_BYTES = 16
 
 
-def peer_id_of(key: Ed25519PublicKey) -> PeerId:
-    """A hash of the session key, so that only the holder of the key can claim the id."""
-    digest = hashlib.blake2b(key.public_bytes_raw(), digest_size=PEER_ID_BYTES, person=b"bl peer id")
+def peer_id_of(key: Ed25519PublicKey, ticket: x509.Certificate | None = None) -> PeerId:
+    """A hash of the session key and the ticket, so that only the holder of the key can claim the id, and all peers
+    agree on its name and role."""
+    subject = key.public_bytes_raw() + (ticket.public_bytes(Encoding.DER) if ticket is not None else b"")
+    digest = hashlib.blake2b(subject, digest_size=PEER_ID_BYTES, person=b"bl peer id")
     return PeerId(int.from_bytes(digest.digest(), "big"))
 
 

@@ -56,21 +56,19 @@ class CertificateVerifier:
         if not isinstance(key, Ed25519PublicKey):
             raise _untrusted_error()
         ticket = _embedded_ticket(certificate)
-        if peer_id not in (None, peer_id_of(key)):
+        owner = peer_id_of(key, ticket)
+        if peer_id not in (None, owner):
             raise CredentialError(
-                RejectReason.PEER_ID_MISMATCH,
-                f"the credential belongs to {peer_id_of(key):016x}, not to {peer_id:016x}",
+                RejectReason.PEER_ID_MISMATCH, f"the credential belongs to {owner:016x}, not to {peer_id:016x}"
             )
         if ticket is None:
             certificate.verify_directly_issued_by(self._authority)
             self._check_time(certificate)
-            return VerifiedPeer(Identity(peer_id_of(key)), key)
+            return VerifiedPeer(Identity(owner), key)
         certificate.verify_directly_issued_by(ticket)
         ticket.verify_directly_issued_by(self._authority)
         claims = read_ticket(ticket)
-        identity = Identity(
-            peer_id_of(key), claims.name, claims.role, claims.serial, ticket.not_valid_after_utc.timestamp()
-        )
+        identity = Identity(owner, claims.name, claims.role, claims.serial, ticket.not_valid_after_utc.timestamp())
         self.recheck(identity)
         self._check_time(ticket)
         self._check_time(certificate)

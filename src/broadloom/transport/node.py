@@ -122,6 +122,10 @@ class TcpNode:
     def now() -> float:
         return time.clock_gettime(_CLOCK)
 
+    @staticmethod
+    def wall_time_s() -> float:
+        return time.time()
+
     def dial(self, address: Address, handler: "ConnectionHandler") -> TcpConnection:
         connection = TcpConnection(self, is_initiator=True)
         connection.handler = handler

@@ -4,6 +4,7 @@ Everything that a relay changes is in the prefix. So a relayed frame is a new pr
 for all links, and the messages inside are decoded only where they are delivered.
 """
 
+import hashlib
 import struct
 from collections.abc import Sequence
 from enum import IntEnum
@@ -28,6 +29,7 @@ _CORE = struct.Struct(">QQIIIIII")
 _HEADER = struct.Struct(">IIIIQQIII")
 """The prefix and the start of the core: all that duplicate detection needs."""
 _UINT = struct.Struct(">I")
+SIGNED_PART_BYTES = _CORE.size + hashlib.sha256().digest_size
 _CORE_AT = PREFIX.size
 _TAIL_AT = PREFIX.size + _CORE.size
 _BYTES_MIN = _TAIL_AT + 12
@@ -165,10 +167,21 @@ def read_hops_and_age(frame: bytes) -> tuple[int, int]:
 
 
 def signed_part(frame: bytes) -> bytes:
-    """What the author signs: everything but the signature itself and the prefix, which relays change."""
+    """What the author signs: everything but the signature itself and the prefix, which relays change. The messages are
+    hashed, so that this part and the signature prove later that they existed (`read_signed_part`)."""
     signature_bytes = int.from_bytes(frame[_TAIL_AT : _TAIL_AT + 4], "big")
     messages_at = _TAIL_AT + 4 + (signature_bytes + 3 & ~3)
-    return frame[_CORE_AT:_TAIL_AT] + frame[messages_at:]
+    return frame[_CORE_AT:_TAIL_AT] + hashlib.sha256(memoryview(frame)[messages_at:]).digest()
+
+
+def read_signed_part(part: bytes) -> tuple[int, int]:
+    """Return the author and the last sequence number of the frame that this part was taken from."""
+    if len(part) != SIGNED_PART_BYTES:
+        raise WireError(f"signed part of {len(part)} bytes, not {SIGNED_PART_BYTES}")
+    author, sequence, stream_offset, count, *_ = _CORE.unpack_from(part)
+    if not stream_offset < sequence or not 1 <= count <= BUNDLE_MESSAGES_MAX or sequence + count > 1 << 64:
+        raise WireError("message count or sequence number out of range")
+    return author, sequence + count - 1
 
 
 def forwarded(frame: bytes, hops: int, age_ms: int) -> bytes:

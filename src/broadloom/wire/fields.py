@@ -11,12 +11,14 @@ AUTHORS_MAX = 30_000
 """As many as fit into one frame together with a full peer sample."""
 CHANNEL_ID_BYTES = 16
 CREDENTIAL_BYTES_MAX = 4096
+PROOF_BYTES_MAX = 256
 
 UInt = Annotated[int, xdr.UINT]
 Hyper = Annotated[int, xdr.HYPER]
 Bool = Annotated[bool, xdr.BOOL]
 Text = Annotated[str, xdr.string()]
 CredentialBytes = Annotated[bytes, xdr.opaque(CREDENTIAL_BYTES_MAX)]
+ProofBytes = Annotated[bytes, xdr.opaque(PROOF_BYTES_MAX)]
 ChannelId = Annotated[bytes, xdr.fixed_opaque(CHANNEL_ID_BYTES)]
 AddressField = Annotated[Address, xdr.ADDRESS]
 PeerInfoField = Annotated[PeerInfo, xdr.PEER_INFO]

@@ -17,6 +17,7 @@ from broadloom.wire.fields import (
     PeerIds,
     PeerInfoField,
     PeerInfos,
+    ProofBytes,
     TreePositions,
     UInt,
 )
@@ -223,3 +224,12 @@ class CredentialRequest(WireMessage):
 
     author: Hyper
     sequence: Hyper
+
+
+@message(62)
+class PositionProof(WireMessage):
+    """An author's signature without its messages: proves how many messages the author has sent. Sent on a signed
+    channel before a digest to a newcomer, and before `LastKnown` and `Unavailable`. Causes: claims up to there are
+    believed."""
+
+    proof: ProofBytes

@@ -47,6 +47,8 @@ class AntiEntropy:
             if (retained := retention.get(author, sequence)) is not None
         )
         peer_sample = self._peer.peer_cache.sample(self._peer.settings.peer_sample_size)
+        if is_complete and self._broadcaster.verifier is not None:
+            self._broadcaster.verifier.send_proofs(link)
         authors = self._author_states() + (self._author_states(long_idle=True) if is_complete else ())
         link.send(Digest(not self._broadcaster.receiver.has_position, is_complete, authors, peer_sample))
 
@@ -109,6 +111,7 @@ class AntiEntropy:
                 window = receiver.add_window(each.author, each.stream_start, _last_active_at(each, now))
                 if window is not None:
                     window.start_at(each.last_contiguous)
+                    window.is_adopted = self._broadcaster.verifier is not None
         receiver.finish_join()
         self._peer.on_links_changed(None)
 
@@ -122,14 +125,22 @@ class AntiEntropy:
             last_active_at = _last_active_at(each, now)
             if window is None:
                 window = receiver.add_window(each.author, each.stream_start, last_active_at, is_claim_only=True)
-                if window is not None and (
-                    last_active_at < receiver.joined_at or receiver.may_have_been_evicted(last_active_at)
-                ):
-                    window.start_at(each.last_contiguous)  # sent before this peer joined, or received and evicted
+                if window is not None and self._is_from_before(each, window, last_active_at):
+                    window.start_at(each.last_contiguous)
                     if now - last_active_at < self._peer.settings.retention_s:
                         self._broadcaster.gap_repair.propagate_claim(each.author)
             if window is not None:
                 self.on_claim(each.author, window, each.last_contiguous, last_active_at)
+
+    def _is_from_before(self, state: AuthorState, window: ReceiveWindow, last_active_at: float) -> bool:
+        """Whether an unknown author's messages were sent before this peer joined, or received and evicted. On a signed
+        channel this takes a proof, or a neighbor could mute an author that has not sent anything yet."""
+        receiver, verifier = self._broadcaster.receiver, self._broadcaster.verifier
+        if verifier is not None:
+            if verifier.proven_through(state.author) < state.last_contiguous:
+                return False
+            last_active_at = verifier.proven_at(state.author, window, self._peer.runtime.now())
+        return last_active_at < receiver.joined_at or receiver.may_have_been_evicted(last_active_at)
 
     def on_claim(self, author: PeerId, window: ReceiveWindow, claimed: int, last_active_at: float) -> None:
         """A neighbor claims, unverified, that the author's messages up to `claimed` exist."""

@@ -5,6 +5,7 @@ message answers with `Unavailable` and a reason. Messages that no neighbor can s
 reported to the application as missed.
 """
 
+from collections.abc import Collection
 from typing import TYPE_CHECKING, NamedTuple
 
 from broadloom.protocol.broadcast.receive_window import ReceiveWindow
@@ -206,12 +207,18 @@ class GapRepair:
             del self._pending_claims[author]
             if (window := self._broadcaster.receiver.windows.get(author)) is not None:
                 to_announce.append((author, window))
-        claims = []
+        verifier, claims = self._broadcaster.verifier, []
         for author, window in to_announce:
             if (state := self._states.get(author)) is not None:
                 state.must_propagate = False
-            idle_ms = int((now - window.last_known_at) * 1000)
-            claims.append(AuthorState(author, window.stream_start, window.last_known, idle_ms))
+            last_known = window.last_known
+            if verifier is not None:
+                last_known = min(last_known, verifier.proven_through(author))
+                for link in self._peer.links if last_known else ():
+                    verifier.send_proof(link, author)
+            if last_known:
+                idle_ms = int((now - window.last_known_at) * 1000)
+                claims.append(AuthorState(author, window.stream_start, last_known, idle_ms))
         if claims:
             frame = encode(LastKnown(tuple(claims)))
             for link in self._peer.links:
@@ -226,6 +233,9 @@ class GapRepair:
         if self._give_up_unavailable(author, window) and not window.has_gap:
             return
         first, last, sent_at = window.missing()
+        verifier = self._broadcaster.verifier
+        if verifier is not None and not window.reorder_buffer:
+            sent_at = verifier.proven_at(author, window, now)  # the age in a claim may be false
         for neighbor, (pending_through, _) in list(state.pending.items()):
             if pending_through < first or neighbor not in self._peer.links:
                 del state.pending[neighbor]
@@ -243,7 +253,12 @@ class GapRepair:
             if window.reorder_buffer and sent_at < receiver.joined_at:
                 receiver.skip_to(window, last)  # sent before this peer and all its neighbors joined
                 return
-            if unavailable and state.unavailable_rounds >= UNAVAILABLE_ROUNDS_MAX:
+            never_held = all(state.pending[link.peer_id][1] for link in left)
+            if (
+                self._is_credible(author, unavailable)
+                and never_held
+                and state.unavailable_rounds >= UNAVAILABLE_ROUNDS_MAX
+            ):
                 # Some neighbors dropped it, and the others never get it.
                 receiver.give_up_gap(author, window, min(last, *unavailable.values()))
                 return
@@ -253,6 +268,8 @@ class GapRepair:
             state.pending.clear()  # start another round: it exists somewhere
             state.unavailable_rounds += bool(unavailable)
         candidates = unasked or left
+        if not candidates:
+            return  # the only neighbor says that it is gone, which is not enough
         responsive = [link for link in candidates if link.received_since_tick] or candidates  # the others may be dead
         announced_by, state.announced_by = state.announced_by, None
         link = announced_by if announced_by in left else self._peer.runtime.random.choice(responsive)
@@ -268,6 +285,13 @@ class GapRepair:
         state.never_held = _NeverHeld(first, since, peer_ids)
         return now > since + NEVER_HELD_TIMEOUT_S and bool(window.reorder_buffer)
 
+    def _is_credible(self, author: PeerId, witnesses: "Collection[Link]") -> bool:
+        """Whether these neighbors may be believed that messages are gone. On a signed channel one of them alone may
+        lie, unless it is the author."""
+        if self._broadcaster.verifier is None or len(witnesses) != 1:
+            return bool(witnesses)
+        return next(iter(witnesses)).peer_id == author
+
     def _may_still_arrive(self, author: PeerId, window: ReceiveWindow, requester: "Link") -> bool:
         """Whether this peer's own gap may close without the requester: two neighbors with the same gap must not wait
         for each other."""
@@ -279,7 +303,7 @@ class GapRepair:
     def _give_up_unavailable(self, author: PeerId, window: ReceiveWindow) -> bool:
         """Give up what all neighbors have dropped."""
         gave_up, state = False, self._state(author)
-        while window.has_gap and len(self._peer.links):
+        while window.has_gap and self._is_credible(author, self._peer.links):
             first, last, _ = window.missing()
             ends = [state.unavailable_through(link.peer_id, first) for link in self._peer.links]
             for end in ends:
@@ -318,9 +342,16 @@ class GapRepair:
             reason = UnavailableReason.PENDING if may_arrive else UnavailableReason.NEVER_HELD
         else:
             reason = UnavailableReason.EXPIRED if first > window.floor else UnavailableReason.NEVER_HELD
-        link.send(Unavailable(author, first, last, reason))
+        self.send_unavailable_range(link, author, first, last, reason)
         if reason is UnavailableReason.NEVER_HELD and first <= window.floor:
             self._broadcaster.backfill.fetch_for(link, author, first, min(last, window.floor))
+
+    def send_unavailable_range(
+        self, link: "Link", author: PeerId, first: int, last: int, reason: UnavailableReason
+    ) -> None:
+        if reason is UnavailableReason.EXPIRED and self._broadcaster.verifier is not None:
+            self._broadcaster.verifier.send_proof(link, author)
+        link.send(Unavailable(author, first, last, reason))
 
     def on_unavailable(self, link: "Link", unavailable: Unavailable) -> None:
         author, first, last = unavailable.author, unavailable.first, unavailable.last

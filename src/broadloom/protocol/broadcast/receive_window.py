@@ -10,8 +10,10 @@ from broadloom.protocol.broadcast.plumtree import TreeState
 class ReceiveWindow:
     __slots__ = (
         "claimed_through",
+        "clock_offset_s",
         "floor",
         "gave_up_at",
+        "is_adopted",
         "is_claim_only",
         "last_active_at",
         "last_contiguous",
@@ -44,6 +46,10 @@ class ReceiveWindow:
         """Messages up to here were given up, but only a claim says that they exist. `last_contiguous` stays where it is
         until a message of the author shows whether the claim was true."""
         self.gave_up_at = 0.0
+        self.is_adopted = False
+        """The position is that of a neighbor on a signed channel, and no signature of the author has confirmed it."""
+        self.clock_offset_s: float | None = None
+        """The least difference between our clock at arrival and the author's signed time of sending."""
         self.tree = TreeState()
 
     def start_at(self, last_contiguous: int) -> None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from broadloom.protocol.broadcast.receive_window import ReceiveWindow
 from broadloom.protocol.broadcast.retention import RetainedFrame
+from broadloom.protocol.broadcast.signing import sent_at as signed_sent_at
 from broadloom.protocol.events import Batch, Missed
 from broadloom.wire import Broadcast, PeerId
 from broadloom.wire.broadcast_frame import Dissemination, decode_broadcast, read_header, relayed
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
 
 EVICTED_SHARE = 10
 """One in this many authors is evicted at a time, because finding them means scanning all."""
+AGE_SLACK_S = 1.0
+"""How much older than its signed time implies a copy may claim to be."""
 EVICTION_PAUSE_S = 0.1
 """Pause after a scan that found no author to evict, so that invented author ids do not keep the peer busy."""
 
@@ -52,7 +55,9 @@ class Receiver:
         window = self.windows.get(author)
         peer, broadcaster = self._peer, self._broadcaster
         is_flood = dissemination != Dissemination.TREE
-        if window is not None and (last <= window.last_contiguous or sequence in window.reorder_buffer):
+        if window is not None and (
+            (last <= window.last_contiguous and not window.is_adopted) or sequence in window.reorder_buffer
+        ):
             if last <= window.floor and broadcaster.backfill.deliver(link, author, sequence, last, frame):
                 return
             peer.counters.duplicates += last - sequence + 1
@@ -61,17 +66,27 @@ class Receiver:
         message = decode_broadcast(frame)  # raises WireError if any part is malformed
         if not self.has_position or author == peer.me.peer_id:
             return  # the neighbor cheats: a digest comes first on every link, and only this peer sends in its own name
-        if message.age_ms > self._retention_ms:
-            peer.counters.expired_copies += 1  # too old to tell from a replay; the gap is reported as missed
-            return
         if self._reorder_bytes + len(frame) > peer.settings.reorder_buffer_bytes_max and (
             window is None or sequence != window.last_contiguous + 1
         ):
             peer.counters.reorder_buffer_full += 1  # gap repair requests it again
             return
-        if broadcaster.verifier is not None and not broadcaster.verifier.verify(link, frame, message):
-            return
         now = peer.runtime.now()
+        if broadcaster.verifier is not None:
+            if not broadcaster.verifier.verify(link, frame, message):
+                return
+            if window is None and broadcaster.verifier.is_stale(message):
+                peer.counters.stale_messages += 1
+                peer.trace(f"ignored a message of {author:016x}: replayed, or the clock of its author is wrong")
+                return
+            if window is not None and window.is_adopted:
+                self._settle_position(author, window, message)
+                self.on_broadcast(link, frame)
+                return
+            message = self._with_plausible_age(window, message, now)
+        if message.age_ms > self._retention_ms:
+            peer.counters.expired_copies += 1  # too old to tell from a replay; the gap is reported as missed
+            return
         sent_at = now - message.age_ms / 1000
         if window is None:
             window = self.add_window(author, message.stream_start, now)
@@ -97,6 +112,29 @@ class Receiver:
             window.reorder_buffer[sequence] = frame, sent_at
             self._reorder_bytes += len(frame)
             broadcaster.gap_repair.watch(author)
+
+    def _settle_position(self, author: PeerId, window: ReceiveWindow, message: Broadcast) -> None:
+        """The first message of an author whose starting position a neighbor gave us, on a signed channel: continue
+        there only as far as the author had signed messages at that time."""
+        verifier = self._broadcaster.verifier
+        assert verifier is not None
+        proven_through = verifier.adopted_through(author)
+        if proven_through < window.last_contiguous:
+            self._peer.counters.false_positions += 1
+            window.start_at(proven_through or message.stream_start - 1)
+        window.is_adopted = False
+
+    @staticmethod
+    def _with_plausible_age(window: ReceiveWindow | None, message: Broadcast, now: float) -> Broadcast:
+        """Relays can overstate the age of a copy, so that it counts as expired. The author's signed times bound it,
+        whatever its clock shows: they tell how much later than its fastest message this one has arrived."""
+        if window is None:
+            return message
+        offset_s = now - signed_sent_at(message)
+        if window.clock_offset_s is None or offset_s < window.clock_offset_s:
+            window.clock_offset_s = offset_s
+        age_ms_max = int((offset_s - window.clock_offset_s + AGE_SLACK_S) * 1000)
+        return message if message.age_ms <= age_ms_max else message._replace(age_ms=age_ms_max)
 
     def _resolve_claim(self, author: PeerId, window: ReceiveWindow, sequence: int, sent_at: float) -> bool:
         """Decide whether messages that were given up on a neighbor's claim alone ever existed. They did not if the
@@ -168,14 +206,21 @@ class Receiver:
         self._deliver(window, decode_broadcast(frame), (now - sent_at) * 1000)
 
     def give_up_gap(self, author: PeerId, window: ReceiveWindow, last: int) -> None:
-        """Report missing messages up to `last` as missed and continue after them."""
+        """Report missing messages up to `last` as missed and continue after them. On a signed channel, forget messages
+        that are only claimed to exist."""
+        verifier = self._broadcaster.verifier
+        if verifier is not None and not window.reorder_buffer:
+            proven_through = verifier.proven_through(author)
+            if proven_through < last:
+                self._peer.counters.claims_unproven += 1
+                window.last_known = max(window.reached, proven_through)
+            if proven_through <= window.reached:
+                return
+            last = min(last, proven_through)
         missed = Missed(author, window.reached + 1, last)
         now = self._peer.runtime.now()
-        if window.reorder_buffer:
-            window.last_contiguous, window.claimed_through = (
-                last,
-                None,
-            )  # the buffered frames prove it exists
+        if window.reorder_buffer or verifier is not None:
+            window.last_contiguous, window.claimed_through = last, None  # signatures prove that they exist
         else:
             window.claimed_through, window.gave_up_at = last, now
         self._report_missed(missed)

@@ -9,7 +9,7 @@ expired messages; with a longer one its link becomes lazy: it gets `IHave` and p
 from typing import TYPE_CHECKING
 
 from broadloom.wire.broadcast_frame import Priority
-from broadloom.wire.link_messages import Unavailable, UnavailableReason
+from broadloom.wire.link_messages import UnavailableReason
 
 if TYPE_CHECKING:
     from broadloom.protocol.broadcast.receive_window import ReceiveWindow
@@ -121,7 +121,9 @@ class SendBacklog:
             return True
         if retained.has_expired(now) or (self._is_shedding and retained.priority < Priority.NORMAL):
             self._peer.counters.low_priority_shed += retained.last - retained.first + 1
-            link.send(Unavailable(author, retained.first, retained.last, UnavailableReason.EXPIRED))
+            broadcaster.gap_repair.send_unavailable_range(
+                link, author, retained.first, retained.last, UnavailableReason.EXPIRED
+            )
         else:
             broadcaster.send(link, author, retained.copy(now))
         return True

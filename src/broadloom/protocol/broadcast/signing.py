@@ -2,19 +2,23 @@
 
 An author's credential is sent over each link before its first message there; connections keep the order, so every
 receiver can verify the message. Honest peers relay only what they have verified: a neighbor that sends a forged
-message, or one of an author without permission to send, is disconnected.
+message is disconnected.
+
+What a neighbor says about the messages of an author counts only as far as the author's signature proves it. A signature
+covers a hash of the messages, so it remains a proof when they are gone (`PositionProof`).
 """
 
 from typing import TYPE_CHECKING
 
 from broadloom.protocol.identity import CredentialError, Identity, Role, SignatureCheck, Signer
 from broadloom.wire import Broadcast, PeerId, WireError, encode
-from broadloom.wire.broadcast_frame import signed_part
+from broadloom.wire.broadcast_frame import SIGNED_PART_BYTES, read_signed_part, signed_part
 from broadloom.wire.exchange_messages import RejectReason
-from broadloom.wire.link_messages import Credential, CredentialRequest, Want
+from broadloom.wire.link_messages import Credential, CredentialRequest, PositionProof, Want
 
 if TYPE_CHECKING:
     from broadloom.protocol.broadcast.broadcaster import Broadcaster
+    from broadloom.protocol.broadcast.receive_window import ReceiveWindow
     from broadloom.protocol.link import Link
     from broadloom.protocol.peer import Peer
 
@@ -30,15 +34,22 @@ EVICTION_PAUSE_S = 0.1
 """Pause after a scan that found no credential to evict."""
 RECHECKS_PER_TICK = 64
 """Credentials checked again in each tick: tickets expire and are revoked."""
+TIME_BYTES = 8
+"""The signature field of a frame begins with the time of sending, in milliseconds since 1970."""
+CLOCK_SKEW_S = 300.0
+"""Tolerated difference between the clocks of an author and a peer that hears of it for the first time."""
 
 
 class _VerifiedAuthor:
-    __slots__ = ("check", "frame", "identity")
+    __slots__ = ("check", "frame", "identity", "proof", "proven_through")
 
     def __init__(self, credential: Credential, identity: Identity, check: SignatureCheck) -> None:
         self.frame = encode(credential)
         self.identity = identity
         self.check = check
+        self.proven_through = 0
+        """The author has signed a message with this sequence number."""
+        self.proof = b""
 
 
 class MessageVerifier:
@@ -55,6 +66,9 @@ class MessageVerifier:
         """Rejected authors, and until when their messages are ignored."""
         self._requests_sent = 0
         self._evict_again_at = 0.0
+        self._own_proof = b""
+        self._adopted_proofs: dict[PeerId, bytes] = {}
+        """Proofs that came with the starting position, of authors whose credential is not known yet."""
 
     def identity_of(self, author: PeerId) -> Identity | None:
         verified = self._verified.get(author)
@@ -63,7 +77,11 @@ class MessageVerifier:
     # -- own messages
 
     def signed(self, message: Broadcast, frame: bytes) -> Broadcast:
-        return message._replace(signature=self._signer.sign(self._peer.channel_id + signed_part(frame)))
+        part = signed_part(frame)
+        time = int(self._peer.runtime.wall_time_s() * 1000).to_bytes(TIME_BYTES, "big")
+        signature = time + self._signer.sign(self._peer.channel_id + time + part)
+        self._own_proof = part + signature
+        return message._replace(signature=signature)
 
     # -- sending credentials
 
@@ -118,13 +136,87 @@ class MessageVerifier:
                 self._requests_sent += 1
                 link.send(CredentialRequest(message.author, message.sequence))
             return False
-        if not verified.check(self._peer.channel_id + signed_part(frame), message.signature):
+        part = signed_part(frame)
+        if not self._check(verified, part, message.signature):
             self._peer.counters.bad_signatures += 1
             raise WireError(f"invalid signature of {message.author:016x}")
         if verified.identity.role is not Role.PRODUCER:
             self._peer.counters.role_violations += 1
             raise WireError(f"{verified.identity.name or message.author} has no permission to send")
+        if message.last_sequence > verified.proven_through:
+            verified.proven_through, verified.proof = message.last_sequence, part + message.signature
         return True
+
+    def _check(self, verified: _VerifiedAuthor, part: bytes, signature: bytes) -> bool:
+        time, signature = signature[:TIME_BYTES], signature[TIME_BYTES:]
+        return verified.check(self._peer.channel_id + time + part, signature)
+
+    def is_stale(self, message: Broadcast) -> bool:
+        """Whether the first message that is heard of an author was sent so long ago that it must be a replay."""
+        age_s = self._peer.runtime.wall_time_s() - sent_at(message)
+        return age_s > self._peer.settings.retention_s + CLOCK_SKEW_S
+
+    # -- proofs
+
+    def proven_through(self, author: PeerId) -> int:
+        """The highest sequence number that the author is known to have used."""
+        verified = self._verified.get(author)
+        return verified.proven_through if verified is not None else 0
+
+    def adopted_through(self, author: PeerId) -> int:
+        """The sequence number that the neighbor which gave us our starting position has proven. The credential of the
+        author must be known."""
+        proof, verified = self._adopted_proofs.pop(author, b""), self._verified[author]
+        part, signature = proof[:SIGNED_PART_BYTES], proof[SIGNED_PART_BYTES:]
+        if not proof or not self._check(verified, part, signature):
+            return 0
+        self._verify_proof(verified, proof)
+        return read_signed_part(part)[1]
+
+    def proven_at(self, author: PeerId, window: "ReceiveWindow", now: float) -> float:
+        """When the last message that the author has provably sent was sent, on our monotonic clock; now if none is
+        proven."""
+        verified = self._verified.get(author)
+        if verified is None or not verified.proof:
+            return now
+        signed_s = int.from_bytes(verified.proof[SIGNED_PART_BYTES:][:TIME_BYTES], "big") / 1000
+        if window.clock_offset_s is not None:
+            return signed_s + window.clock_offset_s
+        return min(now, now - self._peer.runtime.wall_time_s() + signed_s)
+
+    def on_position_proof(self, _link: "Link", message: PositionProof) -> None:
+        author, _ = read_signed_part(message.proof[:SIGNED_PART_BYTES])
+        verified = self._verified.get(author)
+        if verified is not None:
+            self._verify_proof(verified, message.proof)
+        if not self._broadcaster.has_position and len(self._adopted_proofs) < self._peer.settings.authors_max:
+            self._adopted_proofs[author] = message.proof
+
+    def _verify_proof(self, verified: _VerifiedAuthor, proof: bytes) -> None:
+        part, signature = proof[:SIGNED_PART_BYTES], proof[SIGNED_PART_BYTES:]
+        last = read_signed_part(part)[1]
+        if last > verified.proven_through and self._check(verified, part, signature):
+            verified.proven_through, verified.proof = last, proof
+
+    def send_proofs(self, link: "Link") -> None:
+        """Prove the positions of a digest. Credentials follow with the authors' next messages."""
+        for author in self._broadcaster.receiver.windows:
+            self._send_proof(link, author)
+
+    def send_proof(self, link: "Link", author: PeerId) -> None:
+        """Prove that the messages exist which a claim about this author is about to name."""
+        if self.can_send_credential(author):
+            self.send_credential(link, author)
+            self._send_proof(link, author)
+
+    def _send_proof(self, link: "Link", author: PeerId) -> None:
+        if author == self._peer.me.peer_id:
+            proof = self._own_proof
+        else:
+            verified = self._verified.get(author)
+            proof = (verified.proof if verified is not None else b"") or self._adopted_proofs.get(author, b"")
+        if proof:
+            link.send(PositionProof(proof))
 
     def _reject(self, author: PeerId, text: str) -> None:
         self._peer.trace(f"author {author:016x} rejected: {text}")
@@ -143,6 +235,7 @@ class MessageVerifier:
 
     def evict(self, author: PeerId) -> None:
         self._verified.pop(author, None)
+        self._adopted_proofs.pop(author, None)
         for link in self._peer.links:
             link.credentials_sent.pop(author, None)
 
@@ -179,3 +272,8 @@ class MessageVerifier:
                 self.evict(author)
                 self._reject(author, rejected.text)
         del self._to_recheck[-RECHECKS_PER_TICK:]
+
+
+def sent_at(message: Broadcast) -> float:
+    """The author's time of sending, which its signature covers, in seconds since 1970."""
+    return int.from_bytes(message.signature[:TIME_BYTES], "big") / 1000

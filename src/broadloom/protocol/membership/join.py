@@ -35,7 +35,7 @@ class LinkAttempt:
 
     @property
     def is_hung(self) -> bool:
-        """Not established for so long that another dial may be faster: a partition may have healed since."""
+        """Pending long enough that another dial may be faster: a partition may have healed since."""
         age_s = self._peer.runtime.now() - self._started_at
         return not self.is_open and age_s > self._peer.settings.announced_dial_s
 

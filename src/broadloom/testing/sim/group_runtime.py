@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from broadloom.groups.participant import Participant
 from broadloom.protocol.events import LinkDown, LinkDownReason, PeerState, StateChanged
-from broadloom.testing.sim.simulation import START_TIME_S
+from broadloom.testing.sim.node import START_TIME_S
 
 if TYPE_CHECKING:
     from broadloom.groups.model import GroupEvent, GroupMessage

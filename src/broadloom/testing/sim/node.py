@@ -11,6 +11,7 @@ from broadloom.wire import Address, PeerInfo
 
 if TYPE_CHECKING:
     from broadloom.protocol.events import Batch, Event, Message, Missed
+    from broadloom.protocol.identity import Signer
     from broadloom.protocol.runtime import ConnectionHandler, ObserverFactory
     from broadloom.testing.sim.network import SimConnection, SimNetwork
     from broadloom.testing.sim.step_checker import StepChecker
@@ -46,12 +47,19 @@ CHANNEL_ID = bytes.fromhex("9bae618a73998c1eea0c1c86689abcf7")
 """The id of every simulated channel. It decides the port order, so histories do not depend on how names are hashed."""
 
 
+START_TIME_S = 1_767_225_600.0
+"""Wall time at virtual time 0: the beginning of 2026, UTC."""
+
+
 class SimNode:
     """A simulated peer and its process.
 
     Tests use `broadcast`, `leave`, `kill`, `pause`, `resume` and `received`. An application under test sets
     `on_message`, `on_missed` and `on_event`; they are called as the peer's events happen.
     """
+
+    is_hostile = False
+    """A hostile member (`hostile.py`): what it receives is not checked."""
 
     def __init__(
         self,
@@ -67,6 +75,7 @@ class SimNode:
         settings: Tuning,
         tape: "ObserverFactory | None" = None,
         keep_received: bool = True,
+        signer: "Callable[[int], Signer] | None" = None,
     ) -> None:
         self.number = number
         self.host = host
@@ -93,7 +102,8 @@ class SimNode:
         self.address = self._listen(CHANNEL_ID)
         me = PeerInfo(self.random.getrandbits(64), self.address)
         observer = tape.observer(channel, me.peer_id) if tape is not None else None
-        self.peer = Peer(self, me, CHANNEL_ID, bootstrap, settings, observer=observer)
+        own_signer = signer(me.peer_id) if signer is not None else None
+        self.peer = Peer(self, me, CHANNEL_ID, bootstrap, settings, signer=own_signer, observer=observer)
 
     def _listen(self, channel_id: bytes) -> Address:
         """Take the first free port in the channel's port order."""
@@ -154,6 +164,9 @@ class SimNode:
     def now(self) -> float:
         return self.clock.now
 
+    def wall_time_s(self) -> float:
+        return START_TIME_S + self.clock.now
+
     def dial(self, address: Address, handler: "ConnectionHandler") -> "SimConnection":
         return self.network.dial(self, address, handler)
 
@@ -166,7 +179,7 @@ class SimNode:
         self.clock.call_at(self.clock.now, SimTimer(self, callback, ()).fire)
 
     def deliver(self, batch: "Batch") -> None:
-        for message in batch:
+        for message in () if self.is_hostile else batch:
             self.checker.on_delivered(self, message)
             if self._keep_received:
                 self.received.append(message)
@@ -174,7 +187,8 @@ class SimNode:
                 self.on_message(message)
 
     def report_missed(self, missed: "Missed") -> None:
-        self.checker.on_missed(self, missed)
+        if not self.is_hostile:
+            self.checker.on_missed(self, missed)
         if self.on_missed is not None:
             self.on_missed(missed)
 

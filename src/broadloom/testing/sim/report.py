@@ -25,6 +25,8 @@ def replay_command(scenario: Scenario, result: SeedResult) -> str:
     options = f"--peers {result.peers} --seeds {result.seed} --degree {settings.degree}"
     if settings.flood_bytes_max != load(scenario.source).settings.peer.flood_bytes_max:
         options += f" --dissemination {DisseminationMode.from_settings(settings).value}"
+    if scenario.settings.hostile_count:
+        options += f" --hostile {scenario.settings.hostile_count}"
     return f"broadloom sim run {scenario.source} {options} --trace"
 
 

@@ -50,6 +50,10 @@ class Scenario:
     def with_degree(self, degree: int) -> "Scenario":
         return replace(self, settings=replace(self.settings, peer=replace(self.settings.peer, degree=degree)))
 
+    def with_hostile(self, count: int) -> "Scenario":
+        """On a signed channel, with this many hostile members."""
+        return replace(self, settings=replace(self.settings, signed=True, hostile_count=count))
+
     def with_dissemination(self, mode: DisseminationMode) -> "Scenario":
         return replace(self, settings=replace(self.settings, peer=mode.apply_to(self.settings.peer)))
 

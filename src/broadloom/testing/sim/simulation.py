@@ -11,16 +11,15 @@ from broadloom.protocol import ChannelName, ChannelSettings, PeerState, Tuning
 from broadloom.protocol.runtime import ObserverFactory
 from broadloom.testing.checks.guarantees import adjacency, check_connected, check_regular, find_undelivered
 from broadloom.testing.sim.dissemination import random_payloads
+from broadloom.testing.sim.hostile import HostileNode, SimSigner
 from broadloom.testing.sim.network import SimNetwork, SimNetworkSettings
-from broadloom.testing.sim.node import SimNode
+from broadloom.testing.sim.node import START_TIME_S, SimNode
 from broadloom.testing.sim.step_checker import StepChecker
 from broadloom.testing.sim.virtual_clock import VirtualClock
 from broadloom.wire import Address
 
 CONVERGENCE_POLL_S = 0.25
 """Interval between two checks for convergence."""
-START_TIME_S = 1_767_225_600.0
-"""Wall time at virtual time 0: the beginning of 2026, UTC. For tapes."""
 CHECK_TIMEOUT_S = 60.0
 QUIESCENCE_S = 10.0
 """Time without link changes that counts as quiescent: several rounds of beacons and neighbor lists."""
@@ -39,6 +38,10 @@ class SimulationSettings:
     channel: str = "sim/fabric"
     size_bytes: int = 32
     """Size of a small message of the traffic."""
+    signed: bool = False
+    """Peers sign their messages."""
+    hostile_count: int = 0
+    """Hostile members among the first peers (see `hostile.py`); they have no effect unless the channel is signed."""
     keep_received: bool = True
     """Keep delivered messages in `SimNode.received`; scenarios with thousands of peers do not."""
 
@@ -90,7 +93,8 @@ class Simulation:
             bootstrap = tuple(node.address for node in self._sample_members())
             if not bootstrap:  # not founded yet: all search the first host
                 bootstrap = (Address(next((node.host for node in self.nodes if node.is_alive), host), 0),)
-        node = SimNode(
+        hostile = 0 < number <= self.settings.hostile_count
+        node = (HostileNode if hostile else SimNode)(
             number,
             host,
             self.clock,
@@ -102,8 +106,12 @@ class Simulation:
             settings=Tuning.of(self.settings.peer),
             tape=self._tape,
             keep_received=self.settings.keep_received,
+            signer=SimSigner if self.settings.signed else None,
         )
         self.nodes.append(node)
+        for each in self.nodes[: self.settings.hostile_count + 1]:
+            if isinstance(each, HostileNode):
+                each.victims.update(dict.fromkeys(other.peer.me.peer_id for other in self.nodes if other is not each))
         node.peer.start()
         return node
 
@@ -164,7 +172,8 @@ class Simulation:
             return 4, problem
         if problem := check_connected(graph):
             return (6 if self._has_healed else 5), problem
-        return find_undelivered(self.checker, alive, allow_missed=allow_missed)
+        honest = [node for node in alive if not node.is_hostile]
+        return find_undelivered(self.checker, honest, allow_missed=allow_missed)
 
     def quiesce(self, timeout_s: float) -> float:
         """Wait until links no longer change; return the seconds it took."""
@@ -199,7 +208,9 @@ class Simulation:
     def _send_one(self, traffic_round: int) -> None:
         if traffic_round != self._traffic_round:
             return
-        senders = [node for node in self._authors or self.nodes if node.is_alive and not node.is_paused]
+        senders = [
+            node for node in self._authors or self.nodes if node.is_alive and not node.is_paused and not node.is_hostile
+        ]
         for _ in range(8 if senders else 0):
             node = self.random.choice(senders)
             if node.peer.state is PeerState.CONNECTED:

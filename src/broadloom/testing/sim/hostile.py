@@ -1,0 +1,102 @@
+"""Signed channels in the simulator, and a hostile member: everything that a member with a valid credential can try
+short of leaving the fabric.
+
+A hostile member keeps to the rules of membership, so that it stays a neighbor. It lies about the messages of others: it
+claims messages that do not exist, gives newcomers false starting positions, reports messages as expired that it holds,
+overstates the age of what it relays, and drops half of it. Its own deliveries are not checked.
+"""
+
+import hashlib
+from typing import TYPE_CHECKING, Any
+
+from broadloom.protocol.identity import CredentialError, Identity, SignatureCheck
+from broadloom.testing.sim.node import SimNode
+from broadloom.wire import PeerId
+from broadloom.wire.broadcast_frame import AGE_MS_MAX, forwarded
+from broadloom.wire.exchange_messages import RejectReason
+from broadloom.wire.link_messages import LastKnown, Unavailable, UnavailableReason, Want
+from broadloom.wire.types import AuthorState
+
+if TYPE_CHECKING:
+    from broadloom.protocol.broadcast.plumtree import TreeState
+    from broadloom.protocol.broadcast.retention import RetainedFrame
+    from broadloom.protocol.link import Link
+
+LIE_INTERVAL_S = 0.5
+CLAIMED_BEYOND = (1, 2, 3, 1000)
+"""How far beyond an author's last message false claims go."""
+LONG_AGO_MS = 10**9
+
+
+class SimSigner:
+    """Signatures without keys, quick to compute. The simulated peers never forge them."""
+
+    def __init__(self, peer_id: PeerId) -> None:
+        self.credential = peer_id.to_bytes(8, "big")
+
+    def sign(self, data: bytes) -> bytes:
+        return hashlib.blake2b(data, digest_size=16, key=self.credential).digest()
+
+    def verify_credential(self, author: PeerId, credential: bytes) -> tuple[Identity, SignatureCheck]:
+        signer = SimSigner(author)
+        if credential != signer.credential:
+            raise CredentialError(RejectReason.PEER_ID_MISMATCH, "the credential of another peer")
+        return Identity(author), lambda data, signature: signer.sign(data) == signature
+
+    def recheck(self, identity: Identity) -> None:
+        """Simulated credentials neither expire nor are they revoked."""
+
+
+class HostileNode(SimNode):
+    """A member that runs the protocol and lies in the messages that others cannot check by themselves."""
+
+    is_hostile = True
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.victims: dict[PeerId, None] = {}
+        """Every peer of the channel, also those that have not sent anything yet."""
+        broadcaster = self.peer.broadcaster
+        self._honest_send = broadcaster.send_to_links
+        self._honest_states = broadcaster.anti_entropy._author_states
+        broadcaster.send_to_links = self._relay_dishonestly  # type: ignore[method-assign]
+        broadcaster.anti_entropy._author_states = self._false_states  # type: ignore[method-assign]
+        broadcaster.gap_repair.on_want = self._deny  # type: ignore[method-assign]
+        self.peer._link_handlers[Want] = self._deny
+        self.call_later(LIE_INTERVAL_S, self._lie)
+
+    def _relay_dishonestly(
+        self,
+        tree: "TreeState",
+        retained: "RetainedFrame",
+        frame: bytes,
+        rest: memoryview | None,
+        received_from: "Link | None",
+    ) -> None:
+        if self.random.random() < 0.5:
+            whole = frame if rest is None else b"".join((frame, rest))
+            age_ms = self.random.choice((0, 60_000, 119_000, AGE_MS_MAX))
+            self._honest_send(tree, retained, forwarded(whole, 1, age_ms), None, received_from)
+
+    def _false_states(self, *, long_idle: bool = False) -> tuple[AuthorState, ...]:
+        states = {each.author: each for each in self._honest_states(long_idle=long_idle)}
+        for author in () if long_idle else self.victims:
+            states.setdefault(author, AuthorState(author, 1, 0, 0))
+        beyond = self.random.choice(CLAIMED_BEYOND)
+        return tuple(each._replace(last_contiguous=each.last_contiguous + beyond) for each in states.values())
+
+    def _deny(self, link: "Link", want: Want) -> None:
+        link.send(Unavailable(want.author, want.first, want.last, UnavailableReason.EXPIRED))
+
+    def _lie(self) -> None:
+        self.call_later(LIE_INTERVAL_S, self._lie)
+        windows = self.peer.broadcaster.receiver.windows
+        claims = []
+        for author in self.victims:
+            known = windows[author].last_known if author in windows else 0
+            idle_ms = self.random.choice((0, LONG_AGO_MS))
+            claims.append(AuthorState(author, 1, known + self.random.choice(CLAIMED_BEYOND), idle_ms))
+            for link in self.peer.links:
+                link.send(Unavailable(author, known + 1, known + 3, UnavailableReason.EXPIRED))
+        for link in self.peer.links:
+            link.send(LastKnown(tuple(claims)))

@@ -1,0 +1,32 @@
+"""A hostile member of a signed channel harms nobody but itself: every guarantee holds among the honest."""
+
+import pytest
+
+from broadloom.testing.sim.dissemination import DisseminationMode
+from broadloom.testing.sim.hostile import HostileNode
+from broadloom.testing.sim.scenario import load
+from broadloom.testing.sim.simulation import Simulation, SimulationSettings
+from broadloom.testing.sim.step_checker import GuaranteeViolation
+
+CASES = [("kill", 1), ("partition", 1), ("random-faults", 4), ("long-partition", 1), ("pause", 1)]
+
+
+@pytest.mark.parametrize("mode", list(DisseminationMode))
+@pytest.mark.parametrize(("scenario", "seed"), CASES)
+def test_guarantees_hold_with_a_hostile_member(scenario: str, seed: int, mode: DisseminationMode) -> None:
+    load(scenario).with_dissemination(mode).with_hostile(1).run(seed, 12)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("seed", range(20, 40))
+@pytest.mark.parametrize("scenario", ["kill", "partition", "random-faults"])
+def test_guarantees_hold_with_two_hostile_members(scenario: str, seed: int) -> None:
+    load(scenario).with_hostile(2).run(seed, 24)
+
+
+def test_hostile_member_does_harm_where_messages_are_not_signed() -> None:
+    """Otherwise the tests above would show nothing."""
+    simulation = Simulation(1, SimulationSettings(hostile_count=1))
+    assert isinstance([simulation.add_peer() for _ in range(8)][1], HostileNode)
+    with pytest.raises(GuaranteeViolation, match="which was never sent"):
+        simulation.run_for(30)
