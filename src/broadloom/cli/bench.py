@@ -54,7 +54,7 @@ def bench(
     - `broadloom bench`
     - `broadloom bench throughput --receivers 16 --size 1000`
     - `broadloom bench latency --rate 1000 --duration 10 --no-tls`
-    - `broadloom bench --signed --json | jq .measures.latency.latency_ms`
+    - `broadloom bench --signed --json | jq .benchmarks.latency.latency_ms`
     """
     from broadloom.testing.bench.benchmarks import BENCHMARKS
     from broadloom.testing.bench.config import BenchConfig
