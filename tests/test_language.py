@@ -30,6 +30,7 @@ BANNED = {
     r"\bpromises?\b": "guarantee",
     r"\b(guilty|innocent) (rows?|deliver(y|ies)|messages?)\b": "violation",
     r"\bset aside\b": "quarantined, excluded",
+    r"\bpip install ['\"]?broadloom\b": "an install from a checkout: the name is not registered",
     # Turns of phrase.
     r"\banew\b": "again",
     r"\bin good order\b": "gracefully",

@@ -2,6 +2,8 @@
 
 import sys
 
+from broadloom.extras import missing_package
+
 NOT_SUPPORTED = 3
 
 
@@ -10,7 +12,7 @@ def main() -> None:
         import rich  # noqa: F401
         import typer  # noqa: F401
     except ModuleNotFoundError as missing:
-        print(f"broadloom: {missing.name} is not installed; run: pip install 'broadloom[cli]'", file=sys.stderr)
+        print(f"broadloom: {missing_package(missing.name or 'typer', 'cli')}", file=sys.stderr)
         sys.exit(NOT_SUPPORTED)
     from broadloom.cli.main import main as run_command_line
 

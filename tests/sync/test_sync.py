@@ -1,5 +1,6 @@
 """`broadloom.sync`: the names, results and exceptions of the asynchronous channel."""
 
+import os
 import subprocess
 import sys
 import threading
@@ -295,3 +296,33 @@ def test_failing_process_prints_one_traceback_and_exits() -> None:
     assert result.returncode == 1
     assert result.stderr.count("Traceback") == 1
     assert "ZeroDivisionError" in result.stderr
+
+
+FORKS = """
+import os, sys
+import broadloom.sync
+name = sys.argv[1]
+with broadloom.sync.connect(name, tls=False) as parent:
+    child = os.fork()
+    if not child:
+        try:
+            parent.broadcast(b"from the channel of the parent")
+        except RuntimeError as error:
+            print(error, flush=True)
+        with broadloom.sync.connect(name, tls=False, timeout_s=20) as channel:
+            channel.broadcast(b"from the child")
+        os._exit(0)
+    print(parent.receive(timeout_s=30).text, flush=True)
+    parent.broadcast(b"the parent goes on")
+    print(os.waitpid(child, 0)[1], flush=True)
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")
+def test_forked_process_connects_by_itself() -> None:
+    command = [sys.executable, "-W", "ignore:This process:DeprecationWarning", "-c", FORKS, unique_name()]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert done.stderr == ""
+    assert done.stdout.splitlines() == [
+        "a channel cannot be used in a forked process: connect there", "from the child", "0"
+    ]  # fmt: skip

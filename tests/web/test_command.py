@@ -18,7 +18,7 @@ from tests.web.server import running_server
         ([], "pass a channel, --tapes or --results"),
         (["--tapes", "/nowhere/at/all"], "is not a directory"),
         (["--tapes", ".", "--listen", "here"], "--listen must be a port"),
-        (["--tapes", ".", "--listen", "0.0.0.0:0"], "set a password"),
+        (["--tapes", ".", "--listen", "0.0.0.0:0"], "set BROADLOOM_WEB_PASSWORD"),
     ],
 )
 def test_command_mistakes_say_what_to_do(words: list[str], error: str) -> None:

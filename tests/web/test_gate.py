@@ -103,7 +103,7 @@ def test_password_guessing_is_rate_limited() -> None:
 
 
 def test_serving_other_hosts_requires_a_password() -> None:
-    with pytest.raises(ServeError, match="set a password"):
+    with pytest.raises(ServeError, match="set BROADLOOM_WEB_PASSWORD"):
         asyncio.run(serve(host="0.0.0.0", port=0))
 
 

@@ -252,7 +252,10 @@ class Channel(Sender):
     async def close_channel(self) -> None:
         """Close the channel for everyone. On a signed channel members ignore this, since any member could do it."""
         if not self._node.peer.accepts_channel_close:
-            raise NotPermittedError("members of this channel ignore a close: ChannelSettings.accept_channel_close")
+            raise NotPermittedError(
+                "this peer ignores close_channel, as members of a signed channel do by default; to allow it, all "
+                "members connect with ChannelSettings(accept_channel_close=True)"
+            )
         self._node.peer.close_channel()
         await self.leave()
 
@@ -383,7 +386,10 @@ class Channel(Sender):
 
     def _not_connected_message(self) -> str:
         if self._has_overflowed:
-            return f"{self.name}: left, because this program did not read in time"
+            return (
+                f"{self.name}: left, because this program did not read in time; read faster, raise inbox_messages_max "
+                "or inbox_bytes_max, or choose another overflow policy"
+            )
         if self._left.is_set() or self._leave_task is not None:
             return f"{self.name}: the channel was left; connect again"
         return f"{self.name}: not connected at the moment ({self._node.peer.state.value}); wait, or connect again"

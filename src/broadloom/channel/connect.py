@@ -78,7 +78,8 @@ class PendingConnection:
         except TimeoutError:
             hosts = ", ".join(address.host for address in self._bootstrap)
             raise ConnectError(
-                f"{self._channel_name}: {hosts} not resolved within {self._options.timeout_s:g} s"
+                f"{self._channel_name}: cannot resolve {hosts} within {self._options.timeout_s:g} s; check the names, "
+                "or pass addresses"
             ) from None
 
     def _node(self, advertise_host: str, port: int) -> TcpNode:
@@ -137,7 +138,9 @@ class PendingConnection:
         if rejected is not None:
             raise RejectedError(f"{self._channel_name}: {rejected.text}")
         if node.peer.state is PeerState.LEFT:
-            raise ConnectError(f"{self._channel_name}: a member closed the channel for everyone while it was joined")
+            raise ConnectError(
+                f"{self._channel_name}: a member closed the channel for everyone during the join; connect again"
+            )
 
     def _timeout_message(self, node: TcpNode) -> str:
         seconds = f"{self._options.timeout_s:g} s"

@@ -76,13 +76,16 @@ class Sender(ABC):
             sequence = self._send(part, PayloadKind.FRAGMENT, priority, ttl_ms)
         return sequence
 
-    async def broadcast_text(self, text: str) -> int:
+    async def broadcast_text(self, text: str, *, priority: int = Priority.NORMAL, ttl_s: float | None = None) -> int:
         """Send text as UTF-8; receivers read `message.text`."""
-        return await self.broadcast(text.encode())
+        if not isinstance(text, str):
+            raise TypeError(f"broadcast_text takes text, not {type(text).__name__}; use broadcast")
+        return await self.broadcast(text.encode(), priority=priority, ttl_s=ttl_s)
 
-    async def broadcast_json(self, value: Any) -> int:
+    async def broadcast_json(self, value: Any, *, priority: int = Priority.NORMAL, ttl_s: float | None = None) -> int:
         """Send a value as JSON; receivers read `message.json()`."""
-        return await self.broadcast(json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode())
+        data = json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode()
+        return await self.broadcast(data, priority=priority, ttl_s=ttl_s)
 
     async def broadcast_file(
         self,

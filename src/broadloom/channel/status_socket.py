@@ -1,6 +1,6 @@
 """Status of the peers on this machine, over private Unix sockets: server (`expose_status`) and client.
 
-`broadloom status` and `broadloom watch` are clients. Any program can expose its own channels:
+`broadloom status` and `broadloom top` are clients. Any program can expose its own channels:
 
     async with broadloom.connect("chess/club-42") as channel, broadloom.expose_status(channel):
         ...
@@ -199,7 +199,10 @@ def require_local_peers(channel: str, peer: str) -> list[LocalPeer]:
     if not found:
         of_channel = f" of {channel}" if channel else ""
         with_id = f" with an id that begins with {peer}" if peer else ""
-        raise LocalPeersError(f"no peer{of_channel}{with_id} of this user exposes its status on this machine")
+        raise LocalPeersError(
+            f"no peer{of_channel}{with_id} of this user exposes its status on this machine; start one "
+            "with `broadloom join`, or call broadloom.expose_status in your program"
+        )
     return found
 
 

@@ -34,7 +34,7 @@ chat = command_group(
     help="""Chat in groups, with threads, in the terminal.
 
     `broadloom chat NAME` is short for `broadloom chat join NAME` and takes its options. The history is stored on this
-    machine and is there when you come back. Needs the extra: `pip install 'broadloom[chat]'`.
+    machine and is there when you come back. Needs the extra `chat`.
 
     Examples:
 

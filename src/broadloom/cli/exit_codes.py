@@ -4,6 +4,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib.util import find_spec
 
+from broadloom import extras
+
 SUCCESS = 0
 FAILURE = 1
 USAGE_ERROR = 2
@@ -62,23 +64,13 @@ def usage_errors(prefix: str = "", suffix: str = "") -> Iterator[None]:
         raise UsageError(f"{prefix}{problem}{suffix}") from None
 
 
-_EXTRAS = {
-    "chat": ("textual",),
-    "pipeline": ("numba", "numpy", "pandas", "polars", "pyarrow", "pyspark"),
-    "record": ("pyarrow",),
-    "sim": ("matplotlib", "networkx", "scipy"),
-    "web": ("nicegui", "pyarrow"),
-}
-
-
 def require_extra(extra: str) -> None:
     """Raise `NotSupportedError` if a package of this extra is not installed. Imports nothing."""
-    for package in _EXTRAS[extra]:
+    for package in extras.EXTRAS[extra]:
         if find_spec(package) is None:
             raise missing_package(package, extra)
 
 
 def missing_package(package: str, extra: str = "") -> NotSupportedError:
     """The error for a package that could not be imported."""
-    extra = extra or next((name for name, packages in _EXTRAS.items() if package in packages), "all")
-    return NotSupportedError(f"{package} is not installed; run: pip install 'broadloom[{extra}]'")
+    return NotSupportedError(extras.missing_package(package, extra))

@@ -20,7 +20,7 @@ study = command_group(
     help="""Study overlays of up to ten million peers: diameter, robustness, growth.
 
     Many overlays are grown and searched in parallel, as Spark tasks on this machine or on a cluster. No peers run: for
-    that, use `broadloom sim` and `broadloom chaos`. Needs the extra: `pip install 'broadloom[pipeline]'`.
+    that, use `broadloom sim` and `broadloom chaos`. Needs the extra `pipeline`.
 
     Examples:
 

@@ -22,7 +22,7 @@ class Identity(NamedTuple):
     """What a certificate states about a peer."""
 
     peer_id: PeerId
-    """Derived from the key of the certificate, so it cannot be forged."""
+    """A hash of the session key and the ticket, so it cannot be forged."""
     name: str = ""
     """The name on the ticket, chosen by the owner of the channel; empty without tickets."""
     role: Role = Role.PRODUCER

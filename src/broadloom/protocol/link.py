@@ -23,7 +23,7 @@ _BROADCAST = BROADCAST.to_bytes(4, "big")
 
 
 class Link:
-    """Passes broadcasts to the broadcaster and everything else to the handlers of the peer."""
+    """Passes broadcasts to the receiver and everything else to the handlers of the peer."""
 
     __slots__ = (
         "_connection",
@@ -75,7 +75,7 @@ class Link:
         self.buffered_at_digest: tuple[RetainedFrame, ...] = ()
         """`AntiEntropy`: frames we held beyond the positions in our digest."""
         self.frames_received = 0
-        """`Receiver`: broadcast frames received over this link."""
+        """Broadcast frames received over this link."""
         self.credentials_sent: dict[PeerId, None] = {}
         """`MessageVerifier`: authors whose credential was sent over this link."""
         self.received_since_tick = True
@@ -105,6 +105,7 @@ class Link:
         self.received_since_tick = True
         try:
             if frame[4:8] == _BROADCAST:
+                self.frames_received += 1
                 self._peer.broadcaster.receiver.on_broadcast(self, frame)
             else:
                 self._peer.on_link_frame(self, frame)

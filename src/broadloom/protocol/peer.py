@@ -161,7 +161,7 @@ class Peer:
         self.is_paused = is_paused
 
     def abort(self) -> None:
-        """The runtime has dropped all connections, as a crash would: no event, no farewell."""
+        """The runtime has dropped all connections, as a crash would: no event, no `Leave`."""
         self.state = PeerState.LEFT
 
     # -- for the parts

@@ -73,7 +73,7 @@ class Runtime(Protocol):
         """Seconds on a monotonic clock."""
 
     def wall_time_s(self) -> float:
-        """Seconds since 1970. Only signed channels use it, to recognize replayed messages."""
+        """Seconds since 1970. Only signed channels use it: to date signatures and to recognize replayed messages."""
 
     def dial(self, address: Address, handler: ConnectionHandler) -> Connection:
         """Connect; `handler.on_open` or `handler.on_disconnect` follows, never during this call."""

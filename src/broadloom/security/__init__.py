@@ -1,8 +1,8 @@
 """Authentication: keys, tickets, certificates, TLS contexts and signatures.
 
 A peer is a member if the channel's certificate authority has signed its certificate, directly or through a ticket. Its
-peer id is a hash of its session key, so no other peer can claim it. This layer has no sockets: `transport` uses the
-contexts of a `PeerCredentials`. Secrets appear in key files only, never in an error message or a `repr`.
+peer id is a hash of its session key and ticket, so no other peer can claim it. This layer has no sockets: `transport`
+uses the contexts of a `PeerCredentials`. Secrets appear in key files only, never in an error message or a `repr`.
 """
 
 from broadloom.errors import InvalidKeyError, InvalidKeyFileError

@@ -72,7 +72,9 @@ class Authority:
         what = f"the authority {path}"
         contents = read_contents(read_file(Path(path), "the authority"), what, _ADVICE)
         if len(contents.certificates) == 2:
-            raise InvalidKeyFileError(f"{path} is a ticket, not an authority file")
+            raise InvalidKeyFileError(
+                f"{path} is a ticket, not an authority file; pass the file from `broadloom authority create`"
+            )
         if len(contents.certificates) != 1 or len(contents.keys) > 1:
             raise InvalidKeyFileError(f"{what} is incomplete (expected one certificate and a private key): {_ADVICE}")
         authority = cls(contents.certificates[0], contents.keys[0] if contents.keys else None)

@@ -60,9 +60,14 @@ class PeerCredentials:
         now: Clock = utc_now,
     ) -> "PeerCredentials":
         if not is_for_channel(ticket.authority, channel.id):
-            raise CredentialError(RejectReason.WRONG_CHANNEL, "the ticket is for another channel")
+            raise CredentialError(
+                RejectReason.WRONG_CHANNEL, "the ticket is for another channel; ask its owner for one"
+            )
         if revocation_list is not None and revocation_list.authority != ticket.authority:
-            raise InvalidKeyFileError("the revocation list and the ticket are from different owners")
+            raise InvalidKeyFileError(
+                "the revocation list and the ticket are from different owners; use the list of the owner that issued "
+                "the ticket"
+            )
         if ticket.is_expired(now()):
             raise expired_error(ticket.expires_at)
         return cls(channel, ticket.authority, ticket.issue_certificate(now), revocation_list, now)

@@ -8,6 +8,7 @@ of the counterpart, with the same parameters, results, exceptions and docstrings
 import asyncio
 import atexit
 import functools
+import os
 import threading
 import weakref
 from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator
@@ -28,9 +29,24 @@ EXIT_TIMEOUT_S = 2.0
 
 
 class EventLoopThread:
-    """The event loop of all synchronous channels; started by the first one, stopped when the process exits."""
+    """The event loop of all synchronous channels; started by the first one, stopped when the process exits.
+
+    A forked child has no copy of the thread, so it starts a loop of its own. It never touches that of its parent, whose
+    sockets and epoll instance it shares.
+    """
 
     def __init__(self) -> None:
+        self._of_parent: list[object] = []
+        """Kept, because a loop that is garbage collected closes its sockets."""
+        self._reset()
+        if hasattr(os, "register_at_fork"):
+            os.register_at_fork(after_in_child=self._on_fork)
+
+    def _on_fork(self) -> None:
+        self._of_parent += [self._loop, self._channels]
+        self._reset()
+
+    def _reset(self) -> None:
         self._lock = threading.Lock()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
@@ -62,8 +78,9 @@ class EventLoopThread:
 
     def _stop(self) -> None:
         """A daemon thread that is killed inside the event loop could crash the interpreter."""
-        if self._loop is not None and self._thread is not None:
-            asyncio.run_coroutine_threadsafe(self._close_sockets(self._loop), self._loop)
+        loop, self._loop = self._loop, None
+        if loop is not None and self._thread is not None:
+            asyncio.run_coroutine_threadsafe(self._close_sockets(loop), loop)
             self._thread.join(EXIT_TIMEOUT_S)
 
     async def _close_sockets(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -125,7 +142,14 @@ class Twin(Generic[T]):
     """The synchronous counterpart of an asynchronous object. Two twins of the same object are equal."""
 
     def __init__(self, twin: T) -> None:
-        self._twin = twin
+        self._object = twin
+        self._pid = os.getpid()
+
+    @property
+    def _twin(self) -> T:
+        if self._pid != os.getpid():
+            raise RuntimeError("a channel cannot be used in a forked process: connect there")
+        return self._object
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Twin) and other._twin is self._twin

@@ -278,7 +278,8 @@ class TcpNode:
             await self._server.start_serving()
             return Address(self._advertise_host, port)
         where = f"{host}, port {self._port}" if self._port else host
-        raise ListenError(f"cannot listen on {where}: {problem.strerror if problem else 'no free port'}")
+        remedy = "; choose another port, or 0 for an automatic one" if self._port else ""
+        raise ListenError(f"cannot listen on {where}: {problem.strerror if problem else 'no free port'}{remedy}")
 
     # -- closing
 

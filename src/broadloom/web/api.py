@@ -41,7 +41,7 @@ def download_routes(sources: Sources) -> list[Route]:
         chosen = Filter(params.get("column", ""), params.get("condition", "is"), params.get("value", ""))
         try:
             if sources.catalog is None:
-                raise TableNotFoundError("there are no tables here: give their folder with --tables")
+                raise TableNotFoundError("there are no tables here: start the server with --results DIR")
             entry = await asyncio.to_thread(sources.catalog.entry, key)
             if kind not in WRITERS:
                 raise TableNotFoundError(f"tables are available as {' and '.join(WRITERS)}, not as {kind}")

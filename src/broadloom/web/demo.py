@@ -9,6 +9,7 @@ from contextlib import AsyncExitStack
 from importlib.util import find_spec
 from pathlib import Path
 
+from broadloom.extras import missing_package
 from broadloom.pipeline.sidecar_client import SidecarClient, SidecarError, require_spark
 from broadloom.testing.cluster.cluster import LocalCluster
 from broadloom.testing.cluster.demo_run import DemoConfig
@@ -23,7 +24,7 @@ async def serve_demo(config: DemoConfig, directory: Path) -> None:
 
     began = time.monotonic()
     if find_spec("nicegui") is None:
-        raise ConfigError("nicegui is not installed: pip install 'broadloom[web]', or run without pages: --headless")
+        raise ConfigError(f"{missing_package('nicegui')}; or run without pages: --headless")
     if config.spark:
         require_spark()
     tapes = directory / "tapes" if config.spark or config.directory is not None else None

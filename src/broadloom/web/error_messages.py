@@ -4,12 +4,11 @@ import logging
 import re
 
 from broadloom.errors import BroadloomError
+from broadloom.extras import EXTRAS, missing_package
 from broadloom.record.arrow_import import pa
 from broadloom.record.reader import TapeReadError
 
 log = logging.getLogger("broadloom.web")
-
-_EXTRAS = {"nicegui": "web", "pyarrow": "web", "polars": "pipeline", "pyspark": "pipeline", "numba": "pipeline"}
 
 
 def describe_error(problem: BaseException) -> str:
@@ -18,8 +17,8 @@ def describe_error(problem: BaseException) -> str:
         return str(problem)
     if isinstance(problem, ModuleNotFoundError) and problem.name is not None:
         missing = problem.name.partition(".")[0]
-        if missing in _EXTRAS:
-            return f"{missing} is not installed; it comes with: pip install 'broadloom[{_EXTRAS[missing]}]'"
+        if any(missing in packages for packages in EXTRAS.values()):
+            return missing_package(missing)
     if isinstance(problem, FileNotFoundError | PermissionError):
         where = f" ({problem.filename})" if problem.filename else ""
         return f"{problem.strerror or problem}{where}: check the directory passed on the command line"

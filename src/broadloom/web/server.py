@@ -127,7 +127,9 @@ async def serve(
 def check(host: str, password: str | None) -> None:
     """Raise `ServeError` for everything that can be checked before opening a socket."""
     if not is_loopback(host) and not password:
-        raise ServeError(f"anyone who can reach {host} could open the pages: set a password, or listen on {LOOPBACK}")
+        raise ServeError(
+            f"anyone who can reach {host} could open the pages: set BROADLOOM_WEB_PASSWORD, or listen on {LOOPBACK}"
+        )
 
 
 class _Server(uvicorn.Server):

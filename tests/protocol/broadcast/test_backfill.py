@@ -96,7 +96,7 @@ def test_backfill_forwards_only_verified_messages_on_signed_channel() -> None:
     holder.remote_sends(signed_runtime.credential())
     window = peer.broadcaster.receiver.add_window(signed_runtime.AUTHOR, 1, 0.0)
     assert window is not None
-    window.start_at(5)
+    peer.broadcaster.receiver.start_after(window, 5)
     requester.remote_sends(Want(signed_runtime.AUTHOR, 1, 3))
     holder.remote_sends(signed_runtime.signed(signed_runtime.AUTHOR, 1))
     assert signed_runtime.sent_items(requester) == [

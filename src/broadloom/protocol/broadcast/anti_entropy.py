@@ -110,8 +110,8 @@ class AntiEntropy:
             if each.author != self._peer.me.peer_id:
                 window = receiver.add_window(each.author, each.stream_start, _last_active_at(each, now))
                 if window is not None:
-                    window.start_at(each.last_contiguous)
-                    window.is_adopted = self._broadcaster.verifier is not None
+                    is_adopted = self._broadcaster.verifier is not None
+                    receiver.start_after(window, each.last_contiguous, is_adopted=is_adopted)
         receiver.finish_join()
         self._peer.on_links_changed(None)
 
@@ -126,7 +126,7 @@ class AntiEntropy:
             if window is None:
                 window = receiver.add_window(each.author, each.stream_start, last_active_at, is_claim_only=True)
                 if window is not None and self._is_from_before(each, window, last_active_at):
-                    window.start_at(each.last_contiguous)
+                    receiver.start_after(window, each.last_contiguous)
                     if now - last_active_at < self._peer.settings.retention_s:
                         self._broadcaster.gap_repair.propagate_claim(each.author)
             if window is not None:
@@ -149,5 +149,5 @@ class AntiEntropy:
         if claimed - window.last_known > CLAIMED_MESSAGES_MAX:
             self._peer.counters.claims_rejected += 1
             return
-        window.add_claim(claimed, last_active_at)
+        self._broadcaster.receiver.add_claim(window, claimed, last_active_at)
         self._broadcaster.gap_repair.watch_claim(author)

@@ -52,14 +52,6 @@ class ReceiveWindow:
         """The least difference between our clock at arrival and the author's signed time of sending."""
         self.tree = TreeState()
 
-    def start_at(self, last_contiguous: int) -> None:
-        """Messages up to here were sent before this peer joined."""
-        self.last_contiguous = self.floor = self.last_known = last_contiguous
-
-    def add_claim(self, claimed: int, sent_at: float) -> None:
-        """A neighbor claims that messages up to `claimed` exist."""
-        self.last_known, self.last_known_at = claimed, sent_at
-
     @property
     def reached(self) -> int:
         """This peer waits for nothing up to here."""

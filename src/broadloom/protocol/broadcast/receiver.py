@@ -51,7 +51,6 @@ class Receiver:
 
     def on_broadcast(self, link: "Link", frame: bytes) -> None:
         author, sequence, last, hops, dissemination = read_header(frame)
-        link.frames_received += 1
         window = self.windows.get(author)
         peer, broadcaster = self._peer, self._broadcaster
         is_flood = dissemination != Dissemination.TREE
@@ -121,7 +120,7 @@ class Receiver:
         proven_through = verifier.adopted_through(author)
         if proven_through < window.last_contiguous:
             self._peer.counters.false_positions += 1
-            window.start_at(proven_through or message.stream_start - 1)
+            self.start_after(window, proven_through or message.stream_start - 1)
         window.is_adopted = False
 
     @staticmethod
@@ -256,6 +255,17 @@ class Receiver:
         window = ReceiveWindow(stream_start, first - 1, last_active_at, is_claim_only=is_claim_only)
         self.windows[author] = window
         return window
+
+    @staticmethod
+    def start_after(window: ReceiveWindow, last: int, *, is_adopted: bool = False) -> None:
+        """Messages up to `last` were sent before this peer joined."""
+        window.last_contiguous = window.floor = window.last_known = last
+        window.is_adopted = is_adopted
+
+    @staticmethod
+    def add_claim(window: ReceiveWindow, claimed: int, sent_at: float) -> None:
+        """A neighbor claims that messages up to `claimed` exist."""
+        window.last_known, window.last_known_at = claimed, sent_at
 
     def own_window(self) -> ReceiveWindow:
         """The window of this peer as an author: others ask it for its own messages too."""

@@ -170,8 +170,10 @@ class MessageVerifier:
         part, signature = proof[:SIGNED_PART_BYTES], proof[SIGNED_PART_BYTES:]
         if not proof or not self._check(verified, part, signature):
             return 0
-        self._verify_proof(verified, proof)
-        return read_signed_part(part)[1]
+        last = read_signed_part(part)[1]
+        if last > verified.proven_through:
+            verified.proven_through, verified.proof = last, proof
+        return last
 
     def proven_at(self, author: PeerId, window: "ReceiveWindow", now: float) -> float:
         """When the last message that the author has provably sent was sent, on our monotonic clock; now if none is

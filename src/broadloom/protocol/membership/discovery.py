@@ -35,16 +35,22 @@ PORT_TRIES = 4
 """ports of each."""
 
 REJECTING_REASONS = {
-    RejectReason.WRONG_KEY: "is on this channel, but has another key",
+    RejectReason.WRONG_KEY: "is on this channel, but has another key; use the key of the other members",
     RejectReason.TICKET_EXPIRED: (
         "reports an expired ticket; ask the owner of the channel for a new one, and check both clocks"
     ),
-    RejectReason.TICKET_REVOKED: "reports that the owner of the channel revoked this ticket",
-    RejectReason.SIGNING_MISMATCH: "is on this channel, but only one side signs its messages",
-    RejectReason.TLS_MISMATCH: "uses plain TCP where this peer uses TLS, or the other way round",
-    RejectReason.WRONG_VERSION: "uses another version of the protocol",
+    RejectReason.TICKET_REVOKED: "reports that this ticket was revoked; ask the owner of the channel for a new one",
+    RejectReason.SIGNING_MISMATCH: (
+        "is on this channel, but only one side signs its messages; set signed (--signed) on all members or on none"
+    ),
+    RejectReason.TLS_MISMATCH: (
+        "uses plain TCP where this peer uses TLS, or the other way round; use the same tls setting on all members"
+    ),
+    RejectReason.WRONG_VERSION: (
+        "uses another version of the protocol; install the same version of Broadloom everywhere"
+    ),
     RejectReason.WRONG_CHANNEL: "is on another channel; check type and instance",
-    RejectReason.WRONG_PROTOCOL: "is not a Broadloom peer",
+    RejectReason.WRONG_PROTOCOL: "is not a Broadloom peer; check host and port",
 }
 REJECTING_REASONS_ANYWHERE = (
     RejectReason.WRONG_KEY,

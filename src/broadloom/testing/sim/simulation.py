@@ -41,7 +41,7 @@ class SimulationSettings:
     signed: bool = False
     """Peers sign their messages."""
     hostile_count: int = 0
-    """Hostile members among the first peers (see `hostile.py`); they have no effect unless the channel is signed."""
+    """Hostile members among the first peers (`hostile.py`). Only a signed channel withstands them: set `signed`."""
     keep_received: bool = True
     """Keep delivered messages in `SimNode.received`; scenarios with thousands of peers do not."""
 
