@@ -30,9 +30,6 @@ class StepReporter:
     def on_phase(self, text: str) -> None:
         report_step(text)
 
-    def on_table(self, name: str, index: int, total: int) -> None:
-        report_step(name)
-
 
 def by_spark(tape: Path, out: Path, memory: str) -> None:
     """The real build. The session has the settings for large tapes at every size, so that sizes can be compared."""

@@ -45,3 +45,23 @@ def to_ms(microseconds: pl.Expr) -> pl.Expr:
 def minute_of(column: str) -> pl.Expr:
     """Start of the minute, in microseconds."""
     return pl.col(column).floordiv(MINUTE_US) * MINUTE_US
+
+
+def frame(table: pa.Table) -> pl.DataFrame:
+    """Times stay times."""
+    return cast("pl.DataFrame", pl.from_arrow(table))
+
+
+def arrow(frame: pl.DataFrame) -> pa.Table:
+    """The types of a frame, without those that only new versions of Arrow have."""
+    return frame.to_arrow(compat_level=pl.CompatLevel.oldest())
+
+
+def to_schema(frame: pl.DataFrame, schema: pa.Schema) -> pa.Table:
+    """Exactly these columns; times are times, and missing columns become null."""
+    table = arrow(frame)
+    arrays = [
+        table[each.name].cast(each.type) if each.name in table.column_names else pa.nulls(table.num_rows, each.type)
+        for each in schema
+    ]
+    return pa.table(arrays, schema=schema.remove_metadata())
