@@ -167,7 +167,7 @@ def _examine_content(report: FileReport, file: pq.ParquetFile, latest: datetime)
         firsts.append(ordinals["min"])
         lasts.append(ordinals["max"])
         ends.append(times["max"])
-        peers.update(pc.unique(_decoded(batch["peer"])).drop_null().to_pylist())
+        peers.update(_distinct(batch["peer"]))
         if times["max"] > latest:
             future_rows += pc.sum(pc.greater(batch["event_time"], pa.scalar(latest, batch["event_time"].type))).as_py()
     if not firsts:
@@ -247,9 +247,11 @@ def _day_bounds(day: date) -> tuple[datetime, datetime]:
     return begin, begin + timedelta(days=1)
 
 
-def _decoded(values: pa.Array) -> pa.Array:
-    """The values that occur, and maybe others of the same file."""
-    return values.dictionary if pa.types.is_dictionary(values.type) else values
+def _distinct(values: pa.Array) -> list[str]:
+    """The values that occur. A dictionary may have others too."""
+    if pa.types.is_dictionary(values.type):
+        values = values.dictionary.take(pc.unique(values.indices).drop_null())
+    return list(pc.unique(values).drop_null().to_pylist())
 
 
 def _decoded_type(kind: pa.DataType) -> pa.DataType:
