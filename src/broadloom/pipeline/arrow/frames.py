@@ -30,13 +30,6 @@ def to_arrow(frame: pl.DataFrame, schema: pa.Schema) -> pa.Table:
     return table.cast(plain).cast(pa.schema([pa.field(each.name, each.type) for each in schema]))
 
 
-def percentile(column: str, permille: int) -> pl.Expr:
-    """Nearest-rank percentile; nulls do not count."""
-    values = pl.col(column).drop_nulls().sort()
-    rank = (values.len().cast(pl.Int64) * permille + 999) // 1000 - 1
-    return values.get(rank.clip(lower_bound=0), null_on_oob=True)
-
-
 def to_ms(microseconds: pl.Expr) -> pl.Expr:
     """Integer microseconds as milliseconds. Rounded, because polars divides by multiplying with the reciprocal."""
     return (microseconds / 1000).round(3)

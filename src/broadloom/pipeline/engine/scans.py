@@ -13,6 +13,7 @@ from broadloom.pipeline.arrow.link_crossings import COLUMNS as CROSSING_COLUMNS
 from broadloom.pipeline.arrow.link_crossings import KINDS as CROSSING_KINDS
 from broadloom.pipeline.engine.events import plain
 from broadloom.pipeline.tables import messages as messages_function
+from broadloom.pipeline.tables.recorded_peers import MEMBERSHIP_KINDS
 from broadloom.pipeline.tables.sessions import KINDS as SESSION_KINDS
 from broadloom.pipeline.tables.sessions import rule
 from broadloom.record.schema import EventKind
@@ -20,8 +21,6 @@ from broadloom.record.schema import EventKind
 _KIND = pl.col("kind")
 _TIME = pl.col("event_time")
 _FIRST_AND_LAST = {"first_time": _TIME.min(), "last_time": _TIME.max()}
-
-MEMBERSHIP_KINDS = ("joined", "leaving", "left", "link_up", "link_down", EventKind.ROWS_DROPPED.value)
 
 
 @dataclass(frozen=True, slots=True)

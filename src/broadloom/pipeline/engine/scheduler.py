@@ -1,17 +1,19 @@
-"""Runs tasks on Spark: a task is a picklable description, and one partition of a frame.
+"""Runs tasks on Spark: a task is a picklable description, and one partition of an RDD.
 
 `run_tasks` runs independent tasks. `exchange` runs tasks that send blobs to destinations, and then one task per
 destination that gets all its blobs: Spark's shuffle moves them, and retries what is lost with a worker.
+
+This is the only module of the engine that uses RDDs. With DataFrames (`mapInArrow` over `spark.range`) the same two
+functions took 17.0 instead of 13.3 CPU seconds to audit three million events, 7.1 instead of 5.4 for one million, and
+17.9 instead of 14.7 for all tables of 79,000, from the command to its end: planning and code generation in Java, and
+heavier Python workers.
 """
 
-import pickle
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from broadloom.record.arrow_import import pa
-
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
 
 
 class Blob(NamedTuple):
@@ -22,11 +24,6 @@ class Blob(NamedTuple):
 
 Blobs = dict[str, list[bytes]]
 """What a destination gets, by name."""
-
-_BLOBS = "destination INT, name STRING, data BINARY"
-_RESULT = "result BINARY"
-BLOBS_PER_BATCH = 16
-"""A blob may have megabytes, and a batch of them is in memory at once."""
 
 
 def attempt() -> int:
@@ -39,12 +36,7 @@ def attempt() -> int:
 
 def run_tasks(spark: "SparkSession", function: Callable[[Any], Any], tasks: Sequence[Any]) -> list[Any]:
     """Call the function with each task, on the workers."""
-
-    def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for index in _indices(batches):
-            yield _result(function(tasks[index]))
-
-    return _collect(_frame_of(spark, len(tasks)).mapInArrow(run, _RESULT))
+    return list(spark.sparkContext.parallelize(tasks, len(tasks)).map(function).collect())
 
 
 def exchange(
@@ -56,42 +48,16 @@ def exchange(
 ) -> list[Any]:
     """Call `send` with each task, and then `receive` with each destination and the blobs sent to it."""
 
-    def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for index in _indices(batches):
-            for blob in send(tasks[index]):
-                columns = [
-                    pa.array([blob.destination], pa.int32()),
-                    pa.array([blob.name], pa.string()),
-                    pa.array([blob.data], pa.binary()),
-                ]
-                yield pa.RecordBatch.from_arrays(columns, list(Blob._fields))
+    def sent(task: Any) -> Iterator[tuple[int, tuple[str, bytes]]]:
+        for blob in send(task):
+            yield blob.destination, (blob.name, blob.data)
 
-    def gather(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def received(blobs: Iterable[tuple[int, tuple[str, bytes]]]) -> Iterator[Any]:
         got: dict[int, Blobs] = {}
-        for batch in batches:
-            for blob in (Blob(*row.values()) for row in batch.to_pylist()):
-                got.setdefault(blob.destination, {}).setdefault(blob.name, []).append(blob.data)
-        for index in sorted(got):
-            yield _result(receive(destinations[index], got.pop(index)))
+        for destination, (name, data) in blobs:
+            got.setdefault(destination, {}).setdefault(name, []).append(data)
+        for destination in sorted(got):
+            yield receive(destinations[destination], got.pop(destination))
 
-    sent = _frame_of(spark, len(tasks)).mapInArrow(run, _BLOBS)
-    return _collect(sent.repartitionById(len(destinations), "destination").mapInArrow(gather, _RESULT))
-
-
-def _frame_of(spark: "SparkSession", tasks: int) -> "DataFrame":
-    """One row and one partition per task."""
-    spark.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", str(BLOBS_PER_BATCH))
-    return spark.range(0, tasks, 1, tasks)
-
-
-def _indices(batches: Iterable[pa.RecordBatch]) -> Iterator[int]:
-    for batch in batches:
-        yield from batch["id"].to_pylist()
-
-
-def _result(value: Any) -> pa.RecordBatch:
-    return pa.RecordBatch.from_arrays([pa.array([pickle.dumps(value)], pa.binary())], ["result"])
-
-
-def _collect(frame: "DataFrame") -> list[Any]:
-    return [pickle.loads(each) for each in frame.toArrow()["result"].to_pylist()]
+    rows = spark.sparkContext.parallelize(tasks, len(tasks)).flatMap(sent)
+    return list(rows.partitionBy(len(destinations), int).mapPartitions(received).collect())

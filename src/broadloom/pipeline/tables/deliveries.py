@@ -120,8 +120,9 @@ def deliveries_table(deliveries: pl.DataFrame, channel: str) -> pa.Table:
     columns = []
     for each in COLUMNS:
         if each.name == CHANNEL.name:
-            codes = pa.repeat(pa.scalar(0, pa.int32()), deliveries.height)
-            columns.append(pa.DictionaryArray.from_arrays(codes, pa.array([channel], pa.string())))
+            columns.append(
+                dictionary_array(pl.Series([channel], dtype=TEXT_CODES).new_from_index(0, deliveries.height))
+            )
         elif deliveries.schema[each.name] == TEXT_CODES:
             columns.append(dictionary_array(deliveries[each.name]))
         else:

@@ -59,7 +59,6 @@ COLUMNS = (
 SCHEMA = pa.schema([pa.field(each.name, each.type) for each in COLUMNS])
 
 MEMBERSHIP_KINDS = ("joined", "leaving", "left", "link_up", "link_down", EventKind.ROWS_DROPPED.value)
-MEMBERSHIP_COLUMNS = ["channel", "kind", "peer", "run_id", "ordinal", "event_time", "neighbor", "reason", "name"]
 
 _DISRUPTION_REASONS = (LinkDownReason.CONNECTION_LOST.value, LinkDownReason.HEARTBEAT_TIMEOUT.value)
 _KEYS = ["channel", "peer"]
