@@ -228,7 +228,7 @@ def test_sink_posts_rows_in_a_group(spark, name):
         heard[1].leave()
         for called, words in (
             ("Prices", "no member of the group 'Prices' is online"),
-            ("Prizes", "no group is called"),
+            ("Prizes", "no group matches"),
         ):
             with pytest.raises(NoGroupMembersError, match=words):
                 write_rows(iter([pa.record_batch({"data": [b"1"]})]), SourceOptions(options | {"group": called}))
