@@ -10,7 +10,8 @@ from itertools import pairwise
 from pathlib import Path
 
 from bench.machine import CORES, busy_s
-from bench.pipeline.child_process import ENDED, ROWS, STARTED, STEP
+from bench.pipeline.child_process import ALL, AUDIT, ENDED, ROWS, STARTED, STEP
+from bench.pipeline.questions import AUDIT_QUERIES, QUERIES
 from bench.pipeline.watch import ProcessMonitor
 
 ROOT = Path(__file__).parents[2]
@@ -49,6 +50,15 @@ class Measurement:
     @property
     def events_per_s_and_core(self) -> float:
         return self.events / self.work.seconds / CORES
+
+    @property
+    def audit(self) -> Cost:
+        """Messages to verdict."""
+        return self.total_of([AUDIT] if AUDIT in self.steps else list(AUDIT_QUERIES))
+
+    @property
+    def all_tables(self) -> Cost:
+        return self.total_of([ALL] if ALL in self.steps else list(QUERIES))
 
     def total_of(self, names: list[str]) -> Cost:
         """Some steps together."""

@@ -291,3 +291,6 @@ QUERIES = {
     "latency": LATENCY,
 }
 """In this order: a query may use the answers before it."""
+
+AUDIT_QUERIES = ("messages", "deliveries", "recorded_peers", "delivery_balances", "audit_findings", "audit_summary")
+"""Messages to verdict."""

@@ -12,7 +12,7 @@ from typing import Annotated, Any, NamedTuple, Union, get_args, get_origin, get_
 from broadloom.wire.broadcast_frame import BUNDLE_MESSAGES_MAX, PRIORITY_MAX, Broadcast, PayloadKind, encode_broadcast
 from broadloom.wire.codec import HEAD, LENGTH_BYTES, WireMessage, encode, kinds
 from broadloom.wire.exchange_messages import MAGIC, VERSION, Hello
-from broadloom.wire.fields import CHANNEL_ID_BYTES, Bool, ChannelId, CredentialBytes, Hyper, ProofBytes, Text, UInt
+from broadloom.wire.fields import CHANNEL_ID_BYTES, PROOF_BYTES_MAX, Bool, ChannelId, CredentialBytes, Hyper, ProofBytes, Text, UInt
 from broadloom.wire.framing import FRAME_BYTES_MAX
 from broadloom.wire.types import Address, AuthorState, PeerId, PeerInfo, TreePosition
 
@@ -172,7 +172,7 @@ _RANDOM_VALUES: dict[Any, Any] = {
     Text: Generator._text,
     ChannelId: Generator._channel,
     CredentialBytes: Generator._bytes,
-    ProofBytes: Generator._bytes,
+    ProofBytes: lambda generator: generator.random.randbytes(generator.random.choice((0, 144, PROOF_BYTES_MAX))),
     Address: Generator._address,
     # Inside named tuples a bare int is a hyper; the one exception, the port, is in the addresses.
     int: Generator._hyper,

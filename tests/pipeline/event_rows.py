@@ -2,7 +2,6 @@
 
 from typing import Any
 
-from broadloom.pipeline.table import Table, TableInputs, resolve_settings
 from broadloom.record.arrow_import import pa
 from broadloom.record.schema import SCHEMA
 
@@ -16,12 +15,3 @@ def event_table(*rows: dict[str, Any]) -> pa.Table:
         for n, row in enumerate(rows)
     ]
     return pa.Table.from_pylist(filled, schema=EVENTS)
-
-
-def build_inputs(spark, events: pa.Table, *tables: Table, **chosen: str) -> TableInputs:
-    """Events, and the given tables built in this order."""
-    inputs = TableInputs(spark, spark.createDataFrame(events), resolve_settings(tables, chosen), rows=len(events))
-    for table in tables:
-        # As in a build: a table is read back, not computed again by the next one.
-        inputs.tables[table.name] = spark.createDataFrame(table.build(inputs).toArrow())
-    return inputs

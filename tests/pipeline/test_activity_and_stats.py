@@ -6,29 +6,12 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from broadloom.pipeline.table import TableInputs
-from broadloom.pipeline.tables import (
-    activity,
-    author_stats,
-    clock_offsets,
-    group_stats,
-    membership_intervals,
-    topic_stats,
-)
-from broadloom.record.arrow_import import pa
+from broadloom.pipeline.tables import activity
 from broadloom.record.schema import EventKind
+from tests.pipeline.building import build_in_memory
 from tests.pipeline.event_rows import event_table
 
 BEGIN = datetime(2027, 1, 15, 20, tzinfo=UTC)
-MESSAGES = pa.schema(
-    [
-        *((name, pa.string()) for name in ("channel", "author", "group_id", "topic", "parent_author", "member")),
-        ("parent_member", pa.string()),
-        ("sequence", pa.int64()),
-        ("size_bytes", pa.int64()),
-        ("sent_time", pa.timestamp("us", tz="UTC")),
-    ]
-)
 
 
 def some_messages() -> list[dict]:
@@ -53,12 +36,14 @@ def some_messages() -> list[dict]:
 
 @pytest.fixture(scope="module")
 def messages() -> list[dict]:
-    return some_messages()
+    """The last one was sent by a peer without a tape, and is known because it was received."""
+    sent = some_messages()
+    return [*sent, {**sent[0], "author": "unseen"}]
 
 
 @pytest.fixture(scope="module")
-def inputs(spark, messages) -> TableInputs:
-    events = [{**row, "event_time": row["sent_time"]} for row in messages]
+def rows(messages) -> list[dict]:
+    events = [{**row, "event_time": row["sent_time"]} for row in messages[:-1]]
     for row in events:
         del row["sent_time"]
     rows = [{**row, "kind": "sent", "peer": row["author"]} for row in events]
@@ -74,20 +59,17 @@ def inputs(spark, messages) -> TableInputs:
         {"kind": "identification", "event_time": BEGIN - later, "peer": "p2", "author": "p1", "name": "not ann"},
         {"kind": EventKind.ROWS_DROPPED.value, "event_time": BEGIN, "end_time": BEGIN, "event_count": 3},
     ]
-    found = TableInputs(spark, spark.createDataFrame(event_table(*rows)).cache())
-    found.tables["messages"] = spark.createDataFrame(pa.Table.from_pylist(messages, schema=MESSAGES)).cache()
-    return found
+    return rows
 
 
-def built(table, inputs: TableInputs) -> list[dict]:
-    frame = table.build(inputs)
-    assert frame.columns == [each.name for each in table.columns]
-    return list(frame.toArrow().to_pylist())
+@pytest.fixture(scope="module")
+def tables(rows) -> dict[str, list[dict]]:
+    names = ("activity", "author_stats", "group_stats", "topic_stats", "membership_intervals")
+    return {name: found.to_dicts() for name, found in build_in_memory(event_table(*rows), *names).items()}
 
 
-def test_membership_intervals_prefer_the_name_of_the_peer_itself(inputs: TableInputs, spark) -> None:
-    inputs.tables["clock_offsets"] = spark.createDataFrame(clock_offsets.TABLE.build(inputs).toArrow())
-    found = {(row["channel"], row["peer"]): row for row in built(membership_intervals.TABLE, inputs)}
+def test_membership_intervals_prefer_the_name_of_the_peer_itself(tables) -> None:
+    found = {(row["channel"], row["peer"]): row for row in tables["membership_intervals"]}
     assert {key: found[key]["name"] for key in (("c", "p1"), ("c", "p2"), ("d", "p1"))} == {
         ("c", "p1"): "ann",
         ("c", "p2"): "bob",
@@ -96,10 +78,10 @@ def test_membership_intervals_prefer_the_name_of_the_peer_itself(inputs: TableIn
     assert found["c", "p1"]["joined_time"] == BEGIN
 
 
-def test_activity_counts_each_peer_once_per_period(inputs: TableInputs, messages: list[dict]) -> None:
+def test_activity_counts_each_peer_once_per_period(tables, rows, messages: list[dict]) -> None:
     peers: dict[tuple, set] = defaultdict(set)
     own: dict[tuple, list] = defaultdict(list)
-    for row in inputs.events.toArrow().to_pylist():
+    for row in event_table(*rows).to_pylist():
         for span in activity.PERIODS:
             key = (row["channel"], span, begin_of(row["event_time"], span))
             peers[key] |= {row["peer"]} - {None}
@@ -107,7 +89,7 @@ def test_activity_counts_each_peer_once_per_period(inputs: TableInputs, messages
     for row in messages:
         for span in activity.PERIODS:
             own[row["channel"], span, begin_of(row["sent_time"], span)].append(row)
-    found = {(row["channel"], row["period"], row["start_time"]): row for row in built(activity.TABLE, inputs)}
+    found = {(row["channel"], row["period"], row["start_time"]): row for row in tables["activity"]}
     assert set(found) == set(peers)
     assert "unseen" in set().union(*peers.values())
     for key, row in found.items():
@@ -124,8 +106,8 @@ def begin_of(time: datetime, span: str) -> datetime:
     return time if span == "hour" else time.replace(hour=0)
 
 
-def test_authors_are_ranked_by_messages_and_bytes(inputs: TableInputs, messages: list[dict]) -> None:
-    found = built(author_stats.TABLE, inputs)
+def test_authors_are_ranked_by_messages_and_bytes(tables, messages: list[dict]) -> None:
+    found = tables["author_stats"]
     for channel in ("c", "d"):
         own = defaultdict(list)
         for row in messages:
@@ -143,14 +125,12 @@ def test_authors_are_ranked_by_messages_and_bytes(inputs: TableInputs, messages:
     assert {row["name"] for row in found if (row["channel"], row["author"]) == ("c", "p2")} == {"bob"}
 
 
-@pytest.mark.parametrize(
-    ("table", "keys"), [(group_stats.TABLE, ("group_id",)), (topic_stats.TABLE, ("group_id", "topic"))]
-)
-def test_group_and_topic_stats_add_up_to_all_messages(table, keys, inputs: TableInputs, messages: list[dict]) -> None:
+@pytest.mark.parametrize(("table", "keys"), [("group_stats", ("group_id",)), ("topic_stats", ("group_id", "topic"))])
+def test_group_and_topic_stats_add_up_to_all_messages(table, keys, tables, messages: list[dict]) -> None:
     own = defaultdict(list)
     for row in messages:
         own[(row["channel"], *(row[key] for key in keys))].append(row)
-    found = {(row["channel"], *(row[key] for key in keys)): row for row in built(table, inputs)}
+    found = {(row["channel"], *(row[key] for key in keys)): row for row in tables[table]}
     assert set(found) == set(own)
     for key, row in found.items():
         assert measures(row) == measured(own[key])

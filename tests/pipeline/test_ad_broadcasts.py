@@ -7,12 +7,12 @@ from pathlib import Path
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from broadloom.pipeline.arrow.ad_broadcasts import BROADCASTS, add_audience, add_fees, broadcasts
 from broadloom.pipeline.billing import config
-from broadloom.pipeline.tables import ad_broadcasts, ad_fees, channels, sessions
+from broadloom.pipeline.tables.ad_broadcasts import BROADCASTS, add_audience, add_fees, broadcasts
 from broadloom.record.arrow_import import pa
 from broadloom.record.schema import EventKind
-from tests.pipeline.event_rows import build_inputs, event_table
+from tests.pipeline.building import build_in_memory
+from tests.pipeline.event_rows import event_table
 
 BEGIN = datetime(2027, 1, 31, 22, tzinfo=UTC)
 TIME = pa.timestamp("us", tz="UTC")
@@ -91,7 +91,7 @@ def test_fees_are_exact_and_unlisted_ad_has_a_reason() -> None:
     assert "no advertiser" in found["mystery"]["reason"]
 
 
-def test_spark_computes_ad_fees_from_tapes(spark, tmp_path: Path) -> None:
+def test_ad_fees_are_computed_from_tapes(tmp_path: Path) -> None:
     (tmp_path / "billing.toml").write_text(
         """
         time_zone = "Europe/Berlin"
@@ -121,8 +121,8 @@ def test_spark_computes_ad_fees_from_tapes(spark, tmp_path: Path) -> None:
         {"kind": EventKind.AD_IMPRESSION.value, "event_time": at(5), "peer": "o1", "name": "spring", "channel": "d"}
     ]
     rows += [{"kind": "identification", "event_time": at(5), "peer": "o1", "author": "p", "name": "s", "channel": "e"}]
-    tables = (channels.TABLE, sessions.TABLE, ad_broadcasts.TABLE, ad_fees.TABLE)
-    inputs = build_inputs(spark, event_table(*rows), *tables, billing_file=str(tmp_path / "billing.toml"))
+    billing = str(tmp_path / "billing.toml")
+    tables = build_in_memory(event_table(*rows), "ad_fees", billing_file=billing)
     found = [
         (
             row["channel"],
@@ -132,7 +132,7 @@ def test_spark_computes_ad_fees_from_tapes(spark, tmp_path: Path) -> None:
             row["audience_count"],
             row["fee"],
         )
-        for row in inputs["ad_broadcasts"].toArrow().to_pylist()
+        for row in tables["ad_broadcasts"].to_dicts()
     ]
     assert sorted(found) == [
         ("c", "mystery", 1800, 1, 5, Decimal(0)),
@@ -141,7 +141,7 @@ def test_spark_computes_ad_fees_from_tapes(spark, tmp_path: Path) -> None:
         ("c", "spring", 3700, 1, 0, Decimal("0.5")),
         ("d", "spring", 5, 1, 0, Decimal("0.5")),
     ]
-    fees = inputs["ad_fees"].toArrow().to_pylist()
+    fees = tables["ad_fees"].sort("billing_month", "channel", "advertiser").to_dicts()
     assert [
         (row["billing_month"], row["channel"], row["advertiser"], row["fee_unrounded"], row["fee"]) for row in fees
     ] == [

@@ -7,18 +7,20 @@ from typing import TYPE_CHECKING, NamedTuple
 import pytest
 
 from broadloom.pipeline import build
+from broadloom.pipeline.engine import distributed, parts
 from broadloom.pipeline.results import Results, ResultsLockedError, ResultsNotFoundError
 from broadloom.pipeline.synthetic.fault_injection import FaultKind, InjectedFault, inject
 from broadloom.pipeline.synthetic.generate import SyntheticConfig, generate
-from broadloom.pipeline.table import Table, TableInputs, TableSettingError
+from broadloom.pipeline.table import TableSettingError
 from broadloom.pipeline.tables import TableNotFoundError, all_tables, table, with_dependencies
 from broadloom.pipeline.tape_set import TapesNotFoundError
 from broadloom.record import read
 from broadloom.record.arrow_import import pq
-from tests.pipeline.without_spark import frame, run_audit
+from tests.pipeline.comparing import differing_tables
+from tests.pipeline.without_spark import frame
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
 
 CONFIG = SyntheticConfig(rows=20_000, peers=30, arrivals=4, leaves=3, crashes=3, machines=3, seconds=120, channels=2)
 
@@ -65,27 +67,19 @@ def test_audit_summary_counts_findings(ran: BuiltTables) -> None:
     assert summaries["message_count"].sum() == results.manifest().tables["messages"].rows
 
 
-def test_spark_matches_pure_arrow_functions(ran: BuiltTables) -> None:
-    alone = run_audit(read(ran.tapes))
-    results = Results(ran.out)
-    for name, pure, keys in (
-        ("messages", alone.messages, ["channel", "author", "sequence"]),
-        ("deliveries", alone.deliveries, ["channel", "author", "sequence", "receiver"]),
-        ("recorded_peers", alone.recorded_peers, ["channel", "peer"]),
-    ):
-        got, wanted = frame(results.read(table(name))).sort(keys), pure.sort(keys)
-        assert got.equals(wanted.select(got.columns)), name
-    sums = [
-        "due_count",
-        "delivered_count",
-        "missed_count",
-        "pending_at_end_count",
-        "unknown_dropped_rows_count",
-        "unknown_clock_count",
-    ]
-    pairs = ["channel", "author", "receiver"]
-    got = frame(results.read(table("delivery_balances"))).select(*pairs, *sums).sort(pairs)
-    assert got.equals(alone.delivery_balances.select(*pairs, *sums).sort(pairs))
+def test_distributed_stages_give_the_same_rows_as_one_task(
+    ran: BuiltTables, tmp_path: Path, spark: "SparkSession", monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Parts of all sizes: combined, alone, and cut by receiver."""
+    build.build_tables(ran.tapes, tmp_path / "whole", spark=spark)
+    monkeypatch.setattr(build, "WHOLE_ROWS", 0)
+    for rows in (1_000, 7_000, 50_000):
+        monkeypatch.setattr(parts, "PART_ROWS", rows)
+        monkeypatch.setattr(parts, "PART_ROWS_MAX", 2 * rows)
+        monkeypatch.setattr(distributed, "PART_ROWS", rows)
+        build.build_tables(ran.tapes, tmp_path / str(rows), spark=spark)
+        assert differing_tables(tmp_path / "whole", tmp_path / str(rows)) == []
+    assert len(Results(tmp_path / "1000").files("deliveries")) > 2 * CONFIG.machines * CONFIG.channels
 
 
 def test_tables_have_exactly_their_columns(ran: BuiltTables) -> None:
@@ -144,18 +138,27 @@ def test_crashed_build_keeps_previous_results(ran: BuiltTables, tmp_path: Path, 
     shutil.copytree(ran.out, out)
     before = Results(out).manifest()
 
-    def broken(_inputs: TableInputs) -> "DataFrame":
-        return spark.sql("SELECT raise_error('the disk is gone') AS channel")
-
-    bad = Table("messages", "What?", table("messages").columns[:1], broken)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(build, "with_dependencies", lambda _names: (bad,))
         patch.setattr(build, "code_version", lambda: "another")
-        with pytest.raises(build.BuildError, match=r"table messages could not be built: .*the disk is gone"):
+        patch.setattr(build, "_whole_task", _broken_task)
+        with pytest.raises(build.BuildError, match=r"the tables could not be built: .*the disk is gone"):
             build.build_tables(ran.tapes, out, only=["messages"], spark=spark)
     assert Results(out).manifest() == before
     assert Results(out).read(table("messages")).num_rows == before.tables["messages"].rows
     assert not list(out.glob(".building-*"))
+
+
+def _broken_task(_job: object, _files: object) -> None:
+    raise OSError("the disk is gone")
+
+
+def test_files_of_failed_attempts_are_not_read(ran: BuiltTables, tmp_path: Path) -> None:
+    """The manifest lists the files that tasks returned."""
+    out = tmp_path / "out"
+    shutil.copytree(ran.out, out)
+    path = Results(out).files("audit_summary")[0]
+    shutil.copy(path, path.with_name("part-00000-99.parquet"))
+    assert Results(out).read(table("audit_summary")).num_rows == CONFIG.channels
 
 
 def test_second_transaction_raises_locked_error(tmp_path: Path) -> None:

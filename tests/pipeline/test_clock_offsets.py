@@ -4,12 +4,13 @@ import numpy as np
 import polars as pl
 import pytest
 
-from broadloom.pipeline.arrow.clock_correction import ClockCorrection
-from broadloom.pipeline.arrow.clock_offsets import CLOCK_OFFSETS, WINDOW_US, estimate_clock_offsets
+from broadloom.pipeline.arrow.clock_correction import WINDOW_US, ClockCorrection
 from broadloom.pipeline.arrow.frames import to_polars
-from broadloom.pipeline.arrow.link_crossings import FASTEST, fastest
+from broadloom.pipeline.arrow.link_crossings import FASTEST, crossings, fastest
+from broadloom.pipeline.engine.scans import crossing_rows
+from broadloom.pipeline.tables.clock_offsets import CLOCK_OFFSETS, estimate_clock_offsets
 from broadloom.record.arrow_import import pa
-from tests.pipeline.building import build_all
+from tests.pipeline.building import build_all, events_of
 from tests.pipeline.flooded import START_US, FloodTape, flood_tape
 from tests.pipeline.simulated import simulated_history
 
@@ -24,8 +25,12 @@ def spans_of(rows: pa.Table) -> pa.Table:
     )
 
 
+def fastest_of(rows: pa.Table) -> pl.DataFrame:
+    return fastest(crossings(crossing_rows(events_of(rows))))
+
+
 def estimated(rows: pa.Table) -> pl.DataFrame:
-    return to_polars(estimate_clock_offsets(fastest(rows), spans_of(rows)))
+    return to_polars(estimate_clock_offsets(fastest_of(rows), spans_of(rows)))
 
 
 def errors_ms(tape: FloodTape, found: pl.DataFrame) -> np.ndarray:
@@ -57,7 +62,7 @@ def test_reported_clock_error_holds_with_and_without_jitter():
 def test_clock_drift_is_corrected():
     tape = flood_tape(drift_ppm_max=40.0, seconds=1800, messages=900, seed=3)
     found = estimated(tape.rows)
-    correction = ClockCorrection(estimate_clock_offsets(fastest(tape.rows), spans_of(tape.rows)))
+    correction = ClockCorrection(estimate_clock_offsets(fastest_of(tape.rows), spans_of(tape.rows)))
     rows = to_polars(tape.rows)
     corrected = correction.apply(rows, "run_id", "event_time")
     sent = corrected.filter(pl.col("kind") == "sent").select("author", "sequence", sent="event_time")
@@ -96,8 +101,8 @@ def test_single_run_is_its_own_reference():
 
 def test_one_way_traffic_relates_no_clocks():
     rows = flood_tape(runs=2, messages=50).rows
-    fast = to_polars(fastest(rows)).filter(pl.col("run_from") == "run-00")
-    found = to_polars(estimate_clock_offsets(fast.to_arrow().cast(FASTEST), spans_of(rows)))
+    fast = fastest_of(rows).filter(pl.col("run_from") == "run-00")
+    found = to_polars(estimate_clock_offsets(fast, spans_of(rows)))
     assert found["reference_run_id"].to_list() == found["run_id"].to_list()
     assert ClockCorrection(found.with_columns(pl.from_epoch("start_time", "us")).to_arrow()).is_one_clock is False
 
@@ -115,7 +120,7 @@ def test_cycle_of_one_way_traffic_bounds_clock_offsets():
         schema=FASTEST,
     )
     spans = pa.table({"run_id": ["a", "b", "c"], "start_time": [at] * 3, "end_time": [at] * 3})
-    found = to_polars(estimate_clock_offsets(fast, spans))
+    found = to_polars(estimate_clock_offsets(to_polars(fast), spans))
     reference = offset[found["reference_run_id"][0]]
     for run, estimate, error in found.select("run_id", "offset_ms", "error_ms").iter_rows():
         assert abs(1000 * estimate - (offset[run] - reference)) <= 1000 * error <= 3 * delay
@@ -130,15 +135,15 @@ def test_window_without_traffic_uses_nearest_estimate_with_larger_error():
         .to_arrow()
     )
     found = (
-        to_polars(estimate_clock_offsets(fastest(tape.rows), spans))
+        to_polars(estimate_clock_offsets(fastest_of(tape.rows), spans))
         .filter(pl.col("run_id") != pl.col("reference_run_id"))
         .sort("run_id", "start_time")
     )
     by_run = found.group_by("run_id", maintain_order=True).agg("error_ms", "sample_count")
-    for errors, crossings in by_run.select("error_ms", "sample_count").iter_rows():
+    for errors, counts in by_run.select("error_ms", "sample_count").iter_rows():
         assert errors == sorted(errors)
         assert errors[0] < errors[1]
-        assert crossings[0] > 0 == crossings[-1]
+        assert counts[0] > 0 == counts[-1]
 
 
 def test_estimate_returns_empty_table_without_runs():
@@ -149,18 +154,16 @@ def test_estimate_returns_empty_table_without_runs():
             "end_time": pa.array([], pa.int64()),
         }
     )
-    assert estimate_clock_offsets(FASTEST.empty_table(), empty).schema.names == CLOCK_OFFSETS.names
+    assert estimate_clock_offsets(to_polars(FASTEST.empty_table()), empty).schema.names == CLOCK_OFFSETS.names
 
 
 @pytest.mark.long
-def test_spark_matches_pure_functions(spark):
+def test_engine_matches_pure_functions():
     tape = flood_tape()
-    here = pl.DataFrame(pl.from_arrow(estimate_clock_offsets(fastest(tape.rows), spans_of(tape.rows)))).sort(
+    here = pl.DataFrame(pl.from_arrow(estimate_clock_offsets(fastest_of(tape.rows), spans_of(tape.rows)))).sort(
         "run_id", "start_time"
     )
-    there = (
-        build_all(spark)["clock_offsets"].filter(pl.col("run_id").str.starts_with("run-")).sort("run_id", "start_time")
-    )
+    there = build_all()["clock_offsets"].filter(pl.col("run_id").str.starts_with("run-")).sort("run_id", "start_time")
     exact = ["run_id", "start_time", "reference_run_id", "sample_count"]
     assert there.select(exact).rows() == here.select(exact).rows()
     # Runs of other channels do not matter, but sums are taken in another order.

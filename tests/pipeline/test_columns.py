@@ -3,7 +3,7 @@
 import pytest
 
 from broadloom.pipeline.live.tables import TABLES as LIVE_TABLES
-from broadloom.pipeline.table import Table, TableColumn
+from broadloom.pipeline.table import Stage, Table, TableColumn
 from broadloom.pipeline.tables import all_tables
 from broadloom.record import spark_ddl
 from broadloom.record.reader import TABLE_SCHEMA
@@ -33,7 +33,7 @@ def test_spark_selects_every_column_without_quotes(spark) -> None:
     assert spark.sql(f"SELECT {', '.join(TABLE_SCHEMA.names)} FROM tape").columns == TABLE_SCHEMA.names
     for name, columns in tables():
         names = [each.name for each in columns]
-        ddl = Table(name, "", columns, lambda inputs: inputs.events).ddl
+        ddl = Table(name, "", columns, Stage.ALL).ddl
         spark.createDataFrame([], ddl).createOrReplaceTempView(name)
         assert spark.sql(f"SELECT {', '.join(names)} FROM {name}").columns == names
 

@@ -4,9 +4,9 @@ import numpy as np
 import polars as pl
 import pytest
 
-from broadloom.pipeline.arrow.fabric_snapshots import fabric_snapshots, snapshot_times
 from broadloom.pipeline.arrow.fabric_timeline import FabricTimeline
 from broadloom.pipeline.arrow.frames import to_polars
+from broadloom.pipeline.tables.fabric_snapshots import fabric_snapshots, snapshot_times
 from broadloom.topology import is_regular
 from tests.pipeline.building import build_all, rows_of_kill
 from tests.pipeline.simulated import simulated_history
@@ -71,9 +71,9 @@ def test_timeline_regularity_matches_graph_at_each_time():
 
 
 @pytest.mark.long
-def test_spark_matches_pure_functions(spark):
+def test_engine_matches_pure_functions():
     intervals, found = intervals_and_links(simulated_history("kill", 30).rows)
-    by_spark = build_all(spark)["fabric_snapshots"]
+    by_spark = build_all()["fabric_snapshots"]
     here = pl.DataFrame(pl.from_arrow(fabric_snapshots(found, intervals)))
     assert rows_of_kill(by_spark.drop("degree_histogram"), "snapshot_time") == here.drop("degree_histogram").rows()
     assert dict(rows_of_kill(by_spark, "snapshot_time")[-1][7]) == {4: 24}

@@ -8,13 +8,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from broadloom.pipeline.arrow.invoices import BILLING_STATE, NEW_INVOICES, new_invoices
 from broadloom.pipeline.billing import config, months
 from broadloom.pipeline.billing.config import BillingConfig
-from broadloom.pipeline.table import TableInputs, resolve_settings
-from broadloom.pipeline.tables import channels, invoices, sessions
+from broadloom.pipeline.tables import invoices
+from broadloom.pipeline.tables.invoices import BILLING_STATE, NEW_INVOICES, new_invoices
 from broadloom.record.arrow_import import pa, pq
-from tests.pipeline.event_rows import build_inputs, event_table
+from tests.pipeline.building import build_in_memory
+from tests.pipeline.event_rows import event_table
 
 HOUR_US = 3_600_000_000
 CHANNEL = "00000000000000cc"
@@ -203,22 +203,17 @@ def identifications(name: str, *hours: float) -> list[dict]:
     ]
 
 
-@pytest.mark.long
-def test_spark_builds_invoices_and_corrects_late_rows(spark, tmp_path: Path) -> None:
+def test_late_rows_lead_to_corrections(tmp_path: Path) -> None:
     (tmp_path / "billing.toml").write_text(TOML)
     # Ten hours over the end of January, an hour of somebody unknown, and rows of March, so that February is over.
     rows = [*identifications("ann", *range(740, 750)), *identifications("eve", 5), *identifications("ann", 24 * 70)]
 
-    def tapes(events: list[dict]) -> TableInputs:
-        return build_inputs(spark, event_table(*events), channels.TABLE, sessions.TABLE)
-
-    def drawn_up(found: TableInputs, former: pa.Table | None = None, folder: Path | None = None) -> pa.Table:
+    def drawn_up(events: list[dict], former: pa.Table | None = None, folder: Path | None = None) -> pa.Table:
         chosen = {"billing_file": str(tmp_path / "billing.toml"), "issued_invoices": str(folder or "")}
-        before = {} if former is None else {"invoices": spark.createDataFrame(former)}
-        settings = resolve_settings((invoices.TABLE,), chosen)
-        return invoices.build(TableInputs(spark, found.events, settings, {**found.tables, **before})).toArrow()
+        found = build_in_memory(event_table(*events), "invoices", invoices=former, **chosen)["invoices"]
+        return found.to_arrow().cast(invoices.SCHEMA)
 
-    now = tapes(rows)
+    now = rows
     first = drawn_up(now)
     assert first.schema.names == [each.name for each in invoices.TABLE.columns]
     told = [(row["billing_month"], row["subscriber"], row["kind"], row["amount"]) for row in first.to_pylist()]
@@ -236,7 +231,7 @@ def test_spark_builds_invoices_and_corrects_late_rows(spark, tmp_path: Path) -> 
     assert content(drawn_up(now, former=first)) == content(first)
     assert content(drawn_up(now, folder=folder)) == content(first)
 
-    late_rows = tapes([*identifications("ann", 739, 738), *rows[::-1]])
+    late_rows = [*identifications("ann", 739, 738), *rows[::-1]]
     late = drawn_up(late_rows, former=first)
     was = [row for row in first.to_pylist() if row["invoice_id"]]
     assert [row for row in late.to_pylist() if row["kind"] == "invoice"] == was
@@ -255,14 +250,12 @@ def test_spark_builds_invoices_and_corrects_late_rows(spark, tmp_path: Path) -> 
         drawn_up(now, folder=tmp_path / "nowhere")
 
 
-def test_invoices_do_not_depend_on_row_order(spark, tmp_path: Path) -> None:
+def test_invoices_do_not_depend_on_row_order(tmp_path: Path) -> None:
     (tmp_path / "billing.toml").write_text(TOML)
-    tables = (channels.TABLE, sessions.TABLE, invoices.TABLE)
+    billing = str(tmp_path / "billing.toml")
     rows = [*identifications("ann", *range(740, 750)), *identifications("eve", 5), *identifications("bob", 24 * 70)]
     one, other = (
-        build_inputs(spark, event_table(*events), *tables, billing_file=str(tmp_path / "billing.toml"))[
-            "invoices"
-        ].toArrow()
+        build_in_memory(event_table(*events), "invoices", billing_file=billing)["invoices"].to_arrow()
         for events in (rows, rows[::-1])
     )
     assert len(one) == 6

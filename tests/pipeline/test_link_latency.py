@@ -4,23 +4,29 @@ import numpy as np
 import polars as pl
 import pytest
 
+from broadloom.pipeline.arrow.clock_correction import ClockCorrection
 from broadloom.pipeline.arrow.frames import to_polars
-from broadloom.pipeline.arrow.link_latency import RANKS_MAX, latency_histogram, link_latency
-from tests.pipeline.building import build_all
+from broadloom.pipeline.arrow.link_crossings import crossings
+from broadloom.pipeline.engine.events import plain
+from broadloom.pipeline.engine.scans import crossing_rows
+from broadloom.pipeline.tables.link_latency import RANKS_MAX, latency_histogram, link_latency
+from broadloom.record.arrow_import import pa
+from tests.pipeline.building import build_all, events_of
 from tests.pipeline.flooded import CHANNEL, START_US, flood_tape, tape_rows
 from tests.pipeline.test_latency import corrected, tape
 from tests.pipeline.test_links import ONE_CLOCK
 
-LINKS_UP = tape_rows([]).select(["channel", "peer", "neighbor", "event_time"])
+LINKS_UP = pl.DataFrame(pl.from_arrow(tape_rows([]).select(["peer", "neighbor", "event_time"])))
+
+
+def slowest(rows: pa.Table, correction: ClockCorrection, links_up: pl.DataFrame = LINKS_UP) -> pl.DataFrame:
+    histogram = plain(latency_histogram(crossings(crossing_rows(events_of(rows))), correction, links_up))
+    return to_polars(link_latency(histogram.with_columns(channel=pl.lit(CHANNEL)).to_arrow()))
 
 
 def test_links_are_ranked_by_median_latency():
     one = flood_tape(runs=1, messages=400)
-    found = (
-        to_polars(link_latency(latency_histogram(one.rows, ONE_CLOCK, LINKS_UP)))
-        .filter(pl.col("kind") == "link")
-        .sort("slowness_rank")
-    )
+    found = slowest(one.rows, ONE_CLOCK).filter(pl.col("kind") == "link").sort("slowness_rank")
     assert found["slowness_rank"].to_list() == list(range(1, min(len(one.crossings_us), RANKS_MAX) + 1))
     for row in found.iter_rows(named=True):
         truth = one.crossings_us[row["sender_peer"], row["receiver"]]
@@ -36,7 +42,7 @@ def test_links_are_ranked_by_median_latency():
 
 def test_receivers_and_relays_combine_their_links():
     one = flood_tape(runs=1, messages=100)
-    found = to_polars(link_latency(latency_histogram(one.rows, ONE_CLOCK, LINKS_UP)))
+    found = slowest(one.rows, ONE_CLOCK)
     for kind, end in (("receiver", 1), ("relay", 0)):
         name = ("sender_peer", "receiver")[end]
         for row in found.filter(pl.col("kind") == kind).iter_rows(named=True):
@@ -58,17 +64,13 @@ def test_backfill_is_not_timed():
         for row, at in zip(sent, (50_001_000, 60_002_000), strict=True)
     ]
     up = tape_rows([{"kind": "link_up", "peer": "b", "neighbor": "a", "event_time": START_US + 50_000_000}])
-    found = to_polars(
-        link_latency(latency_histogram(tape_rows([*sent, *received]), ONE_CLOCK, up.select(LINKS_UP.schema.names)))
-    )
+    found = slowest(tape_rows([*sent, *received]), ONE_CLOCK, pl.DataFrame(pl.from_arrow(up)).select(LINKS_UP.columns))
     link = found.filter(pl.col("kind") == "link").row(0, named=True)
     assert (link["sample_count"], link["backfill_count"], link["latency_max_ms"]) == (1, 1, 2.0)
 
 
 def test_link_latency_is_corrected_for_clocks():
-    found = to_polars(link_latency(latency_histogram(tape().rows, corrected(), LINKS_UP))).filter(
-        pl.col("kind") == "link"
-    )
+    found = slowest(tape().rows, corrected()).filter(pl.col("kind") == "link")
     wrong = [
         abs(
             1000 * row["latency_p50_ms"]
@@ -80,8 +82,8 @@ def test_link_latency_is_corrected_for_clocks():
 
 
 @pytest.mark.long
-def test_spark_matches_pure_functions(spark):
+def test_engine_matches_pure_functions():
     keys = ["kind", "slowness_rank"]
-    here = to_polars(link_latency(latency_histogram(tape().rows, corrected(), LINKS_UP))).sort(keys)
-    there = build_all(spark)["link_latency"].filter(pl.col("channel") == CHANNEL).sort(keys)
+    here = slowest(tape().rows, corrected()).sort(keys)
+    there = build_all()["link_latency"].filter(pl.col("channel") == CHANNEL).sort(keys)
     assert there.rows() == here.rows()

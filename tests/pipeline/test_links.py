@@ -3,12 +3,12 @@
 import polars as pl
 import pytest
 
-from broadloom.pipeline.arrow import membership_intervals as arrow_intervals
 from broadloom.pipeline.arrow.clock_correction import ClockCorrection
-from broadloom.pipeline.arrow.clock_offsets import CLOCK_OFFSETS
 from broadloom.pipeline.arrow.frames import to_polars
-from broadloom.pipeline.arrow.links import links
-from broadloom.pipeline.arrow.membership_intervals import membership_intervals
+from broadloom.pipeline.tables import membership_intervals as interval_table
+from broadloom.pipeline.tables.clock_offsets import CLOCK_OFFSETS
+from broadloom.pipeline.tables.links import links
+from broadloom.pipeline.tables.membership_intervals import membership_intervals
 from broadloom.record.arrow_import import pa
 from tests.pipeline.building import build_all, rows_of_kill
 from tests.pipeline.flooded import START_US, tape_rows
@@ -25,12 +25,12 @@ def signs_of(rows: pa.Table) -> pa.Table:
     heard = frame.filter(pl.col("kind") == "received").group_by("channel", "run_id", peer="neighbor").agg(**span)
     both = pl.concat([own.with_columns(is_own=pl.lit(True)), heard.with_columns(is_own=pl.lit(False))])
     times = [pl.from_epoch(name, "us").dt.replace_time_zone("UTC") for name in ("first_time", "last_time")]
-    return both.with_columns(times).to_arrow().select(arrow_intervals.SIGNS.names)
+    return both.with_columns(times).to_arrow().select(interval_table.SIGNS.names)
 
 
 def intervals_and_links(rows: pa.Table, correction: ClockCorrection = ONE_CLOCK) -> tuple[pa.Table, pa.Table]:
-    changes = rows.filter(pa.compute.is_in(rows["kind"], pa.array(arrow_intervals.KINDS))).select(
-        arrow_intervals.COLUMNS
+    changes = rows.filter(pa.compute.is_in(rows["kind"], pa.array(interval_table.KINDS))).select(
+        list(interval_table.EVENT_COLUMNS)
     )
     intervals = membership_intervals(changes, signs_of(rows), correction)
     return intervals, links(changes, intervals, correction)
@@ -157,9 +157,9 @@ def test_every_simulated_link_has_evidence_of_both_ends(scenario):
     assert set(still["peer_a"]) | set(still["peer_b"]) == there
 
 
-def test_spark_matches_pure_functions(spark):
+def test_engine_matches_pure_functions():
     intervals, found = intervals_and_links(simulated_history("kill", 30).rows)
-    by_spark = build_all(spark)
+    by_spark = build_all()
     assert (
         rows_of_kill(by_spark["links"], "start_time", "peer_a", "peer_b") == pl.DataFrame(pl.from_arrow(found)).rows()
     )

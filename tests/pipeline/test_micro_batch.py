@@ -9,12 +9,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from broadloom.pipeline.arrow import sessions as whole
 from broadloom.pipeline.arrow.frames import to_polars
-from broadloom.pipeline.arrow.sessions import SessionRule
 from broadloom.pipeline.live import sessions
 from broadloom.pipeline.live.micro_batch import MicroBatchResult, process_micro_batch
 from broadloom.pipeline.live.watermark import WatermarkRules
+from broadloom.pipeline.tables import sessions as whole
+from broadloom.pipeline.tables.sessions import SessionRule
 from broadloom.record.arrow_import import pa
 from tests.pipeline.growing import BEGIN_S, Clock, RecordedPeers, on_tape
 

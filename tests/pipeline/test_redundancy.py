@@ -4,8 +4,8 @@ import polars as pl
 import pytest
 
 from broadloom.pipeline.arrow.frames import to_polars
-from broadloom.pipeline.arrow.membership_intervals import MEMBERSHIP_INTERVALS
-from broadloom.pipeline.arrow.redundancy import redundancy
+from broadloom.pipeline.tables.membership_intervals import MEMBERSHIP_INTERVALS
+from broadloom.pipeline.tables.redundancy import redundancy
 from broadloom.record.arrow_import import pa
 from broadloom.testing.sim.dissemination import DisseminationMode
 from tests.pipeline.building import build_all, rows_of_kill
@@ -79,8 +79,8 @@ def test_flood_copies_use_peer_count_at_sending_time():
     assert found.select("peer_count_mean", "message_count", "flood_copy_count").rows() == [(2.0, 5, 5.0), (3.0, 2, 8.0)]
 
 
-def test_spark_matches_pure_functions(spark):
+def test_engine_matches_pure_functions():
     rows = simulated_history("kill", 30).rows
     intervals, _ = intervals_and_links(rows)
     here = pl.DataFrame(pl.from_arrow(redundancy(seconds_of(rows), intervals, ONE_CLOCK)))
-    assert rows_of_kill(build_all(spark)["redundancy"], "start_time") == here.rows()
+    assert rows_of_kill(build_all()["redundancy"], "start_time") == here.rows()

@@ -5,7 +5,7 @@ import pytest
 
 from broadloom.pipeline.arrow.fabric_timeline import FabricTimeline
 from broadloom.pipeline.arrow.frames import to_polars
-from broadloom.pipeline.arrow.repairs import repairs
+from broadloom.pipeline.tables.repairs import repairs
 from tests.pipeline.building import build_all, rows_of_kill
 from tests.pipeline.simulated import simulated_history
 from tests.pipeline.test_links import intervals_and_links, rows_from_script, seconds_of
@@ -104,7 +104,7 @@ def _is_whole_and_regular(timeline: FabricTimeline, time: int) -> bool:
     return shape.degrees == {wanted: shape.peers} and shape.components == 1
 
 
-def test_spark_matches_pure_functions(spark):
+def test_engine_matches_pure_functions():
     intervals, found = intervals_and_links(simulated_history("kill", 30).rows)
     here = pl.DataFrame(pl.from_arrow(repairs(found, intervals))).sort("start_time", "peer")
-    assert rows_of_kill(build_all(spark)["repairs"], "start_time", "peer") == here.rows()
+    assert rows_of_kill(build_all()["repairs"], "start_time", "peer") == here.rows()

@@ -7,12 +7,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from broadloom.pipeline.arrow.sessions import SECOND_US, SIGNS, SPANS, SessionRule, sessions, spans
 from broadloom.pipeline.table import TableSettingError
-from broadloom.pipeline.tables import channels
 from broadloom.pipeline.tables import sessions as table
+from broadloom.pipeline.tables.sessions import SECOND_US, SIGNS, SPANS, SessionRule, sessions, spans
 from broadloom.record.arrow_import import pa
-from tests.pipeline.event_rows import build_inputs, event_table
+from tests.pipeline.building import build_in_memory
+from tests.pipeline.event_rows import event_table
 
 EPOCH = datetime(2027, 1, 15, 12, tzinfo=UTC)
 HOURLY = SessionRule(interval_s=3600, missed_max=0, grace_s=300, tail_s=3600, window_s=60)
@@ -230,7 +230,7 @@ def test_session_rule_rejects_invalid_settings(wrong: dict) -> None:
         SessionRule(**{"interval_s": 3600, "missed_max": 0, "grace_s": 300, "tail_s": 3600, "window_s": 60, **wrong})
 
 
-def test_spark_builds_sessions_from_tapes(spark) -> None:
+def test_sessions_are_built_from_tapes() -> None:
     hour = 3600
     rows = [
         # Two sightings of each, over midnights and the end of the month.
@@ -247,9 +247,9 @@ def test_spark_builds_sessions_from_tapes(spark) -> None:
         {"kind": "identification", "event_time": at(10), "peer": "o0", "author": "p1", "name": "ann", "channel": "d"},
         {"kind": "identification", "event_time": at(3600), "peer": "o0", "author": "p7", "name": "eve", "channel": "d"},
     ]
-    inputs = build_inputs(spark, event_table(*rows), channels.TABLE, table.TABLE)
-    assert inputs["sessions"].columns == [each.name for each in table.TABLE.columns]
-    assert as_tuples(inputs["sessions"].toArrow()) == [
+    found = build_in_memory(event_table(*rows), "sessions")["sessions"]
+    assert found.columns == [each.name for each in table.TABLE.columns]
+    assert as_tuples(found.to_arrow()) == [
         ("c", "ann", 0, 399 * hour + 2, 400, 1, "open"),
         ("c", "bob", 100, 500, 1, 1, "left"),
         ("c", "p9", 7, hour + 7, 1, 1, "timed_out"),
@@ -258,7 +258,6 @@ def test_spark_builds_sessions_from_tapes(spark) -> None:
     ]
 
 
-def test_sessions_are_empty_without_identifications(spark) -> None:
+def test_sessions_are_empty_without_identifications() -> None:
     rows = [{"kind": "joined", "event_time": at(100), "peer": "p2", "name": "bob"}]
-    inputs = build_inputs(spark, event_table(*rows), channels.TABLE, table.TABLE)
-    assert inputs["sessions"].count() == 0
+    assert build_in_memory(event_table(*rows), "sessions")["sessions"].height == 0

@@ -95,7 +95,7 @@ def test_audit_summary_is_one_sentence(shelf: TableCatalog, tmp_path: Path) -> N
 
 def test_every_audit_finding_is_mentioned() -> None:
     columns = next(each for each in all_tables() if each.name == "audit_summary").columns
-    from broadloom.pipeline.arrow.audit_findings import FINDINGS as KNOWN
+    from broadloom.pipeline.tables.audit_findings import FINDINGS as KNOWN
 
     assert set(FINDINGS) == set(KNOWN)
     assert {f"{name}_count" for name in FINDINGS} <= {each.name for each in columns}

@@ -33,7 +33,7 @@ P = ParamSpec("P")
 pipeline = command_group(
     help="""Build tables from tapes: deliveries, latency, sessions, invoices.
 
-    Runs on Spark, on this machine or on a cluster. Needs the extra: `pip install 'broadloom[pipeline]'`.
+    Runs on Spark, on this machine or on a cluster. Needs the extra `pipeline`.
 
     Examples:
 

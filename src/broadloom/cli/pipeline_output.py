@@ -23,10 +23,6 @@ class BuildProgress(ProgressBar):
     def on_phase(self, text: str) -> None:
         self.phase(text)
 
-    def on_table(self, name: str, index: int, total: int) -> None:
-        self.phase(f"building {name}")
-        self.update(index, total)
-
 
 @contextmanager
 def stop_on_signal() -> Iterator[threading.Event]:

@@ -5,36 +5,40 @@ reused; if all are, Spark is not even started.
 """
 
 import hashlib
+import re
 import time
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from broadloom import __version__
 from broadloom.errors import BroadloomError
-from broadloom.pipeline.quarantine import QUARANTINE_COLUMNS
-from broadloom.pipeline.results import Results, ResultsManifest, ResultsTransaction, TableBuild, count_rows_and_bytes
-from broadloom.pipeline.spark_session import DRIVER_MEMORY, is_embedded, session
-from broadloom.pipeline.table import SettingValue, Table, TableInputs, ddl, resolve_settings
-from broadloom.pipeline.tables import all_tables, with_dependencies
+from broadloom.pipeline.billing.config import load as load_billing
+from broadloom.pipeline.engine.distributed import run_distributed
+from broadloom.pipeline.engine.parts import parts_of
+from broadloom.pipeline.engine.scheduler import attempt, run_tasks
+from broadloom.pipeline.engine.stages import Job, TableWriter, WrittenFile
+from broadloom.pipeline.engine.whole import WHOLE_ROWS, run_whole
+from broadloom.pipeline.results import Results, ResultsManifest, ResultsTransaction, TableBuild
+from broadloom.pipeline.spark_session import DRIVER_MEMORY, session
+from broadloom.pipeline.table import SettingValue, Table, resolve_settings
+from broadloom.pipeline.tables import all_tables, invoices, table, with_dependencies
+from broadloom.pipeline.tables.invoices import BILLING_FILE
 from broadloom.pipeline.tape_set import (
     LOCAL_FILES_MAX,
     FileId,
     TapeSet,
     TapesNotFoundError,
-    events,
     examine_tapes,
     file_ids,
 )
+from broadloom.record.arrow_import import pa
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
-
-QUICK_BYTES = 8 << 20
-"""About a million events: below that, startup is most of the work."""
+    from pyspark.sql import SparkSession
 
 _NOT_FINGERPRINTED = {
     "live",
@@ -56,14 +60,9 @@ class BuildError(BroadloomError):
 class ProgressListener(Protocol):
     def on_phase(self, text: str) -> None: ...
 
-    def on_table(self, name: str, index: int, total: int) -> None: ...
-
 
 class NoProgress:
     def on_phase(self, text: str) -> None:
-        pass
-
-    def on_table(self, name: str, index: int, total: int) -> None:
         pass
 
 
@@ -113,8 +112,9 @@ def build_tables(
         outcome = BuildResult(previous, [], list(kept))
         if len(kept) == len(tables):
             return outcome
-        build = _Build(folder, results, transaction, tables, kept, prints, chosen, progress, previous)
-        seconds = build.run(spark, master, memory, sum(each[1] for each in found))
+        pending = [each.name for each in tables if each.name not in kept]
+        build = _Build(folder, results, transaction, pending, prints, chosen, progress, previous)
+        seconds = build.run(spark, master, memory)
         tape_set = build.tapes
         assert tape_set is not None
         # Tables of other tapes, settings or code would contradict the new ones, so they are dropped.
@@ -150,8 +150,7 @@ class _Build:
         folder: Path,
         results: Results,
         transaction: ResultsTransaction,
-        tables: tuple[Table, ...],
-        reused: dict[str, TableBuild],
+        pending: list[str],
         fingerprints: dict[str, str],
         settings: dict[str, SettingValue],
         progress: ProgressListener,
@@ -162,24 +161,24 @@ class _Build:
         self._folder = folder
         self._results = results
         self._transaction = transaction
-        self._tables = tables
-        self._reused = reused
+        self._pending = pending
         self._fingerprints = fingerprints
         self._settings = settings
         self._progress = progress
         self._previous = previous
 
-    def run(self, spark: "SparkSession | None", master: str | None, memory: str, tape_bytes: int) -> dict[str, float]:
+    def run(self, spark: "SparkSession | None", master: str | None, memory: str) -> dict[str, float]:
         """Returns the seconds per phase."""
         began = time.monotonic()
         seconds: dict[str, float] = {}
+        billing = load_billing(str(self._settings[BILLING_FILE.name]))
         with ThreadPoolExecutor(1) as executor:
             # The files are examined while Spark starts.
             few = len(file_ids(self._folder)) <= LOCAL_FILES_MAX
             examined = executor.submit(examine_tapes, self._folder) if few and master is None else None
             if spark is None:
                 self._progress.on_phase("starting Spark")
-                spark = session(master, name="broadloom pipeline", memory=memory, quick=tape_bytes < QUICK_BYTES)
+                spark = session(master, name="broadloom pipeline", memory=memory, quick=True)
             seconds["start"] = round(time.monotonic() - began, 3)
             self._progress.on_phase("examining the tapes")
             try:
@@ -189,49 +188,72 @@ class _Build:
             except Exception as problem:
                 raise BuildError(f"the tapes could not be examined: {_first_line(problem)}") from problem
         seconds["examine"] = round(time.monotonic() - began - seconds["start"], 3)
-        inputs = TableInputs(spark, events(spark, self.tapes), self._settings, rows=self.tapes.rows)
-        quarantine = self.tapes.quarantine
-        inputs.tables["quarantine"] = spark.createDataFrame(
-            quarantine if quarantine.num_rows else [], ddl(QUARANTINE_COLUMNS)
+        has_future_rows = any(each.future_rows for each in self.tapes.used)
+        job = Job(
+            wanted=frozenset(each.name for each in with_dependencies(self._pending)),
+            written=frozenset(self._pending),
+            folder=str(self._transaction.staging_path.absolute()),
+            settings=self._settings,
+            billing=billing,
+            quarantine=self.tapes.quarantine,
+            latest=self.tapes.latest if has_future_rows else None,
+            previous_invoices=self._previous_rows(invoices.TABLE) if "invoices" in self._pending else None,
         )
-        pending = [table for table in self._tables if table.name not in self._reused]
-        for table in self._tables:
-            if table.name in self._reused:
-                inputs.tables[table.name] = self._read_frame(
-                    inputs, table, self._results.table_path(table.name, self._reused[table.name])
-                )
-            else:
-                self._progress.on_table(table.name, pending.index(table), len(pending))
-                if table.is_cumulative and table.name in self._previous.tables:
-                    path = self._results.table_path(table.name, self._previous.tables[table.name])
-                    inputs.tables[table.name] = self._read_frame(inputs, table, path)
-                inputs.tables[table.name] = self._build(inputs, table)
-        seconds["tables"] = round(time.monotonic() - began - seconds["start"] - seconds["examine"], 3)
-        return seconds
-
-    def _build(self, inputs: TableInputs, table: Table) -> "DataFrame":
-        began = time.monotonic()
-        path = self._transaction.staging_path / table.name
         try:
-            written = _write(table.build(inputs), path)
+            files = self._run_job(job, spark)
         except BroadloomError:
             raise
         except Exception as problem:
-            raise BuildError(f"table {table.name} could not be built: {_first_line(problem)}") from problem
-        rows, size = count_rows_and_bytes(path)
-        if written is not None and rows < written:
-            raise BuildError(
-                f"the workers wrote {written:,} rows of table {table.name}, but only {rows:,} arrived at {path}: "
-                f"--out must be a folder that all machines share under the same path"
-            )
-        seconds = round(time.monotonic() - began, 3)
-        self.built[table.name] = TableBuild(
-            self._transaction.build, self._fingerprints[table.name], rows, size, seconds
-        )
-        return self._read_frame(inputs, table, path)
+            raise BuildError(f"the tables could not be built: {_first_line(problem)}") from problem
+        self._collect(job, files)
+        seconds["tables"] = round(time.monotonic() - began - seconds["start"] - seconds["examine"], 3)
+        return seconds
 
-    def _read_frame(self, inputs: TableInputs, table: Table, path: Path) -> "DataFrame":
-        return inputs.spark.read.schema(table.ddl).parquet(_spark_path(path))
+    def _run_job(self, job: Job, spark: "SparkSession") -> list[WrittenFile]:
+        assert self.tapes is not None
+        cores = int(spark.sparkContext.defaultParallelism)
+        folder = str(self._folder.absolute())
+        if self.tapes.rows > WHOLE_ROWS:
+            return run_distributed(job, spark, parts_of(folder, self.tapes.used, cores), self._progress.on_phase)
+        self._progress.on_phase("building the tables")
+        files: dict[str, tuple[str, ...]] = {}
+        for part in parts_of(folder, self.tapes.used, 1):
+            files[part.channel] = (*files.get(part.channel, ()), *part.files)
+        if not files:
+            return []
+        (written,) = run_tasks(spark, partial(_whole_task, job), [files])
+        return list(written)
+
+    def _previous_rows(self, table: Table) -> pa.Table | None:
+        return self._results.read(table) if table.name in self._previous.tables else None
+
+    def _collect(self, job: Job, files: list[WrittenFile]) -> None:
+        """Register the files that were returned by tasks; others are left over from failed attempts."""
+        for name in self._pending:
+            own = [each for each in files if each.table == name]
+            if not own:
+                writer = TableWriter(job, "none")
+                writer.write(name, job.quarantine if name == "quarantine" else table(name).schema.empty_table())
+                own = writer.files
+            folder = Path(job.folder) / name
+            for each in own:
+                if not (folder / each.name).is_file():
+                    raise BuildError(
+                        f"a worker wrote {each.rows:,} rows of table {name}, but they did not arrive at {folder}: "
+                        f"--out must be a folder that all machines share under the same path"
+                    )
+            self.built[name] = TableBuild(
+                self._transaction.build,
+                self._fingerprints[name],
+                sum(each.rows for each in own),
+                sum(each.bytes for each in own),
+                round(sum(each.seconds for each in own), 3),
+                sorted(each.name for each in own),
+            )
+
+
+def _whole_task(job: Job, files: dict[str, tuple[str, ...]]) -> list[WrittenFile]:
+    return run_whole(job, files, attempt())
 
 
 def fingerprints(
@@ -240,10 +262,10 @@ def fingerprints(
     """Fingerprint of each table: of the tapes, the code, and its settings and those of its dependencies."""
     common = hashlib.sha256(repr((code_version(), files)).encode()).hexdigest()
     prints: dict[str, str] = {}
-    for table in tables:
-        own = [(each.name, _setting_identity(settings[each.name])) for each in table.settings]
-        needs = [prints.get(name, "") for name in table.depends_on]
-        prints[table.name] = hashlib.sha256(repr((common, table.name, own, needs)).encode()).hexdigest()[:32]
+    for one in tables:
+        own = [(each.name, _setting_identity(settings[each.name])) for each in one.settings]
+        needs = [prints.get(name, "") for name in one.depends_on]
+        prints[one.name] = hashlib.sha256(repr((common, one.name, own, needs)).encode()).hexdigest()[:32]
     return prints
 
 
@@ -266,25 +288,12 @@ def _setting_identity(value: SettingValue) -> object:
     return value
 
 
-def _write(frame: "DataFrame", path: Path) -> int | None:
-    """On a cluster, returns the number of rows the workers wrote: without a shared folder they do not arrive here."""
-    if is_embedded(str(frame.sparkSession.sparkContext.master)):
-        frame.write.parquet(_spark_path(path))
-        return None
-    from pyspark.sql import Observation
-    from pyspark.sql import functions as F  # noqa: N812
-
-    written = Observation()
-    frame.observe(written, F.count(F.lit(1)).alias("row_count")).write.parquet(_spark_path(path))
-    return int(written.get["row_count"])
-
-
-def _spark_path(path: Path) -> str:
-    return "file://" + path.absolute().as_posix()
-
-
 def _first_line(problem: Exception) -> str:
     lines = [line.removeprefix(": ").removeprefix("Caused by: ") for line in str(problem).splitlines() if line.strip()]
+    # An error of a task comes with the traceback of its worker, whose last line says what happened.
+    raised = [line for line in lines if re.match(r"[A-Za-z_][\w.]*(Error|Exception|Interrupt)\b", line)]
+    if any("Traceback" in line for line in lines) and raised:
+        return raised[-1]
     # py4j and Spark wrap the exception in lines that say nothing; the cause follows.
     noise = (
         "An error occurred while calling",

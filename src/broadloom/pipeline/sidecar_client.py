@@ -12,6 +12,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from broadloom.extras import missing_package
 from broadloom.errors import BroadloomError
 from broadloom.protocol import ChannelName
 from broadloom.testing.errors import ConfigError
@@ -39,7 +40,7 @@ class SidecarError(BroadloomError):
 def require_spark() -> None:
     for name in REQUIRED_PACKAGES:
         if find_spec(name) is None:
-            raise ConfigError(f"{name} is not installed: pip install 'broadloom[pipeline]', or use --no-spark")
+            raise ConfigError(f"{missing_package(name, 'pipeline')}; or use --no-spark")
 
 
 def start_tape_audit(cluster: "LocalCluster", directory: Path) -> "SidecarClient":

@@ -18,8 +18,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from broadloom import __version__
+from broadloom.extras import missing_package
 from broadloom.errors import BroadloomError
 from broadloom.pipeline import java
+from broadloom.pipeline.class_archive import ClassArchive
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -35,6 +37,12 @@ BATCH_ROWS = 65_536
 
 MASTER_CONNECT_TIMEOUT_S = 10.0
 """Time to wait for the master to accept a connection."""
+
+JAVA_EXIT_TIMEOUT_S = 120.0
+"""Java may write its archive of classes when it exits."""
+
+_archives: list[ClassArchive] = []
+"""Of the running Java."""
 
 _LOGGING = Path(__file__).with_name("logging.properties")
 
@@ -58,7 +66,7 @@ def session(
     `settings` are Spark settings that override those made here.
     """
     if find_spec("pyspark") is None:
-        raise SparkUnavailableError("the pipeline needs Spark: pip install 'broadloom[pipeline]'")
+        raise SparkUnavailableError(missing_package("pyspark", "pipeline"))
     from py4j.protocol import Py4JError  # type: ignore[import-untyped]
     from pyspark.errors import PySparkException
     from pyspark.sql import SparkSession
@@ -114,7 +122,9 @@ def stop() -> None:
     if process is not None:
         if process.stdin is not None:
             process.stdin.close()
-        process.wait(timeout=60)
+        process.wait(timeout=JAVA_EXIT_TIMEOUT_S)
+        while _archives:
+            _archives.pop().keep()
 
 
 def _check_master(master: str) -> None:
@@ -180,6 +190,8 @@ def _settings(master: str, cores: int, memory: str, quick: bool) -> dict[str, st
         "spark.sql.shuffle.partitions": "2" if quick else str(4 * cores),
         "spark.sql.execution.arrow.maxRecordsPerBatch": str(BATCH_ROWS),
         "spark.sql.execution.arrow.pyspark.enabled": "true",
+        # Spark runs a task per core, so polars needs no threads of its own.
+        "spark.executorEnv.POLARS_MAX_THREADS": "1",
         # Reused workers import the packages once.
         "spark.python.worker.reuse": "true",
         "spark.sql.python.filterPushdown.enabled": "true",
@@ -190,12 +202,27 @@ def _settings(master: str, cores: int, memory: str, quick: bool) -> dict[str, st
     options = [f"-Dlog4j2.configurationFile={_LOGGING.as_uri()}"]
     if quick:
         # Startup is most of the work: compile little, and use no GC threads.
-        options += ["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xshare:auto"]
+        options += ["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"]
+        if is_embedded(master):
+            options += _archive_options()
         settings["spark.sql.adaptive.enabled"] = "false"
     settings["spark.driver.extraJavaOptions"] = " ".join(options)
+    if is_embedded(master):
+        settings["spark.python.daemon.module"] = "broadloom.pipeline.engine.warm_daemon"
     if _is_local(master):
         settings["spark.driver.host"] = settings["spark.driver.bindAddress"] = "127.0.0.1"
     return settings
+
+
+def _archive_options() -> list[str]:
+    """Java has no options any more once it runs."""
+    from pyspark import SparkContext
+    from pyspark import __version__ as spark_version
+
+    if SparkContext._gateway is not None:
+        return []
+    _archives.append(ClassArchive(java.find(), spark_version))
+    return _archives[-1].options()
 
 
 def _set_environment(master: str) -> None:

@@ -1,18 +1,21 @@
-"""A table of the pipeline: the question it answers, its documented columns, and its build function.
+"""A table of the pipeline: the question it answers, its documented columns, and its pure function.
 
-The columns are the contract. Every build ends with `Table.conform`, which returns exactly these columns, and
-`docs/tables.md` is generated from them.
+The columns are the contract: a file of a table has exactly these, and `docs/tables.md` is generated from them.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from enum import Enum
 from typing import TYPE_CHECKING, Any
 
 from broadloom.errors import BroadloomError
 from broadloom.record.arrow_import import pa
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    import polars as pl
+
+    from broadloom.pipeline.arrow.clock_correction import ClockCorrection
+    from broadloom.pipeline.billing.config import BillingConfig
 
 ID = pa.string()
 """Peer ID: 16 hex digits."""
@@ -73,12 +76,25 @@ class TableSetting:
             raise TableSettingError(f"setting {self.name} must be {kind}, not {text!r}") from None
 
 
+class Stage(Enum):
+    """The stage of the engine (`broadloom.pipeline.engine`) that builds a table."""
+
+    MERGE = "merge"
+    PAIR = "pair"
+    CHANNEL = "channel"
+    FINISH = "finish"
+    ALL = "all"
+    """Over all channels, in the driver."""
+
+
 @dataclass(frozen=True, slots=True)
 class Table:
     name: str
     question: str
     columns: tuple[TableColumn, ...]
-    build: Callable[["TableInputs"], "DataFrame"]
+    stage: Stage
+    build: "Callable[[ChannelInputs], pa.Table] | None" = None
+    """The rows of one channel; None if the engine builds it for each part, or over all channels."""
     depends_on: tuple[str, ...] = ()
     """Tables it is built from; they come before it in the registry."""
     settings: tuple[TableSetting, ...] = ()
@@ -91,46 +107,40 @@ class Table:
 
     @property
     def ddl(self) -> str:
-        """The columns as Spark DDL, for `applyInArrow` and `mapInArrow`."""
-        return ddl(self.columns)
-
-    def conform(self, frame: "DataFrame") -> "DataFrame":
-        """Select exactly the columns of this table, in order and with their types."""
-        return conform(frame, self.columns)
+        """The columns as Spark DDL."""
+        return ", ".join(f"`{each.name}` {each.spark}" for each in self.columns)
 
 
 @dataclass(slots=True)
-class TableInputs:
-    """Everything a build function gets."""
+class ChannelInputs:
+    """Everything that the function of a table gets: the data of one channel."""
 
-    spark: "SparkSession"
-    events: "DataFrame"
-    """All valid rows of the tapes, with the columns of `broadloom.record.spark_ddl()`."""
-    settings: Mapping[str, Any] = field(default_factory=dict)
+    channel: str
+    scans: "dict[str, pl.DataFrame]"
+    """What the scans of all parts found, by the name of the scan."""
+    settings: Mapping[str, Any]
     """Every setting of every table by name."""
-    tables: dict[str, "DataFrame"] = field(default_factory=dict)
-    """Tables built before, read back from Parquet."""
-    rows: int = 0
-    """Approximate number of events; it decides the number of partitions."""
+    quarantine: pa.Table
+    """The rows of the table `quarantine` about this channel."""
+    billing: "BillingConfig"
+    clocks: "ClockCorrection"
+    tables: dict[str, pa.Table] = field(default_factory=dict)
+    """Tables of this channel built before."""
 
-    def __getitem__(self, name: str) -> "DataFrame":
+    def __getitem__(self, name: str) -> pa.Table:
         return self.tables[name]
 
-    def __contains__(self, name: str) -> bool:
-        return name in self.tables
+    def scan(self, name: str) -> "pl.DataFrame":
+        """With texts instead of codes, and the channel."""
+        import polars as pl
 
-    def __iter__(self) -> Iterator[str]:
-        return iter(self.tables)
+        from broadloom.pipeline.engine.events import plain
 
-
-def ddl(columns: tuple[TableColumn, ...]) -> str:
-    return ", ".join(f"`{each.name}` {each.spark}" for each in columns)
+        return plain(self.scans[name]).with_columns(channel=pl.lit(self.channel, pl.String))
 
 
-def conform(frame: "DataFrame", columns: tuple[TableColumn, ...]) -> "DataFrame":
-    from pyspark.sql import functions as F  # noqa: N812
-
-    return frame.select(*(F.col(f"`{each.name}`").cast(each.spark).alias(each.name) for each in columns))
+def schema_of(columns: Iterable[TableColumn]) -> pa.Schema:
+    return pa.schema([pa.field(each.name, each.type) for each in columns])
 
 
 def spark_type(kind: pa.DataType) -> str:

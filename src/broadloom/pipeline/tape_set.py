@@ -56,7 +56,7 @@ class TapeSet:
     @property
     def rows(self) -> int:
         """Rows that are used."""
-        return sum((each.rows or 0) - each.future_rows for each in self.used)
+        return sum(each.used_rows for each in self.used)
 
     @property
     def bytes(self) -> int:

@@ -3,13 +3,17 @@
 Needs the extra `record`.
 """
 
-from broadloom.record.file_locks import StaleFile
-from broadloom.record.reader import ChannelSummary, TapeReadError, read, summarize
-from broadloom.record.recorder import PayloadMetadata, Recorder
-from broadloom.record.schema import COLUMNS, EVENT_KINDS, SCHEMA, SCHEMA_VERSION, EventKind, spark_ddl
-from broadloom.record.settings import TapeSettings
-from broadloom.record.tape import Tape, TapeWriteError
-from broadloom.record.tape_writer import TapeCounters
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from broadloom.record.file_locks import StaleFile
+    from broadloom.record.reader import ChannelSummary, TapeReadError, read, summarize
+    from broadloom.record.recorder import PayloadMetadata, Recorder
+    from broadloom.record.schema import COLUMNS, EVENT_KINDS, SCHEMA, SCHEMA_VERSION, EventKind, spark_ddl
+    from broadloom.record.settings import TapeSettings
+    from broadloom.record.tape import Tape, TapeWriteError
+    from broadloom.record.tape_writer import TapeCounters
 
 __all__ = [
     "COLUMNS",
@@ -30,3 +34,30 @@ __all__ = [
     "spark_ddl",
     "summarize",
 ]
+
+_MODULES = {
+    "COLUMNS": "schema",
+    "ChannelSummary": "reader",
+    "EVENT_KINDS": "schema",
+    "EventKind": "schema",
+    "PayloadMetadata": "recorder",
+    "Recorder": "recorder",
+    "SCHEMA": "schema",
+    "SCHEMA_VERSION": "schema",
+    "StaleFile": "file_locks",
+    "Tape": "tape",
+    "TapeCounters": "tape_writer",
+    "TapeReadError": "reader",
+    "TapeSettings": "settings",
+    "TapeWriteError": "tape",
+    "read": "reader",
+    "spark_ddl": "schema",
+    "summarize": "reader",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Import on first use: a Spark worker that reads the schema does not need the recorder."""
+    if name not in _MODULES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)

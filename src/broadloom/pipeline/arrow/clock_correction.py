@@ -5,9 +5,11 @@ Times of runs with the same reference can be compared after the correction. Othe
 
 import polars as pl
 
-from broadloom.pipeline.arrow.clock_offsets import WINDOW_US
 from broadloom.pipeline.arrow.frames import to_polars
 from broadloom.record.arrow_import import pa
+
+WINDOW_US = 3_600_000_000
+"""A clock is assumed to run evenly in a window. Longer would miss NTP adjustments, shorter has few crossings."""
 
 _OFFSET_COLUMNS = "reference_run_id", "offset_time", "offset_ms", "drift_ppm", "error_ms"
 
@@ -25,10 +27,12 @@ class ClockCorrection:
     def apply(self, frame: pl.DataFrame, run: str, time: str) -> pl.DataFrame:
         """Convert column `time` to the reference clock; add `<time>_reference` (whose clock) and `<time>_error_us`."""
         if self.is_one_clock:
-            same = pl.lit(self._reference, dtype=pl.String).alias(f"{time}_reference")
+            same = pl.lit(self._reference, dtype=pl.String).cast(frame.schema[run]).alias(f"{time}_reference")
             return frame.with_columns(same, pl.lit(0.0).alias(f"{time}_error_us"))
         window = "_window"
         known = self._offsets.rename({"run_id": run, "start_time": window})
+        kind = frame.schema[run]
+        known = known.with_columns(pl.col(run, "reference_run_id").cast(kind))
         joined = frame.with_columns((pl.col(time).floordiv(WINDOW_US) * WINDOW_US).alias(window)).join(
             known, on=[run, window], how="left", maintain_order="left"
         )

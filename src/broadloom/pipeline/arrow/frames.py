@@ -30,13 +30,6 @@ def to_arrow(frame: pl.DataFrame, schema: pa.Schema) -> pa.Table:
     return table.cast(plain).cast(pa.schema([pa.field(each.name, each.type) for each in schema]))
 
 
-def percentile(column: str, permille: int) -> pl.Expr:
-    """Nearest-rank percentile; nulls do not count."""
-    values = pl.col(column).drop_nulls().sort()
-    rank = (values.len().cast(pl.Int64) * permille + 999) // 1000 - 1
-    return values.get(rank.clip(lower_bound=0), null_on_oob=True)
-
-
 def to_ms(microseconds: pl.Expr) -> pl.Expr:
     """Integer microseconds as milliseconds. Rounded, because polars divides by multiplying with the reciprocal."""
     return (microseconds / 1000).round(3)
@@ -45,3 +38,23 @@ def to_ms(microseconds: pl.Expr) -> pl.Expr:
 def minute_of(column: str) -> pl.Expr:
     """Start of the minute, in microseconds."""
     return pl.col(column).floordiv(MINUTE_US) * MINUTE_US
+
+
+def frame(table: pa.Table) -> pl.DataFrame:
+    """Times stay times."""
+    return cast("pl.DataFrame", pl.from_arrow(table))
+
+
+def arrow(frame: pl.DataFrame) -> pa.Table:
+    """The types of a frame, without those that only new versions of Arrow have."""
+    return frame.to_arrow(compat_level=pl.CompatLevel.oldest())
+
+
+def to_schema(frame: pl.DataFrame, schema: pa.Schema) -> pa.Table:
+    """Exactly these columns; times are times, and missing columns become null."""
+    table = arrow(frame)
+    arrays = [
+        table[each.name].cast(each.type) if each.name in table.column_names else pa.nulls(table.num_rows, each.type)
+        for each in schema
+    ]
+    return pa.table(arrays, schema=schema.remove_metadata())

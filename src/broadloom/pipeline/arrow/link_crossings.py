@@ -7,13 +7,14 @@ time over one link, as shown by two clocks.
 
 import polars as pl
 
-from broadloom.pipeline.arrow.frames import minute_of, to_arrow, to_polars
+from broadloom.pipeline.arrow.frames import minute_of
+from broadloom.pipeline.engine.events import plain
+from broadloom.pipeline.engine.keys import MessageKeys
 from broadloom.record.arrow_import import pa
 
 KINDS = ("sent", "received")
-COLUMNS = ("channel", "kind", "run_id", "event_time", "peer", "author", "sequence", "neighbor")
-MESSAGE = ("channel", "author", "sequence")
-"""Identifies a message: a task has all rows of a message, or none."""
+COLUMNS = ("kind", "run_id", "event_time", "peer", "author", "sequence", "neighbor")
+CROSSED = ("sender_peer", "receiver", "run_from", "run_to", "from_us", "to_us")
 
 FASTEST = pa.schema(
     [
@@ -30,25 +31,46 @@ first, so that both directions of a pair use the same minutes."""
 
 
 def crossings(rows: pl.DataFrame) -> pl.DataFrame:
-    """One row per first copy that came from a recording peer: both ends, both runs, both times."""
-    holders = rows.select(
-        *MESSAGE, sender_peer=pl.col("peer"), run_from=pl.col("run_id"), from_us=pl.col("event_time")
-    ).unique([*MESSAGE, "sender_peer"], keep="first", maintain_order=True)
-    received = rows.filter(pl.col("kind") == "received")
-    return received.select(*MESSAGE, receiver="peer", sender_peer="neighbor", run_to="run_id", to_us="event_time").join(
-        holders, on=[*MESSAGE, "sender_peer"], how="inner"
+    """One row per first copy that came from a recording peer: both ends, both runs, both times in microseconds.
+
+    `rows` has all events of `KINDS` of some messages of a channel.
+    """
+    time = pl.col("event_time").dt.timestamp("us")
+    keys = MessageKeys([rows["author"], rows["peer"], rows["neighbor"]], [rows["sequence"]])
+    holders = rows.select(key=keys.delivery(receiver="peer"), run_from="run_id", from_us=time)
+    if holders["key"].n_unique() < holders.height:
+        holders = holders.unique("key", keep="first", maintain_order=True)
+    received = rows.filter(pl.col("kind") == "received").select(
+        key=keys.delivery(receiver="neighbor"), receiver="peer", sender_peer="neighbor", run_to="run_id", to_us=time
     )
+    return received.join(holders, on="key").select(CROSSED)
 
 
-def fastest(table: pa.Table) -> pa.Table:
+def fastest(crossed: pl.DataFrame) -> pl.DataFrame:
     """The fastest crossings between different runs, by pair, direction and minute."""
-    rows = crossings(to_polars(table)).filter(pl.col("run_from") != pl.col("run_to"))
-    stamp = pl.when(pl.col("run_from") < pl.col("run_to")).then("from_us").otherwise("to_us")
-    rows = rows.select("run_from", "run_to", at_us=stamp, took_us=pl.col("to_us") - pl.col("from_us"))
-    rows = rows.with_columns(minute_us=minute_of("at_us"))
-    best = rows.group_by("run_from", "run_to", "minute_us").agg(
-        fastest_us=pl.col("took_us").min(),
-        at_us=pl.col("at_us").sort_by("took_us").first(),
-        sample_count=pl.len().cast(pl.Int64),
+    rows = plain(crossed.select("run_from", "run_to").unique().filter(pl.col("run_from") != pl.col("run_to")))
+    ahead = rows.with_columns(is_first=pl.col("run_from") < pl.col("run_to"))
+    pairs = ahead.with_columns(pl.col("run_from", "run_to").cast(crossed.schema["run_from"]))
+    both = crossed.join(pairs, on=["run_from", "run_to"])
+    both = both.select(
+        *("run_from", "run_to"),
+        at_us=pl.when("is_first").then("from_us").otherwise("to_us"),
+        took_us=pl.col("to_us") - pl.col("from_us"),
+    ).with_columns(minute_us=minute_of("at_us"))
+    return merge_fastest(
+        plain(
+            both.group_by("run_from", "run_to", "minute_us").agg(
+                fastest_us=pl.col("took_us").min(),
+                at_us=pl.col("at_us").filter(pl.col("took_us") == pl.col("took_us").min()).min(),
+                sample_count=pl.len().cast(pl.Int64),
+            )
+        )
     )
-    return to_arrow(best, FASTEST)
+
+
+def merge_fastest(parts: pl.DataFrame) -> pl.DataFrame:
+    """One row per pair, direction and minute, from several results of `fastest`."""
+    keys = ["run_from", "run_to", "minute_us"]
+    sums = parts.group_by(keys).agg(pl.col("sample_count").sum())
+    best = parts.sort("fastest_us", "at_us").unique(keys, keep="first", maintain_order=True).drop("sample_count")
+    return best.join(sums, on=keys).select(FASTEST.names)

@@ -5,7 +5,7 @@ import polars as pl
 MISSING_MAX = 1_000_000
 """Missing messages listed per author and receiver. Only a nonsensical sequence number leads to more."""
 
-PAIR = ["channel", "author", "receiver"]
+PAIR = ["author", "receiver"]
 
 
 def find_missing(pairs: pl.DataFrame, deliveries: pl.DataFrame) -> pl.DataFrame:
@@ -50,7 +50,7 @@ def excused_by_dropped_rows(
     # `before_time` may be null: the last message may have been delivered at any later time.
     between = between.with_columns(pl.coalesce("after_time", "joined_time").alias("after_time"))
     hidden = (
-        between.join(dropped_rows, ["channel", "run_id"], "inner")
+        between.join(dropped_rows, "run_id", "inner")
         .filter(
             (pl.col("gap_end").is_null() | (pl.col("gap_end") >= pl.col("after_time")).fill_null(True))
             & (pl.col("gap_start").is_null() | (pl.col("gap_start") <= pl.col("before_time")).fill_null(True))

@@ -9,12 +9,12 @@ from dataclasses import dataclass
 import polars as pl
 
 from broadloom.pipeline.arrow.frames import to_arrow, to_polars
-from broadloom.pipeline.arrow.sessions import SessionRule
 from broadloom.pipeline.live import fabric_snapshots, latency, traffic
 from broadloom.pipeline.live import sessions as live_sessions
 from broadloom.pipeline.live.state_codec import pack, unpack
 from broadloom.pipeline.live.tables import EXCLUDED_EVENTS, TABLES
 from broadloom.pipeline.live.watermark import Watermark, WatermarkRules, split_by_watermark
+from broadloom.pipeline.tables.sessions import SessionRule
 from broadloom.record.arrow_import import pa
 
 COLUMNS = (

@@ -1,4 +1,4 @@
-"""Sessions as events arrive. The definition of a session is in `broadloom.pipeline.arrow.sessions`.
+"""Sessions as events arrive. The definition of a session is in `broadloom.pipeline.tables.sessions`.
 
 Signs older than the watermark are merged into spans, one per peer, and only these are kept; no older sign can be on
 time any more, so nothing is lost. A session that is over by then is final.
@@ -7,8 +7,8 @@ time any more, so nothing is lost. A session that is over by then is final.
 import polars as pl
 
 from broadloom.pipeline.arrow.frames import to_polars
-from broadloom.pipeline.arrow.sessions import SIGNS, SPANS, SessionRule, sessions, spans
 from broadloom.pipeline.live.watermark import Watermark
+from broadloom.pipeline.tables.sessions import SIGNS, SPANS, SessionRule, sessions, spans
 from broadloom.record.arrow_import import pa
 
 _TIMES = ("first_time", "last_time", "start_time", "end_time", "tape_end_time")
@@ -30,7 +30,7 @@ PENDING = pl.Schema({name: pl.Int64 if name in _TIMES else pl.String for name in
 
 
 def signs(events: pl.DataFrame) -> pl.DataFrame:
-    """The same as `broadloom.pipeline.tables.sessions.signs`, in polars."""
+    """The same as `the scan `signs` of the batch tables`, in polars."""
     kind = pl.col("kind")
     is_identification = kind == "identification"
     subscriber = pl.coalesce("name", "author", pl.lit(""))

@@ -14,7 +14,7 @@ from pathlib import Path
 import polars as pl
 
 from broadloom.errors import BroadloomError
-from broadloom.pipeline.arrow.exact import frame, to_schema
+from broadloom.pipeline.arrow.frames import frame, to_schema
 from broadloom.record.arrow_import import pq
 from broadloom.record.reader import read
 from broadloom.record.schema import CHANNEL_DIGITS, CHANNEL_KEY, SCHEMA, file_schema

@@ -4,59 +4,52 @@ A peer is active in an hour if it recorded an event in it, or if one of its mess
 are counted distinctly; they are not the sum of the hours.
 """
 
-from typing import TYPE_CHECKING
+import polars as pl
 
-from broadloom.pipeline.table import CHANNEL, COUNT, TEXT, TIME, Table, TableColumn, TableInputs
+from broadloom.pipeline.arrow.frames import frame, to_schema
+from broadloom.pipeline.table import CHANNEL, COUNT, TEXT, TIME, ChannelInputs, Stage, Table, TableColumn, schema_of
+from broadloom.record.arrow_import import pa
 
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+PERIODS = {"hour": "1h", "day": "1d"}
 
-PERIODS = ("hour", "day")
+COLUMNS = (
+    CHANNEL,
+    TableColumn("period", TEXT, "`hour` or `day`."),
+    TableColumn("start_time", TIME, "Start of the hour or day, in UTC."),
+    TableColumn("peer_count", COUNT, "Peers that recorded an event or sent a message."),
+    TableColumn("author_count", COUNT, "Peers that broadcast."),
+    TableColumn("message_count", COUNT, "Messages broadcast."),
+    TableColumn("payload_bytes", COUNT, "Total size of their payloads."),
+)
 
 
-def build(inputs: TableInputs) -> "DataFrame":
-    from pyspark.sql import functions as F  # noqa: N812
-
-    active = active_peers(inputs.events)
-    hour = F.date_trunc("hour", "sent_time").alias("start_time")
-    messages = inputs["messages"].select("channel", hour, "author", "size_bytes")
+def activity(active: pl.DataFrame, messages: pl.DataFrame) -> pa.Table:
+    """`active` has the hours and peers of a channel, each pair once or more."""
     parts = []
-    for period in PERIODS:
-        start = F.date_trunc(period, "start_time").alias("start_time")
-        peers = active.groupBy("channel", start).agg(F.countDistinct("peer").alias("peer_count"))
-        traffic = messages.groupBy("channel", start).agg(
-            F.countDistinct("author").alias("author_count"),
-            F.count("*").alias("message_count"),
-            F.sum("size_bytes").alias("payload_bytes"),
+    for period, length in PERIODS.items():
+        peers = active.group_by("channel", start_time=pl.col("start_time").dt.truncate(length)).agg(
+            peer_count=pl.col("peer").drop_nulls().n_unique()
         )
-        joined = peers.join(traffic, ["channel", "start_time"], "full_outer").withColumn("period", F.lit(period))
-        parts.append(joined.na.fill(0, ["peer_count", "author_count", "message_count", "payload_bytes"]))
-    return TABLE.conform(parts[0].unionByName(parts[1])).orderBy("channel", "period", "start_time")
+        traffic = messages.group_by("channel", start_time=pl.col("sent_time").dt.truncate(length)).agg(
+            author_count=pl.col("author").drop_nulls().n_unique(),
+            message_count=pl.len(),
+            payload_bytes=pl.col("size_bytes").sum(),
+        )
+        joined = peers.join(traffic, on=["channel", "start_time"], how="full", coalesce=True)
+        parts.append(joined.with_columns(period=pl.lit(period)))
+    counts = pl.col("peer_count", "author_count", "message_count", "payload_bytes").fill_null(0)
+    return to_schema(pl.concat(parts).with_columns(counts).sort("channel", "period", "start_time"), schema_of(COLUMNS))
 
 
-def active_peers(events: "DataFrame") -> "DataFrame":
-    """Distinct channel, hour and peer."""
-    from pyspark.sql import functions as F  # noqa: N812
-
-    hour = F.date_trunc("hour", "event_time").alias("start_time")
-    recorded = events.where(F.col("peer").isNotNull()).select("channel", hour, "peer")
-    # Not `delivered`: a message may be delivered an hour after it was sent, but it is received within moments.
-    authors = events.where(F.col("kind") == "received").select("channel", hour, F.col("author").alias("peer"))
-    return recorded.distinct().unionByName(authors.distinct()).distinct()
+def build(inputs: ChannelInputs) -> pa.Table:
+    return activity(inputs.scan("active"), frame(inputs["messages"]))
 
 
 TABLE = Table(
     "activity",
     "How many peers were active per hour and per day?",
-    (
-        CHANNEL,
-        TableColumn("period", TEXT, "`hour` or `day`."),
-        TableColumn("start_time", TIME, "Start of the hour or day, in UTC."),
-        TableColumn("peer_count", COUNT, "Peers that recorded an event or sent a message."),
-        TableColumn("author_count", COUNT, "Peers that broadcast."),
-        TableColumn("message_count", COUNT, "Messages broadcast."),
-        TableColumn("payload_bytes", COUNT, "Total size of their payloads."),
-    ),
+    COLUMNS,
+    Stage.CHANNEL,
     build,
     depends_on=("messages",),
 )

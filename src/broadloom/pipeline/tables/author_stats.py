@@ -1,53 +1,46 @@
 """How much each author of a channel sent, the busiest first."""
 
-from typing import TYPE_CHECKING
+import polars as pl
 
-from broadloom.pipeline.table import CHANNEL, COUNT, ID, TEXT, TIME, Table, TableColumn, TableInputs
+from broadloom.pipeline.arrow.frames import frame, to_schema
+from broadloom.pipeline.table import CHANNEL, COUNT, ID, TEXT, TIME, ChannelInputs, Stage, Table, TableColumn, schema_of
 from broadloom.pipeline.tables.membership_intervals import peer_names
+from broadloom.record.arrow_import import pa
 
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
-
-
-def build(inputs: TableInputs) -> "DataFrame":
-    from pyspark.sql import Window
-    from pyspark.sql import functions as F  # noqa: N812
-
-    stats = (
-        inputs["messages"]
-        .groupBy("channel", "author")
-        .agg(
-            F.count("*").alias("message_count"),
-            F.sum("size_bytes").alias("payload_bytes"),
-            F.count(F.coalesce("parent_author", "parent_member")).alias("reply_count"),
-            F.countDistinct("group_id").alias("group_count"),
-            F.countDistinct("topic").alias("topic_count"),
-            F.min("sent_time").alias("first_message_time"),
-            F.max("sent_time").alias("last_message_time"),
-        )
-    )
-    names = peer_names(inputs.events).withColumnRenamed("peer", "author")
-    order = Window.partitionBy("channel").orderBy(F.desc("message_count"), F.desc("payload_bytes"), "author")
-    ranked = stats.join(names, ["channel", "author"], "left").withColumn("volume_rank", F.row_number().over(order))
-    return TABLE.conform(ranked.na.fill(0, ["payload_bytes"])).orderBy("channel", "volume_rank")
-
-
-TABLE = Table(
-    "author_stats",
-    "How much did each author send?",
-    (
-        CHANNEL,
-        TableColumn("volume_rank", COUNT, "1 for the author with most messages in the channel; ties by bytes."),
-        TableColumn("author", ID, "Peer ID of the author."),
-        TableColumn("name", TEXT, "Display name, if known."),
-        TableColumn("message_count", COUNT, "Messages broadcast."),
-        TableColumn("payload_bytes", COUNT, "Total size of their payloads."),
-        TableColumn("reply_count", COUNT, "Messages that reply to another one."),
-        TableColumn("group_count", COUNT, "Groups posted in."),
-        TableColumn("topic_count", COUNT, "Topics posted on."),
-        TableColumn("first_message_time", TIME, "Time of the first message."),
-        TableColumn("last_message_time", TIME, "Time of the last message."),
-    ),
-    build,
-    depends_on=("messages",),
+COLUMNS = (
+    CHANNEL,
+    TableColumn("volume_rank", COUNT, "1 for the author with most messages in the channel; ties by bytes."),
+    TableColumn("author", ID, "Peer ID of the author."),
+    TableColumn("name", TEXT, "Display name, if known."),
+    TableColumn("message_count", COUNT, "Messages broadcast."),
+    TableColumn("payload_bytes", COUNT, "Total size of their payloads."),
+    TableColumn("reply_count", COUNT, "Messages that reply to another one."),
+    TableColumn("group_count", COUNT, "Groups posted in."),
+    TableColumn("topic_count", COUNT, "Topics posted on."),
+    TableColumn("first_message_time", TIME, "Time of the first message."),
+    TableColumn("last_message_time", TIME, "Time of the last message."),
 )
+
+
+def author_stats(messages: pl.DataFrame, names: pl.DataFrame) -> pa.Table:
+    """`names` has peer and name."""
+    stats = messages.group_by("channel", "author").agg(
+        message_count=pl.len(),
+        payload_bytes=pl.col("size_bytes").sum(),
+        reply_count=pl.coalesce("parent_author", "parent_member").count(),
+        group_count=pl.col("group_id").drop_nulls().n_unique(),
+        topic_count=pl.col("topic").drop_nulls().n_unique(),
+        first_message_time=pl.col("sent_time").min(),
+        last_message_time=pl.col("sent_time").max(),
+    )
+    ranked = stats.join(names.rename({"peer": "author"}), on="author", how="left").sort(
+        "channel", "message_count", "payload_bytes", "author", descending=[False, True, True, False]
+    )
+    return to_schema(ranked.with_columns(volume_rank=pl.int_range(1, pl.len() + 1).over("channel")), schema_of(COLUMNS))
+
+
+def build(inputs: ChannelInputs) -> pa.Table:
+    return author_stats(frame(inputs["messages"]), peer_names(inputs))
+
+
+TABLE = Table("author_stats", "How much did each author send?", COLUMNS, Stage.CHANNEL, build, depends_on=("messages",))

@@ -1,32 +1,31 @@
 """The time range that the tapes of each channel cover. Invoices need it: time not recorded yet cannot be billed."""
 
-from typing import TYPE_CHECKING
+import polars as pl
 
-from broadloom.pipeline.table import CHANNEL, COUNT, TIME, Table, TableColumn, TableInputs
+from broadloom.pipeline.arrow.frames import to_schema
+from broadloom.pipeline.table import CHANNEL, COUNT, TIME, ChannelInputs, Stage, Table, TableColumn, schema_of
+from broadloom.record.arrow_import import pa
 
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+COLUMNS = (
+    CHANNEL,
+    TableColumn("start_time", TIME, "Time of the first event."),
+    TableColumn("end_time", TIME, "Time of the last event."),
+    TableColumn("event_count", COUNT, "Rows on the tapes, from all peers."),
+)
 
 
-def build(inputs: TableInputs) -> "DataFrame":
-    from pyspark.sql import functions as F  # noqa: N812
-
-    found = inputs.events.groupBy("channel").agg(
-        F.min("event_time").alias("start_time"),
-        F.max("event_time").alias("end_time"),
-        F.count("*").alias("event_count"),
+def build(inputs: ChannelInputs) -> pa.Table:
+    runs = inputs.scan("runs")
+    found = runs.group_by("channel").agg(
+        pl.col("start_time").min(), pl.col("end_time").max(), pl.col("event_count").sum()
     )
-    return TABLE.conform(found).orderBy("channel")
+    return to_schema(found, schema_of(COLUMNS))
 
 
 TABLE = Table(
     "channels",
     "Which channels are on the tapes, and which time range do they cover?",
-    (
-        CHANNEL,
-        TableColumn("start_time", TIME, "Time of the first event."),
-        TableColumn("end_time", TIME, "Time of the last event."),
-        TableColumn("event_count", COUNT, "Rows on the tapes, from all peers."),
-    ),
+    COLUMNS,
+    Stage.MERGE,
     build,
 )

@@ -1,10 +1,15 @@
-"""Snapshots of the fabric over time (see `arrow/fabric_snapshots.py`)."""
+"""Snapshots of a channel's fabric: after each batch of changes, and right after each lost peer.
 
-from typing import TYPE_CHECKING
+Changes that follow each other closely are one batch: a join is a dozen changes within a moment, and the states between
+them are of no interest. On a long tape the batches grow until there are at most `SNAPSHOTS_MAX`. Losses are never left
+out: their snapshot shows the fabric without the peer, before any repair.
+"""
 
-from broadloom.pipeline.arrow import fabric_snapshots
+import numpy as np
+import numpy.typing as npt
+
+from broadloom.pipeline.arrow.fabric_timeline import NEVER, FabricTimeline
 from broadloom.pipeline.arrow.frames import MICROSECONDS_PER_S
-from broadloom.pipeline.partwise import cogroup_by_channel
 from broadloom.pipeline.table import (
     CHANNEL,
     COUNT,
@@ -12,55 +17,104 @@ from broadloom.pipeline.table import (
     NUMBER,
     TEXT,
     TIME,
+    ChannelInputs,
+    Stage,
     Table,
     TableColumn,
-    TableInputs,
     TableSetting,
+    schema_of,
 )
 from broadloom.record.arrow_import import pa
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+from broadloom.topology import is_regular
 
 DEGREE = TableSetting("degree", 0, "Links per peer; 0: the most links that any peer on the tape had at once.")
 SNAPSHOT_INTERVAL = TableSetting(
     "snapshot_interval_s", 1.0, "Changes of the fabric within this time make one snapshot."
 )
 
+COLUMNS = (
+    CHANNEL,
+    TableColumn("snapshot_time", TIME, "Time of the snapshot; it includes all changes up to and at this time."),
+    TableColumn("reason", TEXT, "`peer_lost` (a peer left or crashed at this time) or `changed`."),
+    TableColumn("peer_count", COUNT, "Peers present."),
+    TableColumn("unrecorded_count", COUNT, "Present peers without a tape, known from their neighbors only."),
+    TableColumn("link_count", COUNT, "Links that both ends have."),
+    TableColumn("degree", COUNT, "Links that each peer should have."),
+    TableColumn("degree_histogram", pa.map_(pa.int64(), pa.int64()), "Number of peers for each number of links."),
+    TableColumn("is_regular", FLAG, "Whether all recorded peers have `degree` links (one may be short of one if odd)."),
+    TableColumn("component_count", COUNT, "Connected components; 1 if the fabric is connected."),
+    TableColumn("diameter", COUNT, "Links between the two most distant peers; null unless connected."),
+    TableColumn("distance_mean", NUMBER, "Mean number of links between two peers; null unless connected."),
+    TableColumn("is_exact", FLAG, "Whether distances are exact; if not, the diameter is a lower bound."),
+)
+FABRIC_SNAPSHOTS = schema_of(COLUMNS)
 
-def build(inputs: TableInputs) -> "DataFrame":
-    degree = int(inputs.settings.get(DEGREE.name, DEGREE.default))
-    interval_s = float(inputs.settings.get(SNAPSHOT_INTERVAL.name, SNAPSHOT_INTERVAL.default))
-    interval_us = max(int(interval_s * MICROSECONDS_PER_S), 1)
+SNAPSHOT_INTERVAL_US = 1_000_000
+"""Changes within this time are one batch."""
 
-    def snapshots(links: pa.Table, intervals: pa.Table) -> pa.Table:
-        return fabric_snapshots.fabric_snapshots(links, intervals, degree=degree, interval_us=interval_us)
+SNAPSHOTS_MAX = 1_000
+"""Per channel, not counting those after losses."""
 
-    links, intervals = inputs["links"], inputs["membership_intervals"]
-    return TABLE.conform(cogroup_by_channel(links, intervals, snapshots, fabric_snapshots.FABRIC_SNAPSHOTS))
+
+Ints = npt.NDArray[np.int64]
+
+
+def fabric_snapshots(
+    links: pa.Table, intervals: pa.Table, *, degree: int = 0, interval_us: int = SNAPSHOT_INTERVAL_US
+) -> pa.Table:
+    """Snapshots of one channel from its tables `links` and `membership_intervals`."""
+    if not intervals.num_rows:
+        return FABRIC_SNAPSHOTS.empty_table()
+    channel = intervals["channel"][0].as_py()
+    timeline = FabricTimeline(links, intervals, degree)
+    losses = np.unique(timeline.end[timeline.end < NEVER])
+    times = np.union1d(snapshot_times(timeline.times, interval_us), losses)
+    rows = []
+    for time in times.tolist():
+        topology = timeline.topology(time)
+        recorded = timeline.recorded_degrees(time)
+        rows.append(
+            {
+                "channel": channel,
+                "snapshot_time": time,
+                "reason": "peer_lost" if time in losses else "changed",
+                "peer_count": topology.peers,
+                "unrecorded_count": topology.peers - sum(recorded.values()),
+                "link_count": topology.links,
+                "degree": timeline.degree,
+                "degree_histogram": list(topology.degrees.items()),
+                "is_regular": is_regular(recorded, topology.peers, timeline.degree),
+                "component_count": topology.components,
+                "diameter": topology.diameter,
+                "distance_mean": topology.mean_distance,
+                "is_exact": topology.is_exact,
+            }
+        )
+    return pa.Table.from_pylist(rows, schema=FABRIC_SNAPSHOTS)
+
+
+def snapshot_times(times: Ints, interval_us: int, snapshots_max: int = SNAPSHOTS_MAX) -> Ints:
+    """The last change of each batch."""
+    while True:
+        batch = times // interval_us
+        last = times[np.append(np.flatnonzero(np.diff(batch)), len(times) - 1)] if len(times) else times
+        if len(last) <= snapshots_max:
+            return last
+        interval_us *= 2
+
+
+def build(inputs: ChannelInputs) -> pa.Table:
+    interval_us = max(int(float(inputs.settings[SNAPSHOT_INTERVAL.name]) * MICROSECONDS_PER_S), 1)
+    degree = int(inputs.settings[DEGREE.name])
+    return fabric_snapshots(inputs["links"], inputs["membership_intervals"], degree=degree, interval_us=interval_us)
 
 
 TABLE = Table(
-    name="fabric_snapshots",
-    question="What did the fabric look like over time?",
-    columns=(
-        CHANNEL,
-        TableColumn("snapshot_time", TIME, "Time of the snapshot; it includes all changes up to and at this time."),
-        TableColumn("reason", TEXT, "`peer_lost` (a peer left or crashed at this time) or `changed`."),
-        TableColumn("peer_count", COUNT, "Peers present."),
-        TableColumn("unrecorded_count", COUNT, "Present peers without a tape, known from their neighbors only."),
-        TableColumn("link_count", COUNT, "Links that both ends have."),
-        TableColumn("degree", COUNT, "Links that each peer should have."),
-        TableColumn("degree_histogram", pa.map_(pa.int64(), pa.int64()), "Number of peers for each number of links."),
-        TableColumn(
-            "is_regular", FLAG, "Whether all recorded peers have `degree` links (one may be short of one if odd)."
-        ),
-        TableColumn("component_count", COUNT, "Connected components; 1 if the fabric is connected."),
-        TableColumn("diameter", COUNT, "Links between the two most distant peers; null unless connected."),
-        TableColumn("distance_mean", NUMBER, "Mean number of links between two peers; null unless connected."),
-        TableColumn("is_exact", FLAG, "Whether distances are exact; if not, the diameter is a lower bound."),
-    ),
-    build=build,
+    "fabric_snapshots",
+    "What did the fabric look like over time?",
+    COLUMNS,
+    Stage.CHANNEL,
+    build,
     depends_on=("membership_intervals", "links"),
     settings=(DEGREE, SNAPSHOT_INTERVAL),
 )

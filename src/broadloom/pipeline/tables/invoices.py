@@ -1,24 +1,25 @@
-"""Invoices and corrections: what a subscriber owes for a month in a channel, according to its plan.
+"""Computes new invoices, corrections of issued ones, and rows that cannot be billed yet.
 
-An operator sells channels, so there is one invoice per channel. The billing file (`broadloom.pipeline.billing.config`)
-holds prices, time zone, rounding rule and plans.
-
-An invoice is issued once, when the tapes reach far enough beyond the end of its month. This is the one table whose
-previous rows are an input: issued rows are taken over unchanged, from the previous run (`inputs["invoices"]`) or from
-the folder named by the setting `issued_invoices`, and events that arrive late lead to a correction. The invoice ID is a
-hash of everything billed, so the same bill has the same ID wherever it is created.
+An issued invoice never changes. A correction is the difference between what the month costs now and everything issued
+for it so far, under the terms stored in the first invoice. Nothing is dropped: a subscriber without a plan is listed as
+`unbilled` with the reason, and a month that is not over as `open`.
 """
 
-from collections.abc import Iterable, Iterator
-from functools import partial
+import hashlib
+import json
+from collections.abc import Mapping
+from decimal import Decimal
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import numpy as np
+import polars as pl
 
 from broadloom.errors import BroadloomError
-from broadloom.pipeline.arrow import invoices as arrow
-from broadloom.pipeline.billing import months
-from broadloom.pipeline.billing.config import BillingConfig, load
-from broadloom.pipeline.partwise import map_by_key, spark_schema
+from broadloom.pipeline.arrow.frames import frame, to_arrow, to_polars, to_schema
+from broadloom.pipeline.billing import months, terms
+from broadloom.pipeline.billing.config import BillingConfig
+from broadloom.pipeline.billing.money import Ints, amount_due, from_decimal, to_decimal
 from broadloom.pipeline.table import (
     CHANNEL,
     COUNT,
@@ -26,15 +27,18 @@ from broadloom.pipeline.table import (
     MONEY,
     TEXT,
     TIME,
+    Stage,
     Table,
     TableColumn,
-    TableInputs,
     TableSetting,
+    schema_of,
 )
-from broadloom.record.arrow_import import pa
+from broadloom.record.arrow_import import pa, pc, pq
 
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+
+class IssuedInvoicesError(BroadloomError):
+    """The invoices issued before do not match the current billing file, or cannot be found."""
+
 
 BILLING_FILE = TableSetting(
     "billing_file", "", "File of plans, subscribers and advertisers, as TOML or JSON; without it nothing is billed."
@@ -42,7 +46,6 @@ BILLING_FILE = TableSetting(
 ISSUED_INVOICES = TableSetting(
     "issued_invoices", "", "Folder of Parquet files with issued invoices, used instead of those of the previous run."
 )
-
 ID_DIGITS = 32
 _KEYS = ["channel", "subscriber", "billing_month"]
 _HASHED = (
@@ -50,166 +53,303 @@ _HASHED = (
     *("session_count", "amount", "currency", "time_zone", "terms", "corrected_invoice_id"),
 )
 
+COLUMNS = (
+    TableColumn("invoice_id", TEXT, "Hash of everything billed, 32 hex digits; null if not issued."),
+    TableColumn("kind", TEXT, "`invoice`; `correction`; `open` (the month is not over); `unbilled` (see `reason`)."),
+    TableColumn("correction_number", COUNT, "0 for the invoice, then 1, 2 ... for its corrections."),
+    TableColumn("billing_month", TEXT, "Month in the billing time zone, as YYYY-MM."),
+    CHANNEL,
+    TableColumn("subscriber", TEXT, "Subscriber, as in the table `sessions`."),
+    TableColumn("plan_name", TEXT, "Name of the plan in the billing file."),
+    TableColumn("connected_ms", EXACT_MS, "Connect time in the month; for a correction, the difference."),
+    TableColumn("session_count", COUNT, "Sessions in the month; for a correction, the difference."),
+    TableColumn("amount", MONEY, "Amount due, rounded once; for a correction, the difference. All rows add up."),
+    TableColumn("currency", TEXT, "Currency of the amount."),
+    TableColumn("time_zone", TEXT, "Time zone of the month."),
+    TableColumn("start_time", TIME, "Start of the month."),
+    TableColumn("end_time", TIME, "Start of the next month."),
+    TableColumn("terms", TEXT, "Kind of plan, price, unit, digits and rounding rule, as JSON."),
+    TableColumn("corrected_invoice_id", TEXT, "For a correction: the ID of the invoice."),
+    TableColumn("reason", TEXT, "Why the row is unbilled."),
+    TableColumn("tape_start_time", TIME, "Start of the channel's tapes when the row was written."),
+)
+SCHEMA = schema_of(COLUMNS)
 
-class IssuedInvoicesError(BroadloomError):
-    """The invoices issued before do not match the current billing file, or cannot be found."""
+
+BILLING_STATE: pa.Schema = pa.schema(
+    [
+        ("channel", pa.string()),
+        ("subscriber", pa.string()),
+        ("billing_month", pa.string()),
+        ("connected_us", pa.int64()),
+        ("session_count", pa.int64()),
+        ("tape_start_time", TIME),
+        ("tapes_end_time", TIME),
+        ("issued_count", pa.int64()),
+        ("issued_id", pa.string()),
+        ("issued_plan", pa.string()),
+        ("issued_terms", pa.string()),
+        ("issued_us", pa.int64()),
+        ("issued_sessions", pa.int64()),
+        ("issued_amount", MONEY),
+        ("issued_tape_start_time", TIME),
+    ]
+)
+"""One month of a subscriber in a channel: what the tapes say now, and what was issued (null if nothing was).
+`tape_start_time` is the start of the channel's tapes, `tapes_end_time` the end of all tapes."""
+
+NEW_INVOICES: pa.Schema = pa.schema(
+    [
+        ("kind", pa.string()),
+        ("correction_number", pa.int64()),
+        ("billing_month", pa.string()),
+        ("channel", pa.string()),
+        ("subscriber", pa.string()),
+        ("plan_name", pa.string()),
+        ("connected_us", pa.int64()),
+        ("session_count", pa.int64()),
+        ("amount", MONEY),
+        ("currency", pa.string()),
+        ("time_zone", pa.string()),
+        ("start_time", TIME),
+        ("end_time", TIME),
+        ("terms", pa.string()),
+        ("corrected_invoice_id", pa.string()),
+        ("reason", pa.string()),
+        ("tape_start_time", TIME),
+    ]
+)
+"""Rows of the table `invoices` without the ID, which is computed from them."""
 
 
-def build(inputs: TableInputs) -> "DataFrame":
-    billing = load(inputs.settings[BILLING_FILE.name])
-    issued = _issued(inputs, billing)
-    state = _billing_state(inputs, billing, issued)
-    new = state.mapInArrow(_new_invoices(billing), spark_schema(arrow.NEW_INVOICES))
-    rows = issued.unionByName(TABLE.conform(_with_id(_with_connected_ms(new))))
-    # One file in one order: the same invoices are the same bytes.
-    return rows.repartition(1).sortWithinPartitions("billing_month", "channel", "subscriber", "correction_number")
+def new_invoices(billing_state: pa.Table, billing: BillingConfig) -> pa.Table:
+    """The rows to add to the issued ones."""
+    frame = to_polars(billing_state).with_columns(
+        issued_amount=pl.Series(from_decimal(_filled(billing_state["issued_amount"]))), row=pl.int_range(pl.len())
+    )
+    frame = _with_plan(_with_month_bounds(frame, billing.time_zone), billing)
+    frame = frame.with_columns(pl.coalesce("issued_terms", "plan_terms").alias("terms"))
+    frame = frame.with_columns(amount_due=pl.Series(_amount_due(frame), dtype=pl.Int64))
+    is_new = pl.col("issued_count").is_null()
+    is_over = pl.col("end_time") + billing.issue_after_s * 1_000_000 <= pl.col("tapes_end_time")
+    # If tapes were removed since, the month cannot be computed any more, and nothing is taken back.
+    is_complete = (pl.col("tape_start_time") <= pl.col("issued_tape_start_time")) | (
+        pl.col("tape_start_time") <= pl.col("start_time")
+    )
+    is_changed = (pl.col("amount_due") != pl.col("issued_amount")) & is_complete
+    kind = (
+        pl.when(~is_new & is_changed)
+        .then(pl.lit("correction"))
+        .when(~is_new)
+        .then(None)
+        .when(pl.col("terms").is_null())
+        .then(pl.lit("unbilled"))
+        .when(is_over)
+        .then(pl.lit("invoice"))
+        .otherwise(pl.lit("open"))
+    )
+    frame = frame.with_columns(kind=kind).filter(pl.col("kind").is_not_null())
+    frame = frame.with_columns(
+        correction_number=pl.col("issued_count").fill_null(0),
+        plan_name=pl.coalesce("issued_plan", "plan_name"),
+        corrected_invoice_id=pl.col("issued_id"),
+        connected_us=pl.col("connected_us") - pl.col("issued_us").fill_null(0),
+        session_count=pl.col("session_count") - pl.col("issued_sessions").fill_null(0),
+        amount_due=pl.col("amount_due") - pl.col("issued_amount"),
+        currency=pl.lit(billing.currency),
+        time_zone=pl.lit(billing.time_zone),
+        reason=pl.when(pl.col("kind") == "unbilled").then("reason"),
+    ).sort("row")
+    position = NEW_INVOICES.get_field_index("amount")
+    amounts = to_decimal(frame["amount_due"].to_numpy())
+    return to_arrow(frame, NEW_INVOICES.remove(position)).add_column(position, "amount", amounts)
 
 
-def connected(sessions: "DataFrame", time_zone: str) -> "DataFrame":
-    """Connect time by channel, subscriber and month."""
-    function = partial(months.connected_by_month, time_zone=time_zone)
-    spans = sessions.select("channel", "subscriber", "start_time", "end_time")
-    return map_by_key(spans, ("channel", "subscriber"), function, months.CONNECTED, spans.count())
+def _with_month_bounds(frame: pl.DataFrame, time_zone: str) -> pl.DataFrame:
+    names = frame["billing_month"].unique(maintain_order=True).to_list()
+    starts = [months.month_start_us(each, time_zone) for each in names]
+    ends = [months.month_start_us(months.add_months(each), time_zone) for each in names]
+    bounds = {
+        "billing_month": pl.Series(names, dtype=pl.String),
+        "start_time": pl.Series(starts, dtype=pl.Int64),
+        "end_time": pl.Series(ends, dtype=pl.Int64),
+    }
+    return frame.join(pl.DataFrame(bounds), on="billing_month", how="left")
 
 
-def _issued(inputs: TableInputs, billing: BillingConfig) -> "DataFrame":
+def _with_plan(frame: pl.DataFrame, billing: BillingConfig) -> pl.DataFrame:
+    """Add `plan_name`, `plan_terms`, and `reason` where there is no plan. A listing for the channel comes before a
+    listing for all channels, and that before the default plan."""
+    listed = pl.DataFrame(
+        [(each.name, each.channel, *each.months, each.plan) for each in billing.subscribers],
+        schema={
+            "subscriber": pl.String,
+            "listed_channel": pl.String,
+            "first_month": pl.String,
+            "last_month": pl.String,
+            "listed_plan": pl.String,
+        },
+        orient="row",
+    )
+    own = (
+        frame.select("row", "subscriber", "channel", "billing_month")
+        .join(listed, on="subscriber")
+        .filter(
+            pl.col("billing_month").is_between("first_month", "last_month")
+            & (pl.col("listed_channel").is_null() | (pl.col("listed_channel") == pl.col("channel")))
+        )
+        .sort("row", "listed_channel", nulls_last=True)
+        .unique("row", keep="first", maintain_order=True)
+        .select("row", "listed_plan")
+    )
+    texts = {
+        name: terms.terms_of(plan, billing.digits, billing.rounding).to_json() for name, plan in billing.plans.items()
+    }
+    known = pl.DataFrame(
+        {"plan_name": list(texts), "plan_terms": list(texts.values())},
+        schema={"plan_name": pl.String, "plan_terms": pl.String},
+    )
+    return (
+        frame.join(own, on="row", how="left")
+        .with_columns(plan_name=pl.coalesce("listed_plan", pl.lit(billing.default_plan, pl.String)))
+        .join(known, on="plan_name", how="left")
+        .with_columns(
+            reason=pl.when(pl.col("plan_name").is_null())
+            .then(pl.lit("the subscriber is not listed for this month, and there is no default plan"))
+            .when(pl.col("plan_terms").is_null())
+            .then(pl.format("there is no plan {} in the billing file", "plan_name"))
+        )
+    )
+
+
+def _amount_due(frame: pl.DataFrame) -> Ints:
+    """What each row costs under its terms; 0 without terms."""
+    amounts = np.zeros(len(frame), dtype=np.int64)
+    connected: Ints = frame["connected_us"].to_numpy()
+    texts = frame["terms"]
+    for text in texts.drop_nulls().unique(maintain_order=True):
+        same = (texts == text).fill_null(False).to_numpy()
+        amounts[same] = amount_due(connected[same], terms.parse_terms(text))
+    return amounts
+
+
+def _filled(amounts: pa.ChunkedArray) -> pa.ChunkedArray:
+    return pc.fill_null(amounts, pa.scalar(Decimal(0), MONEY))
+
+
+def build_invoices(
+    channels: pa.Table,
+    sessions: pa.Table,
+    previous: pa.Table | None,
+    settings: Mapping[str, Any],
+    billing: BillingConfig,
+) -> pa.Table:
+    """All invoices, those issued before and the new ones, in one order: the same invoices are the same bytes.
+
+    `channels` and `sessions` are the tables of that name, `previous` is this table as built before.
+    """
+    issued = _issued(previous, str(settings[ISSUED_INVOICES.name]), billing)
+    new = new_invoices(_billing_state(channels, sessions, issued, billing), billing)
+    exact_ms = to_decimal(new["connected_us"].to_numpy(), EXACT_MS)
+    new = new.append_column("connected_ms", exact_ms)
+    new = new.append_column("invoice_id", pa.array([_invoice_id(row) for row in new.to_pylist()], pa.string()))
+    rows = pa.concat_tables([issued, new.select(SCHEMA.names).cast(SCHEMA)])
+    order = ("billing_month", "channel", "subscriber", "correction_number")
+    return rows.sort_by([(name, "ascending") for name in order]).combine_chunks()
+
+
+def _issued(previous: pa.Table | None, folder: str, billing: BillingConfig) -> pa.Table:
     """Invoices and corrections of the previous run. Open and unbilled rows are computed again."""
-    from pyspark.sql import functions as F  # noqa: N812
-
-    folder = inputs.settings[ISSUED_INVOICES.name]
     if folder:
         if "://" not in folder and not Path(folder).is_dir():
             raise IssuedInvoicesError(
                 f"no invoices found in {folder}; for a first run, leave {ISSUED_INVOICES.name} empty"
             )
-        previous = inputs.spark.read.schema(TABLE.ddl).parquet(folder)
-    elif TABLE.name in inputs:
-        previous = inputs[TABLE.name]
-    else:
-        return inputs.spark.createDataFrame([], TABLE.ddl)
-    rows = TABLE.conform(previous).where(F.col("kind").isin("invoice", "correction"))
-    for row in rows.select("time_zone", "currency").distinct().collect():
-        if (row["time_zone"], row["currency"]) != (billing.time_zone, billing.currency):
+        previous = pq.read_table(folder, columns=SCHEMA.names, partitioning=None)
+    if previous is None:
+        return SCHEMA.empty_table()
+    rows = previous.select(SCHEMA.names).cast(SCHEMA)
+    rows = rows.filter(pc.is_in(rows["kind"], pa.array(["invoice", "correction"])))
+    for time_zone, currency in set(zip(rows["time_zone"].to_pylist(), rows["currency"].to_pylist(), strict=True)):
+        if (time_zone, currency) != (billing.time_zone, billing.currency):
             raise IssuedInvoicesError(
-                f"invoices were issued in {row['currency']} and time zone {row['time_zone']}, but the billing file has "
+                f"invoices were issued in {currency} and time zone {time_zone}, but the billing file has "
                 f"{billing.currency or 'no currency'} and {billing.time_zone}; restore these values, or choose another "
                 "--out to start over"
             )
     return rows
 
 
-def _billing_state(inputs: TableInputs, billing: BillingConfig, issued: "DataFrame") -> "DataFrame":
+def _billing_state(channels: pa.Table, sessions: pa.Table, issued: pa.Table, billing: BillingConfig) -> pa.Table:
     """What the tapes say about each month, next to what was issued for it."""
-    from pyspark.sql import functions as F  # noqa: N812
-
-    channels = inputs["channels"]
-    tapes_end = channels.agg(F.max("end_time").alias("tapes_end_time"))
-    current = connected(inputs["sessions"], billing.time_zone)
-    flat = _flat_months(inputs, billing)
-    if flat is not None:
-        current = (
-            current.unionByName(flat)
-            .groupBy(*_KEYS)
-            .agg(F.sum("connected_us").alias("connected_us"), F.sum("session_count").alias("session_count"))
+    known = frame(channels)
+    tapes_end = known["end_time"].max()
+    current = frame(months.connected_by_month(sessions, billing.time_zone))
+    if tapes_end is not None:
+        due = _flat_months(int(known["end_time"].dt.timestamp("us").max()), billing)  # type: ignore[arg-type]
+        current = pl.concat([current, due]).group_by(_KEYS).agg(pl.col("connected_us", "session_count").sum())
+    # Sums of decimals as integers, which are exact.
+    before = frame(issued.drop_columns(["connected_ms", "amount"])).with_columns(
+        amount=pl.Series(from_decimal(issued["amount"]), dtype=pl.Int64),
+        connected_us=pl.Series([int(each * 1000) for each in issued["connected_ms"].to_pylist()], dtype=pl.Int64),
+    )
+    before = (
+        before.sort("correction_number")
+        .group_by(_KEYS)
+        .agg(
+            issued_count=pl.len().cast(pl.Int64),
+            issued_id=pl.col("invoice_id").first(),
+            issued_plan=pl.col("plan_name").first(),
+            issued_terms=pl.col("terms").first(),
+            issued_us=pl.col("connected_us").sum(),
+            issued_sessions=pl.col("session_count").sum(),
+            amount=pl.col("amount").sum(),
+            issued_tape_start_time=pl.col("tape_start_time").min(),
         )
-    before = issued.groupBy(*_KEYS).agg(
-        F.count("*").alias("issued_count"),
-        F.min_by("invoice_id", "correction_number").alias("issued_id"),
-        F.min_by("plan_name", "correction_number").alias("issued_plan"),
-        F.min_by("terms", "correction_number").alias("issued_terms"),
-        (F.sum("connected_ms") * 1000).cast("BIGINT").alias("issued_us"),
-        F.sum("session_count").alias("issued_sessions"),
-        F.sum("amount").cast("DECIMAL(18, 4)").alias("issued_amount"),
-        F.min("tape_start_time").alias("issued_tape_start_time"),
     )
-    tape_start = channels.select("channel", F.col("start_time").alias("tape_start_time"))
-    return (
-        current.join(before, _KEYS, "full_outer")
-        .join(F.broadcast(tape_start), "channel", "left")
-        .crossJoin(F.broadcast(tapes_end))
-        .na.fill(0, ["connected_us", "session_count"])
-        .select(*arrow.BILLING_STATE.names)
+    state = (
+        current.join(before, on=_KEYS, how="full", coalesce=True)
+        .join(known.select("channel", tape_start_time="start_time"), on="channel", how="left")
+        .with_columns(
+            pl.col("connected_us", "session_count").fill_null(0),
+            tapes_end_time=pl.lit(tapes_end, pl.Datetime("us", "UTC")),
+        )
+        .sort(_KEYS)
     )
+    amounts = to_decimal(state["amount"].fill_null(0).to_numpy())
+    table = to_schema(state, BILLING_STATE)
+    return table.set_column(table.schema.get_field_index("issued_amount"), "issued_amount", amounts)
 
 
-def _flat_months(inputs: TableInputs, billing: BillingConfig) -> "DataFrame | None":
+def _flat_months(end_us: int, billing: BillingConfig) -> pl.DataFrame:
     """Months that are due without any connect time: those of flat plans listed with a channel and a first month, up to
     the end of the tapes."""
-    from pyspark.sql import functions as F  # noqa: N812
-
-    flat = [
-        each
-        for each in billing.subscribers
-        if each.channel and each.first_month and each.plan in billing.plans and billing.plans[each.plan].kind == "flat"
-    ]
-    if not flat:
-        return None
-    row = inputs["channels"].agg(F.unix_micros(F.max("end_time")).alias("end_us")).collect()[0]
-    if row["end_us"] is None:
-        return None
-    latest = months.month_name(row["end_us"], billing.time_zone)
+    latest = months.month_name(end_us, billing.time_zone)
     due: list[dict[str, Any]] = []
-    for each in flat:
-        month = each.months[0]
-        while month <= min(each.months[1], latest):
-            key = {"channel": each.channel, "subscriber": each.name, "billing_month": month}
-            due.append({**key, "connected_us": 0, "session_count": 0})
-            month = months.add_months(month)
-    return inputs.spark.createDataFrame(pa.Table.from_pylist(due, schema=months.CONNECTED))
+    for each in billing.subscribers:
+        if each.channel and each.first_month and each.plan in billing.plans and billing.plans[each.plan].kind == "flat":
+            month = each.months[0]
+            while month <= min(each.months[1], latest):
+                key = {"channel": each.channel, "subscriber": each.name, "billing_month": month}
+                due.append({**key, "connected_us": 0, "session_count": 0})
+                month = months.add_months(month)
+    return frame(pa.Table.from_pylist(due, schema=months.CONNECTED))
 
 
-def _new_invoices(billing: BillingConfig) -> Any:
-    def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for batch in batches:
-            if batch.num_rows:
-                yield from arrow.new_invoices(pa.Table.from_batches([batch]), billing).to_batches()
-
-    return run
-
-
-def _with_connected_ms(rows: "DataFrame") -> "DataFrame":
-    """Exact milliseconds, because money depends on them."""
-    from pyspark.sql import functions as F  # noqa: N812
-
-    exact = F.col("connected_us").cast("DECIMAL(20, 0)") / F.lit(1000).cast("DECIMAL(4, 0)")
-    return rows.withColumn("connected_ms", exact.cast("DECIMAL(20, 3)"))
-
-
-def _with_id(rows: "DataFrame") -> "DataFrame":
+def _invoice_id(row: dict[str, Any]) -> str | None:
     """Hash everything billed as text, so that the ID does not depend on how a number is stored."""
-    from pyspark.sql import functions as F  # noqa: N812
-
-    content = F.to_json(F.struct(*(F.col(each).cast("STRING").alias(each) for each in _HASHED)))
-    is_issued = F.col("kind").isin("invoice", "correction")
-    return rows.withColumn("invoice_id", F.when(is_issued, F.substring(F.sha2(content, 256), 1, ID_DIGITS)))
+    if row["kind"] not in ("invoice", "correction"):
+        return None
+    content = {name: str(row[name]) for name in _HASHED if row[name] is not None}
+    text = json.dumps(content, ensure_ascii=False, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()[:ID_DIGITS]
 
 
 TABLE = Table(
     "invoices",
     "Who owes how much for which month?",
-    (
-        TableColumn("invoice_id", TEXT, "Hash of everything billed, 32 hex digits; null if not issued."),
-        TableColumn(
-            "kind", TEXT, "`invoice`; `correction`; `open` (the month is not over); `unbilled` (see `reason`)."
-        ),
-        TableColumn("correction_number", COUNT, "0 for the invoice, then 1, 2 ... for its corrections."),
-        TableColumn("billing_month", TEXT, "Month in the billing time zone, as YYYY-MM."),
-        CHANNEL,
-        TableColumn("subscriber", TEXT, "Subscriber, as in the table `sessions`."),
-        TableColumn("plan_name", TEXT, "Name of the plan in the billing file."),
-        TableColumn("connected_ms", EXACT_MS, "Connect time in the month; for a correction, the difference."),
-        TableColumn("session_count", COUNT, "Sessions in the month; for a correction, the difference."),
-        TableColumn("amount", MONEY, "Amount due, rounded once; for a correction, the difference. All rows add up."),
-        TableColumn("currency", TEXT, "Currency of the amount."),
-        TableColumn("time_zone", TEXT, "Time zone of the month."),
-        TableColumn("start_time", TIME, "Start of the month."),
-        TableColumn("end_time", TIME, "Start of the next month."),
-        TableColumn("terms", TEXT, "Kind of plan, price, unit, digits and rounding rule, as JSON."),
-        TableColumn("corrected_invoice_id", TEXT, "For a correction: the ID of the invoice."),
-        TableColumn("reason", TEXT, "Why the row is unbilled."),
-        TableColumn("tape_start_time", TIME, "Start of the channel's tapes when the row was written."),
-    ),
-    build,
+    COLUMNS,
+    Stage.ALL,
     depends_on=("channels", "sessions"),
     settings=(BILLING_FILE, ISSUED_INVOICES),
     is_cumulative=True,

@@ -1,53 +1,130 @@
-"""Latency and hops from sending to delivery per minute, with clocks corrected."""
+"""Latency and hops from sending to delivery per minute, with clocks corrected.
 
-from typing import TYPE_CHECKING
+In two steps, so that no task needs more than a part of the rows: `count_latencies` counts the latencies of a part by
+minute; `percentiles` reads the exact percentiles off the counts of all parts.
+"""
 
-from broadloom.pipeline.arrow import latency
-from broadloom.pipeline.partwise import map_by_key
-from broadloom.pipeline.table import CHANNEL, COUNT, NUMBER, TIME, Table, TableColumn, TableInputs
-from broadloom.pipeline.tables.clock_offsets import correction
+from collections.abc import Callable
+
+import polars as pl
+
+from broadloom.pipeline.arrow.clock_correction import ClockCorrection
+from broadloom.pipeline.arrow.frames import MINUTE_US, to_arrow, to_ms
+from broadloom.pipeline.engine.events import TEXT as TEXT_CODES
+from broadloom.pipeline.table import CHANNEL, COUNT, NUMBER, TIME, ChannelInputs, Stage, Table, TableColumn, schema_of
 from broadloom.record.arrow_import import pa
 
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+COLUMNS = (
+    CHANNEL,
+    TableColumn("start_time", TIME, "Minute in which the messages were sent; if unknown, delivered."),
+    TableColumn("delivery_count", COUNT, "Deliveries of these messages."),
+    TableColumn(
+        "untimed_count",
+        COUNT,
+        "Deliveries without a latency: the sending is on no tape, or the clocks are unrelated.",
+    ),
+    TableColumn("latency_p50_ms", NUMBER, "Median latency."),
+    TableColumn("latency_p90_ms", NUMBER, "90th percentile."),
+    TableColumn("latency_p99_ms", NUMBER, "99th percentile."),
+    TableColumn("latency_max_ms", NUMBER, "Longest latency."),
+    TableColumn("clock_error_ms", NUMBER, "Largest possible error due to clocks; see `clock_offsets`."),
+    TableColumn("hops_p50", COUNT, "Median number of links traveled."),
+    TableColumn("hops_p90", COUNT, "90th percentile."),
+    TableColumn("hops_p99", COUNT, "99th percentile."),
+    TableColumn("hops_max", COUNT, "Most links traveled."),
+)
+PERCENTILES = schema_of(COLUMNS)
+
+EVENT_COLUMNS = ("kind", "run_id", "event_time", "author", "sequence", "hops")
+_RANKS = (("p50", 500), ("p90", 900), ("p99", 990), ("max", 1000))
+_MESSAGE = ["author", "sequence"]
+LATENCY, HOPS = "latency", "hops"
 
 
-def build(inputs: TableInputs) -> "DataFrame":
-    from pyspark.sql import functions as F  # noqa: N812
+def latencies(events: pl.DataFrame, messages: pl.DataFrame, correction: ClockCorrection) -> pl.DataFrame:
+    """One row per delivery, by the minute of the sending; if that is unknown, of the delivery.
 
-    clocks = correction(inputs)
+    `messages` has author, sequence, run_id and `sent_time` of the messages that their author recorded. The latency is
+    null if the sending is on no tape, or its clock is unrelated to the receiver's.
+    """
+    sent = messages.select(
+        pl.col("author", "run_id").cast(TEXT_CODES), "sequence", sent_us=pl.col("sent_time").dt.timestamp("us")
+    )
+    sent = correction.apply(sent, "run_id", "sent_us").drop("run_id")
+    delivered = events.filter(pl.col("kind") == "delivered").select(
+        *("author", "sequence", "hops", "run_id"), at_us=pl.col("event_time").dt.timestamp("us")
+    )
+    both = correction.apply(delivered, "run_id", "at_us").join(sent, on=_MESSAGE, how="left")
+    is_timed = pl.col("sent_us_reference") == pl.col("at_us_reference")
+    counted_at = pl.when(is_timed).then("sent_us").otherwise("at_us")
+    return both.select(
+        "hops",
+        start_time=counted_at.floordiv(MINUTE_US) * MINUTE_US,
+        latency_us=pl.when(is_timed).then(pl.col("at_us") - pl.col("sent_us")),
+        # Both errors are relative to the reference clock, so they add up.
+        clock_error_ms=pl.when(is_timed).then((pl.col("at_us_error_us") + pl.col("sent_us_error_us")) / 1000),
+    )
 
-    def latencies(rows: pa.Table) -> pa.Table:
-        return latency.latencies(rows, clocks)
 
-    rows = inputs.events.where(F.col("kind").isin(*latency.KINDS)).select(*latency.COLUMNS)
-    count = inputs.rows or rows.count()
-    each = map_by_key(rows, ("channel", "author", "sequence"), latencies, latency.LATENCIES, count)
-    return TABLE.conform(map_by_key(each, ("channel", "start_time"), latency.percentiles, latency.PERCENTILES, count))
+def count_latencies(rows: pl.DataFrame) -> pl.DataFrame:
+    """How often each latency and each number of hops occurred in each minute."""
+    count = {"count": pl.len().cast(pl.Int64)}
+    by_latency = rows.group_by("start_time", value="latency_us").agg(
+        **count, clock_error_ms=pl.col("clock_error_ms").max()
+    )
+    by_hops = rows.group_by("start_time", value="hops").agg(**count)
+    return pl.concat(
+        [
+            by_latency.with_columns(measure=pl.lit(LATENCY)),
+            by_hops.with_columns(measure=pl.lit(HOPS), clock_error_ms=pl.lit(None, pl.Float64)).select(
+                "start_time", "value", "count", "clock_error_ms", "measure"
+            ),
+        ]
+    )
+
+
+def percentiles(counts: pl.DataFrame) -> pa.Table:
+    """Nearest-rank percentiles by channel and minute."""
+    keys = ["channel", "start_time"]
+    is_latency = pl.col("measure") == LATENCY
+    totals = (
+        counts.filter(is_latency)
+        .group_by(keys)
+        .agg(
+            delivery_count=pl.col("count").sum(),
+            untimed_count=pl.col("count").filter(pl.col("value").is_null()).sum(),
+            clock_error_ms=pl.col("clock_error_ms").max(),
+        )
+    )
+    timed = counts.drop_nulls("value")
+    by_latency = _ranked(timed.filter(is_latency), keys, "latency_{}_ms", to_ms)
+    by_hops = _ranked(timed.filter(~is_latency), keys, "hops_{}", lambda value: value)
+    found = totals.join(by_latency, on=keys, how="left").join(by_hops, on=keys, how="left")
+    return to_arrow(found.sort(keys), PERCENTILES)
+
+
+def _ranked(counts: pl.DataFrame, keys: list[str], name: str, shown: Callable[[pl.Expr], pl.Expr]) -> pl.DataFrame:
+    rows = counts.group_by(*keys, "value").agg(pl.col("count").sum()).sort(*keys, "value")
+    rows = rows.with_columns(cumulative=pl.col("count").cum_sum().over(keys), total=pl.col("count").sum().over(keys))
+    return rows.group_by(keys).agg(
+        **{
+            name.format(rank): shown(
+                pl.col("value").filter(pl.col("cumulative") * 1000 >= pl.col("total") * permille).first()
+            )
+            for rank, permille in _RANKS
+        }
+    )
+
+
+def build(inputs: ChannelInputs) -> pa.Table:
+    return percentiles(inputs.scan("latency_counts"))
 
 
 TABLE = Table(
-    name="latency",
-    question="How long did deliveries take, and over how many hops?",
-    columns=(
-        CHANNEL,
-        TableColumn("start_time", TIME, "Minute in which the messages were sent; if unknown, delivered."),
-        TableColumn("delivery_count", COUNT, "Deliveries of these messages."),
-        TableColumn(
-            "untimed_count",
-            COUNT,
-            "Deliveries without a latency: the sending is on no tape, or the clocks are unrelated.",
-        ),
-        TableColumn("latency_p50_ms", NUMBER, "Median latency."),
-        TableColumn("latency_p90_ms", NUMBER, "90th percentile."),
-        TableColumn("latency_p99_ms", NUMBER, "99th percentile."),
-        TableColumn("latency_max_ms", NUMBER, "Longest latency."),
-        TableColumn("clock_error_ms", NUMBER, "Largest possible error due to clocks; see `clock_offsets`."),
-        TableColumn("hops_p50", COUNT, "Median number of links traveled."),
-        TableColumn("hops_p90", COUNT, "90th percentile."),
-        TableColumn("hops_p99", COUNT, "99th percentile."),
-        TableColumn("hops_max", COUNT, "Most links traveled."),
-    ),
-    build=build,
-    depends_on=("clock_offsets",),
+    "latency",
+    "How long did deliveries take, and over how many hops?",
+    COLUMNS,
+    Stage.FINISH,
+    build,
+    depends_on=("messages", "clock_offsets"),
 )

@@ -1,24 +1,113 @@
-"""One row per message, deduplicated over all recording peers."""
+"""One row per message, from what its author and all its receivers recorded.
 
-from typing import TYPE_CHECKING
+In two steps: `gather_messages` makes one row per message from the events of a part, `merge_messages` merges such rows.
+The author's own record comes first; if it did not record, a delivery is used, which has all the metadata.
+"""
 
-from broadloom.pipeline.arrow import messages
-from broadloom.pipeline.buckets import bucket_count, hash_bucket, map_buckets, map_chunks
-from broadloom.pipeline.table import Table, TableInputs
+import polars as pl
 
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+from broadloom.pipeline.arrow.frames import to_schema
+from broadloom.pipeline.engine.events import TEXT as TEXT_CODES
+from broadloom.pipeline.engine.events import TIME as TIME_TYPE
+from broadloom.pipeline.engine.keys import MessageKeys
+from broadloom.pipeline.table import (
+    CHANNEL,
+    COUNT,
+    FLAG,
+    ID,
+    TEXT,
+    TIME,
+    ChannelInputs,
+    Stage,
+    Table,
+    TableColumn,
+    schema_of,
+)
+from broadloom.record.arrow_import import pa
+
+_METADATA_COLUMNS = (
+    *("size_bytes", "group_id", "topic", "parent_author", "parent_sequence"),
+    *("member", "member_sequence", "parent_member", "parent_member_sequence"),
+)
+
+COLUMNS = (
+    CHANNEL,
+    TableColumn("author", ID, "Peer that broadcast it."),
+    TableColumn("sequence", COUNT, "Sequence number, per author."),
+    TableColumn("sent_time", TIME, "Time of the sending, by the author's clock; if not recorded, `first_seen_time`."),
+    TableColumn("is_recorded", FLAG, "Whether the author recorded the sending."),
+    TableColumn("run_id", TEXT, "Run that recorded the sending."),
+    TableColumn("ordinal", COUNT, "Ordinal of the sending in that run."),
+    TableColumn("first_seen_time", TIME, "Earliest event about it on any tape."),
+    TableColumn("delivery_count", COUNT, "Deliveries on the tapes, including duplicates."),
+    TableColumn("size_bytes", COUNT, "Size of the payload."),
+    TableColumn("group_id", TEXT, "Group of the message."),
+    TableColumn("topic", TEXT, "Topic of the message."),
+    TableColumn("parent_author", ID, "Author of the message it replies to; null for messages of groups."),
+    TableColumn("parent_sequence", COUNT, "Sequence number of the message it replies to."),
+    TableColumn("member", ID, "Member that posted it; stays the same when the member reconnects. Null outside groups."),
+    TableColumn("member_sequence", COUNT, "Sequence number of the member's message in the group."),
+    TableColumn("parent_member", ID, "Member that posted the message it replies to, in the same group."),
+    TableColumn("parent_member_sequence", COUNT, "Sequence number of that member's message."),
+)
+SCHEMA = schema_of(COLUMNS)
+
+KINDS = ("sent", "received", "delivered")
+EVENT_COLUMNS = ("kind", "author", "sequence", "event_time", "run_id", "ordinal", *_METADATA_COLUMNS)
 
 
-def build(inputs: TableInputs) -> "DataFrame":
-    from pyspark.sql import functions as F  # noqa: N812
-
-    rows = inputs.events.where(F.col("kind").isin(*messages.KINDS)).select(*messages.EVENT_COLUMNS)
-    parts = map_chunks(rows, messages.gather_messages, TABLE.ddl)
-    buckets = bucket_count(parts, inputs.rows // 4)
-    return TABLE.conform(
-        map_buckets(parts, hash_bucket(buckets, *messages.KEYS), buckets, messages.merge_messages, TABLE.ddl)
+def gather_messages(events: pl.DataFrame) -> pl.DataFrame:
+    """One row per message of some events of one channel."""
+    kind = pl.col("kind")
+    rows = events.filter(kind.is_in(KINDS)).select(EVENT_COLUMNS)
+    keys = MessageKeys([rows["author"]], [rows["sequence"]])
+    rows = rows.with_columns(key=keys.message())
+    is_delivered = kind == "delivered"
+    seen = rows.group_by("key").agg(
+        first_seen_time=pl.col("event_time").min(), delivery_count=is_delivered.sum().cast(pl.Int64)
     )
+    sent = rows.filter(kind == "sent").sort("ordinal").unique("key", keep="first", maintain_order=True)
+    found = [
+        sent.select(
+            *("key", "author", "sequence", "run_id", "ordinal", *_METADATA_COLUMNS),
+            sent_time="event_time",
+            is_recorded=pl.lit(True),
+        )
+    ]
+    # Most messages are known by now; only of the others the rows of receivers are looked at.
+    for others in ("delivered", "received"):
+        if sum(each.height for each in found) < seen.height:
+            known = pl.concat([each.select("key") for each in found])
+            rest = rows.filter(kind == others).join(known, on="key", how="anti").unique("key", keep="first")
+            found.append(
+                rest.select(
+                    *("key", "author", "sequence"),
+                    pl.lit(None, TEXT_CODES).alias("run_id"),
+                    pl.lit(None, pl.Int64).alias("ordinal"),
+                    *_METADATA_COLUMNS,
+                    sent_time=pl.lit(None, TIME_TYPE),
+                    is_recorded=pl.lit(False),
+                )
+            )
+    return pl.concat(found).join(seen, on="key").drop("key")
 
 
-TABLE = Table("messages", "Which messages were sent?", messages.COLUMNS, build)
+def merge_messages(parts: pl.DataFrame) -> pa.Table:
+    """One row per message of a channel, from several results of `gather_messages`."""
+    keys = ["author", "sequence"]
+    if parts.select(keys).is_duplicated().any():
+        sums = parts.group_by(keys).agg(pl.col("first_seen_time").min(), pl.col("delivery_count").sum())
+        # The author's row; without one, a row with a delivery, which has all the metadata.
+        best = parts.sort(
+            pl.col("is_recorded").not_(), pl.col("delivery_count") == 0, "first_seen_time", "ordinal", nulls_last=True
+        ).unique(keys, keep="first", maintain_order=True)
+        parts = best.drop("first_seen_time", "delivery_count").join(sums, keys, "left")
+    sent_time = pl.when("is_recorded").then("sent_time").otherwise("first_seen_time")
+    return to_schema(parts.with_columns(sent_time=sent_time), SCHEMA)
+
+
+def build(inputs: ChannelInputs) -> pa.Table:
+    return merge_messages(inputs.scan("messages"))
+
+
+TABLE = Table("messages", "Which messages were sent?", COLUMNS, Stage.MERGE, build)

@@ -1,62 +1,91 @@
-"""Copies received per message, compared with the (r-1)N+1 copies of flooding (see `arrow/redundancy.py`)."""
+"""Copies received per message, compared with flooding: (r-1)N+1.
 
-from typing import TYPE_CHECKING
+When flooding, the author sends r copies and each of the other N-1 peers relays r-1, so (r-1)N+1 copies arrive per
+message; in a full mesh, r is N-1. Each copy is a `received` event or counted in a `duplicates` event. Those are written
+about once a second and for no message in particular, so copies are counted by time, not by message.
+"""
 
-from broadloom.pipeline.arrow import redundancy
-from broadloom.pipeline.partwise import cogroup_by_channel
-from broadloom.pipeline.table import CHANNEL, COUNT, NUMBER, TIME, Table, TableColumn, TableInputs
-from broadloom.pipeline.tables.clock_offsets import correction
+import numpy as np
+import polars as pl
+
+from broadloom.pipeline.arrow.clock_correction import ClockCorrection
+from broadloom.pipeline.arrow.frames import arrow, frame, minute_of, to_arrow, to_polars
+from broadloom.pipeline.table import CHANNEL, COUNT, NUMBER, TIME, ChannelInputs, Stage, Table, TableColumn, schema_of
 from broadloom.record.arrow_import import pa
 
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+COLUMNS = (
+    CHANNEL,
+    TableColumn("start_time", TIME, "Minute in which messages were sent and copies received."),
+    TableColumn("message_count", COUNT, "Messages sent."),
+    TableColumn("peer_count_mean", NUMBER, "Mean number of peers present when they were sent."),
+    TableColumn("degree", COUNT, "Links that each peer should have: r."),
+    TableColumn("first_copy_count", COUNT, "First copies received."),
+    TableColumn(
+        "duplicate_count", COUNT, "Further copies received; recorded once a second, so some count a minute later."
+    ),
+    TableColumn("copy_count", COUNT, "All copies received."),
+    TableColumn("flood_copy_count", NUMBER, "Copies that flooding would bring to the recorded peers: (r-1)N+1."),
+    TableColumn("copies_per_message", NUMBER, "Copies per message sent; null if none was sent."),
+    TableColumn("flood_ratio", NUMBER, "Copies relative to flooding: 1 when flooding, less with Plumtree."),
+)
+REDUNDANCY = schema_of(COLUMNS)
 
 
-def build(inputs: TableInputs) -> "DataFrame":
-    from pyspark.sql import functions as F  # noqa: N812
-
-    clocks = correction(inputs)
-
-    def compared(seconds: pa.Table, intervals: pa.Table) -> pa.Table:
-        return redundancy.redundancy(seconds, intervals, clocks)
-
-    degrees = inputs["fabric_snapshots"].groupBy("channel").agg(F.max("degree").alias("degree"))
-    seconds = _by_second(inputs.events).join(F.broadcast(degrees), "channel", "left")
-    intervals = inputs["membership_intervals"]
-    return TABLE.conform(cogroup_by_channel(seconds, intervals, compared, redundancy.REDUNDANCY))
-
-
-def _by_second(events: "DataFrame") -> "DataFrame":
-    from pyspark.sql import functions as F  # noqa: N812
-
-    kind = F.col("kind")
-    counted = events.where(kind.isin("sent", "received", "duplicates"))
-    duplicates = F.sum(F.when(kind == "duplicates", F.col("event_count")))
-    return counted.groupBy("channel", "run_id", F.date_trunc("second", "event_time").alias("event_time")).agg(
-        F.count_if(kind == "sent").alias("message_count"),
-        F.count_if(kind == "received").alias("first_copy_count"),
-        F.coalesce(duplicates, F.lit(0)).alias("duplicate_count"),
+def redundancy(seconds: pa.Table, intervals: pa.Table, correction: ClockCorrection) -> pa.Table:
+    """By minute, for one channel. `seconds` has one row per run and second (`event_time`) with `message_count`,
+    `first_copy_count`, `duplicate_count` and the channel's `degree`; `intervals` is `membership_intervals`."""
+    rows = correction.apply(to_polars(seconds), "run_id", "event_time")
+    members = to_polars(intervals)
+    peers, recorded = (_peer_count(part, rows["event_time"]) for part in (members, members.filter("is_recorded")))
+    degree = np.minimum(rows["degree"].fill_null(0).to_numpy(), np.maximum(peers - 1, 0))
+    flood = np.maximum((degree - 1) * peers + 1, 0) * recorded / np.maximum(peers, 1)
+    messages = pl.col("message_count")
+    rows = rows.with_columns(
+        start_time=minute_of("event_time"),
+        peers=pl.Series(peers, dtype=pl.Float64),
+        flood=pl.Series(flood, dtype=pl.Float64) * messages,
     )
+    by_minute = rows.group_by("channel", "start_time").agg(
+        # Weighted by messages; if there are none, by seconds.
+        peer_count_mean=pl.coalesce(
+            (pl.col("peers") * messages).sum() / messages.sum().replace(0, None), pl.col("peers").mean()
+        ),
+        message_count=messages.sum(),
+        degree=pl.col("degree").max(),
+        first_copy_count=pl.col("first_copy_count").sum(),
+        duplicate_count=pl.col("duplicate_count").sum(),
+        flood_copy_count=pl.col("flood").sum(),
+    )
+    copies = pl.col("first_copy_count") + pl.col("duplicate_count")
+    by_minute = by_minute.with_columns(
+        copy_count=copies,
+        copies_per_message=copies / messages.replace(0, None),
+        flood_ratio=copies / pl.col("flood_copy_count").replace(0.0, None),
+    )
+    return to_arrow(by_minute.sort("channel", "start_time"), REDUNDANCY)
+
+
+def _peer_count(members: pl.DataFrame, times: pl.Series) -> np.ndarray:
+    """Number of peers present at each time."""
+    moments = times.to_numpy()
+    started = np.searchsorted(np.sort(members["start_time"].to_numpy()), moments, side="right")
+    ended = np.searchsorted(np.sort(members["end_time"].drop_nulls().to_numpy()), moments, side="right")
+    return np.asarray(started - ended)
+
+
+def build(inputs: ChannelInputs) -> pa.Table:
+    degree = frame(inputs["fabric_snapshots"])["degree"].max()
+    # The peers of a run may be in several parts.
+    seconds = inputs.scan("seconds").group_by("channel", "run_id", "event_time").agg(pl.all().sum())
+    seconds = seconds.with_columns(degree=pl.lit(degree, pl.Int64))
+    return redundancy(arrow(seconds), inputs["membership_intervals"], inputs.clocks)
 
 
 TABLE = Table(
-    name="redundancy",
-    question="How many copies arrived per message, compared with flooding?",
-    columns=(
-        CHANNEL,
-        TableColumn("start_time", TIME, "Minute in which messages were sent and copies received."),
-        TableColumn("message_count", COUNT, "Messages sent."),
-        TableColumn("peer_count_mean", NUMBER, "Mean number of peers present when they were sent."),
-        TableColumn("degree", COUNT, "Links that each peer should have: r."),
-        TableColumn("first_copy_count", COUNT, "First copies received."),
-        TableColumn(
-            "duplicate_count", COUNT, "Further copies received; recorded once a second, so some count a minute later."
-        ),
-        TableColumn("copy_count", COUNT, "All copies received."),
-        TableColumn("flood_copy_count", NUMBER, "Copies that flooding would bring to the recorded peers: (r-1)N+1."),
-        TableColumn("copies_per_message", NUMBER, "Copies per message sent; null if none was sent."),
-        TableColumn("flood_ratio", NUMBER, "Copies relative to flooding: 1 when flooding, less with Plumtree."),
-    ),
-    build=build,
+    "redundancy",
+    "How many copies arrived per message, compared with flooding?",
+    COLUMNS,
+    Stage.CHANNEL,
+    build,
     depends_on=("clock_offsets", "membership_intervals", "fabric_snapshots"),
 )

@@ -1,27 +1,38 @@
-"""Sessions: intervals in which a subscriber was continuously connected, derived from its identifications.
+"""From signs of life to sessions: a subscriber is connected until it has been silent for too long.
 
-A subscriber's program identifies itself at a fixed interval. Several recording peers may see the same identification;
-it counts once. If the subscriber itself recorded, its `joined` and `left` events give the exact bounds. The rule is in
-`broadloom.pipeline.arrow.sessions`.
+For each peer of a subscriber, two signs belong together if at most `timeout_us` lies between them. Signs that belong
+together form a span, from the first sign to `tail_us` after the last; if the peer recorded that it left, to exactly
+that moment. A session of a subscriber is what the spans of all its peers cover without a gap.
 
-Sessions are derived from all tapes in every run, so late events find their place: an event that closes the gap between
-two sessions merges them. A session may span midnight or the end of a month; only invoices split it.
+The order of the signs and how often each was seen do not matter: the same signs give the same sessions, and a late sign
+that closes a gap merges two sessions in the next run.
 """
 
 from collections.abc import Mapping
-from functools import partial
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import Any
 
-from broadloom.pipeline.arrow import sessions as arrow
-from broadloom.pipeline.arrow.sessions import SessionRule
-from broadloom.pipeline.partwise import map_by_key
-from broadloom.pipeline.table import CHANNEL, COUNT, EXACT_MS, TEXT, TIME, Table, TableColumn, TableInputs, TableSetting
+import polars as pl
 
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+from broadloom.pipeline.arrow.frames import arrow, frame, to_arrow, to_polars
+from broadloom.pipeline.billing.money import to_decimal
+from broadloom.pipeline.table import (
+    CHANNEL,
+    COUNT,
+    EXACT_MS,
+    TEXT,
+    TIME,
+    ChannelInputs,
+    Stage,
+    Table,
+    TableColumn,
+    TableSetting,
+    TableSettingError,
+    schema_of,
+)
+from broadloom.record.arrow_import import pa
 
 KINDS = ("identification", "joined", "leaving", "left")
-
 SETTINGS = (
     TableSetting("identification_interval_s", 3600.0, "Interval at which subscribers identify themselves."),
     TableSetting("identifications_missed_max", 0, "Missed identifications before a session is over."),
@@ -35,6 +46,177 @@ SETTINGS = (
     ),
 )
 
+COLUMNS = (
+    CHANNEL,
+    TableColumn("subscriber", TEXT, "Name of the subscriber; its peer ID if it has no name."),
+    TableColumn("start_time", TIME, "First sign of life: an identification, or its own `joined` event."),
+    TableColumn("end_time", TIME, "Its own `left` event, else the last sign plus the tail, within the tapes."),
+    TableColumn("connected_ms", EXACT_MS, "Duration of the session."),
+    TableColumn("identification_count", COUNT, "Identifications, each counted once."),
+    TableColumn("peer_count", COUNT, "Peers of the subscriber: reconnects without a gap, or several devices."),
+    TableColumn("end_status", TEXT, "`left`, `timed_out`, or `open` (the tapes end before the timeout)."),
+)
+SESSIONS = schema_of(COLUMNS)
+
+SECOND_US = 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class SessionRule:
+    interval_s: float
+    """Interval at which subscribers identify themselves."""
+    missed_max: int
+    """Missed identifications before a session is over."""
+    grace_s: float
+    """How late an identification may be."""
+    tail_s: float
+    """How long a subscriber counts as connected after its last sign, unless it left."""
+    window_s: float
+    """Sightings within this time count as one identification."""
+
+    def __post_init__(self) -> None:
+        if self.interval_s <= 0 or self.missed_max < 0 or self.grace_s < 0 or self.tail_s < 0:
+            raise TableSettingError(
+                "identification_interval_s must be above 0, and identifications_missed_max, identification_grace_s and "
+                "session_tail_s must not be negative"
+            )
+        if not 0 < self.window_s < self.interval_s:
+            raise TableSettingError(
+                f"identification_window_s must be above 0 and below identification_interval_s, not {self.window_s}"
+            )
+        if self.tail_us > self.timeout_us:
+            raise TableSettingError(
+                f"session_tail_s must be at most the silence that ends a session, here {self.timeout_us / SECOND_US} s"
+            )
+
+    @property
+    def timeout_us(self) -> int:
+        """Silence longer than this ends a session."""
+        return round((self.interval_s * (1 + self.missed_max) + self.grace_s) * SECOND_US)
+
+    @property
+    def tail_us(self) -> int:
+        return round(self.tail_s * SECOND_US)
+
+    @property
+    def window_us(self) -> int:
+        return round(self.window_s * SECOND_US)
+
+
+SIGNS: pa.Schema = pa.schema(
+    [
+        ("channel", pa.string()),
+        ("peer", pa.string()),
+        ("subscriber", pa.string()),
+        ("sign", pa.string()),
+        ("first_time", TIME),
+        ("last_time", TIME),
+    ]
+)
+"""Signs of life, already combined within `window_us`. `sign` is identification, joined or left; only identifications
+have a subscriber."""
+
+SPANS: pa.Schema = pa.schema(
+    [
+        ("channel", pa.string()),
+        ("subscriber", pa.string()),
+        ("peer", pa.string()),
+        ("start_time", TIME),
+        ("last_time", TIME),
+        ("end_time", TIME),
+        ("has_left", pa.bool_()),
+        ("identification_count", pa.int64()),
+    ]
+)
+
+
+_KEYS = ["channel", "subscriber", "peer"]
+_PEER = ["channel", "peer"]
+
+
+def spans(signs: pa.Table, rule: SessionRule) -> pa.Table:
+    """When each peer of a subscriber was connected. The table must hold all signs of a peer."""
+    frame = to_polars(signs)
+    identifications = _identifications(frame.filter(pl.col("sign") == "identification"), rule)
+    joined = frame.filter(pl.col("sign") == "joined")
+    joined = joined.select(*_PEER, "first_time", "last_time", is_new=pl.lit(0, pl.Int64))
+    left = frame.filter(pl.col("sign") == "left").group_by(_PEER).agg(left_time=pl.col("first_time").min())
+    subscribers = identifications.select(_KEYS).unique()
+    ordered = (
+        pl.concat([identifications, subscribers.join(joined, on=_PEER).select(identifications.columns)])
+        .join(left, on=_PEER, how="left")
+        # A message in flight when its author left is seen after that.
+        .with_columns(pl.min_horizontal("first_time", "left_time"), pl.min_horizontal("last_time", "left_time"))
+        .sort([*_KEYS, "first_time", "last_time"])
+    )
+    silence = pl.col("first_time") - _furthest_end("last_time", _KEYS)
+    starts_span = _starts_group(_KEYS) | (silence > rule.timeout_us)
+    found = (
+        ordered.with_columns(span=starts_span.cum_sum())
+        .group_by("span", maintain_order=True)
+        .agg(
+            *(pl.col(key).first() for key in _KEYS),
+            start_time=pl.col("first_time").min(),
+            last_time=pl.col("last_time").max(),
+            left_time=pl.col("left_time").first(),
+            identification_count=pl.col("is_new").sum(),
+        )
+        .with_columns(has_left=(pl.col("left_time") - pl.col("last_time") <= rule.timeout_us).fill_null(False))
+        .with_columns(end_time=pl.when("has_left").then("left_time").otherwise(pl.col("last_time") + rule.tail_us))
+    )
+    return to_arrow(found, SPANS)
+
+
+def sessions(spans: pa.Table, rule: SessionRule) -> pa.Table:
+    """Merge the spans of a subscriber. `tape_end_time` is the end of the channel's tapes: a session does not extend
+    beyond it, and is open if more signs could still continue it."""
+    keys = ["channel", "subscriber"]
+    frame = (
+        to_polars(spans)
+        .with_columns(is_open=~pl.col("has_left") & (pl.col("last_time") + rule.timeout_us >= pl.col("tape_end_time")))
+        .with_columns(end_time=pl.max_horizontal(pl.min_horizontal("end_time", "tape_end_time"), "last_time"))
+        .sort([*keys, "start_time", "end_time", "peer"])
+    )
+    starts_session = _starts_group(keys) | (pl.col("start_time") > _furthest_end("end_time", keys))
+    status = pl.when("is_open").then(pl.lit("open")).when("has_left").then(pl.lit("left"))
+    found = (
+        frame.with_columns(session=starts_session.cum_sum())
+        .group_by("session", maintain_order=True)
+        .agg(
+            *(pl.col(key).first() for key in keys),
+            pl.col("start_time").min(),
+            pl.col("end_time").max(),
+            pl.col("identification_count").sum(),
+            peer_count=pl.col("peer").n_unique().cast(pl.Int64),
+            is_open=pl.col("is_open").any(),
+            has_left=(pl.col("has_left") & (pl.col("end_time") == pl.col("end_time").max())).any(),
+        )
+        .with_columns(end_status=status.otherwise(pl.lit("timed_out")))
+    )
+    position = SESSIONS.get_field_index("connected_ms")
+    connected_us = (found["end_time"] - found["start_time"]).to_numpy()
+    return to_arrow(found, SESSIONS.remove(position)).add_column(
+        position, SESSIONS.field(position), to_decimal(connected_us, EXACT_MS)
+    )
+
+
+def _identifications(signs: pl.DataFrame, rule: SessionRule) -> pl.DataFrame:
+    """Add `is_new`: 1 for a new identification, 0 for another sighting of the same one."""
+    signs = signs.select(*_KEYS, "first_time", "last_time").sort([*_KEYS, "first_time", "last_time"])
+    since_last = pl.col("first_time") - _furthest_end("last_time", _KEYS)
+    is_new = _starts_group(_KEYS) | (since_last > rule.window_us)
+    return signs.with_columns(is_new=is_new.cast(pl.Int64))
+
+
+def _starts_group(keys: list[str]) -> pl.Expr:
+    """In a sorted table: whether a row is the first with its keys."""
+    return pl.any_horizontal(pl.col(key).ne_missing(pl.col(key).shift(1)) for key in keys)
+
+
+def _furthest_end(end: str, keys: list[str]) -> pl.Expr:
+    """The latest end among the rows before this one with the same keys."""
+    return pl.col(end).cum_max().shift(1).over(keys)
+
 
 def rule(settings: Mapping[str, Any]) -> SessionRule:
     return SessionRule(
@@ -46,59 +228,20 @@ def rule(settings: Mapping[str, Any]) -> SessionRule:
     )
 
 
-def signs(events: "DataFrame", rule: SessionRule) -> "DataFrame":
-    """Signs of life by peer, combined per time slice before the shuffle: with a thousand recording peers, that is a
-    thousandth of the rows. A slice is shorter than any limit of the rule, so its first and last time are enough."""
-    from pyspark.sql import functions as F  # noqa: N812
-
-    kind = F.col("kind")
-    is_identification = kind == "identification"
-    # A subscriber without a name is known by its peer ID.
-    subscriber = F.coalesce("name", "author", F.lit(""))
-    return (
-        events.where(kind.isin(*KINDS))
-        .select(
-            "channel",
-            F.when(is_identification, F.coalesce("author", F.lit(""))).otherwise(F.col("peer")).alias("peer"),
-            F.when(is_identification, subscriber).alias("subscriber"),
-            # From `leaving` on a peer is due no messages, so it is not charged.
-            F.when(kind == "leaving", "left").otherwise(kind).alias("sign"),
-            "event_time",
-            F.floor(F.unix_micros("event_time") / F.lit(rule.window_us)).alias("time_slice"),
-        )
-        .groupBy("channel", "peer", "subscriber", "sign", "time_slice")
-        .agg(F.min("event_time").alias("first_time"), F.max("event_time").alias("last_time"))
-        .select(*arrow.SIGNS.names)
-    )
-
-
-def build(inputs: TableInputs) -> "DataFrame":
-    from pyspark.sql import functions as F  # noqa: N812
-
+def build(inputs: ChannelInputs) -> pa.Table:
     chosen = rule(inputs.settings)
-    rows = inputs.rows  # an upper bound of the number of signs
-    found = map_by_key(
-        signs(inputs.events, chosen), ("channel", "peer"), partial(arrow.spans, rule=chosen), arrow.SPANS, rows
-    )
-    tape_end = inputs["channels"].select("channel", F.col("end_time").alias("tape_end_time"))
-    spans = found.join(F.broadcast(tape_end), "channel")
-    merged = map_by_key(spans, ("channel", "subscriber"), partial(arrow.sessions, rule=chosen), arrow.SESSIONS, rows)
-    return TABLE.conform(merged)
+    slices = inputs.scan("signs").group_by("channel", "peer", "subscriber", "sign", "time_slice")
+    signs = slices.agg(pl.col("first_time").min(), pl.col("last_time").max()).select(SIGNS.names)
+    found = frame(spans(arrow(signs), chosen))
+    tape_end = frame(inputs["channels"]).select("channel", tape_end_time="end_time")
+    return sessions(arrow(found.join(tape_end, on="channel")), chosen)
 
 
 TABLE = Table(
     "sessions",
     "Who was connected from when to when?",
-    (
-        CHANNEL,
-        TableColumn("subscriber", TEXT, "Name of the subscriber; its peer ID if it has no name."),
-        TableColumn("start_time", TIME, "First sign of life: an identification, or its own `joined` event."),
-        TableColumn("end_time", TIME, "Its own `left` event, else the last sign plus the tail, within the tapes."),
-        TableColumn("connected_ms", EXACT_MS, "Duration of the session."),
-        TableColumn("identification_count", COUNT, "Identifications, each counted once."),
-        TableColumn("peer_count", COUNT, "Peers of the subscriber: reconnects without a gap, or several devices."),
-        TableColumn("end_status", TEXT, "`left`, `timed_out`, or `open` (the tapes end before the timeout)."),
-    ),
+    COLUMNS,
+    Stage.CHANNEL,
     build,
     depends_on=("channels",),
     settings=SETTINGS,

@@ -3,12 +3,11 @@
 Messages without a group or topic have a row too (null), so that the rows add up to all messages.
 """
 
-from typing import TYPE_CHECKING
+import polars as pl
 
-from broadloom.pipeline.table import CHANNEL, COUNT, TEXT, TIME, Table, TableColumn, TableInputs
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+from broadloom.pipeline.arrow.frames import frame, to_schema
+from broadloom.pipeline.table import CHANNEL, COUNT, TEXT, TIME, ChannelInputs, Stage, Table, TableColumn, schema_of
+from broadloom.record.arrow_import import pa
 
 _GROUP = TableColumn("group_id", TEXT, "Group; null for messages outside groups.")
 _MEASURES = (
@@ -20,37 +19,29 @@ _MEASURES = (
     TableColumn("last_message_time", TIME, "Time of the last message."),
 )
 
+COLUMNS = (CHANNEL, _GROUP, TableColumn("topic", TEXT, "Topic; null for messages without one."), *_MEASURES)
+GROUP_COLUMNS = (CHANNEL, _GROUP, TableColumn("topic_count", COUNT, "Number of topics."), *_MEASURES)
+"""Columns of the table `group_stats`."""
 
-def message_stats(messages: "DataFrame", *keys: str) -> "DataFrame":
-    """The measures for each combination of these columns."""
-    from pyspark.sql import functions as F  # noqa: N812
 
-    found = messages.groupBy("channel", *keys).agg(
-        F.count("*").alias("message_count"),
-        F.countDistinct(F.coalesce("member", "author")).alias("author_count"),
-        F.sum("size_bytes").alias("payload_bytes"),
-        F.count(F.coalesce("parent_author", "parent_member")).alias("reply_count"),
-        F.min("sent_time").alias("first_message_time"),
-        F.max("sent_time").alias("last_message_time"),
+def message_stats(messages: pl.DataFrame, *keys: str) -> pl.DataFrame:
+    """The measures for each combination of these columns, the largest first."""
+    found = messages.group_by("channel", *keys).agg(
+        topic_count=pl.col("topic").drop_nulls().n_unique(),
+        message_count=pl.len(),
+        author_count=pl.coalesce("member", "author").drop_nulls().n_unique(),
+        payload_bytes=pl.col("size_bytes").sum(),
+        reply_count=pl.coalesce("parent_author", "parent_member").count(),
+        first_message_time=pl.col("sent_time").min(),
+        last_message_time=pl.col("sent_time").max(),
     )
-    return found.na.fill(0, ["payload_bytes"])
+    return found.sort("channel", "message_count", *keys, descending=[False, True, *(False for _ in keys)])
 
 
-def build(inputs: TableInputs) -> "DataFrame":
-    from pyspark.sql import functions as F  # noqa: N812
-
-    return TABLE.conform(message_stats(inputs["messages"], "group_id", "topic")).orderBy(
-        "channel", F.desc("message_count"), "group_id", "topic"
-    )
+def build(inputs: ChannelInputs) -> pa.Table:
+    return to_schema(message_stats(frame(inputs["messages"]), "group_id", "topic"), schema_of(COLUMNS))
 
 
 TABLE = Table(
-    "topic_stats",
-    "How much was sent on each topic?",
-    (CHANNEL, _GROUP, TableColumn("topic", TEXT, "Topic; null for messages without one."), *_MEASURES),
-    build,
-    depends_on=("messages",),
+    "topic_stats", "How much was sent on each topic?", COLUMNS, Stage.CHANNEL, build, depends_on=("messages",)
 )
-
-GROUP_COLUMNS = (CHANNEL, _GROUP, TableColumn("topic_count", COUNT, "Number of topics."), *_MEASURES)
-"""Columns of the table `group_stats`."""

@@ -1,0 +1,70 @@
+"""Rows of tape files as a polars frame, with texts as dictionary codes.
+
+Parquet stores most texts as dictionaries. Reading the codes, and decoding each value once instead of once per row,
+takes a third of the time. All frames of a process share one set of categories, so codes of different files compare.
+"""
+
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+
+import polars as pl
+
+from broadloom.record.arrow_import import pa, pq
+from broadloom.record.schema import SCHEMA
+
+TEXT = pl.Categorical(pl.Categories("broadloom"))
+TIME = pl.Datetime("us", "UTC")
+
+TEXT_COLUMNS = frozenset(each.name for each in SCHEMA if pa.types.is_string(each.type))
+
+
+def load(files: Iterable[str], columns: Sequence[str], latest: datetime | None = None) -> pl.DataFrame:
+    """These columns of all rows. Rows after `latest` are in the future and left out."""
+    frames = []
+    for path in files:
+        texts = [name for name in columns if name in TEXT_COLUMNS]
+        with pq.ParquetFile(path, read_dictionary=texts) as file:
+            frames.append(encode(file.read(columns=list(columns), use_threads=False), columns))
+    rows = pl.concat(frames) if frames else encode(SCHEMA.empty_table(), columns)
+    return rows if latest is None else rows.filter(pl.col("event_time") <= latest)
+
+
+def encode(table: pa.Table, columns: Sequence[str]) -> pl.DataFrame:
+    """Arrow rows of a tape as a frame with dictionary codes."""
+    return pl.DataFrame([_column(name, table[name]) for name in columns])
+
+
+def _column(name: str, values: pa.ChunkedArray) -> pl.Series:
+    if name not in TEXT_COLUMNS:
+        return pl.Series(name, pl.from_arrow(values))
+    if not pa.types.is_dictionary(values.type):
+        values = values.dictionary_encode()
+    parts = [_codes(name, chunk) for chunk in values.chunks if len(chunk)]
+    return pl.concat(parts) if parts else pl.Series(name, [], TEXT)
+
+
+def _codes(name: str, chunk: pa.DictionaryArray) -> pl.Series:
+    words = pl.Series(pl.from_arrow(chunk.dictionary)).cast(pl.String).cast(TEXT)
+    if not len(words):
+        return pl.Series(name, [None], TEXT).new_from_index(0, len(chunk))
+    codes = pl.Series(pl.from_arrow(chunk.indices)).cast(pl.UInt32)
+    return words.gather(codes).rename(name)
+
+
+def plain(frame: pl.DataFrame) -> pl.DataFrame:
+    """Codes as texts again; for results that are small."""
+    coded = [name for name, kind in frame.schema.items() if isinstance(kind, pl.Categorical)]
+    return frame.with_columns(pl.col(coded).cast(pl.String)) if coded else frame
+
+
+def dictionary_array(values: pl.Series) -> pa.DictionaryArray:
+    """Codes as an Arrow dictionary that has only the values that occur: Parquet writes it without decoding."""
+    codes = values.to_physical()
+    used = codes.unique().drop_nulls().sort()
+    if not len(used):
+        return pa.nulls(len(values), pa.string()).dictionary_encode()
+    places = pl.Series([0], dtype=pl.Int32).new_from_index(0, int(used[-1]) + 1)
+    places = places.scatter(used, pl.Series(range(len(used)), dtype=pl.Int32))
+    oldest = pl.CompatLevel.oldest()
+    words = used.cat.to(TEXT).cast(pl.String).to_arrow(compat_level=oldest).cast(pa.string())
+    return pa.DictionaryArray.from_arrays(places.gather(codes).to_arrow(compat_level=oldest), words)

@@ -1,0 +1,160 @@
+"""What the stage `scan` takes from the rows of a part. The results of all parts of a channel are concatenated.
+
+Each scan is a pure function of a frame of events and the settings. It names the columns it reads.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import polars as pl
+
+from broadloom.pipeline.arrow.link_crossings import COLUMNS as CROSSING_COLUMNS
+from broadloom.pipeline.arrow.link_crossings import KINDS as CROSSING_KINDS
+from broadloom.pipeline.engine.events import plain
+from broadloom.pipeline.tables import messages as messages_function
+from broadloom.pipeline.tables.recorded_peers import MEMBERSHIP_KINDS
+from broadloom.pipeline.tables.sessions import KINDS as SESSION_KINDS
+from broadloom.pipeline.tables.sessions import rule
+from broadloom.record.schema import EventKind
+
+_KIND = pl.col("kind")
+_TIME = pl.col("event_time")
+_FIRST_AND_LAST = {"first_time": _TIME.min(), "last_time": _TIME.max()}
+
+
+@dataclass(frozen=True, slots=True)
+class Scan:
+    columns: tuple[str, ...]
+    function: Callable[[pl.DataFrame, Mapping[str, Any]], pl.DataFrame]
+    tables: frozenset[str]
+    """Tables that need it."""
+
+
+def _membership(events: pl.DataFrame, _settings: Mapping[str, Any]) -> pl.DataFrame:
+    """Events about membership and links, and counts of dropped rows."""
+    return events.filter(_KIND.is_in(MEMBERSHIP_KINDS)).select(_MEMBERSHIP)
+
+
+def _peer_spans(events: pl.DataFrame, _settings: Mapping[str, Any]) -> pl.DataFrame:
+    """First and last event of each peer in each run. `rows_dropped` events have no peer, but count for their run."""
+    return events.group_by("peer", "run_id").agg(**_FIRST_AND_LAST, last_ordinal=pl.col("ordinal").max())
+
+
+def _relayed(events: pl.DataFrame, _settings: Mapping[str, Any]) -> pl.DataFrame:
+    """First and last message that each run received from each neighbor."""
+    return events.filter(_KIND == "received").group_by("run_id", peer="neighbor").agg(**_FIRST_AND_LAST)
+
+
+def _runs(events: pl.DataFrame, _settings: Mapping[str, Any]) -> pl.DataFrame:
+    return events.group_by("run_id").agg(
+        start_time=_TIME.min(), end_time=_TIME.max(), event_count=pl.len().cast(pl.Int64)
+    )
+
+
+def _held(events: pl.DataFrame, _settings: Mapping[str, Any]) -> pl.DataFrame:
+    """The last message of each author that each peer has."""
+    return events.filter(_KIND == "delivered").group_by("author", "peer").agg(held=pl.col("sequence").max())
+
+
+def _missed(events: pl.DataFrame, _settings: Mapping[str, Any]) -> pl.DataFrame:
+    return events.filter(_KIND == "missed").select("author", "peer", "sequence", "last_sequence")
+
+
+def _names(events: pl.DataFrame, _settings: Mapping[str, Any]) -> pl.DataFrame:
+    """Display names: from `joined` events (preferred) and identifications."""
+    is_joined = _KIND == "joined"
+    named = events.filter(_KIND.is_in(["joined", "identification"]) & pl.col("name").is_not_null())
+    return named.select(
+        "event_time",
+        "name",
+        is_own=is_joined,
+        peer=pl.when(is_joined).then("peer").otherwise("author"),
+    )
+
+
+def _seconds(events: pl.DataFrame, _settings: Mapping[str, Any]) -> pl.DataFrame:
+    """Messages and copies by run and second."""
+    return (
+        events.filter(_KIND.is_in(["sent", "received", "duplicates"]))
+        .group_by("run_id", event_time=_TIME.dt.truncate("1s"))
+        .agg(
+            message_count=(_KIND == "sent").sum().cast(pl.Int64),
+            first_copy_count=(_KIND == "received").sum().cast(pl.Int64),
+            duplicate_count=pl.col("event_count").filter(_KIND == "duplicates").sum(),
+        )
+    )
+
+
+def _active(events: pl.DataFrame, _settings: Mapping[str, Any]) -> pl.DataFrame:
+    """Distinct hours and peers."""
+    hour = _TIME.dt.truncate("1h").alias("start_time")
+    recorded = events.filter(pl.col("peer").is_not_null()).select(hour, "peer").unique()
+    # Not `delivered`: a message may be delivered an hour after it was sent, but it is received within moments.
+    authors = events.filter(_KIND == "received").select(hour, peer="author").unique()
+    return pl.concat([recorded, authors]).unique()
+
+
+def _signs(events: pl.DataFrame, settings: Mapping[str, Any]) -> pl.DataFrame:
+    """Signs of life of subscribers, combined per time slice: a slice is shorter than any limit of the rule, so its
+    first and last time are enough."""
+    is_identification = _KIND == "identification"
+    rows = plain(events.filter(_KIND.is_in(SESSION_KINDS)).select(_SIGNS))
+    return (
+        rows.select(
+            "event_time",
+            peer=pl.when(is_identification).then(pl.col("author").fill_null("")).otherwise("peer"),
+            # A subscriber without a name is known by its peer ID.
+            subscriber=pl.when(is_identification).then(pl.coalesce("name", "author", pl.lit(""))),
+            # From `leaving` on a peer is due no messages, so it is not charged.
+            sign=pl.when(_KIND == "leaving").then(pl.lit("left")).otherwise("kind"),
+            time_slice=_TIME.dt.timestamp("us") // rule(settings).window_us,
+        )
+        .group_by("peer", "subscriber", "sign", "time_slice")
+        .agg(**_FIRST_AND_LAST)
+    )
+
+
+def _impressions(events: pl.DataFrame, _settings: Mapping[str, Any]) -> pl.DataFrame:
+    shown = events.filter(_KIND.eq(EventKind.AD_IMPRESSION.value))
+    return shown.select("group_id", "topic", "event_time", "peer", ad_name="name")
+
+
+def _messages(events: pl.DataFrame, _settings: Mapping[str, Any]) -> pl.DataFrame:
+    return messages_function.gather_messages(events)
+
+
+_MEMBERSHIP = (
+    *("kind", "run_id", "ordinal", "event_time", "end_time", "peer", "neighbor", "reason", "name", "event_count"),
+)
+_SIGNS = ("kind", "event_time", "peer", "author", "name")
+_ON_FABRIC = frozenset({"membership_intervals"})
+_ON_AUDIT = frozenset({"delivery_balances"})
+
+SCANS = {
+    "messages": Scan(messages_function.EVENT_COLUMNS, _messages, frozenset({"messages"})),
+    "membership": Scan(
+        _MEMBERSHIP, _membership, frozenset({"recorded_peers", "audit_summary", "link_latency"}) | _ON_FABRIC
+    ),
+    "peer_spans": Scan(
+        ("peer", "run_id", "event_time", "ordinal"), _peer_spans, frozenset({"recorded_peers"}) | _ON_FABRIC
+    ),
+    "relayed": Scan(("kind", "run_id", "neighbor", "event_time"), _relayed, _ON_FABRIC),
+    "runs": Scan(("run_id", "event_time"), _runs, frozenset({"channels", "clock_offsets"})),
+    "held": Scan(("kind", "author", "peer", "sequence"), _held, _ON_AUDIT),
+    "missed": Scan(("kind", "author", "peer", "sequence", "last_sequence"), _missed, _ON_AUDIT),
+    "names": Scan(("kind", "event_time", "peer", "author", "name"), _names, frozenset({"author_stats"}) | _ON_FABRIC),
+    "seconds": Scan(("kind", "run_id", "event_time", "event_count"), _seconds, frozenset({"redundancy"})),
+    "active": Scan(("kind", "event_time", "peer", "author"), _active, frozenset({"activity"})),
+    "signs": Scan(_SIGNS, _signs, frozenset({"sessions"})),
+    "impressions": Scan(
+        ("kind", "name", "group_id", "topic", "event_time", "peer"), _impressions, frozenset({"ad_broadcasts"})
+    ),
+}
+
+CROSSING_TABLES = frozenset({"clock_offsets", "link_latency"})
+
+
+def crossing_rows(events: pl.DataFrame) -> pl.DataFrame:
+    """What the stage `cross` needs: every event by which a peer has a message."""
+    return events.filter(_KIND.is_in(CROSSING_KINDS)).select(CROSSING_COLUMNS)

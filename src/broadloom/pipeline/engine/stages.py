@@ -1,0 +1,192 @@
+"""The stages as pure functions of frames (see the package). They know nothing of Spark."""
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from broadloom.pipeline.arrow.clock_correction import ClockCorrection
+from broadloom.pipeline.arrow.frames import frame, to_schema
+from broadloom.pipeline.arrow.link_crossings import FASTEST, merge_fastest
+from broadloom.pipeline.billing.config import BillingConfig
+from broadloom.pipeline.engine.events import TEXT, plain
+from broadloom.pipeline.engine.scans import CROSSING_TABLES, SCANS
+from broadloom.pipeline.table import ChannelInputs, Stage, Table
+from broadloom.pipeline.tables import all_tables, audit_summary, delivery_balances, latency, table
+from broadloom.pipeline.tables.audit_findings import findings_of_balances, replies_before_parent
+from broadloom.pipeline.tables.clock_offsets import CLOCK_OFFSETS, estimate_clock_offsets
+from broadloom.pipeline.tables.deliveries import EVENT_COLUMNS as DELIVERY_COLUMNS
+from broadloom.pipeline.tables.deliveries import deliveries_table, pair_deliveries
+from broadloom.pipeline.tables.delivery_balances import CLOCK_TOLERANCE, AuditInputs, author_bounds
+from broadloom.pipeline.tables.invoices import build_invoices
+from broadloom.pipeline.tables.recorded_peers import SETTLE
+from broadloom.record.arrow_import import pa, pc, pq
+from broadloom.record.schema import EventKind
+
+Frames = dict[str, pl.DataFrame]
+Tables = dict[str, pa.Table]
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """What every task of a build needs to know."""
+
+    wanted: frozenset[str]
+    """Tables to compute: those to write, and their inputs."""
+    written: frozenset[str]
+    """Tables to write."""
+    folder: str
+    """Where tables are written: a folder per table."""
+    settings: Mapping[str, Any]
+    billing: BillingConfig
+    quarantine: pa.Table
+    latest: datetime | None = None
+    """Rows after this time are left out; None if there are none."""
+    previous_invoices: pa.Table | None = None
+
+    def inputs(self, channel: str, scans: Frames, clocks: pa.Table | None = None) -> ChannelInputs:
+        own = self.quarantine.filter(pc.equal(self.quarantine["channel"], channel))
+        correction = ClockCorrection(CLOCK_OFFSETS.empty_table() if clocks is None else clocks)
+        return ChannelInputs(channel, scans, self.settings, own, self.billing, correction)
+
+    @property
+    def has_crossings(self) -> bool:
+        return bool(CROSSING_TABLES & self.wanted)
+
+    def scan_columns(self) -> list[str]:
+        """Columns that the first scan reads."""
+        chosen = [each.columns for each in SCANS.values() if each.tables & self.wanted]
+        crossing = [("kind", "run_id", "event_time", "peer", "author", "sequence", "neighbor")] * self.has_crossings
+        return list(dict.fromkeys(["event_time", *(name for columns in [*chosen, *crossing] for name in columns)]))
+
+    def pair_columns(self) -> list[str]:
+        """Columns that the second scan reads."""
+        columns = DELIVERY_COLUMNS if "deliveries" in self.wanted else latency.EVENT_COLUMNS
+        return list(dict.fromkeys([*columns, *(latency.EVENT_COLUMNS if "latency" in self.wanted else ())]))
+
+    @property
+    def has_pairs(self) -> bool:
+        return bool({"deliveries", "latency"} & self.wanted)
+
+
+@dataclass(frozen=True, slots=True)
+class WrittenFile:
+    table: str
+    name: str
+    rows: int
+    bytes: int
+    seconds: float
+
+
+@dataclass(slots=True)
+class TableWriter:
+    """Writes tables as Parquet, under a name that no other attempt of the same task uses."""
+
+    job: Job
+    label: str
+    attempt: int = 0
+    files: list[WrittenFile] = field(default_factory=list)
+
+    def write(self, name: str, rows: pa.Table, seconds: float = 0.0) -> None:
+        if name not in self.job.written:
+            return
+        began = time.monotonic()
+        path = Path(self.job.folder) / name / f"part-{self.label}-{self.attempt}.parquet"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        pq.write_table(rows, path, compression="zstd", store_schema=False)
+        seconds += time.monotonic() - began
+        self.files.append(WrittenFile(name, path.name, rows.num_rows, path.stat().st_size, round(seconds, 4)))
+
+
+def scan(job: Job, events: pl.DataFrame) -> Frames:
+    """The first scan of a part."""
+    return {name: each.function(events, job.settings) for name, each in SCANS.items() if each.tables & job.wanted}
+
+
+def build_stage(job: Job, stage: Stage, inputs: ChannelInputs, writer: TableWriter) -> None:
+    """Build the tables of a stage that are built per channel."""
+    for each in all_tables():
+        if each.stage is stage and each.name in job.wanted and each.build is not None:
+            began = time.monotonic()
+            inputs.tables[each.name] = _conform(each.build(inputs), each)
+            writer.write(each.name, inputs.tables[each.name], time.monotonic() - began)
+
+
+def audit_inputs(job: Job, inputs: ChannelInputs) -> AuditInputs:
+    """What the audit needs of the whole channel, from the stage `merge`."""
+    messages = frame(inputs["messages"].select(delivery_balances.MESSAGE_COLUMNS))
+    messages = messages.sort("author", "sequence")
+    peers = frame(inputs["recorded_peers"]).drop("channel")
+    settle_s = float(job.settings[SETTLE.name])
+    held, missed = inputs.scan("held"), inputs.scan("missed")
+    bounds = author_bounds(messages, held, missed, peers, settle_s)
+    dropped = inputs.scan("membership").filter(pl.col("kind") == EventKind.ROWS_DROPPED.value)
+    excluded = frame(inputs.quarantine).filter("leaves_gap").select("run_id")
+    gaps = pl.concat([dropped.select("run_id", gap_start="event_time", gap_end="end_time"), excluded], how="diagonal")
+    return AuditInputs(messages, peers, bounds, gaps, settle_s, float(job.settings[CLOCK_TOLERANCE.name]))
+
+
+def pair(
+    job: Job,
+    channel: str,
+    events: pl.DataFrame,
+    messages: pa.Table,
+    audit: AuditInputs | None,
+    clocks: pa.Table | None,
+    writer: TableWriter,
+) -> Frames:
+    """The second scan of a part: writes deliveries and balances, and returns what `finish` needs of them."""
+    found: Frames = {}
+    known = frame(messages.select(delivery_balances.MESSAGE_COLUMNS))
+    if "deliveries" in job.wanted:
+        began = time.monotonic()
+        sent = known.select(pl.col("author").cast(TEXT), "sequence", sent_time=pl.when("is_recorded").then("sent_time"))
+        deliveries, keys = pair_deliveries(events, sent)
+        if "deliveries" in job.written:
+            writer.write("deliveries", deliveries_table(deliveries, channel), time.monotonic() - began)
+        if "delivery_balances" in job.wanted and audit is not None:
+            began = time.monotonic()
+            receivers = plain(events.select(pl.col("peer").unique().drop_nulls()))["peer"]
+            balances = delivery_balances.delivery_balances(deliveries, receivers, audit)
+            balances = balances.with_columns(channel=pl.lit(channel))
+            rows = to_schema(balances, delivery_balances.SCHEMA)
+            writer.write("delivery_balances", rows, time.monotonic() - began)
+            early = replies_before_parent(deliveries, keys, known)
+            listed = findings_of_balances(frame(rows)).select(early.columns)
+            found["findings"] = pl.concat([listed, early])
+            found["balance_sums"] = balances.select(pl.col(name).sum() for name in audit_summary.SUMMED)
+    if "latency" in job.wanted:
+        timed = latency.latencies(events, known.filter("is_recorded"), _correction(clocks))
+        found["latency_counts"] = latency.count_latencies(timed)
+    return found
+
+
+def clock_offsets(fastest: list[pl.DataFrame], runs: pl.DataFrame) -> pa.Table:
+    """Over all channels: a process that takes part in several has one clock. `runs` are the scans of that name."""
+    spans = plain(runs).group_by("run_id").agg(pl.col("start_time").min(), pl.col("end_time").max())
+    known = frame(FASTEST.empty_table()) if not fastest else merge_fastest(pl.concat(fastest))
+    return estimate_clock_offsets(known, spans.to_arrow(compat_level=pl.CompatLevel.oldest()))
+
+
+def build_all_channels(job: Job, tables: Tables, writer: TableWriter) -> None:
+    """The tables over all channels; `tables` has what they are built from."""
+    writer.write("quarantine", job.quarantine)
+    if "clock_offsets" in job.wanted:
+        writer.write("clock_offsets", tables["clock_offsets"])
+    if "invoices" in job.wanted:
+        began = time.monotonic()
+        rows = build_invoices(tables["channels"], tables["sessions"], job.previous_invoices, job.settings, job.billing)
+        writer.write("invoices", _conform(rows, table("invoices")), time.monotonic() - began)
+
+
+def _correction(clocks: pa.Table | None) -> ClockCorrection:
+    return ClockCorrection(CLOCK_OFFSETS.empty_table() if clocks is None else clocks)
+
+
+def _conform(rows: pa.Table, described: Table) -> pa.Table:
+    """Exactly the columns of the table."""
+    return rows.select(described.schema.names).cast(described.schema.remove_metadata())

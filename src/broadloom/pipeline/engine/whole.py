@@ -1,0 +1,80 @@
+"""All stages in memory, for tapes that fit a task."""
+
+from collections.abc import Mapping
+
+import polars as pl
+
+from broadloom.pipeline.arrow.link_crossings import crossings, fastest
+from broadloom.pipeline.engine.events import load
+from broadloom.pipeline.engine.scans import crossing_rows
+from broadloom.pipeline.engine.stages import (
+    Frames,
+    Job,
+    Tables,
+    TableWriter,
+    WrittenFile,
+    audit_inputs,
+    build_all_channels,
+    build_stage,
+    clock_offsets,
+    pair,
+    scan,
+)
+from broadloom.pipeline.table import ChannelInputs, Stage
+from broadloom.pipeline.tables.clock_offsets import CLOCK_OFFSETS
+from broadloom.pipeline.tables.link_latency import latency_histogram
+from broadloom.record.arrow_import import pa
+
+WHOLE_ROWS = 2_000_000
+"""Events of all channels together that one task takes."""
+
+
+def columns(job: Job) -> list[str]:
+    paired = job.pair_columns() if job.has_pairs else []
+    return list(dict.fromkeys([*job.scan_columns(), *paired]))
+
+
+def run_whole(job: Job, files: Mapping[str, tuple[str, ...]], attempt: int = 0) -> list[WrittenFile]:
+    """Build all wanted tables of some channels from their files."""
+    events = {channel: load(paths, columns(job), job.latest) for channel, paths in files.items()}
+    _, writers = build_channels(job, events, attempt)
+    return [file for writer in writers for file in writer.files]
+
+
+def build_channels(
+    job: Job, events: Mapping[str, pl.DataFrame], attempt: int = 0
+) -> tuple[dict[str, Tables], list[TableWriter]]:
+    """The tables of each channel that are built per channel, and the writers of all files."""
+    inputs: dict[str, ChannelInputs] = {}
+    writers = {channel: TableWriter(job, f"{index:05}", attempt) for index, channel in enumerate(events)}
+    crossed: Frames = {}
+    fast = []
+    runs = []
+    for channel, rows in events.items():
+        inputs[channel] = job.inputs(channel, scan(job, rows))
+        build_stage(job, Stage.MERGE, inputs[channel], writers[channel])
+        if job.has_crossings:
+            crossed[channel] = crossings(crossing_rows(rows))
+            runs.append(inputs[channel].scans["runs"])
+            if rows["run_id"].n_unique() > 1:
+                fast.append(fastest(crossed[channel]))
+    clocks = clock_offsets(fast, pl.concat(runs)) if runs else CLOCK_OFFSETS.empty_table()
+    for channel, each in inputs.items():
+        each.clocks = job.inputs(channel, {}, clocks).clocks
+        build_stage(job, Stage.CHANNEL, each, writers[channel])
+        if "link_latency" in job.wanted:
+            links_up = each.scan("membership").filter(pl.col("kind") == "link_up")
+            each.scans["link_histogram"] = latency_histogram(crossed.pop(channel), each.clocks, links_up)
+        if job.has_pairs:
+            audit = audit_inputs(job, each) if "delivery_balances" in job.wanted else None
+            each.scans |= pair(job, channel, events[channel], each["messages"], audit, clocks, writers[channel])
+        build_stage(job, Stage.FINISH, each, writers[channel])
+    last = TableWriter(job, "all", attempt)
+    shared = {name: _together(inputs, name) for name in ("channels", "sessions") if "invoices" in job.wanted}
+    build_all_channels(job, {"clock_offsets": clocks, **shared}, last)
+    tables = {channel: {**each.tables, "clock_offsets": clocks} for channel, each in inputs.items()}
+    return tables, [*writers.values(), last]
+
+
+def _together(inputs: Mapping[str, ChannelInputs], name: str) -> pa.Table:
+    return pa.concat_tables([each[name] for each in inputs.values()])
