@@ -12,7 +12,17 @@ from typing import Annotated, Any, NamedTuple, Union, get_args, get_origin, get_
 from broadloom.wire.broadcast_frame import BUNDLE_MESSAGES_MAX, PRIORITY_MAX, Broadcast, PayloadKind, encode_broadcast
 from broadloom.wire.codec import HEAD, LENGTH_BYTES, WireMessage, encode, kinds
 from broadloom.wire.exchange_messages import MAGIC, VERSION, Hello
-from broadloom.wire.fields import CHANNEL_ID_BYTES, PROOF_BYTES_MAX, Bool, ChannelId, CredentialBytes, Hyper, ProofBytes, Text, UInt
+from broadloom.wire.fields import (
+    CHANNEL_ID_BYTES,
+    PROOF_BYTES_MAX,
+    Bool,
+    ChannelId,
+    CredentialBytes,
+    Hyper,
+    ProofBytes,
+    Text,
+    UInt,
+)
 from broadloom.wire.framing import FRAME_BYTES_MAX
 from broadloom.wire.types import Address, AuthorState, PeerId, PeerInfo, TreePosition
 

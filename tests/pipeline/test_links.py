@@ -145,12 +145,20 @@ def test_dropped_row_of_one_end_does_not_shift_other_links():
     assert seconds_of(found, "start_time", "end_time", "evidence") == wanted
 
 
+LATENCY_MS_MAX = 60
+"""Most that a frame takes in the simulated network, with jitter."""
+
+
 @pytest.mark.parametrize("scenario", ["kill", "churn"])
 def test_every_simulated_link_has_evidence_of_both_ends(scenario):
     history = simulated_history(scenario, 30)
     intervals, found = (to_polars(each) for each in intervals_and_links(history.rows))
     ups = history.rows["kind"].to_pylist().count("link_up")
-    assert found["evidence"].unique().to_list() == ["both"]
+    # Where two dials cross, the end that accepted one may see a link that the other end has given up already.
+    crossed = found.filter(pl.col("evidence") != "both")
+    assert crossed.height <= found.height / 100
+    assert crossed["evidence"].is_in(["disputed"]).all()
+    assert (crossed["duration_ms"] < 2 * LATENCY_MS_MAX).all()
     assert found["a_start_time"].count() + found["b_start_time"].count() == ups
     there = set(intervals.filter(pl.col("end_status") == "present")["peer"])
     still = found.filter(pl.col("end_time").is_null())

@@ -12,8 +12,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from broadloom.extras import missing_package
 from broadloom.errors import BroadloomError
+from broadloom.extras import missing_package
 from broadloom.protocol import ChannelName
 from broadloom.testing.errors import ConfigError
 

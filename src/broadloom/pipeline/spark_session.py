@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from broadloom import __version__
-from broadloom.extras import missing_package
 from broadloom.errors import BroadloomError
+from broadloom.extras import missing_package
 from broadloom.pipeline import java
 from broadloom.pipeline.class_archive import ClassArchive
 

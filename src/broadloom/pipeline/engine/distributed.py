@@ -253,7 +253,7 @@ def _destination(merged: dict[str, Merged], channel: str) -> int:
 
 
 def _cut_large_parts(job: Job, spark: "SparkSession", parts: Sequence[Part]) -> list[Part]:
-    """Read the files of large parts once, and write their rows anew by receiver."""
+    """Read the files of large parts once, and write their rows again, by receiver."""
     large = [each for each in parts if each.cuts > 1]
     pieces = [(part, number) for part in large for number in range(part.cuts)]
     first = [pieces.index((part, 0)) for part in large]
