@@ -3,6 +3,7 @@
 import pickle
 from dataclasses import FrozenInstanceError, fields
 from enum import Enum, IntEnum, StrEnum
+from typing import Any
 
 import pytest
 
@@ -11,7 +12,7 @@ import broadloom.groups
 import broadloom.record
 from broadloom.groups import GroupId, GroupMessage, GroupPublisher, Groups, MemberId, MessageId
 from broadloom.wire import PeerId
-from tests.channel.joined import QUICK, unique_name
+from tests.channel.joined import QUICK, connected_channels, unique_name
 from tests.groups.group_bus import QUICK_GROUPS
 
 MESSAGES = [
@@ -110,3 +111,36 @@ def test_overflow_is_an_enum_or_its_value(overflow: broadloom.Overflow | str) ->
     assert broadloom.ConnectOptions(overflow=overflow).overflow == overflow
     with pytest.raises(ValueError, match="overflow='later': must be one of drop_oldest, pause, leave"):
         broadloom.ConnectOptions(overflow="later")
+
+
+@pytest.mark.parametrize("priority", [1.0, "high", None])
+async def test_priority_of_another_type_raises_before_anything_is_sent(priority: Any) -> None:
+    async with connected_channels(2) as (one, two):
+        with pytest.raises(TypeError, match="priority must be a Priority"):
+            one.broadcast_nowait(b"bad", priority=priority)
+        assert await one.broadcast(b"good") == 1
+        assert (await two.receive(timeout_s=30)).data == b"good"
+
+
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [
+        ("key", 5), ("tls", "yes"), ("signed", "yes"), ("port", "80"), ("timeout_s", "5"), ("settings", {}),
+        ("inbox_messages_max", 1.5), ("tape", "directory"), ("bootstrap", [5]),
+    ],
+)  # fmt: skip
+def test_option_of_wrong_type_raises_at_once(option: str, value: Any) -> None:
+    with pytest.raises(TypeError, match=option if option != "bootstrap" else "address"):
+        broadloom.connect("chess/club-42", **{option: value})
+
+
+@pytest.mark.parametrize("timeout_s", [0, -1, float("nan")])
+def test_timeout_without_meaning_raises_at_once(timeout_s: float) -> None:
+    with pytest.raises(ValueError, match="timeout_s"):
+        broadloom.connect("chess/club-42", timeout_s=timeout_s)
+
+
+@pytest.mark.parametrize("name", [None, 5, b"chess/club-42"])
+def test_channel_name_of_wrong_type_raises_at_once(name: Any) -> None:
+    with pytest.raises(TypeError, match="a channel name is text"):
+        broadloom.connect(name)

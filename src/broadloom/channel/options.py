@@ -17,6 +17,18 @@ from broadloom.security import Ticket
 from broadloom.transport import parse_address
 from broadloom.wire.xdr import PORT_MAX
 
+_TYPES: dict[str, tuple[type, ...]] = {
+    "key": (str, bytes, type(None)),
+    "tls": (bool,),
+    "signed": (bool, type(None)),
+    "advertise_host": (str,),
+    "port": (int,),
+    "local_peers": (int,),
+    "inbox_messages_max": (int,),
+    "inbox_bytes_max": (int,),
+    "timeout_s": (int, float),
+    "settings": (ChannelSettings, type(None)),
+}
 LOCAL_PEERS_MAX = 16
 """More peers in one program would not add throughput."""
 
@@ -60,6 +72,15 @@ class ConnectOptions:
     """Timeouts, memory limits and the like: `ChannelSettings`, with profiles for other networks."""
 
     def __post_init__(self) -> None:
+        for name, types in _TYPES.items():
+            value = getattr(self, name)
+            if not isinstance(value, types):
+                expected = " or ".join("None" if each is type(None) else each.__name__ for each in types)
+                raise TypeError(f"{name} must be {expected}, not {type(value).__name__}")
+        if not self.timeout_s > 0:
+            raise ValueError(f"timeout_s={self.timeout_s}: must be more than 0")
+        if self.tape is not None and not hasattr(self.tape, "observer"):
+            raise TypeError(f"tape must be a broadloom.record.Tape, not {type(self.tape).__name__}")
         if isinstance(self.bootstrap, str):
             raise TypeError(f"bootstrap is a list of addresses: bootstrap=[{self.bootstrap!r}]")
         for address in self.bootstrap:

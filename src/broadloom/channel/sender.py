@@ -152,6 +152,8 @@ class Sender(ABC):
             raise NotPermittedError(
                 "the ticket has the role consumer, which may only receive; ask the channel's owner for another"
             )
+        if not isinstance(priority, int):
+            raise TypeError(f"priority must be a Priority or a number from 0 to {PRIORITY_MAX}, not {priority!r}")
         if not 0 <= priority <= PRIORITY_MAX:
             raise ValueError(f"priority={priority}: must be from 0 to {PRIORITY_MAX}")
         return peer.broadcaster.broadcast(data, kind, priority, ttl_ms)

@@ -163,11 +163,11 @@ def info(
         found = summarize(directory)
     except FileNotFoundError as problem:
         raise UsageError(str(problem)) from None
+    if not found:
+        raise UsageError(f"no tape in {directory}: it has no complete file")
     if json:
         for each in found:
             print_json(_summary_fields(each))
-    elif not found:
-        raise UsageError(f"no tape in {directory}: it has no complete file")
     else:
         _print_summaries(found)
 

@@ -77,8 +77,10 @@ class ChannelName(NamedTuple):
 
     @classmethod
     def parse(cls, text: str) -> "ChannelName":
+        if not isinstance(text, str):
+            raise TypeError(f"a channel name is text, as in chess/club-42, not {type(text).__name__}")
         kind, slash, instance = text.partition("/")
-        if not (kind and slash and instance):
+        if not (kind and slash and instance) or text != text.strip():
             raise ValueError(f"a channel is named TYPE/INSTANCE, as in chess/club-42, not {text!r}")
         return cls(kind, instance)
 

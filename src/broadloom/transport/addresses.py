@@ -14,6 +14,8 @@ ADDRESSES_PER_HOST_MAX = 4
 
 def parse_address(text: str) -> Address:
     """Parse `10.0.0.5`, `alpha.example:4000`, `::1` or `[::1]:4000`. Port 0: the channel's port order is probed."""
+    if not isinstance(text, str):
+        raise TypeError(f"an address is text, as in 10.0.0.5 or alpha:4000, not {type(text).__name__}")
     host, port = text.strip(), 0
     if host.startswith("["):
         host, bracket, rest = host[1:].partition("]")
