@@ -114,7 +114,7 @@ async def test_close_channel_closes_channel_for_every_member(peers: int) -> None
 
 async def test_signed_channel_cannot_be_closed_by_a_member() -> None:
     async with connected_channels(2, tls=True, signed=True) as (one, other):
-        with pytest.raises(broadloom.NotPermittedError, match="ignore a close"):
+        with pytest.raises(broadloom.NotPermittedError, match="ignores close_channel"):
             await one.close_channel()
         await one.broadcast_text("still here")
         assert (await other.receive(5)).text == "still here"

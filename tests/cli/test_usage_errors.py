@@ -109,7 +109,7 @@ def test_missing_extra_is_named(args: tuple[str, ...], tmp_path: Path) -> None:
         [sys.executable, "-c", without, *args], cwd=tmp_path, capture_output=True, text=True, check=False, timeout=60
     )
     assert ended.returncode == NOT_SUPPORTED
-    assert "broadloom[record]" in ended.stderr
+    assert "pip install '.[record]'" in ended.stderr
     assert len(ended.stderr.splitlines()) == 1
 
 
@@ -118,16 +118,17 @@ def test_entry_point_names_cli_extra_when_it_is_not_installed(package: str) -> N
     without = f"import sys; sys.modules[{package!r}] = None; from broadloom.__main__ import main; main()"
     ended = subprocess.run([sys.executable, "-c", without], capture_output=True, text=True, check=False, timeout=60)
     assert ended.returncode == NOT_SUPPORTED
-    assert ended.stderr == f"broadloom: {package} is not installed; run: pip install 'broadloom[cli]'\n"
+    assert (
+        ended.stderr
+        == f"broadloom: {package} is not installed; in a checkout of Broadloom, run: pip install '.[cli]'\n"
+    )
 
 
 @pytest.mark.parametrize("extra", ["chat", "pipeline", "record", "sim", "web"])
 def test_require_extra_says_what_to_install(extra: str, monkeypatch: pytest.MonkeyPatch) -> None:
     exit_codes.require_extra(extra)
     monkeypatch.setattr(exit_codes, "find_spec", lambda _name: None)
-    with pytest.raises(
-        exit_codes.NotSupportedError, match=rf"is not installed; run: pip install 'broadloom\[{extra}\]'"
-    ):
+    with pytest.raises(exit_codes.NotSupportedError, match=rf"is not installed; .* pip install '\.\[{extra}\]'"):
         exit_codes.require_extra(extra)
 
 

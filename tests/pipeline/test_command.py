@@ -145,4 +145,4 @@ def test_missing_extra_is_reported_with_install_command(
     monkeypatch.setattr(exit_codes, "find_spec", lambda name: None if name == "pyspark" else True)
     code, _, error = broadloom("run", "--tapes", place.good, "--out", tmp_path)
     assert code == 3
-    assert "pip install 'broadloom[pipeline]'" in error
+    assert "pip install '.[pipeline]'" in error

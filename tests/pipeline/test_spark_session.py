@@ -41,7 +41,7 @@ def test_running_session_is_reused(spark: "SparkSession") -> None:
 
 def test_missing_extra_is_reported_with_install_command(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(spark_session, "find_spec", lambda _name: None)
-    with pytest.raises(spark_session.SparkUnavailableError, match=r"pip install 'broadloom\[pipeline\]'"):
+    with pytest.raises(spark_session.SparkUnavailableError, match=r"pip install '\.\[pipeline\]'"):
         spark_session.session()
 
 

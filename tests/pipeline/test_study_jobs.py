@@ -11,6 +11,7 @@ import pytest
 from typer.testing import CliRunner
 
 from broadloom.cli.main import app
+from broadloom.extras import missing_package
 from broadloom.pipeline.overlay_study import distributed_bfs, parameters, summary
 from broadloom.pipeline.overlay_study.bfs import bfs_from, distances_from
 from broadloom.pipeline.overlay_study.components import component_stats
@@ -162,7 +163,7 @@ def test_missing_extra_is_reported_with_install_command() -> None:
         [sys.executable, "-c", program, "study", "failures"], capture_output=True, text=True, timeout=60, check=False
     )
     assert ended.returncode == 3
-    assert ended.stderr == "broadloom study failures: numba is not installed; run: pip install 'broadloom[pipeline]'\n"
+    assert ended.stderr == f"broadloom study failures: {missing_package('numba', 'pipeline')}\n"
 
 
 # -- commands
