@@ -93,3 +93,12 @@ async def test_unknown_worker_class_raises_cluster_error(capfd: pytest.CaptureFi
     with pytest.raises(ClusterError, match="forkserver exited"):
         await RecordingPool("broadloom.testing.chaos.worker:NoSuchWorker").start()
     assert "NoSuchWorker" in capfd.readouterr().err
+
+
+async def test_command_sent_before_the_worker_is_connected_is_kept(pool: RecordingPool) -> None:
+    """Peers that share a process are assigned to it while it starts."""
+    starting = asyncio.create_task(pool.start_worker())
+    await asyncio.sleep(0)
+    pool.workers[2].send("no such command")
+    await starting
+    await eventually(lambda: any("no such command" in str(report) for report in pool.reports))

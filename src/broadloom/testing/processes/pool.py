@@ -52,19 +52,25 @@ class WorkerHandle:
         """CPU time over the whole life of the process; known once it has exited."""
         self.reaped = asyncio.Event()
         self._writer: asyncio.StreamWriter | None = None
+        self._unsent: list[bytes] = []
+        """Commands sent before the worker is connected."""
 
     @property
     def is_responsive(self) -> bool:
         return not self.exited.is_set() and not self.is_paused
 
     def send(self, do: str, **arguments: Any) -> None:
-        """Send a command. A paused worker reads it after it has resumed."""
-        if self._writer is not None and not self.exited.is_set():
-            self._writer.write(encode_line({"do": do, **arguments}))
+        """Send a command. A worker that is starting or paused reads it later."""
+        line = encode_line({"do": do, **arguments})
+        if self._writer is None:
+            self._unsent.append(line)
+        elif not self.exited.is_set():
+            self._writer.write(line)
 
     def on_connected(self, writer: asyncio.StreamWriter, config: WorkerConfig) -> None:
         self._writer = writer
-        writer.write(encode_line(asdict(config)))
+        writer.writelines([encode_line(asdict(config)), *self._unsent])
+        self._unsent.clear()
 
     def on_reaped(self, code: int, cpu_s: float) -> None:
         self.cpu_s = cpu_s
