@@ -26,6 +26,21 @@ BOOTSTRAP_VARIABLE = "BROADLOOM_BOOTSTRAP"
 KEY_VARIABLE = "BROADLOOM_KEY"
 KEY_FILE_BYTES_MAX = 64 << 10
 JOIN_PANEL = "Joining the channel"
+PARAMETER_TEXTS = {
+    "key, ticket and tls=False": "--key, --ticket and --no-tls",
+    "signed=True": "--signed",
+    "revocation_list works": "--revocation-list works",
+    "advertise_host=": "--advertise ",
+    "port=": "--port ",
+}
+"""How error messages of `broadloom.connect` name its parameters, and the options of the command line for them."""
+
+
+def with_option_names(text: str) -> str:
+    """An error message of the library, with the names of options in place of parameters."""
+    for parameter, option_name in PARAMETER_TEXTS.items():
+        text = text.replace(parameter, option_name)
+    return text
 
 
 def command_group(help: str, **more: Any) -> typer.Typer:
