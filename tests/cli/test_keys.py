@@ -74,7 +74,7 @@ def test_ticket_is_issued_shown_used_and_revoked(tmp_path: Path) -> None:
     assert "another channel" in other.err
 
 
-def test_consumer_is_told_at_once_that_it_cannot_send(tmp_path: Path) -> None:
+def test_send_with_consumer_ticket_fails_before_joining(tmp_path: Path) -> None:
     """Before joining: the timeout is longer than the test would wait."""
     authority, ticket = tmp_path / "authority", tmp_path / "ticket"
     run_cli("authority", "create", "--out", authority)
