@@ -8,7 +8,7 @@ import pytest
 from typer.testing import CliRunner
 
 from broadloom.cli.main import app
-from tests.web.made import make_tape
+from tests.web.sample_data import make_tape
 from tests.web.server import running_server
 
 
@@ -43,8 +43,8 @@ def test_remote_access_requires_the_password(tmp_path: Path) -> None:
 
         assert ask("GET", "/replay")[0] == 401
         assert ask("GET", "/data/kill/whole")[0] == 401
-        assert ask("POST", "/door", "password=sesame")[0] == 403
-        status, cookie, _ = ask("POST", "/door", "password=open+sesame")
+        assert ask("POST", "/login", "password=sesame")[0] == 403
+        status, cookie, _ = ask("POST", "/login", "password=open+sesame")
         assert status == 303
         cookie = cookie.partition(";")[0]
         assert "Replay" in ask("GET", "/replay", cookie=cookie)[2]
