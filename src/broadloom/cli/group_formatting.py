@@ -147,7 +147,7 @@ def event_json(event: GroupEvent) -> str | None:
     if isinstance(event, DirectorySynced | GroupDiscovered):
         return None
     fields = event._asdict()
-    member, group = fields.pop("member", None), fields.pop("group", None)
+    member, group = fields.pop("member", None), fields.pop("group_id", None)
     return json_line(
         {
             "event": re.sub(r"(?<!^)(?=[A-Z])", "_", type(event).__name__).lower(),
