@@ -83,8 +83,8 @@ async def _check_fabric(chaos_run: "ChaosRun", audit: FinalAudit) -> None:
         audit.reports = await chaos_run.request("report")
         views = [PeerView(*peer["view"]) for report in audit.reports for peer in report["peers"]]
         problem = find_convergence_problems(views, chaos_run.config.degree)
-        if problem is None and (absent := chaos_run.members.keys() - {view.number for view in views}):
-            problem = f"peer {min(absent)} was not reported"
+        if problem is None and (absent := chaos_run.members.keys() - {view.peer_id for view in views}):
+            problem = f"peer {min(absent):016x} was not reported"
         if problem is None:
             return
         if time.monotonic() > deadline:

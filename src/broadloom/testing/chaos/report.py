@@ -81,10 +81,8 @@ def fill_report(chaos_report: ChaosReport, chaos_run: "ChaosRun", audit: FinalAu
         "latency_p99_ms": latency.quantile_ms(0.99),
         "latency_max_ms": latency.max_ns / 1e6,
     }
-    chaos_report.metrics |= _time_metrics(
-        "connect", [peer.connect_time_s for peer in chaos_run.peers.values() if peer.peer_id]
-    )
-    joiners = [peer for peer in chaos_run.peers.values() if peer.phases]
+    chaos_report.metrics |= _time_metrics("connect", [peer.connect_time_s for peer in chaos_run.joined])
+    joiners = [peer for peer in chaos_run.joined if peer.phases]
     if joiners:
         chaos_report.metrics |= _time_metrics("join", [peer.connect_time_s for peer in joiners])
         for name in (*PHASES, "handshakes", "handshakes_sum", "handshakes_busy"):

@@ -16,8 +16,8 @@ from broadloom.testing.processes.forkserver import unsupported_reason
 from broadloom.testing.processes.network_namespaces import NamespaceError, NetworkNamespaces
 
 if TYPE_CHECKING:
-    from broadloom.testing.chaos.chaos_run import PhaseListener
     from broadloom.testing.chaos.config import ChaosConfig
+    from broadloom.testing.processes.run import PhaseListener
 
 
 async def run_scenario(name: str, config: "ChaosConfig", listener: "PhaseListener") -> ChaosReport:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from broadloom.testing.chaos.config import ChaosConfig
 from broadloom.testing.errors import ConfigError
+from broadloom.transport.addresses import LOOPBACK
 
 if TYPE_CHECKING:
     from broadloom.testing.chaos.chaos_run import ChaosRun
@@ -66,7 +67,7 @@ async def join_storm(chaos_run: "ChaosRun") -> None:
     chaos_run.listener.phase(f"{config.peers} peers start at the same moment")
     for worker in chaos_run.pool.workers:
         first = worker.number * config.peers_per_process
-        chaos_run.start(worker, list(range(first, first + config.peers_per_process)), at_ns=at_ns)
+        chaos_run.start_peers(worker, range(first, first + config.peers_per_process), [LOOPBACK], at_ns=at_ns)
     chaos_run.metrics["regular_s"] = await chaos_run.wait_until_converged(at_ns)
     chaos_run.listener.phase("traffic")
     chaos_run.set_traffic(config.rate_per_s)
@@ -85,17 +86,17 @@ async def churn(chaos_run: "ChaosRun") -> None:
             f"churn: {arrivals} joined, {chaos_run.left} left, {chaos_run.killed} killed; {left_s:.0f} s remaining"
         )
         await chaos_run.sleep(min(left_s, chaos_run.random.expovariate(2 * config.churn_per_min / 60)))
-        peers = list(chaos_run.members)
+        peers = chaos_run.active
         if chaos_run.random.random() < 0.5:
             if arrivals < len(spare):
-                chaos_run.start(spare[arrivals], [config.peers + arrivals])
+                chaos_run.start_peers(spare[arrivals], [config.peers + arrivals], [LOOPBACK])
                 arrivals += 1
         elif len(peers) > max(2, config.peers // 2):
-            number = chaos_run.random.choice(peers)
+            record = chaos_run.random.choice(peers)
             if chaos_run.random.random() < KILL_FRACTION:
-                chaos_run.kill([chaos_run.peers[number].worker])
+                chaos_run.kill([record.worker])
             else:
-                chaos_run.leave(number)
+                chaos_run.leave(record)
             chaos_run.set_traffic(config.rate_per_s)
     chaos_run.listener.phase("repairing")
     chaos_run.metrics["arrivals"] = arrivals
@@ -109,7 +110,8 @@ async def join(chaos_run: "ChaosRun") -> None:
     chaos_run.set_traffic(config.rate_per_s)
     for count in range(config.joiners):
         chaos_run.listener.phase(f"joiner {count + 1} of {config.joiners}")
-        chaos_run.start(chaos_run.pool.workers[config.processes + count], [config.peers + count], timed=True)
+        spare = chaos_run.pool.workers[config.processes + count]
+        chaos_run.start_peers(spare, [config.peers + count], [LOOPBACK], timed=True)
         await chaos_run.wait_until_converged(0)
     await chaos_run.sleep(COOLDOWN_S)
 
