@@ -13,6 +13,7 @@ import signal
 import sys
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
+from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
 from broadloom.cli.exit_codes import (
@@ -23,7 +24,7 @@ from broadloom.cli.exit_codes import (
     missing_package,
     require_extra,
 )
-from broadloom.cli.options import JoinOptions, typer_signature, with_option_names
+from broadloom.cli.options import JoinOptions, option_dataclasses, typer_signature, with_option_names
 from broadloom.cli.stdout import discard_output, os_error_text
 
 if TYPE_CHECKING:
@@ -88,19 +89,19 @@ def command(
 
     - A function that returns nothing has succeeded.
     - A coroutine function runs in an event loop. It may take `stop: StopSignal`.
-    - A parameter `join_options: JoinOptions` becomes one option per field.
+    - A parameter whose type is a dataclass, as `join_options: JoinOptions`, becomes one option per field.
     - `extra` has to be installed. With `group`, the command is registered there under its last word.
     """
 
     def decorate(function: Callable[..., Any]) -> Callable[..., int]:
         own = inspect.signature(function).parameters
-        shared = inspect.signature(JoinOptions).parameters if "join_options" in own else {}
+        shared = option_dataclasses(own)
 
         @functools.wraps(function)
         def run_command(*args: Any, **arguments: Any) -> int:
-            if shared:
-                given = {each: arguments.pop(each) for each in shared if each in arguments}
-                arguments["join_options"] = JoinOptions(**given)
+            for parameter, kind in shared.items():
+                given = {each.name: arguments.pop(each.name) for each in fields(kind) if each.name in arguments}
+                arguments[parameter] = kind(**given)
 
             def act() -> int:
                 if extra:
@@ -113,7 +114,7 @@ def command(
 
             return _reporting_errors(name, act)
 
-        signature = typer_signature(own, shared)
+        signature = typer_signature(own)
         run_command.__signature__ = signature  # type: ignore[attr-defined]
         run_command.__annotations__ = {each.name: each.annotation for each in signature.parameters.values()}
         if group is not None:

@@ -139,7 +139,7 @@ async def _run_benchmarks(names: list[str], config: BenchConfig, progress: Progr
     finally:
         if namespaces is not None:
             namespaces.close()
-    report.problems = bench_run.errors + bench_run.problems
+    report.problems, report.errors = bench_run.problems, bench_run.errors
     report.wall_s = time.monotonic() - began
     return report
 

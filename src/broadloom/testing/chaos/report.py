@@ -48,46 +48,42 @@ class ChaosReport:
     def as_dict(self) -> dict[str, Any]:
         return asdict(self)
 
+    def fill(self, run: "ChaosRun", audit: FinalAudit) -> None:
+        """Fill in everything but the CPU time, which is known when the processes have exited."""
+        latency = LatencyHistogram()
+        for report in audit.reports:
+            for peer in report["peers"] + report["left"]:
+                latency.merge(peer["latency"])
+                self.deliveries += peer["deliveries"]
+                self.missed += peer["missed"]
+                self.delivered_twice += peer["twice"]
+                self.hops_max = max(self.hops_max, peer["hops_max"])
+                _add(self.counters, peer["counters"])
+            _add(self.warnings, report["warnings"])
+        self.lost = audit.lost
+        self.duplicates = self.counters.get("duplicates", 0)
+        self.messages = sum(head.last_sequence for head in audit.expected.values())
+        self.killed, self.left, self.survivors = run.killed, run.left, len(run.members)
+        if used := [report for report in audit.reports if report["peers"]]:
+            self.memory_mb = median(report["memory_mb"] for report in used)
+            self.own_memory_mb = median(report["own_memory_mb"] for report in used)
+        self.metrics = run.metrics | {
+            "delivered_s": audit.delivered_s,
+            "latency_median_ms": latency.quantile_ms(0.5),
+            "latency_p99_ms": latency.quantile_ms(0.99),
+            "latency_max_ms": latency.max_ns / 1e6,
+            **_time_metrics("connect", [peer.connect_time_s for peer in run.joined]),
+        }
+        if joiners := [peer for peer in run.joined if peer.phases]:
+            self.metrics |= _time_metrics("join", [peer.connect_time_s for peer in joiners])
+            for name in (*PHASES, "handshakes", "handshakes_sum", "handshakes_busy"):
+                unit = "" if name == "handshakes" else "_s"
+                self.metrics[f"join_{name}{unit}"] = median(peer.phases[name] for peer in joiners)
 
-def fill_report(chaos_report: ChaosReport, chaos_run: "ChaosRun", audit: FinalAudit) -> None:
-    """Fill in everything but the CPU time, which is known when the processes have exited."""
-    latency = LatencyHistogram()
-    for report in audit.reports:
-        for peer in report["peers"] + report["left"]:
-            latency.merge(peer["latency"])
-            chaos_report.deliveries += peer["deliveries"]
-            chaos_report.missed += peer["missed"]
-            chaos_report.delivered_twice += peer["twice"]
-            chaos_report.hops_max = max(chaos_report.hops_max, peer["hops_max"])
-            for name, count in peer["counters"].items():
-                chaos_report.counters[name] = chaos_report.counters.get(name, 0) + count
-        for text, count in report["warnings"].items():
-            chaos_report.warnings[text] = chaos_report.warnings.get(text, 0) + count
-    chaos_report.lost = audit.lost
-    chaos_report.duplicates = chaos_report.counters.get("duplicates", 0)
-    chaos_report.messages = sum(head.last_sequence for head in audit.expected.values())
-    chaos_report.killed, chaos_report.left, chaos_report.survivors = (
-        chaos_run.killed,
-        chaos_run.left,
-        len(chaos_run.members),
-    )
-    used = [report for report in audit.reports if report["peers"]]
-    if used:
-        chaos_report.memory_mb = median(report["memory_mb"] for report in used)
-        chaos_report.own_memory_mb = median(report["own_memory_mb"] for report in used)
-    chaos_report.metrics = chaos_run.metrics | {
-        "delivered_s": audit.delivered_s,
-        "latency_median_ms": latency.quantile_ms(0.5),
-        "latency_p99_ms": latency.quantile_ms(0.99),
-        "latency_max_ms": latency.max_ns / 1e6,
-    }
-    chaos_report.metrics |= _time_metrics("connect", [peer.connect_time_s for peer in chaos_run.joined])
-    joiners = [peer for peer in chaos_run.joined if peer.phases]
-    if joiners:
-        chaos_report.metrics |= _time_metrics("join", [peer.connect_time_s for peer in joiners])
-        for name in (*PHASES, "handshakes", "handshakes_sum", "handshakes_busy"):
-            unit = "" if name == "handshakes" else "_s"
-            chaos_report.metrics[f"join_{name}{unit}"] = median(peer.phases[name] for peer in joiners)
+
+def _add(counts: dict[str, int], more: dict[str, int]) -> None:
+    for name, count in more.items():
+        counts[name] = counts.get(name, 0) + count
 
 
 def _time_metrics(name: str, times_s: list[float]) -> dict[str, float]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from broadloom.security import generate_key
 from broadloom.testing.chaos.chaos_run import ChaosRun
 from broadloom.testing.chaos.final_audit import run_final_audit
-from broadloom.testing.chaos.report import ChaosReport, fill_report
+from broadloom.testing.chaos.report import ChaosReport
 from broadloom.testing.chaos.scenarios import SCENARIOS, ChaosScenario, spare_processes
 from broadloom.testing.errors import WorkerTimeoutError
 from broadloom.testing.processes.control_protocol import WorkerConfig
@@ -71,7 +71,7 @@ async def _run_steps(
         if not chaos_run.errors:
             chaos_run.problems.append(f"guarantee {6 if 'components' in str(timeout) else 5}: {timeout}")
     try:
-        fill_report(report, chaos_run, await run_final_audit(chaos_run))
+        report.fill(chaos_run, await run_final_audit(chaos_run))
     except WorkerTimeoutError as timeout:
         if not chaos_run.errors:
             chaos_run.problems.append(str(timeout))
