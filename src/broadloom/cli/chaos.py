@@ -50,7 +50,7 @@ def chaos(
     - `broadloom chaos kill --peers 200 --kill 40`
     - `broadloom chaos join --peers 200`
     """
-    from broadloom.testing.chaos.runner import run_scenario
+    from broadloom.testing.chaos.chaos_run import run_scenario
     from broadloom.testing.chaos.scenarios import SCENARIOS, merge_config
     from broadloom.transport.event_loop import run as run_event_loop
 
