@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.web.browser import Browser, browsing
-from tests.web.made import make_tape
+from tests.web.sample_data import make_tape
 from tests.web.server import running_cluster, running_server
 
 pytestmark = pytest.mark.long

@@ -17,7 +17,7 @@ import pytest
 import broadloom
 from broadloom.groups import Groups
 from tests.web.browser import Browser, browsing
-from tests.web.made import make_live_tables, make_tables, make_tape
+from tests.web.sample_data import make_live_tables, make_tables, make_tape
 from tests.web.server import running_cluster
 
 PEERS = 10

@@ -7,7 +7,7 @@ import pytest
 from broadloom.web.snapshot import ANNOTATION
 from broadloom.web.tape_metrics import tape_metrics
 from broadloom.web.tape_replay import Replay, ReplayError, replay, tapes_in
-from tests.web.made import make_tape
+from tests.web.sample_data import make_tape
 
 
 @pytest.fixture(scope="module")

@@ -308,10 +308,10 @@ async def _catch_up(groups: Groups, info: GroupInfo) -> "tuple[Group, int]":
     def on_event(event: GroupEvent) -> None:
         nonlocal reported_at
         now = asyncio.get_running_loop().time()
-        if isinstance(event, CatchingUp) and event.group == info.id and now > reported_at + PROGRESS_S:
+        if isinstance(event, CatchingUp) and event.group_id == info.id and now > reported_at + PROGRESS_S:
             reported_at = now
             hint(f"{event.received:,} messages, {event.remaining:,} remaining")
-        elif isinstance(event, CaughtUp) and event.group == info.id and not caught_up.done():
+        elif isinstance(event, CaughtUp) and event.group_id == info.id and not caught_up.done():
             caught_up.set_result(event.unavailable)
 
     unsubscribe = groups.on_event(on_event)

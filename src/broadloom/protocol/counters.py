@@ -45,7 +45,7 @@ class PeerCounters:
     """Messages of authors without permission to send."""
     bad_credentials: int = 0
     """Invalid credentials of authors."""
-    low_priority_shed: int = 0
+    backlog_shed: int = 0
     """Low-priority messages skipped for a neighbor with a long backlog."""
     links_switched_to_lazy: int = 0
     """Times a neighbor was so far behind that its link became lazy."""

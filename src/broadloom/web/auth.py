@@ -37,7 +37,7 @@ button {{ background: #0b5cad; color: #fff; border-color: #0b5cad; cursor: point
 </style>
 </head>
 <body>
-<form method="post" action="/door">
+<form method="post" action="/login">
 <h1>Broadloom</h1>
 <label for="password">Password of this server</label>
 <input id="password" name="password" type="password" autocomplete="current-password" autofocus required>
@@ -108,7 +108,7 @@ class AuthMiddleware:
             await self.app(scope, receive, _with_headers(send))
         elif scope["type"] == "websocket":
             await _reject(scope, send, 403, "the password is needed first")
-        elif scope["path"] == "/door" and scope["method"] == "POST":
+        elif scope["path"] == "/login" and scope["method"] == "POST":
             await self._log_in(receive, send)
         elif scope["path"].startswith("/data/"):
             await _reject(scope, send, 401, "sign in first: reload the page")

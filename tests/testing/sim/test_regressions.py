@@ -50,9 +50,9 @@ def test_joiner_retries_when_first_link_is_lost_before_digest():
     exhaustive.run_order(exhaustive.parse_order("jjdjjljdjjjdjj"), seed=1486, degree=5, converge_between=False)
 
 
-def test_seeker_with_lowest_id_founds_when_it_skipped_its_own_port():
-    """The lowest id founds. It had met seekers that had searched further, so it skipped its own port: it never learned
-    that it is reachable at the bootstrap host and left the founding to the others, which left it to the lowest id."""
+def test_seeker_with_lowest_id_creates_when_it_skipped_its_own_port():
+    """The lowest id creates. It had met seekers that had searched further, so it skipped its own port: it never learned
+    that it is reachable at the bootstrap host and left the creating to the others, which left it to the lowest id."""
 
     def founding_time(seed: int) -> float:
         sim = Simulation(seed)
@@ -65,11 +65,11 @@ def test_seeker_with_lowest_id_founds_when_it_skipped_its_own_port():
     assert [seed for seed in range(150) if founding_time(seed) > 6] == []
 
 
-def test_joiner_answered_by_leaving_peer_founds_no_second_channel():
-    """It mistook the leaving peer for a seeker that had searched everywhere, stopped searching and founded a second
+def test_joiner_answered_by_leaving_peer_creates_no_second_channel():
+    """It mistook the leaving peer for a seeker that had searched everywhere, stopped searching and created a second
     channel."""
 
-    def founds(seed: int) -> bool:
+    def creates(seed: int) -> bool:
         lines: list[str] = []
         sim = Simulation(seed, trace=lines.append)
         for _ in range(2):
@@ -84,10 +84,10 @@ def test_joiner_answered_by_leaving_peer_founds_no_second_channel():
             index for index, event in enumerate(events) if event.startswith("link to")
         )
 
-    assert [seed for seed in range(60) if founds(seed)] == []
+    assert [seed for seed in range(60) if creates(seed)] == []
 
 
-def test_separately_founded_components_merge():
+def test_separately_created_components_merge():
     """As above: messages of one component arrived late in the other, or two small components did not merge."""
     words = {
         "jljjjjjjjldjdd": (8, 4),
@@ -239,7 +239,7 @@ def _grow(peers: int, seed: int) -> Simulation:
 
 
 @pytest.mark.parametrize("seed", [3, 7])
-def test_channel_is_founded_when_fifty_peers_start_at_once(seed: int):
+def test_channel_is_created_when_fifty_peers_start_at_once(seed: int):
     """Fifty peers started at once on the bootstrap host. All waited for the lowest id to found the channel, but it
     listened on a port deeper than any search, and could not find itself at the bootstrap host."""
     run = Run(Simulation(seed), 50)

@@ -1,7 +1,7 @@
 """Find the channel: search the bootstrap hosts by depth of the port order, meet other seekers, elect a founder.
 
 Seekers that meet share how deep they have searched and which other seekers they know, and never link to each other
-before the search is exhausted. Then the seeker with the lowest id that can be found on a bootstrap host founds the
+before the search is exhausted. Then the seeker with the lowest id that can be found on a bootstrap host creates the
 channel, and the others wait for its `SeekerJoined`. So peers that start at the same moment end up in one fabric.
 
 The states and what leads from one to the next are in `join_states.DISCOVERY`.
@@ -137,7 +137,7 @@ class Discovery:
         self._probe(self._search, [host for host in self._bootstrap if host.port])
 
     def _search_again(self) -> None:
-        for peer_id in sorted(self._seekers)[:SEEKERS_PROBED]:  # a dead seeker with a lower id must not block founding
+        for peer_id in sorted(self._seekers)[:SEEKERS_PROBED]:  # a dead seeker with a lower id must not block creating
             self._send_request(self._seekers[peer_id])
         self._start_search()
 
@@ -312,8 +312,8 @@ class Discovery:
     # -- no member found
 
     def _elect_founder(self) -> None:
-        """The seeker with the lowest id founds the channel. A member that rejects us proves that the channel exists:
-        so no second one of the same name is founded."""
+        """The seeker with the lowest id creates the channel. A member that rejects us proves that the channel exists:
+        so no second one of the same name is created."""
         if self._rejected is not None:
             self._fire(DiscoveryEvent.REJECTED)
             return
@@ -322,7 +322,7 @@ class Discovery:
             seeker.peer_id < self._peer.me.peer_id and self._can_found(seeker) for seeker in self._seekers.values()
         )
         may_found = self._is_on_bootstrap and not is_preceded
-        self._fire(DiscoveryEvent.MAY_FOUND if may_found else DiscoveryEvent.MUST_WAIT)
+        self._fire(DiscoveryEvent.MAY_CREATE if may_found else DiscoveryEvent.MUST_WAIT)
 
     def _can_found(self, seeker: PeerInfo) -> bool:
         """Whether others can find the seeker on a bootstrap host: it answered there, or listens where a search looks.
@@ -333,8 +333,8 @@ class Discovery:
             address == host or (host.host == address.host and not host.port and in_reach) for host in self._bootstrap
         )
 
-    def _found_channel(self) -> None:
-        self._peer.found_channel()
+    def _create_channel(self) -> None:
+        self._peer.create_channel()
 
     def _report_rejection(self) -> None:
         assert self._rejected is not None

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from broadloom.protocol.peer import Peer
 
 BOOTSTRAP_SHARE = 0.05
-"""Share of probes that also contact the bootstrap hosts, where the channel may have been founded a second time."""
+"""Share of probes that also contact the bootstrap hosts, where the channel may have been created a second time."""
 MERGE_SPREAD_DELAY_S = 1.0
 """After a merge, the lower beacon spreads into the other part after this delay, so that more peers merge before both
 parts look like one."""

@@ -82,11 +82,11 @@ def test_unauthenticated_request_gets_login_page() -> None:
     gate = AuthMiddleware(inner_app, password="open sesame", loopback_only=False)
     status, _, text = request(gate, host="broadloom.example")
     assert (status, 'type="password"' in text, "inside" in text) == (401, True, False)
-    for path in ("/data/live/whole", "/static/broadloom.css", "/_nicegui/x"):
+    for path in ("/data/live/snapshot", "/static/broadloom.css", "/_nicegui/x"):
         assert request(gate, path)[0] == 401
     assert request(gate, kind="websocket") == 1008
-    assert request(gate, "/door", "POST", body=b"password=wrong")[0] == 403
-    status, headers, _ = request(gate, "/door", "POST", body=b"password=open+sesame")
+    assert request(gate, "/login", "POST", body=b"password=wrong")[0] == 403
+    status, headers, _ = request(gate, "/login", "POST", body=b"password=open+sesame")
     cookie = headers[b"set-cookie"].decode()
     assert status == 303
     assert "HttpOnly" in cookie
@@ -98,8 +98,8 @@ def test_unauthenticated_request_gets_login_page() -> None:
 def test_password_guessing_is_rate_limited() -> None:
     gate = AuthMiddleware(inner_app, password="secret", loopback_only=False)
     for _ in range(ATTEMPTS_PER_MIN_MAX):
-        assert request(gate, "/door", "POST", body=b"password=guess")[0] == 403
-    assert request(gate, "/door", "POST", body=b"password=secret")[0] == 429
+        assert request(gate, "/login", "POST", body=b"password=guess")[0] == 403
+    assert request(gate, "/login", "POST", body=b"password=secret")[0] == 429
 
 
 def test_serving_other_hosts_requires_a_password() -> None:
