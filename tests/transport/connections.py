@@ -111,7 +111,7 @@ class RecordingHandler:
         assert not self.disconnects, "frame after the disconnect"
         self.frames.append(frame)
 
-    def on_disconnect(self, reason: RejectReason | None = None) -> None:
+    def on_disconnect(self, reason: RejectReason | None = None, foreign: str = "") -> None:
         self.disconnects.append(reason)
 
     def on_writable(self) -> None:

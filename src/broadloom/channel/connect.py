@@ -15,6 +15,9 @@ from broadloom.security import PeerCredentials, RevocationList, Ticket
 from broadloom.transport import BootstrapHosts, ListenError, TcpNode, find_advertise_host, parse_address
 from broadloom.transport.in_process import link_in_process
 
+FOREIGN_NAMED = 3
+"""Programs on the ports of the channel that are named in an error message."""
+
 
 class PendingConnection:
     """The result of `connect`: `async with` joins and leaves again, `await` only joins."""
@@ -145,9 +148,11 @@ class PendingConnection:
         if node.peer.state is not PeerState.DISCOVERING:
             return f"{self._channel_name}: found, but not joined within {seconds}; try again"
         hosts = ", ".join(str(address) if address.port else address.host for address in node.bootstrap.addresses)
+        found = [f"{address} is {foreign}" for address, foreign in node.peer.discovery.foreign.items()]
+        others = f" ({', '.join(found[:FOREIGN_NAMED])})" if found else ""
         return (
-            f"{self._channel_name}: no peer of this channel answered at {hosts} within {seconds}. The first peer of a "
-            "channel must run on a bootstrap host (and listen on its port, if one is given: port=…)"
+            f"{self._channel_name}: no peer of this channel answered at {hosts} within {seconds}{others}. The first "
+            "peer of a channel must run on a bootstrap host (and listen on its port, if one is given: port=…)"
         )
 
 

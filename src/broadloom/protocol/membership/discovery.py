@@ -29,6 +29,8 @@ SEEKERS_MAX = 32
 SEEKERS_SHARED = 8
 """Seekers named to another one: those with the lowest ids, one of which would found the channel."""
 SEEKERS_PROBED = 3
+FOREIGN_MAX = 16
+"""Foreign programs remembered, for error messages."""
 BOOTSTRAP_TRIES = 3
 """Bootstrap hosts that a member contacts at a time; the next time, others."""
 PORT_TRIES = 4
@@ -50,7 +52,7 @@ REJECTING_REASONS = {
         "uses another version of the protocol; install the same version of Broadloom everywhere"
     ),
     RejectReason.WRONG_CHANNEL: "is on another channel; check type and instance",
-    RejectReason.WRONG_PROTOCOL: "is not a Broadloom peer; check host and port",
+    RejectReason.WRONG_PROTOCOL: "is {foreign}, not a Broadloom peer; check host and port",
 }
 REJECTING_REASONS_ANYWHERE = (
     RejectReason.WRONG_KEY,
@@ -106,6 +108,8 @@ class Discovery:
         """Connected peers not yet asked to admit this one."""
         self._cache_tried = False
         self._rejected: Rejected | None = None
+        self.foreign: dict[Address, str] = {}
+        """Programs that are not members of the channel, found where members were expected, and what they are."""
         self._next_contact = peer.me.peer_id  # peers begin at different hosts
         self._timer: Timer | None = None
 
@@ -223,9 +227,14 @@ class Discovery:
         if isinstance(target, PeerInfo):
             self._seekers.pop(target.peer_id, None)
         elif reason in self._rejecting_reasons(target):
-            self._rejected = Rejected(reason, f"{target}: {REJECTING_REASONS[reason]}")
+            text = REJECTING_REASONS[reason].format(foreign=self.foreign.get(target, "another program"))
+            self._rejected = Rejected(reason, f"{target}: {text}")
         if depth is not None:
             self._on_probe_ended(depth)
+
+    def on_foreign_found(self, address: Address, foreign: str) -> None:
+        if len(self.foreign) < FOREIGN_MAX:
+            self.foreign[address] = foreign
 
     def _rejecting_reasons(self, address: Address) -> tuple[RejectReason, ...]:
         """Reasons that keep us out for good. Other channels and programs are to be expected along the port order;
