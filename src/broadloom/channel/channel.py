@@ -5,7 +5,7 @@ A program may run several peers of one channel (`local_peers=3`), which act as o
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Sequence
 from dataclasses import replace
 from types import TracebackType
 from typing import Any, Self
@@ -130,6 +130,13 @@ class Channel(Sender):
                 await self._listeners.wait_until(has_peers)
         except TimeoutError:
             raise TimeoutError(f"{self.name}: no other peer connected within {timeout_s:g} s") from None
+
+    def set_bootstrap(self, hosts: Sequence[str]) -> None:
+        """Replace the bootstrap hosts. The peer looks for members there at once, and whenever it needs to."""
+        if isinstance(hosts, str):
+            raise TypeError(f"hosts is a list of addresses: [{hosts!r}]")
+        for node in (self._node, *self._secondary_nodes):
+            node.set_bootstrap(hosts)
 
     # -- receiving
 

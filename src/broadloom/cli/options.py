@@ -90,6 +90,9 @@ class JoinOptions:
             "HOST[:PORT]",
         ),
     ] = None
+    bootstrap_file: Annotated[
+        Path | None, option("File with more such hosts, one per line; read again when it changes.", "FILE")
+    ] = None
     key: Annotated[
         str | None,
         option(f"Shared key. Prefer `{KEY_VARIABLE}` or `--key-file`: command lines are visible to other users."),
@@ -115,6 +118,7 @@ class JoinOptions:
         with usage_errors():
             options = ConnectOptions(
                 bootstrap=self._bootstrap_hosts(),
+                bootstrap_file=self.bootstrap_file,
                 key=self._key(),
                 ticket=self.ticket,
                 revocation_list=self.revocation_list,
