@@ -16,6 +16,7 @@ import typer
 
 from broadloom.channel.options import LOCAL_PEERS_MAX, ConnectOptions
 from broadloom.cli.exit_codes import UsageError, usage_errors
+from broadloom.private_files import warn_if_readable_by_others
 from broadloom.wire.xdr import PORT_MAX
 
 if TYPE_CHECKING:
@@ -142,6 +143,7 @@ class JoinOptions:
             raise UsageError("use --key or --key-file, not both")
         if self.key_file is not None:
             try:
+                warn_if_readable_by_others(self.key_file, "the key file")
                 with self.key_file.open("rb") as file:
                     return file.read(KEY_FILE_BYTES_MAX)
             except OSError as problem:
