@@ -20,10 +20,15 @@ def test_generated_keys_differ_and_admit_to_channel(tmp_path: Path) -> None:
     assert first != second
     assert first.startswith("broadloom-")
     channel, key_file = new_channel(), tmp_path / "key"
-    key_file.write_text(first + "\n")
+    assert run_cli("key", "generate", "--out", key_file).exit_code == 0
+    assert stat.S_IMODE(key_file.stat().st_mode) == 0o600
+    first = key_file.read_text().strip()
     with listening(channel, "--key-file", str(key_file), "--count", "1") as listener:
         assert run("send", channel, "x", env={"BROADLOOM_KEY": first}).code == 0
-        assert listener.wait().code == 0
+        assert listener.wait()[::2] == (0, "")
+    key_file.chmod(0o644)
+    with listening(channel, "--key-file", str(key_file)) as listener:
+        listener.wait_for_output(f"chmod 600 {key_file}", "err")
     with listening(channel, env={"BROADLOOM_KEY": first}):
         code, _, err = run("send", channel, "x", "--key", second, "--timeout", "3")
         assert code == 1

@@ -1,17 +1,27 @@
 """Messages and events of a channel as text and as JSON.
 
 Text and names come from other members and may hold anything: terminal escapes, or a line that imitates another author.
-In text output control characters are escaped and continuation lines are indented. JSON keeps everything as it is.
+In text output control characters are escaped and continuation lines are indented. JSON keeps every value; characters
+that a terminal would act on are written as escapes.
 """
 
 import base64
 import hashlib
 import json
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from broadloom.protocol.events import LinkDown, LinkDownReason, LinkUp, Message, Missed, Rejected, StateChanged
+from broadloom.protocol.events import (
+    AuthorWarning,
+    LinkDown,
+    LinkDownReason,
+    LinkUp,
+    Message,
+    Missed,
+    Rejected,
+    StateChanged,
+)
 from broadloom.wire.broadcast_frame import PayloadKind
 
 if TYPE_CHECKING:
@@ -66,10 +76,24 @@ def payload_json(data: bytes) -> dict[str, str]:
         return {"data": base64.b64encode(data).decode()}
 
 
+def to_json(value: Any) -> str:
+    """One line of JSON. Control characters, also bidirectional ones, are written as `\\uXXXX`."""
+    text = json.dumps(value, ensure_ascii=False, default=_json_default)
+    if text.isprintable():
+        return text
+    return "".join(char if char.isprintable() else json.dumps(char)[1:-1] for char in text)
+
+
+def _json_default(value: Any) -> str:
+    if isinstance(value, date):  # also datetime
+        return value.isoformat()
+    return value.hex() if isinstance(value, bytes) else str(value)
+
+
 def json_line(fields: dict[str, Any]) -> str:
     """One line of JSON, with the current time."""
     now = datetime.now(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
-    return json.dumps({**fields, "time": now}, ensure_ascii=False)
+    return to_json({**fields, "time": now})
 
 
 class EventFormatter:
@@ -142,6 +166,9 @@ class EventFormatter:
                 return {"event": "link_down", **peer, "reason": reason.value}
             case StateChanged(state):
                 return {"event": "state", "state": state.value}
+            case AuthorWarning(author, warning_reason, text):
+                fields = {"author": hex_id(author), "reason": warning_reason.value, "text": text}
+                return {"event": "author_warning", **fields}
             case Rejected(reject_reason, text):
                 return {"event": "rejected", "reason": reject_reason.name.lower(), "text": text}
             case _:

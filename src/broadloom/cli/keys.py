@@ -1,6 +1,6 @@
 """`broadloom key`, `broadloom authority` and `broadloom ticket`: access to a channel.
 
-Only `key generate` prints a secret, and no file with a secret is ever overwritten.
+Only `key generate` without `--out` prints a secret, and no file with a secret is ever overwritten.
 """
 
 from datetime import UTC, datetime, timedelta
@@ -16,6 +16,7 @@ from broadloom.cli.runner import command
 from broadloom.protocol import ChannelName
 from broadloom.protocol.identity import Role
 from broadloom.security import Authority, Ticket, generate_key, revoke_tickets
+from broadloom.security.pem import write_private
 
 DAYS = 30.0
 DAYS_MAX = 36500.0
@@ -40,15 +41,23 @@ AuthorityOption = Annotated[Path, option("The authority file, from `broadloom au
 
 
 @command("key generate", key)
-def generate(json: JsonOption = False) -> None:
+def generate(
+    out: Annotated[Path | None, option("Output file, instead of printing the key.", "FILE", "--out", "-o")] = None,
+    json: JsonOption = False,
+) -> None:
     """Generate a shared key for a channel.
 
     Examples:
 
+    - `broadloom key generate --out club.key`
     - `export BROADLOOM_KEY=$(broadloom key generate)`
     """
     new_key = generate_key()
-    print_result({"key": new_key}, new_key, json=json)
+    if out is None:
+        print_result({"key": new_key}, new_key, json=json)
+        return
+    write_private(out, f"{new_key}\n".encode())
+    print_result({"file": out}, f"{out}: a shared key. Give it to the members only.", json=json)
 
 
 @command("authority create", authority)

@@ -6,7 +6,6 @@ joined, so that a reader that never reads cannot keep the command from exiting.
 """
 
 import asyncio
-import json
 import os
 import queue
 import select
@@ -14,11 +13,11 @@ import sys
 import threading
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import suppress
-from datetime import date, datetime
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from broadloom.cli.exit_codes import FAILURE, SUCCESS, CommandFailedError
+from broadloom.cli.formatting import to_json
 from broadloom.cli.runner import StopSignal, print_error
 from broadloom.cli.stdout import STDOUT, discard_output, os_error_text
 
@@ -40,18 +39,8 @@ PIPE_COLUMNS = 240
 _Job = tuple[bytes, "asyncio.Future[None] | None"]
 
 
-def to_json(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False, default=_json_default)
-
-
 def print_json(value: Any) -> None:
     print(to_json(value), flush=True)
-
-
-def _json_default(value: Any) -> str:
-    if isinstance(value, datetime | date):
-        return value.isoformat()
-    return value.hex() if isinstance(value, bytes) else str(value)
 
 
 def print_result(fields: Mapping[str, Any], text: str, *, json: bool) -> None:
