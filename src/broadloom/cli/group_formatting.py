@@ -3,7 +3,6 @@
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict
-from datetime import datetime
 from typing import Any
 
 from broadloom.cli.formatting import (
@@ -57,7 +56,8 @@ def format_history_entry(entry: ThreadEntry) -> str:
     margin = INDENT * entry.depth
     note = " (replies to an unavailable message)" if message.parent_id is not None and not entry.depth else ""
     text = message_content(message).replace("\n", f"\n{margin}")
-    return f"{margin}{short_id(message.id)} {sent_time(message)} {author_label(message)}{note}: {text}"
+    sent = f"{message.sent_at:%Y-%m-%d %H:%M}" if message.sent_at is not None else "(invalid time)"
+    return f"{margin}{short_id(message.id)} {sent} {author_label(message)}{note}: {text}"
 
 
 def short_id(message_id: MessageId) -> str:
@@ -69,14 +69,6 @@ def author_label(message: GroupMessage) -> str:
     name = message.author_name or hex_id(message.author)[:SHORT_ID_DIGITS]
     verified = f" [{message.verified_name}]" if message.verified_name not in ("", message.author_name) else ""
     return escape_control_chars(name + verified)
-
-
-def sent_time(message: GroupMessage) -> str:
-    """The time of the author's clock, which may be any number."""
-    try:
-        return f"{datetime.fromtimestamp(message.sent_at_ms / 1000).astimezone():%Y-%m-%d %H:%M}"
-    except (ValueError, OverflowError, OSError):
-        return "(invalid time)"
 
 
 def message_content(message: GroupMessage) -> str:
