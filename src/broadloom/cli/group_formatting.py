@@ -5,6 +5,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import asdict
 from typing import Any
 
+from rich.text import Text
+
 from broadloom.cli.formatting import (
     INDENT,
     SHORT_ID_DIGITS,
@@ -32,6 +34,8 @@ from broadloom.groups import (
     ThreadEntry,
 )
 
+NAMES_SHOWN = 5
+"""Online members in the table; `--json` has all."""
 NUMBERED_MESSAGES_MAX = 100_000
 """Messages that can be referred to by number; then the oldest lose theirs."""
 
@@ -177,19 +181,30 @@ def message_json(message: GroupMessage, **more: Any) -> str:
     return json_line({**fields, **more})
 
 
-def group_json(info: GroupInfo, members: dict[Member, MemberStatus], held: int) -> str:
+def group_fields(info: GroupInfo, members: dict[Member, MemberStatus], held: int) -> dict[str, Any]:
     counts = {status.value: sum(each is status for each in members.values()) for status in MemberStatus}
-    return json_line(
-        {
-            "group": hex_id(info.id),
-            "description": info.description,
-            "is_joined": info.is_joined,
-            **counts,
-            "messages": held,
-            "retention": asdict(info.retention),
-            "members": [{**_member_fields(member), "status": status.value} for member, status in members.items()],
-        }
+    return {
+        "group": hex_id(info.id),
+        "description": info.description,
+        "is_joined": info.is_joined,
+        **counts,
+        "messages": held,
+        "retention": asdict(info.retention),
+        "members": [{**_member_fields(member), "status": status.value} for member, status in members.items()],
+    }
+
+
+def group_row(fields: dict[str, Any]) -> list[Text]:
+    """One row of the table of groups."""
+    online = [each["name"] or each["member_id"] for each in fields["members"] if each["status"] == MemberStatus.ONLINE]
+    names = ", ".join(online[:NAMES_SHOWN]) + (", …" if len(online) > NAMES_SHOWN else "")
+    cells = (
+        fields["group"][:SHORT_ID_DIGITS],
+        fields["description"] + (" *" if fields["is_joined"] else ""),
+        f"{len(online)}" + (f" ({names})" if names else ""),
+        *(f"{fields[name]:,}" for name in ("offline", "left", "messages")),
     )
+    return [Text(escape_control_chars(cell)) for cell in cells]
 
 
 def _member_fields(member: Member) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""The log of a cluster: every change of its peers and links, and sentences for people."""
+"""The log of a cluster: every change of its peers and links, and sentences that describe them."""
 
 import time
 from collections.abc import Collection, Sequence

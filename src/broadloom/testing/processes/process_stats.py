@@ -33,7 +33,7 @@ def usage() -> dict[str, float]:
 
 
 def raise_file_limit(files: int) -> None:
-    """Let this process and its children open so many files, and some more. Raises `ConfigError`."""
+    """Let this process and its children open this many files, and some more. Raises `ConfigError`."""
     needed = files + SPARE_FILES
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft < needed:
