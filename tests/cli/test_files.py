@@ -164,6 +164,16 @@ def test_message_carries_priority_and_ttl(tmp_path: Path) -> None:
         assert [(kept.priority, kept.ttl_ms) for kept in log] == [(2, 20_000), (7, 0)] * 2
 
 
+def test_too_large_file_is_rejected_without_python_names(tmp_path: Path) -> None:
+    channel, path = new_channel(), tmp_path / "large"
+    with path.open("wb") as file:
+        file.truncate((64 << 20) + 1)
+    with member(channel):
+        code, _, err = run("send", channel, "--file", str(path))
+    assert code == 1
+    assert err.endswith("message of 67,108,865 bytes: at most 67,108,864 are allowed\n")
+
+
 # -- saving
 
 

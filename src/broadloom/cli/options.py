@@ -33,8 +33,10 @@ PARAMETER_TEXTS = {
     "revocation_list works": "--revocation-list works",
     "advertise_host=": "--advertise ",
     "port=": "--port ",
+    **{f"{name}_per_s is": f"--{name} is" for name in ("chat", "ticks", "identifications", "ads")},
+    " (ChannelSettings.message_bytes_max)": "",
 }
-"""How error messages of `broadloom.connect` name its parameters, and the options of the command line for them."""
+"""How error messages of the library name its parameters, and what the command line says instead."""
 
 
 def with_option_names(text: str) -> str:

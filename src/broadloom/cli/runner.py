@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 def print_error(command: str, text: str) -> None:
     is_colored = sys.stderr.isatty() and "NO_COLOR" not in os.environ
-    line = f"broadloom {command}: {with_option_names(text)}"
+    line = f"broadloom {command}: {text}"
     with suppress(OSError):
         print(f"\x1b[31m{line}\x1b[0m" if is_colored else line, file=sys.stderr, flush=True)
 
@@ -146,7 +146,8 @@ def _reporting_errors(command: str, act: Callable[[], int]) -> int:
             code_for_problem = exit_code_for(problem)
             if code_for_problem is None:
                 raise
-            print_error(command, os_error_text(problem) if isinstance(problem, OSError) else str(problem))
+            text = os_error_text(problem) if isinstance(problem, OSError) else with_option_names(str(problem))
+            print_error(command, text)
             return code_for_problem
 
 
