@@ -88,7 +88,7 @@ def command(
     """Decorator that makes a function a command: it returns an exit code, and reports errors in one line.
 
     - A function that returns nothing has succeeded.
-    - A coroutine function runs in an event loop. It may take `stop: StopSignal`.
+    - A coroutine function runs in an event loop and takes `stop: StopSignal`.
     - A parameter whose type is a dataclass, as `join_options: JoinOptions`, becomes one option per field.
     - `extra` has to be installed. With `group`, the command is registered there under its last word.
     """
@@ -106,11 +106,9 @@ def command(
             def act() -> int:
                 if extra:
                     require_extra(extra)
-                if not inspect.iscoroutinefunction(function):
-                    return function(*args, **arguments) or SUCCESS
-                if "stop" in own:
+                if inspect.iscoroutinefunction(function):
                     return _run_loop(name, lambda stop: function(*args, stop=stop, **arguments))
-                return _run_loop(name, lambda _stop: function(*args, **arguments))
+                return function(*args, **arguments) or SUCCESS
 
             return _reporting_errors(name, act)
 
@@ -122,11 +120,6 @@ def command(
         return run_command
 
     return decorate
-
-
-def run(command: str, work: Callable[[StopSignal], Coroutine[Any, Any, int | None]]) -> int:
-    """Run asynchronous work like a command and return its exit code."""
-    return _reporting_errors(command, lambda: _run_loop(command, work))
 
 
 def _reporting_errors(command: str, act: Callable[[], int]) -> int:
