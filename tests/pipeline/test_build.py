@@ -60,7 +60,7 @@ def test_audit_summary_counts_findings(ran: BuiltTables) -> None:
     for row in summaries.iter_rows(named=True):
         mine = [each for each in ran.injected if each.channel == row["channel"]]
         for fault in FaultKind:
-            assert row[f"{fault.value}_count"] == sum(each.finding == fault.value for each in mine), fault
+            assert row[f"{fault.finding}_count"] == sum(each.finding == fault.finding for each in mine), fault
         assert row["has_passed"] == all(each.finding == FaultKind.REPORTED_MISSED.value for each in mine)
         assert row["due_count"] > 1000
         assert row["peer_count"] == CONFIG.peers + CONFIG.arrivals
@@ -173,7 +173,9 @@ def test_second_transaction_raises_locked_error(tmp_path: Path) -> None:
 def test_invalid_arguments_raise_before_spark_starts(ran: BuiltTables, tmp_path: Path) -> None:
     with pytest.raises(TapesNotFoundError):
         build.build_tables(tmp_path / "nowhere", tmp_path / "out")
-    with pytest.raises(TableNotFoundError, match="unknown table 'nonsense'; tables: quarantine, messages"):
+    with pytest.raises(
+        TableNotFoundError, match="unknown table 'nonsense'; tables: quarantine, recorded_peers, messages"
+    ):
         build.build_tables(ran.tapes, tmp_path / "out", only=["nonsense"])
     with pytest.raises(TableSettingError, match="unknown setting 'nonsense'"):
         build.build_tables(ran.tapes, tmp_path / "out", settings={"nonsense": "1"})

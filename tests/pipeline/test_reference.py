@@ -34,6 +34,6 @@ def test_tables_come_after_their_dependencies() -> None:
 def test_pipeline_page_lists_options_findings_and_tables() -> None:
     told = (DOCS / "pipeline.md").read_text()
     assert [name for name, about in OPTION_HELP.items() if f"| `{name}` | {about} |" not in told] == []
-    assert [each.value for each in FaultKind if f"`{each.value}`" not in told] == []
+    assert [each.finding for each in FaultKind if f"`{each.finding}`" not in told] == []
     assert [each.value for each in QuarantineReason if f"`{each.value}`" not in told] == []
     assert [table.name for table in all_tables() if f"`{table.name}`" not in told] == []

@@ -207,7 +207,7 @@ def format_cell(value: Any) -> Any:
 CHANNELS_MAX = 50
 FINDINGS = (
     *("missing", "duplicate", "out_of_order", "reply_before_parent", "receiver_not_member", "delivered_to_author"),
-    *("never_sent", "reported_missed"),
+    *("forged", "not_recorded", "reported_missed"),
 )
 
 

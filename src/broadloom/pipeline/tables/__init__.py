@@ -11,9 +11,9 @@ from broadloom.pipeline.table import Table
 
 _MODULES = (
     "quarantine",
+    "recorded_peers",
     "messages",
     "deliveries",
-    "recorded_peers",
     "delivery_balances",
     "audit_findings",
     "audit_summary",

@@ -1,12 +1,14 @@
 """One row per message, from what its author and all its receivers recorded.
 
 In two steps: `gather_messages` makes one row per message from the events of a part, `merge_messages` merges such rows.
-The author's own record comes first; if it did not record, a delivery is used, which has all the metadata.
+The author's own record comes first; if it did not record, a delivery is used, which has all the metadata. Messages that
+only forged rows are about are not listed (`arrow/forged_rows.py`).
 """
 
 import polars as pl
 
-from broadloom.pipeline.arrow.frames import to_schema
+from broadloom.pipeline.arrow.forged_rows import forged_messages, odd_sendings
+from broadloom.pipeline.arrow.frames import frame, to_schema
 from broadloom.pipeline.engine.events import TEXT as TEXT_CODES
 from broadloom.pipeline.engine.events import TIME as TIME_TYPE
 from broadloom.pipeline.engine.keys import MessageKeys
@@ -23,6 +25,7 @@ from broadloom.pipeline.table import (
     TableColumn,
     schema_of,
 )
+from broadloom.pipeline.tables.recorded_peers import SETTLE
 from broadloom.record.arrow_import import pa
 
 _METADATA_COLUMNS = (
@@ -53,18 +56,23 @@ COLUMNS = (
 SCHEMA = schema_of(COLUMNS)
 
 KINDS = ("sent", "received", "delivered")
-EVENT_COLUMNS = ("kind", "author", "sequence", "event_time", "run_id", "ordinal", *_METADATA_COLUMNS)
+EVENT_COLUMNS = ("kind", "author", "sequence", "event_time", "run_id", "ordinal", "peer", *_METADATA_COLUMNS)
 
 
 def gather_messages(events: pl.DataFrame) -> pl.DataFrame:
-    """One row per message of some events of one channel."""
+    """One row per message of some events of one channel. `witness` is a peer that has it."""
     kind = pl.col("kind")
     rows = events.filter(kind.is_in(KINDS)).select(EVENT_COLUMNS)
+    forged = odd_sendings(rows).filter("is_forged")
+    if forged.height:
+        rows = rows.join(forged, ["run_id", "ordinal"], "anti")
     keys = MessageKeys([rows["author"]], [rows["sequence"]])
     rows = rows.with_columns(key=keys.message())
     is_delivered = kind == "delivered"
     seen = rows.group_by("key").agg(
-        first_seen_time=pl.col("event_time").min(), delivery_count=is_delivered.sum().cast(pl.Int64)
+        first_seen_time=pl.col("event_time").min(),
+        delivery_count=is_delivered.sum().cast(pl.Int64),
+        is_received=(kind != "sent").any(),
     )
     sent = rows.filter(kind == "sent").sort("ordinal").unique("key", keep="first", maintain_order=True)
     found = [
@@ -72,6 +80,7 @@ def gather_messages(events: pl.DataFrame) -> pl.DataFrame:
             *("key", "author", "sequence", "run_id", "ordinal", *_METADATA_COLUMNS),
             sent_time="event_time",
             is_recorded=pl.lit(True),
+            witness="peer",
         )
     ]
     # Most messages are known by now; only of the others the rows of receivers are looked at.
@@ -87,27 +96,40 @@ def gather_messages(events: pl.DataFrame) -> pl.DataFrame:
                     *_METADATA_COLUMNS,
                     sent_time=pl.lit(None, TIME_TYPE),
                     is_recorded=pl.lit(False),
+                    witness="peer",
                 )
             )
     return pl.concat(found).join(seen, on="key").drop("key")
 
 
-def merge_messages(parts: pl.DataFrame) -> pa.Table:
+def merge_messages(parts: pl.DataFrame) -> pl.DataFrame:
     """One row per message of a channel, from several results of `gather_messages`."""
     keys = ["author", "sequence"]
     if parts.select(keys).is_duplicated().any():
-        sums = parts.group_by(keys).agg(pl.col("first_seen_time").min(), pl.col("delivery_count").sum())
+        sums = parts.group_by(keys).agg(
+            pl.col("first_seen_time").min(), pl.col("delivery_count").sum(), pl.col("is_received").any()
+        )
         # The author's row; without one, a row with a delivery, which has all the metadata.
         best = parts.sort(
             pl.col("is_recorded").not_(), pl.col("delivery_count") == 0, "first_seen_time", "ordinal", nulls_last=True
         ).unique(keys, keep="first", maintain_order=True)
-        parts = best.drop("first_seen_time", "delivery_count").join(sums, keys, "left")
-    sent_time = pl.when("is_recorded").then("sent_time").otherwise("first_seen_time")
-    return to_schema(parts.with_columns(sent_time=sent_time), SCHEMA)
+        parts = best.drop("first_seen_time", "delivery_count", "is_received").join(sums, keys, "left")
+    return parts.with_columns(sent_time=pl.when("is_recorded").then("sent_time").otherwise("first_seen_time"))
 
 
 def build(inputs: ChannelInputs) -> pa.Table:
-    return merge_messages(inputs.scan("messages"))
+    found, odd = merge_messages(inputs.scan("messages")), inputs.scan("odd_sendings")
+    peers, settle_s = frame(inputs["recorded_peers"]), float(inputs.settings[SETTLE.name])
+    forged = forged_messages(found, odd, peers, inputs.scan("missed"), settle_s)
+    return to_schema(found.join(forged, ["author", "sequence"], "anti"), SCHEMA)
 
 
-TABLE = Table("messages", "Which messages were sent?", COLUMNS, Stage.MERGE, build)
+TABLE = Table(
+    "messages",
+    "Which messages were sent?",
+    COLUMNS,
+    Stage.MERGE,
+    build,
+    depends_on=("recorded_peers",),
+    settings=(SETTLE,),
+)
