@@ -18,6 +18,7 @@ from broadloom import __version__
 from broadloom.errors import BroadloomError
 from broadloom.pipeline.billing.config import load as load_billing
 from broadloom.pipeline.engine.distributed import run_distributed
+from broadloom.pipeline.engine.events import FlawedFiles
 from broadloom.pipeline.engine.parts import parts_of
 from broadloom.pipeline.engine.scheduler import attempt, run_tasks
 from broadloom.pipeline.engine.stages import Job, TableWriter, WrittenFile
@@ -134,7 +135,7 @@ def build_tables(
                 "rows": tape_set.rows,
                 "bytes": tape_set.bytes,
                 "quarantined": tape_set.quarantine.num_rows,
-                "future_rows": sum(each.future_rows for each in tape_set.files),
+                "future_rows": tape_set.future_rows,
             },
             dict(chosen),
             {**seconds, "total": round(time.monotonic() - began, 3)},
@@ -188,7 +189,8 @@ class _Build:
             except Exception as problem:
                 raise BuildError(f"the tapes could not be examined: {_first_line(problem)}") from problem
         seconds["examine"] = round(time.monotonic() - began - seconds["start"], 3)
-        has_future_rows = any(each.future_rows for each in self.tapes.used)
+        folder = self._folder.absolute()
+        flawed = frozenset(f"{folder}/{each.path}" for each in self.tapes.used if each.excluded)
         job = Job(
             wanted=frozenset(each.name for each in with_dependencies(self._pending)),
             written=frozenset(self._pending),
@@ -196,7 +198,7 @@ class _Build:
             settings=self._settings,
             billing=billing,
             quarantine=self.tapes.quarantine,
-            latest=self.tapes.latest if has_future_rows else None,
+            flawed=FlawedFiles(flawed, self.tapes.latest) if flawed else None,
             previous_invoices=self._previous_rows(invoices.TABLE) if "invoices" in self._pending else None,
         )
         try:

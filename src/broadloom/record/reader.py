@@ -147,6 +147,9 @@ def _rows(path: Path, columns: list[str]) -> pa.Table:
             raise
         raise TapeReadError(path, str(problem)) from problem
     for each in COLUMNS:
+        nulls = table[each.name].null_count if each.is_required and each.name in table.column_names else 0
+        if nulls:
+            raise TapeReadError(path, f"{each.name} is null in {nulls:,} row{'s' * (nulls > 1)}")
         if each.name in columns and each.name not in there:
             table = table.append_column(each.name, pa.nulls(count, each.type))
     return table.replace_schema_metadata(None)

@@ -3,7 +3,6 @@
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +12,7 @@ from broadloom.pipeline.arrow.clock_correction import ClockCorrection
 from broadloom.pipeline.arrow.frames import frame, to_schema
 from broadloom.pipeline.arrow.link_crossings import FASTEST, merge_fastest
 from broadloom.pipeline.billing.config import BillingConfig
-from broadloom.pipeline.engine.events import TEXT, plain
+from broadloom.pipeline.engine.events import TEXT, FlawedFiles, plain
 from broadloom.pipeline.engine.scans import CROSSING_TABLES, SCANS
 from broadloom.pipeline.table import ChannelInputs, Stage, Table
 from broadloom.pipeline.tables import all_tables, audit_summary, delivery_balances, latency, table
@@ -50,8 +49,7 @@ class Job:
     settings: Mapping[str, Any]
     billing: BillingConfig
     quarantine: pa.Table
-    latest: datetime | None = None
-    """Rows after this time are left out; None if there are none."""
+    flawed: FlawedFiles | None = None
     previous_invoices: pa.Table | None = None
 
     def inputs(self, channel: str, scans: Frames, clocks: pa.Table | None = None) -> ChannelInputs:
@@ -131,8 +129,9 @@ def audit_inputs(job: Job, inputs: ChannelInputs) -> AuditInputs:
     held, missed = inputs.scan("held"), inputs.scan("missed")
     bounds = author_bounds(messages, held, missed, peers, settle_s)
     dropped = inputs.scan("membership").filter(pl.col("kind") == EventKind.ROWS_DROPPED.value)
-    excluded = frame(inputs.quarantine).filter("leaves_gap").select("run_id")
-    gaps = pl.concat([dropped.select("run_id", gap_start="event_time", gap_end="end_time"), excluded], how="diagonal")
+    excluded = frame(inputs.quarantine).filter("leaves_gap")
+    excluded = excluded.select("run_id", gap_start="start_time", gap_end="end_time")
+    gaps = pl.concat([dropped.select("run_id", gap_start="event_time", gap_end="end_time"), excluded])
     return AuditInputs(messages, peers, bounds, gaps, settle_s, float(job.settings[CLOCK_TOLERANCE.name]))
 
 
