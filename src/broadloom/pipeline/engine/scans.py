@@ -152,8 +152,6 @@ SCANS = {
     ),
 }
 
-CROSSING_TABLES = frozenset({"clock_offsets", "link_latency"})
-
 
 def crossing_rows(events: pl.DataFrame) -> pl.DataFrame:
     """What the stage `cross` needs: every event by which a peer has a message."""

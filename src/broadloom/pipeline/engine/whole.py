@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 import polars as pl
 
-from broadloom.pipeline.arrow.link_crossings import crossings, fastest
+from broadloom.pipeline.arrow.link_crossings import crossings, fastest, sampled
 from broadloom.pipeline.engine.events import load
 from broadloom.pipeline.engine.scans import crossing_rows
 from broadloom.pipeline.engine.stages import (
@@ -55,9 +55,10 @@ def build_channels(
         build_stage(job, Stage.MERGE, inputs[channel], writers[channel])
         if job.has_crossings:
             crossed[channel] = crossings(crossing_rows(rows))
+        if job.has_clocks:
             runs.append(inputs[channel].scans["runs"])
             if rows["run_id"].n_unique() > 1:
-                fast.append(fastest(crossed[channel]))
+                fast.append(fastest(crossings(sampled(crossing_rows(rows), rows.height))))
     clocks = clock_offsets(fast, pl.concat(runs)) if runs else CLOCK_OFFSETS.empty_table()
     for channel, each in inputs.items():
         each.clocks = job.inputs(channel, {}, clocks).clocks

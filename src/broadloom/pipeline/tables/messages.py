@@ -1,7 +1,8 @@
 """One row per message, from what its author and all its receivers recorded.
 
 In two steps: `gather_messages` makes one row per message from the events of a part, `merge_messages` merges such rows.
-The author's own record comes first; if it did not record, a delivery is used, which has all the metadata.
+The author's own record comes first; if it did not record, a delivery is used, which has all the metadata. Of a message
+that its author did not record, there is one row for each run that saw it: only corrected clocks show which was first.
 """
 
 import polars as pl
@@ -57,7 +58,7 @@ EVENT_COLUMNS = ("kind", "author", "sequence", "event_time", "run_id", "ordinal"
 
 
 def gather_messages(events: pl.DataFrame) -> pl.DataFrame:
-    """One row per message of some events of one channel."""
+    """One row per message of some events of one channel; of a message that is not recorded there, one per run."""
     kind = pl.col("kind")
     rows = events.filter(kind.is_in(KINDS)).select(EVENT_COLUMNS)
     keys = MessageKeys([rows["author"]], [rows["sequence"]])
@@ -67,6 +68,7 @@ def gather_messages(events: pl.DataFrame) -> pl.DataFrame:
         first_seen_time=pl.col("event_time").min(), delivery_count=is_delivered.sum().cast(pl.Int64)
     )
     sent = rows.filter(kind == "sent").sort("ordinal").unique("key", keep="first", maintain_order=True)
+    seen_run = pl.lit(None, TEXT_CODES).alias("seen_run_id")
     found = [
         sent.select(
             *("key", "author", "sequence", "run_id", "ordinal", *_METADATA_COLUMNS),
@@ -89,7 +91,26 @@ def gather_messages(events: pl.DataFrame) -> pl.DataFrame:
                     is_recorded=pl.lit(False),
                 )
             )
-    return pl.concat(found).join(seen, on="key").drop("key")
+    recorded = found[0].join(seen, on="key").with_columns(seen_run)
+    if len(found) == 1:
+        return recorded.drop("key")
+    return pl.concat([recorded, pl.concat(found[1:]).join(_seen_by_run(rows, found[0], seen), on="key")]).drop("key")
+
+
+def _seen_by_run(rows: pl.DataFrame, recorded: pl.DataFrame, seen: pl.DataFrame) -> pl.DataFrame:
+    """`seen`, by run, without the recorded messages."""
+    runs = rows["run_id"].unique()
+    if len(runs) == 1:
+        return seen.with_columns(seen_run_id=runs.new_from_index(0, seen.height))
+    others = rows.join(recorded.select("key"), on="key", how="anti")
+    return (
+        others.group_by("key", seen_run_id="run_id")
+        .agg(
+            first_seen_time=pl.col("event_time").min(),
+            delivery_count=(pl.col("kind") == "delivered").sum().cast(pl.Int64),
+        )
+        .select(*seen.columns, "seen_run_id")
+    )
 
 
 def merge_messages(parts: pl.DataFrame) -> pa.Table:
@@ -106,8 +127,19 @@ def merge_messages(parts: pl.DataFrame) -> pa.Table:
     return to_schema(parts.with_columns(sent_time=sent_time), SCHEMA)
 
 
+def first_seen(parts: pl.DataFrame) -> pl.DataFrame:
+    """When each run first saw a message that its author did not record."""
+    keys = ["author", "sequence"]
+    unrecorded = parts.filter(~pl.col("is_recorded"))
+    if unrecorded.height:
+        unrecorded = unrecorded.join(parts.filter("is_recorded").select(keys), on=keys, how="anti")
+    return unrecorded.select(*keys, "first_seen_time", run_id="seen_run_id")
+
+
 def build(inputs: ChannelInputs) -> pa.Table:
-    return merge_messages(inputs.scan("messages"))
+    parts = inputs.scan("messages")
+    inputs.scans["first_seen"] = first_seen(parts)
+    return merge_messages(parts)
 
 
 TABLE = Table("messages", "Which messages were sent?", COLUMNS, Stage.MERGE, build)
