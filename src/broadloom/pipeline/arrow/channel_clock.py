@@ -27,7 +27,7 @@ class ChannelClock:
 
     def __init__(self, clocks: ClockCorrection, links_up: pl.DataFrame) -> None:
         self._clocks = clocks
-        shifts = {} if clocks.is_one_clock else _shifts(clocks, links_up)
+        shifts = _shifts(clocks, links_up) if len(set(clocks.references.values())) > 1 else {}
         self._shift_us = {run: round(shifts.get(reference, 0.0)) for run, reference in clocks.references.items()}
         self.errors_us = {
             run: clocks.errors_us[run] + min(abs(shift_us), LINK_ERROR_US_MAX)

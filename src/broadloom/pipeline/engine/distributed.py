@@ -21,6 +21,7 @@ from broadloom.pipeline.engine.parts import PART_ROWS, Part
 from broadloom.pipeline.engine.scans import crossing_rows
 from broadloom.pipeline.engine.scheduler import Blob, Blobs
 from broadloom.pipeline.engine.stages import (
+    RUN_SPANS,
     Job,
     TableWriter,
     WrittenFile,
@@ -69,7 +70,7 @@ class Merged:
     scans: dict[str, str]
     """Paths of Arrow files."""
     tables: dict[str, str]
-    runs: pl.DataFrame | None
+    spans: pl.DataFrame | None
     files: list[WrittenFile]
 
 
@@ -121,8 +122,8 @@ def run_distributed(
     clocks = None
     if job.has_clocks:
         on_phase("estimating clocks")
-        runs = pl.concat([each.runs for each in merged.values() if each.runs is not None])
-        clocks = clock_offsets([each.fastest for each in crossed if each.fastest.height], runs)
+        spans = pl.concat([each.spans for each in merged.values() if each.spans is not None])
+        clocks = clock_offsets([each.fastest for each in crossed if each.fastest.height], spans)
     on_phase("pairing deliveries and building tables")
     tasks: list[object] = [*merged.values()]
     if job.has_crossings:
@@ -189,8 +190,8 @@ def _merge_or_cross(job: Job, destination: Merge | Cross, blobs: Blobs) -> Merge
     for name, table in inputs.tables.items():
         table_paths[name] = _work_path(job, f"{destination.channel}-table-{name}", attempt)
         _write_table(table, table_paths[name])
-    runs = plain(scans["runs"]) if "runs" in scans else None
-    return Merged(destination.channel, destination.number, scan_paths, table_paths, runs, writer.files)
+    spans = plain(scans["peer_spans"].select(RUN_SPANS)) if job.has_clocks else None
+    return Merged(destination.channel, destination.number, scan_paths, table_paths, spans, writer.files)
 
 
 # -- the second job

@@ -137,10 +137,12 @@ SCANS = {
         _MEMBERSHIP, _membership, frozenset({"recorded_peers", "audit_summary", "link_latency"}) | _ON_FABRIC
     ),
     "peer_spans": Scan(
-        ("peer", "run_id", "event_time", "ordinal"), _peer_spans, frozenset({"recorded_peers"}) | _ON_FABRIC
+        ("peer", "run_id", "event_time", "ordinal"),
+        _peer_spans,
+        frozenset({"recorded_peers", "clock_offsets"}) | _ON_FABRIC,
     ),
     "relayed": Scan(("kind", "run_id", "neighbor", "event_time"), _relayed, _ON_FABRIC),
-    "runs": Scan(("run_id", "event_time"), _runs, frozenset({"channels", "clock_offsets"})),
+    "runs": Scan(("run_id", "event_time"), _runs, frozenset({"channels"})),
     "held": Scan(("kind", "author", "peer", "sequence"), _held, _ON_AUDIT),
     "missed": Scan(("kind", "author", "peer", "sequence", "last_sequence"), _missed, _ON_AUDIT),
     "names": Scan(("kind", "event_time", "peer", "author", "name"), _names, frozenset({"author_stats"}) | _ON_FABRIC),

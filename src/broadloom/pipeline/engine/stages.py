@@ -19,7 +19,7 @@ from broadloom.pipeline.engine.scans import SCANS
 from broadloom.pipeline.table import ChannelInputs, Stage, Table
 from broadloom.pipeline.tables import all_tables, audit_summary, delivery_balances, latency, table
 from broadloom.pipeline.tables.audit_findings import findings_of_balances, replies_before_parent
-from broadloom.pipeline.tables.audit_summary import fabric_at_end
+from broadloom.pipeline.tables.audit_summary import fabric_at, tapes_end
 from broadloom.pipeline.tables.clock_offsets import CLOCK_OFFSETS, estimate_clock_offsets
 from broadloom.pipeline.tables.deliveries import EVENT_COLUMNS as DELIVERY_COLUMNS
 from broadloom.pipeline.tables.deliveries import deliveries_table, pair_deliveries
@@ -142,7 +142,8 @@ def audit_inputs(job: Job, inputs: ChannelInputs) -> AuditInputs:
     dropped = membership.filter(pl.col("kind") == EventKind.ROWS_DROPPED.value)
     excluded = frame(inputs.quarantine).filter("leaves_gap").select("run_id")
     gaps = pl.concat([dropped.select("run_id", gap_start="event_time", gap_end="end_time"), excluded], how="diagonal")
-    end_time, state = fabric_at_end(inputs, clock)
+    end_time = tapes_end(inputs, clock)
+    state = fabric_at(end_time, inputs, clock)
     settled = None if state.repairing_s is not None else end_time - timedelta(seconds=state.repaired_s or 0.0)
     if state == FabricState():
         settled = ALWAYS
@@ -198,9 +199,14 @@ def pair(
     return found
 
 
-def clock_offsets(fastest: list[pl.DataFrame], runs: pl.DataFrame) -> pa.Table:
-    """Over all channels: a process that takes part in several has one clock. `runs` are the scans of that name."""
-    spans = plain(runs).group_by("run_id").agg(pl.col("start_time").min(), pl.col("end_time").max())
+RUN_SPANS = ("run_id", "first_time", "last_time")
+
+
+def clock_offsets(fastest: list[pl.DataFrame], spans: pl.DataFrame) -> pa.Table:
+    """Over all channels: a process that takes part in several has one clock. `spans`: `RUN_SPANS` of `peer_spans`."""
+    spans = (
+        plain(spans).group_by("run_id").agg(start_time=pl.col("first_time").min(), end_time=pl.col("last_time").max())
+    )
     known = frame(FASTEST.empty_table()) if not fastest else merge_fastest(pl.concat(fastest))
     return estimate_clock_offsets(known, spans.to_arrow(compat_level=pl.CompatLevel.oldest()))
 

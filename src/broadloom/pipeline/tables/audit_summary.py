@@ -57,18 +57,22 @@ SUMMED = ("due_count", "delivered_count", "unsettled_count", *NOT_JUDGED)
 """Columns of `delivery_balances` that are summed up."""
 
 
-def fabric_at_end(inputs: ChannelInputs, clock: ChannelClock) -> tuple[datetime, FabricState]:
-    """The time of the last event, and how far the fabric is repaired then."""
-    spans = clock.apply(inputs.scan("peer_spans").select("run_id", "last_time"), "run_id", "last_time")
-    end_time = spans["last_time"].max()
+def tapes_end(inputs: ChannelInputs, clock: ChannelClock) -> datetime:
+    """Time of the last event."""
+    spans = inputs.scan("peer_spans").select("run_id", "last_time")
+    end_time = clock.apply(spans, "run_id", "last_time")["last_time"].max()
     assert isinstance(end_time, datetime)
-    rows = clock.apply(inputs.scan("membership"), "run_id", "event_time")
-    lost = disruptions(rows)["last_disruption_time"].dt.timestamp("us").to_numpy()
-    if not len(lost):
-        return end_time, FabricState()
+    return end_time
+
+
+def fabric_at(time: datetime, inputs: ChannelInputs, clock: ChannelClock) -> FabricState:
+    """How far the fabric is repaired."""
+    lost = disruptions(clock.apply(inputs.scan("membership"), "run_id", "event_time"))
+    times = lost["last_disruption_time"].dt.timestamp("us").to_numpy()
+    if not len(times):
+        return FabricState()
     timeline = FabricTimeline(inputs["links"], inputs["membership_intervals"], int(inputs.settings[DEGREE.name]))
-    now = int(spans["last_time"].dt.timestamp("us").max())  # type: ignore[arg-type]
-    return end_time, timeline.state_at(now, lost)
+    return timeline.state_at(pl.Series([time]).dt.timestamp("us")[0], times)
 
 
 def build(inputs: ChannelInputs) -> pa.Table:
@@ -82,13 +86,17 @@ def build(inputs: ChannelInputs) -> pa.Table:
     dropped = inputs.scan("membership").filter(pl.col("kind") == EventKind.ROWS_DROPPED.value)
     waiting = int(sums["unsettled_count"].sum())
     found = verdict(findings["is_violation"].to_pylist().count(True), waiting)
-    end_time, state = fabric_at_end(inputs, ChannelClock.of(inputs))
-    waits_for = f"{waiting:,} deliveries wait for {state.waits_for(float(inputs.settings[SETTLE.name]))}"
+    clock = ChannelClock.of(inputs)
+    end_time = tapes_end(inputs, clock)
+    waits_for = None
+    if found is Verdict.UNSETTLED:
+        state = fabric_at(end_time, inputs, clock)
+        waits_for = f"{waiting:,} deliveries wait for {state.waits_for(float(inputs.settings[SETTLE.name]))}"
     row = {
         "channel": inputs.channel,
         "verdict": found.value,
         "verdict_time": end_time,
-        "waits_for": waits_for if found is Verdict.UNSETTLED else None,
+        "waits_for": waits_for,
         "has_passed": found is Verdict.HELD,
         "message_count": messages.num_rows,
         "peer_count": peers.num_rows,
