@@ -46,7 +46,7 @@ async def test_wrong_key_is_rejected() -> None:
         await assert_rejected(harness, "another key")  # the default key, derived from the name
         await assert_rejected(harness, "another key", key="a guess", signed=True)
         assert harness.counter_total("rejected_wrong_key") >= 4
-        # None of them founded a second channel on another port.
+        # None of them created a second channel on another port.
         assert len(harness.links()) == 3
 
 
@@ -82,7 +82,7 @@ async def test_unsigned_peer_is_rejected_by_signed_channel() -> None:
 
 
 async def test_unsigned_peer_is_rejected_when_search_finds_signed_channel() -> None:
-    """The rejecting peer certainly belongs to this channel, so no second one is founded."""
+    """The rejecting peer certainly belongs to this channel, so no second one is created."""
     async with attack_harness(signed=True) as harness:
         await assert_rejected(harness, "signs its messages", key=harness.options["key"])
 

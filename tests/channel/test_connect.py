@@ -158,7 +158,7 @@ async def test_channel_closed_while_joining_raises_connect_error() -> None:
                 task.result().abort()
 
 
-async def test_wrong_key_raises_rejected_error_and_founds_no_channel() -> None:
+async def test_wrong_key_raises_rejected_error_and_creates_no_channel() -> None:
     async with connected_channels(1, tls=True, key="right") as (other,):
         for _ in range(3):
             with pytest.raises(broadloom.RejectedError, match="another key"):

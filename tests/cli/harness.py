@@ -187,7 +187,7 @@ def member(channel: str, **options: object) -> Iterator[LocalMember]:
 def send_damaged(channel: broadloom.sync.Channel, name: str) -> None:
     """Broadcast a file whose content does not match its hash."""
     data = encode_file(name, b"the content")[:-1] + b"!"
-    work = channel._twin._broadcast_large(data, PayloadKind.FILE, Priority.NORMAL, None)
+    work = channel._wrapped._broadcast_large(data, PayloadKind.FILE, Priority.NORMAL, None)
     bridge.run(work)
 
 

@@ -10,10 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from broadloom.channel import saving
-from broadloom.channel.saving import NAME_BYTES_MAX, safe_name, save_file
+from broadloom.cli import saving
 from broadloom.cli.exit_codes import UsageError
-from broadloom.cli.listen import prepare_directory
+from broadloom.cli.saving import NAME_BYTES_MAX, prepare_directory, safe_name, save_file
 from tests.cli.harness import COMMAND, listening, member, new_channel, run, send_damaged
 
 LARGE = bytes(range(256)) * 20_000
@@ -161,7 +160,7 @@ def test_message_carries_priority_and_ttl(tmp_path: Path) -> None:
             assert run("send", channel, *words, "--priority", "7").code == 0
         for _ in range(4):
             assert other.channel.receive(30) is not None
-        log = other.channel._twin._node.peer.broadcaster.retention._log
+        log = other.channel._wrapped._node.peer.broadcaster.retention._log
         assert [(kept.priority, kept.ttl_ms) for kept in log] == [(2, 20_000), (7, 0)] * 2
 
 

@@ -112,7 +112,7 @@ def test_damaged_bytes_raise_only_wire_error(data: st.DataObject, message: Group
         decode(bytes(damaged))
 
 
-@given(st.lists(st.binary(max_size=60).map(lambda rest: b"Gw\x01" + rest) | group_messages().map(encode), max_size=12))
+@given(st.lists(st.binary(max_size=60).map(lambda rest: b"BG\x01" + rest) | group_messages().map(encode), max_size=12))
 def test_member_survives_arbitrary_payloads(payloads: list[bytes]) -> None:
     bus = GroupBus()
     a, b = bus.add("a"), bus.add("b")
@@ -130,7 +130,7 @@ def test_member_survives_arbitrary_payloads(payloads: list[bytes]) -> None:
 
 def test_malformed_messages_are_counted() -> None:
     a = GroupBus().add("a")
-    for data in (b"Gw", b"Gw\x01\x07", b"Gw\x09\x01", b"Gw\x01\xff", encode(m.GoingOffline(1)) + b"\0\0\0\0"):
+    for data in (b"BG", b"BG\x01\x07", b"BG\x09\x01", b"BG\x01\xff", encode(m.GoingOffline(1)) + b"\0\0\0\0"):
         a.participant.on_message(5, data)
     assert a.participant.malformed_messages == 5
     a.participant.on_message(5, b"not ours")
@@ -147,4 +147,4 @@ def test_inconsistent_post_is_rejected(post: Post) -> None:
 
 def test_later_version_raises_unknown_message_error() -> None:
     with pytest.raises(UnknownMessageError, match="version 2"):
-        decode(b"Gw\x02\x01")
+        decode(b"BG\x02\x01")

@@ -120,7 +120,7 @@ async def test_other_channel_messages_go_to_on_unhandled() -> None:
             Groups(two, "Ben", settings=QUICK_GROUPS) as ben,
         ):
             await one.broadcast(b"plain")
-            await two.broadcast(b"Gw but nonsense")
+            await two.broadcast(b"BG but nonsense")
             await two.broadcast(b"plain too")
             await eventually(
                 lambda: ben._runtime.unhandled_count == 1 and seen and anna._participant.malformed_messages == 1
@@ -179,5 +179,5 @@ async def test_payload_ids_identify_group_messages() -> None:
         assert [each.message_id.sequence for each in found] == [1, 2]
         assert found[1].parent_id == found[0].message_id
         assert {each.group_id for each in found} == {club.id}
-    assert payload_ids(b"Gwxx") is None
+    assert payload_ids(b"BGxx") is None
     assert payload_ids(b"plain") is None

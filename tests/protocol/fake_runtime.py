@@ -225,7 +225,7 @@ def seeker(runtime: FakeRuntime, settings: Tuning = NO_TIMEOUT, peer_id: PeerId 
 def founder(runtime: FakeRuntime, settings: Tuning = NO_TIMEOUT, peer_id: PeerId = ME) -> Peer:
     """A connected peer without neighbors."""
     peer = seeker(runtime, settings, peer_id)
-    peer.found_channel()
+    peer.create_channel()
     return peer
 
 

@@ -54,7 +54,7 @@ def member(runtime: FakeRuntime, settings: Tuning = NO_TIMEOUT, peer_id: PeerId 
     signer = FakeSigner(peer_id)
     peer = Peer(runtime, peer_info(peer_id), CHANNEL, (), settings, signer=signer)
     peer.start()
-    peer.found_channel()
+    peer.create_channel()
     return peer, signer
 
 

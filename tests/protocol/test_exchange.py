@@ -40,7 +40,7 @@ RESPONSE = DiscoverResponse(True, 0, ())
 def idle_peer(runtime: FakeRuntime, settings: Tuning = NO_TIMEOUT) -> Peer:
     """Connected but not started, so that only timers of the exchange under test run."""
     peer = Peer(runtime, peer_info(ME), CHANNEL, (), settings)
-    peer.found_channel()
+    peer.create_channel()
     assert runtime.pending_timers == 0
     return peer
 

@@ -38,7 +38,7 @@ def observed_peer(runtime: FakeRuntime, settings: Tuning = NO_TIMEOUT) -> tuple[
     observer = RecordingObserver()
     peer = Peer(runtime, peer_info(ME), CHANNEL, (), settings, observer=observer)
     peer.start()
-    peer.found_channel()
+    peer.create_channel()
     return peer, observer
 
 
@@ -79,7 +79,7 @@ def test_observer_gets_missed_messages() -> None:
     neighbor = link(peer, 2)
     neighbor.remote_sends(broadcast_of(9, 1), broadcast_of(9, 5))
     runtime.advance(1)
-    neighbor.remote_sends(Unavailable(9, 2, 4, UnavailableReason.EXPIRED))
+    neighbor.remote_sends(Unavailable(9, 2, 4, UnavailableReason.DROPPED))
     runtime.advance(2)
     assert observer.all("missed") == [(each,) for each in runtime.reported_missed] == [(Missed(9, 2, 4),)]
     assert [message.sequence for (message,) in observer.all("delivered")] == [1, 5]

@@ -122,7 +122,7 @@ def test_group_messages_are_recorded_with_ids(tmp_path: Path) -> None:
         for number, part in enumerate(fragment(9, large, 0), start=2):
             recorder.sent(number, part)
         for number, strange in enumerate(
-            (b"Gw", b"Gw\x01\x07", group_payload(b"cut off")[:-4], encode(GoingOffline(0xA)), b"")
+            (b"BG", b"BG\x01\x07", group_payload(b"cut off")[:-4], encode(GoingOffline(0xA)), b"")
         ):
             recorder.sent(5 + number, strange)
     club, anna = "0000000000000c1b", "000000000000000a"

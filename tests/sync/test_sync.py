@@ -95,7 +95,7 @@ def test_events_iterates_until_channel_is_left() -> None:
         events: list[object] = []
         thread = threading.Thread(target=lambda: events.extend(one.events()))
         thread.start()
-        wait_until(lambda: one._twin._listeners)
+        wait_until(lambda: one._wrapped._listeners)
         other.leave()
         one.leave()
         thread.join(5)
@@ -114,10 +114,10 @@ def test_events_unsubscribes_when_iteration_is_abandoned() -> None:
 
         thread = threading.Thread(target=read_one)
         thread.start()
-        wait_until(lambda: one._twin._listeners)
+        wait_until(lambda: one._wrapped._listeners)
         other.abort()
         thread.join(5)
-        wait_until(lambda: not one._twin._listeners)
+        wait_until(lambda: not one._wrapped._listeners)
 
 
 def test_threads_send_and_receive_concurrently() -> None:

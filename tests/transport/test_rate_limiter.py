@@ -1,6 +1,6 @@
-"""`AimdRateLimiter`: the send rate of an overloaded peer."""
+"""`AdaptiveRateLimiter`: the send rate of an overloaded peer."""
 
-from broadloom.transport.flow_control import BURST_S, LAG_TOLERANCE_S, RATE_MIN, UNLIMITED, AimdRateLimiter
+from broadloom.transport.flow_control import BURST_S, LAG_TOLERANCE_S, RATE_MIN, UNLIMITED, AdaptiveRateLimiter
 
 
 class FakeClock:
@@ -12,7 +12,7 @@ class FakeClock:
 
 
 def send_for(
-    limiter: AimdRateLimiter, clock: FakeClock, seconds: float, *, bytes_per_s: float, size: int = 1000
+    limiter: AdaptiveRateLimiter, clock: FakeClock, seconds: float, *, bytes_per_s: float, size: int = 1000
 ) -> int:
     """Send at this rate, or as fast as allowed; returns the bytes sent."""
     sent, end = 0, clock.time + seconds
@@ -26,7 +26,7 @@ def send_for(
     return sent
 
 
-def lag_for(limiter: AimdRateLimiter, clock: FakeClock, seconds: float) -> None:
+def lag_for(limiter: AdaptiveRateLimiter, clock: FakeClock, seconds: float) -> None:
     end = clock.time + seconds
     while clock.time < end:
         limiter.on_lag()
@@ -35,13 +35,13 @@ def lag_for(limiter: AimdRateLimiter, clock: FakeClock, seconds: float) -> None:
 
 def test_rate_is_unlimited_without_lag() -> None:
     clock = FakeClock()
-    limiter = AimdRateLimiter(clock)
+    limiter = AdaptiveRateLimiter(clock)
     assert send_for(limiter, clock, 1, bytes_per_s=10e6) >= 10e6
 
 
 def test_short_lag_does_not_limit_rate() -> None:
     clock = FakeClock()
-    limiter = AimdRateLimiter(clock)
+    limiter = AdaptiveRateLimiter(clock)
     send_for(limiter, clock, 1, bytes_per_s=10e6)
     lag_for(limiter, clock, LAG_TOLERANCE_S / 2)
     assert send_for(limiter, clock, 1, bytes_per_s=10e6) >= 10e6
@@ -49,7 +49,7 @@ def test_short_lag_does_not_limit_rate() -> None:
 
 def test_rate_halves_during_lag_and_recovers_after_it() -> None:
     clock = FakeClock()
-    limiter = AimdRateLimiter(clock)
+    limiter = AdaptiveRateLimiter(clock)
     send_for(limiter, clock, 1, bytes_per_s=10e6)
     for _ in range(int(LAG_TOLERANCE_S / 0.01) + 2):
         limiter.on_lag()
@@ -63,7 +63,7 @@ def test_rate_halves_during_lag_and_recovers_after_it() -> None:
 
 def test_rate_never_falls_below_minimum() -> None:
     clock = FakeClock()
-    limiter = AimdRateLimiter(clock)
+    limiter = AdaptiveRateLimiter(clock)
     send_for(limiter, clock, 1, bytes_per_s=10e6)
     sent, seconds = 0, 0.0
     for _ in range(50):
@@ -76,7 +76,7 @@ def test_rate_never_falls_below_minimum() -> None:
 
 def test_unused_rate_is_not_saved() -> None:
     clock = FakeClock()
-    limiter = AimdRateLimiter(clock)
+    limiter = AdaptiveRateLimiter(clock)
     send_for(limiter, clock, 1, bytes_per_s=10e6)
     lag_for(limiter, clock, 1)
     clock.time += 0.5

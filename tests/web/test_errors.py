@@ -11,7 +11,7 @@ import pytest
 from broadloom.web.error_messages import describe_error
 from broadloom.web.sources import LIVE, SourceNotFoundError, Sources
 from broadloom.web.table_catalog import Filter, TableCatalog
-from tests.web.made import make_tables, make_tape
+from tests.web.sample_data import make_tables, make_tape
 
 
 def test_corrupt_table_is_named_without_internals(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from broadloom.record.schema import file_schema
 from broadloom.web.snapshot import ANNOTATION
 from broadloom.web.tape_metrics import tape_metrics
 from broadloom.web.tape_replay import Replay, ReplayError, replay, tapes_in
-from tests.web.made import make_tape
+from tests.web.sample_data import make_tape
 
 
 @pytest.fixture(scope="module")

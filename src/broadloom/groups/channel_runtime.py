@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 from broadloom.errors import BroadloomError, NotConnectedError
 from broadloom.groups.codec import is_group_message
-from broadloom.protocol.events import Batch, LinkDown, LinkDownReason, Missed, PeerState, StateChanged
+from broadloom.groups.runtime import SUSPECT_REASONS
+from broadloom.protocol.events import Batch, LinkDown, Missed, PeerState, StateChanged
 
 if TYPE_CHECKING:
     from broadloom.channel import Channel, ChannelEvent
@@ -31,7 +32,6 @@ SEND_PAUSE_BYTES = 1 << 20
 """Above this queue size, `send` waits."""
 MISSED_DELAY_S = 1.0
 """Missed messages are collected for this long before the groups request them."""
-UNGRACEFUL_REASONS = (LinkDownReason.CONNECTION_LOST, LinkDownReason.HEARTBEAT_TIMEOUT)
 
 
 class ChannelRuntime:
@@ -159,7 +159,7 @@ class ChannelRuntime:
         participant = self._participant
         if participant is None:
             return
-        if isinstance(event, LinkDown) and event.reason in UNGRACEFUL_REASONS:
+        if isinstance(event, LinkDown) and event.reason in SUSPECT_REASONS:
             participant.on_neighbor_lost(event.neighbor.peer_id)
         elif isinstance(event, Missed) or (isinstance(event, StateChanged) and event.state is PeerState.CONNECTED):
             if self._missed_timer is None:

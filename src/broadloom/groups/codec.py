@@ -10,7 +10,7 @@ from typing import Any, TypeVar, dataclass_transform
 from broadloom.wire.codec import WireMessage, declared, packed, unpacked
 from broadloom.wire.xdr import UnknownMessageError, WireError
 
-MAGIC = b"Gw"
+MAGIC = b"BG"
 VERSION = 1
 HEADER_BYTES = 4
 

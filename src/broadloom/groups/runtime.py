@@ -9,11 +9,16 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol
 
 from broadloom.groups.model import GroupEvent, GroupMessage
+from broadloom.protocol.events import LinkDownReason
 from broadloom.protocol.runtime import Timer
 from broadloom.wire import PeerId
 
 if TYPE_CHECKING:
     from random import Random
+
+
+SUSPECT_REASONS = (LinkDownReason.CONNECTION_LOST, LinkDownReason.HEARTBEAT_TIMEOUT)
+"""A neighbor lost for one of these reasons may have died: `on_neighbor_lost`."""
 
 
 class GroupRuntime(Protocol):

@@ -20,13 +20,23 @@ from broadloom.groups.groups import Groups as AsyncGroups
 from broadloom.groups.model import GroupId, GroupInfo, GroupMessage, Member
 from broadloom.groups.settings import GroupSettings
 from broadloom.groups.store import Store
-from broadloom.sync.bridge import Attribute, ClosableTwin, Twin, awaits, awaits_into, call, calls, iterates, subscribes
+from broadloom.sync.bridge import (
+    Attribute,
+    ClosableSyncWrapper,
+    SyncWrapper,
+    awaits,
+    awaits_into,
+    call,
+    calls,
+    iterates,
+    subscribes,
+)
 
 if TYPE_CHECKING:
     from broadloom.protocol.events import Message as ChannelMessage
 
 
-class Group(Twin[AsyncGroup]):
+class Group(SyncWrapper[AsyncGroup]):
     """The synchronous twin of `broadloom.groups.Group`."""
 
     id = Attribute[GroupId]()
@@ -48,10 +58,10 @@ class Group(Twin[AsyncGroup]):
     def receive_nowait(self) -> GroupMessage | None:
         """The next message, or None if there is none right now."""
         # Looking first costs nothing in a main loop that polls.
-        return call(self._twin.receive_nowait) if self.unread_count else None
+        return call(self._wrapped.receive_nowait) if self.unread_count else None
 
 
-class Groups(ClosableTwin[AsyncGroups]):
+class Groups(ClosableSyncWrapper[AsyncGroups]):
     """The synchronous twin of `broadloom.groups.Groups`, with the same options. Use it with `with`, or `close` it."""
 
     def __init__(
@@ -65,7 +75,7 @@ class Groups(ClosableTwin[AsyncGroups]):
     ) -> None:
         self.channel = channel
         make = functools.partial(AsyncGroups, store=store, settings=settings, on_unhandled=on_unhandled)
-        super().__init__(call(make, channel._twin, name))
+        super().__init__(call(make, channel._wrapped, name))
 
     me = Attribute[Member]()
     on_event = subscribes(AsyncGroups.on_event)
@@ -83,4 +93,4 @@ class Groups(ClosableTwin[AsyncGroups]):
 
     @property
     def joined(self) -> dict[GroupId, Group]:
-        return {group_id: Group(group) for group_id, group in call(lambda: self._twin.joined).items()}
+        return {group_id: Group(group) for group_id, group in call(lambda: self._wrapped.joined).items()}

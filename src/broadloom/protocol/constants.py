@@ -62,7 +62,7 @@ class Tuning(ChannelSettings):
     """Lower bound of the send window."""
     straggler_timeout_s: float = 0.4
     """A receiver far behind the others for this long no longer holds up the author."""
-    stall_grace_s: float = 0.1
+    straggler_grace_s: float = 0.1
     """A receiver far behind that makes no progress at all for this long no longer holds up the author either."""
     backlog_shed_bytes: int = 2 << 20
     """Low-priority messages are skipped for a neighbor with a larger backlog."""

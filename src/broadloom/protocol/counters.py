@@ -25,6 +25,8 @@ class PeerCounters:
     """Starting positions, on a signed channel, that turned out to be false."""
     stale_messages: int = 0
     """First messages of an author whose signed time is long ago: replayed, or its clock is wrong."""
+    equivocations: int = 0
+    """Frames of authors, on a signed channel, that contradict another frame of theirs."""
     missed: int = 0
     """Messages reported as `Missed`."""
     ttl_expired: int = 0
@@ -45,7 +47,7 @@ class PeerCounters:
     """Messages of authors without permission to send."""
     bad_credentials: int = 0
     """Invalid credentials of authors."""
-    low_priority_shed: int = 0
+    backlog_shed: int = 0
     """Low-priority messages skipped for a neighbor with a long backlog."""
     links_switched_to_lazy: int = 0
     """Times a neighbor was so far behind that its link became lazy."""

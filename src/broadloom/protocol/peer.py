@@ -23,9 +23,7 @@ from broadloom.protocol.membership.peer_cache import PeerCache
 from broadloom.protocol.membership.random_walk import RandomWalks
 from broadloom.protocol.membership.repair import SlotRepair
 from broadloom.protocol.membership.slots import SlotTable
-from broadloom.wire import Address, PeerInfo, WireError, decode
-from broadloom.wire import exchange_messages as c
-from broadloom.wire import link_messages as k
+from broadloom.wire import Address, PeerInfo, WireError, decode, exchange_messages, link_messages
 from broadloom.wire.broadcast_frame import PayloadKind, Priority
 from broadloom.wire.codec import number_of
 from broadloom.wire.exchange_messages import RejectReason
@@ -87,38 +85,38 @@ class Peer:
         self._duplicates_reported = 0
         self._rejection_reported = False
         self.request_handlers: dict[type[Any], Callable[[IncomingExchange, Any], None]] = {
-            c.DiscoverRequest: self.discovery.on_discover_request,
-            c.JoinRequest: self.join_protocol.on_join_request,
-            c.EdgeOffer: self.random_walks.on_edge_offer,
-            c.LinkRequest: self.join_protocol.on_link_request,
-            c.SeekerJoined: self.discovery.on_seeker_joined,
-            c.PartitionProbe: self.partition_merge.on_partition_probe,
+            exchange_messages.DiscoverRequest: self.discovery.on_discover_request,
+            exchange_messages.JoinRequest: self.join_protocol.on_join_request,
+            exchange_messages.EdgeOffer: self.random_walks.on_edge_offer,
+            exchange_messages.LinkRequest: self.join_protocol.on_link_request,
+            exchange_messages.SeekerJoined: self.discovery.on_seeker_joined,
+            exchange_messages.PartitionProbe: self.partition_merge.on_partition_probe,
         }
         self._link_handlers: dict[type[Any], Callable[[Link, Any], None]] = {
-            k.Digest: self.broadcaster.anti_entropy.on_digest,
-            k.Want: self.broadcaster.gap_repair.on_want,
-            k.LastKnown: self.broadcaster.anti_entropy.on_last_known,
-            k.Unavailable: self.broadcaster.gap_repair.on_unavailable,
-            k.Heartbeat: lambda _link, _message: None,
-            k.RandomWalk: self.random_walks.on_random_walk,
-            k.WalkEnd: self.random_walks.on_walk_end,
-            k.Unlink: self.leave_protocol.on_unlink,
-            k.UnlinkAck: self.leave_protocol.on_unlink_ack,
-            k.Leave: self.leave_protocol.on_leave,
-            k.SlotSearch: self.slot_repair.on_slot_search,
-            k.DiameterEstimate: self.diameter.on_diameter_estimate,
-            k.Beacon: self.beacons.on_beacon,
-            k.IHave: self.broadcaster.plumtree.on_ihave,
-            k.Prune: self.broadcaster.plumtree.on_prune,
-            k.Graft: self.broadcaster.plumtree.on_graft,
-            k.Ack: self.broadcaster.acks.on_ack,
-            k.NeighborList: self.two_hop_view.on_neighbor_list,
-            k.CloseChannel: self.leave_protocol.on_close_channel,
+            link_messages.Digest: self.broadcaster.anti_entropy.on_digest,
+            link_messages.Want: self.broadcaster.gap_repair.on_want,
+            link_messages.LastKnown: self.broadcaster.anti_entropy.on_last_known,
+            link_messages.Unavailable: self.broadcaster.gap_repair.on_unavailable,
+            link_messages.Heartbeat: lambda _link, _message: None,
+            link_messages.RandomWalk: self.random_walks.on_random_walk,
+            link_messages.WalkEnd: self.random_walks.on_walk_end,
+            link_messages.Unlink: self.leave_protocol.on_unlink,
+            link_messages.UnlinkAck: self.leave_protocol.on_unlink_ack,
+            link_messages.Leave: self.leave_protocol.on_leave,
+            link_messages.SlotSearch: self.slot_repair.on_slot_search,
+            link_messages.DiameterEstimate: self.diameter.on_diameter_estimate,
+            link_messages.Beacon: self.beacons.on_beacon,
+            link_messages.IHave: self.broadcaster.plumtree.on_ihave,
+            link_messages.Prune: self.broadcaster.plumtree.on_prune,
+            link_messages.Graft: self.broadcaster.plumtree.on_graft,
+            link_messages.Ack: self.broadcaster.acks.on_ack,
+            link_messages.NeighborList: self.two_hop_view.on_neighbor_list,
+            link_messages.CloseChannel: self.leave_protocol.on_close_channel,
         }
         if self.broadcaster.verifier is not None:
-            self._link_handlers[k.PositionProof] = self.broadcaster.verifier.on_position_proof
-            self._link_handlers[k.Credential] = self.broadcaster.verifier.on_credential
-            self._link_handlers[k.CredentialRequest] = self.broadcaster.verifier.on_credential_request
+            self._link_handlers[link_messages.PositionProof] = self.broadcaster.verifier.on_position_proof
+            self._link_handlers[link_messages.Credential] = self.broadcaster.verifier.on_credential
+            self._link_handlers[link_messages.CredentialRequest] = self.broadcaster.verifier.on_credential_request
 
     # -- for the application
 
@@ -134,6 +132,12 @@ class Peer:
         if self.state is not PeerState.CONNECTED:
             raise RuntimeError(f"only a connected peer can broadcast; this one is {self.state.value}")
         return self.broadcaster.broadcast(data, kind, priority, ttl_ms)
+
+    def set_bootstrap(self, bootstrap: tuple[Address, ...]) -> None:
+        """Replace the bootstrap hosts, and look for other parts of the fabric on the new ones."""
+        self.discovery.set_bootstrap(bootstrap)
+        if self.state is PeerState.CONNECTED:
+            self.partition_merge.probe_bootstrap_hosts()
 
     def leave(self) -> None:
         """Leave gracefully; the state is LEFT when that is done."""
@@ -244,10 +248,10 @@ class Peer:
 
     # -- state: the table is `join_states.LIFECYCLE`
 
-    def found_channel(self) -> None:
+    def create_channel(self) -> None:
         self.broadcaster.receiver.finish_join()
         self.join_protocol.set_full_mesh(True)
-        self._fire(PeerEvent.CHANNEL_FOUNDED)
+        self._fire(PeerEvent.CHANNEL_CREATED)
 
     def on_enough_links(self) -> None:
         """Every slot is filled, or no further link is available now. One neighbor is enough to miss nothing."""

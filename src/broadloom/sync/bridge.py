@@ -1,8 +1,8 @@
 """The bridge from synchronous code to asyncio: one background thread runs the event loop of all synchronous channels.
 
-A synchronous class is a `Twin`: it holds its asynchronous counterpart in `_twin`. Its members are generated from those
-of the counterpart, with the same parameters, results, exceptions and docstrings (`awaits`, `calls`, `iterates`,
-`subscribes`, and `Attribute` for properties).
+A synchronous class is a `SyncWrapper`: it holds its asynchronous counterpart in `_wrapped`. Its members are generated
+from those of the counterpart, with the same parameters, results, exceptions and docstrings (`awaits`, `calls`,
+`iterates`, `subscribes`, and `Attribute` for properties).
 """
 
 import asyncio
@@ -138,7 +138,7 @@ def iterate(generator: AsyncGenerator[T, None]) -> Iterator[T]:
             asyncio.run_coroutine_threadsafe(close(), loop_thread.loop())
 
 
-class Twin(Generic[T]):
+class SyncWrapper(Generic[T]):
     """The synchronous counterpart of an asynchronous object. Two twins of the same object are equal."""
 
     def __init__(self, twin: T) -> None:
@@ -146,24 +146,24 @@ class Twin(Generic[T]):
         self._pid = os.getpid()
 
     @property
-    def _twin(self) -> T:
+    def _wrapped(self) -> T:
         if self._pid != os.getpid():
             raise RuntimeError("a channel cannot be used in a forked process: connect there")
         return self._object
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Twin) and other._twin is self._twin
+        return isinstance(other, SyncWrapper) and other._wrapped is self._wrapped
 
     def __hash__(self) -> int:
-        return hash(self._twin)
+        return hash(self._wrapped)
 
 
-class ClosableTwin(Twin[T]):
+class ClosableSyncWrapper(SyncWrapper[T]):
     """A twin whose counterpart has `aclose`, and that is used with `with`."""
 
     def close(self) -> None:
         """The same as the end of the `with` statement."""
-        twin: Any = self._twin
+        twin: Any = self._wrapped
         run(twin.aclose())
 
     def __enter__(self) -> Self:
@@ -188,14 +188,16 @@ class Attribute(Generic[T]):
     @overload
     def __get__(self, instance: None, owner: type) -> Self: ...
     @overload
-    def __get__(self, instance: Twin[Any], owner: type) -> T: ...
-    def __get__(self, instance: Twin[Any] | None, owner: type) -> Self | T:
+    def __get__(self, instance: SyncWrapper[Any], owner: type) -> T: ...
+    def __get__(self, instance: SyncWrapper[Any] | None, owner: type) -> Self | T:
         if instance is None:
             return self
-        value: T = call(getattr, instance._twin, self._name) if self._in_loop else getattr(instance._twin, self._name)
+        value: T = (
+            call(getattr, instance._wrapped, self._name) if self._in_loop else getattr(instance._wrapped, self._name)
+        )
         return value
 
-    def __set__(self, instance: Twin[Any], value: T) -> None:
+    def __set__(self, instance: SyncWrapper[Any], value: T) -> None:
         raise AttributeError(f"{self._name} is read-only")
 
 
@@ -211,7 +213,7 @@ def awaits_into(
 
     @functools.wraps(method)
     def twin(self: Any, /, *args: P.args, **kwargs: P.kwargs) -> S:
-        return convert(run(method(self._twin, *args, **kwargs)))
+        return convert(run(method(self._wrapped, *args, **kwargs)))
 
     return twin
 
@@ -221,7 +223,7 @@ def calls(method: Callable[Concatenate[Any, P], T]) -> Callable[Concatenate[Any,
 
     @functools.wraps(method)
     def twin(self: Any, /, *args: P.args, **kwargs: P.kwargs) -> T:
-        return call(method, self._twin, *args, **kwargs)
+        return call(method, self._wrapped, *args, **kwargs)
 
     return twin
 
@@ -231,7 +233,7 @@ def iterates(method: Callable[[Any], AsyncGenerator[T, None]]) -> Callable[[Any]
 
     @functools.wraps(method)
     def twin(self: Any) -> Iterator[T]:
-        return iterate(method(self._twin))
+        return iterate(method(self._wrapped))
 
     return twin
 
@@ -243,6 +245,6 @@ def subscribes(
 
     @functools.wraps(method)
     def twin(self: Any, /, *args: P.args, **kwargs: P.kwargs) -> Callable[[], None]:
-        return functools.partial(call, call(method, self._twin, *args, **kwargs))
+        return functools.partial(call, call(method, self._wrapped, *args, **kwargs))
 
     return twin

@@ -6,7 +6,7 @@ from broadloom.channel.options import ConnectOptions, accepts_connect_options
 from broadloom.protocol.events import Message
 from broadloom.sync.bridge import (
     Attribute,
-    ClosableTwin,
+    ClosableSyncWrapper,
     awaits,
     call,
     calls,
@@ -18,7 +18,7 @@ from broadloom.sync.bridge import (
 from broadloom.wire import PeerId
 
 
-class Channel(ClosableTwin[AsyncChannel]):
+class Channel(ClosableSyncWrapper[AsyncChannel]):
     """A joined channel, returned by `broadloom.sync.connect`. All methods are thread-safe.
 
     Callbacks run in Broadloom's background thread and must not block. They may use the methods that do not wait.
@@ -37,6 +37,7 @@ class Channel(ClosableTwin[AsyncChannel]):
     identity = calls(AsyncChannel.identity)
     display_name = calls(AsyncChannel.display_name)
     status = calls(AsyncChannel.status)
+    set_bootstrap = calls(AsyncChannel.set_bootstrap)
     wait_for_peers = awaits(AsyncChannel.wait_for_peers)
 
     broadcast = awaits(AsyncChannel.broadcast)
@@ -62,7 +63,7 @@ class Channel(ClosableTwin[AsyncChannel]):
         # Checked without changing threads: a message that arrives right now is returned by the next call.
         if not self.unread_count and not self.has_overflowed:
             return None
-        return call(self._twin.receive_nowait)
+        return call(self._wrapped.receive_nowait)
 
 
 @accepts_connect_options

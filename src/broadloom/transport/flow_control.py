@@ -1,7 +1,7 @@
 """Flow control: when `broadcast` waits, and for which neighbors.
 
 An author waits if it outruns its links, if it outruns the fabric (aggregated acknowledgements, `broadcast/acks.py`) or
-if it does not keep up with reading (`AimdRateLimiter`). One slow neighbor must not hold up the rest: each has a
+if it does not keep up with reading (`AdaptiveRateLimiter`). One slow neighbor must not hold up the rest: each has a
 slow-peer budget, after which `broadcast` no longer waits for it, and a stalled one is dropped.
 """
 
@@ -38,7 +38,7 @@ MEASUREMENT_S = 0.05
 """Window for measuring the current send rate."""
 
 
-class AimdRateLimiter:
+class AdaptiveRateLimiter:
     """Limits the send rate of a peer that does not keep up with reading.
 
     Such a peer is part of an overloaded channel: it halves its own rate, and raises it again while there is no lag. So
@@ -138,7 +138,7 @@ class FlowControl:
         """Congested connections, and since when."""
         self._writable = asyncio.Event()
         self._timer: asyncio.TimerHandle | None = None
-        self.rate_limiter = AimdRateLimiter(node.now)
+        self.rate_limiter = AdaptiveRateLimiter(node.now)
 
     def on_congested(self, connection: "TcpConnection") -> None:
         connection.is_above_high_water = True

@@ -28,7 +28,7 @@ class UnavailableReason(IntEnum):
 
     PENDING = 1
     """It lacks them too, or does not know of them: they may still arrive."""
-    EXPIRED = 2
+    DROPPED = 2
     """It dropped them after retention, or gave them up."""
     NEVER_HELD = 3
     """It joined later, or all its other neighbors did: it does not wait for them."""

@@ -13,7 +13,7 @@ SETTINGS = Tuning(
     send_window_bytes_max=1 << 20,
     send_window_bytes_min=1 << 20,
     straggler_timeout_s=0.5,
-    stall_grace_s=0.2,
+    straggler_grace_s=0.2,
 )
 WINDOW = (1 << 20) // SIZE
 """Messages in a full send window."""
@@ -91,8 +91,8 @@ def test_stalled_child_holds_up_author_only_for_grace_period() -> None:
     send_messages(peer, WINDOW + 1)
     one.remote_sends(Ack(ME, 10 + WINDOW + 1))
     assert is_window_full(peer)
-    runtime.advance(SETTINGS.stall_grace_s + 0.01)
-    assert SETTINGS.stall_grace_s + 0.01 < SETTINGS.straggler_timeout_s
+    runtime.advance(SETTINGS.straggler_grace_s + 0.01)
+    assert SETTINGS.straggler_grace_s + 0.01 < SETTINGS.straggler_timeout_s
     assert not is_window_full(peer)
     other.remote_sends(Ack(ME, 11))
     assert is_window_full(peer), "it makes progress again"

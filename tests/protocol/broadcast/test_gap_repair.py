@@ -66,7 +66,7 @@ def test_each_neighbor_is_asked_once_when_message_is_expired() -> None:
         runtime.advance(NO_TIMEOUT.gap_repair_delay_s)
         (connection,) = [connection for connection in connections if connection not in asked and wants(connection)]
         asked.append(connection)
-        connection.remote_sends(Unavailable(A, 1, 2, UnavailableReason.EXPIRED))
+        connection.remote_sends(Unavailable(A, 1, 2, UnavailableReason.DROPPED))
     assert [len(wants(connection)) for connection in connections] == [1, 1, 1]
 
 
@@ -75,10 +75,10 @@ def test_messages_expired_at_all_neighbors_are_missed_and_delivery_continues() -
     peer = founder(runtime)
     connections = [link(peer, name) for name in (2, 3)]
     connections[0].remote_sends(broadcast_of(A, 1), broadcast_of(A, 5), broadcast_of(A, 6))
-    connections[0].remote_sends(Unavailable(A, 2, 4, UnavailableReason.EXPIRED))
+    connections[0].remote_sends(Unavailable(A, 2, 4, UnavailableReason.DROPPED))
     runtime.advance(NO_TIMEOUT.gap_repair_delay_s)
     assert runtime.reported_missed == []
-    connections[1].remote_sends(Unavailable(A, 2, 4, UnavailableReason.EXPIRED))
+    connections[1].remote_sends(Unavailable(A, 2, 4, UnavailableReason.DROPPED))
     runtime.advance(NO_TIMEOUT.gap_repair_delay_s)
     assert runtime.reported_missed == [Missed(A, 2, 4)]
     assert runtime.delivered_ids() == [(A, 1), (A, 5), (A, 6)]
@@ -93,8 +93,8 @@ def test_only_range_expired_at_all_neighbors_is_given_up() -> None:
     peer = founder(runtime)
     connections = [link(peer, name) for name in (2, 3)]
     connections[0].remote_sends(broadcast_of(A, 6))
-    connections[0].remote_sends(Unavailable(A, 1, 5, UnavailableReason.EXPIRED))
-    connections[1].remote_sends(Unavailable(A, 1, 3, UnavailableReason.EXPIRED))
+    connections[0].remote_sends(Unavailable(A, 1, 5, UnavailableReason.DROPPED))
+    connections[1].remote_sends(Unavailable(A, 1, 3, UnavailableReason.DROPPED))
     runtime.advance(NO_TIMEOUT.gap_repair_delay_s)
     assert runtime.reported_missed == [Missed(A, 1, 3)]
     runtime.advance(NO_TIMEOUT.gap_repair_delay_s)
@@ -242,7 +242,7 @@ def test_want_for_dropped_messages_is_answered_with_expired() -> None:
     runtime.advance(4)
     connection = link(peer, 3, digest_of((A, 1, 9)))
     connection.remote_sends(Want(A, 1, 3))
-    assert connection.sent_messages(Unavailable) == [Unavailable(A, 1, 2, UnavailableReason.EXPIRED)]
+    assert connection.sent_messages(Unavailable) == [Unavailable(A, 1, 2, UnavailableReason.DROPPED)]
     assert connection.broadcast_ids() == [(A, 3)]
 
 

@@ -4,7 +4,7 @@ proves it."""
 import pytest
 
 from broadloom.protocol import Peer, Tuning
-from broadloom.protocol.broadcast.signing import CLOCK_SKEW_S
+from broadloom.protocol.broadcast.author_warnings import CLOCK_SKEW_S
 from broadloom.protocol.events import Missed
 from broadloom.wire import Broadcast
 from broadloom.wire.broadcast_frame import AGE_MS_MAX, encode_broadcast, signed_part
@@ -58,7 +58,7 @@ def test_false_claim_with_early_relay_loses_no_message() -> None:
     liar.remote_sends(LastKnown((AuthorState(AUTHOR, 1, 3, LONG_AGO_MS),)))
     wait(runtime, 3, liar, honest)
     liar.remote_sends(signed(AUTHOR, 4, sent_at=START_S + 3))
-    liar.remote_sends(Unavailable(AUTHOR, 2, 3, UnavailableReason.EXPIRED))
+    liar.remote_sends(Unavailable(AUTHOR, 2, 3, UnavailableReason.DROPPED))
     honest.remote_sends(*(signed(AUTHOR, sequence, sent_at=START_S + 3) for sequence in (2, 3, 4)))
     assert runtime.delivered_ids() == [(AUTHOR, 1), (AUTHOR, 2), (AUTHOR, 3), (AUTHOR, 4)]
     assert runtime.reported_missed == []
@@ -73,7 +73,7 @@ def test_author_that_has_not_sent_anything_cannot_be_muted(claimed: int, idle_ms
     liar.remote_sends(
         LastKnown((AuthorState(AUTHOR, 1, claimed, idle_ms),)),
         IHave((TreePosition(AUTHOR, 1, claimed, 1),)),
-        Unavailable(AUTHOR, 1, claimed, UnavailableReason.EXPIRED),
+        Unavailable(AUTHOR, 1, claimed, UnavailableReason.DROPPED),
     )
     wait(runtime, 15, liar, honest)
     honest.remote_sends(credential(), *(signed(AUTHOR, sequence, sent_at=START_S + 15) for sequence in range(1, 51)))
@@ -119,7 +119,7 @@ def test_messages_that_are_proven_and_gone_are_reported_as_missed() -> None:
     one.remote_sends(credential(), signed(AUTHOR, 1))
     for neighbor in (one, two):
         neighbor.remote_sends(
-            credential(), proof_of(signed(AUTHOR, 5)), Unavailable(AUTHOR, 2, 5, UnavailableReason.EXPIRED)
+            credential(), proof_of(signed(AUTHOR, 5)), Unavailable(AUTHOR, 2, 5, UnavailableReason.DROPPED)
         )
     wait(runtime, 5, one, two)
     assert runtime.reported_missed == [Missed(AUTHOR, 2, 5)]
@@ -134,7 +134,7 @@ def test_claims_without_proof_are_forgotten_and_not_passed_on() -> None:
     honest.remote_sends(credential(), signed(AUTHOR, 1))
     liar.remote_sends(LastKnown((AuthorState(AUTHOR, 1, 9, 0),)))
     for neighbor in (liar, honest):
-        neighbor.remote_sends(Unavailable(AUTHOR, 2, 9, UnavailableReason.EXPIRED))
+        neighbor.remote_sends(Unavailable(AUTHOR, 2, 9, UnavailableReason.DROPPED))
     wait(runtime, 3, liar, honest)
     assert runtime.reported_missed == []
     assert peer.counters.claims_unproven == 1

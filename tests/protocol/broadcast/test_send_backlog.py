@@ -107,9 +107,9 @@ def test_long_backlog_sheds_low_priority_and_reports_it() -> None:
     drain(slow)
     assert slow.broadcast_ids() == [(BUSY, sequence) for sequence in (2, 4, 6, 8)]
     assert [(each.first, each.last, each.reason) for each in slow.sent_messages(Unavailable)] == [
-        (n, n, UnavailableReason.EXPIRED) for n in (1, 3, 5, 7)
+        (n, n, UnavailableReason.DROPPED) for n in (1, 3, 5, 7)
     ]
-    assert peer.counters.low_priority_shed == 4
+    assert peer.counters.backlog_shed == 4
 
 
 def test_short_backlog_sheds_nothing() -> None:
@@ -117,7 +117,7 @@ def test_short_backlog_sheds_nothing() -> None:
     source.remote_sends(frame(BUSY, 1, priority=Priority.LOW), frame(BUSY, 2))
     drain(slow)
     assert slow.broadcast_ids() == [(BUSY, 1), (BUSY, 2)]
-    assert peer.counters.low_priority_shed == 0
+    assert peer.counters.backlog_shed == 0
 
 
 def test_expired_message_is_not_sent_from_backlog() -> None:
@@ -127,7 +127,7 @@ def test_expired_message_is_not_sent_from_backlog() -> None:
     drain(slow)
     assert slow.broadcast_ids() == [(BUSY, 2)]
     assert [(each.first, each.last, each.reason) for each in slow.sent_messages(Unavailable)] == [
-        (1, 1, UnavailableReason.EXPIRED)
+        (1, 1, UnavailableReason.DROPPED)
     ]
 
 
@@ -173,6 +173,6 @@ def test_messages_dropped_from_retention_are_reported_in_one_range() -> None:
     retained = [sequence for _, sequence in slow.broadcast_ids()]
     assert retained == list(range(retained[0], 20))
     assert [(each.first, each.last, each.reason) for each in slow.sent_messages(Unavailable)] == [
-        (1, retained[0] - 1, UnavailableReason.EXPIRED)
+        (1, retained[0] - 1, UnavailableReason.DROPPED)
     ]
     assert peer.broadcaster.retention.retained_bytes <= 2000

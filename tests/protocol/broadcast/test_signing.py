@@ -192,6 +192,6 @@ def test_messages_of_rejected_author_are_reported_unavailable() -> None:
     late.remote_sends(CredentialRequest(AUTHOR, 1), Want(AUTHOR, 1, 2))
     assert sent_items(late) == []
     assert [(each.first, each.last, each.reason) for each in late.sent_messages(Unavailable)] == [
-        (1, 1, UnavailableReason.EXPIRED),
-        (1, 2, UnavailableReason.EXPIRED),
+        (1, 1, UnavailableReason.DROPPED),
+        (1, 2, UnavailableReason.DROPPED),
     ]

@@ -60,7 +60,7 @@ def test_seeker_joins_through_member_that_answers_late() -> None:
     assert join_requests, "the seeker sends a join request to the late member"
 
 
-def test_channel_is_founded_only_after_every_probe_has_ended() -> None:
+def test_channel_is_created_only_after_every_probe_has_ended() -> None:
     runtime = FakeRuntime()
     peer = start_seeker(runtime, DEAD, ALIVE)
     for _ in range(DEPTH):

@@ -107,7 +107,7 @@ def test_foreign_programs_along_the_port_order_do_not_prevent_founding(reason: R
     reach_itself(pending(runtime)[0])
     reject(pending(runtime)[0], reason)
     assert not rejected_events(runtime)
-    assert peer.state is PeerState.CONNECTED, "no member is there, so the channel is founded"
+    assert peer.state is PeerState.CONNECTED, "no member is there, so the channel is created"
 
 
 @pytest.mark.parametrize("good_first", [False, True])

@@ -71,7 +71,7 @@ def test_uncaught_exception_is_an_error() -> None:
 
 
 def test_peers_that_cannot_connect_are_a_problem() -> None:
-    patch = "from broadloom.protocol.peer import Peer\nPeer.found_channel = lambda peer: None"
+    patch = "from broadloom.protocol.peer import Peer\nPeer.create_channel = lambda peer: None"
     code, result = run_chaos("join-storm", worker_patch=patch, peers=3, repair_timeout=2)
     assert code == 1
     assert any("not connected" in problem for problem in result["problems"])

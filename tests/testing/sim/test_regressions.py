@@ -5,9 +5,11 @@ import pytest
 from broadloom.protocol import Peer, Tuning
 from broadloom.protocol.events import LinkDownReason
 from broadloom.testing.checks.audit import STABLE_PERIOD_S
+from broadloom.testing.checks.guarantees import check_connected
 from broadloom.testing.sim import scenario
 from broadloom.testing.sim.dissemination import DisseminationMode
 from broadloom.testing.sim.network import SimNetworkSettings
+from broadloom.testing.sim.node import SimNode
 from broadloom.testing.sim.simulation import Simulation, SimulationSettings
 from broadloom.testing.sim.steps import Run, join_storm
 from broadloom.wire import Address
@@ -50,9 +52,9 @@ def test_joiner_retries_when_first_link_is_lost_before_digest():
     exhaustive.run_order(exhaustive.parse_order("jjdjjljdjjjdjj"), seed=1486, degree=5, converge_between=False)
 
 
-def test_seeker_with_lowest_id_founds_when_it_skipped_its_own_port():
-    """The lowest id founds. It had met seekers that had searched further, so it skipped its own port: it never learned
-    that it is reachable at the bootstrap host and left the founding to the others, which left it to the lowest id."""
+def test_seeker_with_lowest_id_creates_when_it_skipped_its_own_port():
+    """The lowest id creates. It had met seekers that had searched further, so it skipped its own port: it never learned
+    that it is reachable at the bootstrap host and left the creating to the others, which left it to the lowest id."""
 
     def founding_time(seed: int) -> float:
         sim = Simulation(seed)
@@ -65,11 +67,11 @@ def test_seeker_with_lowest_id_founds_when_it_skipped_its_own_port():
     assert [seed for seed in range(150) if founding_time(seed) > 6] == []
 
 
-def test_joiner_answered_by_leaving_peer_founds_no_second_channel():
-    """It mistook the leaving peer for a seeker that had searched everywhere, stopped searching and founded a second
+def test_joiner_answered_by_leaving_peer_creates_no_second_channel():
+    """It mistook the leaving peer for a seeker that had searched everywhere, stopped searching and created a second
     channel."""
 
-    def founds(seed: int) -> bool:
+    def creates(seed: int) -> bool:
         lines: list[str] = []
         sim = Simulation(seed, trace=lines.append)
         for _ in range(2):
@@ -84,10 +86,10 @@ def test_joiner_answered_by_leaving_peer_founds_no_second_channel():
             index for index, event in enumerate(events) if event.startswith("link to")
         )
 
-    assert [seed for seed in range(60) if founds(seed)] == []
+    assert [seed for seed in range(60) if creates(seed)] == []
 
 
-def test_separately_founded_components_merge():
+def test_separately_created_components_merge():
     """As above: messages of one component arrived late in the other, or two small components did not merge."""
     words = {
         "jljjjjjjjldjdd": (8, 4),
@@ -239,7 +241,7 @@ def _grow(peers: int, seed: int) -> Simulation:
 
 
 @pytest.mark.parametrize("seed", [3, 7])
-def test_channel_is_founded_when_fifty_peers_start_at_once(seed: int):
+def test_channel_is_created_when_fifty_peers_start_at_once(seed: int):
     """Fifty peers started at once on the bootstrap host. All waited for the lowest id to found the channel, but it
     listened on a port deeper than any search, and could not find itself at the bootstrap host."""
     run = Run(Simulation(seed), 50)
@@ -342,3 +344,42 @@ def test_edge_is_restored_when_the_other_side_cannot_swap(monkeypatch: pytest.Mo
     assert sorted(responder.links.neighbors) != neighbors
     sim.run_for(0.16)
     assert sorted(responder.links.neighbors) == neighbors
+
+
+def _create_on(sim: Simulation, host: str, bootstrap: tuple[Address, ...]) -> list[SimNode]:
+    """Four peers on one host, the first of which creates the channel."""
+    nodes = []
+    for _ in range(4):
+        nodes.append(sim.add_peer(host=host, bootstrap=bootstrap))
+        assert sim.run_until(lambda: nodes[-1].is_connected, 30)
+    return nodes
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_channels_created_on_the_fourth_and_fifth_bootstrap_host_merge(seed: int):
+    """Members only ever contacted the first three bootstrap hosts, which were down."""
+    bootstrap = tuple(Address(host, 0) for host in ("down-1", "down-2", "down-3", "alpha", "beta"))
+    sim = Simulation(seed)
+    sim.network.partition({"beta": 1}, frozenset({(0, 1), (1, 0)}))
+    nodes = [*_create_on(sim, "alpha", bootstrap), *_create_on(sim, "beta", bootstrap)]
+    sim.run_for(60)  # until no peer is on alert
+    sim.heal()
+    assert sim.run_until(lambda: check_connected(sim.adjacency()) is None, 120)
+    sim.check()
+    assert all(node.is_connected for node in nodes)
+
+
+def test_bootstrap_hosts_changed_at_run_time_are_contacted():
+    """Two channels that did not know of each other's hosts."""
+    sim = Simulation(1)
+    alpha = _create_on(sim, "alpha", (Address("alpha", 0),))
+    _create_on(sim, "beta", (Address("beta", 0),))
+    sim.run_for(60)
+    assert check_connected(sim.adjacency()) is not None
+    alpha[2].peer.set_bootstrap((Address("alpha", 0), Address("beta", 0)))
+    sim.check(5)
+    searching = sim.add_peer(host="gamma", bootstrap=(Address("down", 0),))
+    sim.run_for(30)
+    assert not searching.is_connected
+    searching.peer.set_bootstrap((Address("beta", 0),))
+    sim.check(10)

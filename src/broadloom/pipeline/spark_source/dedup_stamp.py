@@ -12,7 +12,7 @@ import struct
 from typing import NamedTuple
 
 _FORMAT = struct.Struct(">4s8sqiq")
-_MAGIC = b"\x00wst"
+_MAGIC = b"\x00bst"
 
 
 class DedupStamp(NamedTuple):

@@ -138,7 +138,7 @@ class AckAggregator:
                 child.lagging_since = now
             if child.lagging_since is not None and (
                 now - child.lagging_since >= settings.straggler_timeout_s
-                or now - child.acked_at >= settings.stall_grace_s
+                or now - child.acked_at >= settings.straggler_grace_s
             ):
                 continue
             slowest = min(slowest, child.last_contiguous)

@@ -341,7 +341,7 @@ class GapRepair:
             may_arrive = self._may_still_arrive(author, window, link)
             reason = UnavailableReason.PENDING if may_arrive else UnavailableReason.NEVER_HELD
         else:
-            reason = UnavailableReason.EXPIRED if first > window.floor else UnavailableReason.NEVER_HELD
+            reason = UnavailableReason.DROPPED if first > window.floor else UnavailableReason.NEVER_HELD
         self.send_unavailable_range(link, author, first, last, reason)
         if reason is UnavailableReason.NEVER_HELD and first <= window.floor:
             self._broadcaster.backfill.fetch_for(link, author, first, min(last, window.floor))
@@ -349,7 +349,7 @@ class GapRepair:
     def send_unavailable_range(
         self, link: "Link", author: PeerId, first: int, last: int, reason: UnavailableReason
     ) -> None:
-        if reason is UnavailableReason.EXPIRED and self._broadcaster.verifier is not None:
+        if reason is UnavailableReason.DROPPED and self._broadcaster.verifier is not None:
             self._broadcaster.verifier.send_proof(link, author)
         link.send(Unavailable(author, first, last, reason))
 
@@ -358,7 +358,7 @@ class GapRepair:
         window = self._broadcaster.receiver.windows.get(author)
         if window is None:
             return
-        is_final = unavailable.reason is UnavailableReason.EXPIRED
+        is_final = unavailable.reason is UnavailableReason.DROPPED
         if is_final and first <= window.last_known + 1:
             # The neighbor skipped messages that this peer has not heard of.
             self._broadcaster.anti_entropy.on_claim(author, window, last, self._peer.runtime.now())

@@ -120,9 +120,9 @@ class SendBacklog:
         if retained.received_from == link.peer_id:
             return True
         if retained.has_expired(now) or (self._is_shedding and retained.priority < Priority.NORMAL):
-            self._peer.counters.low_priority_shed += retained.last - retained.first + 1
+            self._peer.counters.backlog_shed += retained.last - retained.first + 1
             broadcaster.gap_repair.send_unavailable_range(
-                link, author, retained.first, retained.last, UnavailableReason.EXPIRED
+                link, author, retained.first, retained.last, UnavailableReason.DROPPED
             )
         else:
             broadcaster.send(link, author, retained.copy(now))

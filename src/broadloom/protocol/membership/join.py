@@ -114,7 +114,7 @@ class JoinProtocol:
         self._peer = peer
         self._attempts: dict[PeerId, LinkAttempt] = {}
         self.is_full_mesh = False
-        """Whether newcomers link to every member: known from founding, from joining, or from the neighbor lists."""
+        """Whether newcomers link to every member: known from creating, from joining, or from the neighbor lists."""
 
     def set_full_mesh(self, is_full_mesh: bool) -> None:
         self.is_full_mesh = is_full_mesh

@@ -14,7 +14,7 @@ from broadloom.protocol.events import PeerState
 
 
 class PeerEvent(Enum):
-    CHANNEL_FOUNDED = "no other peer is on the channel"
+    CHANNEL_CREATED = "no other peer is on the channel"
     POSITION_ADOPTED = "a first neighbor is linked and its digest gave the starting position"
     LINKS_SUFFICE = "every slot is filled, or no further link is available now"
     LAST_LINK_LOST = "no link is left"
@@ -35,8 +35,8 @@ class DiscoveryEvent(Enum):
     START = "the peer starts, or has lost its last link before it was connected"
     DEPTH_PROBED = "all hosts answered or failed at this depth, or took too long"
     EXHAUSTED = "every depth was probed and every probe has ended"
-    MAY_FOUND = "no known seeker with a lower id can found the channel"
-    MUST_WAIT = "another seeker founds the channel, or this peer is not on a bootstrap host"
+    MAY_CREATE = "no known seeker with a lower id can create the channel"
+    MUST_WAIT = "another seeker creates the channel, or this peer is not on a bootstrap host"
     REJECTED = "a member is there and does not admit this peer"
     MEMBER_FOUND = "a connected peer is known"
     NO_MEMBER_LEFT = "no known member is left to ask"
@@ -61,7 +61,7 @@ _P, _PE = PeerState, PeerEvent
 _D, _DE = DiscoveryState, DiscoveryEvent
 
 LIFECYCLE: tuple[Transition[PeerState, PeerEvent], ...] = (
-    Transition(_P.DISCOVERING, _PE.CHANNEL_FOUNDED, "begin_membership", _P.CONNECTED),
+    Transition(_P.DISCOVERING, _PE.CHANNEL_CREATED, "begin_membership", _P.CONNECTED),
     Transition(_P.DISCOVERING, _PE.POSITION_ADOPTED, "fill_slots", _P.JOINING),
     Transition(_P.DISCOVERING, _PE.LAST_LINK_LOST, "restart_discovery", _P.DISCOVERING),
     Transition(_P.DISCOVERING, _PE.LEAVE, "stop_filling_slots", _P.LEAVING),
@@ -79,7 +79,7 @@ DISCOVERY: tuple[Transition[DiscoveryState, DiscoveryEvent], ...] = (
     Transition(_D.SEARCHING, _DE.DEPTH_PROBED, "probe_next_depth", _D.SEARCHING),
     Transition(_D.SEARCHING, _DE.MEMBER_FOUND, "request_join", _D.REQUESTING),
     Transition(_D.SEARCHING, _DE.EXHAUSTED, "elect_founder", _D.SEARCHING),
-    Transition(_D.SEARCHING, _DE.MAY_FOUND, "found_channel", _D.IDLE),
+    Transition(_D.SEARCHING, _DE.MAY_CREATE, "create_channel", _D.IDLE),
     Transition(_D.SEARCHING, _DE.MUST_WAIT, "pause", _D.PAUSED),
     Transition(_D.SEARCHING, _DE.REJECTED, "report_rejection", _D.PAUSED),
     Transition(_D.PAUSED, _DE.START, "start_search", _D.SEARCHING),

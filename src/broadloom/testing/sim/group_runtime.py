@@ -5,7 +5,8 @@ from random import Random
 from typing import TYPE_CHECKING, Any
 
 from broadloom.groups.participant import Participant
-from broadloom.protocol.events import LinkDown, LinkDownReason, PeerState, StateChanged
+from broadloom.groups.runtime import SUSPECT_REASONS
+from broadloom.protocol.events import LinkDown, PeerState, StateChanged
 from broadloom.testing.sim.node import START_TIME_S
 
 if TYPE_CHECKING:
@@ -16,8 +17,6 @@ if TYPE_CHECKING:
     from broadloom.protocol.runtime import Timer
     from broadloom.testing.sim.node import SimNode
     from broadloom.testing.sim.simulation import Simulation
-
-UNGRACEFUL_REASONS = (LinkDownReason.CONNECTION_LOST, LinkDownReason.HEARTBEAT_TIMEOUT)
 
 
 class SimGroupRuntime:
@@ -93,7 +92,7 @@ class SimGroupRuntime:
         self.participant.on_missed()
 
     def _on_event(self, event: "Event") -> None:
-        if isinstance(event, LinkDown) and event.reason in UNGRACEFUL_REASONS:
+        if isinstance(event, LinkDown) and event.reason in SUSPECT_REASONS:
             self.participant.on_neighbor_lost(event.neighbor.peer_id)
         elif isinstance(event, StateChanged) and event.state is PeerState.CONNECTED:
             self.participant.announce()

@@ -86,7 +86,7 @@ class HostileNode(SimNode):
         return tuple(each._replace(last_contiguous=each.last_contiguous + beyond) for each in states.values())
 
     def _deny(self, link: "Link", want: Want) -> None:
-        link.send(Unavailable(want.author, want.first, want.last, UnavailableReason.EXPIRED))
+        link.send(Unavailable(want.author, want.first, want.last, UnavailableReason.DROPPED))
 
     def _lie(self) -> None:
         self.call_later(LIE_INTERVAL_S, self._lie)
@@ -97,6 +97,6 @@ class HostileNode(SimNode):
             idle_ms = self.random.choice((0, LONG_AGO_MS))
             claims.append(AuthorState(author, 1, known + self.random.choice(CLAIMED_BEYOND), idle_ms))
             for link in self.peer.links:
-                link.send(Unavailable(author, known + 1, known + 3, UnavailableReason.EXPIRED))
+                link.send(Unavailable(author, known + 1, known + 3, UnavailableReason.DROPPED))
         for link in self.peer.links:
             link.send(LastKnown(tuple(claims)))

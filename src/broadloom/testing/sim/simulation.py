@@ -91,7 +91,7 @@ class Simulation:
         host = host or f"h{number}"
         if bootstrap is None:
             bootstrap = tuple(node.address for node in self._sample_members())
-            if not bootstrap:  # not founded yet: all search the first host
+            if not bootstrap:  # not created yet: all search the first host
                 bootstrap = (Address(next((node.host for node in self.nodes if node.is_alive), host), 0),)
         hostile = 0 < number <= self.settings.hostile_count
         node = (HostileNode if hostile else SimNode)(

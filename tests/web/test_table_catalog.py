@@ -10,7 +10,7 @@ from broadloom.pipeline.tables import all_tables
 from broadloom.record.arrow_import import pa, pq
 from broadloom.web.api import as_csv, as_parquet
 from broadloom.web.table_catalog import FINDINGS, Filter, FilterError, TableCatalog, TableNotFoundError, audit_summaries
-from tests.web.made import make_live_tables, make_tables
+from tests.web.sample_data import make_live_tables, make_tables
 
 MISSING = 30
 
