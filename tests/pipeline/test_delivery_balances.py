@@ -167,11 +167,11 @@ def test_crashed_receiver_is_due_everything_before_its_last_message() -> None:
 def test_receiver_that_left_undisturbed_is_due_settled_messages() -> None:
     def tape_sent_at(second: float) -> TapeBuilder:
         tape = TapeBuilder(A, B, C).sent(A, 1, second).delivered(B, A, 1, second + 0.1)
-        return tape.add("leaving", C, 30.0).add("left", C, 31.0).alive(A, B)
+        return tape.add("leaving", C, 90.0).add("left", C, 91.0).alive(A, B)
 
     assert tape_sent_at(1.0).audit().findings == {("missing", A, 1, C)}
-    assert tape_sent_at(29.0).audit().findings == set()
-    assert tape_sent_at(1.0).link_lost(A, B, 25.0).add("link_up", A, 26.0, neighbor=B).audit().findings == set()
+    assert tape_sent_at(89.0).audit().findings == set()
+    assert tape_sent_at(1.0).link_lost(A, B, 85.0).add("link_up", A, 86.0, neighbor=B).audit().findings == set()
 
 
 def test_delivery_is_allowed_while_leaving_but_not_after_left() -> None:

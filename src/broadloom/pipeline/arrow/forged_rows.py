@@ -28,6 +28,9 @@ JUMP_MAX = 1_000
 SEQUENCE_MAX = 1 << 53
 """No author sends that many messages."""
 
+JOIN_MARGIN_S = 10.0
+"""So long after its join, a peer has all messages that are seen for the first time."""
+
 CLOCK_MARGIN_S = 1.0
 """By so much, a tape must go on after a message for its author to deny it."""
 
@@ -175,9 +178,10 @@ def _authors(messages: pl.DataFrame, odd: pl.DataFrame, peers: pl.DataFrame) -> 
 def _with_votes(messages: pl.DataFrame, peers: pl.DataFrame, settle_s: float) -> pl.DataFrame:
     """Add how many peers have each message (`pro`), how many do not (`contra`), whether its author is among the latter
     (`is_denied`), and whether the peer that has it stayed (`has_stayed`)."""
-    settle = _seconds(settle_s)
     stays = peers.filter((pl.col("end_status") == "present") & ~pl.col("has_dropped_rows")).select(
-        "peer", stay_start=pl.col("joined_time") + settle, stay_end=pl.col("end_time") - settle
+        "peer",
+        stay_start=pl.col("joined_time") + _seconds(JOIN_MARGIN_S),
+        stay_end=pl.col("end_time") - _seconds(settle_s),
     )
     stays = stays.filter(pl.col("stay_start") <= pl.col("stay_end"))
     seen = pl.col("first_seen_time")

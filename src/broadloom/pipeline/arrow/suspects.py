@@ -27,7 +27,7 @@ def find_missing(pairs: pl.DataFrame, deliveries: pl.DataFrame) -> pl.DataFrame:
     incomplete = (
         wanted.join(counts, PAIR, "left")
         .filter(pl.col("found").fill_null(0) < end - start + 1)
-        .select(*PAIR, "run_id", "joined_time", "first_held", "last_held", "range_start", "range_end")
+        .select(*PAIR, "run_id", "own_joined_time", "first_held", "last_held", "range_start", "range_end")
     )
     ends = pl.min_horizontal(end + 1, start + MISSING_MAX)
     listed = incomplete.with_columns(pl.int_ranges("range_start", ends).alias("sequence")).explode("sequence")
@@ -53,7 +53,7 @@ def excused_by_dropped_rows(
         seen.rename({"seen_time": "before_time"}), on="sequence", by=PAIR, strategy="forward", check_sortedness=False
     )
     # `before_time` may be null: the last message may have been delivered at any later time.
-    between = between.with_columns(pl.coalesce("after_time", "joined_time").alias("after_time"))
+    between = between.with_columns(pl.coalesce("after_time", "own_joined_time").alias("after_time"))
     hidden = (
         between.join(dropped_rows, "run_id", "inner")
         .filter(

@@ -139,13 +139,17 @@ _ON_AUDIT = frozenset({"delivery_balances"})
 SCANS = {
     "messages": Scan(messages_function.EVENT_COLUMNS, _messages, frozenset({"messages"})),
     "membership": Scan(
-        _MEMBERSHIP, _membership, frozenset({"recorded_peers", "audit_summary", "link_latency"}) | _ON_FABRIC
+        _MEMBERSHIP,
+        _membership,
+        frozenset({"messages", "recorded_peers", "audit_summary", "link_latency"}) | _ON_FABRIC,
     ),
     "peer_spans": Scan(
-        ("peer", "run_id", "event_time", "ordinal"), _peer_spans, frozenset({"recorded_peers"}) | _ON_FABRIC
+        ("peer", "run_id", "event_time", "ordinal"),
+        _peer_spans,
+        frozenset({"messages", "recorded_peers", "clock_offsets"}) | _ON_FABRIC,
     ),
     "relayed": Scan(("kind", "run_id", "neighbor", "event_time"), _relayed, _ON_FABRIC),
-    "runs": Scan(("run_id", "event_time"), _runs, frozenset({"channels", "clock_offsets"})),
+    "runs": Scan(("run_id", "event_time"), _runs, frozenset({"channels"})),
     "held": Scan(("kind", "author", "peer", "sequence"), _held, _ON_AUDIT),
     "missed": Scan(("kind", "author", "peer", "sequence", "last_sequence"), _missed, frozenset({"messages"})),
     "odd_sendings": Scan(
@@ -161,8 +165,6 @@ SCANS = {
         ("kind", "name", "group_id", "topic", "event_time", "peer"), _impressions, frozenset({"ad_broadcasts"})
     ),
 }
-
-CROSSING_TABLES = frozenset({"clock_offsets", "link_latency"})
 
 
 def crossing_rows(events: pl.DataFrame) -> pl.DataFrame:

@@ -3,18 +3,24 @@
 A receiver is due everything sent after it joined. Up to the last message it has from an author, everything must be
 there, because delivery is in order. Beyond that, a message is due
 
-- to a receiver that is present at the end, if it was sent `settle_s` before the end. If its author did not stay, only
-  as far as any present peer has its messages: the last messages of a crashed author may have reached no survivor;
+- to a receiver that is present at the end, if it was sent `settle_s` before the end, and the fabric was settled for
+  that long. If its author did not stay, only as far as any present peer has its messages: the last messages of a
+  crashed author may have reached no survivor;
 - to a receiver that left gracefully, if it was sent `settle_s` before that and no peer lost a link since then, or
   shortly before or after;
 - not to a receiver that crashed: a message on its way to it was not late.
 
+While a partition or a repair delays messages, those that are not delivered yet wait for it and are counted
+(`unsettled_count`), by the rule that live checks use (`testing/checks/settling.py`).
+
 A delivery that may be hidden in rows that the recorder dropped or that are quarantined is not judged, and neither is
 one that the clocks of two machines leave open. These are counted instead (`unknown_...`). Within one run, only ordinals
-define the order.
+define the order. Otherwise times are by one clock (`arrow/channel_clock.py`), with an error.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import datetime
 
 import polars as pl
 
@@ -40,13 +46,15 @@ from broadloom.pipeline.table import (
     TableSetting,
 )
 from broadloom.pipeline.tables.deliveries import last_missed
+from broadloom.pipeline.tables.fabric_snapshots import DEGREE
 from broadloom.pipeline.tables.recorded_peers import SETTLE
 from broadloom.record.arrow_import import pa
 
 CLOCK_TOLERANCE = TableSetting(
     "clock_tolerance_s",
     0.5,
-    "How far the clocks of two machines may differ. Events closer together than that are not ordered by time.",
+    "How far the clocks of two machines may differ, beyond what `clock_offsets` corrects. Events closer together than "
+    "that are not ordered by time.",
 )
 
 FINDING = pa.struct(
@@ -61,6 +69,7 @@ COLUMNS = (
     TableColumn("delivered_count", COUNT, "Messages delivered, due or not."),
     TableColumn("missed_count", COUNT, "Messages reported as missed."),
     TableColumn("pending_at_end_count", COUNT, "Messages sent so shortly before the end that they may be in flight."),
+    TableColumn("unsettled_count", COUNT, "Messages that wait for a partition or a repair to end."),
     TableColumn("unknown_dropped_rows_count", COUNT, "Messages whose delivery may be among missing rows."),
     TableColumn(
         "unknown_clock_count", COUNT, "Messages sent so close to the join that the clocks cannot order the two."
@@ -83,16 +92,31 @@ class AuditInputs:
     messages: pl.DataFrame
     """`MESSAGE_COLUMNS` of all messages of the channel."""
     recorded_peers: pl.DataFrame
+    """With `own_joined_time`, by the peer's own clock."""
     author_bounds: pl.DataFrame
     """Result of `author_bounds`."""
     dropped_rows: pl.DataFrame
     """run_id, gap_start, gap_end: rows of that run between the two times are missing; null means any time."""
     settle_s: float
     clock_tolerance_s: float
+    clock_errors_us: Mapping[str, float]
+    """Largest error of the times of each run."""
+    end_time: datetime
+    """The last event on the tapes."""
+    settled_time: datetime | None
+    """Since when the fabric is settled; None if it is not."""
+
+    @property
+    def clock_error_s(self) -> float:
+        return max(self.clock_errors_us.values(), default=0.0) / 1e6
 
 
 def author_bounds(
-    messages: pl.DataFrame, held: pl.DataFrame, missed: pl.DataFrame, recorded_peers: pl.DataFrame, settle_s: float
+    messages: pl.DataFrame,
+    held: pl.DataFrame,
+    missed: pl.DataFrame,
+    recorded_peers: pl.DataFrame,
+    settle_s: float,
 ) -> pl.DataFrame:
     """Up to which message of each author anything is due.
 
@@ -208,10 +232,20 @@ def _pairs(messages: pl.DataFrame, counts: pl.DataFrame, receivers: pl.Series, i
     peers = inputs.recorded_peers.filter(pl.col("peer").is_in(receivers.implode())).rename({"peer": "receiver"})
     # An author that got its own message is a violation, so that pair has to be judged too.
     own = counts.filter(pl.col("author") == pl.col("receiver")).select("author", "receiver")
-    pairs = authors.join(peers, how="cross")
+    pairs = _with_clock_error(authors.join(peers, how="cross"), inputs)
     is_own = pl.col("author") == pl.col("receiver")
     pairs = pl.concat([pairs.filter(~is_own), pairs.filter(is_own).join(own, on=PAIR, how="semi")])
     return pairs.join(inputs.author_bounds, on="author", how="left")
+
+
+def _with_clock_error(pairs: pl.DataFrame, inputs: AuditInputs) -> pl.DataFrame:
+    """Add `clock_error`: how wrong the time between an event of the author and one of the receiver may be."""
+    # An author without a tape is known from any run.
+    errors = [
+        pl.col(run).replace_strict(inputs.clock_errors_us, default=default, return_dtype=pl.Float64)
+        for run, default in (("run_id", 0.0), ("author_run_id", 1e6 * inputs.clock_error_s))
+    ]
+    return pairs.with_columns(clock_error=pl.duration(microseconds=(errors[0] + errors[1]).ceil().cast(pl.Int64)))
 
 
 def _with_due_start(pairs: pl.DataFrame, messages: pl.DataFrame, inputs: AuditInputs) -> pl.DataFrame:
@@ -222,7 +256,8 @@ def _with_due_start(pairs: pl.DataFrame, messages: pl.DataFrame, inputs: AuditIn
     times = messages.select(*by, "sequence", "sent_time").sort("sent_time")
     margin = pl.when(pl.col("author_run_id").is_null()).then(settle).otherwise(tolerance)
     pairs = pairs.with_columns(
-        (pl.col("joined_time") + margin).alias("surely_after"), (pl.col("joined_time") - tolerance).alias("maybe_after")
+        (pl.col("joined_time") + margin + pl.col("clock_error")).alias("surely_after"),
+        (pl.col("joined_time") - tolerance - pl.col("clock_error")).alias("maybe_after"),
     )
     pairs = _nearest(pairs, times, "surely_after", "sent_time", by, "forward", "start_by_time")
     pairs = _nearest(pairs, times, "maybe_after", "sent_time", by, "forward", "maybe_start")
@@ -240,8 +275,8 @@ def _with_due_end(pairs: pl.DataFrame, messages: pl.DataFrame, inputs: AuditInpu
     settle = _seconds(inputs.settle_s)
     times = messages.select(*by, "sequence", "sent_time").sort("sent_time")
     pairs = pairs.with_columns(
-        (pl.col("end_time") - settle).alias("settled_time"),
-        (pl.col("last_disruption_time") + settle).alias("undisturbed_time"),
+        (pl.col("end_time") - settle - pl.col("clock_error")).alias("settled_time"),
+        (pl.col("last_disruption_time") + settle + _seconds(2 * inputs.clock_error_s)).alias("undisturbed_time"),
     )
     pairs = _nearest(pairs, times, "settled_time", "sent_time", by, "backward", "due_end")
     pairs = _nearest(pairs, times, "undisturbed_time", "sent_time", by, "backward", "last_disturbed")
@@ -252,10 +287,17 @@ def _with_due_end(pairs: pl.DataFrame, messages: pl.DataFrame, inputs: AuditInpu
     # A receiver that left is due nothing sent before a disruption, or shortly after it.
     disturbed = pl.col("last_disturbed").fill_null(0)
     undisturbed_end = pl.when(pl.col("due_end") > disturbed).then(pl.col("due_end")).otherwise(0)
+    is_present = pl.col("end_status") == "present"
+    present_end = pl.min_horizontal(pl.col("due_end").fill_null(0), limit)
+    is_settled = pl.col("end_time") >= pl.lit(inputs.settled_time, pairs.schema["end_time"]) + settle
+    is_settled = is_settled.fill_null(False)
+    # What a receiver lacks whose recording ended earlier is not decided by later events.
+    is_waiting = is_present & ~is_settled & (pl.col("end_time") >= pl.lit(inputs.end_time) - settle)
     return pairs.with_columns(
         limit.alias("limit"),
-        pl.when(pl.col("end_status") == "present")
-        .then(pl.min_horizontal(pl.col("due_end").fill_null(0), limit))
+        pl.when(is_waiting).then(present_end).otherwise(0).alias("waiting_end"),
+        pl.when(is_present & is_settled)
+        .then(present_end)
         .when(pl.col("end_status") == "left")
         .then(undisturbed_end)
         .otherwise(0)
@@ -290,12 +332,13 @@ def _with_due_range(pairs: pl.DataFrame, counts: pl.DataFrame) -> pl.DataFrame:
         pl.when(is_empty).then(1).otherwise(pl.col("range_start")).alias("range_start"),
         pl.when(is_empty).then(0).otherwise(pl.col("range_end")).alias("range_end"),
     )
-    in_flight = pl.min_horizontal("known", "limit") - pl.max_horizontal("range_end", pl.col("range_start") - 1)
+    reached = pl.max_horizontal("range_end", pl.col("range_start") - 1)
+    waiting = pl.max_horizontal(pl.col("waiting_end") - reached, 0)
+    in_flight = pl.max_horizontal(pl.min_horizontal("known", "limit") - reached, 0) - waiting
+    is_due = (pl.col("end_status") == "present") & pl.col("due_start").is_not_null() & ~own
     return pairs.with_columns(
-        pl.when((pl.col("end_status") == "present") & pl.col("due_start").is_not_null() & ~own)
-        .then(pl.max_horizontal(in_flight, 0))
-        .otherwise(0)
-        .alias("pending_at_end_count"),
+        pl.when(is_due).then(in_flight).otherwise(0).alias("pending_at_end_count"),
+        pl.when(is_due).then(waiting).otherwise(0).alias("unsettled_count"),
         pl.when(own | pl.col("maybe_start").is_null() | pl.col("due_start").is_null())
         .then(0)
         .otherwise(pl.col("unclear"))
@@ -421,6 +464,6 @@ TABLE = Table(
     "For each author and receiver: how many messages were due, and how many arrived?",
     COLUMNS,
     Stage.PAIR,
-    depends_on=("quarantine", "messages", "deliveries", "recorded_peers"),
-    settings=(SETTLE, CLOCK_TOLERANCE),
+    depends_on=("quarantine", "messages", "deliveries", "recorded_peers", "membership_intervals", "links"),
+    settings=(SETTLE, CLOCK_TOLERANCE, DEGREE),
 )
