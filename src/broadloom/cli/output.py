@@ -40,7 +40,11 @@ _Job = tuple[bytes, "asyncio.Future[None] | None"]
 
 
 def to_json(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False, default=_json_default)
+    """In one line. Characters that a terminal might obey are escaped, which means the same in JSON."""
+    text = json.dumps(value, ensure_ascii=False, default=_json_default)
+    if text.isprintable():
+        return text
+    return "".join(char if char.isprintable() else json.dumps(char)[1:-1] for char in text)
 
 
 def print_json(value: Any) -> None:

@@ -15,12 +15,12 @@ from broadloom.cli.output import print_json, print_result
 from broadloom.cli.pipeline_output import (
     BuildProgress,
     build_summary,
+    csv_text,
     print_audit,
     print_build,
     print_rows,
     select_rows,
     stop_on_signal,
-    unnest,
 )
 from broadloom.cli.runner import command
 
@@ -122,7 +122,7 @@ def show(
         for row in frame.iter_rows(named=True):
             print_json(row)
     elif csv:
-        sys.stdout.write(unnest(frame).write_csv())
+        sys.stdout.write(csv_text(frame))
     else:
         print_rows(found.question, frame.columns, frame.iter_rows())
 

@@ -1,6 +1,7 @@
 """Terminal output of `broadloom pipeline`: progress, rows, build and audit summaries."""
 
 import signal
+import sys
 import threading
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -9,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from broadloom.cli.exit_codes import UsageError
+from broadloom.cli.formatting import escape_control_chars
 from broadloom.cli.output import ProgressBar, console, to_json
 
 if TYPE_CHECKING:
@@ -60,24 +62,28 @@ def select_rows(rows: "pl.LazyFrame", where: str, columns: str, limit: int | Non
         raise UsageError(f"cannot select rows: {reason}; columns are: {names}") from problem
 
 
-def unnest(frame: "pl.DataFrame") -> "pl.DataFrame":
-    """Nested columns as JSON text, because CSV has no lists."""
+def csv_text(frame: "pl.DataFrame") -> str:
+    """Nested columns as JSON text, because CSV has no lists. At a terminal, control characters are escaped."""
     import polars as pl
 
     nested = [name for name, kind in frame.schema.items() if kind.is_nested()]
+    texts = [name for name, kind in frame.schema.items() if kind == pl.String] if sys.stdout.isatty() else []
     return frame.with_columns(
-        [pl.Series(name, [to_json(each) for each in frame[name].to_list()], pl.String) for name in nested]
-    )
+        *(pl.Series(name, [to_json(each) for each in frame[name].to_list()], pl.String) for name in nested),
+        *(pl.col(name).map_elements(escape_control_chars, pl.String) for name in texts),
+    ).write_csv()
 
 
 def print_rows(title: str, names: list[str], rows: Iterable[tuple[Any, ...]]) -> None:
+    """Rows of a table. What comes from a tape is neither obeyed by the terminal nor read as markup."""
     from rich.table import Table
+    from rich.text import Text
 
-    table = Table(title=title, title_justify="left")
+    table = Table(title=Text(title), title_justify="left")
     for name in names:
-        table.add_column(name, overflow="fold")
+        table.add_column(Text(name), overflow="fold")
     for row in rows:
-        table.add_row(*(_text(each) for each in row))
+        table.add_row(*(Text(escape_control_chars(_text(each))) for each in row))
     console().print(table)
 
 
@@ -122,7 +128,7 @@ def print_audit(
         )
         print(f"channel {summary['channel']}: {'passed' if summary['has_passed'] else 'VIOLATIONS'}: {figures}")
         if summary["notes"]:
-            print(f"  not judged: {summary['notes']}")
+            print(f"  not judged: {escape_control_chars(summary['notes'])}")
     if violations.height:
         shown = ["finding", "channel", "author", "sequence", "receiver", "event_time", "detail"]
         print_rows(f"Violations (at most {limit})", shown, violations.select(shown).iter_rows())

@@ -26,8 +26,11 @@ if TYPE_CHECKING:
 
 
 def print_error(command: str, text: str) -> None:
+    """The text may quote anything, as the name of a file: control characters are escaped."""
+    from broadloom.cli.formatting import escape_control_chars
+
     is_colored = sys.stderr.isatty() and "NO_COLOR" not in os.environ
-    line = f"broadloom {command}: {text}"
+    line = f"broadloom {command}: " + "\n".join(map(escape_control_chars, text.split("\n")))
     with suppress(OSError):
         print(f"\x1b[31m{line}\x1b[0m" if is_colored else line, file=sys.stderr, flush=True)
 
