@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from broadloom.cli.exit_codes import UsageError
-from broadloom.cli.formatting import escape_control_chars
-from broadloom.cli.output import ProgressBar, console, to_json
+from broadloom.cli.formatting import escape_control_chars, to_json
+from broadloom.cli.output import ProgressBar, console
 
 if TYPE_CHECKING:
     import polars as pl
