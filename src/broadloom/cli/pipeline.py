@@ -10,15 +10,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, ParamSpec
 
 from broadloom.cli.exit_codes import FAILURE, NOT_SUPPORTED, SUCCESS, UsageError
-from broadloom.cli.options import JsonOption, MasterOption, TapesOption, argument, command_group, option
-from broadloom.cli.output import print_json, print_result
+from broadloom.cli.options import JsonOption, MasterOption, TapesOption, argument, option
+from broadloom.cli.output import print_json
+from broadloom.cli.pipeline_options import CsvOption, DriverMemoryOption, OutOption, SetOption, pipeline
 from broadloom.cli.pipeline_output import (
     BuildProgress,
     build_summary,
-    csv_text,
     print_audit,
     print_build,
-    print_rows,
+    print_frame,
     select_rows,
     stop_on_signal,
 )
@@ -29,26 +29,6 @@ if TYPE_CHECKING:
     from broadloom.pipeline.live.follow import FollowProgress
 
 P = ParamSpec("P")
-
-pipeline = command_group(
-    help="""Build tables from tapes: deliveries, latency, sessions, invoices.
-
-    Runs on Spark, on this machine or on a cluster. Needs the extra `pipeline`.
-
-    Examples:
-
-    - `broadloom pipeline run --tapes tapes --out results`
-    - `broadloom pipeline show audit_summary --out results`
-    - `broadloom pipeline audit --tapes tapes`
-    """,
-)
-
-OutOption = Annotated[Path, option("Directory of results.", "DIR", "--out", "-o")]
-DriverMemoryOption = Annotated[str, option("Driver memory, as 4g.", "SIZE", show_default="4g")]
-SetOption = Annotated[
-    list[str] | None,
-    option("Table setting; repeatable. `broadloom pipeline tables --json` lists them.", "NAME=VALUE", "--set"),
-]
 
 
 @command("pipeline run", pipeline, extra="pipeline")
@@ -101,7 +81,7 @@ def show(
     where: Annotated[str, option("SQL condition.", "SQL")] = "",
     columns: Annotated[str, option("Columns to show.", "NAME,…")] = "",
     json: JsonOption = False,
-    csv: Annotated[bool, option("Print CSV.")] = False,
+    csv: CsvOption = False,
 ) -> None:
     """Show rows of a table.
 
@@ -118,57 +98,7 @@ def show(
 
     found = find_table(table)
     frame = select_rows(Results(out).scan(found), where, columns, limit or None)
-    if json:
-        for row in frame.iter_rows(named=True):
-            print_json(row)
-    elif csv:
-        sys.stdout.write(csv_text(frame))
-    else:
-        print_rows(found.question, frame.columns, frame.iter_rows())
-
-
-@command("pipeline plot", pipeline, extra="pipeline")
-def plot(
-    out: OutOption,
-    image: Annotated[Path, option("Output image, .svg or .png.", "FILE")] = Path("channel.svg"),
-    channel: Annotated[str, option("Channel ID, if the results have several channels.", "ID")] = "",
-    json: JsonOption = False,
-) -> None:
-    """Plot the history of a channel.
-
-    Shows peers, repairs, latency and hops. Does not start Spark.
-
-    Examples:
-
-    - `broadloom pipeline plot --out results`
-    - `broadloom pipeline plot --out results --image week.png --channel 9bae618a73998c1e`
-    """
-    from broadloom.pipeline.plot import plot_channel
-
-    plotted = plot_channel(out, image, channel)
-    print_result({"image": image, "channel": plotted}, f"{image}: channel {plotted}", json=json)
-
-
-@command("pipeline tables", pipeline, extra="pipeline")
-def tables(json: JsonOption = False) -> None:
-    """List the tables and the question each one answers.
-
-    With --json, also columns and settings.
-
-    Examples:
-
-    - `broadloom pipeline tables`
-    - `broadloom pipeline tables --json | jq .columns`
-    """
-    from broadloom.pipeline.tables import all_tables
-
-    if not json:
-        print_rows("Tables", ["table", "question"], ((each.name, each.question) for each in all_tables()))
-        return
-    for each in all_tables():
-        columns = [{"name": column.name, "type": column.spark, "about": column.about} for column in each.columns]
-        settings = [{"name": one.name, "default": one.default, "about": one.about} for one in each.settings]
-        print_json({"table": each.name, "question": each.question, "columns": columns, "settings": settings})
+    print_frame(found.question, frame, json=json, csv=csv)
 
 
 @command("pipeline audit", pipeline, extra="pipeline")
@@ -284,3 +214,6 @@ def _parse_setting(text: str) -> tuple[str, str]:
     if not equals:
         raise UsageError(f"a setting has the form NAME=VALUE, not {text!r}")
     return name.strip(), value.strip()
+
+
+from broadloom.cli import pipeline_data  # noqa: E402, F401  (registers the other commands, after those above)

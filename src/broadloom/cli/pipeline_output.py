@@ -11,12 +11,16 @@ from typing import TYPE_CHECKING, Any
 
 from broadloom.cli.exit_codes import UsageError
 from broadloom.cli.formatting import escape_control_chars, to_json
-from broadloom.cli.output import ProgressBar, console
+from broadloom.cli.output import ProgressBar, console, print_json
 
 if TYPE_CHECKING:
     import polars as pl
 
     from broadloom.pipeline.build import BuildResult
+    from broadloom.record.arrow_import import pa
+
+WIDTH_MAX = 100_000
+"""Characters of a row, when its width is measured."""
 
 
 class BuildProgress(ProgressBar):
@@ -74,17 +78,40 @@ def csv_text(frame: "pl.DataFrame") -> str:
     ).write_csv()
 
 
+def print_frame(title: str, rows: "pl.DataFrame | pa.Table", *, json: bool = False, csv: bool = False) -> None:
+    """Rows as a table, as JSON lines or as CSV."""
+    import polars as pl
+
+    frame = rows if isinstance(rows, pl.DataFrame) else pl.DataFrame(rows)
+    if json:
+        for row in frame.iter_rows(named=True):
+            print_json(row)
+    elif csv:
+        sys.stdout.write(csv_text(frame))
+    elif frame.columns:
+        print_rows(title, frame.columns, frame.iter_rows())
+
+
 def print_rows(title: str, names: list[str], rows: Iterable[tuple[Any, ...]]) -> None:
-    """Rows of a table. What comes from a tape is neither obeyed by the terminal nor read as markup."""
+    """Rows of a table; a single one that is too wide, as a list of its columns.
+
+    What comes from a tape is neither obeyed by the terminal nor read as markup.
+    """
     from rich.table import Table
     from rich.text import Text
 
-    table = Table(title=Text(title), title_justify="left")
+    out = console()
+    listed = [[Text(escape_control_chars(_text(each))) for each in row] for row in rows]
+    table = Table(title=Text(title) if title else None, title_justify="left")
     for name in names:
         table.add_column(Text(name), overflow="fold")
-    for row in rows:
-        table.add_row(*(Text(escape_control_chars(_text(each))) for each in row))
-    console().print(table)
+    for row in listed:
+        table.add_row(*row)
+    if len(listed) == 1 and out.measure(table, options=out.options.update(width=WIDTH_MAX)).maximum > out.width:
+        table = Table(title=table.title, title_justify="left", show_header=False)
+        for name, value in zip(names, listed[0], strict=True):
+            table.add_row(Text(name), value)
+    out.print(table)
 
 
 def build_summary(result: "BuildResult", seconds: float) -> dict[str, Any]:

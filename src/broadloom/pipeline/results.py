@@ -154,6 +154,7 @@ class ResultsTransaction:
         try:
             for name, built in manifest.tables.items():
                 if built.build == self.build:
+                    self._remove_unlisted(name, built)
                     (folder / name).mkdir(exist_ok=True)
                     moved.append(self._results.table_path(name, built))
                     (self.staging_path / name).rename(moved[-1])
@@ -170,6 +171,13 @@ class ResultsTransaction:
             for old in (folder / name).iterdir():
                 if old.name != built.build:
                     shutil.rmtree(old, ignore_errors=True)
+
+    def _remove_unlisted(self, name: str, built: TableBuild) -> None:
+        """Files of failed attempts: programs that do not know the manifest read the whole folder."""
+        if built.files is not None:
+            for path in (self.staging_path / name).iterdir():
+                if path.name not in built.files:
+                    path.unlink()
 
     def _write_manifest(self, manifest: ResultsManifest) -> None:
         folder = self._results.folder

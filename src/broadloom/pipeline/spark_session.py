@@ -5,6 +5,7 @@ it is for small inputs and tests, where startup is most of the work.
 """
 
 import atexit
+import logging
 import os
 import shutil
 import socket
@@ -79,6 +80,7 @@ def session(
     from pyspark.errors import PySparkException
     from pyspark.sql import SparkSession
 
+    logging.getLogger("SQLQueryContextLogger").disabled = True  # prints what is raised anyway
     cores = cores or os.cpu_count() or 1
     where = master or f"local[{cores}]"
     _check_master(where)
@@ -238,7 +240,8 @@ def _settings(master: str, cores: int, memory: str, quick: bool) -> dict[str, st
             "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
         ),
     }
-    options = [f"-Dlog4j2.configurationFile={_LOGGING.as_uri()}"]
+    # Derby, which keeps a catalog, would write its log into the working directory.
+    options = [f"-Dlog4j2.configurationFile={_LOGGING.as_uri()}", f"-Dderby.stream.error.file={os.devnull}"]
     if quick:
         # Startup is most of the work: compile little, and use no GC threads.
         options += ["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"]
