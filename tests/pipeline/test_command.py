@@ -79,8 +79,10 @@ def test_audit_exits_1_and_lists_violations(place: TapeFolders, spark: "SparkSes
 
 
 def test_run_builds_tables_that_show_prints(place: TapeFolders, spark: "SparkSession", tmp_path: Path) -> None:
-    code, out, _ = broadloom("run", "--tapes", place.bad, "--out", tmp_path, "--only", "audit_findings", "--json")
+    code, out, error = broadloom("run", "--tapes", place.bad, "--out", tmp_path, "--only", "audit_findings", "--json")
     assert code == 0
+    phases = [line.partition(" s  ")[2] for line in error.splitlines()]  # there is no terminal here
+    assert phases == ["starting Spark", "examining the tapes", "building the tables"]
     report = json.loads(out)
     assert "audit_summary" not in report["built"]
     messages = report["tables"]["messages"]["rows"]
@@ -134,7 +136,7 @@ def test_tables_command_lists_questions_columns_and_settings() -> None:
 
 
 def test_show_does_not_import_pyspark() -> None:
-    code = "import sys; from broadloom.cli.pipeline import tables; tables(); print('pyspark' in sys.modules)"
+    code = "import sys; from broadloom.cli.pipeline_data import tables; tables(); print('pyspark' in sys.modules)"
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert ran.stdout.splitlines()[-1] == "False"
 

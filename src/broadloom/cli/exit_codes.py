@@ -41,7 +41,7 @@ _CODES = {
     USAGE_ERROR: "UsageError InvalidKeyError ConfigError ScenarioError ServeError ChatStoreError "
     "TapeWriteError StudyUsageError TapesNotFoundError TableNotFoundError TableSettingError ResultsNotFoundError "
     "ResultsLockedError NothingToPlotError BillingConfigError IssuedInvoicesError LiveStateMismatchError "
-    "LiveTablesNotFoundError SqlError",
+    "LiveTablesNotFoundError SqlError CompactError",
     NOT_SUPPORTED: "NotSupportedError JavaNotFoundError SparkUnavailableError",
     FAILURE: "CommandFailedError BroadloomError TapeReadError OSError",
 }

@@ -190,7 +190,7 @@ def _follow(tapes: Path, out: Path, settings: dict[str, str], master: str, memor
         if json:
             counts = {"event_count": done.rows, "excluded_count": done.excluded_rows}
             print_json({"batch_id": done.batch, **counts, "duration_ms": round(1000 * done.seconds, 3)})
-        elif sys.stderr.isatty():
+        else:
             late = f", {done.excluded_rows:,} late or in the future" if done.excluded_rows else ""
             text = f"batch {done.batch}: {done.rows:,} events of {done.channels} channels{late} ({done.seconds:.1f} s)"
             print(text, file=sys.stderr, flush=True)

@@ -4,11 +4,11 @@ import tempfile
 from pathlib import Path
 from typing import Annotated
 
-from broadloom.cli.exit_codes import UsageError
-from broadloom.cli.options import JsonOption, MasterOption, argument, option
+from broadloom.cli.exit_codes import FAILURE, SUCCESS, UsageError
+from broadloom.cli.options import JsonOption, MasterOption, TapesOption, argument, option
 from broadloom.cli.output import print_json, print_result
 from broadloom.cli.pipeline_options import CsvOption, DriverMemoryOption, OutOption, pipeline
-from broadloom.cli.pipeline_output import print_frame, print_rows
+from broadloom.cli.pipeline_output import BuildProgress, print_frame, print_rows
 from broadloom.cli.runner import command
 
 
@@ -109,3 +109,49 @@ def tables(json: JsonOption = False) -> None:
         columns = [{"name": column.name, "type": column.spark, "about": column.about} for column in each.columns]
         settings = [{"name": one.name, "default": one.default, "about": one.about} for one in each.settings]
         print_json({"table": each.name, "question": each.question, "columns": columns, "settings": settings})
+
+
+@command("pipeline contracts", pipeline, extra="pipeline")
+def contracts() -> None:
+    """Print the data contracts as JSON: the schema of the tape and of every table.
+
+    Examples:
+
+    - `broadloom pipeline contracts | jq .tables.latency.columns`
+    """
+    from broadloom.pipeline.contracts import page
+
+    print(page(), end="")
+
+
+@command("pipeline compact", pipeline, extra="pipeline")
+def compact(
+    tapes: TapesOption,
+    out: Annotated[Path, option("Directory of the copy: new or empty.", "DIR", "--out", "-o")],
+    json: JsonOption = False,
+) -> int:
+    """Copy tapes into few large files: one per channel, date and recording.
+
+    Many small files are slow to read. The original is not changed. Files that cannot be used are listed, and the exit
+    status is 1 if rows are missing in the copy because of them. Does not start Spark.
+
+    Examples:
+
+    - `broadloom pipeline compact --tapes tapes --out compacted`
+    """
+    from broadloom.pipeline.compact import compact as compact_tapes
+    from broadloom.pipeline.quarantine import quarantine
+
+    with BuildProgress("compacting") as progress:
+        done = compact_tapes(tapes, out, progress.update)
+    excluded = quarantine(done.excluded)
+    sizes = {"files": done.files, "rows": done.rows, "bytes": done.bytes}
+    before = {"files": done.files_before, "bytes": done.bytes_before}
+    text = (
+        f"{done.rows:,} rows: {done.files_before:,} files, {done.bytes_before / 1e6:,.2f} MB became "
+        f"{done.files:,} files, {done.bytes / 1e6:,.2f} MB in {out}"
+    )
+    print_result({"out": out, **sizes, "before": before, "excluded": excluded.to_pylist()}, text, json=json)
+    if excluded.num_rows and not json:
+        print_frame("Not in the copy", excluded.select(["file_path", "row_count", "reason", "detail"]))
+    return FAILURE if any(excluded["leaves_gap"].to_pylist()) else SUCCESS

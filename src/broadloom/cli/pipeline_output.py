@@ -3,6 +3,7 @@
 import signal
 import sys
 import threading
+import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from datetime import datetime
@@ -24,10 +25,17 @@ WIDTH_MAX = 100_000
 
 
 class BuildProgress(ProgressBar):
-    """Implements `ProgressListener` of a build."""
+    """Implements `ProgressListener` of a build. Without a terminal, each phase is a line with the time so far."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(text)
+        self._began = time.monotonic()
 
     def on_phase(self, text: str) -> None:
-        self.phase(text)
+        if sys.stderr.isatty():
+            self.phase(text)
+        else:
+            print(f"{time.monotonic() - self._began:6.1f} s  {text}", file=sys.stderr, flush=True)
 
 
 @contextmanager

@@ -41,6 +41,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _NOT_FINGERPRINTED = {
+    "compact.py",
+    "contracts.py",
     "live",
     "overlay_study",
     "plot.py",
@@ -48,6 +50,7 @@ _NOT_FINGERPRINTED = {
     "sidecar.py",
     "sidecar_client.py",
     "spark_source",
+    "sql.py",
     "synthetic",
 }
 """Modules that do not affect the content of tables."""

@@ -7,7 +7,7 @@ import os
 from contextlib import suppress
 from datetime import date
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from broadloom.record.arrow_import import pa, pq
 from broadloom.record.dropped_rows import Key, RowRange
@@ -52,14 +52,7 @@ class TapeFile:
         self._file = UnfinishedFile(folder / f"{run_id}-{number:06d}.parquet")
         self._sink = self._file.sink
         try:
-            self._writer = pq.ParquetWriter(
-                self._sink,
-                self._schema,
-                compression="zstd",
-                use_dictionary=_DICTIONARY,
-                column_encoding=_DELTAS,
-                write_page_checksum=True,
-            )
+            self._writer = open_writer(self._sink, self._schema)
             self._flush()
         except BaseException:
             self.abandon()
@@ -95,7 +88,7 @@ class TapeFile:
         self.write_row_group()
         self._writer.close()
         self._flush()
-        os.fsync(self._sink.fileno())
+        self._file.sync()
         self._file.publish()
         sync_folder(self._file.path.parent)
         self._sink.close()
@@ -119,6 +112,18 @@ class TapeFile:
                 self._writer.close()
             self._writer.is_open = False  # or it would try again when it is garbage-collected
         self._file.remove()
+
+
+def open_writer(sink: BinaryIO, schema: pa.Schema) -> Any:
+    """A Parquet writer with the encodings of a tape."""
+    return pq.ParquetWriter(
+        sink,
+        schema,
+        compression="zstd",
+        use_dictionary=_DICTIONARY,
+        column_encoding=_DELTAS,
+        write_page_checksum=True,
+    )
 
 
 def make_folder(folder: Path, top: Path) -> None:

@@ -34,6 +34,10 @@ class UnfinishedFile:
         else:
             self.sink, self._hidden_path = _create_hidden(path)
 
+    def sync(self) -> None:
+        self.sink.flush()
+        os.fsync(self.sink.fileno())
+
     def publish(self) -> None:
         """Give the file its name, atomically. All its data must be on disk."""
         if self._hidden_path is None:
