@@ -127,10 +127,10 @@ def examine_tapes(
 
 def events(spark: "SparkSession", tapes: TapeSet) -> "DataFrame":
     """All valid rows."""
-    paths = [_spark_path(tapes.folder / each.path, as_pattern=True) for each in tapes.used]
+    paths = [spark_path(tapes.folder / each.path, as_pattern=True) for each in tapes.used]
     if not paths:
         return spark.createDataFrame([], spark_ddl())
-    reader = spark.read.schema(spark_ddl()).option("basePath", _spark_path(tapes.folder))
+    reader = spark.read.schema(spark_ddl()).option("basePath", spark_path(tapes.folder))
     frame = reader.parquet(*paths)
     if any(each.excluded for each in tapes.used):
         latest = tapes.latest
@@ -144,7 +144,7 @@ def events(spark: "SparkSession", tapes: TapeSet) -> "DataFrame":
     return frame
 
 
-def _spark_path(path: Path, *, as_pattern: bool = False) -> str:
+def spark_path(path: Path, *, as_pattern: bool = False) -> str:
     """Spark takes URLs that are not percent-encoded, and expands glob characters unless they are escaped."""
     text = path.absolute().as_posix()
     return "file://" + (re.sub(r"([\\\\{}\[\]*?])", r"\\\1", text) if as_pattern else text)
