@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, ParamSpec
 
-from broadloom.cli.exit_codes import FAILURE, NOT_SUPPORTED, SUCCESS, UsageError
+from broadloom.cli.exit_codes import NOT_SUPPORTED, VERDICT_CODES, UsageError
 from broadloom.cli.options import JsonOption, MasterOption, TapesOption, argument, command_group, option
 from broadloom.cli.output import print_json, print_result
 from broadloom.cli.pipeline_output import (
@@ -183,7 +183,8 @@ def audit(
 ) -> int:
     """Check that every message was delivered to every member, exactly once and in order.
 
-    Exit status 0 only if every guarantee held, 1 if there are violations, 3 if the tapes could not be judged.
+    Exit status 0 only if every guarantee held, 1 if there are violations, 3 if the tapes could not be judged, or not
+    yet: during a partition or a repair, messages are late and not lost.
 
     Examples:
 
@@ -208,11 +209,13 @@ def _audit(tapes: Path, out: Path, settings: list[str], master: str, memory: str
     summaries = results.scan(table("audit_summary")).collect()
     violations = results.scan(table("audit_findings")).filter(pl.col("is_violation")).head(limit).collect()
     quarantine = results.scan(table("quarantine")).collect()
-    has_passed = summaries.height > 0 and bool(summaries["has_passed"].all())
+    verdicts = set(summaries["verdict"])
+    verdict = next((each for each in ("broken", "unsettled", "held") if each in verdicts), None)
     if json:
         print_json(
             {
-                "has_passed": has_passed,
+                "verdict": verdict,
+                "has_passed": verdict == "held",
                 "audit_summary": summaries.to_dicts(),
                 "violations": violations.to_dicts(),
                 "quarantine": quarantine.to_dicts(),
@@ -221,7 +224,7 @@ def _audit(tapes: Path, out: Path, settings: list[str], master: str, memory: str
         )
     else:
         print_audit(summaries, violations, quarantine, limit, result, seconds)
-    return SUCCESS if has_passed else FAILURE if summaries.height else NOT_SUPPORTED
+    return NOT_SUPPORTED if verdict is None else VERDICT_CODES[verdict]
 
 
 def _build(

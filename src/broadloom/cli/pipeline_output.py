@@ -107,6 +107,9 @@ def print_build(result: "BuildResult", out: Path, seconds: float) -> None:
         print(f"{tapes['quarantined']:,} files are in quarantine: broadloom pipeline show quarantine --out {out}")
 
 
+_VERDICTS = {"held": "passed", "broken": "VIOLATIONS", "unsettled": "NOT SETTLED"}
+
+
 def print_audit(
     summaries: "pl.DataFrame",
     violations: "pl.DataFrame",
@@ -121,7 +124,9 @@ def print_audit(
             f"{summary['due_count']:,} deliveries due, {summary['delivered_count']:,} delivered, "
             f"{summary['reported_missed_count']:,} reported missed"
         )
-        print(f"channel {summary['channel']}: {'passed' if summary['has_passed'] else 'VIOLATIONS'}: {figures}")
+        print(f"channel {summary['channel']}: {_VERDICTS[summary['verdict']]}: {figures}")
+        if summary["waits_for"]:
+            print(f"  at {_text(summary['verdict_time'])}: {summary['waits_for']}")
         if summary["notes"]:
             print(f"  not judged: {summary['notes']}")
     if violations.height:
@@ -132,8 +137,10 @@ def print_audit(
         print_rows("Quarantine", shown, quarantine.select(shown).iter_rows())
     if not summaries.height:
         conclusion = "nothing could be judged"
+    elif "broken" in summaries["verdict"]:
+        conclusion = "a guarantee was violated"
     else:
-        conclusion = "every guarantee held" if bool(summaries["has_passed"].all()) else "a guarantee was violated"
+        conclusion = "not settled yet" if "unsettled" in summaries["verdict"] else "every guarantee held"
     print(f"{conclusion} ({_timing(result, seconds)})")
 
 
