@@ -228,7 +228,8 @@ def audit_summaries(catalog: TableCatalog) -> list[AuditSummary]:
     for row in catalog.page(entry, Filter(), 0, CHANNELS_MAX).to_pylist():
         found = {name: row.get(f"{name}_count") or 0 for name in FINDINGS}
         violations = ", ".join(f"{count:,} {name.replace('_', ' ')}" for name, count in found.items() if count)
-        verdict = Verdict(row["verdict"])
+        # Results of earlier versions have no verdict.
+        verdict = Verdict(row.get("verdict") or ("held" if row["has_passed"] else "broken"))
         sentence = (
             f"{row['due_count']:,} deliveries of {row['message_count']:,} messages were due to "
             f"{row['peer_count']:,} peers: "

@@ -11,7 +11,7 @@ order and balances need no shuffle. Small parts are combined; a part that is too
 
     scan      per part      partial messages, membership events, spans, counts (`scans.py`); crossings by message
     merge     per channel   `messages`
-    cross     per bucket    of messages: the times of both ends of every link that a message crossed; for clocks, of some
+    cross     per bucket    of messages: the times of both ends of every link that a message crossed (for clocks, some)
     (driver)                `clock_offsets`, over all channels
     pair      per part      `deliveries`, `delivery_balances`, findings, latency counts
     channel   per channel   every table that follows from the merged scans: peers, links, fabric, sessions, threads ...

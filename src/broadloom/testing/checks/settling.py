@@ -53,7 +53,8 @@ class FabricState:
         if self.component_count > 1:
             return f"the merge of {self.component_count} components{self._duration()}"
         if self.repairing_s is not None:
-            return f"the repair of {self.free_slots} free slots{self._duration()}"
+            repair = f"the repair of {self.free_slots} free slots" if self.free_slots else "a regular fabric"
+            return f"{repair}{self._duration()}"
         if self.paused_count:
             return f"{self.paused_count} paused peers"
         assert self.repaired_s is not None
