@@ -1,14 +1,22 @@
 """During a partition or a repair, messages are late and not lost: the verdict is not settled yet."""
 
 from datetime import timedelta
+from pathlib import Path
 
 import polars as pl
 import pytest
 
+from broadloom.record import read
+from broadloom.testing import ClusterConfig, LocalCluster, TrafficRates
 from tests.pipeline.building import build_in_memory
 from tests.pipeline.simulated import simulated_history
 from tests.pipeline.test_delivery_balances import A, B, C, D, TapeBuilder
 from tests.pipeline.without_spark import frame
+from tests.support import eventually
+
+TIMEOUT_S = 90.0
+LIVE_SETTLE_S = 10.0
+"""Longer than it takes to notice that a link is dead."""
 
 
 def verdict(tape: TapeBuilder) -> dict:
@@ -80,3 +88,30 @@ def test_audit_at_any_time_of_a_history_finds_no_violation(scenario: str) -> Non
     assert verdicts[-1] == "held"
     if scenario == "partition":
         assert "unsettled" in verdicts
+
+
+async def test_live_checks_and_audit_agree_during_a_partition(tmp_path: Path) -> None:
+    """Real peers, audited from their tapes while they are partitioned and while they merge."""
+    config = ClusterConfig(
+        peers=6, tape=tmp_path, file_duration_s=1.0, settle_s=LIVE_SETTLE_S, rates=TrafficRates(ticks_per_s=10)
+    )
+    verdicts = []
+
+    def audit() -> str:
+        """The audit, and what the page says at that time."""
+        found = build_in_memory(read(tmp_path), "audit_summary", settle_s=str(LIVE_SETTLE_S), clock_tolerance_s="0.05")
+        verdicts.append(found["audit_summary"]["verdict"][0])
+        assert verdicts[-1] != "broken"
+        assert all(each.holds for each in cluster.guarantees()), cluster.guarantees()
+        return str(verdicts[-1])
+
+    async with LocalCluster.start(config) as cluster:
+        await cluster.wait_until_grown(TIMEOUT_S)
+        await cluster.partition()
+        await eventually(lambda: cluster.guarantees()[1].is_pending, timeout_s=TIMEOUT_S)
+        await eventually(lambda: audit() == "unsettled", timeout_s=TIMEOUT_S)
+        await cluster.heal()
+        await cluster.wait_until_converged(TIMEOUT_S)
+        audit()
+        await cluster.wait_until_delivered(TIMEOUT_S)
+        await eventually(lambda: audit() == "held", timeout_s=TIMEOUT_S)

@@ -19,6 +19,7 @@ from broadloom.pipeline.java import JavaNotFoundError
 from broadloom.pipeline.synthetic.fault_injection import FaultKind, InjectedFault, full_channel_ids, inject, write
 from broadloom.pipeline.synthetic.generate import SyntheticConfig, generate
 from broadloom.record import read
+from tests.pipeline.test_audit_settling import partitioned
 from tests.pipeline.without_spark import frame
 
 if TYPE_CHECKING:
@@ -64,6 +65,16 @@ def test_audit_does_not_pass_when_nothing_can_be_judged(spark: "SparkSession", t
     assert code == 3
     assert "nothing could be judged" in out
     assert "unreadable" in out
+
+
+def test_audit_exits_3_while_a_partition_is_not_over(spark: "SparkSession", tmp_path: Path) -> None:
+    write(frame(partitioned(279.0).table()), tmp_path / "tapes", {"c" * 16: "c" * 64})
+    code, out, _ = broadloom("audit", "--tapes", tmp_path / "tapes", "--out", tmp_path / "out")
+    assert code == 3
+    assert ": NOT SETTLED: " in out
+    assert "2 deliveries wait for the merge of 2 components, repairing for 4 min 29 s" in out
+    code, out, _ = broadloom("audit", "--tapes", tmp_path / "tapes", "--out", tmp_path / "out", "--json")
+    assert (code, json.loads(out)["verdict"], json.loads(out)["has_passed"]) == (3, "unsettled", False)
 
 
 def test_audit_exits_1_and_lists_violations(place: TapeFolders, spark: "SparkSession", tmp_path: Path) -> None:

@@ -115,8 +115,8 @@ def audit(
 ) -> int:
     """Check that every message was delivered to every member, exactly once and in order.
 
-    Exit status: 0 if every guarantee held, 1 if one was broken, 3 if that could not be judged (yet), and 2 if the
-    arguments are wrong or the audit failed.
+    Exit status: 0 if every guarantee held, 1 if one was broken, 2 if the arguments are wrong or the audit failed, and 3
+    if it could not be judged, or not yet: during a partition or a repair, messages are late and not lost.
 
     Examples:
 
@@ -142,9 +142,11 @@ def _audit(tapes: Path, out: Path, settings: list[str], master: str, memory: str
     violations = results.scan(table("audit_findings")).filter(pl.col("is_violation")).head(limit).collect()
     quarantine = results.scan(table("quarantine")).collect()
     code = audit_exit_code(summaries)
+    verdicts = set(summaries["verdict"])
     if json:
         print_json(
             {
+                "verdict": next((each for each in ("broken", "unsettled", "held") if each in verdicts), None),
                 "has_passed": code == SUCCESS,
                 "finding_counts": finding_counts(summaries),
                 "audit_summary": summaries.to_dicts(),

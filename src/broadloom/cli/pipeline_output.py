@@ -24,9 +24,6 @@ WIDTH_MAX = 100_000
 """Characters of a row, when its width is measured."""
 
 
-_VERDICTS = {"held": "passed", "broken": "VIOLATIONS", "unsettled": "not settled yet"}
-
-
 class BuildProgress(ProgressBar):
     """Implements `ProgressListener` of a build. Without a terminal, each phase is a line with the time so far."""
 
@@ -150,6 +147,9 @@ def print_build(result: "BuildResult", out: Path, seconds: float) -> None:
         print(f"{tapes['quarantined']:,} files are in quarantine: broadloom pipeline show quarantine --out {out}")
 
 
+_VERDICTS = {"held": "passed", "broken": "VIOLATIONS", "unsettled": "NOT SETTLED"}
+
+
 def print_audit(
     summaries: "pl.DataFrame",
     violations: "pl.DataFrame",
@@ -165,9 +165,10 @@ def print_audit(
             f"{summary['reported_missed_count']:,} reported missed"
         )
         print(f"channel {summary['channel']}: {_VERDICTS[summary['verdict']]}: {figures}")
-        for label, text in (("not settled", summary["waits_for"]), ("not judged", summary["notes"])):
-            if text:
-                print(f"  {label}: {escape_control_chars(text)}")
+        if summary["waits_for"]:
+            print(f"  at {_text(summary['verdict_time'])}: {escape_control_chars(summary['waits_for'])}")
+        if summary["notes"]:
+            print(f"  not judged: {escape_control_chars(summary['notes'])}")
     counts = finding_counts(summaries)
     if counts:
         print_rows("Findings", ["finding", "count"], ((name, f"{count:,}") for name, count in counts.items()))
@@ -180,7 +181,7 @@ def print_audit(
     conclusion = {
         SUCCESS: "every guarantee held",
         FAILURE: "a guarantee was violated",
-        NOT_SUPPORTED: "it is not settled yet" if "unsettled" in summaries["verdict"] else "nothing could be judged",
+        NOT_SUPPORTED: "not settled yet" if "unsettled" in summaries["verdict"] else "nothing could be judged",
     }
     print(f"{conclusion[audit_exit_code(summaries)]} ({_timing(result, seconds)})")
 

@@ -142,13 +142,13 @@ class FabricTimeline:
                 return max(int(self.times[index]), time)
         return None
 
-    def state_at(self, now: int, disruptions: Ints) -> FabricState:
+    def state_at(self, now: int, disruptions: Ints, settle_s: float) -> FabricState:
         """How far the repair is. `disruptions` are the times up to now at which a link was lost abruptly, in order."""
         if not len(disruptions) or not len(self.times):
             return FabricState()
         repaired = self.repaired_since(int(disruptions[-1]))
         if repaired is not None and repaired <= now:
-            return FabricState(repaired_s=(now - repaired) / MICROSECONDS_PER_S)
+            return FabricState(repaired_s=(now - repaired) / MICROSECONDS_PER_S, settle_s=settle_s)
         whole = next(
             (
                 int(self.times[index])
@@ -161,7 +161,8 @@ class FabricTimeline:
         held = self.recorded_degrees(now)
         wanted = target_degree(int(self.peer_counts(np.array([now]))[0]), self.degree)
         free_slots = sum(max(wanted - degree, 0) * count for degree, count in held.items())
-        return FabricState(self.component_count(now), free_slots, repairing_s=(now - since) / MICROSECONDS_PER_S)
+        repairing_s = (now - since) / MICROSECONDS_PER_S
+        return FabricState(self.component_count(now), free_slots, repairing_s=repairing_s, settle_s=settle_s)
 
     def peer_counts(self, times: Ints) -> Ints:
         started = np.searchsorted(np.sort(self.start), times, side="right")

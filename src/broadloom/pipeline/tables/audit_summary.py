@@ -72,7 +72,8 @@ def fabric_at(time: datetime, inputs: ChannelInputs, clock: ChannelClock) -> Fab
     if not len(times):
         return FabricState()
     timeline = FabricTimeline(inputs["links"], inputs["membership_intervals"], int(inputs.settings[DEGREE.name]))
-    return timeline.state_at(pl.Series([time]).dt.timestamp("us")[0], times)
+    now = pl.Series([time]).dt.timestamp("us")[0]
+    return timeline.state_at(now, times, float(inputs.settings[SETTLE.name]))
 
 
 def build(inputs: ChannelInputs) -> pa.Table:
@@ -90,8 +91,7 @@ def build(inputs: ChannelInputs) -> pa.Table:
     end_time = tapes_end(inputs, clock)
     waits_for = None
     if found is Verdict.UNSETTLED:
-        state = fabric_at(end_time, inputs, clock)
-        waits_for = f"{waiting:,} deliveries wait for {state.waits_for(float(inputs.settings[SETTLE.name]))}"
+        waits_for = f"{waiting:,} deliveries wait for {fabric_at(end_time, inputs, clock).waits_for}"
     row = {
         "channel": inputs.channel,
         "verdict": found.value,

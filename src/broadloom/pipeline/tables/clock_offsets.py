@@ -277,11 +277,13 @@ def _balanced(pairs: pl.DataFrame, nodes: _Nodes) -> tuple[Floats, Floats, Flags
 
 def _solved(columns: Ints, values: Floats, weight: Floats, prior: Floats, right: Floats) -> Floats:
     """Solution of the normal equations; the system has `values` at `columns`, four in each row."""
-    size = len(prior)
-    row = np.concatenate([np.repeat(columns, 4, axis=0).ravel(), np.arange(size)])
-    column = np.concatenate([np.tile(columns, (4, 1)).ravel(), np.arange(size)])
-    product = (np.repeat(values, 4, axis=0) * np.tile(values, (4, 1)) * weight).ravel()
-    entries = np.concatenate([product, prior])
+    size, places = len(prior), range(4)
+    # All rows of a pair of nodes are in the same columns, so they are added up first.
+    _, first, pair = np.unique(columns[1] * size + columns[0], return_index=True, return_inverse=True)
+    blocks = [np.bincount(pair, values[i] * values[j] * weight) for i in places for j in places]
+    entries = np.concatenate([*blocks, prior])
+    row = np.concatenate([*(columns[i][first] for i in places for _ in places), np.arange(size)])
+    column = np.concatenate([*(columns[j][first] for _ in places for j in places), np.arange(size)])
     if size <= DENSE_MAX:
         normal = np.bincount(row * size + column, entries, size * size).reshape(size, size)
         return np.asarray(np.linalg.solve(normal, right))

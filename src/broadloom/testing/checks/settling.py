@@ -38,19 +38,23 @@ class FabricState:
     """Since the first disturbance that is not repaired; None if the fabric is one regular graph."""
     repaired_s: float | None = None
     """Since the last repair; None if there was no disturbance."""
+    settle_s: float = SETTLE_S
 
-    def is_settled(self, settle_s: float = SETTLE_S) -> bool:
-        is_recent = self.repaired_s is not None and self.repaired_s < settle_s
+    @property
+    def is_settled(self) -> bool:
+        is_recent = self.repaired_s is not None and self.repaired_s < self.settle_s
         return self.repairing_s is None and not self.paused_count and not is_recent
 
-    def waits_for(self, settle_s: float = SETTLE_S) -> str:
+    @property
+    def waits_for(self) -> str:
         """What deliveries are waiting for, as a part of a sentence; empty if the fabric is settled."""
-        if self.is_settled(settle_s):
+        if self.is_settled:
             return ""
         if self.component_count > 1:
             return f"the merge of {self.component_count} components{self._duration()}"
         if self.repairing_s is not None:
-            return f"the repair of {self.free_slots} free slots{self._duration()}"
+            repair = f"the repair of {self.free_slots} free slots" if self.free_slots else "a regular fabric"
+            return f"{repair}{self._duration()}"
         if self.paused_count:
             return f"{self.paused_count} paused peers"
         assert self.repaired_s is not None

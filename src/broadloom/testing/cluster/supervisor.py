@@ -8,14 +8,20 @@ from random import Random
 from typing import Any
 
 from broadloom.testing.checks.audit import encode_heads
-from broadloom.testing.checks.guarantees import PeerView, find_convergence_problems, find_overfull
+from broadloom.testing.checks.guarantees import (
+    PeerView,
+    component_sizes,
+    find_convergence_problems,
+    find_overfull,
+    report_adjacency,
+)
 from broadloom.testing.checks.live_guarantees import LiveGuarantees
 from broadloom.testing.checks.recovery import RecoveryTracker
+from broadloom.testing.checks.settling import FabricState, format_seconds
 from broadloom.testing.cluster.cluster_state import (
     ClusterState,
     describe_count,
     describe_peers,
-    format_seconds,
 )
 from broadloom.testing.cluster.config import NO_TRAFFIC, ClusterConfig, TrafficRates
 from broadloom.testing.cluster.growth import Growth
@@ -23,6 +29,7 @@ from broadloom.testing.cluster.metrics import MetricsSampler
 from broadloom.testing.cluster.timeline import MessageHop, MessageSent, MessagesMissed
 from broadloom.testing.processes.control_protocol import WorkerConfig
 from broadloom.testing.processes.pool import PeerRecord, WorkerHandle, WorkerPool
+from broadloom.topology import free_slots
 
 WORKER = "broadloom.testing.cluster.worker:ClusterWorker"
 POLL_S = 0.1
@@ -47,7 +54,7 @@ class Supervisor:
         self.config = config
         self.random = Random()
         self.metrics = MetricsSampler()
-        self.guarantees = LiveGuarantees()
+        self.guarantees = LiveGuarantees(config.settle_s)
         self.recoveries = RecoveryTracker()
         self.state = ClusterState()
         tape = str(config.tape.absolute()) if config.tape is not None else ""
@@ -217,12 +224,29 @@ class Supervisor:
             return f"peer {joining[0]} is not connected yet"
         return find_convergence_problems(self.state.members.values(), self.config.degree, self.state.absent)
 
+    def fabric_state(self) -> FabricState:
+        """How far the repair is."""
+        graph = report_adjacency(self.state.members.values())
+        paused = sum(len(each.peers) for each in self.pool.workers if each.is_paused and not each.exited.is_set())
+        missing = sum(free_slots(graph, self.config.degree).values())
+        is_whole = not (self.recoveries.is_disturbed or self.far_side or missing)
+        return FabricState(
+            len(component_sizes(graph)),
+            missing,
+            paused,
+            None if is_whole else self.recoveries.repairing_s,
+            self.recoveries.repaired_s,
+            self.config.settle_s,
+        )
+
     async def _compare(self) -> None:
         while True:
             await asyncio.sleep(COMPARE_S * max(1.0, len(self.state.connected) / COMPARE_PEERS))
             heads = await self.pool.request("author_heads", departed=self.guarantees.departed)
             if expected := self.guarantees.expected_by_now(heads.values()):
                 replies = await self.pool.request("find_missing", expected=encode_heads(expected))
-                any_paused = any(worker.is_paused and not worker.exited.is_set() for worker in self.pool.workers)
-                is_stable = not (self.recoveries.is_disturbed or self.far_side or any_paused)
-                self.guarantees.on_compared(replies.values(), is_stable=is_stable)
+                self.guarantees.on_compared(replies.values())
+            if self.guarantees.missing_count and (expected := self.guarantees.expected_if_settled(self.fabric_state())):
+                replies = await self.pool.request("find_missing", expected=encode_heads(expected))
+                if self.fabric_state().is_settled:
+                    self.guarantees.on_settled(replies.values())
