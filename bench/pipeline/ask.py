@@ -24,7 +24,8 @@ def open_database(tape: Path, clock_offsets: list[Path], cores: int) -> "DuckDBP
     """)
     base.execute(f"""
         CREATE TABLE clock_offsets AS
-        SELECT run_id, epoch_us(start_time) AS start_time, epoch_us(offset_time) AS offset_time, offset_ms, drift_ppm
+        SELECT run_id, epoch_us(start_time) AS start_time, epoch_us(offset_time) AS offset_time,
+               offset_ms, drift_ppm, error_ms
         FROM read_parquet({[str(path) for path in clock_offsets]})
     """)
     _add_clock(base)
@@ -32,7 +33,10 @@ def open_database(tape: Path, clock_offsets: list[Path], cores: int) -> "DuckDBP
 
 
 def _add_clock(base: "DuckDBPyConnection") -> None:
-    """Define `ahead(run_id, time)`. There are few runs and hours, so a CASE is enough and no join is needed."""
+    """Define `ahead(run_id, time)`, `clock_error(run_id)` and `clock_error_max()`.
+
+    There are few runs and hours, so a CASE is enough and no join is needed.
+    """
     rows = base.execute(
         "SELECT run_id, start_time, offset_time, offset_ms, drift_ppm FROM clock_offsets WHERE offset_ms IS NOT NULL"
     )
@@ -42,6 +46,11 @@ def _add_clock(base: "DuckDBPyConnection") -> None:
         for run, start, since, offset, drift in rows.fetchall()
     )
     base.execute(f"CREATE MACRO ahead(of_run, when_us) AS {f'CASE {cases} ELSE 0 END' if cases else '0'}")
+    errors = base.execute("SELECT run_id, max(error_ms) * 1000 FROM clock_offsets GROUP BY run_id").fetchall()
+    cases = " ".join(f"WHEN of_run = '{run}' THEN {error or 0.0!r}::DOUBLE" for run, error in errors)
+    base.execute(f"CREATE MACRO clock_error(of_run) AS {f'CASE {cases} ELSE 0 END' if cases else '0'}")
+    largest = max((each or 0.0 for _, each in errors), default=0.0)
+    base.execute(f"CREATE MACRO clock_error_max() AS {largest!r}::DOUBLE")
 
 
 def run_query(base: "DuckDBPyConnection", name: str, out: Path) -> int:

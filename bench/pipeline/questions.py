@@ -2,14 +2,17 @@
 
 The answers must be equal, row by row, from the same files. The queries are simpler than the pipeline: they ignore
 dropped rows, quarantined files, authors without a tape and disconnected fabrics, which synthetic tapes do not have.
-They do not estimate clocks either: `ahead(run_id, event_time)`, the error of a run's clock, comes from the table
-`clock_offsets`.
+They do not estimate clocks either: `ahead(run_id, event_time)`, how far a run's clock is ahead, and
+`clock_error(run_id)`, how wrong that may be, come from the table `clock_offsets`.
 
 Times are integer microseconds.
 """
 
-SETTLE_US = 10_000_000
-CLOCK_TOLERANCE_US = 500_000
+from broadloom.pipeline.tables.delivery_balances import CLOCK_TOLERANCE
+from broadloom.pipeline.tables.recorded_peers import SETTLE
+
+SETTLE_US = int(float(SETTLE.default) * 1e6)
+CLOCK_TOLERANCE_US = int(float(CLOCK_TOLERANCE.default) * 1e6)
 """The default settings of the pipeline."""
 
 MESSAGES = """
@@ -54,9 +57,13 @@ FROM each LEFT JOIN messages USING (channel, author, sequence)
 """
 
 RECORDED_PEERS = f"""
-WITH membership AS (SELECT * FROM events WHERE kind IN ('joined', 'leaving', 'left', 'link_up', 'link_down')),
-spans AS (
-    SELECT channel, peer, run_id, max(event_time) AS last_event_time FROM events GROUP BY channel, peer, run_id
+WITH membership AS (
+    SELECT * REPLACE (event_time - ahead(run_id, event_time) AS event_time)
+    FROM events WHERE kind IN ('joined', 'leaving', 'left', 'link_up', 'link_down')
+), recorded AS (
+    SELECT channel, peer, run_id, max(event_time) AS last_time FROM events GROUP BY channel, peer, run_id
+), spans AS (
+    SELECT channel, peer, run_id, last_time - ahead(run_id, last_time) AS last_event_time FROM recorded
 ),
 run_ends AS (SELECT channel, run_id, max(last_event_time) AS run_end_time FROM spans GROUP BY channel, run_id),
 link_ends AS (
@@ -92,14 +99,16 @@ link_ends AS (
 )
 SELECT bounded.*, disruptions.last_disruption_time FROM bounded
 ASOF LEFT JOIN disruptions ON disruptions.channel = bounded.channel
-    AND disruptions.last_disruption_time <= bounded.end_time + {SETTLE_US}
+    AND disruptions.last_disruption_time <= bounded.end_time + {SETTLE_US} + clock_error_max()
 """
 
 DELIVERY_BALANCES = f"""
 WITH authors AS (
     SELECT channel, author, max(sequence) AS known, any_value(run_id) AS author_run_id,
-           max(sent_time) FILTER (is_recorded) AS last_sent_time
+           max(sent_time - ahead(run_id, sent_time)) FILTER (is_recorded) AS last_sent_time
     FROM messages GROUP BY channel, author
+), sent AS (
+    SELECT channel, author, sequence, ordinal, sent_time - ahead(run_id, sent_time) AS sent_time FROM messages
 ), held AS (
     SELECT deliveries.channel, author, max(sequence) AS held
     FROM deliveries JOIN recorded_peers peers
@@ -109,26 +118,29 @@ WITH authors AS (
     SELECT authors.*,
            CASE WHEN end_status = 'present'
                   OR (end_status = 'left' AND (last_disruption_time IS NULL
-                                               OR last_disruption_time < last_sent_time - {SETTLE_US}))
+                                               OR last_disruption_time
+                                                  < last_sent_time - {SETTLE_US} - 2 * clock_error_max()))
                 THEN known ELSE coalesce(held, 0) END AS due_limit
     FROM authors LEFT JOIN held USING (channel, author)
     LEFT JOIN recorded_peers peers ON peers.channel = authors.channel AND peers.peer = authors.author
 ), pairs AS (
-    SELECT bounds.channel, author, peer AS receiver, due_limit, end_status,
-           joined_time + {CLOCK_TOLERANCE_US} AS surely_after, joined_ordinal, run_id = author_run_id AS is_same_run,
-           end_time - {SETTLE_US} AS settled_time, last_disruption_time + {SETTLE_US} AS undisturbed_time
+    SELECT bounds.channel, author, peer AS receiver, due_limit, end_status, joined_ordinal,
+           run_id = author_run_id AS is_same_run,
+           joined_time + {CLOCK_TOLERANCE_US} + ceil(clock_error(run_id) + clock_error(author_run_id)) AS surely_after,
+           end_time - {SETTLE_US} - ceil(clock_error(run_id) + clock_error(author_run_id)) AS settled_time,
+           last_disruption_time + {SETTLE_US} + 2 * clock_error_max() AS undisturbed_time
     FROM bounds JOIN recorded_peers peers ON peers.channel = bounds.channel AND peers.peer <> bounds.author
 ), timed AS (
     SELECT pairs.*, CASE WHEN is_same_run THEN by_ordinal.sequence ELSE by_time.sequence END AS due_start,
            coalesce(settled.sequence, 0) AS last_settled, coalesce(disturbed.sequence, 0) AS last_disturbed
     FROM pairs
-    ASOF LEFT JOIN messages by_time ON by_time.channel = pairs.channel AND by_time.author = pairs.author
+    ASOF LEFT JOIN sent by_time ON by_time.channel = pairs.channel AND by_time.author = pairs.author
         AND by_time.sent_time >= pairs.surely_after
-    ASOF LEFT JOIN messages by_ordinal ON by_ordinal.channel = pairs.channel AND by_ordinal.author = pairs.author
+    ASOF LEFT JOIN sent by_ordinal ON by_ordinal.channel = pairs.channel AND by_ordinal.author = pairs.author
         AND by_ordinal.ordinal >= pairs.joined_ordinal
-    ASOF LEFT JOIN messages settled ON settled.channel = pairs.channel AND settled.author = pairs.author
+    ASOF LEFT JOIN sent settled ON settled.channel = pairs.channel AND settled.author = pairs.author
         AND settled.sent_time <= pairs.settled_time
-    ASOF LEFT JOIN messages disturbed ON disturbed.channel = pairs.channel AND disturbed.author = pairs.author
+    ASOF LEFT JOIN sent disturbed ON disturbed.channel = pairs.channel AND disturbed.author = pairs.author
         AND disturbed.sent_time <= pairs.undisturbed_time
 ), had AS (
     SELECT channel, author, receiver, min(sequence) AS first_held, max(sequence) AS last_held,

@@ -142,15 +142,22 @@ def connected_components(links: Mapping[Node, Collection[Node]]) -> list[list[No
 
 
 def component_labels(peers: int, ends: npt.NDArray[np.int64], other_ends: npt.NDArray[np.int64]) -> npt.NDArray[Any]:
-    """Return the component number of each of the peers 0 to `peers` - 1. For arrays of links; needs scipy."""
-    import numpy as np
-    from scipy.sparse import csr_matrix
-    from scipy.sparse.csgraph import connected_components as scipy_components
+    """Return the component number of each of the peers 0 to `peers` - 1. For arrays of links; needs numpy.
 
-    if not peers:
-        return np.zeros(0, dtype=np.int32)
-    matrix = csr_matrix((np.ones(len(ends), np.int32), (ends, other_ends)), shape=(peers, peers))
-    return np.asarray(scipy_components(matrix, directed=False)[1])
+    Every peer takes the lowest label among its neighbors, and then the label of that peer, until nothing changes.
+    """
+    import numpy as np
+
+    labels = np.arange(peers)
+    while True:
+        lowest = np.minimum(labels[ends], labels[other_ends])
+        changed = labels.copy()
+        np.minimum.at(changed, ends, lowest)
+        np.minimum.at(changed, other_ends, lowest)
+        changed = changed[changed]
+        if np.array_equal(changed, labels):
+            return np.asarray(np.unique(labels, return_inverse=True)[1])
+        labels = changed
 
 
 # -- regularity

@@ -83,8 +83,8 @@ def flood_tape(
             note("delivered", peer, said + distance[peer], author, sequence, **more)
             latencies.append(distance[peer])
     table = tape_rows(sorted(rows, key=lambda row: row.pop("true")))
-    by_run = [{f"run-{run:02}": float(each[run]) for run in range(runs)} for each in (offset, drift)]
-    return FloodTape(table, *by_run, np.array(latencies), took)
+    offsets, drifts = ({f"run-{run:02}": float(each[run]) for run in range(runs)} for each in (offset, drift))
+    return FloodTape(table, offsets, drifts, np.array(latencies), took)
 
 
 def tape_rows(rows: list[dict]) -> pa.Table:

@@ -60,7 +60,7 @@ def test_audit_summary_counts_findings(ran: BuiltTables) -> None:
     for row in summaries.iter_rows(named=True):
         mine = [each for each in ran.injected if each.channel == row["channel"]]
         for fault in FaultKind:
-            assert row[f"{fault.value}_count"] == sum(each.finding == fault.value for each in mine), fault
+            assert row[f"{fault.finding}_count"] == sum(each.finding == fault.finding for each in mine), fault
         assert row["has_passed"] == all(each.finding == FaultKind.REPORTED_MISSED.value for each in mine)
         assert row["due_count"] > 1000
         assert row["peer_count"] == CONFIG.peers + CONFIG.arrivals
@@ -111,7 +111,7 @@ def test_unchanged_tables_are_reused_without_spark(ran: BuiltTables) -> None:
 def test_fingerprint_depends_on_tapes_settings_and_code(ran: BuiltTables, monkeypatch: pytest.MonkeyPatch) -> None:
     tables = with_dependencies(["audit_summary"])
     files = [("one", 1, 1)]
-    settings = {"settle_s": 10.0, "clock_tolerance_s": 0.5}
+    settings = {"settle_s": 10.0, "clock_tolerance_s": 0.5, "degree": 0}
     before = build.fingerprints(tables, files, settings)
     assert build.fingerprints(tables, files, settings) == before
     assert not set(build.fingerprints(tables, [("one", 1, 2)], settings).values()) & set(before.values())

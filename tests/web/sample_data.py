@@ -24,11 +24,15 @@ def make_tape(folder: Path, peers: int, scenario: str = "kill", seed: int = 3) -
     return folder
 
 
-def make_tables(folder: Path, *, missing: int = 0) -> Path:
+def make_tables(folder: Path, *, missing: int = 0, waits_for: str | None = None) -> Path:
     """An audit summary, and this number of missing deliveries."""
+    verdict = "broken" if missing else "unsettled" if waits_for else "held"
     summary = {each.name: 0 for each in table("audit_summary").columns} | {
         "channel": CHANNEL,
-        "has_passed": not missing,
+        "verdict": verdict,
+        "verdict_time": NOON,
+        "waits_for": waits_for,
+        "has_passed": verdict == "held",
         "message_count": 259,
         "peer_count": 200,
         "due_count": 46_597,

@@ -8,6 +8,7 @@ import pytest
 
 from broadloom.pipeline.tables import all_tables
 from broadloom.record.arrow_import import pa, pq
+from broadloom.testing.checks.settling import Verdict
 from broadloom.web.api import as_csv, as_parquet
 from broadloom.web.table_catalog import FINDINGS, Filter, FilterError, TableCatalog, TableNotFoundError, audit_summaries
 from tests.web.sample_data import make_live_tables, make_tables
@@ -86,11 +87,18 @@ def test_download_contains_every_row(shelf: TableCatalog, tmp_path: Path) -> Non
 
 def test_audit_summary_is_one_sentence(shelf: TableCatalog, tmp_path: Path) -> None:
     [told] = audit_summaries(shelf)
-    assert not told.has_passed
+    assert told.verdict is Verdict.BROKEN
     assert "46,597 deliveries of 259 messages were due to 200 peers: 30 missing." in told.sentence
     [clean] = audit_summaries(TableCatalog(make_tables(tmp_path / "clean")))
-    assert clean.has_passed
+    assert clean.verdict is Verdict.HELD
     assert "all of them were made" in clean.sentence
+
+
+def test_unsettled_audit_says_what_it_waits_for_and_since_when(tmp_path: Path) -> None:
+    waits_for = "1,631 deliveries wait for the merge of 2 components, repairing for 4 min 29 s"
+    [told] = audit_summaries(TableCatalog(make_tables(tmp_path, waits_for=waits_for)))
+    assert told.verdict is Verdict.UNSETTLED
+    assert told.sentence.endswith(f"At 12:00:00, {waits_for}.")
 
 
 def test_every_audit_finding_is_mentioned() -> None:

@@ -4,7 +4,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from broadloom.cli.exit_codes import FAILURE, SUCCESS, require_extra
+from broadloom.cli.exit_codes import SUCCESS, VERDICT_CODES, require_extra
 from broadloom.cli.options import option
 from broadloom.cli.output import print_json
 from broadloom.cli.runner import StopSignal, command, hint
@@ -81,7 +81,7 @@ async def demo(
             start_audit = start_tape_audit if spark else None
             summary = await run_demo(config, directory, (lambda _text: None) if json else hint, start_audit)
             _print_summary(summary, json=json)
-            return SUCCESS if summary.passed else FAILURE
+            return VERDICT_CODES[summary.verdict]
         from broadloom.web.demo import serve_demo
 
         stop.interrupt_is_success = True
@@ -97,6 +97,7 @@ def _print_summary(summary: "DemoSummary", *, json: bool) -> None:
     width = max(len(name) for name, _ in lines)
     for name, text in lines:
         print(f"{name:<{width}}  {text}")
-    for problem in summary.problems:
+    for problem in [*summary.problems, *summary.waits_for]:
         print(problem, file=sys.stderr)
-    print(f"all guarantees held (audited by {summary.audited_by})" if summary.passed else "FAILED", flush=True)
+    conclusions = {"held": f"all guarantees held (audited by {summary.audited_by})", "unsettled": "NOT SETTLED"}
+    print(conclusions.get(summary.verdict, "FAILED"), flush=True)

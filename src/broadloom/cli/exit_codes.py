@@ -17,9 +17,12 @@ MEANINGS = {
     FAILURE: "The operation failed: not joined, no other peers, messages lost, a guarantee violated.",
     USAGE_ERROR: "Usage error: wrong arguments, or files that cannot be used.",
     NOT_SUPPORTED: "Not supported or not permitted on this machine, or an extra is not installed. "
-    "`pipeline audit`: not judged.",
+    "`pipeline audit`, `demo --headless`: not judged, or not settled yet. Errors of `pipeline audit` are 2.",
     INTERRUPTED: "Interrupted by Ctrl-C before the work was done. For other signals, 128 plus the signal number.",
 }
+
+VERDICT_CODES = {"held": SUCCESS, "broken": FAILURE, "unsettled": NOT_SUPPORTED}
+"""The verdicts of an audit (`testing/checks/settling.py`)."""
 
 SIGNAL_BASE = 128
 """Shells report the end by signal n as 128 + n."""
@@ -41,7 +44,7 @@ _CODES = {
     USAGE_ERROR: "UsageError InvalidKeyError ConfigError ScenarioError ServeError ChatStoreError "
     "TapeWriteError StudyUsageError TapesNotFoundError TableNotFoundError TableSettingError ResultsNotFoundError "
     "ResultsLockedError NothingToPlotError BillingConfigError IssuedInvoicesError LiveStateMismatchError "
-    "LiveTablesNotFoundError",
+    "LiveTablesNotFoundError SqlError CompactError",
     NOT_SUPPORTED: "NotSupportedError JavaNotFoundError SparkUnavailableError",
     FAILURE: "CommandFailedError BroadloomError TapeReadError OSError",
 }

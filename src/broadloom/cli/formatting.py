@@ -51,7 +51,9 @@ _LINK_DOWN_TEXTS = {
 
 
 def escape_control_chars(text: str) -> str:
-    """Make text safe for a terminal."""
+    """Make text safe for a terminal: escape control characters, and those that reorder the text around them."""
+    if text.isprintable():
+        return text
     return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)
 
 

@@ -11,6 +11,7 @@ import logging
 import os
 import signal
 import sys
+import traceback
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import fields
@@ -35,8 +36,11 @@ if TYPE_CHECKING:
 
 
 def print_error(command: str, text: str) -> None:
+    """The text may quote anything, as the name of a file: control characters are escaped."""
+    from broadloom.cli.formatting import escape_control_chars
+
     is_colored = sys.stderr.isatty() and "NO_COLOR" not in os.environ
-    line = f"broadloom {command}: {text}"
+    line = f"broadloom {command}: " + "\n".join(map(escape_control_chars, text.split("\n")))
     with suppress(OSError):
         print(f"\x1b[31m{line}\x1b[0m" if is_colored else line, file=sys.stderr, flush=True)
 
@@ -83,7 +87,7 @@ class StopSignal:
 
 
 def command(
-    name: str, group: "typer.Typer | None" = None, *, extra: str = ""
+    name: str, group: "typer.Typer | None" = None, *, extra: str = "", failure: int | None = None
 ) -> Callable[[Callable[..., Any]], Callable[..., int]]:
     """Decorator that makes a function a command: it returns an exit code, and reports errors in one line.
 
@@ -91,6 +95,7 @@ def command(
     - A coroutine function runs in an event loop and takes `stop: StopSignal`.
     - A parameter whose type is a dataclass, as `join_options: JoinOptions`, becomes one option per field.
     - `extra` has to be installed. With `group`, the command is registered there under its last word.
+    - `failure` is the exit code after any error, bugs included, of a command whose other codes are results.
     """
 
     def decorate(function: Callable[..., Any]) -> Callable[..., int]:
@@ -110,7 +115,7 @@ def command(
                     return _run_loop(name, lambda stop: function(*args, stop=stop, **arguments))
                 return function(*args, **arguments) or SUCCESS
 
-            return _reporting_errors(name, act)
+            return _reporting_errors(name, act, failure)
 
         signature = typer_signature(own)
         run_command.__signature__ = signature  # type: ignore[attr-defined]
@@ -122,7 +127,7 @@ def command(
     return decorate
 
 
-def _reporting_errors(command: str, act: Callable[[], int]) -> int:
+def _reporting_errors(command: str, act: Callable[[], int], failure: int | None = None) -> int:
     with route_warnings_to(lambda text: print_error(command, text)):
         try:
             code = act()
@@ -130,7 +135,7 @@ def _reporting_errors(command: str, act: Callable[[], int]) -> int:
             return code
         except BrokenPipeError:
             discard_output()
-            return SUCCESS
+            return SUCCESS if failure is None else failure
         except KeyboardInterrupt:
             return INTERRUPTED
         except Exception as problem:
@@ -138,10 +143,13 @@ def _reporting_errors(command: str, act: Callable[[], int]) -> int:
                 problem = missing_package(problem.name.partition(".")[0])
             code_for_problem = exit_code_for(problem)
             if code_for_problem is None:
-                raise
+                if failure is None:
+                    raise
+                traceback.print_exc()
+                return failure
             text = os_error_text(problem) if isinstance(problem, OSError) else with_option_names(str(problem))
             print_error(command, text)
-            return code_for_problem
+            return code_for_problem if failure is None else failure
 
 
 def _run_loop(command: str, work: Callable[[StopSignal], Coroutine[Any, Any, int | None]]) -> int:

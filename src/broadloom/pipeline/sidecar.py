@@ -25,7 +25,7 @@ FOLLOW_STOP_TIMEOUT_S = 10.0
 VIOLATIONS_SENT_MAX = 1000
 SPARK_SETTINGS = {"spark.sql.sources.parallelPartitionDiscovery.threshold": "1000000"}
 """List the many small files of a tape in the driver, not with one task each."""
-AUDIT_SETTINGS = {"clock_tolerance_s": "0.05", "settle_s": "5"}
+AUDIT_SETTINGS = {"clock_tolerance_s": "0.05"}
 """All peers are on one machine and share its clock."""
 
 

@@ -128,6 +128,13 @@ class ChannelInputs:
     """Tables of this channel built before."""
 
     def __getitem__(self, name: str) -> pa.Table:
+        """A table of this channel. One that another task builds is built here too."""
+        if name not in self.tables:
+            from broadloom.pipeline.tables import table
+
+            build = table(name).build
+            assert build is not None
+            self.tables[name] = build(self)
         return self.tables[name]
 
     def scan(self, name: str) -> "pl.DataFrame":

@@ -18,6 +18,7 @@ from broadloom.pipeline.live.tables import TABLES as LIVE_TABLES
 from broadloom.pipeline.results import Results
 from broadloom.pipeline.table import TableColumn
 from broadloom.record.arrow_import import pa, pc
+from broadloom.testing.checks.settling import Verdict
 
 BATCH_ROWS = 50_000
 READ_ATTEMPTS = 3
@@ -207,13 +208,13 @@ def format_cell(value: Any) -> Any:
 CHANNELS_MAX = 50
 FINDINGS = (
     *("missing", "duplicate", "out_of_order", "reply_before_parent", "receiver_not_member", "delivered_to_author"),
-    *("never_sent", "reported_missed"),
+    *("forged", "not_recorded", "reported_missed"),
 )
 
 
 @dataclass(frozen=True, slots=True)
 class AuditSummary:
-    has_passed: bool
+    verdict: Verdict
     sentence: str
     remarks: str
 
@@ -227,10 +228,14 @@ def audit_summaries(catalog: TableCatalog) -> list[AuditSummary]:
     for row in catalog.page(entry, Filter(), 0, CHANNELS_MAX).to_pylist():
         found = {name: row.get(f"{name}_count") or 0 for name in FINDINGS}
         violations = ", ".join(f"{count:,} {name.replace('_', ' ')}" for name, count in found.items() if count)
+        # Results of earlier versions have no verdict.
+        verdict = Verdict(row.get("verdict") or ("held" if row["has_passed"] else "broken"))
         sentence = (
             f"{row['due_count']:,} deliveries of {row['message_count']:,} messages were due to "
             f"{row['peer_count']:,} peers: "
             f"{violations or 'all of them were made, once and in order'}."
         )
-        summaries.append(AuditSummary(bool(row["has_passed"]), sentence, row.get("notes") or ""))
+        if verdict is Verdict.UNSETTLED:
+            sentence += f" At {row['verdict_time']:%H:%M:%S}, {row['waits_for']}."
+        summaries.append(AuditSummary(verdict, sentence, row.get("notes") or ""))
     return summaries

@@ -3,10 +3,15 @@
 from typing import Any
 
 import pytest
+from broadloom.testing.cluster.cluster_state import ClusterState
 
 from broadloom.testing.checks import live_guarantees
 from broadloom.testing.checks.delivery_log import AuthorHead
-from broadloom.testing.checks.live_guarantees import LiveGuarantees
+from broadloom.testing.checks.guarantees import PeerView
+from broadloom.testing.checks.live_guarantees import GuaranteeStatus, LiveGuarantees, statuses
+from broadloom.testing.checks.settling import FabricState, Verdict
+from broadloom.testing.cluster.metrics import MetricsSampler
+from broadloom.testing.processes.pool import PeerRecord, WorkerHandle
 
 
 def heads(running: dict[int, int], departed: dict[int, int] | None = None) -> list[dict[str, Any]]:
@@ -55,14 +60,57 @@ def test_all_messages_are_due_when_author_left_gracefully() -> None:
     assert expected(checks.expected(heads({2: 7}, departed={1: 3}))) == {1: 9, 2: 7}
 
 
-def test_late_messages_are_lost_only_after_a_stable_period(monkeypatch: pytest.MonkeyPatch) -> None:
-    checks = LiveGuarantees()
-    monkeypatch.setattr(live_guarantees, "LOST_S", 0.0)
-    for _ in range(3):
-        checks.on_compared(reply(2), is_stable=False)
-    assert (checks.missing_count, checks.lost_count) == (2, 0)
-    for _ in range(2):
-        checks.on_compared(reply(2), is_stable=True)
+def test_late_messages_are_lost_only_when_the_fabric_is_settled() -> None:
+    checks = LiveGuarantees(settle_s=0.0)
+    checks.expected_by_now(heads({1: 5}))
+    checks.on_compared(reply(2))
+    disturbed = FabricState(component_count=2, repairing_s=269.0, settle_s=0.0)
+    assert checks.expected_if_settled(disturbed) == {}
+    assert completeness(checks, disturbed).verdict is Verdict.UNSETTLED
+    assert "wait for the merge of 2 components, repairing for 4 min 29 s" in completeness(checks, disturbed).summary
+    settled = FabricState(settle_s=0.0)
+    assert expected(checks.expected_if_settled(settled)) == {1: 5}
+    checks.on_settled(reply(2))
     assert (checks.missing_count, checks.lost_count) == (2, 2)
-    checks.on_compared(reply(0), is_stable=True)
+    assert completeness(checks, settled).verdict is Verdict.BROKEN
+    checks.on_compared(reply(0))
     assert (checks.missing_count, checks.lost_count) == (0, 0)
+
+
+def test_recent_messages_are_not_lost_in_a_settled_fabric() -> None:
+    checks = LiveGuarantees(settle_s=1000.0)
+    checks.expected_by_now(heads({1: 5}))
+    checks.on_compared(reply(2))
+    assert checks.expected_if_settled(FabricState()) == {}
+    assert completeness(checks, FabricState()).verdict is Verdict.HELD
+
+
+@pytest.mark.parametrize("is_partitioned", [True, False])
+def test_slow_repair_is_pending_and_not_violated(is_partitioned: bool) -> None:
+    state = ClusterState()
+    for number, others in enumerate([[2], [1], [4], [3]], 1):
+        record = PeerRecord(number, WorkerHandle.__new__(WorkerHandle))
+        record.worker.is_paused = False
+        record.peer_id = number
+        state.peers[number] = state.peers_by_id[number] = record
+        state.views[number] = PeerView(number, number, "connected", 0, others)
+    fabric = FabricState(component_count=2, free_slots=8, repairing_s=269.0)
+    found = statuses(LiveGuarantees(), MetricsSampler(), state, fabric, 4, is_partitioned=is_partitioned)
+    regular, connected = found[3:]
+    assert (regular.verdict, connected.verdict) == (Verdict.UNSETTLED, Verdict.UNSETTLED)
+    assert regular.summary == "8 free slots, repairing for 4 min 29 s"
+    assert ("partitioned by you" if is_partitioned else "repairing for 4 min 29 s") in connected.summary
+
+
+def test_pages_and_tapes_describe_a_fabric_in_the_same_words() -> None:
+    merging = FabricState(component_count=2, repairing_s=269.0)
+    assert merging.waits_for == "the merge of 2 components, repairing for 4 min 29 s"
+    assert FabricState(free_slots=3, repairing_s=7.0).waits_for == "the repair of 3 free slots, repairing for 7.0 s"
+    assert FabricState(paused_count=2).waits_for == "2 paused peers"
+    assert FabricState(repaired_s=12.0).waits_for == "messages delayed by a repair, which was done 12.0 s ago"
+    for settled in (FabricState(), FabricState(repaired_s=61.0), FabricState(repaired_s=5.0, settle_s=2.0)):
+        assert (settled.is_settled, settled.waits_for) == (True, "")
+
+
+def completeness(checks: LiveGuarantees, fabric: FabricState) -> GuaranteeStatus:
+    return statuses(checks, MetricsSampler(), ClusterState(), fabric, 4, is_partitioned=False)[1]

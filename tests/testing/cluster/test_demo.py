@@ -11,10 +11,14 @@ from typing import Any
 
 import pytest
 
+from broadloom.cli.exit_codes import VERDICT_CODES
+from broadloom.testing.checks.settling import Verdict
 from broadloom.testing.cluster.demo_run import DemoSummary
 from tests.cli.harness import running_command
 
 CLEAN: dict[str, Any] = {
+    "verdict": "held",
+    "waits_for": None,
     "has_passed": True,
     "due_count": 100,
     "delivered_count": 100,
@@ -24,7 +28,8 @@ CLEAN: dict[str, Any] = {
     "reply_before_parent_count": 0,
     "receiver_not_member_count": 0,
     "delivered_to_author_count": 0,
-    "never_sent_count": 0,
+    "forged_count": 0,
+    "not_recorded_count": 0,
     "reported_missed_count": 0,
     "dropped_row_count": 0,
     "quarantined_file_count": 0,
@@ -54,9 +59,9 @@ def test_summary_passes_when_audit_is_clean() -> None:
 @pytest.mark.parametrize(
     ("audit", "problem"),
     [
-        ({"has_passed": False, "missing_count": 2}, "the audit found 2 deliveries missing"),
+        ({"verdict": "broken", "has_passed": False, "missing_count": 2}, "the audit found 2 deliveries missing"),
         ({"reported_missed_count": 1}, "the audit found 1 deliveries reported missed"),
-        ({"has_passed": False}, "the audit did not pass"),
+        ({"verdict": "broken", "has_passed": False}, "the audit did not pass"),
         ({"due_count": 0}, "the audit found no due deliveries, so nothing was verified"),
         ({"dropped_row_count": 3}, "3 rows were dropped by recorders"),
         ({"quarantined_file_count": 1}, "1 files were quarantined"),
@@ -66,6 +71,13 @@ def test_summary_fails_when_audit_has_a_finding(audit: dict[str, Any], problem: 
     summary = audited(**audit)
     assert not summary.passed
     assert summary.problems == [problem]
+
+
+def test_summary_is_unsettled_when_audit_waits_for_a_repair() -> None:
+    text = "1,631 deliveries wait for the merge of 2 components, repairing for 4 min 29 s"
+    summary = audited(verdict="unsettled", has_passed=False, waits_for=text)
+    assert (summary.verdict, summary.problems, summary.waits_for) == (Verdict.UNSETTLED, [], [text])
+    assert VERDICT_CODES[summary.verdict] == 3
 
 
 def test_summary_fails_without_deliveries() -> None:

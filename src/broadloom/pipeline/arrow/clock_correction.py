@@ -23,6 +23,11 @@ class ClockCorrection:
         self.is_one_clock = known["reference_run_id"].n_unique() <= 1 and not (known["offset_ms"] != 0).any()
         """All times are by the same clock, so there is nothing to correct."""
         self._reference = known["reference_run_id"][0] if known.height else ""
+        self.references: dict[str, str] = dict(known.select("run_id", "reference_run_id").unique().iter_rows())
+        """By run."""
+        errors_us = pl.col("error_ms").fill_null(0.0).max() * 1000
+        self.errors_us: dict[str, float] = dict(known.group_by("run_id").agg(errors_us).iter_rows())
+        """Largest error of each run."""
 
     def apply(self, frame: pl.DataFrame, run: str, time: str) -> pl.DataFrame:
         """Convert column `time` to the reference clock; add `<time>_reference` (whose clock) and `<time>_error_us`."""

@@ -9,9 +9,10 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from broadloom.pipeline.arrow.frames import to_polars
+from broadloom.pipeline.arrow.frames import MICROSECONDS_PER_S, to_polars
 from broadloom.record.arrow_import import pa
-from broadloom.topology import Topology, analyze_topology, component_labels, link_adjacency
+from broadloom.testing.checks.settling import FabricState
+from broadloom.topology import Topology, analyze_topology, component_labels, link_adjacency, target_degree
 
 EXACT_PEERS_MAX = 3_000
 """Distances of larger fabrics are sampled."""
@@ -132,6 +133,36 @@ class FabricTimeline:
         spare = wanted * peers % 2
         known = held.sum(axis=1)
         return np.asarray((right == known) | ((right + short == known) & (short <= spare)))
+
+    def repaired_since(self, time: int) -> int | None:
+        """When the fabric was first regular and connected, at this time or later; None if never."""
+        place = max(int(np.searchsorted(self.times, time, side="right")) - 1, 0)
+        for index in np.flatnonzero(self.is_regular[place:]) + place:
+            if self.component_count(int(self.times[index])) <= 1:
+                return max(int(self.times[index]), time)
+        return None
+
+    def state_at(self, now: int, disruptions: Ints, settle_s: float) -> FabricState:
+        """How far the repair is. `disruptions` are the times up to now at which a link was lost abruptly, in order."""
+        if not len(disruptions) or not len(self.times):
+            return FabricState()
+        repaired = self.repaired_since(int(disruptions[-1]))
+        if repaired is not None and repaired <= now:
+            return FabricState(repaired_s=(now - repaired) / MICROSECONDS_PER_S, settle_s=settle_s)
+        whole = next(
+            (
+                int(self.times[index])
+                for index in np.flatnonzero(self.is_regular & (self.times <= now))[::-1]
+                if self.component_count(int(self.times[index])) <= 1
+            ),
+            0,
+        )
+        since = int(disruptions[disruptions >= whole][0]) if whole <= disruptions[-1] else int(disruptions[-1])
+        held = self.recorded_degrees(now)
+        wanted = target_degree(int(self.peer_counts(np.array([now]))[0]), self.degree)
+        free_slots = sum(max(wanted - degree, 0) * count for degree, count in held.items())
+        repairing_s = (now - since) / MICROSECONDS_PER_S
+        return FabricState(self.component_count(now), free_slots, repairing_s=repairing_s, settle_s=settle_s)
 
     def peer_counts(self, times: Ints) -> Ints:
         started = np.searchsorted(np.sort(self.start), times, side="right")

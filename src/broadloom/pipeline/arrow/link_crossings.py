@@ -30,6 +30,26 @@ FASTEST = pa.schema(
 first, so that both directions of a pair use the same minutes."""
 
 
+CLOCK_ROWS = 200_000
+"""Events of a channel from which its clocks are estimated; of a larger one, those of some messages."""
+
+_SAMPLE_SEED = 11
+
+
+def sampled(rows: pl.DataFrame, event_count: int) -> pl.DataFrame:
+    """The rows of enough messages of a channel with this many events. Every part chooses the same messages."""
+    one_in = max(event_count // CLOCK_ROWS, 1)
+    if one_in == 1 or not rows.height:
+        return rows
+    # A phase per author, so that authors of few messages have some in the sample too.
+    authors = rows["author"].unique().drop_nulls()
+    phase = (authors.cast(pl.String).hash(_SAMPLE_SEED) % one_in).cast(pl.Int64)
+    codes = authors.to_physical()
+    phases = pl.Series([0], dtype=pl.Int64).new_from_index(0, int(codes.max() or 0) + 1)  # type: ignore[arg-type]
+    phases = phases.scatter(codes, phase)
+    return rows.filter((rows["sequence"] + phases.gather(rows["author"].to_physical())) % one_in == 0)
+
+
 def crossings(rows: pl.DataFrame) -> pl.DataFrame:
     """One row per first copy that came from a recording peer: both ends, both runs, both times in microseconds.
 

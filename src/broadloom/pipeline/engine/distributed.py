@@ -14,13 +14,14 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import polars as pl
 
-from broadloom.pipeline.arrow.link_crossings import crossings, fastest
+from broadloom.pipeline.arrow.link_crossings import crossings, fastest, sampled
 from broadloom.pipeline.engine import scheduler
 from broadloom.pipeline.engine.events import load, plain
 from broadloom.pipeline.engine.parts import PART_ROWS, Part
 from broadloom.pipeline.engine.scans import crossing_rows
 from broadloom.pipeline.engine.scheduler import Blob, Blobs
 from broadloom.pipeline.engine.stages import (
+    RUN_SPANS,
     Job,
     TableWriter,
     WrittenFile,
@@ -58,6 +59,8 @@ class Cross(NamedTuple):
 
     channel: str
     bucket: int
+    event_count: int
+    """Of the channel."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +70,7 @@ class Merged:
     scans: dict[str, str]
     """Paths of Arrow files."""
     tables: dict[str, str]
-    runs: pl.DataFrame | None
+    spans: pl.DataFrame | None
     files: list[WrittenFile]
 
 
@@ -99,13 +102,17 @@ def run_distributed(
     if any(each.cuts > 1 for each in parts):
         on_phase("cutting large parts by receiver")
         parts = _cut_large_parts(job, spark, parts)
-        job = replace(job, latest=None)
+        job = replace(job, flawed=None)
     channels = sorted({each.channel for each in parts})
     on_phase("scanning the tapes")
-    buckets = {each: _bucket_count(parts, each) for each in channels} if job.has_crossings else {}
+    rows = {each: sum(part.rows for part in parts if part.channel == each) for each in channels if job.has_clocks}
     destinations: list[Merge | Cross] = [
         *(Merge(channel, index) for index, channel in enumerate(channels)),
-        *(Cross(channel, bucket) for channel, count in buckets.items() for bucket in range(count)),
+        *(
+            Cross(channel, bucket, count)
+            for channel, count in rows.items()
+            for bucket in range(max(1, math.ceil(count / PART_ROWS)) if job.has_crossings else 1)
+        ),
     ]
     found = scheduler.exchange(
         spark, partial(_scan, job, destinations), parts, partial(_merge_or_cross, job), destinations
@@ -113,13 +120,13 @@ def run_distributed(
     merged = {each.channel: each for each in found if isinstance(each, Merged)}
     crossed = [each for each in found if isinstance(each, Crossed)]
     clocks = None
-    if job.has_crossings:
+    if job.has_clocks:
         on_phase("estimating clocks")
-        runs = pl.concat([each.runs for each in merged.values() if each.runs is not None])
-        clocks = clock_offsets([each.fastest for each in crossed if each.fastest.height], runs)
+        spans = pl.concat([each.spans for each in merged.values() if each.spans is not None])
+        clocks = clock_offsets([each.fastest for each in crossed if each.fastest.height], spans)
     on_phase("pairing deliveries and building tables")
     tasks: list[object] = [*merged.values()]
-    if "link_latency" in job.wanted:
+    if job.has_crossings:
         tasks += crossed
     if job.has_pairs:
         tasks += [Pair(each, index, merged[each.channel]) for index, each in enumerate(parts)]
@@ -135,26 +142,26 @@ def run_distributed(
 # -- the first job
 
 
-def _bucket_count(parts: Sequence[Part], channel: str) -> int:
-    return max(1, math.ceil(sum(each.rows for each in parts if each.channel == channel) / PART_ROWS))
-
-
 def _scan(job: Job, destinations: Sequence[Merge | Cross], part: Part) -> Iterator[Blob]:
-    events = load(part.files, job.scan_columns(), job.latest)
+    events = load(part.files, job.scan_columns(), job.flawed)
     merge = next(
         index for index, each in enumerate(destinations) if isinstance(each, Merge) and each.channel == part.channel
     )
     for name, found in scan(job, events).items():
         yield Blob(merge, name, _to_blob(found))
-    if not job.has_crossings:
+    cross = {
+        index: each.event_count
+        for index, each in enumerate(destinations)
+        if isinstance(each, Cross) and each.channel == part.channel
+    }
+    if not cross:
         return
-    cross = [
-        index for index, each in enumerate(destinations) if isinstance(each, Cross) and each.channel == part.channel
-    ]
     rows = crossing_rows(events)
     del events
+    if not job.has_crossings:
+        rows = sampled(rows, next(iter(cross.values())))
     if len(cross) == 1:
-        yield Blob(cross[0], _CROSSINGS, _to_blob(rows))
+        yield Blob(next(iter(cross)), _CROSSINGS, _to_blob(rows))
         return
     # The sequence alone decides: it is a number, and equal for all rows of a message.
     bucket = rows["sequence"].hash(_HASH_SEED) % len(cross)
@@ -165,10 +172,11 @@ def _scan(job: Job, destinations: Sequence[Merge | Cross], part: Part) -> Iterat
 def _merge_or_cross(job: Job, destination: Merge | Cross, blobs: Blobs) -> Merged | Crossed:
     attempt = scheduler.attempt()
     if isinstance(destination, Cross):
-        crossed = crossings(_from_blobs(blobs.pop(_CROSSINGS)))
+        rows = _from_blobs(blobs.pop(_CROSSINGS))
         path = _work_path(job, f"{destination.channel}-{destination.bucket}-crossings", attempt)
-        crossed.write_ipc(path, compression="lz4")
-        return Crossed(destination.channel, path, fastest(crossed))
+        if job.has_crossings:
+            crossings(rows).write_ipc(path, compression="lz4")
+        return Crossed(destination.channel, path, fastest(crossings(sampled(rows, destination.event_count))))
     scans = {name: _from_blobs(each) for name, each in blobs.items()}
     inputs = job.inputs(destination.channel, scans)
     writer = TableWriter(job, f"{destination.number:05}", attempt)
@@ -182,8 +190,8 @@ def _merge_or_cross(job: Job, destination: Merge | Cross, blobs: Blobs) -> Merge
     for name, table in inputs.tables.items():
         table_paths[name] = _work_path(job, f"{destination.channel}-table-{name}", attempt)
         _write_table(table, table_paths[name])
-    runs = plain(scans["runs"]) if "runs" in scans else None
-    return Merged(destination.channel, destination.number, scan_paths, table_paths, runs, writer.files)
+    spans = plain(scans["peer_spans"].select(RUN_SPANS)) if job.has_clocks else None
+    return Merged(destination.channel, destination.number, scan_paths, table_paths, spans, writer.files)
 
 
 # -- the second job
@@ -202,7 +210,7 @@ def _build(job: Job, clocks: pa.Table | None, merged: dict[str, Merged], task: o
         inputs = _inputs(job, task.merged, clocks)
         writer = TableWriter(job, f"{task.index:05}", attempt)
         audit = audit_inputs(job, inputs) if "delivery_balances" in job.wanted else None
-        events = load(task.part.files, list(dict.fromkeys([*job.pair_columns(), "event_time"])), job.latest)
+        events = load(task.part.files, list(dict.fromkeys([*job.pair_columns(), "event_time"])), job.flawed)
         found = pair(job, task.part.channel, events, inputs["messages"], audit, clocks, writer)
         destination = _destination(merged, task.part.channel)
     else:
@@ -262,7 +270,7 @@ def _cut_large_parts(job: Job, spark: "SparkSession", parts: Sequence[Part]) -> 
 
     def send(task: tuple[str, int, int]) -> Iterator[Blob]:
         path, start, count = task
-        events = load([path], columns, job.latest)
+        events = load([path], columns, job.flawed)
         piece = (events["peer"].cast(pl.String).hash(_HASH_SEED) % count).fill_null(0)
         for number in range(count):
             yield Blob(start + number, "rows", _to_blob(events.filter(piece == number)))

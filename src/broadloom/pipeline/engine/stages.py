@@ -3,29 +3,41 @@
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import polars as pl
 
+from broadloom.pipeline.arrow.channel_clock import ChannelClock
 from broadloom.pipeline.arrow.clock_correction import ClockCorrection
-from broadloom.pipeline.arrow.frames import frame, to_schema
+from broadloom.pipeline.arrow.frames import MICROSECONDS_PER_S, frame, to_schema
 from broadloom.pipeline.arrow.link_crossings import FASTEST, merge_fastest
 from broadloom.pipeline.billing.config import BillingConfig
-from broadloom.pipeline.engine.events import TEXT, plain
-from broadloom.pipeline.engine.scans import CROSSING_TABLES, SCANS
+from broadloom.pipeline.engine.events import TEXT, FlawedFiles, plain
+from broadloom.pipeline.engine.scans import SCANS
 from broadloom.pipeline.table import ChannelInputs, Stage, Table
 from broadloom.pipeline.tables import all_tables, audit_summary, delivery_balances, latency, table
-from broadloom.pipeline.tables.audit_findings import findings_of_balances, replies_before_parent
+from broadloom.pipeline.tables.audit_findings import (
+    FINDING_COLUMNS,
+    findings_of_balances,
+    forged_findings,
+    replies_before_parent,
+)
+from broadloom.pipeline.tables.audit_summary import fabric_at, tapes_end
 from broadloom.pipeline.tables.clock_offsets import CLOCK_OFFSETS, estimate_clock_offsets
 from broadloom.pipeline.tables.deliveries import EVENT_COLUMNS as DELIVERY_COLUMNS
+from broadloom.pipeline.tables.deliveries import MESSAGE_COLUMNS as SENT_COLUMNS
 from broadloom.pipeline.tables.deliveries import deliveries_table, pair_deliveries
 from broadloom.pipeline.tables.delivery_balances import CLOCK_TOLERANCE, AuditInputs, author_bounds
 from broadloom.pipeline.tables.invoices import build_invoices
 from broadloom.pipeline.tables.recorded_peers import SETTLE
 from broadloom.record.arrow_import import pa, pc, pq
 from broadloom.record.schema import EventKind
+from broadloom.testing.checks.settling import FabricState
+
+ALWAYS = datetime(1970, 1, 1, tzinfo=UTC)
+"""Since when a fabric is settled that was never disturbed."""
 
 Frames = dict[str, pl.DataFrame]
 Tables = dict[str, pa.Table]
@@ -44,8 +56,7 @@ class Job:
     settings: Mapping[str, Any]
     billing: BillingConfig
     quarantine: pa.Table
-    latest: datetime | None = None
-    """Rows after this time are left out; None if there are none."""
+    flawed: FlawedFiles | None = None
     previous_invoices: pa.Table | None = None
 
     def inputs(self, channel: str, scans: Frames, clocks: pa.Table | None = None) -> ChannelInputs:
@@ -54,13 +65,18 @@ class Job:
         return ChannelInputs(channel, scans, self.settings, own, self.billing, correction)
 
     @property
+    def has_clocks(self) -> bool:
+        return "clock_offsets" in self.wanted
+
+    @property
     def has_crossings(self) -> bool:
-        return bool(CROSSING_TABLES & self.wanted)
+        """Whether all crossings of links are needed. For clocks, some are enough."""
+        return "link_latency" in self.wanted
 
     def scan_columns(self) -> list[str]:
         """Columns that the first scan reads."""
         chosen = [each.columns for each in SCANS.values() if each.tables & self.wanted]
-        crossing = [("kind", "run_id", "event_time", "peer", "author", "sequence", "neighbor")] * self.has_crossings
+        crossing = [("kind", "run_id", "event_time", "peer", "author", "sequence", "neighbor")] * self.has_clocks
         return list(dict.fromkeys(["event_time", *(name for columns in [*chosen, *crossing] for name in columns)]))
 
     def pair_columns(self) -> list[str]:
@@ -118,16 +134,40 @@ def build_stage(job: Job, stage: Stage, inputs: ChannelInputs, writer: TableWrit
 
 def audit_inputs(job: Job, inputs: ChannelInputs) -> AuditInputs:
     """What the audit needs of the whole channel, from the stage `merge`."""
+    clock = ChannelClock.of(inputs)
     messages = frame(inputs["messages"].select(delivery_balances.MESSAGE_COLUMNS))
-    messages = messages.sort("author", "sequence")
+    messages = _by_one_clock(messages, inputs.scan("first_seen"), clock).sort("author", "sequence")
+    membership = inputs.scan("membership")
+    joined = membership.filter(pl.col("kind") == EventKind.JOINED.value).sort("ordinal").unique("peer", keep="first")
     peers = frame(inputs["recorded_peers"]).drop("channel")
+    peers = peers.join(joined.select("peer", own_joined_time="event_time"), on="peer", how="left")
     settle_s = float(job.settings[SETTLE.name])
     held, missed = inputs.scan("held"), inputs.scan("missed")
-    bounds = author_bounds(messages, held, missed, peers, settle_s)
-    dropped = inputs.scan("membership").filter(pl.col("kind") == EventKind.ROWS_DROPPED.value)
-    excluded = frame(inputs.quarantine).filter("leaves_gap").select("run_id")
-    gaps = pl.concat([dropped.select("run_id", gap_start="event_time", gap_end="end_time"), excluded], how="diagonal")
-    return AuditInputs(messages, peers, bounds, gaps, settle_s, float(job.settings[CLOCK_TOLERANCE.name]))
+    bounds = author_bounds(messages, held, missed, peers, settle_s + 2 * clock.error_us_max / MICROSECONDS_PER_S)
+    dropped = membership.filter(pl.col("kind") == EventKind.ROWS_DROPPED.value)
+    excluded = frame(inputs.quarantine).filter("leaves_gap")
+    excluded = excluded.select("run_id", gap_start="start_time", gap_end="end_time")
+    gaps = pl.concat([dropped.select("run_id", gap_start="event_time", gap_end="end_time"), excluded])
+    end_time = tapes_end(inputs, clock)
+    state = fabric_at(end_time, inputs, clock)
+    settled = None if state.repairing_s is not None else end_time - timedelta(seconds=state.repaired_s or 0.0)
+    if state == FabricState():
+        settled = ALWAYS
+    tolerance_s = float(job.settings[CLOCK_TOLERANCE.name])
+    return AuditInputs(
+        messages, peers, bounds, gaps, settle_s, tolerance_s, clock.errors_us, end_time=end_time, settled_time=settled
+    )
+
+
+def _by_one_clock(messages: pl.DataFrame, first_seen: pl.DataFrame, clock: ChannelClock) -> pl.DataFrame:
+    """With `sent_time` by the clock of the channel; of a message that was not recorded, when it was first seen."""
+    keys = ["author", "sequence"]
+    messages = clock.apply(messages, "run_id", "sent_time")
+    if not first_seen.height:
+        return messages
+    seen = clock.apply(first_seen, "run_id", "first_seen_time").group_by(keys).agg(pl.col("first_seen_time").min())
+    messages = messages.join(seen, on=keys, how="left")
+    return messages.with_columns(sent_time=pl.coalesce("first_seen_time", "sent_time")).drop("first_seen_time")
 
 
 def pair(
@@ -144,20 +184,21 @@ def pair(
     known = frame(messages.select(delivery_balances.MESSAGE_COLUMNS))
     if "deliveries" in job.wanted:
         began = time.monotonic()
-        sent = known.select(pl.col("author").cast(TEXT), "sequence", sent_time=pl.when("is_recorded").then("sent_time"))
-        deliveries, keys = pair_deliveries(events, sent)
+        sent = known.select(SENT_COLUMNS).with_columns(pl.col("author").cast(TEXT))
+        deliveries, forged, keys = pair_deliveries(events, sent)
         if "deliveries" in job.written:
             writer.write("deliveries", deliveries_table(deliveries, channel), time.monotonic() - began)
         if "delivery_balances" in job.wanted and audit is not None:
             began = time.monotonic()
             receivers = plain(events.select(pl.col("peer").unique().drop_nulls()))["peer"]
-            balances = delivery_balances.delivery_balances(deliveries, receivers, audit)
+            balances = delivery_balances.delivery_balances(deliveries, forged, receivers, audit)
             balances = balances.with_columns(channel=pl.lit(channel))
             rows = to_schema(balances, delivery_balances.SCHEMA)
             writer.write("delivery_balances", rows, time.monotonic() - began)
             early = replies_before_parent(deliveries, keys, known)
-            listed = findings_of_balances(frame(rows)).select(early.columns)
-            found["findings"] = pl.concat([listed, early])
+            listed = findings_of_balances(frame(rows))
+            every = [each.select(FINDING_COLUMNS) for each in (listed, early, forged_findings(forged))]
+            found["findings"] = pl.concat(every)
             found["balance_sums"] = balances.select(pl.col(name).sum() for name in audit_summary.SUMMED)
     if "latency" in job.wanted:
         timed = latency.latencies(events, known.filter("is_recorded"), _correction(clocks))
@@ -165,9 +206,14 @@ def pair(
     return found
 
 
-def clock_offsets(fastest: list[pl.DataFrame], runs: pl.DataFrame) -> pa.Table:
-    """Over all channels: a process that takes part in several has one clock. `runs` are the scans of that name."""
-    spans = plain(runs).group_by("run_id").agg(pl.col("start_time").min(), pl.col("end_time").max())
+RUN_SPANS = ("run_id", "first_time", "last_time")
+
+
+def clock_offsets(fastest: list[pl.DataFrame], spans: pl.DataFrame) -> pa.Table:
+    """Over all channels: a process that takes part in several has one clock. `spans`: `RUN_SPANS` of `peer_spans`."""
+    spans = (
+        plain(spans).group_by("run_id").agg(start_time=pl.col("first_time").min(), end_time=pl.col("last_time").max())
+    )
     known = frame(FASTEST.empty_table()) if not fastest else merge_fastest(pl.concat(fastest))
     return estimate_clock_offsets(known, spans.to_arrow(compat_level=pl.CompatLevel.oldest()))
 

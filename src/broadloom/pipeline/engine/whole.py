@@ -4,10 +4,11 @@ from collections.abc import Mapping
 
 import polars as pl
 
-from broadloom.pipeline.arrow.link_crossings import crossings, fastest
+from broadloom.pipeline.arrow.link_crossings import crossings, fastest, sampled
 from broadloom.pipeline.engine.events import load
 from broadloom.pipeline.engine.scans import crossing_rows
 from broadloom.pipeline.engine.stages import (
+    RUN_SPANS,
     Frames,
     Job,
     Tables,
@@ -36,7 +37,7 @@ def columns(job: Job) -> list[str]:
 
 def run_whole(job: Job, files: Mapping[str, tuple[str, ...]], attempt: int = 0) -> list[WrittenFile]:
     """Build all wanted tables of some channels from their files."""
-    events = {channel: load(paths, columns(job), job.latest) for channel, paths in files.items()}
+    events = {channel: load(paths, columns(job), job.flawed) for channel, paths in files.items()}
     _, writers = build_channels(job, events, attempt)
     return [file for writer in writers for file in writer.files]
 
@@ -49,20 +50,21 @@ def build_channels(
     writers = {channel: TableWriter(job, f"{index:05}", attempt) for index, channel in enumerate(events)}
     crossed: Frames = {}
     fast = []
-    runs = []
+    spans = []
     for channel, rows in events.items():
         inputs[channel] = job.inputs(channel, scan(job, rows))
         build_stage(job, Stage.MERGE, inputs[channel], writers[channel])
         if job.has_crossings:
             crossed[channel] = crossings(crossing_rows(rows))
-            runs.append(inputs[channel].scans["runs"])
+        if job.has_clocks:
+            spans.append(inputs[channel].scans["peer_spans"].select(RUN_SPANS))
             if rows["run_id"].n_unique() > 1:
-                fast.append(fastest(crossed[channel]))
-    clocks = clock_offsets(fast, pl.concat(runs)) if runs else CLOCK_OFFSETS.empty_table()
+                fast.append(fastest(crossings(sampled(crossing_rows(rows), rows.height))))
+    clocks = clock_offsets(fast, pl.concat(spans)) if spans else CLOCK_OFFSETS.empty_table()
     for channel, each in inputs.items():
         each.clocks = job.inputs(channel, {}, clocks).clocks
         build_stage(job, Stage.CHANNEL, each, writers[channel])
-        if "link_latency" in job.wanted:
+        if job.has_crossings:
             links_up = each.scan("membership").filter(pl.col("kind") == "link_up")
             each.scans["link_histogram"] = latency_histogram(crossed.pop(channel), each.clocks, links_up)
         if job.has_pairs:

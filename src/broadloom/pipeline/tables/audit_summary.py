@@ -1,11 +1,29 @@
 """The result of the audit, one row per channel."""
 
+from datetime import datetime
+
 import polars as pl
 
-from broadloom.pipeline.table import CHANNEL, COUNT, FLAG, TEXT, ChannelInputs, Stage, Table, TableColumn, schema_of
+from broadloom.pipeline.arrow.channel_clock import ChannelClock
+from broadloom.pipeline.arrow.fabric_timeline import FabricTimeline
+from broadloom.pipeline.table import (
+    CHANNEL,
+    COUNT,
+    FLAG,
+    TEXT,
+    TIME,
+    ChannelInputs,
+    Stage,
+    Table,
+    TableColumn,
+    schema_of,
+)
 from broadloom.pipeline.tables.audit_findings import FINDINGS
+from broadloom.pipeline.tables.fabric_snapshots import DEGREE
+from broadloom.pipeline.tables.recorded_peers import SETTLE, disruptions
 from broadloom.record.arrow_import import pa
 from broadloom.record.schema import EventKind
+from broadloom.testing.checks.settling import FabricState, Verdict, verdict
 
 NOT_JUDGED = {
     "pending_at_end_count": "sent shortly before the end of the tapes",
@@ -15,20 +33,47 @@ NOT_JUDGED = {
 
 COLUMNS = (
     CHANNEL,
-    TableColumn("has_passed", FLAG, "Whether every guarantee held, as far as the tapes show."),
+    TableColumn(
+        "verdict",
+        TEXT,
+        "`held`, `broken` (a guarantee was violated) or `unsettled` (a partition or a repair delays deliveries).",
+    ),
+    TableColumn("verdict_time", TIME, "Time of the last event on the tapes: what the verdict is about."),
+    TableColumn("waits_for", TEXT, "What an unsettled verdict waits for; else null."),
+    TableColumn("has_passed", FLAG, "Whether the verdict is `held`, as far as the tapes show."),
     TableColumn("message_count", COUNT, "Messages on the tapes."),
     TableColumn("peer_count", COUNT, "Peers that recorded."),
     TableColumn("due_count", COUNT, "Deliveries that were due and could be judged."),
     TableColumn("delivered_count", COUNT, "Messages delivered, counted once per receiver."),
     *(TableColumn(f"{name}_count", COUNT, f"Findings `{name}`: {about}") for name, about in FINDINGS.items()),
+    TableColumn("unsettled_count", COUNT, "Deliveries that wait for a partition or a repair to end."),
     *(TableColumn(name, COUNT, f"Deliveries not judged: {reason}.") for name, reason in NOT_JUDGED.items()),
     TableColumn("dropped_row_count", COUNT, "Rows dropped by recorders, according to `rows_dropped` events."),
     TableColumn("quarantined_file_count", COUNT, "Files of this channel in the table `quarantine`."),
     TableColumn("notes", TEXT, "What could not be judged, and why; null if everything was."),
 )
 
-SUMMED = ("due_count", "delivered_count", *NOT_JUDGED)
+SUMMED = ("due_count", "delivered_count", "unsettled_count", *NOT_JUDGED)
 """Columns of `delivery_balances` that are summed up."""
+
+
+def tapes_end(inputs: ChannelInputs, clock: ChannelClock) -> datetime:
+    """Time of the last event."""
+    spans = inputs.scan("peer_spans").select("run_id", "last_time")
+    end_time = clock.apply(spans, "run_id", "last_time")["last_time"].max()
+    assert isinstance(end_time, datetime)
+    return end_time
+
+
+def fabric_at(time: datetime, inputs: ChannelInputs, clock: ChannelClock) -> FabricState:
+    """How far the fabric is repaired."""
+    lost = disruptions(clock.apply(inputs.scan("membership"), "run_id", "event_time"))
+    times = lost["last_disruption_time"].dt.timestamp("us").to_numpy()
+    if not len(times):
+        return FabricState()
+    timeline = FabricTimeline(inputs["links"], inputs["membership_intervals"], int(inputs.settings[DEGREE.name]))
+    now = pl.Series([time]).dt.timestamp("us")[0]
+    return timeline.state_at(now, times, float(inputs.settings[SETTLE.name]))
 
 
 def build(inputs: ChannelInputs) -> pa.Table:
@@ -40,9 +85,19 @@ def build(inputs: ChannelInputs) -> pa.Table:
         each["values"]: each["counts"] for each in findings["finding"].value_counts().to_pylist()
     }
     dropped = inputs.scan("membership").filter(pl.col("kind") == EventKind.ROWS_DROPPED.value)
+    waiting = int(sums["unsettled_count"].sum())
+    found = verdict(findings["is_violation"].to_pylist().count(True), waiting)
+    clock = ChannelClock.of(inputs)
+    end_time = tapes_end(inputs, clock)
+    waits_for = None
+    if found is Verdict.UNSETTLED:
+        waits_for = f"{waiting:,} deliveries wait for {fabric_at(end_time, inputs, clock).waits_for}"
     row = {
         "channel": inputs.channel,
-        "has_passed": True not in findings["is_violation"].to_pylist(),
+        "verdict": found.value,
+        "verdict_time": end_time,
+        "waits_for": waits_for,
+        "has_passed": found is Verdict.HELD,
         "message_count": messages.num_rows,
         "peer_count": peers.num_rows,
         **{name: int(sums[name].sum()) for name in SUMMED},
@@ -62,5 +117,6 @@ TABLE = Table(
     COLUMNS,
     Stage.FINISH,
     build,
-    depends_on=("quarantine", "messages", "recorded_peers", "delivery_balances", "audit_findings"),
+    depends_on=("quarantine", "messages", "recorded_peers", "links", "delivery_balances", "audit_findings"),
+    settings=(SETTLE, DEGREE),
 )

@@ -17,11 +17,11 @@ with offset zero. Over many nodes:
 The balanced estimate is kept within the bounds. What remains is the asymmetry of the network: if the fastest way there
 always takes longer than the fastest way back, no tape can show it.
 
-scipy is imported where it is used: most tasks do not estimate clocks, and the import takes a third of a second.
+scipy is imported for many runs only: the import takes a third of a second.
 """
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -31,9 +31,7 @@ from broadloom.pipeline.arrow.clock_correction import WINDOW_US
 from broadloom.pipeline.arrow.frames import to_arrow, to_polars
 from broadloom.pipeline.table import COUNT, NUMBER, TEXT, TIME, Stage, Table, TableColumn, schema_of
 from broadloom.record.arrow_import import pa
-
-if TYPE_CHECKING:
-    from scipy.sparse import csr_matrix
+from broadloom.topology import component_labels
 
 COLUMNS = (
     TableColumn("run_id", TEXT, "Recording process."),
@@ -123,21 +121,27 @@ def estimate_clock_offsets(fastest: pl.DataFrame, spans: pa.Table) -> pa.Table:
 
 def _references(crossed: pl.DataFrame, runs: int) -> Ints:
     """The reference of each run: of the runs that reach each other, the one with most traffic."""
-    if crossed.is_empty():
-        return np.arange(runs, dtype=np.int64)
-    from scipy.sparse import csr_matrix
-    from scipy.sparse.csgraph import connected_components
-
     totals = crossed.group_by("run_from", "run_to").agg(pl.col("sample_count").sum())
     a, b, weight = (totals[name].to_numpy() for name in ("run_from", "run_to", "sample_count"))
-    _, part = connected_components(csr_matrix((weight, (a, b)), shape=(runs, runs)), connection="strong")
     traffic = np.bincount(a, weight, runs) + np.bincount(b, weight, runs)
-    order = np.lexsort((np.arange(runs), -traffic))  # ties: the first
-    first = np.full(runs, -1, dtype=np.int64)
-    for run in order:
-        if first[part[run]] < 0:
-            first[part[run]] = run
-    return np.asarray(first[part])
+    reference = np.arange(runs, dtype=np.int64)
+    is_open = np.ones(runs, dtype=bool)
+    for run in np.lexsort((np.arange(runs), -traffic)):  # ties: the first
+        if is_open[run]:
+            mutual = _reached(run, a, b, runs) & _reached(run, b, a, runs)
+            reference[mutual] = run
+            is_open &= ~mutual
+    return reference
+
+
+def _reached(start: int, a: Ints, b: Ints, runs: int) -> Flags:
+    reached = np.zeros(runs, dtype=bool)
+    reached[start] = True
+    while True:
+        more = b[reached[a] & ~reached[b]]
+        if not len(more):
+            return reached
+        reached[more] = True
 
 
 _ESTIMATES = {"run": pl.Int64, "window": pl.Int64, "at": pl.Int64, "offset_us": pl.Float64, "drift_ppm": pl.Float64}
@@ -243,35 +247,50 @@ def _both_ways(edges: pl.DataFrame, keys: list[str]) -> pl.DataFrame:
 
 def _balanced(pairs: pl.DataFrame, nodes: _Nodes) -> tuple[Floats, Floats, Flags]:
     """Offset and drift of each node, and which nodes are tied to their reference by two-way traffic."""
-    from scipy.sparse import coo_matrix, csr_matrix, diags
-    from scipy.sparse.csgraph import connected_components
-
     count = len(nodes.run)
-    a, b = pairs["a"].to_numpy(), pairs["b"].to_numpy()
-    _, part = connected_components(csr_matrix((np.ones(len(a)), (a, b)), shape=(count, count)), directed=False)
+    part = component_labels(count, pairs["a"].to_numpy(), pairs["b"].to_numpy())
     tied = part == part[nodes.reference]
     pairs = pl.concat([pairs, _consecutive(nodes)])
     a, b = pairs["a"].to_numpy(), pairs["b"].to_numpy()
     estimate, a_us, b_us, error = (pairs[name].to_numpy() for name in ("estimate", "a_us", "b_us", "error"))
     # Unknowns: an offset and a drift per node. A heavy prior fixes the references at zero, a light one keeps drift near
     # zero, so that a minute of traffic does not produce a wild guess.
-    row = np.arange(len(a))
-    columns = np.concatenate([b, a, b + count, a + count])
-    values = np.concatenate([np.ones(len(a)), -np.ones(len(a)), b_us / _SCALE_US, -a_us / _SCALE_US])
-    values[2 * len(a) :][nodes.is_reference[columns[2 * len(a) :] - count]] = 0.0
-    system = coo_matrix((values, (np.tile(row, 4), columns)), shape=(len(a), 2 * count)).tocsr()
+    columns = np.stack([b, a, b + count, a + count])
+    a_drift, b_drift = (
+        np.where(nodes.is_reference[end], 0.0, time / _SCALE_US) for end, time in ((a, a_us), (b, b_us))
+    )
+    values = np.stack([np.ones(len(a)), -np.ones(len(a)), b_drift, -a_drift])
     prior = np.full(2 * count, 1e-18)
     prior[count:] = 1 / (DRIFT * _SCALE_US) ** 2
     prior[np.flatnonzero(nodes.is_reference)] = 1e6
     weight = 1 / error**2
     solution = np.zeros(2 * count)
     for _ in range(ROUNDS if len(a) else 0):
-        normal = system.T @ diags(weight) @ system + diags(prior)
-        solution = _solved(normal, system.T @ (weight * estimate))
-        residual = np.abs(system @ solution - estimate)
+        right: Floats = np.zeros(2 * count)
+        np.add.at(right, columns, values * (weight * estimate))
+        solution = _solved(columns, values, weight, prior, right)
+        residual = np.abs((values * solution[columns]).sum(axis=0) - estimate)
         scale = max(1.4826 * float(np.median(residual)), ERROR_US_MIN)
         weight = 1 / error**2 * np.minimum(1.0, 1.5 * scale / np.maximum(residual, 1e-9))
     return solution[:count], solution[count:] / _SCALE_US, tied
+
+
+def _solved(columns: Ints, values: Floats, weight: Floats, prior: Floats, right: Floats) -> Floats:
+    """Solution of the normal equations; the system has `values` at `columns`, four in each row."""
+    size, places = len(prior), range(4)
+    # All rows of a pair of nodes are in the same columns, so they are added up first.
+    _, first, pair = np.unique(columns[1] * size + columns[0], return_index=True, return_inverse=True)
+    blocks = [np.bincount(pair, values[i] * values[j] * weight) for i in places for j in places]
+    entries = np.concatenate([*blocks, prior])
+    row = np.concatenate([*(columns[i][first] for i in places for _ in places), np.arange(size)])
+    column = np.concatenate([*(columns[j][first] for _ in places for j in places), np.arange(size)])
+    if size <= DENSE_MAX:
+        normal = np.bincount(row * size + column, entries, size * size).reshape(size, size)
+        return np.asarray(np.linalg.solve(normal, right))
+    from scipy.sparse import coo_matrix
+    from scipy.sparse.linalg import spsolve
+
+    return np.asarray(spsolve(coo_matrix((entries, (row, column)), shape=(size, size)).tocsc(), right))
 
 
 def _consecutive(nodes: _Nodes) -> pl.DataFrame:
@@ -288,14 +307,6 @@ def _consecutive(nodes: _Nodes) -> pl.DataFrame:
             "error": np.full(len(a), CONTINUITY_US),
         }
     )
-
-
-def _solved(normal: "csr_matrix", right: Floats) -> Floats:
-    if len(right) <= DENSE_MAX:
-        return np.asarray(np.linalg.solve(normal.toarray(), right))
-    from scipy.sparse.linalg import spsolve
-
-    return np.asarray(spsolve(normal.tocsc(), right))
 
 
 def _drift_bounds(moved: pl.DataFrame, drift: Floats, nodes: _Nodes) -> Floats:

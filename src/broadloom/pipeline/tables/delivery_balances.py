@@ -3,23 +3,36 @@
 A receiver is due everything sent after it joined. Up to the last message it has from an author, everything must be
 there, because delivery is in order. Beyond that, a message is due
 
-- to a receiver that is present at the end, if it was sent `settle_s` before the end. If its author did not stay, only
-  as far as any present peer has its messages: the last messages of a crashed author may have reached no survivor;
+- to a receiver that is present at the end, if it was sent `settle_s` before the end, and the fabric was settled for
+  that long. If its author did not stay, only as far as any present peer has its messages: the last messages of a
+  crashed author may have reached no survivor;
 - to a receiver that left gracefully, if it was sent `settle_s` before that and no peer lost a link since then, or
   shortly before or after;
 - not to a receiver that crashed: a message on its way to it was not late.
 
+While a partition or a repair delays messages, those that are not delivered yet wait for it and are counted
+(`unsettled_count`), by the rule that live checks use (`testing/checks/settling.py`).
+
 A delivery that may be hidden in rows that the recorder dropped or that are quarantined is not judged, and neither is
 one that the clocks of two machines leave open. These are counted instead (`unknown_...`). Within one run, only ordinals
-define the order.
+define the order. Otherwise times are by one clock (`arrow/channel_clock.py`), with an error.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import datetime
 
 import polars as pl
 
 from broadloom.pipeline.arrow.frames import frame
-from broadloom.pipeline.arrow.suspects import PAIR, excused_by_dropped_rows, find_missing
+from broadloom.pipeline.arrow.suspects import (
+    ODD_COLUMNS,
+    PAIR,
+    excused_by_dropped_rows,
+    find_missing,
+    mislabeled,
+    misplaced,
+)
 from broadloom.pipeline.engine.events import plain
 from broadloom.pipeline.table import (
     CHANNEL,
@@ -33,13 +46,15 @@ from broadloom.pipeline.table import (
     TableSetting,
 )
 from broadloom.pipeline.tables.deliveries import last_missed
+from broadloom.pipeline.tables.fabric_snapshots import DEGREE
 from broadloom.pipeline.tables.recorded_peers import SETTLE
 from broadloom.record.arrow_import import pa
 
 CLOCK_TOLERANCE = TableSetting(
     "clock_tolerance_s",
     0.5,
-    "How far the clocks of two machines may differ. Events closer together than that are not ordered by time.",
+    "How far the clocks of two machines may differ, beyond what `clock_offsets` corrects. Events closer together than "
+    "that are not ordered by time.",
 )
 
 FINDING = pa.struct(
@@ -54,6 +69,7 @@ COLUMNS = (
     TableColumn("delivered_count", COUNT, "Messages delivered, due or not."),
     TableColumn("missed_count", COUNT, "Messages reported as missed."),
     TableColumn("pending_at_end_count", COUNT, "Messages sent so shortly before the end that they may be in flight."),
+    TableColumn("unsettled_count", COUNT, "Messages that wait for a partition or a repair to end."),
     TableColumn("unknown_dropped_rows_count", COUNT, "Messages whose delivery may be among missing rows."),
     TableColumn(
         "unknown_clock_count", COUNT, "Messages sent so close to the join that the clocks cannot order the two."
@@ -62,10 +78,10 @@ COLUMNS = (
 )
 SCHEMA = pa.schema([pa.field(each.name, each.type) for each in COLUMNS])
 
-MESSAGE_COLUMNS = ["author", "sequence", "sent_time", "is_recorded", "run_id", "ordinal"]
+MESSAGE_COLUMNS = ["author", "sequence", "sent_time", "is_recorded", "run_id", "ordinal", "size_bytes"]
 DELIVERY_COLUMNS = [
     *("author", "sequence", "receiver", "delivered_time", "delivery_count", "missed_time", "run_id"),
-    *("ordinal", "missed_ordinal"),
+    *("ordinal", "missed_ordinal", "again_ordinal", "again_hops", "hops", "size_bytes"),
 ]
 
 
@@ -76,16 +92,31 @@ class AuditInputs:
     messages: pl.DataFrame
     """`MESSAGE_COLUMNS` of all messages of the channel."""
     recorded_peers: pl.DataFrame
+    """With `own_joined_time`, by the peer's own clock."""
     author_bounds: pl.DataFrame
     """Result of `author_bounds`."""
     dropped_rows: pl.DataFrame
     """run_id, gap_start, gap_end: rows of that run between the two times are missing; null means any time."""
     settle_s: float
     clock_tolerance_s: float
+    clock_errors_us: Mapping[str, float]
+    """Largest error of the times of each run."""
+    end_time: datetime
+    """The last event on the tapes."""
+    settled_time: datetime | None
+    """Since when the fabric is settled; None if it is not."""
+
+    @property
+    def clock_error_s(self) -> float:
+        return max(self.clock_errors_us.values(), default=0.0) / 1e6
 
 
 def author_bounds(
-    messages: pl.DataFrame, held: pl.DataFrame, missed: pl.DataFrame, recorded_peers: pl.DataFrame, settle_s: float
+    messages: pl.DataFrame,
+    held: pl.DataFrame,
+    missed: pl.DataFrame,
+    recorded_peers: pl.DataFrame,
+    settle_s: float,
 ) -> pl.DataFrame:
     """Up to which message of each author anything is due.
 
@@ -96,7 +127,9 @@ def author_bounds(
     present = recorded_peers.filter(pl.col("end_status") == "present").select("peer")
     known = messages.group_by("author").agg(known=pl.col("sequence").max())
     reported = missed.join(known, on="author", how="left").select("author", "peer", held=last_missed())
-    last_held = pl.concat([held.select("author", "peer", "held"), reported]).join(present, on="peer", how="semi")
+    # A forged number says nothing about what the peer has.
+    genuine = held.join(messages, left_on=["author", "held"], right_on=["author", "sequence"], how="semi")
+    last_held = pl.concat([genuine.select("author", "peer", "held"), reported]).join(present, on="peer", how="semi")
     last_held = last_held.group_by("author").agg(pl.col("held").max())
     authors = messages.group_by("author").agg(last_sent_time=pl.col("sent_time").filter("is_recorded").max())
     peers = recorded_peers.select(
@@ -113,10 +146,13 @@ def author_bounds(
     )
 
 
-def delivery_balances(deliveries: pl.DataFrame, receivers: pl.Series, inputs: AuditInputs) -> pl.DataFrame:
+def delivery_balances(
+    deliveries: pl.DataFrame, forged: pl.DataFrame, receivers: pl.Series, inputs: AuditInputs
+) -> pl.DataFrame:
     """One row per author and receiver of a part.
 
-    `deliveries` are those of the part, sorted by author, receiver and sequence; `receivers` are all its peers. Counts
+    `deliveries` are those of the part, sorted by author, receiver and sequence, without the `forged` rows; `receivers`
+    are all its peers. Counts
     show which pairs may have a finding; only their deliveries are looked at one by one.
     """
     messages = inputs.messages
@@ -125,15 +161,16 @@ def delivery_balances(deliveries: pl.DataFrame, receivers: pl.Series, inputs: Au
     if not pairs.height:
         return frame(SCHEMA.empty_table())
     pairs = _with_due_range(_with_due_end(_with_due_start(pairs, messages, inputs), messages, inputs), counts)
-    suspects = _suspects(pairs, counts, messages)
+    suspects = _suspects(pairs, counts)
     ids = counts.join(suspects, on=PAIR, how="semi")["pair"]
     rows = plain(deliveries.filter(pl.col("pair").is_in(ids.implode())).select(DELIVERY_COLUMNS))
     suspected = pairs.join(suspects, on=PAIR, how="semi")
     missing = find_missing(suspected, rows)
     missing, excused = excused_by_dropped_rows(missing, suspected, rows, inputs.dropped_rows)
-    findings = pl.concat(
-        [_missing(missing, messages), *_delivery_violations(rows, messages, suspected)], how="vertical"
-    )
+    violations = pl.concat(_delivery_violations(rows, suspected), how="vertical")
+    missing, violations, explained = _explained_by_forged(missing, violations, rows, forged, messages)
+    excused = pl.concat([excused, explained]).group_by(PAIR).agg(pl.col("unknown_dropped_rows_count").sum())
+    findings = pl.concat([_missing(missing, messages), violations], how="vertical")
     by_pair = findings.group_by(PAIR).agg(pl.struct("finding", "sequence", "event_time", "detail").alias("findings"))
     out = pairs.join(excused, PAIR, "left").join(by_pair, PAIR, "left")
     in_range = pl.max_horizontal(pl.col("range_end") - pl.col("range_start") + 1, 0)
@@ -170,7 +207,7 @@ def _counts(deliveries: pl.DataFrame) -> pl.DataFrame:
     return counts.join(plain(names), on="pair")
 
 
-def _suspects(pairs: pl.DataFrame, counts: pl.DataFrame, messages: pl.DataFrame) -> pl.DataFrame:
+def _suspects(pairs: pl.DataFrame, counts: pl.DataFrame) -> pl.DataFrame:
     """Pairs that may have a finding."""
     due = pl.col("range_end") - pl.col("range_start") + 1
     is_short = (due > 0) & (pl.col("delivered_count") + pl.col("missed_count") < due)
@@ -178,13 +215,11 @@ def _suspects(pairs: pl.DataFrame, counts: pl.DataFrame, messages: pl.DataFrame)
     is_misplaced = (pl.col("first_ordinal") < pl.col("first_link_ordinal")).fill_null(False) | (
         pl.col("last_ordinal") > pl.col("left_ordinal")
     ).fill_null(False)
-    unrecorded = messages.filter(~pl.col("is_recorded")).select("author").unique()
     return pl.concat(
         [
             pairs.filter(is_short | (pl.col("author") == pl.col("receiver"))).select(PAIR),
             counts.filter("is_unusual").select(PAIR),
             placed.filter(is_misplaced).select(PAIR),
-            counts.join(unrecorded, on="author", how="semi").select(PAIR),
         ]
     ).unique()
 
@@ -197,10 +232,20 @@ def _pairs(messages: pl.DataFrame, counts: pl.DataFrame, receivers: pl.Series, i
     peers = inputs.recorded_peers.filter(pl.col("peer").is_in(receivers.implode())).rename({"peer": "receiver"})
     # An author that got its own message is a violation, so that pair has to be judged too.
     own = counts.filter(pl.col("author") == pl.col("receiver")).select("author", "receiver")
-    pairs = authors.join(peers, how="cross")
+    pairs = _with_clock_error(authors.join(peers, how="cross"), inputs)
     is_own = pl.col("author") == pl.col("receiver")
     pairs = pl.concat([pairs.filter(~is_own), pairs.filter(is_own).join(own, on=PAIR, how="semi")])
     return pairs.join(inputs.author_bounds, on="author", how="left")
+
+
+def _with_clock_error(pairs: pl.DataFrame, inputs: AuditInputs) -> pl.DataFrame:
+    """Add `clock_error`: how wrong the time between an event of the author and one of the receiver may be."""
+    # An author without a tape is known from any run.
+    errors = [
+        pl.col(run).replace_strict(inputs.clock_errors_us, default=default, return_dtype=pl.Float64)
+        for run, default in (("run_id", 0.0), ("author_run_id", 1e6 * inputs.clock_error_s))
+    ]
+    return pairs.with_columns(clock_error=pl.duration(microseconds=(errors[0] + errors[1]).ceil().cast(pl.Int64)))
 
 
 def _with_due_start(pairs: pl.DataFrame, messages: pl.DataFrame, inputs: AuditInputs) -> pl.DataFrame:
@@ -211,7 +256,8 @@ def _with_due_start(pairs: pl.DataFrame, messages: pl.DataFrame, inputs: AuditIn
     times = messages.select(*by, "sequence", "sent_time").sort("sent_time")
     margin = pl.when(pl.col("author_run_id").is_null()).then(settle).otherwise(tolerance)
     pairs = pairs.with_columns(
-        (pl.col("joined_time") + margin).alias("surely_after"), (pl.col("joined_time") - tolerance).alias("maybe_after")
+        (pl.col("joined_time") + margin + pl.col("clock_error")).alias("surely_after"),
+        (pl.col("joined_time") - tolerance - pl.col("clock_error")).alias("maybe_after"),
     )
     pairs = _nearest(pairs, times, "surely_after", "sent_time", by, "forward", "start_by_time")
     pairs = _nearest(pairs, times, "maybe_after", "sent_time", by, "forward", "maybe_start")
@@ -229,8 +275,8 @@ def _with_due_end(pairs: pl.DataFrame, messages: pl.DataFrame, inputs: AuditInpu
     settle = _seconds(inputs.settle_s)
     times = messages.select(*by, "sequence", "sent_time").sort("sent_time")
     pairs = pairs.with_columns(
-        (pl.col("end_time") - settle).alias("settled_time"),
-        (pl.col("last_disruption_time") + settle).alias("undisturbed_time"),
+        (pl.col("end_time") - settle - pl.col("clock_error")).alias("settled_time"),
+        (pl.col("last_disruption_time") + settle + _seconds(2 * inputs.clock_error_s)).alias("undisturbed_time"),
     )
     pairs = _nearest(pairs, times, "settled_time", "sent_time", by, "backward", "due_end")
     pairs = _nearest(pairs, times, "undisturbed_time", "sent_time", by, "backward", "last_disturbed")
@@ -241,10 +287,17 @@ def _with_due_end(pairs: pl.DataFrame, messages: pl.DataFrame, inputs: AuditInpu
     # A receiver that left is due nothing sent before a disruption, or shortly after it.
     disturbed = pl.col("last_disturbed").fill_null(0)
     undisturbed_end = pl.when(pl.col("due_end") > disturbed).then(pl.col("due_end")).otherwise(0)
+    is_present = pl.col("end_status") == "present"
+    present_end = pl.min_horizontal(pl.col("due_end").fill_null(0), limit)
+    is_settled = pl.col("end_time") >= pl.lit(inputs.settled_time, pairs.schema["end_time"]) + settle
+    is_settled = is_settled.fill_null(False)
+    # What a receiver lacks whose recording ended earlier is not decided by later events.
+    is_waiting = is_present & ~is_settled & (pl.col("end_time") >= pl.lit(inputs.end_time) - settle)
     return pairs.with_columns(
         limit.alias("limit"),
-        pl.when(pl.col("end_status") == "present")
-        .then(pl.min_horizontal(pl.col("due_end").fill_null(0), limit))
+        pl.when(is_waiting).then(present_end).otherwise(0).alias("waiting_end"),
+        pl.when(is_present & is_settled)
+        .then(present_end)
         .when(pl.col("end_status") == "left")
         .then(undisturbed_end)
         .otherwise(0)
@@ -261,7 +314,8 @@ def _with_due_range(pairs: pl.DataFrame, counts: pl.DataFrame) -> pl.DataFrame:
     own = pl.col("author") == pl.col("receiver")
     pairs = pairs.with_columns(
         pl.min_horizontal("first_held", "due_start").alias("range_start"),
-        pl.max_horizontal(pl.col("last_held").fill_null(0), "due_end").alias("range_end"),
+        # A report of missed messages may go beyond the last one that is known.
+        pl.max_horizontal(pl.min_horizontal(pl.col("last_held").fill_null(0), "known"), "due_end").alias("range_end"),
     )
     # How many earlier messages may have been due.
     unclear = pl.max_horizontal(pl.col("range_start") - pl.col("maybe_start"), 0).fill_null(0)
@@ -278,12 +332,13 @@ def _with_due_range(pairs: pl.DataFrame, counts: pl.DataFrame) -> pl.DataFrame:
         pl.when(is_empty).then(1).otherwise(pl.col("range_start")).alias("range_start"),
         pl.when(is_empty).then(0).otherwise(pl.col("range_end")).alias("range_end"),
     )
-    in_flight = pl.min_horizontal("known", "limit") - pl.max_horizontal("range_end", pl.col("range_start") - 1)
+    reached = pl.max_horizontal("range_end", pl.col("range_start") - 1)
+    waiting = pl.max_horizontal(pl.col("waiting_end") - reached, 0)
+    in_flight = pl.max_horizontal(pl.min_horizontal("known", "limit") - reached, 0) - waiting
+    is_due = (pl.col("end_status") == "present") & pl.col("due_start").is_not_null() & ~own
     return pairs.with_columns(
-        pl.when((pl.col("end_status") == "present") & pl.col("due_start").is_not_null() & ~own)
-        .then(pl.max_horizontal(in_flight, 0))
-        .otherwise(0)
-        .alias("pending_at_end_count"),
+        pl.when(is_due).then(in_flight).otherwise(0).alias("pending_at_end_count"),
+        pl.when(is_due).then(waiting).otherwise(0).alias("unsettled_count"),
         pl.when(own | pl.col("maybe_start").is_null() | pl.col("due_start").is_null())
         .then(0)
         .otherwise(pl.col("unclear"))
@@ -325,7 +380,7 @@ def _missing(missing: pl.DataFrame, messages: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def _delivery_violations(deliveries: pl.DataFrame, messages: pl.DataFrame, pairs: pl.DataFrame) -> list[pl.DataFrame]:
+def _delivery_violations(deliveries: pl.DataFrame, pairs: pl.DataFrame) -> list[pl.DataFrame]:
     delivered = deliveries.filter(pl.col("delivery_count") > 0)
     membership = pairs.select(
         *PAIR, "first_link_ordinal", "left_ordinal", "has_dropped_rows", pl.col("run_id").alias("receiver_run_id")
@@ -334,7 +389,8 @@ def _delivery_violations(deliveries: pl.DataFrame, messages: pl.DataFrame, pairs
     comparable = (pl.col("run_id") == pl.col("receiver_run_id")) & ~pl.col("has_dropped_rows")
     early = comparable & (pl.col("ordinal") < pl.col("first_link_ordinal"))
     late = comparable & (pl.col("ordinal") > pl.col("left_ordinal"))
-    ordered = delivered.sort("ordinal").with_columns(pl.col("sequence").cum_max().over(PAIR).alias("highest"))
+    # One that was delivered twice is reported as that.
+    wrong = misplaced(delivered).filter(pl.col("delivery_count") == 1)
     is_missed = (pl.col("delivery_count") == 0) & pl.col("missed_time").is_not_null()
     return [
         _as_findings(
@@ -342,11 +398,7 @@ def _delivery_violations(deliveries: pl.DataFrame, messages: pl.DataFrame, pairs
             "duplicate",
             pl.format("delivered {} times", "delivery_count"),
         ),
-        _as_findings(
-            ordered.filter(pl.col("highest") > pl.col("sequence")),
-            "out_of_order",
-            pl.format("delivered after {} of the same author", "highest"),
-        ),
+        _as_findings(wrong, "out_of_order", pl.lit("delivered out of the order of its author")),
         _as_findings(
             delivered.filter(pl.col("missed_ordinal") < pl.col("ordinal")),
             "out_of_order",
@@ -367,7 +419,6 @@ def _delivery_violations(deliveries: pl.DataFrame, messages: pl.DataFrame, pairs
             "delivered_to_author",
             pl.lit("delivered to its own author"),
         ),
-        _never_sent(delivered, messages, pairs),
         _as_findings(
             deliveries.filter(is_missed),
             "reported_missed",
@@ -377,22 +428,29 @@ def _delivery_violations(deliveries: pl.DataFrame, messages: pl.DataFrame, pairs
     ]
 
 
-def _never_sent(delivered: pl.DataFrame, messages: pl.DataFrame, pairs: pl.DataFrame) -> pl.DataFrame:
-    """Deliveries of messages that their author did not record, though it recorded later ones or left gracefully, and
-    none of its rows is missing."""
-    keys = ["author"]
-    unrecorded = messages.filter(~pl.col("is_recorded")).select(*keys, "sequence")
-    last = messages.filter("is_recorded").group_by(keys).agg(pl.col("sequence").max().alias("last_recorded"))
-    complete = pairs.filter(pl.col("author_status").is_not_null() & ~pl.col("author_has_dropped_rows").fill_null(False))
-    complete = complete.select(*keys, "author_status").unique().join(last, keys, "left")
-    never_sent = unrecorded.join(complete, keys, "inner").filter(
-        (pl.col("sequence") < pl.col("last_recorded").fill_null(0)) | (pl.col("author_status") == "left")
+def _explained_by_forged(
+    missing: pl.DataFrame, violations: pl.DataFrame, rows: pl.DataFrame, forged: pl.DataFrame, messages: pl.DataFrame
+) -> tuple[pl.DataFrame, pl.DataFrame, pl.DataFrame]:
+    """The missing messages and violations that remain if some deliveries are forged rows, and the number of missing
+    messages per pair that were these deliveries."""
+    delivered = rows.filter(pl.col("delivery_count") > 0)
+    first = pl.concat([misplaced(delivered), delivered.filter(pl.col("delivery_count") > 1)]).unique(
+        [*PAIR, "sequence"]
     )
-    return _as_findings(
-        delivered.join(never_sent, [*keys, "sequence"], "semi"),
-        "never_sent",
-        pl.lit("delivered, but its author recorded no such message"),
-    )
+    again = first.filter(pl.col("delivery_count") > 1).with_columns(ordinal="again_ordinal", hops="again_hops")
+    forged = forged.filter(pl.col("kind") == "delivered")
+    odd = pl.concat([each.select(ODD_COLUMNS) for each in (forged, first, again)])
+    found = mislabeled(missing, rows, odd, messages)
+    explained = found.group_by(PAIR).agg(unknown_dropped_rows_count=pl.len().cast(pl.Int64))
+    key = [*PAIR, "sequence"]
+    named = found.select("receiver", author="odd_author", sequence="odd_sequence", place=pl.format("{}#{}", *key[::2]))
+    is_order = pl.col("finding").is_in(["out_of_order", "duplicate"])
+    replaced = violations.filter(is_order).join(named, key, "inner")
+    kept = pl.concat([violations.filter(~is_order), violations.filter(is_order).join(named, key, "anti")])
+    as_forged = replaced.with_columns(
+        finding=pl.lit("forged"), detail=pl.format("delivered at the place of {}", "place")
+    ).select(violations.columns)
+    return missing.join(found, key, "anti"), pl.concat([kept, as_forged]), explained
 
 
 def _as_findings(rows: pl.DataFrame, finding: str, detail: pl.Expr, time: str = "delivered_time") -> pl.DataFrame:
@@ -406,6 +464,6 @@ TABLE = Table(
     "For each author and receiver: how many messages were due, and how many arrived?",
     COLUMNS,
     Stage.PAIR,
-    depends_on=("quarantine", "messages", "deliveries", "recorded_peers"),
-    settings=(SETTLE, CLOCK_TOLERANCE),
+    depends_on=("quarantine", "messages", "deliveries", "recorded_peers", "membership_intervals", "links"),
+    settings=(SETTLE, CLOCK_TOLERANCE, DEGREE),
 )

@@ -7,6 +7,7 @@ counts. Where an end records and does not know the link, the link is `disputed`:
 
 import polars as pl
 
+from broadloom.pipeline.arrow.channel_clock import ChannelClock
 from broadloom.pipeline.arrow.clock_correction import ClockCorrection
 from broadloom.pipeline.arrow.frames import to_arrow, to_ms, to_polars
 from broadloom.pipeline.table import (
@@ -46,7 +47,7 @@ LINKS = schema_of(COLUMNS)
 _PAIR = ["channel", "peer_a", "peer_b"]
 
 
-def links(changes: pa.Table, intervals: pa.Table, correction: ClockCorrection) -> pa.Table:
+def links(changes: pa.Table, intervals: pa.Table, correction: ClockCorrection | ChannelClock) -> pa.Table:
     """All links of some channels, from their membership events and the table `membership_intervals`."""
     members = to_polars(intervals)
     both = _matched(_link_ends(corrected(changes, correction)))
@@ -161,7 +162,7 @@ def _merge_ends(both: pl.DataFrame) -> pl.DataFrame:
 
 
 def build(inputs: ChannelInputs) -> pa.Table:
-    return links(membership_events(inputs), inputs["membership_intervals"], inputs.clocks)
+    return links(membership_events(inputs), inputs["membership_intervals"], ChannelClock.of(inputs))
 
 
 TABLE = Table(

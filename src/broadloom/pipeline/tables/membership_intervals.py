@@ -8,6 +8,7 @@ that recorded a link to it.
 
 import polars as pl
 
+from broadloom.pipeline.arrow.channel_clock import ChannelClock
 from broadloom.pipeline.arrow.clock_correction import ClockCorrection
 from broadloom.pipeline.arrow.frames import arrow, frame, to_arrow, to_polars, to_schema
 from broadloom.pipeline.table import CHANNEL, FLAG, ID, TEXT, TIME, ChannelInputs, Stage, Table, TableColumn, schema_of
@@ -48,12 +49,12 @@ _CRASH_REASONS = [LinkDownReason.CONNECTION_LOST.value, LinkDownReason.HEARTBEAT
 _LEAVE_REASONS = [LinkDownReason.PEER_LEFT.value, LinkDownReason.LOCAL_LEAVE.value]
 
 
-def corrected(changes: pa.Table, correction: ClockCorrection) -> pl.DataFrame:
+def corrected(changes: pa.Table, correction: ClockCorrection | ChannelClock) -> pl.DataFrame:
     """Membership events by the reference clock, in the order of each run."""
     return correction.apply(to_polars(changes), "run_id", "event_time").sort("event_time", "run_id", "ordinal")
 
 
-def membership_intervals(changes: pa.Table, signs: pa.Table, correction: ClockCorrection) -> pa.Table:
+def membership_intervals(changes: pa.Table, signs: pa.Table, correction: ClockCorrection | ChannelClock) -> pa.Table:
     """One row per peer, from the events of `KINDS` and the signs of life."""
     rows = corrected(changes, correction)
     sighted = correction.apply(to_polars(signs), "run_id", "first_time")
@@ -114,7 +115,7 @@ def build(inputs: ChannelInputs) -> pa.Table:
     own = inputs.scan("peer_spans").filter(pl.col("peer").is_not_null()).with_columns(is_own=pl.lit(True))
     relayed = inputs.scan("relayed").with_columns(is_own=pl.lit(False))
     signs = pl.concat([own.select(SIGNS.names), relayed.select(SIGNS.names)])
-    found = membership_intervals(membership_events(inputs), arrow(signs), inputs.clocks)
+    found = membership_intervals(membership_events(inputs), arrow(signs), ChannelClock.of(inputs))
     return to_schema(frame(found).join(peer_names(inputs), on="peer", how="left"), schema_of(COLUMNS))
 
 

@@ -1,15 +1,20 @@
 """The peers that recorded: from when to when, and how they ended. Everything that is due is measured against this.
 
 A tape has no event for a crash (a crashed peer just records nothing more), nor for the end of the recording. The links
-that are up at the end tell the two apart: the component with the latest event is the one that lived on, and its peers
-are `present`. Peers that ended in another component are `crashed`.
+at the end tell the two apart. A peer crashed if its other end recorded the loss of a link that it still holds, and it
+recorded nothing since then; so did the peers that it is connected to, unless they belong to the component with the
+latest event, which lived on. All others are `present`, also those that recorded the loss of their links themselves:
+they live, cut off from the others.
+
+All times are by one clock, as far as the tapes relate the clocks (`arrow/channel_clock.py`).
 """
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from broadloom.pipeline.arrow.frames import frame, to_schema
+from broadloom.pipeline.arrow.channel_clock import ChannelClock
+from broadloom.pipeline.arrow.frames import MICROSECONDS_PER_S, frame, to_schema
 from broadloom.pipeline.table import (
     CHANNEL,
     COUNT,
@@ -26,10 +31,11 @@ from broadloom.pipeline.table import (
 from broadloom.protocol.events import LinkDownReason
 from broadloom.record.arrow_import import pa
 from broadloom.record.schema import EventKind
+from broadloom.testing.checks.settling import SETTLE_S
 from broadloom.topology import component_labels
 
 SETTLE = TableSetting(
-    "settle_s", 10.0, "A peer that stayed this long after a message was sent, without disruptions, must have it."
+    "settle_s", SETTLE_S, "A peer that stayed this long after a message was sent, without disruptions, must have it."
 )
 
 COLUMNS = (
@@ -47,7 +53,7 @@ COLUMNS = (
     TableColumn("left_time", TIME, "When it had left gracefully; null if it did not."),
     TableColumn("left_ordinal", COUNT, "Ordinal of that event."),
     TableColumn("last_event_time", TIME, "Its last event."),
-    TableColumn("end_status", TEXT, "`left` (gracefully), `crashed` (or cut off) or `present` (at the end)."),
+    TableColumn("end_status", TEXT, "`left` (gracefully), `crashed` or `present` (at the end)."),
     TableColumn("end_time", TIME, "Until when it is known to have been a member."),
     TableColumn(
         "last_disruption_time",
@@ -65,11 +71,12 @@ _KEYS = ["channel", "peer"]
 
 
 def recorded_peers(
-    membership_events: pl.DataFrame, spans: pl.DataFrame, quarantined: pa.Table, settle_s: float
+    membership_events: pl.DataFrame, spans: pl.DataFrame, quarantined: pa.Table, settle_s: float, clock: ChannelClock
 ) -> pa.Table:
     """`membership_events` are the events of `MEMBERSHIP_KINDS`, `spans` has the last event of each peer in each run,
     `quarantined` the runs of which rows were excluded."""
-    rows, ends = membership_events.sort("ordinal"), spans
+    rows = clock.apply(membership_events.sort("ordinal"), "run_id", "event_time")
+    ends = clock.apply(spans, "run_id", "last_event_time")
     # A peer is in one run, as its ID is drawn at each connect. If not, its last run counts.
     peers = ends.filter(pl.col("peer").is_not_null()).sort("last_event_time", "run_id").unique(_KEYS, keep="last")
     for kind in ("joined", "leaving", "left"):
@@ -80,17 +87,19 @@ def recorded_peers(
     peers = peers.join(linked.select(*_KEYS, pl.col("ordinal").alias("first_link_ordinal")), _KEYS, "left")
     # Without the join, the start is not on the tapes, and there may have been an earlier link.
     first_link = pl.when(pl.col("joined_time").is_not_null()).then("first_link_ordinal")
-    peers = _with_end_status(peers.with_columns(first_link.alias("first_link_ordinal")), rows)
+    error_s = 2 * clock.error_us_max / MICROSECONDS_PER_S
+    peers = _with_end_status(peers.with_columns(first_link.alias("first_link_ordinal")), rows, error_s)
     run_ends = ends.group_by("channel", "run_id").agg(pl.col("last_event_time").max().alias("run_end_time"))
     peers = peers.join(run_ends, ["channel", "run_id"], "left").with_columns(
         pl.when(pl.col("end_status") == "left")
         .then(pl.coalesce("leaving_time", "left_time"))
-        .when(pl.col("end_status") == "present")
+        # Of a peer whose links no other peer confirms, only its own events show that it lives.
+        .when((pl.col("end_status") == "present") & pl.col("is_confirmed"))
         .then(pl.col("run_end_time"))
         .otherwise(pl.col("last_event_time"))
         .alias("end_time")
     )
-    peers = _with_disruptions(peers, rows, settle_s)
+    peers = _with_disruptions(peers, disruptions(rows), settle_s + clock.error_us_max / MICROSECONDS_PER_S)
     incomplete = pl.concat(
         [
             rows.filter(pl.col("kind") == EventKind.ROWS_DROPPED.value).select("channel", "run_id"),
@@ -102,14 +111,17 @@ def recorded_peers(
     return to_schema(peers.with_columns(pl.col("has_dropped_rows").fill_null(False)), SCHEMA)
 
 
-def _with_end_status(peers: pl.DataFrame, rows: pl.DataFrame) -> pl.DataFrame:
-    """A link is up at the end unless one of its recording ends says otherwise."""
+def _with_end_status(peers: pl.DataFrame, rows: pl.DataFrame, clock_error_s: float) -> pl.DataFrame:
+    """Add `end_status`, and `is_confirmed`: another peer has a link to it at the end."""
+    pair = ["channel", "peer", "neighbor"]
     ends = rows.filter(pl.col("kind").is_in(["link_up", "link_down"]))
-    ends = ends.group_by("channel", "peer", "neighbor", maintain_order=True).agg(pl.col("kind").last())
-    reverse = ends.rename({"peer": "neighbor", "neighbor": "peer", "kind": "other_kind"})
-    links = ends.join(reverse, ["channel", "peer", "neighbor"], "left").filter(
-        (pl.col("kind") == "link_up") & (pl.col("other_kind").fill_null("link_up") == "link_up")
-    )
+    ends = ends.group_by(pair, maintain_order=True).agg(pl.col("kind", "event_time").last())
+    other = ends.rename({"peer": "neighbor", "neighbor": "peer", "kind": "other_kind", "event_time": "other_time"})
+    held = ends.filter(pl.col("kind") == "link_up").join(other, pair)
+    held = held.join(peers.select(*_KEYS, "last_event_time"), _KEYS)
+    links = held.filter(pl.col("other_kind") == "link_up")
+    is_silent = pl.col("last_event_time") <= pl.col("other_time") + pl.duration(seconds=clock_error_s)
+    lost = held.filter((pl.col("other_kind") == "link_down") & is_silent)
     found = []
     for (channel,), group in peers.group_by("channel", maintain_order=True):
         edges = links.filter(pl.col("channel") == channel)
@@ -117,43 +129,56 @@ def _with_end_status(peers: pl.DataFrame, rows: pl.DataFrame) -> pl.DataFrame:
         component = _components(group["peer"].to_list(), edges["peer"].to_list(), edges["neighbor"].to_list())
         by_time = group.with_columns(pl.Series("component", component)).filter(stayed).sort("last_event_time")
         surviving = by_time["component"].last() if by_time.height else -1
-        status = np.where(~stayed.to_numpy(), "left", np.where(component == surviving, "present", "crashed"))
+        is_lost = group["peer"].is_in(lost.filter(pl.col("channel") == channel)["peer"].implode()).to_numpy()
+        has_crashed = is_lost | (np.isin(component, component[is_lost]) & (component != surviving))
+        status = np.where(~stayed.to_numpy(), "left", np.where(has_crashed, "crashed", "present"))
         found.append(group.select(_KEYS).with_columns(pl.Series("end_status", status.tolist(), pl.String)))
     if not found:
-        return peers.with_columns(pl.lit(None, pl.String).alias("end_status"))
-    return peers.join(pl.concat(found), _KEYS, "left")
+        return peers.with_columns(pl.lit(None, pl.String).alias("end_status"), is_confirmed=pl.lit(False))
+    confirmed = links.select(_KEYS).unique().with_columns(is_confirmed=pl.lit(True))
+    peers = peers.join(pl.concat(found), _KEYS, "left").join(confirmed, _KEYS, "left")
+    return peers.with_columns(pl.col("is_confirmed").fill_null(False))
 
 
 def _components(peers: list[str], ones: list[str], others: list[str]) -> NDArray[np.int64]:
-    """Connected component of each peer. Peers without a tape connect others too."""
-    number = {peer: index for index, peer in enumerate(dict.fromkeys([*peers, *ones, *others]))}
+    """Connected component of each peer."""
+    number = {peer: index for index, peer in enumerate(peers)}
     one = np.array([number[peer] for peer in ones], dtype=np.int64)
     other = np.array([number[peer] for peer in others], dtype=np.int64)
-    return component_labels(len(number), one, other)[: len(peers)]
+    return component_labels(len(number), one, other)
 
 
-def _with_disruptions(peers: pl.DataFrame, rows: pl.DataFrame, settle_s: float) -> pl.DataFrame:
-    name = "last_disruption_time"
-    disruptions = rows.filter((pl.col("kind") == "link_down") & pl.col("reason").is_in(list(_DISRUPTION_REASONS)))
-    disruptions = disruptions.select("channel", pl.col("event_time").alias(name)).unique().sort(name)
-    peers = peers.with_columns((pl.col("end_time") + pl.duration(seconds=settle_s)).alias("noticed")).sort("noticed")
+def disruptions(rows: pl.DataFrame) -> pl.DataFrame:
+    """When a peer lost a link abruptly."""
+    lost = rows.filter((pl.col("kind") == "link_down") & pl.col("reason").is_in(list(_DISRUPTION_REASONS)))
+    return lost.select("channel", last_disruption_time="event_time").unique().sort("last_disruption_time")
+
+
+def _with_disruptions(peers: pl.DataFrame, disruptions: pl.DataFrame, within_s: float) -> pl.DataFrame:
+    within = pl.duration(microseconds=int(within_s * MICROSECONDS_PER_S))
+    peers = peers.with_columns((pl.col("end_time") + within).alias("noticed")).sort("noticed")
     return peers.join_asof(
-        disruptions, left_on="noticed", right_on=name, by="channel", coalesce=False, check_sortedness=False
+        disruptions,
+        left_on="noticed",
+        right_on="last_disruption_time",
+        by="channel",
+        coalesce=False,
+        check_sortedness=False,
     )
 
 
 def build(inputs: ChannelInputs) -> pa.Table:
     spans = inputs.scan("peer_spans").rename({"last_time": "last_event_time"})
     settle_s = float(inputs.settings[SETTLE.name])
-    return recorded_peers(inputs.scan("membership"), spans, inputs.quarantine, settle_s)
+    return recorded_peers(inputs.scan("membership"), spans, inputs.quarantine, settle_s, ChannelClock.of(inputs))
 
 
 TABLE = Table(
     "recorded_peers",
     "Which peers recorded, from when to when, and how did they end?",
     COLUMNS,
-    Stage.MERGE,
+    Stage.CHANNEL,
     build,
-    depends_on=("quarantine",),
+    depends_on=("quarantine", "clock_offsets"),
     settings=(SETTLE,),
 )

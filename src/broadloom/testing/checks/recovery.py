@@ -28,16 +28,22 @@ class RecoveryTracker:
         self._at_s = 0.0
         self._since_ns = 0
         self._unconverged_since_ns: int | None = None
+        self._repaired_ns: int | None = None
 
     @property
     def is_disturbed(self) -> bool:
         return bool(self._causes)
 
     @property
-    def unconverged_s(self) -> float:
-        """Seconds since the last disturbance if the fabric is not regular yet, else 0."""
-        since_ns = self._unconverged_since_ns
-        return (time.monotonic_ns() - since_ns) / 1e9 if since_ns is not None else 0.0
+    def repairing_s(self) -> float | None:
+        """Seconds since the first disturbance that is not repaired, or since the fabric is not regular."""
+        since_ns = self._since_ns if self._causes else self._unconverged_since_ns
+        return (time.monotonic_ns() - since_ns) / 1e9 if since_ns is not None else None
+
+    @property
+    def repaired_s(self) -> float | None:
+        """Seconds since the last disturbance was repaired."""
+        return (time.monotonic_ns() - self._repaired_ns) / 1e9 if self._repaired_ns is not None else None
 
     def disturb(self, cause: str) -> None:
         self._unconverged_since_ns = time.monotonic_ns()
@@ -63,6 +69,7 @@ class RecoveryTracker:
         more = ", …" if len(self._causes) > CAUSES_SHOWN_MAX else ""
         recovery = Recovery(", ".join(self._causes[:CAUSES_SHOWN_MAX]) + more, self._at_s, duration_s)
         self._causes.clear()
+        self._repaired_ns = changed_ns
         self.completed.append(recovery)
         self.completed_count += 1
         return recovery

@@ -22,6 +22,7 @@ from broadloom.testing.checks.audit import encode_heads
 from broadloom.testing.checks.guarantees import report_adjacency
 from broadloom.testing.checks.live_guarantees import GuaranteeStatus, LiveGuarantees, statuses
 from broadloom.testing.checks.recovery import Recovery
+from broadloom.testing.checks.settling import FabricState
 from broadloom.testing.cluster.cluster_log import describe_count, describe_peers
 from broadloom.testing.cluster.config import NO_TRAFFIC, ClusterConfig, TrafficRates
 from broadloom.testing.cluster.metrics import MetricsSample, MetricsSampler
@@ -122,10 +123,14 @@ class LocalCluster:
             self.guarantee_checks,
             self.totals,
             self._supervisor,
-            self.recoveries,
+            self.fabric_state(),
             self.config.degree,
             is_partitioned=self.is_partitioned,
         )
+
+    def fabric_state(self) -> FabricState:
+        """Return how far the repair of the fabric is."""
+        return self._supervisor.fabric_state()
 
     def bootstrap(self) -> list[str]:
         """Return addresses of some peers, for `broadloom.connect`."""
@@ -296,10 +301,9 @@ class LocalCluster:
         while True:
             heads = await self._pool.request("author_heads", departed=checks.departed)
             replies = await self._pool.request("find_missing", expected=encode_heads(checks.expected(heads.values())))
-            checks.on_compared(replies.values(), is_stable=False)
+            checks.on_compared(replies.values())
             if not checks.missing_count and len(replies) == len(self._pool.responsive):
                 return
             if time.monotonic() > deadline:
-                checks.lost_count = checks.missing_count
                 raise ClusterError(f"after {timeout_s:g} s: {'; '.join(checks.missing_descriptions[:3])}")
             await asyncio.sleep(POLL_S)

@@ -60,10 +60,6 @@ class ClusterLog(ChangeLog):
 # -- sentences for annotations
 
 
-def format_seconds(duration_s: float) -> str:
-    return f"{duration_s:.2f} s" if duration_s < 1 else f"{duration_s:.1f} s"
-
-
 def describe_count(count: int, event: str) -> str:
     """ "1 peer was killed", "8 peers joined"."""
     if event in PASSIVE_EVENTS:

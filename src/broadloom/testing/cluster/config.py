@@ -3,6 +3,7 @@
 from dataclasses import dataclass, fields
 from pathlib import Path
 
+from broadloom.testing.checks.settling import SETTLE_S
 from broadloom.testing.errors import ConfigError
 
 PEERS_MAX = 1000
@@ -66,11 +67,14 @@ class ClusterConfig:
     """Traffic once all peers are connected; None for the default of this size, `NO_TRAFFIC` for none."""
     chatting_peers_max: int = 40
     """Peers that join the chat groups. Member lists go to every peer, so more would slow down growth."""
+    settle_s: float = SETTLE_S
+    """Messages that are missing this long after they were sent and after the last repair are lost."""
 
     def __post_init__(self) -> None:
         if not 2 <= self.peers <= PEERS_MAX:
             raise ConfigError(f"a cluster has 2 to {PEERS_MAX} peers, not {self.peers}")
         if self.processes_max < 1:
             raise ConfigError(f"a cluster needs at least one process, not {self.processes_max}")
-        if not self.file_duration_s > 0:
-            raise ConfigError(f"file_duration_s must be more than 0, not {self.file_duration_s:g}")
+        for name in ("file_duration_s", "settle_s"):
+            if not getattr(self, name) > 0:
+                raise ConfigError(f"{name} must be more than 0, not {getattr(self, name):g}")

@@ -12,8 +12,8 @@ from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any, Protocol
 
+from broadloom.testing.checks.settling import Verdict, format_seconds, verdict
 from broadloom.testing.cluster.cluster import LocalCluster
-from broadloom.testing.cluster.cluster_log import format_seconds
 from broadloom.testing.cluster.config import ClusterConfig, TrafficRates
 from broadloom.testing.errors import ClusterError, ConfigError
 
@@ -25,8 +25,6 @@ LEAVE_ONE_IN = 8
 GROWTH_TIMEOUT_S, GROWTH_TIMEOUT_PER_PEER_S = 60.0, 2.0
 REPAIR_TIMEOUT_S = 180.0
 DELIVERY_TIMEOUT_S = 120.0
-SETTLE_DELAY_S = 6.0
-"""From the last message to the last departures: the tape audit counts a delivery as due only after this time."""
 PROBLEMS_MAX = 5
 _FINDINGS = (
     "missing_count",
@@ -35,7 +33,8 @@ _FINDINGS = (
     "reply_before_parent_count",
     "receiver_not_member_count",
     "delivered_to_author_count",
-    "never_sent_count",
+    "forged_count",
+    "not_recorded_count",
     "reported_missed_count",
 )
 """Columns of the audit summary that count violations."""
@@ -110,6 +109,8 @@ class DemoSummary:
     hops_max: int = 0
     missed: int = 0
     problems: list[str] = field(default_factory=list)
+    waits_for: list[str] = field(default_factory=list)
+    """What a partition or a repair leaves open."""
     audited_by: str = "live checks of the cluster"
     audit: dict[str, Any] = field(default_factory=dict)
     """The pipeline's audit summary."""
@@ -117,8 +118,12 @@ class DemoSummary:
     spark_start_s: float = 0.0
 
     @property
+    def verdict(self) -> Verdict:
+        return verdict(len(self.problems) + (not self.deliveries), len(self.waits_for))
+
+    @property
     def passed(self) -> bool:
-        return not self.problems and self.deliveries > 0
+        return self.verdict is Verdict.HELD
 
     def apply_audit(self, audit: Mapping[str, Any], violations: list[Mapping[str, Any]]) -> None:
         """Take in the pipeline's audit: every due delivery has to be on the tapes, once and in order."""
@@ -130,7 +135,9 @@ class DemoSummary:
                     f"the audit found {audit[name]:,} deliveries {name.removesuffix('_count').replace('_', ' ')}"
                 )
         self.problems += [f"{row['finding']}: {row['detail']}" for row in violations[:PROBLEMS_MAX]]
-        if not audit["has_passed"] and not self.problems:
+        if audit["verdict"] == Verdict.UNSETTLED:
+            self.waits_for.append(audit["waits_for"])
+        elif not audit["has_passed"] and not self.problems:
             self.problems.append("the audit did not pass")
         if not audit["due_count"]:
             self.problems.append("the audit found no due deliveries, so nothing was verified")
@@ -142,7 +149,7 @@ class DemoSummary:
                 self.problems.append(f"{audit[name]:,} {what}")
 
     def as_dict(self) -> dict[str, Any]:
-        return {"passed": self.passed, **asdict(self)}
+        return {"passed": self.passed, "verdict": self.verdict.value, **asdict(self)}
 
     def rows(self) -> list[tuple[str, str]]:
         """Labels and values for a terminal."""
@@ -163,7 +170,7 @@ class DemoSummary:
             rows.append(
                 ("", f"took {format_seconds(self.audit_s)}, after {format_seconds(self.spark_start_s)} to start")
             )
-        elif not self.problems:
+        elif self.passed:
             rows.append(("live audit", "every peer has every message due to it, once and in order"))
         return rows
 
@@ -198,9 +205,10 @@ async def run_demo(
                 if start_audit is not None:
                     # It starts while the peers exchange messages.
                     tape_audit = await stack.enter_async_context(start_audit(cluster, directory))
-                await _run_phases(cluster, config, summary, report, settle_s=SETTLE_DELAY_S if tape_audit else 0.0)
+                await _run_phases(cluster, config, summary, report)
             except ClusterError as error:
-                summary.problems.append(str(error))
+                is_settled = cluster.fabric_state().is_settled
+                (summary.problems if is_settled else summary.waits_for).append(str(error))
             report("stopping all peers")
         _fill_summary(cluster, summary)
         if tape_audit is not None:
@@ -219,9 +227,7 @@ async def _grow(cluster: LocalCluster, config: DemoConfig, summary: DemoSummary,
     report(f"one fabric after {summary.grown_s:.1f} s; sending messages")
 
 
-async def _run_phases(
-    cluster: LocalCluster, config: DemoConfig, summary: DemoSummary, report: ReportProgress, *, settle_s: float
-) -> None:
+async def _run_phases(cluster: LocalCluster, config: DemoConfig, summary: DemoSummary, report: ReportProgress) -> None:
     phase_s = config.duration_s / 4
     await asyncio.sleep(phase_s)
     if config.kill_count:
@@ -242,7 +248,6 @@ async def _run_phases(
     await asyncio.sleep(phase_s)
     report("stopping the traffic; waiting for all deliveries")
     await cluster.wait_until_delivered(DELIVERY_TIMEOUT_S)
-    await asyncio.sleep(settle_s)
     await _leave(cluster, leave_count, summary)
 
 

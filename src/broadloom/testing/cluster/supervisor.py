@@ -7,15 +7,15 @@ from dataclasses import asdict
 from typing import Any
 
 from broadloom.testing.checks.audit import encode_heads
-from broadloom.testing.checks.guarantees import PeerView, find_overfull
+from broadloom.testing.checks.guarantees import PeerView, component_sizes, find_overfull, report_adjacency
 from broadloom.testing.checks.live_guarantees import LiveGuarantees
 from broadloom.testing.checks.recovery import RecoveryTracker
+from broadloom.testing.checks.settling import FabricState, format_seconds
 from broadloom.testing.cluster.cluster_log import (
     PASSIVE_EVENTS,
     ClusterLog,
     describe_count,
     describe_peers,
-    format_seconds,
 )
 from broadloom.testing.cluster.config import NO_TRAFFIC, ClusterConfig, TrafficRates
 from broadloom.testing.cluster.growth import Growth
@@ -25,6 +25,7 @@ from broadloom.testing.errors import PeerNotFoundError
 from broadloom.testing.processes.control_protocol import WorkerConfig
 from broadloom.testing.processes.coordinator import Coordinator, PeerRecord
 from broadloom.testing.processes.pool import WorkerHandle
+from broadloom.topology import free_slots
 from broadloom.transport.addresses import LOOPBACK
 
 WORKER = "broadloom.testing.cluster.worker:ClusterWorker"
@@ -52,7 +53,7 @@ class Supervisor(Coordinator):
         super().__init__(WORKER, worker_config)
         self.config = config
         self.metrics = MetricsSampler()
-        self.guarantees = LiveGuarantees()
+        self.guarantees = LiveGuarantees(config.settle_s)
         self.recoveries = RecoveryTracker()
         self.log = ClusterLog()
         self.growth = Growth(self)
@@ -243,12 +244,29 @@ class Supervisor(Coordinator):
             return f"peer {joining[0]} is not connected yet"
         return super().find_convergence_problems()
 
+    def fabric_state(self) -> FabricState:
+        """How far the repair is."""
+        graph = report_adjacency(self.members.values())
+        paused = sum(len(each.peers) for each in self.pool.workers if each.is_paused and not each.exited.is_set())
+        missing = sum(free_slots(graph, self.config.degree).values())
+        is_whole = not (self.recoveries.is_disturbed or self.far_side or missing)
+        return FabricState(
+            len(component_sizes(graph)),
+            missing,
+            paused,
+            None if is_whole else self.recoveries.repairing_s,
+            self.recoveries.repaired_s,
+            self.config.settle_s,
+        )
+
     async def _compare(self) -> None:
         while True:
             await asyncio.sleep(COMPARE_S * max(1.0, len(self.connected) / COMPARE_PEERS))
             heads = await self.pool.request("author_heads", departed=self.guarantees.departed)
             if expected := self.guarantees.expected_by_now(heads.values()):
                 replies = await self.pool.request("find_missing", expected=encode_heads(expected))
-                any_paused = any(worker.is_paused and not worker.exited.is_set() for worker in self.pool.workers)
-                is_stable = not (self.recoveries.is_disturbed or self.far_side or any_paused)
-                self.guarantees.on_compared(replies.values(), is_stable=is_stable)
+                self.guarantees.on_compared(replies.values())
+            if self.guarantees.missing_count and (expected := self.guarantees.expected_if_settled(self.fabric_state())):
+                replies = await self.pool.request("find_missing", expected=encode_heads(expected))
+                if self.fabric_state().is_settled:
+                    self.guarantees.on_settled(replies.values())

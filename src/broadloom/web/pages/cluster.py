@@ -6,6 +6,7 @@ from nicegui import ui
 
 from broadloom.errors import BroadloomError
 from broadloom.testing.checks.live_guarantees import GuaranteeStatus
+from broadloom.testing.checks.settling import Verdict
 from broadloom.testing.cluster.cluster import LocalCluster
 from broadloom.testing.cluster.config import NO_TRAFFIC, TrafficRates
 from broadloom.web.pages.fabric_view import FabricView
@@ -22,6 +23,13 @@ RATES = (
     ("identifications_per_s", "Identifications", "per second"),
     ("ads_per_s", "Ads", "per second"),
 )
+
+
+STATES = {
+    Verdict.HELD: ("holds", "✓ holds"),
+    Verdict.BROKEN: ("violated", "✗ violated"),
+    Verdict.UNSETTLED: ("pending", "… pending"),
+}
 
 
 class PeerNotFoundError(BroadloomError):
@@ -141,8 +149,8 @@ class _GuaranteeRow:
                 self._sentence = ui.label().classes("bl-quiet")
 
     def show(self, guarantee: GuaranteeStatus) -> None:
-        state = "violated" if not guarantee.holds else "pending" if guarantee.is_pending else "holds"
-        self._state_label.set_text({"violated": "✗ violated", "pending": "… pending", "holds": "✓ holds"}[state])
+        state, text = STATES[guarantee.verdict]
+        self._state_label.set_text(text)
         self._row.props(f"data-state={state}")
         self._name.set_text(guarantee.name)
         self._sentence.set_text(guarantee.summary)

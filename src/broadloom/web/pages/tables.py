@@ -6,6 +6,7 @@ from urllib.parse import urlencode
 
 from nicegui import ui
 
+from broadloom.testing.checks.settling import Verdict
 from broadloom.web.pages.layout import button, empty_state, every, guarded, heading, paragraph, section
 from broadloom.web.sources import Sources
 from broadloom.web.table_catalog import (
@@ -20,6 +21,11 @@ from broadloom.web.table_catalog import (
 
 ROWS_SHOWN = 100
 REFRESH_S = 5.0
+OUTCOMES = {
+    Verdict.HELD: "✓ Audit passed",
+    Verdict.BROKEN: "✗ Violations found",
+    Verdict.UNSETTLED: "… Not settled yet",
+}
 
 
 def build(sources: Sources) -> None:
@@ -89,8 +95,8 @@ class Tables:
         self._summary_box.clear()
         with self._summary_box:
             for each in summaries:
-                with ui.element("div").classes("bl-audit").props(f"data-clean={str(each.has_passed).lower()}"):
-                    ui.label("✓ Audit passed" if each.has_passed else "✗ Violations found").classes("bl-outcome")
+                with ui.element("div").classes("bl-audit").props(f"data-verdict={each.verdict.value}"):
+                    ui.label(OUTCOMES[each.verdict]).classes("bl-outcome")
                     ui.label(each.sentence)
                     if each.remarks:
                         ui.label(each.remarks).classes("bl-quiet bl-small")
