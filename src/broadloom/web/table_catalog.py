@@ -213,6 +213,7 @@ FINDINGS = (
 
 @dataclass(frozen=True, slots=True)
 class AuditSummary:
+    channel: str
     has_passed: bool
     sentence: str
     remarks: str
@@ -232,5 +233,5 @@ def audit_summaries(catalog: TableCatalog) -> list[AuditSummary]:
             f"{row['peer_count']:,} peers: "
             f"{violations or 'all of them were made, once and in order'}."
         )
-        summaries.append(AuditSummary(bool(row["has_passed"]), sentence, row.get("notes") or ""))
+        summaries.append(AuditSummary(row["channel"], bool(row["has_passed"]), sentence, row.get("notes") or ""))
     return summaries
