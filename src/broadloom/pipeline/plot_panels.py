@@ -7,6 +7,7 @@ panel is about, and orange is trouble.
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -71,9 +72,11 @@ def _fabric(axes: "Axes", rows: Rows, begin: datetime, end: datetime) -> str:
     times = [*found["snapshot_time"], max(end, found["snapshot_time"][-1])]
     peers = [*found["peer_count"], found["peer_count"][-1]]
     is_broken = ~(found["is_regular"].fill_null(False) & (found["component_count"].fill_null(2) <= 1))
-    for start, stop, shaded in zip(times, times[1:], is_broken, strict=False):
+    spans = zip(times, times[1:], is_broken, strict=False)
+    for shaded, group in groupby(spans, key=lambda span: span[2]):  # one area, or seams would show
         if shaded:
-            axes.axvspan(start, stop, color=TROUBLE, linewidth=0)
+            together = list(group)
+            axes.axvspan(together[0][0], together[-1][1], color=TROUBLE, linewidth=0)
     axes.step(times, peers, where="post", color=LINE, linewidth=1.8)
     _label(axes, times[-1], peers[-1], f"{peers[-1]:,}", LINE)
     axes.set_ylim(top=1.15 * max(peers))
