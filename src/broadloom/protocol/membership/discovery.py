@@ -158,7 +158,8 @@ class Discovery:
         if not addresses:
             self._on_depth_probed(depth)
             return
-        self._peer.runtime.call_later(self._peer.settings.discovery_attempt_s, self._on_depth_probed, depth)
+        delay_s = self._peer.pacing.stretched(self._peer.settings.discovery_attempt_s)
+        self._peer.runtime.call_later(delay_s, self._on_depth_probed, depth)
         for address in addresses:
             self._send_request(address, depth)
 
@@ -361,7 +362,7 @@ class Discovery:
         self._start_timer(self._peer.settings.discovery_retry_s * (0.5 + self._peer.runtime.random.random()))
 
     def _start_timer(self, delay_s: float) -> None:
-        self._timer = self._peer.runtime.call_later(delay_s, self._on_timer)
+        self._timer = self._peer.runtime.call_later(self._peer.pacing.stretched(delay_s), self._on_timer)
 
     def _cancel_timer(self) -> None:
         if self._timer is not None:
