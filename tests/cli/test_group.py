@@ -13,10 +13,16 @@ from typer.testing import CliRunner
 
 import broadloom.sync
 from broadloom.cli.exit_codes import UsageError
-from broadloom.cli.group_formatting import MessageNumbers, format_history_entry, history_entries, message_json
+from broadloom.cli.group_formatting import (
+    MessageNumbers,
+    event_json,
+    format_history_entry,
+    history_entries,
+    message_json,
+)
 from broadloom.cli.group_session import OutgoingPost, parse_line, parse_message_id, parse_object
 from broadloom.cli.main import app
-from broadloom.groups import GroupMessage, GroupSettings, Member, MemberStatus, MessageId
+from broadloom.groups import GroupMessage, GroupSettings, Member, MemberJoined, MemberStatus, MessageId
 from broadloom.groups.sync import Group, Groups
 from tests.channel.joined import QUICK
 from tests.cli.harness import new_channel, running_command
@@ -170,6 +176,14 @@ def test_group_usage_errors_are_reported_before_joining(tmp_path: Path) -> None:
         assert (ended[0], text in ended[2]) == (code, True), ended
 
 
+@pytest.mark.parametrize("args", [("create",), ("join", "--create"), ("history",)])
+def test_empty_group_description_is_an_error(args: tuple[str, ...]) -> None:
+    subcommand, *more = args
+    code, out, err = run_cli("group", subcommand, new_channel(), " ", *more)
+    assert (code, out) == (2, "")
+    assert "the description of the group is empty" in err
+
+
 def test_group_create_needs_other_peers_or_store(tmp_path: Path) -> None:
     channel = new_channel()
     code, _, err = run_cli("group", "create", channel, "club")
@@ -254,6 +268,14 @@ def test_json_line_is_parsed_and_validated() -> None:
             parse_object(wrong)
     with pytest.raises(UsageError):
         parse_message_id("0")
+
+
+def test_event_json_names_group_and_member_as_other_objects_do() -> None:
+    fields = json.loads(event_json(MemberJoined(0xAB, Member(0xCD, "Ben"))) or "")
+    del fields["time"]
+    assert fields == {
+        "event": "member_joined", "group": "00000000000000ab", "member_id": "00000000000000cd", "name": "Ben"
+    }  # fmt: skip
 
 
 def test_message_json_has_all_fields() -> None:

@@ -18,7 +18,17 @@ from broadloom.channel.sender import Sender
 from broadloom.channel.status import Status, status_of
 from broadloom.errors import InboxOverflowError, NotConnectedError, NotPermittedError
 from broadloom.protocol import PeerState
-from broadloom.protocol.events import Batch, Event, LinkDown, LinkUp, Message, Missed, StateChanged, TraceEvent
+from broadloom.protocol.events import (
+    AuthorWarning,
+    Batch,
+    Event,
+    LinkDown,
+    LinkUp,
+    Message,
+    Missed,
+    StateChanged,
+    TraceEvent,
+)
 from broadloom.protocol.identity import Identity
 from broadloom.transport import TcpNode
 from broadloom.wire import PeerId
@@ -353,6 +363,9 @@ class Channel(Sender):
         if isinstance(event, LinkUp | LinkDown):
             neighbor = event.neighbor
             event = event._replace(neighbor=neighbor._replace(peer_id=PeerId(neighbor.peer_id)))
+        elif isinstance(event, AuthorWarning):
+            event = event._replace(author=PeerId(event.author))
+            log.warning("%s: %s", self.name, event.text)
         self._listeners.emit(event)
         if isinstance(event, StateChanged) and event.state is PeerState.LEFT:
             self._mark_left()

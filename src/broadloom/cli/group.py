@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from broadloom.cli.exit_codes import FAILURE, SUCCESS, CommandFailedError, UsageError, usage_errors
-from broadloom.cli.formatting import SHORT_ID_DIGITS, escape_control_chars, hex_id
-from broadloom.cli.group_formatting import format_history_entry, group_json, history_entries, message_json
+from broadloom.cli.formatting import escape_control_chars, json_line
+from broadloom.cli.group_formatting import format_history_entry, group_fields, group_row, history_entries, message_json
 from broadloom.cli.group_session import GroupSession, parse_message_id
 from broadloom.cli.options import (
     ChannelArgument,
@@ -34,8 +34,6 @@ from broadloom.groups import (
     GroupInfo,
     GroupNotFoundError,
     Groups,
-    Member,
-    MemberStatus,
     RetentionPolicy,
     SqliteStore,
     StoreError,
@@ -45,8 +43,6 @@ if TYPE_CHECKING:
     from broadloom.channel import Channel
     from broadloom.groups import Group
 
-NAMES_SHOWN = 5
-"""Online members in the table; `--json` has all."""
 PROGRESS_S = 1.0
 
 group = command_group(
@@ -94,11 +90,14 @@ async def list_groups(
         elif not groups.list_groups():
             raise _no_peers_error(joined)
         known = sorted(groups.list_groups(), key=lambda info: (info.description.casefold(), info.id))
-        listed = [(info, groups.members(info), groups.held_count(info)) for info in known]
+        listed = [group_fields(info, groups.members(info), groups.held_count(info)) for info in known]
     if json:
-        _print_lines(group_json(*each) for each in listed)
+        _print_lines(map(json_line, listed))
     elif listed:
-        _print_table(listed)
+        columns = ["group", "description", "online", "offline", "left", "messages"]
+        console().print(table(columns, map(group_row, listed), right="offline left messages"))
+        if any(each["is_joined"] for each in listed):
+            hint("* you are a member")
     else:
         shown = escape_control_chars(channel)
         print_error("group list", f"no groups on {shown}; create one with `broadloom group create`")
@@ -137,7 +136,7 @@ async def create(
     retention = RetentionPolicy(
         messages_max=retain_messages, age_max_s=retain_age, bytes_max=retain_bytes, ids_only=ids_only
     )
-
+    _check_not_empty(description)
     async with _joined_groups(channel, join_options, name, store, stop) as (joined, groups):
         if store is None and _is_alone(joined):
             raise CommandFailedError(
@@ -146,10 +145,10 @@ async def create(
             )
         with usage_errors():
             group = await groups.create(description, retention=retention, well_known_name=well_known_name)
-        text = group_json(group.info, group.members(), groups.held_count(group.id)) if json else hex_id(group.id)
+        fields = group_fields(group.info, group.members(), groups.held_count(group.id))
         if store is None:
             await group.leave()
-    _print_lines([text])
+    _print_lines([json_line(fields) if json else fields["group"]])
 
 
 @command("group join", group)
@@ -187,6 +186,7 @@ async def join(
     - `echo "I do" | broadloom group join chat/lobby "Chess club" --reply-to 00c0ffee00c0ffee-3`
     - `./bot | broadloom group join chat/lobby "Chess club" --json --keep-open`
     """
+    _check_not_empty(group)
     reply_to_id = parse_message_id(reply_to) if reply_to is not None else None
     async with _joined_groups(channel, join_options, name, store, stop) as (joined, groups):
         try:
@@ -227,6 +227,7 @@ async def history(
     - `broadloom group history chat/lobby "Chess club"`
     - `broadloom group history chat/lobby "Chess club" --json | jq -r .text`
     """
+    _check_not_empty(group)
     async with _joined_groups(channel, join_options, name, store, stop) as (joined, groups):
         info = await _find_group(groups, joined, group)
         if _is_alone(joined):
@@ -245,6 +246,11 @@ async def history(
 
 
 # -- shared
+
+
+def _check_not_empty(description: str) -> None:
+    if not description.strip():
+        raise UsageError("the description of the group is empty: members find the group by it")
 
 
 @asynccontextmanager
@@ -308,10 +314,10 @@ async def _catch_up(groups: Groups, info: GroupInfo) -> "tuple[Group, int]":
     def on_event(event: GroupEvent) -> None:
         nonlocal reported_at
         now = asyncio.get_running_loop().time()
-        if isinstance(event, CatchingUp) and event.group == info.id and now > reported_at + PROGRESS_S:
+        if isinstance(event, CatchingUp) and event.group_id == info.id and now > reported_at + PROGRESS_S:
             reported_at = now
             hint(f"{event.received:,} messages, {event.remaining:,} remaining")
-        elif isinstance(event, CaughtUp) and event.group == info.id and not caught_up.done():
+        elif isinstance(event, CaughtUp) and event.group_id == info.id and not caught_up.done():
             caught_up.set_result(event.unavailable)
 
     unsubscribe = groups.on_event(on_event)
@@ -328,25 +334,3 @@ def _print_lines(lines: Iterable[str]) -> None:
     for line in lines:
         print(line)
     sys.stdout.flush()
-
-
-def _print_table(listed: list[tuple[GroupInfo, dict[Member, MemberStatus], int]]) -> None:
-    from rich.text import Text
-
-    rows = table(["group", "description", "online", "offline", "left", "messages"], right="offline left messages")
-    for info, members, held in listed:
-        by_status = {status: [member for member, each in members.items() if each is status] for status in MemberStatus}
-        online = by_status[MemberStatus.ONLINE]
-        names = ", ".join(escape_control_chars(str(member)) for member in online[:NAMES_SHOWN])
-        more = ", …" if len(online) > NAMES_SHOWN else ""
-        rows.add_row(
-            hex_id(info.id)[:SHORT_ID_DIGITS],
-            Text(escape_control_chars(info.description) + (" *" if info.is_joined else "")),
-            Text(f"{len(online)}" + (f" ({names}{more})" if names else "")),
-            f"{len(by_status[MemberStatus.OFFLINE]):,}",
-            f"{len(by_status[MemberStatus.LEFT]):,}",
-            f"{held:,}",
-        )
-    console().print(rows)
-    if any(info.is_joined for info, _, _ in listed):
-        hint("* you are a member")

@@ -8,14 +8,15 @@ import copy
 import inspect
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, is_dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, get_origin
 
 import typer
 
 from broadloom.channel.options import LOCAL_PEERS_MAX, ConnectOptions
 from broadloom.cli.exit_codes import UsageError, usage_errors
+from broadloom.private_files import warn_if_readable_by_others
 from broadloom.wire.xdr import PORT_MAX
 
 if TYPE_CHECKING:
@@ -26,6 +27,23 @@ BOOTSTRAP_VARIABLE = "BROADLOOM_BOOTSTRAP"
 KEY_VARIABLE = "BROADLOOM_KEY"
 KEY_FILE_BYTES_MAX = 64 << 10
 JOIN_PANEL = "Joining the channel"
+PARAMETER_TEXTS = {
+    "key, ticket and tls=False": "--key, --ticket and --no-tls",
+    "signed=True": "--signed",
+    "revocation_list works": "--revocation-list works",
+    "advertise_host=": "--advertise ",
+    "port=": "--port ",
+    **{f"{name}_per_s is": f"--{name} is" for name in ("chat", "ticks", "identifications", "ads")},
+    " (ChannelSettings.message_bytes_max)": "",
+}
+"""How error messages of the library name its parameters, and what the command line says instead."""
+
+
+def with_option_names(text: str) -> str:
+    """An error message of the library, with the names of options in place of parameters."""
+    for parameter, option_name in PARAMETER_TEXTS.items():
+        text = text.replace(parameter, option_name)
+    return text
 
 
 def command_group(help: str, **more: Any) -> typer.Typer:
@@ -127,6 +145,7 @@ class JoinOptions:
             raise UsageError("use --key or --key-file, not both")
         if self.key_file is not None:
             try:
+                warn_if_readable_by_others(self.key_file, "the key file")
                 with self.key_file.open("rb") as file:
                     return file.read(KEY_FILE_BYTES_MAX)
             except OSError as problem:
@@ -136,13 +155,18 @@ class JoinOptions:
         return self.key
 
 
-def typer_signature(own: Mapping[str, inspect.Parameter], shared: Mapping[str, inspect.Parameter]) -> inspect.Signature:
-    """The parameters that Typer sees: those of the command, then the shared ones in their own help panel."""
-    visible = [each for each in own.values() if each.name not in ("stop", "join_options")]
-    parameters = [
-        *(_refined(each, None) for each in visible),
-        *(_refined(each, JOIN_PANEL) for each in shared.values()),
-    ]
+def option_dataclasses(own: Mapping[str, inspect.Parameter]) -> dict[str, type[Any]]:
+    """The parameters of a command that stand for several options."""
+    kinds = {name: each.annotation for name, each in own.items() if isinstance(each.annotation, type)}
+    return {name: kind for name, kind in kinds.items() if is_dataclass(kind)}
+
+
+def typer_signature(own: Mapping[str, inspect.Parameter]) -> inspect.Signature:
+    """The parameters that Typer sees: those of the command, then the fields of its option dataclasses."""
+    parameters = [_refined(each, None) for each in own.values() if get_origin(each.annotation) is Annotated]
+    for kind in option_dataclasses(own).values():
+        panel = JOIN_PANEL if kind is JoinOptions else None
+        parameters += [_refined(each, panel) for each in inspect.signature(kind).parameters.values()]
     return inspect.Signature([each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in parameters])
 
 

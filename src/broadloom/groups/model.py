@@ -6,6 +6,7 @@ same member and continues its own sequence numbers.
 
 import re
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from enum import StrEnum
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -112,6 +113,14 @@ class GroupMessage:
         """The data decoded as UTF-8. Raises `UnicodeDecodeError` if it is not text."""
         return self.data.decode()
 
+    @property
+    def sent_at(self) -> datetime | None:
+        """`sent_at_ms` as local time; None if no calendar has that time: the author may send any number."""
+        try:
+            return datetime.fromtimestamp(self.sent_at_ms / 1000, UTC).astimezone()
+        except (OverflowError, OSError, ValueError):
+            return None
+
 
 class MemberStatus(StrEnum):
     """The status of a member in a group, as seen from here."""
@@ -151,12 +160,12 @@ class GroupDiscovered(NamedTuple):
 
 
 class MemberJoined(NamedTuple):
-    group: GroupId
+    group_id: GroupId
     member: Member
 
 
 class MemberLeft(NamedTuple):
-    group: GroupId
+    group_id: GroupId
     member: Member
 
 
@@ -175,7 +184,7 @@ class MemberOnline(NamedTuple):
 class CatchingUp(NamedTuple):
     """History is arriving."""
 
-    group: GroupId
+    group_id: GroupId
     received: int
     remaining: int
 
@@ -183,7 +192,7 @@ class CatchingUp(NamedTuple):
 class CaughtUp(NamedTuple):
     """All available history has arrived."""
 
-    group: GroupId
+    group_id: GroupId
     received: int
     unavailable: int
     """Messages that existed and that no reachable member holds any more."""

@@ -76,7 +76,7 @@ def test_invalid_options_are_a_usage_error() -> None:
     for options, message in (
         (["--peers", "1"], "a cluster has 2 to 1000 peers, not 1"),
         (["--headless", "--peers", "8", "--kill", "7"], "of 8 peers, 0 to 6 can be killed, not 7"),
-        (["--ticks", "-1"], "ticks_per_s is -1: use 0 to 10,000 messages per second"),
+        (["--ticks", "-1"], "--ticks is -1: use 0 to 10,000 messages per second"),
     ):
         ended = run(*options)
         assert (ended.returncode, ended.stderr.strip()) == (2, f"broadloom demo: {message}")
@@ -98,7 +98,9 @@ def test_demo_serves_pages_until_ctrl_c() -> None:
     options = ["--no-spark", "--no-browser", "--peers", "3", "--port", str(port)]
     with running_command("demo", *options) as command:
         command.wait_for_output("Broadloom is ready")
-        with urllib.request.urlopen(f"http://127.0.0.1:{port}/", timeout=30) as page:
+        address = next(word for word in command.out.split() if word.startswith(f"http://127.0.0.1:{port}/?token="))
+        opener = urllib.request.build_opener(urllib.request.HTTPCookieProcessor())
+        with opener.open(address, timeout=30) as page:
             assert page.status == 200
         command.signal(signal.SIGINT)
         ended = command.wait()
