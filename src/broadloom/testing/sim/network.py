@@ -72,7 +72,7 @@ class SimNetwork:
         far.remote_host = here
         node.connections[far] = None
         self.clock.call_at(self.clock.now + near.latency_s, near.complete_dial)
-        node.run(node.accept, far)
+        node.run(node.accept, far, cost_s=node.handshake_cost_s)
 
     # -- partitions
 
@@ -215,14 +215,14 @@ class SimConnection:
 
     def complete_dial(self) -> None:
         if not self.is_closed and self.node is not None:
-            self.node.run(self._notify_open)
+            self.node.run(self._notify_open, cost_s=self.node.handshake_cost_s)
 
     def receive(self, frame: bytes | None) -> None:
         """A frame arrives, or None for a graceful close."""
         node = self.node
         if self.is_closed or node is None:
             return
-        if node.is_paused or node.frame_cost_s:
+        if node.is_delayed or node.frame_cost_s:
             node.run(self._dispatch_frame, frame, cost_s=node.frame_cost_s)
         elif frame is None:
             self._notify_disconnect()

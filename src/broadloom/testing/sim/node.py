@@ -89,6 +89,8 @@ class SimNode:
         """Upload bandwidth of this host; 0 is unlimited."""
         self.frame_cost_s = 0.0
         """Time that this process takes to read one frame."""
+        self.handshake_cost_s = 0.0
+        """Time that this process takes to open or accept one connection, as for the keys of a TLS handshake."""
         self.received: list[Message] = []
         """Messages delivered to this peer, in order (not with `SimulationSettings.keep_received=False`)."""
         self.on_message: Callable[[Message], None] | None = None
