@@ -12,6 +12,7 @@ from collections.abc import Callable
 from random import Random
 from typing import TYPE_CHECKING, Any
 
+from broadloom.channel.arguments import check_callback
 from broadloom.errors import BroadloomError, NotConnectedError
 from broadloom.groups.codec import is_group_message
 from broadloom.groups.runtime import SUSPECT_REASONS
@@ -43,6 +44,9 @@ class ChannelRuntime:
         on_unhandled: "Callable[[ChannelMessage], None] | None",
         on_left: Callable[[], None],
     ) -> None:
+        if on_unhandled is not None:
+            check_callback(on_unhandled)
+        channel._check_loop()
         self._channel = channel
         self.deliver = deliver
         self.emit = emit
@@ -122,6 +126,7 @@ class ChannelRuntime:
         self._wakeup.set()
 
     async def wait_for_window(self) -> None:
+        self._channel._check_loop()
         await self._window_open.wait()
 
     async def _pump(self) -> None:

@@ -7,6 +7,7 @@ from collections import deque
 from collections.abc import AsyncGenerator
 from typing import TYPE_CHECKING, NamedTuple
 
+from broadloom.channel.arguments import check_timeout
 from broadloom.errors import GroupNotFoundError
 from broadloom.groups.codec import encode
 from broadloom.groups.messages import PostMessage
@@ -90,6 +91,8 @@ class Group:
 
         Raises `TimeoutError` if none arrives in time, `GroupNotFoundError` once the group is left or closed.
         """
+        check_timeout(timeout_s)
+        self._groups.channel._check_loop()
         try:
             async with asyncio.timeout(timeout_s):
                 while (message := self.receive_nowait()) is None:
