@@ -70,7 +70,8 @@ class Channel(Sender, Reader):
         self, name: str, node: TcpNode, *, overflow: Overflow, inbox_messages_max: int, inbox_bytes_max: int
     ) -> None:
         Sender.__init__(self, node)
-        Reader.__init__(self, name, inbox_messages_max, inbox_bytes_max)
+        Reader.__init__(self, inbox_messages_max, inbox_bytes_max)
+        self.name = name
         self.missed_count = 0
         """Messages that this program will not receive; each was reported in a `Missed` event."""
         self._secondary_nodes: list[TcpNode] = []

@@ -18,8 +18,9 @@ log = logging.getLogger("broadloom")
 class Reader(LoopBound):
     """The receiving side of `Channel`."""
 
-    def __init__(self, name: str, inbox_messages_max: int, inbox_bytes_max: int) -> None:
-        self.name = name
+    name: str
+
+    def __init__(self, inbox_messages_max: int, inbox_bytes_max: int) -> None:
         self._inbox = Inbox(
             inbox_messages_max,
             inbox_bytes_max,

@@ -160,10 +160,10 @@ class Conversation:
                 self._deliver(deliveries)
         self._set_wait_timer()
 
-    def give_up(self, missing: MessageSet) -> None:
+    def give_up(self, missing: MessageSet, pruned: MessageSet) -> None:
         """Mark messages as unavailable. Without an orphan timeout, replies keep waiting."""
         if self._settings.orphan_timeout_s is not None:
-            self._deliver(self.order.give_up(missing))
+            self._deliver(self.order.give_up(missing, pruned))
             self._digest = None
 
     # -- comparing histories
