@@ -31,7 +31,9 @@ def posts(draw: st.DrawFn) -> Post:
     author, sequence = draw(u64), draw(counts)
     parent = draw(st.none() | st.builds(MessageId, u64.filter(lambda each: each != author), counts))
     is_stripped = draw(st.booleans())
-    return Post(author, sequence, parent, draw(u64), b"" if is_stripped else draw(st.binary(max_size=20)), is_stripped)
+    proof = draw(st.just(b"") | st.binary(min_size=104, max_size=104))[: 104 if is_stripped else 72]
+    data = b"" if is_stripped else draw(st.binary(max_size=20))
+    return Post(author, sequence, parent, draw(u64), data, is_stripped, proof=proof)
 
 
 def tuples(elements: st.SearchStrategy[Any]) -> st.SearchStrategy[tuple[Any, ...]]:

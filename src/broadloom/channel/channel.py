@@ -39,6 +39,7 @@ from broadloom.protocol.events import (
     TraceEvent,
 )
 from broadloom.protocol.identity import Identity
+from broadloom.security.post_signer import PostSigner
 from broadloom.transport import TcpNode
 from broadloom.wire import PeerId
 from broadloom.wire.broadcast_frame import PayloadKind
@@ -116,6 +117,15 @@ class Channel(Sender, Reader):
     def _full_mesh_size(self) -> int | None:
         """Number of peers in a full mesh; None in a larger fabric, where no peer knows it."""
         return self._node.peer.full_mesh_size
+
+    @property
+    def _post_signer(self) -> PostSigner | None:
+        """Signs and verifies the messages of groups; None without a ticket."""
+        signer = self._node.credentials.post_signer if self._node.credentials is not None else None
+        verifier = self._node.peer.broadcaster.verifier
+        if signer is not None and verifier is not None:
+            signer.credential_of = verifier.credential_of
+        return signer
 
     def identity(self, peer_id: PeerId) -> Identity | None:
         """The verified name and role of an author; None if the channel is not signed or the author is unknown."""

@@ -65,13 +65,9 @@ def short_id(message_id: MessageId) -> str:
 
 
 def author_label(message: GroupMessage) -> str:
-    """The display name of the author, and the name on the ticket if it differs."""
+    """The display name of the author, the name on the ticket if it differs, and whether the message is unproven."""
     name = escape_control_chars(message.author_name) or hex_id(message.author)[:SHORT_ID_DIGITS]
-    return (
-        name
-        if message.verified_name in ("", message.author_name)
-        else f"{name} [{escape_control_chars(message.verified_name)}]"
-    )
+    return f"{name} {escape_control_chars(message.author_note)}".rstrip()
 
 
 def sent_time(message: GroupMessage) -> str:
@@ -187,6 +183,8 @@ def message_json(message: GroupMessage, **more: Any) -> str:
         fields["is_orphan"] = True
     if message.verified_name:
         fields["verified_name"] = message.verified_name
+    if message.is_unproven:
+        fields["is_unproven"] = True
     return json_line({**fields, **more})
 
 

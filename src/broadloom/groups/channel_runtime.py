@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from broadloom.channel import Channel, ChannelEvent
     from broadloom.groups.model import GroupEvent, GroupMessage
     from broadloom.groups.participant import Participant
+    from broadloom.groups.proofs import PostSigner
     from broadloom.protocol.events import Message as ChannelMessage
     from broadloom.protocol.runtime import Timer
 
@@ -100,6 +101,10 @@ class ChannelRuntime:
     @property
     def known_peer_count(self) -> int | None:
         return self._channel._full_mesh_size
+
+    @property
+    def post_signer(self) -> "PostSigner | None":
+        return self._channel._post_signer
 
     def verified_name(self, peer_id: int) -> str:
         identity = self._channel.identity(peer_id)

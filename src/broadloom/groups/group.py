@@ -174,7 +174,7 @@ class Group:
         return conversation
 
     def _message(self, post: Post) -> GroupMessage:
-        return GroupMessage.from_post(self.id, post, self._conversation.history.names.get(post.author, ""))
+        return self._conversation.group_message(post, self._conversation.history.names.get(post.author, ""))
 
 
 class GroupPublisher:
@@ -188,7 +188,7 @@ class GroupPublisher:
         check_text("name", name, NAME_BYTES_MAX)
         self.group_id = group_id
         self.name = name
-        self.id = MemberId(secrets.randbits(64) or 1)
+        self.id = MemberId(secrets.randbits(63) or 1)  # not provable: a publisher has no ticket
         self._sequence = 0
 
     def encode_post(self, data: bytes, reply_to: MessageId | None = None) -> bytes:

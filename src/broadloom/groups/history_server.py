@@ -154,7 +154,8 @@ class HistoryServer:
             return
         if exhausted:
             pending.to_send.clear()  # the rest is not delivered here yet, or was pruned meanwhile
-        size = sum(len(each.data) + POST_OVERHEAD_BYTES for each in posts)
+        credentials: set[bytes] = set()
+        size = sum(_cost(each, credentials) for each in posts)
         pending.sent_bytes += size
         is_last = exhausted or not pending.to_send or pending.sent_bytes >= self._settings.history_turn_bytes
         self._participant.history_tokens.consume(size, now)
@@ -196,6 +197,7 @@ class HistoryServer:
         if pending.to_send.count <= SINGLE_FETCH_MAX:
             return self._gather_individually(pending)
         posts: list[Post] = []
+        credentials: set[bytes] = set()
         size = scanned = 0
         while size < self._settings.history_page_bytes and len(posts) < ENTRIES_MAX and scanned < SCAN_ROWS_MAX:
             if not pending.read_ahead:
@@ -206,12 +208,13 @@ class HistoryServer:
             scanned += 1
             if pending.to_send.has(post.id):
                 posts.append(post)
-                size += len(post.data) + POST_OVERHEAD_BYTES
+                size += _cost(post, credentials)
                 pending.to_send.remove(post.id)
         return posts, False
 
     def _gather_individually(self, pending: _PendingReply) -> tuple[list[Post], bool]:
         posts: list[Post] = []
+        credentials: set[bytes] = set()
         size = 0
         for message_id in list(pending.to_send.ids()):
             if size >= self._settings.history_page_bytes:
@@ -220,5 +223,14 @@ class HistoryServer:
             post = self._conversation.history.get(message_id)
             if post is not None:
                 posts.append(post)
-                size += len(post.data) + POST_OVERHEAD_BYTES
+                size += _cost(post, credentials)
         return posts, True
+
+
+def _cost(post: Post, credentials: set[bytes]) -> int:
+    """Size on the wire. A page has each credential once."""
+    size = len(post.data) + len(post.proof) + POST_OVERHEAD_BYTES
+    if post.credential not in credentials:
+        credentials.add(post.credential)
+        size += len(post.credential)
+    return size

@@ -116,6 +116,7 @@ def _message_json(node: ThreadNode, depth: int) -> dict[str, Any]:
         "author": f"{message.author:016x}",
         "name": message.author_name,
         "verified_name": message.verified_name,
+        "is_unproven": message.is_unproven,
         "sent": _format_time(message.sent_at_ms),
     }
     if message.is_stripped:
