@@ -5,17 +5,21 @@ from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from typing import NamedTuple
 
+import pytest
+
 import broadloom
 from broadloom.groups import Group, GroupPublisher, Groups, proofs
 from broadloom.groups.codec import encode
+from broadloom.groups.history_server import COMPARED_AUTHORS_BURST, COMPARED_AUTHORS_PER_S
 from broadloom.groups.message_fields import AuthorIntervals, pack_posts
-from broadloom.groups.messages import HistoryPage, PostMessage
+from broadloom.groups.message_set import MessageSet
+from broadloom.groups.messages import HistoryPage, HistoryRequest, PostMessage
 from broadloom.groups.model import Post
 from broadloom.protocol.identity import Role
 from broadloom.security import Authority
 from tests.attack.harness import unique_name
 from tests.channel.joined import QUICK
-from tests.groups.group_bus import QUICK_GROUPS
+from tests.groups.group_bus import QUICK_GROUPS, GroupBus
 from tests.support import TIMEOUT_S, eventually
 
 
@@ -99,3 +103,29 @@ async def test_post_without_proof_is_marked() -> None:
         assert (message.author_name, message.verified_name, message.is_unproven) == ("Anna", "", True)
         assert message.author_note == "(unproven)"
         assert club.ben.history()[0].is_unproven
+
+
+def test_short_requests_for_history_cost_a_bounded_number_of_comparisons(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Comparing a request of 28 bytes with a group of many authors takes hundreds of milliseconds."""
+    authors = 5_000
+    bus = GroupBus(1)
+    victim = bus.add("victim")
+    victim.participant.create("a group", group=7)
+    bus.run(5)
+    posts = [Post(100 + author, 1, None, 0, b"x") for author in range(authors)]
+    victim.participant.conversations[7].receive(posts, {})
+    compared: list[int] = []
+    minus = MessageSet.minus
+
+    def count(held: MessageSet, *others: MessageSet) -> MessageSet:
+        compared.append(len(held))
+        return minus(held, *others)
+
+    monkeypatch.setattr(MessageSet, "minus", count)
+    request = encode(HistoryRequest(7, 1, 0, ()))
+    assert len(request) == 28
+    for number in range(500):
+        victim.participant.on_message(1000 + number, request)
+    assert sum(compared) == 0, "nothing is compared at once"
+    bus.run(10)
+    assert sum(compared) <= COMPARED_AUTHORS_BURST + 10 * COMPARED_AUTHORS_PER_S + authors

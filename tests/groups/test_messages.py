@@ -75,7 +75,8 @@ def test_payload_ids_are_read_from_partial_payload(message: m.PostMessage, size:
     data = encode(message)
     expected = PayloadIds(message.group, message.post.id, message.post.parent_id)
     assert payload_ids(data) == payload_ids(data, is_partial=True) == expected
-    head = len(data) - 4 - (len(message.post.data) + 3) // 4 * 4
+    proof_bytes = 4 + len(message.post.proof) if message.post.proof else 0
+    head = len(data) - proof_bytes - 4 - (len(message.post.data) + 3) // 4 * 4
     assert payload_ids(data[:size], is_partial=True) == (expected if size >= head else None)
     assert payload_ids(data[:size]) == (expected if size >= len(data) else None)
 
