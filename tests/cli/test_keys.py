@@ -79,6 +79,27 @@ def test_ticket_is_issued_shown_used_and_revoked(tmp_path: Path) -> None:
     assert "another channel" in other.err
 
 
+def test_send_with_consumer_ticket_fails_before_joining(tmp_path: Path) -> None:
+    """Before joining: the timeout is longer than the test would wait."""
+    authority, ticket = tmp_path / "authority", tmp_path / "ticket"
+    run_cli("authority", "create", "--out", authority)
+    run_cli("ticket", "issue", "--authority", authority, "--name", "a", "--role", "consumer", "--out", ticket)
+    code, out, err = run("send", new_channel(), "x", "--ticket", str(ticket), "--timeout", "600")
+    assert (code, out) == (1, "")
+    assert "the ticket has the role consumer, which may only receive" in err
+
+
+def test_empty_revocation_list_is_created_and_used(tmp_path: Path) -> None:
+    authority, ticket, revocation_list = tmp_path / "authority", tmp_path / "ticket", tmp_path / "revoked.pem"
+    run_cli("authority", "create", "--out", authority)
+    run_cli("ticket", "issue", "--authority", authority, "--name", "a", "--out", ticket)
+    created = run_cli("ticket", "revoke", "--authority", authority, "--revocation-list", revocation_list)
+    assert created.exit_code == 0, created.output
+    assert "no tickets added" in created.output
+    with listening(new_channel(), "--ticket", str(ticket), "--revocation-list", str(revocation_list)):
+        pass
+
+
 def test_ticket_is_revoked_by_serial_number(tmp_path: Path) -> None:
     authority, revocation_list = tmp_path / "authority", tmp_path / "revoked.pem"
     run_cli("authority", "create", "--out", authority)

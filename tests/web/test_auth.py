@@ -108,7 +108,7 @@ def test_unauthenticated_request_gets_login_page() -> None:
     gate = AuthMiddleware(inner_app, password="open sesame", loopback_only=False)
     status, _, text = request(gate, host="broadloom.example")
     assert (status, 'type="password"' in text, "inside" in text) == (401, True, False)
-    for path in ("/data/live/whole", "/static/broadloom.css", "/_nicegui/x"):
+    for path in ("/data/live/snapshot", "/static/broadloom.css", "/_nicegui/x"):
         assert request(gate, path)[0] == 401
     assert request(gate, kind="websocket") == 1008
     assert request(gate, "/login", "POST", body=b"password=wrong")[0] == 403

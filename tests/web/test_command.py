@@ -42,16 +42,16 @@ def test_remote_access_requires_the_password(tmp_path: Path) -> None:
             return told
 
         assert ask("GET", "/replay")[0] == 401
-        assert ask("GET", "/data/kill/whole")[0] == 401
+        assert ask("GET", "/data/kill/snapshot")[0] == 401
         assert ask("POST", "/login", "password=sesame")[0] == 403
         status, cookie, _ = ask("POST", "/login", "password=open+sesame")
         assert status == 303
         cookie = cookie.partition(";")[0]
         assert "Replay" in ask("GET", "/replay", cookie=cookie)[2]
-        status, _, text = ask("GET", "/data/kill/figures", cookie=cookie)
+        status, _, text = ask("GET", "/data/kill/stats", cookie=cookie)
         assert status == 200
         assert '"partitions":1' in text
-        status, _, text = ask("GET", "/data/nothing/whole", cookie=cookie)
+        status, _, text = ask("GET", "/data/nothing/snapshot", cookie=cookie)
         assert (status, "there is no tape" in text) == (404, True)
         for path in ("/", "/cluster", "/traffic", "/conversations", "/tables"):
             assert ask("GET", path, cookie=cookie)[0] == 200

@@ -11,7 +11,7 @@ import logging
 import os
 import sys
 import warnings
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing, suppress
 from dataclasses import replace
 from types import TracebackType
@@ -163,6 +163,14 @@ class Channel(Sender, Reader):
                 await self._listeners.wait_until(has_peers)
         except TimeoutError:
             raise TimeoutError(f"{self.name}: no other peer connected within {timeout_s:g} s") from None
+
+    def set_bootstrap(self, hosts: Sequence[str]) -> None:
+        """Replace the bootstrap hosts. The peer looks for members there at once, and whenever it needs to."""
+        self._check_loop()
+        if isinstance(hosts, str):
+            raise TypeError(f"hosts is a list of addresses: [{hosts!r}]")
+        for node in (self._node, *self._secondary_nodes):
+            node.set_bootstrap(hosts)
 
     # -- events
 

@@ -133,12 +133,13 @@ def show(file: Annotated[Path, argument("The ticket.", "FILE")], json: JsonOptio
 def revoke(
     authority: AuthorityOption,
     revocation_list: Annotated[Path, option("Revocation list to create or extend.", "FILE")],
-    tickets: Annotated[list[str], argument("Ticket files or serial numbers.", "TICKET...")],
+    tickets: Annotated[list[str] | None, argument("Ticket files or serial numbers.", "TICKET")] = None,
     json: JsonOption = False,
 ) -> None:
     """Add tickets to a revocation list.
 
-    Distribute the list to the members, who pass it with --revocation-list.
+    Distribute the list to the members, who pass it with --revocation-list. Without tickets, an empty list is created,
+    so that members can use it from the start.
 
     Examples:
 
@@ -146,7 +147,7 @@ def revoke(
     """
     issuer = Authority.load(authority)
     serials = []
-    for each in tickets:
+    for each in tickets or ():
         if not Path(each).is_file():
             serials.append(each)
             continue
@@ -156,7 +157,8 @@ def revoke(
         serials.append(revoked.serial)
     with usage_errors(suffix=" (and no ticket file has that name)"):
         revoke_tickets(issuer, revocation_list, serials)
-    text = f"{revocation_list}: revoked {', '.join(serials)}. Distribute this file to the members."
+    added = f"revoked {', '.join(serials)}" if serials else "no tickets added"
+    text = f"{revocation_list}: {added}. Distribute this file to the members."
     print_result({"file": revocation_list, "revoked": serials}, text, json=json)
 
 

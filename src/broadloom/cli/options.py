@@ -27,6 +27,21 @@ BOOTSTRAP_VARIABLE = "BROADLOOM_BOOTSTRAP"
 KEY_VARIABLE = "BROADLOOM_KEY"
 KEY_FILE_BYTES_MAX = 64 << 10
 JOIN_PANEL = "Joining the channel"
+PARAMETER_TEXTS = {
+    "key, ticket and tls=False": "--key, --ticket and --no-tls",
+    "signed=True": "--signed",
+    "revocation_list works": "--revocation-list works",
+    "advertise_host=": "--advertise ",
+    "port=": "--port ",
+}
+"""How error messages of `broadloom.connect` name its parameters, and the options of the command line for them."""
+
+
+def with_option_names(text: str) -> str:
+    """An error message of the library, with the names of options in place of parameters."""
+    for parameter, option_name in PARAMETER_TEXTS.items():
+        text = text.replace(parameter, option_name)
+    return text
 
 
 def command_group(help: str, **more: Any) -> typer.Typer:
@@ -76,6 +91,9 @@ class JoinOptions:
             "HOST[:PORT]",
         ),
     ] = None
+    bootstrap_file: Annotated[
+        Path | None, option("File with more such hosts, one per line; read again when it changes.", "FILE")
+    ] = None
     key: Annotated[
         str | None,
         option(f"Shared key. Prefer `{KEY_VARIABLE}` or `--key-file`: command lines are visible to other users."),
@@ -101,6 +119,7 @@ class JoinOptions:
         with usage_errors():
             options = ConnectOptions(
                 bootstrap=self._bootstrap_hosts(),
+                bootstrap_file=self.bootstrap_file,
                 key=self._key(),
                 ticket=self.ticket,
                 revocation_list=self.revocation_list,

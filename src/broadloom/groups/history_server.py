@@ -1,9 +1,10 @@
 """`HistoryServer`: serving pages of history. One holder sends; the others hear it and stay silent.
 
-A member waits for a randomized back-off (suppression.py) and notes what it hears in pages of others meanwhile. Only then it
-looks for messages that the requester misses, because comparing the sets takes time in proportion to the authors of the
-group, however short the request is: such comparisons have a rate limit. It then sends one turn of pages, within the rate that all members share, and waits
-to be asked to continue. A requester that repeats its request without making progress waits longer each time.
+A member waits for a randomized back-off (suppression.py) and notes what it hears in pages of others meanwhile. Only
+then it looks for messages that the requester misses: comparing the sets takes time in proportion to the authors of the
+group, however short the request is, so comparisons have a rate limit. It sends one turn of pages, within the rate that
+all members share, and waits to be asked to continue. A requester that repeats its request without making progress waits
+longer each time.
 """
 
 import operator

@@ -180,12 +180,12 @@ class GroupDiscovered(NamedTuple):
 
 
 class MemberJoined(NamedTuple):
-    group: GroupId
+    group_id: GroupId
     member: Member
 
 
 class MemberLeft(NamedTuple):
-    group: GroupId
+    group_id: GroupId
     member: Member
 
 
@@ -204,7 +204,7 @@ class MemberOnline(NamedTuple):
 class CatchingUp(NamedTuple):
     """History is arriving."""
 
-    group: GroupId
+    group_id: GroupId
     received: int
     remaining: int
 
@@ -212,7 +212,7 @@ class CatchingUp(NamedTuple):
 class CaughtUp(NamedTuple):
     """All available history has arrived."""
 
-    group: GroupId
+    group_id: GroupId
     received: int
     unavailable: int
     """Messages that existed and that no reachable member holds any more."""

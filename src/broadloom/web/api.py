@@ -1,9 +1,9 @@
 """JSON and downloads for the browser, in bounded pieces.
 
-    /data/SOURCE/whole?at=S                 the fabric at one moment
+    /data/SOURCE/snapshot?at=S              the fabric at one moment
     /data/SOURCE/changes?since=N&until=S    the entries from a number up to a moment
-    /data/SOURCE/figures?at=S               the figures beside the drawing
-    /data/SOURCE/outline                    the whole history in a few bins
+    /data/SOURCE/stats?at=S                 the figures beside the drawing
+    /data/SOURCE/overview                   the whole history in a few bins
     /data-tables/KEY.csv?column=finding&condition=is&value=missing    a filtered table as CSV or Parquet
 
 The browser requests the next piece after it has processed the last one, so at most one is in flight.
@@ -109,17 +109,17 @@ def data_routes(sources: Sources) -> list[Route]:
 
         return Route(f"/data/{{source}}/{name}", respond)
 
-    def figures(history: FabricHistory, request: Request) -> JsonObject:
-        stats = history.stats(_number(request, "at", history.end))
+    def stats(history: FabricHistory, request: Request) -> JsonObject:
         live = sources.live if sources.live is not None and history is sources.live.history else None
         sees_all = live is None or live.sees_all
-        return {"figures": stats | {"sees_all": sees_all}, "views": _peer_details(live, request)}
+        at = _number(request, "at", history.end)
+        return {"stats": history.stats(at) | {"sees_all": sees_all}, "peer": _peer_details(live, request)}
 
     return [
-        route("whole", _snapshot),
+        route("snapshot", _snapshot),
         route("changes", _changes),
-        route("figures", figures),
-        route("outline", _overview),
+        route("stats", stats),
+        route("overview", _overview),
     ]
 
 
@@ -132,14 +132,14 @@ def _snapshot(history: FabricHistory, request: Request) -> JsonObject:
         "began_s": history.began_s,
         "peers": [[each, *name_and_id] for each, name_and_id in snapshot.peers.items()],
         "links": snapshot.visible_links(),
-        "felt": snapshot.peer_stats,
+        "peer_stats": snapshot.peer_stats,
         "log": history.annotations(at),
     }
 
 
 def _changes(history: FabricHistory, request: Request) -> JsonObject:
     part = history.since(int(_number(request, "since", 0)), _number(request, "until", history.end))
-    return {"next": part.next, "entries": part.entries, "lost": part.is_expired, "newest": history.next}
+    return {"next": part.next, "entries": part.entries, "is_expired": part.is_expired, "newest": history.next}
 
 
 def _overview(history: FabricHistory, request: Request) -> JsonObject:

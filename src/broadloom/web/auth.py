@@ -147,9 +147,7 @@ class AuthMiddleware:
         query = parse_qs(scope.get("query_string", b"").decode("latin-1"))
         given = query.pop(TOKEN, [""])[0]
         if not hmac.compare_digest(given.encode(), self._token.encode()):
-            await _reject(
-                scope, send, 401, "open the address that the program printed: it has a token"
-            )
+            await _reject(scope, send, 401, "open the address that the program printed: it has a token")
             return
         path = "/" + scope["path"].lstrip("/")  # two slashes would begin the name of another host
         await self._start_session(headers, send, path + ("?" + urlencode(query, doseq=True) if query else ""))

@@ -1,14 +1,14 @@
 // The fabric over time, as a component of a page: drawing, timeline, figures, details of a peer, and the same as a table.
 
 import { Drawing } from "/static/graph_canvas.js";
-import { Outline } from "/static/overview.js";
+import { Overview } from "/static/overview.js";
 import { Player } from "/static/player.js";
 import { Scene } from "/static/scene.js";
-import { figureRows, summary, template, timeText } from "/static/fabric_template.js";
+import { rowsOf, summary, template, timeText } from "/static/fabric_template.js";
 
-const TELL_MS = 250; // figures of the drawing itself
-const FIGURES_MS = 1000; // figures that the server computes
-const OUTLINE_MS = 5000;
+const COUNTS_MS = 250; // figures of the drawing itself
+const STATS_MS = 1000; // figures that the server computes
+const OVERVIEW_MS = 5000;
 const SPEAK_MS = 6000; // interval between announcements to screen readers
 const SCRUB_MS = 60; // delay before another moment is requested
 const MANY = 400; // peers: from here on the layout moves on in every second frame only
@@ -20,7 +20,7 @@ export default {
   data() {
     return {
       problem: "", plays: true, follows: this.source === "live", speed: 1, head: 0, start: 0, end: 0, began: 0,
-      figures: null, log: [], chosen: null, spoken: "", tableOpen: false, filter: "", rows: [], rowsLeft: 0,
+      stats: null, log: [], chosen: null, spoken: "", tableOpen: false, filter: "", rows: [], rowsLeft: 0,
       nodes: 0, links: 0, fps: 0, ready: false,
     };
   },
@@ -28,7 +28,7 @@ export default {
     isLive() { return this.source === "live"; },
     clock() { return timeText(this.head, this.began, this.isLive); },
     length() { return timeText(this.end - this.start, 0, false); },
-    rowsOfFigures() { return figureRows(this.figures, this.compact); },
+    statRows() { return rowsOf(this.stats, this.compact); },
   },
   watch: {
     speed(value) { if (this.player) { this.player.speed = Number(value); if (this.follows && Number(value) !== 1) this.player.follows = false; } },
@@ -38,20 +38,20 @@ export default {
   mounted() {
     this.scene = new Scene();
     this.drawing = new Drawing(this.$refs.canvas, this.scene);
-    this.outline = new Outline(this.$refs.outline);
+    this.overview = new Overview(this.$refs.overview);
     this.player = new Player(this.source, {
       onWhole: (snapshot) => this.onWhole(snapshot),
       onEntry: (entry) => this.scene.apply(entry, performance.now()),
       onProblem: (text) => { if (this.problem !== text) this.problem = text; },
     });
-    this.times = { frame: 0, tell: 0, figures: 0, outline: 0, speak: 0, frames: 0, since: performance.now() };
+    this.times = { frame: 0, counts: 0, stats: 0, overview: 0, speak: 0, frames: 0, since: performance.now() };
     this.isAlive = true;
     requestAnimationFrame((now) => this.frame(now));
   },
   unmounted() { this.isAlive = false; },
   methods: {
     onWhole(snapshot) {
-      this.scene.whole(snapshot);
+      this.scene.load(snapshot);
       if (!this.ready) { // settled before it is seen, so that it does not explode onto the page
         const until = performance.now() + 300;
         for (let step = 0; step < 150 && performance.now() < until; step++) this.scene.layout.step();
@@ -76,12 +76,12 @@ export default {
         if (this.drawing.fits) this.drawing.fit();
         this.drawing.drawIfNeeded(clock);
       } else if (this.player.canAsk) this.player.seek(this.isLive ? undefined : 0); // the first request failed
-      if (now - times.tell > TELL_MS) this.tell(now);
+      if (now - times.counts > COUNTS_MS) this.updateCounts(now);
       requestAnimationFrame((next) => this.frame(next));
     },
-    tell(now) {
+    updateCounts(now) {
       const { player, scene, times } = this;
-      times.tell = now;
+      times.counts = now;
       Object.assign(this, { plays: player.plays, follows: player.follows, start: player.start, end: player.end, began: player.began });
       if (!this.isScrubbing) this.head = player.head;
       this.nodes = scene.nodes.size;
@@ -95,23 +95,23 @@ export default {
         times.frames = 0;
         times.since = now;
       }
-      if (now - times.figures > FIGURES_MS && this.ready) { times.figures = now; this.askFigures(now); }
-      if (now - times.outline > OUTLINE_MS || times.outline === 0) { times.outline = now; this.askOutline(); }
-      this.outline.mark((this.head - this.start) / Math.max(1e-6, this.end - this.start));
+      if (now - times.stats > STATS_MS && this.ready) { times.stats = now; this.requestStats(now); }
+      if (now - times.overview > OVERVIEW_MS || times.overview === 0) { times.overview = now; this.requestOverview(); }
+      this.overview.mark((this.head - this.start) / Math.max(1e-6, this.end - this.start));
       if (this.chosen) this.detail(this.scene.nodes.get(this.chosen.n));
       if (this.tableOpen) this.fillTable();
     },
-    async askFigures(now) {
+    async requestStats(now) {
       try {
         const peer = this.chosen ? { peer: this.chosen.n } : {};
-        const reply = await this.player.ask("figures", { at: this.head.toFixed(3), ...peer });
-        this.figures = reply.figures;
-        this.view = reply.views;
-        if (now - this.times.speak > SPEAK_MS) { this.times.speak = now; this.spoken = summary(reply.figures); }
+        const reply = await this.player.request("stats", { at: this.head.toFixed(3), ...peer });
+        this.stats = reply.stats;
+        this.view = reply.peer;
+        if (now - this.times.speak > SPEAK_MS) { this.times.speak = now; this.spoken = summary(reply.stats); }
       } catch { /* the player reports it */ }
     },
-    async askOutline() {
-      try { this.outline.draw(await this.player.ask("outline")); } catch { /* as above */ }
+    async requestOverview() {
+      try { this.overview.draw(await this.player.request("overview")); } catch { /* as above */ }
     },
     // -- the timeline
     scrub(event) {
@@ -123,10 +123,10 @@ export default {
       this.scrubTimer = setTimeout(async () => {
         await this.player.scrub(at);
         this.isScrubbing = false;
-        this.times.figures = 0;
+        this.times.stats = 0;
       }, SCRUB_MS);
     },
-    toggle() { this.player.toggle(); this.tell(performance.now()); },
+    toggle() { this.player.toggle(); this.updateCounts(performance.now()); },
     toLive() { this.speed = 1; this.player.follow(); },
     // -- peers
     at(event) { const box = this.$refs.canvas.getBoundingClientRect(); return { x: event.clientX - box.left, y: event.clientY - box.top }; },
@@ -158,22 +158,22 @@ export default {
       this.drawing.chosen = node;
       this.view = null;
       this.detail(node);
-      this.times.figures = 0;
+      this.times.stats = 0;
     },
     chooseNumber(n) { this.choose(this.scene.nodes.get(n) ?? null); },
     detail(node) {
       if (!node) { this.chosen = null; this.drawing.chosen = null; return; }
       const near = [...node.near].map((n) => this.scene.nodes.get(n)).filter(Boolean);
-      const freeSlots = this.scene.felt?.[3]?.find(([n]) => n === node.n)?.[1] ?? 0;
+      const freeSlots = this.scene.peerStats?.[3]?.find(([n]) => n === node.n)?.[1] ?? 0;
       this.chosen = {
         n: node.n, name: node.name, id: node.id, missed: node.missed ?? 0, freeSlots,
-        isPaused: Boolean(this.scene.felt?.[5]?.includes(node.n)),
+        isPaused: Boolean(this.scene.peerStats?.[5]?.includes(node.n)),
         near: near.map(({ n, name }) => ({ n, name })), view: this.view ?? null,
       };
     },
     fillTable() {
       if (!this.tableOpen) return;
-      const freeSlots = new Map(this.scene.felt?.[3] ?? []), paused = new Set(this.scene.felt?.[5] ?? []);
+      const freeSlots = new Map(this.scene.peerStats?.[3] ?? []), paused = new Set(this.scene.peerStats?.[5] ?? []);
       const wanted = this.filter.trim().toLowerCase();
       const found = [...this.scene.nodes.values()].filter((each) => !wanted || each.name.toLowerCase().includes(wanted) || each.id.includes(wanted));
       this.rowsLeft = Math.max(0, found.length - ROWS_MAX);

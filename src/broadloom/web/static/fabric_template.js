@@ -9,9 +9,9 @@ export function timeText(seconds, began, isClock) {
 
 const number = (value) => (value === null || value === undefined ? "–" : value.toLocaleString("en"));
 
-export function figureRows(stats, isCompact) {
+export function rowsOf(stats, isCompact) {
   if (!stats) return [];
-  if (isCompact) return figureRows(stats, false).filter(({ name }) => ["Peers", "Links", "Free slots", "Partitions"].includes(name));
+  if (isCompact) return rowsOf(stats, false).filter(({ name }) => ["Peers", "Links", "Free slots", "Partitions"].includes(name));
   const isConnected = stats.partitions === 1;
   if (!stats.sees_all) return [
     { name: "Visible peers", value: number(stats.peers), about: "this peer, its neighbors, and their neighbors" },
@@ -43,8 +43,8 @@ export function summary(stats) {
 
 export const template = `
 <div class="bl-fabric" :class="{ compact }" :data-nodes="nodes" :data-links="links" :data-fps="fps" :data-head="head.toFixed(2)"
-     :data-end="end.toFixed(2)" :data-follows="follows" :data-plays="plays" :data-ready="ready" :data-free-slots="figures?.free_slots ?? ''"
-     :data-partitions="figures?.partitions ?? ''" :data-source="source">
+     :data-end="end.toFixed(2)" :data-follows="follows" :data-plays="plays" :data-ready="ready" :data-free-slots="stats?.free_slots ?? ''"
+     :data-partitions="stats?.partitions ?? ''" :data-source="source">
   <p v-if="problem" class="bl-problem" role="alert">{{ problem }}</p>
   <p class="bl-unseen" role="status" aria-live="polite">{{ spoken }}</p>
   <div class="bl-stage">
@@ -80,7 +80,7 @@ export const template = `
   <div class="bl-timeline" role="group" aria-label="Time">
     <button type="button" class="bl-play" @click="toggle" :aria-label="plays ? 'Pause playback' : 'Play'" :title="plays ? 'Pause playback' : 'Play'">{{ plays ? '❚❚' : '►' }}</button>
     <div class="bl-track">
-      <canvas ref="outline" aria-hidden="true"></canvas>
+      <canvas ref="overview" aria-hidden="true"></canvas>
       <input type="range" :min="start" :max="end" step="0.05" :value="head" @input="scrub" aria-label="Time" :aria-valuetext="clock">
     </div>
     <span class="bl-clock">{{ clock }}<span v-if="!isLive"> / {{ length }}</span></span>
@@ -91,8 +91,8 @@ export const template = `
     <button v-if="isLive" type="button" class="bl-live" :class="{ on: follows }" @click="toLive" :aria-pressed="follows" title="Follow live">{{ follows ? '● Live' : 'Go live' }}</button>
   </div>
   <div class="bl-beside">
-    <dl v-if="rowsOfFigures.length" class="bl-figures">
-      <div v-for="each in rowsOfFigures" :key="each.name" :class="{ bad: each.isBad }" :title="each.about">
+    <dl v-if="statRows.length" class="bl-stats">
+      <div v-for="each in statRows" :key="each.name" :class="{ bad: each.isBad }" :title="each.about">
         <dt>{{ each.name }}</dt><dd>{{ each.value }}</dd>
       </div>
     </dl>

@@ -36,7 +36,7 @@ export class Drawing {
     this.layer = document.createElement("canvas"); // the links while nothing moves
     this.layerOf = "";
     this.drawnOf = "";
-    this.drawnFelt = null;
+    this.drawnPeerStats = null;
     this.restlessUntil = 0;
     this.isStill = matchMedia("(prefers-reduced-motion: reduce)").matches;
   }
@@ -104,9 +104,9 @@ export class Drawing {
     const isDark = document.body.classList.contains("body--dark");
     const of = [scene.version, this.x, this.y, this.scale, this.canvas.width, this.canvas.height, isDark, this.chosen?.n, this.hovered?.n].join();
     const isMoving = !scene.layout.isAsleep || scene.ripples.length || scene.ghosts.length || scene.lost.length;
-    if (isMoving || of !== this.drawnOf || scene.felt !== this.drawnFelt || now < this.restlessUntil) {
+    if (isMoving || of !== this.drawnOf || scene.peerStats !== this.drawnPeerStats || now < this.restlessUntil) {
       if (isMoving || of !== this.drawnOf) this.restlessUntil = now + FADE_MS; // what is new, or glows, fades
-      Object.assign(this, { drawnOf: of, drawnFelt: scene.felt });
+      Object.assign(this, { drawnOf: of, drawnPeerStats: scene.peerStats });
       this.draw(now);
     }
   }
@@ -203,7 +203,7 @@ export class Drawing {
 
   peers(pen, colors, now) {
     const radius = this.radius, scene = this.scene;
-    const freeSlots = new Set((scene.felt?.[3] ?? []).map(([n]) => n)), paused = new Set(scene.felt?.[5] ?? []);
+    const freeSlots = new Set((scene.peerStats?.[3] ?? []).map(([n]) => n)), paused = new Set(scene.peerStats?.[5] ?? []);
     const glowing = colors.hops.map(() => []), fresh = [], hollow = [], square = [];
     pen.fillStyle = colors.peer;
     pen.beginPath();

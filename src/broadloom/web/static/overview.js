@@ -1,6 +1,6 @@
 // The whole history below the timeline: number of peers, and crashes.
 
-export class Outline {
+export class Overview {
   constructor(canvas) {
     this.canvas = canvas;
     this.overview = null;
@@ -24,7 +24,7 @@ export class Outline {
     const most = Math.max(1, ...overview.peers), bins = overview.peers.length, step = wide / bins;
     pen.setTransform(ratio, 0, 0, ratio, 0, 0);
     pen.clearRect(0, 0, wide, high);
-    pen.fillStyle = style.getPropertyValue("--bl-outline");
+    pen.fillStyle = style.getPropertyValue("--bl-overview");
     pen.beginPath();
     pen.moveTo(0, high);
     overview.peers.forEach((count, place) => { pen.lineTo(place * step, high - (count / most) * (high - 4)); pen.lineTo((place + 1) * step, high - (count / most) * (high - 4)); });

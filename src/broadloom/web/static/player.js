@@ -24,16 +24,16 @@ export class Player {
     this.place = 0; // in the queue
     this.next = 0;
     this.known = 0; // entries are there up to this moment
-    this.asks = 0; // a newer request voids the response to an older one
+    this.requests = 0; // a newer request voids the response to an older one
     this.busy = false;
-    this.askAgain = 0; // earliest time of the next request
+    this.requestAgain = 0; // earliest time of the next request
     this.endSeen = 0; // when the end was received
   }
 
-  async ask(what, words = {}) {
-    const query = new URLSearchParams(words);
-    const answer = await fetch(`/data/${encodeURIComponent(this.source)}/${what}?${query}`);
-    const reply = answer.headers.get("content-type")?.includes("json") ? await answer.json() : { problem: await answer.text() };
+  async request(what, params = {}) {
+    const query = new URLSearchParams(params);
+    const response = await fetch(`/data/${encodeURIComponent(this.source)}/${what}?${query}`);
+    const reply = response.headers.get("content-type")?.includes("json") ? await response.json() : { problem: await response.text() };
     if (reply.problem) throw new Error(reply.problem);
     this.start = reply.start;
     this.end = reply.end;
@@ -43,11 +43,11 @@ export class Player {
 
   /** Show another moment; without one, the newest. */
   async seek(at) {
-    const mine = ++this.asks;
+    const mine = ++this.requests;
     this.busy = true;
     try {
-      const reply = await this.ask("whole", at === undefined ? {} : { at });
-      if (mine !== this.asks) return;
+      const reply = await this.request("snapshot", at === undefined ? {} : { at });
+      if (mine !== this.requests) return;
       this.queue = [];
       this.place = 0;
       this.next = reply.next;
@@ -56,20 +56,20 @@ export class Player {
       this.onWhole(reply);
       this.onProblem("");
     } catch (problem) {
-      if (mine === this.asks) this.failed(problem);
+      if (mine === this.requests) this.failed(problem);
     } finally {
-      if (mine === this.asks) this.busy = false;
+      if (mine === this.requests) this.busy = false;
     }
   }
 
   async more() {
-    const mine = this.asks;
+    const mine = this.requests;
     this.busy = true;
     const until = this.follows ? {} : { until: this.head + AHEAD_S * Math.max(1, this.speed) };
     try {
-      const reply = await this.ask("changes", { since: this.next, ...until });
-      if (mine !== this.asks) return;
-      if (reply.lost) {
+      const reply = await this.request("changes", { since: this.next, ...until });
+      if (mine !== this.requests) return;
+      if (reply.is_expired) {
         this.busy = false;
         return this.seek(this.follows ? undefined : this.head);
       }
@@ -81,17 +81,17 @@ export class Player {
       const isAll = reply.next === reply.newest;
       this.known = isAll ? reply.end : Math.max(this.known, Math.min(until.until ?? reply.end, last ? last[0] : reply.end));
       if (!isAll && reply.entries.length === 0) this.known = Math.max(this.known, until.until ?? reply.end);
-      this.askAgain = performance.now() + (this.follows ? POLL_MS : 50);
+      this.requestAgain = performance.now() + (this.follows ? POLL_MS : 50);
       this.onProblem("");
     } catch (problem) {
-      if (mine === this.asks) this.failed(problem);
+      if (mine === this.requests) this.failed(problem);
     } finally {
-      if (mine === this.asks) this.busy = false;
+      if (mine === this.requests) this.busy = false;
     }
   }
 
   failed(problem) {
-    this.askAgain = performance.now() + RETRY_MS;
+    this.requestAgain = performance.now() + RETRY_MS;
     const isGone = problem instanceof TypeError; // what fetch throws without a response
     this.onProblem(isGone ? "The server does not respond. Is it still running? Retrying …" : problem.message);
   }
@@ -115,7 +115,7 @@ export class Player {
   }
 
   get canAsk() {
-    return !this.busy && performance.now() >= this.askAgain;
+    return !this.busy && performance.now() >= this.requestAgain;
   }
 
   follow() {

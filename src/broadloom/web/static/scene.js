@@ -19,13 +19,13 @@ export class Scene {
     this.lost = []; // links that just went down
     this.ripples = [];
     this.log = []; // sentences, newest first
-    this.felt = null;
+    this.peerStats = null;
     this.version = 0; // increases when peers or links change
     this.layout = new Layout(this);
   }
 
   /** A snapshot of another moment: peers in both keep their position. */
-  whole(answer) {
+  load(answer) {
     this.version++;
     const peers = new Map(answer.peers.map(([n, name, id]) => [n, { name, id }]));
     for (const n of [...this.nodes.keys()]) if (!peers.has(n)) this.nodes.delete(n);
@@ -37,7 +37,7 @@ export class Scene {
     for (const node of fresh) this.layout.place(node);
     this.ghosts = []; this.lost = []; this.ripples = [];
     for (const node of this.nodes.values()) node.glow = 0;
-    this.felt = answer.felt;
+    this.peerStats = answer.peer_stats;
     this.log = answer.log.map(([at, , text]) => ({ at, text })).reverse();
     this.layout.warm(fresh.length * 4 > this.nodes.size ? 1 : 0.3);
   }
@@ -90,7 +90,7 @@ export class Scene {
         this.log.unshift({ at: entry[0], text: entry[2] });
         this.log.length = Math.min(this.log.length, LOG_MAX);
         return;
-      case "f": this.felt = entry;
+      case "f": this.peerStats = entry;
     }
   }
 
