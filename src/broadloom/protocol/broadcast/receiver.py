@@ -12,7 +12,7 @@ from broadloom.protocol.broadcast.receive_window import ReceiveWindow
 from broadloom.protocol.broadcast.retention import RetainedFrame
 from broadloom.protocol.events import Batch, Missed
 from broadloom.wire import Broadcast, PeerId
-from broadloom.wire.broadcast_frame import Dissemination, decode_broadcast, read_header, relayed
+from broadloom.wire.broadcast_frame import Dissemination, decode_broadcast, is_copy, read_header, relayed
 
 if TYPE_CHECKING:
     from broadloom.protocol.broadcast.broadcaster import Broadcaster
@@ -67,7 +67,9 @@ class Receiver:
                 return
             peer.counters.duplicates += last - sequence + 1
             if broadcaster.verifier is not None:
-                broadcaster.verifier.warnings.on_duplicate(link, frame)
+                first_copy = broadcaster.retention.starting_at(author, sequence)
+                if first_copy is None or not is_copy(frame, first_copy.frame):
+                    broadcaster.verifier.warnings.on_duplicate(link, frame)
             broadcaster.plumtree.on_duplicate(window, author, link, hops, is_flood=is_flood)
             return
         message = decode_broadcast(frame)  # raises WireError if any part is malformed
