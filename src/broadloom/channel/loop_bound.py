@@ -9,6 +9,9 @@ from weakref import WeakMethod
 
 P = ParamSpec("P")
 
+running_loop = asyncio._get_running_loop
+"""None if no event loop runs in this thread."""
+
 
 class LoopBound(ABC):
     def _bind_loop(self) -> None:
@@ -17,11 +20,11 @@ class LoopBound(ABC):
 
     def _is_loop_running(self) -> bool:
         """Whether the caller runs in the event loop of this object."""
-        return asyncio._get_running_loop() is self._loop
+        return running_loop() is self._loop
 
     def _check_loop(self) -> None:
         """Raise `RuntimeError` in another event loop or thread. Between two runs of the loop, its thread may call."""
-        running = asyncio._get_running_loop()
+        running = running_loop()
         if running is not self._loop and (running is not None or get_ident() != self._thread):
             raise RuntimeError(
                 "a channel belongs to the event loop and thread that joined it: connect in each loop, use "

@@ -13,7 +13,7 @@ from typing import Any
 
 from broadloom.channel.arguments import check_callback
 from broadloom.channel.fragments import FRAGMENT_BYTES, fragment
-from broadloom.channel.loop_bound import LoopBound
+from broadloom.channel.loop_bound import LoopBound, running_loop
 from broadloom.errors import MessageTooLargeError, NotConnectedError, NotPermittedError
 from broadloom.protocol import PeerState
 from broadloom.protocol.events import payload_bytes
@@ -151,7 +151,8 @@ class Sender(LoopBound):
         flow.rate_limiter.consume(size)
 
     def _send(self, data: bytes, kind: PayloadKind, priority: int, ttl_ms: int) -> int:
-        self._check_loop()
+        if running_loop() is not self._loop:  # checked here too, because a call takes as long as the rest
+            self._check_loop()
         peer = self._node.peer
         if peer.state is not PeerState.CONNECTED:
             raise NotConnectedError(self._not_connected_message())
