@@ -32,7 +32,9 @@ def posts(draw: st.DrawFn) -> Post:
     author, sequence = draw(u64), draw(counts)
     parent = draw(st.none() | st.builds(MessageId, u64.filter(lambda each: each != author), counts))
     is_stripped = draw(st.booleans())
-    return Post(author, sequence, parent, draw(u64), b"" if is_stripped else draw(st.binary(max_size=20)), is_stripped)
+    proof = draw(st.just(b"") | st.binary(min_size=104, max_size=104))[: 104 if is_stripped else 72]
+    data = b"" if is_stripped else draw(st.binary(max_size=20))
+    return Post(author, sequence, parent, draw(u64), data, is_stripped, proof=proof)
 
 
 def tuples(elements: st.SearchStrategy[Any]) -> st.SearchStrategy[tuple[Any, ...]]:
@@ -74,7 +76,8 @@ def test_payload_ids_are_read_from_partial_payload(message: m.PostMessage, size:
     data = encode(message)
     expected = PayloadIds(message.group, message.post.id, message.post.parent_id)
     assert payload_ids(data) == payload_ids(data, is_partial=True) == expected
-    head = len(data) - 4 - (len(message.post.data) + 3) // 4 * 4
+    proof_bytes = 4 + len(message.post.proof) if message.post.proof else 0
+    head = len(data) - proof_bytes - 4 - (len(message.post.data) + 3) // 4 * 4
     assert payload_ids(data[:size], is_partial=True) == (expected if size >= head else None)
     assert payload_ids(data[:size]) == (expected if size >= len(data) else None)
 

@@ -7,12 +7,13 @@ kilobytes, not per message, so a small message costs little more than its place 
 import asyncio
 import json
 import os
-from abc import ABC, abstractmethod
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from broadloom.channel.arguments import check_callback
 from broadloom.channel.fragments import FRAGMENT_BYTES, fragment
+from broadloom.channel.loop_bound import LoopBound, running_loop
 from broadloom.errors import MessageTooLargeError, NotConnectedError, NotPermittedError
 from broadloom.protocol import PeerState
 from broadloom.protocol.events import payload_bytes
@@ -31,11 +32,12 @@ TTL_MS_MAX = 0xFFFFFFFF
 TEXT_REMEDY = "broadcast_text or broadcast_json"
 
 
-class Sender(ABC):
+class Sender(LoopBound):
     """The sending side of `Channel`."""
 
     def __init__(self, node: TcpNode) -> None:
         self._node = node
+        self._bind_loop()
         self._granted = 0
         """Bytes that may be sent before flow control is consulted again."""
         self._sent_since_yield = 0
@@ -99,6 +101,9 @@ class Sender(ABC):
 
         `on_progress` is called with the bytes sent so far and the total.
         """
+        self._check_loop()
+        if on_progress is not None:
+            check_callback(on_progress)
         path = Path(path)
         self._check_size(path.stat().st_size)  # before it is read
         name = os.fsencode(path.name).decode(errors="replace")  # file names are bytes, not necessarily UTF-8
@@ -115,6 +120,7 @@ class Sender(ABC):
         on_sent: Callable[[int], None] | None = None,
     ) -> int:
         """Send fragments; other messages may be sent in between."""
+        self._check_loop()
         self._check_size(len(data))
         ttl_ms = 0 if ttl_s is None else _milliseconds(ttl_s)
         self._fragmented_count += 1
@@ -129,6 +135,7 @@ class Sender(ABC):
         return sequence
 
     async def _reserve(self, cost: int) -> None:
+        self._check_loop()  # before waiting for objects of the other loop
         wanted = max(cost, GRANTED_BYTES)
         await self._wait_for_window(wanted)
         self._granted = wanted
@@ -144,6 +151,8 @@ class Sender(ABC):
         flow.rate_limiter.consume(size)
 
     def _send(self, data: bytes, kind: PayloadKind, priority: int, ttl_ms: int) -> int:
+        if running_loop() is not self._loop:  # checked here too, because a call takes as long as the rest
+            self._check_loop()
         peer = self._node.peer
         if peer.state is not PeerState.CONNECTED:
             raise NotConnectedError(self._not_connected_message())
@@ -164,9 +173,6 @@ class Sender(ABC):
             raise MessageTooLargeError(
                 f"message of {size:,} bytes: at most {limit:,} are allowed (ChannelSettings.message_bytes_max)"
             )
-
-    @abstractmethod
-    def _not_connected_message(self) -> str: ...
 
 
 def _milliseconds(ttl_s: float) -> int:

@@ -69,10 +69,9 @@ def short_id(message_id: MessageId) -> str:
 
 
 def author_label(message: GroupMessage) -> str:
-    """The display name of the author, and the name on the ticket if it differs."""
-    name = message.author_name or hex_id(message.author)[:SHORT_ID_DIGITS]
-    verified = f" [{message.verified_name}]" if message.verified_name not in ("", message.author_name) else ""
-    return escape_control_chars(name + verified)
+    """The display name of the author, the name on the ticket if it differs, and whether the message is unproven."""
+    name = escape_control_chars(message.author_name) or hex_id(message.author)[:SHORT_ID_DIGITS]
+    return f"{name} {escape_control_chars(message.author_note)}".rstrip()
 
 
 def message_content(message: GroupMessage) -> str:
@@ -178,6 +177,8 @@ def message_json(message: GroupMessage, **more: Any) -> str:
         fields["is_orphan"] = True
     if message.verified_name:
         fields["verified_name"] = message.verified_name
+    if message.is_unproven:
+        fields["is_unproven"] = True
     return json_line({**fields, **more})
 
 

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from random import Random
 from typing import TYPE_CHECKING, Any
 
+from broadloom.channel.arguments import check_callback
 from broadloom.errors import BroadloomError, NotConnectedError
 from broadloom.groups.codec import is_group_message
 from broadloom.groups.runtime import SUSPECT_REASONS
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from broadloom.channel import Channel, ChannelEvent
     from broadloom.groups.model import GroupEvent, GroupMessage
     from broadloom.groups.participant import Participant
+    from broadloom.groups.proofs import PostSigner
     from broadloom.protocol.events import Message as ChannelMessage
     from broadloom.protocol.runtime import Timer
 
@@ -43,6 +45,9 @@ class ChannelRuntime:
         on_unhandled: "Callable[[ChannelMessage], None] | None",
         on_left: Callable[[], None],
     ) -> None:
+        if on_unhandled is not None:
+            check_callback(on_unhandled)
+        channel._check_loop()
         self._channel = channel
         self.deliver = deliver
         self.emit = emit
@@ -97,6 +102,10 @@ class ChannelRuntime:
     def known_peer_count(self) -> int | None:
         return self._channel._full_mesh_size
 
+    @property
+    def post_signer(self) -> "PostSigner | None":
+        return self._channel._post_signer
+
     def verified_name(self, peer_id: int) -> str:
         identity = self._channel.identity(peer_id)
         return identity.name if identity is not None else ""
@@ -122,6 +131,7 @@ class ChannelRuntime:
         self._wakeup.set()
 
     async def wait_for_window(self) -> None:
+        self._channel._check_loop()
         await self._window_open.wait()
 
     async def _pump(self) -> None:

@@ -15,6 +15,7 @@ from collections.abc import AsyncGenerator, Callable, Iterable
 from types import TracebackType
 from typing import TYPE_CHECKING, Protocol, Self
 
+from broadloom.channel.arguments import check_callback, check_timeout
 from broadloom.channel.event_listeners import EventListeners
 from broadloom.errors import AmbiguousGroupError, GroupNotFoundError
 from broadloom.groups.channel_runtime import ChannelRuntime
@@ -109,6 +110,7 @@ class Groups:
         Returns False if none came in time: there is no other peer, or none knows more groups. By default it waits as
         long as other members may take to answer.
         """
+        check_timeout(timeout_s)
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(self._sync_timeout_s if timeout_s is None else timeout_s):
                 await self._synced.wait()
@@ -119,6 +121,7 @@ class Groups:
 
         Raises `GroupNotFoundError` if there is no such group in time, `AmbiguousGroupError` if there are several.
         """
+        check_timeout(timeout_s)
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(self._sync_timeout_s if timeout_s is None else timeout_s):
                 await self._listeners.wait_until(lambda: bool(_matches(name, self.list_groups())))
@@ -163,6 +166,7 @@ class Groups:
 
     def on_event(self, callback: Callable[[GroupEvent], None]) -> Callable[[], None]:
         """Call `callback` for every event. Returns a function that unsubscribes it."""
+        check_callback(callback)
         return self._listeners.add(callback)
 
     def events(self) -> AsyncGenerator[GroupEvent, None]:

@@ -297,6 +297,7 @@ class Peer:
         self.discovery.start()
 
     def _begin_membership(self) -> None:
+        self.broadcaster.receiver.begin_membership()
         self.beacons.begin()
         self.partition_merge.begin()
         self.discovery.notify_seekers()

@@ -40,12 +40,13 @@ def wait(runtime: FakeRuntime, seconds: int, *connections: FakeConnection) -> No
 
 
 def joiner(runtime: FakeRuntime, *first: PositionProof | Digest) -> tuple[Peer, FakeConnection]:
-    """A peer without a position, and its first neighbor, which sends these messages."""
+    """A peer without a position, and its first neighbor, which sends these messages. Then it is connected."""
     peer = Peer(runtime, peer_info(ME), CHANNEL, (), SETTINGS, signer=FakeSigner(ME))
     peer.start()
     connection = open_exchange(peer, hello(2, signed=True), LinkRequest())
     assert connection.sent_messages(LinkResponse)
     connection.remote_sends(*first)
+    peer.on_enough_links()
     return peer, connection
 
 

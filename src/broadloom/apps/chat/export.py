@@ -125,6 +125,7 @@ def _message_json(node: ThreadNode, depth: int) -> dict[str, Any]:
         "author": f"{message.author:016x}",
         "name": message.author_name,
         "verified_name": message.verified_name,
+        "is_unproven": message.is_unproven,
         "sent": _format_time(message),
     }
     if message.is_stripped:

@@ -122,7 +122,7 @@ class LocalCluster:
         return statuses(
             self.guarantee_checks,
             self.totals,
-            self._supervisor,
+            self._supervisor.members.values(),
             self.fabric_state(),
             self.config.degree,
             is_partitioned=self.is_partitioned,

@@ -40,6 +40,7 @@ class SimNetwork:
         self._hosts_down: dict[str, None] = {}
         self._sides: dict[str, int] = {}
         self._blocked_pairs: frozenset[tuple[int, int]] = frozenset()
+        self._partitioned_at = 0.0
         self._held: dict[SimConnection, None] = {}
         self.frames_sent = 0
         self.bytes_sent = 0
@@ -80,12 +81,15 @@ class SimNetwork:
         """Assign hosts to sides (0 by default) and block frames between these (source, destination) pairs of sides."""
         self._sides = sides
         self._blocked_pairs = blocked
+        self._partitioned_at = self.clock.now
 
-    def heal(self) -> None:
+    def heal(self) -> float:
+        """Returns how long frames were held."""
         self._sides, self._blocked_pairs = {}, frozenset()
         held, self._held = list(self._held), {}
         for connection in held:
             connection.release_held()
+        return self.clock.now - self._partitioned_at if held else 0.0
 
     @property
     def is_partitioned(self) -> bool:

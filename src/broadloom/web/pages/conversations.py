@@ -193,7 +193,10 @@ class MessageTree:
     def _render_message(self, message: GroupMessage, *, is_ours: bool, is_orphan: bool) -> None:
         with ui.element("article").classes("bl-said").props(f'data-message="{message.id}"'):
             with ui.element("div").classes("bl-who"):
-                ui.label(f"{message.author_name or 'unknown'}{' (you)' if is_ours else ''}").classes("bl-guarantee")
+                note = f" {message.author_note}" if message.author_note else ""
+                ui.label(f"{message.author_name or 'unknown'}{note}{' (you)' if is_ours else ''}").classes(
+                    "bl-guarantee"
+                )
                 with ui.element("time").classes("bl-quiet bl-small"):
                     ui.label(f"{message.sent_at:%H:%M:%S}" if message.sent_at is not None else "unknown time")
                 if is_orphan:
