@@ -10,19 +10,24 @@ from dataclasses import replace
 from types import TracebackType
 from typing import Any, Self
 
+from broadloom.channel.envelopes import open_envelopes
 from broadloom.channel.event_listeners import EventListeners
 from broadloom.channel.fragments import Reassembler
 from broadloom.channel.inbox import Inbox, Overflow
+from broadloom.channel.layer import LAYER_SHIFT, Layer, Layers
 from broadloom.channel.peer_set import PeerSetMerge
+from broadloom.channel.reader import Reader
 from broadloom.channel.sender import Sender
 from broadloom.channel.status import Status, status_of
-from broadloom.errors import InboxOverflowError, NotConnectedError, NotPermittedError
+from broadloom.channel.subscription import Subscription, SubscriptionOverflow, Subscriptions
+from broadloom.errors import NotConnectedError, NotPermittedError
 from broadloom.protocol import PeerState
 from broadloom.protocol.events import Batch, Event, LinkDown, LinkUp, Message, Missed, StateChanged, TraceEvent
 from broadloom.protocol.identity import Identity
 from broadloom.transport import TcpNode
-from broadloom.wire import PeerId
+from broadloom.wire import PeerId, WireError
 from broadloom.wire.broadcast_frame import PayloadKind
+from broadloom.wire.message_headers import HAS_HEADERS
 
 log = logging.getLogger("broadloom")
 
@@ -34,10 +39,13 @@ DRAIN_TIMEOUT_S = 1.5
 """Maximum time to drain outgoing queues when leaving."""
 DRAIN_POLL_S = 0.02
 
-ChannelEvent = Event | Missed
+UNREAD_RING_BYTES = 1 << 20
+"""The inbox of a program that has never read it and has other readers keeps only this much, and reports no loss."""
+
+ChannelEvent = Event | Missed | SubscriptionOverflow
 
 
-class Channel(Sender):
+class Channel(Sender, Reader):
     """A joined channel, returned by `broadloom.connect`. Use it from the event loop that joined it.
 
     Read it by iterating, with `receive` or `receive_nowait`, or with a callback.
@@ -50,17 +58,23 @@ class Channel(Sender):
         self.name = name
         self.missed_count = 0
         """Messages that this program will not receive; each was reported in a `Missed` event."""
+        self._listeners: EventListeners[ChannelEvent] = EventListeners(name)
         self._secondary_nodes: list[TcpNode] = []
         self._overflow_policy = overflow
         self._inbox = Inbox(
             inbox_messages_max, inbox_bytes_max, on_full=self._on_inbox_full, on_drained=self._on_inbox_drained
         )
+        self._subscriptions = Subscriptions(self._listeners.emit, self._pause_for, self._resume_for)
+        self._layers = Layers(self)
+        self._has_other_readers = False
+        """There was a subscription or a layer."""
+        self._pausing: set[Reader] = set()
+        """Readers that wait for room in their inbox (`overflow="pause"`)."""
         self._merge: PeerSetMerge | None = None
         self._batch_callback: Callable[[Batch], None] | None = None
         self._is_calling_back = False
         """A callback of `on_message` is in the middle of a batch."""
         self._reassembler = Reassembler(node.settings.message_bytes_max, self._on_missed)
-        self._listeners: EventListeners[ChannelEvent] = EventListeners(name)
         self._left = asyncio.Event()
         self._all_left = asyncio.Event()
         """Set when all local peers have left."""
@@ -111,7 +125,11 @@ class Channel(Sender):
     def status(self) -> Status:
         """The state of this peer: neighbors, free slots, estimated diameter, counters."""
         status = status_of(self.name, self._node, unread_count=len(self._inbox), unread_bytes=self._inbox.held_bytes)
-        return replace(status, local_peers=tuple(status_of(self.name, node) for node in self._secondary_nodes))
+        return replace(
+            status,
+            unknown_layers=dict(self._layers.unknown),
+            local_peers=tuple(status_of(self.name, node) for node in self._secondary_nodes),
+        )
 
     async def wait_for_peers(self, timeout_s: float | None = None) -> None:
         """Wait until another peer is connected. A message broadcast before that reaches no one.
@@ -122,7 +140,7 @@ class Channel(Sender):
 
         def has_peers() -> bool:
             if not len(links) and self._left.is_set():
-                raise NotConnectedError(self._not_connected_message())
+                raise NotConnectedError(self._end_message())
             return len(links) > 0
 
         try:
@@ -133,60 +151,33 @@ class Channel(Sender):
 
     # -- receiving
 
-    @property
-    def has_overflowed(self) -> bool:
-        """Whether the channel was left because this program did not read in time (`overflow="leave"`)."""
-        return self._has_overflowed
+    def subscribe(
+        self,
+        pattern: str | None = None,
+        *,
+        overflow: Overflow | str = Overflow.DROP_OLDEST,
+        messages_max: int = 65_536,
+        bytes_max: int = 16 << 20,
+    ) -> Subscription:
+        """An independent reader for the messages whose topic matches; without a pattern, for all messages.
 
-    @property
-    def unread_count(self) -> int:
-        """Number of messages in the inbox."""
-        return len(self._inbox)
+        In a pattern, `*` stands for one level of the topic and `**` for any number. What this reader drops when it is
+        full is reported in a `SubscriptionOverflow` event; `overflow="leave"` ends this subscription only.
+        """
+        if self._inbox.is_closed:
+            raise NotConnectedError(self._end_message())
+        subscription = Subscription(
+            self.name, pattern, Overflow(overflow), messages_max, bytes_max, self._subscriptions
+        )
+        self._has_other_readers = True
+        return subscription
 
-    def receive_nowait(self) -> Message | None:
-        """The next message, or None if the inbox is empty."""
-        message = self._inbox.take()
-        if message is None and self._has_overflowed:
-            raise InboxOverflowError(self._not_connected_message())
-        return message
-
-    async def receive(self, timeout_s: float | None = None) -> Message:
-        """The next message. Raises `TimeoutError`, or `NotConnectedError` if the channel was left."""
-        try:
-            async with asyncio.timeout(timeout_s):
-                while (message := self.receive_nowait()) is None:
-                    if self._inbox.is_closed:
-                        raise NotConnectedError(self._not_connected_message())
-                    await self._inbox.wait()
-        except TimeoutError:
-            raise TimeoutError(f"{self.name}: no message within {timeout_s:g} s") from None
-        return message
-
-    def __aiter__(self) -> AsyncGenerator[Message, None]:
-        return self._messages()
-
-    async def _messages(self) -> AsyncGenerator[Message, None]:
-        while True:
-            message = self.receive_nowait()
-            if message is not None:
-                yield message
-            elif self._inbox.is_closed:
-                return
-            else:
-                await self._inbox.wait()
-
-    async def batches(self) -> AsyncGenerator[Batch, None]:
-        """Messages in batches, as they arrived, until the channel is left: the fastest way to read a busy channel."""
-        while True:
-            batch = self._inbox.take_batch()
-            if batch is not None:
-                yield batch
-            elif self._has_overflowed:
-                raise InboxOverflowError(self._not_connected_message())
-            elif self._inbox.is_closed:
-                return
-            else:
-                await self._inbox.wait()
+    def layer(self, mark: str, on_batch: Callable[[Batch], None]) -> Layer:
+        """Run a protocol of its own on this channel: its messages go to `on_batch` of the same layer, and to no other
+        reader. Raises `ValueError` if the mark is taken in this program."""
+        layer = self._layers.add(mark, on_batch)
+        self._has_other_readers = True
+        return layer
 
     def on_message(self, callback: Callable[[Message], None] | None) -> Callable[[], None]:
         """Call `callback` for each message instead of storing it in the inbox, beginning with the unread ones.
@@ -215,6 +206,7 @@ class Channel(Sender):
 
     def on_batch(self, callback: Callable[[Batch], None] | None) -> Callable[[], None]:
         """As `on_message`, with a whole batch at a time."""
+        self._is_read = True
         self._batch_callback = callback
 
         def unsubscribe() -> None:
@@ -312,15 +304,36 @@ class Channel(Sender):
         batch.author = PeerId(batch.author)
         if batch.kind == PayloadKind.FRAGMENT:
             for whole in self._reassembler.feed(batch):
-                self._dispatch(whole)
+                self._route(whole)
         else:
+            self._route(batch)
+
+    def _route(self, batch: Batch) -> None:
+        """To the application; messages of layers and with headers take a detour."""
+        if batch.kind < HAS_HEADERS:
             self._dispatch(batch)
+        elif batch.kind >> LAYER_SHIFT:
+            self._layers.route(batch)
+        else:
+            for part in open_envelopes(batch, self._on_malformed):
+                self._dispatch(part)
+
+    def _on_malformed(self, batch: Batch, index: int, problem: WireError) -> None:
+        """The author is to blame, not the neighbor that relayed it."""
+        self._node.peer.counters.malformed_headers += 1
+        log.debug("%s: a message of %016x was dropped: %s", self.name, batch.author, problem)
+        sequence = batch.first_sequence + index
+        self._on_missed(Missed(batch.author, sequence, sequence))
 
     def _dispatch(self, batch: Batch) -> None:
+        if self._has_other_readers:
+            self._subscriptions.put(batch)
         if self._batch_callback is not None:
             self._invoke(self._batch_callback, batch)
         elif not self._discards_new:
             self._inbox.put(batch)
+            if self._is_ignored:
+                self._inbox.keep_newest(UNREAD_RING_BYTES)
 
     def _invoke(self, callback: Callable[[Any], None], item: Message | Batch) -> None:
         try:
@@ -365,26 +378,46 @@ class Channel(Sender):
     def _mark_left(self) -> None:
         self._left.set()
         self._inbox.close()
+        self._subscriptions.close()
         self._listeners.end()
 
+    @property
+    def _is_ignored(self) -> bool:
+        """Whether the program reads only subscriptions or layers: what this inbox drops is no loss."""
+        return self._has_other_readers and not self._is_read
+
     def _on_inbox_full(self) -> None:
+        if self._is_ignored:
+            self._inbox.drop_oldest()
+            return
         match self._overflow_policy:
             case Overflow.DROP_OLDEST:
                 for missed in self._inbox.drop_oldest():
                     self._on_missed(missed)
-            case Overflow.PAUSE if self._leave_task is None:
-                for node in self._nodes:
-                    node.pause_reading()
+            case Overflow.PAUSE:
+                self._pause_for(self)
             case Overflow.LEAVE if self._leave_task is None:
                 self._has_overflowed = True
                 self._start_leaving()
 
     def _on_inbox_drained(self) -> None:
-        if self._overflow_policy is Overflow.PAUSE:
-            for node in self._nodes:
-                node.resume_reading()
+        self._resume_for(self)
 
-    def _not_connected_message(self) -> str:
+    def _pause_for(self, reader: Reader) -> None:
+        """Stop reading from the sockets until this reader has room. Not while leaving, which needs answers."""
+        if self._leave_task is None:
+            self._pausing.add(reader)
+            for node in self._nodes:
+                node.pause_reading()
+
+    def _resume_for(self, reader: Reader) -> None:
+        if reader in self._pausing:
+            self._pausing.discard(reader)
+            if not self._pausing:
+                for node in self._nodes:
+                    node.resume_reading()
+
+    def _end_message(self) -> str:
         if self._has_overflowed:
             return (
                 f"{self.name}: left, because this program did not read in time; read faster, raise inbox_messages_max "

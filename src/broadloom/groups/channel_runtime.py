@@ -13,7 +13,6 @@ from random import Random
 from typing import TYPE_CHECKING, Any
 
 from broadloom.errors import BroadloomError, NotConnectedError
-from broadloom.groups.codec import is_group_message
 from broadloom.groups.runtime import SUSPECT_REASONS
 from broadloom.protocol.events import Batch, LinkDown, Missed, PeerState, StateChanged
 
@@ -21,11 +20,12 @@ if TYPE_CHECKING:
     from broadloom.channel import Channel, ChannelEvent
     from broadloom.groups.model import GroupEvent, GroupMessage
     from broadloom.groups.participant import Participant
-    from broadloom.protocol.events import Message as ChannelMessage
     from broadloom.protocol.runtime import Timer
 
 log = logging.getLogger("broadloom")
 
+LAYER = "Gr"
+"""Group messages have a layer of their own on the channel, so that they do not disturb other readers."""
 HISTORY_PAUSE_BYTES = 128 << 10
 """Above this queue size, history waits."""
 SEND_PAUSE_BYTES = 1 << 20
@@ -40,13 +40,12 @@ class ChannelRuntime:
         channel: "Channel",
         deliver: "Callable[[GroupMessage], None]",
         emit: "Callable[[GroupEvent], None]",
-        on_unhandled: "Callable[[ChannelMessage], None] | None",
         on_left: Callable[[], None],
     ) -> None:
         self._channel = channel
+        self._layer = channel.layer(LAYER, self._on_batch)
         self.deliver = deliver
         self.emit = emit
-        self._on_unhandled = on_unhandled
         self._on_left = on_left
         self.random = Random()
         self._loop = asyncio.get_running_loop()
@@ -59,8 +58,6 @@ class ChannelRuntime:
         self._participant: Participant | None = None
         self._unsubscribe: Callable[[], None] | None = None
         self._missed_timer: asyncio.TimerHandle | None = None
-        self.unhandled_count = 0
-        """Channel messages dropped because they belong to no group and there is no `on_unhandled`."""
         self.unsent_count = 0
         """Messages not sent because the channel was disconnected. History exchange brings them to the others later."""
 
@@ -68,20 +65,19 @@ class ChannelRuntime:
         self._participant = participant
         self._pump_task = self._loop.create_task(self._pump())
         self._unsubscribe = self._channel.on_event(self._on_event)
-        self._channel.on_batch(self._on_batch)
 
     async def close(self) -> None:
         """Waits until the queue is sent."""
         self._participant = None
         if self._unsubscribe is not None:
             self._unsubscribe()
-            self._channel.on_batch(None)
         if self._missed_timer is not None:
             self._missed_timer.cancel()
         if self._pump_task is not None:
             self._queue.append(b"")  # ends the pump
             self._wakeup.set()
             await self._pump_task
+        self._layer.close()
 
     # -- called by the participant
 
@@ -131,7 +127,7 @@ class ChannelRuntime:
                 if not data:
                     return
                 try:
-                    await self._channel.broadcast(data)
+                    await self._layer.broadcast(data)
                 except NotConnectedError:
                     self.unsent_count += 1
                 except BroadloomError as problem:
@@ -146,14 +142,9 @@ class ChannelRuntime:
     # -- called by the channel
 
     def _on_batch(self, batch: Batch) -> None:
-        for message in batch:
-            if is_group_message(message.data):
-                if self._participant is not None:
-                    self._participant.on_message(message.author, message.data)
-            elif self._on_unhandled is not None:
-                self._on_unhandled(message)
-            else:
-                self.unhandled_count += 1
+        for data in batch.data:
+            if self._participant is not None:
+                self._participant.on_message(batch.author, data)
 
     def _on_event(self, event: "ChannelEvent") -> None:
         participant = self._participant

@@ -52,9 +52,9 @@ class PeerObserver:
         self._observer = self._tape.observer(channel, me) if self._tape is not None else None
         return self
 
-    def sent(self, sequence: int, data: bytes) -> None:
+    def sent(self, sequence: int, data: bytes, kind: int) -> None:
         if self._observer is not None:
-            self._observer.sent(sequence, data)
+            self._observer.sent(sequence, data, kind)
 
     def received(self, message: "Broadcast", neighbor: "PeerId") -> None:
         if self._observer is not None:
@@ -154,12 +154,12 @@ class ClusterPeerObserver(PeerObserver):
             )
         return self
 
-    def sent(self, sequence: int, data: bytes) -> None:
+    def sent(self, sequence: int, data: bytes, kind: int) -> None:
         if self.on_sent is not None:
             self.on_sent(sequence)
         self._annotator.record_position(self._peer_id, sequence, data)
         if self._author_recorder is not None:
-            self._author_recorder.sent(sequence, data)
+            self._author_recorder.sent(sequence, data, kind)
         if self._sampled.is_sampled(self._peer_id, sequence):
             self._sampled.sent.append([time.time(), self._peer_id, sequence, len(data)])
 
