@@ -34,6 +34,8 @@ if TYPE_CHECKING:
     )
     from broadloom.protocol import ChannelName, ChannelSettings, PeerState
     from broadloom.protocol.events import (
+        AuthorWarning,
+        AuthorWarningReason,
         Batch,
         LinkDown,
         LinkDownReason,
@@ -52,6 +54,8 @@ if TYPE_CHECKING:
     from broadloom.wire.file_payload import File
 
 __all__ = [
+    "AuthorWarning",
+    "AuthorWarningReason",
     "Authority",
     "Batch",
     "BroadloomError",
@@ -107,7 +111,10 @@ _NAMES_BY_MODULE = {
         "NotPermittedError RejectedError"
     ),
     "broadloom.protocol": "ChannelName ChannelSettings PeerState",
-    "broadloom.protocol.events": "Batch LinkDown LinkDownReason LinkUp Message Missed Rejected StateChanged TraceEvent",
+    "broadloom.protocol.events": (
+        "AuthorWarning AuthorWarningReason Batch LinkDown LinkDownReason LinkUp Message Missed Rejected StateChanged "
+        "TraceEvent"
+    ),
     "broadloom.protocol.identity": "Identity Role",
     "broadloom.security": "Authority Ticket generate_key",
     "broadloom.wire": "PeerId",

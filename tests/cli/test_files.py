@@ -10,10 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from broadloom.channel import saving
-from broadloom.channel.saving import NAME_BYTES_MAX, safe_name, save_file
+from broadloom.cli import saving
 from broadloom.cli.exit_codes import UsageError
-from broadloom.cli.listen import prepare_directory
+from broadloom.cli.saving import NAME_BYTES_MAX, prepare_directory, safe_name, save_file
 from tests.cli.harness import COMMAND, listening, member, new_channel, run, send_damaged
 
 LARGE = bytes(range(256)) * 20_000

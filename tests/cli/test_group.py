@@ -170,6 +170,14 @@ def test_group_usage_errors_are_reported_before_joining(tmp_path: Path) -> None:
         assert (ended[0], text in ended[2]) == (code, True), ended
 
 
+@pytest.mark.parametrize("args", [("create",), ("join", "--create"), ("history",)])
+def test_empty_group_description_is_an_error(args: tuple[str, ...]) -> None:
+    subcommand, *more = args
+    code, out, err = run_cli("group", subcommand, new_channel(), " ", *more)
+    assert (code, out) == (2, "")
+    assert "the description of the group is empty" in err
+
+
 def test_group_create_needs_other_peers_or_store(tmp_path: Path) -> None:
     channel = new_channel()
     code, _, err = run_cli("group", "create", channel, "club")

@@ -20,10 +20,15 @@ def test_generated_keys_differ_and_admit_to_channel(tmp_path: Path) -> None:
     assert first != second
     assert first.startswith("broadloom-")
     channel, key_file = new_channel(), tmp_path / "key"
-    key_file.write_text(first + "\n")
+    assert run_cli("key", "generate", "--out", key_file).exit_code == 0
+    assert stat.S_IMODE(key_file.stat().st_mode) == 0o600
+    first = key_file.read_text().strip()
     with listening(channel, "--key-file", str(key_file), "--count", "1") as listener:
         assert run("send", channel, "x", env={"BROADLOOM_KEY": first}).code == 0
-        assert listener.wait().code == 0
+        assert listener.wait()[::2] == (0, "")
+    key_file.chmod(0o644)
+    with listening(channel, "--key-file", str(key_file)) as listener:
+        listener.wait_for_output(f"chmod 600 {key_file}", "err")
     with listening(channel, env={"BROADLOOM_KEY": first}):
         code, _, err = run("send", channel, "x", "--key", second, "--timeout", "3")
         assert code == 1
@@ -72,6 +77,27 @@ def test_ticket_is_issued_shown_used_and_revoked(tmp_path: Path) -> None:
     other = run("listen", "test/other", "--ticket", str(alice))
     assert other.code == 1
     assert "another channel" in other.err
+
+
+def test_send_with_consumer_ticket_fails_before_joining(tmp_path: Path) -> None:
+    """Before joining: the timeout is longer than the test would wait."""
+    authority, ticket = tmp_path / "authority", tmp_path / "ticket"
+    run_cli("authority", "create", "--out", authority)
+    run_cli("ticket", "issue", "--authority", authority, "--name", "a", "--role", "consumer", "--out", ticket)
+    code, out, err = run("send", new_channel(), "x", "--ticket", str(ticket), "--timeout", "600")
+    assert (code, out) == (1, "")
+    assert "the ticket has the role consumer, which may only receive" in err
+
+
+def test_empty_revocation_list_is_created_and_used(tmp_path: Path) -> None:
+    authority, ticket, revocation_list = tmp_path / "authority", tmp_path / "ticket", tmp_path / "revoked.pem"
+    run_cli("authority", "create", "--out", authority)
+    run_cli("ticket", "issue", "--authority", authority, "--name", "a", "--out", ticket)
+    created = run_cli("ticket", "revoke", "--authority", authority, "--revocation-list", revocation_list)
+    assert created.exit_code == 0, created.output
+    assert "no tickets added" in created.output
+    with listening(new_channel(), "--ticket", str(ticket), "--revocation-list", str(revocation_list)):
+        pass
 
 
 def test_ticket_is_revoked_by_serial_number(tmp_path: Path) -> None:

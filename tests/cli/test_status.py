@@ -20,6 +20,7 @@ from broadloom.channel.status_socket import (
     require_local_peers,
     runtime_directory,
 )
+from broadloom.cli.formatting import to_json
 from broadloom.transport.event_loop import run as run_loop
 from tests.cli.harness import CommandProcess, listening, new_channel, run, running_command
 
@@ -156,3 +157,11 @@ def test_sockets_fall_back_to_temporary_directory(monkeypatch: pytest.MonkeyPatc
     assert runtime_directory() == expected
     monkeypatch.delenv("XDG_RUNTIME_DIR")
     assert private_directory() == expected
+
+
+def test_json_escapes_characters_that_a_terminal_acts_on() -> None:
+    value = {"name": "ada\u202e\u2066\x9b31m\x7f \u2028", "text": "Grüße, 世界 🧵", "private": "\U000f0000"}
+    text = to_json(value)
+    assert text.isprintable()
+    assert "Grüße, 世界 🧵" in text
+    assert json.loads(text) == value

@@ -23,13 +23,15 @@ CHANNEL = "test/mistakes"
         (("chess",), "a channel is named TYPE/INSTANCE"),
         ((CHANNEL, "--bootstrap", "host:port"), "the port must be from 1"),
         ((CHANNEL, "--bootstrap", "fine,[::1"), "is not an address"),
-        ((CHANNEL, "--key", "x", "--no-tls"), "exclude each other"),
+        ((CHANNEL, "--key", "x", "--no-tls"), "--key, --ticket and --no-tls exclude each other"),
         ((CHANNEL, "--key", "x", "--key-file", "y"), "--key or --key-file"),
         ((CHANNEL, "--key-file", "missing"), "cannot read the key file missing"),
         ((CHANNEL, "--key", " "), "the key is empty"),
         ((CHANNEL, "--ticket", "missing"), "cannot read the ticket missing"),
-        ((CHANNEL, "--no-tls", "--signed"), "signed=True requires a key"),
-        ((CHANNEL, "--revocation-list", "x"), "only with a ticket"),
+        ((CHANNEL, "--no-tls", "--signed"), "--signed requires a key"),
+        ((CHANNEL, "--revocation-list", "x"), "--revocation-list works only with a ticket"),
+        ((CHANNEL, "--advertise", "0.0.0.0"), "--advertise '0.0.0.0': peers cannot dial this"),
+        ((CHANNEL, "--advertise", "a:5"), "--advertise 'a:5': pass the port separately, as --port 5"),
     ],
 )
 def test_invalid_join_options_are_reported_in_one_line(
@@ -90,6 +92,7 @@ def test_unreachable_bootstrap_host_is_reported() -> None:
     code, out, err = run("listen", new_channel(), "--bootstrap", "127.0.0.1:9", "--timeout", "0.3")
     assert (code, out) == (1, "")
     assert "no peer of this channel answered at 127.0.0.1:9" in err
+    assert "if one is given: --port …" in err
     assert len(err.splitlines()) == 1
 
 

@@ -1,6 +1,7 @@
 """Both stores behave the same, and the one on disk survives reopening."""
 
 import sqlite3
+import stat
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -128,3 +129,18 @@ def test_history_scan_needs_no_sort(tmp_path: Path) -> None:
     )
     assert [step for *_, step in plan if "B-TREE" in step] == []
     database.close()
+
+
+def test_store_is_private_and_a_readable_one_is_warned_about(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    path = tmp_path / "h.db"
+    store = SqliteStore(path)
+    store.set_member(Member(1, "Anna"))
+    store.commit()
+    assert {each.name: stat.S_IMODE(each.stat().st_mode) for each in tmp_path.iterdir()} == dict.fromkeys(
+        (each.name for each in tmp_path.iterdir()), 0o600
+    )
+    store.close()
+    assert not caplog.records
+    path.chmod(0o644)
+    SqliteStore(path).close()
+    assert f"chmod 600 {path}" in caplog.text

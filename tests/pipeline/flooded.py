@@ -24,6 +24,8 @@ class FloodTape:
     rows: pa.Table
     offset_s: dict[str, float]
     """By run: how far its clock is ahead at the start."""
+    drift: dict[str, float]
+    """By run: seconds gained per second."""
     latencies_us: np.ndarray
     """True latency of every delivery."""
     crossings_us: dict[tuple[str, str], list[float]]
@@ -81,7 +83,8 @@ def flood_tape(
             note("delivered", peer, said + distance[peer], author, sequence, **more)
             latencies.append(distance[peer])
     table = tape_rows(sorted(rows, key=lambda row: row.pop("true")))
-    return FloodTape(table, {f"run-{run:02}": float(offset[run]) for run in range(runs)}, np.array(latencies), took)
+    by_run = [{f"run-{run:02}": float(each[run]) for run in range(runs)} for each in (offset, drift)]
+    return FloodTape(table, *by_run, np.array(latencies), took)
 
 
 def tape_rows(rows: list[dict]) -> pa.Table:

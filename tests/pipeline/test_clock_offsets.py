@@ -73,6 +73,55 @@ def test_clock_drift_is_corrected():
     assert found["drift_ppm"].abs().to_numpy().max() > 5
 
 
+@pytest.mark.parametrize("seed", [1, 2, 3])
+@pytest.mark.parametrize("jitter_ms", [1.0, 40.0])
+def test_stated_error_holds_for_clocks_hours_apart_that_drift(seed, jitter_ms):
+    """Clocks up to an hour off, 30 ppm fast or slow, for two hours: a correction that takes the time of one clock for
+    that of another would be wrong by 108 ms."""
+    tape = flood_tape(
+        peers=20,
+        runs=5,
+        messages=250,
+        seconds=7200,
+        offset_s_max=3600.0,
+        drift_ppm_max=30.0,
+        jitter_ms=jitter_ms,
+        seed=seed,
+    )
+    offsets = estimate_clock_offsets(fastest_of(tape.rows), spans_of(tape.rows))
+    (reference,) = set(to_polars(offsets)["reference_run_id"])
+    rows = to_polars(tape.rows).with_columns(
+        offset_us=pl.col("run_id").replace_strict({run: each * 1e6 for run, each in tape.offset_s.items()}),
+        drift=pl.col("run_id").replace_strict(tape.drift),
+        shown=pl.col("event_time"),
+    )
+    true_us = (pl.col("shown") - START_US - pl.col("offset_us")) / (1 + pl.col("drift"))
+    by_reference = START_US + true_us * (1 + tape.drift[reference]) + tape.offset_s[reference] * 1e6
+    corrected = ClockCorrection(offsets).apply(rows, "run_id", "event_time").with_columns(truth=by_reference)
+    wrong = (corrected["event_time"] - corrected["truth"]).abs()
+    assert (wrong <= corrected["event_time_error_us"] + 2).all()
+    assert wrong.to_numpy().max() < 10_000
+    assert corrected["event_time_error_us"].to_numpy().max() < 150_000
+
+
+def test_clock_that_is_set_in_between_is_within_the_stated_error():
+    """Half way, the clock of a run is set back by ten minutes."""
+    tape = flood_tape(peers=20, runs=4, messages=300, seconds=3000, offset_s_max=2.0, seed=5)
+    rows = to_polars(tape.rows)
+    is_set = (pl.col("run_id") == "run-02") & (pl.col("event_time") > START_US + 1_500_000_000)
+    moved = rows.with_columns(pl.col("event_time") - pl.when(is_set).then(600_000_000).otherwise(0))
+    table = moved.with_columns(pl.from_epoch("event_time", "us").dt.replace_time_zone("UTC")).to_arrow()
+    offsets = estimate_clock_offsets(fastest_of(table), spans_of(table))
+    (reference,) = set(to_polars(offsets)["reference_run_id"])
+    assert reference != "run-02"
+    corrected = ClockCorrection(offsets).apply(moved, "run_id", "event_time")
+    offset_us = pl.col("run_id").replace_strict(
+        {run: (each - tape.offset_s[reference]) * 1e6 for run, each in tape.offset_s.items()}
+    )
+    wrong = (corrected["event_time"] - rows.select(pl.col("event_time") - offset_us).to_series()).abs()
+    assert (wrong <= corrected["event_time_error_us"] + 2).all()
+
+
 def test_clock_offsets_of_simulated_tape_are_estimated():
     """A simulated tape, distributed over six machines with wrong clocks."""
     rows = pl.DataFrame(pl.from_arrow(simulated_history("kill", 30).rows))

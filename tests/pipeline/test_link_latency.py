@@ -29,7 +29,7 @@ def test_links_are_ranked_by_median_latency():
     found = slowest(one.rows, ONE_CLOCK).filter(pl.col("kind") == "link").sort("slowness_rank")
     assert found["slowness_rank"].to_list() == list(range(1, min(len(one.crossings_us), RANKS_MAX) + 1))
     for row in found.iter_rows(named=True):
-        truth = one.crossings_us[row["sender_peer"], row["receiver"]]
+        truth = one.crossings_us[row["neighbor"], row["receiver"]]
         assert row["sample_count"] == len(truth)
         for name, share in (("p50", 50), ("p90", 90), ("p99", 99)):
             assert 1000 * row[f"latency_{name}_ms"] == pytest.approx(
@@ -44,7 +44,7 @@ def test_receivers_and_relays_combine_their_links():
     one = flood_tape(runs=1, messages=100)
     found = slowest(one.rows, ONE_CLOCK)
     for kind, end in (("receiver", 1), ("relay", 0)):
-        name = ("sender_peer", "receiver")[end]
+        name = ("neighbor", "receiver")[end]
         for row in found.filter(pl.col("kind") == kind).iter_rows(named=True):
             truth = np.concatenate([took for ends, took in one.crossings_us.items() if ends[end] == row[name]])
             assert row["sample_count"] == len(truth)
@@ -74,7 +74,7 @@ def test_link_latency_is_corrected_for_clocks():
     wrong = [
         abs(
             1000 * row["latency_p50_ms"]
-            - np.percentile(tape().crossings_us[row["sender_peer"], row["receiver"]], 50, method="inverted_cdf")
+            - np.percentile(tape().crossings_us[row["neighbor"], row["receiver"]], 50, method="inverted_cdf")
         )
         for row in found.iter_rows(named=True)
     ]

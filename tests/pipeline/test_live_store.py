@@ -8,7 +8,6 @@ from broadloom.pipeline.live.store import (
     MANIFESTS_RETAINED,
     MERGE_FILE_COUNT,
     BatchManifest,
-    LiveStateMismatchError,
     LiveStore,
     LiveTablesNotFoundError,
 )
@@ -66,17 +65,6 @@ def test_final_rows_are_kept_and_open_rows_replaced(tmp_path):
     assert sorted(store.states(store.manifest())["channel"].to_pylist()) == ["a", "b"]
 
 
-def test_committed_batch_is_not_processed_twice(tmp_path):
-    store = LiveStore(tmp_path)
-    assert not store.is_committed(0)
-    commit(store, 0, traffic("a", (10, 5, True)), "a")
-    assert store.is_committed(0)
-    assert not store.is_committed(1)
-    for batch in (2, -1):
-        with pytest.raises(LiveStateMismatchError, match="do not match"):
-            store.is_committed(batch)
-
-
 def test_crashed_batch_leaves_no_rows(tmp_path):
     store = LiveStore(tmp_path)
     commit(store, 0, traffic("a", (10, 5, True)), "a")
@@ -84,7 +72,6 @@ def test_crashed_batch_leaves_no_rows(tmp_path):
     commit(store, 1, traffic("a", (20, 6, True)), "a")
     (tmp_path / "batch-000000001.json").rename(tmp_path / ".batch-000000001.json.0123")  # killed before the commit
     assert stored_rows(LiveStore(tmp_path)) == [("a", 10, 5, True)]
-    assert not LiveStore(tmp_path).is_committed(1)
     LiveStore(tmp_path).remove_stale_files()
     assert sorted((tmp_path / "parts").iterdir()) == known
     assert not list(tmp_path.glob(".*"))

@@ -5,6 +5,7 @@ import pytest
 
 from broadloom.pipeline.arrow.fabric_timeline import FabricTimeline
 from broadloom.pipeline.arrow.frames import to_polars
+from broadloom.pipeline.tables.fabric_snapshots import fabric_snapshots
 from broadloom.pipeline.tables.repairs import repairs
 from tests.pipeline.building import build_all, rows_of_kill
 from tests.pipeline.simulated import simulated_history
@@ -87,6 +88,21 @@ def test_every_loss_of_a_simulation_is_repaired(scenario):
     if scenario == "kill":
         assert done.height == 6
         assert done["reason"].unique().to_list() == ["crashed"]
+
+
+@pytest.mark.parametrize("scenario", ["kill", "churn"])
+def test_killed_peers_without_tape_do_not_change_the_degree(scenario):
+    """A killed process may leave no file. What its neighbors recorded about its links overlaps by moments."""
+    rows = pl.DataFrame(pl.from_arrow(simulated_history(scenario, 30).rows))
+    whole, _ = intervals_and_links(rows.to_arrow())
+    killed = to_polars(whole).filter(pl.col("end_status") == "crashed")["peer"].to_list()
+    intervals, found = intervals_and_links(rows.filter(~pl.col("peer").is_in(killed)).to_arrow())
+    assert FabricTimeline(found, intervals).degree == 4
+    done = to_polars(repairs(found, intervals))
+    assert set(killed) <= set(done["peer"])
+    assert done["duration_ms"].null_count() == 0
+    snapshots = to_polars(fabric_snapshots(found, intervals))
+    assert snapshots["is_regular"][-1] is True
 
 
 def test_repair_time_matches_brute_force():

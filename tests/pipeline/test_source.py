@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 
 from broadloom.pipeline.spark_source import register
+from broadloom.pipeline.spark_source.offsets import TapeOffset
+from broadloom.pipeline.spark_source.read_plan import ReadPlanner
 from broadloom.protocol import ChannelName
 from broadloom.record import SCHEMA_VERSION
 from broadloom.record.arrow_import import pa, pq
@@ -174,6 +176,29 @@ def test_unreadable_files_are_excluded_and_reported(spark, tmp_path):
     shutil.rmtree(tapes / "channel=0123456789abcdef")
     shutil.copy(grow(tmp_path / "elsewhere", 10, peers=(5, 6)), place / "cut.parquet")
     assert streamed.run() == [22]
+
+
+@pytest.mark.parametrize("name", ["20260528T202640-deadbeef-000001.parquet", "{run}-000077.parquet", "a.parquet"])
+def test_copied_file_is_counted_once_whatever_its_name(spark, tmp_path, name):
+    tapes = tmp_path / "tapes"
+    good = grow(tapes, 100)
+    copy = good.with_name(name.format(run=good.name[:24]))
+    before = ResumableStream(spark, tapes, tmp_path / "before")
+    assert before.run() == [303]
+    shutil.copy(good, copy)
+    another_day = good.parent.with_name("event_date=2026-05-29")
+    another_day.mkdir()
+    shutil.copy(good, another_day / good.name)
+    shutil.copy(good, another_day / copy.name)
+    assert before.run() == []
+    assert ResumableStream(spark, tapes, tmp_path / "after").run() == [303]
+    assert spark.read.format("broadloom").load(str(tapes)).count() == 303
+    # A batch that was planned with the copy is repeated with the copy.
+    planner = ReadPlanner(str(tapes), None)
+    planned = TapeOffset()
+    planned.advance(copy.relative_to(tapes).as_posix(), 1, 1)
+    (task,) = planner.tasks(TapeOffset(), planned)
+    assert [each.path for each in task.ranges] == [copy.relative_to(tapes).as_posix()]
 
 
 def test_damaged_page_excludes_its_row_group(spark, tmp_path):

@@ -1,12 +1,16 @@
 """Shared keys: what is one, and what grows from it."""
 
 import re
+import stat
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from broadloom.security import InvalidKeyError, generate_key, keys
+from broadloom.protocol.identity import Role
+from broadloom.security import Authority, InvalidKeyError, Ticket, generate_key, keys
 from broadloom.security.keys import derive_authority_seed, key_from_name
 from tests.security.tls_handshake import CLUB, OTHER
 
@@ -91,3 +95,17 @@ def test_any_text_is_a_deterministic_key(key: str) -> None:
     first = derive_authority_seed(key, CLUB.id)
     keys._derive_seed.cache_clear()
     assert derive_authority_seed(key, CLUB.id) == first
+
+
+def test_files_that_other_users_can_read_are_warned_about(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    owner, file, ticket_file = Authority.generate(), tmp_path / "club.authority", tmp_path / "ada.ticket"
+    owner.save(file)
+    owner.issue_ticket("ada", Role.PRODUCER, datetime.now(UTC) + timedelta(days=1)).save(ticket_file)
+    for path, load in ((file, Authority.load), (ticket_file, Ticket.load)):
+        assert stat.S_IMODE(path.stat().st_mode) == 0o600
+        load(path)
+        assert not caplog.records
+        path.chmod(0o644)
+        load(path)
+        assert f"chmod 600 {path}" in caplog.text
+        caplog.clear()

@@ -33,6 +33,8 @@ KEY = generate_key()
 OWNER = Authority.generate()
 TICKET = make_ticket(OWNER, "ada", Role.CONSUMER)
 MEMBER = PeerCredentials.from_ticket(CLUB, make_ticket(OWNER, "bob"))
+KEY_MEMBER = PeerCredentials(CLUB, OWNER.certificate, OWNER.issue_certificate())
+"""As with a shared key: the authority has signed its certificate without a ticket."""
 WEEK = TODAY - DAY, TODAY + 6 * DAY
 
 
@@ -234,12 +236,20 @@ def test_other_certificate_of_authority_is_not_accepted_as_ticket(signs: int | N
 def test_validity_of_certificate_and_ticket_are_both_checked(wrong: tuple[datetime, datetime]) -> None:
     key = Ed25519PrivateKey.generate()
     bare = certificate(OWNER.certificate, OWNER.private_key(), key, validity=wrong)
-    assert reject_reason(der(bare)) is RejectReason.TICKET_EXPIRED
+    assert reject_reason(der(bare), KEY_MEMBER) is RejectReason.TICKET_EXPIRED
     peer_certificate = certificate(TICKET.certificate, TICKET.key, key, ticket=TICKET.certificate, validity=wrong)
     assert reject_reason(der(peer_certificate)) is RejectReason.TICKET_EXPIRED
     ada = x509_name("ada", unit="producer")
     ticket = certificate(OWNER.certificate, OWNER.private_key(), key, subject=ada, signs=0, validity=wrong)
     assert reject_reason(der(certificate(ticket, key, key, ticket=ticket))) is RejectReason.TICKET_EXPIRED
+
+
+def test_members_have_a_ticket_all_or_none() -> None:
+    bare, with_ticket = OWNER.issue_certificate().der, TICKET.issue_certificate().der
+    assert MEMBER.identify(with_ticket).name == "ada"
+    assert reject_reason(bare) is RejectReason.WRONG_KEY
+    assert KEY_MEMBER.identify(bare).name == ""
+    assert reject_reason(with_ticket, KEY_MEMBER) is RejectReason.WRONG_KEY
 
 
 def test_peer_certificate_expires_no_later_than_ticket() -> None:
@@ -270,8 +280,9 @@ GOOD_KEY = Ed25519PrivateKey.generate().public_key()
 
 @pytest.mark.parametrize("other", [generate_private_key(SECP256R1()), X25519PrivateKey.generate()])
 def test_key_that_is_not_ed25519_is_rejected(other: EllipticCurvePrivateKey | X25519PrivateKey) -> None:
-    assert MEMBER.identify(make_unusual_certificate(GOOD_KEY, NO_AUTHORITY)).peer_id == peer_id_of(GOOD_KEY)
-    assert reject_reason(make_unusual_certificate(other.public_key(), NO_AUTHORITY)) is RejectReason.WRONG_KEY
+    assert KEY_MEMBER.identify(make_unusual_certificate(GOOD_KEY, NO_AUTHORITY)).peer_id == peer_id_of(GOOD_KEY)
+    strange = make_unusual_certificate(other.public_key(), NO_AUTHORITY)
+    assert reject_reason(strange, KEY_MEMBER) is RejectReason.WRONG_KEY
 
 
 def test_certificate_without_basic_constraints_is_rejected() -> None:

@@ -3,6 +3,7 @@
 import asyncio
 import os
 import random
+import socket
 import warnings
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager, suppress
@@ -14,7 +15,7 @@ import pytest
 
 from broadloom.protocol import ChannelName, PeerState
 from broadloom.security import PeerCredentials
-from broadloom.transport import TcpNode
+from broadloom.transport import BootstrapHosts, TcpNode
 from broadloom.transport.connection import TcpConnection
 from broadloom.transport.event_loop import new_event_loop
 from broadloom.transport.limits import TcpTuning
@@ -37,6 +38,12 @@ def frame(size: int, number: int = 0) -> bytes:
 
 async def until(condition: Callable[[], object], within_s: float = WITHIN_S) -> None:
     await eventually(condition, timeout_s=within_s)
+
+
+def free_port() -> int:
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return int(listener.getsockname()[1])
 
 
 def open_sockets() -> int:
@@ -104,7 +111,7 @@ class RecordingHandler:
         assert not self.disconnects, "frame after the disconnect"
         self.frames.append(frame)
 
-    def on_disconnect(self, reason: RejectReason | None = None) -> None:
+    def on_disconnect(self, reason: RejectReason | None = None, foreign: str = "") -> None:
         self.disconnects.append(reason)
 
     def on_writable(self) -> None:
@@ -119,7 +126,9 @@ class PeerlessNode(TcpNode):
 
     def __init__(self, channel: ChannelName, *, tls: bool, key: str = KEY, settings: TcpTuning | None = None) -> None:
         credentials = PeerCredentials.from_key(channel, key) if tls else None
-        super().__init__(channel, advertise_host="127.0.0.1", bootstrap=(), credentials=credentials, settings=settings)
+        super().__init__(
+            channel, advertise_host="127.0.0.1", bootstrap=BootstrapHosts(), credentials=credentials, settings=settings
+        )
         self.accepted: list[TcpConnection] = []
         self.handlers: list[RecordingHandler] = []
         self.peer: Any = SimpleNamespace(

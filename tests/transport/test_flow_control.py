@@ -6,10 +6,9 @@ from uuid import uuid4
 from broadloom.protocol import ChannelName, ChannelSettings, PeerState, Tuning
 from broadloom.protocol.events import LinkDownReason, Missed
 from broadloom.security import PeerCredentials
-from broadloom.transport import TcpNode
+from broadloom.transport import BootstrapHosts, TcpNode
 from broadloom.transport.connection import TRANSPORT_HIGH_WATER_BYTES, TcpConnection
 from broadloom.transport.limits import Limits, TcpTuning
-from broadloom.wire import Address
 from tests.support import eventually
 from tests.transport.connections import (
     KEY,
@@ -329,7 +328,7 @@ async def test_backlog_of_all_retained_messages_stays_within_queue_limits(tls: b
 
 def make_node(channel: ChannelName, *, tls: bool, settings: ChannelSettings) -> TcpNode:
     credentials = PeerCredentials.from_key(channel, KEY) if tls else None
-    bootstrap = (Address("127.0.0.1", 0),)
+    bootstrap = BootstrapHosts()
     node = TcpNode(channel, advertise_host="127.0.0.1", bootstrap=bootstrap, credentials=credentials, settings=settings)
     node.deliver = node.report_missed = node.emit = ignore
     return node

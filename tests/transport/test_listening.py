@@ -13,11 +13,11 @@ from broadloom.protocol import ChannelName, PeerState
 from broadloom.protocol.channel_name import PortOrder
 from broadloom.protocol.events import Message
 from broadloom.security import PeerCredentials
-from broadloom.transport import ListenError, TcpNode
+from broadloom.transport import BootstrapHosts, ListenError, TcpNode
 from broadloom.transport.limits import Limits, TcpTuning
 from broadloom.wire import Address
 from tests.support import eventually
-from tests.transport.connections import each_loop, ignore
+from tests.transport.connections import each_loop, free_port, ignore
 
 
 def make_node(
@@ -29,7 +29,7 @@ def make_node(
     settings: TcpTuning | None = None,
 ) -> TcpNode:
     credentials = PeerCredentials.from_key(channel, "a key") if tls else None
-    bootstrap = (Address(host, port),)
+    bootstrap = BootstrapHosts([str(Address(host, port)) if port else host])
     node = TcpNode(
         channel, advertise_host=host, port=port, bootstrap=bootstrap, credentials=credentials, settings=settings
     )
@@ -43,12 +43,6 @@ def occupied(port: int) -> Iterator[None]:
         listener.bind(("127.0.0.1", port))
         listener.listen()
         yield
-
-
-def free_port() -> int:
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return int(listener.getsockname()[1])
 
 
 def channel_with_free_ports(free_ports: int = 5) -> ChannelName:

@@ -10,7 +10,7 @@ import pytest
 
 from broadloom.protocol import ChannelName, Tuning
 from broadloom.protocol.exchange import OutgoingExchange
-from broadloom.transport import TcpNode
+from broadloom.transport import BootstrapHosts, TcpNode
 from broadloom.wire import Address
 from broadloom.wire.exchange_messages import RejectReason, SeekerJoined
 from tests.support import eventually
@@ -140,7 +140,7 @@ async def test_silent_host_is_abandoned_after_exchange_timeout() -> None:
     node = TcpNode(
         ChannelName("test", uuid4().hex),
         advertise_host="127.0.0.1",
-        bootstrap=(),
+        bootstrap=BootstrapHosts(),
         credentials=None,
         settings=Tuning(exchange_timeout_s=0.2, discovery_retry_s=60),
     )

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 from broadloom.testing.cluster.cluster import LocalCluster
 from broadloom.testing.cluster.config import ClusterConfig, TrafficRates
@@ -46,6 +47,11 @@ def running_server(*args: str, **variables: str) -> Iterator[str]:
     assert "Traceback" not in errors, errors
 
 
+def page(address: str, path: str) -> str:
+    """A page of the server at this address, which has a token."""
+    return urlsplit(address)._replace(path=path).geturl()
+
+
 @contextmanager
 def running_cluster(
     peers: int, *, tapes_dir: Path | None = None, results_dir: Path | None = None
@@ -62,7 +68,7 @@ async def main(config: dict[str, Any]) -> None:
         await cluster.wait_until_grown()
 
         def ready(url: str) -> None:
-            info = {"url": url.rstrip("/"), "channel": cluster.channel, "portals": cluster.bootstrap()}
+            info = {"url": url, "channel": cluster.channel, "portals": cluster.bootstrap()}
             print(json.dumps(info), flush=True)
 
         tapes_dir, results_dir = (Path(config[name]) if config[name] else None for name in ("tape", "tables"))

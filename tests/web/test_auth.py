@@ -1,4 +1,4 @@
-"""Who gets in: names of this machine only, no foreign pages, and the password first."""
+"""Who gets in: names of this machine only, no foreign pages, and the password or the token first."""
 
 import asyncio
 from typing import Any
@@ -32,11 +32,19 @@ def request(
         events.append(event)
 
     raw_headers = [(name.encode(), value.encode()) for name, value in ({"host": "127.0.0.1:8470"} | headers).items()]
-    scope = {"type": kind, "path": path, "method": method, "headers": raw_headers}
+    path, _, query = path.partition("?")
+    scope = {"type": kind, "path": path, "query_string": query.encode(), "method": method, "headers": raw_headers}
     asyncio.run(middleware(scope, receive, send))
     if events[0]["type"] == "websocket.close":
         return events[0]["code"]
     return events[0]["status"], dict(events[0]["headers"]), events[1]["body"].decode()
+
+
+def session(gate: AuthMiddleware, host: str = "127.0.0.1:8470") -> str:
+    """The cookie of a browser that opened the address with the token."""
+    status, headers, _ = request(gate, gate.address("/"), host=host)
+    assert (status, headers[b"location"]) == (303, b"/")
+    return str(headers[b"set-cookie"].decode().partition(";")[0])
 
 
 @pytest.mark.parametrize(
@@ -56,26 +64,44 @@ def test_loopback_names_are_recognized(host: str, here: bool) -> None:
 
 def test_loopback_server_rejects_foreign_host_names() -> None:
     gate = AuthMiddleware(inner_app, password=None, loopback_only=True)
-    assert request(gate)[0] == 200
-    assert request(gate, host="localhost:1")[0] == 200
-    assert request(gate, host="[::1]:8470")[0] == 200
+    for host in ("127.0.0.1:8470", "localhost:1", "[::1]:8470"):
+        assert request(gate, host=host, cookie=session(gate, host))[0] == 200
     status, _, text = request(gate, host="evil.example")
     assert (status, "localhost" in text) == (403, True)
 
 
 def test_cross_origin_requests_are_rejected() -> None:
     gate = AuthMiddleware(inner_app, password=None, loopback_only=True)
-    assert request(gate, method="POST", origin="http://127.0.0.1:8470")[0] == 200
+    assert request(gate, method="POST", origin="http://127.0.0.1:8470", cookie=session(gate))[0] == 200
     assert request(gate, method="POST", origin="http://evil.example")[0] == 403
     assert request(gate, kind="websocket", origin="http://evil.example") == 1008
 
 
 def test_content_security_policy_allows_no_other_host() -> None:
-    policy = request(AuthMiddleware(inner_app, password=None, loopback_only=True))[1][
-        b"content-security-policy"
-    ].decode()
+    gate = AuthMiddleware(inner_app, password=None, loopback_only=True)
+    policy = request(gate, cookie=session(gate))[1][b"content-security-policy"].decode()
     assert "default-src 'self'" in policy
     assert "http" not in policy
+
+
+def test_other_users_of_the_machine_need_the_token() -> None:
+    gate = AuthMiddleware(inner_app, password=None, loopback_only=True)
+    for path in ("/", "/?token=", "/?token=guess", "/data/live/whole", "/static/broadloom.css"):
+        status, _, text = request(gate, path)
+        assert (status, "inside" in text, "the address that the program printed" in text) == (401, False, True)
+    assert request(gate, kind="websocket") == 1008
+    assert request(gate, cookie=session(gate))[2] == "inside"
+    query = gate.address("")
+    assert request(gate, f"/replay{query}&at=3")[1][b"location"] == b"/replay?at=3"
+    assert request(gate, f"//evil.example/{query}")[1][b"location"] == b"/evil.example/"
+
+
+def test_two_servers_on_one_machine_keep_their_sessions_apart() -> None:
+    gates = [AuthMiddleware(inner_app, password=None, loopback_only=True) for _ in range(2)]
+    hosts = ["127.0.0.1:1001", "127.0.0.1:1002"]
+    cookies = "; ".join(session(gate, host) for gate, host in zip(gates, hosts, strict=True))
+    for gate, host in zip(gates, hosts, strict=True):
+        assert request(gate, host=host, cookie=cookies)[0] == 200
 
 
 def test_unauthenticated_request_gets_login_page() -> None:
@@ -92,7 +118,7 @@ def test_unauthenticated_request_gets_login_page() -> None:
     assert "HttpOnly" in cookie
     assert "SameSite=Strict" in cookie
     assert request(gate, cookie=cookie.partition(";")[0])[2] == "inside"
-    assert request(gate, cookie="broadloom_entry=made-up")[0] == 401
+    assert request(gate, cookie="broadloom_entry_8470=made-up")[0] == 401
 
 
 def test_password_guessing_is_rate_limited() -> None:

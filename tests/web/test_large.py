@@ -8,7 +8,7 @@ import pytest
 
 from tests.web.browser import Browser, browsing
 from tests.web.sample_data import make_tape
-from tests.web.server import running_cluster, running_server
+from tests.web.server import page, running_cluster, running_server
 
 pytestmark = pytest.mark.long
 
@@ -37,7 +37,7 @@ def test_drawing_a_thousand_peers_is_smooth(browser: Browser, tmp_path: Path) ->
     with running_server(
         "-c", "from broadloom.cli.main import main; main()", "web", "--tapes", str(tape), "--listen", "0"
     ) as url:
-        browser.open(url + "replay")
+        browser.open(page(url, "/replay"))
         browser.wait_until(lambda: browser.fabric("ready") == "true" and float(browser.fabric("end")) > 20, within_s=60)
         browser.run(
             """const slider = document.querySelector('.bl-track input'); slider.value = arguments[0];
@@ -55,7 +55,7 @@ def test_drawing_a_thousand_peers_is_smooth(browser: Browser, tmp_path: Path) ->
 @pytest.mark.timeout(900)
 def test_killing_forty_of_two_hundred_peers_heals(browser: Browser) -> None:
     with running_cluster(200) as lab:
-        browser.open(lab["url"] + "/cluster")
+        browser.open(page(lab["url"], "/cluster"))
         browser.wait_until(lambda: browser.fabric("nodes") == "200", "all are drawn", within_s=60)
         field = browser.one('input[aria-label="Peers to kill: how many"]')
         browser.run("arguments[0].focus(); arguments[0].select()", field)

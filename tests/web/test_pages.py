@@ -18,7 +18,7 @@ import broadloom
 from broadloom.groups import Groups
 from tests.web.browser import Browser, browsing
 from tests.web.sample_data import make_live_tables, make_tables, make_tape
-from tests.web.server import running_cluster
+from tests.web.server import page, running_cluster
 
 PEERS = 10
 PATHS = {"/": "Fabric", "/cluster": "Cluster", "/traffic": "Traffic", "/conversations": "Conversations"}
@@ -54,7 +54,7 @@ def number(browser: Browser, name: str) -> float:
 
 
 def test_fabric_page_draws_every_peer(browser: Browser, lab: dict[str, Any], pictures: Path) -> None:
-    browser.open(lab["url"] + "/")
+    browser.open(page(lab["url"], "/"))
     browser.wait_until(lambda: number(browser, "nodes") == PEERS, "all peers are drawn")
     browser.wait_until(
         lambda: browser.fabric("free-slots") == "0" and browser.fabric("partitions") == "1", "figures of the server"
@@ -77,7 +77,7 @@ def test_page_loads_without_errors_or_foreign_requests(
 ) -> None:
     browser.console_errors()
     browser.hosts()
-    browser.open(lab["url"] + path)
+    browser.open(page(lab["url"], path))
     browser.wait_until(lambda: browser.text("h1") == PATHS[path], PATHS[path])
     what = {
         "/": ".bl-fabric[data-ready=true]",
@@ -115,7 +115,7 @@ def test_page_loads_without_errors_or_foreign_requests(
 
 
 def test_fabric_heals_after_a_kill(browser: Browser, lab: dict[str, Any]) -> None:
-    browser.open(lab["url"] + "/cluster")
+    browser.open(page(lab["url"], "/cluster"))
     browser.wait_until(lambda: browser.fabric("ready") == "true")
     before = number(browser, "nodes")
     _write(browser, "Peers to kill: how many", "2")
@@ -133,7 +133,7 @@ def test_fabric_heals_after_a_kill(browser: Browser, lab: dict[str, Any]) -> Non
 
 
 def test_mistake_is_reported_on_the_page(browser: Browser, lab: dict[str, Any]) -> None:
-    browser.open(lab["url"] + "/cluster")
+    browser.open(page(lab["url"], "/cluster"))
     _write(browser, "Peers to kill: how many", "1000")
     browser.one("#do-kill").click()
     browser.wait_until(lambda: "has to survive" in browser.text(".bl-problem"), "what to do")
@@ -157,7 +157,7 @@ def test_reply_reaches_another_peer(browser: Browser, lab: dict[str, Any]) -> No
                         return
 
     def answer() -> None:
-        browser.open(lab["url"] + "/conversations")
+        browser.open(page(lab["url"], "/conversations"))
         chosen = browser.wait_until(
             lambda: next((each for each in browser.all(".bl-group") if "<i>Testers</i>" in each.text), None)
         )
@@ -173,7 +173,7 @@ def test_reply_reaches_another_peer(browser: Browser, lab: dict[str, Any]) -> No
 
 
 def test_table_is_filtered_and_downloaded(browser: Browser, lab: dict[str, Any]) -> None:
-    browser.open(lab["url"] + "/tables")
+    browser.open(page(lab["url"], "/tables"))
     browser.wait_until(lambda: "3 missing" in browser.text(".bl-audit"), "the audit summary")
     browser.one("[data-table=audit_findings]").click()
     browser.wait_until(lambda: "Which deliveries break a guarantee" in browser.text(".bl-question"))
@@ -187,7 +187,7 @@ def test_table_is_filtered_and_downloaded(browser: Browser, lab: dict[str, Any])
 
 
 def test_tape_is_played_and_scrubbed(browser: Browser, lab: dict[str, Any]) -> None:
-    browser.open(lab["url"] + "/replay")
+    browser.open(page(lab["url"], "/replay"))
     browser.wait_until(lambda: browser.fabric("ready") == "true" and number(browser, "head") > 0.5, "it plays")
     end = number(browser, "end")
     _scrub(browser, end * 0.5)

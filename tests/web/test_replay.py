@@ -1,9 +1,13 @@
 """A tape of the simulator, replayed: who died, how the fabric looked, and what is told about it."""
 
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from broadloom.record.arrow_import import pa, pq
+from broadloom.record.schema import file_schema
 from broadloom.web.snapshot import ANNOTATION
 from broadloom.web.tape_metrics import tape_metrics
 from broadloom.web.tape_replay import Replay, ReplayError, replay, tapes_in
@@ -32,6 +36,28 @@ def test_crashes_are_found_without_records_of_the_crashed(kill: Replay) -> None:
     assert "6 peers crashed" in told
     assert any(each.startswith("all links are repaired") for each in told)
     assert sum(kill.history.overview()["deaths"]) == 6
+
+
+def test_degree_of_a_replay_is_what_peers_recorded_not_what_is_common_at_the_end(tmp_path: Path) -> None:
+    """A ring of seven loses three peers. Of the others, most have one link or none."""
+    peers = [f"{number:016x}" for number in range(7)]
+    begin = datetime(2026, 1, 5, 12, tzinfo=UTC)
+    rows: list[dict[str, Any]] = [{"kind": "joined", "peer": peer, "second": 0} for peer in peers]
+    for place, peer in enumerate(peers):
+        for other in (peers[place - 1], peers[(place + 1) % 7]):
+            rows.append({"kind": "link_up", "peer": peer, "neighbor": other, "second": 1})
+            if place in (0, 2, 4, 6) and other in (peers[1], peers[3], peers[5]):
+                lost = {"neighbor": other, "reason": "connection_lost", "second": 5}
+                rows.append({"kind": "link_down", "peer": peer, **lost})
+    table = [
+        {"ordinal": n, "run_id": "r", **row, "event_time": begin + timedelta(seconds=row.pop("second"))}
+        for n, row in enumerate([*rows, {"kind": "joined", "peer": peers[0], "second": 9}])
+    ]
+    folder = tmp_path / f"channel={'c' * 16}" / "event_date=2026-01-05"
+    folder.mkdir(parents=True)
+    pq.write_table(pa.Table.from_pylist(table, schema=file_schema("c" * 64, "r")), folder / "r-000001.parquet")
+    history = replay(tmp_path).history
+    assert history.stats(history.end)["free_slots"] == 6
 
 
 def test_shown_messages_travel_along_existing_links(kill: Replay) -> None:

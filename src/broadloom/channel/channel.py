@@ -5,7 +5,7 @@ A program may run several peers of one channel (`local_peers=3`), which act as o
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Sequence
 from dataclasses import replace
 from types import TracebackType
 from typing import Any, Self
@@ -22,7 +22,17 @@ from broadloom.channel.status import Status, status_of
 from broadloom.channel.subscription import Subscription, SubscriptionOverflow, Subscriptions
 from broadloom.errors import NotConnectedError, NotPermittedError
 from broadloom.protocol import PeerState
-from broadloom.protocol.events import Batch, Event, LinkDown, LinkUp, Message, Missed, StateChanged, TraceEvent
+from broadloom.protocol.events import (
+    AuthorWarning,
+    Batch,
+    Event,
+    LinkDown,
+    LinkUp,
+    Message,
+    Missed,
+    StateChanged,
+    TraceEvent,
+)
 from broadloom.protocol.identity import Identity
 from broadloom.transport import TcpNode
 from broadloom.wire import PeerId, WireError
@@ -148,6 +158,13 @@ class Channel(Sender, Reader):
                 await self._listeners.wait_until(has_peers)
         except TimeoutError:
             raise TimeoutError(f"{self.name}: no other peer connected within {timeout_s:g} s") from None
+
+    def set_bootstrap(self, hosts: Sequence[str]) -> None:
+        """Replace the bootstrap hosts. The peer looks for members there at once, and whenever it needs to."""
+        if isinstance(hosts, str):
+            raise TypeError(f"hosts is a list of addresses: [{hosts!r}]")
+        for node in (self._node, *self._secondary_nodes):
+            node.set_bootstrap(hosts)
 
     # -- receiving
 
@@ -359,6 +376,9 @@ class Channel(Sender, Reader):
         if isinstance(event, LinkUp | LinkDown):
             neighbor = event.neighbor
             event = event._replace(neighbor=neighbor._replace(peer_id=PeerId(neighbor.peer_id)))
+        elif isinstance(event, AuthorWarning):
+            event = event._replace(author=PeerId(event.author))
+            log.warning("%s: %s", self.name, event.text)
         self._listeners.emit(event)
         if isinstance(event, StateChanged) and event.state is PeerState.LEFT:
             self._mark_left()

@@ -12,10 +12,11 @@ from broadloom.protocol import ChannelName, PeerState
 from broadloom.protocol.events import Event, Rejected
 from broadloom.protocol.identity import CredentialError
 from broadloom.security import PeerCredentials, RevocationList, Ticket
-from broadloom.transport import ListenError, TcpNode, find_advertise_host, parse_address
-from broadloom.transport.addresses import LOOPBACK
+from broadloom.transport import BootstrapHosts, ListenError, TcpNode, find_advertise_host, parse_address
 from broadloom.transport.in_process import link_in_process
-from broadloom.wire import Address
+
+FOREIGN_NAMED = 3
+"""Programs on the ports of the channel that are named in an error message."""
 
 
 class PendingConnection:
@@ -26,7 +27,7 @@ class PendingConnection:
     def __init__(self, name: str, options: ConnectOptions) -> None:
         self._channel_name = ChannelName.parse(name)
         self._options = options
-        self._bootstrap = tuple(map(parse_address, options.bootstrap)) or (Address(LOOPBACK, 0),)
+        self._bootstrap = BootstrapHosts(options.bootstrap, options.bootstrap_file)
         ticket = options.ticket
         if ticket is not None and not isinstance(ticket, Ticket):
             ticket = Ticket.load(ticket if isinstance(ticket, str) else Path(ticket))
@@ -74,9 +75,9 @@ class PendingConnection:
     async def _find_advertise_host(self, deadline: float) -> str:
         try:
             async with asyncio.timeout_at(deadline):
-                return await find_advertise_host(self._bootstrap)
+                return await find_advertise_host(self._bootstrap.addresses)
         except TimeoutError:
-            hosts = ", ".join(address.host for address in self._bootstrap)
+            hosts = ", ".join(address.host for address in self._bootstrap.addresses)
             raise ConnectError(
                 f"{self._channel_name}: cannot resolve {hosts} within {self._options.timeout_s:g} s; check the names, "
                 "or pass addresses"
@@ -87,7 +88,7 @@ class PendingConnection:
             self._channel_name,
             advertise_host=advertise_host,
             port=port,
-            bootstrap=self._bootstrap,
+            bootstrap=BootstrapHosts(self._options.bootstrap, self._options.bootstrap_file),
             credentials=self._credentials(),
             signed=self._ticket is not None or bool(self._options.signed),
             settings=self._options.settings,
@@ -146,10 +147,12 @@ class PendingConnection:
         seconds = f"{self._options.timeout_s:g} s"
         if node.peer.state is not PeerState.DISCOVERING:
             return f"{self._channel_name}: found, but not joined within {seconds}; try again"
-        hosts = ", ".join(str(address) if address.port else address.host for address in self._bootstrap)
+        hosts = ", ".join(str(address) if address.port else address.host for address in node.bootstrap.addresses)
+        found = [f"{address} is {foreign}" for address, foreign in node.peer.discovery.foreign.items()]
+        others = f" ({', '.join(found[:FOREIGN_NAMED])})" if found else ""
         return (
-            f"{self._channel_name}: no peer of this channel answered at {hosts} within {seconds}. The first peer of a "
-            "channel must run on a bootstrap host (and listen on its port, if one is given: port=…)"
+            f"{self._channel_name}: no peer of this channel answered at {hosts} within {seconds}{others}. The first "
+            "peer of a channel must run on a bootstrap host (and listen on its port, if one is given: port=…)"
         )
 
 

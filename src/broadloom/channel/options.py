@@ -40,6 +40,8 @@ class ConnectOptions:
     bootstrap: Sequence[str] = ()
     """Hosts to look for the channel: `10.0.0.5` or `alpha`, whose ports are probed in the channel's port order, or
     `host:port`. Default: this machine. The first peer of a channel must run on one of its bootstrap hosts."""
+    bootstrap_file: "str | os.PathLike[str] | None" = None
+    """File with further bootstrap hosts, one per line. It is read again while the program runs."""
     key: str | bytes | None = field(default=None, repr=False)
     """Key shared by all members (`broadloom key generate` creates one). Without key and ticket, the key is derived from
     the channel name, which only keeps out programs that do not know the name."""

@@ -13,12 +13,12 @@ NOT_SUPPORTED = 3
 INTERRUPTED = 130
 
 MEANINGS = {
-    SUCCESS: "Success. Also after Ctrl-C where that is the normal way to stop.",
+    SUCCESS: "Success. Also after Ctrl-C, SIGTERM or SIGHUP where that is the normal way to stop.",
     FAILURE: "The operation failed: not joined, no other peers, messages lost, a guarantee violated.",
     USAGE_ERROR: "Usage error: wrong arguments, or files that cannot be used.",
     NOT_SUPPORTED: "Not supported or not permitted on this machine, or an extra is not installed. "
     "`pipeline audit`: not judged.",
-    INTERRUPTED: "Interrupted by Ctrl-C. For other signals, 128 plus the signal number.",
+    INTERRUPTED: "Interrupted by Ctrl-C before the work was done. For other signals, 128 plus the signal number.",
 }
 
 SIGNAL_BASE = 128

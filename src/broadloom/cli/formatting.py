@@ -1,17 +1,27 @@
 """Messages and events of a channel as text and as JSON.
 
 Text and names come from other members and may hold anything: terminal escapes, or a line that imitates another author.
-In text output control characters are escaped and continuation lines are indented. JSON keeps everything as it is.
+In text output control characters are escaped and continuation lines are indented. JSON keeps every value; characters
+that a terminal would act on are written as escapes.
 """
 
 import base64
 import hashlib
 import json
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from broadloom.protocol.events import LinkDown, LinkDownReason, LinkUp, Message, Missed, Rejected, StateChanged
+from broadloom.protocol.events import (
+    AuthorWarning,
+    LinkDown,
+    LinkDownReason,
+    LinkUp,
+    Message,
+    Missed,
+    Rejected,
+    StateChanged,
+)
 from broadloom.wire.broadcast_frame import PayloadKind
 
 if TYPE_CHECKING:
@@ -21,6 +31,23 @@ if TYPE_CHECKING:
 SHORT_ID_DIGITS = 8
 """Digits of an ID in text output; `--json` has all 16."""
 INDENT = "    "
+
+_EVENT_TEXTS = {
+    "link_up": "+ {who} connected, at {address}",
+    "link_down": "- {who} {how}",
+    "rejected": "! {text}",
+}
+"""Other events are only in JSON: the channel itself logs missed messages."""
+_LINK_DOWN_TEXTS = {
+    LinkDownReason.CONNECTION_LOST: "disconnected: connection lost",
+    LinkDownReason.HEARTBEAT_TIMEOUT: "disconnected: no heartbeat",
+    LinkDownReason.REWIRED: "disconnected: link rewired",
+    LinkDownReason.PEER_LEFT: "left",
+    LinkDownReason.LOCAL_LEAVE: "disconnected: this peer is leaving",
+    LinkDownReason.PROTOCOL_ERROR: "disconnected: protocol error",
+    LinkDownReason.TOO_SLOW: "disconnected: too slow",
+    LinkDownReason.ACCESS_REVOKED: "disconnected: access revoked",
+}
 
 
 def escape_control_chars(text: str) -> str:
@@ -49,30 +76,56 @@ def payload_json(data: bytes) -> dict[str, str]:
         return {"data": base64.b64encode(data).decode()}
 
 
+def to_json(value: Any) -> str:
+    """One line of JSON. Control characters, also bidirectional ones, are written as `\\uXXXX`."""
+    text = json.dumps(value, ensure_ascii=False, default=_json_default)
+    if text.isprintable():
+        return text
+    return "".join(char if char.isprintable() else json.dumps(char)[1:-1] for char in text)
+
+
+def _json_default(value: Any) -> str:
+    if isinstance(value, date):  # also datetime
+        return value.isoformat()
+    return value.hex() if isinstance(value, bytes) else str(value)
+
+
 def json_line(fields: dict[str, Any]) -> str:
     """One line of JSON, with the current time."""
     now = datetime.now(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
-    return json.dumps({**fields, "time": now}, ensure_ascii=False)
+    return to_json({**fields, "time": now})
 
 
 class EventFormatter:
-    """Formats what happens on one channel. Remembers the names of neighbors: a `LinkDown` event has none."""
+    """Formats what happens on one channel, as text or JSON. Remembers the names of neighbors: a `LinkDown` event has
+    none."""
 
-    def __init__(self, channel: "Channel") -> None:
+    def __init__(self, channel: "Channel", *, json: bool) -> None:
         self._channel = channel
+        self._json = json
         self._names: dict[str, str] = {}
         self._learn_names()
 
     def name(self, peer: "PeerId") -> str:
         """The name on the ticket, or the first digits of the ID."""
-        verified_name = self._verified_name(peer)
-        return escape_control_chars(verified_name) if verified_name else hex_id(peer)[:SHORT_ID_DIGITS]
+        return escape_control_chars(self._verified_name(peer)) or hex_id(peer)[:SHORT_ID_DIGITS]
 
     def _verified_name(self, peer: "PeerId") -> str:
         identity = self._channel.identity(peer)
         return identity.name if identity is not None and identity.name else self._names.get(hex_id(peer), "")
 
+    def _learn_names(self) -> None:
+        for neighbor in self._channel.status().neighbors:
+            self._names[str(neighbor.peer_id)] = neighbor.name
+
     def joined(self) -> str:
+        status = self._channel.status()
+        if self._json:
+            peer = {"peer_id": str(status.peer_id), "address": str(status.address)}
+            return json_line({"event": "joined", "channel": status.channel, **peer})
+        return self.joined_text()
+
+    def joined_text(self) -> str:
         status = self._channel.status()
         count = len(status.neighbors)
         neighbors = "no other peers yet" if not count else "1 neighbor" if count == 1 else f"{count} neighbors"
@@ -81,90 +134,51 @@ class EventFormatter:
 
     def message(self, message: Message, saved: Path | None = None) -> str:
         """One message; `saved` is the path of the file it carried."""
-        return f"{self.name(message.author)}: {self._content(message, saved)}"
-
-    @staticmethod
-    def _content(message: Message, saved: Path | None) -> str:
-        if message.kind != PayloadKind.FILE:
-            return message_text(message.data)
-        try:
-            file = message.file
-        except ValueError as problem:
-            return f"({escape_control_chars(str(problem))})"
-        assert file is not None
-        saved_note = f", saved as {escape_control_chars(str(saved))}" if saved is not None else ""
-        return f"(file {escape_control_chars(file.name)}, {len(file.content):,} bytes{saved_note})"
+        file = _file_fields(message, saved) if message.kind == PayloadKind.FILE else None
+        if not self._json:
+            content = message_text(message.data) if file is None else escape_control_chars(_file_text(file))
+            return f"{self.name(message.author)}: {content}"
+        author = {"author": hex_id(message.author), "name": self._verified_name(message.author)}
+        content_fields = payload_json(message.data) if file is None else {"file": file}
+        return json_line({**author, "sequence": message.sequence, **content_fields, "hops": message.hops})
 
     def event(self, event: "ChannelEvent") -> str | None:
-        """One line, or None for events that need none. The channel itself logs missed messages."""
-        match event:
-            case LinkUp(neighbor):
-                self._learn_names()
-                return f"+ {self.name(neighbor.peer_id)} connected, at {neighbor.address}"
-            case LinkDown(neighbor, reason):
-                return f"- {self.name(neighbor.peer_id)} {_LINK_DOWN_TEXT[reason]}"
-            case Rejected(_, text):
-                return f"! {escape_control_chars(text)}"
-            case _:
-                return None
+        """One line, or None for events that need none."""
+        fields = self._event_fields(event)
+        if self._json:
+            return json_line(fields) if fields else None
+        template = _EVENT_TEXTS.get(fields.get("event", ""))
+        if template is None:
+            return None
+        who = fields.get("name") or fields.get("peer_id", "")[:SHORT_ID_DIGITS]
+        how = _LINK_DOWN_TEXTS.get(fields.get("reason", ""), "")
+        return escape_control_chars(template.format(who=who, how=how, **fields))
 
-    def message_json(self, message: Message, saved: Path | None = None) -> str:
-        fields: dict[str, Any] = {
-            "author": hex_id(message.author),
-            "name": self._verified_name(message.author),
-            "sequence": message.sequence,
-        }
-        if message.kind == PayloadKind.FILE:
-            fields["file"] = _file_json(message, saved)
-        else:
-            fields |= payload_json(message.data)
-        return json_line({**fields, "hops": message.hops})
-
-    def joined_json(self) -> str:
-        status = self._channel.status()
-        peer_id = str(status.peer_id)
-        return json_line(
-            {"event": "joined", "channel": status.channel, "peer_id": peer_id, "address": str(status.address)}
-        )
-
-    def event_json(self, event: "ChannelEvent") -> str | None:
+    def _event_fields(self, event: "ChannelEvent") -> dict[str, Any]:
         match event:
             case Missed(author, first, last):
-                return json_line({"event": "missed", "author": hex_id(author), "first": first, "last": last})
+                return {"event": "missed", "author": hex_id(author), "first": first, "last": last}
             case LinkUp(neighbor):
                 self._learn_names()
-                return json_line({"event": "link_up", **self._peer_fields(neighbor.peer_id, str(neighbor.address))})
+                return {"event": "link_up", **self._peer_fields(neighbor.peer_id, str(neighbor.address))}
             case LinkDown(neighbor, reason):
                 peer = self._peer_fields(neighbor.peer_id, str(neighbor.address))
-                return json_line({"event": "link_down", **peer, "reason": reason.value})
+                return {"event": "link_down", **peer, "reason": reason.value}
             case StateChanged(state):
-                return json_line({"event": "state", "state": state.value})
+                return {"event": "state", "state": state.value}
+            case AuthorWarning(author, warning_reason, text):
+                fields = {"author": hex_id(author), "reason": warning_reason.value, "text": text}
+                return {"event": "author_warning", **fields}
             case Rejected(reject_reason, text):
-                return json_line({"event": "rejected", "reason": reject_reason.name.lower(), "text": text})
+                return {"event": "rejected", "reason": reject_reason.name.lower(), "text": text}
             case _:
-                return None
-
-    def _learn_names(self) -> None:
-        for neighbor in self._channel.status().neighbors:
-            self._names[str(neighbor.peer_id)] = neighbor.name
+                return {}
 
     def _peer_fields(self, peer: "PeerId", address: str) -> dict[str, str]:
         return {"peer_id": hex_id(peer), "name": self._verified_name(peer), "address": address}
 
 
-_LINK_DOWN_TEXT = {
-    LinkDownReason.CONNECTION_LOST: "disconnected: connection lost",
-    LinkDownReason.HEARTBEAT_TIMEOUT: "disconnected: no heartbeat",
-    LinkDownReason.REWIRED: "disconnected: link rewired",
-    LinkDownReason.PEER_LEFT: "left",
-    LinkDownReason.LOCAL_LEAVE: "disconnected: this peer is leaving",
-    LinkDownReason.PROTOCOL_ERROR: "disconnected: protocol error",
-    LinkDownReason.TOO_SLOW: "disconnected: too slow",
-    LinkDownReason.ACCESS_REVOKED: "disconnected: access revoked",
-}
-
-
-def _file_json(message: Message, saved: Path | None) -> dict[str, Any]:
+def _file_fields(message: Message, saved: Path | None) -> dict[str, Any]:
     """The file without its content."""
     try:
         file = message.file
@@ -173,3 +187,10 @@ def _file_json(message: Message, saved: Path | None) -> dict[str, Any]:
     assert file is not None
     fields = {"name": file.name, "size": len(file.content), "sha256": hashlib.sha256(file.content).hexdigest()}
     return fields if saved is None else {**fields, "saved": str(saved)}
+
+
+def _file_text(file: dict[str, Any]) -> str:
+    if "error" in file:
+        return f"({file['error']})"
+    saved = f", saved as {file['saved']}" if "saved" in file else ""
+    return f"(file {file['name']}, {file['size']:,} bytes{saved})"

@@ -137,7 +137,7 @@ async def create(
     retention = RetentionPolicy(
         messages_max=retain_messages, age_max_s=retain_age, bytes_max=retain_bytes, ids_only=ids_only
     )
-
+    _check_not_empty(description)
     async with _joined_groups(channel, join_options, name, store, stop) as (joined, groups):
         if store is None and _is_alone(joined):
             raise CommandFailedError(
@@ -187,6 +187,7 @@ async def join(
     - `echo "I do" | broadloom group join chat/lobby "Chess club" --reply-to 00c0ffee00c0ffee-3`
     - `./bot | broadloom group join chat/lobby "Chess club" --json --keep-open`
     """
+    _check_not_empty(group)
     reply_to_id = parse_message_id(reply_to) if reply_to is not None else None
     async with _joined_groups(channel, join_options, name, store, stop) as (joined, groups):
         try:
@@ -227,6 +228,7 @@ async def history(
     - `broadloom group history chat/lobby "Chess club"`
     - `broadloom group history chat/lobby "Chess club" --json | jq -r .text`
     """
+    _check_not_empty(group)
     async with _joined_groups(channel, join_options, name, store, stop) as (joined, groups):
         info = await _find_group(groups, joined, group)
         if _is_alone(joined):
@@ -245,6 +247,11 @@ async def history(
 
 
 # -- shared
+
+
+def _check_not_empty(description: str) -> None:
+    if not description.strip():
+        raise UsageError("the description of the group is empty: members find the group by it")
 
 
 @asynccontextmanager

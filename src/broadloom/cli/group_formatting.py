@@ -66,12 +66,9 @@ def short_id(message_id: MessageId) -> str:
 
 def author_label(message: GroupMessage) -> str:
     """The display name of the author, and the name on the ticket if it differs."""
-    name = escape_control_chars(message.author_name) or hex_id(message.author)[:SHORT_ID_DIGITS]
-    return (
-        name
-        if message.verified_name in ("", message.author_name)
-        else f"{name} [{escape_control_chars(message.verified_name)}]"
-    )
+    name = message.author_name or hex_id(message.author)[:SHORT_ID_DIGITS]
+    verified = f" [{message.verified_name}]" if message.verified_name not in ("", message.author_name) else ""
+    return escape_control_chars(name + verified)
 
 
 def sent_time(message: GroupMessage) -> str:
@@ -127,24 +124,22 @@ class MessageNumbers:
         return matches[0]
 
 
+_EVENT_TEXTS: dict[type, str] = {
+    MemberJoined: "+ {member} joined the group",
+    MemberLeft: "- {member} left the group",
+    MemberOffline: "- {member} went offline",
+    MemberOnline: "+ {member} is back online",
+    LimitReached: "! limit reached: {limit}",
+}
+
+
 def event_text(event: GroupEvent) -> str | None:
     """One line, or None for events that need none."""
-    match event:
-        case MemberJoined(_, member):
-            return f"+ {escape_control_chars(str(member))} joined the group"
-        case MemberLeft(_, member):
-            return f"- {escape_control_chars(str(member))} left the group"
-        case MemberOffline(member):
-            return f"- {escape_control_chars(str(member))} went offline"
-        case MemberOnline(member):
-            return f"+ {escape_control_chars(str(member))} is back online"
-        case CaughtUp(_, received, unavailable) if received or unavailable:
-            missing = f"; {unavailable:,} more are no longer available" if unavailable else ""
-            return f"received {received:,} earlier messages{missing}"
-        case LimitReached(limit):
-            return f"! limit reached: {escape_control_chars(limit)}"
-        case _:
-            return None
+    if isinstance(event, CaughtUp) and (event.received or event.unavailable):
+        missing = f"; {event.unavailable:,} more are no longer available" if event.unavailable else ""
+        return f"received {event.received:,} earlier messages{missing}"
+    template = _EVENT_TEXTS.get(type(event))
+    return escape_control_chars(template.format(**event._asdict())) if template is not None else None
 
 
 def event_json(event: GroupEvent) -> str | None:

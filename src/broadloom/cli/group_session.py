@@ -9,6 +9,8 @@ import base64
 import binascii
 import json
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -66,8 +68,7 @@ def parse_object(line: bytes) -> OutgoingPost:
         raise ValueError("data is not valid base64") from None
 
 
-class GroupSession(Session["Group"]):
-    command = "group join"
+class GroupSession(Session):
     echo_input = False  # a posted message is shown with its number
 
     def __init__(
@@ -80,7 +81,7 @@ class GroupSession(Session["Group"]):
         json: bool,
         reply_to: MessageId | None,
     ) -> None:
-        super().__init__(channel, group, out, json=json)
+        super().__init__("group join", channel, out, json=json, source=group)
         self._groups = groups
         self._group = group
         self._reply_to = reply_to
@@ -88,10 +89,12 @@ class GroupSession(Session["Group"]):
         self._changed = asyncio.Event()
         self._line = self._dropped_reported = 0
 
-    async def run(self, *, keep_open: bool) -> bool:
-        unsubscribe = self._groups.on_event(self._on_event)
+    @contextmanager
+    def subscribed(self) -> Iterator[None]:
+        unsubscribe = self._groups.on_event(self._on_group_event)
         try:
-            return await super().run(keep_open=keep_open)
+            with super().subscribed():
+                yield
         finally:
             unsubscribe()
 
@@ -114,10 +117,10 @@ class GroupSession(Session["Group"]):
         elif self.at_terminal or not own:
             self.terminal.show(self._numbers.format_message(message))
 
-    def _on_event(self, event: GroupEvent) -> None:
+    def _on_group_event(self, event: GroupEvent) -> None:
         self._changed.set()
         if getattr(event, "group", self._group.id) == self._group.id:
-            self.show_event(event_json(event) if self.json else event_text(event), is_notice=not self.json)
+            self.show_event(event_json(event) if self.json else event_text(event))
 
     def show_joined(self) -> None:
         if self.json:

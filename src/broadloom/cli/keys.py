@@ -1,6 +1,6 @@
 """`broadloom key`, `broadloom authority` and `broadloom ticket`: access to a channel.
 
-Only `key generate` prints a secret, and no file with a secret is ever overwritten.
+Only `key generate` without `--out` prints a secret, and no file with a secret is ever overwritten.
 """
 
 from datetime import UTC, datetime, timedelta
@@ -16,6 +16,7 @@ from broadloom.cli.runner import command
 from broadloom.protocol import ChannelName
 from broadloom.protocol.identity import Role
 from broadloom.security import Authority, Ticket, generate_key, revoke_tickets
+from broadloom.security.pem import write_private
 
 DAYS = 30.0
 DAYS_MAX = 36500.0
@@ -40,15 +41,23 @@ AuthorityOption = Annotated[Path, option("The authority file, from `broadloom au
 
 
 @command("key generate", key)
-def generate(json: JsonOption = False) -> None:
+def generate(
+    out: Annotated[Path | None, option("Output file, instead of printing the key.", "FILE", "--out", "-o")] = None,
+    json: JsonOption = False,
+) -> None:
     """Generate a shared key for a channel.
 
     Examples:
 
+    - `broadloom key generate --out club.key`
     - `export BROADLOOM_KEY=$(broadloom key generate)`
     """
     new_key = generate_key()
-    print_result({"key": new_key}, new_key, json=json)
+    if out is None:
+        print_result({"key": new_key}, new_key, json=json)
+        return
+    write_private(out, f"{new_key}\n".encode())
+    print_result({"file": out}, f"{out}: a shared key. Give it to the members only.", json=json)
 
 
 @command("authority create", authority)
@@ -124,12 +133,13 @@ def show(file: Annotated[Path, argument("The ticket.", "FILE")], json: JsonOptio
 def revoke(
     authority: AuthorityOption,
     revocation_list: Annotated[Path, option("Revocation list to create or extend.", "FILE")],
-    tickets: Annotated[list[str], argument("Ticket files or serial numbers.", "TICKET...")],
+    tickets: Annotated[list[str] | None, argument("Ticket files or serial numbers.", "TICKET")] = None,
     json: JsonOption = False,
 ) -> None:
     """Add tickets to a revocation list.
 
-    Distribute the list to the members, who pass it with --revocation-list.
+    Distribute the list to the members, who pass it with --revocation-list. Without tickets, an empty list is created,
+    so that members can use it from the start.
 
     Examples:
 
@@ -137,7 +147,7 @@ def revoke(
     """
     issuer = Authority.load(authority)
     serials = []
-    for each in tickets:
+    for each in tickets or ():
         if not Path(each).is_file():
             serials.append(each)
             continue
@@ -147,7 +157,8 @@ def revoke(
         serials.append(revoked.serial)
     with usage_errors(suffix=" (and no ticket file has that name)"):
         revoke_tickets(issuer, revocation_list, serials)
-    text = f"{revocation_list}: revoked {', '.join(serials)}. Distribute this file to the members."
+    added = f"revoked {', '.join(serials)}" if serials else "no tickets added"
+    text = f"{revocation_list}: {added}. Distribute this file to the members."
     print_result({"file": revocation_list, "revoked": serials}, text, json=json)
 
 

@@ -1,14 +1,16 @@
 """The root command: a table of all commands, whose modules are imported when they are used."""
 
+import sys
 from functools import cache
 from importlib import import_module
-from typing import Annotated, Any
+from typing import Annotated, Any, TextIO, cast
 
 import typer
 from typer.core import TyperGroup
 
 from broadloom import __version__
-from broadloom.cli.exit_codes import MEANINGS
+from broadloom.cli.exit_codes import MEANINGS, SUCCESS
+from broadloom.cli.stdout import STDOUT, NamedStdout, discard_output, os_error_text
 
 COMMANDS = {
     "join": "join:join",
@@ -28,7 +30,7 @@ COMMANDS = {
     "web": "web:web",
     "demo": "demo:demo",
     "bench": "bench:bench",
-    "sim": "simulate:sim",
+    "sim": "sim:sim",
     "chaos": "chaos:chaos",
     "study": "study:study",
 }
@@ -79,7 +81,7 @@ app = typer.Typer(
 
 def _show_version(wanted: bool) -> None:
     if wanted:
-        typer.echo(f"broadloom {__version__}")
+        print(f"broadloom {__version__}", flush=True)
         raise typer.Exit
 
 
@@ -99,4 +101,16 @@ def _root(
 
 
 def main() -> None:
-    app()
+    sys.stdout = cast("TextIO", NamedStdout(sys.stdout))
+    try:
+        app()
+    except SystemExit as ended:
+        # Rich and Click exit with 1 when the reader has gone, as in `broadloom --help | head -1`.
+        if not isinstance(ended.__context__, BrokenPipeError):
+            raise
+        discard_output()
+        sys.exit(SUCCESS)
+    except OSError as problem:  # of the help and the version: commands handle their own errors
+        if problem.filename != STDOUT:
+            raise
+        sys.exit(f"broadloom: {os_error_text(problem)}")

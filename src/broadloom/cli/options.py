@@ -16,6 +16,7 @@ import typer
 
 from broadloom.channel.options import LOCAL_PEERS_MAX, ConnectOptions
 from broadloom.cli.exit_codes import UsageError, usage_errors
+from broadloom.private_files import warn_if_readable_by_others
 from broadloom.wire.xdr import PORT_MAX
 
 if TYPE_CHECKING:
@@ -26,6 +27,21 @@ BOOTSTRAP_VARIABLE = "BROADLOOM_BOOTSTRAP"
 KEY_VARIABLE = "BROADLOOM_KEY"
 KEY_FILE_BYTES_MAX = 64 << 10
 JOIN_PANEL = "Joining the channel"
+PARAMETER_TEXTS = {
+    "key, ticket and tls=False": "--key, --ticket and --no-tls",
+    "signed=True": "--signed",
+    "revocation_list works": "--revocation-list works",
+    "advertise_host=": "--advertise ",
+    "port=": "--port ",
+}
+"""How error messages of `broadloom.connect` name its parameters, and the options of the command line for them."""
+
+
+def with_option_names(text: str) -> str:
+    """An error message of the library, with the names of options in place of parameters."""
+    for parameter, option_name in PARAMETER_TEXTS.items():
+        text = text.replace(parameter, option_name)
+    return text
 
 
 def command_group(help: str, **more: Any) -> typer.Typer:
@@ -75,6 +91,9 @@ class JoinOptions:
             "HOST[:PORT]",
         ),
     ] = None
+    bootstrap_file: Annotated[
+        Path | None, option("File with more such hosts, one per line; read again when it changes.", "FILE")
+    ] = None
     key: Annotated[
         str | None,
         option(f"Shared key. Prefer `{KEY_VARIABLE}` or `--key-file`: command lines are visible to other users."),
@@ -100,6 +119,7 @@ class JoinOptions:
         with usage_errors():
             options = ConnectOptions(
                 bootstrap=self._bootstrap_hosts(),
+                bootstrap_file=self.bootstrap_file,
                 key=self._key(),
                 ticket=self.ticket,
                 revocation_list=self.revocation_list,
@@ -123,6 +143,7 @@ class JoinOptions:
             raise UsageError("use --key or --key-file, not both")
         if self.key_file is not None:
             try:
+                warn_if_readable_by_others(self.key_file, "the key file")
                 with self.key_file.open("rb") as file:
                     return file.read(KEY_FILE_BYTES_MAX)
             except OSError as problem:

@@ -6,7 +6,6 @@ joined, so that a reader that never reads cannot keep the command from exiting.
 """
 
 import asyncio
-import json
 import os
 import queue
 import select
@@ -14,12 +13,13 @@ import sys
 import threading
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import suppress
-from datetime import date, datetime
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
-from broadloom.cli.exit_codes import SUCCESS, CommandFailedError
-from broadloom.cli.runner import StopSignal, discard_output
+from broadloom.cli.exit_codes import FAILURE, SUCCESS, CommandFailedError
+from broadloom.cli.formatting import to_json
+from broadloom.cli.runner import StopSignal, print_error
+from broadloom.cli.stdout import STDOUT, discard_output, os_error_text
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
@@ -39,18 +39,8 @@ PIPE_COLUMNS = 240
 _Job = tuple[bytes, "asyncio.Future[None] | None"]
 
 
-def to_json(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False, default=_json_default)
-
-
 def print_json(value: Any) -> None:
     print(to_json(value), flush=True)
-
-
-def _json_default(value: Any) -> str:
-    if isinstance(value, datetime | date):
-        return value.isoformat()
-    return value.hex() if isinstance(value, bytes) else str(value)
 
 
 def print_result(fields: Mapping[str, Any], text: str, *, json: bool) -> None:
@@ -125,8 +115,8 @@ class ProgressBar:
 
 
 class Output:
-    """Standard output: `put` returns at once, `write` waits until the text is out. If the reader has gone, the command
-    is stopped."""
+    """Standard output: `put` returns at once, `write` waits until the text is out. If the reader has gone, or the
+    disk is full, the command is stopped."""
 
     def __init__(self, stop: StopSignal) -> None:
         self._stop = stop
@@ -167,28 +157,33 @@ class Output:
                 data, done = self._jobs.get(timeout=POLL_S)
             except queue.Empty:
                 if hang_up.poll(0):
-                    self._notify_loop(self._on_broken_pipe, None)
+                    self._notify_loop(self._on_error, BrokenPipeError())
                     return
                 continue
             try:
                 _write_all(self._file, data)
-            except OSError:
-                self._notify_loop(self._on_broken_pipe, done)
+            except OSError as problem:
+                self._notify_loop(self._on_error, problem)
                 return
             if done is not None:
                 self._notify_loop(_set_done, done)
 
-    def _notify_loop(self, act: Callable[[Any], None], done: "asyncio.Future[None] | None") -> None:
+    def _notify_loop(self, act: Callable[[Any], None], argument: Any) -> None:
         with suppress(RuntimeError):  # the loop has ended
-            self._loop.call_soon_threadsafe(act, done)
+            self._loop.call_soon_threadsafe(act, argument)
 
     # -- in the event loop
 
-    def _on_broken_pipe(self, _done: "asyncio.Future[None] | None") -> None:
+    def _on_error(self, problem: OSError) -> None:
         """Pending writes are canceled with the command."""
         self._is_broken = True
         discard_output()
-        self._stop.request_stop(SUCCESS)
+        if isinstance(problem, BrokenPipeError):
+            self._stop.request_stop(SUCCESS)
+        else:
+            problem.filename = STDOUT
+            print_error(self._stop.command, os_error_text(problem))
+            self._stop.request_stop(FAILURE)
 
 
 def _set_done(done: "asyncio.Future[None]") -> None:

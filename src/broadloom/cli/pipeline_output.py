@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from broadloom.cli.exit_codes import UsageError
-from broadloom.cli.output import ProgressBar, console, to_json
+from broadloom.cli.formatting import to_json
+from broadloom.cli.output import ProgressBar, console
 
 if TYPE_CHECKING:
     import polars as pl

@@ -15,8 +15,16 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
-from broadloom.cli.exit_codes import INTERRUPTED, SIGNAL_BASE, SUCCESS, exit_code_for, missing_package, require_extra
-from broadloom.cli.options import JoinOptions, typer_signature
+from broadloom.cli.exit_codes import (
+    INTERRUPTED,
+    SIGNAL_BASE,
+    SUCCESS,
+    exit_code_for,
+    missing_package,
+    require_extra,
+)
+from broadloom.cli.options import JoinOptions, typer_signature, with_option_names
+from broadloom.cli.stdout import discard_output, os_error_text
 
 if TYPE_CHECKING:
     import typer
@@ -27,7 +35,7 @@ if TYPE_CHECKING:
 
 def print_error(command: str, text: str) -> None:
     is_colored = sys.stderr.isatty() and "NO_COLOR" not in os.environ
-    line = f"broadloom {command}: {text}"
+    line = f"broadloom {command}: {with_option_names(text)}"
     with suppress(OSError):
         print(f"\x1b[31m{line}\x1b[0m" if is_colored else line, file=sys.stderr, flush=True)
 
@@ -137,10 +145,7 @@ def _reporting_errors(command: str, act: Callable[[], int]) -> int:
             code_for_problem = exit_code_for(problem)
             if code_for_problem is None:
                 raise
-            if isinstance(problem, OSError) and problem.filename and problem.strerror:
-                print_error(command, f"{problem.filename}: {problem.strerror}")
-            else:
-                print_error(command, str(problem))
+            print_error(command, os_error_text(problem) if isinstance(problem, OSError) else str(problem))
             return code_for_problem
 
 
@@ -197,9 +202,3 @@ async def joined_channel(
         expose_status(channel, program=f"broadloom {stop.command}"),
     ):
         yield channel
-
-
-def discard_output() -> None:
-    """The reader has gone: send the rest to /dev/null, so that the interpreter does not complain when it exits."""
-    with suppress(OSError, ValueError):
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -8,7 +8,7 @@ import sys
 from collections.abc import AsyncIterator, Sequence
 from contextlib import nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any
 
 from broadloom.cli.exit_codes import CommandFailedError, UsageError
 from broadloom.cli.formatting import escape_control_chars
@@ -16,18 +16,14 @@ from broadloom.cli.options import ChannelArgument, JoinOptions, JsonOption, argu
 from broadloom.cli.output import ProgressBar, input_chunks, input_lines, print_json
 from broadloom.cli.runner import StopSignal, command, hint, joined_channel
 from broadloom.errors import BroadloomError
-from broadloom.protocol.events import LinkUp
+from broadloom.protocol.identity import Role
+from broadloom.security import Ticket
 from broadloom.wire.broadcast_frame import PRIORITY_MAX, Priority
 
 if TYPE_CHECKING:
     from broadloom.channel import Channel
 
 STDIN = "-"
-
-
-class SendOptions(NamedTuple):
-    priority: int
-    ttl_s: float | None
 
 
 @command("send")
@@ -68,13 +64,28 @@ async def send(
     messages, files = text or [], file or []
     if messages and files:
         raise UsageError("use TEXT or --file, not both")
-    options = SendOptions(_parse_priority(priority), _check_ttl(ttl))
+    if ttl is not None and not ttl > 0:
+        raise UsageError(f"--ttl {ttl:g}: must be more than 0 seconds; omit it for messages that do not expire")
+    options = {"priority": _parse_priority(priority), "ttl_s": ttl}
     for path in files:
         if str(path) != STDIN:
             _check_readable(path)
+    if join_options.ticket is not None and Ticket.load(join_options.ticket).role is Role.CONSUMER:
+        raise CommandFailedError(
+            f"{join_options.ticket}: the ticket has the role consumer, which may only receive; ask the channel's owner "
+            "for another"
+        )
     deadline = asyncio.get_running_loop().time() + join_options.timeout
     async with joined_channel(channel, join_options, stop) as joined:
-        await _wait_for_peer(joined, deadline, join_options.timeout)
+        if not joined.status().neighbors:
+            hint(f"no other peers on {channel} yet; waiting")
+        try:
+            await joined.wait_for_peers(max(0.0, deadline - asyncio.get_running_loop().time()))
+        except TimeoutError:
+            raise CommandFailedError(
+                f"no other peers found on {channel} within {join_options.timeout:g} s (see --bootstrap and --key); "
+                "nothing was sent"
+            ) from None
         sent = await _send_all(joined, options, messages, files)
         peer_id = str(joined.status().peer_id)
     if json:
@@ -90,13 +101,7 @@ def _parse_priority(text: str) -> int:
     raise UsageError(f"--priority {text}: must be {names}, or a number from 0 to {PRIORITY_MAX}")
 
 
-def _check_ttl(seconds: float | None) -> float | None:
-    if seconds is not None and not seconds > 0:
-        raise UsageError(f"--ttl {seconds:g}: must be more than 0 seconds; omit it for messages that do not expire")
-    return seconds
-
-
-async def _send_all(channel: "Channel", options: SendOptions, text: Sequence[str], files: Sequence[Path]) -> int:
+async def _send_all(channel: "Channel", options: dict[str, Any], text: Sequence[str], files: Sequence[Path]) -> int:
     """Send everything and return the number of messages."""
     sent = 0
     try:
@@ -106,7 +111,7 @@ async def _send_all(channel: "Channel", options: SendOptions, text: Sequence[str
                 sent += 1
         else:
             async for message in _messages(text):
-                await channel.broadcast(message, priority=options.priority, ttl_s=options.ttl_s)
+                await channel.broadcast(message, **options)
                 sent += 1
     except (BroadloomError, CommandFailedError, OSError) as problem:
         before = f" ({sent:,} sent before it)" if sent else ""
@@ -114,35 +119,16 @@ async def _send_all(channel: "Channel", options: SendOptions, text: Sequence[str
     return sent
 
 
-async def _send_file(channel: "Channel", options: SendOptions, path: Path) -> None:
+async def _send_file(channel: "Channel", options: dict[str, Any], path: Path) -> None:
     """A file travels with its name. Standard input has none, so it becomes an ordinary message."""
     if str(path) == STDIN:
-        data = b"".join([chunk async for chunk in input_chunks()])
-        await channel.broadcast(data, priority=options.priority, ttl_s=options.ttl_s)
+        await channel.broadcast(b"".join([chunk async for chunk in input_chunks()]), **options)
         return
     # Importing rich takes longer than sending most files.
     bar = ProgressBar(escape_control_chars(path.name), in_bytes=True) if sys.stderr.isatty() else nullcontext()
     with bar as progress:
         on_progress = progress.update if progress is not None else None
-        await channel.broadcast_file(path, priority=options.priority, ttl_s=options.ttl_s, on_progress=on_progress)
-
-
-async def _wait_for_peer(channel: "Channel", deadline: float, timeout_s: float) -> None:
-    linked = asyncio.Event()
-    unsubscribe = channel.on_event(lambda event: linked.set() if isinstance(event, LinkUp) else None)
-    try:
-        if channel.status().neighbors:
-            return
-        hint(f"no other peers on {channel.name} yet; waiting")
-        async with asyncio.timeout_at(deadline):
-            await linked.wait()
-    except TimeoutError:
-        raise CommandFailedError(
-            f"no other peers found on {channel.name} within {timeout_s:g} s (see --bootstrap and --key); "
-            "nothing was sent"
-        ) from None
-    finally:
-        unsubscribe()
+        await channel.broadcast_file(path, on_progress=on_progress, **options)
 
 
 async def _messages(text: Sequence[str]) -> AsyncIterator[bytes]:

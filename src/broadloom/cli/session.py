@@ -6,12 +6,12 @@ output delays reading from the channel, so that messages queue in the inbox, whi
 
 import asyncio
 from collections import deque
-from collections.abc import Callable
-from contextlib import nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
 from functools import partial
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any
 
-from broadloom.cli.formatting import escape_control_chars
+from broadloom.cli.formatting import EventFormatter, escape_control_chars
 from broadloom.cli.output import Output, input_lines
 from broadloom.cli.prompt import Terminal, at_terminal
 from broadloom.cli.runner import print_error
@@ -26,35 +26,63 @@ BATCH_MESSAGES = 1000
 PENDING_EVENTS_MAX = 1000
 """Events that wait for earlier messages to be shown."""
 
-S = TypeVar("S")
 
+class Session:
+    """Shows what a channel receives, and broadcasts input lines. Subclasses do the same with another `source`."""
 
-class Session(Generic[S]):
-    """Shows what `source`, a channel or a group, receives. Subclasses say how, and how to send a line."""
-
-    command: str
     echo_input = True
     """Whether a typed line remains on the screen; not if the session shows what it sends as a message."""
 
-    def __init__(self, channel: "Channel", source: S, out: Output, *, json: bool) -> None:
+    def __init__(self, command: str, channel: "Channel", out: Output, *, json: bool, source: Any = None) -> None:
+        self.command = command
         self.channel = channel
-        self.source: Any = source
+        self.source = source if source is not None else channel
         self.out = out
         self.json = json
         self.terminal = Terminal(out)
         self.at_terminal = at_terminal() and not json
+        self.formatter = EventFormatter(channel, json=json)
         self.read_count = self.printed_count = 0
+        self._had_peers = False
         self._pending: deque[tuple[int, Callable[[], None]]] = deque()
         """What happened while messages were unread: the number of messages to show first, and how to show it."""
 
-    async def show_message(self, message: Any) -> None:
-        raise NotImplementedError
-
-    async def send(self, line: bytes) -> None:
-        raise NotImplementedError
+    # -- what subclasses change
 
     def show_joined(self) -> None:
-        raise NotImplementedError
+        self.show_notice(self.formatter.joined())
+
+    async def show_message(self, message: Any) -> None:
+        self.terminal.show(self.formatter.message(message))
+
+    def on_event(self, event: "ChannelEvent") -> None:
+        self.show_event(self.formatter.event(event))
+
+    async def send(self, line: bytes) -> None:
+        await self.channel.broadcast(line)
+
+    def after_message(self) -> None:
+        """Called when a message was shown."""
+
+    def show_notice(self, line: str) -> None:
+        """Show a line that is not a message."""
+        (self.terminal.show if self.json else self.terminal.notice)(line)
+
+    # -- output
+
+    @contextmanager
+    def subscribed(self) -> Iterator[None]:
+        """Show events until the session ends: those of leaving the channel are not shown."""
+        unsubscribe = self.channel.on_event(self._on_channel_event)
+        try:
+            yield
+        finally:
+            unsubscribe()
+
+    def _on_channel_event(self, event: "ChannelEvent") -> None:
+        self._had_peers = self._had_peers or isinstance(event, LinkUp)
+        if self.source is self.channel:
+            self.on_event(event)
 
     async def print_messages(self, count: int | None = None) -> None:
         """Until there were `count` messages, or the channel is closed."""
@@ -72,9 +100,6 @@ class Session(Generic[S]):
                 return
         print_error(self.command, "the channel was closed for all members")
 
-    def after_message(self) -> None:
-        """Called when a message was shown."""
-
     def show_in_order(self, show: Callable[[], None]) -> None:
         if not self.source.unread_count:
             show()
@@ -83,9 +108,9 @@ class Session(Generic[S]):
         else:
             self.warn("events were dropped because the output was too slow")
 
-    def show_event(self, line: str | None, *, is_notice: bool = False) -> None:
+    def show_event(self, line: str | None) -> None:
         if line is not None:
-            self.show_in_order(partial(self.terminal.notice if is_notice else self.terminal.show, line))
+            self.show_in_order(partial(self.show_notice, line))
 
     def warn(self, text: str) -> None:
         if self.at_terminal:
@@ -93,17 +118,13 @@ class Session(Generic[S]):
         else:
             print_error(self.command, text)
 
+    # -- both directions
+
     async def run(self, *, keep_open: bool) -> bool:
         """Exchange messages until the end of the input, unless `keep_open`, or until the channel is closed. Returns
         False, with a warning, if messages were sent while there were no other peers."""
-        had_peers = bool(self.channel.status().neighbors)
-
-        def on_channel_event(event: "ChannelEvent") -> None:
-            nonlocal had_peers
-            had_peers = had_peers or isinstance(event, LinkUp)
-
-        unsubscribe = self.channel.on_event(on_channel_event)
-        with self.terminal.prompt() if self.at_terminal else nullcontext() as prompt:
+        self._had_peers = bool(self.channel.status().neighbors)
+        with self.subscribed(), self.terminal.prompt() if self.at_terminal else nullcontext() as prompt:
             self.show_joined()
             reading = asyncio.ensure_future(self.print_messages())
             writing = asyncio.ensure_future(
@@ -116,10 +137,9 @@ class Session(Generic[S]):
                     return True
                 sent = writing.result()
             finally:
-                unsubscribe()
                 for task in (reading, writing):
                     task.cancel()
-        if sent and not had_peers:
+        if sent and not self._had_peers:
             shown = escape_control_chars(self.channel.name)
             print_error(self.command, f"no other peers on {shown}: your messages reached nobody")
             return False

@@ -16,6 +16,7 @@ from broadloom.groups.message_set import MessageSet
 from broadloom.groups.model import GroupId, Member, MemberId, MessageId, Post
 from broadloom.groups.store import STORED_POST_OVERHEAD_BYTES, StoredGroup
 from broadloom.groups.store_errors import NotAStoreError, StoreCorruptError, store_error
+from broadloom.private_files import open_new, warn_if_readable_by_others
 from broadloom.wire.xdr import WireError
 
 if TYPE_CHECKING:
@@ -52,6 +53,7 @@ class _Database:
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        _create_private(path)
         with self._errors():
             self._connection = sqlite3.connect(
                 path, timeout=LOCK_TIMEOUT_S, isolation_level=None, check_same_thread=False
@@ -114,6 +116,16 @@ class _Database:
             raise  # a bug, or use after close
         except sqlite3.Error as problem:
             raise store_error(self.path, problem) from None
+
+
+def _create_private(path: Path) -> None:
+    """SQLite would create a file that other users can read. Its journal gets the mode of the file."""
+    try:
+        os.close(open_new(path))
+    except FileExistsError:
+        warn_if_readable_by_others(path, "the store")
+    except OSError:
+        pass  # SQLite fails too, and its error names the reason
 
 
 class SqliteStore:

@@ -47,6 +47,12 @@ _archives: list[ClassArchive] = []
 _LOGGING = Path(__file__).with_name("logging.properties")
 
 
+JAVA_ENDED = (
+    "Java, in which Spark runs, has ended: it was killed, or out of memory. Try again, with more --driver-memory if it "
+    "happens again. Results that were committed before are unchanged."
+)
+
+
 class SparkUnavailableError(BroadloomError):
     """Spark is not installed, or the master does not answer."""
 
@@ -101,6 +107,24 @@ def is_running() -> bool:
     return SparkSession.getActiveSession() is not None
 
 
+def has_java_ended() -> bool:
+    """Whether the JVM that this process started has exited: killed, or out of memory."""
+    from pyspark import SparkContext
+
+    process = getattr(SparkContext._gateway, "proc", None)
+    return process is not None and process.poll() is not None
+
+
+def _forget_session() -> None:
+    """After the end of Java, whose objects can only raise."""
+    from pyspark import SparkContext
+    from pyspark.sql import SparkSession
+
+    SparkContext._gateway = SparkContext._jvm = SparkContext._active_spark_context = None
+    SparkSession._instantiatedSession = None
+    _archives.clear()
+
+
 def stop() -> None:
     """Stop the running session and its JVM, if any."""
     if "pyspark" not in sys.modules:
@@ -108,6 +132,9 @@ def stop() -> None:
     from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
+    if has_java_ended():
+        _forget_session()
+        return
     running = SparkSession.getActiveSession()
     if running is not None:
         running.stop()

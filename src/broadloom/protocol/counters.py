@@ -25,6 +25,8 @@ class PeerCounters:
     """Starting positions, on a signed channel, that turned out to be false."""
     stale_messages: int = 0
     """First messages of an author whose signed time is long ago: replayed, or its clock is wrong."""
+    equivocations: int = 0
+    """Frames of authors, on a signed channel, that contradict another frame of theirs."""
     missed: int = 0
     """Messages reported as `Missed`."""
     ttl_expired: int = 0

@@ -213,10 +213,25 @@ class Rejected(NamedTuple):
     text: str
 
 
+class AuthorWarningReason(StrEnum):
+    EQUIVOCATION = "equivocation"
+    """The author has signed two different messages with one sequence number."""
+    CLOCK = "clock"
+    """Its clock and ours differ by more than five minutes."""
+
+
+class AuthorWarning(NamedTuple):
+    """Something is wrong with an author on a signed channel. Reported once per author and reason."""
+
+    author: PeerId
+    reason: AuthorWarningReason
+    text: str
+
+
 class TraceEvent(NamedTuple):
     """A step of the protocol as text, for debugging."""
 
     text: str
 
 
-Event = StateChanged | LinkUp | LinkDown | Rejected | TraceEvent
+Event = StateChanged | LinkUp | LinkDown | Rejected | AuthorWarning | TraceEvent

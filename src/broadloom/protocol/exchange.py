@@ -74,7 +74,7 @@ class Exchange:
             self.peer.counters.malformed_frames += 1
             self._fail(RejectReason.MALFORMED_MESSAGE, str(error))
 
-    def on_disconnect(self, reason: RejectReason | None = None) -> None:
+    def on_disconnect(self, reason: RejectReason | None = None, foreign: str = "") -> None:
         self._fail(reason, "connection lost" if reason is None else reason.name.lower().replace("_", " "))
 
     def on_writable(self) -> None:
@@ -167,6 +167,11 @@ class OutgoingExchange(Exchange):
         self.is_open = True
         self._send_hello()
         self.connection.send(encode(self._request))
+
+    def on_disconnect(self, reason: RejectReason | None = None, foreign: str = "") -> None:
+        if foreign and not self._is_closed:
+            self.peer.discovery.on_foreign_found(self._address, foreign)
+        super().on_disconnect(reason, foreign)
 
     def abandon(self) -> None:
         """Drop the exchange in favor of another one with the same peer."""

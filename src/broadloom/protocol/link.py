@@ -120,8 +120,9 @@ class Link:
         if self.backlog and not self.is_draining:
             self.backlog.drain()
 
-    def on_disconnect(self, reason: RejectReason | None = None) -> None:
-        self._on_ended(LinkDownReason.CONNECTION_LOST if reason is None else LinkDownReason.ACCESS_REVOKED)
+    def on_disconnect(self, reason: RejectReason | None = None, foreign: str = "") -> None:
+        is_unauthorized = reason is not None or foreign
+        self._on_ended(LinkDownReason.ACCESS_REVOKED if is_unauthorized else LinkDownReason.CONNECTION_LOST)
 
     def on_send_overflow(self) -> None:
         self._peer.counters.slow_neighbors_dropped += 1

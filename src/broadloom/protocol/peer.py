@@ -133,6 +133,12 @@ class Peer:
             raise RuntimeError(f"only a connected peer can broadcast; this one is {self.state.value}")
         return self.broadcaster.broadcast(data, kind, priority, ttl_ms)
 
+    def set_bootstrap(self, bootstrap: tuple[Address, ...]) -> None:
+        """Replace the bootstrap hosts, and look for other parts of the fabric on the new ones."""
+        self.discovery.set_bootstrap(bootstrap)
+        if self.state is PeerState.CONNECTED:
+            self.partition_merge.probe_bootstrap_hosts()
+
     def leave(self) -> None:
         """Leave gracefully; the state is LEFT when that is done."""
         self.leave_protocol.start()

@@ -27,9 +27,10 @@ class ConnectionHandler(Protocol):
     def on_frame(self, frame: bytes) -> None:
         """A complete frame arrived; frames arrive in order."""
 
-    def on_disconnect(self, reason: RejectReason | None = None) -> None:
+    def on_disconnect(self, reason: RejectReason | None = None, foreign: str = "") -> None:
         """The connection failed, was closed by the remote side after its last frame, or broke. Called at most once,
-        and never after our own `close`. The reason is set if the TLS handshake failed."""
+        and never after our own `close`. The reason is set if the TLS handshake failed; `foreign` says what the remote
+        side is, if it is not a member: another program, or a peer whose ticket we do not accept (any more)."""
 
     def on_writable(self) -> None:
         """The connection was congested, and its queue has drained below the low-water mark."""

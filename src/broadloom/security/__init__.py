@@ -11,15 +11,18 @@ from broadloom.security.credentials import PeerCredentials
 from broadloom.security.keys import generate_key
 from broadloom.security.revocation import RevocationList, revoke_tickets
 from broadloom.security.ticket import Ticket
-from broadloom.security.tls_context import reject_reason_for
+from broadloom.security.tls_context import APPLICATION_PROTOCOL, explain_as_initiator, former_member, reject_reason_for
 
 __all__ = [
+    "APPLICATION_PROTOCOL",
     "Authority",
     "InvalidKeyError",
     "InvalidKeyFileError",
     "PeerCredentials",
     "RevocationList",
     "Ticket",
+    "explain_as_initiator",
+    "former_member",
     "generate_key",
     "reject_reason_for",
     "revoke_tickets",

@@ -15,6 +15,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.x509.oid import NameOID
 
 from broadloom.errors import InvalidKeyError, InvalidKeyFileError
+from broadloom.private_files import warn_if_readable_by_others
 from broadloom.protocol.identity import Role
 from broadloom.security.certificates import (
     ALWAYS_VALID,
@@ -78,6 +79,8 @@ class Authority:
         if len(contents.certificates) != 1 or len(contents.keys) > 1:
             raise InvalidKeyFileError(f"{what} is incomplete (expected one certificate and a private key): {_ADVICE}")
         authority = cls(contents.certificates[0], contents.keys[0] if contents.keys else None)
+        if authority.key is not None:
+            warn_if_readable_by_others(Path(path), "the authority")
         try:
             authority.certificate.verify_directly_issued_by(authority.certificate)
             may_sign = authority.certificate.extensions.get_extension_for_class(x509.BasicConstraints).value.ca

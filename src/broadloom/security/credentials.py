@@ -31,7 +31,7 @@ class PeerCredentials:
         revocation_list: RevocationList | None = None,
         now: Clock = utc_now,
     ) -> None:
-        verifier = CertificateVerifier(authority, revocation_list, now)
+        verifier = CertificateVerifier(authority, revocation_list, now, tickets=len(certificate.chain) > 1)
         self._verifier = verifier
         self.identity: Identity = verifier.verify(certificate.der).identity
         """This peer as others see it. A ticket that they would reject is rejected here already."""

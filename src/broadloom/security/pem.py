@@ -20,6 +20,7 @@ from cryptography.hazmat.primitives.serialization import (
 )
 
 from broadloom.errors import InvalidKeyFileError
+from broadloom.private_files import open_new
 
 FILE_BYTES_MAX = 16 << 20
 
@@ -76,7 +77,7 @@ def read_file(path: Path, what: str) -> bytes:
 def write_private(path: Path, content: bytes) -> None:
     """Create a file with mode 600."""
     try:
-        file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        file = open_new(path)
     except FileExistsError:
         raise InvalidKeyFileError(
             f"{path} already exists and is not overwritten: move it, or choose another name"

@@ -15,6 +15,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.x509.oid import NameOID
 
 from broadloom.errors import InvalidKeyFileError
+from broadloom.private_files import warn_if_readable_by_others
 from broadloom.protocol.identity import Role
 from broadloom.security.certificates import Clock, PeerCertificate, new_peer_certificate, single_attribute, utc_now
 from broadloom.security.pem import encode_pem, read_contents, read_file, write_private
@@ -60,6 +61,7 @@ class Ticket:
             what, raw = "the ticket", source.encode(errors="replace")
         else:
             what, raw = f"the ticket {source}", read_file(Path(source), "the ticket")
+            warn_if_readable_by_others(Path(source), "the ticket")
         contents = read_contents(raw, what, _ADVICE)
         if len(contents.certificates) != 2 or len(contents.keys) != 1:
             raise InvalidKeyFileError(

@@ -2,7 +2,8 @@
 
 Peers have no host names, so certificates are checked by their issuer only. The server name (SNI) identifies the
 channel: a listener of another channel can report that, where both sides would otherwise only see an unknown authority
-and could not distinguish a wrong key from a wrong port.
+and could not distinguish a wrong key from a wrong port. The application protocol (ALPN) identifies peers: a server that
+does not select it is some other program, whatever its certificate is.
 
 `reject_reason_for` maps a failed handshake to a `RejectReason`. OpenSSL's reason strings differ between versions
 (`SSLV3_ALERT_…`, `TLSV1_ALERT_…`, `TLSV13_ALERT_…`, with or without `ALERT`), so they are matched by their significant
@@ -16,6 +17,7 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import NamedTuple
 
 from cryptography import x509
 from cryptography.hazmat.primitives.serialization import Encoding
@@ -25,6 +27,8 @@ from broadloom.security.pem import encode_pem
 from broadloom.wire.exchange_messages import RejectReason
 
 _FD_DIRECTORY = "/proc/self/fd/"
+APPLICATION_PROTOCOL = "broadloom"
+"""The ALPN name of every peer."""
 
 
 def make_contexts(
@@ -39,6 +43,7 @@ def make_contexts(
         context.check_hostname = False
         context.verify_mode = ssl.CERT_REQUIRED
         context.load_verify_locations(cadata=trusted)
+        context.set_alpn_protocols([APPLICATION_PROTOCOL])
     _load_certificate(certificate, server, client)
     # A resumed session would skip the certificates, and a ticket may have been revoked meanwhile.
     server.num_tickets = 0
@@ -108,6 +113,8 @@ _BY_REASON = {
     "RECORD_LAYER_FAILURE": RejectReason.TLS_MISMATCH,
     "BAD_RECORD_TYPE": RejectReason.TLS_MISMATCH,
     "UNKNOWN_PROTOCOL": RejectReason.TLS_MISMATCH,
+    # An alert of servers that know other application protocols only.
+    "NO_APPLICATION_PROTOCOL": RejectReason.WRONG_PROTOCOL,
 }
 
 _BY_REASON_AS_RESPONDER = {
@@ -124,6 +131,36 @@ def reject_reason_for(problem: ssl.SSLError, *, is_initiator: bool) -> RejectRea
     reason = (getattr(problem, "reason", None) or "").upper().replace(" ", "_")
     tables = (_BY_REASON,) if is_initiator else (_BY_REASON, _BY_REASON_AS_RESPONDER)
     return next((reject_reason for table in tables for part, reject_reason in table.items() if part in reason), None)
+
+
+class HandshakeFailure(NamedTuple):
+    reason: RejectReason | None
+    """Why the other end does not admit us, or cannot be used."""
+    foreign: str = ""
+    """What the other end is, if it is not a member: another program, or a former member."""
+
+
+FORMER_MEMBERS = {
+    RejectReason.TICKET_EXPIRED: "a peer whose ticket has expired, or seems so by the clock of this machine",
+    RejectReason.TICKET_REVOKED: "a peer whose ticket was revoked",
+}
+_KEY_REASONS = (RejectReason.WRONG_KEY, *FORMER_MEMBERS)
+
+
+def former_member(reason: RejectReason) -> HandshakeFailure:
+    """We reject the other end. That says nothing about our own access, unless the keys differ."""
+    foreign = FORMER_MEMBERS.get(reason, "")
+    return HandshakeFailure(None if foreign else reason, foreign)
+
+
+def explain_as_initiator(problem: ssl.SSLError, *, is_peer: bool) -> HandshakeFailure:
+    """What a failed handshake tells the initiator. `is_peer`: the other end has selected our application protocol."""
+    reason = reject_reason_for(problem, is_initiator=True)
+    if reason in _KEY_REASONS and not is_peer:
+        return HandshakeFailure(RejectReason.WRONG_PROTOCOL, "another TLS server")
+    if isinstance(problem, ssl.SSLCertVerificationError) and problem.verify_code != NOT_YET_VALID:
+        return former_member(_verification_reason(problem))
+    return HandshakeFailure(reason)
 
 
 def _verification_reason(problem: ssl.SSLCertVerificationError) -> RejectReason:

@@ -29,8 +29,13 @@ class VerifiedPeer(NamedTuple):
 
 
 class CertificateVerifier:
-    def __init__(self, authority: x509.Certificate, revocation_list: RevocationList | None, now: Clock) -> None:
+    def __init__(
+        self, authority: x509.Certificate, revocation_list: RevocationList | None, now: Clock, *, tickets: bool
+    ) -> None:
         self._authority = authority
+        self._tickets = tickets
+        """Whether members have tickets. With a shared key, every member has the authority's private key and could issue
+        a ticket with any name, so none is accepted."""
         self._revocation_list = revocation_list
         self._now = now
 
@@ -56,6 +61,8 @@ class CertificateVerifier:
         if not isinstance(key, Ed25519PublicKey):
             raise _untrusted_error()
         ticket = _embedded_ticket(certificate)
+        if (ticket is not None) != self._tickets:
+            raise _untrusted_error()
         owner = peer_id_of(key, ticket)
         if peer_id not in (None, owner):
             raise CredentialError(

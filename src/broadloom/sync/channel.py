@@ -63,6 +63,7 @@ class Channel(ClosableSyncWrapper[AsyncChannel]):
     identity = calls(AsyncChannel.identity)
     display_name = calls(AsyncChannel.display_name)
     status = calls(AsyncChannel.status)
+    set_bootstrap = calls(AsyncChannel.set_bootstrap)
     wait_for_peers = awaits(AsyncChannel.wait_for_peers)
 
     broadcast = awaits(AsyncChannel.broadcast)

@@ -18,11 +18,8 @@ from broadloom.transport.connection import TcpConnection
 from broadloom.transport.node import TcpNode
 
 if TYPE_CHECKING:
-    from broadloom.protocol import ChannelSettings
-    from broadloom.protocol.runtime import ConnectionHandler, ObserverFactory
+    from broadloom.protocol.runtime import ConnectionHandler
     from broadloom.wire import Address, PeerId
-
-LOOPBACK = "127.0.0.1"
 
 
 class Partition:
@@ -74,19 +71,7 @@ class PartitionedConnect(PendingConnection):
 
     _node_class = PartitionedNode
 
-    def __init__(
-        self,
-        name: str,
-        partition: Partition,
-        *,
-        bootstrap: list[str],
-        timeout_s: float,
-        tape: "ObserverFactory",
-        settings: "ChannelSettings",
-    ) -> None:
-        options = ConnectOptions(
-            bootstrap=bootstrap, advertise_host=LOOPBACK, timeout_s=timeout_s, tape=tape, settings=settings
-        )
+    def __init__(self, name: str, partition: Partition, options: ConnectOptions) -> None:
         super().__init__(name, options)
         self._partition = partition
 

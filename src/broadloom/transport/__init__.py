@@ -4,6 +4,7 @@
 """
 
 from broadloom.transport.addresses import find_advertise_host, parse_address
+from broadloom.transport.bootstrap_hosts import BootstrapHosts
 from broadloom.transport.node import HandshakeCounters, ListenError, TcpNode
 
-__all__ = ["HandshakeCounters", "ListenError", "TcpNode", "find_advertise_host", "parse_address"]
+__all__ = ["BootstrapHosts", "HandshakeCounters", "ListenError", "TcpNode", "find_advertise_host", "parse_address"]

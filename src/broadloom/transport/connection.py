@@ -11,8 +11,9 @@ import ssl
 from typing import TYPE_CHECKING, cast
 
 from broadloom.protocol.identity import CredentialError, Identity
-from broadloom.security import reject_reason_for
+from broadloom.security import explain_as_initiator, former_member, reject_reason_for
 from broadloom.transport.flow_control import limit_kernel_buffers, unread_bytes
+from broadloom.transport.foreign_program import PLAIN_PEER, describe_foreign
 from broadloom.transport.tls_stream import TlsStream
 from broadloom.wire import FrameSplitter, WireError, encode
 from broadloom.wire.exchange_messages import Reject, RejectReason
@@ -159,7 +160,7 @@ class TcpConnection(asyncio.Protocol):
 
     def disconnect_unauthorized(self, reason: RejectReason) -> None:
         """The ticket of the other end has expired or was revoked."""
-        self._disconnect(reason)
+        self._disconnect(*former_member(reason))
 
     def on_connect_failed(self, reason: RejectReason | None = None) -> None:
         self.connect_task = None
@@ -231,7 +232,7 @@ class TcpConnection(asyncio.Protocol):
             elif len(data) >= LARGE_READ_BYTES and unread_bytes(self._socket) >= LARGE_READ_BYTES:
                 self._node.flow.rate_limiter.on_lag()
         except ssl.SSLError as problem:
-            self._on_tls_error(problem)
+            self._on_tls_error(problem, data)
         except WireError as problem:
             self._on_malformed(data, problem)
 
@@ -282,7 +283,7 @@ class TcpConnection(asyncio.Protocol):
             self._node.count_rejection(rejected.reason)
             if not self._is_initiator:
                 self._transport.write(self._tls.encrypt(encode(Reject(rejected.reason, rejected.text))))
-            self._disconnect(rejected.reason, half_close=True)
+            self._disconnect(*former_member(rejected.reason), half_close=True)
             return False
         self._open()
         return not self._is_closed
@@ -300,8 +301,9 @@ class TcpConnection(asyncio.Protocol):
             self._node.admission_control.remove_pending(self)
             self._node.on_accept(self)
 
-    def _on_tls_error(self, problem: ssl.SSLError) -> None:
+    def _on_tls_error(self, problem: ssl.SSLError, data: bytes) -> None:
         """TLS failed here, or the other end sent an alert."""
+        foreign = ""
         reason = reject_reason_for(problem, is_initiator=self._is_initiator)
         self._node.count_rejection(reason)
         assert self._tls is not None
@@ -312,7 +314,12 @@ class TcpConnection(asyncio.Protocol):
         elif reason is RejectReason.TLS_MISMATCH and not self._is_initiator and not self._ready:
             # OpenSSL sends no alert to a client without TLS. It may be a peer with tls=False: reply in plain text.
             self._transport.write(encode(Reject(reason, "this channel uses TLS; connect without tls=False")))
-        self._disconnect(reason, half_close=True)
+        if self._is_initiator:
+            reason, foreign = explain_as_initiator(problem, is_peer=self._tls.is_peer)
+            if reason is RejectReason.TLS_MISMATCH:
+                foreign = describe_foreign(data)
+                reason = RejectReason.WRONG_PROTOCOL if foreign not in ("", PLAIN_PEER) else reason
+        self._disconnect(reason, foreign, half_close=True)
 
     def _on_malformed(self, data: bytes, problem: WireError) -> None:
         """The data is not a frame. A TLS mismatch is recognized by the reply of the other end."""
@@ -322,9 +329,10 @@ class TcpConnection(asyncio.Protocol):
         if not is_tls and self._send_queue_bytes == 0 and self._writable:
             reject = encode(Reject(RejectReason.WRONG_PROTOCOL, str(problem)[:200]))
             self._transport.write(reject if self._tls is None else self._tls.encrypt(reject))
-        self._disconnect(RejectReason.TLS_MISMATCH if is_tls else RejectReason.WRONG_PROTOCOL, half_close=True)
+        reason = RejectReason.TLS_MISMATCH if is_tls else RejectReason.WRONG_PROTOCOL
+        self._disconnect(reason, describe_foreign(data) if self._is_initiator else "", half_close=True)
 
-    def _disconnect(self, reason: RejectReason | None, *, half_close: bool = False) -> None:
+    def _disconnect(self, reason: RejectReason | None, foreign: str = "", *, half_close: bool = False) -> None:
         """Report the disconnect and close. `half_close`: let the other end read the reason that was just written."""
         if self._is_closed:
             return
@@ -338,7 +346,7 @@ class TcpConnection(asyncio.Protocol):
             else:
                 self._transport.close()
         if self._ready or self._is_initiator:
-            self.handler.on_disconnect(reason)
+            self.handler.on_disconnect(reason, foreign)
 
     def _on_send_overflow(self) -> None:
         """The send queue is over its limit. The handler may be sending right now, so it is called later."""

@@ -37,6 +37,8 @@ class Limits:
     """Ports to try to listen on, in the channel's port order."""
     listen_backlog: int = 512
     """Connections that the kernel queues while the process is busy."""
+    bootstrap_check_s: float = 5.0
+    """How often the file with bootstrap hosts is read again."""
     credential_check_s: float = 5.0
     """How often the tickets of neighbors are checked again: they expire and are revoked."""
 

@@ -9,7 +9,7 @@ import logging
 import secrets
 import socket
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from random import Random
@@ -22,6 +22,7 @@ from broadloom.protocol.identity import CredentialError
 from broadloom.security import InvalidKeyFileError
 from broadloom.transport.addresses import bind_host, resolve_host
 from broadloom.transport.admission_control import AdmissionControl
+from broadloom.transport.bootstrap_hosts import BootstrapHosts
 from broadloom.transport.connection import TcpConnection
 from broadloom.transport.flow_control import FlowControl
 from broadloom.transport.limits import Limits, TcpTuning
@@ -70,7 +71,7 @@ class TcpNode:
         *,
         advertise_host: str,
         port: int = 0,
-        bootstrap: tuple[Address, ...],
+        bootstrap: BootstrapHosts,
         credentials: "PeerCredentials | None",
         signed: bool = False,
         settings: ChannelSettings | None = None,
@@ -78,7 +79,7 @@ class TcpNode:
         self._channel = channel
         self._advertise_host = advertise_host
         self._port = port
-        self._bootstrap = bootstrap
+        self.bootstrap = bootstrap
         self.credentials = credentials
         self._signed = signed
         self.settings = Tuning.of(settings)
@@ -96,6 +97,9 @@ class TcpNode:
         self._all_closed = asyncio.Event()
         self._closing = False
         self._revocation_list_failed = False
+        self._hosts: tuple[Address, ...] = ()
+        """The bootstrap hosts that the peer knows."""
+        self._bootstrap_timer: asyncio.TimerHandle | None = None
         self._credential_check_timer: asyncio.TimerHandle | None = None
 
     async def start(self, observer: "Observer | None" = None) -> None:
@@ -103,8 +107,10 @@ class TcpNode:
         address = await self._listen()
         signer = self.credentials.signer if self.credentials is not None and self._signed else None
         me = PeerInfo(self.id, address)
-        self.peer = Peer(self, me, self._channel.id, self._bootstrap, self.settings, signer=signer, observer=observer)
+        self._hosts = hosts = self.bootstrap.addresses
+        self.peer = Peer(self, me, self._channel.id, hosts, self.settings, signer=signer, observer=observer)
         self.peer.start()
+        self._check_bootstrap_hosts()
         if self.credentials is not None:
             self._check_credentials()
 
@@ -219,6 +225,23 @@ class TcpNode:
         for connection in self._connections:
             connection.resume_reading()
 
+    # -- bootstrap hosts
+
+    def set_bootstrap(self, hosts: Iterable[str]) -> None:
+        self.bootstrap.replace(hosts)
+        self._update_bootstrap_hosts()
+
+    def _check_bootstrap_hosts(self) -> None:
+        """Read the bootstrap file again."""
+        self._bootstrap_timer = self.call_later(self.limits.bootstrap_check_s, self._check_bootstrap_hosts)
+        self.bootstrap.reload()
+        self._update_bootstrap_hosts()
+
+    def _update_bootstrap_hosts(self) -> None:
+        if self.has_started and not self._closing and self._hosts != self.bootstrap.addresses:
+            self._hosts = self.bootstrap.addresses
+            self.peer.set_bootstrap(self._hosts)
+
     # -- credentials
 
     def _check_credentials(self) -> None:
@@ -310,8 +333,9 @@ class TcpNode:
         self._closing = True
         self._stop_listening()
         self.flow.stop()
-        if self._credential_check_timer is not None:
-            self._credential_check_timer.cancel()
+        for timer in (self._credential_check_timer, self._bootstrap_timer):
+            if timer is not None:
+                timer.cancel()
         self.admission_control.abort_pending()
         for connection in list(self._connections):
             connection.abort()

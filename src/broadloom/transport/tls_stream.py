@@ -7,6 +7,8 @@ every TLS error is raised where it happens.
 import ssl
 from contextlib import suppress
 
+from broadloom.security import APPLICATION_PROTOCOL
+
 READ_BYTES = 16 << 10
 """One TLS record, the maximum that one read returns. A larger buffer would only fragment memory."""
 
@@ -39,6 +41,11 @@ class TlsStream:
     def certificate(self) -> bytes:
         """The certificate of the other end in DER; both contexts require one."""
         return self._tls.getpeercert(binary_form=True) or b""
+
+    @property
+    def is_peer(self) -> bool:
+        """Whether the other end has selected our application protocol; known before its certificate is checked."""
+        return self._tls.selected_alpn_protocol() == APPLICATION_PROTOCOL
 
     def feed(self, data: bytes) -> None:
         """Add bytes from the network."""

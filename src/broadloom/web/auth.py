@@ -1,8 +1,9 @@
 """Access control in front of every page, file and WebSocket.
 
 Three rules. A server on loopback answers only to loopback host names, against DNS rebinding. Requests that change
-anything, and every WebSocket, must come from a page of this server. With a password, nothing but the login page is
-served without it.
+anything, and every WebSocket, must come from a page of this server. Nothing is served without a session: a browser gets
+one with the password, or, on a server without a password, with the token in the address that the server prints. The
+token keeps out other users of the same machine.
 """
 
 import hmac
@@ -14,7 +15,7 @@ from collections.abc import Awaitable, Callable, MutableMapping
 from html import escape
 from http.cookies import CookieError, SimpleCookie
 from typing import Any
-from urllib.parse import parse_qs, urlsplit
+from urllib.parse import parse_qs, urlencode, urlsplit
 
 # The login page is plain HTML, since nothing else is served before it.
 
@@ -60,6 +61,8 @@ Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 COOKIE = "broadloom_entry"
+"""With the port: browsers send cookies to all ports of a host."""
+TOKEN = "token"
 SESSIONS_MAX = 256
 """Signed-in browsers; the oldest session is dropped first."""
 ATTEMPTS_PER_MIN_MAX = 20
@@ -92,9 +95,14 @@ class AuthMiddleware:
     def __init__(self, app: App, *, password: str | None, loopback_only: bool) -> None:
         self.app = app
         self._password = password.encode() if password else None
+        self._token = secrets.token_urlsafe(32)
         self._loopback_only = loopback_only
         self._sessions: deque[str] = deque(maxlen=SESSIONS_MAX)
         self._failed_attempts: deque[float] = deque(maxlen=ATTEMPTS_PER_MIN_MAX)
+
+    def address(self, url: str) -> str:
+        """The address to open: with the token, if there is no password."""
+        return url if self._password is not None else f"{url}?{TOKEN}={self._token}"
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] not in ("http", "websocket"):
@@ -104,12 +112,14 @@ class AuthMiddleware:
         problem = self._rejection(scope, headers)
         if problem:
             await _reject(scope, send, 403, problem)
-        elif self._password is None or self._has_session(headers):
+        elif self._has_session(headers):
             await self.app(scope, receive, _with_headers(send))
         elif scope["type"] == "websocket":
-            await _reject(scope, send, 403, "the password is needed first")
+            await _reject(scope, send, 403, "sign in first: reload the page")
+        elif self._password is None:
+            await self._check_token(scope, headers, send)
         elif scope["path"] == "/login" and scope["method"] == "POST":
-            await self._log_in(receive, send)
+            await self._log_in(headers, receive, send)
         elif scope["path"].startswith("/data/"):
             await _reject(scope, send, 401, "sign in first: reload the page")
         else:
@@ -127,13 +137,22 @@ class AuthMiddleware:
 
     def _has_session(self, headers: dict[str, str]) -> bool:
         try:
-            cookie = SimpleCookie(headers.get("cookie", "")).get(COOKIE)
+            cookie = SimpleCookie(headers.get("cookie", "")).get(_cookie_name(headers))
         except CookieError:
             return False
         given = cookie.value.encode() if cookie is not None else b""
         return any(hmac.compare_digest(given, each.encode()) for each in self._sessions)
 
-    async def _log_in(self, receive: Receive, send: Send) -> None:
+    async def _check_token(self, scope: Scope, headers: dict[str, str], send: Send) -> None:
+        query = parse_qs(scope.get("query_string", b"").decode("latin-1"))
+        given = query.pop(TOKEN, [""])[0]
+        if not hmac.compare_digest(given.encode(), self._token.encode()):
+            await _reject(scope, send, 401, "open the address that the program printed: it has a token")
+            return
+        path = "/" + scope["path"].lstrip("/")  # two slashes would begin the name of another host
+        await self._start_session(headers, send, path + ("?" + urlencode(query, doseq=True) if query else ""))
+
+    async def _log_in(self, headers: dict[str, str], receive: Receive, send: Send) -> None:
         now = time.monotonic()
         if len(self._failed_attempts) == self._failed_attempts.maxlen and now - self._failed_attempts[0] < 60:
             await _respond(send, 429, login_page("Too many wrong passwords: wait a minute."))
@@ -143,10 +162,18 @@ class AuthMiddleware:
             self._failed_attempts.append(now)
             await _respond(send, 403, login_page("That is not the password."))
             return
+        await self._start_session(headers, send, "/")
+
+    async def _start_session(self, headers: dict[str, str], send: Send, location: str) -> None:
         session = secrets.token_urlsafe(32)
         self._sessions.append(session)
-        cookie = f"{COOKIE}={session}; Path=/; HttpOnly; SameSite=Strict"
-        await _respond(send, 303, "", ((b"location", b"/"), (b"set-cookie", cookie.encode())))
+        cookie = f"{_cookie_name(headers)}={session}; Path=/; HttpOnly; SameSite=Strict"
+        await _respond(send, 303, "", ((b"location", location.encode()), (b"set-cookie", cookie.encode())))
+
+
+def _cookie_name(headers: dict[str, str]) -> str:
+    port = headers.get("host", "").rpartition(":")[2]
+    return f"{COOKIE}_{port}" if port.isdecimal() else COOKIE
 
 
 async def _read_password(receive: Receive) -> str | None:

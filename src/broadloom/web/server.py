@@ -1,6 +1,7 @@
 """Serve the pages from the event loop of the calling program.
 
-Without a password only this machine has access. Listening elsewhere without one is refused before anything is opened.
+Without a password only this machine has access, and only with the token in the address. Listening elsewhere without a
+password is refused before anything is opened.
 """
 
 import asyncio
@@ -39,7 +40,7 @@ LISTEN_BACKLOG = 128
 _served = False
 
 
-def make_app(sources: Sources, *, password: str | None, loopback_only: bool) -> App:
+def make_app(sources: Sources, *, password: str | None, loopback_only: bool) -> AuthMiddleware:
     """Once per process: NiceGUI keeps its pages in one place."""
     app = FastAPI(docs_url=None, redoc_url=None, openapi_url=None)
     app.router.routes.extend([*data_routes(sources), *download_routes(sources)])
@@ -84,7 +85,8 @@ async def serve(
     - `tapes_dir`: a tape or a directory of tapes to replay.
     - `results_dir`: directory of the pipeline's results (`--out`), including live tables; may not exist yet.
     - `host`, `port`: where to listen; port 0 selects a free one. Any host but loopback requires a `password`.
-    - `on_ready(url)`: called once when the first page is available.
+    - `on_ready(url)`: called once when the first page is available. Without a password, the address has a token, which
+      other users of this machine do not know.
     - `progress()`: a sentence on what the pages wait for ("Spark starts: 12 s"), or empty.
 
     Raises `ServeError` if the port is in use or the password is missing.
@@ -113,7 +115,7 @@ async def serve(
             if server.should_exit:
                 raise ServeError("the server could not start; its log says why")
             if on_ready is not None:
-                on_ready(_url(listening))
+                on_ready(app.address(_url(listening)))
             await asyncio.shield(serving)
         finally:
             if following is not None:

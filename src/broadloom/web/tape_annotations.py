@@ -6,7 +6,7 @@ They are derived from the fabric as it is drawn, so they describe what a viewer 
 from collections import Counter
 from collections.abc import Iterator
 
-from broadloom.testing.cluster.timeline import Annotation, Change, LinkAdded, PeerRemoved
+from broadloom.testing.cluster.timeline import Annotation, Change, LinkAdded, PeerAdded, PeerRemoved
 from broadloom.web.history import FabricHistory
 from broadloom.web.snapshot import PEER_STATS, Entry, Snapshot
 
@@ -22,13 +22,16 @@ DEGREE = 4
 class TapeAnnotator:
     """Fills a history with changes in order of time, and with annotations in between."""
 
-    def __init__(self, history: FabricHistory, changes: list[Change], estimates: list[tuple[float, int]]) -> None:
-        """`estimates`: the peers' diameter estimate and since when."""
+    def __init__(
+        self, history: FabricHistory, changes: list[Change], estimates: list[tuple[float, int]], degree: int
+    ) -> None:
+        """`estimates`: the peers' diameter estimate and since when. `degree`: the most links that a peer recorded."""
         self._history = history
         self._changes = changes
         self._estimates = estimates[::-1]
         self._estimate: int | None = None
-        self._degree = _infer_degree(history, changes)
+        is_small = sum(isinstance(each, PeerAdded) for each in changes) <= degree + 1
+        self._degree = max(degree, DEGREE) if is_small else degree
         self._partitions, self._partitions_before = 1, 1
         """As reported, and as last examined."""
         self._was_connected = False
@@ -94,13 +97,3 @@ def _degrees(snapshot: Snapshot) -> dict[int, int]:
     """Links of each peer, including those to peers that are not on the tape."""
     ends = Counter(end for pair in snapshot.links for end in pair)
     return {peer: ends[peer] for peer in snapshot.peers}
-
-
-def _infer_degree(history: FabricHistory, changes: list[Change]) -> int:
-    """Links per peer: the most common number at the end."""
-    final = Snapshot()
-    for change in changes:
-        final.apply(history.entry(change))
-    counts = Counter(_degrees(final).values())
-    common = counts.most_common(1)[0][0] if counts else DEGREE
-    return common if len(final.peers) > common + 1 else max(common, DEGREE)

@@ -88,7 +88,7 @@ def replay(path: Path, channel: str | None = None) -> Replay:
     changes = [*_fabric_changes(fabric, _last_seen(path, channel)), *samples]
     changes.sort(key=lambda each: each.at_s)
     history = FabricHistory(changes[0].at_s, entries_max=len(changes) * 2 + 1000)
-    TapeAnnotator(history, changes, _estimates(steps)).run()
+    TapeAnnotator(history, changes, _estimates(steps), _degree(fabric)).run()
     sampled_messages = sum(isinstance(each, MessageSent) for each in samples)
     return Replay(path, channel, history, sent.num_rows, sampled_messages)
 
@@ -192,6 +192,19 @@ def _fabric_changes(rows: list[dict[str, Any]], last_seen: dict[str, float]) -> 
                 claims[pair].add(peer)
     for crashed, when in reversed(crashes):
         yield from remove(int(crashed, 16), when, "crashed")
+
+
+def _degree(rows: list[dict[str, Any]]) -> int:
+    """The most links that a peer recorded at once: no peer has more than its degree."""
+    links: defaultdict[str, set[str]] = defaultdict(set)
+    most = 0
+    for row in rows:
+        if row["kind"] == EventKind.LINK_UP.value:
+            links[row["peer"]].add(row["neighbor"])
+            most = max(most, len(links[row["peer"]]))
+        elif row["kind"] == EventKind.LINK_DOWN.value:
+            links[row["peer"]].discard(row["neighbor"])
+    return most
 
 
 def _find_crashes(rows: list[dict[str, Any]], last_seen: dict[str, float]) -> dict[str, float]:

@@ -166,6 +166,12 @@ def read_hops_and_age(frame: bytes) -> tuple[int, int]:
     return hops, age_ms
 
 
+def signature_of(frame: bytes) -> bytes:
+    """The signature of a frame that was received, which may be malformed."""
+    (size,) = _UINT.unpack_from(frame, _TAIL_AT)
+    return frame[_TAIL_AT + 4 : _TAIL_AT + 4 + size]
+
+
 def signed_part(frame: bytes) -> bytes:
     """What the author signs: everything but the signature itself and the prefix, which relays change. The messages are
     hashed, so that this part and the signature prove later that they existed (`read_signed_part`)."""

@@ -4,7 +4,7 @@ proves it."""
 import pytest
 
 from broadloom.protocol import Peer, Tuning
-from broadloom.protocol.broadcast.signing import CLOCK_SKEW_S
+from broadloom.protocol.broadcast.author_warnings import CLOCK_SKEW_S
 from broadloom.protocol.events import Missed
 from broadloom.wire import Broadcast
 from broadloom.wire.broadcast_frame import AGE_MS_MAX, encode_broadcast, signed_part

@@ -98,7 +98,9 @@ def test_demo_serves_pages_until_ctrl_c() -> None:
     options = ["--no-spark", "--no-browser", "--peers", "3", "--port", str(port)]
     with running_command("demo", *options) as command:
         command.wait_for_output("Broadloom is ready")
-        with urllib.request.urlopen(f"http://127.0.0.1:{port}/", timeout=30) as page:
+        address = next(word for word in command.out.split() if word.startswith(f"http://127.0.0.1:{port}/?token="))
+        opener = urllib.request.build_opener(urllib.request.HTTPCookieProcessor())
+        with opener.open(address, timeout=30) as page:
             assert page.status == 200
         command.signal(signal.SIGINT)
         ended = command.wait()

@@ -40,7 +40,7 @@ class RecordingHandler:
     def on_send_overflow(self) -> None:
         raise AssertionError("the simulated network has no send limit")
 
-    def on_disconnect(self, reason: RejectReason | None = None) -> None:
+    def on_disconnect(self, reason: RejectReason | None = None, foreign: str = "") -> None:
         self.events.append((self._clock.now, "disconnected"))
 
     @property

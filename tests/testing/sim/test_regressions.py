@@ -5,9 +5,11 @@ import pytest
 from broadloom.protocol import Peer, Tuning
 from broadloom.protocol.events import LinkDownReason
 from broadloom.testing.checks.audit import STABLE_PERIOD_S
+from broadloom.testing.checks.guarantees import check_connected
 from broadloom.testing.sim import scenario
 from broadloom.testing.sim.dissemination import DisseminationMode
 from broadloom.testing.sim.network import SimNetworkSettings
+from broadloom.testing.sim.node import SimNode
 from broadloom.testing.sim.simulation import Simulation, SimulationSettings
 from broadloom.testing.sim.steps import Run, join_storm
 from broadloom.wire import Address
@@ -342,3 +344,42 @@ def test_edge_is_restored_when_the_other_side_cannot_swap(monkeypatch: pytest.Mo
     assert sorted(responder.links.neighbors) != neighbors
     sim.run_for(0.16)
     assert sorted(responder.links.neighbors) == neighbors
+
+
+def _create_on(sim: Simulation, host: str, bootstrap: tuple[Address, ...]) -> list[SimNode]:
+    """Four peers on one host, the first of which creates the channel."""
+    nodes = []
+    for _ in range(4):
+        nodes.append(sim.add_peer(host=host, bootstrap=bootstrap))
+        assert sim.run_until(lambda: nodes[-1].is_connected, 30)
+    return nodes
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_channels_created_on_the_fourth_and_fifth_bootstrap_host_merge(seed: int):
+    """Members only ever contacted the first three bootstrap hosts, which were down."""
+    bootstrap = tuple(Address(host, 0) for host in ("down-1", "down-2", "down-3", "alpha", "beta"))
+    sim = Simulation(seed)
+    sim.network.partition({"beta": 1}, frozenset({(0, 1), (1, 0)}))
+    nodes = [*_create_on(sim, "alpha", bootstrap), *_create_on(sim, "beta", bootstrap)]
+    sim.run_for(60)  # until no peer is on alert
+    sim.heal()
+    assert sim.run_until(lambda: check_connected(sim.adjacency()) is None, 120)
+    sim.check()
+    assert all(node.is_connected for node in nodes)
+
+
+def test_bootstrap_hosts_changed_at_run_time_are_contacted():
+    """Two channels that did not know of each other's hosts."""
+    sim = Simulation(1)
+    alpha = _create_on(sim, "alpha", (Address("alpha", 0),))
+    _create_on(sim, "beta", (Address("beta", 0),))
+    sim.run_for(60)
+    assert check_connected(sim.adjacency()) is not None
+    alpha[2].peer.set_bootstrap((Address("alpha", 0), Address("beta", 0)))
+    sim.check(5)
+    searching = sim.add_peer(host="gamma", bootstrap=(Address("down", 0),))
+    sim.run_for(30)
+    assert not searching.is_connected
+    searching.peer.set_bootstrap((Address("beta", 0),))
+    sim.check(10)

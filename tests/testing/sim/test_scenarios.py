@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from broadloom.cli.simulate import run as sim
+from broadloom.cli.sim import run as sim
 from broadloom.protocol.broadcast.gap_repair import GapRepair
 from broadloom.protocol.broadcast.plumtree import Plumtree
 from broadloom.testing.sim.dissemination import BURST_BYTES_MAX, LARGE_BYTES, DisseminationMode, random_payloads

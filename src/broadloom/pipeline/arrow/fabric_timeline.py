@@ -22,7 +22,7 @@ Flags = npt.NDArray[np.bool_]
 
 
 class FabricTimeline:
-    """Built from `links` and `membership_intervals` of one channel. `degree` 0: the most links any peer had."""
+    """Built from `links` and `membership_intervals` of one channel. `degree` 0: the most links any peer recorded."""
 
     def __init__(self, links: pa.Table, intervals: pa.Table, degree: int = 0) -> None:
         members = to_polars(intervals).sort("peer")
@@ -40,6 +40,8 @@ class FabricTimeline:
         )
         self.a: Ints = undisputed["a"].to_numpy().astype(np.int64)
         self.b: Ints = undisputed["b"].to_numpy().astype(np.int64)
+        self.a_recorded: Flags = undisputed["a_start_time"].is_not_null().to_numpy()
+        self.b_recorded: Flags = undisputed["b_start_time"].is_not_null().to_numpy()
         start = undisputed["start_time"].to_numpy().astype(np.int64)
         end = undisputed["end_time"].fill_null(int(NEVER)).to_numpy().astype(np.int64)
         self.link_start = np.maximum(start, np.maximum(self.start[self.a], self.start[self.b]))
@@ -54,8 +56,12 @@ class FabricTimeline:
 
     @cached_property
     def degree_max(self) -> int:
-        """The most links that a peer had at once. No operation takes a peer above its degree."""
-        peer, time, change = self._changes()
+        """The most links that a peer recorded at once. No operation takes a peer above its degree.
+
+        What others recorded about a peer does not count. Of a peer without a tape, or whose tape ended before it was
+        killed, its old neighbor may record the end of a link after its new neighbor has recorded the start.
+        """
+        peer, time, change = self._changes(self.a_recorded, self.b_recorded)
         order = np.lexsort((change, time, peer))  # at the same time, ends come first
         peer, total = peer[order], np.cumsum(change[order])
         if not len(peer):
@@ -68,11 +74,16 @@ class FabricTimeline:
         return (self.start <= time) & (time < self.end)
 
     def graph(self, time: int) -> tuple[Ints, Ints, Ints]:
-        """The peers present at a time, and the links as indexes into these."""
-        peers = np.flatnonzero(self.is_present(time))
+        """The peers present at a time, and the links as indexes into these.
+
+        A peer without a tape is out of sight while no recorded peer has a link to it.
+        """
+        linked = (self.link_start <= time) & (time < self.link_end)
+        in_sight = self.is_recorded.copy()
+        in_sight[self.a[linked]] = in_sight[self.b[linked]] = True
+        peers = np.flatnonzero(self.is_present(time) & in_sight)
         position = np.zeros(len(self.names), dtype=np.int64)
         position[peers] = np.arange(len(peers))
-        linked = (self.link_start <= time) & (time < self.link_end)
         ends = np.sort(np.stack([position[self.a[linked]], position[self.b[linked]]]), axis=0)
         a, b = np.unique(ends, axis=1)  # for a moment, two links between the same peers may overlap
         return peers, a, b
@@ -96,7 +107,8 @@ class FabricTimeline:
     @cached_property
     def is_regular(self) -> Flags:
         """For each of `times`, whether all recorded peers have their degree of links."""
-        peer, time, change = self._changes()
+        every = np.ones(len(self.a), dtype=bool)
+        peer, time, change = self._changes(every, every)
         at = np.searchsorted(self.times, time)
         order = np.lexsort((at, peer))
         peer, at, change = peer[order], at[order], change[order]
@@ -126,12 +138,13 @@ class FabricTimeline:
         ended = np.searchsorted(np.sort(self.end), times, side="right")
         return np.asarray(started - ended, dtype=np.int64)
 
-    def _changes(self) -> tuple[Ints, Ints, Ints]:
-        """Start and end of each link at each of its ends: peer, time, +1 or -1."""
+    def _changes(self, at_a: Flags, at_b: Flags) -> tuple[Ints, Ints, Ints]:
+        """Start and end of each link at these of its ends: peer, time, +1 or -1."""
         lasting = self.link_start < self.link_end
-        a, b, up, down = self.a[lasting], self.b[lasting], self.link_start[lasting], self.link_end[lasting]
+        in_a, in_b = lasting & at_a, lasting & at_b
+        peer = np.concatenate([self.a[in_a], self.b[in_b]])
+        up = np.concatenate([self.link_start[in_a], self.link_start[in_b]])
+        down = np.concatenate([self.link_end[in_a], self.link_end[in_b]])
         ended = down < NEVER
-        peer = np.concatenate([a, b, a[ended], b[ended]])
-        time = np.concatenate([up, up, down[ended], down[ended]])
-        change = np.concatenate([np.ones(2 * len(a), np.int64), -np.ones(2 * int(ended.sum()), np.int64)])
-        return peer, time, change
+        change = np.concatenate([np.ones(len(peer), np.int64), -np.ones(int(ended.sum()), np.int64)])
+        return np.concatenate([peer, peer[ended]]), np.concatenate([up, down[ended]]), change

@@ -14,7 +14,7 @@ from broadloom.record.arrow_import import pa
 
 KINDS = ("sent", "received")
 COLUMNS = ("kind", "run_id", "event_time", "peer", "author", "sequence", "neighbor")
-CROSSED = ("sender_peer", "receiver", "run_from", "run_to", "from_us", "to_us")
+CROSSED = ("neighbor", "receiver", "run_from", "run_to", "from_us", "to_us")
 
 FASTEST = pa.schema(
     [
@@ -41,7 +41,7 @@ def crossings(rows: pl.DataFrame) -> pl.DataFrame:
     if holders["key"].n_unique() < holders.height:
         holders = holders.unique("key", keep="first", maintain_order=True)
     received = rows.filter(pl.col("kind") == "received").select(
-        key=keys.delivery(receiver="neighbor"), receiver="peer", sender_peer="neighbor", run_to="run_id", to_us=time
+        "neighbor", key=keys.delivery(receiver="neighbor"), receiver="peer", run_to="run_id", to_us=time
     )
     return received.join(holders, on="key").select(CROSSED)
 

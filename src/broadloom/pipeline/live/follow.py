@@ -1,17 +1,21 @@
 """`broadloom pipeline run --follow`: keeps live tables of growing tapes up to date.
 
-One streaming query reads the tapes (`broadloom.pipeline.spark_source`). For each micro-batch one Spark job processes
-each channel (`broadloom.pipeline.live.micro_batch`) with the state of the previous batch. State and tables are
-committed together under the number of the batch, so a batch that is repeated after a crash changes nothing. Everything
-is in `OUT/live`: checkpoint, tables and quarantine.
+The driver plans a micro-batch from the files that were added (`broadloom.pipeline.spark_source.read_plan`). One Spark
+job reads it and processes each channel (`broadloom.pipeline.live.micro_batch`) with the state of the previous batch.
+The offset reached, the state and the tables are committed together, in one manifest: a batch that was interrupted left
+nothing behind, and is planned again. Everything is in `OUT/live`: tables, manifests and quarantine.
+
+Spark's own streaming queries are not used: they start a Python process for each query and source, and give it ten
+seconds to import Spark, which is too little on a busy machine. Tasks have workers that are forked from a warm one.
 """
 
 import json
 import logging
+import pickle
 import re
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -23,33 +27,37 @@ from broadloom.pipeline.live.state_codec import pack, unpack
 from broadloom.pipeline.live.store import BatchManifest, LiveStore
 from broadloom.pipeline.live.tables import TABLES
 from broadloom.pipeline.live.watermark import WatermarkRules
-from broadloom.pipeline.spark_session import DRIVER_MEMORY, session
-from broadloom.pipeline.spark_source import register
+from broadloom.pipeline.spark_session import DRIVER_MEMORY, JAVA_ENDED, has_java_ended, session
+from broadloom.pipeline.spark_source.offsets import TapeOffset
 from broadloom.pipeline.spark_source.options import BATCH_ROWS_MAX
+from broadloom.pipeline.spark_source.parquet_files import list_files
+from broadloom.pipeline.spark_source.read_plan import ReadPlanner
+from broadloom.pipeline.spark_source.row_groups import RowGroupPartition
+from broadloom.pipeline.spark_source.row_groups import read as read_row_groups
 from broadloom.pipeline.tables import sessions
 from broadloom.pipeline.tape_set import TapesNotFoundError
 from broadloom.record.arrow_import import pa
+from broadloom.record.reader import TABLE_SCHEMA
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
-    from pyspark.sql.streaming.query import StreamingQuery
 
 log = logging.getLogger("broadloom.pipeline")
 
 POLL_INTERVAL_S = 1.0
 """How often the tapes are polled."""
 
-RESTARTS_MAX = 5
-"""In a row, without a committed batch in between."""
+RETRIES_MAX = 5
+"""Of one batch: a worker may crash, and a full disk may be freed."""
 
-KNOWN_FAULTS = ("java.io.OptionalDataException",)
-"""Faults of Spark itself, seen now and then at the start of a query. A restart loses nothing."""
+RETRY_DELAY_S = 2.0
+"""Before the first retry; longer before each further one."""
 
 _RESULT = "channel STRING, state BINARY, tables BINARY, row_count BIGINT, excluded_count BIGINT, watermark_us BIGINT"
 
 
 class FollowError(BroadloomError):
-    """The streaming query failed."""
+    """A batch failed repeatedly, or Spark has ended. The last committed tables are valid."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,12 +110,12 @@ def follow(
     check_tapes(tapes)
     chosen = {each.name: each.default for each in sessions.SETTINGS} | dict(settings or {})
     running = spark or session(master, name="broadloom follow", memory=memory)
-    register(running)
     # It would print a traceback of every failed batch, which is reported anyway.
     logging.getLogger("py4j").setLevel(logging.CRITICAL)
     follower = Follower(running, Path(tapes), live_folder(out), rules or WatermarkRules(), chosen, on_progress)
-    _run_supervised(follower, rows_max, once, stop or threading.Event())
-    return follower.store.manifest()
+    with follower.store.writing():
+        _run(follower, rows_max, once, stop or threading.Event())
+        return follower.store.manifest()
 
 
 def check_tapes(tapes: Path | str) -> None:
@@ -117,7 +125,7 @@ def check_tapes(tapes: Path | str) -> None:
 
 
 class Follower:
-    """Processes the micro-batches of a streaming query."""
+    """Processes micro-batches."""
 
     def __init__(
         self,
@@ -128,49 +136,38 @@ class Follower:
         settings: Mapping[str, Any],
         on_progress: Callable[[FollowProgress], None] | None,
     ) -> None:
-        self.tapes = tapes.absolute()
-        self.folder = folder.absolute()
-        self.store = LiveStore(self.folder)
-        self.batches = 0
-        """Batches committed by this object."""
+        self.store = LiveStore(folder.absolute())
+        self._quarantine = str(self.store.folder / "quarantine")
+        self._planner = ReadPlanner(str(tapes.absolute()), self._quarantine)
         self._spark = spark
         self._rules = rules
         self._sessions = sessions.rule(settings)
         self._on_progress = on_progress
 
-    def start(self, rows_max: int, once: bool) -> "StreamingQuery":
-        from pyspark.sql import functions as F  # noqa: N812
+    def files(self) -> set[str]:
+        """The files that are there now."""
+        return set(list_files(self._planner.folder))
 
-        self.folder.mkdir(parents=True, exist_ok=True)
-        self.store.remove_stale_files()
-        events = (
-            self._spark.readStream.format("broadloom")
-            .option("rows_max", rows_max)
-            .option("quarantine", str(self.folder / "quarantine"))
-            .schema(_columns())
-            .load(str(self.tapes))
-            .select(*(F.col(name) for name in COLUMNS))
-        )
-        writer = events.writeStream.foreachBatch(self.on_batch).option(
-            "checkpointLocation", str(self.folder / "checkpoint")
-        )
-        trigger = (
-            writer.trigger(availableNow=True) if once else writer.trigger(processingTime=f"{POLL_INTERVAL_S} seconds")
-        )
-        return trigger.start()
-
-    def on_batch(self, events: "DataFrame", batch: int) -> None:
-        """Process a micro-batch. May be called again with the same number after a crash."""
-        if self.store.is_committed(batch):
-            return
-        began = time.monotonic()
+    def process_next(self, rows_max: int, horizon: set[str] | None = None) -> bool:
+        """Process and commit the next micro-batch of these files; False if there is none."""
         previous = self.store.manifest()
-        found = self._process_channels(events, self.store.states(previous), batch)
+        start = self.store.offset(previous)
+        end = self._planner.next_offset(start, rows_max, horizon)
+        if end.to_json() == start.to_json():
+            return False
+        self._process(previous, self._planner.tasks(start, end), end)
+        return True
+
+    def _process(self, previous: BatchManifest | None, tasks: list[RowGroupPartition], end: TapeOffset) -> None:
+        began = time.monotonic()
+        batch = previous.batch + 1 if previous else 0
+        found = self._process_channels(self._read(tasks), self.store.states(previous), batch)
         manifest = BatchManifest(
             batch,
             rows=sum(each.rows for each in found) + (previous.rows if previous else 0),
             excluded_rows=sum(each.excluded_rows for each in found) + (previous.excluded_rows if previous else 0),
             created_at=datetime.now(UTC).isoformat(timespec="milliseconds"),
+            offset=end.to_json(),
             watermarks=dict(previous.watermarks) if previous else {},
         )
         manifest.watermarks.update({each.channel: each.watermark_us for each in found if each.watermark_us is not None})
@@ -186,10 +183,23 @@ class Follower:
         )
         self.store.commit(manifest, previous, tables, states)
         self.store.remove_stale_files()
-        self.batches += 1
         if self._on_progress is not None:
             rows, excluded_rows = sum(each.rows for each in found), sum(each.excluded_rows for each in found)
             self._on_progress(FollowProgress(batch, rows, excluded_rows, len(found), time.monotonic() - began))
+
+    def _read(self, tasks: list[RowGroupPartition]) -> "DataFrame":
+        """The events of a batch. Tasks read the files themselves, as Arrow."""
+        folder, quarantine = self._planner.folder, self._quarantine
+        schema = pa.schema([TABLE_SCHEMA.field(name) for name in COLUMNS])
+
+        def load(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            for batch in batches:
+                for task in batch["task"].to_pylist():
+                    yield from read_row_groups(folder, pickle.loads(task), schema, None, quarantine)
+
+        described = pa.table({"task": pa.array([pickle.dumps(each.ranges) for each in tasks], pa.binary())})
+        frame = self._spark.createDataFrame(described, "task BINARY")
+        return frame.repartition(max(1, len(tasks))).mapInArrow(load, _columns())
 
     def _process_channels(self, events: "DataFrame", states: pa.Table, batch: int) -> list[MicroBatchResult]:
         """Process each channel in a task of its own."""
@@ -247,26 +257,29 @@ def _unpack_results(table: pa.Table) -> list[MicroBatchResult]:
     return sorted(found, key=lambda result: result.channel)
 
 
-def _run_supervised(follower: Follower, rows_max: int, once: bool, stop: threading.Event) -> None:
-    """Run the query; restart it after a known harmless fault."""
-    from pyspark.errors import StreamingQueryException
+def _run(follower: Follower, rows_max: int, once: bool, stop: threading.Event) -> None:
+    from py4j.protocol import Py4JError  # type: ignore[import-untyped]
+    from pyspark.errors import PySparkException
 
-    restarts = 0
+    horizon = follower.files() if once else None
+    failures = 0
     while not stop.is_set():
-        done_before = follower.batches
-        query = follower.start(rows_max, once)
         try:
-            while not query.awaitTermination(1) and not stop.is_set():
-                pass
-            if once or stop.is_set():
-                return
-        except StreamingQueryException as problem:
-            restarts = restarts + 1 if follower.batches == done_before else 1
-            if not any(fault in str(problem) for fault in KNOWN_FAULTS) or restarts > RESTARTS_MAX:
+            is_done = not follower.process_next(rows_max, horizon)
+        except (PySparkException, Py4JError, OSError) as problem:
+            failures += 1
+            if has_java_ended():
+                raise FollowError(JAVA_ENDED) from problem
+            if failures > RETRIES_MAX:
                 raise FollowError(_root_cause(problem)) from problem
-            log.warning("restarting the stream after a fault of Spark: %s", _root_cause(problem))
-        finally:
-            query.stop()
+            log.warning("a batch failed and is repeated: %s", _root_cause(problem))
+            stop.wait(failures * RETRY_DELAY_S)
+            continue
+        failures = 0
+        if is_done:
+            if once:
+                return
+            stop.wait(POLL_INTERVAL_S)
 
 
 def _root_cause(problem: Exception) -> str:

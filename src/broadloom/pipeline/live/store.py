@@ -1,21 +1,24 @@
 """Live tables on disk: Parquet files, and a manifest per batch that lists the valid ones.
 
-A batch is committed when its manifest exists, which is renamed into place after everything else is on disk. A repeated
-batch finds its manifest and does nothing; files of a crashed batch are in no manifest and are removed. A manifest is
-self-contained: a reader needs no other, and no Spark.
+A batch is committed when its manifest exists, which is renamed into place after everything else is on disk. It has the
+offset that was reached, so that the next batch continues exactly there. Files of a crashed batch are in no manifest and
+are removed. A manifest is self-contained: a reader needs no other, and no Spark.
 """
 
 import json
 import os
 import secrets
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 from broadloom.errors import BroadloomError
 from broadloom.pipeline.live.tables import TABLES
+from broadloom.pipeline.spark_source.offsets import TapeOffset
 from broadloom.record.arrow_import import pa, pc, pq
+from broadloom.record.file_locks import lock
 
 MANIFESTS_RETAINED = 4
 """A reader has the time of this many batches before a file is removed."""
@@ -29,7 +32,7 @@ _NAME = "batch-{:09d}.json"
 
 
 class LiveStateMismatchError(BroadloomError):
-    """The tables and the checkpoint do not match."""
+    """This process cannot continue the tables in the folder."""
 
 
 class LiveTablesNotFoundError(BroadloomError):
@@ -44,6 +47,8 @@ class BatchManifest:
     excluded_rows: int = 0
     """Of these, events that are in no table."""
     created_at: str = ""
+    offset: dict[str, Any] | None = None
+    """What was read so far: a `TapeOffset` as JSON."""
     watermarks: dict[str, int] = field(default_factory=dict)
     """By channel, microseconds since 1970."""
     final: dict[str, list[list[Any]]] = field(default_factory=dict)
@@ -104,16 +109,23 @@ class LiveStore:
 
     # -- writing
 
-    def is_committed(self, batch: int) -> bool:
-        """Whether this batch is committed. Raises if it is not the next one either."""
-        manifest = self.manifest()
-        last = manifest.batch if manifest is not None else -1
-        if batch not in (last, last + 1):
+    @contextmanager
+    def writing(self) -> Iterator[None]:
+        """Only one process at a time."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        with (self.folder / ".lock").open("ab") as held:
+            if not lock(held):
+                raise LiveStateMismatchError(f"another process keeps {self.folder} up to date; choose another --out")
+            self.remove_stale_files()
+            yield
+
+    def offset(self, manifest: BatchManifest | None) -> TapeOffset:
+        """What the batches up to this one have read."""
+        if manifest is not None and manifest.offset is None:
             raise LiveStateMismatchError(
-                f"{self.folder} has tables up to batch {last}, but the checkpoint continues with batch {batch}: "
-                "they do not match. Choose another --out"
+                f"{self.folder} was written by an earlier version of Broadloom; choose another --out"
             )
-        return batch == last
+        return TapeOffset.from_json(manifest.offset if manifest is not None and manifest.offset else {})
 
     def commit(
         self, manifest: BatchManifest, previous: BatchManifest | None, tables: dict[str, pa.Table], states: pa.Table

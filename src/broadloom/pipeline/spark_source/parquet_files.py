@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from broadloom.pipeline.quarantine import QuarantineReason
 from broadloom.pipeline.tape_set import TapesNotFoundError
-from broadloom.record.arrow_import import pa, pq
+from broadloom.record.arrow_import import pa, pc, pq
 from broadloom.record.schema import (
     CHANNEL_DIGITS,
     CHANNEL_KEY,
@@ -24,13 +24,15 @@ from broadloom.record.schema import (
     columns_in_version,
 )
 
+DAY_US = 86_400_000_000
+
 log = logging.getLogger("broadloom.pipeline")
 
 
 class RowGroup(NamedTuple):
     rows: int
     first_us: int
-    """Earliest event time, from the statistics."""
+    """Earliest event time."""
 
 
 class ParquetFooter(NamedTuple):
@@ -67,7 +69,11 @@ def list_files(folder: str) -> dict[str, tuple[int, int]]:
             with os.scandir(day.path) as entries:
                 for entry in entries:
                     if entry.name.endswith(".parquet") and not entry.name.startswith((".", "_")):
-                        stat = entry.stat()
+                        try:
+                            stat = entry.stat()
+                        except OSError:  # a broken link, or removed at this moment: excluded when it is read
+                            found[f"{channel.name}/{day.name}/{entry.name}"] = (0, 0)
+                            continue
                         found[f"{channel.name}/{day.name}/{entry.name}"] = (stat.st_size, stat.st_mtime_ns)
     return dict(sorted(found.items()))
 
@@ -83,18 +89,25 @@ def channel_and_day(path: str) -> tuple[str, date]:
 
 
 def read_footer(folder: str, path: str) -> ParquetFooter | ExcludedFile:
-    """The footer, or why the file is excluded."""
+    """The footer, or why the file is excluded. Never raises."""
+    full = os.path.join(folder, path)
     try:
         channel_and_day(path)
     except ValueError:
         return ExcludedFile(path, QuarantineReason.NOT_A_TAPE.value, "its folder has no date")
+    if not os.path.isfile(full):  # opening a pipe would wait for its writer
+        return ExcludedFile(path, QuarantineReason.UNREADABLE.value, "not a file, or it was removed")
     try:
-        with pq.ParquetFile(os.path.join(folder, path)) as file:
-            described, schema = file.metadata, file.schema_arrow
+        with pq.ParquetFile(full) as file:
+            return _reason_to_exclude(path, file.schema_arrow) or _footer(path, file)
     except FileNotFoundError:
         return ExcludedFile(path, QuarantineReason.UNREADABLE.value, "it was removed while it was examined")
-    except (pa.ArrowException, OSError, ValueError) as problem:
-        return ExcludedFile(path, QuarantineReason.UNREADABLE.value, str(problem).splitlines()[0])
+    except Exception as problem:  # whatever a broken file leads to, the others are read
+        detail = str(problem).splitlines()[0] if str(problem) else repr(problem)
+        return ExcludedFile(path, QuarantineReason.UNREADABLE.value, detail)
+
+
+def _reason_to_exclude(path: str, schema: pa.Schema) -> ExcludedFile | None:
     version = _version(schema)
     if version is None:
         return ExcludedFile(path, QuarantineReason.NOT_A_TAPE.value, "no schema version in its metadata")
@@ -112,17 +125,25 @@ def read_footer(folder: str, path: str) -> ParquetFooter | ExcludedFile:
             return ExcludedFile(
                 path, QuarantineReason.WRONG_TYPE.value, f"{column.name} is {actual}, not {column.type}"
             )
-    metadata = schema.metadata or {}
-    channel = metadata.get(CHANNEL_KEY, b"").decode(errors="replace")[:CHANNEL_DIGITS]
+    channel = (schema.metadata or {}).get(CHANNEL_KEY, b"").decode(errors="replace")[:CHANNEL_DIGITS]
     if channel != channel_and_day(path)[0]:
         return ExcludedFile(path, QuarantineReason.WRONG_FOLDER.value, f"it belongs to channel {channel}")
-    numbers = range(described.num_row_groups)
-    groups = [described.row_group(each) for each in numbers]
-    times = [_range(each, schema.names.index("event_time")) for each in groups]
-    ordinals = [_range(each, schema.names.index("ordinal")) for each in groups]
+    return None
+
+
+def _footer(path: str, file: "pq.ParquetFile") -> ParquetFooter | ExcludedFile:
+    groups = range(file.metadata.num_row_groups)
+    times = [_range(file, each, "event_time") for each in groups]
+    ordinals = [each for each in (_range(file, group, "ordinal") for group in groups) if each is not None]
+    begin_us = (channel_and_day(path)[1] - date(1970, 1, 1)).days * DAY_US
+    if any(each is not None and (each[0] < begin_us or each[1] >= begin_us + DAY_US) for each in times):
+        return ExcludedFile(path, QuarantineReason.WRONG_FOLDER.value, "it has rows of another date")
     return ParquetFooter(
-        tuple(RowGroup(group.num_rows, first) for group, (first, _) in zip(groups, times, strict=True)),
-        metadata.get(RUN_KEY, b"").decode(errors="replace"),
+        tuple(
+            RowGroup(file.metadata.row_group(group).num_rows, each[0] if each is not None else 0)
+            for group, each in zip(groups, times, strict=True)
+        ),
+        (file.schema_arrow.metadata or {}).get(RUN_KEY, b"").decode(errors="replace"),
         (min((first for first, _ in ordinals), default=0), max((last for _, last in ordinals), default=-1)),
     )
 
@@ -135,11 +156,13 @@ def _version(schema: pa.Schema) -> int | None:
     return version if version >= 1 else None
 
 
-def _range(group: "pq.RowGroupMetaData", column: int) -> tuple[int, int]:
-    """Lowest and highest value from the statistics; the second is smaller if there are none."""
-    statistics = group.column(column).statistics
-    is_known = statistics is not None and statistics.has_min_max
-    return (int(statistics.min_raw), int(statistics.max_raw)) if is_known else (0, -1)
+def _range(file: "pq.ParquetFile", group: int, column: str) -> tuple[int, int] | None:
+    """Lowest and highest value of a row group, from the statistics if there are any; None if there are no values."""
+    statistics = file.metadata.row_group(group).column(file.schema_arrow.names.index(column)).statistics
+    if statistics is not None and statistics.has_min_max:
+        return int(statistics.min_raw), int(statistics.max_raw)
+    found = pc.min_max(file.read_row_group(group, columns=[column], use_threads=False)[column].cast(pa.int64())).as_py()
+    return None if found["min"] is None else (found["min"], found["max"])
 
 
 def report_excluded(quarantine: str | None, excluded: ExcludedFile) -> None:

@@ -2,12 +2,17 @@
 
 A message from run a to run b shows `latency + offset(b) - offset(a)`; in the other direction the offsets have the other
 sign. No latency is negative. So the fastest crossing in each direction bounds the difference of the two clocks from
-both sides; half their difference is the estimate, and half their sum the largest possible error. Over many runs:
+both sides; half their difference is the estimate, and half their sum the largest possible error.
 
-- the bounds add up along paths, so shortest paths from and to the reference bound every run (`_bounds`), even one that
-  is connected only by a cycle of one-way traffic;
+Each run has an offset and a drift in each hour of its own clock: a *node*. All times of a node are by its own clock,
+and a crossing joins a node of one run with a node of another, whatever the two clocks show. The reference is one node,
+with offset zero. Over many nodes:
+
+- the bounds add up along paths, so shortest paths from and to the reference bound every node (`_bounds`), even one that
+  is connected only by a cycle of one-way traffic. How fast two clocks drift apart is bounded in the same way, by early
+  and late crossings (`_drift_bounds`), so the error that is stated holds in the whole hour;
 - the estimates of all pairs and minutes are balanced by iteratively reweighted least squares, which reduces the weight
-  of outliers (`_balanced`). Each run has an offset and a drift in each window of time.
+  of outliers (`_balanced`).
 
 The balanced estimate is kept within the bounds. What remains is the asymmetry of the network: if the fastest way there
 always takes longer than the fastest way back, no tape can show it.
@@ -15,7 +20,8 @@ always takes longer than the fastest way back, no tape can show it.
 scipy is imported where it is used: most tasks do not estimate clocks, and the import takes a third of a second.
 """
 
-from typing import Literal
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -26,33 +32,63 @@ from broadloom.pipeline.arrow.frames import to_arrow, to_polars
 from broadloom.pipeline.table import COUNT, NUMBER, TEXT, TIME, Stage, Table, TableColumn, schema_of
 from broadloom.record.arrow_import import pa
 
+if TYPE_CHECKING:
+    from scipy.sparse import csr_matrix
+
 COLUMNS = (
     TableColumn("run_id", TEXT, "Recording process."),
     TableColumn("start_time", TIME, "Start of the hour this row covers, by the run's own clock."),
     TableColumn("reference_run_id", TEXT, "Run whose clock is the reference; the run itself if it is isolated."),
-    TableColumn("offset_time", TIME, "Time at which `offset_ms` is exact; the drift adds up from there."),
+    TableColumn("offset_time", TIME, "Time of `offset_ms`, by the run's own clock; the drift adds up from there."),
     TableColumn("offset_ms", NUMBER, "How far the run's clock is ahead of the reference; null if unknown."),
-    TableColumn("drift_ppm", NUMBER, "Microseconds gained per second of the reference clock."),
-    TableColumn("error_ms", NUMBER, "Largest possible error: no message arrives before it is sent."),
+    TableColumn("drift_ppm", NUMBER, "Microseconds gained per second."),
+    TableColumn("error_ms", NUMBER, "Largest possible error in that hour: no message arrives before it is sent."),
     TableColumn("sample_count", COUNT, "Messages to or from other runs in that hour; 0: taken from a near hour."),
 )
 CLOCK_OFFSETS = schema_of(COLUMNS)
 
 DRIFT = 50e-6
-"""Expected drift as a ratio: the prior of the least squares, and the growth of the error in windows without traffic."""
+"""Expected drift as a ratio: the prior of the least squares."""
+
+DRIFT_MAX = 100e-6
+"""Two clocks drift apart by at most this ratio, unless the tapes show less."""
 
 ERROR_US_MIN = 10.0
 """Lower limit of a pair's error: tapes have microseconds, but the processes that write them are not that exact."""
 
+CONTINUITY_US = 500.0
+"""By how much the estimates of two hours of a run may differ where they meet. If a clock is set, it is an outlier."""
+
 ROUNDS = 6
 """Rounds of reweighting by residuals."""
 
+DENSE_MAX = 1_000
+"""Unknowns up to which the least squares are solved without scipy's sparse solver, whose import takes longer."""
 
 _NEAR: tuple[tuple[int, Literal["backward", "forward"]], ...] = ((0, "backward"), (-1, "backward"), (1, "forward"))
 """The window itself, the last one before it, the first one after it."""
 
+_RUN_BITS = 32
+_SCALE_US = WINDOW_US / 2
+"""Drift is solved for as microseconds per half window, so that all unknowns have the same size."""
+
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
+Flags = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True)
+class _Nodes:
+    """The runs that had traffic, per hour of their own clock; a reference run is one node."""
+
+    run: Ints
+    window: Ints
+    at: Ints
+    """Origin of the node's times: the mean of its crossings."""
+    is_reference: Flags
+    reference: Ints
+    """The reference node of each node."""
+    sample_count: Ints
 
 
 def estimate_clock_offsets(fastest: pl.DataFrame, spans: pa.Table) -> pa.Table:
@@ -65,38 +101,35 @@ def estimate_clock_offsets(fastest: pl.DataFrame, spans: pa.Table) -> pa.Table:
         return CLOCK_OFFSETS.empty_table()
     runs = seen["run_id"].to_list()
     number = {run: index for index, run in enumerate(runs)}
-    edges = fastest.with_columns(
-        a=pl.col("run_from").replace_strict(number, return_dtype=pl.Int64),
-        b=pl.col("run_to").replace_strict(number, return_dtype=pl.Int64),
-        window=pl.col("at_us").floordiv(WINDOW_US) * WINDOW_US,
-    ).sort("window", "a", "b", "minute_us")
-    reference = _references(edges, len(runs))
-    found = [
-        _in_window(part, int(part["window"][0]), reference)
-        for part in edges.partition_by("window", maintain_order=True)
-    ]
-    schema = {"a": pl.Int64, "window": pl.Int64, "at": pl.Int64, "offset_us": pl.Float64}
-    schema |= {"drift_ppm": pl.Float64, "error_us": pl.Float64, "sample_count": pl.Int64}
-    estimates = pl.concat(found) if found else pl.DataFrame(schema=schema)
+    from_us = (
+        pl.when(pl.col("run_from") < pl.col("run_to")).then("at_us").otherwise(pl.col("at_us") - pl.col("fastest_us"))
+    )
+    crossed = fastest.with_columns(
+        run_from=pl.col("run_from").replace_strict(number, return_dtype=pl.Int64),
+        run_to=pl.col("run_to").replace_strict(number, return_dtype=pl.Int64),
+        from_us=from_us,
+        to_us=from_us + pl.col("fastest_us"),
+    ).sort("run_from", "run_to", "minute_us")
+    reference = _references(crossed, len(runs))
+    estimates = _estimates(crossed, reference)
     references = [runs[index] for index in reference]
-    names = pl.DataFrame({"a": range(len(runs)), "run_id": runs, "reference_run_id": references})
-    grid = _grid(seen, number)
-    full = _carried(grid, estimates.cast(pl.Schema(schema)), reference).join(names, on="a")
+    names = pl.DataFrame({"run": range(len(runs)), "run_id": runs, "reference_run_id": references})
+    full = _carried(_grid(seen, number), estimates, reference).join(names, on="run")
     full = full.rename({"window": "start_time", "at": "offset_time"}).with_columns(
         offset_ms=pl.col("offset_us") / 1000, error_ms=pl.col("error_us") / 1000
     )
     return to_arrow(full.sort("run_id", "start_time"), CLOCK_OFFSETS)
 
 
-def _references(edges: pl.DataFrame, runs: int) -> Ints:
+def _references(crossed: pl.DataFrame, runs: int) -> Ints:
     """The reference of each run: of the runs that reach each other, the one with most traffic."""
-    if edges.is_empty():
+    if crossed.is_empty():
         return np.arange(runs, dtype=np.int64)
     from scipy.sparse import csr_matrix
     from scipy.sparse.csgraph import connected_components
 
-    totals = edges.group_by("a", "b").agg(pl.col("sample_count").sum())
-    a, b, weight = (totals[name].to_numpy() for name in ("a", "b", "sample_count"))
+    totals = crossed.group_by("run_from", "run_to").agg(pl.col("sample_count").sum())
+    a, b, weight = (totals[name].to_numpy() for name in ("run_from", "run_to", "sample_count"))
     _, part = connected_components(csr_matrix((weight, (a, b)), shape=(runs, runs)), connection="strong")
     traffic = np.bincount(a, weight, runs) + np.bincount(b, weight, runs)
     order = np.lexsort((np.arange(runs), -traffic))  # ties: the first
@@ -107,46 +140,94 @@ def _references(edges: pl.DataFrame, runs: int) -> Ints:
     return np.asarray(first[part])
 
 
-def _in_window(edges: pl.DataFrame, window: int, reference: Ints) -> pl.DataFrame:
-    """Estimates for the runs that had traffic in a window."""
-    middle = int(np.average(edges["at_us"].to_numpy(), weights=edges["sample_count"].to_numpy()))
-    present = np.unique(np.concatenate([edges["a"].to_numpy(), edges["b"].to_numpy()]))
-    offset, drift, tied = _balanced(_pairs(edges, middle), present, reference)
-    lower, upper = _bounds(edges, middle, drift, present, reference)
-    bounded = np.isfinite(lower) & np.isfinite(upper) & (lower <= upper)
+_ESTIMATES = {"run": pl.Int64, "window": pl.Int64, "at": pl.Int64, "offset_us": pl.Float64, "drift_ppm": pl.Float64}
+_ESTIMATES |= {"error_us": pl.Float64, "drift_error_ppm": pl.Float64, "sample_count": pl.Int64}
+
+
+def _estimates(crossed: pl.DataFrame, reference: Ints) -> pl.DataFrame:
+    """For the nodes that had traffic. `error_us` is the error at `at`; away from there, `drift_error_ppm` adds up."""
+    if crossed.is_empty():
+        return pl.DataFrame(schema=_ESTIMATES)
+    nodes, edges = _nodes(crossed, reference)
+    offset, drift, tied = _balanced(_pairs(edges), nodes)
+    moved = edges.with_columns(
+        bound=pl.col("fastest_us")
+        - pl.Series(drift[edges["b"].to_numpy()]) * pl.col("b_us")
+        + pl.Series(drift[edges["a"].to_numpy()]) * pl.col("a_us")
+    )
+    drift_error = _drift_bounds(moved, drift, nodes)
+    lower, upper = _bounds(moved, drift_error, nodes)
+    bounded = np.isfinite(lower) & np.isfinite(upper)
     lower, upper = np.where(bounded, lower, 0.0), np.where(bounded, upper, 0.0)
     offset = np.where(tied, offset, (lower + upper) / 2)
-    # Contradictory bounds mean that a clock was set in this window: nothing is certain then.
-    offset = np.where(bounded, np.clip(offset, lower, upper), offset)
-    error = np.where(bounded, np.maximum(upper - offset, offset - lower), DRIFT * WINDOW_US)
-    known = tied | bounded
-    traffic = np.bincount(edges["a"].to_numpy(), edges["sample_count"].to_numpy(), len(reference))
-    traffic += np.bincount(edges["b"].to_numpy(), edges["sample_count"].to_numpy(), len(reference))
+    is_consistent = lower <= upper
+    offset = np.where(bounded & is_consistent, np.clip(offset, lower, upper), offset)
+    error = np.maximum(np.abs(upper - offset), np.abs(offset - lower))
+    # Contradictory bounds mean that a clock was set in this window. Both the time before and after it are covered.
+    error = np.where(bounded & is_consistent, error, error + DRIFT_MAX * WINDOW_US)
+    known = (tied | bounded) & ~nodes.is_reference
     return pl.DataFrame(
         {
-            "a": present[known],
-            "window": np.full(int(known.sum()), window),
-            "at": np.full(int(known.sum()), middle),
+            "run": nodes.run[known],
+            "window": nodes.window[known],
+            "at": nodes.at[known],
             "offset_us": offset[known],
-            "drift_ppm": drift[present][known] * 1e6,
+            "drift_ppm": drift[known] * 1e6,
             "error_us": error[known],
-            "sample_count": traffic[present][known].astype(np.int64),
-        }
+            "drift_error_ppm": drift_error[known] * 1e6,
+            "sample_count": nodes.sample_count[known],
+        },
+        schema=_ESTIMATES,
     )
 
 
-def _pairs(edges: pl.DataFrame, middle: int) -> pl.DataFrame:
-    """Estimate of each pair of runs per minute with traffic both ways; over the whole window if there is no such
+def _nodes(crossed: pl.DataFrame, reference: Ints) -> tuple[_Nodes, pl.DataFrame]:
+    """The nodes, and the crossings between them: `a_us` and `b_us` are the times at both ends since the node's `at`."""
+    runs = [crossed[name].to_numpy() for name in ("run_from", "run_to")]
+    times = [crossed[name].to_numpy() for name in ("from_us", "to_us")]
+    count = crossed["sample_count"].to_numpy()
+    is_fixed = reference == np.arange(len(reference))
+    keys = [
+        (run << _RUN_BITS) + np.where(is_fixed[run], 0, time // WINDOW_US)
+        for run, time in zip(runs, times, strict=True)
+    ]
+    known, ends = np.unique(np.concatenate(keys), return_inverse=True)
+    run, window = known >> _RUN_BITS, (known & ((1 << _RUN_BITS) - 1)) * WINDOW_US
+    weight = np.concatenate([count, count]).astype(np.float64)
+    start = np.full(len(known), np.iinfo(np.int64).max)
+    every = np.concatenate(times)
+    np.minimum.at(start, ends, every)
+    mean = np.bincount(ends, (every - start[ends]) * weight) / np.bincount(ends, weight)
+    at = start + mean.astype(np.int64)
+    a, b = ends[: len(count)], ends[len(count) :]
+    samples = np.bincount(ends, weight).astype(np.int64)
+    # A run of which nothing crossed is its own reference and no node.
+    of_reference = np.searchsorted(known, reference[run] << _RUN_BITS)
+    nodes = _Nodes(run, window, at, is_fixed[run], of_reference, samples)
+    edges = crossed.select("minute_us", pl.col("fastest_us").cast(pl.Float64)).with_columns(
+        a=pl.Series(a), b=pl.Series(b), a_us=pl.Series(times[0] - at[a]), b_us=pl.Series(times[1] - at[b])
+    )
+    return nodes, edges.with_columns(pl.col("a_us", "b_us").cast(pl.Float64))
+
+
+def _pairs(edges: pl.DataFrame) -> pl.DataFrame:
+    """Estimate of each pair of nodes per minute with traffic both ways; over the whole window if there is no such
     minute."""
     by_minute = _both_ways(edges, ["a", "b", "minute_us"])
     best = edges.sort("fastest_us").group_by("a", "b", maintain_order=True).first()
     by_window = _both_ways(best, ["a", "b"]).join(by_minute, on=["a", "b"], how="anti")
-    return pl.concat([by_minute, by_window]).with_columns(since_middle=pl.col("at_us") - middle)
+    return pl.concat([by_minute, by_window])
 
 
 def _both_ways(edges: pl.DataFrame, keys: list[str]) -> pl.DataFrame:
+    edges = edges.group_by(keys, maintain_order=True).agg(pl.all().sort_by("fastest_us").first())
     back = edges.select(
-        pl.col("b").alias("a"), pl.col("a").alias("b"), *keys[2:], back_us="fastest_us", back_at_us="at_us"
+        pl.col("b").alias("a"),
+        pl.col("a").alias("b"),
+        *keys[2:],
+        back_us="fastest_us",
+        back_a_us="b_us",
+        back_b_us="a_us",
     )
     both = edges.filter(pl.col("a") < pl.col("b")).join(back, on=keys)
     return both.select(
@@ -154,82 +235,148 @@ def _both_ways(edges: pl.DataFrame, keys: list[str]) -> pl.DataFrame:
         "b",
         estimate=(pl.col("fastest_us") - pl.col("back_us")) / 2,
         # If a clock drifts between the two crossings, the estimate is valid half way between them.
-        at_us=(pl.col("at_us") + pl.col("back_at_us")) / 2,
+        a_us=(pl.col("a_us") + pl.col("back_a_us")) / 2,
+        b_us=(pl.col("b_us") + pl.col("back_b_us")) / 2,
         error=((pl.col("fastest_us") + pl.col("back_us")) / 2).clip(lower_bound=ERROR_US_MIN),
     )
 
 
-def _balanced(pairs: pl.DataFrame, present: Ints, reference: Ints) -> tuple[Floats, Floats, npt.NDArray[np.bool_]]:
-    """Offset of each present run, drift of every run, and which runs are tied to their reference by two-way traffic."""
+def _balanced(pairs: pl.DataFrame, nodes: _Nodes) -> tuple[Floats, Floats, Flags]:
+    """Offset and drift of each node, and which nodes are tied to their reference by two-way traffic."""
     from scipy.sparse import coo_matrix, csr_matrix, diags
     from scipy.sparse.csgraph import connected_components
-    from scipy.sparse.linalg import spsolve
 
-    runs = len(reference)
+    count = len(nodes.run)
     a, b = pairs["a"].to_numpy(), pairs["b"].to_numpy()
-    estimate, since_middle, error = (
-        pairs[name].to_numpy().astype(np.float64) for name in ("estimate", "since_middle", "error")
-    )
-    _, part = connected_components(csr_matrix((np.ones(len(a)), (a, b)), shape=(runs, runs)), directed=False)
-    tied = part[present] == part[reference[present]]
-    # Unknowns: an offset and a drift per run. A heavy prior fixes the references at zero, a light one keeps drift near
+    _, part = connected_components(csr_matrix((np.ones(len(a)), (a, b)), shape=(count, count)), directed=False)
+    tied = part == part[nodes.reference]
+    pairs = pl.concat([pairs, _consecutive(nodes)])
+    a, b = pairs["a"].to_numpy(), pairs["b"].to_numpy()
+    estimate, a_us, b_us, error = (pairs[name].to_numpy() for name in ("estimate", "a_us", "b_us", "error"))
+    # Unknowns: an offset and a drift per node. A heavy prior fixes the references at zero, a light one keeps drift near
     # zero, so that a minute of traffic does not produce a wild guess.
     row = np.arange(len(a))
-    columns = np.concatenate([b, a, b + runs, a + runs])
-    values = np.concatenate([np.ones(len(a)), -np.ones(len(a)), since_middle, -since_middle])
-    system = coo_matrix((values, (np.tile(row, 4), columns)), shape=(len(a), 2 * runs)).tocsr()
-    prior = np.full(2 * runs, 1e-18)
-    prior[runs:] = 1 / DRIFT**2
-    fixed = np.unique(reference)
-    prior[fixed] = 1e6
-    prior[fixed + runs] = 1e6 / DRIFT**2
+    columns = np.concatenate([b, a, b + count, a + count])
+    values = np.concatenate([np.ones(len(a)), -np.ones(len(a)), b_us / _SCALE_US, -a_us / _SCALE_US])
+    values[2 * len(a) :][nodes.is_reference[columns[2 * len(a) :] - count]] = 0.0
+    system = coo_matrix((values, (np.tile(row, 4), columns)), shape=(len(a), 2 * count)).tocsr()
+    prior = np.full(2 * count, 1e-18)
+    prior[count:] = 1 / (DRIFT * _SCALE_US) ** 2
+    prior[np.flatnonzero(nodes.is_reference)] = 1e6
     weight = 1 / error**2
-    solution = np.zeros(2 * runs)
+    solution = np.zeros(2 * count)
     for _ in range(ROUNDS if len(a) else 0):
-        normal = (system.T @ diags(weight) @ system + diags(prior)).tocsc()
-        solution = spsolve(normal, system.T @ (weight * estimate))
+        normal = system.T @ diags(weight) @ system + diags(prior)
+        solution = _solved(normal, system.T @ (weight * estimate))
         residual = np.abs(system @ solution - estimate)
         scale = max(1.4826 * float(np.median(residual)), ERROR_US_MIN)
         weight = 1 / error**2 * np.minimum(1.0, 1.5 * scale / np.maximum(residual, 1e-9))
-    return solution[:runs][present], solution[runs:], tied
+    return solution[:count], solution[count:] / _SCALE_US, tied
 
 
-def _bounds(edges: pl.DataFrame, middle: int, drift: Floats, present: Ints, reference: Ints) -> tuple[Floats, Floats]:
-    """Lower and upper bound of each present run: no message arrives before it is sent."""
-    runs = len(reference)
-    moved = edges.with_columns(
-        bound=pl.col("fastest_us")
-        - pl.Series(drift[edges["b"].to_numpy()] - drift[edges["a"].to_numpy()]) * (pl.col("at_us") - middle)
+def _consecutive(nodes: _Nodes) -> pl.DataFrame:
+    """Pairs of consecutive hours of a run: where they meet, the clock shows the same."""
+    a = np.flatnonzero((nodes.run[1:] == nodes.run[:-1]) & (np.diff(nodes.window) == WINDOW_US))
+    meet = nodes.window[a + 1]
+    return pl.DataFrame(
+        {
+            "a": a,
+            "b": a + 1,
+            "estimate": np.zeros(len(a)),
+            "a_us": (meet - nodes.at[a]).astype(np.float64),
+            "b_us": (meet - nodes.at[a + 1]).astype(np.float64),
+            "error": np.full(len(a), CONTINUITY_US),
+        }
     )
-    best = moved.group_by("a", "b").agg(pl.col("bound").min())
+
+
+def _solved(normal: "csr_matrix", right: Floats) -> Floats:
+    if len(right) <= DENSE_MAX:
+        return np.asarray(np.linalg.solve(normal.toarray(), right))
+    from scipy.sparse.linalg import spsolve
+
+    return np.asarray(spsolve(normal.tocsc(), right))
+
+
+def _drift_bounds(moved: pl.DataFrame, drift: Floats, nodes: _Nodes) -> Floats:
+    """How wrong the drift of each node can be.
+
+    Of a pair of nodes, the clock of the second cannot have gained more on the first than an early message one way and a
+    late message the other way leave room for. These limits add up along paths too.
+    """
+    first, late = pl.min_horizontal("a", "b"), pl.col("pair_us") > pl.col("high_us") - pl.col("span_us") / 3
+    early = pl.col("pair_us") < pl.col("low_us") + pl.col("span_us") / 3
+    there, back = pl.col("a") < pl.col("b"), pl.col("a") > pl.col("b")
+    by_pair = ["first", "second"]
+    rows = moved.with_columns(
+        first=first, second=pl.max_horizontal("a", "b"), pair_us=pl.when(there).then("b_us").otherwise("a_us")
+    ).with_columns(low_us=pl.col("pair_us").min().over(by_pair), high_us=pl.col("pair_us").max().over(by_pair))
+    rows = rows.with_columns(span_us=pl.col("high_us") - pl.col("low_us")).filter(pl.col("span_us") > 0)
+
+    def best(way: pl.Expr, when: pl.Expr, name: str) -> list[pl.Expr]:
+        chosen = pl.col("bound").filter(way & when)
+        at = pl.col("pair_us").filter(way & when).sort_by(chosen).first()
+        return [chosen.min().alias(name), at.alias(f"{name}_us")]
+
+    corners = rows.group_by(by_pair).agg(
+        *best(there, late, "there_late"),
+        *best(back, early, "back_early"),
+        *best(there, early, "there_early"),
+        *best(back, late, "back_late"),
+    )
+    gains = corners.select(
+        *by_pair,
+        most=(pl.col("there_late") + pl.col("back_early")) / (pl.col("there_late_us") - pl.col("back_early_us")),
+        least=(pl.col("there_early") + pl.col("back_late")) / (pl.col("back_late_us") - pl.col("there_early_us")),
+    )
+    most, least = gains.drop_nulls("most"), gains.drop_nulls("least")
+    a = np.concatenate([most["first"].to_numpy(), least["second"].to_numpy()])
+    b = np.concatenate([most["second"].to_numpy(), least["first"].to_numpy()])
+    length = np.concatenate([most["most"].to_numpy(), least["least"].to_numpy()])
+    widest = np.where(nodes.is_reference, 0.0, np.maximum(DRIFT_MAX, 2 * np.abs(drift)))
+    upper = _shortest(a, b, length, widest - drift, nodes)
+    lower = -_shortest(b, a, length, widest + drift, nodes)
+    found = np.maximum(np.abs(upper), np.abs(lower))
+    return np.where(nodes.is_reference, 0.0, np.where(lower <= upper, found, widest + np.abs(drift)))
+
+
+def _bounds(moved: pl.DataFrame, drift_error: Floats, nodes: _Nodes) -> tuple[Floats, Floats]:
+    """Lower and upper bound of each node: no message arrives before it is sent."""
+    away = pl.Series(drift_error[moved["a"].to_numpy()]) * pl.col("a_us").abs()
+    away += pl.Series(drift_error[moved["b"].to_numpy()]) * pl.col("b_us").abs()
+    best = moved.with_columns(pl.col("bound") + away).group_by("a", "b").agg(pl.col("bound").min())
     a, b, bound = (best[name].to_numpy() for name in ("a", "b", "bound"))
-    upper = _shortest(a, b, bound, np.unique(reference), runs)
-    lower = -_shortest(b, a, bound, np.unique(reference), runs)
-    return lower[present], upper[present]
+    unbounded = np.full(len(nodes.run), np.inf)
+    return -_shortest(b, a, bound, unbounded, nodes), _shortest(a, b, bound, unbounded, nodes)
 
 
-def _shortest(a: Ints, b: Ints, length: Floats, sources: Ints, runs: int) -> Floats:
-    """Shortest paths from the nearest source (Bellman-Ford: lengths may be negative). One source per component."""
-    distance = np.full(runs, np.inf)
-    distance[sources] = 0.0
-    for _ in range(runs):
+def _shortest(a: Ints, b: Ints, length: Floats, most: Floats, nodes: _Nodes) -> Floats:
+    """Shortest paths from the reference (Bellman-Ford: lengths may be negative), but at most `most`."""
+    distance = np.where(nodes.is_reference, 0.0, most)
+    for _ in range(len(nodes.run)):
         before = distance.copy()
         np.minimum.at(distance, b, before[a] + length)
-        distance[sources] = 0.0
+        distance[nodes.is_reference] = 0.0
         if np.array_equal(before, distance):
             break
     return distance
 
 
 def _grid(seen: pl.DataFrame, number: dict[str, int]) -> pl.DataFrame:
-    """Each run in each window in which it recorded."""
+    """Each run in each window in which it recorded, and which part of the window that is."""
     first, last = (pl.col(name).floordiv(WINDOW_US) for name in ("start_time", "end_time"))
     return (
         seen.with_columns(
-            a=pl.col("run_id").replace_strict(number, return_dtype=pl.Int64), window=pl.int_ranges(first, last + 1)
+            run=pl.col("run_id").replace_strict(number, return_dtype=pl.Int64), window=pl.int_ranges(first, last + 1)
         )
         .explode("window")
-        .select("a", window=pl.col("window") * WINDOW_US)
+        .with_columns(pl.col("window") * WINDOW_US)
+        .select(
+            "run",
+            "window",
+            low=pl.max_horizontal("window", "start_time"),
+            high=pl.min_horizontal(pl.col("window") + WINDOW_US, "end_time"),
+        )
     )
 
 
@@ -240,31 +387,33 @@ def _carried(grid: pl.DataFrame, estimates: pl.DataFrame, reference: Ints) -> pl
     A window at the edge of a tape may have little traffic, and one in between none. References are exact by definition.
     An isolated run is its own reference.
     """
-    known = estimates.sort("window")
+    known = estimates.sort("window").with_columns(known_window="window")
     grid = grid.sort("window")
     choices = [
         grid.with_columns(pl.col("window") + shift)
-        .join_asof(known, on="window", by="a", strategy=strategy, check_sortedness=False)
+        .join_asof(known, on="window", by="run", strategy=strategy, check_sortedness=False)
         .with_columns(pl.col("window") - shift)
         for shift, strategy in _NEAR
     ]
-    away = pl.max_horizontal(pl.col("at") - pl.col("window") - WINDOW_US, pl.col("window") - pl.col("at"), 0)
-    error = (pl.col("error_us") + away * DRIFT).alias("carried_error_us")
+    is_own = pl.col("known_window") == pl.col("window")
+    # In another window, a clock may drift in another way.
+    drift_error = (
+        pl.when(is_own).then("drift_error_ppm").otherwise(pl.max_horizontal("drift_error_ppm", DRIFT_MAX * 1e6))
+    )
+    away_us = pl.max_horizontal((pl.col("low") - pl.col("at")).abs(), (pl.col("high") - pl.col("at")).abs())
+    error = (pl.col("error_us") + away_us * drift_error / 1e6).alias("carried_error_us")
     every = pl.concat(choices).with_columns(error).sort("carried_error_us", nulls_last=True, maintain_order=True)
-    best = every.unique(["a", "window"], keep="first", maintain_order=True)
-    is_reference = pl.Series("a", np.flatnonzero(reference == np.arange(len(reference))))
-    exact = pl.col("a").is_in(is_reference.implode())
-    return (
-        best.select(
-            "a",
-            "window",
-            at=pl.coalesce("at", "window"),
-            offset_us=pl.when(exact).then(0.0).otherwise("offset_us"),
-            drift_ppm=pl.when(exact).then(0.0).otherwise("drift_ppm"),
-            error_us=pl.when(exact).then(0.0).otherwise("carried_error_us"),
-        )
-        .join(estimates.select("a", "window", "sample_count"), on=["a", "window"], how="left")
-        .with_columns(pl.col("sample_count").fill_null(0))
+    best = every.unique(["run", "window"], keep="first", maintain_order=True)
+    is_reference = pl.Series("run", np.flatnonzero(reference == np.arange(len(reference))))
+    exact = pl.col("run").is_in(is_reference.implode())
+    return best.select(
+        "run",
+        "window",
+        at=pl.coalesce("at", "window"),
+        offset_us=pl.when(exact).then(0.0).otherwise("offset_us"),
+        drift_ppm=pl.when(exact).then(0.0).otherwise("drift_ppm"),
+        error_us=pl.when(exact).then(0.0).otherwise("carried_error_us"),
+        sample_count=pl.when(is_own).then("sample_count").otherwise(0).fill_null(0),
     )
 
 

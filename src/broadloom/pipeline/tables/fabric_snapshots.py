@@ -27,7 +27,7 @@ from broadloom.pipeline.table import (
 from broadloom.record.arrow_import import pa
 from broadloom.topology import is_regular
 
-DEGREE = TableSetting("degree", 0, "Links per peer; 0: the most links that any peer on the tape had at once.")
+DEGREE = TableSetting("degree", 0, "Links per peer; 0: the most links that any peer recorded at once.")
 SNAPSHOT_INTERVAL = TableSetting(
     "snapshot_interval_s", 1.0, "Changes of the fabric within this time make one snapshot."
 )

@@ -39,7 +39,7 @@ COLUMNS = (
         COUNT,
         f"1 is the slowest of its kind by median; up to {RANKS_MAX} are listed.",
     ),
-    TableColumn("sender_peer", ID, "Peer that passed the messages on; null for a receiver."),
+    TableColumn("neighbor", ID, "Peer that passed the messages on; null for a receiver."),
     TableColumn("receiver", ID, "Peer that received them; null for a relay."),
     TableColumn("sample_count", COUNT, "First copies that came this way and are timed."),
     TableColumn("backfill_count", COUNT, "Messages older than the link, sent to fill gaps; not timed."),
@@ -59,12 +59,10 @@ NOT_POSITIVE, BACKFILL, UNTIMED = -1, -2, -3
 def latency_histogram(crossed: pl.DataFrame, correction: ClockCorrection, links_up: pl.DataFrame) -> pl.DataFrame:
     """Count crossings by link and step. `links_up` has all `link_up` events of the channel (peer, neighbor,
     event_time), by the peer's own clock."""
-    ups = links_up.select(
-        to_us=pl.col("event_time").dt.timestamp("us"), receiver=pl.col("peer"), sender_peer=pl.col("neighbor")
-    )
-    ups = ups.with_columns(pl.col("receiver", "sender_peer").cast(TEXT_CODES), up_us=pl.col("to_us")).sort("to_us")
+    ups = links_up.select("neighbor", to_us=pl.col("event_time").dt.timestamp("us"), receiver=pl.col("peer"))
+    ups = ups.with_columns(pl.col("receiver", "neighbor").cast(TEXT_CODES), up_us=pl.col("to_us")).sort("to_us")
     timed = crossed.sort("to_us").join_asof(
-        ups, on="to_us", by=["receiver", "sender_peer"], strategy="backward", check_sortedness=False
+        ups, on="to_us", by=["receiver", "neighbor"], strategy="backward", check_sortedness=False
     )
     timed = timed.with_columns(recorded_us="to_us")
     timed = correction.apply(correction.apply(timed, "run_to", "to_us"), "run_from", "from_us")
@@ -72,7 +70,7 @@ def latency_histogram(crossed: pl.DataFrame, correction: ClockCorrection, links_
     up_us = pl.col("up_us") + pl.col("to_us") - pl.col("recorded_us")
     step = (took.clip(lower_bound=1).cast(pl.Float64).log(2) * STEPS_PER_DOUBLING).floor().cast(pl.Int64)
     counts = timed.select(
-        *("sender_peer", "receiver"),
+        *("neighbor", "receiver"),
         took=took,
         step=pl.when(pl.col("to_us_reference") != pl.col("from_us_reference"))
         .then(UNTIMED)
@@ -85,7 +83,7 @@ def latency_histogram(crossed: pl.DataFrame, correction: ClockCorrection, links_
         .then(pl.col("to_us_error_us") + pl.col("from_us_error_us"))
         .otherwise(0.0),
     )
-    return counts.group_by("sender_peer", "receiver", "step").agg(
+    return counts.group_by("neighbor", "receiver", "step").agg(
         sample_count=pl.len().cast(pl.Int64),
         longest_us=pl.col("took").max(),
         clock_error_us=pl.col("clock_error_us").max(),
@@ -93,7 +91,7 @@ def latency_histogram(crossed: pl.DataFrame, correction: ClockCorrection, links_
 
 
 def merge_histograms(parts: pl.DataFrame) -> pl.DataFrame:
-    return parts.group_by("channel", "sender_peer", "receiver", "step").agg(
+    return parts.group_by("channel", "neighbor", "receiver", "step").agg(
         pl.col("sample_count").sum(), pl.col("longest_us").max(), pl.col("clock_error_us").max()
     )
 
@@ -101,7 +99,7 @@ def merge_histograms(parts: pl.DataFrame) -> pl.DataFrame:
 def link_latency(table: pa.Table) -> pa.Table:
     """The slowest links, receivers and relays of a channel by median, from the histogram of all its links."""
     counts = to_polars(table)
-    kinds = (("link", ["sender_peer", "receiver"]), ("receiver", ["receiver"]), ("relay", ["sender_peer"]))
+    kinds = (("link", ["neighbor", "receiver"]), ("receiver", ["receiver"]), ("relay", ["neighbor"]))
     ranked = [_ranked(counts, kind, ends) for kind, ends in kinds]
     return to_arrow(pl.concat(ranked, how="diagonal"), LINK_LATENCY)
 
@@ -138,7 +136,7 @@ def _ranked(counts: pl.DataFrame, kind: str, ends: list[str]) -> pl.DataFrame:
     slowest = percentiles.join(untimed, on=keys).sort(
         ["latency_p50_ms", "latency_p99_ms", *ends], descending=[True, True, *(False for _ in ends)]
     )
-    absent = [pl.lit(None, dtype=pl.String).alias(end) for end in ("sender_peer", "receiver") if end not in ends]
+    absent = [pl.lit(None, dtype=pl.String).alias(end) for end in ("neighbor", "receiver") if end not in ends]
     rank = pl.int_range(1, pl.len() + 1, dtype=pl.Int64).over("channel")
     ranked = slowest.with_columns(*absent, kind=pl.lit(kind), slowness_rank=rank)
     return ranked.filter(pl.col("slowness_rank") <= RANKS_MAX)

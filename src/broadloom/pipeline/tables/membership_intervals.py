@@ -2,7 +2,8 @@
 
 A tape has no event for a crash. A peer crashed if it never recorded that it left, and a neighbor lost it after its last
 sign of life. Signs of life are its own events and what others received from it: a killed process loses its unfinished
-file, so its own events may end a minute early.
+file, so its own events may end a minute early. A peer without a tape also crashed if it was lost by the last neighbor
+that recorded a link to it.
 """
 
 import polars as pl
@@ -73,6 +74,8 @@ def membership_intervals(changes: pa.Table, signs: pa.Table, correction: ClockCo
     down_reason = pl.col("reason").filter(kind == "link_down")
     by_neighbors = others.group_by(_KEYS).agg(
         linked_time=time.min(),
+        is_unlinked=(kind == "link_up").sum() <= (kind == "link_down").sum(),
+        last_down_reason=pl.col("reason").filter(kind == "link_down").last(),
         lost_time=down.filter(down_reason.is_in(_CRASH_REASONS)).max(),
         farewell_time=down.filter(down_reason.is_in(_LEAVE_REASONS)).min(),
     )
@@ -94,8 +97,9 @@ def _with_end_status(known: pl.DataFrame) -> pl.DataFrame:
     # A live peer whose link was lost records that too, and has later events; a crashed one has none.
     is_silent = pl.col("lost_time") > pl.col("last_seen_time")
     is_cut = pl.col("has_links") & (pl.col("lost_time") == pl.col("last_seen_time"))
+    is_out_of_sight = ~is_recorded & pl.col("is_unlinked") & pl.col("last_down_reason").is_in(_CRASH_REASONS)
     has_left = pl.col("leaving_time").is_not_null()
-    has_crashed = ~has_left & (is_silent | is_cut)
+    has_crashed = ~has_left & (is_silent | is_cut | is_out_of_sight)
     return known.with_columns(
         end_time=pl.when(has_left).then("leaving_time").when(has_crashed).then("last_seen_time"),
         end_status=pl.when(has_left)

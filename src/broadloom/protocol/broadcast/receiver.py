@@ -7,9 +7,9 @@ reaches all others, whichever links come and go.
 
 from typing import TYPE_CHECKING
 
+from broadloom.protocol.broadcast.author_warnings import sent_at as signed_sent_at
 from broadloom.protocol.broadcast.receive_window import ReceiveWindow
 from broadloom.protocol.broadcast.retention import RetainedFrame
-from broadloom.protocol.broadcast.signing import sent_at as signed_sent_at
 from broadloom.protocol.events import Batch, Missed
 from broadloom.wire import Broadcast, PeerId
 from broadloom.wire.broadcast_frame import Dissemination, decode_broadcast, read_header, relayed
@@ -60,6 +60,8 @@ class Receiver:
             if last <= window.floor and broadcaster.backfill.deliver(link, author, sequence, last, frame):
                 return
             peer.counters.duplicates += last - sequence + 1
+            if broadcaster.verifier is not None:
+                broadcaster.verifier.warnings.on_duplicate(link, frame)
             broadcaster.plumtree.on_duplicate(window, author, link, hops, is_flood=is_flood)
             return
         message = decode_broadcast(frame)  # raises WireError if any part is malformed
@@ -74,10 +76,10 @@ class Receiver:
         if broadcaster.verifier is not None:
             if not broadcaster.verifier.verify(link, frame, message):
                 return
-            if window is None and broadcaster.verifier.is_stale(message):
-                peer.counters.stale_messages += 1
-                peer.trace(f"ignored a message of {author:016x}: replayed, or the clock of its author is wrong")
+            if window is None and not broadcaster.verifier.warnings.check_clock(message):
                 return
+            if window is not None and sequence <= window.last_known:
+                broadcaster.verifier.warnings.on_overlap(frame, message)
             if window is not None and window.is_adopted:
                 self._settle_position(author, window, message)
                 self.on_broadcast(link, frame)

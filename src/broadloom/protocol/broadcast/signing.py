@@ -10,6 +10,7 @@ covers a hash of the messages, so it remains a proof when they are gone (`Positi
 
 from typing import TYPE_CHECKING
 
+from broadloom.protocol.broadcast.author_warnings import TIME_BYTES, AuthorWarnings
 from broadloom.protocol.identity import CredentialError, Identity, Role, SignatureCheck, Signer
 from broadloom.wire import Broadcast, PeerId, WireError, encode
 from broadloom.wire.broadcast_frame import SIGNED_PART_BYTES, read_signed_part, signed_part
@@ -34,10 +35,6 @@ EVICTION_PAUSE_S = 0.1
 """Pause after a scan that found no credential to evict."""
 RECHECKS_PER_TICK = 64
 """Credentials checked again in each tick: tickets expire and are revoked."""
-TIME_BYTES = 8
-"""The signature field of a frame begins with the time of sending, in milliseconds since 1970."""
-CLOCK_SKEW_S = 300.0
-"""Tolerated difference between the clocks of an author and a peer that hears of it for the first time."""
 
 
 class _VerifiedAuthor:
@@ -59,6 +56,7 @@ class MessageVerifier:
         self._peer = peer
         self._broadcaster = broadcaster
         self._signer = signer
+        self.warnings = AuthorWarnings(peer, broadcaster)
         self._own_credential = encode(Credential(peer.me.peer_id, signer.credential))
         self._verified: dict[PeerId, _VerifiedAuthor] = {}
         self._to_recheck: list[PeerId] = []
@@ -150,11 +148,6 @@ class MessageVerifier:
     def _check(self, verified: _VerifiedAuthor, part: bytes, signature: bytes) -> bool:
         time, signature = signature[:TIME_BYTES], signature[TIME_BYTES:]
         return verified.check(self._peer.channel_id + time + part, signature)
-
-    def is_stale(self, message: Broadcast) -> bool:
-        """Whether the first message that is heard of an author was sent so long ago that it must be a replay."""
-        age_s = self._peer.runtime.wall_time_s() - sent_at(message)
-        return age_s > self._peer.settings.retention_s + CLOCK_SKEW_S
 
     # -- proofs
 
@@ -274,8 +267,3 @@ class MessageVerifier:
                 self.evict(author)
                 self._reject(author, rejected.text)
         del self._to_recheck[-RECHECKS_PER_TICK:]
-
-
-def sent_at(message: Broadcast) -> float:
-    """The author's time of sending, which its signature covers, in seconds since 1970."""
-    return int.from_bytes(message.signature[:TIME_BYTES], "big") / 1000

@@ -29,10 +29,12 @@ SEEKERS_MAX = 32
 SEEKERS_SHARED = 8
 """Seekers named to another one: those with the lowest ids, one of which would found the channel."""
 SEEKERS_PROBED = 3
+FOREIGN_MAX = 16
+"""Foreign programs remembered, for error messages."""
 BOOTSTRAP_TRIES = 3
-"""Bootstrap hosts that a member contacts at a time, and"""
+"""Bootstrap hosts that a member contacts at a time; the next time, others."""
 PORT_TRIES = 4
-"""ports of each."""
+"""Ports of each: always the first one of the port order, where a peer is most likely, and others each time."""
 
 REJECTING_REASONS = {
     RejectReason.WRONG_KEY: "is on this channel, but has another key; use the key of the other members",
@@ -50,7 +52,7 @@ REJECTING_REASONS = {
         "uses another version of the protocol; install the same version of Broadloom everywhere"
     ),
     RejectReason.WRONG_CHANNEL: "is on another channel; check type and instance",
-    RejectReason.WRONG_PROTOCOL: "is not a Broadloom peer; check host and port",
+    RejectReason.WRONG_PROTOCOL: "is {foreign}, not a Broadloom peer; check host and port",
 }
 REJECTING_REASONS_ANYWHERE = (
     RejectReason.WRONG_KEY,
@@ -106,7 +108,9 @@ class Discovery:
         """Connected peers not yet asked to admit this one."""
         self._cache_tried = False
         self._rejected: Rejected | None = None
-        self._next_port_index = 0
+        self.foreign: dict[Address, str] = {}
+        """Programs that are not members of the channel, found where members were expected, and what they are."""
+        self._next_contact = peer.me.peer_id  # peers begin at different hosts
         self._timer: Timer | None = None
 
     def start(self) -> None:
@@ -223,9 +227,14 @@ class Discovery:
         if isinstance(target, PeerInfo):
             self._seekers.pop(target.peer_id, None)
         elif reason in self._rejecting_reasons(target):
-            self._rejected = Rejected(reason, f"{target}: {REJECTING_REASONS[reason]}")
+            text = REJECTING_REASONS[reason].format(foreign=self.foreign.get(target, "another program"))
+            self._rejected = Rejected(reason, f"{target}: {text}")
         if depth is not None:
             self._on_probe_ended(depth)
+
+    def on_foreign_found(self, address: Address, foreign: str) -> None:
+        if len(self.foreign) < FOREIGN_MAX:
+            self.foreign[address] = foreign
 
     def _rejecting_reasons(self, address: Address) -> tuple[RejectReason, ...]:
         """Reasons that keep us out for good. Other channels and programs are to be expected along the port order;
@@ -360,22 +369,35 @@ class Discovery:
 
     # -- for members
 
+    def set_bootstrap(self, bootstrap: tuple[Address, ...]) -> None:
+        """Use these bootstrap hosts from now on. A search starts again; a member contacts the new hosts first."""
+        added = next((index for index, address in enumerate(bootstrap) if address not in self._bootstrap), 0)
+        self._bootstrap, self._next_contact = bootstrap, added
+        if self.is_active and self._state in (DiscoveryState.SEARCHING, DiscoveryState.PAUSED):
+            self._fire(DiscoveryEvent.START)
+
     def contact_bootstrap_hosts(self, on_member: Callable[[PeerInfo], None]) -> None:
-        """For a member whose cached peers do not answer: try a few ports of the bootstrap hosts, others each time."""
+        """For a member whose cached peers may not lead to all others: try a few ports of a few bootstrap hosts.
+        Repeated calls try all of them."""
 
         def on_response(exchange: Exchange, response: WireMessage) -> None:
             if isinstance(response, DiscoverResponse) and response.is_connected:
                 on_member(exchange.remote)
 
-        for address in self._bootstrap[:BOOTSTRAP_TRIES]:
-            targets = [address]
-            if not address.port:
-                indices = (self._next_port_index + step for step in range(PORT_TRIES))
-                ports = (self._order[index % self._peer.settings.discovery_ports] for index in indices)
-                targets = [Address(address.host, port) for port in ports]
-            for target in targets:
+        for _ in range(min(BOOTSTRAP_TRIES, len(self._bootstrap))):
+            for target in self._contact_targets(self._next_contact):
                 OutgoingExchange(self._peer, target, self._request(), on_response)
-        self._next_port_index += PORT_TRIES
+            self._next_contact += 1
+
+    def _contact_targets(self, contact: int) -> list[Address]:
+        """Contact after contact goes through all hosts with some of their ports, then again with the next ports."""
+        ports_pass, position = divmod(contact, len(self._bootstrap))
+        address = self._bootstrap[position]
+        if address.port:
+            return [address]
+        others, tries = self._peer.settings.discovery_ports - 1, PORT_TRIES - 1
+        indices = [0, *(1 + (ports_pass * tries + step) % others for step in range(min(tries, others)))]
+        return [Address(address.host, self._order[index]) for index in indices]
 
 
 def _contiguous_depth(search: _Search) -> int:

@@ -20,8 +20,9 @@ if TYPE_CHECKING:
     from broadloom.protocol.link import Link
     from broadloom.protocol.peer import Peer
 
-BOOTSTRAP_SHARE = 0.05
-"""Share of probes that also contact the bootstrap hosts, where the channel may have been created a second time."""
+BOOTSTRAP_SHARE_MIN = 0.05
+"""Share of probes that also contact bootstrap hosts, where the channel may have been created a second time. In a small
+fabric it is larger: one peer or another contacts some of them in each interval."""
 MERGE_SPREAD_DELAY_S = 1.0
 """After a merge, the lower beacon spreads into the other part after this delay, so that more peers merge before both
 parts look like one."""
@@ -69,10 +70,14 @@ class PartitionMerge:
     def _probe(self) -> None:
         peer = self._peer
         peer_info = peer.peer_cache.pick(peer.links.neighbors)
-        if peer_info is None or not len(peer.links) or peer.runtime.random.random() < BOOTSTRAP_SHARE:
-            peer.discovery.contact_bootstrap_hosts(self._send_probe)
+        share = max(BOOTSTRAP_SHARE_MIN, 1 / (1 + len(peer.peer_cache)))
+        if peer_info is None or not len(peer.links) or peer.runtime.random.random() < share:
+            self.probe_bootstrap_hosts()
         if peer_info is not None:
             self._send_probe(peer_info)
+
+    def probe_bootstrap_hosts(self) -> None:
+        self._peer.discovery.contact_bootstrap_hosts(self._send_probe)
 
     def _decluster(self) -> None:
         """Swap an edge inside a cluster for a random one."""

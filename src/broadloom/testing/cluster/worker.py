@@ -215,16 +215,8 @@ class ClusterWorker(Worker[ClusterPeer]):
     def make_observer(self, number: int) -> ClusterPeerObserver:
         return ClusterPeerObserver(self.tape, feed.member_name(number), self._sampled, self.annotator)
 
-    async def _connect(self, bootstrap: list[str], observer: PeerObserver | None) -> broadloom.Channel:
-        assert observer is not None
-        return await PartitionedConnect(
-            self.config.channel,
-            self._partition,
-            bootstrap=bootstrap,
-            timeout_s=self.config.connect_timeout_s,
-            tape=observer,
-            settings=broadloom.ChannelSettings(degree=self.config.degree),
-        )
+    def connect(self, options: broadloom.ConnectOptions) -> PartitionedConnect:
+        return PartitionedConnect(self.config.channel, self._partition, options)
 
     async def prepare(self, peer: ClusterPeer, *, chats: bool = False, **_options: Any) -> dict[str, Any]:
         if chats:

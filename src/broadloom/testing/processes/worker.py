@@ -22,6 +22,7 @@ from broadloom.testing.processes.managed_peer import ManagedPeer
 from broadloom.testing.processes.peer_observer import PeerObserver
 
 if TYPE_CHECKING:
+    from broadloom.channel import PendingConnection
     from broadloom.record import Tape
 
 VIEW_DELAY_S = 0.1
@@ -173,7 +174,7 @@ class Worker(Generic[PeerType]):
         observer = self.make_observer(number)
         began_ns = time.monotonic_ns()
         try:
-            channel = await self._connect(bootstrap, observer)
+            channel = await self.connect(self._connect_options(bootstrap, observer))
         except broadloom.BroadloomError as error:
             self.report("failed", number=number, text=str(error))
             return
@@ -185,10 +186,12 @@ class Worker(Generic[PeerType]):
         # The view comes with it: a connected peer without a view would be overlooked by the convergence check.
         self.report("connected", number=number, took_s=took_s, port=peer.port, view=peer.view(), **details)
 
-    async def _connect(self, bootstrap: list[str], observer: PeerObserver | None) -> broadloom.Channel:
+    def connect(self, options: broadloom.ConnectOptions) -> "PendingConnection":
+        return broadloom.connect(self.config.channel, options=options)
+
+    def _connect_options(self, bootstrap: list[str], observer: PeerObserver | None) -> broadloom.ConnectOptions:
         config = self.config
-        return await broadloom.connect(
-            config.channel,
+        return broadloom.ConnectOptions(
             bootstrap=bootstrap,
             key=config.key,
             tls=config.tls,

@@ -2,7 +2,16 @@
 
 from typing import TYPE_CHECKING
 
-from broadloom.protocol.events import LinkDown, LinkDownReason, LinkUp, PeerState, Rejected, StateChanged, TraceEvent
+from broadloom.protocol.events import (
+    AuthorWarning,
+    LinkDown,
+    LinkDownReason,
+    LinkUp,
+    PeerState,
+    Rejected,
+    StateChanged,
+    TraceEvent,
+)
 from broadloom.testing.checks.audit import STABLE_PERIOD_S
 from broadloom.testing.checks.delivery_log import AuthorLog, message_label
 
@@ -148,5 +157,5 @@ def _describe_event(event: "Event") -> str:
             return f"no link to {neighbor} any more: {reason.value}"
         case StateChanged(state):
             return f"is {state.value}"
-        case Rejected(_, text) | TraceEvent(text):
+        case Rejected(_, text) | AuthorWarning(_, _, text) | TraceEvent(text):
             return text

@@ -1,7 +1,9 @@
 """Chat in `broadloom.groups`: peers ask questions, reply, and reply to replies."""
 
+import tomllib
 from collections import deque
 from contextlib import suppress
+from importlib import resources
 from random import Random
 from typing import TYPE_CHECKING
 
@@ -19,75 +21,10 @@ REPLY_FRACTION = 0.7
 SECOND_GROUP_EVERY = 4
 """One peer in this many is also in a second group."""
 
-THREADS: dict[str, dict[str, tuple[str, ...]]] = {
-    "Harbor watch": {
-        "Who has seen the ferry from the islands?": (
-            "It passed the lighthouse ten minutes ago.",
-            "Still outside, waiting for the pilot.",
-            "Not yet, the fog is thick here.",
-        ),
-        "Which berth is free tonight?": ("Number four, until six in the morning.", "Ask the office, four and seven."),
-        "How is the wind at the outer pier?": (
-            "South-west, five, and rising.",
-            "Gusts of seven. Double your lines.",
-            "Quiet on our side.",
-        ),
-        "Two containers are on the wrong quay.": ("Which numbers?", "I move them after lunch.", "Again?"),
-        "Has the crane been repaired?": ("Since noon, slowly.", "They wait for a part.", "Use the small one."),
-        "When does the tide turn?": ("At ten past four.", "Four, but the wind holds it back.", "Ask the pilots."),
-        "Somebody left the gate at pier two open.": ("That was us, sorry.", "Closed it.", "Since when?"),
-        "Is there still diesel at the pump?": ("Half a tank.", "The lorry comes tomorrow.", "None since yesterday."),
-    },
-    "Kitchen table": {
-        "What shall we cook for twelve on Friday?": (
-            "Lentil soup, it keeps warm.",
-            "Paella. I have the large pan.",
-            "Whatever it is, two of us eat no fish.",
-        ),
-        "Does anybody have a sourdough to share?": ("Yes, fed this morning.", "Mine died in August.", "Come at five."),
-        "The oven is ten degrees too hot.": (
-            "I know, turn the tray.",
-            "Then bread it is.",
-            "I have a thermometer, I bring it.",
-        ),
-        "How long do beans really need?": ("Overnight, then an hour.", "With salt, longer.", "Until they are done."),
-        "Who took the big knife?": ("It is in the drawer, sharpened.", "Not me.", "I bring it back tonight."),
-        "Can rhubarb be frozen?": ("Yes, in pieces, raw.", "Better make jam.", "I still have some of last year."),
-        "We are out of coffee.": ("That cannot be.", "On my way.", "There is tea."),
-        "Which flour for the pancakes?": ("Buckwheat, half of it.", "Plain will do.", "Whatever is open."),
-    },
-    "Night trains": {
-        "Is the sleeper to the coast running?": (
-            "Yes, from platform nine tonight.",
-            "Forty minutes late at the border.",
-            "They took off one carriage.",
-        ),
-        "Window or corridor?": ("Window, always.", "Corridor, you sleep better.", "Top bunk."),
-        "Who can pick me up at 5:40?": ("I can, if there is coffee.", "Take the first tram, it is faster."),
-        "They have changed the timetable again.": ("From when?", "Only on Sundays.", "Where did you read that?"),
-        "Is there a dining car on the late one?": ("Until the border.", "Bring your own.", "Soup only."),
-        "How cold do the couchettes get?": ("Take a second blanket.", "Too hot, always.", "Depends on the guard."),
-        "Does anybody know the stop after the tunnel?": ("It has none.", "Only if you ring.", "Two minutes, be quick."),
-        "Can one take a bicycle?": ("In the last carriage.", "If there is room.", "Folded, yes."),
-    },
-}
-FOLLOW_UPS = (
-    "Thank you!",
-    "Good to know.",
-    "Are you sure?",
-    "Same here.",
-    "I will have a look.",
-    "Let us know.",
-    "That was last week.",
-    "I can help with that.",
-    "Where did you hear that?",
-    "As always.",
-    "Not any more.",
-    "See you there.",
-    "I had not heard that.",
-    "Could be worse.",
-)
-
+_TEXTS = tomllib.loads((resources.files("broadloom.testing.workloads") / "chat.toml").read_text(encoding="utf-8"))
+THREADS: dict[str, dict[str, list[str]]] = _TEXTS["groups"]
+"""By group: questions, and replies to each."""
+FOLLOW_UPS: list[str] = _TEXTS["follow_ups"]
 _SCRIPTED = {
     *FOLLOW_UPS,
     *(line for thread in THREADS.values() for question, answers in thread.items() for line in (question, *answers)),

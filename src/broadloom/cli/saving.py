@@ -4,6 +4,9 @@ written outside the directory."""
 import os
 from pathlib import Path
 
+from broadloom.cli.exit_codes import UsageError
+from broadloom.protocol.events import Message
+
 NAME_BYTES_MAX = 200
 """Below the limit of every file system, with room for a number."""
 NUMBERS_MAX = 10_000
@@ -41,3 +44,25 @@ def save_file(directory: Path, name: str, content: bytes) -> Path:
             raise
         return path
     raise FileExistsError(f"{directory} has {NUMBERS_MAX:,} files named {stem}{suffix}")
+
+
+def save_message(directory: Path, message: Message) -> Path:
+    """Save the file that a message carries. Raises `ValueError` if it is damaged."""
+    file = message.file
+    assert file is not None
+    return save_file(directory, file.name, file.content)
+
+
+def prepare_directory(path: Path) -> None:
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as problem:
+        raise UsageError(f"cannot save files in {path}: {problem.strerror}") from None
+    if not os.access(path, os.W_OK | os.X_OK):
+        raise UsageError(f"cannot save files in {path}: it is not writable")
+
+
+def reason(problem: OSError | ValueError) -> str:
+    if isinstance(problem, OSError) and problem.filename:
+        return f"cannot save {problem.filename}: {problem.strerror}"
+    return str(problem)

@@ -79,8 +79,8 @@ def test_sim_run_draws_final_fabric(tmp_path: Path) -> None:
     [
         (("nonsense",), "unknown scenario 'nonsense'"),
         (("missing.toml",), "cannot read missing.toml"),
-        (("kill", "--seeds", "x"), "--seeds must be a number or a range"),
-        (("kill", "--seeds", "5..4"), "the range 5..4 is empty"),
+        (("kill", "--seeds", "x"), "--seeds: expected a number or a range such as 1..20, not 'x'"),
+        (("kill", "--seeds", "5..4"), "--seeds: 5..4 is an empty range"),
         (("kill", "--peers", "many"), "--peers must be a number"),
         (("kill", "--peers", "0"), "must be at least 1"),
         (("kill", "--degree", "2"), "degree must be between"),

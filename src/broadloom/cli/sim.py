@@ -66,7 +66,10 @@ def run(
     - `broadloom sim run kill --peers 12 --seeds 4 --trace`
     """
     from broadloom.testing.sim.scenario import load
+    from broadloom.testing.sim.seed_runner import parse_seeds
 
+    with usage_errors("--seeds: "):
+        chosen_seeds = parse_seeds(seeds)
     with usage_errors():
         loaded = load(scenario)
         if degree:
@@ -76,7 +79,6 @@ def run(
         if dissemination:
             loaded = loaded.with_dissemination(_parse_dissemination(dissemination))
     sizes = _parse_sizes(peers) or [loaded.peers]
-    chosen_seeds = _parse_seeds(seeds)
     if trace:
         return _print_trace(loaded, sizes[0], chosen_seeds[0])
     if tape is not None and len(sizes) * len(chosen_seeds) > 1:
@@ -132,17 +134,6 @@ def _parse_dissemination(text: str) -> "DisseminationMode":
     except ValueError:
         names = ", ".join(each.value for each in DisseminationMode)
         raise UsageError(f"--dissemination must be one of {names}, not {text!r}") from None
-
-
-def _parse_seeds(text: str) -> list[int]:
-    first, dots, last = text.partition("..")
-    try:
-        numbers = list(range(int(first), int(last if dots else first) + 1))
-    except ValueError:
-        raise UsageError(f"--seeds must be a number or a range, as 7 or 1..20, not {text!r}") from None
-    if not numbers:
-        raise UsageError(f"--seeds: the range {text} is empty")
-    return numbers
 
 
 def _run_all(
