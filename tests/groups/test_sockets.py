@@ -112,23 +112,22 @@ async def test_crashed_member_is_offline() -> None:
         await failed.aclose()
 
 
-async def test_other_channel_messages_go_to_on_unhandled() -> None:
+async def test_groups_do_not_disturb_the_readers_of_the_channel() -> None:
     async with connected_channels(2) as (one, two):
-        seen: list[bytes] = []
         async with (
-            Groups(one, "Anna", settings=QUICK_GROUPS, on_unhandled=lambda message: seen.append(message.data)) as anna,
+            Groups(one, "Anna", settings=QUICK_GROUPS) as anna,
             Groups(two, "Ben", settings=QUICK_GROUPS) as ben,
         ):
-            await one.broadcast(b"plain")
-            await two.broadcast(b"BG but nonsense")
-            await two.broadcast(b"plain too")
-            await eventually(
-                lambda: ben._runtime.unhandled_count == 1 and seen and anna._participant.malformed_messages == 1
-            )
-            assert seen == [b"plain too"]
+            club = await anna.create("club")
+            await one.broadcast(b"BG but nonsense")
+            await ben._runtime._layer.broadcast(b"BG but nonsense")
+            await eventually(lambda: anna._participant.malformed_messages == 1)
+            same = await ben.join(await wait_for_group(ben, "club"))
+            await club.send_text("in the group")
+            assert (await same.receive(20)).text == "in the group"
         await one.broadcast(b"after")
-        while (await two.receive(20)).data != b"after":
-            pass  # without groups, the channel receives everything again, including group messages
+        assert [(await two.receive(20)).data for _ in range(2)] == [b"BG but nonsense", b"after"]
+        assert one.unread_count == 0
 
 
 async def test_group_discovered_is_emitted_for_new_group() -> None:

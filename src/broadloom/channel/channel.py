@@ -189,11 +189,11 @@ class Channel(Sender, Reader):
         self._has_other_readers = True
         return subscription
 
-    def layer(self, mark: str, on_batch: Callable[[Batch], None]) -> Layer:
+    def layer(self, mark: str, on_batch: Callable[[Batch], None] | None = None) -> Layer:
         """Run a protocol of its own on this channel: its messages go to `on_batch` of the same layer, and to no other
-        reader. Raises `ValueError` if the mark is taken in this program."""
+        reader. Without `on_batch` it can only send. Raises `ValueError` if the program already receives this layer."""
         layer = self._layers.add(mark, on_batch)
-        self._has_other_readers = True
+        self._has_other_readers = self._has_other_readers or on_batch is not None
         return layer
 
     def on_message(self, callback: Callable[[Message], None] | None) -> Callable[[], None]:

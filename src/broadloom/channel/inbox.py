@@ -91,8 +91,11 @@ class Inbox:
         if not self._count:
             return None
         batch, index = self._batches[0], self._read_count
-        self._on_taken(1, len(batch.data[index]))
+        data = batch.data[index]
+        self._on_taken(1, len(data))
         self._check_drained()
+        if batch.envelopes is None:
+            return Message(batch.author, batch.first_sequence + index, data, batch.hops, batch.kind)
         return batch.message(index)
 
     def take_batch(self) -> Batch | None:

@@ -39,7 +39,7 @@ def layer_mark(kind: int) -> str:
 class Layer:
     """One layer on one channel, returned by `Channel.layer`."""
 
-    def __init__(self, layers: "Layers", sender: "Sender", mark: str, on_batch: Callable[[Batch], None]) -> None:
+    def __init__(self, layers: "Layers", sender: "Sender", mark: str, on_batch: Callable[[Batch], None] | None) -> None:
         self.mark = mark
         self._kind = layer_kind(mark)
         self._on_batch = on_batch
@@ -64,18 +64,19 @@ class Layers:
         self.unknown: Counter[str] = Counter()
         """Messages of layers that this program does not run, by mark."""
 
-    def add(self, mark: str, on_batch: Callable[[Batch], None]) -> Layer:
+    def add(self, mark: str, on_batch: Callable[[Batch], None] | None) -> Layer:
         layer = Layer(self, self._sender, mark, on_batch)
-        if self._by_kind.setdefault(layer._kind, layer) is not layer:
+        if on_batch is not None and self._by_kind.setdefault(layer._kind, layer) is not layer:
             raise ValueError(f"the layer {mark!r} is already in use in this program")
         return layer
 
     def remove(self, layer: Layer) -> None:
-        self._by_kind.pop(layer._kind, None)
+        if self._by_kind.get(layer._kind) is layer:
+            del self._by_kind[layer._kind]
 
     def route(self, batch: Batch) -> None:
         layer = self._by_kind.get(batch.kind)
-        if layer is None:
+        if layer is None or layer._on_batch is None:
             mark = layer_mark(batch.kind)
             if mark in self.unknown or len(self.unknown) < UNKNOWN_LAYERS_MAX:
                 self.unknown[mark] += len(batch)

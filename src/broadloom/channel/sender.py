@@ -133,6 +133,7 @@ class Sender(ABC):
         self,
         path: str | os.PathLike[str],
         *,
+        topic: str | None = None,
         priority: int = Priority.NORMAL,
         ttl_s: float | None = None,
         on_progress: Callable[[int, int], None] | None = None,
@@ -145,8 +146,11 @@ class Sender(ABC):
         self._check_size(path.stat().st_size)  # before it is read
         name = os.fsencode(path.name).decode(errors="replace")  # file names are bytes, not necessarily UTF-8
         data = await asyncio.to_thread(lambda: encode_file(name, path.read_bytes()))
+        kind: int = PayloadKind.FILE
+        if topic is not None:
+            data, kind = self._with_headers(data, topic, None, None), kind | HAS_HEADERS
         on_sent = (lambda done: on_progress(done, len(data))) if on_progress is not None else None
-        return await self._broadcast_large(data, PayloadKind.FILE, priority, ttl_s, on_sent)
+        return await self._broadcast_large(data, kind, priority, ttl_s, on_sent)
 
     async def _broadcast_large(
         self,

@@ -13,6 +13,7 @@ from random import Random
 from typing import TYPE_CHECKING, Any
 
 from broadloom.errors import BroadloomError, NotConnectedError
+from broadloom.groups.codec import LAYER
 from broadloom.groups.runtime import SUSPECT_REASONS
 from broadloom.protocol.events import Batch, LinkDown, Missed, PeerState, StateChanged
 
@@ -24,8 +25,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("broadloom")
 
-LAYER = "Gr"
-"""Group messages have a layer of their own on the channel, so that they do not disturb other readers."""
 HISTORY_PAUSE_BYTES = 128 << 10
 """Above this queue size, history waits."""
 SEND_PAUSE_BYTES = 1 << 20

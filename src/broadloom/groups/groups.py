@@ -49,7 +49,9 @@ class Groups:
     - `store`: an SQLite file (or a `Store`) for the member's identity, groups and history. By default they are kept in
       memory, so every run is a new member.
 
-    Group messages do not appear among those of the channel, which can be read as before. Not thread-safe: use it from one event loop.
+    Group messages do not appear among those of the channel, which can be read as before.
+
+    Not thread-safe: use it from one event loop.
     """
 
     def __init__(

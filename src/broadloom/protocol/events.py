@@ -165,7 +165,11 @@ class Batch:
         return len(self.data)
 
     def __iter__(self) -> Iterator[Message]:
-        return map(self.message, range(len(self.data)))
+        if self.envelopes is not None:
+            yield from map(self.message, range(len(self.data)))
+            return
+        for offset, data in enumerate(self.data):
+            yield Message(self.author, self.first_sequence + offset, data, self.hops, self.kind)
 
     def __repr__(self) -> str:
         return f"Batch({self.author:016x}, {self.first_sequence}..{self.last_sequence}, {self.hops} hops)"
