@@ -7,6 +7,7 @@ import pytest
 
 import broadloom
 from broadloom.groups import (
+    LAYER,
     CaughtUp,
     Group,
     GroupDiscovered,
@@ -165,16 +166,14 @@ async def test_declined_group_is_reported_again_in_next_session(tmp_path: Path) 
 
 async def test_payload_ids_identify_group_messages() -> None:
     async with connected_channels(2) as (one, two), Groups(one, "Anna", settings=QUICK_GROUPS) as anna:
+        payloads: list[bytes] = []
+        two.layer(LAYER, lambda batch: payloads.extend(batch.data))
         club = await anna.create("club")
         first = await club.send_text("one")
         await club.send_text("two", reply_to=first)
-        found = []
-        async for message in two:
-            ids = payload_ids(message.data)
-            if ids is not None:
-                found.append(ids)
-                if ids.parent_id is not None:
-                    break
+        found = await eventually(
+            lambda: posts if len(posts := list(filter(None, map(payload_ids, payloads)))) == 2 else None
+        )
         assert [each.message_id.sequence for each in found] == [1, 2]
         assert found[1].parent_id == found[0].message_id
         assert {each.group_id for each in found} == {club.id}
