@@ -238,7 +238,7 @@ async def test_pausing_subscription_slows_the_channel_and_loses_nothing() -> Non
         assert two.missed_count == 0
 
 
-async def test_program_that_only_subscribes_is_not_told_of_losses_in_an_inbox_that_it_never_reads() -> None:
+async def test_program_that_only_subscribes_gets_no_missed_events_for_the_unread_inbox() -> None:
     async with connected_channels(2, inbox_messages_max=100) as (one, two):
         missed: list[object] = []
         two.on_event(lambda event: missed.append(event) if isinstance(event, Missed) else None)

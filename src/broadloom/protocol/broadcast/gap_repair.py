@@ -29,6 +29,8 @@ UNAVAILABLE_RANGES_MAX = 256
 """Ranges remembered per author that one neighbor cannot send."""
 UNAVAILABLE_ROUNDS_MAX = 4
 """Rounds over all neighbors for messages that some of them dropped and the others never had."""
+WITNESSES_MIN = 3
+"""Neighbors that must have dropped a message before it is given up early on a signed channel."""
 NEVER_HELD_TIMEOUT_S = 10.0
 """How long to ask for messages that no neighbor ever had, while the neighbors search elsewhere (`backfill.py`)."""
 STALLED_CHECKS_MAX = 4
@@ -286,11 +288,14 @@ class GapRepair:
         return now > since + NEVER_HELD_TIMEOUT_S and bool(window.reorder_buffer)
 
     def _is_credible(self, author: PeerId, witnesses: "Collection[Link]") -> bool:
-        """Whether these neighbors may be believed that messages are gone. On a signed channel one of them alone may
-        lie, unless it is the author."""
-        if self._broadcaster.verifier is None or len(witnesses) != 1:
+        """Whether these neighbors may be believed that messages are gone. On a signed channel a few of them may lie:
+        it takes several witnesses, all other members, or the author itself. Until then the messages are requested
+        again, up to the end of their retention."""
+        if self._broadcaster.verifier is None or len(witnesses) >= WITNESSES_MIN:
             return bool(witnesses)
-        return next(iter(witnesses)).peer_id == author
+        if any(link.peer_id == author for link in witnesses):
+            return True
+        return len(witnesses) > 1 and len(witnesses) == len(self._peer.links) and self._peer.two_hop_view.is_full_mesh
 
     def _may_still_arrive(self, author: PeerId, window: ReceiveWindow, requester: "Link") -> bool:
         """Whether this peer's own gap may close without the requester: two neighbors with the same gap must not wait
