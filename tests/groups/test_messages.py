@@ -3,6 +3,7 @@
 import zlib
 from contextlib import suppress
 from dataclasses import fields as fields_of
+from dataclasses import replace
 from typing import Any, get_type_hints
 
 import pytest
@@ -13,7 +14,7 @@ from broadloom.groups import message_fields as f
 from broadloom.groups import messages as m
 from broadloom.groups.codec import GroupWireMessage, decode, encode, message_types
 from broadloom.groups.messages import PayloadIds, payload_ids
-from broadloom.groups.model import MessageId, Post
+from broadloom.groups.model import GroupMessage, MessageId, Post
 from broadloom.groups.settings import BODY_BYTES_MAX, RetentionPolicy
 from broadloom.wire.fields import Bool, Hyper, UInt
 from broadloom.wire.xdr import UnknownMessageError, WireError
@@ -143,6 +144,14 @@ def test_malformed_messages_are_counted() -> None:
 def test_inconsistent_post_is_rejected(post: Post) -> None:
     with pytest.raises(WireError):
         decode(encode(m.PostMessage(7, "", post)))
+
+
+@pytest.mark.parametrize("sent_at_ms", [-(1 << 63), 1 << 62, 253_402_300_800_000])
+def test_time_of_message_is_none_for_numbers_beyond_every_calendar(sent_at_ms: int) -> None:
+    sent = GroupMessage(1, MessageId(2, 3), "Anna", None, 1_700_000_000_000, b"")
+    assert sent.sent_at is not None
+    assert sent.sent_at.timestamp() == 1_700_000_000
+    assert replace(sent, sent_at_ms=sent_at_ms).sent_at is None
 
 
 def test_later_version_raises_unknown_message_error() -> None:

@@ -1,7 +1,7 @@
 """Groups over a channel (after the M2MC thesis): membership, causal order and history, without a server.
 
 The core (participant.py and its parts) is sans-IO. It runs over a real channel (channel_runtime.py) or a simulated peer
-(`broadloom.testing.sim`).
+(tests/groups/sim_runtime.py).
 """
 
 from broadloom.errors import AmbiguousGroupError, GroupNotFoundError

@@ -6,6 +6,7 @@ same member and continues its own sequence numbers.
 
 import re
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from enum import StrEnum
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -111,6 +112,14 @@ class GroupMessage:
     def text(self) -> str:
         """The data decoded as UTF-8. Raises `UnicodeDecodeError` if it is not text."""
         return self.data.decode()
+
+    @property
+    def sent_at(self) -> datetime | None:
+        """`sent_at_ms` as local time; None if no calendar has that time: the author may send any number."""
+        try:
+            return datetime.fromtimestamp(self.sent_at_ms / 1000, UTC).astimezone()
+        except (OverflowError, OSError, ValueError):
+            return None
 
 
 class MemberStatus(StrEnum):

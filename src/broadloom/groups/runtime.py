@@ -1,7 +1,7 @@
 """`GroupRuntime`: everything a participant needs from outside: a channel, time, randomness and the application.
 `DelayedCall`: the timers of a participant.
 
-There is one for a real channel (channel_runtime.py) and one for a simulated peer (testing/sim/group_runtime.py). The
+There is one for a real channel (channel_runtime.py) and one for a simulated peer (tests/groups/sim_runtime.py). The
 runtime drives the participant through `on_message`, `on_missed` and `on_neighbor_lost`.
 """
 

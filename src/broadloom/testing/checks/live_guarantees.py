@@ -17,8 +17,8 @@ from broadloom.topology import free_slots
 
 if TYPE_CHECKING:
     from broadloom.testing.checks.recovery import RecoveryTracker
-    from broadloom.testing.cluster.cluster_state import ClusterState
     from broadloom.testing.cluster.metrics import MetricsSampler
+    from broadloom.testing.processes.coordinator import Coordinator
 
 DUE_S = 2.0
 """Messages older than this should be with every member."""
@@ -102,7 +102,7 @@ class LiveGuarantees(DeliveryAudit):
 def statuses(
     checks: LiveGuarantees,
     metrics: "MetricsSampler",
-    state: "ClusterState",
+    state: "Coordinator",
     recoveries: "RecoveryTracker",
     degree: int,
     *,
@@ -143,7 +143,7 @@ def _missed_status(metrics: "MetricsSampler") -> GuaranteeStatus:
 
 
 def _links_status(
-    checks: LiveGuarantees, state: "ClusterState", recoveries: "RecoveryTracker", degree: int
+    checks: LiveGuarantees, state: "Coordinator", recoveries: "RecoveryTracker", degree: int
 ) -> GuaranteeStatus:
     views = state.members.values()
     overfull, missing = find_overfull(views, degree), sum(free_slots(report_adjacency(views), degree).values())
@@ -160,7 +160,7 @@ def _links_status(
 
 
 def _connectivity_status(
-    state: "ClusterState", recoveries: "RecoveryTracker", *, is_partitioned: bool
+    state: "Coordinator", recoveries: "RecoveryTracker", *, is_partitioned: bool
 ) -> GuaranteeStatus:
     sizes = component_sizes(report_adjacency(state.members.values()))
     if len(sizes) <= 1:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from broadloom.testing.cluster.cluster import LocalCluster
-from broadloom.testing.cluster.cluster_state import format_seconds
+from broadloom.testing.cluster.cluster_log import format_seconds
 from broadloom.testing.cluster.config import ClusterConfig, TrafficRates
 from broadloom.testing.errors import ClusterError, ConfigError
 

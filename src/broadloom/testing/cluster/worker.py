@@ -5,7 +5,7 @@ Link changes are reported as they happen; everything else is counted and reporte
 
 import asyncio
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from contextlib import suppress
 from random import Random
 from typing import TYPE_CHECKING, Any
@@ -65,6 +65,7 @@ class PeerTally:
 class ClusterPeer(ManagedPeer):
     worker: "ClusterWorker"
     observer: ClusterPeerObserver
+    logs_layers = True
 
     def __init__(
         self, worker: Worker[Any], number: int, channel: broadloom.Channel, observer: PeerObserver | None
@@ -73,16 +74,11 @@ class ClusterPeer(ManagedPeer):
         self.name = feed.member_name(number)
         self.chat_workload: chat.ChatWorkload | None = None
         self.suppressed_batches = 0
-        """Number of batches to withhold from the log and the application: an injected fault."""
-        self._pass_on: Callable[[Batch], None] | None = None
+        """Number of batches to withhold from the log: an injected fault."""
         self.observer.on_sent = self._on_sent
 
     async def start_chat(self, random: Random) -> None:
         """Join the chat groups."""
-        # The groups have a layer of their own, and this peer logs the messages of all layers.
-        node = self.channel._node
-        self._pass_on, node.deliver = node.deliver, self._on_batch
-        self.channel.on_batch(lambda _batch: None)
         workload = chat.ChatWorkload(self.channel, self.name, self.number, random)
         await workload.join()
         self.chat_workload = workload
@@ -103,8 +99,6 @@ class ClusterPeer(ManagedPeer):
                 tally.latency.add(max(0, int((now_s - sent_s) * 1e9)))
         tally.delivered += len(batch)
         tally.hops[batch.hops] = tally.hops.get(batch.hops, 0) + len(batch)
-        if self._pass_on is not None:
-            self._pass_on(batch)
 
     def _record_metadata(self, message: "Message") -> None:
         """Record identifications and ads, which belong to no group, on the tape."""
