@@ -152,7 +152,7 @@ async def test_callback_of_wrong_type_raises_at_once(method: str) -> None:
         with pytest.raises(TypeError, match="a callback must be a function"):
             await channel.broadcast_file(__file__, on_progress=5)  # type: ignore[arg-type]
         with pytest.raises(TypeError, match="a callback must be a function"):
-            Groups(channel, "Anna", on_unhandled=5)  # type: ignore[arg-type]
+            channel.layer("zz", 5)  # type: ignore[arg-type]
 
 
 async def test_timeout_that_is_not_a_number_is_rejected() -> None:

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 import broadloom
-from broadloom.groups import GroupNotFoundError, GroupPublisher, Groups, MemberStatus
+from broadloom.groups import LAYER, GroupNotFoundError, GroupPublisher, Groups, MemberStatus
 from tests.channel.joined import QUICK, connected_channels, unique_name
 from tests.groups.group_bus import QUICK_GROUPS
 from tests.groups.test_sockets import texts
@@ -70,7 +70,7 @@ async def test_publisher_posts_without_membership() -> None:
         question = await club.send_text("Who plays white?")
         publisher = GroupPublisher(club.id, "feed")
         for text, parent in ((b"I do", question.id), (b"x" * 200_000, None)):
-            await there.broadcast(publisher.encode_post(text, parent))
+            await there.layer(LAYER).broadcast(publisher.encode_post(text, parent))
         await eventually(lambda: len(club.history()) == 3)
         posts = [(each.author_name, each.sequence, each.parent_id, len(each.data)) for each in club.history()[1:]]
         assert posts == [("feed", 1, question.id, 4), ("feed", 2, None, 200_000)]

@@ -21,11 +21,13 @@ from broadloom.channel.arguments import check_callback, check_timeout
 from broadloom.channel.event_listeners import EventListeners
 from broadloom.channel.fragments import Reassembler
 from broadloom.channel.inbox import Overflow
+from broadloom.channel.layer import Layer
 from broadloom.channel.loop_bound import weak
 from broadloom.channel.peer_set import PeerSetMerge
-from broadloom.channel.reader import Reader
+from broadloom.channel.receiving import ChannelReader
 from broadloom.channel.sender import Sender
 from broadloom.channel.status import Status, status_of
+from broadloom.channel.subscription import SubscriptionOverflow
 from broadloom.errors import NotConnectedError, NotPermittedError
 from broadloom.protocol import PeerState
 from broadloom.protocol.events import (
@@ -41,7 +43,7 @@ from broadloom.protocol.events import (
 from broadloom.protocol.identity import Identity
 from broadloom.security.post_signer import PostSigner
 from broadloom.transport import TcpNode
-from broadloom.wire import PeerId
+from broadloom.wire import PeerId, WireError
 from broadloom.wire.broadcast_frame import PayloadKind
 
 log = logging.getLogger("broadloom")
@@ -54,13 +56,13 @@ DRAIN_TIMEOUT_S = 1.5
 """Maximum time to drain outgoing queues when leaving."""
 DRAIN_POLL_S = 0.02
 
-ChannelEvent = Event | Missed
+ChannelEvent = Event | Missed | SubscriptionOverflow
 
 _with_callbacks: dict["Channel", None] = {}
 """Channels with a callback are in use, even if the program does not keep them."""
 
 
-class Channel(Sender, Reader):
+class Channel(Sender, ChannelReader):
     """A joined channel, returned by `broadloom.connect`. Use it from the event loop that joined it: elsewhere its
     methods raise `RuntimeError`.
 
@@ -71,12 +73,11 @@ class Channel(Sender, Reader):
         self, name: str, node: TcpNode, *, overflow: Overflow, inbox_messages_max: int, inbox_bytes_max: int
     ) -> None:
         Sender.__init__(self, node)
-        Reader.__init__(self, inbox_messages_max, inbox_bytes_max)
+        ChannelReader.__init__(self, overflow, inbox_messages_max, inbox_bytes_max)
         self.name = name
         self.missed_count = 0
         """Messages that this program will not receive; each was reported in a `Missed` event."""
         self._secondary_nodes: list[TcpNode] = []
-        self._overflow_policy = overflow
         self._merge: PeerSetMerge | None = None
         self._on_missed_weakly = weak(self._on_missed)
         self._reassembler = Reassembler(node.settings.message_bytes_max, self._on_missed_weakly)
@@ -142,7 +143,11 @@ class Channel(Sender, Reader):
     def status(self) -> Status:
         """The state of this peer: neighbors, free slots, estimated diameter, counters."""
         status = status_of(self.name, self._node, unread_count=len(self._inbox), unread_bytes=self._inbox.held_bytes)
-        return replace(status, local_peers=tuple(status_of(self.name, node) for node in self._secondary_nodes))
+        return replace(
+            status,
+            unknown_layers=dict(self._layers.unknown),
+            local_peers=tuple(status_of(self.name, node) for node in self._secondary_nodes),
+        )
 
     async def wait_for_peers(self, timeout_s: float | None = None) -> None:
         """Wait until another peer is connected. A message broadcast before that reaches no one.
@@ -155,7 +160,7 @@ class Channel(Sender, Reader):
 
         def has_peers() -> bool:
             if not len(links) and self._left.is_set():
-                raise NotConnectedError(self._not_connected_message())
+                raise NotConnectedError(self._end_message())
             return len(links) > 0
 
         try:
@@ -171,6 +176,17 @@ class Channel(Sender, Reader):
             raise TypeError(f"hosts is a list of addresses: [{hosts!r}]")
         for node in (self._node, *self._secondary_nodes):
             node.set_bootstrap(hosts)
+
+    def layer(self, mark: str, on_batch: Callable[[Batch], None] | None = None) -> Layer:
+        """Run a protocol of its own on this channel: its messages go to `on_batch` of the same layer, and to no other
+        reader. Without `on_batch` it can only send. Raises `ValueError` if the program already receives this layer."""
+        self._check_loop()
+        if on_batch is not None:
+            check_callback(on_batch)
+            self._has_other_readers = True
+        layer = self._layers.add(self, mark, on_batch)
+        self._on_callbacks_changed()
+        return layer
 
     # -- events
 
@@ -188,7 +204,7 @@ class Channel(Sender, Reader):
         return unsubscribe
 
     def _on_callbacks_changed(self) -> None:
-        if not self._left.is_set() and (self._batch_callback is not None or len(self._listeners)):
+        if not self._left.is_set() and (self._is_in_use or len(self._listeners)):
             _with_callbacks[self] = None
         else:
             _with_callbacks.pop(self, None)
@@ -296,15 +312,13 @@ class Channel(Sender, Reader):
         batch.author = PeerId(batch.author)
         if batch.kind == PayloadKind.FRAGMENT:
             for whole in self._reassembler.feed(batch):
-                self._dispatch(whole)
+                self._route(whole)
         else:
-            self._dispatch(batch)
+            self._route(batch)
 
-    @property
-    def _discards_new(self) -> bool:
-        """Leaving with a full inbox: new messages are discarded, so that the unread ones have no gaps."""
-        is_leaving = self._leave_task is not None and self._overflow_policy is not Overflow.DROP_OLDEST
-        return self._has_overflowed or (is_leaving and self._inbox.is_full)
+    def _on_malformed_headers(self, batch: Batch, index: int, problem: WireError) -> None:
+        self._node.peer.counters.malformed_headers += 1
+        super()._on_malformed_headers(batch, index, problem)
 
     def _on_missed(self, missed: Missed) -> None:
         self.missed_count += missed.last_sequence - missed.first_sequence + 1
@@ -340,27 +354,25 @@ class Channel(Sender, Reader):
     def _mark_left(self) -> None:
         self._left.set()
         self._inbox.close()
+        self._subscriptions.close()
         self._listeners.end()
         _with_callbacks.pop(self, None)
 
-    def _on_inbox_full(self) -> None:
-        match self._overflow_policy:
-            case Overflow.DROP_OLDEST:
-                for missed in self._inbox.drop_oldest():
-                    self._on_missed(missed)
-            case Overflow.PAUSE if self._leave_task is None:
-                for node in self._nodes:
-                    node.pause_reading()
-            case Overflow.LEAVE if self._leave_task is None:
-                self._has_overflowed = True
-                self._start_leaving()
+    @property
+    def _is_leaving(self) -> bool:
+        return self._leave_task is not None
 
-    def _on_inbox_drained(self) -> None:
-        if self._overflow_policy is Overflow.PAUSE:
-            for node in self._nodes:
-                node.resume_reading()
+    def _leave_soon(self) -> None:
+        self._start_leaving()
 
-    def _not_connected_message(self) -> str:
+    def _pause_sockets(self, pause: bool) -> None:
+        for node in self._nodes:
+            node.pause_reading() if pause else node.resume_reading()
+
+    def _emit(self, event: SubscriptionOverflow) -> None:
+        self._listeners.emit(event)
+
+    def _end_message(self) -> str:
         if self._has_overflowed:
             return (
                 f"{self.name}: left, because this program did not read in time; read faster, raise inbox_messages_max "

@@ -32,7 +32,8 @@ class LoopBound(ABC):
             )
 
     @abstractmethod
-    def _not_connected_message(self) -> str: ...
+    def _end_message(self) -> str:
+        """Why nothing more can be read or sent, and what to do."""
 
 
 def weak(method: Callable[P, None]) -> Callable[P, None]:

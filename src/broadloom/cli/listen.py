@@ -6,9 +6,11 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
+from broadloom.channel import SubscriptionOverflow
+from broadloom.channel.topics import checked_pattern
 from broadloom.cli.exit_codes import FAILURE, SUCCESS, UsageError
 from broadloom.cli.formatting import escape_control_chars
-from broadloom.cli.options import ChannelArgument, DurationOption, JoinOptions, JsonOption, option
+from broadloom.cli.options import ChannelArgument, DurationOption, JoinOptions, JsonOption, checked_option, option
 from broadloom.cli.output import Output
 from broadloom.cli.runner import StopSignal, command, hint, joined_channel, print_error
 from broadloom.cli.session import Session
@@ -31,6 +33,9 @@ async def listen(
     join_options: JoinOptions,
     channel: ChannelArgument,
     json: JsonOption = False,
+    topic: Annotated[
+        str | None, option("Only messages whose topic matches; `*` is one level, `**` any number.", "PATTERN")
+    ] = None,
     events: Annotated[bool, option("Also print neighbors that connect and disconnect.")] = False,
     count: Annotated[int | None, option("Exit after N messages.", "N", "--count", "-n", min=0)] = None,
     duration: DurationOption = None,
@@ -47,15 +52,19 @@ async def listen(
 
     - `broadloom listen news/today`
     - `broadloom listen news/today --json | jq .text`
+    - `broadloom listen news/today --topic "sports/**"`
     - `broadloom listen jobs/x --count 1 --duration 60`
     - `broadloom listen pics/x --save-dir pictures`
     """
+    if topic is not None:
+        checked_option(checked_pattern, "--topic", topic)
     if save_dir is not None:
         prepare_directory(save_dir)
     async with joined_channel(channel, join_options, stop) as joined:
         stop.interrupt_is_success = count is None
         async with Output(stop) as out:
-            session = _ListenSession("listen", joined, out, json=json, events=events, save_dir=save_dir)
+            source = joined.subscribe(topic) if topic is not None else joined
+            session = _ListenSession("listen", joined, out, json=json, source=source, events=events, save_dir=save_dir)
             with session.subscribed(), suppress(TimeoutError):
                 session.show_joined()
                 async with asyncio.timeout(duration):
@@ -97,7 +106,7 @@ class _ListenSession(Session):
 
     def on_event(self, event: "ChannelEvent") -> None:
         """Missed messages are always reported: in JSON here, in text by the channel's own warning."""
-        if self._events or isinstance(event, Missed):
+        if self._events or isinstance(event, Missed | SubscriptionOverflow):
             super().on_event(event)
 
 

@@ -7,7 +7,7 @@ if it is not empty. A command that joins a channel takes a parameter `join_optio
 import copy
 import inspect
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, is_dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, get_origin
@@ -56,6 +56,14 @@ def option(help: str, metavar: str | None = None, *names: str, **more: Any) -> A
 
 def argument(help: str, metavar: str, **more: Any) -> Any:
     return typer.Argument(help=help, metavar=metavar, **more)
+
+
+def checked_option(check: Callable[[str], Any], name: str, value: str) -> None:
+    """Raises `UsageError` if the check fails."""
+    try:
+        check(value)
+    except ValueError as problem:
+        raise UsageError(f"{name}: {problem}") from None
 
 
 def _local_channels(incomplete: str) -> list[str]:

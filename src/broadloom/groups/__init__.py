@@ -5,6 +5,7 @@ The core (participant.py and its parts) is sans-IO. It runs over a real channel 
 """
 
 from broadloom.errors import AmbiguousGroupError, GroupNotFoundError
+from broadloom.groups.codec import LAYER
 from broadloom.groups.group import Group, GroupPublisher, ThreadEntry
 from broadloom.groups.groups import Groups, group_id_from_name, resolve_group
 from broadloom.groups.messages import PayloadIds, payload_ids
@@ -40,6 +41,7 @@ from broadloom.groups.store_errors import (
 )
 
 __all__ = [
+    "LAYER",
     "AmbiguousGroupError",
     "CatchingUp",
     "CaughtUp",

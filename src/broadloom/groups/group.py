@@ -192,7 +192,7 @@ class GroupPublisher:
         self._sequence = 0
 
     def encode_post(self, data: bytes, reply_to: MessageId | None = None) -> bytes:
-        """The payload to broadcast on the channel. Broadcast the payloads in the order they were encoded."""
+        """The payload to broadcast on the layer of the groups (`LAYER`), in the order of encoding."""
         data = check_data(data)
         self._sequence += 1
         post = Post(self.id, self._sequence, reply_to, int(1000 * time.time()), data)

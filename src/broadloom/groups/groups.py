@@ -28,7 +28,6 @@ from broadloom.groups.store import Store
 
 if TYPE_CHECKING:
     from broadloom.channel import Channel
-    from broadloom.protocol.events import Message as ChannelMessage
 
 SYNC_WINDOWS = 1.5
 """Reply windows to wait for the first directory page: it is sent within one and takes a moment to arrive."""
@@ -50,8 +49,8 @@ class Groups:
 
     - `store`: an SQLite file (or a `Store`) for the member's identity, groups and history. By default they are kept in
       memory, so every run is a new member.
-    - `on_unhandled`: receives channel messages that do not belong to a group. `Groups` reads the channel, so without it
-      they are counted and dropped.
+
+    Group messages do not appear among those of the channel, which can be read as before.
 
     Not thread-safe: use it from one event loop.
     """
@@ -63,7 +62,6 @@ class Groups:
         *,
         store: Store | str | os.PathLike[str] | None = None,
         settings: GroupSettings | None = None,
-        on_unhandled: "Callable[[ChannelMessage], None] | None" = None,
     ) -> None:
         self.channel = channel
         self._listeners: EventListeners[GroupEvent] = EventListeners(channel.name)
@@ -72,7 +70,7 @@ class Groups:
         """Events from before the program had a chance to register a callback."""
         self._synced = asyncio.Event()
         self._is_closed = False
-        self._runtime = ChannelRuntime(channel, self._deliver, self._emit, on_unhandled, self._end_reading)
+        self._runtime = ChannelRuntime(channel, self._deliver, self._emit, self._end_reading)
         opened = SqliteStore(store) if isinstance(store, str | os.PathLike) else store
         self._participant = Participant(self._runtime, name, opened, settings)
         for group in self._participant.conversations:

@@ -118,9 +118,13 @@ class Receiver:
             if not is_flood:
                 broadcaster.acks.on_frame(author, window, len(frame), last - sequence + 1)
         else:
-            window.reorder_buffer[sequence] = frame, sent_at
-            self._reorder_bytes += len(frame)
-            broadcaster.gap_repair.watch(author)
+            self._buffer(author, window, sequence, frame, sent_at)
+
+    def _buffer(self, author: PeerId, window: ReceiveWindow, sequence: int, frame: bytes, sent_at: float) -> None:
+        """Keep a frame until those before it have arrived."""
+        window.reorder_buffer[sequence] = frame, sent_at
+        self._reorder_bytes += len(frame)
+        self._broadcaster.gap_repair.watch(author)
 
     def _settle_position(self, author: PeerId, window: ReceiveWindow, message: Broadcast) -> None:
         """The first message of an author whose starting position a neighbor gave us, on a signed channel: continue

@@ -8,6 +8,7 @@ what is lost.
 
 import time
 from collections import deque
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
