@@ -103,9 +103,7 @@ def test_member_without_descriptors_logs_once_waits_and_recovers(loop: str, tmp_
         assert float(member.stdout.readline()) < 1.0, "seconds of processor time"
         for each in waiting:
             each.close()
-        newcomer = (
-            "async def main():\n    async with connect(sys.argv[2]):\n        sys.stdin.readline()\nrun(main)"
-        )
+        newcomer = "async def main():\n    async with connect(sys.argv[2]):\n        sys.stdin.readline()\nrun(main)"
         other_directory = tmp_path / "newcomer"
         other_directory.mkdir()
         with program(other_directory, newcomer, loop, name):
