@@ -76,7 +76,7 @@ def plot(
 ) -> None:
     """Plot the history of a channel.
 
-    Shows peers, repairs, latency and hops. Does not start Spark.
+    Shows fabric, latency, audience, revenue and repairs. Does not start Spark.
 
     Examples:
 

@@ -47,6 +47,7 @@ _NOT_FINGERPRINTED = {
     "live",
     "overlay_study",
     "plot.py",
+    "plot_panels.py",
     "reference.py",
     "sidecar.py",
     "sidecar_client.py",

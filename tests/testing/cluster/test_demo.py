@@ -88,7 +88,7 @@ def test_invalid_options_are_a_usage_error() -> None:
     for options, message in (
         (["--peers", "1"], "a cluster has 2 to 1000 peers, not 1"),
         (["--headless", "--peers", "8", "--kill", "7"], "of 8 peers, 0 to 6 can be killed, not 7"),
-        (["--ticks", "-1"], "ticks_per_s is -1: use 0 to 10,000 messages per second"),
+        (["--ticks", "-1"], "--ticks is -1: use 0 to 10,000 messages per second"),
     ):
         ended = run(*options)
         assert (ended.returncode, ended.stderr.strip()) == (2, f"broadloom demo: {message}")
