@@ -16,6 +16,7 @@ from broadloom.pipeline.results import Results
 from broadloom.pipeline.spark_source.parquet_files import ExcludedFile, read_footer
 from broadloom.pipeline.synthetic.generate import SyntheticConfig, generate
 from broadloom.pipeline.tables import table as table_named
+from broadloom.pipeline.tables.deliveries import MISSED_MAX
 from broadloom.pipeline.tables.sessions import SessionRule
 from broadloom.pipeline.tape_set import events, examine_tapes
 from broadloom.record.arrow_import import pa, pq
@@ -118,6 +119,28 @@ def test_live_tables_set_aside_the_same_rows(folder: Path, flaw: str) -> None:
     assert [(each["reason"], each["event_count"]) for each in excluded] == [(FLAWS[flaw][3], 1)]
     assert result.excluded_rows == 1
     assert sum(result.tables["traffic"]["event_count"].to_pylist()) == result.rows - 1 == examine_tapes(folder).rows
+
+
+def test_live_counts_do_not_overflow_with_numbers_near_the_maximum(folder: Path) -> None:
+    """Reports of missed messages count up to a limit, as in the table `deliveries`."""
+    first = pl.col("place") < 3
+    forged = {"kind": "missed", "sequence": 1, "last_sequence": INT64_MAX}
+
+    def change(rows: pl.DataFrame) -> pl.DataFrame:
+        rows = rows.filter(DELIVERED).with_row_index("place")
+        changed = [
+            pl.when(first).then(pl.lit(each)).otherwise(pl.col(name)).alias(name) for name, each in forged.items()
+        ]
+        last = pl.when(pl.col("place") == 3).then(pl.lit(INT64_MAX)).otherwise(pl.col("sequence")).alias("sequence")
+        return rows.with_columns(changed).with_columns(last)
+
+    spoil(first_of(folder), change)
+    rules, sessions = WatermarkRules(future_s=None), SessionRule(20, 0, 5, 20, 2)
+    result = process_micro_batch("c", None, rows_of(folder), batch=0, now_us=0, rules=rules, sessions=sessions)
+    assert sum(result.tables["traffic"]["missed_count"].to_pylist()) == 3 * MISSED_MAX
+    for name, table in result.tables.items():
+        for column in frame(table).select(pl.col(pl.Int64)):
+            assert (column.drop_nulls() >= 0).all(), (name, column.name)
 
 
 def test_several_reasons_of_a_file_are_listed_one_by_one(folder: Path) -> None:

@@ -140,3 +140,28 @@ def mislabeled(
     found = found.sort(pl.col("before") - pl.col("after"), nulls_last=True)
     found = found.unique(["receiver", "odd_ordinal"], keep="first", maintain_order=True)
     return found.unique([*PAIR, "sequence"], keep="first", maintain_order=True)
+
+
+def explained_by_forged(
+    missing: pl.DataFrame, violations: pl.DataFrame, rows: pl.DataFrame, forged: pl.DataFrame, messages: pl.DataFrame
+) -> tuple[pl.DataFrame, pl.DataFrame, pl.DataFrame]:
+    """The missing messages and violations that remain if some deliveries are forged rows, and the number of missing
+    messages per pair that were these deliveries."""
+    delivered = rows.filter(pl.col("delivery_count") > 0)
+    first = pl.concat([misplaced(delivered), delivered.filter(pl.col("delivery_count") > 1)]).unique(
+        [*PAIR, "sequence"]
+    )
+    again = first.filter(pl.col("delivery_count") > 1).with_columns(ordinal="again_ordinal", hops="again_hops")
+    forged = forged.filter(pl.col("kind") == "delivered")
+    odd = pl.concat([each.select(ODD_COLUMNS) for each in (forged, first, again)])
+    found = mislabeled(missing, rows, odd, messages)
+    explained = found.group_by(PAIR).agg(unknown_dropped_rows_count=pl.len().cast(pl.Int64))
+    key = [*PAIR, "sequence"]
+    named = found.select("receiver", author="odd_author", sequence="odd_sequence", place=pl.format("{}#{}", *key[::2]))
+    is_order = pl.col("finding").is_in(["out_of_order", "duplicate"])
+    replaced = violations.filter(is_order).join(named, key, "inner")
+    kept = pl.concat([violations.filter(~is_order), violations.filter(is_order).join(named, key, "anti")])
+    as_forged = replaced.with_columns(
+        finding=pl.lit("forged"), detail=pl.format("delivered at the place of {}", "place")
+    ).select(violations.columns)
+    return missing.join(found, key, "anti"), pl.concat([kept, as_forged]), explained

@@ -304,7 +304,9 @@ def _added_delivery(
     kind = FaultKind.ADDED_DELIVERY
     place = _choose(_inner(rows, touched), rng, kind)
     number = rng.choice([1, 1_000, *FAR_NUMBERS])
-    last = _int(rows.filter((pl.col("kind") == "sent") & (pl.col("author") == place["author"]))["sequence"].max())
+    is_own = (pl.col("kind") == "sent") & (pl.col("author") == place["author"])
+    # Without a sending that was forged before.
+    last = _int(rows.filter(is_own & (pl.col("sequence") < FAR_NUMBERS[0]))["sequence"].max())
     sequence = pl.lit(number if number > last else last + number, pl.Int64)
     added = rows[_int(place["row"])].with_columns(sequence.alias("sequence"))
     return _with_row(rows, added, after=True), _injected(kind, added.row(0, named=True))

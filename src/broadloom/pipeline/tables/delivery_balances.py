@@ -26,11 +26,10 @@ import polars as pl
 
 from broadloom.pipeline.arrow.frames import frame
 from broadloom.pipeline.arrow.suspects import (
-    ODD_COLUMNS,
     PAIR,
     excused_by_dropped_rows,
+    explained_by_forged,
     find_missing,
-    mislabeled,
     misplaced,
 )
 from broadloom.pipeline.engine.events import plain
@@ -168,7 +167,7 @@ def delivery_balances(
     missing = find_missing(suspected, rows)
     missing, excused = excused_by_dropped_rows(missing, suspected, rows, inputs.dropped_rows)
     violations = pl.concat(_delivery_violations(rows, suspected), how="vertical")
-    missing, violations, explained = _explained_by_forged(missing, violations, rows, forged, messages)
+    missing, violations, explained = explained_by_forged(missing, violations, rows, forged, messages)
     excused = pl.concat([excused, explained]).group_by(PAIR).agg(pl.col("unknown_dropped_rows_count").sum())
     findings = pl.concat([_missing(missing, messages), violations], how="vertical")
     by_pair = findings.group_by(PAIR).agg(pl.struct("finding", "sequence", "event_time", "detail").alias("findings"))
@@ -426,31 +425,6 @@ def _delivery_violations(deliveries: pl.DataFrame, pairs: pl.DataFrame) -> list[
             time="missed_time",
         ),
     ]
-
-
-def _explained_by_forged(
-    missing: pl.DataFrame, violations: pl.DataFrame, rows: pl.DataFrame, forged: pl.DataFrame, messages: pl.DataFrame
-) -> tuple[pl.DataFrame, pl.DataFrame, pl.DataFrame]:
-    """The missing messages and violations that remain if some deliveries are forged rows, and the number of missing
-    messages per pair that were these deliveries."""
-    delivered = rows.filter(pl.col("delivery_count") > 0)
-    first = pl.concat([misplaced(delivered), delivered.filter(pl.col("delivery_count") > 1)]).unique(
-        [*PAIR, "sequence"]
-    )
-    again = first.filter(pl.col("delivery_count") > 1).with_columns(ordinal="again_ordinal", hops="again_hops")
-    forged = forged.filter(pl.col("kind") == "delivered")
-    odd = pl.concat([each.select(ODD_COLUMNS) for each in (forged, first, again)])
-    found = mislabeled(missing, rows, odd, messages)
-    explained = found.group_by(PAIR).agg(unknown_dropped_rows_count=pl.len().cast(pl.Int64))
-    key = [*PAIR, "sequence"]
-    named = found.select("receiver", author="odd_author", sequence="odd_sequence", place=pl.format("{}#{}", *key[::2]))
-    is_order = pl.col("finding").is_in(["out_of_order", "duplicate"])
-    replaced = violations.filter(is_order).join(named, key, "inner")
-    kept = pl.concat([violations.filter(~is_order), violations.filter(is_order).join(named, key, "anti")])
-    as_forged = replaced.with_columns(
-        finding=pl.lit("forged"), detail=pl.format("delivered at the place of {}", "place")
-    ).select(violations.columns)
-    return missing.join(found, key, "anti"), pl.concat([kept, as_forged]), explained
 
 
 def _as_findings(rows: pl.DataFrame, finding: str, detail: pl.Expr, time: str = "delivered_time") -> pl.DataFrame:
