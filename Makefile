@@ -109,7 +109,8 @@ $(BENCH_VENV)/.installed: bench/requirements.txt bench/install.py pyproject.toml
 	@touch $@
 
 .PHONY: bench-pipeline
-bench-pipeline: setup ## Benchmark the pipeline and DuckDB on 1, 3 and 10 million events
+bench-pipeline: setup ## Benchmark the pipeline: small tapes by the clock, and 1, 3 and 10 million events next to DuckDB
+	$(PY) -m bench.pipeline.clock
 	$(PY) -m bench.pipeline --plot docs/images/pipeline-growth.svg $(BENCH_ARGS)
 
 .PHONY: fuzz

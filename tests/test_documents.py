@@ -351,3 +351,14 @@ def test_site_builds_with_every_page_and_loads_nothing_from_other_hosts(tmp_path
         built = built.with_name("index.html") if page.name == "README.md" else built
         loaded = re.findall(r"<(?:script|link|img)[^>]*(?:src|href)=\"((?:https?:)?//[^\"]+)", built.read_text("utf-8"))
         assert loaded == [], page.name
+
+
+def test_tests_named_in_the_security_guide_exist() -> None:
+    """`tests/…::name` names a test; `test_…` alone one in the file that was named before it."""
+    named, path = [], ""
+    for file, test in re.findall(r"`(?:(tests/[\w/]+\.py)(?:::)?)?(test_\w+)?`", _text("docs/security.md")):
+        path = file or path
+        if test:
+            named.append((path, test))
+    assert len(named) > 15
+    assert [each for each in named if not re.search(rf"def {each[1]}\(", _text(each[0]))] == []

@@ -13,9 +13,8 @@ from rich.console import Console
 from rich.table import Table
 
 from broadloom.testing.sim.dissemination import DisseminationMode
-from broadloom.testing.sim.report import format_metrics
 from broadloom.testing.sim.scenario import load
-from broadloom.testing.sim.seed_runner import SeedResult, run_seeds
+from broadloom.testing.sim.seed_runner import SeedResult, format_metrics, run_seeds
 from tools.exhaustive import count_violations
 
 ORDER_LENGTH = 8

@@ -9,7 +9,18 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.3.0"
 
 if TYPE_CHECKING:
-    from broadloom.channel import Channel, ChannelEvent, ConnectOptions, NeighborStatus, Overflow, Status, connect
+    from broadloom.channel import (
+        Channel,
+        ChannelEvent,
+        ConnectOptions,
+        Layer,
+        NeighborStatus,
+        Overflow,
+        Status,
+        Subscription,
+        SubscriptionOverflow,
+        connect,
+    )
     from broadloom.channel.status_socket import expose_status
     from broadloom.errors import (
         BroadloomError,
@@ -58,6 +69,7 @@ __all__ = [
     "Identity",
     "InboxOverflowError",
     "InvalidKeyError",
+    "Layer",
     "LinkDown",
     "LinkDownReason",
     "LinkUp",
@@ -77,6 +89,8 @@ __all__ = [
     "Role",
     "StateChanged",
     "Status",
+    "Subscription",
+    "SubscriptionOverflow",
     "Ticket",
     "TraceEvent",
     "__version__",
@@ -87,7 +101,10 @@ __all__ = [
 
 # Imported on first use: the simulator and `broadloom --help` need neither sockets nor cryptography.
 _NAMES_BY_MODULE = {
-    "broadloom.channel": "Channel ChannelEvent ConnectOptions NeighborStatus Overflow Status connect",
+    "broadloom.channel": (
+        "Channel ChannelEvent ConnectOptions Layer NeighborStatus Overflow Status Subscription SubscriptionOverflow "
+        "connect"
+    ),
     "broadloom.channel.status_socket": "expose_status",
     "broadloom.errors": (
         "BroadloomError ConnectError InboxOverflowError InvalidKeyError MessageTooLargeError NotConnectedError "

@@ -81,10 +81,12 @@ async def test_error_names_the_program_at_an_address_with_a_port(found: str, tls
 async def test_error_after_the_timeout_names_programs_on_the_ports_of_the_channel() -> None:
     """The newcomer is not on a bootstrap host, so it waits for a member."""
     name, port = free_first_port()
-    options = {"bootstrap": ["127.0.0.2"], "advertise_host": "127.0.0.1"}
+    options = broadloom.ConnectOptions(
+        bootstrap=["127.0.0.2"], advertise_host="127.0.0.1", settings=SETTINGS, timeout_s=1
+    )
     async with foreign_server(port, GREETINGS["an SSH server"], host="127.0.0.2"):
         with pytest.raises(broadloom.ConnectError, match=rf"127\.0\.0\.2:{port} is an SSH server"):
-            await broadloom.connect(name, **options, settings=SETTINGS, timeout_s=1)
+            await broadloom.connect(name, options=options)
 
 
 def ticket_for_a_moment(owner: Authority) -> Ticket:
@@ -116,7 +118,12 @@ async def test_member_whose_only_neighbor_expires_is_not_rejected_itself() -> No
         broadloom.connect(name, ticket=ticket_for_a_moment(owner), settings=SETTINGS) as eve,
     ):
         for channel, events in ((ada, rejected["ada"]), (eve, rejected["eve"])):
-            channel.on_event(lambda event, events=events: isinstance(event, Rejected) and events.append(event))
+
+            def on_event(event: object, events: list[Rejected] = events) -> None:
+                if isinstance(event, Rejected):
+                    events.append(event)
+
+            channel.on_event(on_event)
         failures = ada.status().counters["rejected_expired"]
         await eventually(lambda: rejected["eve"], "the event of the expired peer")
         await eventually(lambda: ada.status().counters["rejected_expired"] > failures + 2, "dials of the expired peer")

@@ -10,9 +10,10 @@ import pytest
 import broadloom
 from broadloom import Channel
 from broadloom.transport import ListenError, TcpNode
+from broadloom.transport.limits import Limits, TcpTuning
 from tests.channel.joined import QUICK, connected_channels, receive_texts, unique_name
 from tests.support import eventually
-from tests.transport.connections import each_loop, open_sockets
+from tests.transport.connections import each_loop, free_port, open_sockets
 
 PLAIN: dict[str, Any] = {"tls": False, "settings": QUICK}
 
@@ -83,8 +84,6 @@ async def test_cancellation_in_body_leaves_channel() -> None:
         await eventually(lambda: not other.status().neighbors)
 
 
-# In Python 3.11, a server that closes just when a connection arrives does not close the socket of that connection.
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 @each_loop
 @pytest.mark.parametrize("peers", [1, 3])
 @pytest.mark.parametrize("tls", [False, True], ids=["plain", "TLS"])
@@ -143,6 +142,35 @@ async def test_occupied_port_raises_connect_error() -> None:
             await broadloom.connect(unique_name(), port=port, **PLAIN)
 
 
+@each_loop
+async def test_first_peer_with_a_port_creates_the_channel_at_once_and_is_found() -> None:
+    """It could not find itself along the port order and waited for another peer."""
+    name = unique_name()
+    async with (
+        broadloom.connect(name, port=free_port(), timeout_s=5, **PLAIN) as first,
+        broadloom.connect(name, timeout_s=5, **PLAIN) as second,
+    ):
+        await eventually(lambda: first.status().neighbors and second.status().neighbors, timeout_s=3)
+
+
+async def test_peer_with_a_port_listens_only_there_if_all_bootstrap_hosts_have_ports() -> None:
+    port = free_port()
+    async with broadloom.connect(unique_name(), port=port, bootstrap=[f"127.0.0.1:{port}"], **PLAIN) as channel:
+        assert channel._node.listener.ports == (port,)
+
+
+async def test_member_beyond_the_search_depth_is_found_after_the_others_left() -> None:
+    """A newcomer created a second channel."""
+    settings = TcpTuning(discovery_ports=2, limits=Limits(listen_retry_s=0.05))
+    async with connected_channels(3, settings=settings) as (first, second, third):
+        searched = first._node.listener.ports + second._node.listener.ports
+        await first.leave()
+        await second.leave()
+        await eventually(lambda: set(third._node.listener.ports) & set(searched))
+        async with broadloom.connect(third.name, tls=False, settings=settings) as newcomer:
+            await eventually(lambda: third.status().neighbors and newcomer.status().neighbors, timeout_s=3)
+
+
 async def test_channel_closed_while_joining_raises_connect_error() -> None:
     async with connected_channels(3) as members:
         tasks = [asyncio.ensure_future(_join(members[0].name, timeout_s=20, **PLAIN)) for _ in range(3)]
@@ -176,9 +204,7 @@ async def test_peers_connect_over_ipv6_and_localhost() -> None:
             assert await receive_texts(second, 1) == ["hello"]
             expected = "127.0.0.1" if options.get("advertise_host") == "localhost" else "[::1]"
             assert first.status().address.startswith(expected)
-            assert first._node._server is not None
-            bound = first._node._server.sockets[0].getsockname()[0]
-            assert bound == expected.strip("[]"), "loopback only"
+            assert first._node.listener.bound_hosts == [expected.strip("[]")], "loopback only"
 
 
 @pytest.mark.parametrize(

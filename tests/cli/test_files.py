@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from broadloom.cli import saving
+from broadloom.cli import listen
 from broadloom.cli.exit_codes import UsageError
-from broadloom.cli.saving import NAME_BYTES_MAX, prepare_directory, safe_name, save_file
+from broadloom.cli.listen import NAME_BYTES_MAX, prepare_directory, safe_name, save_file
 from tests.cli.harness import COMMAND, listening, member, new_channel, run, send_damaged
 
 LARGE = bytes(range(256)) * 20_000
@@ -164,6 +164,16 @@ def test_message_carries_priority_and_ttl(tmp_path: Path) -> None:
         assert [(kept.priority, kept.ttl_ms) for kept in log] == [(2, 20_000), (7, 0)] * 2
 
 
+def test_too_large_file_is_rejected_without_python_names(tmp_path: Path) -> None:
+    channel, path = new_channel(), tmp_path / "large"
+    with path.open("wb") as file:
+        file.truncate((64 << 20) + 1)
+    with member(channel):
+        code, _, err = run("send", channel, "--file", str(path))
+    assert code == 1
+    assert err.endswith("message of 67,108,865 bytes: at most 67,108,864 are allowed\n")
+
+
 # -- saving
 
 
@@ -212,7 +222,7 @@ def test_saving_reports_why_it_failed(tmp_path: Path, monkeypatch: pytest.Monkey
         with pytest.raises(OSError, match="No space left on device"):
             save_file(Full(tmp_path), "x", b"x" * 100_000)
         assert list(tmp_path.iterdir()) == []
-    monkeypatch.setattr(saving, "NUMBERS_MAX", 3)
+    monkeypatch.setattr(listen, "NUMBERS_MAX", 3)
     for _ in range(2):
         save_file(tmp_path, "x", b"x")
     with pytest.raises(FileExistsError, match="3 files named x"):

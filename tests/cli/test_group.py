@@ -13,10 +13,16 @@ from typer.testing import CliRunner
 
 import broadloom.sync
 from broadloom.cli.exit_codes import UsageError
-from broadloom.cli.group_formatting import MessageNumbers, format_history_entry, history_entries, message_json
+from broadloom.cli.group_formatting import (
+    MessageNumbers,
+    event_json,
+    format_history_entry,
+    history_entries,
+    message_json,
+)
 from broadloom.cli.group_session import OutgoingPost, parse_line, parse_message_id, parse_object
 from broadloom.cli.main import app
-from broadloom.groups import GroupMessage, GroupSettings, Member, MemberStatus, MessageId
+from broadloom.groups import GroupMessage, GroupSettings, Member, MemberJoined, MemberStatus, MessageId
 from broadloom.groups.sync import Group, Groups
 from tests.channel.joined import QUICK
 from tests.cli.harness import new_channel, running_command
@@ -262,6 +268,14 @@ def test_json_line_is_parsed_and_validated() -> None:
             parse_object(wrong)
     with pytest.raises(UsageError):
         parse_message_id("0")
+
+
+def test_event_json_names_group_and_member_as_other_objects_do() -> None:
+    fields = json.loads(event_json(MemberJoined(0xAB, Member(0xCD, "Ben"))) or "")
+    del fields["time"]
+    assert fields == {
+        "event": "member_joined", "group": "00000000000000ab", "member_id": "00000000000000cd", "name": "Ben"
+    }  # fmt: skip
 
 
 def test_message_json_has_all_fields() -> None:

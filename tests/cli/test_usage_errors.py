@@ -63,6 +63,7 @@ def test_invalid_join_options_are_reported_in_one_line(
         (("record", CHANNEL), "--out"),
         (("tape", "info", "missing"), "there is no tape at missing"),
         (("tape", "info", "."), "no complete file"),
+        (("demo", "--headless", "--no-spark", "--chat", "-1"), "--chat is -1: use 0 to 10,000 messages per second"),
         (("nonsense",), "nonsense"),
     ],
 )

@@ -11,8 +11,8 @@ from typing import Any
 
 from broadloom.groups.model import GroupDiscovered, GroupEvent, GroupId
 from broadloom.groups.store import MemoryStore
-from broadloom.testing.sim.group_runtime import SimGroupRuntime
 from broadloom.testing.sim.simulation import Simulation
+from tests.groups.sim_runtime import SimGroupRuntime
 
 GROUPS_EACH = 3
 CONVERGE_TIMEOUT_S = 240.0

@@ -11,6 +11,7 @@ from typing import Any
 from broadloom.groups.codec import decode
 from broadloom.groups.model import GroupEvent, GroupId, GroupMessage
 from broadloom.groups.participant import Participant
+from broadloom.groups.proofs import PostSigner
 from broadloom.groups.settings import GroupSettings
 from broadloom.groups.store import Store
 from broadloom.testing.sim.virtual_clock import VirtualClock
@@ -60,6 +61,7 @@ class BusMember:
         self.known_peer_count: int | None = None
         self.is_alive = True
         self.partition = 0
+        self.post_signer = bus.make_signer(peer_id, name) if bus.make_signer is not None else None
         self.delivered: list[GroupMessage] = []
         self.events: list[GroupEvent] = []
         self.participant = Participant(self, name, store, settings)
@@ -76,7 +78,7 @@ class BusMember:
         return timer
 
     def verified_name(self, peer_id: int) -> str:
-        return ""
+        return self.bus.ticket_names.get(peer_id, "")
 
     def broadcast(self, data: bytes) -> None:
         self.bus.transmit(self, data)
@@ -112,6 +114,9 @@ class GroupBus:
         self.delay = delay
         self.sent: list[tuple[float, str, str, int]] = []
         """Time, sender, message type, bytes."""
+        self.ticket_names: dict[int, str] = {}
+        self.make_signer: Callable[[int, str], PostSigner] | None = None
+        """Set before members are added: makes a channel with tickets."""
         self._peers = 0
         self._in_order = in_order
         self._latest: dict[tuple[int, int], float] = {}

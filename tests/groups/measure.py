@@ -16,9 +16,9 @@ from broadloom.groups.history_client import ROUND_TRIP_S
 from broadloom.groups.model import CaughtUp, MessageId, Post
 from broadloom.groups.store import MemoryStore
 from broadloom.protocol.events import PeerState
-from broadloom.testing.sim.group_runtime import SimGroupRuntime
 from broadloom.testing.sim.simulation import Simulation
 from tests.channel.joined import connected_channels
+from tests.groups.sim_runtime import SimGroupRuntime
 from tests.groups.test_storms import messages_per_arrival
 from tests.groups.test_thesis_1_2_example import check_threads, run_example, run_example_in_fabric
 

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from broadloom.groups.codec import encode
 from broadloom.groups.messages import HistoryRequest, PostMessage, PostRequest
 from broadloom.groups.model import CatchingUp, CaughtUp, GroupMessage, MessageId, Post
 from broadloom.groups.settings import GroupSettings, RetentionPolicy
@@ -82,6 +83,29 @@ def test_returning_member_exchanges_missing_messages_both_ways() -> None:
         assert sorted(member.texts()) == sorted(["all have this", "c misses this", "only c has this", "and this"])
     assert c.texts() == ["c misses this"]
     assert c.send_text(7, "next").sequence == 3, "it continues its sequence numbers"
+
+
+@pytest.mark.parametrize("parent_turns_up", [False, True])
+def test_reply_waits_for_its_parent_as_long_as_the_setting_says(parent_turns_up: bool) -> None:
+    """Also if no member that can be reached has the parent, which the history exchange finds out within seconds."""
+    bus = GroupBus(5)
+    reader, other = make_members(bus, 2)
+    author = 99
+    question, reply = MessageId(author, 1), Post(author, 2, MessageId(author, 1), 0, b"reply")
+    reader.participant.on_message(author, encode(PostMessage(7, "away", reply)))
+    reader.participant.on_missed()  # the channel lost the parent
+    bus.run(25.0)
+    (end,) = reader.events_of(CaughtUp)[1:]
+    assert end.unavailable == 1
+    assert reader.texts() == []
+    if parent_turns_up:
+        parent = Post(*question, None, 0, b"question")
+        reader.participant.on_message(author, encode(PostMessage(7, "away", parent)))
+        assert reader.texts() == ["question", "reply"]
+        return
+    bus.run(15.0)
+    assert [(each.text, each.is_orphan) for each in reader.delivered] == [("reply", True)]
+    assert other.texts() == []
 
 
 def test_live_messages_do_not_wait_for_history() -> None:

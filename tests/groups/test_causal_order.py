@@ -126,13 +126,14 @@ def test_cycle_is_cut_with_one_orphan() -> None:
     assert order.waiting_count == 0
 
 
-def test_reply_to_unavailable_parent_is_released_as_orphan() -> None:
+def test_reply_to_pruned_parent_is_released_as_orphan() -> None:
     order = new_order()
     order.receive(post(1, 2, (5, 3)), 0.0)
     order.receive(post(1, 3, (5, 9)), 0.0)
-    assert [(tuple(each.post.id), each.is_orphan) for each in order.give_up(MessageSet([(5, [(1, 5)])]))] == [
-        ((1, 2), True)
-    ]
+    order.receive(post(1, 5, (6, 1)), 0.0)
+    pruned, missing = MessageSet([(5, [(1, 5)])]), MessageSet([(5, [(1, 5)]), (6, [(1, 1)])])
+    assert [(tuple(each.post.id), each.is_orphan) for each in order.give_up(missing, pruned)] == [((1, 2), True)]
+    assert order.is_waiting(MessageId(1, 5)), "its parent may come back"
     later = order.receive(post(1, 4, (5, 4)), 0.0)
     assert later is not None
     assert [each.is_orphan for each in later] == [True], "without waiting"

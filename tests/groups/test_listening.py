@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 import broadloom
-from broadloom.groups import GroupNotFoundError, GroupPublisher, Groups, MemberStatus
+from broadloom.groups import LAYER, GroupNotFoundError, GroupPublisher, Groups, MemberStatus
 from tests.channel.joined import QUICK, connected_channels, unique_name
 from tests.groups.group_bus import QUICK_GROUPS
 from tests.groups.test_sockets import texts
@@ -70,7 +70,7 @@ async def test_publisher_posts_without_membership() -> None:
         question = await club.send_text("Who plays white?")
         publisher = GroupPublisher(club.id, "feed")
         for text, parent in ((b"I do", question.id), (b"x" * 200_000, None)):
-            await there.broadcast(publisher.encode_post(text, parent))
+            await there.layer(LAYER).broadcast(publisher.encode_post(text, parent))
         await eventually(lambda: len(club.history()) == 3)
         posts = [(each.author_name, each.sequence, each.parent_id, len(each.data)) for each in club.history()[1:]]
         assert posts == [("feed", 1, question.id, 4), ("feed", 2, None, 200_000)]
@@ -80,7 +80,7 @@ async def test_publisher_posts_without_membership() -> None:
 
 
 async def test_verified_name_comes_from_ticket_of_sender() -> None:
-    """Live messages carry the name on the sender's ticket, whatever name it chose. Messages from history carry none."""
+    """Messages carry the name on their author's ticket, whatever name it chose, live and from history."""
     owner, tomorrow = broadloom.Authority.generate(), datetime.now(UTC) + timedelta(days=1)
     tickets = [owner.issue_ticket(name, broadloom.Role.PRODUCER, tomorrow) for name in ("anna", "mallory", "cleo")]
     name = unique_name()
@@ -93,7 +93,7 @@ async def test_verified_name_comes_from_ticket_of_sender() -> None:
         club = await anna.create("Chess club")
         await club.send_text("I am")
         impostor = await mallory.join(await mallory.find("Chess club"))
-        assert [await texts(impostor, 1), impostor.history()[0].verified_name] == [["I am"], ""]
+        assert [await texts(impostor, 1), impostor.history()[0].verified_name] == [["I am"], "anna"]
         await impostor.send_text("No, I")
         await eventually(lambda: len(club.history()) == 2)
         assert [(each.author_name, each.verified_name) for each in club.history()] == [
@@ -106,7 +106,7 @@ async def test_verified_name_comes_from_ticket_of_sender() -> None:
         ):
             at_cleo = await cleo.join(await cleo.find("Chess club"))
             late = [await at_cleo.receive(20), await at_cleo.receive(20)]
-            assert [(each.author_name, each.verified_name) for each in late] == [("anna", ""), ("anna", "")]
+            assert [(each.author_name, each.verified_name) for each in late] == [("anna", "anna"), ("anna", "mallory")]
             await club.send_text("Welcome")
             assert (await at_cleo.receive(20)).verified_name == "anna"
 

@@ -3,6 +3,7 @@
 import zlib
 from contextlib import suppress
 from dataclasses import fields as fields_of
+from dataclasses import replace
 from typing import Any, get_type_hints
 
 import pytest
@@ -13,7 +14,7 @@ from broadloom.groups import message_fields as f
 from broadloom.groups import messages as m
 from broadloom.groups.codec import GroupWireMessage, decode, encode, message_types
 from broadloom.groups.messages import PayloadIds, payload_ids
-from broadloom.groups.model import MessageId, Post
+from broadloom.groups.model import GroupMessage, MessageId, Post
 from broadloom.groups.settings import BODY_BYTES_MAX, RetentionPolicy
 from broadloom.wire.fields import Bool, Hyper, UInt
 from broadloom.wire.xdr import UnknownMessageError, WireError
@@ -31,7 +32,9 @@ def posts(draw: st.DrawFn) -> Post:
     author, sequence = draw(u64), draw(counts)
     parent = draw(st.none() | st.builds(MessageId, u64.filter(lambda each: each != author), counts))
     is_stripped = draw(st.booleans())
-    return Post(author, sequence, parent, draw(u64), b"" if is_stripped else draw(st.binary(max_size=20)), is_stripped)
+    proof = draw(st.just(b"") | st.binary(min_size=104, max_size=104))[: 104 if is_stripped else 72]
+    data = b"" if is_stripped else draw(st.binary(max_size=20))
+    return Post(author, sequence, parent, draw(u64), data, is_stripped, proof=proof)
 
 
 def tuples(elements: st.SearchStrategy[Any]) -> st.SearchStrategy[tuple[Any, ...]]:
@@ -73,7 +76,8 @@ def test_payload_ids_are_read_from_partial_payload(message: m.PostMessage, size:
     data = encode(message)
     expected = PayloadIds(message.group, message.post.id, message.post.parent_id)
     assert payload_ids(data) == payload_ids(data, is_partial=True) == expected
-    head = len(data) - 4 - (len(message.post.data) + 3) // 4 * 4
+    proof_bytes = 4 + len(message.post.proof) if message.post.proof else 0
+    head = len(data) - proof_bytes - 4 - (len(message.post.data) + 3) // 4 * 4
     assert payload_ids(data[:size], is_partial=True) == (expected if size >= head else None)
     assert payload_ids(data[:size]) == (expected if size >= len(data) else None)
 
@@ -143,6 +147,14 @@ def test_malformed_messages_are_counted() -> None:
 def test_inconsistent_post_is_rejected(post: Post) -> None:
     with pytest.raises(WireError):
         decode(encode(m.PostMessage(7, "", post)))
+
+
+@pytest.mark.parametrize("sent_at_ms", [-(1 << 63), 1 << 62, 253_402_300_800_000])
+def test_time_of_message_is_none_for_numbers_beyond_every_calendar(sent_at_ms: int) -> None:
+    sent = GroupMessage(1, MessageId(2, 3), "Anna", None, 1_700_000_000_000, b"")
+    assert sent.sent_at is not None
+    assert sent.sent_at.timestamp() == 1_700_000_000
+    assert replace(sent, sent_at_ms=sent_at_ms).sent_at is None
 
 
 def test_later_version_raises_unknown_message_error() -> None:

@@ -7,6 +7,7 @@ import pytest
 
 import broadloom
 from broadloom.groups import (
+    LAYER,
     CaughtUp,
     Group,
     GroupDiscovered,
@@ -112,23 +113,22 @@ async def test_crashed_member_is_offline() -> None:
         await failed.aclose()
 
 
-async def test_other_channel_messages_go_to_on_unhandled() -> None:
+async def test_groups_do_not_disturb_the_readers_of_the_channel() -> None:
     async with connected_channels(2) as (one, two):
-        seen: list[bytes] = []
         async with (
-            Groups(one, "Anna", settings=QUICK_GROUPS, on_unhandled=lambda message: seen.append(message.data)) as anna,
+            Groups(one, "Anna", settings=QUICK_GROUPS) as anna,
             Groups(two, "Ben", settings=QUICK_GROUPS) as ben,
         ):
-            await one.broadcast(b"plain")
-            await two.broadcast(b"BG but nonsense")
-            await two.broadcast(b"plain too")
-            await eventually(
-                lambda: ben._runtime.unhandled_count == 1 and seen and anna._participant.malformed_messages == 1
-            )
-            assert seen == [b"plain too"]
+            club = await anna.create("club")
+            await one.broadcast(b"BG but nonsense")
+            await ben._runtime._layer.broadcast(b"BG but nonsense")
+            await eventually(lambda: anna._participant.malformed_messages == 1)
+            same = await ben.join(await wait_for_group(ben, "club"))
+            await club.send_text("in the group")
+            assert (await same.receive(20)).text == "in the group"
         await one.broadcast(b"after")
-        while (await two.receive(20)).data != b"after":
-            pass  # without groups, the channel receives everything again, including group messages
+        assert [(await two.receive(20)).data for _ in range(2)] == [b"BG but nonsense", b"after"]
+        assert one.unread_count == 0
 
 
 async def test_group_discovered_is_emitted_for_new_group() -> None:
@@ -166,16 +166,14 @@ async def test_declined_group_is_reported_again_in_next_session(tmp_path: Path) 
 
 async def test_payload_ids_identify_group_messages() -> None:
     async with connected_channels(2) as (one, two), Groups(one, "Anna", settings=QUICK_GROUPS) as anna:
+        payloads: list[bytes] = []
+        two.layer(LAYER, lambda batch: payloads.extend(batch.data))
         club = await anna.create("club")
         first = await club.send_text("one")
         await club.send_text("two", reply_to=first)
-        found = []
-        async for message in two:
-            ids = payload_ids(message.data)
-            if ids is not None:
-                found.append(ids)
-                if ids.parent_id is not None:
-                    break
+        found = await eventually(
+            lambda: posts if len(posts := list(filter(None, map(payload_ids, payloads)))) == 2 else None
+        )
         assert [each.message_id.sequence for each in found] == [1, 2]
         assert found[1].parent_id == found[0].message_id
         assert {each.group_id for each in found} == {club.id}

@@ -9,10 +9,10 @@ import pytest
 
 from broadloom.groups.model import GroupDiscovered, GroupEvent, GroupMessage, MemberStatus
 from broadloom.protocol.events import PeerState
-from broadloom.testing.sim.group_runtime import SimGroupRuntime
 from broadloom.testing.sim.network import SimNetworkSettings
 from broadloom.testing.sim.simulation import Simulation, SimulationSettings
 from tests.groups.group_bus import BusMember, GroupBus
+from tests.groups.sim_runtime import SimGroupRuntime
 
 SEEDS = 50
 SEEDS_IN_FABRIC = 10

@@ -57,7 +57,7 @@ def events_of(rows: pa.Table) -> pl.DataFrame:
 
 def messages_of(events: pl.DataFrame) -> pl.DataFrame:
     parts = plain(gather_messages(events)).with_columns(channel=pl.lit("c"))
-    return cast("pl.DataFrame", pl.from_arrow(merge_messages(parts)))
+    return merge_messages(parts)
 
 
 @cache

@@ -60,7 +60,7 @@ def test_audit_summary_counts_findings(ran: BuiltTables) -> None:
     for row in summaries.iter_rows(named=True):
         mine = [each for each in ran.injected if each.channel == row["channel"]]
         for fault in FaultKind:
-            assert row[f"{fault.value}_count"] == sum(each.finding == fault.value for each in mine), fault
+            assert row[f"{fault.finding}_count"] == sum(each.finding == fault.finding for each in mine), fault
         assert row["has_passed"] == all(each.finding == FaultKind.REPORTED_MISSED.value for each in mine)
         assert row["due_count"] > 1000
         assert row["peer_count"] == CONFIG.peers + CONFIG.arrivals

@@ -24,7 +24,20 @@ PEERS = {
 }
 OTHER_TEXTS = {
     *("channel", "run_id", "reference_run_id", "group_id", "invoice_id", "corrected_invoice_id"),
-    *("kind", "reason", "a_reason", "b_reason", "detail", "finding", "evidence", "status", "end_status", "notes"),
+    *(
+        "verdict",
+        "waits_for",
+        "kind",
+        "reason",
+        "a_reason",
+        "b_reason",
+        "detail",
+        "finding",
+        "evidence",
+        "status",
+        "end_status",
+        "notes",
+    ),
     *("name", "ad_name", "plan_name", "topic", "address", "file_path", "terms"),
     *("billing_month", "period", "currency", "time_zone"),
 }

@@ -6,13 +6,19 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import polars as pl
 import pytest
 from typer.testing import CliRunner
 
 from broadloom.cli import exit_codes
 from broadloom.cli.main import app
-from broadloom.pipeline.synthetic.fault_injection import FaultKind, InjectedFault, inject, write
+from broadloom.cli.pipeline_output import audit_exit_code
+from broadloom.pipeline import build
+from broadloom.pipeline.build import BuildError
+from broadloom.pipeline.java import JavaNotFoundError
+from broadloom.pipeline.synthetic.fault_injection import FaultKind, InjectedFault, full_channel_ids, inject, write
 from broadloom.pipeline.synthetic.generate import SyntheticConfig, generate
+from broadloom.record import read
 from tests.pipeline.test_audit_settling import partitioned
 from tests.pipeline.without_spark import frame
 
@@ -87,12 +93,55 @@ def test_audit_exits_1_and_lists_violations(place: TapeFolders, spark: "SparkSes
     assert code == 1
     assert "VIOLATIONS" in out
     assert removed.receiver in out
+    assert out.index("Findings") < out.index("Violations (at most")
+    assert report["finding_counts"] == {"missing": 1, "reported_missed": 1}
     assert "unchanged" in out
 
 
+def test_audit_exits_3_when_nothing_was_due(place: TapeFolders, spark: "SparkSession", tmp_path: Path) -> None:
+    """Of one peer alone no delivery can be judged."""
+    rows = frame(read(place.good)).filter(pl.col("kind").is_in(["joined", "sent"]))
+    author = rows.filter(pl.col("kind") == "sent")["author"][0]
+    write(rows.filter(pl.col("peer") == author), tmp_path, full_channel_ids(place.good))
+    code, out, _ = broadloom("audit", "--tapes", tmp_path)
+    assert (code, "nothing could be judged" in out) == (3, True)
+
+
+def test_audit_exits_2_when_it_fails(place: TapeFolders, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not 1, which says that a guarantee was broken, nor 3, which says that it was not judged."""
+    for problem in (BuildError("no"), OSError(28, "No space left on device"), JavaNotFoundError("no"), KeyError("bug")):
+
+        def fail(*_: object, problem: Exception = problem, **__: object) -> None:
+            raise problem
+
+        monkeypatch.setattr(build, "build_tables", fail)
+        assert broadloom("audit", "--tapes", place.good, "--out", tmp_path)[0] == 2
+    monkeypatch.setattr(exit_codes, "find_spec", lambda name: None if name == "pyspark" else True)
+    assert broadloom("audit", "--tapes", place.good)[0] == 2
+
+
+@pytest.mark.parametrize(
+    ("verdicts", "due", "code"),
+    [
+        (["held"], [5], 0),
+        (["held", "held"], [5, 0], 0),
+        (["held"], [0], 3),
+        (["held", "unsettled"], [5, 5], 3),
+        (["held", "unsettled", "broken"], [5, 5, 5], 1),
+        ([], [], 3),
+    ],
+)
+def test_exit_code_of_audit_follows_the_verdicts(verdicts: list[str], due: list[int], code: int) -> None:
+    schema = {"verdict": pl.String, "due_count": pl.Int64, "message_count": pl.Int64}
+    summaries = pl.DataFrame({"verdict": verdicts, "due_count": due, "message_count": [3] * len(due)}, schema)
+    assert audit_exit_code(summaries) == code
+
+
 def test_run_builds_tables_that_show_prints(place: TapeFolders, spark: "SparkSession", tmp_path: Path) -> None:
-    code, out, _ = broadloom("run", "--tapes", place.bad, "--out", tmp_path, "--only", "audit_findings", "--json")
+    code, out, error = broadloom("run", "--tapes", place.bad, "--out", tmp_path, "--only", "audit_findings", "--json")
     assert code == 0
+    phases = [line.partition(" s  ")[2] for line in error.splitlines()]  # there is no terminal here
+    assert phases == ["starting Spark", "examining the tapes", "building the tables"]
     report = json.loads(out)
     assert "audit_summary" not in report["built"]
     messages = report["tables"]["messages"]["rows"]
@@ -146,7 +195,7 @@ def test_tables_command_lists_questions_columns_and_settings() -> None:
 
 
 def test_show_does_not_import_pyspark() -> None:
-    code = "import sys; from broadloom.cli.pipeline import tables; tables(); print('pyspark' in sys.modules)"
+    code = "import sys; from broadloom.cli.pipeline_data import tables; tables(); print('pyspark' in sys.modules)"
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert ran.stdout.splitlines()[-1] == "False"
 

@@ -231,11 +231,12 @@ def test_missed_report_with_huge_range_is_bounded() -> None:
     assert tape.audit().findings == {("reported_missed", A, 1, B)}
 
 
-def test_audit_finds_messages_delivered_to_author_and_never_sent() -> None:
+def test_audit_finds_messages_delivered_to_author_and_not_recorded_by_it() -> None:
+    """The numbers show that the author sent the second message, so its receiver is not to blame."""
     tape = TapeBuilder(A, B).sent(A, 1, 1.0).sent(A, 3, 3.0).delivered(A, A, 1, 1.1)
     for sequence in (1, 2, 3):
         tape.delivered(B, A, sequence, sequence + 0.1)
-    assert tape.alive(A, B).audit().findings == {("delivered_to_author", A, 1, A), ("never_sent", A, 2, B)}
+    assert tape.alive(A, B).audit().findings == {("delivered_to_author", A, 1, A), ("not_recorded", A, 2, A)}
 
 
 def test_peer_that_joined_before_the_tapes_has_no_violation() -> None:

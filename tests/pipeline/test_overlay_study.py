@@ -19,7 +19,7 @@ from broadloom.pipeline.overlay_study.peripheral_peers import peripheral_peers
 from broadloom.pipeline.overlay_study.random_source import new_rng, random_below
 from broadloom.pipeline.overlay_study.theory import fraction_max, surviving_stats
 from broadloom.protocol import Tuning
-from broadloom.protocol.membership.neighbor_lists import SMALL_DIAMETER_MAX
+from broadloom.protocol.membership.control_flood import SMALL_DIAMETER_MAX
 from broadloom.topology import diameter_bounds
 
 

@@ -2,11 +2,15 @@
 
 from pathlib import Path
 
+from broadloom.pipeline import contracts
 from broadloom.pipeline.quarantine import QuarantineReason
 from broadloom.pipeline.reference import page
 from broadloom.pipeline.spark_source.options import OPTION_HELP
 from broadloom.pipeline.synthetic.fault_injection import FaultKind
 from broadloom.pipeline.tables import all_tables
+from broadloom.record.arrow_import import pq
+from tests.pipeline.building import build_in_memory
+from tests.pipeline.growing import Clock, RecordedPeers, on_tape
 
 DOCS = Path(__file__).parents[2] / "docs"
 
@@ -14,6 +18,27 @@ DOCS = Path(__file__).parents[2] / "docs"
 def test_tables_page_matches_code() -> None:
     told = (DOCS / "tables.md").read_text()
     assert told == page(), "make it anew: .venv/bin/python -m broadloom.pipeline.reference > docs/tables.md"
+
+
+def test_published_contracts_match_code() -> None:
+    told = (DOCS / "contracts.json").read_text()
+    assert told == contracts.page(), "run: python -m broadloom.pipeline.contracts > docs/contracts.json"
+
+
+def test_contracts_match_files_on_disk(tmp_path: Path) -> None:
+    """The schema of a tape and of every table on disk, column by column."""
+    with RecordedPeers(tmp_path, Clock(), peers=(1, 2)) as peers:
+        peers.join()
+    published = contracts.contracts()
+    tape = [(each["name"], each["type"]) for each in published["tape"]["columns"]]
+    (path,) = tmp_path.rglob("*.parquet")
+    written = pq.read_schema(path)
+    assert [(each.name, str(each.type)) for each in written] == tape[: len(written)]
+    nullable = {each["name"]: not each["is_required"] for each in published["tape"]["columns"]}
+    assert all(each.nullable == nullable[each.name] for each in written)
+    built = build_in_memory(on_tape(tmp_path), *published["tables"])
+    for name, frame in built.items():
+        assert frame.columns == [each["name"] for each in published["tables"][name]["columns"]]
 
 
 def test_every_column_and_setting_is_documented() -> None:
@@ -34,6 +59,6 @@ def test_tables_come_after_their_dependencies() -> None:
 def test_pipeline_page_lists_options_findings_and_tables() -> None:
     told = (DOCS / "pipeline.md").read_text()
     assert [name for name, about in OPTION_HELP.items() if f"| `{name}` | {about} |" not in told] == []
-    assert [each.value for each in FaultKind if f"`{each.value}`" not in told] == []
+    assert [each.finding for each in FaultKind if f"`{each.finding}`" not in told] == []
     assert [each.value for each in QuarantineReason if f"`{each.value}`" not in told] == []
     assert [table.name for table in all_tables() if f"`{table.name}`" not in told] == []

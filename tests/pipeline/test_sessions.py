@@ -258,6 +258,37 @@ def test_sessions_are_built_from_tapes() -> None:
     ]
 
 
-def test_sessions_are_empty_without_identifications() -> None:
-    rows = [{"kind": "joined", "event_time": at(100), "peer": "p2", "name": "bob"}]
-    assert build_in_memory(event_table(*rows), "sessions")["sessions"].height == 0
+def test_sessions_without_identifications_rest_on_membership() -> None:
+    neighbors = {"peer": "p1", "neighbor": "p3"}
+    rows = [
+        {"kind": "joined", "event_time": at(0), "peer": "p1"},
+        {"kind": "joined", "event_time": at(100), "peer": "p2", "name": "bob"},
+        {"kind": "leaving", "event_time": at(500), "peer": "p2"},
+        {"kind": "left", "event_time": at(501), "peer": "p2"},
+        # Reconnects before its first peer has left: one session.
+        {"kind": "joined", "event_time": at(400), "peer": "p4", "name": "bob"},
+        {"kind": "leaving", "event_time": at(900), "peer": "p4"},
+        # Crashes.
+        {"kind": "joined", "event_time": at(200), "peer": "p3", "name": "cid"},
+        {"kind": "link_up", "event_time": at(200), **neighbors},
+        {"kind": "link_up", "event_time": at(200), "peer": "p3", "neighbor": "p1"},
+        {"kind": "link_down", "event_time": at(300), **neighbors, "reason": "heartbeat_timeout"},
+        # Identified: membership only completes its session.
+        {"kind": "joined", "event_time": at(10), "peer": "p5", "name": "ann"},
+        {"kind": "identification", "event_time": at(20), "peer": "p1", "author": "p5", "name": "ann"},
+        {"kind": "sent", "event_time": at(1000), "peer": "p1", "author": "p1", "sequence": 1},
+    ]
+    found = build_in_memory(event_table(*rows), "invoices")
+    shown = dict(
+        zip(as_tuples(found["sessions"].to_arrow()), found["sessions"].sort("subscriber")["evidence"], strict=True)
+    )
+    crash_s = next(each[3] for each in shown if each[1] == "cid")
+    assert 200 <= crash_s <= 300
+    assert shown == {
+        ("c", "ann", 10, 1000, 1, 1, "open"): "identifications",
+        ("c", "bob", 100, 900, 0, 2, "left"): "membership",
+        ("c", "cid", 200, crash_s, 0, 1, "crashed"): "membership",
+        ("c", "p1", 0, 1000, 0, 1, "open"): "membership",
+    }
+    # Only identifications are billed.
+    assert set(found["invoices"]["subscriber"]) <= {"ann"}

@@ -1,7 +1,9 @@
 """A manual clock, a writer that can be paused, and helpers."""
 
+import sys
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -64,7 +66,14 @@ def finished_files(directory: Path) -> list[Path]:
 
 
 def hidden_files(directory: Path) -> list[Path]:
-    return sorted(directory.rglob(".*.parquet"))
+    """Unfinished files: those with a hidden name, and those of this process without a name."""
+    nameless = []
+    for each in Path("/proc/self/fd").glob("*") if sys.platform == "linux" else ():
+        with suppress(OSError):
+            target = each.readlink()
+            if target.name.endswith(" (deleted)") and directory in target.parents:
+                nameless.append(target)
+    return sorted([*directory.rglob(".*.unfinished"), *nameless])
 
 
 def rows(directory: Path, *columns: str, **chosen: Any) -> list[Any]:

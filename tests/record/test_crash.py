@@ -1,11 +1,14 @@
 """What is on disk after processes crash, fork or exit."""
 
+import errno
 import os
 import signal
 import subprocess
 import sys
 from pathlib import Path
 
+import duckdb
+import polars as pl
 import pytest
 
 from broadloom.record import read
@@ -70,8 +73,15 @@ tape.close()
 """
 
 
-def test_kill_loses_only_unfinished_file(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    with subprocess.Popen([sys.executable, "-c", RECORDS, tmp_path], stdout=subprocess.PIPE) as process:
+@pytest.fixture
+def no_nameless_files(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As on macOS, and on file systems without `O_TMPFILE`."""
+    monkeypatch.delattr(os, "O_TMPFILE", raising=False)
+
+
+@pytest.mark.parametrize("prefix", ["", "import os; os.__dict__.pop('O_TMPFILE', None)"])
+def test_kill_loses_only_unfinished_file(tmp_path: Path, caplog: pytest.LogCaptureFixture, prefix: str) -> None:
+    with subprocess.Popen([sys.executable, "-c", prefix + RECORDS, tmp_path], stdout=subprocess.PIPE) as process:
         assert process.stdout is not None
         process.stdout.readline()
         process.send_signal(signal.SIGKILL)
@@ -79,6 +89,11 @@ def test_kill_loses_only_unfinished_file(tmp_path: Path, caplog: pytest.LogCaptu
     assert len(finished_files(tmp_path)) >= 3
     assert kept == list(range(1, len(kept) + 1))
     left = hidden_files(tmp_path)
+    assert not left or prefix
+    # Other programs read the folder as it is; polars reads whole folders only where nothing is left.
+    files = f"{tmp_path}/**/*.parquet"
+    assert duckdb.read_parquet(files).aggregate("count(*)").fetchall() == [(len(kept),)]
+    assert pl.read_parquet(files if left else tmp_path).height == len(kept)
     with make_tape(tmp_path, ManualClock()) as tape:
         assert [(each.path, each.is_removed) for each in tape.stale_files] == [(path, True) for path in left]
         assert all(str(path) in caplog.text for path in left)
@@ -86,7 +101,7 @@ def test_kill_loses_only_unfinished_file(tmp_path: Path, caplog: pytest.LogCaptu
     assert rows(tmp_path, "sequence") == kept
 
 
-def test_unfinished_file_of_running_process_is_kept(tmp_path: Path) -> None:
+def test_unfinished_file_of_running_process_is_kept(tmp_path: Path, no_nameless_files: None) -> None:
     with make_tape(tmp_path, ManualClock()) as living:
         send(living.observer(CHANNEL, ME), 3)
         (path,) = wait_until(lambda: hidden_files(tmp_path))
@@ -96,11 +111,24 @@ def test_unfinished_file_of_running_process_is_kept(tmp_path: Path) -> None:
     assert rows(tmp_path, "sequence") == [1, 2, 3]
 
 
-def test_stale_file_is_removed(tmp_path: Path) -> None:
+def test_tape_needs_no_proc_file_system(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_link(*_arguments: object, **_options: object) -> None:
+        raise FileNotFoundError(errno.ENOENT, "no /proc")
+
+    monkeypatch.setattr(os, "link", no_link)
+    with make_tape(tmp_path, ManualClock()) as tape:
+        send(tape.observer(CHANNEL, ME), 3)
+    assert rows(tmp_path, "sequence") == [1, 2, 3]
+    assert hidden_files(tmp_path) == []
+
+
+@pytest.mark.parametrize("suffix", ["unfinished", "parquet"])
+def test_stale_file_is_removed(tmp_path: Path, suffix: str) -> None:
+    """Also those of earlier versions, which were named `.parquet`."""
     with make_tape(tmp_path, ManualClock()) as tape:
         send(tape.observer(CHANNEL, ME), 3)
     (path,) = finished_files(tmp_path)
-    dead = path.with_name(".20270115T120000-dead-000001.parquet")
+    dead = path.with_name(f".20270115T120000-dead-000001.{suffix}")
     dead.write_bytes(b"PAR1 and no end")
     assert rows(tmp_path, "sequence") == [1, 2, 3]
     with make_tape(tmp_path, ManualClock()) as tape:

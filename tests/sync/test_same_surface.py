@@ -7,12 +7,14 @@ import pytest
 
 import broadloom.groups.sync
 import broadloom.sync
-from broadloom import Channel
+from broadloom import Channel, Layer, Subscription
 from broadloom.groups import Group, Groups
 
 SYNC_NAMES = {"aclose": "close", "__aiter__": "__iter__", "__aenter__": "__enter__", "__aexit__": "__exit__"}
 TWINS = [
     (Channel, broadloom.sync.Channel),
+    (Subscription, broadloom.sync.Subscription),
+    (Layer, broadloom.sync.Layer),
     (Groups, broadloom.groups.sync.Groups),
     (Group, broadloom.groups.sync.Group),
 ]

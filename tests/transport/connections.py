@@ -143,7 +143,7 @@ class PeerlessNode(TcpNode):
         )
 
     async def listen(self) -> Address:
-        self.address = await self._listen()
+        self.address = self._listen()
         return self.address
 
     def _on_call(self, connection: TcpConnection) -> None:

@@ -201,7 +201,7 @@ async def test_node_abort_closes_all_connections(tls: bool) -> None:
 async def test_dial_of_closed_port_reports_disconnect() -> None:
     async with nodes(1, tls=False) as (node,):
         silent = Address("127.0.0.1", node.address.port)
-        node._server.close()  # type: ignore[union-attr]
+        node.listener.close()
         handler = RecordingHandler()
         node.dial(silent, handler)
         await eventually(lambda: handler.disconnects)

@@ -83,11 +83,11 @@ async def main(config: dict[str, Any]) -> None:
 
 
 if __name__ == "__main__":
-    from broadloom.cli.runner import run
+    from broadloom.cli.runner import StopSignal, command
 
-    async def work(end: Any) -> int:
-        end.interrupt_is_success = True
+    @command("test")
+    async def work(stop: StopSignal) -> None:
+        stop.interrupt_is_success = True
         await main(json.loads(sys.argv[1]))
-        return 0
 
-    sys.exit(run("test", work))
+    sys.exit(work())

@@ -38,7 +38,7 @@ def test_crashes_are_found_without_records_of_the_crashed(kill: Replay) -> None:
     assert sum(kill.history.overview()["deaths"]) == 6
 
 
-def test_degree_of_a_replay_is_the_most_links_a_peer_recorded(tmp_path: Path) -> None:
+def test_degree_of_a_replay_comes_from_its_peers(tmp_path: Path) -> None:
     """A ring of seven loses three peers. Of the others, most have one link or none."""
     peers = [f"{number:016x}" for number in range(7)]
     begin = datetime(2026, 1, 5, 12, tzinfo=UTC)

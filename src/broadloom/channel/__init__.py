@@ -3,16 +3,21 @@
 from broadloom.channel.channel import Channel, ChannelEvent
 from broadloom.channel.connect import PendingConnection, connect
 from broadloom.channel.inbox import Overflow
+from broadloom.channel.layer import Layer
 from broadloom.channel.options import ConnectOptions
 from broadloom.channel.status import NeighborStatus, Status
+from broadloom.channel.subscription import Subscription, SubscriptionOverflow
 
 __all__ = [
     "Channel",
     "ChannelEvent",
     "ConnectOptions",
+    "Layer",
     "NeighborStatus",
     "Overflow",
     "PendingConnection",
     "Status",
+    "Subscription",
+    "SubscriptionOverflow",
     "connect",
 ]

@@ -1,22 +1,34 @@
 """`Channel`: one channel as one program has joined it.
 
 A program may run several peers of one channel (`local_peers=3`), which act as one: see `peer_set.py`.
+
+The peers refer to their channel only weakly, so that a channel which the program has lost without leaving it is
+noticed: it warns and leaves.
 """
 
 import asyncio
 import logging
+import os
+import sys
+import warnings
 from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import aclosing, suppress
 from dataclasses import replace
 from types import TracebackType
-from typing import Any, Self
+from typing import Self
 
+from broadloom.channel.arguments import check_callback, check_timeout
 from broadloom.channel.event_listeners import EventListeners
 from broadloom.channel.fragments import Reassembler
-from broadloom.channel.inbox import Inbox, Overflow
+from broadloom.channel.inbox import Overflow
+from broadloom.channel.layer import Layer
+from broadloom.channel.loop_bound import weak
 from broadloom.channel.peer_set import PeerSetMerge
+from broadloom.channel.receiving import ChannelReader
 from broadloom.channel.sender import Sender
 from broadloom.channel.status import Status, status_of
-from broadloom.errors import InboxOverflowError, NotConnectedError, NotPermittedError
+from broadloom.channel.subscription import SubscriptionOverflow
+from broadloom.errors import NotConnectedError, NotPermittedError
 from broadloom.protocol import PeerState
 from broadloom.protocol.events import (
     AuthorWarning,
@@ -24,14 +36,14 @@ from broadloom.protocol.events import (
     Event,
     LinkDown,
     LinkUp,
-    Message,
     Missed,
     StateChanged,
     TraceEvent,
 )
 from broadloom.protocol.identity import Identity
+from broadloom.security.post_signer import PostSigner
 from broadloom.transport import TcpNode
-from broadloom.wire import PeerId
+from broadloom.wire import PeerId, WireError
 from broadloom.wire.broadcast_frame import PayloadKind
 
 log = logging.getLogger("broadloom")
@@ -44,11 +56,15 @@ DRAIN_TIMEOUT_S = 1.5
 """Maximum time to drain outgoing queues when leaving."""
 DRAIN_POLL_S = 0.02
 
-ChannelEvent = Event | Missed
+ChannelEvent = Event | Missed | SubscriptionOverflow
+
+_with_callbacks: dict["Channel", None] = {}
+"""Channels with a callback are in use, even if the program does not keep them."""
 
 
-class Channel(Sender):
-    """A joined channel, returned by `broadloom.connect`. Use it from the event loop that joined it.
+class Channel(Sender, ChannelReader):
+    """A joined channel, returned by `broadloom.connect`. Use it from the event loop that joined it: elsewhere its
+    methods raise `RuntimeError`.
 
     Read it by iterating, with `receive` or `receive_nowait`, or with a callback.
     """
@@ -56,34 +72,31 @@ class Channel(Sender):
     def __init__(
         self, name: str, node: TcpNode, *, overflow: Overflow, inbox_messages_max: int, inbox_bytes_max: int
     ) -> None:
-        super().__init__(node)
+        Sender.__init__(self, node)
+        ChannelReader.__init__(self, overflow, inbox_messages_max, inbox_bytes_max)
         self.name = name
         self.missed_count = 0
         """Messages that this program will not receive; each was reported in a `Missed` event."""
         self._secondary_nodes: list[TcpNode] = []
-        self._overflow_policy = overflow
-        self._inbox = Inbox(
-            inbox_messages_max, inbox_bytes_max, on_full=self._on_inbox_full, on_drained=self._on_inbox_drained
-        )
         self._merge: PeerSetMerge | None = None
-        self._batch_callback: Callable[[Batch], None] | None = None
-        self._is_calling_back = False
-        """A callback of `on_message` is in the middle of a batch."""
-        self._reassembler = Reassembler(node.settings.message_bytes_max, self._on_missed)
+        self._on_missed_weakly = weak(self._on_missed)
+        self._reassembler = Reassembler(node.settings.message_bytes_max, self._on_missed_weakly)
         self._listeners: EventListeners[ChannelEvent] = EventListeners(name)
         self._left = asyncio.Event()
         self._all_left = asyncio.Event()
         """Set when all local peers have left."""
         self._leave_task: asyncio.Task[None] | None = None
-        self._has_overflowed = False
         self._warn_again_at = 0.0
-        node.deliver, node.report_missed, node.emit = self._on_delivery, self._on_missed, self._on_peer_event
+        self._pid = os.getpid()
+        node.deliver, node.report_missed = weak(self._on_delivery), self._on_missed_weakly
+        node.emit = weak(self._on_peer_event)
 
     def _attach_peer_set(self, secondary_nodes: list[TcpNode]) -> None:
-        merge = self._merge = PeerSetMerge(self._node.id, self._on_delivery, self._on_missed)
+        merge = self._merge = PeerSetMerge(self._node.id, weak(self._on_delivery), self._on_missed_weakly)
         self._node.deliver, self._node.report_missed = merge.on_primary_batch, merge.on_primary_missed
         for node in secondary_nodes:
-            node.deliver, node.report_missed, node.emit = merge.on_secondary_batch, _ignore, self._on_secondary_event
+            node.deliver, node.report_missed = merge.on_secondary_batch, _ignore
+            node.emit = weak(self._on_secondary_event)
         self._secondary_nodes = secondary_nodes
 
     @property
@@ -106,6 +119,15 @@ class Channel(Sender):
         """Number of peers in a full mesh; None in a larger fabric, where no peer knows it."""
         return self._node.peer.full_mesh_size
 
+    @property
+    def _post_signer(self) -> PostSigner | None:
+        """Signs and verifies the messages of groups; None without a ticket."""
+        signer = self._node.credentials.post_signer if self._node.credentials is not None else None
+        verifier = self._node.peer.broadcaster.verifier
+        if signer is not None and verifier is not None:
+            signer.credential_of = verifier.credential_of
+        return signer
+
     def identity(self, peer_id: PeerId) -> Identity | None:
         """The verified name and role of an author; None if the channel is not signed or the author is unknown."""
         if peer_id == self._node.id:
@@ -121,18 +143,24 @@ class Channel(Sender):
     def status(self) -> Status:
         """The state of this peer: neighbors, free slots, estimated diameter, counters."""
         status = status_of(self.name, self._node, unread_count=len(self._inbox), unread_bytes=self._inbox.held_bytes)
-        return replace(status, local_peers=tuple(status_of(self.name, node) for node in self._secondary_nodes))
+        return replace(
+            status,
+            unknown_layers=dict(self._layers.unknown),
+            local_peers=tuple(status_of(self.name, node) for node in self._secondary_nodes),
+        )
 
     async def wait_for_peers(self, timeout_s: float | None = None) -> None:
         """Wait until another peer is connected. A message broadcast before that reaches no one.
 
         Raises `TimeoutError`, or `NotConnectedError` if the channel was left.
         """
+        self._check_loop()
+        check_timeout(timeout_s)
         links = self._node.peer.links
 
         def has_peers() -> bool:
             if not len(links) and self._left.is_set():
-                raise NotConnectedError(self._not_connected_message())
+                raise NotConnectedError(self._end_message())
             return len(links) > 0
 
         try:
@@ -143,123 +171,59 @@ class Channel(Sender):
 
     def set_bootstrap(self, hosts: Sequence[str]) -> None:
         """Replace the bootstrap hosts. The peer looks for members there at once, and whenever it needs to."""
+        self._check_loop()
         if isinstance(hosts, str):
             raise TypeError(f"hosts is a list of addresses: [{hosts!r}]")
         for node in (self._node, *self._secondary_nodes):
             node.set_bootstrap(hosts)
 
-    # -- receiving
-
-    @property
-    def has_overflowed(self) -> bool:
-        """Whether the channel was left because this program did not read in time (`overflow="leave"`)."""
-        return self._has_overflowed
-
-    @property
-    def unread_count(self) -> int:
-        """Number of messages in the inbox."""
-        return len(self._inbox)
-
-    def receive_nowait(self) -> Message | None:
-        """The next message, or None if the inbox is empty."""
-        message = self._inbox.take()
-        if message is None and self._has_overflowed:
-            raise InboxOverflowError(self._not_connected_message())
-        return message
-
-    async def receive(self, timeout_s: float | None = None) -> Message:
-        """The next message. Raises `TimeoutError`, or `NotConnectedError` if the channel was left."""
-        try:
-            async with asyncio.timeout(timeout_s):
-                while (message := self.receive_nowait()) is None:
-                    if self._inbox.is_closed:
-                        raise NotConnectedError(self._not_connected_message())
-                    await self._inbox.wait()
-        except TimeoutError:
-            raise TimeoutError(f"{self.name}: no message within {timeout_s:g} s") from None
-        return message
-
-    def __aiter__(self) -> AsyncGenerator[Message, None]:
-        return self._messages()
-
-    async def _messages(self) -> AsyncGenerator[Message, None]:
-        while True:
-            message = self.receive_nowait()
-            if message is not None:
-                yield message
-            elif self._inbox.is_closed:
-                return
-            else:
-                await self._inbox.wait()
-
-    async def batches(self) -> AsyncGenerator[Batch, None]:
-        """Messages in batches, as they arrived, until the channel is left: the fastest way to read a busy channel."""
-        while True:
-            batch = self._inbox.take_batch()
-            if batch is not None:
-                yield batch
-            elif self._has_overflowed:
-                raise InboxOverflowError(self._not_connected_message())
-            elif self._inbox.is_closed:
-                return
-            else:
-                await self._inbox.wait()
-
-    def on_message(self, callback: Callable[[Message], None] | None) -> Callable[[], None]:
-        """Call `callback` for each message instead of storing it in the inbox, beginning with the unread ones.
-
-        There is one callback: a new one replaces it, and None removes it. Returns a function that removes this one.
-        """
-        if callback is None:
-            return self.on_batch(None)
-
-        def call_for_each(batch: Batch) -> None:
-            read = batch.first_sequence
-            self._is_calling_back = True
-            try:
-                for message in batch:
-                    read = message.sequence
-                    self._invoke(callback, message)
-                    if self._batch_callback is not call_for_each:
-                        break
-            finally:
-                self._is_calling_back = False
-            if self._batch_callback is not call_for_each:  # removed or replaced: the rest is not for this callback
-                self._inbox.push_front(batch.after(read))
-                self.on_batch(self._batch_callback)
-
-        return self.on_batch(call_for_each)
-
-    def on_batch(self, callback: Callable[[Batch], None] | None) -> Callable[[], None]:
-        """As `on_message`, with a whole batch at a time."""
-        self._batch_callback = callback
-
-        def unsubscribe() -> None:
-            if self._batch_callback is callback:
-                self._batch_callback = None
-
-        # During a callback of `on_message` the unread messages wait for the rest of its batch.
-        while not self._is_calling_back and self._batch_callback is not None:
-            batch = self._inbox.take_batch()
-            if batch is None:
-                break
-            self._invoke(self._batch_callback, batch)
-        return unsubscribe
+    def layer(self, mark: str, on_batch: Callable[[Batch], None] | None = None) -> Layer:
+        """Run a protocol of its own on this channel: its messages go to `on_batch` of the same layer, and to no other
+        reader. Without `on_batch` it can only send. Raises `ValueError` if the program already receives this layer."""
+        self._check_loop()
+        if on_batch is not None:
+            check_callback(on_batch)
+            self._has_other_readers = True
+        layer = self._layers.add(self, mark, on_batch)
+        self._on_callbacks_changed()
+        return layer
 
     # -- events
 
     def on_event(self, callback: Callable[[ChannelEvent], None]) -> Callable[[], None]:
         """Call `callback` for each event: state, links, missed messages. Returns a function that removes it."""
-        return self._listeners.add(callback)
+        self._check_loop()
+        check_callback(callback)
+        remove = self._listeners.add(callback)
+        self._on_callbacks_changed()
+
+        def unsubscribe() -> None:
+            remove()
+            self._on_callbacks_changed()
+
+        return unsubscribe
+
+    def _on_callbacks_changed(self) -> None:
+        if not self._left.is_set() and (self._is_in_use or len(self._listeners)):
+            _with_callbacks[self] = None
+        else:
+            _with_callbacks.pop(self, None)
 
     def events(self) -> AsyncGenerator[ChannelEvent, None]:
         """Events as they happen, until the channel is left."""
-        return self._listeners.events()
+        return self._events()
+
+    async def _events(self) -> AsyncGenerator[ChannelEvent, None]:
+        self._check_loop()
+        async with aclosing(self._listeners.events()) as events:
+            async for event in events:
+                yield event
 
     # -- leaving
 
     async def leave(self) -> None:
         """Leave gracefully: everything sent before is delivered, and no other member loses a message."""
+        self._check_loop()
         await asyncio.shield(self._start_leaving())
 
     async def aclose(self) -> None:
@@ -304,6 +268,7 @@ class Channel(Sender):
 
     def abort(self) -> None:
         """Disconnect without notice, as if the process had been killed."""
+        self._check_loop()
         self._close_sockets()
         if not self._left.is_set():
             self._listeners.emit(StateChanged(PeerState.LEFT))
@@ -314,6 +279,24 @@ class Channel(Sender):
         """As `abort`, without events: for the exit of the process."""
         for node in [self._node, *self._secondary_nodes]:
             node.abort()
+
+    def __del__(self) -> None:
+        """The program has lost the channel without leaving it. Nobody can read it any more, so it leaves."""
+        if not hasattr(self, "_pid") or self._pid != os.getpid() or sys.is_finalizing():
+            return
+        if self._left.is_set() or self._leave_task is not None:
+            return
+        # Leaving needs the events of the peers. It revives this object until it is done.
+        self._node.deliver, self._node.report_missed, self._node.emit = _ignore, _ignore, self._on_peer_event
+        for node in self._secondary_nodes:
+            node.deliver, node.emit = _ignore, self._on_secondary_event
+        if self._is_loop_running():
+            self._start_leaving()
+        else:
+            with suppress(RuntimeError):  # the loop is closed, and the sockets with it
+                self._loop.call_soon_threadsafe(self._start_leaving)
+        text = f"the channel {self.name} was never left: use `async with`, or call `leave`"
+        warnings.warn(text, ResourceWarning, stacklevel=1, source=self)
 
     async def __aenter__(self) -> Self:
         return self
@@ -329,27 +312,13 @@ class Channel(Sender):
         batch.author = PeerId(batch.author)
         if batch.kind == PayloadKind.FRAGMENT:
             for whole in self._reassembler.feed(batch):
-                self._dispatch(whole)
+                self._route(whole)
         else:
-            self._dispatch(batch)
+            self._route(batch)
 
-    def _dispatch(self, batch: Batch) -> None:
-        if self._batch_callback is not None:
-            self._invoke(self._batch_callback, batch)
-        elif not self._discards_new:
-            self._inbox.put(batch)
-
-    def _invoke(self, callback: Callable[[Any], None], item: Message | Batch) -> None:
-        try:
-            callback(item)
-        except Exception:
-            log.exception("%s: the message callback failed", self.name)
-
-    @property
-    def _discards_new(self) -> bool:
-        """Leaving with a full inbox: new messages are discarded, so that the unread ones have no gaps."""
-        is_leaving = self._leave_task is not None and self._overflow_policy is not Overflow.DROP_OLDEST
-        return self._has_overflowed or (is_leaving and self._inbox.is_full)
+    def _on_malformed_headers(self, batch: Batch, index: int, problem: WireError) -> None:
+        self._node.peer.counters.malformed_headers += 1
+        super()._on_malformed_headers(batch, index, problem)
 
     def _on_missed(self, missed: Missed) -> None:
         self.missed_count += missed.last_sequence - missed.first_sequence + 1
@@ -385,26 +354,25 @@ class Channel(Sender):
     def _mark_left(self) -> None:
         self._left.set()
         self._inbox.close()
+        self._subscriptions.close()
         self._listeners.end()
+        _with_callbacks.pop(self, None)
 
-    def _on_inbox_full(self) -> None:
-        match self._overflow_policy:
-            case Overflow.DROP_OLDEST:
-                for missed in self._inbox.drop_oldest():
-                    self._on_missed(missed)
-            case Overflow.PAUSE if self._leave_task is None:
-                for node in self._nodes:
-                    node.pause_reading()
-            case Overflow.LEAVE if self._leave_task is None:
-                self._has_overflowed = True
-                self._start_leaving()
+    @property
+    def _is_leaving(self) -> bool:
+        return self._leave_task is not None
 
-    def _on_inbox_drained(self) -> None:
-        if self._overflow_policy is Overflow.PAUSE:
-            for node in self._nodes:
-                node.resume_reading()
+    def _leave_soon(self) -> None:
+        self._start_leaving()
 
-    def _not_connected_message(self) -> str:
+    def _pause_sockets(self, pause: bool) -> None:
+        for node in self._nodes:
+            node.pause_reading() if pause else node.resume_reading()
+
+    def _emit(self, event: SubscriptionOverflow) -> None:
+        self._listeners.emit(event)
+
+    def _end_message(self) -> str:
         if self._has_overflowed:
             return (
                 f"{self.name}: left, because this program did not read in time; read faster, raise inbox_messages_max "
@@ -415,5 +383,5 @@ class Channel(Sender):
         return f"{self.name}: not connected at the moment ({self._node.peer.state.value}); wait, or connect again"
 
 
-def _ignore(_missed: Missed) -> None:
-    """Missed messages of secondary peers: the primary reports its own."""
+def _ignore(_item: object) -> None:
+    """Missed messages of secondary peers, of which the primary reports its own; and all that arrives too late."""

@@ -13,6 +13,7 @@ from broadloom.protocol.events import Event, Rejected
 from broadloom.protocol.identity import CredentialError
 from broadloom.security import PeerCredentials, RevocationList, Ticket
 from broadloom.transport import BootstrapHosts, ListenError, TcpNode, find_advertise_host, parse_address
+from broadloom.transport.file_descriptors import OUT_OF_FILES, out_of_files_text
 from broadloom.transport.in_process import link_in_process
 
 FOREIGN_NAMED = 3
@@ -46,6 +47,14 @@ class PendingConnection:
         await self._channel.leave()
 
     async def _join(self) -> Channel:
+        try:
+            return await self._join_in_time()
+        except OSError as problem:
+            if problem.errno not in OUT_OF_FILES:
+                raise
+            raise ConnectError(f"{self._channel_name}: {out_of_files_text()}") from None
+
+    async def _join_in_time(self) -> Channel:
         options = self._options
         deadline = asyncio.get_running_loop().time() + options.timeout_s
         if options.advertise_host:
@@ -145,6 +154,8 @@ class PendingConnection:
 
     def _timeout_message(self, node: TcpNode) -> str:
         seconds = f"{self._options.timeout_s:g} s"
+        if node.shortage.is_short:
+            return f"{self._channel_name}: not joined within {seconds}: {out_of_files_text()}"
         if node.peer.state is not PeerState.DISCOVERING:
             return f"{self._channel_name}: found, but not joined within {seconds}; try again"
         hosts = ", ".join(str(address) if address.port else address.host for address in node.bootstrap.addresses)

@@ -94,7 +94,9 @@ class Inbox:
         data = batch.data[index]
         self._on_taken(1, len(data))
         self._check_drained()
-        return Message(batch.author, batch.first_sequence + index, data, batch.hops, batch.kind)
+        if batch.envelopes is None:
+            return Message(batch.author, batch.first_sequence + index, data, batch.hops, batch.kind)
+        return batch.message(index)
 
     def take_batch(self) -> Batch | None:
         if not self._count:
@@ -160,6 +162,12 @@ class Inbox:
                 ranges.append(Missed(author, sequence, sequence))
         self.is_full = False
         return ranges
+
+    def keep_newest(self, bytes_max: int) -> None:
+        """Drop the oldest messages until this many bytes are left, without a report: nobody reads them."""
+        while self._bytes > bytes_max and len(self._batches) > 1:
+            data = self._batches[0].data[self._read_count :]
+            self._on_taken(len(data), sum(map(len, data)))
 
     def close(self) -> None:
         """No more messages will arrive; unread ones can still be read."""

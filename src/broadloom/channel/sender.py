@@ -7,12 +7,14 @@ kilobytes, not per message, so a small message costs little more than its place 
 import asyncio
 import json
 import os
-from abc import ABC, abstractmethod
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from broadloom.channel.arguments import check_callback
 from broadloom.channel.fragments import FRAGMENT_BYTES, fragment
+from broadloom.channel.loop_bound import LoopBound, running_loop
 from broadloom.errors import MessageTooLargeError, NotConnectedError, NotPermittedError
 from broadloom.protocol import PeerState
 from broadloom.protocol.events import payload_bytes
@@ -20,6 +22,7 @@ from broadloom.protocol.identity import Role
 from broadloom.transport import TcpNode
 from broadloom.wire.broadcast_frame import PRIORITY_MAX, PayloadKind, Priority
 from broadloom.wire.file_payload import encode_file
+from broadloom.wire.message_headers import HAS_HEADERS, checked_headers, encode_headers, with_headers
 
 GRANTED_BYTES = 4 << 10
 """Amount that may be sent before flow control is consulted again."""
@@ -31,39 +34,69 @@ TTL_MS_MAX = 0xFFFFFFFF
 TEXT_REMEDY = "broadcast_text or broadcast_json"
 
 
-class Sender(ABC):
+class Sender(LoopBound):
     """The sending side of `Channel`."""
 
     def __init__(self, node: TcpNode) -> None:
         self._node = node
+        self._bind_loop()
         self._granted = 0
         """Bytes that may be sent before flow control is consulted again."""
         self._sent_since_yield = 0
         self._fragmented_count = 0
 
-    async def broadcast(self, data: bytes, *, priority: int = Priority.NORMAL, ttl_s: float | None = None) -> int:
+    async def broadcast(
+        self,
+        data: bytes,
+        *,
+        topic: str | None = None,
+        content_type: str | None = None,
+        headers: Mapping[str, str] | None = None,
+        priority: int = Priority.NORMAL,
+        ttl_s: float | None = None,
+    ) -> int:
         """Send a message to all members; returns its sequence number. Waits while links or receivers are congested.
 
+        - `topic`: levels as in `sports/nfl`, for subscriptions. With a topic, a content type or headers the message
+          also carries the time of sending.
         - `priority`: a receiver that cannot keep up skips messages of lower priority first.
         - `ttl_s`: receivers that have not got the message by then get a `Missed` event instead.
         """
         if not isinstance(data, bytes):
             data = payload_bytes(data, TEXT_REMEDY)
+        if topic is None and content_type is None and headers is None:
+            return await self._broadcast_kind(data, PayloadKind.DATA, priority, ttl_s)
+        payload = self._with_headers(data, topic, content_type, headers)
+        return await self._broadcast_kind(payload, PayloadKind.DATA | HAS_HEADERS, priority, ttl_s)
+
+    async def _broadcast_kind(self, data: bytes, kind: int, priority: int, ttl_s: float | None) -> int:
         cost = len(data) + MESSAGE_COST_BYTES
         if cost > self._granted:
             if len(data) > FRAGMENT_BYTES:
-                return await self._broadcast_large(data, PayloadKind.DATA, priority, ttl_s)
+                return await self._broadcast_large(data, kind, priority, ttl_s)
             await self._reserve(cost)
         self._granted -= cost
-        return self.broadcast_nowait(data, priority=priority, ttl_s=ttl_s)
+        return self._send(data, kind, priority, 0 if ttl_s is None else _milliseconds(ttl_s))
 
-    def broadcast_nowait(self, data: bytes, *, priority: int = Priority.NORMAL, ttl_s: float | None = None) -> int:
+    def broadcast_nowait(
+        self,
+        data: bytes,
+        *,
+        topic: str | None = None,
+        content_type: str | None = None,
+        headers: Mapping[str, str] | None = None,
+        priority: int = Priority.NORMAL,
+        ttl_s: float | None = None,
+    ) -> int:
         """As `broadcast`, without flow control: for callbacks, and for programs that send little."""
         if not isinstance(data, bytes):
             data = payload_bytes(data, TEXT_REMEDY)
+        kind: int = PayloadKind.DATA
+        if topic is not None or content_type is not None or headers is not None:
+            data, kind = self._with_headers(data, topic, content_type, headers), kind | HAS_HEADERS
         ttl_ms = 0 if ttl_s is None else _milliseconds(ttl_s)
         if len(data) <= FRAGMENT_BYTES:
-            return self._send(data, PayloadKind.DATA, priority, ttl_ms)
+            return self._send(data, kind, priority, ttl_ms)
         self._check_size(len(data))
         at_once_max = self._node.settings.retention_bytes_max // 2
         if len(data) > at_once_max:
@@ -72,25 +105,37 @@ class Sender(ABC):
             )
         self._fragmented_count += 1
         sequence = 0
-        for part in fragment(self._fragmented_count, data, PayloadKind.DATA):
+        for part in fragment(self._fragmented_count, data, kind):
             sequence = self._send(part, PayloadKind.FRAGMENT, priority, ttl_ms)
         return sequence
 
-    async def broadcast_text(self, text: str, *, priority: int = Priority.NORMAL, ttl_s: float | None = None) -> int:
+    @staticmethod
+    def _with_headers(
+        data: bytes, topic: str | None, content_type: str | None, headers: Mapping[str, str] | None
+    ) -> bytes:
+        block = encode_headers(*checked_headers(topic, content_type, headers))
+        return with_headers(block, time.time_ns() // 1_000_000, data)
+
+    async def broadcast_text(
+        self, text: str, *, topic: str | None = None, priority: int = Priority.NORMAL, ttl_s: float | None = None
+    ) -> int:
         """Send text as UTF-8; receivers read `message.text`."""
         if not isinstance(text, str):
             raise TypeError(f"broadcast_text takes text, not {type(text).__name__}; use broadcast")
-        return await self.broadcast(text.encode(), priority=priority, ttl_s=ttl_s)
+        return await self.broadcast(text.encode(), topic=topic, priority=priority, ttl_s=ttl_s)
 
-    async def broadcast_json(self, value: Any, *, priority: int = Priority.NORMAL, ttl_s: float | None = None) -> int:
+    async def broadcast_json(
+        self, value: Any, *, topic: str | None = None, priority: int = Priority.NORMAL, ttl_s: float | None = None
+    ) -> int:
         """Send a value as JSON; receivers read `message.json()`."""
         data = json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode()
-        return await self.broadcast(data, priority=priority, ttl_s=ttl_s)
+        return await self.broadcast(data, topic=topic, priority=priority, ttl_s=ttl_s)
 
     async def broadcast_file(
         self,
         path: str | os.PathLike[str],
         *,
+        topic: str | None = None,
         priority: int = Priority.NORMAL,
         ttl_s: float | None = None,
         on_progress: Callable[[int, int], None] | None = None,
@@ -99,22 +144,29 @@ class Sender(ABC):
 
         `on_progress` is called with the bytes sent so far and the total.
         """
+        self._check_loop()
+        if on_progress is not None:
+            check_callback(on_progress)
         path = Path(path)
         self._check_size(path.stat().st_size)  # before it is read
         name = os.fsencode(path.name).decode(errors="replace")  # file names are bytes, not necessarily UTF-8
         data = await asyncio.to_thread(lambda: encode_file(name, path.read_bytes()))
+        kind: int = PayloadKind.FILE
+        if topic is not None:
+            data, kind = self._with_headers(data, topic, None, None), kind | HAS_HEADERS
         on_sent = (lambda done: on_progress(done, len(data))) if on_progress is not None else None
-        return await self._broadcast_large(data, PayloadKind.FILE, priority, ttl_s, on_sent)
+        return await self._broadcast_large(data, kind, priority, ttl_s, on_sent)
 
     async def _broadcast_large(
         self,
         data: bytes,
-        kind: PayloadKind,
+        kind: int,
         priority: int,
         ttl_s: float | None,
         on_sent: Callable[[int], None] | None = None,
     ) -> int:
         """Send fragments; other messages may be sent in between."""
+        self._check_loop()
         self._check_size(len(data))
         ttl_ms = 0 if ttl_s is None else _milliseconds(ttl_s)
         self._fragmented_count += 1
@@ -129,6 +181,7 @@ class Sender(ABC):
         return sequence
 
     async def _reserve(self, cost: int) -> None:
+        self._check_loop()  # before waiting for objects of the other loop
         wanted = max(cost, GRANTED_BYTES)
         await self._wait_for_window(wanted)
         self._granted = wanted
@@ -143,10 +196,12 @@ class Sender(ABC):
             await flow.drain()
         flow.rate_limiter.consume(size)
 
-    def _send(self, data: bytes, kind: PayloadKind, priority: int, ttl_ms: int) -> int:
+    def _send(self, data: bytes, kind: int, priority: int, ttl_ms: int) -> int:
+        if running_loop() is not self._loop:  # checked here too, because a call takes as long as the rest
+            self._check_loop()
         peer = self._node.peer
         if peer.state is not PeerState.CONNECTED:
-            raise NotConnectedError(self._not_connected_message())
+            raise NotConnectedError(self._end_message())
         credentials = self._node.credentials
         if credentials is not None and credentials.identity.role is not Role.PRODUCER:
             raise NotPermittedError(
@@ -164,9 +219,6 @@ class Sender(ABC):
             raise MessageTooLargeError(
                 f"message of {size:,} bytes: at most {limit:,} are allowed (ChannelSettings.message_bytes_max)"
             )
-
-    @abstractmethod
-    def _not_connected_message(self) -> str: ...
 
 
 def _milliseconds(ttl_s: float) -> int:

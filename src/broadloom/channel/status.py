@@ -1,6 +1,6 @@
 """`Status`: what one peer knows about itself and its neighbors."""
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from broadloom.protocol.events import PeerState
@@ -51,6 +51,8 @@ class Status:
     unread_bytes: int
     counters: dict[str, int]
     """Sent, delivered, dropped and rejected messages and connections, by reason."""
+    unknown_layers: dict[str, int] = field(default_factory=dict)
+    """Messages of layers that this program does not run, by mark."""
     local_peers: "tuple[Status, ...]" = ()
     """The secondary peers of this program."""
 

@@ -2,13 +2,15 @@
 
 from typing import TYPE_CHECKING, Annotated
 
-from broadloom.cli.chaos import print_problems, reporting_interrupt
-from broadloom.cli.exit_codes import FAILURE, NOT_SUPPORTED, SUCCESS, CommandFailedError, UsageError
+from broadloom.cli.chaos import finish, reporting_interrupt
+from broadloom.cli.exit_codes import CommandFailedError, UsageError
 from broadloom.cli.options import JsonOption, NoTlsOption, argument, option
-from broadloom.cli.output import ProgressBar, console, print_json
-from broadloom.cli.runner import command, print_error
+from broadloom.cli.output import ProgressBar
+from broadloom.cli.runner import command
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
     from broadloom.testing.bench.config import SecurityMode
     from broadloom.testing.bench.results import BenchReport
 
@@ -70,11 +72,7 @@ def bench(
             report = run_benchmarks(names, config, progress)
     except OSError as problem:
         raise CommandFailedError(f"cannot run on this machine: {problem}") from None
-    if json:
-        print_json(report.as_dict())
-    else:
-        _print_report(report)
-    return NOT_SUPPORTED if report.skipped else FAILURE if report.problems else SUCCESS
+    return finish("bench", report, _show, json=json)
 
 
 def _security_mode(*, no_tls: bool, shared_key: bool, signed: bool) -> "SecurityMode":
@@ -102,21 +100,16 @@ class _BenchProgress(ProgressBar):
         self.update(self._started - 1 + done)
 
 
-def _print_report(report: "BenchReport") -> None:
+def _show(report: "BenchReport", out: "Console") -> None:
     from broadloom.testing.bench.benchmarks import BENCHMARKS
     from broadloom.testing.bench.results import NOISY_FRACTION, header, noise_note, result_table
 
-    if report.skipped:
-        print_error("bench", report.skipped)
-        return
-    print_problems("bench", report.problems)
-    out = console()
     out.print(header(report))
     if report.results:
         out.print(result_table(report, {name: each.description for name, each in BENCHMARKS.items()}))
     if text := noise_note(report):
         out.print(text, style="yellow" if report.noise > NOISY_FRACTION else "", highlight=False)
-    if report.problems:
-        out.print("errors occurred: do not use these results", style="red")
-    else:
+    if report.passed:
         out.print("every message was delivered, exactly once and in order", style="green")
+    else:
+        out.print("errors occurred: do not use these results", style="red")

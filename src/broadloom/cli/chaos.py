@@ -1,8 +1,8 @@
 """`broadloom chaos`: faults in real processes, with an audit of every delivery."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, TypeVar
 
 from broadloom.cli.exit_codes import FAILURE, NOT_SUPPORTED, SUCCESS, UsageError, require_extra
 from broadloom.cli.options import DegreeOption, JsonOption, NoTlsOption, TapeOption, argument, option
@@ -10,9 +10,14 @@ from broadloom.cli.output import ProgressBar, console, print_json, print_rows
 from broadloom.cli.runner import command, print_error
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
+    from broadloom.testing.bench.results import BenchReport
     from broadloom.testing.chaos.report import ChaosReport
 
 PROBLEMS_SHOWN_MAX = 10
+
+R = TypeVar("R", "ChaosReport", "BenchReport")
 
 
 @command("chaos")
@@ -45,7 +50,7 @@ def chaos(
     - `broadloom chaos kill --peers 200 --kill 40`
     - `broadloom chaos join --peers 200`
     """
-    from broadloom.testing.chaos.runner import run_scenario
+    from broadloom.testing.chaos.chaos_run import run_scenario
     from broadloom.testing.chaos.scenarios import SCENARIOS, merge_config
     from broadloom.transport.event_loop import run as run_event_loop
 
@@ -81,11 +86,7 @@ def chaos(
     # Drawn by no thread, because the processes are forked while it is shown.
     with reporting_interrupt("chaos"), ProgressBar("starting", quiet=json) as progress:
         report = run_event_loop(run_scenario(scenario, config, progress))
-    if json:
-        print_json(report.as_dict())
-    else:
-        _print_report(report)
-    return NOT_SUPPORTED if report.skipped else SUCCESS if report.passed else FAILURE
+    return finish("chaos", report, _show, json=json)
 
 
 @contextmanager
@@ -97,20 +98,24 @@ def reporting_interrupt(command: str) -> Iterator[None]:
         raise
 
 
-def print_problems(command: str, problems: list[str]) -> None:
-    for text in problems[:PROBLEMS_SHOWN_MAX]:
-        print_error(command, text)
-    if len(problems) > PROBLEMS_SHOWN_MAX:
-        print_error(command, f"… and {len(problems) - PROBLEMS_SHOWN_MAX} more (see --json)")
+def finish(command: str, report: R, show: "Callable[[R, Console], None]", *, json: bool) -> int:
+    """Print the report of a run, and return the exit code."""
+    if json:
+        print_json(report.as_dict())
+    elif report.skipped:
+        print_error(command, f"skipped: {report.skipped}")
+    else:
+        problems = report.errors + report.problems
+        for text in problems[:PROBLEMS_SHOWN_MAX]:
+            print_error(command, text)
+        if len(problems) > PROBLEMS_SHOWN_MAX:
+            print_error(command, f"… and {len(problems) - PROBLEMS_SHOWN_MAX} more (see --json)")
+        show(report, console())
+    return NOT_SUPPORTED if report.skipped else SUCCESS if report.passed else FAILURE
 
 
-def _print_report(report: "ChaosReport") -> None:
+def _show(report: "ChaosReport", out: "Console") -> None:
     from broadloom.testing.chaos.report import report_table
 
-    if report.skipped:
-        print_error("chaos", f"skipped: {report.skipped}")
-        return
-    print_problems("chaos", report.errors + report.problems)
-    out = console()
     out.print(report_table(report))
     out.print("[green]all guarantees held[/]" if report.passed else "[red]a guarantee was violated[/]")

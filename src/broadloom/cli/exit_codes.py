@@ -17,7 +17,7 @@ MEANINGS = {
     FAILURE: "The operation failed: not joined, no other peers, messages lost, a guarantee violated.",
     USAGE_ERROR: "Usage error: wrong arguments, or files that cannot be used.",
     NOT_SUPPORTED: "Not supported or not permitted on this machine, or an extra is not installed. "
-    "`pipeline audit`, `demo --headless`: not judged, or not settled yet.",
+    "`pipeline audit`, `demo --headless`: not judged, or not settled yet. Errors of `pipeline audit` are 2.",
     INTERRUPTED: "Interrupted by Ctrl-C before the work was done. For other signals, 128 plus the signal number.",
 }
 
@@ -44,7 +44,7 @@ _CODES = {
     USAGE_ERROR: "UsageError InvalidKeyError ConfigError ScenarioError ServeError ChatStoreError "
     "TapeWriteError StudyUsageError TapesNotFoundError TableNotFoundError TableSettingError ResultsNotFoundError "
     "ResultsLockedError NothingToPlotError BillingConfigError IssuedInvoicesError LiveStateMismatchError "
-    "LiveTablesNotFoundError",
+    "LiveTablesNotFoundError SqlError CompactError",
     NOT_SUPPORTED: "NotSupportedError JavaNotFoundError SparkUnavailableError",
     FAILURE: "CommandFailedError BroadloomError TapeReadError OSError",
 }

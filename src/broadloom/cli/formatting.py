@@ -12,6 +12,7 @@ from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from broadloom.channel.subscription import SubscriptionOverflow
 from broadloom.protocol.events import (
     AuthorWarning,
     LinkDown,
@@ -36,6 +37,7 @@ _EVENT_TEXTS = {
     "link_up": "+ {who} connected, at {address}",
     "link_down": "- {who} {how}",
     "rejected": "! {text}",
+    "overflow": "! {first} to {last} of {author} were dropped: the output is too slow",
 }
 """Other events are only in JSON: the channel itself logs missed messages."""
 _LINK_DOWN_TEXTS = {
@@ -51,7 +53,9 @@ _LINK_DOWN_TEXTS = {
 
 
 def escape_control_chars(text: str) -> str:
-    """Make text safe for a terminal."""
+    """Make text safe for a terminal: escape control characters, and those that reorder the text around them."""
+    if text.isprintable():
+        return text
     return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)
 
 
@@ -96,6 +100,12 @@ def json_line(fields: dict[str, Any]) -> str:
     return to_json({**fields, "time": now})
 
 
+def _header_fields(message: Message) -> dict[str, Any]:
+    """What the author gave beside the data; nothing for a message without headers."""
+    given = {"topic": message.topic, "content_type": message.content_type, "headers": dict(message.headers)}
+    return {name: value for name, value in given.items() if value}
+
+
 class EventFormatter:
     """Formats what happens on one channel, as text or JSON. Remembers the names of neighbors: a `LinkDown` event has
     none."""
@@ -137,10 +147,12 @@ class EventFormatter:
         file = _file_fields(message, saved) if message.kind == PayloadKind.FILE else None
         if not self._json:
             content = message_text(message.data) if file is None else escape_control_chars(_file_text(file))
-            return f"{self.name(message.author)}: {content}"
+            topic = f" [{escape_control_chars(message.topic)}]" if message.topic is not None else ""
+            return f"{self.name(message.author)}{topic}: {content}"
         author = {"author": hex_id(message.author), "name": self._verified_name(message.author)}
         content_fields = payload_json(message.data) if file is None else {"file": file}
-        return json_line({**author, "sequence": message.sequence, **content_fields, "hops": message.hops})
+        headers = _header_fields(message)
+        return json_line({**author, "sequence": message.sequence, **headers, **content_fields, "hops": message.hops})
 
     def event(self, event: "ChannelEvent") -> str | None:
         """One line, or None for events that need none."""
@@ -158,6 +170,9 @@ class EventFormatter:
         match event:
             case Missed(author, first, last):
                 return {"event": "missed", "author": hex_id(author), "first": first, "last": last}
+            case SubscriptionOverflow(pattern, author, first, last):
+                fields = {"pattern": pattern, "author": hex_id(author), "first": first, "last": last}
+                return {"event": "overflow", **fields}
             case LinkUp(neighbor):
                 self._learn_names()
                 return {"event": "link_up", **self._peer_fields(neighbor.peer_id, str(neighbor.address))}

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from broadloom.cli.exit_codes import FAILURE, SUCCESS, CommandFailedError, UsageError, usage_errors
-from broadloom.cli.formatting import SHORT_ID_DIGITS, escape_control_chars, hex_id
-from broadloom.cli.group_formatting import format_history_entry, group_json, history_entries, message_json
+from broadloom.cli.formatting import escape_control_chars, json_line
+from broadloom.cli.group_formatting import format_history_entry, group_fields, group_row, history_entries, message_json
 from broadloom.cli.group_session import GroupSession, parse_message_id
 from broadloom.cli.options import (
     ChannelArgument,
@@ -34,8 +34,6 @@ from broadloom.groups import (
     GroupInfo,
     GroupNotFoundError,
     Groups,
-    Member,
-    MemberStatus,
     RetentionPolicy,
     SqliteStore,
     StoreError,
@@ -45,8 +43,6 @@ if TYPE_CHECKING:
     from broadloom.channel import Channel
     from broadloom.groups import Group
 
-NAMES_SHOWN = 5
-"""Online members in the table; `--json` has all."""
 PROGRESS_S = 1.0
 
 group = command_group(
@@ -94,11 +90,14 @@ async def list_groups(
         elif not groups.list_groups():
             raise _no_peers_error(joined)
         known = sorted(groups.list_groups(), key=lambda info: (info.description.casefold(), info.id))
-        listed = [(info, groups.members(info), groups.held_count(info)) for info in known]
+        listed = [group_fields(info, groups.members(info), groups.held_count(info)) for info in known]
     if json:
-        _print_lines(group_json(*each) for each in listed)
+        _print_lines(map(json_line, listed))
     elif listed:
-        _print_table(listed)
+        columns = ["group", "description", "online", "offline", "left", "messages"]
+        console().print(table(columns, map(group_row, listed), right="offline left messages"))
+        if any(each["is_joined"] for each in listed):
+            hint("* you are a member")
     else:
         shown = escape_control_chars(channel)
         print_error("group list", f"no groups on {shown}; create one with `broadloom group create`")
@@ -146,10 +145,10 @@ async def create(
             )
         with usage_errors():
             group = await groups.create(description, retention=retention, well_known_name=well_known_name)
-        text = group_json(group.info, group.members(), groups.held_count(group.id)) if json else hex_id(group.id)
+        fields = group_fields(group.info, group.members(), groups.held_count(group.id))
         if store is None:
             await group.leave()
-    _print_lines([text])
+    _print_lines([json_line(fields) if json else fields["group"]])
 
 
 @command("group join", group)
@@ -335,25 +334,3 @@ def _print_lines(lines: Iterable[str]) -> None:
     for line in lines:
         print(line)
     sys.stdout.flush()
-
-
-def _print_table(listed: list[tuple[GroupInfo, dict[Member, MemberStatus], int]]) -> None:
-    from rich.text import Text
-
-    rows = table(["group", "description", "online", "offline", "left", "messages"], right="offline left messages")
-    for info, members, held in listed:
-        by_status = {status: [member for member, each in members.items() if each is status] for status in MemberStatus}
-        online = by_status[MemberStatus.ONLINE]
-        names = ", ".join(escape_control_chars(str(member)) for member in online[:NAMES_SHOWN])
-        more = ", …" if len(online) > NAMES_SHOWN else ""
-        rows.add_row(
-            hex_id(info.id)[:SHORT_ID_DIGITS],
-            Text(escape_control_chars(info.description) + (" *" if info.is_joined else "")),
-            Text(f"{len(online)}" + (f" ({names}{more})" if names else "")),
-            f"{len(by_status[MemberStatus.OFFLINE]):,}",
-            f"{len(by_status[MemberStatus.LEFT]):,}",
-            f"{held:,}",
-        )
-    console().print(rows)
-    if any(info.is_joined for info, _, _ in listed):
-        hint("* you are a member")

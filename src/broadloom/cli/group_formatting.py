@@ -3,8 +3,9 @@
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict
-from datetime import datetime
 from typing import Any
+
+from rich.text import Text
 
 from broadloom.cli.formatting import (
     INDENT,
@@ -33,6 +34,8 @@ from broadloom.groups import (
     ThreadEntry,
 )
 
+NAMES_SHOWN = 5
+"""Online members in the table; `--json` has all."""
 NUMBERED_MESSAGES_MAX = 100_000
 """Messages that can be referred to by number; then the oldest lose theirs."""
 
@@ -57,7 +60,8 @@ def format_history_entry(entry: ThreadEntry) -> str:
     margin = INDENT * entry.depth
     note = " (replies to an unavailable message)" if message.parent_id is not None and not entry.depth else ""
     text = message_content(message).replace("\n", f"\n{margin}")
-    return f"{margin}{short_id(message.id)} {sent_time(message)} {author_label(message)}{note}: {text}"
+    sent = f"{message.sent_at:%Y-%m-%d %H:%M}" if message.sent_at is not None else "(invalid time)"
+    return f"{margin}{short_id(message.id)} {sent} {author_label(message)}{note}: {text}"
 
 
 def short_id(message_id: MessageId) -> str:
@@ -65,18 +69,9 @@ def short_id(message_id: MessageId) -> str:
 
 
 def author_label(message: GroupMessage) -> str:
-    """The display name of the author, and the name on the ticket if it differs."""
-    name = message.author_name or hex_id(message.author)[:SHORT_ID_DIGITS]
-    verified = f" [{message.verified_name}]" if message.verified_name not in ("", message.author_name) else ""
-    return escape_control_chars(name + verified)
-
-
-def sent_time(message: GroupMessage) -> str:
-    """The time of the author's clock, which may be any number."""
-    try:
-        return f"{datetime.fromtimestamp(message.sent_at_ms / 1000).astimezone():%Y-%m-%d %H:%M}"
-    except (ValueError, OverflowError, OSError):
-        return "(invalid time)"
+    """The display name of the author, the name on the ticket if it differs, and whether the message is unproven."""
+    name = escape_control_chars(message.author_name) or hex_id(message.author)[:SHORT_ID_DIGITS]
+    return f"{name} {escape_control_chars(message.author_note)}".rstrip()
 
 
 def message_content(message: GroupMessage) -> str:
@@ -147,7 +142,7 @@ def event_json(event: GroupEvent) -> str | None:
     if isinstance(event, DirectorySynced | GroupDiscovered):
         return None
     fields = event._asdict()
-    member, group = fields.pop("member", None), fields.pop("group", None)
+    member, group = fields.pop("member", None), fields.pop("group_id", None)
     return json_line(
         {
             "event": re.sub(r"(?<!^)(?=[A-Z])", "_", type(event).__name__).lower(),
@@ -182,22 +177,35 @@ def message_json(message: GroupMessage, **more: Any) -> str:
         fields["is_orphan"] = True
     if message.verified_name:
         fields["verified_name"] = message.verified_name
+    if message.is_unproven:
+        fields["is_unproven"] = True
     return json_line({**fields, **more})
 
 
-def group_json(info: GroupInfo, members: dict[Member, MemberStatus], held: int) -> str:
+def group_fields(info: GroupInfo, members: dict[Member, MemberStatus], held: int) -> dict[str, Any]:
     counts = {status.value: sum(each is status for each in members.values()) for status in MemberStatus}
-    return json_line(
-        {
-            "group": hex_id(info.id),
-            "description": info.description,
-            "is_joined": info.is_joined,
-            **counts,
-            "messages": held,
-            "retention": asdict(info.retention),
-            "members": [{**_member_fields(member), "status": status.value} for member, status in members.items()],
-        }
+    return {
+        "group": hex_id(info.id),
+        "description": info.description,
+        "is_joined": info.is_joined,
+        **counts,
+        "messages": held,
+        "retention": asdict(info.retention),
+        "members": [{**_member_fields(member), "status": status.value} for member, status in members.items()],
+    }
+
+
+def group_row(fields: dict[str, Any]) -> list[Text]:
+    """One row of the table of groups."""
+    online = [each["name"] or each["member_id"] for each in fields["members"] if each["status"] == MemberStatus.ONLINE]
+    names = ", ".join(online[:NAMES_SHOWN]) + (", …" if len(online) > NAMES_SHOWN else "")
+    cells = (
+        fields["group"][:SHORT_ID_DIGITS],
+        fields["description"] + (" *" if fields["is_joined"] else ""),
+        f"{len(online)}" + (f" ({names})" if names else ""),
+        *(f"{fields[name]:,}" for name in ("offline", "left", "messages")),
     )
+    return [Text(escape_control_chars(cell)) for cell in cells]
 
 
 def _member_fields(member: Member) -> dict[str, str]:

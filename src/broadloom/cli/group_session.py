@@ -119,7 +119,7 @@ class GroupSession(Session):
 
     def _on_group_event(self, event: GroupEvent) -> None:
         self._changed.set()
-        if getattr(event, "group", self._group.id) == self._group.id:
+        if getattr(event, "group_id", self._group.id) == self._group.id:
             self.show_event(event_json(event) if self.json else event_text(event))
 
     def show_joined(self) -> None:

@@ -7,10 +7,10 @@ if it is not empty. A command that joins a channel takes a parameter `join_optio
 import copy
 import inspect
 import os
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, is_dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, get_origin
 
 import typer
 
@@ -33,8 +33,10 @@ PARAMETER_TEXTS = {
     "revocation_list works": "--revocation-list works",
     "advertise_host=": "--advertise ",
     "port=": "--port ",
+    **{f"{name}_per_s is": f"--{name} is" for name in ("chat", "ticks", "identifications", "ads")},
+    " (ChannelSettings.message_bytes_max)": "",
 }
-"""How error messages of `broadloom.connect` name its parameters, and the options of the command line for them."""
+"""How error messages of the library name its parameters, and what the command line says instead."""
 
 
 def with_option_names(text: str) -> str:
@@ -54,6 +56,14 @@ def option(help: str, metavar: str | None = None, *names: str, **more: Any) -> A
 
 def argument(help: str, metavar: str, **more: Any) -> Any:
     return typer.Argument(help=help, metavar=metavar, **more)
+
+
+def checked_option(check: Callable[[str], Any], name: str, value: str) -> None:
+    """Raises `UsageError` if the check fails."""
+    try:
+        check(value)
+    except ValueError as problem:
+        raise UsageError(f"{name}: {problem}") from None
 
 
 def _local_channels(incomplete: str) -> list[str]:
@@ -153,13 +163,18 @@ class JoinOptions:
         return self.key
 
 
-def typer_signature(own: Mapping[str, inspect.Parameter], shared: Mapping[str, inspect.Parameter]) -> inspect.Signature:
-    """The parameters that Typer sees: those of the command, then the shared ones in their own help panel."""
-    visible = [each for each in own.values() if each.name not in ("stop", "join_options")]
-    parameters = [
-        *(_refined(each, None) for each in visible),
-        *(_refined(each, JOIN_PANEL) for each in shared.values()),
-    ]
+def option_dataclasses(own: Mapping[str, inspect.Parameter]) -> dict[str, type[Any]]:
+    """The parameters of a command that stand for several options."""
+    kinds = {name: each.annotation for name, each in own.items() if isinstance(each.annotation, type)}
+    return {name: kind for name, kind in kinds.items() if is_dataclass(kind)}
+
+
+def typer_signature(own: Mapping[str, inspect.Parameter]) -> inspect.Signature:
+    """The parameters that Typer sees: those of the command, then the fields of its option dataclasses."""
+    parameters = [_refined(each, None) for each in own.values() if get_origin(each.annotation) is Annotated]
+    for kind in option_dataclasses(own).values():
+        panel = JOIN_PANEL if kind is JoinOptions else None
+        parameters += [_refined(each, panel) for each in inspect.signature(kind).parameters.values()]
     return inspect.Signature([each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in parameters])
 
 

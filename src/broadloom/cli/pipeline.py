@@ -9,18 +9,20 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, ParamSpec
 
-from broadloom.cli.exit_codes import NOT_SUPPORTED, VERDICT_CODES, UsageError
-from broadloom.cli.options import JsonOption, MasterOption, TapesOption, argument, command_group, option
-from broadloom.cli.output import print_json, print_result
+from broadloom.cli.exit_codes import SUCCESS, USAGE_ERROR, UsageError
+from broadloom.cli.options import JsonOption, MasterOption, TapesOption, argument, option
+from broadloom.cli.output import print_json
+from broadloom.cli.pipeline_options import CsvOption, DriverMemoryOption, OutOption, SetOption, pipeline
 from broadloom.cli.pipeline_output import (
     BuildProgress,
+    audit_exit_code,
     build_summary,
+    finding_counts,
     print_audit,
     print_build,
-    print_rows,
+    print_frame,
     select_rows,
     stop_on_signal,
-    unnest,
 )
 from broadloom.cli.runner import command
 
@@ -29,26 +31,6 @@ if TYPE_CHECKING:
     from broadloom.pipeline.live.follow import FollowProgress
 
 P = ParamSpec("P")
-
-pipeline = command_group(
-    help="""Build tables from tapes: deliveries, latency, sessions, invoices.
-
-    Runs on Spark, on this machine or on a cluster. Needs the extra `pipeline`.
-
-    Examples:
-
-    - `broadloom pipeline run --tapes tapes --out results`
-    - `broadloom pipeline show audit_summary --out results`
-    - `broadloom pipeline audit --tapes tapes`
-    """,
-)
-
-OutOption = Annotated[Path, option("Directory of results.", "DIR", "--out", "-o")]
-DriverMemoryOption = Annotated[str, option("Driver memory, as 4g.", "SIZE", show_default="4g")]
-SetOption = Annotated[
-    list[str] | None,
-    option("Table setting; repeatable. `broadloom pipeline tables --json` lists them.", "NAME=VALUE", "--set"),
-]
 
 
 @command("pipeline run", pipeline, extra="pipeline")
@@ -101,7 +83,7 @@ def show(
     where: Annotated[str, option("SQL condition.", "SQL")] = "",
     columns: Annotated[str, option("Columns to show.", "NAME,…")] = "",
     json: JsonOption = False,
-    csv: Annotated[bool, option("Print CSV.")] = False,
+    csv: CsvOption = False,
 ) -> None:
     """Show rows of a table.
 
@@ -118,60 +100,10 @@ def show(
 
     found = find_table(table)
     frame = select_rows(Results(out).scan(found), where, columns, limit or None)
-    if json:
-        for row in frame.iter_rows(named=True):
-            print_json(row)
-    elif csv:
-        sys.stdout.write(unnest(frame).write_csv())
-    else:
-        print_rows(found.question, frame.columns, frame.iter_rows())
+    print_frame(found.question, frame, json=json, csv=csv)
 
 
-@command("pipeline plot", pipeline, extra="pipeline")
-def plot(
-    out: OutOption,
-    image: Annotated[Path, option("Output image, .svg or .png.", "FILE")] = Path("channel.svg"),
-    channel: Annotated[str, option("Channel ID, if the results have several channels.", "ID")] = "",
-    json: JsonOption = False,
-) -> None:
-    """Plot the history of a channel.
-
-    Shows peers, repairs, latency and hops. Does not start Spark.
-
-    Examples:
-
-    - `broadloom pipeline plot --out results`
-    - `broadloom pipeline plot --out results --image week.png --channel 9bae618a73998c1e`
-    """
-    from broadloom.pipeline.plot import plot_channel
-
-    plotted = plot_channel(out, image, channel)
-    print_result({"image": image, "channel": plotted}, f"{image}: channel {plotted}", json=json)
-
-
-@command("pipeline tables", pipeline, extra="pipeline")
-def tables(json: JsonOption = False) -> None:
-    """List the tables and the question each one answers.
-
-    With --json, also columns and settings.
-
-    Examples:
-
-    - `broadloom pipeline tables`
-    - `broadloom pipeline tables --json | jq .columns`
-    """
-    from broadloom.pipeline.tables import all_tables
-
-    if not json:
-        print_rows("Tables", ["table", "question"], ((each.name, each.question) for each in all_tables()))
-        return
-    for each in all_tables():
-        columns = [{"name": column.name, "type": column.spark, "about": column.about} for column in each.columns]
-        settings = [{"name": one.name, "default": one.default, "about": one.about} for one in each.settings]
-        print_json({"table": each.name, "question": each.question, "columns": columns, "settings": settings})
-
-
-@command("pipeline audit", pipeline, extra="pipeline")
+@command("pipeline audit", pipeline, extra="pipeline", failure=USAGE_ERROR)
 def audit(
     tapes: TapesOption,
     out: Annotated[Path | None, option("Keep the tables here.", "DIR", "--out", "-o")] = None,
@@ -183,8 +115,8 @@ def audit(
 ) -> int:
     """Check that every message was delivered to every member, exactly once and in order.
 
-    Exit status 0 only if every guarantee held, 1 if there are violations, 3 if the tapes could not be judged, or not
-    yet: during a partition or a repair, messages are late and not lost.
+    Exit status: 0 if every guarantee held, 1 if one was broken, 2 if the arguments are wrong or the audit failed, and 3
+    if it could not be judged, or not yet: during a partition or a repair, messages are late and not lost.
 
     Examples:
 
@@ -209,13 +141,14 @@ def _audit(tapes: Path, out: Path, settings: list[str], master: str, memory: str
     summaries = results.scan(table("audit_summary")).collect()
     violations = results.scan(table("audit_findings")).filter(pl.col("is_violation")).head(limit).collect()
     quarantine = results.scan(table("quarantine")).collect()
+    code = audit_exit_code(summaries)
     verdicts = set(summaries["verdict"])
-    verdict = next((each for each in ("broken", "unsettled", "held") if each in verdicts), None)
     if json:
         print_json(
             {
-                "verdict": verdict,
-                "has_passed": verdict == "held",
+                "verdict": next((each for each in ("broken", "unsettled", "held") if each in verdicts), None),
+                "has_passed": code == SUCCESS,
+                "finding_counts": finding_counts(summaries),
                 "audit_summary": summaries.to_dicts(),
                 "violations": violations.to_dicts(),
                 "quarantine": quarantine.to_dicts(),
@@ -224,7 +157,7 @@ def _audit(tapes: Path, out: Path, settings: list[str], master: str, memory: str
         )
     else:
         print_audit(summaries, violations, quarantine, limit, result, seconds)
-    return NOT_SUPPORTED if verdict is None else VERDICT_CODES[verdict]
+    return code
 
 
 def _build(
@@ -263,8 +196,8 @@ def _follow(tapes: Path, out: Path, settings: dict[str, str], master: str, memor
         if json:
             counts = {"event_count": done.rows, "excluded_count": done.excluded_rows}
             print_json({"batch_id": done.batch, **counts, "duration_ms": round(1000 * done.seconds, 3)})
-        elif sys.stderr.isatty():
-            late = f", {done.excluded_rows:,} late or in the future" if done.excluded_rows else ""
+        else:
+            late = f", {done.excluded_rows:,} late, in the future or invalid" if done.excluded_rows else ""
             text = f"batch {done.batch}: {done.rows:,} events of {done.channels} channels{late} ({done.seconds:.1f} s)"
             print(text, file=sys.stderr, flush=True)
 
@@ -278,7 +211,7 @@ def _follow(tapes: Path, out: Path, settings: dict[str, str], master: str, memor
     finally:
         stop()
     if last is not None and not json:
-        late = f", {last.excluded_rows:,} of them late or in the future" if last.excluded_rows else ""
+        late = f", {last.excluded_rows:,} of them late, in the future or invalid" if last.excluded_rows else ""
         print(f"{last.rows:,} events processed{late}; the tables are in {out}/live")
 
 
@@ -287,3 +220,6 @@ def _parse_setting(text: str) -> tuple[str, str]:
     if not equals:
         raise UsageError(f"a setting has the form NAME=VALUE, not {text!r}")
     return name.strip(), value.strip()
+
+
+from broadloom.cli import pipeline_data  # noqa: E402, F401  (registers the other commands, after those above)

@@ -1,28 +1,41 @@
 """Terminal output of `broadloom pipeline`: progress, rows, build and audit summaries."""
 
 import signal
+import sys
 import threading
+import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from broadloom.cli.exit_codes import UsageError
-from broadloom.cli.formatting import to_json
-from broadloom.cli.output import ProgressBar, console
+from broadloom.cli.exit_codes import FAILURE, NOT_SUPPORTED, SUCCESS, UsageError
+from broadloom.cli.formatting import escape_control_chars, to_json
+from broadloom.cli.output import ProgressBar, console, print_json
 
 if TYPE_CHECKING:
     import polars as pl
 
     from broadloom.pipeline.build import BuildResult
+    from broadloom.record.arrow_import import pa
+
+WIDTH_MAX = 100_000
+"""Characters of a row, when its width is measured."""
 
 
 class BuildProgress(ProgressBar):
-    """Implements `ProgressListener` of a build."""
+    """Implements `ProgressListener` of a build. Without a terminal, each phase is a line with the time so far."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(text)
+        self._began = time.monotonic()
 
     def on_phase(self, text: str) -> None:
-        self.phase(text)
+        if sys.stderr.isatty():
+            self.phase(text)
+        else:
+            print(f"{time.monotonic() - self._began:6.1f} s  {text}", file=sys.stderr, flush=True)
 
 
 @contextmanager
@@ -61,25 +74,52 @@ def select_rows(rows: "pl.LazyFrame", where: str, columns: str, limit: int | Non
         raise UsageError(f"cannot select rows: {reason}; columns are: {names}") from problem
 
 
-def unnest(frame: "pl.DataFrame") -> "pl.DataFrame":
-    """Nested columns as JSON text, because CSV has no lists."""
+def csv_text(frame: "pl.DataFrame") -> str:
+    """Nested columns as JSON text, because CSV has no lists. At a terminal, control characters are escaped."""
     import polars as pl
 
     nested = [name for name, kind in frame.schema.items() if kind.is_nested()]
+    texts = [name for name, kind in frame.schema.items() if kind == pl.String] if sys.stdout.isatty() else []
     return frame.with_columns(
-        [pl.Series(name, [to_json(each) for each in frame[name].to_list()], pl.String) for name in nested]
-    )
+        *(pl.Series(name, [to_json(each) for each in frame[name].to_list()], pl.String) for name in nested),
+        *(pl.col(name).map_elements(escape_control_chars, pl.String) for name in texts),
+    ).write_csv()
+
+
+def print_frame(title: str, rows: "pl.DataFrame | pa.Table", *, json: bool = False, csv: bool = False) -> None:
+    """Rows as a table, as JSON lines or as CSV."""
+    import polars as pl
+
+    frame = rows if isinstance(rows, pl.DataFrame) else pl.DataFrame(rows)
+    if json:
+        for row in frame.iter_rows(named=True):
+            print_json(row)
+    elif csv:
+        sys.stdout.write(csv_text(frame))
+    elif frame.columns:
+        print_rows(title, frame.columns, frame.iter_rows())
 
 
 def print_rows(title: str, names: list[str], rows: Iterable[tuple[Any, ...]]) -> None:
-    from rich.table import Table
+    """Rows of a table; a single one that is too wide, as a list of its columns.
 
-    table = Table(title=title, title_justify="left")
+    What comes from a tape is neither obeyed by the terminal nor read as markup.
+    """
+    from rich.table import Table
+    from rich.text import Text
+
+    out = console()
+    listed = [[Text(escape_control_chars(_text(each))) for each in row] for row in rows]
+    table = Table(title=Text(title) if title else None, title_justify="left")
     for name in names:
-        table.add_column(name, overflow="fold")
-    for row in rows:
-        table.add_row(*(_text(each) for each in row))
-    console().print(table)
+        table.add_column(Text(name), overflow="fold")
+    for row in listed:
+        table.add_row(*row)
+    if len(listed) == 1 and out.measure(table, options=out.options.update(width=WIDTH_MAX)).maximum > out.width:
+        table = Table(title=table.title, title_justify="left", show_header=False)
+        for name, value in zip(names, listed[0], strict=True):
+            table.add_row(Text(name), value)
+    out.print(table)
 
 
 def build_summary(result: "BuildResult", seconds: float) -> dict[str, Any]:
@@ -126,22 +166,41 @@ def print_audit(
         )
         print(f"channel {summary['channel']}: {_VERDICTS[summary['verdict']]}: {figures}")
         if summary["waits_for"]:
-            print(f"  at {_text(summary['verdict_time'])}: {summary['waits_for']}")
+            print(f"  at {_text(summary['verdict_time'])}: {escape_control_chars(summary['waits_for'])}")
         if summary["notes"]:
-            print(f"  not judged: {summary['notes']}")
+            print(f"  not judged: {escape_control_chars(summary['notes'])}")
+    counts = finding_counts(summaries)
+    if counts:
+        print_rows("Findings", ["finding", "count"], ((name, f"{count:,}") for name, count in counts.items()))
     if violations.height:
         shown = ["finding", "channel", "author", "sequence", "receiver", "event_time", "detail"]
         print_rows(f"Violations (at most {limit})", shown, violations.select(shown).iter_rows())
     if quarantine.height:
         shown = ["file_path", "row_count", "reason", "detail"]
         print_rows("Quarantine", shown, quarantine.select(shown).iter_rows())
-    if not summaries.height:
-        conclusion = "nothing could be judged"
-    elif "broken" in summaries["verdict"]:
-        conclusion = "a guarantee was violated"
-    else:
-        conclusion = "not settled yet" if "unsettled" in summaries["verdict"] else "every guarantee held"
-    print(f"{conclusion} ({_timing(result, seconds)})")
+    conclusion = {
+        SUCCESS: "every guarantee held",
+        FAILURE: "a guarantee was violated",
+        NOT_SUPPORTED: "not settled yet" if "unsettled" in summaries["verdict"] else "nothing could be judged",
+    }
+    print(f"{conclusion[audit_exit_code(summaries)]} ({_timing(result, seconds)})")
+
+
+def finding_counts(summaries: "pl.DataFrame") -> dict[str, int]:
+    """How often each finding occurs, over all channels; without those that do not occur."""
+    from broadloom.pipeline.tables.audit_findings import FINDINGS
+
+    counts = {name: int(summaries[f"{name}_count"].sum()) for name in FINDINGS}
+    return {name: count for name, count in counts.items() if count}
+
+
+def audit_exit_code(summaries: "pl.DataFrame") -> int:
+    """0 held, 1 broken, 3 not judged: not settled yet, or nothing was due."""
+    verdicts = set(summaries["verdict"])
+    if "broken" in verdicts:
+        return FAILURE
+    is_judged = bool(((summaries["due_count"] > 0) | (summaries["message_count"] == 0)).any())
+    return SUCCESS if verdicts == {"held"} and is_judged else NOT_SUPPORTED
 
 
 def _timing(result: "BuildResult", seconds: float) -> str:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from broadloom.cli.exit_codes import FAILURE, SUCCESS, UsageError, require_extra
+from broadloom.cli.formatting import escape_control_chars
 from broadloom.cli.options import (
     ChannelArgument,
     DurationOption,
@@ -149,41 +150,49 @@ def _report(tape: "Tape", *, json: bool) -> int:
 def info(
     directory: Annotated[Path, argument("Directory of tapes, as of `broadloom record --out`.", "DIR")],
     json: JsonOption = False,
-) -> None:
+) -> int:
     """Summarize the channels on a tape.
+
+    Damaged files are listed on standard error, and the exit status is 1.
 
     Examples:
 
     - `broadloom tape info tapes`
     - `broadloom tape info tapes --json | jq .kinds`
     """
-    from broadloom.record import summarize
+    from broadloom.record import TapeReadError, summarize
 
+    damaged: list[TapeReadError] = []
     try:
-        found = summarize(directory)
+        found = summarize(directory, on_error=damaged.append)
     except FileNotFoundError as problem:
         raise UsageError(str(problem)) from None
-    if not found:
+    if not found and not damaged:
         raise UsageError(f"no tape in {directory}: it has no complete file")
     if json:
         for each in found:
             print_json(_summary_fields(each))
     else:
         _print_summaries(found)
+    for each_damaged in damaged:
+        print_error("tape info", str(each_damaged))
+    return FAILURE if damaged else SUCCESS
 
 
 def _print_summaries(found: "list[ChannelSummary]") -> None:
     from rich.table import Table
+    from rich.text import Text
 
     out = console()
     for each in found:
-        table = Table(box=None, show_header=False, title=f"channel {each.channel}", title_justify="left")
+        title = Text(f"channel {escape_control_chars(each.channel)}")
+        table = Table(box=None, show_header=False, title=title, title_justify="left")
         table.add_row("time", f"{_format_second(each.start_time)} to {_format_second(each.end_time)} UTC")
         table.add_row("recorded peers", f"{len(each.peers):,}")
         table.add_row("files", f"{each.files:,}, {each.bytes / 1e6:,.2f} MB")
         table.add_row("rows", f"{each.rows:,}" + (f", {each.dropped_rows:,} lost" if each.dropped_rows else ""))
         for kind, count in each.kinds.most_common():
-            table.add_row(f"  {kind}", f"{count:,}")
+            table.add_row(Text(f"  {escape_control_chars(kind)}"), f"{count:,}")
         out.print(table)
 
 

@@ -11,8 +11,10 @@ import logging
 import os
 import signal
 import sys
+import traceback
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
+from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
 from broadloom.cli.exit_codes import (
@@ -23,7 +25,7 @@ from broadloom.cli.exit_codes import (
     missing_package,
     require_extra,
 )
-from broadloom.cli.options import JoinOptions, typer_signature, with_option_names
+from broadloom.cli.options import JoinOptions, option_dataclasses, typer_signature, with_option_names
 from broadloom.cli.stdout import discard_output, os_error_text
 
 if TYPE_CHECKING:
@@ -34,8 +36,11 @@ if TYPE_CHECKING:
 
 
 def print_error(command: str, text: str) -> None:
+    """The text may quote anything, as the name of a file: control characters are escaped."""
+    from broadloom.cli.formatting import escape_control_chars
+
     is_colored = sys.stderr.isatty() and "NO_COLOR" not in os.environ
-    line = f"broadloom {command}: {with_option_names(text)}"
+    line = f"broadloom {command}: " + "\n".join(map(escape_control_chars, text.split("\n")))
     with suppress(OSError):
         print(f"\x1b[31m{line}\x1b[0m" if is_colored else line, file=sys.stderr, flush=True)
 
@@ -82,38 +87,37 @@ class StopSignal:
 
 
 def command(
-    name: str, group: "typer.Typer | None" = None, *, extra: str = ""
+    name: str, group: "typer.Typer | None" = None, *, extra: str = "", failure: int | None = None
 ) -> Callable[[Callable[..., Any]], Callable[..., int]]:
     """Decorator that makes a function a command: it returns an exit code, and reports errors in one line.
 
     - A function that returns nothing has succeeded.
-    - A coroutine function runs in an event loop. It may take `stop: StopSignal`.
-    - A parameter `join_options: JoinOptions` becomes one option per field.
+    - A coroutine function runs in an event loop and takes `stop: StopSignal`.
+    - A parameter whose type is a dataclass, as `join_options: JoinOptions`, becomes one option per field.
     - `extra` has to be installed. With `group`, the command is registered there under its last word.
+    - `failure` is the exit code after any error, bugs included, of a command whose other codes are results.
     """
 
     def decorate(function: Callable[..., Any]) -> Callable[..., int]:
         own = inspect.signature(function).parameters
-        shared = inspect.signature(JoinOptions).parameters if "join_options" in own else {}
+        shared = option_dataclasses(own)
 
         @functools.wraps(function)
         def run_command(*args: Any, **arguments: Any) -> int:
-            if shared:
-                given = {each: arguments.pop(each) for each in shared if each in arguments}
-                arguments["join_options"] = JoinOptions(**given)
+            for parameter, kind in shared.items():
+                given = {each.name: arguments.pop(each.name) for each in fields(kind) if each.name in arguments}
+                arguments[parameter] = kind(**given)
 
             def act() -> int:
                 if extra:
                     require_extra(extra)
-                if not inspect.iscoroutinefunction(function):
-                    return function(*args, **arguments) or SUCCESS
-                if "stop" in own:
+                if inspect.iscoroutinefunction(function):
                     return _run_loop(name, lambda stop: function(*args, stop=stop, **arguments))
-                return _run_loop(name, lambda _stop: function(*args, **arguments))
+                return function(*args, **arguments) or SUCCESS
 
-            return _reporting_errors(name, act)
+            return _reporting_errors(name, act, failure)
 
-        signature = typer_signature(own, shared)
+        signature = typer_signature(own)
         run_command.__signature__ = signature  # type: ignore[attr-defined]
         run_command.__annotations__ = {each.name: each.annotation for each in signature.parameters.values()}
         if group is not None:
@@ -123,12 +127,7 @@ def command(
     return decorate
 
 
-def run(command: str, work: Callable[[StopSignal], Coroutine[Any, Any, int | None]]) -> int:
-    """Run asynchronous work like a command and return its exit code."""
-    return _reporting_errors(command, lambda: _run_loop(command, work))
-
-
-def _reporting_errors(command: str, act: Callable[[], int]) -> int:
+def _reporting_errors(command: str, act: Callable[[], int], failure: int | None = None) -> int:
     with route_warnings_to(lambda text: print_error(command, text)):
         try:
             code = act()
@@ -136,7 +135,7 @@ def _reporting_errors(command: str, act: Callable[[], int]) -> int:
             return code
         except BrokenPipeError:
             discard_output()
-            return SUCCESS
+            return SUCCESS if failure is None else failure
         except KeyboardInterrupt:
             return INTERRUPTED
         except Exception as problem:
@@ -144,9 +143,13 @@ def _reporting_errors(command: str, act: Callable[[], int]) -> int:
                 problem = missing_package(problem.name.partition(".")[0])
             code_for_problem = exit_code_for(problem)
             if code_for_problem is None:
-                raise
-            print_error(command, os_error_text(problem) if isinstance(problem, OSError) else str(problem))
-            return code_for_problem
+                if failure is None:
+                    raise
+                traceback.print_exc()
+                return failure
+            text = os_error_text(problem) if isinstance(problem, OSError) else with_option_names(str(problem))
+            print_error(command, text)
+            return code_for_problem if failure is None else failure
 
 
 def _run_loop(command: str, work: Callable[[StopSignal], Coroutine[Any, Any, int | None]]) -> int:

@@ -12,13 +12,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from broadloom.cli.exit_codes import CommandFailedError, UsageError
 from broadloom.cli.formatting import escape_control_chars
-from broadloom.cli.options import ChannelArgument, JoinOptions, JsonOption, argument, option
+from broadloom.cli.options import ChannelArgument, JoinOptions, JsonOption, argument, checked_option, option
 from broadloom.cli.output import ProgressBar, input_chunks, input_lines, print_json
 from broadloom.cli.runner import StopSignal, command, hint, joined_channel
 from broadloom.errors import BroadloomError
 from broadloom.protocol.identity import Role
 from broadloom.security import Ticket
 from broadloom.wire.broadcast_frame import PRIORITY_MAX, Priority
+from broadloom.wire.message_headers import checked_topic
 
 if TYPE_CHECKING:
     from broadloom.channel import Channel
@@ -37,6 +38,9 @@ async def send(
     ] = None,
     file: Annotated[
         list[Path] | None, option("Broadcast a file; repeatable. `-` sends the input as one message.", "FILE")
+    ] = None,
+    topic: Annotated[
+        str | None, option("Topic of the messages, as in sports/nfl, for `listen --topic`.", "TOPIC")
     ] = None,
     priority: Annotated[
         str, option("Priority; a slow receiver drops low-priority messages first.", "low|normal|high|0..255")
@@ -58,6 +62,7 @@ async def send(
 
     - `broadloom send news/today Rain at noon`
     - `tail -f log | broadloom send logs/web -`
+    - `broadloom send news/today --topic sports/nfl Kickoff at noon`
     - `broadloom send pics/x --file a.png --file b.png`
     - `broadloom send games/x --priority high --ttl 2 "the ball is at 3,4"`
     """
@@ -66,7 +71,9 @@ async def send(
         raise UsageError("use TEXT or --file, not both")
     if ttl is not None and not ttl > 0:
         raise UsageError(f"--ttl {ttl:g}: must be more than 0 seconds; omit it for messages that do not expire")
-    options = {"priority": _parse_priority(priority), "ttl_s": ttl}
+    if topic is not None:
+        checked_option(checked_topic, "--topic", topic)
+    options = {"topic": topic, "priority": _parse_priority(priority), "ttl_s": ttl}
     for path in files:
         if str(path) != STDIN:
             _check_readable(path)

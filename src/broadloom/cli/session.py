@@ -11,6 +11,7 @@ from contextlib import contextmanager, nullcontext
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from broadloom.channel.reader import Reader
 from broadloom.cli.formatting import EventFormatter, escape_control_chars
 from broadloom.cli.output import Output, input_lines
 from broadloom.cli.prompt import Terminal, at_terminal
@@ -81,7 +82,7 @@ class Session:
 
     def _on_channel_event(self, event: "ChannelEvent") -> None:
         self._had_peers = self._had_peers or isinstance(event, LinkUp)
-        if self.source is self.channel:
+        if isinstance(self.source, Reader):
             self.on_event(event)
 
     async def print_messages(self, count: int | None = None) -> None:

@@ -145,8 +145,7 @@ def _run_all(
     *,
     json: bool,
 ) -> "list[SeedResult]":
-    from broadloom.testing.sim.report import as_json, replay_command, summary_table
-    from broadloom.testing.sim.seed_runner import run_seed, run_seeds
+    from broadloom.testing.sim.seed_runner import as_json, replay_command, run_seed, run_seeds, summary_table
 
     results: list[SeedResult] = []
     with ProgressBar(scenario.name, len(sizes) * len(seeds)) as progress:

@@ -2,8 +2,9 @@
 
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, ParamSpec
+from typing import TYPE_CHECKING, Annotated, Any
 
 from broadloom.cli.exit_codes import UsageError
 from broadloom.cli.options import JsonOption, MasterOption, SeedsOption, command_group, option
@@ -13,8 +14,6 @@ from broadloom.cli.runner import command
 if TYPE_CHECKING:
     from broadloom.pipeline.overlay_study.run import Executor
     from broadloom.pipeline.overlay_study.summary import Row
-
-P = ParamSpec("P")
 
 study = command_group(
     help="""Study overlays of up to ten million peers: diameter, robustness, growth.
@@ -31,7 +30,6 @@ study = command_group(
 )
 
 PeersOption = Annotated[str, option("Number of peers; several as 100,1000.", "N,…")]
-DegreeOption = Annotated[int, option("Links per peer.", "N")]
 StrategyOption = Annotated[
     str,
     option(
@@ -40,14 +38,23 @@ StrategyOption = Annotated[
         "NAME",
     ),
 ]
-PlotOption = Annotated[Path | None, option("Write a chart, .svg or .png.", "FILE")]
-NoSparkOption = Annotated[bool, option("Use local processes instead of Spark: starts faster, same results.")]
+
+
+@dataclass(frozen=True, slots=True)
+class StudyOptions:
+    """What all studies have in common."""
+
+    degree: Annotated[int, option("Links per peer.", "N")] = 4
+    json: JsonOption = False
+    plot: Annotated[Path | None, option("Write a chart, .svg or .png.", "FILE")] = None
+    master: MasterOption = ""
+    no_spark: Annotated[bool, option("Use local processes instead of Spark: starts faster, same results.")] = False
 
 
 @command("study diameter", study, extra="pipeline")
 def diameter(
+    options: StudyOptions,
     peers: PeersOption = "100,1000,10000,100000,1000000",
-    degree: DegreeOption = 4,
     seeds: Annotated[
         str,
         option(
@@ -66,10 +73,6 @@ def diameter(
             "50,000,000 peers."
         ),
     ] = False,
-    json: JsonOption = False,
-    plot: PlotOption = None,
-    master: MasterOption = "",
-    no_spark: NoSparkOption = False,
 ) -> None:
     """Measure the diameter of grown overlays and compare it with theory.
 
@@ -88,33 +91,27 @@ def diameter(
 
     sizes, chosen = parameters.parse_sizes(peers), parameters.parse_strategy(strategy)
     chosen_seeds = parameters.parse_seeds(seeds) if seeds else []
-    if no_spark and (distributed or max(sizes) > TASK_PEERS_MAX):
+    if options.no_spark and (distributed or max(sizes) > TASK_PEERS_MAX):
         raise UsageError(f"--distributed, and more than {TASK_PEERS_MAX:,} peers, require Spark")
     limits: dict[str, Any] = {"exact_max": exact_max, "bfs_sources": bfs_sources, "distributed": distributed}
     _run(
-        lambda executor: run.diameter(executor, sizes, degree, chosen_seeds, chosen, **limits),
-        {"study": "diameter", "degree": degree, "strategy": strategy},
-        plot,
-        master,
-        no_spark,
-        json=json,
+        lambda executor: run.diameter(executor, sizes, options.degree, chosen_seeds, chosen, **limits),
+        options,
+        study="diameter",
+        strategy=strategy,
     )
 
 
 @command("study failures", study, extra="pipeline")
 def failures(
+    options: StudyOptions,
     fraction: Annotated[
         str,
         option("Fraction of peers that fail; a range has steps of 0.1.", "F|F,…|F..F"),
     ] = "0.1..0.9",
     peers: PeersOption = "10000",
-    degree: DegreeOption = 4,
     seeds: SeedsOption = "1..20",
     strategy: StrategyOption = "uniform-edge",
-    json: JsonOption = False,
-    plot: PlotOption = None,
-    master: MasterOption = "",
-    no_spark: NoSparkOption = False,
 ) -> None:
     """Measure connectivity after a fraction of peers fails, before repair.
 
@@ -131,27 +128,21 @@ def failures(
     fractions, chosen = parameters.parse_fractions(fraction), parameters.parse_strategy(strategy)
     sizes, numbers = parameters.parse_sizes(peers), parameters.parse_seeds(seeds)
     _run(
-        lambda executor: run.failures(executor, fractions, sizes, degree, numbers, chosen),
-        {"study": "failures", "degree": degree, "strategy": strategy},
-        plot,
-        master,
-        no_spark,
-        json=json,
+        lambda executor: run.failures(executor, fractions, sizes, options.degree, numbers, chosen),
+        options,
+        study="failures",
+        strategy=strategy,
     )
 
 
 @command("study join-strategies", study, extra="pipeline")
 def join_strategies(
+    options: StudyOptions,
     strategies: Annotated[
         str, option("Strategies, as --strategy of `broadloom study diameter`.", "NAME,…")
     ] = "uniform-edge,random-walk,broadloom,least-clustered-4,farthest-2,farthest-4,farthest-8,random-regular",
     peers: PeersOption = "200,1000",
-    degree: DegreeOption = 4,
     seeds: SeedsOption = "1..20",
-    json: JsonOption = False,
-    plot: PlotOption = None,
-    master: MasterOption = "",
-    no_spark: NoSparkOption = False,
 ) -> None:
     """Compare ways for a joining peer to choose its edges.
 
@@ -169,39 +160,31 @@ def join_strategies(
     sizes, numbers = parameters.parse_sizes(peers), parameters.parse_seeds(seeds)
     parameters.check_exact_sizes(sizes, chosen)
     _run(
-        lambda executor: run.join_strategies(executor, chosen, sizes, degree, numbers),
-        {"study": "join-strategies", "degree": degree},
-        plot,
-        master,
-        no_spark,
-        json=json,
+        lambda executor: run.join_strategies(executor, chosen, sizes, options.degree, numbers),
+        options,
+        study="join-strategies",
     )
 
 
-def _run(
-    measure: "Callable[[Executor], list[Row]]",
-    about: dict[str, Any],
-    plot: Path | None,
-    master: str,
-    no_spark: bool,
-    *,
-    json: bool,
-) -> None:
+def _run(measure: "Callable[[Executor], list[Row]]", options: StudyOptions, *, study: str, **about: Any) -> None:
     """Check, measure, report and plot."""
     from broadloom.pipeline.overlay_study import parameters, report
     from broadloom.pipeline.overlay_study.run import executor
 
-    name = {"diameter": "diameters"}.get(about["study"], about["study"].replace("-", "_"))
-    parameters.check_degree(about["degree"])
-    parameters.check_image_path(plot)
-    if master and no_spark:
+    name = {"diameter": "diameters"}.get(study, study.replace("-", "_"))
+    parameters.check_degree(options.degree)
+    parameters.check_image_path(options.plot)
+    if options.master and options.no_spark:
         raise UsageError("--master and --no-spark exclude each other")
     began = time.perf_counter()
-    with ProgressBar("overlays") as progress, executor(progress, master=master, no_spark=no_spark) as where:
+    with (
+        ProgressBar("overlays") as progress,
+        executor(progress, master=options.master, no_spark=options.no_spark) as where,
+    ):
         rows = measure(where)
-    about["seconds"] = round(time.perf_counter() - began, 1)
-    getattr(report, name)(about, rows, json=json)
-    if plot is not None:
+    facts = {"study": study, "degree": options.degree, **about, "seconds": round(time.perf_counter() - began, 1)}
+    getattr(report, name)(facts, rows, json=options.json)
+    if options.plot is not None:
         from broadloom.pipeline.overlay_study import plot as plots
 
-        getattr(plots, name)(rows, about["degree"], plot)
+        getattr(plots, name)(rows, options.degree, options.plot)

@@ -1,10 +1,11 @@
 """Groups over a channel (after the M2MC thesis): membership, causal order and history, without a server.
 
 The core (participant.py and its parts) is sans-IO. It runs over a real channel (channel_runtime.py) or a simulated peer
-(`broadloom.testing.sim`).
+(tests/groups/sim_runtime.py).
 """
 
 from broadloom.errors import AmbiguousGroupError, GroupNotFoundError
+from broadloom.groups.codec import LAYER
 from broadloom.groups.group import Group, GroupPublisher, ThreadEntry
 from broadloom.groups.groups import Groups, group_id_from_name, resolve_group
 from broadloom.groups.messages import PayloadIds, payload_ids
@@ -40,6 +41,7 @@ from broadloom.groups.store_errors import (
 )
 
 __all__ = [
+    "LAYER",
     "AmbiguousGroupError",
     "CatchingUp",
     "CaughtUp",

@@ -38,7 +38,9 @@ class CausalOrder:
         self.received = MessageSet()
         """Delivered or waiting."""
         self.unavailable = MessageSet()
-        """Known to exist and no longer available. Still accepted if they turn up."""
+        """Known to exist, but no member that can be reached has them. Still accepted if they turn up."""
+        self._pruned = MessageSet()
+        """Of these, messages that a member has pruned: replies do not wait for them."""
         self._waiting: dict[MessageId, Post] = {}
         self._children: dict[MessageId, list[Post]] = {}
         """Waiting messages by the parent they wait for."""
@@ -74,7 +76,7 @@ class CausalOrder:
             exceeds_limit = len(received) >= GAPS_MAX and received.creates_gap(post.sequence)
         parent, cost = post.parent_id, len(post.data) + WAITING_OVERHEAD_BYTES
         is_orphan = parent is not None and not self.was_delivered(parent)
-        missing = parent if parent is not None and is_orphan and not self.unavailable.has(parent) else None
+        missing = parent if parent is not None and is_orphan and not self._pruned.has(parent) else None
         if missing is not None and (
             len(self._waiting) >= self._messages_max or self.waiting_bytes + cost > self._bytes_max
         ):
@@ -132,13 +134,13 @@ class CausalOrder:
                 deliveries += self._release_orphan(self._topmost(message_id))
         return deliveries
 
-    def give_up(self, missing: MessageSet) -> list[Delivery]:
-        """Mark messages as unavailable and release those that wait for them, as orphans."""
+    def give_up(self, missing: MessageSet, pruned: MessageSet) -> list[Delivery]:
+        """Mark messages as unavailable, and release those that wait for pruned ones, as orphans. The others wait until
+        they are overdue: a member that has the parent may come back."""
         self.unavailable.add_all(missing.items())
+        self._pruned.add_all(pruned.items())
         deliveries: list[Delivery] = []
-        for message_id in [
-            each for each in self._children if self.unavailable.has(each) and not self.received.has(each)
-        ]:
+        for message_id in [each for each in self._children if self._pruned.has(each) and not self.received.has(each)]:
             waiting = next((each for each in self._children.get(message_id, ()) if each.id in self._waiting), None)
             if waiting is not None:
                 deliveries += self._release_orphan(waiting)

@@ -13,7 +13,7 @@ from random import Random
 from typing import TYPE_CHECKING, Any
 
 from broadloom.errors import BroadloomError, NotConnectedError
-from broadloom.groups.codec import is_group_message
+from broadloom.groups.codec import LAYER
 from broadloom.groups.runtime import SUSPECT_REASONS
 from broadloom.protocol.events import Batch, LinkDown, Missed, PeerState, StateChanged
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from broadloom.channel import Channel, ChannelEvent
     from broadloom.groups.model import GroupEvent, GroupMessage
     from broadloom.groups.participant import Participant
-    from broadloom.protocol.events import Message as ChannelMessage
+    from broadloom.groups.proofs import PostSigner
     from broadloom.protocol.runtime import Timer
 
 log = logging.getLogger("broadloom")
@@ -40,13 +40,13 @@ class ChannelRuntime:
         channel: "Channel",
         deliver: "Callable[[GroupMessage], None]",
         emit: "Callable[[GroupEvent], None]",
-        on_unhandled: "Callable[[ChannelMessage], None] | None",
         on_left: Callable[[], None],
     ) -> None:
+        channel._check_loop()
         self._channel = channel
+        self._layer = channel.layer(LAYER, self._on_batch)
         self.deliver = deliver
         self.emit = emit
-        self._on_unhandled = on_unhandled
         self._on_left = on_left
         self.random = Random()
         self._loop = asyncio.get_running_loop()
@@ -59,8 +59,6 @@ class ChannelRuntime:
         self._participant: Participant | None = None
         self._unsubscribe: Callable[[], None] | None = None
         self._missed_timer: asyncio.TimerHandle | None = None
-        self.unhandled_count = 0
-        """Channel messages dropped because they belong to no group and there is no `on_unhandled`."""
         self.unsent_count = 0
         """Messages not sent because the channel was disconnected. History exchange brings them to the others later."""
 
@@ -68,20 +66,19 @@ class ChannelRuntime:
         self._participant = participant
         self._pump_task = self._loop.create_task(self._pump())
         self._unsubscribe = self._channel.on_event(self._on_event)
-        self._channel.on_batch(self._on_batch)
 
     async def close(self) -> None:
         """Waits until the queue is sent."""
         self._participant = None
         if self._unsubscribe is not None:
             self._unsubscribe()
-            self._channel.on_batch(None)
         if self._missed_timer is not None:
             self._missed_timer.cancel()
         if self._pump_task is not None:
             self._queue.append(b"")  # ends the pump
             self._wakeup.set()
             await self._pump_task
+        self._layer.close()
 
     # -- called by the participant
 
@@ -96,6 +93,10 @@ class ChannelRuntime:
     @property
     def known_peer_count(self) -> int | None:
         return self._channel._full_mesh_size
+
+    @property
+    def post_signer(self) -> "PostSigner | None":
+        return self._channel._post_signer
 
     def verified_name(self, peer_id: int) -> str:
         identity = self._channel.identity(peer_id)
@@ -122,6 +123,7 @@ class ChannelRuntime:
         self._wakeup.set()
 
     async def wait_for_window(self) -> None:
+        self._channel._check_loop()
         await self._window_open.wait()
 
     async def _pump(self) -> None:
@@ -131,7 +133,7 @@ class ChannelRuntime:
                 if not data:
                     return
                 try:
-                    await self._channel.broadcast(data)
+                    await self._layer.broadcast(data)
                 except NotConnectedError:
                     self.unsent_count += 1
                 except BroadloomError as problem:
@@ -146,14 +148,9 @@ class ChannelRuntime:
     # -- called by the channel
 
     def _on_batch(self, batch: Batch) -> None:
-        for message in batch:
-            if is_group_message(message.data):
-                if self._participant is not None:
-                    self._participant.on_message(message.author, message.data)
-            elif self._on_unhandled is not None:
-                self._on_unhandled(message)
-            else:
-                self.unhandled_count += 1
+        for data in batch.data:
+            if self._participant is not None:
+                self._participant.on_message(batch.author, data)
 
     def _on_event(self, event: "ChannelEvent") -> None:
         participant = self._participant

@@ -10,6 +10,8 @@ from typing import Any, TypeVar, dataclass_transform
 from broadloom.wire.codec import WireMessage, declared, packed, unpacked
 from broadloom.wire.xdr import UnknownMessageError, WireError
 
+LAYER = "Gr"
+"""Group messages have a layer of their own on the channel, so that they do not disturb other readers."""
 MAGIC = b"BG"
 VERSION = 1
 HEADER_BYTES = 4

@@ -4,10 +4,11 @@ All messages, live or from history, go through `receive`: the causal order decid
 delivered message is stored.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from hashlib import blake2b
 from typing import TYPE_CHECKING
 
+from broadloom.groups import proofs
 from broadloom.groups.causal_order import CausalOrder, Delivery
 from broadloom.groups.history_client import HistoryClient
 from broadloom.groups.history_server import HistoryServer
@@ -65,14 +66,19 @@ class Conversation:
             raise ValueError(f"cannot reply to {parent_id}: that message was not received")
         mine = self.order.received.get(me.id)
         sequence = (mine.last if mine is not None else 0) + 1
-        verified_name = self._runtime.verified_name(self._runtime.peer_id)
-        post = Post(
-            me.id, sequence, parent_id, int(1000 * self._runtime.wall_time_s()), data, verified_name=verified_name
-        )
+        post = Post(me.id, sequence, parent_id, int(1000 * self._runtime.wall_time_s()), data)
+        signer = self._runtime.post_signer
+        if signer is not None:
+            post = proofs.signed(signer, self.group, self.participant.nonce, post)
         self.receive([post], {me.id: me.name}, sent=post)
         self.participant.store.commit()  # before it is sent: a sequence number must never be used twice
         self.participant.send(PostMessage(self.group, me.name, post))
-        return GroupMessage.from_post(self.group, post, me.name)
+        return self.group_message(post, me.name)
+
+    def group_message(self, post: Post, name: str, *, is_orphan: bool = False) -> GroupMessage:
+        """A post as the application sees it."""
+        has_tickets = self._runtime.post_signer is not None
+        return GroupMessage.from_post(self.group, post, name, is_orphan=is_orphan, has_tickets=has_tickets)
 
     # -- receiving
 
@@ -97,9 +103,9 @@ class Conversation:
     def _deliver(self, deliveries: list[Delivery], sent: Post | None = None) -> None:
         for post, is_orphan in deliveries:
             name = self._names.get(post.author) or self.history.names.get(post.author, "")
-            self.history.add(post._replace(data=b"", is_stripped=True) if self.retention.ids_only else post, name)
+            self.history.add(proofs.stripped(post) if self.retention.ids_only else post, name)
             if post is not sent:
-                self._runtime.deliver(GroupMessage.from_post(self.group, post, name, is_orphan=is_orphan))
+                self._runtime.deliver(self.group_message(post, name, is_orphan=is_orphan))
         self._unpruned_count += len(deliveries)
         if self._unpruned_count >= PRUNE_AFTER_MESSAGES:
             self.prune()
@@ -123,15 +129,28 @@ class Conversation:
     def _on_post_message(self, peer: PeerId, message: PostMessage) -> None:
         if message.post.author == self.participant.me.id:
             raise WireError("another peer posts under our member id")
-        post, verified_name = message.post, self._runtime.verified_name(peer)
-        if verified_name:
-            post = post._replace(verified_name=verified_name)
-        self.receive([post], {post.author: message.name})
+        post, signer = message.post._replace(verified_name=self._runtime.verified_name(peer)), self._runtime.post_signer
+        if signer is not None and post.proof:
+            post = post._replace(credential=signer.credential_of(peer))
+        self.receive(self._verified([post]), {post.author: message.name})
+
+    def _verified(self, posts: Iterable[Post]) -> Iterator[Post]:
+        """The posts that are new. On a channel with tickets, those whose author has not signed them are dropped."""
+        signer = self._runtime.post_signer
+        for post in posts:
+            if self.order.received.has(post.id):
+                continue
+            if signer is None:
+                yield post._replace(proof=b"", credential=b"") if post.proof else post
+            elif (proven := proofs.verified(signer, self.group, post)) is not None:
+                yield proven
+            else:
+                self.participant.forged_messages += 1
 
     def _on_history_page(self, peer: PeerId, message: HistoryPage) -> None:
         new_count = 0
         if not self.order.received.has_all(message.contents):
-            new_count = self.receive(unpack_posts(message.body), dict(message.names))
+            new_count = self.receive(self._verified(unpack_posts(message.body)), dict(message.names))
         self.history_server.on_history_page(peer, message)
         self.history_client.on_history_page(peer, message, new_count)
 
@@ -160,10 +179,10 @@ class Conversation:
                 self._deliver(deliveries)
         self._set_wait_timer()
 
-    def give_up(self, missing: MessageSet) -> None:
+    def give_up(self, missing: MessageSet, pruned: MessageSet) -> None:
         """Mark messages as unavailable. Without an orphan timeout, replies keep waiting."""
         if self._settings.orphan_timeout_s is not None:
-            self._deliver(self.order.give_up(missing))
+            self._deliver(self.order.give_up(missing, pruned))
             self._digest = None
 
     # -- comparing histories

@@ -7,6 +7,7 @@ from collections import deque
 from collections.abc import AsyncGenerator
 from typing import TYPE_CHECKING, NamedTuple
 
+from broadloom.channel.arguments import check_timeout
 from broadloom.errors import GroupNotFoundError
 from broadloom.groups.codec import encode
 from broadloom.groups.messages import PostMessage
@@ -90,6 +91,8 @@ class Group:
 
         Raises `TimeoutError` if none arrives in time, `GroupNotFoundError` once the group is left or closed.
         """
+        check_timeout(timeout_s)
+        self._groups.channel._check_loop()
         try:
             async with asyncio.timeout(timeout_s):
                 while (message := self.receive_nowait()) is None:
@@ -171,7 +174,7 @@ class Group:
         return conversation
 
     def _message(self, post: Post) -> GroupMessage:
-        return GroupMessage.from_post(self.id, post, self._conversation.history.names.get(post.author, ""))
+        return self._conversation.group_message(post, self._conversation.history.names.get(post.author, ""))
 
 
 class GroupPublisher:
@@ -185,11 +188,11 @@ class GroupPublisher:
         check_text("name", name, NAME_BYTES_MAX)
         self.group_id = group_id
         self.name = name
-        self.id = MemberId(secrets.randbits(64) or 1)
+        self.id = MemberId(secrets.randbits(63) or 1)  # not provable: a publisher has no ticket
         self._sequence = 0
 
     def encode_post(self, data: bytes, reply_to: MessageId | None = None) -> bytes:
-        """The payload to broadcast on the channel. Broadcast the payloads in the order they were encoded."""
+        """The payload to broadcast on the layer of the groups (`LAYER`), in the order of encoding."""
         data = check_data(data)
         self._sequence += 1
         post = Post(self.id, self._sequence, reply_to, int(1000 * time.time()), data)

@@ -15,6 +15,7 @@ from collections.abc import AsyncGenerator, Callable, Iterable
 from types import TracebackType
 from typing import TYPE_CHECKING, Protocol, Self
 
+from broadloom.channel.arguments import check_callback, check_timeout
 from broadloom.channel.event_listeners import EventListeners
 from broadloom.errors import AmbiguousGroupError, GroupNotFoundError
 from broadloom.groups.channel_runtime import ChannelRuntime
@@ -27,7 +28,6 @@ from broadloom.groups.store import Store
 
 if TYPE_CHECKING:
     from broadloom.channel import Channel
-    from broadloom.protocol.events import Message as ChannelMessage
 
 SYNC_WINDOWS = 1.5
 """Reply windows to wait for the first directory page: it is sent within one and takes a moment to arrive."""
@@ -49,8 +49,8 @@ class Groups:
 
     - `store`: an SQLite file (or a `Store`) for the member's identity, groups and history. By default they are kept in
       memory, so every run is a new member.
-    - `on_unhandled`: receives channel messages that do not belong to a group. `Groups` reads the channel, so without it
-      they are counted and dropped.
+
+    Group messages do not appear among those of the channel, which can be read as before.
 
     Not thread-safe: use it from one event loop.
     """
@@ -62,7 +62,6 @@ class Groups:
         *,
         store: Store | str | os.PathLike[str] | None = None,
         settings: GroupSettings | None = None,
-        on_unhandled: "Callable[[ChannelMessage], None] | None" = None,
     ) -> None:
         self.channel = channel
         self._listeners: EventListeners[GroupEvent] = EventListeners(channel.name)
@@ -71,7 +70,7 @@ class Groups:
         """Events from before the program had a chance to register a callback."""
         self._synced = asyncio.Event()
         self._is_closed = False
-        self._runtime = ChannelRuntime(channel, self._deliver, self._emit, on_unhandled, self._end_reading)
+        self._runtime = ChannelRuntime(channel, self._deliver, self._emit, self._end_reading)
         opened = SqliteStore(store) if isinstance(store, str | os.PathLike) else store
         self._participant = Participant(self._runtime, name, opened, settings)
         for group in self._participant.conversations:
@@ -109,6 +108,7 @@ class Groups:
         Returns False if none came in time: there is no other peer, or none knows more groups. By default it waits as
         long as other members may take to answer.
         """
+        check_timeout(timeout_s)
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(self._sync_timeout_s if timeout_s is None else timeout_s):
                 await self._synced.wait()
@@ -119,6 +119,7 @@ class Groups:
 
         Raises `GroupNotFoundError` if there is no such group in time, `AmbiguousGroupError` if there are several.
         """
+        check_timeout(timeout_s)
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(self._sync_timeout_s if timeout_s is None else timeout_s):
                 await self._listeners.wait_until(lambda: bool(_matches(name, self.list_groups())))
@@ -163,6 +164,7 @@ class Groups:
 
     def on_event(self, callback: Callable[[GroupEvent], None]) -> Callable[[], None]:
         """Call `callback` for every event. Returns a function that unsubscribes it."""
+        check_callback(callback)
         return self._listeners.add(callback)
 
     def events(self) -> AsyncGenerator[GroupEvent, None]:

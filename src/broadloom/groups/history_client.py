@@ -145,11 +145,12 @@ class HistoryClient:
 
     def _end(self, missing: MessageSet) -> None:
         self.is_active = False
+        pruned = missing.minus(missing.minus(self._unavailable))
         self._held_elsewhere.clear()
         self._unavailable.clear()
         self.remaining_count = 0
         self._timer.cancel()
-        self._conversation.give_up(missing)
+        self._conversation.give_up(missing, pruned)
         reports_end, self._reports_end = self._reports_end, False
         if reports_end or self.received_count or missing:
             self._runtime.emit(CaughtUp(self._conversation.group, self.received_count, missing.count))

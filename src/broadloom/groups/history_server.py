@@ -1,8 +1,10 @@
 """`HistoryServer`: serving pages of history. One holder sends; the others hear it and stay silent.
 
-A member that holds messages the requester misses waits for a randomized back-off (suppression.py) and removes what it
-hears in pages of others meanwhile. It then sends one turn of pages, within the rate that all members share, and waits
-to be asked to continue. A requester that repeats its request without making progress waits longer each time.
+A member waits for a randomized back-off (suppression.py) and notes what it hears in pages of others meanwhile. Only
+then it looks for messages that the requester misses: comparing the sets takes time in proportion to the authors of the
+group, however short the request is, so comparisons have a rate limit. It sends one turn of pages, within the rate that
+all members share, and waits to be asked to continue. A requester that repeats its request without making progress waits
+longer each time.
 """
 
 import operator
@@ -16,7 +18,7 @@ from broadloom.groups.messages import HistoryPage, HistoryRequest, PostRequest
 from broadloom.groups.model import Post
 from broadloom.groups.runtime import DelayedCall
 from broadloom.groups.settings import ENTRIES_MAX, INTERVALS_MAX, PENDING_MAX
-from broadloom.groups.suppression import RepeatPenalty
+from broadloom.groups.suppression import RepeatPenalty, TokenBucket
 from broadloom.wire import PeerId
 
 if TYPE_CHECKING:
@@ -31,6 +33,10 @@ SCAN_ROWS_MAX = 4_000
 """History rows scanned in one step, so that the event loop is not blocked."""
 POST_OVERHEAD_BYTES = 48
 """Size on the wire, without the data."""
+COMPARED_AUTHORS_PER_S = 10_000
+"""Authors of a group whose messages are compared with requests: some 50 ms of processor time in each second..."""
+COMPARED_AUTHORS_BURST = 20_000
+"""...and at once."""
 REPEAT_WINDOW_S = 90.0
 """A peer that repeats a request within this time, without progress, waits longer for each reply."""
 
@@ -44,6 +50,12 @@ class _PendingReply:
     request_id: int
     to_send: MessageSet
     timer: DelayedCall
+    is_compared: bool = True
+    """Otherwise `to_send` is still to be found, from the difference between our messages and..."""
+    held: MessageSet = field(default_factory=MessageSet)
+    """...what the requester has, or has got from others meanwhile."""
+    is_served: bool = False
+    """Another member has sent all it has."""
     unavailable: tuple[AuthorIntervals, ...] = ()
     row: int = 0
     """Last history row scanned..."""
@@ -63,6 +75,7 @@ class HistoryServer:
         self._pending: dict[tuple[PeerId, bool], _PendingReply] = {}
         """By requester, and whether it is a `PostRequest`."""
         self._penalty = RepeatPenalty(REPEAT_WINDOW_S, is_repeat=operator.le)
+        self._comparisons = TokenBucket(COMPARED_AUTHORS_PER_S, COMPARED_AUTHORS_BURST, self._runtime.now())
 
     def stop(self) -> None:
         for pending in self._pending.values():
@@ -76,17 +89,9 @@ class HistoryServer:
         is_named = message.responder == self._runtime.peer_id
         if message.responder and not is_named:
             return
-        forgotten = self._conversation.history.forgotten()
-        pending = _PendingReply(
-            peer,
-            message.request_id,
-            self._conversation.order.received.minus(held, forgotten),
-            DelayedCall(self._runtime),
-            forgotten.minus(held).encode(INTERVALS_MAX),
-        )
-        if not pending.to_send and not pending.unavailable:
-            return
-        if is_named and old is not None:
+        pending = _PendingReply(peer, message.request_id, MessageSet(), DelayedCall(self._runtime), False, held)
+        if is_named and old is not None and old.is_compared:
+            pending.is_compared, pending.to_send, pending.unavailable = True, old.to_send, old.unavailable
             pending.row, pending.read_ahead = old.row, old.read_ahead
         wait_s = self._penalty.delay_s(peer, held.count, self._runtime.now())
         if not is_named:
@@ -120,10 +125,10 @@ class HistoryServer:
 
     def on_history_page(self, peer: PeerId, message: HistoryPage) -> None:
         for key, pending in list(self._pending.items()):
-            pending.to_send.remove_all(message.contents)
+            (pending.to_send.remove_all if pending.is_compared else pending.held.add_all)(message.contents)
             if pending.requester and pending.requester == message.requester:
                 self._on_served_by_other(peer, message, key, pending)
-            elif not pending.to_send and not (pending.requester and pending.unavailable):
+            elif pending.is_compared and not pending.to_send and not (pending.requester and pending.unavailable):
                 self._pop(key)
 
     def _on_served_by_other(
@@ -132,10 +137,11 @@ class HistoryServer:
         if pending.is_sending and self._runtime.peer_id < peer:
             return  # both started at once: the one with the larger id stops
         pending.is_sending = False
-        if message.is_last and not message.remaining and not pending.to_send:
+        pending.is_served = message.is_last and not message.remaining
+        if pending.is_served and pending.is_compared and not pending.to_send:
             self._pop(key)
         else:
-            more_s = 0.0 if message.is_last and not message.remaining else self._settings.page_timeout_s
+            more_s = 0.0 if pending.is_served else self._settings.page_timeout_s
             pending.timer.start(more_s + self._participant.presence.backoff_s(), self._send_next, key)
 
     # -- sending
@@ -144,8 +150,15 @@ class HistoryServer:
         pending = self._pending[key]
         now = self._runtime.now()
         wait_s = CONGESTED_RETRY_S if self._runtime.is_congested else self._participant.history_tokens.wait_s(now)
+        if not pending.is_compared:
+            wait_s = max(wait_s, self._comparisons.wait_s(now))
         if wait_s:
             pending.timer.start(wait_s, self._send_next, key)
+            return
+        if not pending.is_compared:
+            self._compare(pending)
+        if not pending.to_send and (pending.is_served or not pending.unavailable):
+            self._pop(key)
             return
         pending.is_sending = True
         posts, exhausted = self._gather(pending)
@@ -154,7 +167,8 @@ class HistoryServer:
             return
         if exhausted:
             pending.to_send.clear()  # the rest is not delivered here yet, or was pruned meanwhile
-        size = sum(len(each.data) + POST_OVERHEAD_BYTES for each in posts)
+        credentials: set[bytes] = set()
+        size = sum(_cost(each, credentials) for each in posts)
         pending.sent_bytes += size
         is_last = exhausted or not pending.to_send or pending.sent_bytes >= self._settings.history_turn_bytes
         self._participant.history_tokens.consume(size, now)
@@ -163,6 +177,14 @@ class HistoryServer:
             self._end_turn(key, pending)
         else:
             pending.timer.start(0.0, self._send_next, key)
+
+    def _compare(self, pending: _PendingReply) -> None:
+        """Find the messages that the requester misses."""
+        received, forgotten = self._conversation.order.received, self._conversation.history.forgotten()
+        self._comparisons.consume(len(received) + len(forgotten), self._runtime.now())
+        pending.is_compared, pending.to_send = True, received.minus(pending.held, forgotten)
+        pending.unavailable = forgotten.minus(pending.held).encode(INTERVALS_MAX)
+        pending.held = MessageSet()
 
     def _send_page(self, pending: _PendingReply, posts: list[Post], is_last: bool) -> None:
         contents = MessageSet()
@@ -196,6 +218,7 @@ class HistoryServer:
         if pending.to_send.count <= SINGLE_FETCH_MAX:
             return self._gather_individually(pending)
         posts: list[Post] = []
+        credentials: set[bytes] = set()
         size = scanned = 0
         while size < self._settings.history_page_bytes and len(posts) < ENTRIES_MAX and scanned < SCAN_ROWS_MAX:
             if not pending.read_ahead:
@@ -206,12 +229,13 @@ class HistoryServer:
             scanned += 1
             if pending.to_send.has(post.id):
                 posts.append(post)
-                size += len(post.data) + POST_OVERHEAD_BYTES
+                size += _cost(post, credentials)
                 pending.to_send.remove(post.id)
         return posts, False
 
     def _gather_individually(self, pending: _PendingReply) -> tuple[list[Post], bool]:
         posts: list[Post] = []
+        credentials: set[bytes] = set()
         size = 0
         for message_id in list(pending.to_send.ids()):
             if size >= self._settings.history_page_bytes:
@@ -220,5 +244,14 @@ class HistoryServer:
             post = self._conversation.history.get(message_id)
             if post is not None:
                 posts.append(post)
-                size += len(post.data) + POST_OVERHEAD_BYTES
+                size += _cost(post, credentials)
         return posts, True
+
+
+def _cost(post: Post, credentials: set[bytes]) -> int:
+    """Size on the wire. A page has each credential once."""
+    size = len(post.data) + len(post.proof) + POST_OVERHEAD_BYTES
+    if post.credential not in credentials:
+        credentials.add(post.credential)
+        size += len(post.credential)
+    return size

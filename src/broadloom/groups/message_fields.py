@@ -12,6 +12,7 @@ from typing import Annotated, Any, NamedTuple
 from broadloom.groups import settings
 from broadloom.groups.intervals import Interval
 from broadloom.groups.model import GroupId, MemberId, MessageId, Post
+from broadloom.groups.proofs import PROOF_BYTES, STRIPPED_PROOF_BYTES
 from broadloom.groups.settings import RetentionPolicy
 from broadloom.wire import xdr
 from broadloom.wire.xdr import Buffer, WireError, Xdr
@@ -63,7 +64,7 @@ class HistoryDigest(NamedTuple):
 _HYPER = struct.Struct(">Q")
 _TWO_HYPERS = struct.Struct(">QQ")
 _POST = struct.Struct(">QQQQQI")
-_HAS_PARENT, _IS_STRIPPED = 1, 2
+_HAS_PARENT, _IS_STRIPPED, _HAS_PROOF = 1, 2, 4
 
 
 def _record(kind: Callable[..., Any], *fields: Xdr) -> Xdr:
@@ -140,10 +141,13 @@ _GROUP_RECORDS = xdr.array(_GROUP_RECORD, settings.ENTRIES_MAX)
 def _pack_post(post: Post, out: list[bytes]) -> None:
     parent = post.parent_id
     flags = (_HAS_PARENT if parent is not None else 0) | (_IS_STRIPPED if post.is_stripped else 0)
+    flags |= _HAS_PROOF if post.proof else 0
     out.append(_POST.pack(post.author, post.sequence, *(parent or (0, 0)), post.sent_at_ms, flags))
     if len(post.data) > settings.DATA_BYTES_MAX:
         raise WireError(f"{len(post.data)} bytes of data; at most {settings.DATA_BYTES_MAX} are allowed")
     xdr.pack_opaque(post.data, out)
+    if post.proof:
+        xdr.pack_opaque(post.proof, out)
 
 
 def _unpack_post_head(buffer: Buffer, position: int) -> tuple[MessageId, MessageId | None, int, int]:
@@ -163,9 +167,14 @@ def _unpack_post_head(buffer: Buffer, position: int) -> tuple[MessageId, Message
 def _unpack_post(buffer: Buffer, position: int) -> tuple[Post, int]:
     message_id, parent, sent_at_ms, flags = _unpack_post_head(buffer, position)
     data, position = xdr.unpack_opaque(buffer, position + _POST.size, settings.DATA_BYTES_MAX)
-    if flags > 3 or (flags & _IS_STRIPPED and data):
+    if flags > 7 or (flags & _IS_STRIPPED and data):
         raise WireError(f"invalid flags {flags}")
-    return Post(*message_id, parent, sent_at_ms, data, bool(flags & _IS_STRIPPED)), position
+    proof = b""
+    if flags & _HAS_PROOF:
+        proof, position = xdr.unpack_opaque(buffer, position, STRIPPED_PROOF_BYTES)
+        if len(proof) != (STRIPPED_PROOF_BYTES if flags & _IS_STRIPPED else PROOF_BYTES):
+            raise WireError(f"proof of {len(proof)} bytes")
+    return Post(*message_id, parent, sent_at_ms, data, bool(flags & _IS_STRIPPED), proof=proof), position
 
 
 def unpack_post_message_head(buffer: Buffer, position: int) -> tuple[GroupId, MessageId, MessageId | None]:
@@ -191,7 +200,38 @@ HistoryDigests = Annotated[
 MessageIds = Annotated[
     tuple[MessageId, ...], xdr.array(_record(MessageId, _MEMBER_ID, _COUNTER), settings.MESSAGE_IDS_MAX)
 ]
-_POSTS = xdr.array(Xdr(_pack_post, _unpack_post), settings.ENTRIES_MAX)
+_POST_ARRAY = xdr.array(Xdr(_pack_post, _unpack_post), settings.ENTRIES_MAX)
+_CREDENTIALS = xdr.array(xdr.opaque(settings.CREDENTIAL_BYTES_MAX), settings.ENTRIES_MAX)
+_INDEXES = xdr.array(xdr.UINT, settings.ENTRIES_MAX)
+
+
+def _pack_post_list(posts: tuple[Post, ...], out: list[bytes]) -> None:
+    """The posts; then, if any has a proof, the credentials, each once, and the index of each proof's credential."""
+    _POST_ARRAY.pack(posts, out)
+    used = [post.credential for post in posts if post.proof]
+    if used:
+        credentials = tuple(dict.fromkeys(used))
+        _CREDENTIALS.pack(credentials, out)
+        index = {credential: number for number, credential in enumerate(credentials)}
+        _INDEXES.pack(tuple(index[credential] for credential in used), out)
+
+
+def _unpack_post_list(buffer: Buffer, position: int) -> tuple[tuple[Post, ...], int]:
+    posts, position = _POST_ARRAY.unpack(buffer, position)
+    proven_count = sum(bool(post.proof) for post in posts)
+    if not proven_count:
+        return posts, position
+    credentials, position = _CREDENTIALS.unpack(buffer, position)
+    indexes, position = _INDEXES.unpack(buffer, position)
+    if len(indexes) != proven_count or max(indexes) >= len(credentials):
+        raise WireError("proofs without a credential")
+    remaining = iter(indexes)
+    return tuple(
+        post._replace(credential=credentials[next(remaining)]) if post.proof else post for post in posts
+    ), position
+
+
+_POSTS = Xdr(_pack_post_list, _unpack_post_list)
 Body = Annotated[bytes, xdr.opaque(settings.BODY_BYTES_MAX)]
 """Compressed. Decoded only by members that miss something in it."""
 Names = Annotated[

@@ -6,6 +6,7 @@ same member and continues its own sequence numbers.
 
 import re
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from enum import StrEnum
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -18,7 +19,8 @@ if TYPE_CHECKING:
 else:
 
     class MemberId(HexId):
-        """Random, drawn once per store. Names need not be unique, ids are."""
+        """Drawn once per store; with a ticket, a hash of that number and the name on the ticket. Names need not be
+        unique, ids are."""
 
         __slots__ = ()
 
@@ -70,6 +72,10 @@ class Post(NamedTuple):
     """Only the ids were kept; `data` is empty."""
     verified_name: str = ""
     """See `GroupMessage.verified_name`. Local knowledge: it is never sent."""
+    proof: bytes = b""
+    """Its author's signature (`proofs.py`); empty on a channel without tickets."""
+    credential: bytes = b""
+    """The certificate to verify it with."""
 
     @property
     def id(self) -> MessageId:
@@ -91,17 +97,41 @@ class GroupMessage:
     is_stripped: bool = False
     """The group keeps only ids and this message came from history: `data` is empty."""
     verified_name: str = ""
-    """The name on the sender's ticket, which may differ from `author_name`. Empty on a channel without tickets, and for
-    messages from history, which another member passed on."""
+    """The name on the author's ticket, which may differ from `author_name`. Empty on a channel without tickets, and if
+    `is_unproven`."""
+    is_unproven: bool = False
+    """On a channel with tickets: no signature proves who wrote it."""
 
     @classmethod
-    def from_post(cls, group_id: GroupId, post: Post, author_name: str, *, is_orphan: bool = False) -> "GroupMessage":
-        _, _, parent_id, sent_at_ms, data, is_stripped, verified_name = post
-        return cls(group_id, post.id, author_name, parent_id, sent_at_ms, data, is_orphan, is_stripped, verified_name)
+    def from_post(
+        cls, group_id: GroupId, post: Post, author_name: str, *, is_orphan: bool = False, has_tickets: bool = False
+    ) -> "GroupMessage":
+        _, _, parent_id, sent_at_ms, data, is_stripped, verified_name, _, _ = post
+        is_unproven = has_tickets and not verified_name
+        return cls(
+            group_id,
+            post.id,
+            author_name,
+            parent_id,
+            sent_at_ms,
+            data,
+            is_orphan,
+            is_stripped,
+            verified_name,
+            is_unproven,
+        )
 
     @property
     def author(self) -> MemberId:
         return self.id.author
+
+    @property
+    def author_note(self) -> str:
+        """What a screen shows after the name of the author: the name on its ticket if that differs, or that nothing
+        proves who wrote the message. It may contain any character."""
+        if self.is_unproven:
+            return "(unproven)"
+        return f"[{self.verified_name}]" if self.verified_name not in ("", self.author_name) else ""
 
     @property
     def sequence(self) -> int:
@@ -111,6 +141,14 @@ class GroupMessage:
     def text(self) -> str:
         """The data decoded as UTF-8. Raises `UnicodeDecodeError` if it is not text."""
         return self.data.decode()
+
+    @property
+    def sent_at(self) -> datetime | None:
+        """`sent_at_ms` as local time; None if no calendar has that time: the author may send any number."""
+        try:
+            return datetime.fromtimestamp(self.sent_at_ms / 1000, UTC).astimezone()
+        except (OverflowError, OSError, ValueError):
+            return None
 
 
 class MemberStatus(StrEnum):

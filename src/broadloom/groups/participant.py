@@ -39,6 +39,7 @@ from broadloom.groups.model import (
     MessageId,
 )
 from broadloom.groups.presence import Presence
+from broadloom.groups.proofs import member_id
 from broadloom.groups.runtime import DelayedCall
 from broadloom.groups.settings import (
     DESCRIPTION_BYTES_MAX,
@@ -71,9 +72,13 @@ class Participant:
         self.settings = settings or GroupSettings()
         self.store = store or MemoryStore()
         known = self.store.member()
-        self.me = Member(known.id if known is not None else MemberId(runtime.random.getrandbits(64) or 1), name)
-        if known != self.me:
-            self.store.set_member(self.me)
+        drawn = Member(known.id if known is not None else MemberId(runtime.random.getrandbits(63) or 1), name)
+        if known != drawn:
+            self.store.set_member(drawn)
+        signer = runtime.post_signer
+        self.nonce = drawn.id
+        """The number that the store has drawn; on a channel without tickets, our member id."""
+        self.me = drawn if signer is None else Member(member_id(signer.name, drawn.id), name)
         self.directory = GroupDirectory()
         self.conversations: dict[GroupId, Conversation] = {}
         self.history_tokens = TokenBucket(
@@ -89,6 +94,8 @@ class Participant:
         self._reported_limits: dict[str, None] = {}
         self._is_open = False
         self.malformed_messages = 0
+        self.forged_messages = 0
+        """Posts in the name of a member with a ticket, without its signature."""
         self.sent_counts: Counter[str] = Counter()
         """Messages by type..."""
         self.sent_bytes: Counter[str] = Counter()

@@ -1,7 +1,7 @@
 """`GroupRuntime`: everything a participant needs from outside: a channel, time, randomness and the application.
 `DelayedCall`: the timers of a participant.
 
-There is one for a real channel (channel_runtime.py) and one for a simulated peer (testing/sim/group_runtime.py). The
+There is one for a real channel (channel_runtime.py) and one for a simulated peer (tests/groups/sim_runtime.py). The
 runtime drives the participant through `on_message`, `on_missed` and `on_neighbor_lost`.
 """
 
@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol
 
 from broadloom.groups.model import GroupEvent, GroupMessage
+from broadloom.groups.proofs import PostSigner
 from broadloom.protocol.events import LinkDownReason
 from broadloom.protocol.runtime import Timer
 from broadloom.wire import PeerId
@@ -35,6 +36,10 @@ class GroupRuntime(Protocol):
     @property
     def known_peer_count(self) -> int | None:
         """Number of peers while the channel is a full mesh, where it is known exactly; else None."""
+
+    @property
+    def post_signer(self) -> PostSigner | None:
+        """Signs and verifies posts; None if the channel has no tickets."""
 
     def verified_name(self, peer_id: PeerId) -> str:
         """The name on a peer's ticket; empty if the channel has no tickets."""

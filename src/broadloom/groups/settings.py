@@ -33,6 +33,8 @@ SUSPECTS_MAX = 16
 """Peers that one peer may suspect within `SUSPICION_WINDOW_S` (presence.py): it has only a few neighbors to lose."""
 MESSAGE_IDS_MAX = 256
 """Messages in one `PostRequest`."""
+CREDENTIAL_BYTES_MAX = 4096
+"""A certificate with an embedded ticket has less than 1,000 bytes."""
 COUNT_MAX = 1 << 62
 """Sequence numbers and versions: far above real use, far below overflow."""
 BODY_BYTES_MAX = 768 << 10

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 APPLICATION_ID = 0x42726C6D
 """"Brlm", in the header of the file (SQLite's application_id): tells our files from other SQLite databases."""
-FORMAT = 1
+FORMAT = 2
 """In SQLite's user_version."""
 LOCK_TIMEOUT_S = 0.2
 PRUNE_ROWS = 1000
@@ -35,7 +35,9 @@ create table groups (id integer primary key, record blob not null, is_joined int
 create table posts (
     row integer primary key autoincrement, group_id integer not null, author integer not null,
     sequence integer not null, parent_author integer, parent_sequence integer, sent_at_ms integer not null,
-    data blob, verified_name text not null, unique (group_id, author, sequence));
+    data blob, verified_name text not null, proof blob not null default x'', credential integer,
+    unique (group_id, author, sequence));
+create table credentials (id integer primary key, der blob not null unique);
 create index posts_by_group on posts (group_id);
 create index posts_by_parent on posts (group_id, parent_author, parent_sequence) where parent_author is not null;
 create table forgotten (
@@ -45,7 +47,12 @@ create table names (
     group_id integer not null, author integer not null, name text not null, primary key (group_id, author)
 ) without rowid;
 """
-_COLUMNS = "author, sequence, parent_author, parent_sequence, sent_at_ms, data, verified_name"
+_FROM_FORMAT_1 = """
+alter table posts add column proof blob not null default x'';
+alter table posts add column credential integer;
+create table credentials (id integer primary key, der blob not null unique);
+"""
+_COLUMNS = "author, sequence, parent_author, parent_sequence, sent_at_ms, data, verified_name, proof, credential"
 
 
 class _Database:
@@ -58,6 +65,7 @@ class _Database:
             self._connection = sqlite3.connect(
                 path, timeout=LOCK_TIMEOUT_S, isolation_level=None, check_same_thread=False
             )
+        self.credentials = _Credentials(self)
         try:
             self._open()
         except BaseException:
@@ -71,15 +79,16 @@ class _Database:
         if tables and self.rows("pragma application_id")[0][0] != APPLICATION_ID:
             raise NotAStoreError(self.path, "it is the SQLite database of another program")
         version = self.rows("pragma user_version")[0][0]
-        if tables and version != FORMAT:
+        if tables and version not in (1, FORMAT):
             raise NotAStoreError(self.path, f"another version wrote it, in format {version} instead of {FORMAT}")
         self.rows("pragma journal_mode = wal")
         self.rows("pragma synchronous = normal")
         self.rows("begin immediate")
         if not tables:
             self.rows(f"pragma application_id = {APPLICATION_ID}")
+        if not tables or version != FORMAT:
             self.rows(f"pragma user_version = {FORMAT}")
-            for statement in _TABLES.split(";"):
+            for statement in (_FROM_FORMAT_1 if tables else _TABLES).split(";"):
                 self.rows(statement)
 
     def rows(self, query: str, *values: Any) -> list[Any]:
@@ -116,6 +125,30 @@ class _Database:
             raise  # a bug, or use after close
         except sqlite3.Error as problem:
             raise store_error(self.path, problem) from None
+
+
+class _Credentials:
+    """The certificates that prove posts, each stored once."""
+
+    def __init__(self, db: _Database) -> None:
+        self._db = db
+        self._by_id: dict[int, bytes] = {}
+        self._ids: dict[bytes, int] = {}
+
+    def get(self, number: int) -> bytes:
+        if number not in self._by_id:
+            found = self._db.rows("select der from credentials where id = ?", number)
+            self._remember(number, found[0][0] if found else b"")
+        return self._by_id[number]
+
+    def id_of(self, der: bytes) -> int:
+        if der not in self._ids:
+            self._db.rows("insert or ignore into credentials (der) values (?)", der)
+            self._remember(self._db.rows("select id from credentials where der = ?", der)[0][0], der)
+        return self._ids[der]
+
+    def _remember(self, number: int, der: bytes) -> None:
+        self._by_id[number], self._ids[der] = der, number
 
 
 def _create_private(path: Path) -> None:
@@ -174,6 +207,7 @@ class SqliteStore:
 class SqliteHistory:
     def __init__(self, db: _Database, group: GroupId) -> None:
         self._db = db
+        self._credentials = db.credentials
         self._group = _signed(group)
         self.names: dict[MemberId, str] = {
             _member_id(author): name
@@ -191,7 +225,7 @@ class SqliteHistory:
             self._db.rows("insert or replace into names values (?, ?, ?)", self._group, _signed(post.author), name)
         parent_id = post.parent_id
         self._db.rows(
-            f"insert into posts (group_id, {_COLUMNS}) values (?, ?, ?, ?, ?, ?, ?, ?)",
+            f"insert into posts (group_id, {_COLUMNS}) values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
             self._group,
             _signed(post.author),
             post.sequence,
@@ -200,6 +234,8 @@ class SqliteHistory:
             min(post.sent_at_ms, (1 << 63) - 1),
             None if post.is_stripped else post.data,
             post.verified_name,
+            post.proof,
+            self._credentials.id_of(post.credential) if post.proof else None,
         )
         self.count += 1
         self.size_bytes += len(post.data) + STORED_POST_OVERHEAD_BYTES
@@ -207,7 +243,35 @@ class SqliteHistory:
     def get(self, message_id: MessageId) -> Post | None:
         query = f"select {_COLUMNS} from posts where group_id = ? and author = ? and sequence = ?"
         found = self._db.rows(query, self._group, _signed(message_id.author), message_id.sequence)
-        return _post(*found[0]) if found else None
+        return self._post(*found[0]) if found else None
+
+    def _post(
+        self,
+        author: int,
+        sequence: int,
+        parent_author: int | None,
+        parent_sequence: int | None,
+        sent_at_ms: int,
+        data: bytes | None,
+        verified_name: str,
+        proof: bytes,
+        credential_id: int | None,
+    ) -> Post:
+        parent_id = None
+        if parent_author is not None and parent_sequence is not None:
+            parent_id = MessageId(_member_id(parent_author), parent_sequence)
+        credential = self._credentials.get(credential_id) if credential_id is not None else b""
+        return Post(
+            _member_id(author),
+            sequence,
+            parent_id,
+            sent_at_ms,
+            data or b"",
+            data is None,
+            verified_name,
+            proof,
+            credential,
+        )
 
     def replies(self, message_id: MessageId) -> list[MessageId]:
         query = (
@@ -219,7 +283,7 @@ class SqliteHistory:
 
     def scan(self, after_row: int, rows_max: int) -> list[tuple[int, Post]]:
         query = f"select row, {_COLUMNS} from posts where group_id = ? and row > ? order by row limit ?"
-        return [(row, _post(*rest)) for row, *rest in self._db.rows(query, self._group, after_row, rows_max)]
+        return [(row, self._post(*rest)) for row, *rest in self._db.rows(query, self._group, after_row, rows_max)]
 
     def held(self) -> MessageSet:
         held = MessageSet()
@@ -263,21 +327,6 @@ class SqliteHistory:
             for interval in intervals
         ]
         self._db.write_rows("insert into forgotten values (?, ?, ?, ?)", rows)
-
-
-def _post(
-    author: int,
-    sequence: int,
-    parent_author: int | None,
-    parent_sequence: int | None,
-    sent_at_ms: int,
-    data: bytes | None,
-    verified_name: str,
-) -> Post:
-    parent_id = None
-    if parent_author is not None and parent_sequence is not None:
-        parent_id = MessageId(_member_id(parent_author), parent_sequence)
-    return Post(_member_id(author), sequence, parent_id, sent_at_ms, data or b"", data is None, verified_name)
 
 
 def _signed(number: int) -> int:

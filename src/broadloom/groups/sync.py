@@ -11,8 +11,6 @@ Thread-safe. Callbacks run in Broadloom's own thread and must not block.
 
 import functools
 import os
-from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 import broadloom.sync
 from broadloom.groups.group import Group as AsyncGroup
@@ -31,9 +29,6 @@ from broadloom.sync.bridge import (
     iterates,
     subscribes,
 )
-
-if TYPE_CHECKING:
-    from broadloom.protocol.events import Message as ChannelMessage
 
 
 class Group(SyncWrapper[AsyncGroup]):
@@ -71,10 +66,9 @@ class Groups(ClosableSyncWrapper[AsyncGroups]):
         *,
         store: Store | str | os.PathLike[str] | None = None,
         settings: GroupSettings | None = None,
-        on_unhandled: "Callable[[ChannelMessage], None] | None" = None,
     ) -> None:
         self.channel = channel
-        make = functools.partial(AsyncGroups, store=store, settings=settings, on_unhandled=on_unhandled)
+        make = functools.partial(AsyncGroups, store=store, settings=settings)
         super().__init__(call(make, channel._wrapped, name))
 
     me = Attribute[Member]()

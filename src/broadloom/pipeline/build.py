@@ -18,12 +18,13 @@ from broadloom import __version__
 from broadloom.errors import BroadloomError
 from broadloom.pipeline.billing.config import load as load_billing
 from broadloom.pipeline.engine.distributed import run_distributed
+from broadloom.pipeline.engine.events import FlawedFiles
 from broadloom.pipeline.engine.parts import parts_of
 from broadloom.pipeline.engine.scheduler import attempt, run_tasks
 from broadloom.pipeline.engine.stages import Job, TableWriter, WrittenFile
 from broadloom.pipeline.engine.whole import WHOLE_ROWS, run_whole
 from broadloom.pipeline.results import Results, ResultsManifest, ResultsTransaction, TableBuild
-from broadloom.pipeline.spark_session import DRIVER_MEMORY, session
+from broadloom.pipeline.spark_session import DRIVER_MEMORY, JAVA_ENDED, has_java_ended, session
 from broadloom.pipeline.table import SettingValue, Table, resolve_settings
 from broadloom.pipeline.tables import all_tables, invoices, table, with_dependencies
 from broadloom.pipeline.tables.invoices import BILLING_FILE
@@ -41,13 +42,17 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _NOT_FINGERPRINTED = {
+    "compact.py",
+    "contracts.py",
     "live",
     "overlay_study",
     "plot.py",
+    "plot_panels.py",
     "reference.py",
     "sidecar.py",
     "sidecar_client.py",
     "spark_source",
+    "sql.py",
     "synthetic",
 }
 """Modules that do not affect the content of tables."""
@@ -134,7 +139,7 @@ def build_tables(
                 "rows": tape_set.rows,
                 "bytes": tape_set.bytes,
                 "quarantined": tape_set.quarantine.num_rows,
-                "future_rows": sum(each.future_rows for each in tape_set.files),
+                "future_rows": tape_set.future_rows,
             },
             dict(chosen),
             {**seconds, "total": round(time.monotonic() - began, 3)},
@@ -186,9 +191,10 @@ class _Build:
             except BroadloomError:
                 raise
             except Exception as problem:
-                raise BuildError(f"the tapes could not be examined: {_first_line(problem)}") from problem
+                raise _build_error("the tapes could not be examined", problem) from problem
         seconds["examine"] = round(time.monotonic() - began - seconds["start"], 3)
-        has_future_rows = any(each.future_rows for each in self.tapes.used)
+        folder = self._folder.absolute()
+        flawed = frozenset(f"{folder}/{each.path}" for each in self.tapes.used if each.excluded)
         job = Job(
             wanted=frozenset(each.name for each in with_dependencies(self._pending)),
             written=frozenset(self._pending),
@@ -196,16 +202,15 @@ class _Build:
             settings=self._settings,
             billing=billing,
             quarantine=self.tapes.quarantine,
-            latest=self.tapes.latest if has_future_rows else None,
+            flawed=FlawedFiles(flawed, self.tapes.latest) if flawed else None,
             previous_invoices=self._previous_rows(invoices.TABLE) if "invoices" in self._pending else None,
         )
         try:
-            files = self._run_job(job, spark)
+            self._collect(job, self._run_job(job, spark))
         except BroadloomError:
             raise
         except Exception as problem:
-            raise BuildError(f"the tables could not be built: {_first_line(problem)}") from problem
-        self._collect(job, files)
+            raise _build_error("the tables could not be built", problem) from problem
         seconds["tables"] = round(time.monotonic() - began - seconds["start"] - seconds["examine"], 3)
         return seconds
 
@@ -286,6 +291,10 @@ def _setting_identity(value: SettingValue) -> object:
     if isinstance(value, str) and value and Path(value).is_file():
         return value, hashlib.sha256(Path(value).read_bytes()).hexdigest()
     return value
+
+
+def _build_error(what: str, problem: Exception) -> BuildError:
+    return BuildError(f"{what}: {JAVA_ENDED if has_java_ended() else _first_line(problem)}")
 
 
 def _first_line(problem: Exception) -> str:

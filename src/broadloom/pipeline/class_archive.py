@@ -7,9 +7,14 @@ There is one per Java and Spark version, in the user's cache folder. Java ignore
 
 import hashlib
 import os
+import time
+from contextlib import suppress
 from pathlib import Path
 
 from broadloom.pipeline.java import Java, caches
+
+STALE_S = 600.0
+"""An archive that is not complete after this time never will be."""
 
 _QUIET = ["-Xshare:auto", "-Xlog:cds=off", "-Xlog:cds+dynamic=off"]
 
@@ -27,6 +32,10 @@ class ClassArchive:
             return []
         if (folder / self._name).is_file():
             return [*_QUIET, f"-XX:SharedArchiveFile={folder / self._name}"]
+        for path in folder.glob(".spark-*.jsa.*"):  # of processes that were killed
+            with suppress(OSError):
+                if time.time() - path.stat().st_mtime > STALE_S:
+                    path.unlink()
         # Under another name, so that no other process uses it before it is complete.
         self._written = folder / f".{self._name}.{os.getpid()}"
         return [*_QUIET, f"-XX:ArchiveClassesAtExit={self._written}"]

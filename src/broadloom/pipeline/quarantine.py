@@ -1,18 +1,23 @@
-"""Examines the files of a folder of tapes and quarantines those that cannot be used.
+"""Examines the files of a folder of tapes and quarantines files and rows that cannot be used.
 
-Nothing is dropped silently, and no bad file stops the rest. Each file is examined by itself (every page is read and its
-checksum verified), then duplicates are found among all files. The quarantine names the run of each file, because the
-audit must know that rows of it may be missing.
+Nothing is dropped silently, and no bad file or row stops the rest. Each file is examined by itself (every page is read
+and its checksum verified), then duplicates are found among all files. The quarantine names the run of each file, and
+between which times its excluded rows are, because the audit must know that rows of it may be missing.
 """
 
 import re
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from datetime import UTC, date, datetime, timedelta
+from datetime import date, datetime
 from enum import Enum
 from pathlib import Path
 
-from broadloom.pipeline.table import COUNT, FLAG, TEXT, TableColumn
+import polars as pl
+
+from broadloom.pipeline.engine.events import encode
+from broadloom.pipeline.row_checks import CHECKED, has_flaws, row_problem
+from broadloom.pipeline.table import COUNT, FLAG, TEXT, TIME, TableColumn
 from broadloom.record.arrow_import import pa, pc, pq
 from broadloom.record.schema import (
     CHANNEL_DIGITS,
@@ -33,10 +38,15 @@ class QuarantineReason(Enum):
     NOT_A_TAPE = "not_a_tape"
     NEWER_VERSION = "newer_version"
     MISSING_COLUMN = "missing_column"
+    DOUBLE_COLUMN = "double_column"
     WRONG_TYPE = "wrong_type"
     WRONG_FOLDER = "wrong_folder"
     DUPLICATE = "duplicate"
     OVERLAP = "overlap"
+    MISSING_VALUE = "missing_value"
+    UNKNOWN_KIND = "unknown_kind"
+    OUT_OF_RANGE = "out_of_range"
+    WRONG_DATE = "wrong_date"
     FUTURE_TIME = "future_time"
 
 
@@ -47,10 +57,15 @@ REASONS: dict[QuarantineReason, str] = {
     ),
     QuarantineReason.NEWER_VERSION: "Written by a newer version of Broadloom, with an unknown schema version.",
     QuarantineReason.MISSING_COLUMN: "A required column is missing; also files of schema versions before 3.",
+    QuarantineReason.DOUBLE_COLUMN: "Two columns have the same name.",
     QuarantineReason.WRONG_TYPE: "A column has the wrong type.",
     QuarantineReason.WRONG_FOLDER: ("In the wrong place: channel or date of its folders do not match its content."),
     QuarantineReason.DUPLICATE: "All its rows are in another file too: same run, channel, date and ordinals.",
     QuarantineReason.OVERLAP: ("Some of its rows are in another file too; the smaller file is excluded."),
+    QuarantineReason.MISSING_VALUE: "Rows without a value that is required, or that their kind requires.",
+    QuarantineReason.UNKNOWN_KIND: "Rows of an unknown kind.",
+    QuarantineReason.OUT_OF_RANGE: "Rows with a negative number, or a size or count beyond any limit.",
+    QuarantineReason.WRONG_DATE: "Rows of another date than that of the folder, as of a clock that was not set.",
     QuarantineReason.FUTURE_TIME: ("Rows more than a tolerance in the future; the other rows of the file are used."),
 }
 
@@ -62,11 +77,24 @@ QUARANTINE_COLUMNS = (
     TableColumn("channel", TEXT, "Channel of the rows; null if unknown."),
     TableColumn("run_id", TEXT, "Run of the rows; null if unknown."),
     TableColumn("leaves_gap", FLAG, "Whether rows of that run are missing now; false for duplicates."),
+    TableColumn("start_time", TIME, "Time of the last valid row before excluded rows; null if unknown."),
+    TableColumn("end_time", TIME, "Time of the first valid row after them; null if unknown."),
 )
 
 TEXT_COLUMNS = frozenset(each.name for each in SCHEMA if pa.types.is_string(each.type))
 
 _FILE_NAME = re.compile(r"^(\d{8}T\d{6}-[0-9a-f]+)-\d+\.parquet$")
+
+
+@dataclass(frozen=True, slots=True)
+class ExcludedRows:
+    """Rows of a file that is used otherwise."""
+
+    reason: QuarantineReason
+    count: int
+    detail: str
+    start_time: datetime | None
+    end_time: datetime | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,8 +110,7 @@ class FileReport:
     run_id: str | None = None
     first_ordinal: int | None = None
     last_ordinal: int | None = None
-    latest: datetime | None = None
-    future_rows: int = 0
+    excluded: tuple[ExcludedRows, ...] = ()
     peers: frozenset[str] = frozenset()
     """Peers that recorded in it."""
     reason: QuarantineReason | None = None
@@ -98,7 +125,7 @@ class FileReport:
 
     @property
     def used_rows(self) -> int:
-        return (self.rows or 0) - self.future_rows if self.is_used else 0
+        return (self.rows or 0) - sum(each.count for each in self.excluded) if self.is_used else 0
 
 
 def examine(folder: str, path: str, latest: datetime) -> FileReport:
@@ -140,46 +167,91 @@ def _examine_content(report: FileReport, file: pq.ParquetFile, latest: datetime)
             QuarantineReason.NEWER_VERSION,
             f"schema version {version}; this version of Broadloom supports {SCHEMA_VERSION}",
         )
-    missing = [each.name for each in columns_in_version(version) if each.name not in schema.names]
-    if missing:
-        return report.with_reason(QuarantineReason.MISSING_COLUMN, "missing " + ", ".join(missing))
-    for each in columns_in_version(version):
-        actual = _decoded_type(schema.field(each.name).type)
-        if actual != each.type:
-            return report.with_reason(QuarantineReason.WRONG_TYPE, f"{each.name} is {actual}, not {each.type}")
+    problem = schema_problem(schema, version)
+    if problem is not None:
+        return report.with_reason(*problem)
     channel = metadata.get(CHANNEL_KEY, b"").decode(errors="replace")[:CHANNEL_DIGITS]
     if report.channel is None or report.day is None:
         return report.with_reason(QuarantineReason.WRONG_FOLDER, "not in a folder channel=.../event_date=...")
     if channel != report.channel:
         return report.with_reason(QuarantineReason.WRONG_FOLDER, f"it belongs to channel {channel}")
-    firsts, lasts, ends, future_rows = [], [], [], 0
+    firsts, lasts = [], []
     peers: set[str] = set()
-    begin, end = _day_bounds(report.day)
-    # All columns are read, though only two are used: that verifies the checksum of each page.
+    is_flawed = False
+    # All columns are read, though only some are used: that verifies the checksum of each page.
     for batch in file.iter_batches(use_threads=False):
         if not batch.num_rows:
             continue
-        ordinals, times = pc.min_max(batch["ordinal"]).as_py(), pc.min_max(batch["event_time"]).as_py()
-        if times["min"] < begin or times["max"] >= end:
-            return report.with_reason(
-                QuarantineReason.WRONG_FOLDER, f"it has rows from {times['min']:%Y-%m-%d} to {times['max']:%Y-%m-%d}"
-            )
+        is_flawed = is_flawed or has_flaws(batch, report.day, latest)
+        ordinals = pc.min_max(batch["ordinal"]).as_py()
         firsts.append(ordinals["min"])
         lasts.append(ordinals["max"])
-        ends.append(times["max"])
         peers.update(_distinct(batch["peer"]))
-        if times["max"] > latest:
-            future_rows += pc.sum(pc.greater(batch["event_time"], pa.scalar(latest, batch["event_time"].type))).as_py()
+    if is_flawed:
+        return _examine_rows(report, file, latest)
     if not firsts:
         return report
+    return replace(report, first_ordinal=min(firsts), last_ordinal=max(lasts), peers=frozenset(peers))
+
+
+def schema_problem(schema: pa.Schema, version: int) -> tuple[QuarantineReason, str] | None:
+    """Why a file with this schema cannot be used."""
+    columns = columns_in_version(version)
+    missing = [each.name for each in columns if each.name not in schema.names]
+    if missing:
+        return QuarantineReason.MISSING_COLUMN, "missing " + ", ".join(missing)
+    double = [name for name, count in Counter(schema.names).items() if count > 1]
+    if double:
+        return QuarantineReason.DOUBLE_COLUMN, "twice: " + ", ".join(double)
+    for each in columns:
+        actual = _decoded_type(schema.field(each.name).type)
+        if actual != each.type:
+            return QuarantineReason.WRONG_TYPE, f"{each.name} is {actual}, not {each.type}"
+    return None
+
+
+def _examine_rows(report: FileReport, file: "pq.ParquetFile", latest: datetime) -> FileReport:
+    """Look at each row of a file with rows that cannot be used."""
+    table = file.read(columns=CHECKED, use_threads=False)
+    rows = encode(table, CHECKED).with_columns(event_date=pl.lit(report.day)).with_row_index("place")
+    rows = rows.with_columns(problem=row_problem(rows.columns, latest))
+    valid, excluded = rows.filter(pl.col("problem").is_null()), rows.filter(pl.col("problem").is_not_null())
+    found = []
+    for (name,), part in excluded.sort("place").group_by("problem", maintain_order=True):
+        first, last = part["place"][0], part["place"][-1]
+        before, after = valid.filter(pl.col("place") < first), valid.filter(pl.col("place") > last)
+        found.append(
+            ExcludedRows(
+                QuarantineReason(name),
+                part.height,
+                _first_row(part.row(0, named=True)),
+                before["event_time"][-1] if before.height else None,
+                after["event_time"][0] if after.height else None,
+            )
+        )
+    if not valid.height:
+        worst = max(found, key=lambda each: each.count)
+        times = rows["event_time"].drop_nulls().sort()
+        if worst.reason is QuarantineReason.WRONG_DATE:
+            span = f"{times[0]:%Y-%m-%d} to {times[-1]:%Y-%m-%d}"
+            return report.with_reason(QuarantineReason.WRONG_FOLDER, f"it has rows from {span}")
+        return report.with_reason(worst.reason, f"all rows; {worst.detail}")
+    ordinals, peers = valid["ordinal"].sort(), valid["peer"].cast(pl.String).unique().drop_nulls()
     return replace(
         report,
-        first_ordinal=min(firsts),
-        last_ordinal=max(lasts),
-        latest=max(ends),
-        future_rows=future_rows,
+        first_ordinal=ordinals[0],
+        last_ordinal=ordinals[-1],
         peers=frozenset(peers),
+        excluded=tuple(found),
     )
+
+
+def _first_row(row: dict[str, object]) -> str:
+    """What is on the first of the rows."""
+    ignored = ("place", "run_id", "event_date", "problem")
+    told = [f"{name} {value}" for name, value in row.items() if value is not None and name not in ignored]
+    missing = [name for name in ("ordinal", "kind", "event_time") if row[name] is None]
+    return "the first has " + ", ".join([*told, *(f"no {name}" for name in missing)])
 
 
 def drop_duplicate_files(files: Iterable[FileReport]) -> list[FileReport]:
@@ -210,16 +282,17 @@ def drop_duplicate_files(files: Iterable[FileReport]) -> list[FileReport]:
 
 def quarantine(files: Iterable[FileReport]) -> pa.Table:
     """The excluded files and rows, as a table with `QUARANTINE_COLUMNS`."""
-    rows = []
+    rows: list[tuple[object, ...]] = []
     for each in files:
         if each.reason is not None:
             is_complete = each.reason in (QuarantineReason.DUPLICATE, QuarantineReason.NOT_A_TAPE)
             leaves_gap = not is_complete and each.run_id is not None
-            rows.append((each.path, each.rows, each.reason.value, each.detail, each.channel, each.run_id, leaves_gap))
-        elif each.future_rows:
-            detail = f"its latest row is at {each.latest:%Y-%m-%d %H:%M:%S} UTC"
-            reason = QuarantineReason.FUTURE_TIME.value
-            rows.append((each.path, each.future_rows, reason, detail, each.channel, each.run_id, True))
+            about = each.rows, each.reason.value, each.detail, each.channel, each.run_id, leaves_gap
+            rows.append((each.path, *about, None, None))
+            continue
+        for one in each.excluded:
+            about = one.count, one.reason.value, one.detail, each.channel, each.run_id, True
+            rows.append((each.path, *about, one.start_time, one.end_time))
     schema = pa.schema([pa.field(each.name, each.type) for each in QUARANTINE_COLUMNS])
     return pa.Table.from_pylist([dict(zip(schema.names, row, strict=True)) for row in rows], schema=schema)
 
@@ -240,11 +313,6 @@ def _day(text: str) -> date | None:
         return date.fromisoformat(text)
     except ValueError:
         return None
-
-
-def _day_bounds(day: date) -> tuple[datetime, datetime]:
-    begin = datetime(day.year, day.month, day.day, tzinfo=UTC)
-    return begin, begin + timedelta(days=1)
 
 
 def _distinct(values: pa.Array) -> list[str]:

@@ -36,6 +36,10 @@ class ResultsNotFoundError(BroadloomError):
     """The folder of results, or this table in it, does not exist."""
 
 
+class ResultsWriteError(BroadloomError):
+    """The results cannot be written, as on a full disk. The previous ones are unchanged."""
+
+
 class ResultsLockedError(BroadloomError):
     """Another process is writing to the same folder."""
 
@@ -146,21 +150,46 @@ class ResultsTransaction:
     def commit(self, manifest: ResultsManifest) -> None:
         """Move the new tables into place, replace the manifest atomically, then remove the tables they replace."""
         folder = self._results.folder
-        for name, built in manifest.tables.items():
-            if built.build == self.build:
-                (folder / name).mkdir(exist_ok=True)
-                (self.staging_path / name).rename(self._results.table_path(name, built))
-                sync_folder(folder / name)
-        manifest.written = datetime.now(UTC).isoformat(timespec="seconds")
-        data = {"version": MANIFEST_VERSION, **asdict(manifest)}
-        hidden = folder / f".{MANIFEST}"
-        with hidden.open("w") as file:
-            json.dump(data, file, indent=1)
-            file.flush()
-            os.fsync(file.fileno())
-        hidden.replace(folder / MANIFEST)
-        sync_folder(folder)
+        moved: list[Path] = []
+        try:
+            for name, built in manifest.tables.items():
+                if built.build == self.build:
+                    self._remove_unlisted(name, built)
+                    (folder / name).mkdir(exist_ok=True)
+                    moved.append(self._results.table_path(name, built))
+                    (self.staging_path / name).rename(moved[-1])
+                    sync_folder(folder / name)
+            self._write_manifest(manifest)
+        except OSError as problem:
+            for path in moved:
+                shutil.rmtree(path, ignore_errors=True)
+            raise ResultsWriteError(
+                f"the results cannot be written to {folder}: {problem.strerror or problem}; "
+                f"the previous results are unchanged"
+            ) from problem
         for name, built in manifest.tables.items():
             for old in (folder / name).iterdir():
                 if old.name != built.build:
                     shutil.rmtree(old, ignore_errors=True)
+
+    def _remove_unlisted(self, name: str, built: TableBuild) -> None:
+        """Files of failed attempts: programs that do not know the manifest read the whole folder."""
+        if built.files is not None:
+            for path in (self.staging_path / name).iterdir():
+                if path.name not in built.files:
+                    path.unlink()
+
+    def _write_manifest(self, manifest: ResultsManifest) -> None:
+        folder = self._results.folder
+        manifest.written = datetime.now(UTC).isoformat(timespec="seconds")
+        data = {"version": MANIFEST_VERSION, **asdict(manifest)}
+        hidden = folder / f".{MANIFEST}"
+        try:
+            with hidden.open("w") as file:
+                json.dump(data, file, indent=1)
+                file.flush()
+                os.fsync(file.fileno())
+            hidden.replace(folder / MANIFEST)
+        finally:
+            hidden.unlink(missing_ok=True)
+        sync_folder(folder)

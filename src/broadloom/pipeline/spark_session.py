@@ -5,6 +5,7 @@ it is for small inputs and tests, where startup is most of the work.
 """
 
 import atexit
+import logging
 import os
 import shutil
 import socket
@@ -40,6 +41,8 @@ MASTER_CONNECT_TIMEOUT_S = 10.0
 
 JAVA_EXIT_TIMEOUT_S = 120.0
 """Java may write its archive of classes when it exits."""
+
+JAVA_ANSWER_TIMEOUT_S = 5.0
 
 _archives: list[ClassArchive] = []
 """Of the running Java."""
@@ -77,6 +80,7 @@ def session(
     from pyspark.errors import PySparkException
     from pyspark.sql import SparkSession
 
+    logging.getLogger("SQLQueryContextLogger").disabled = True  # prints what is raised anyway
     cores = cores or os.cpu_count() or 1
     where = master or f"local[{cores}]"
     _check_master(where)
@@ -108,11 +112,21 @@ def is_running() -> bool:
 
 
 def has_java_ended() -> bool:
-    """Whether the JVM that this process started has exited: killed, or out of memory."""
+    """Whether the JVM that this process started has exited, or is about to: killed, or out of memory."""
     from pyspark import SparkContext
 
-    process = getattr(SparkContext._gateway, "proc", None)
-    return process is not None and process.poll() is not None
+    gateway = SparkContext._gateway
+    process = getattr(gateway, "proc", None)
+    if gateway is None or process is None:
+        return False
+    if process.poll() is not None:
+        return True
+    where = gateway.gateway_parameters
+    try:
+        socket.create_connection((where.address, where.port), JAVA_ANSWER_TIMEOUT_S).close()
+    except OSError:
+        return True
+    return False
 
 
 def _forget_session() -> None:
@@ -132,7 +146,7 @@ def stop() -> None:
     from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
-    if has_java_ended():
+    if SparkContext._gateway is not None and has_java_ended():
         _forget_session()
         return
     running = SparkSession.getActiveSession()
@@ -226,7 +240,8 @@ def _settings(master: str, cores: int, memory: str, quick: bool) -> dict[str, st
             "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
         ),
     }
-    options = [f"-Dlog4j2.configurationFile={_LOGGING.as_uri()}"]
+    # Derby, which keeps a catalog, would write its log into the working directory.
+    options = [f"-Dlog4j2.configurationFile={_LOGGING.as_uri()}", f"-Dderby.stream.error.file={os.devnull}"]
     if quick:
         # Startup is most of the work: compile little, and use no GC threads.
         options += ["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"]

@@ -13,6 +13,8 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import polars as pl
+
 from broadloom.errors import BroadloomError
 from broadloom.pipeline.quarantine import (
     FUTURE_TOLERANCE_S,
@@ -22,6 +24,7 @@ from broadloom.pipeline.quarantine import (
     examine,
     quarantine,
 )
+from broadloom.pipeline.row_checks import CHECKED, row_problem
 from broadloom.pipeline.spark_session import is_embedded
 from broadloom.record.arrow_import import pa
 from broadloom.record.schema import spark_ddl
@@ -57,6 +60,11 @@ class TapeSet:
     def rows(self) -> int:
         """Rows that are used."""
         return sum(each.used_rows for each in self.used)
+
+    @property
+    def future_rows(self) -> int:
+        excluded = (one for each in self.files for one in each.excluded)
+        return sum(one.count for one in excluded if one.reason is QuarantineReason.FUTURE_TIME)
 
     @property
     def bytes(self) -> int:
@@ -119,19 +127,24 @@ def examine_tapes(
 
 def events(spark: "SparkSession", tapes: TapeSet) -> "DataFrame":
     """All valid rows."""
-    from pyspark.sql import functions as F  # noqa: N812
-
-    paths = [_spark_path(tapes.folder / each.path, as_pattern=True) for each in tapes.used]
+    paths = [spark_path(tapes.folder / each.path, as_pattern=True) for each in tapes.used]
     if not paths:
         return spark.createDataFrame([], spark_ddl())
-    reader = spark.read.schema(spark_ddl()).option("basePath", _spark_path(tapes.folder))
+    reader = spark.read.schema(spark_ddl()).option("basePath", spark_path(tapes.folder))
     frame = reader.parquet(*paths)
-    if any(each.future_rows for each in tapes.used):
-        frame = frame.where(F.col("event_time") <= F.lit(tapes.latest))
+    if any(each.excluded for each in tapes.used):
+        latest = tapes.latest
+
+        def valid(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            for batch in batches:
+                rows = pl.DataFrame(pl.from_arrow(batch.select([*CHECKED, "event_date"])))
+                yield batch.filter(rows.select(row_problem(rows.columns, latest).is_null()).to_series().to_arrow())
+
+        frame = frame.mapInArrow(valid, frame.schema)
     return frame
 
 
-def _spark_path(path: Path, *, as_pattern: bool = False) -> str:
+def spark_path(path: Path, *, as_pattern: bool = False) -> str:
     """Spark takes URLs that are not percent-encoded, and expands glob characters unless they are escaped."""
     text = path.absolute().as_posix()
     return "file://" + (re.sub(r"([\\\\{}\[\]*?])", r"\\\1", text) if as_pattern else text)

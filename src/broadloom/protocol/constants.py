@@ -81,7 +81,7 @@ class Tuning(ChannelSettings):
     """Longest pause otherwise: a slot that cannot be filled (odd degree, odd number of peers) costs next to nothing."""
     walk_extra_steps: int = 8
     """Steps a random walk may add when it ends at an unsuitable edge."""
-    neighbor_list_delay_s: float = 0.2
+    neighbor_list_delay_s: float = 0.05
     """Changes of the neighbor list within this time are announced together."""
     decluster_interval_s: float = 4.0
     """How often a peer in a cluster tries to swap an edge."""

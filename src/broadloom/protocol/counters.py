@@ -33,6 +33,8 @@ class PeerCounters:
     """Missed messages that arrived after their TTL."""
     malformed_frames: int = 0
     """Frames that could not be decoded."""
+    malformed_headers: int = 0
+    """Messages dropped because their headers could not be decoded."""
     unknown_messages: int = 0
     """Frames with an unknown message number."""
     foreign_connections: int = 0

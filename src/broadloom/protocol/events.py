@@ -1,7 +1,7 @@
 """What a peer reports: messages for the application, and events about its state and links."""
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, NamedTuple
@@ -10,6 +10,9 @@ from broadloom.wire import PeerId, PeerInfo
 from broadloom.wire.broadcast_frame import PayloadKind
 from broadloom.wire.exchange_messages import RejectReason
 from broadloom.wire.file_payload import File, decode_file
+from broadloom.wire.message_headers import Envelope, Headers
+
+_NO_ENVELOPE = Envelope(Headers(), 0)
 
 
 class PeerState(StrEnum):
@@ -59,6 +62,44 @@ class Message:
         damaged."""
         return decode_file(self.data) if self.kind == PayloadKind.FILE else None
 
+    @property
+    def envelope(self) -> Envelope | None:
+        """The headers and the time of sending; None if the message was sent without headers."""
+        return None
+
+    @property
+    def topic(self) -> str | None:
+        return self.envelope.headers.topic if self.envelope is not None else None
+
+    @property
+    def content_type(self) -> str | None:
+        return self.envelope.headers.content_type if self.envelope is not None else None
+
+    @property
+    def headers(self) -> Mapping[str, str]:
+        """The named values that the author gave."""
+        return self.envelope.headers.values if self.envelope is not None else {}
+
+    @property
+    def sent_at_ms(self) -> int | None:
+        """When the author sent it, by its own clock, in milliseconds since 1970. Sent with headers only."""
+        return self.envelope.sent_at_ms if self.envelope is not None else None
+
+
+@dataclass(frozen=True, slots=True, init=False)
+class MessageWithHeaders(Message):
+    """A class of its own, so that messages without headers stay small and quick to create."""
+
+    _envelope: Envelope = _NO_ENVELOPE
+
+    def __init__(self, author: PeerId, sequence: int, data: bytes, hops: int, kind: int, envelope: Envelope) -> None:
+        Message.__init__(self, author, sequence, data, hops, kind)
+        object.__setattr__(self, "_envelope", envelope)
+
+    @property
+    def envelope(self) -> Envelope:
+        return self._envelope
+
 
 _set_author, _set_sequence, _set_data, _set_hops, _set_kind = (
     getattr(Message, name).__set__ for name in ("author", "sequence", "data", "hops", "kind")
@@ -75,20 +116,29 @@ def payload_bytes(data: object, remedy: str) -> bytes:
 class Batch:
     """Consecutive messages of one author that arrived together."""
 
-    __slots__ = ("author", "data", "first_sequence", "hops", "kind")
+    __slots__ = ("author", "data", "envelopes", "first_sequence", "hops", "kind")
 
     def __init__(
-        self, author: PeerId, first_sequence: int, data: Sequence[bytes], hops: int, kind: int = PayloadKind.DATA
+        self,
+        author: PeerId,
+        first_sequence: int,
+        data: Sequence[bytes],
+        hops: int,
+        kind: int = PayloadKind.DATA,
+        envelopes: Sequence[Envelope] | None = None,
     ) -> None:
         self.author = author
         self.first_sequence = first_sequence
         self.data = data
         self.hops = hops
         self.kind = kind
+        self.envelopes = envelopes
+        """One per message, if they have headers."""
 
     @classmethod
     def from_message(cls, message: Message) -> "Batch":
-        return cls(message.author, message.sequence, (message.data,), message.hops, message.kind)
+        envelopes = (message.envelope,) if message.envelope is not None else None
+        return cls(message.author, message.sequence, (message.data,), message.hops, message.kind, envelopes)
 
     @property
     def last_sequence(self) -> int:
@@ -98,12 +148,26 @@ class Batch:
         """Return the messages after this sequence number."""
         if sequence < self.first_sequence:
             return self
-        return Batch(self.author, sequence + 1, self.data[sequence + 1 - self.first_sequence :], self.hops, self.kind)
+        return self.part(sequence + 1 - self.first_sequence, len(self.data))
+
+    def part(self, start: int, stop: int) -> "Batch":
+        """Return the messages at these positions."""
+        envelopes = self.envelopes[start:stop] if self.envelopes is not None else None
+        return Batch(self.author, self.first_sequence + start, self.data[start:stop], self.hops, self.kind, envelopes)
+
+    def message(self, index: int) -> Message:
+        data, sequence = self.data[index], self.first_sequence + index
+        if self.envelopes is None:
+            return Message(self.author, sequence, data, self.hops, self.kind)
+        return MessageWithHeaders(self.author, sequence, data, self.hops, self.kind, self.envelopes[index])
 
     def __len__(self) -> int:
         return len(self.data)
 
     def __iter__(self) -> Iterator[Message]:
+        if self.envelopes is not None:
+            yield from map(self.message, range(len(self.data)))
+            return
         for offset, data in enumerate(self.data):
             yield Message(self.author, self.first_sequence + offset, data, self.hops, self.kind)
 

@@ -30,6 +30,9 @@ UNUSABLE_REASONS = (
 )
 """Reasons that another attempt with the same configuration cannot overcome."""
 
+TIMEOUT_EXTENSION_S_MIN = 0.1
+"""A deadline is extended if everything became slower since the exchange began, but not by less than this."""
+
 AUTH_REASONS = (RejectReason.WRONG_KEY, RejectReason.TICKET_EXPIRED, RejectReason.TICKET_REVOKED)
 
 OnResponse = Callable[["Exchange", WireMessage], None]
@@ -45,7 +48,8 @@ class Exchange:
         """The remote peer, known from its Hello."""
         self.has_position = False
         self._is_closed = False
-        self._timer: Timer = peer.runtime.call_later(peer.settings.exchange_timeout_s, self._on_timeout)
+        self._started_at = peer.runtime.now()
+        self._timer: Timer = self._start_timer(peer.pacing.stretched(peer.settings.exchange_timeout_s))
 
     @property
     def remote(self) -> PeerInfo:
@@ -131,8 +135,19 @@ class Exchange:
     def _fail(self, reason: RejectReason | None, text: str) -> None:
         raise AssertionError
 
+    @property
+    def age_s(self) -> float:
+        return self.peer.runtime.now() - self._started_at
+
+    def _start_timer(self, delay_s: float) -> "Timer":
+        return self.peer.runtime.call_later(delay_s, self._on_timeout)
+
     def _on_timeout(self) -> None:
-        self._fail(None, "no response before the timeout")
+        remaining_s = self.peer.pacing.stretched(self.peer.settings.exchange_timeout_s) - self.age_s
+        if remaining_s > TIMEOUT_EXTENSION_S_MIN:
+            self._timer = self._start_timer(remaining_s)
+        else:
+            self._fail(None, "no response before the timeout")
 
     def _end(self) -> None:
         self._is_closed = True
@@ -158,6 +173,7 @@ class OutgoingExchange(Exchange):
         self._on_failure = on_failure
         self.is_open = False
         """Whether the connection is established and the request sent."""
+        self._opened_at = 0.0
         self._address = target.address if isinstance(target, PeerInfo) else target
         self.connection = peer.runtime.dial(self._address, self)
 
@@ -165,6 +181,7 @@ class OutgoingExchange(Exchange):
         if self._is_closed:
             return
         self.is_open = True
+        self._opened_at = self.peer.runtime.now()
         self._send_hello()
         self.connection.send(encode(self._request))
 
@@ -191,6 +208,7 @@ class OutgoingExchange(Exchange):
 
     def _on_message(self, message: WireMessage) -> None:
         self._timer.cancel()
+        self.peer.pacing.on_exchange(self.peer.runtime.now() - self._opened_at)
         self._on_response(self, message)
         if not self._is_closed:
             self.close()

@@ -143,14 +143,15 @@ class Link:
     def tick(self, now: float) -> None:
         """Send heartbeats and close a silent link. The hot path only sets flags, so it never reads the clock."""
         settings = self._peer.settings
+        timeout_s = self._peer.pacing.stretched(settings.heartbeat_timeout_s)
         self.lookups = 0
         if self.received_since_tick or self._peer.is_paused:
             self.received_since_tick = False
             self._received_at = now
-        elif now - self._received_at > settings.heartbeat_timeout_s:
+        elif now - self._received_at > timeout_s:
             self.close(LinkDownReason.HEARTBEAT_TIMEOUT)
             return
-        if not self.digest_received and now - self.linked_at > settings.heartbeat_timeout_s:
+        if not self.digest_received and now - self.linked_at > timeout_s:
             self.close(LinkDownReason.PROTOCOL_ERROR)  # alive, but useless without a digest
             return
         if self.sent_since_tick:
@@ -170,7 +171,8 @@ class Link:
     def reserve_edge(self, walk_id: int) -> None:
         self.release_edge()
         self.reserved_for = walk_id
-        self._release_timer = self._peer.runtime.call_later(self._peer.settings.edge_reservation_s, self.release_edge)
+        delay_s = self._peer.pacing.stretched(self._peer.settings.edge_reservation_s)
+        self._release_timer = self._peer.runtime.call_later(delay_s, self.release_edge)
 
     def release_edge(self) -> None:
         self.reserved_for = None
@@ -184,7 +186,7 @@ class Link:
         """Send the last message, free the slot, and read until the neighbor is done too."""
         self._peer.links.remove(self, LinkDownReason.REWIRED)
         self.send(unlink)
-        self._start_draining(self._peer.settings.unlink_timeout_s, self.finish)
+        self._start_draining(self._peer.pacing.stretched(self._peer.settings.unlink_timeout_s), self.finish)
 
     def linger(self) -> None:
         """The neighbor leaves: free its slot, but read for a moment what it still relays."""

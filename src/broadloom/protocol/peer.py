@@ -18,6 +18,7 @@ from broadloom.protocol.membership.join import JoinProtocol
 from broadloom.protocol.membership.join_states import LIFECYCLE, PeerEvent, bind
 from broadloom.protocol.membership.leave import LeaveProtocol
 from broadloom.protocol.membership.neighbor_lists import TwoHopView
+from broadloom.protocol.membership.pacing import Pacing
 from broadloom.protocol.membership.partitions import Beacons, PartitionMerge
 from broadloom.protocol.membership.peer_cache import PeerCache
 from broadloom.protocol.membership.random_walk import RandomWalks
@@ -67,6 +68,7 @@ class Peer:
         self.state = PeerState.DISCOVERING
         self._transitions = bind(LIFECYCLE, self)
         self.counters = PeerCounters()
+        self.pacing = Pacing()
         self.peer_cache = PeerCache(me.peer_id, self.settings.peer_cache_max, runtime.random)
         self.links = SlotTable(self)
         self.control_flood = ControlFlood(self)
@@ -122,7 +124,7 @@ class Peer:
 
     def start(self) -> None:
         """Discover the channel and join it."""
-        self.runtime.call_later(self.settings.tick_s * (0.5 + self.runtime.random.random()), self._tick)
+        self._schedule_tick(self.settings.tick_s * (0.5 + self.runtime.random.random()))
         self.discovery.start()
 
     def broadcast(
@@ -287,7 +289,7 @@ class Peer:
             action()
 
     def _fill_slots(self) -> None:
-        self.runtime.call_later(self.settings.join_timeout_s, self.on_enough_links)
+        self.runtime.call_later(self.pacing.stretched(self.settings.join_timeout_s), self.on_enough_links)
         self.slot_repair.schedule()
 
     def _restart_discovery(self) -> None:
@@ -295,6 +297,7 @@ class Peer:
         self.discovery.start()
 
     def _begin_membership(self) -> None:
+        self.broadcaster.receiver.begin_membership()
         self.beacons.begin()
         self.partition_merge.begin()
         self.discovery.notify_seekers()
@@ -305,11 +308,15 @@ class Peer:
 
     # -- timer
 
-    def _tick(self) -> None:
+    def _schedule_tick(self, delay_s: float) -> None:
+        self.runtime.call_later(delay_s, self._tick, self.runtime.now() + delay_s)
+
+    def _tick(self, due_at: float) -> None:
         if self.state is PeerState.LEFT:
             return
         now = self.runtime.now()
-        self.runtime.call_later(self.settings.tick_s, self._tick)
+        self.pacing.on_tick(now - due_at)
+        self._schedule_tick(self.settings.tick_s)
         self.broadcaster.tick(now)
         self._report_duplicates()
         if self.state is PeerState.CONNECTED:

@@ -99,8 +99,8 @@ class Observer(Protocol):
     """Called at the moment something happens; must return quickly and never raise. Without an observer, a message costs
     one comparison."""
 
-    def sent(self, sequence: int, data: bytes) -> None:
-        """This peer broadcast a message."""
+    def sent(self, sequence: int, data: bytes, kind: int) -> None:
+        """This peer broadcast a message of this kind."""
 
     def received(self, message: "Broadcast", neighbor: "PeerId") -> None:
         """The first copy of one or more messages arrived from this neighbor."""

@@ -7,13 +7,13 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from broadloom.record.file_locks import StaleFile
     from broadloom.record.reader import ChannelSummary, TapeReadError, read, summarize
     from broadloom.record.recorder import PayloadMetadata, Recorder
     from broadloom.record.schema import COLUMNS, EVENT_KINDS, SCHEMA, SCHEMA_VERSION, EventKind, spark_ddl
     from broadloom.record.settings import TapeSettings
     from broadloom.record.tape import Tape, TapeWriteError
     from broadloom.record.tape_writer import TapeCounters
+    from broadloom.record.unfinished_file import StaleFile
 
 __all__ = [
     "COLUMNS",
@@ -44,7 +44,7 @@ _MODULES = {
     "Recorder": "recorder",
     "SCHEMA": "schema",
     "SCHEMA_VERSION": "schema",
-    "StaleFile": "file_locks",
+    "StaleFile": "unfinished_file",
     "Tape": "tape",
     "TapeCounters": "tape_writer",
     "TapeReadError": "reader",

@@ -4,7 +4,7 @@ A damaged file is reported with its path, never skipped. Page checksums are veri
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import date, datetime
 from pathlib import Path
@@ -51,6 +51,16 @@ class ChannelSummary:
     start_time: datetime | None = None
     end_time: datetime | None = None
 
+    def add(self, other: "ChannelSummary") -> None:
+        self.files += other.files
+        self.bytes += other.bytes
+        self.rows += other.rows
+        self.dropped_rows += other.dropped_rows
+        self.kinds += other.kinds
+        self.peers |= other.peers
+        self.start_time = min(filter(None, (self.start_time, other.start_time)), default=None)
+        self.end_time = max(filter(None, (self.end_time, other.end_time)), default=None)
+
 
 def read(
     directory: Path | str,
@@ -84,27 +94,34 @@ def read(
     return pa.concat_tables(tables)
 
 
-def summarize(directory: Path | str) -> list[ChannelSummary]:
-    """Summarize a tape by channel."""
+def summarize(
+    directory: Path | str, *, on_error: Callable[[TapeReadError], None] | None = None
+) -> list[ChannelSummary]:
+    """Summarize a tape by channel. With `on_error`, it is called for each damaged file, and the others are read."""
     channels: dict[str, ChannelSummary] = {}
     for path in _paths(Path(directory), None, None):
-        name = str(_partition_values(path)["channel"])
-        summary = channels.setdefault(name, ChannelSummary(name))
-        table = _rows(path, ["kind", "event_time", "peer", "event_count"])
-        summary.files += 1
-        summary.bytes += path.stat().st_size
-        summary.rows += table.num_rows
-        for each in pc.value_counts(table["kind"]).to_pylist():
-            summary.kinds[each["values"]] += each["counts"]
-        summary.dropped_rows += sum(
-            table.filter(pc.equal(table["kind"], EventKind.ROWS_DROPPED.value))["event_count"].to_pylist()
-        )
-        summary.peers.update(filter(None, table["peer"].unique().to_pylist()))
-        if table.num_rows:
-            ends = pc.min_max(table["event_time"]).as_py()
-            summary.start_time = min(summary.start_time or ends["min"], ends["min"])
-            summary.end_time = max(summary.end_time or ends["max"], ends["max"])
+        try:
+            found = _summarize_file(path)
+        except TapeReadError as problem:
+            if on_error is None:
+                raise
+            on_error(problem)
+            continue
+        channels.setdefault(found.channel, ChannelSummary(found.channel)).add(found)
     return list(channels.values())
+
+
+def _summarize_file(path: Path) -> ChannelSummary:
+    summary = ChannelSummary(str(_partition_values(path)["channel"]))
+    table = _rows(path, ["kind", "event_time", "peer", "event_count"])
+    summary.files, summary.bytes, summary.rows = 1, path.stat().st_size, table.num_rows
+    for each in pc.value_counts(table["kind"]).to_pylist():
+        summary.kinds[str(each["values"])] += each["counts"]
+    dropped = table.filter(pc.equal(table["kind"], EventKind.ROWS_DROPPED.value))["event_count"]
+    summary.dropped_rows = pc.sum(dropped).as_py() or 0
+    summary.peers.update(filter(None, table["peer"].unique().to_pylist()))
+    summary.start_time, summary.end_time = pc.min_max(table["event_time"]).as_py().values()
+    return summary
 
 
 def _paths(directory: Path, channel: ChannelName | str | None, day: date | None) -> Iterator[Path]:
@@ -130,6 +147,8 @@ def _partition_values(path: Path) -> dict[str, str | date]:
 
 def _rows(path: Path, columns: list[str]) -> pa.Table:
     """Columns of one file. Columns that its version does not have are null."""
+    if path.exists() and not path.is_file():  # opening a pipe would wait for its writer
+        raise TapeReadError(path, "not a file")
     try:
         with pq.ParquetFile(path, page_checksum_verification=True) as file:
             version = int((file.schema_arrow.metadata or {}).get(VERSION_KEY, 0))
@@ -142,11 +161,14 @@ def _rows(path: Path, columns: list[str]) -> pa.Table:
             count = file.metadata.num_rows
     except FileNotFoundError:
         raise
-    except (pa.ArrowException, OSError, ValueError) as problem:
+    except (pa.ArrowException, OSError, ValueError, TypeError, LookupError) as problem:
         if isinstance(problem, TapeReadError):
             raise
         raise TapeReadError(path, str(problem)) from problem
     for each in COLUMNS:
+        nulls = table[each.name].null_count if each.is_required and each.name in table.column_names else 0
+        if nulls:
+            raise TapeReadError(path, f"{each.name} is null in {nulls:,} row{'s' * (nulls > 1)}")
         if each.name in columns and each.name not in there:
             table = table.append_column(each.name, pa.nulls(count, each.type))
     return table.replace_schema_metadata(None)

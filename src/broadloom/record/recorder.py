@@ -5,6 +5,7 @@ Nothing here waits, converts or raises: each event is one tuple appended to the 
 """
 
 from collections.abc import Callable
+from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
 from broadloom.channel.fragments import FRAGMENT_BYTES
@@ -12,7 +13,9 @@ from broadloom.groups.messages import payload_ids
 from broadloom.protocol.events import LinkDown, LinkUp, Missed, PeerState, StateChanged
 from broadloom.record.rows import KIND_NUMBERS, OptionalColumns, RowOrigin
 from broadloom.record.schema import EventKind
-from broadloom.wire import Broadcast, PeerId
+from broadloom.wire import Broadcast, PeerId, WireError
+from broadloom.wire.broadcast_frame import PayloadKind
+from broadloom.wire.message_headers import HAS_HEADERS, split_headers
 
 if TYPE_CHECKING:
     from broadloom.protocol.events import Batch, Event
@@ -76,8 +79,8 @@ class Recorder:
 
     # -- called by the peer. The hot methods repeat a few lines: a shared method would double their cost.
 
-    def sent(self, sequence: int, data: bytes) -> None:
-        extra = self._extra(data) if self._has_extra else None
+    def sent(self, sequence: int, data: bytes, kind: int = 0) -> None:
+        extra = self._extra(data, kind) if kind or self._has_extra else None
         origin, now_us = self._origin, int(self._clock() * 1e6)
         self._append((_SENT, now_us, origin, origin[1], sequence, None, None, None, None, len(data), extra))
         if len(self._rows) >= self._queue.check_at_rows or extra is not None:
@@ -95,10 +98,10 @@ class Recorder:
                 self._queue.check_limits()
 
     def delivered(self, batch: "Batch") -> None:
-        author, sequence, hops = batch.author, batch.first_sequence, batch.hops
-        now_us = int(self._clock() * 1e6)
+        author, sequence, hops, kind = batch.author, batch.first_sequence, batch.hops, batch.kind
+        has_extra, now_us = kind or self._has_extra, int(self._clock() * 1e6)
         for data in batch.data:
-            extra = self._extra(data) if self._has_extra else None
+            extra = self._extra(data, kind) if has_extra else None
             self._append((_DELIVERED, now_us, self._origin, author, sequence, None, hops, None, None, len(data), extra))
             sequence += 1
             if len(self._rows) >= self._queue.check_at_rows or extra is not None:
@@ -155,9 +158,10 @@ class Recorder:
         if len(self._rows) >= self._queue.check_at_rows or extra is not None:
             self._queue.check_limits(extra)
 
-    def _extra(self, data: bytes) -> OptionalColumns | None:
-        """Payload and metadata of a message, if they are recorded and there are any."""
+    def _extra(self, data: bytes, kind: int) -> OptionalColumns | None:
+        """Topic, payload and metadata of a message, if they are recorded and there are any."""
         metadata = None
+        sent_topic = _topic(data, kind) if kind else None
         if self._describe is not None:
             try:
                 metadata = self._describe(data)
@@ -165,7 +169,8 @@ class Recorder:
                 metadata = None  # a message from another member must not break the channel
         payload = data if self._payload else None
         if metadata is None:
-            return OptionalColumns(payload=payload) if payload is not None else None
+            has_any = payload is not None or sent_topic is not None
+            return OptionalColumns(topic=sent_topic, payload=payload) if has_any else None
         group_id, parent, topic, message_id, parent_message_id = metadata
         return OptionalColumns(
             None,
@@ -173,7 +178,7 @@ class Recorder:
             None,
             group_id,
             *_checked(parent),
-            topic,
+            topic if sent_topic is None else sent_topic,
             payload,
             *_checked(message_id),
             *_checked(parent_message_id),
@@ -183,6 +188,16 @@ class Recorder:
 def _checked(ids: tuple[int, int] | None) -> tuple[int | None, int | None]:
     """None for ids that do not fit into 64 bits."""
     return ids if ids is not None and 0 <= ids[0] <= _ID_MAX else (None, None)
+
+
+def _topic(data: bytes, kind: int) -> str | None:
+    """The topic that the author gave. That of a large message is in its first fragment."""
+    if kind == PayloadKind.FRAGMENT and len(data) > FRAGMENT_HEADER_BYTES and not any(data[_FRAGMENT_NUMBER]):
+        kind, data = int.from_bytes(data[12:FRAGMENT_HEADER_BYTES], "big"), data[FRAGMENT_HEADER_BYTES:]
+    if kind & HAS_HEADERS:
+        with suppress(WireError):
+            return split_headers(data)[0].headers.topic
+    return None
 
 
 FRAGMENT_HEADER_BYTES = 16

@@ -19,11 +19,11 @@ from weakref import WeakSet
 
 from broadloom.protocol import ChannelName
 from broadloom.record.dropped_rows import DroppedRows
-from broadloom.record.file_locks import StaleFile, remove_stale_files
 from broadloom.record.recorder import Describe, Recorder, payload_metadata
 from broadloom.record.row_queue import RowQueue
 from broadloom.record.settings import TapeSettings
 from broadloom.record.tape_writer import TapeCounters, TapeWriter
+from broadloom.record.unfinished_file import StaleFile, remove_stale_files
 from broadloom.wire import PeerId
 
 logger = logging.getLogger("broadloom.record")

@@ -1,20 +1,18 @@
 """`TapeFile`: one Parquet file, from its first row to its final name.
 
-A file with its final name is complete. Until then it is hidden by a leading dot, which Spark and pyarrow skip, and
-locked by its writer. It is renamed atomically, after all its data is on disk.
+A file with its name is complete. It gets its name atomically, after all its data is on disk.
 """
 
 import os
 from contextlib import suppress
 from datetime import date
-from itertools import count
 from pathlib import Path
 from typing import Any, BinaryIO
 
 from broadloom.record.arrow_import import pa, pq
 from broadloom.record.dropped_rows import Key, RowRange
-from broadloom.record.file_locks import lock
 from broadloom.record.schema import CHANNEL_DIGITS, COLUMNS, file_schema
+from broadloom.record.unfinished_file import UnfinishedFile
 
 BATCHES_MAX = 64
 """Buffered batches are combined beyond this number: many small ones need more memory than their rows."""
@@ -50,18 +48,11 @@ class TapeFile:
         self._schema = file_schema(key[0], run_id)
         folder = partition_folder(directory, key)
         make_folder(folder, directory)
-        self.path = folder / f"{run_id}-{number:06d}.parquet"
         self._writer: Any = None
-        self._sink, self._hidden_path = _create(self.path)
+        self._file = UnfinishedFile(folder / f"{run_id}-{number:06d}.parquet")
+        self._sink = self._file.sink
         try:
-            self._writer = pq.ParquetWriter(
-                self._sink,
-                self._schema,
-                compression="zstd",
-                use_dictionary=_DICTIONARY,
-                column_encoding=_DELTAS,
-                write_page_checksum=True,
-            )
+            self._writer = open_writer(self._sink, self._schema)
             self._flush()
         except BaseException:
             self.abandon()
@@ -93,13 +84,13 @@ class TapeFile:
             self._flush()
 
     def finish(self) -> None:
-        """Sync the data, then rename. The lock is released last."""
+        """Sync the data, then give the file its name."""
         self.write_row_group()
         self._writer.close()
         self._flush()
-        os.fsync(self._sink.fileno())
-        self._hidden_path.rename(self.path)
-        sync_folder(self.path.parent)
+        self._file.sync()
+        self._file.publish()
+        sync_folder(self._file.path.parent)
         self._sink.close()
 
     def after_fork(self) -> None:
@@ -120,29 +111,19 @@ class TapeFile:
             with suppress(Exception):
                 self._writer.close()
             self._writer.is_open = False  # or it would try again when it is garbage-collected
-        for path in (self._hidden_path, self.path):  # it is renamed already if only syncing its folder failed
-            with suppress(OSError):
-                path.unlink()
-        with suppress(OSError, ValueError):
-            self._sink.close()
+        self._file.remove()
 
 
-def _create(path: Path) -> tuple[BinaryIO, Path]:
-    """Create and lock a hidden file.
-
-    Between these two steps another process may consider it stale and remove it by its name. Then another name is used.
-    """
-    for attempt in count():
-        hidden = path.with_name(f".{path.stem}.{attempt}{path.suffix}" if attempt else f".{path.name}")
-        sink = hidden.open("xb")
-        try:
-            is_ours = lock(sink) and os.fstat(sink.fileno()).st_nlink > 0
-        except OSError:
-            is_ours = True  # no locks on this file system, for other processes either
-        if is_ours:
-            return sink, hidden
-        sink.close()
-    raise AssertionError("unreachable")
+def open_writer(sink: BinaryIO, schema: pa.Schema) -> Any:
+    """A Parquet writer with the encodings of a tape."""
+    return pq.ParquetWriter(
+        sink,
+        schema,
+        compression="zstd",
+        use_dictionary=_DICTIONARY,
+        column_encoding=_DELTAS,
+        write_page_checksum=True,
+    )
 
 
 def make_folder(folder: Path, top: Path) -> None:

@@ -14,6 +14,7 @@ from broadloom.protocol.identity import CredentialError, Identity
 from broadloom.security.authority import Authority, is_for_channel
 from broadloom.security.certificates import Clock, PeerCertificate, utc_now
 from broadloom.security.keys import SEEDS_CACHED, derive_authority_seed, key_from_name, server_name_of
+from broadloom.security.post_signer import PostSigner
 from broadloom.security.revocation import RevocationList
 from broadloom.security.ticket import Ticket
 from broadloom.security.tls_context import make_contexts
@@ -39,6 +40,9 @@ class PeerCredentials:
         """The TLS server name (SNI) that initiators must send."""
         self.server_context, self.client_context = make_contexts(authority, certificate, self.server_name)
         self.signer = SessionSigner(certificate, verifier)
+        has_ticket = len(certificate.chain) > 1
+        self.post_signer = PostSigner(channel.id, certificate, verifier, self.identity.name) if has_ticket else None
+        """For messages of groups; None without a ticket."""
         self.revocation_list = revocation_list
         """Reloaded by the owner of these credentials when the file changes."""
 

@@ -9,9 +9,10 @@ from datetime import UTC, datetime
 from typing import NamedTuple
 
 from cryptography import x509
+from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
-from broadloom.protocol.identity import CredentialError, Identity, SignatureCheck
+from broadloom.protocol.identity import CredentialError, Identity, Role, SignatureCheck
 from broadloom.security.certificates import TICKET_EXTENSION, Clock, PeerCertificate
 from broadloom.security.keys import peer_id_of
 from broadloom.security.revocation import RevocationList
@@ -26,6 +27,19 @@ CREDENTIAL_BYTES_MAX = 4096
 class VerifiedPeer(NamedTuple):
     identity: Identity
     key: Ed25519PublicKey
+
+
+class PastCredential(NamedTuple):
+    """A credential that was valid from `begin` to `end`."""
+
+    identity: Identity
+    key: Ed25519PublicKey
+    begin: datetime
+    end: datetime
+
+
+CREDENTIALS_CACHED = 1024
+"""Credentials of past sessions that are kept verified."""
 
 
 class CertificateVerifier:
@@ -50,7 +64,26 @@ class CertificateVerifier:
             # Parsers raise many kinds of errors, and might quote the untrusted bytes: their messages are not passed on.
             raise _untrusted_error() from None
 
+    def verify_past(self, der: bytes) -> PastCredential:
+        """As `verify`, for a credential that may have expired since."""
+        try:
+            peer, certificates = self._verify_chain(der, None)
+        except CredentialError:
+            raise
+        except Exception:
+            raise _untrusted_error() from None
+        begin = max(each.not_valid_before_utc for each in certificates)
+        return PastCredential(peer.identity, peer.key, begin, min(each.not_valid_after_utc for each in certificates))
+
     def _verify(self, der: bytes, peer_id: PeerId | None) -> VerifiedPeer:
+        peer, certificates = self._verify_chain(der, peer_id)
+        self.recheck(peer.identity)
+        for each in certificates:
+            self._check_time(each)
+        return peer
+
+    def _verify_chain(self, der: bytes, peer_id: PeerId | None) -> tuple[VerifiedPeer, list[x509.Certificate]]:
+        """Returns the peer, and the certificates whose validity is still to be checked: of the ticket and the peer."""
         if len(der) > CREDENTIAL_BYTES_MAX:
             raise _untrusted_error()
         certificate = x509.load_der_x509_certificate(der)
@@ -70,26 +103,25 @@ class CertificateVerifier:
             )
         if ticket is None:
             certificate.verify_directly_issued_by(self._authority)
-            self._check_time(certificate)
-            return VerifiedPeer(Identity(owner), key)
+            return VerifiedPeer(Identity(owner), key), [certificate]
         certificate.verify_directly_issued_by(ticket)
         ticket.verify_directly_issued_by(self._authority)
         claims = read_ticket(ticket)
         identity = Identity(owner, claims.name, claims.role, claims.serial, ticket.not_valid_after_utc.timestamp())
-        self.recheck(identity)
-        self._check_time(ticket)
-        self._check_time(certificate)
-        return VerifiedPeer(identity, key)
+        return VerifiedPeer(identity, key), [ticket, certificate]
 
     def recheck(self, identity: Identity) -> None:
         """Raises `CredentialError` if the ticket has expired or was revoked since it was verified."""
+        self.check_revoked(identity)
+        if identity.expires_at is not None and self._now().timestamp() > identity.expires_at:
+            raise expired_error(datetime.fromtimestamp(identity.expires_at, UTC))
+
+    def check_revoked(self, identity: Identity) -> None:
         if self._revocation_list is not None and self._revocation_list.is_revoked(identity.ticket_serial):
             raise CredentialError(
                 RejectReason.TICKET_REVOKED,
                 f"the ticket {identity.ticket_serial} was revoked: ask the channel's owner",
             )
-        if identity.expires_at is not None and self._now().timestamp() > identity.expires_at:
-            raise expired_error(datetime.fromtimestamp(identity.expires_at, UTC))
 
     def _check_time(self, certificate: x509.Certificate) -> None:
         now = self._now()
@@ -126,6 +158,29 @@ def _untrusted_error() -> CredentialError:
 SIGNATURE_BYTES = 64
 MESSAGE_PREFIX = b"broadloom message\0"
 """Domain separation: the session key also signs TLS handshakes, and no message must be valid as a handshake."""
+
+
+class Statements:
+    """Verifies statements that were signed in the past. Keeps the credentials that were verified last."""
+
+    def __init__(self, verifier: CertificateVerifier) -> None:
+        self._verifier = verifier
+        self._verified: dict[bytes, PastCredential] = {}
+
+    def verify(self, credential: bytes, data: bytes, signature: bytes, at: datetime) -> str | None:
+        """The name of the producer that signed this data at that time, according to its ticket; else None."""
+        try:
+            known = self._verified.get(credential)
+            if known is None:
+                known = self._verified[credential] = self._verifier.verify_past(credential)
+                if len(self._verified) > CREDENTIALS_CACHED:
+                    del self._verified[next(iter(self._verified))]
+            self._verifier.check_revoked(known.identity)
+            known.key.verify(signature, data)
+        except (CredentialError, InvalidSignature):
+            return None
+        is_valid = known.begin <= at <= known.end and known.identity.role is Role.PRODUCER
+        return known.identity.name if is_valid else None
 
 
 class SessionSigner:

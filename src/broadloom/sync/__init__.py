@@ -8,6 +8,6 @@ with broadloom.sync.connect("chess/club-42") as channel:
         print(message.text)
 """
 
-from broadloom.sync.channel import Channel, connect
+from broadloom.sync.channel import Channel, Layer, Subscription, connect
 
-__all__ = ["Channel", "connect"]
+__all__ = ["Channel", "Layer", "Subscription", "connect"]

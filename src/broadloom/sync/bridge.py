@@ -220,10 +220,15 @@ def awaits_into(
 
 def calls(method: Callable[Concatenate[Any, P], T]) -> Callable[Concatenate[Any, P], T]:
     """The thread-safe twin of a plain method."""
+    return calls_into(lambda result: result, method)
+
+
+def calls_into(convert: Callable[[T], S], method: Callable[Concatenate[Any, P], T]) -> Callable[Concatenate[Any, P], S]:
+    """The same for a method whose result has a twin of its own."""
 
     @functools.wraps(method)
-    def twin(self: Any, /, *args: P.args, **kwargs: P.kwargs) -> T:
-        return call(method, self._wrapped, *args, **kwargs)
+    def twin(self: Any, /, *args: P.args, **kwargs: P.kwargs) -> S:
+        return convert(call(method, self._wrapped, *args, **kwargs))
 
     return twin
 

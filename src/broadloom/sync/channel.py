@@ -2,20 +2,46 @@
 
 from broadloom.channel.channel import Channel as AsyncChannel
 from broadloom.channel.connect import PendingConnection
+from broadloom.channel.layer import Layer as AsyncLayer
 from broadloom.channel.options import ConnectOptions, accepts_connect_options
+from broadloom.channel.subscription import Subscription as AsyncSubscription
 from broadloom.protocol.events import Message
 from broadloom.sync.bridge import (
     Attribute,
     ClosableSyncWrapper,
+    SyncWrapper,
     awaits,
     call,
     calls,
+    calls_into,
     iterates,
     loop_thread,
     run,
     subscribes,
 )
 from broadloom.wire import PeerId
+
+
+class Subscription(ClosableSyncWrapper[AsyncSubscription]):
+    """The synchronous counterpart of `broadloom.Subscription`."""
+
+    name = Attribute[str]()
+    pattern = Attribute[str | None]()
+    unread_count = Attribute[int]()
+    dropped_count = Attribute[int]()
+    has_overflowed = Attribute[bool]()
+    receive = awaits(AsyncSubscription.receive)
+    receive_nowait = calls(AsyncSubscription.receive_nowait)
+    batches = iterates(AsyncSubscription.batches)
+    __iter__ = iterates(AsyncSubscription.__aiter__)
+
+
+class Layer(SyncWrapper[AsyncLayer]):
+    """The synchronous counterpart of `broadloom.Layer`."""
+
+    mark = Attribute[str]()
+    broadcast = awaits(AsyncLayer.broadcast)
+    close = calls(AsyncLayer.close)
 
 
 class Channel(ClosableSyncWrapper[AsyncChannel]):
@@ -49,6 +75,8 @@ class Channel(ClosableSyncWrapper[AsyncChannel]):
     receive = awaits(AsyncChannel.receive)
     batches = iterates(AsyncChannel.batches)
     __iter__ = iterates(AsyncChannel.__aiter__)
+    subscribe = calls_into(Subscription, AsyncChannel.subscribe)
+    layer = calls_into(Layer, AsyncChannel.layer)
     on_message = subscribes(AsyncChannel.on_message)
     on_batch = subscribes(AsyncChannel.on_batch)
     on_event = subscribes(AsyncChannel.on_event)

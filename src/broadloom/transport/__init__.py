@@ -5,6 +5,7 @@
 
 from broadloom.transport.addresses import find_advertise_host, parse_address
 from broadloom.transport.bootstrap_hosts import BootstrapHosts
-from broadloom.transport.node import HandshakeCounters, ListenError, TcpNode
+from broadloom.transport.listener import ListenError
+from broadloom.transport.node import HandshakeCounters, TcpNode
 
 __all__ = ["BootstrapHosts", "HandshakeCounters", "ListenError", "TcpNode", "find_advertise_host", "parse_address"]

@@ -37,6 +37,8 @@ class Limits:
     """Ports to try to listen on, in the channel's port order."""
     listen_backlog: int = 512
     """Connections that the kernel queues while the process is busy."""
+    listen_retry_s: float = 1.0
+    """How often a peer that searches do not find tries to get one of the ports where they look."""
     bootstrap_check_s: float = 5.0
     """How often the file with bootstrap hosts is read again."""
     credential_check_s: float = 5.0

@@ -4,10 +4,8 @@ The counterpart of `testing/sim/node.py`. It runs in the current event loop and 
 """
 
 import asyncio
-import errno
 import logging
 import secrets
-import socket
 import time
 from collections.abc import Callable, Iterable
 from contextlib import suppress
@@ -24,8 +22,10 @@ from broadloom.transport.addresses import bind_host, resolve_host
 from broadloom.transport.admission_control import AdmissionControl
 from broadloom.transport.bootstrap_hosts import BootstrapHosts
 from broadloom.transport.connection import TcpConnection
+from broadloom.transport.file_descriptors import OUT_OF_FILES, DescriptorShortage
 from broadloom.transport.flow_control import FlowControl
 from broadloom.transport.limits import Limits, TcpTuning
+from broadloom.transport.listener import Listener, ListenError
 from broadloom.wire import Address, PeerId, PeerInfo
 from broadloom.wire.exchange_messages import RejectReason
 
@@ -35,13 +35,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("broadloom")
 
-_IN_USE = (errno.EADDRINUSE, errno.EACCES)
 # Includes the time that the machine is suspended: retained messages age meanwhile.
 _CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
-
-
-class ListenError(OSError):
-    """There is no port to listen on."""
 
 
 @dataclass(slots=True)
@@ -90,25 +85,33 @@ class TcpNode:
         self.id = credentials.peer_id if credentials is not None else PeerId(secrets.randbits(64))
         self._loop = asyncio.get_running_loop()
         self.flow = FlowControl(self)
+        self.shortage = DescriptorShortage(self.now)
+        self.listener = Listener(
+            bind_host(advertise_host),
+            self.limits.listen_backlog,
+            lambda: TcpConnection(self, is_initiator=False),
+            self.shortage,
+        )
         self._connections: dict[TcpConnection, None] = {}
         self._to_flush: list[TcpConnection] = []
         self._flush_is_due = False
-        self._server: asyncio.Server | None = None
         self._all_closed = asyncio.Event()
         self._closing = False
         self._revocation_list_failed = False
         self._hosts: tuple[Address, ...] = ()
         """The bootstrap hosts that the peer knows."""
         self._bootstrap_timer: asyncio.TimerHandle | None = None
+        self._listen_timer: asyncio.TimerHandle | None = None
         self._credential_check_timer: asyncio.TimerHandle | None = None
 
     async def start(self, observer: "Observer | None" = None) -> None:
         """Listen, and start to discover the channel."""
-        address = await self._listen()
+        address = self._listen()
         signer = self.credentials.signer if self.credentials is not None and self._signed else None
         me = PeerInfo(self.id, address)
         self._hosts = hosts = self.bootstrap.addresses
         self.peer = Peer(self, me, self._channel.id, hosts, self.settings, signer=signer, observer=observer)
+        self._stay_discoverable()
         self.peer.start()
         self._check_bootstrap_hosts()
         if self.credentials is not None:
@@ -151,10 +154,21 @@ class TcpNode:
         with suppress(OSError, ValueError, OverflowError):  # the last two: an invalid host from an untrusted message
             # Resolved here: in `create_connection`, a lookup that fails after a cancel would never be awaited.
             for host in await resolve_host(address.host):
-                with suppress(OSError):
+                try:
                     await self._loop.create_connection(lambda: connection, host, address.port)
+                except OSError as problem:
+                    self._on_dial_failed(problem)
+                else:
+                    self.shortage.end()
                     return
         connection.on_connect_failed()
+
+    def _on_dial_failed(self, problem: OSError) -> None:
+        if problem.errno in OUT_OF_FILES:
+            self.shortage.note("dial other peers")
+            self.peer.peer_cache.forgive()
+        else:
+            self.shortage.end()
 
     def flush_soon(self, connection: TcpConnection) -> None:
         if not self._flush_is_due:
@@ -273,43 +287,36 @@ class TcpNode:
 
     # -- listening
 
-    async def _listen(self) -> Address:
-        host = bind_host(self._advertise_host)
-        ports = [self._port] if self._port else PortOrder(self._channel.id)
-        family = socket.AF_INET6 if ":" in host else socket.AF_INET
-        problem: OSError | None = None
-        for _, port in zip(range(self.limits.listen_ports_max), ports, strict=False):
-            # IPPROTO_TCP is explicit, because asyncio sets TCP_NODELAY only on such sockets.
-            listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
-            try:
-                listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-                listener.bind((host, port))
-                listener.listen(self.limits.listen_backlog)
-            except OSError as refused:
-                listener.close()
-                problem = refused
-                if refused.errno in _IN_USE:
-                    continue
-                break
-            # In two steps, so that a cancellation in between leaves a server that `abort` can close.
-            self._server = await self._loop.create_server(
-                lambda: TcpConnection(self, is_initiator=False),
-                sock=listener,
-                backlog=self.limits.listen_backlog,
-                start_serving=False,
-            )
-            await self._server.start_serving()
-            return Address(self._advertise_host, port)
-        where = f"{host}, port {self._port}" if self._port else host
-        remedy = "; choose another port, or 0 for an automatic one" if self._port else ""
-        raise ListenError(f"cannot listen on {where}: {problem.strerror if problem else 'no free port'}{remedy}")
+    def _listen(self) -> Address:
+        order = PortOrder(self._channel.id)
+        ports = [self._port] if self._port else [order[index] for index in range(self.limits.listen_ports_max)]
+        try:
+            return Address(self._advertise_host, self.listener.open(ports))
+        except ListenError as problem:
+            where = f"{bind_host(self._advertise_host)}{f', port {self._port}' if self._port else ''}"
+            remedy = "; choose another port, or 0 for an automatic one" if self._port else ""
+            raise ListenError(f"cannot listen on {where}: {problem}{remedy}") from None
+
+    def _stay_discoverable(self) -> None:
+        """Searches look at the first ports of the port order only. A peer on another port, because it was chosen or
+        because those were taken, listens on one of them too as soon as one is free."""
+        if self._closing:
+            return
+        order = PortOrder(self._channel.id)
+        searched = [order[index] for index in range(self.settings.discovery_ports)]
+        if not any(port in searched for port in self.listener.ports):
+            self._listen_timer = self.call_later(self.limits.listen_retry_s, self._stay_discoverable)
+            # Where all bootstrap hosts have a port, nobody searches, and a firewall may allow the chosen port only.
+            if not all(address.port for address in self._hosts):
+                with suppress(ListenError):
+                    self.peer.discovery.on_listening(self.listener.open(searched))
 
     # -- closing
 
     async def close(self, *, timeout_s: float = 1.0) -> None:
         """Stop listening, let connections close if the peer has left, and abort the rest."""
         self._closing = True
-        self._stop_listening()
+        self.listener.close()
         await asyncio.sleep(0)
         if self._connections and self.peer.state is PeerState.LEFT:
             with suppress(TimeoutError):
@@ -317,23 +324,12 @@ class TcpNode:
                     await self._all_closed.wait()
         self.abort()
 
-    def _stop_listening(self) -> None:
-        """In two steps: a server that closes leaks connections which it has accepted but not yet passed to a protocol.
-        So stop accepting first, and close after those were passed on."""
-        server, self._server = self._server, None
-        if server is None:
-            return
-        for listener in server.sockets:
-            with suppress(NotImplementedError):  # Windows: no `remove_reader`
-                self._loop.remove_reader(listener.fileno())
-        self._loop.call_soon(server.close)
-
     def abort(self) -> None:
         """Disconnect without notice, as if the process had been killed."""
         self._closing = True
-        self._stop_listening()
+        self.listener.close()
         self.flow.stop()
-        for timer in (self._credential_check_timer, self._bootstrap_timer):
+        for timer in (self._credential_check_timer, self._bootstrap_timer, self._listen_timer):
             if timer is not None:
                 timer.cancel()
         self.admission_control.abort_pending()

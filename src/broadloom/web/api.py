@@ -5,6 +5,7 @@
     /data/SOURCE/stats?at=S                 the figures beside the drawing
     /data/SOURCE/overview                   the whole history in a few bins
     /data-tables/KEY.csv?column=finding&condition=is&value=missing    a filtered table as CSV or Parquet
+    /data-plots/CHANNEL.svg                 the history of a channel as a picture
 
 The browser requests the next piece after it has processed the last one, so at most one is in flight.
 """
@@ -52,7 +53,18 @@ def download_routes(sources: Sources) -> list[Route]:
         headers = {"content-disposition": f'attachment; filename="{entry.key}.{kind}"', "cache-control": "no-store"}
         return StreamingResponse(_stream(first, pieces), headers=headers, media_type=MEDIA_TYPES[kind])
 
-    return [Route("/data-tables/{key}.{kind:str}", download)]
+    async def plot(request: Request) -> Response:
+        try:
+            if sources.catalog is None:
+                raise TableNotFoundError("there are no tables here: start the server with --results DIR")
+            from broadloom.pipeline.plot import channel_svg
+
+            drawn = await asyncio.to_thread(channel_svg, sources.catalog.folder, request.path_params["channel"])
+        except Exception as problem:
+            return Response(describe_error(problem), 404, media_type="text/plain")
+        return Response(drawn, headers={"cache-control": "no-store"}, media_type="image/svg+xml")
+
+    return [Route("/data-tables/{key}.{kind:str}", download), Route("/data-plots/{channel}.svg", plot)]
 
 
 async def _stream(first: bytes, pieces: Iterator[bytes]) -> AsyncIterator[bytes]:

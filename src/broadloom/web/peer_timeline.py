@@ -97,7 +97,7 @@ class PeerTimeline:
         self._me = me
         return self
 
-    def sent(self, sequence: int, data: bytes) -> None:
+    def sent(self, sequence: int, data: bytes, kind: int) -> None:
         self._log.add(MessageSent(time.time(), self._me, sequence, len(data)))
 
     def received(self, message: "Broadcast", neighbor: "PeerId") -> None:

@@ -208,12 +208,13 @@ def format_cell(value: Any) -> Any:
 CHANNELS_MAX = 50
 FINDINGS = (
     *("missing", "duplicate", "out_of_order", "reply_before_parent", "receiver_not_member", "delivered_to_author"),
-    *("never_sent", "reported_missed"),
+    *("forged", "not_recorded", "reported_missed"),
 )
 
 
 @dataclass(frozen=True, slots=True)
 class AuditSummary:
+    channel: str
     verdict: Verdict
     sentence: str
     remarks: str
@@ -237,5 +238,5 @@ def audit_summaries(catalog: TableCatalog) -> list[AuditSummary]:
         )
         if verdict is Verdict.UNSETTLED:
             sentence += f" At {row['verdict_time']:%H:%M:%S}, {row['waits_for']}."
-        summaries.append(AuditSummary(verdict, sentence, row.get("notes") or ""))
+        summaries.append(AuditSummary(row["channel"], verdict, sentence, row.get("notes") or ""))
     return summaries

@@ -32,6 +32,7 @@ _UINT = struct.Struct(">I")
 SIGNED_PART_BYTES = _CORE.size + hashlib.sha256().digest_size
 _CORE_AT = PREFIX.size
 _TAIL_AT = PREFIX.size + _CORE.size
+_SIGNED_HEAD_END = _TAIL_AT + 4 + SIGNATURE_BYTES_MAX
 _BYTES_MIN = _TAIL_AT + 12
 _PADDING = (b"", b"\0\0\0", b"\0\0", b"\0")
 SPLIT_FRAME_BYTES_MIN = 8 << 10
@@ -170,6 +171,11 @@ def signature_of(frame: bytes) -> bytes:
     """The signature of a frame that was received, which may be malformed."""
     (size,) = _UINT.unpack_from(frame, _TAIL_AT)
     return frame[_TAIL_AT + 4 : _TAIL_AT + 4 + size]
+
+
+def is_copy(frame: bytes, other: bytes) -> bool:
+    """Whether two frames have the same header and signature, apart from what relays change."""
+    return frame[_CORE_AT:_SIGNED_HEAD_END] == other[_CORE_AT:_SIGNED_HEAD_END]
 
 
 def signed_part(frame: bytes) -> bytes:

@@ -56,6 +56,7 @@ def test_joiner_adopts_position_of_first_neighbor() -> None:
     connection = link(peer, 2, None)
     connection.remote_sends(digest_of((A, 1, 5), (B, 7, 6)))
     assert peer.state is PeerState.JOINING
+    peer.on_enough_links()
     connection.remote_sends(broadcast_of(A, 6), broadcast_of(B, 7, 7), broadcast_of(A, 4), broadcast_of(A, 7))
     assert runtime.delivered_ids() == [(A, 6), (B, 7), (A, 7)]
     runtime.advance(2 * NO_TIMEOUT.retention_s)
@@ -75,6 +76,7 @@ def test_joiner_waits_for_messages_between_first_and_second_digest() -> None:
     peer = seeker(runtime)
     link(peer, 2, digest_of((A, 1, 5)))
     second = link(peer, 3, digest_of((A, 1, 8)))
+    peer.on_enough_links()
     second.remote_sends(broadcast_of(A, 9))
     assert runtime.delivered == []
     second.remote_sends(broadcast_of(A, 6), broadcast_of(A, 7), broadcast_of(A, 8))

@@ -176,6 +176,7 @@ def test_messages_no_neighbor_ever_held_are_missed_after_timeout() -> None:
     runtime = FakeRuntime()
     peer = seeker(runtime)
     connections = [link(peer, 2, digest_of()), link(peer, 3, digest())]
+    peer.on_enough_links()
     connections[0].remote_sends(broadcast_of(A, 3))
     while runtime.time < NEVER_HELD_TIMEOUT_S - 1:
         runtime.advance(0.5)

@@ -40,12 +40,13 @@ def wait(runtime: FakeRuntime, seconds: int, *connections: FakeConnection) -> No
 
 
 def joiner(runtime: FakeRuntime, *first: PositionProof | Digest) -> tuple[Peer, FakeConnection]:
-    """A peer without a position, and its first neighbor, which sends these messages."""
+    """A peer without a position, and its first neighbor, which sends these messages. Then it is connected."""
     peer = Peer(runtime, peer_info(ME), CHANNEL, (), SETTINGS, signer=FakeSigner(ME))
     peer.start()
     connection = open_exchange(peer, hello(2, signed=True), LinkRequest())
     assert connection.sent_messages(LinkResponse)
     connection.remote_sends(*first)
+    peer.on_enough_links()
     return peer, connection
 
 
@@ -115,13 +116,15 @@ def test_joiner_ignores_forged_proof() -> None:
 def test_messages_that_are_proven_and_gone_are_reported_as_missed() -> None:
     runtime = FakeRuntime()
     peer, _ = member(runtime, SETTINGS)
-    one, two = link(peer, 2), link(peer, 3)
+    one, two, three = (link(peer, number) for number in (2, 3, 4))
     one.remote_sends(credential(), signed(AUTHOR, 1))
-    for neighbor in (one, two):
-        neighbor.remote_sends(
-            credential(), proof_of(signed(AUTHOR, 5)), Unavailable(AUTHOR, 2, 5, UnavailableReason.DROPPED)
-        )
-    wait(runtime, 5, one, two)
+    gone = credential(), proof_of(signed(AUTHOR, 5)), Unavailable(AUTHOR, 2, 5, UnavailableReason.DROPPED)
+    one.remote_sends(*gone)
+    two.remote_sends(*gone)
+    wait(runtime, 5, one, two, three)
+    assert runtime.reported_missed == [], "two neighbors may lie"
+    three.remote_sends(*gone)
+    wait(runtime, 5, one, two, three)
     assert runtime.reported_missed == [Missed(AUTHOR, 2, 5)]
     one.remote_sends(signed(AUTHOR, 6, sent_at=START_S + 5))
     assert runtime.delivered_ids() == [(AUTHOR, 1), (AUTHOR, 6)]

@@ -5,12 +5,26 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from broadloom.protocol import Peer, Tuning
-from broadloom.protocol.events import LinkDown, LinkDownReason, Message
+from broadloom.protocol.events import LinkDown, LinkDownReason, Message, Missed, PeerState
+from broadloom.wire import Broadcast
 from broadloom.wire.broadcast_frame import decode_broadcast, encode_broadcast
-from broadloom.wire.link_messages import Digest, Want
+from broadloom.wire.exchange_messages import LinkRequest
+from broadloom.wire.link_messages import Digest, LastKnown, Unavailable, UnavailableReason, Want
 from broadloom.wire.types import AuthorState
 from tests.protocol.broadcast.harness import SHORT_RETENTION, A, B, wants
-from tests.protocol.fake_runtime import NO_TIMEOUT, FakeConnection, FakeRuntime, broadcast_of, founder, link
+from tests.protocol.fake_runtime import (
+    CHANNEL,
+    ME,
+    NO_TIMEOUT,
+    FakeConnection,
+    FakeRuntime,
+    broadcast_of,
+    founder,
+    hello,
+    link,
+    open_exchange,
+    peer_info,
+)
 from tests.wire.wire_strategies import resized
 
 # Order.
@@ -134,6 +148,7 @@ def test_malformed_broadcast_closes_link_and_is_not_relayed(frame: bytes) -> Non
 def test_copy_older_than_retention_is_ignored() -> None:
     runtime = FakeRuntime()
     peer = founder(runtime, SHORT_RETENTION)
+    runtime.advance(20)
     one, other = link(peer, 2), link(peer, 3)
     one.remote_sends(broadcast_of(A, 1, age_ms=10_001))
     assert (runtime.delivered, other.broadcast_frames(), peer.counters.expired_copies) == ([], [], 1)
@@ -262,3 +277,50 @@ def test_own_idle_window_does_not_block_eviction() -> None:
     runtime.advance(FEW_AUTHORS.author_eviction_s)
     connection.remote_sends(broadcast_of(C, 1))
     assert runtime.delivered_ids() == [(A, 1), (B, 1), (C, 1)]
+
+
+# -- newcomers
+
+
+def newcomer(runtime: FakeRuntime, authors: tuple[AuthorState, ...] = ()) -> tuple[Peer, FakeConnection]:
+    """A peer that has a starting position and a link, and waits for more links."""
+    peer = Peer(runtime, peer_info(ME), CHANNEL, (), NO_TIMEOUT)
+    peer.start()
+    connection = open_exchange(peer, hello(2), LinkRequest())
+    connection.remote_sends(Digest(is_new=False, is_complete=True, authors=authors, peer_sample=()))
+    assert peer.state is PeerState.JOINING
+    return peer, connection
+
+
+def test_newcomer_relays_but_does_not_deliver_what_was_sent_before_it_was_connected() -> None:
+    runtime = FakeRuntime()
+    peer, first = newcomer(runtime)
+    other = open_exchange(peer, hello(3), LinkRequest())
+    other.remote_sends(Digest(is_new=False, is_complete=False, authors=(), peer_sample=()))
+    first.remote_sends(Broadcast(7, 1, 1, (b"early",)))
+    runtime.advance(1)
+    assert [each.messages for each in other.broadcasts()] == [(b"early",)]
+    peer.on_enough_links()
+    first.remote_sends(
+        Broadcast(7, 2, 1, (b"spent 500 ms at a relay",), age_ms=500),
+        Broadcast(8, 1, 1, (b"on the way",), age_ms=0),
+    )
+    runtime.advance(1)
+    first.remote_sends(Broadcast(7, 3, 1, (b"sent since",), age_ms=900), Broadcast(7, 4, 1, (b"late",), age_ms=5000))
+    assert [message.data for message in runtime.delivered] == [b"on the way", b"sent since", b"late"]
+    assert runtime.reported_missed == []
+
+
+def test_newcomer_reports_no_gap_from_before_it_was_connected() -> None:
+    runtime = FakeRuntime()
+    peer, first = newcomer(runtime, (AuthorState(7, 1, 3, 0),))
+    first.remote_sends(LastKnown((AuthorState(7, 1, 5, 200),)))
+    peer.on_enough_links()
+    first.remote_sends(Unavailable(7, 4, 5, UnavailableReason.DROPPED))
+    runtime.advance(30)
+    assert runtime.reported_missed == []
+    first.remote_sends(Broadcast(7, 6, 1, (b"sent since",)))
+    assert runtime.delivered_ids() == [(7, 6)]
+    first.remote_sends(Unavailable(7, 7, 8, UnavailableReason.DROPPED))
+    runtime.advance(30)
+    assert runtime.reported_missed == [Missed(7, 7, 8)]

@@ -9,9 +9,7 @@ from broadloom.testing.checks.delivery_log import AuthorHead
 from broadloom.testing.checks.guarantees import PeerView
 from broadloom.testing.checks.live_guarantees import GuaranteeStatus, LiveGuarantees, statuses
 from broadloom.testing.checks.settling import FabricState, Verdict
-from broadloom.testing.cluster.cluster_state import ClusterState
 from broadloom.testing.cluster.metrics import MetricsSampler
-from broadloom.testing.processes.pool import PeerRecord, WorkerHandle
 
 
 def heads(running: dict[int, int], departed: dict[int, int] | None = None) -> list[dict[str, Any]]:
@@ -87,15 +85,10 @@ def test_recent_messages_are_not_lost_in_a_settled_fabric() -> None:
 
 @pytest.mark.parametrize("is_partitioned", [True, False])
 def test_slow_repair_is_pending_and_not_violated(is_partitioned: bool) -> None:
-    state = ClusterState()
-    for number, others in enumerate([[2], [1], [4], [3]], 1):
-        record = PeerRecord(number, WorkerHandle.__new__(WorkerHandle))
-        record.worker.is_paused = False
-        record.peer_id = number
-        state.peers[number] = state.peers_by_id[number] = record
-        state.views[number] = PeerView(number, number, "connected", 0, others)
+    neighbors = {1: [2], 2: [1], 3: [4], 4: [3]}
+    views = [PeerView(number, number, "connected", 0, others) for number, others in neighbors.items()]
     fabric = FabricState(component_count=2, free_slots=8, repairing_s=269.0)
-    found = statuses(LiveGuarantees(), MetricsSampler(), state, fabric, 4, is_partitioned=is_partitioned)
+    found = statuses(LiveGuarantees(), MetricsSampler(), views, fabric, 4, is_partitioned=is_partitioned)
     regular, connected = found[3:]
     assert (regular.verdict, connected.verdict) == (Verdict.UNSETTLED, Verdict.UNSETTLED)
     assert regular.summary == "8 free slots, repairing for 4 min 29 s"
@@ -113,4 +106,4 @@ def test_pages_and_tapes_describe_a_fabric_in_the_same_words() -> None:
 
 
 def completeness(checks: LiveGuarantees, fabric: FabricState) -> GuaranteeStatus:
-    return statuses(checks, MetricsSampler(), ClusterState(), fabric, 4, is_partitioned=False)[1]
+    return statuses(checks, MetricsSampler(), [], fabric, 4, is_partitioned=False)[1]

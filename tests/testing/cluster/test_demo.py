@@ -28,7 +28,8 @@ CLEAN: dict[str, Any] = {
     "reply_before_parent_count": 0,
     "receiver_not_member_count": 0,
     "delivered_to_author_count": 0,
-    "never_sent_count": 0,
+    "forged_count": 0,
+    "not_recorded_count": 0,
     "reported_missed_count": 0,
     "dropped_row_count": 0,
     "quarantined_file_count": 0,
@@ -87,7 +88,7 @@ def test_invalid_options_are_a_usage_error() -> None:
     for options, message in (
         (["--peers", "1"], "a cluster has 2 to 1000 peers, not 1"),
         (["--headless", "--peers", "8", "--kill", "7"], "of 8 peers, 0 to 6 can be killed, not 7"),
-        (["--ticks", "-1"], "ticks_per_s is -1: use 0 to 10,000 messages per second"),
+        (["--ticks", "-1"], "--ticks is -1: use 0 to 10,000 messages per second"),
     ):
         ended = run(*options)
         assert (ended.returncode, ended.stderr.strip()) == (2, f"broadloom demo: {message}")

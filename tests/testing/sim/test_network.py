@@ -78,7 +78,7 @@ class SimpleNetwork:
         chosen: dict[str, Any] = {"latency_ms": (latency_ms, latency_ms), "jitter_ms": JITTER_MS} | settings
         self.clock = VirtualClock()
         self.network = SimNetwork(self.clock, Random(seed), SimNetworkSettings(**chosen))
-        self.checker = StepChecker(self.clock, degree=4)
+        self.checker = StepChecker(self.clock, degree=4, latency_s=0.04)
         self.nodes: list[SimNode] = []
 
     def node(self, host: str = "") -> SimNode:

@@ -12,9 +12,8 @@ from broadloom.cli.sim import run as sim
 from broadloom.protocol.broadcast.gap_repair import GapRepair
 from broadloom.protocol.broadcast.plumtree import Plumtree
 from broadloom.testing.sim.dissemination import BURST_BYTES_MAX, LARGE_BYTES, DisseminationMode, random_payloads
-from broadloom.testing.sim.report import replay_command
 from broadloom.testing.sim.scenario import Scenario, ScenarioError, builtin_names, load, parse
-from broadloom.testing.sim.seed_runner import SeedResult
+from broadloom.testing.sim.seed_runner import SeedResult, replay_command
 from broadloom.testing.sim.simulation import Simulation
 from broadloom.testing.sim.step_checker import GuaranteeViolation
 from broadloom.testing.sim.steps import STEPS, Run

@@ -3,7 +3,7 @@
 import pytest
 
 from broadloom.protocol.broadcast.retention import RetainedFrame
-from broadloom.protocol.events import Missed
+from broadloom.protocol.events import Message, Missed
 from broadloom.testing.sim.node import SimNode
 from broadloom.testing.sim.simulation import Simulation
 from broadloom.testing.sim.step_checker import GuaranteeViolation
@@ -50,3 +50,19 @@ def test_early_missed_report_is_allowed_if_message_died_with_author() -> None:
     sim, author, missed = sent_but_undelivered()
     sim.kill([author])
     sim.checker.on_missed(sim.alive[0], missed)
+
+
+def test_delivery_to_a_newcomer_of_an_earlier_message_is_a_violation() -> None:
+    sim, author, missed = sent_but_undelivered()
+    sim.run_for(5)
+    newcomer = sim.add_peer()
+    with pytest.raises(GuaranteeViolation, match=r"guarantee 3.* before it was connected"):
+        sim.checker.on_delivered(newcomer, Message(missed.author, 1, b"the first", 1))
+    assert sim.run_until(lambda: newcomer.is_connected, 60)
+    with pytest.raises(GuaranteeViolation, match=r"guarantee 3.* s before it was connected"):
+        sim.checker.on_delivered(newcomer, Message(missed.author, 1, b"the first", 1))
+    with pytest.raises(GuaranteeViolation, match=r"guarantee 3.* s before it was connected"):
+        sim.checker.on_missed(newcomer, missed)
+    author.broadcast(b"the second")
+    sim.run_for(5)
+    assert [(each.author, each.sequence) for each in newcomer.received] == [(missed.author, 2)]

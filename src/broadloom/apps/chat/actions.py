@@ -1,7 +1,6 @@
 """What the keys of the chat do."""
 
 from abc import abstractmethod
-from datetime import datetime
 
 from textual.app import App
 from textual.content import Content
@@ -170,9 +169,7 @@ class ChatActions(App[None]):
     def action_show_message(self) -> None:
         node, group_model = self.conversation.selected, self.chat.shown
         if node is not None and group_model is not None:
-            self.push_screen(
-                MessageDialog(group_model.names.author_label(node.message), _format_time(node), node.message)
-            )
+            self.push_screen(MessageDialog(group_model.names.author_label(node.message), node.message))
 
     def action_help(self) -> None:
         self.push_screen(HelpDialog())
@@ -245,10 +242,3 @@ class ChatActions(App[None]):
         if not self.outbox.put(send):
             self.show_notice(f"{OUTBOX_MAX} messages are waiting to be sent: try again soon", is_problem=True)
             self.composer.text = text
-
-
-def _format_time(node: ThreadNode) -> str:
-    try:
-        return f"{datetime.fromtimestamp(node.message.sent_at_ms / 1000).astimezone():%Y-%m-%d %H:%M:%S}"
-    except (OverflowError, OSError, ValueError):
-        return "at an unknown time"

@@ -152,14 +152,16 @@ class ConfirmDialog(ModalScreen[bool]):
 class MessageDialog(ModalScreen[None]):
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape,v,enter", "dismiss(None)", "close")]
 
-    def __init__(self, author: str, sent_at: str, message: GroupMessage) -> None:
+    def __init__(self, author: str, message: GroupMessage) -> None:
         super().__init__()
-        self._author, self._sent_at, self._message = author, sent_at, message
+        self._author, self._message = author, message
 
     def compose(self) -> ComposeResult:
         text = "(not stored)" if self._message.is_stripped else decode_text(self._message.data)
+        sent_at = self._message.sent_at
+        when = f"{sent_at:%Y-%m-%d %H:%M:%S}" if sent_at is not None else "at an unknown time"
         with Vertical(classes="window window-large"):
-            yield Static(Text.assemble((self._author, "bold"), "  ", (self._sent_at, "dim")), classes="window-title")
+            yield Static(Text.assemble((self._author, "bold"), "  ", (when, "dim")), classes="window-title")
             with VerticalScroll():
                 yield Static(Text(clean(text[:MESSAGE_CHARS_MAX])))
             if len(text) > MESSAGE_CHARS_MAX:

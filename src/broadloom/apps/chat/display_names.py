@@ -46,8 +46,5 @@ class DisplayNames:
         return found
 
     def author_label(self, message: GroupMessage) -> str:
-        """The author, plus the name on the sender's ticket if that differs."""
-        name = self.get(message.author)
-        if not message.verified_name or message.verified_name == message.author_name:
-            return name
-        return f"{name} [{clean_line(message.verified_name)}]"
+        """The author, the name on its ticket if that differs, and whether the message is unproven."""
+        return f"{self.get(message.author)} {clean_line(message.author_note)}".rstrip()

@@ -9,7 +9,7 @@ import html
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator
-from datetime import UTC, datetime
+from datetime import UTC
 from typing import Any, NamedTuple
 
 from broadloom.apps.chat.display_names import DisplayNames
@@ -17,7 +17,16 @@ from broadloom.apps.chat.group_model import about_of, message_of, title_of
 from broadloom.apps.chat.sanitize import decode_text
 from broadloom.apps.chat.storage import ChatStoreError
 from broadloom.apps.chat.thread_tree import ThreadNode, ThreadTree
-from broadloom.groups import GroupId, GroupInfo, GroupNotFoundError, Member, RetentionPolicy, SqliteStore, resolve_group
+from broadloom.groups import (
+    GroupId,
+    GroupInfo,
+    GroupMessage,
+    GroupNotFoundError,
+    Member,
+    RetentionPolicy,
+    SqliteStore,
+    resolve_group,
+)
 from broadloom.groups.store import StoredGroup
 
 ROWS = 10_000
@@ -116,7 +125,8 @@ def _message_json(node: ThreadNode, depth: int) -> dict[str, Any]:
         "author": f"{message.author:016x}",
         "name": message.author_name,
         "verified_name": message.verified_name,
-        "sent": _format_time(message.sent_at_ms),
+        "is_unproven": message.is_unproven,
+        "sent": _format_time(message),
     }
     if message.is_stripped:
         return {**fields, "text": None}
@@ -137,7 +147,7 @@ def as_markdown(exported: ExportedGroup) -> Iterator[str]:
         name = _escape_markdown(_escape_control_chars(exported.names.author_label(node.message)))
         lines = [_escape_markdown(_escape_control_chars(line)) for line in _text(node).split("\n")]
         deeper = f" *(depth {depth})*" if depth > DEPTH_MAX else ""
-        first = f"{indent}- **{name}** {_format_time(node.message.sent_at_ms)}{_missing_parent_note(node)}{deeper}  "
+        first = f"{indent}- **{name}** {_format_time(node.message)}{_missing_parent_note(node)}{deeper}  "
         yield "\n".join([first, *(f"{indent}  {line}  " for line in lines)]).rstrip() + "\n"
 
 
@@ -153,7 +163,7 @@ def as_html(exported: ExportedGroup) -> Iterator[str]:
         text = html.escape("\n".join(map(_escape_control_chars, _text(node).split("\n"))))
         yield (
             f'<article style="--depth:{min(depth, DEPTH_MAX)};--hue:{message.author % 360}">'
-            f'<b dir="auto">{name}</b> <time>{_format_time(message.sent_at_ms)}</time>{_missing_parent_note(node)}'
+            f'<b dir="auto">{name}</b> <time>{_format_time(message)}</time>{_missing_parent_note(node)}'
             f'<p dir="auto">{text}</p></article>\n'
         )
     yield "</main>\n</html>\n"
@@ -205,8 +215,6 @@ def _escape_markdown(text: str) -> str:
     return "&nbsp;" * (len(text) - len(stripped)) + escaped or "&nbsp;"
 
 
-def _format_time(sent_ms: int) -> str:
-    try:
-        return datetime.fromtimestamp(sent_ms / 1000, UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
-    except (OverflowError, OSError, ValueError):
-        return "at an unknown time"
+def _format_time(message: GroupMessage) -> str:
+    sent_at = message.sent_at
+    return f"{sent_at.astimezone(UTC):%Y-%m-%dT%H:%M:%SZ}" if sent_at is not None else "at an unknown time"

@@ -132,7 +132,7 @@ class MessageRenderer:
     def _add_time(self, line: list[Segment], node: ThreadNode) -> None:
         cells = sum(segment.cell_length for segment in line)
         line.append(Segment(" " * max(0, self._width - TIME_CELLS - cells), self._theme.plain))
-        line.append(Segment(f"{self._time(node.message.sent_at_ms):>{TIME_CELLS}}", self._theme.dim))
+        line.append(Segment(f"{self._time(node.message.sent_at):>{TIME_CELLS}}", self._theme.dim))
 
     @staticmethod
     def _branches(node: ThreadNode, above: list[ThreadNode], is_cut: bool) -> tuple[str, str]:
@@ -148,11 +148,9 @@ class MessageRenderer:
         tie, past = ("├─", "│ ") if node.has_sibling else ("└─", "  ")
         return f"{before}{tie}{own} ", f"{before}{past}{down} "
 
-    def _time(self, sent_ms: int) -> str:
+    def _time(self, sent: datetime | None) -> str:
         """By the author's clock, which may be wrong."""
-        try:
-            sent = datetime.fromtimestamp(sent_ms / 1000).astimezone()
-        except (OverflowError, OSError, ValueError):
+        if sent is None:
             return "?"
         return f"{sent:%H:%M}" if sent.date() == self._today else f"{sent:%b} {sent.day}"
 

@@ -39,6 +39,14 @@ class ChannelClock:
     def of(cls, inputs: "ChannelInputs") -> "ChannelClock":
         return cls(inputs.clocks, inputs.scan("membership").filter(pl.col("kind") == "link_up"))
 
+    @classmethod
+    def by_links(cls, runs: pl.Series, links_up: pl.DataFrame) -> "ChannelClock":
+        """Before offsets are estimated: only by links."""
+        zero = {name: pl.lit(0.0) for name in ("offset_ms", "drift_ppm", "error_ms")}
+        zero |= {name: pl.lit(0).cast(pl.Datetime("us", "UTC")) for name in ("start_time", "offset_time")}
+        own = runs.unique().sort().to_frame("run_id").with_columns(reference_run_id="run_id", **zero)
+        return cls(ClockCorrection(own.to_arrow()), links_up)
+
     @property
     def error_us_max(self) -> float:
         return max(self.errors_us.values(), default=0.0)

@@ -1,11 +1,16 @@
-"""Messages that a receiver should have and does not, and which of them may be in missing rows."""
+"""Messages that a receiver should have and does not, and which of them may be in missing or forged rows."""
 
 import polars as pl
+
+from broadloom.pipeline.arrow.forged_rows import out_of_line
 
 MISSING_MAX = 1_000_000
 """Missing messages listed per author and receiver. Only a nonsensical sequence number leads to more."""
 
 PAIR = ["author", "receiver"]
+
+ODD_COLUMNS = ["author", "sequence", "receiver", "ordinal", "size_bytes", "hops"]
+"""The columns of deliveries that may be forged."""
 
 
 def find_missing(pairs: pl.DataFrame, deliveries: pl.DataFrame) -> pl.DataFrame:
@@ -60,3 +65,78 @@ def excused_by_dropped_rows(
     )
     counts = hidden.group_by(PAIR).agg(pl.len().cast(pl.Int64).alias("unknown_dropped_rows_count"))
     return missing.join(hidden, [*PAIR, "sequence"], "anti"), counts
+
+
+def misplaced(delivered: pl.DataFrame) -> pl.DataFrame:
+    """Deliveries out of the order of their author: as few as possible, so that the others are in order."""
+    found = [delivered.clear()]
+    ordered = delivered.sort("ordinal")
+    is_back = (pl.col("sequence") < pl.col("sequence").shift(1).over(PAIR)).fill_null(False)
+    back = ordered.filter(is_back).select(PAIR).unique()
+    for _, rows in ordered.join(back, PAIR, "semi", maintain_order="left").group_by(PAIR, maintain_order=True):
+        found.append(rows[out_of_line(rows["sequence"].to_list())])
+    return pl.concat(found)
+
+
+def overwritten(deliveries: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """Forged deliveries and forged receipts, found by comparing the two.
+
+    In a complete tape every message is received before it is delivered. A message that was only delivered, at the place
+    of one that was only received, with its size and hops, is that one. But if a later message of its author was
+    delivered too, the receiver has it, and the receipt is forged.
+    """
+    is_delivered, is_received = pl.col("delivery_count") > 0, pl.col("received_time").is_not_null()
+    undelivered = deliveries.filter(is_received & ~is_delivered & pl.col("missed_time").is_null())
+    unreceived = deliveries.filter(is_delivered & ~is_received).join(undelivered, "receiver", "semi")
+    # A tape that has no receipts, or lost many, proves nothing.
+    counts = undelivered.group_by("receiver").agg(undelivered=pl.len())
+    is_rare = pl.len().over("receiver") <= pl.col("undelivered")
+    unreceived = unreceived.join(counts, "receiver").filter(is_rare).drop("undelivered")
+    if not unreceived.height:
+        return unreceived, unreceived
+    key = [*PAIR, "sequence"]
+    held = deliveries.filter(is_delivered).group_by(PAIR).agg(held=pl.col("sequence").max())
+    is_inner = (pl.col("sequence") < pl.col("held")).fill_null(False)
+    last = unreceived.join(held, PAIR, "left").filter(~is_inner)
+    around, sizes = deliveries.join(undelivered, PAIR, "semi"), undelivered.unique(["author", "sequence"])
+    found = mislabeled(undelivered, around, last.select(ODD_COLUMNS), sizes)
+    forged = unreceived.join(
+        found.select("receiver", author="odd_author", sequence="odd_sequence"), key, "semi", maintain_order="left"
+    )
+    inner = (
+        unreceived.join(held, PAIR, "left").filter(is_inner).select("receiver", "hops", "size_bytes", "delivered_time")
+    )
+    receipts = undelivered.join(held, PAIR, "left").filter(~is_inner).join(inner, ["receiver", "hops", "size_bytes"])
+    receipts = receipts.filter(pl.col("received_time") <= pl.col("delivered_time_right"))
+    return forged, undelivered.join(receipts, key, "semi")
+
+
+def mislabeled(
+    missing: pl.DataFrame, deliveries: pl.DataFrame, odd: pl.DataFrame, messages: pl.DataFrame
+) -> pl.DataFrame:
+    """Pairs of a missing message and an odd delivery, with which it is at the right place: its author or number was
+    overwritten. The columns of the delivery are named `odd_...`.
+
+    `odd` has deliveries that are forged, misplaced or repeated. The two must have the same size and hops.
+    """
+    delivered = deliveries.filter(pl.col("delivery_count") > 0).sort("sequence").select(*PAIR, "sequence", "ordinal")
+    places = missing.select(*PAIR, "sequence").sort("sequence")
+    places = places.join_asof(
+        delivered.rename({"ordinal": "after"}), on="sequence", by=PAIR, strategy="backward", check_sortedness=False
+    ).join_asof(
+        delivered.rename({"ordinal": "before"}), on="sequence", by=PAIR, strategy="forward", check_sortedness=False
+    )
+    received = deliveries.filter(pl.col("delivery_count") == 0).select(*PAIR, "sequence", "hops")
+    places = places.join(received, [*PAIR, "sequence"], "left")
+    places = places.join(messages.select("author", "sequence", "size_bytes"), ["author", "sequence"], "left")
+    named = {name: f"odd_{name}" for name in odd.columns if name != "receiver"}
+    found = places.join(odd.rename(named), "receiver").filter(
+        (pl.col("odd_ordinal") >= pl.col("after")).fill_null(True),
+        (pl.col("odd_ordinal") <= pl.col("before")).fill_null(True),
+        (pl.col("odd_size_bytes") == pl.col("size_bytes")).fill_null(True),
+        (pl.col("odd_hops") == pl.col("hops")).fill_null(True),
+    )
+    # Each delivery is one message, the one with the closest neighbors.
+    found = found.sort(pl.col("before") - pl.col("after"), nulls_last=True)
+    found = found.unique(["receiver", "odd_ordinal"], keep="first", maintain_order=True)
+    return found.unique([*PAIR, "sequence"], keep="first", maintain_order=True)

@@ -102,7 +102,7 @@ def run_distributed(
     if any(each.cuts > 1 for each in parts):
         on_phase("cutting large parts by receiver")
         parts = _cut_large_parts(job, spark, parts)
-        job = replace(job, latest=None)
+        job = replace(job, flawed=None)
     channels = sorted({each.channel for each in parts})
     on_phase("scanning the tapes")
     rows = {each: sum(part.rows for part in parts if part.channel == each) for each in channels if job.has_clocks}
@@ -143,7 +143,7 @@ def run_distributed(
 
 
 def _scan(job: Job, destinations: Sequence[Merge | Cross], part: Part) -> Iterator[Blob]:
-    events = load(part.files, job.scan_columns(), job.latest)
+    events = load(part.files, job.scan_columns(), job.flawed)
     merge = next(
         index for index, each in enumerate(destinations) if isinstance(each, Merge) and each.channel == part.channel
     )
@@ -208,7 +208,7 @@ def _build(job: Job, clocks: pa.Table | None, merged: dict[str, Merged], task: o
         inputs = _inputs(job, task.merged, clocks)
         writer = TableWriter(job, f"{task.index:05}", attempt)
         audit = audit_inputs(job, inputs) if "delivery_balances" in job.wanted else None
-        events = load(task.part.files, list(dict.fromkeys([*job.pair_columns(), "event_time"])), job.latest)
+        events = load(task.part.files, list(dict.fromkeys([*job.pair_columns(), "event_time"])), job.flawed)
         found = pair(job, task.part.channel, events, inputs["messages"], audit, clocks, writer)
         destination = _destination(merged, task.part.channel)
     else:
@@ -268,7 +268,7 @@ def _cut_large_parts(job: Job, spark: "SparkSession", parts: Sequence[Part]) -> 
 
     def send(task: tuple[str, int, int]) -> Iterator[Blob]:
         path, start, count = task
-        events = load([path], columns, job.latest)
+        events = load([path], columns, job.flawed)
         piece = (events["peer"].cast(pl.String).hash(_HASH_SEED) % count).fill_null(0)
         for number in range(count):
             yield Blob(start + number, "rows", _to_blob(events.filter(piece == number)))

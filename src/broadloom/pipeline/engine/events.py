@@ -5,10 +5,13 @@ takes a third of the time. All frames of a process share one set of categories, 
 """
 
 from collections.abc import Iterable, Sequence
-from datetime import datetime
+from dataclasses import dataclass
+from datetime import date, datetime
+from pathlib import Path
 
 import polars as pl
 
+from broadloom.pipeline.row_checks import CHECKED, row_problem
 from broadloom.record.arrow_import import pa, pq
 from broadloom.record.schema import SCHEMA
 
@@ -18,15 +21,30 @@ TIME = pl.Datetime("us", "UTC")
 TEXT_COLUMNS = frozenset(each.name for each in SCHEMA if pa.types.is_string(each.type))
 
 
-def load(files: Iterable[str], columns: Sequence[str], latest: datetime | None = None) -> pl.DataFrame:
-    """These columns of all rows. Rows after `latest` are in the future and left out."""
+@dataclass(frozen=True, slots=True)
+class FlawedFiles:
+    """Files of which some rows are left out."""
+
+    paths: frozenset[str]
+    latest: datetime
+    """Rows after this time are in the future."""
+
+
+def load(files: Iterable[str], columns: Sequence[str], flawed: FlawedFiles | None = None) -> pl.DataFrame:
+    """These columns of all valid rows."""
     frames = []
     for path in files:
-        texts = [name for name in columns if name in TEXT_COLUMNS]
+        is_flawed = flawed is not None and path in flawed.paths
+        wanted = list(dict.fromkeys([*columns, *CHECKED])) if is_flawed else list(columns)
+        texts = [name for name in wanted if name in TEXT_COLUMNS]
         with pq.ParquetFile(path, read_dictionary=texts) as file:
-            frames.append(encode(file.read(columns=list(columns), use_threads=False), columns))
-    rows = pl.concat(frames) if frames else encode(SCHEMA.empty_table(), columns)
-    return rows if latest is None else rows.filter(pl.col("event_time") <= latest)
+            rows = encode(file.read(columns=wanted, use_threads=False), wanted)
+        if flawed is not None and is_flawed:
+            day = date.fromisoformat(Path(path).parent.name.partition("=")[2])
+            problem = row_problem(wanted, flawed.latest)
+            rows = rows.with_columns(event_date=pl.lit(day)).filter(problem.is_null()).select(columns)
+        frames.append(rows)
+    return pl.concat(frames) if frames else encode(SCHEMA.empty_table(), columns)
 
 
 def encode(table: pa.Table, columns: Sequence[str]) -> pl.DataFrame:

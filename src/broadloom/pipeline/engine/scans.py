@@ -9,6 +9,7 @@ from typing import Any
 
 import polars as pl
 
+from broadloom.pipeline.arrow.forged_rows import odd_sendings
 from broadloom.pipeline.arrow.link_crossings import COLUMNS as CROSSING_COLUMNS
 from broadloom.pipeline.arrow.link_crossings import KINDS as CROSSING_KINDS
 from broadloom.pipeline.engine.events import plain
@@ -59,6 +60,10 @@ def _held(events: pl.DataFrame, _settings: Mapping[str, Any]) -> pl.DataFrame:
 
 def _missed(events: pl.DataFrame, _settings: Mapping[str, Any]) -> pl.DataFrame:
     return events.filter(_KIND == "missed").select("author", "peer", "sequence", "last_sequence")
+
+
+def _odd_sendings(events: pl.DataFrame, _settings: Mapping[str, Any]) -> pl.DataFrame:
+    return odd_sendings(events)
 
 
 def _names(events: pl.DataFrame, _settings: Mapping[str, Any]) -> pl.DataFrame:
@@ -134,17 +139,24 @@ _ON_AUDIT = frozenset({"delivery_balances"})
 SCANS = {
     "messages": Scan(messages_function.EVENT_COLUMNS, _messages, frozenset({"messages"})),
     "membership": Scan(
-        _MEMBERSHIP, _membership, frozenset({"recorded_peers", "audit_summary", "link_latency"}) | _ON_FABRIC
+        _MEMBERSHIP,
+        _membership,
+        frozenset({"messages", "recorded_peers", "audit_summary", "link_latency"}) | _ON_FABRIC,
     ),
     "peer_spans": Scan(
         ("peer", "run_id", "event_time", "ordinal"),
         _peer_spans,
-        frozenset({"recorded_peers", "clock_offsets"}) | _ON_FABRIC,
+        frozenset({"messages", "recorded_peers", "clock_offsets"}) | _ON_FABRIC,
     ),
     "relayed": Scan(("kind", "run_id", "neighbor", "event_time"), _relayed, _ON_FABRIC),
     "runs": Scan(("run_id", "event_time"), _runs, frozenset({"channels"})),
     "held": Scan(("kind", "author", "peer", "sequence"), _held, _ON_AUDIT),
-    "missed": Scan(("kind", "author", "peer", "sequence", "last_sequence"), _missed, _ON_AUDIT),
+    "missed": Scan(("kind", "author", "peer", "sequence", "last_sequence"), _missed, frozenset({"messages"})),
+    "odd_sendings": Scan(
+        ("kind", "author", "sequence", "peer", "run_id", "ordinal", "event_time"),
+        _odd_sendings,
+        frozenset({"messages"}),
+    ),
     "names": Scan(("kind", "event_time", "peer", "author", "name"), _names, frozenset({"author_stats"}) | _ON_FABRIC),
     "seconds": Scan(("kind", "run_id", "event_time", "event_count"), _seconds, frozenset({"redundancy"})),
     "active": Scan(("kind", "event_time", "peer", "author"), _active, frozenset({"activity"})),

@@ -14,14 +14,20 @@ from broadloom.pipeline.arrow.clock_correction import ClockCorrection
 from broadloom.pipeline.arrow.frames import MICROSECONDS_PER_S, frame, to_schema
 from broadloom.pipeline.arrow.link_crossings import FASTEST, merge_fastest
 from broadloom.pipeline.billing.config import BillingConfig
-from broadloom.pipeline.engine.events import TEXT, plain
+from broadloom.pipeline.engine.events import TEXT, FlawedFiles, plain
 from broadloom.pipeline.engine.scans import SCANS
 from broadloom.pipeline.table import ChannelInputs, Stage, Table
 from broadloom.pipeline.tables import all_tables, audit_summary, delivery_balances, latency, table
-from broadloom.pipeline.tables.audit_findings import findings_of_balances, replies_before_parent
+from broadloom.pipeline.tables.audit_findings import (
+    FINDING_COLUMNS,
+    findings_of_balances,
+    forged_findings,
+    replies_before_parent,
+)
 from broadloom.pipeline.tables.audit_summary import fabric_at, tapes_end
 from broadloom.pipeline.tables.clock_offsets import CLOCK_OFFSETS, estimate_clock_offsets
 from broadloom.pipeline.tables.deliveries import EVENT_COLUMNS as DELIVERY_COLUMNS
+from broadloom.pipeline.tables.deliveries import MESSAGE_COLUMNS as SENT_COLUMNS
 from broadloom.pipeline.tables.deliveries import deliveries_table, pair_deliveries
 from broadloom.pipeline.tables.delivery_balances import CLOCK_TOLERANCE, AuditInputs, author_bounds
 from broadloom.pipeline.tables.invoices import build_invoices
@@ -50,8 +56,7 @@ class Job:
     settings: Mapping[str, Any]
     billing: BillingConfig
     quarantine: pa.Table
-    latest: datetime | None = None
-    """Rows after this time are left out; None if there are none."""
+    flawed: FlawedFiles | None = None
     previous_invoices: pa.Table | None = None
 
     def inputs(self, channel: str, scans: Frames, clocks: pa.Table | None = None) -> ChannelInputs:
@@ -140,8 +145,9 @@ def audit_inputs(job: Job, inputs: ChannelInputs) -> AuditInputs:
     held, missed = inputs.scan("held"), inputs.scan("missed")
     bounds = author_bounds(messages, held, missed, peers, settle_s + 2 * clock.error_us_max / MICROSECONDS_PER_S)
     dropped = membership.filter(pl.col("kind") == EventKind.ROWS_DROPPED.value)
-    excluded = frame(inputs.quarantine).filter("leaves_gap").select("run_id")
-    gaps = pl.concat([dropped.select("run_id", gap_start="event_time", gap_end="end_time"), excluded], how="diagonal")
+    excluded = frame(inputs.quarantine).filter("leaves_gap")
+    excluded = excluded.select("run_id", gap_start="start_time", gap_end="end_time")
+    gaps = pl.concat([dropped.select("run_id", gap_start="event_time", gap_end="end_time"), excluded])
     end_time = tapes_end(inputs, clock)
     state = fabric_at(end_time, inputs, clock)
     settled = None if state.repairing_s is not None else end_time - timedelta(seconds=state.repaired_s or 0.0)
@@ -178,20 +184,21 @@ def pair(
     known = frame(messages.select(delivery_balances.MESSAGE_COLUMNS))
     if "deliveries" in job.wanted:
         began = time.monotonic()
-        sent = known.select(pl.col("author").cast(TEXT), "sequence", sent_time=pl.when("is_recorded").then("sent_time"))
-        deliveries, keys = pair_deliveries(events, sent)
+        sent = known.select(SENT_COLUMNS).with_columns(pl.col("author").cast(TEXT))
+        deliveries, forged, keys = pair_deliveries(events, sent)
         if "deliveries" in job.written:
             writer.write("deliveries", deliveries_table(deliveries, channel), time.monotonic() - began)
         if "delivery_balances" in job.wanted and audit is not None:
             began = time.monotonic()
             receivers = plain(events.select(pl.col("peer").unique().drop_nulls()))["peer"]
-            balances = delivery_balances.delivery_balances(deliveries, receivers, audit)
+            balances = delivery_balances.delivery_balances(deliveries, forged, receivers, audit)
             balances = balances.with_columns(channel=pl.lit(channel))
             rows = to_schema(balances, delivery_balances.SCHEMA)
             writer.write("delivery_balances", rows, time.monotonic() - began)
             early = replies_before_parent(deliveries, keys, known)
-            listed = findings_of_balances(frame(rows)).select(early.columns)
-            found["findings"] = pl.concat([listed, early])
+            listed = findings_of_balances(frame(rows))
+            every = [each.select(FINDING_COLUMNS) for each in (listed, early, forged_findings(forged))]
+            found["findings"] = pl.concat(every)
             found["balance_sums"] = balances.select(pl.col(name).sum() for name in audit_summary.SUMMED)
     if "latency" in job.wanted:
         timed = latency.latencies(events, known.filter("is_recorded"), _correction(clocks))

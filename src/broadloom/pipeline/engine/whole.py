@@ -37,7 +37,7 @@ def columns(job: Job) -> list[str]:
 
 def run_whole(job: Job, files: Mapping[str, tuple[str, ...]], attempt: int = 0) -> list[WrittenFile]:
     """Build all wanted tables of some channels from their files."""
-    events = {channel: load(paths, columns(job), job.latest) for channel, paths in files.items()}
+    events = {channel: load(paths, columns(job), job.flawed) for channel, paths in files.items()}
     _, writers = build_channels(job, events, attempt)
     return [file for writer in writers for file in writer.files]
 

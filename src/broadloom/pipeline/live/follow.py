@@ -190,7 +190,8 @@ class Follower:
     def _read(self, tasks: list[RowGroupPartition]) -> "DataFrame":
         """The events of a batch. Tasks read the files themselves, as Arrow."""
         folder, quarantine = self._planner.folder, self._quarantine
-        schema = pa.schema([TABLE_SCHEMA.field(name) for name in COLUMNS])
+        # Without the constraint that required columns are not null: such rows are counted as excluded.
+        schema = pa.schema([pa.field(name, TABLE_SCHEMA.field(name).type) for name in COLUMNS])
 
         def load(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             for batch in batches:
@@ -227,7 +228,7 @@ def _columns() -> str:
     """The columns to read, as Spark DDL."""
     from broadloom.record.schema import COLUMNS as ON_TAPE
 
-    kinds = {each.name: each.spark_type for each in ON_TAPE} | {"channel": "STRING"}
+    kinds = {each.name: each.spark_type for each in ON_TAPE} | {"channel": "STRING", "event_date": "DATE"}
     return ", ".join(f"`{name}` {kinds[name]}" for name in COLUMNS)
 
 

@@ -14,12 +14,13 @@ from broadloom.pipeline.live import sessions as live_sessions
 from broadloom.pipeline.live.state_codec import pack, unpack
 from broadloom.pipeline.live.tables import EXCLUDED_EVENTS, TABLES
 from broadloom.pipeline.live.watermark import Watermark, WatermarkRules, split_by_watermark
+from broadloom.pipeline.row_checks import row_problem
 from broadloom.pipeline.tables.sessions import SessionRule
 from broadloom.record.arrow_import import pa
 
 COLUMNS = (
     *("channel", "ordinal", "run_id", "kind", "event_time", "peer", "author", "sequence", "last_sequence", "hops"),
-    *("neighbor", "event_count", "size_bytes", "name"),
+    *("neighbor", "event_count", "size_bytes", "name", "event_date"),
 )
 """The tape columns that live tables read."""
 
@@ -65,7 +66,10 @@ def process_micro_batch(
     kept = {name: pl.DataFrame(schema=schema) for name, schema in _STATE.items()} | (unpack(state) if state else {})
     every = to_polars(events.select(list(COLUMNS)))
     before_us, newest_us = kept["watermark"].row(0) if kept["watermark"].height else (None, None)
-    on_time, excluded, watermark = split_by_watermark(every, before_us, newest_us, now_us, rules)
+    judged = every.with_columns(excluded_reason=row_problem(every.columns))
+    valid = judged.filter(pl.col("excluded_reason").is_null()).drop("excluded_reason")
+    on_time, excluded, watermark = split_by_watermark(valid, before_us, newest_us, now_us, rules)
+    excluded = pl.concat([judged.filter(pl.col("excluded_reason").is_not_null()), excluded])
     found = {EXCLUDED_EVENTS.name: _excluded_events(excluded, batch)}
     if watermark is not None:
         found |= _update_tables(kept, on_time, watermark, rules, sessions)

@@ -103,7 +103,11 @@ EXCLUDED_EVENTS = LiveTable(
     (
         CHANNEL,
         TableColumn("batch_id", COUNT, "Micro-batch they arrived in."),
-        TableColumn("reason", TEXT, "`late` (older than the watermark) or `future` (too far ahead of the clock)."),
+        TableColumn(
+            "reason",
+            TEXT,
+            "`late` (older than the watermark), `future` (too far ahead of the clock), or as in `quarantine`.",
+        ),
         TableColumn("kind", TEXT, "Kind of event."),
         TableColumn("event_count", COUNT, "Number of events."),
         TableColumn("first_event_time", TIME, "Time of the oldest."),

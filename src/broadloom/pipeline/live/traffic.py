@@ -3,6 +3,7 @@
 import polars as pl
 
 from broadloom.pipeline.live.watermark import Watermark
+from broadloom.pipeline.tables.deliveries import MISSED_MAX
 from broadloom.record.schema import EventKind
 
 _SUMS = (
@@ -53,7 +54,8 @@ def _sums() -> dict[str, pl.Expr]:
     def total(kind: str, column: str) -> pl.Expr:
         return pl.col(column).filter(is_kind(kind)).sum().cast(pl.Int64)
 
-    missed = pl.col("last_sequence") - pl.col("sequence") + 1
+    # A forged report may have any range; as in `deliveries`, it counts up to a limit.
+    missed = (pl.coalesce("last_sequence", "sequence") - pl.col("sequence")).clip(0, MISSED_MAX - 1) + 1
     return {
         "event_count": pl.len().cast(pl.Int64),
         **{f"{kind}_count": is_kind(kind).sum().cast(pl.Int64) for kind in ("sent", "received", "delivered")},

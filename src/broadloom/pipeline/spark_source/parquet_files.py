@@ -12,7 +12,8 @@ from datetime import date
 from pathlib import Path
 from typing import NamedTuple
 
-from broadloom.pipeline.quarantine import QuarantineReason
+from broadloom.pipeline.quarantine import QuarantineReason, schema_problem
+from broadloom.pipeline.row_checks import DAY_US
 from broadloom.pipeline.tape_set import TapesNotFoundError
 from broadloom.record.arrow_import import pa, pc, pq
 from broadloom.record.schema import (
@@ -21,10 +22,7 @@ from broadloom.record.schema import (
     RUN_KEY,
     SCHEMA_VERSION,
     VERSION_KEY,
-    columns_in_version,
 )
-
-DAY_US = 86_400_000_000
 
 log = logging.getLogger("broadloom.pipeline")
 
@@ -117,14 +115,9 @@ def _reason_to_exclude(path: str, schema: pa.Schema) -> ExcludedFile | None:
             QuarantineReason.NEWER_VERSION.value,
             f"schema version {version}; this reader supports {SCHEMA_VERSION}",
         )
-    for column in columns_in_version(version):
-        if column.name not in schema.names:
-            return ExcludedFile(path, QuarantineReason.MISSING_COLUMN.value, f"missing {column.name}")
-        actual = schema.field(column.name).type
-        if actual != column.type:
-            return ExcludedFile(
-                path, QuarantineReason.WRONG_TYPE.value, f"{column.name} is {actual}, not {column.type}"
-            )
+    problem = schema_problem(schema, version)
+    if problem is not None:
+        return ExcludedFile(path, problem[0].value, problem[1])
     channel = (schema.metadata or {}).get(CHANNEL_KEY, b"").decode(errors="replace")[:CHANNEL_DIGITS]
     if channel != channel_and_day(path)[0]:
         return ExcludedFile(path, QuarantineReason.WRONG_FOLDER.value, f"it belongs to channel {channel}")
@@ -136,7 +129,8 @@ def _footer(path: str, file: "pq.ParquetFile") -> ParquetFooter | ExcludedFile:
     times = [_range(file, each, "event_time") for each in groups]
     ordinals = [each for each in (_range(file, group, "ordinal") for group in groups) if each is not None]
     begin_us = (channel_and_day(path)[1] - date(1970, 1, 1)).days * DAY_US
-    if any(each is not None and (each[0] < begin_us or each[1] >= begin_us + DAY_US) for each in times):
+    known = [each for each in times if each is not None]
+    if known and all(each[1] < begin_us or each[0] >= begin_us + DAY_US for each in known):
         return ExcludedFile(path, QuarantineReason.WRONG_FOLDER.value, "it has rows of another date")
     return ParquetFooter(
         tuple(

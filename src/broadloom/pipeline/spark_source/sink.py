@@ -33,7 +33,7 @@ from pyspark.sql.types import (
 
 import broadloom.sync
 from broadloom.errors import BroadloomError
-from broadloom.groups import GroupNotFoundError, GroupPublisher
+from broadloom.groups import LAYER, GroupNotFoundError, GroupPublisher
 from broadloom.groups.sync import Groups
 from broadloom.pipeline.spark_source.dedup_stamp import DedupStamp, add_stamp, origin_of
 from broadloom.pipeline.spark_source.options import CONNECT_TIMEOUT_S, DEFAULT_MEMBER, SourceOptionError, SourceOptions
@@ -112,9 +112,11 @@ def write_rows(batches: Iterator[pa.RecordBatch], options: SourceOptions) -> Row
                     )
                 if origin is not None:
                     data = add_stamp(DedupStamp(origin, number, partition, row), data)
+                priority = Priority.NORMAL if priority is None else priority
                 if publisher is not None:
-                    data = publisher.encode_post(data)
-                channel.broadcast(data, priority=Priority.NORMAL if priority is None else priority, ttl_s=ttl_s)
+                    channel.layer(LAYER).broadcast(publisher.encode_post(data), priority=priority, ttl_s=ttl_s)
+                else:
+                    channel.broadcast(data, priority=priority, ttl_s=ttl_s)
                 row += 1
     finally:
         if channel is not None:

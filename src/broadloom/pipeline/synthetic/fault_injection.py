@@ -6,6 +6,7 @@ been in flight.
 """
 
 import random
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum
@@ -15,6 +16,7 @@ import polars as pl
 
 from broadloom.errors import BroadloomError
 from broadloom.pipeline.arrow.frames import frame, to_schema
+from broadloom.pipeline.synthetic.forgery import FAR_NUMBERS, forged
 from broadloom.record.arrow_import import pq
 from broadloom.record.reader import read
 from broadloom.record.schema import CHANNEL_DIGITS, CHANNEL_KEY, SCHEMA, file_schema
@@ -30,12 +32,24 @@ _CONTENT = [
 
 
 class FaultKind(Enum):
+    """The value is the finding, then what distinguishes faults with the same finding."""
+
     REMOVED = "missing"
     DUPLICATED = "duplicate"
     SWAPPED = "out_of_order"
     REPLY_BEFORE_PARENT = "reply_before_parent"
     RECEIVER_NOT_MEMBER = "receiver_not_member"
+    DELIVERED_TO_AUTHOR = "delivered_to_author"
     REPORTED_MISSED = "reported_missed"
+    FORGED_DELIVERY = "forged delivery"
+    FORGED_RECEIPT = "forged receipt"
+    FORGED_SENDING = "forged sending"
+    ADDED_DELIVERY = "forged, added delivery"
+    UNRECORDED_SENDING = "not_recorded"
+
+    @property
+    def finding(self) -> str:
+        return re.split("[ ,]", self.value)[0]
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +137,7 @@ def _choose(candidates: pl.DataFrame, rng: random.Random, fault: FaultKind) -> d
 
 def _injected(fault: FaultKind, place: dict[str, object]) -> InjectedFault:
     return InjectedFault(
-        fault.value, str(place["channel"]), str(place["author"]), _int(place["sequence"]), str(place["peer"])
+        fault.finding, str(place["channel"]), str(place["author"]), _int(place["sequence"]), str(place["peer"])
     )
 
 
@@ -149,10 +163,7 @@ def _duplicated(
     rows: pl.DataFrame, rng: random.Random, touched: set[tuple[str, str]]
 ) -> tuple[pl.DataFrame, InjectedFault]:
     place = _choose(_inner(rows, touched), rng, FaultKind.DUPLICATED)
-    row = _int(place["row"])
-    last = rows.filter(pl.col("run_id") == place["run_id"])["ordinal"].max()
-    again = rows[row].with_columns((pl.lit(last, pl.Int64) + 1).alias("ordinal"))
-    return pl.concat([rows, again]), _injected(FaultKind.DUPLICATED, place)
+    return _with_row(rows, rows[_int(place["row"])]), _injected(FaultKind.DUPLICATED, place)
 
 
 def _swapped(
@@ -243,6 +254,100 @@ def _reported_missed(
     return pl.concat([_without(rows, row), report.select(rows.columns)]), _injected(FaultKind.REPORTED_MISSED, place)
 
 
+def _delivered_to_author(
+    rows: pl.DataFrame, rng: random.Random, touched: set[tuple[str, str]]
+) -> tuple[pl.DataFrame, InjectedFault]:
+    """Add a delivery of a message at its own author."""
+    kind = FaultKind.DELIVERED_TO_AUTHOR
+    place = _choose(_sendings(rows, touched), rng, kind)
+    row = rows[_int(place["row"])].with_columns(pl.lit("delivered").alias("kind"), pl.lit(1, pl.Int64).alias("hops"))
+    return _with_row(rows, row, after=True), _injected(kind, place)
+
+
+def _forged_delivery(
+    rows: pl.DataFrame, rng: random.Random, touched: set[tuple[str, str]]
+) -> tuple[pl.DataFrame, InjectedFault]:
+    return _forge(rows, rng, _inner(rows, touched), touched, FaultKind.FORGED_DELIVERY)
+
+
+def _forged_receipt(
+    rows: pl.DataFrame, rng: random.Random, touched: set[tuple[str, str]]
+) -> tuple[pl.DataFrame, InjectedFault]:
+    keys = ["channel", "author", "peer", "sequence"]
+    received = rows.with_row_index("row").filter(pl.col("kind") == "received")
+    places = received.join(_inner(rows, touched).select(keys), keys, "semi")
+    return _forge(rows, rng, places, touched, FaultKind.FORGED_RECEIPT)
+
+
+def _forged_sending(
+    rows: pl.DataFrame, rng: random.Random, touched: set[tuple[str, str]]
+) -> tuple[pl.DataFrame, InjectedFault]:
+    return _forge(rows, rng, _sendings(rows, touched), touched, FaultKind.FORGED_SENDING)
+
+
+def _forge(
+    rows: pl.DataFrame, rng: random.Random, places: pl.DataFrame, touched: set[tuple[str, str]], kind: FaultKind
+) -> tuple[pl.DataFrame, InjectedFault]:
+    """Overwrite author or sequence number of one of these rows."""
+    place = _choose(places, rng, kind)
+    row = _int(place["row"])
+    own = rows.filter(pl.col("channel") == place["channel"])
+    changed = _unused(lambda: forged(rows[row], own, rng), touched)
+    touched.add((str(place["author"]), str(place["peer"])))
+    return pl.concat([_without(rows, row), changed]), _injected(kind, changed.row(0, named=True))
+
+
+def _added_delivery(
+    rows: pl.DataFrame, rng: random.Random, touched: set[tuple[str, str]]
+) -> tuple[pl.DataFrame, InjectedFault]:
+    """Add a delivery of a message that nobody sent."""
+    kind = FaultKind.ADDED_DELIVERY
+    place = _choose(_inner(rows, touched), rng, kind)
+    number = rng.choice([1, 1_000, *FAR_NUMBERS])
+    last = _int(rows.filter((pl.col("kind") == "sent") & (pl.col("author") == place["author"]))["sequence"].max())
+    sequence = pl.lit(number if number > last else last + number, pl.Int64)
+    added = rows[_int(place["row"])].with_columns(sequence.alias("sequence"))
+    return _with_row(rows, added, after=True), _injected(kind, added.row(0, named=True))
+
+
+def _unrecorded_sending(
+    rows: pl.DataFrame, rng: random.Random, touched: set[tuple[str, str]]
+) -> tuple[pl.DataFrame, InjectedFault]:
+    kind = FaultKind.UNRECORDED_SENDING
+    place = _choose(_sendings(rows, touched), rng, kind)
+    return _without(rows, _int(place["row"])), _injected(kind, place)
+
+
+def _sendings(rows: pl.DataFrame, touched: set[tuple[str, str]]) -> pl.DataFrame:
+    """Sendings with others of the same author before and after. `touched` has author and author."""
+    author = ["channel", "author"]
+    sent = rows.with_row_index("row").filter(pl.col("kind") == "sent").sort("ordinal")
+    sent = sent.with_columns(place=pl.int_range(pl.len()).over(author), places=pl.len().over(author))
+    inside = pl.col("place").is_between(1, pl.col("places").cast(pl.Int64) - 2)
+    used = pl.DataFrame(sorted(touched), {"author": pl.String, "peer": pl.String}, orient="row")
+    return sent.filter(inside).join(used, ["author", "peer"], "anti").sort("row")
+
+
+def _unused(draw: Callable[[], pl.DataFrame], touched: set[tuple[str, str]]) -> pl.DataFrame:
+    """Draw until author and peer are not used by another fault."""
+    for _ in range(100):
+        row = draw()
+        if (row["author"][0], row["peer"][0]) not in touched:
+            return row
+    raise CannotInjectError("every author and receiver has a fault already")
+
+
+def _with_row(rows: pl.DataFrame, row: pl.DataFrame, *, after: bool = False) -> pl.DataFrame:
+    """Add a row at the end of its run, or right after the row with its ordinal; later rows of the run make room."""
+    mine = pl.col("run_id") == row["run_id"][0]
+    if not after:
+        last = rows.filter(mine)["ordinal"].max()
+        return pl.concat([rows, row.with_columns(pl.lit(last, pl.Int64).alias("ordinal") + 1)])
+    later = mine & (pl.col("ordinal") > row["ordinal"][0])
+    moved = rows.with_columns(pl.when(later).then(pl.col("ordinal") + 1).otherwise("ordinal"))
+    return pl.concat([moved, row.with_columns(pl.col("ordinal") + 1)])
+
+
 def _without(rows: pl.DataFrame, row: int) -> pl.DataFrame:
     return pl.concat([rows[:row], rows[row + 1 :]])
 
@@ -263,5 +368,11 @@ _INJECTORS: dict[
     FaultKind.SWAPPED: _swapped,
     FaultKind.REPLY_BEFORE_PARENT: _reply_before_parent,
     FaultKind.RECEIVER_NOT_MEMBER: _receiver_not_member,
+    FaultKind.DELIVERED_TO_AUTHOR: _delivered_to_author,
     FaultKind.REPORTED_MISSED: _reported_missed,
+    FaultKind.FORGED_DELIVERY: _forged_delivery,
+    FaultKind.FORGED_RECEIPT: _forged_receipt,
+    FaultKind.FORGED_SENDING: _forged_sending,
+    FaultKind.ADDED_DELIVERY: _added_delivery,
+    FaultKind.UNRECORDED_SENDING: _unrecorded_sending,
 }

@@ -2,7 +2,8 @@
 
 import polars as pl
 
-from broadloom.pipeline.arrow.frames import to_schema
+from broadloom.pipeline.arrow.forged_rows import unrecorded_sendings
+from broadloom.pipeline.arrow.frames import frame, to_schema
 from broadloom.pipeline.engine.events import TEXT as TEXT_CODES
 from broadloom.pipeline.engine.events import plain
 from broadloom.pipeline.engine.keys import MessageKeys
@@ -28,11 +29,14 @@ FINDINGS = {
     "reply_before_parent": "delivered before the message it replies to.",
     "receiver_not_member": "delivered to a peer that had no link yet, or had left.",
     "delivered_to_author": "delivered to its own author.",
-    "never_sent": "delivered, but its author recorded no such message.",
+    "forged": "a row about a message that was never sent, or with a wrong author or number.",
+    "not_recorded": "sent and delivered, but missing on the tape of its author, which is complete otherwise.",
     "reported_missed": "not delivered, and reported as missed to the application: no violation.",
 }
 
 NON_VIOLATIONS = ("reported_missed",)
+
+FINDING_COLUMNS = ("author", "receiver", "finding", "sequence", "event_time", "detail", "is_violation")
 
 COLUMNS = (
     CHANNEL,
@@ -40,7 +44,7 @@ COLUMNS = (
     TableColumn("is_violation", FLAG, "Whether it breaks a guarantee."),
     TableColumn("author", ID, "Author of the message."),
     TableColumn("sequence", COUNT, "Sequence number of the message."),
-    TableColumn("receiver", ID, "Peer that got the message, or should have."),
+    TableColumn("receiver", ID, "Peer that got the message, or should have; of a sending, the peer that recorded it."),
     TableColumn("event_time", TIME, "Time of the delivery or report; for `missing`, of the sending."),
     TableColumn("detail", TEXT, "Explanation."),
 )
@@ -66,7 +70,8 @@ def replies_before_parent(deliveries: pl.DataFrame, keys: MessageKeys, messages:
     )
     parents = delivered.select("key", "run_id", parent_ordinal="ordinal")
     is_early = pl.col("parent_ordinal") > pl.col("ordinal")
-    early = replies.join(parents, left_on=["parent_key", "run_id"], right_on=["key", "run_id"]).filter(is_early)
+    by_others = replies.filter(pl.col("parent_author") != pl.col("receiver"))
+    early = by_others.join(parents, left_on=["parent_key", "run_id"], right_on=["key", "run_id"]).filter(is_early)
     by_itself = replies.filter(pl.col("parent_author") == pl.col("receiver"))
     sent = messages.filter("is_recorded").select(
         pl.col("author", "run_id").cast(TEXT_CODES), "sequence", parent_ordinal="ordinal"
@@ -86,8 +91,45 @@ def replies_before_parent(deliveries: pl.DataFrame, keys: MessageKeys, messages:
     )
 
 
+def forged_findings(forged: pl.DataFrame) -> pl.DataFrame:
+    """The forged rows that `pair_deliveries` found; one per message and receiver."""
+    rows = forged.with_columns(
+        finding=pl.lit("forged"), is_violation=pl.lit(True), detail=pl.format("{}: {}", "kind", "detail")
+    )
+    return rows.sort("ordinal").unique(["author", "sequence", "receiver"], keep="last").select(FINDING_COLUMNS)
+
+
+def sending_findings(odd: pl.DataFrame, messages: pl.DataFrame, peers: pl.DataFrame) -> pl.DataFrame:
+    """Forged sendings, and sendings that are missing on a tape."""
+    key = ["author", "sequence"]
+    skipping = odd.filter(~pl.col("is_forged")).join(messages, key, "anti")
+    forged = pl.concat([odd.filter("is_forged"), skipping]).select(
+        *key,
+        receiver="peer",
+        finding=pl.lit("forged"),
+        event_time="event_time",
+        detail=pl.when(pl.col("author") != pl.col("peer"))
+        .then(pl.lit("sent: recorded by another peer than its author"))
+        .otherwise(pl.lit("sent: its number is out of line with the others of its author")),
+    )
+    absent = unrecorded_sendings(messages, odd, peers).select(
+        *key,
+        receiver="author",
+        finding=pl.lit("not_recorded"),
+        event_time="first_seen_time",
+        detail=pl.lit("the tape of its author has later messages, and no rows of it are missing"),
+    )
+    return pl.concat([forged, absent]).with_columns(is_violation=pl.lit(True)).select(FINDING_COLUMNS)
+
+
 def build(inputs: ChannelInputs) -> pa.Table:
-    findings = inputs.scan("findings").sort("finding", "author", "sequence", "receiver", "detail")
+    tables = frame(inputs["messages"]), frame(inputs["recorded_peers"])
+    findings = pl.concat(
+        [inputs.scan("findings").select(FINDING_COLUMNS), sending_findings(inputs.scan("odd_sendings"), *tables)]
+    )
+    findings = findings.with_columns(channel=pl.lit(inputs.channel)).sort(
+        "finding", "author", "sequence", "receiver", "detail"
+    )
     return to_schema(findings, SCHEMA)
 
 
@@ -97,5 +139,5 @@ TABLE = Table(
     COLUMNS,
     Stage.FINISH,
     build,
-    depends_on=("messages", "deliveries", "delivery_balances"),
+    depends_on=("recorded_peers", "messages", "deliveries", "delivery_balances"),
 )

@@ -1,13 +1,16 @@
 """One row per message and receiver: pairs received, delivered and missed events.
 
-A part has all events of its receivers. A delivery is named by one packed number (`engine/keys.py`).
+A part has all events of its receivers. A delivery is named by one packed number (`engine/keys.py`). Forged rows, about
+messages that were never sent or have another size by their author, are not listed here but in `audit_findings`.
 """
 
 import polars as pl
 
+from broadloom.pipeline.arrow.forged_rows import JUMP_MAX
+from broadloom.pipeline.arrow.suspects import overwritten
 from broadloom.pipeline.engine.events import TEXT as TEXT_CODES
 from broadloom.pipeline.engine.events import TIME as TIME_TYPE
-from broadloom.pipeline.engine.events import dictionary_array
+from broadloom.pipeline.engine.events import dictionary_array, plain
 from broadloom.pipeline.engine.keys import MessageKeys
 from broadloom.pipeline.table import CHANNEL, COUNT, FLAG, ID, TEXT, TIME, Stage, Table, TableColumn, schema_of
 from broadloom.record.arrow_import import pa
@@ -37,6 +40,14 @@ COLUMNS = (
 )
 SCHEMA = schema_of(COLUMNS)
 
+MESSAGE_COLUMNS = ("author", "sequence", "sent_time", "is_recorded", "size_bytes")
+"""The columns of `messages` that deliveries are compared with."""
+
+FORGED_COLUMNS = (
+    *("kind", "author", "sequence", "receiver", "run_id", "ordinal", "event_time", "size_bytes", "hops", "detail"),
+)
+"""The columns of forged rows; `detail` says why."""
+
 KINDS = ("received", "delivered", "missed")
 EVENT_COLUMNS = (
     *("kind", "author", "sequence", "last_sequence", "peer", "event_time", "run_id", "ordinal", "hops", "neighbor"),
@@ -44,11 +55,11 @@ EVENT_COLUMNS = (
 )
 
 
-def pair_deliveries(events: pl.DataFrame, messages: pl.DataFrame) -> tuple[pl.DataFrame, MessageKeys]:
-    """All deliveries to the receivers of a part, in the order of author, receiver and sequence.
+def pair_deliveries(events: pl.DataFrame, messages: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame, MessageKeys]:
+    """All deliveries to the receivers of a part, in the order of author, receiver and sequence, and the forged rows.
 
-    `messages` has author, sequence and `sent_time` (null if not recorded) of all messages of the channel. The result
-    has `key` and `pair` too, by the keys that are returned with it.
+    `messages` has `MESSAGE_COLUMNS` of all messages of the channel. The deliveries have `key` and `pair` too, by the
+    keys that are returned with them.
     """
     kind = pl.col("kind")
     rows = events.filter(kind.is_in(KINDS)).select(EVENT_COLUMNS).rename({"peer": "receiver"})
@@ -57,41 +68,91 @@ def pair_deliveries(events: pl.DataFrame, messages: pl.DataFrame) -> tuple[pl.Da
         [rows["author"], rows["receiver"], rows["parent_author"], messages["author"]],
         [rows["sequence"], missed["sequence"], messages["sequence"]],
     )
-    rows = rows.with_columns(key=keys.delivery())
-    received = rows.filter(kind == "received").select(
-        "key", "neighbor", received_time="event_time", hops_other="hops", size_other="size_bytes", run_other="run_id"
+    sent = pl.when("is_recorded")
+    known = messages.select(
+        message=keys.message(),
+        sent_time=sent.then("sent_time"),
+        sent_size=sent.then("size_bytes"),
+        is_sent=pl.lit(True),
     )
+    reports = rows.filter(kind == "missed").join(missed, on=["author", "sequence", "receiver"], how="anti")
+    rows = rows.filter(kind != "missed").with_columns(key=keys.delivery(), message=keys.message())
+    rows = rows.join(known, on="message", how="left", maintain_order="left")
+    rows, forged = _split_forged(rows.drop("message"), reports)
+    received = rows.filter(kind == "received").select(
+        *("key", "neighbor"),
+        *(pl.col(name).alias(f"{name}_other") for name in ("hops", "size_bytes", "run_id", "sent_time")),
+        received_time="event_time",
+    )
+    delivered = _first_deliveries(rows.filter(kind == "delivered"))
     if received["key"].n_unique() < received.height:
+        twice = rows.filter(kind == "received").filter(pl.col("key").is_duplicated())
+        twice = twice.join(delivered.filter(pl.col("delivery_count") > 1), "key", "anti")
+        twice = plain(twice.with_columns(detail=pl.lit("its first copy came twice")).select(FORGED_COLUMNS))
+        forged = pl.concat([forged, twice])
         received = received.unique("key", keep="first", maintain_order=True)
-    both = _first_deliveries(rows.filter(kind == "delivered")).join(received, on="key", how="full", coalesce=True)
-    both = both.with_columns(
-        pl.coalesce("hops", "hops_other"),
-        pl.coalesce("size_bytes", "size_other"),
-        pl.coalesce("run_id", "run_other"),
-    ).drop("hops_other", "size_other", "run_other")
+    both = _joined(delivered, received, "sent_time", "hops", "size_bytes", "run_id")
     if missed.height:
-        missed = missed.select("missed_time", "missed_ordinal", key=keys.delivery(), run_other="run_id")
-        both = both.join(missed, on="key", how="full", coalesce=True)
-        both = both.with_columns(pl.coalesce("run_id", "run_other")).drop("run_other")
+        missed = missed.with_columns(key=keys.delivery(), message=keys.message())
+        missed = missed.join(known.select("message", "sent_time"), on="message", how="left")
+        missed = missed.select(
+            "key", "missed_time", "missed_ordinal", run_id_other="run_id", sent_time_other="sent_time"
+        )
+        both = _joined(both, missed, "run_id", "sent_time")
     else:
         nothing = {"missed_time": pl.lit(None, TIME_TYPE), "missed_ordinal": pl.lit(None, pl.Int64)}
         both = both.with_columns(**nothing)
-    both = keys.unpack(both.sort("key"), "key")
-    sent = messages.select("sent_time", message=keys.message())
-    both = both.with_columns(message=keys.message()).join(sent, on="message", how="left", maintain_order="left")
-    both = both.drop("message").with_columns(
+    both = keys.unpack(both.sort("key"), "key").with_columns(
         pl.col("delivery_count").fill_null(0), is_reply=pl.col("parent_author").is_not_null()
     )
-    return both, keys
+    deliveries, receipts = overwritten(both)
+    for wrong, kind_name, time in (
+        (deliveries, "delivered", "delivered_time"),
+        (receipts, "received", "received_time"),
+    ):
+        if wrong.height:
+            both = both.join(wrong, "key", "anti", maintain_order="left")
+            detail = pl.lit("of the messages received and delivered at its place, it is none")
+            wrong = wrong.with_columns(kind=pl.lit(kind_name), event_time=time, detail=detail)
+            forged = pl.concat([forged, plain(wrong.select(FORGED_COLUMNS))])
+    return both, forged, keys
+
+
+def _joined(one: pl.DataFrame, other: pl.DataFrame, *shared: str) -> pl.DataFrame:
+    """All rows of both. Columns that both have are named `..._other` in the second."""
+    both = one.join(other, on="key", how="full", coalesce=True)
+    others = [f"{name}_other" for name in shared]
+    return both.with_columns(pl.coalesce(name, f"{name}_other") for name in shared).drop(others)
+
+
+def _split_forged(rows: pl.DataFrame, reports: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """Rows about messages that were sent as they say, and the others with the reason as `detail`. `reports` are reports
+    of missed messages far beyond the last one that is known."""
+    is_right = pl.col("is_sent").fill_null(False) & (pl.col("size_bytes") == pl.col("sent_size")).fill_null(True)
+    detail = (
+        pl.when(pl.col("is_sent").is_null())
+        .then(pl.lit("no such message was sent"))
+        .otherwise(pl.format("it has {} bytes, but its author sent {}", "size_bytes", "sent_size"))
+    )
+    reports = reports.with_columns(detail=pl.lit("reports messages far beyond the last one that is known"))
+    wrong = rows.filter(~is_right).with_columns(detail=detail)
+    forged = plain(pl.concat([wrong.select(FORGED_COLUMNS), reports.select(FORGED_COLUMNS)]))
+    return rows.filter(is_right).drop("sent_size", "is_sent"), forged
 
 
 def _first_deliveries(delivered: pl.DataFrame) -> pl.DataFrame:
-    columns = ("key", "ordinal", "hops", "size_bytes", "run_id", "parent_author", "parent_sequence")
+    columns = ("key", "ordinal", "hops", "size_bytes", "run_id", "parent_author", "parent_sequence", "sent_time")
     found = delivered.select(*columns, delivered_time="event_time")
     if found["key"].n_unique() == found.height:
-        return found.with_columns(delivery_count=pl.lit(1, pl.Int64))
-    counts = found.group_by("key").agg(delivery_count=pl.len().cast(pl.Int64))
-    return found.sort("ordinal").unique("key", keep="first", maintain_order=True).join(counts, on="key", how="left")
+        nothing = pl.lit(None, pl.Int64)
+        return found.with_columns(delivery_count=pl.lit(1, pl.Int64), again_ordinal=nothing, again_hops=nothing)
+    found = found.sort("ordinal")
+    again = found.filter(pl.col("key").is_duplicated()).group_by("key", maintain_order=True)
+    counts = again.agg(
+        delivery_count=pl.len().cast(pl.Int64), again_ordinal=pl.col("ordinal").last(), again_hops=pl.col("hops").last()
+    )
+    found = found.unique("key", keep="first", maintain_order=True).join(counts, on="key", how="left")
+    return found.with_columns(pl.col("delivery_count").fill_null(1))
 
 
 def expand_missed(missed: pl.DataFrame, messages: pl.DataFrame) -> pl.DataFrame:
@@ -107,12 +168,12 @@ def expand_missed(missed: pl.DataFrame, messages: pl.DataFrame) -> pl.DataFrame:
 
 
 def last_missed() -> pl.Expr:
-    """Of a report, where `known` is the last message of its author on any tape."""
-    return pl.min_horizontal(
-        pl.col("last_sequence").fill_null(pl.col("sequence")),
-        pl.max_horizontal(pl.col("known").fill_null(0), pl.col("sequence")),
-        pl.col("sequence") + MISSED_MAX - 1,
+    """Of a report, where `known` is the last message of its author on any tape. Null if the report is nonsense."""
+    known, first = pl.col("known").fill_null(0), pl.col("sequence")
+    last = pl.min_horizontal(
+        pl.col("last_sequence").fill_null(first), pl.max_horizontal(known, first), first + MISSED_MAX - 1
     )
+    return pl.when(first <= known + JUMP_MAX).then(last)
 
 
 def deliveries_table(deliveries: pl.DataFrame, channel: str) -> pa.Table:

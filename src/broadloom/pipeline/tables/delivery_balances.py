@@ -25,7 +25,14 @@ from datetime import datetime
 import polars as pl
 
 from broadloom.pipeline.arrow.frames import frame
-from broadloom.pipeline.arrow.suspects import PAIR, excused_by_dropped_rows, find_missing
+from broadloom.pipeline.arrow.suspects import (
+    ODD_COLUMNS,
+    PAIR,
+    excused_by_dropped_rows,
+    find_missing,
+    mislabeled,
+    misplaced,
+)
 from broadloom.pipeline.engine.events import plain
 from broadloom.pipeline.table import (
     CHANNEL,
@@ -71,10 +78,10 @@ COLUMNS = (
 )
 SCHEMA = pa.schema([pa.field(each.name, each.type) for each in COLUMNS])
 
-MESSAGE_COLUMNS = ["author", "sequence", "sent_time", "is_recorded", "run_id", "ordinal"]
+MESSAGE_COLUMNS = ["author", "sequence", "sent_time", "is_recorded", "run_id", "ordinal", "size_bytes"]
 DELIVERY_COLUMNS = [
     *("author", "sequence", "receiver", "delivered_time", "delivery_count", "missed_time", "run_id"),
-    *("ordinal", "missed_ordinal"),
+    *("ordinal", "missed_ordinal", "again_ordinal", "again_hops", "hops", "size_bytes"),
 ]
 
 
@@ -120,7 +127,9 @@ def author_bounds(
     present = recorded_peers.filter(pl.col("end_status") == "present").select("peer")
     known = messages.group_by("author").agg(known=pl.col("sequence").max())
     reported = missed.join(known, on="author", how="left").select("author", "peer", held=last_missed())
-    last_held = pl.concat([held.select("author", "peer", "held"), reported]).join(present, on="peer", how="semi")
+    # A forged number says nothing about what the peer has.
+    genuine = held.join(messages, left_on=["author", "held"], right_on=["author", "sequence"], how="semi")
+    last_held = pl.concat([genuine.select("author", "peer", "held"), reported]).join(present, on="peer", how="semi")
     last_held = last_held.group_by("author").agg(pl.col("held").max())
     authors = messages.group_by("author").agg(last_sent_time=pl.col("sent_time").filter("is_recorded").max())
     peers = recorded_peers.select(
@@ -137,10 +146,13 @@ def author_bounds(
     )
 
 
-def delivery_balances(deliveries: pl.DataFrame, receivers: pl.Series, inputs: AuditInputs) -> pl.DataFrame:
+def delivery_balances(
+    deliveries: pl.DataFrame, forged: pl.DataFrame, receivers: pl.Series, inputs: AuditInputs
+) -> pl.DataFrame:
     """One row per author and receiver of a part.
 
-    `deliveries` are those of the part, sorted by author, receiver and sequence; `receivers` are all its peers. Counts
+    `deliveries` are those of the part, sorted by author, receiver and sequence, without the `forged` rows; `receivers`
+    are all its peers. Counts
     show which pairs may have a finding; only their deliveries are looked at one by one.
     """
     messages = inputs.messages
@@ -149,15 +161,16 @@ def delivery_balances(deliveries: pl.DataFrame, receivers: pl.Series, inputs: Au
     if not pairs.height:
         return frame(SCHEMA.empty_table())
     pairs = _with_due_range(_with_due_end(_with_due_start(pairs, messages, inputs), messages, inputs), counts)
-    suspects = _suspects(pairs, counts, messages)
+    suspects = _suspects(pairs, counts)
     ids = counts.join(suspects, on=PAIR, how="semi")["pair"]
     rows = plain(deliveries.filter(pl.col("pair").is_in(ids.implode())).select(DELIVERY_COLUMNS))
     suspected = pairs.join(suspects, on=PAIR, how="semi")
     missing = find_missing(suspected, rows)
     missing, excused = excused_by_dropped_rows(missing, suspected, rows, inputs.dropped_rows)
-    findings = pl.concat(
-        [_missing(missing, messages), *_delivery_violations(rows, messages, suspected)], how="vertical"
-    )
+    violations = pl.concat(_delivery_violations(rows, suspected), how="vertical")
+    missing, violations, explained = _explained_by_forged(missing, violations, rows, forged, messages)
+    excused = pl.concat([excused, explained]).group_by(PAIR).agg(pl.col("unknown_dropped_rows_count").sum())
+    findings = pl.concat([_missing(missing, messages), violations], how="vertical")
     by_pair = findings.group_by(PAIR).agg(pl.struct("finding", "sequence", "event_time", "detail").alias("findings"))
     out = pairs.join(excused, PAIR, "left").join(by_pair, PAIR, "left")
     in_range = pl.max_horizontal(pl.col("range_end") - pl.col("range_start") + 1, 0)
@@ -194,7 +207,7 @@ def _counts(deliveries: pl.DataFrame) -> pl.DataFrame:
     return counts.join(plain(names), on="pair")
 
 
-def _suspects(pairs: pl.DataFrame, counts: pl.DataFrame, messages: pl.DataFrame) -> pl.DataFrame:
+def _suspects(pairs: pl.DataFrame, counts: pl.DataFrame) -> pl.DataFrame:
     """Pairs that may have a finding."""
     due = pl.col("range_end") - pl.col("range_start") + 1
     is_short = (due > 0) & (pl.col("delivered_count") + pl.col("missed_count") < due)
@@ -202,13 +215,11 @@ def _suspects(pairs: pl.DataFrame, counts: pl.DataFrame, messages: pl.DataFrame)
     is_misplaced = (pl.col("first_ordinal") < pl.col("first_link_ordinal")).fill_null(False) | (
         pl.col("last_ordinal") > pl.col("left_ordinal")
     ).fill_null(False)
-    unrecorded = messages.filter(~pl.col("is_recorded")).select("author").unique()
     return pl.concat(
         [
             pairs.filter(is_short | (pl.col("author") == pl.col("receiver"))).select(PAIR),
             counts.filter("is_unusual").select(PAIR),
             placed.filter(is_misplaced).select(PAIR),
-            counts.join(unrecorded, on="author", how="semi").select(PAIR),
         ]
     ).unique()
 
@@ -303,7 +314,8 @@ def _with_due_range(pairs: pl.DataFrame, counts: pl.DataFrame) -> pl.DataFrame:
     own = pl.col("author") == pl.col("receiver")
     pairs = pairs.with_columns(
         pl.min_horizontal("first_held", "due_start").alias("range_start"),
-        pl.max_horizontal(pl.col("last_held").fill_null(0), "due_end").alias("range_end"),
+        # A report of missed messages may go beyond the last one that is known.
+        pl.max_horizontal(pl.min_horizontal(pl.col("last_held").fill_null(0), "known"), "due_end").alias("range_end"),
     )
     # How many earlier messages may have been due.
     unclear = pl.max_horizontal(pl.col("range_start") - pl.col("maybe_start"), 0).fill_null(0)
@@ -368,7 +380,7 @@ def _missing(missing: pl.DataFrame, messages: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def _delivery_violations(deliveries: pl.DataFrame, messages: pl.DataFrame, pairs: pl.DataFrame) -> list[pl.DataFrame]:
+def _delivery_violations(deliveries: pl.DataFrame, pairs: pl.DataFrame) -> list[pl.DataFrame]:
     delivered = deliveries.filter(pl.col("delivery_count") > 0)
     membership = pairs.select(
         *PAIR, "first_link_ordinal", "left_ordinal", "has_dropped_rows", pl.col("run_id").alias("receiver_run_id")
@@ -377,7 +389,8 @@ def _delivery_violations(deliveries: pl.DataFrame, messages: pl.DataFrame, pairs
     comparable = (pl.col("run_id") == pl.col("receiver_run_id")) & ~pl.col("has_dropped_rows")
     early = comparable & (pl.col("ordinal") < pl.col("first_link_ordinal"))
     late = comparable & (pl.col("ordinal") > pl.col("left_ordinal"))
-    ordered = delivered.sort("ordinal").with_columns(pl.col("sequence").cum_max().over(PAIR).alias("highest"))
+    # One that was delivered twice is reported as that.
+    wrong = misplaced(delivered).filter(pl.col("delivery_count") == 1)
     is_missed = (pl.col("delivery_count") == 0) & pl.col("missed_time").is_not_null()
     return [
         _as_findings(
@@ -385,11 +398,7 @@ def _delivery_violations(deliveries: pl.DataFrame, messages: pl.DataFrame, pairs
             "duplicate",
             pl.format("delivered {} times", "delivery_count"),
         ),
-        _as_findings(
-            ordered.filter(pl.col("highest") > pl.col("sequence")),
-            "out_of_order",
-            pl.format("delivered after {} of the same author", "highest"),
-        ),
+        _as_findings(wrong, "out_of_order", pl.lit("delivered out of the order of its author")),
         _as_findings(
             delivered.filter(pl.col("missed_ordinal") < pl.col("ordinal")),
             "out_of_order",
@@ -410,7 +419,6 @@ def _delivery_violations(deliveries: pl.DataFrame, messages: pl.DataFrame, pairs
             "delivered_to_author",
             pl.lit("delivered to its own author"),
         ),
-        _never_sent(delivered, messages, pairs),
         _as_findings(
             deliveries.filter(is_missed),
             "reported_missed",
@@ -420,22 +428,29 @@ def _delivery_violations(deliveries: pl.DataFrame, messages: pl.DataFrame, pairs
     ]
 
 
-def _never_sent(delivered: pl.DataFrame, messages: pl.DataFrame, pairs: pl.DataFrame) -> pl.DataFrame:
-    """Deliveries of messages that their author did not record, though it recorded later ones or left gracefully, and
-    none of its rows is missing."""
-    keys = ["author"]
-    unrecorded = messages.filter(~pl.col("is_recorded")).select(*keys, "sequence")
-    last = messages.filter("is_recorded").group_by(keys).agg(pl.col("sequence").max().alias("last_recorded"))
-    complete = pairs.filter(pl.col("author_status").is_not_null() & ~pl.col("author_has_dropped_rows").fill_null(False))
-    complete = complete.select(*keys, "author_status").unique().join(last, keys, "left")
-    never_sent = unrecorded.join(complete, keys, "inner").filter(
-        (pl.col("sequence") < pl.col("last_recorded").fill_null(0)) | (pl.col("author_status") == "left")
+def _explained_by_forged(
+    missing: pl.DataFrame, violations: pl.DataFrame, rows: pl.DataFrame, forged: pl.DataFrame, messages: pl.DataFrame
+) -> tuple[pl.DataFrame, pl.DataFrame, pl.DataFrame]:
+    """The missing messages and violations that remain if some deliveries are forged rows, and the number of missing
+    messages per pair that were these deliveries."""
+    delivered = rows.filter(pl.col("delivery_count") > 0)
+    first = pl.concat([misplaced(delivered), delivered.filter(pl.col("delivery_count") > 1)]).unique(
+        [*PAIR, "sequence"]
     )
-    return _as_findings(
-        delivered.join(never_sent, [*keys, "sequence"], "semi"),
-        "never_sent",
-        pl.lit("delivered, but its author recorded no such message"),
-    )
+    again = first.filter(pl.col("delivery_count") > 1).with_columns(ordinal="again_ordinal", hops="again_hops")
+    forged = forged.filter(pl.col("kind") == "delivered")
+    odd = pl.concat([each.select(ODD_COLUMNS) for each in (forged, first, again)])
+    found = mislabeled(missing, rows, odd, messages)
+    explained = found.group_by(PAIR).agg(unknown_dropped_rows_count=pl.len().cast(pl.Int64))
+    key = [*PAIR, "sequence"]
+    named = found.select("receiver", author="odd_author", sequence="odd_sequence", place=pl.format("{}#{}", *key[::2]))
+    is_order = pl.col("finding").is_in(["out_of_order", "duplicate"])
+    replaced = violations.filter(is_order).join(named, key, "inner")
+    kept = pl.concat([violations.filter(~is_order), violations.filter(is_order).join(named, key, "anti")])
+    as_forged = replaced.with_columns(
+        finding=pl.lit("forged"), detail=pl.format("delivered at the place of {}", "place")
+    ).select(violations.columns)
+    return missing.join(found, key, "anti"), pl.concat([kept, as_forged]), explained
 
 
 def _as_findings(rows: pl.DataFrame, finding: str, detail: pl.Expr, time: str = "delivered_time") -> pl.DataFrame:

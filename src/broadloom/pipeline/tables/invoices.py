@@ -284,7 +284,8 @@ def _billing_state(channels: pa.Table, sessions: pa.Table, issued: pa.Table, bil
     """What the tapes say about each month, next to what was issued for it."""
     known = frame(channels)
     tapes_end = known["end_time"].max()
-    current = frame(months.connected_by_month(sessions, billing.time_zone))
+    identified = sessions.filter(pc.equal(sessions["evidence"], "identifications"))
+    current = frame(months.connected_by_month(identified, billing.time_zone))
     if tapes_end is not None:
         due = _flat_months(int(known["end_time"].dt.timestamp("us").max()), billing)  # type: ignore[arg-type]
         current = pl.concat([current, due]).group_by(_KEYS).agg(pl.col("connected_us", "session_count").sum())

@@ -3,11 +3,14 @@
 In two steps: `gather_messages` makes one row per message from the events of a part, `merge_messages` merges such rows.
 The author's own record comes first; if it did not record, a delivery is used, which has all the metadata. Of a message
 that its author did not record, there is one row for each run that saw it: only corrected clocks show which was first.
+Messages that only forged rows are about are not listed (`arrow/forged_rows.py`).
 """
 
 import polars as pl
 
-from broadloom.pipeline.arrow.frames import to_schema
+from broadloom.pipeline.arrow.channel_clock import ChannelClock
+from broadloom.pipeline.arrow.forged_rows import forged_messages, odd_sendings
+from broadloom.pipeline.arrow.frames import frame, to_schema
 from broadloom.pipeline.engine.events import TEXT as TEXT_CODES
 from broadloom.pipeline.engine.events import TIME as TIME_TYPE
 from broadloom.pipeline.engine.keys import MessageKeys
@@ -24,6 +27,7 @@ from broadloom.pipeline.table import (
     TableColumn,
     schema_of,
 )
+from broadloom.pipeline.tables.recorded_peers import SETTLE, recorded_peers
 from broadloom.record.arrow_import import pa
 
 _METADATA_COLUMNS = (
@@ -53,14 +57,20 @@ COLUMNS = (
 )
 SCHEMA = schema_of(COLUMNS)
 
+_KEYS = ["author", "sequence"]
+
 KINDS = ("sent", "received", "delivered")
-EVENT_COLUMNS = ("kind", "author", "sequence", "event_time", "run_id", "ordinal", *_METADATA_COLUMNS)
+EVENT_COLUMNS = ("kind", "author", "sequence", "event_time", "run_id", "ordinal", "peer", *_METADATA_COLUMNS)
 
 
 def gather_messages(events: pl.DataFrame) -> pl.DataFrame:
-    """One row per message of some events of one channel; of a message that is not recorded there, one per run."""
+    """One row per message of some events of one channel; of a message that is not recorded there, one per run.
+    `witness` is a peer that has it."""
     kind = pl.col("kind")
     rows = events.filter(kind.is_in(KINDS)).select(EVENT_COLUMNS)
+    forged = odd_sendings(rows).filter("is_forged")
+    if forged.height:
+        rows = rows.join(forged, ["run_id", "ordinal"], "anti")
     keys = MessageKeys([rows["author"]], [rows["sequence"]])
     rows = rows.with_columns(key=keys.message())
     seen = _seen(rows)
@@ -71,6 +81,7 @@ def gather_messages(events: pl.DataFrame) -> pl.DataFrame:
             *("key", "author", "sequence", "run_id", "ordinal", *_METADATA_COLUMNS),
             sent_time="event_time",
             is_recorded=pl.lit(True),
+            witness="peer",
         )
     ]
     # Most messages are known by now; only of the others the rows of receivers are looked at.
@@ -86,6 +97,7 @@ def gather_messages(events: pl.DataFrame) -> pl.DataFrame:
                     *_METADATA_COLUMNS,
                     sent_time=pl.lit(None, TIME_TYPE),
                     is_recorded=pl.lit(False),
+                    witness="peer",
                 )
             )
     recorded = found[0].join(seen, on="key").with_columns(seen_run)
@@ -104,27 +116,30 @@ def gather_messages(events: pl.DataFrame) -> pl.DataFrame:
 def _seen(rows: pl.DataFrame) -> pl.DataFrame:
     is_delivered = pl.col("kind") == "delivered"
     return rows.group_by("key").agg(
-        first_seen_time=pl.col("event_time").min(), delivery_count=is_delivered.sum().cast(pl.Int64)
+        first_seen_time=pl.col("event_time").min(),
+        delivery_count=is_delivered.sum().cast(pl.Int64),
+        is_received=(pl.col("kind") != "sent").any(),
     )
 
 
-def merge_messages(parts: pl.DataFrame) -> pa.Table:
+def merge_messages(parts: pl.DataFrame) -> pl.DataFrame:
     """One row per message of a channel, from several results of `gather_messages`."""
-    keys = ["author", "sequence"]
+    keys = _KEYS
     if parts.select(keys).is_duplicated().any():
-        sums = parts.group_by(keys).agg(pl.col("first_seen_time").min(), pl.col("delivery_count").sum())
+        sums = parts.group_by(keys).agg(
+            pl.col("first_seen_time").min(), pl.col("delivery_count").sum(), pl.col("is_received").any()
+        )
         # The author's row; without one, a row with a delivery, which has all the metadata.
         best = parts.sort(
             pl.col("is_recorded").not_(), pl.col("delivery_count") == 0, "first_seen_time", "ordinal", nulls_last=True
         ).unique(keys, keep="first", maintain_order=True)
-        parts = best.drop("first_seen_time", "delivery_count").join(sums, keys, "left")
-    sent_time = pl.when("is_recorded").then("sent_time").otherwise("first_seen_time")
-    return to_schema(parts.with_columns(sent_time=sent_time), SCHEMA)
+        parts = best.drop("first_seen_time", "delivery_count", "is_received").join(sums, keys, "left")
+    return parts.with_columns(sent_time=pl.when("is_recorded").then("sent_time").otherwise("first_seen_time"))
 
 
 def first_seen(parts: pl.DataFrame) -> pl.DataFrame:
     """When each run first saw a message that its author did not record."""
-    keys = ["author", "sequence"]
+    keys = _KEYS
     unrecorded = parts.filter(~pl.col("is_recorded"))
     if unrecorded.height:
         unrecorded = unrecorded.join(parts.filter("is_recorded").select(keys), on=keys, how="anti")
@@ -132,9 +147,29 @@ def first_seen(parts: pl.DataFrame) -> pl.DataFrame:
 
 
 def build(inputs: ChannelInputs) -> pa.Table:
-    parts = inputs.scan("messages")
+    parts, odd = inputs.scan("messages"), inputs.scan("odd_sendings")
     inputs.scans["first_seen"] = first_seen(parts)
-    return merge_messages(parts)
+    found, settle_s = merge_messages(parts), float(inputs.settings[SETTLE.name])
+    # The clocks are not estimated yet, but links relate them well enough.
+    spans = inputs.scan("peer_spans").rename({"last_time": "last_event_time"})
+    links_up = inputs.scan("membership").filter(pl.col("kind") == "link_up")
+    clock = ChannelClock.by_links(spans["run_id"], links_up)
+    peers = frame(recorded_peers(inputs.scan("membership"), spans, inputs.quarantine, settle_s, clock))
+    seen = clock.apply(inputs.scan("first_seen"), "run_id", "first_seen_time")
+    seen = seen.group_by(_KEYS).agg(seen_time=pl.col("first_seen_time").min())
+    by_one_clock = found.join(seen, _KEYS, "left").with_columns(
+        first_seen_time=pl.coalesce("seen_time", "first_seen_time")
+    )
+    forged = forged_messages(by_one_clock, odd, peers, inputs.scan("missed"), settle_s)
+    return to_schema(found.join(forged, _KEYS, "anti"), SCHEMA)
 
 
-TABLE = Table("messages", "Which messages were sent?", COLUMNS, Stage.MERGE, build)
+TABLE = Table(
+    "messages",
+    "Which messages were sent?",
+    COLUMNS,
+    Stage.MERGE,
+    build,
+    depends_on=("quarantine",),
+    settings=(SETTLE,),
+)

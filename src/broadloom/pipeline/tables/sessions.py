@@ -6,10 +6,14 @@ that moment. A session of a subscriber is what the spans of all its peers cover 
 
 The order of the signs and how often each was seen do not matter: the same signs give the same sessions, and a late sign
 that closes a gap merges two sessions in the next run.
+
+A recorded peer whose subscriber never identified itself is connected while it is a member, from `joined` on. The column
+`evidence` says which of the two a session rests on; only identifications are billed.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
 import polars as pl
@@ -54,7 +58,16 @@ COLUMNS = (
     TableColumn("connected_ms", EXACT_MS, "Duration of the session."),
     TableColumn("identification_count", COUNT, "Identifications, each counted once."),
     TableColumn("peer_count", COUNT, "Peers of the subscriber: reconnects without a gap, or several devices."),
-    TableColumn("end_status", TEXT, "`left`, `timed_out`, or `open` (the tapes end before the timeout)."),
+    TableColumn(
+        "end_status",
+        TEXT,
+        "`left`, `timed_out`, `crashed` (only from membership), or `open` (the tapes end before the timeout).",
+    ),
+    TableColumn(
+        "evidence",
+        TEXT,
+        "What it rests on: `identifications`, or `membership` (its own `joined` event, and how the membership ended).",
+    ),
 )
 SESSIONS = schema_of(COLUMNS)
 
@@ -191,8 +204,51 @@ def sessions(spans: pa.Table, rule: SessionRule) -> pa.Table:
             is_open=pl.col("is_open").any(),
             has_left=(pl.col("has_left") & (pl.col("end_time") == pl.col("end_time").max())).any(),
         )
-        .with_columns(end_status=status.otherwise(pl.lit("timed_out")))
+        .with_columns(end_status=status.otherwise(pl.lit("timed_out")), evidence=pl.lit("identifications"))
     )
+    return _with_duration(found)
+
+
+def membership_sessions(intervals: pl.DataFrame, identified: pl.DataFrame, tape_end_time: datetime) -> pa.Table:
+    """Sessions of recorded peers that never identified themselves, from the table `membership_intervals`.
+
+    `identified` has the peers and subscribers that did.
+    """
+    keys = ["channel", "subscriber"]
+    spans = (
+        intervals.filter(pl.col("is_recorded") & pl.col("joined_time").is_not_null())
+        .with_columns(
+            subscriber=pl.coalesce("name", "peer"),
+            start_time=pl.col("joined_time"),
+            end_time=pl.max_horizontal("joined_time", pl.col("end_time").fill_null(tape_end_time)),
+        )
+        .filter(
+            ~pl.col("peer").is_in(identified["peer"].implode()),
+            ~pl.col("subscriber").is_in(identified["subscriber"].implode()),
+        )
+        .sort([*keys, "start_time", "end_time", "peer"])
+    )
+    starts_session = _starts_group(keys) | (pl.col("start_time") > _furthest_end("end_time", keys))
+    last_status = pl.col("end_status").sort_by("end_time", "end_status").last().replace("present", "open")
+    found = (
+        spans.with_columns(session=starts_session.cum_sum())
+        .group_by("session", maintain_order=True)
+        .agg(
+            *(pl.col(key).first() for key in keys),
+            pl.col("start_time", "end_time").dt.timestamp("us").max(),
+            first_time=pl.col("start_time").dt.timestamp("us").min(),
+            identification_count=pl.lit(0, pl.Int64),
+            peer_count=pl.col("peer").n_unique().cast(pl.Int64),
+            end_status=last_status,
+            evidence=pl.lit("membership"),
+        )
+        .with_columns(start_time="first_time")
+    )
+    return _with_duration(found)
+
+
+def _with_duration(found: pl.DataFrame) -> pa.Table:
+    """Add `connected_ms`. Times are in microseconds."""
     position = SESSIONS.get_field_index("connected_ms")
     connected_us = (found["end_time"] - found["start_time"]).to_numpy()
     return to_arrow(found, SESSIONS.remove(position)).add_column(
@@ -233,8 +289,16 @@ def build(inputs: ChannelInputs) -> pa.Table:
     slices = inputs.scan("signs").group_by("channel", "peer", "subscriber", "sign", "time_slice")
     signs = slices.agg(pl.col("first_time").min(), pl.col("last_time").max()).select(SIGNS.names)
     found = frame(spans(arrow(signs), chosen))
-    tape_end = frame(inputs["channels"]).select("channel", tape_end_time="end_time")
-    return sessions(arrow(found.join(tape_end, on="channel")), chosen)
+    channels = frame(inputs["channels"])
+    if not channels.height:
+        return SESSIONS.empty_table()
+    tape_end = channels.select("channel", tape_end_time="end_time")
+    return pa.concat_tables(
+        [
+            sessions(arrow(found.join(tape_end, on="channel")), chosen),
+            membership_sessions(frame(inputs["membership_intervals"]), found, channels["end_time"][0]),
+        ]
+    )
 
 
 TABLE = Table(
@@ -243,6 +307,6 @@ TABLE = Table(
     COLUMNS,
     Stage.CHANNEL,
     build,
-    depends_on=("channels",),
+    depends_on=("channels", "membership_intervals"),
     settings=SETTINGS,
 )

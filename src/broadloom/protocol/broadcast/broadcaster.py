@@ -138,7 +138,7 @@ class Broadcaster:
         self._peer.counters.sent += len(messages)
         if self._peer.observer is not None:
             for offset, data in enumerate(messages):
-                self._peer.observer.sent(sequence + offset, data)
+                self._peer.observer.sent(sequence + offset, data, kind)
 
     def _choose_dissemination(self, size: int, now: float) -> Dissemination:
         """Large frames use the tree, and so do all frames of a busy author: its tree is fresh, and frequent floods are

@@ -29,6 +29,8 @@ UNAVAILABLE_RANGES_MAX = 256
 """Ranges remembered per author that one neighbor cannot send."""
 UNAVAILABLE_ROUNDS_MAX = 4
 """Rounds over all neighbors for messages that some of them dropped and the others never had."""
+WITNESSES_MIN = 3
+"""Neighbors that must have dropped a message before it is given up early on a signed channel."""
 NEVER_HELD_TIMEOUT_S = 10.0
 """How long to ask for messages that no neighbor ever had, while the neighbors search elsewhere (`backfill.py`)."""
 STALLED_CHECKS_MAX = 4
@@ -255,7 +257,7 @@ class GapRepair:
                 return
             never_held = all(state.pending[link.peer_id][1] for link in left)
             if (
-                self._is_credible(author, unavailable)
+                self._is_credible(author, first, unavailable)
                 and never_held
                 and state.unavailable_rounds >= UNAVAILABLE_ROUNDS_MAX
             ):
@@ -285,12 +287,18 @@ class GapRepair:
         state.never_held = _NeverHeld(first, since, peer_ids)
         return now > since + NEVER_HELD_TIMEOUT_S and bool(window.reorder_buffer)
 
-    def _is_credible(self, author: PeerId, witnesses: "Collection[Link]") -> bool:
-        """Whether these neighbors may be believed that messages are gone. On a signed channel one of them alone may
-        lie, unless it is the author."""
-        if self._broadcaster.verifier is None or len(witnesses) != 1:
+    def _is_credible(self, author: PeerId, first: int, witnesses: "Collection[Link]") -> bool:
+        """Whether these neighbors may be believed that messages are gone. On a signed channel a few of them may lie:
+        it takes several witnesses, all other members, or the author itself. Until then the messages are requested
+        again, up to the end of their retention."""
+        verifier = self._broadcaster.verifier
+        if verifier is None or len(witnesses) >= WITNESSES_MIN:
             return bool(witnesses)
-        return next(iter(witnesses)).peer_id == author
+        if len(witnesses) > 1 and verifier.proven_through(author) < first:
+            return True  # nothing proves that the messages ever existed
+        if any(link.peer_id == author for link in witnesses):
+            return True
+        return len(witnesses) > 1 and len(witnesses) == len(self._peer.links) and self._peer.two_hop_view.is_full_mesh
 
     def _may_still_arrive(self, author: PeerId, window: ReceiveWindow, requester: "Link") -> bool:
         """Whether this peer's own gap may close without the requester: two neighbors with the same gap must not wait
@@ -303,8 +311,10 @@ class GapRepair:
     def _give_up_unavailable(self, author: PeerId, window: ReceiveWindow) -> bool:
         """Give up what all neighbors have dropped."""
         gave_up, state = False, self._state(author)
-        while window.has_gap and self._is_credible(author, self._peer.links):
+        while window.has_gap:
             first, last, _ = window.missing()
+            if not self._is_credible(author, first, self._peer.links):
+                return gave_up
             ends = [state.unavailable_through(link.peer_id, first) for link in self._peer.links]
             for end in ends:
                 if end is None:

@@ -13,6 +13,7 @@ class ReceiveWindow:
         "clock_offset_s",
         "floor",
         "gave_up_at",
+        "has_started",
         "is_adopted",
         "is_claim_only",
         "last_active_at",
@@ -46,6 +47,8 @@ class ReceiveWindow:
         """Messages up to here were given up, but only a claim says that they exist. `last_contiguous` stays where it is
         until a message of the author shows whether the claim was true."""
         self.gave_up_at = 0.0
+        self.has_started = False
+        """The application has got a message of this author, or a report of missed ones: from now on it gets all."""
         self.is_adopted = False
         """The position is that of a neighbor on a signed channel, and no signature of the author has confirmed it."""
         self.clock_offset_s: float | None = None

@@ -12,7 +12,7 @@ from broadloom.protocol.broadcast.receive_window import ReceiveWindow
 from broadloom.protocol.broadcast.retention import RetainedFrame
 from broadloom.protocol.events import Batch, Missed
 from broadloom.wire import Broadcast, PeerId
-from broadloom.wire.broadcast_frame import Dissemination, decode_broadcast, read_header, relayed
+from broadloom.wire.broadcast_frame import Dissemination, decode_broadcast, is_copy, read_header, relayed
 
 if TYPE_CHECKING:
     from broadloom.protocol.broadcast.broadcaster import Broadcaster
@@ -39,6 +39,8 @@ class Receiver:
         """Whether this peer knows where to start in each author's stream."""
         self.joined_at = peer.runtime.now()
         """Since when it does."""
+        self._connected_at: float | None = None
+        """Messages sent before this time are relayed, but not for the application: `connect` had not returned."""
         self._has_evicted = False
         self._evict_again_at = 0.0
         self._reorder_bytes = 0
@@ -46,6 +48,10 @@ class Receiver:
     def finish_join(self) -> None:
         self.has_position = True
         self.joined_at = self._peer.runtime.now()
+
+    def begin_membership(self) -> None:
+        """The peer is connected: the application gets what is sent from now on."""
+        self._connected_at = self._peer.runtime.now()
 
     # -- frames
 
@@ -61,7 +67,9 @@ class Receiver:
                 return
             peer.counters.duplicates += last - sequence + 1
             if broadcaster.verifier is not None:
-                broadcaster.verifier.warnings.on_duplicate(link, frame)
+                first_copy = broadcaster.retention.starting_at(author, sequence)
+                if first_copy is None or not is_copy(frame, first_copy.frame):
+                    broadcaster.verifier.warnings.on_duplicate(link, frame)
             broadcaster.plumtree.on_duplicate(window, author, link, hops, is_flood=is_flood)
             return
         message = decode_broadcast(frame)  # raises WireError if any part is malformed
@@ -110,9 +118,13 @@ class Receiver:
             if not is_flood:
                 broadcaster.acks.on_frame(author, window, len(frame), last - sequence + 1)
         else:
-            window.reorder_buffer[sequence] = frame, sent_at
-            self._reorder_bytes += len(frame)
-            broadcaster.gap_repair.watch(author)
+            self._buffer(author, window, sequence, frame, sent_at)
+
+    def _buffer(self, author: PeerId, window: ReceiveWindow, sequence: int, frame: bytes, sent_at: float) -> None:
+        """Keep a frame until those before it have arrived."""
+        window.reorder_buffer[sequence] = frame, sent_at
+        self._reorder_bytes += len(frame)
+        self._broadcaster.gap_repair.watch(author)
 
     def _settle_position(self, author: PeerId, window: ReceiveWindow, message: Broadcast) -> None:
         """The first message of an author whose starting position a neighbor gave us, on a signed channel: continue
@@ -178,6 +190,9 @@ class Receiver:
         if message.sequence <= window.last_contiguous:
             batch = batch.after(window.last_contiguous)
         window.last_contiguous = batch.last_sequence
+        if not window.has_started and self._is_from_before(message, age_ms):
+            return
+        window.has_started = True
         if message.ttl_ms and age_ms > message.ttl_ms:
             peer.counters.ttl_expired += len(batch)
             self._report_missed(Missed(message.author, batch.first_sequence, batch.last_sequence))
@@ -186,6 +201,18 @@ class Receiver:
         peer.runtime.deliver(batch)
         if peer.observer is not None:
             peer.observer.delivered(batch)
+
+    def _is_from_before(self, message: Broadcast, age_ms: float) -> bool:
+        """Whether a message was certainly sent before this peer was connected. Its age is the time it spent at relays,
+        so it may be older than that, but not younger. On a signed channel, where a relay may lie, its author's clock
+        must agree."""
+        if self._connected_at is None:
+            return True
+        now = self._peer.runtime.now()
+        sent_at = now - age_ms / 1000
+        if sent_at < self._connected_at and self._broadcaster.verifier is not None:
+            sent_at = now - self._peer.runtime.wall_time_s() + signed_sent_at(message)
+        return sent_at < self._connected_at
 
     def deliver_buffered(self, window: ReceiveWindow, now: float) -> None:
         while (buffered := window.reorder_buffer.pop(window.last_contiguous + 1, None)) is not None:
@@ -218,14 +245,26 @@ class Receiver:
             if proven_through <= window.reached:
                 return
             last = min(last, proven_through)
-        missed = Missed(author, window.reached + 1, last)
         now = self._peer.runtime.now()
+        if not window.has_started and self._is_gap_from_before(author, window, now):
+            self.skip_to(window, last)
+            return
+        window.has_started = True
+        missed = Missed(author, window.reached + 1, last)
         if window.reorder_buffer or verifier is not None:
             window.last_contiguous, window.claimed_through = last, None  # signatures prove that they exist
         else:
             window.claimed_through, window.gave_up_at = last, now
         self._report_missed(missed)
         self.deliver_buffered(window, now)
+
+    def _is_gap_from_before(self, author: PeerId, window: ReceiveWindow, now: float) -> bool:
+        """Whether the missing messages were certainly sent before this peer was connected."""
+        if self._connected_at is None:
+            return True
+        verifier = self._broadcaster.verifier
+        sent_before = window.missing()[2] if verifier is None else verifier.proven_at(author, window, now)
+        return sent_before < self._connected_at
 
     def skip_to(self, window: ReceiveWindow, last: int) -> None:
         """Continue after `last` without a report: the messages up to there were sent before this peer joined."""

@@ -90,6 +90,9 @@ class _AuthorFrames:
         else:
             del self._firsts[index]
 
+    def starting_at(self, first: int) -> RetainedFrame | None:
+        return self._frames.get(first)
+
     def in_range(self, first: int, last: int) -> Iterator[RetainedFrame]:
         """Frames that overlap the range, in order."""
         start = max(bisect_right(self._firsts, first, self._spent) - 1, self._spent)
@@ -130,6 +133,11 @@ class RetentionBuffer:
     def in_range(self, author: PeerId, first: int, last: int) -> Iterator[RetainedFrame]:
         frames = self._by_author.get(author)
         return frames.in_range(first, last) if frames is not None else iter(())
+
+    def starting_at(self, author: PeerId, first: int) -> RetainedFrame | None:
+        """The frame that begins with this message."""
+        frames = self._by_author.get(author)
+        return frames.starting_at(first) if frames is not None else None
 
     def get(self, author: PeerId, sequence: int) -> RetainedFrame | None:
         """The frame that contains this message."""

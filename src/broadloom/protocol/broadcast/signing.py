@@ -38,9 +38,10 @@ RECHECKS_PER_TICK = 64
 
 
 class _VerifiedAuthor:
-    __slots__ = ("check", "frame", "identity", "proof", "proven_through")
+    __slots__ = ("check", "credential", "frame", "identity", "proof", "proven_through")
 
     def __init__(self, credential: Credential, identity: Identity, check: SignatureCheck) -> None:
+        self.credential = credential.credential
         self.frame = encode(credential)
         self.identity = identity
         self.check = check
@@ -71,6 +72,11 @@ class MessageVerifier:
     def identity_of(self, author: PeerId) -> Identity | None:
         verified = self._verified.get(author)
         return verified.identity if verified is not None else None
+
+    def credential_of(self, author: PeerId) -> bytes:
+        """The verified credential of an author; empty if it is unknown."""
+        verified = self._verified.get(author)
+        return verified.credential if verified is not None else b""
 
     # -- own messages
 

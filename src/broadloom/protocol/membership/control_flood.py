@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 ESTIMATE_MAX = 32
 """A fabric of this diameter would have more peers than there are addresses: larger claims are false."""
+SMALL_DIAMETER_MAX = 3
+"""Up to this diameter estimate the fabric is small: floods are cheap, and there are few edges to choose from."""
 FLOOD_DELAY_S = 10.0
 """Many peers observe a longer path at the same time; the first to flood it saves the others the flood."""
 FLOODED_MESSAGES = (SlotSearch, DiameterEstimate, Beacon, CloseChannel)
@@ -41,6 +43,10 @@ class DiameterEstimator:
         self._peer = peer
         self.estimate = 1
         self._timer: Timer | None = None
+
+    @property
+    def is_small(self) -> bool:
+        return self.estimate <= SMALL_DIAMETER_MAX
 
     def observe_hops(self, hops: int) -> None:
         if hops > self.estimate:

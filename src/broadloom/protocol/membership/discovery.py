@@ -101,6 +101,7 @@ class Discovery:
         self.search_depth = 0
         """Every bootstrap host was probed to this depth, by this peer or by a seeker it met."""
         self._is_on_bootstrap = False
+        self._own_ports = {peer.me.address.port: None}
         self._seekers: dict[PeerId, PeerInfo] = {}
         self._seekers_on_bootstrap: dict[PeerId, None] = {}
         """Seekers that answered on a bootstrap host, so they could found the channel."""
@@ -115,6 +116,10 @@ class Discovery:
 
     def start(self) -> None:
         self._fire(DiscoveryEvent.START)
+
+    def on_listening(self, port: int) -> None:
+        """This peer listens on one more port, where searches find it."""
+        self._own_ports[port] = None
 
     @property
     def is_active(self) -> bool:
@@ -153,7 +158,8 @@ class Discovery:
         if not addresses:
             self._on_depth_probed(depth)
             return
-        self._peer.runtime.call_later(self._peer.settings.discovery_attempt_s, self._on_depth_probed, depth)
+        delay_s = self._peer.pacing.stretched(self._peer.settings.discovery_attempt_s)
+        self._peer.runtime.call_later(delay_s, self._on_depth_probed, depth)
         for address in addresses:
             self._send_request(address, depth)
 
@@ -197,7 +203,7 @@ class Discovery:
     def _can_skip(self, index: int) -> bool:
         """Another seeker has searched this depth. At our own port, only our own probe shows that we are on a
         bootstrap host."""
-        return index < self.search_depth and (self._is_on_bootstrap or self._order[index] != self._peer.me.address.port)
+        return index < self.search_depth and (self._is_on_bootstrap or self._order[index] not in self._own_ports)
 
     def _send_request(self, target: Address | PeerInfo, depth: _Depth | None = None) -> None:
         on_response = partial(self._on_response, target, depth)
@@ -356,7 +362,7 @@ class Discovery:
         self._start_timer(self._peer.settings.discovery_retry_s * (0.5 + self._peer.runtime.random.random()))
 
     def _start_timer(self, delay_s: float) -> None:
-        self._timer = self._peer.runtime.call_later(delay_s, self._on_timer)
+        self._timer = self._peer.runtime.call_later(self._peer.pacing.stretched(delay_s), self._on_timer)
 
     def _cancel_timer(self) -> None:
         if self._timer is not None:

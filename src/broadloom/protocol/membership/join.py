@@ -22,11 +22,20 @@ OnFinished = Callable[[bool], None]
 class LinkAttempt:
     """One outgoing exchange that asks for a link. `on_finished` gets whether a link came of it."""
 
-    def __init__(self, peer: "Peer", target: PeerInfo, request: WireMessage, on_finished: OnFinished | None) -> None:
+    def __init__(
+        self,
+        peer: "Peer",
+        target: PeerInfo,
+        request: WireMessage,
+        on_finished: OnFinished | None,
+        *,
+        is_rewiring: bool = False,
+    ) -> None:
+        """`is_rewiring`: the link would replace one that was cut."""
         self._peer = peer
+        self._is_rewiring = is_rewiring
         self._target = target
         self._on_finished = on_finished
-        self._started_at = peer.runtime.now()
         self._exchange = OutgoingExchange(peer, target, request, self._on_response, self._on_failure)
 
     @property
@@ -36,8 +45,8 @@ class LinkAttempt:
     @property
     def is_hung(self) -> bool:
         """Pending long enough that another dial may be faster: a partition may have healed since."""
-        age_s = self._peer.runtime.now() - self._started_at
-        return not self.is_open and age_s > self._peer.settings.announced_dial_s
+        limit_s = self._peer.pacing.stretched(self._peer.settings.announced_dial_s)
+        return not self.is_open and self._exchange.age_s > limit_s
 
     def abandon(self) -> None:
         self._exchange.abandon()
@@ -54,7 +63,11 @@ class LinkAttempt:
         if not is_linked and not self._peer.join_protocol.is_requesting(self._target.peer_id):
             self._peer.links.release(self._target.peer_id)
         self._report(is_linked)
-        if not is_linked:
+        if is_linked:
+            return
+        if self._is_rewiring:
+            self._peer.slot_repair.restart()
+        else:
             self._peer.slot_repair.schedule()
 
     def _accept(self, exchange: Exchange, response: WireMessage) -> bool:
@@ -133,7 +146,9 @@ class JoinProtocol:
             if on_finished is not None:
                 on_finished(False)
             return
-        self._attempts[target.peer_id] = LinkAttempt(self._peer, target, LinkRequest(), on_finished)
+        self._attempts[target.peer_id] = LinkAttempt(
+            self._peer, target, LinkRequest(), on_finished, is_rewiring=announced_by is not None
+        )
 
     def join_via(self, target: PeerInfo, on_finished: OnFinished) -> None:
         """Ask a member for all links that are missing. No slot is reserved: many members may be asked and few answer,
@@ -199,7 +214,8 @@ class JoinProtocol:
             if peer.me.peer_id < initiator and self._attempts[initiator].is_open:
                 return RejectReason.BUSY
             self._attempts[initiator].abandon()
-        peer.links.release_announced(initiator)
         if not peer.links.is_reserved(initiator) and peer.links.unreserved_slots <= 0:
-            return RejectReason.NO_FREE_SLOT
+            peer.links.release_announced(initiator)  # it wants its own slot back: its part of a rewiring has failed
+            if peer.links.unreserved_slots <= 0:
+                return RejectReason.NO_FREE_SLOT
         return None

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
 
 SHARED_NEIGHBORS_MAX = 1
 """Neighbors in common that do not count as a cluster: one is common in a random graph, two are not."""
-SMALL_DIAMETER_MAX = 3
-"""Up to this diameter estimate any edge is accepted: there are few."""
 DECLUSTER_SIZE_FACTOR = 4
 """Fabrics smaller than this multiple of the degree are clustered by nature."""
 
@@ -74,7 +72,7 @@ class TwoHopView:
         self, near: PeerId, near_neighbors: tuple[PeerId, ...], far: PeerId, far_neighbors: tuple[PeerId, ...]
     ) -> bool:
         """Whether pinning the edge between these two here would link us to neighbors of our neighbors."""
-        if self._peer.diameter.estimate <= SMALL_DIAMETER_MAX:
+        if self._peer.diameter.is_small:
             return False
         own_neighbors = self._peer.links.neighbors
         return any(each in own_neighbors for each in near_neighbors if each != far) or any(

@@ -63,7 +63,7 @@ class PartitionMerge:
         settings = self._peer.settings
         is_urgent = self.is_alert or not len(self._peer.links)
         period_s = settings.probe_interval_alert_s if is_urgent else settings.probe_interval_s
-        return now + period_s * (0.5 + self._peer.runtime.random.random())
+        return now + self._peer.pacing.stretched(period_s) * (0.5 + self._peer.runtime.random.random())
 
     # -- probes
 
@@ -81,6 +81,8 @@ class PartitionMerge:
 
     def _decluster(self) -> None:
         """Swap an edge inside a cluster for a random one."""
+        if self._peer.pacing.is_slow:
+            return  # it can wait
         clustered = self._peer.two_hop_view.clustered_link()
         peer_info = self._peer.peer_cache.pick(self._peer.links.neighbors)
         if clustered is not None and clustered.reserved_for is None and peer_info is not None:
@@ -216,7 +218,7 @@ class Beacons:
     @property
     def current(self) -> BeaconId | None:
         """The newest beacon received, unless it is outdated."""
-        if self._peer.runtime.now() - self._received_at > self._peer.settings.beacon_timeout_s:
+        if self._peer.runtime.now() - self._received_at > self._timeout_s:
             return None
         return self._current
 
@@ -257,5 +259,9 @@ class Beacons:
         self._current = beacon_id
         self.begin()
 
+    @property
+    def _timeout_s(self) -> float:
+        return self._peer.pacing.stretched(self._peer.settings.beacon_timeout_s)
+
     def _takeover_at(self, now: float) -> float:
-        return now + self._peer.settings.beacon_timeout_s * (1 + self._peer.runtime.random.random())
+        return now + self._timeout_s * (1 + self._peer.runtime.random.random())

@@ -67,6 +67,10 @@ class PeerCache:
             if count >= FAILURES_MAX:
                 self.drop(peer_id)
 
+    def forgive(self) -> None:
+        """Dials fail because of this machine, which says nothing about the others."""
+        self._failures.clear()
+
     def drop(self, peer_id: PeerId) -> None:
         """The peer left, or another one has its address now."""
         position = self._position.pop(peer_id, None)

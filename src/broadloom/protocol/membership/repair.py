@@ -1,7 +1,7 @@
 """`SlotRepair`: fill free slots, with backoff.
 
 - One free slot: a random walk looks for another peer with a free slot (after a mass failure there are many). If it
-  finds none, a search is flooded, and non-neighbors with a free slot respond.
+  finds none, or in a small fabric, a search is flooded, and non-neighbors with a free slot respond.
 - Two or more: the peer pins itself onto a random edge, like a newcomer.
 - Two neighbors with one free slot each cannot link to each other again: a random edge is cut and pinned onto both.
 - If nothing helps, cached peers and the bootstrap hosts are tried as well.
@@ -27,6 +27,8 @@ CACHE_TRIES_ISOLATED = 8
 """and by a peer without any link."""
 ATTEMPTS_BEFORE_CACHE = 2
 """Attempts within the fabric before cached peers are asked as well."""
+PAIR_WALKS = 3
+"""Walks at a time for two neighbors with one free slot each. In a small fabric few edges are suitable."""
 RECENT_S = 2.0
 """Searches within this time count as concurrent."""
 RESPONDERS = 3
@@ -38,6 +40,7 @@ class SlotRepair:
         self._peer = peer
         self._attempt = 0
         self._timer: Timer | None = None
+        self._due_at = 0.0
         self._searches: deque[float] = deque(maxlen=1000)
         """Times of recent searches by others: an estimate of how many peers have free slots."""
 
@@ -54,18 +57,28 @@ class SlotRepair:
             delay_s = (
                 settings.repair_delay_s if self._peer.state is PeerState.CONNECTED else settings.join_timeout_s / 2
             )
-            self._timer = self._peer.runtime.call_later(delay_s * (0.1 + random), self._attempt_repair)
+            self._start_timer(self._peer.pacing.stretched(delay_s) * (0.1 + random))
 
     def restart(self) -> None:
-        """A neighbor was lost: start over with short pauses."""
-        self.stop()
+        """A neighbor was lost, or something else has changed: start over with short pauses. An attempt that is due
+        sooner is not postponed, however often this happens."""
+        timer, due_at = self._timer, self._due_at
+        self._attempt, self._timer = 0, None
         self.schedule()
+        if timer is not None and due_at <= self._due_at:
+            timer, self._timer, self._due_at = self._timer, timer, due_at
+        if timer is not None:
+            timer.cancel()
 
     def stop(self) -> None:
         self._attempt = 0
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
+
+    def _start_timer(self, delay_s: float) -> None:
+        self._due_at = self._peer.runtime.now() + delay_s
+        self._timer = self._peer.runtime.call_later(delay_s, self._attempt_repair)
 
     def _attempt_repair(self) -> None:
         self._timer = None
@@ -84,9 +97,15 @@ class SlotRepair:
         pause_max_s = (
             settings.repair_backoff_alert_s_max if peer.partition_merge.is_alert else settings.repair_backoff_s_max
         )
-        pause_s = min(settings.repair_backoff_s * 2 ** (self._attempt // 2), pause_max_s)
+        pause_s = min(peer.pacing.stretched(settings.repair_backoff_s) * 2 ** (self._attempt // 2), pause_max_s)
+        if (
+            self._attempt == 0
+            and links.unreserved_slots == 1
+            and peer.two_hop_view.neighbor_with_free_slot() is not None
+        ):
+            pause_s /= 2  # unless another peer with a free slot responds at once, an edge is pinned onto the two
         self._attempt = min(self._attempt + 1, 16)
-        self._timer = peer.runtime.call_later(pause_s * (0.5 + peer.runtime.random.random()), self._attempt_repair)
+        self._start_timer(pause_s * (0.5 + peer.runtime.random.random()))
 
     def _request_links(self) -> None:
         peer, links = self._peer, self._peer.links
@@ -94,19 +113,17 @@ class SlotRepair:
             self._try_cached_peers()
             return
         partner = peer.two_hop_view.neighbor_with_free_slot()
-        if links.unreserved_slots >= 2 and self._attempt % 2 == 0:
+        if links.unreserved_slots >= 2:
             for _ in range(links.unreserved_slots // 2):
                 peer.random_walks.start(peer.me, links.neighbors)
-        elif (
-            links.unreserved_slots == 1
-            and partner is not None
-            and peer.me.peer_id < partner.peer_id
-            and self._attempt > 0
-        ):
+            if self._attempt % 2 and not peer.pacing.is_slow:
+                peer.control_flood.start(SlotSearch, peer.me)
+        elif partner is not None and peer.me.peer_id < partner.peer_id and self._attempt > 0:
             # The partner is a neighbor already, so a random edge is cut and pinned onto the two, one end each. The
-            # one with the lower id asks for it.
-            peer.random_walks.start(peer.me, links.neighbors, partner.peer_info, partner.neighbor_list or ())
-        elif self._attempt % 2 == 0:
+            # one with the lower id asks for it. The first of several offers is accepted.
+            for _ in range(1 if peer.pacing.is_slow else PAIR_WALKS):
+                peer.random_walks.start(peer.me, links.neighbors, partner.peer_info, partner.neighbor_list or ())
+        elif peer.pacing.is_slow or (self._attempt % 2 == 0 and not peer.diameter.is_small):
             peer.random_walks.start(peer.me, links.neighbors, free_slot_only=True)
         else:
             peer.control_flood.start(SlotSearch, peer.me)
@@ -117,7 +134,8 @@ class SlotRepair:
         """Ask peers that the fabric itself does not reach: cached ones, and those on the bootstrap hosts."""
         peer = self._peer
         excluded = [peer.me.peer_id, *peer.links.neighbors]
-        for attempt in range(CACHE_TRIES if len(peer.links) else CACHE_TRIES_ISOLATED):
+        tries = CACHE_TRIES if len(peer.links) else CACHE_TRIES_ISOLATED
+        for attempt in range(1 if peer.pacing.is_slow else tries):
             peer_info = peer.peer_cache.pick(excluded, prefer_responsive=attempt > 0)
             if peer_info is not None:
                 excluded.append(peer_info.peer_id)

@@ -60,12 +60,13 @@ class SlotTable:
 
     def reserve(self, peer_id: PeerId, *, announced_by: PeerId | None = None) -> bool:
         """Reserve a slot for a limited time. False if the peer is already a neighbor or no slot is free."""
-        return self._reserve(peer_id, announced_by, self._peer.settings.slot_reservation_s, self._expire, peer_id)
+        delay_s = self._peer.pacing.stretched(self._peer.settings.slot_reservation_s)
+        return self._reserve(peer_id, announced_by, delay_s, self._expire, peer_id)
 
     def await_dial(self, peer_info: PeerInfo, announced_by: PeerId) -> None:
         """Reserve a slot for a peer that a neighbor announced. If it does not dial soon, it is dialed: its own
         announcement may have been lost with a link that was cut at the same moment."""
-        delay_s = self._peer.settings.announced_dial_s
+        delay_s = self._peer.pacing.stretched(self._peer.settings.announced_dial_s)
         self._reserve(peer_info.peer_id, announced_by, delay_s, self._peer.join_protocol.request_link, peer_info)
 
     def _reserve(

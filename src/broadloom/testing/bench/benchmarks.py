@@ -8,6 +8,7 @@ from broadloom.channel.fragments import FRAGMENT_BYTES
 from broadloom.testing.bench.config import JOINERS
 from broadloom.testing.bench.results import BenchResult, compute_result
 from broadloom.testing.processes.process_stats import ResourceMeter
+from broadloom.transport.addresses import LOOPBACK
 
 if TYPE_CHECKING:
     from broadloom.testing.bench.config import BenchConfig
@@ -85,10 +86,9 @@ async def _join(bench_run: "BenchRun", config: "BenchConfig") -> None:
     bench_run.start_sending([0], 1 << 40, JOIN_TRAFFIC_S, config.rate_per_s)
     await bench_run.sleep(JOIN_INTERVAL_S)
     for joiner in range(config.peers, config.peers + JOINERS):
-        bench_run.start(bench_run.worker_of(joiner), [joiner])
+        bench_run.start_peers(bench_run.worker_of(joiner), [joiner], [LOOPBACK])
         await bench_run.wait_until(
-            lambda: "a joining peer is not connected yet" if bench_run.connecting() else None,
-            bench_run.config.repair_timeout_s,
+            lambda: "a joining peer is not connected yet" if bench_run.starting else None, bench_run.timeout_s
         )
         bench_run.progress.set_fraction((joiner + 1 - config.peers) / JOINERS)
         await bench_run.sleep(JOIN_INTERVAL_S)

@@ -6,7 +6,6 @@ from enum import Enum
 
 from broadloom.security import generate_key
 from broadloom.testing.bench.worker import SIZE_MIN_BYTES
-from broadloom.testing.chaos.config import ChaosConfig
 from broadloom.testing.errors import ConfigError
 from broadloom.testing.processes.control_protocol import WorkerConfig
 
@@ -54,19 +53,11 @@ class BenchConfig:
             raise ConfigError("--duration: more than 0 seconds")
         return self
 
-    def chaos_config(self) -> ChaosConfig:
-        """For the part that a benchmark shares with chaos runs: start peers and let them converge."""
-        config = ChaosConfig(
-            self.peers, joiners=JOINERS, rate_per_s=self.rate_per_s, repair_timeout_s=CONVERGENCE_TIMEOUT_S
-        )
-        return config.validated()
-
-    def worker_config(self, channel: str, degree: int) -> WorkerConfig:
+    def worker_config(self, channel: str) -> WorkerConfig:
         return WorkerConfig(
             channel,
             generate_key() if self.security is SecurityMode.SHARED_KEY else None,
             tls=self.security is not SecurityMode.PLAIN,
             signed=self.security is SecurityMode.SIGNED,
-            degree=degree,
             size_bytes=self.size_bytes,
         )

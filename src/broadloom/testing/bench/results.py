@@ -89,10 +89,16 @@ class BenchReport:
     results: dict[str, BenchResult] = field(default_factory=dict)
     problems: list[str] = field(default_factory=list)
     """Violated guarantees; with any, the results are meaningless."""
+    errors: list[str] = field(default_factory=list)
+    """Uncaught exceptions and unexpected exits of processes."""
     own_network: bool = False
     """Whether the run had a network namespace, and so a loopback interface, of its own."""
     wall_s: float = 0.0
     skipped: str = ""
+
+    @property
+    def passed(self) -> bool:
+        return not (self.problems or self.errors or self.skipped)
 
     @property
     def noise(self) -> float:
@@ -101,8 +107,8 @@ class BenchReport:
 
     def as_dict(self) -> dict[str, Any]:
         return {
-            "passed": not self.problems and not self.skipped,
-            "problems": self.problems,
+            "passed": self.passed,
+            "problems": self.errors + self.problems,
             "skipped": self.skipped,
             "machine": machine_info(),
             "config": asdict(self.config) | {"security": self.config.security.value},

@@ -7,15 +7,15 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from broadloom.testing.bench.benchmarks import run_benchmark, warm_up
-from broadloom.testing.bench.config import JOINERS, BenchConfig
+from broadloom.testing.bench.config import CONVERGENCE_TIMEOUT_S, JOINERS, BenchConfig
 from broadloom.testing.bench.results import BenchReport
-from broadloom.testing.chaos.chaos_run import ChaosRun, PhaseListener
-from broadloom.testing.chaos.config import ChaosConfig
 from broadloom.testing.errors import WorkerTimeoutError
+from broadloom.testing.processes import process_stats
 from broadloom.testing.processes.control_protocol import WorkerConfig
 from broadloom.testing.processes.forkserver import unsupported_reason
 from broadloom.testing.processes.network_namespaces import NamespaceError, NetworkNamespaces
 from broadloom.testing.processes.pool import WorkerHandle
+from broadloom.testing.processes.run import POLL_S, PhaseListener, ProcessRun
 from broadloom.transport.event_loop import run
 
 START_DELAY_NS = 50_000_000
@@ -23,7 +23,6 @@ START_DELAY_NS = 50_000_000
 STALL_S = 20.0
 """Without a delivery for this long, the missing ones are lost."""
 DRAIN_TIMEOUT_S = 180.0
-POLL_S = 0.1
 
 
 class ProgressBar(PhaseListener, Protocol):
@@ -43,11 +42,11 @@ class SendPhase:
     first_ns: int
 
 
-class BenchRun(ChaosRun):
+class BenchRun(ProcessRun):
     worker = "broadloom.testing.bench.worker:BenchWorker"
 
-    def __init__(self, config: ChaosConfig, worker_config: WorkerConfig, progress: ProgressBar) -> None:
-        super().__init__(config, worker_config, progress)
+    def __init__(self, peers: int, worker_config: WorkerConfig, progress: ProgressBar) -> None:
+        super().__init__(worker_config, progress, peers, per_process=1, timeout_s=CONVERGENCE_TIMEOUT_S)
         self.progress = progress
         self.send_phases: dict[int, SendPhase] = {}
         """Senders that have finished, by peer id."""
@@ -75,7 +74,7 @@ class BenchRun(ChaosRun):
         number = min(self._sending)
         return f"peer {number} is still waiting in `broadcast`, after {self._sending[number]:,} messages or more"
 
-    def _on_report(self, worker: WorkerHandle, report: dict[str, Any]) -> None:
+    def on_report(self, worker: WorkerHandle, report: dict[str, Any]) -> None:
         match report["report"]:
             case "sending" if report["number"] in self._sending:
                 self._sending[report["number"]] = report["count"]
@@ -86,7 +85,7 @@ class BenchRun(ChaosRun):
                 self._sending.pop(report["number"], None)
                 self.send_phases[report["peer"]] = SendPhase(report["count"], report["total"], report["first_ns"])
             case _:
-                super()._on_report(worker, report)
+                super().on_report(worker, report)
 
     async def drain(self) -> None:
         """Wait until every peer has every message; record a problem if deliveries stall."""
@@ -129,10 +128,10 @@ async def _run_benchmarks(names: list[str], config: BenchConfig, progress: Progr
     namespaces = _own_network()
     report.own_network = namespaces is not None
     network_pid = namespaces.pids[0] if namespaces is not None else 0
-    chaos_config = config.chaos_config()
-    worker_config = config.worker_config(f"bench/{os.getpid()}-{secrets.token_hex(8)}", chaos_config.degree)
+    worker_config = config.worker_config(f"bench/{os.getpid()}-{secrets.token_hex(8)}")
+    process_stats.raise_file_limit(config.peers + JOINERS)  # one socket per process
     try:
-        bench_run = BenchRun(chaos_config, worker_config, progress)
+        bench_run = BenchRun(config.peers, worker_config, progress)
         async with bench_run:
             for _ in range(config.peers + JOINERS):
                 await bench_run.pool.start_worker(network_pid)
@@ -140,7 +139,7 @@ async def _run_benchmarks(names: list[str], config: BenchConfig, progress: Progr
     finally:
         if namespaces is not None:
             namespaces.close()
-    report.problems = bench_run.errors + bench_run.problems
+    report.problems, report.errors = bench_run.problems, bench_run.errors
     report.wall_s = time.monotonic() - began
     return report
 

@@ -1,165 +1,67 @@
-"""One chaos run: the state of its peers, and every fault that a scenario can inject."""
+"""One chaos run, from the first process to the exit of the last: its traffic, its faults, and the audit at the end."""
 
-import asyncio
+import os
+import secrets
 import time
-from collections.abc import Awaitable, Callable, Iterable
-from random import Random
-from typing import Any, Protocol
+from collections import Counter
 
+from broadloom.security import generate_key
 from broadloom.testing.chaos.config import ChaosConfig
+from broadloom.testing.chaos.final_audit import run_final_audit
+from broadloom.testing.chaos.report import ChaosReport
+from broadloom.testing.chaos.scenarios import SCENARIOS, ChaosScenario, spare_processes
 from broadloom.testing.checks.audit import DeliveryAudit
-from broadloom.testing.checks.guarantees import (
-    PeerView,
-    check_connected,
-    find_convergence_problems,
-    report_adjacency,
-)
+from broadloom.testing.checks.guarantees import check_connected, report_adjacency
 from broadloom.testing.errors import WorkerTimeoutError
 from broadloom.testing.processes.control_protocol import WorkerConfig
-from broadloom.testing.processes.pool import PeerRecord, WorkerHandle, WorkerPool, joins_allowed
-
-POLL_S = 0.1
-REPLY_TIMEOUT_S = 60.0
-LOOPBACK = ("127.0.0.1",)
-
-
-class PhaseListener(Protocol):
-    """Displays the progress of a run."""
-
-    def phase(self, text: str) -> None: ...
+from broadloom.testing.processes.coordinator import PeerRecord
+from broadloom.testing.processes.forkserver import unsupported_reason
+from broadloom.testing.processes.network_namespaces import NamespaceError, NetworkNamespaces
+from broadloom.testing.processes.pool import WorkerHandle
+from broadloom.testing.processes.run import POLL_S, PhaseListener, ProcessRun
 
 
-class ChaosRun:
-    """Processes, faults and waits for a scenario; `runner.run_scenario` runs the built-in ones.
-
-    Use it with `async with`. Conditions are functions that describe what is still wrong, or return None."""
+class ChaosRun(ProcessRun):
+    """Processes, faults and waits for a scenario; `run_scenario` runs the built-in ones."""
 
     worker = "broadloom.testing.chaos.worker:ChaosWorker"
 
     def __init__(self, config: ChaosConfig, worker_config: WorkerConfig, listener: PhaseListener) -> None:
+        super().__init__(
+            worker_config,
+            listener,
+            config.peers,
+            per_process=config.peers_per_process,
+            timeout_s=config.repair_timeout_s,
+        )
         self.config = config
-        self.listener = listener
-        self.random = Random()
-        self.pool = WorkerPool(self.worker, worker_config, self._on_report, self._on_worker_death)
-        self.peers: dict[int, PeerRecord] = {}
-        self.views: dict[int, PeerView] = {}
         self.audit = DeliveryAudit(payloads_are_checked=True)
-        self.problems: list[str] = []
-        """Violated guarantees."""
-        self.errors: list[str] = []
-        """Uncaught exceptions and unexpected exits of workers."""
-        self.metrics: dict[str, float] = {}
         self.killed = 0
         self.left = 0
 
-    async def __aenter__(self) -> "ChaosRun":
-        await self.pool.start()
-        return self
+    def on_departed(self, record: PeerRecord, reason: str, departed: dict[str, int]) -> None:
+        left_gracefully = reason == "left"
+        self.left += left_gracefully
+        self.killed += not left_gracefully
+        self.audit.on_departed(record.peer_id, left_gracefully=left_gracefully, **departed)
 
-    async def __aexit__(self, *error: Any) -> None:
-        await self.pool.__aexit__(*error)
+    def find_convergence_problems(self) -> str | None:
+        leaving = [record.number for record in self.peers.values() if record.is_leaving]
+        return f"peer {leaving[0]} has not left yet" if leaving else super().find_convergence_problems()
 
-    # -- reports of workers
-
-    def _on_report(self, worker: WorkerHandle, report: dict[str, Any]) -> None:
-        match report["report"]:
-            case "connected":
-                view = PeerView(*report["view"])
-                peer = self.peers[view.number]
-                peer.peer_id, peer.connect_time_s, peer.phases = view.peer_id, report["took_s"], report["phases"]
-                self._on_view(worker, view)
-            case "views":
-                for row in report["views"]:
-                    self._on_view(worker, PeerView(*row))
-            case "left":
-                peer = self.peers[report["number"]]
-                peer.is_gone = True
-                self.audit.on_departed(peer.peer_id, left_gracefully=True, **report["departed"])
-                self.left += 1
-            case "violation":
-                self.problems.append(f"guarantee {report['guarantee']}: {report['text']}")
-            case "failed":
-                self.problems.append(f"guarantee 5: peer {report['number']} could not connect: {report['text']}")
-                del self.peers[report["number"]]
-            case "error":
-                self.errors.append(f"process {worker.number}: {report['text']}")
-
-    def _on_view(self, worker: WorkerHandle, view: PeerView) -> None:
-        if not worker.is_expected_to_exit and not self.peers[view.number].is_leaving:
-            self.views[view.number] = view
-
-    def _on_worker_death(self, worker: WorkerHandle) -> None:
-        numbers = [record.number for record in self.peers.values() if record.worker is worker]
-        peers_text = f" with peers {numbers[0]} to {numbers[-1]}" if numbers else ""
-        self.errors.append(f"process {worker.number}{peers_text} exited unexpectedly: {worker.exit_status}")
-        self._on_killed([worker])
-
-    def _on_killed(self, workers: Iterable[WorkerHandle]) -> None:
-        for worker in workers:
-            for record in self.peers.values():
-                if record.worker is worker and not record.is_gone:
-                    record.is_gone = True
-                    self.killed += 1
-                    self.views.pop(record.number, None)
-                    self.audit.on_departed(record.peer_id, left_gracefully=False)
-
-    # -- peers
-
-    @property
-    def members(self) -> dict[int, PeerView]:
-        """Views of the peers that are running and neither paused nor leaving."""
-        return {number: view for number, view in self.views.items() if not self.peers[number].worker.is_paused}
-
-    def connecting(self) -> list[int]:
-        return [record.number for record in self.peers.values() if not (record.peer_id or record.is_gone)]
-
-    def leaving(self) -> list[int]:
-        return [record.number for record in self.peers.values() if record.is_leaving and not record.is_gone]
-
-    def worker_of(self, number: int) -> WorkerHandle:
-        return self.pool.workers[number // self.config.peers_per_process]
-
-    def _peer_count(self, worker: WorkerHandle) -> int:
-        return sum(self.peers[number].worker is worker for number in self.views)
-
-    def start(
-        self, worker: WorkerHandle, numbers: list[int], bootstrap: Iterable[str] = LOOPBACK, **options: Any
-    ) -> None:
-        for number in numbers:
-            self.peers[number] = PeerRecord(number, worker)
-        worker.send("start", numbers=numbers, bootstrap=list(bootstrap), **options)
-
-    async def grow(self, bootstrap: Iterable[str] = LOOPBACK) -> None:
-        """Start all peers, at most a quarter of the connected ones at a time."""
-        waiting = list(range(self.config.peers))
-        began = time.monotonic()
-        while waiting or self.connecting():
-            connected = sum(record.peer_id != 0 for record in self.peers.values())
-            room = joins_allowed(connected, len(self.connecting()))
-            for number in waiting[:room]:
-                self.start(self.worker_of(number), [number], bootstrap)
-            del waiting[:room]
-            self.listener.phase(f"starting: {connected} of {self.config.peers} peers")
-            await self._wait_for_connect(len(self.connecting()))
-        self.metrics["started_s"] = time.monotonic() - began
-        self.listener.phase("waiting for one regular fabric")
-        self.metrics["grown_s"] = await self.wait_until_converged(time.monotonic_ns())
-
-    async def _wait_for_connect(self, before: int) -> None:
-        def find_problem() -> str | None:
-            connecting = self.connecting()
-            return f"peer {connecting[0]} is not connected yet" if len(connecting) >= before else None
-
-        await self.wait_until(find_problem, self.config.repair_timeout_s, poll_s=POLL_S / 10)
+    async def wait_until_merged(self, since_ns: int) -> float:
+        """Wait for one fabric, regular or not."""
+        return await self.wait_until_converged(
+            since_ns, lambda: check_connected(report_adjacency(self.members.values()))
+        )
 
     # -- traffic
 
     def set_traffic(self, per_s: float) -> None:
         """Set the rate of all peers together."""
-        workers = [worker for worker in self.pool.responsive if self._peer_count(worker)]
-        count = sum(map(self._peer_count, workers))
-        for worker in workers:
-            worker.send("set_traffic", per_s=per_s * self._peer_count(worker) / count)
+        counts = Counter(record.worker for record in self.active)
+        for worker, count in counts.items():
+            worker.send("set_traffic", per_s=per_s * count / counts.total())
 
     def send_at_full_speed(self) -> None:
         for worker in self.pool.responsive:
@@ -168,10 +70,10 @@ class ChaosRun:
     async def stop_traffic(self) -> None:
         """Stop sending and wait until no `broadcast` is under way."""
         self.set_traffic(0)
-        deadline = time.monotonic() + self.config.repair_timeout_s
+        deadline = time.monotonic() + self.timeout_s
         while any(reply["is_sending"] for reply in await self.request("usage")):
             if time.monotonic() > deadline:
-                raise WorkerTimeoutError(f"a `broadcast` did not return within {self.config.repair_timeout_s:g} s")
+                raise WorkerTimeoutError(f"a `broadcast` did not return within {self.timeout_s:g} s")
             await self.sleep(POLL_S)
 
     async def memory_mb(self) -> float:
@@ -185,7 +87,8 @@ class ChaosRun:
         at_ns = time.monotonic_ns()
         for worker in workers:
             self.pool.kill(worker)
-        self._on_killed(workers)
+        for record in [record for record in self.peers.values() if record.worker in workers]:
+            self.remove(record, "killed")
         return at_ns
 
     def pause(self, workers: list[WorkerHandle]) -> None:
@@ -196,57 +99,61 @@ class ChaosRun:
         for worker in workers:
             self.pool.resume(worker)
 
-    def leave(self, number: int) -> None:
-        self.peers[number].is_leaving = True
-        self.views.pop(number, None)
-        self.peers[number].worker.send("leave", numbers=[number])
 
-    # -- waiting
+async def run_scenario(name: str, config: ChaosConfig, listener: PhaseListener) -> ChaosReport:
+    """Run a scenario of `SCENARIOS` with a validated configuration. Failures are in the report."""
+    scenario = SCENARIOS[name]
+    worker_count = config.processes + spare_processes(name, config)
+    report = ChaosReport(name, config.peers, config.processes, "plain" if config.no_tls else "TLS")
+    report.skipped = unsupported_reason() or ""
+    if report.skipped:
+        return report
+    began = time.monotonic()
+    try:
+        namespaces = NetworkNamespaces() if scenario.needs_namespaces else None
+    except NamespaceError as error:
+        report.skipped = str(error)
+        return report
+    chaos_run = ChaosRun(config, _worker_config(config), listener)
+    try:
+        async with chaos_run:
+            for number in range(worker_count):
+                await chaos_run.pool.start_worker(namespaces.pids[number % 2] if namespaces is not None else 0)
+            await _run_steps(scenario, chaos_run, namespaces, report)
+    finally:
+        if namespaces is not None:
+            namespaces.close()
+    report.problems, report.errors = chaos_run.problems, chaos_run.errors
+    report.passed = not (report.problems or report.errors)
+    report.wall_s = time.monotonic() - began
+    report.cpu_s = sum(worker.cpu_s for worker in chaos_run.pool.workers)
+    return report
 
-    async def request(self, do: str, **arguments: Any) -> list[dict[str, Any]]:
-        """Return the replies of all responsive workers; raises `WorkerTimeoutError` if one does not reply."""
-        workers = self.pool.responsive
-        replies = await self.pool.request(do, workers=workers, timeout_s=REPLY_TIMEOUT_S, **arguments)
-        if silent := [str(worker.number) for worker in workers if worker.is_responsive and worker not in replies]:
-            raise WorkerTimeoutError(f"no reply to {do!r} from processes {', '.join(silent[:8])}")
-        return list(replies.values())
 
-    async def sleep(self, seconds: float) -> None:
-        await asyncio.sleep(seconds)
-        self._raise_on_errors()
+def _worker_config(config: ChaosConfig) -> WorkerConfig:
+    return WorkerConfig(
+        f"chaos/{os.getpid()}-{secrets.token_hex(8)}",
+        None if config.no_tls else generate_key(),
+        tls=not config.no_tls,
+        degree=config.degree,
+        size_bytes=config.size_bytes,
+        connect_timeout_s=config.repair_timeout_s,
+        tape=config.tape,
+    )
 
-    async def wait_until(
-        self, find_problem: Callable[[], str | None], timeout_s: float, *, poll_s: float = POLL_S
-    ) -> None:
-        deadline = time.monotonic() + timeout_s
-        while (problem := find_problem()) is not None:
-            if time.monotonic() > deadline:
-                raise WorkerTimeoutError(f"after {timeout_s:g} s: {problem}")
-            await self.sleep(poll_s)
 
-    def _raise_on_errors(self) -> None:
-        """After an unexpected exit or an uncaught exception the run proves nothing any more."""
-        if self.errors:
-            raise WorkerTimeoutError("a process failed")
-
-    def wait_until_converged(self, since_ns: int) -> Awaitable[float]:
-        """Wait for one regular fabric; returns the seconds from `since_ns` to the change that completed it."""
-        return self._wait_and_measure(self._find_convergence_problems, since_ns)
-
-    def wait_until_merged(self, since_ns: int) -> Awaitable[float]:
-        """Wait for one fabric, regular or not."""
-        return self._wait_and_measure(self._find_partition, since_ns)
-
-    async def _wait_and_measure(self, find_problem: Callable[[], str | None], since_ns: int) -> float:
-        await self.wait_until(find_problem, self.config.repair_timeout_s)
-        return max(0.0, (max(view.changed_ns for view in self.members.values()) - since_ns) / 1e9)
-
-    def _find_convergence_problems(self) -> str | None:
-        if joining := self.connecting():
-            return f"peer {joining[0]} is not connected yet"
-        if leaving := self.leaving():
-            return f"peer {leaving[0]} has not left yet"
-        return find_convergence_problems(self.members.values(), self.config.degree)
-
-    def _find_partition(self) -> str | None:
-        return check_connected(report_adjacency(self.members.values()))
+async def _run_steps(
+    scenario: ChaosScenario, chaos_run: ChaosRun, namespaces: NetworkNamespaces | None, report: ChaosReport
+) -> None:
+    try:
+        await scenario.run(chaos_run, *([namespaces] if namespaces is not None else []))
+    except WorkerTimeoutError as timeout:
+        if not chaos_run.errors:
+            chaos_run.problems.append(f"guarantee {6 if 'components' in str(timeout) else 5}: {timeout}")
+    try:
+        report.fill(chaos_run, await run_final_audit(chaos_run))
+    except WorkerTimeoutError as timeout:
+        if not chaos_run.errors:
+            chaos_run.problems.append(str(timeout))
+    if not (chaos_run.problems or chaos_run.errors or report.deliveries):
+        chaos_run.problems.append("no message was delivered, so nothing was verified")

@@ -1,18 +1,17 @@
 """The parameters of a chaos run, validated before a process is started."""
 
 import math
-import resource
 from dataclasses import dataclass, replace
 
 from broadloom.channel.fragments import FRAGMENT_BYTES
 from broadloom.protocol import ChannelSettings
 from broadloom.testing.errors import ConfigError
+from broadloom.testing.processes.process_stats import raise_file_limit
 from broadloom.testing.workloads.checked_payload import SIZE_MIN_BYTES
 
 DEFAULT_RATE_PER_S = 50.0
 DELIVERIES_PER_S_MAX = 2_000.0
 """Limits the default rate: with TLS a delivery costs about 0.3 ms of CPU, and two cores need room for repair."""
-SPARE_FILES = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,15 +70,6 @@ class ChaosConfig:
             ChannelSettings(degree=config.degree)
         except ValueError as error:
             raise ConfigError(str(error)) from None
-        _raise_file_limit(config)
+        # A peer needs files for its listener, links and exchanges, the coordinator one socket per process.
+        raise_file_limit(max(config.peers_per_process * (config.degree + 12), config.processes + config.joiners))
         return config
-
-
-def _raise_file_limit(config: ChaosConfig) -> None:
-    """A peer needs files for its listener, links and exchanges, the coordinator one socket per process."""
-    needed = max(config.peers_per_process * (config.degree + 12), config.processes + config.joiners) + SPARE_FILES
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if soft < needed:
-        if hard != resource.RLIM_INFINITY and hard < needed:
-            raise ConfigError(f"a process may open {hard} files, {needed} are needed: change --processes")
-        resource.setrlimit(resource.RLIMIT_NOFILE, (needed, hard))

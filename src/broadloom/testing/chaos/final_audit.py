@@ -28,66 +28,66 @@ class FinalAudit:
     """Pairs of author and receiver with missing messages, plus messages reported as missed although available."""
 
 
-async def run_final_audit(chaos_run: "ChaosRun") -> FinalAudit:
-    """Stop the traffic, wait for all deliveries and check every guarantee. Violations go to `chaos_run.problems`."""
+async def run_final_audit(run: "ChaosRun") -> FinalAudit:
+    """Stop the traffic, wait for all deliveries and check every guarantee. Violations go to `run.problems`."""
     audit = FinalAudit()
-    chaos_run.listener.phase("waiting until all messages are delivered")
-    chaos_run.set_traffic(0)
+    run.listener.phase("waiting until all messages are delivered")
+    run.set_traffic(0)
     began = time.monotonic()
-    await chaos_run.sleep(POLL_S)
-    await _wait_for_delivery(chaos_run, audit)
+    await run.sleep(POLL_S)
+    await _wait_for_delivery(run, audit)
     audit.delivered_s = time.monotonic() - began
-    chaos_run.listener.phase("auditing")
-    await _check_missed(chaos_run, audit)
-    await _check_fabric(chaos_run, audit)
+    run.listener.phase("auditing")
+    await _check_missed(run, audit)
+    await _check_fabric(run, audit)
     return audit
 
 
-async def _wait_for_delivery(chaos_run: "ChaosRun", audit: FinalAudit) -> None:
+async def _wait_for_delivery(run: "ChaosRun", audit: FinalAudit) -> None:
     deadline = time.monotonic() + DELIVERY_TIMEOUT_S
     while True:
-        heads = await chaos_run.request("author_heads", departed=chaos_run.audit.departed)
-        audit.expected = chaos_run.audit.expected(heads)
+        heads = await run.request("author_heads", departed=run.audit.departed)
+        audit.expected = run.audit.expected(heads)
         rows = encode_heads(audit.expected)
-        comparison = Comparison.from_replies(await chaos_run.request("find_missing", expected=rows))
+        comparison = Comparison.from_replies(await run.request("find_missing", expected=rows))
         if not comparison.missing_count:
             break
         if time.monotonic() > deadline:
             audit.lost = comparison.missing_count
             texts = comparison.descriptions[:PROBLEMS_REPORTED_MAX]
-            chaos_run.problems += [f"guarantee 1: after {DELIVERY_TIMEOUT_S:g} s, {text}" for text in texts]
-            chaos_run.problems.append(f"guarantee 1: messages missing for {audit.lost} author-receiver pairs")
+            run.problems += [f"guarantee 1: after {DELIVERY_TIMEOUT_S:g} s, {text}" for text in texts]
+            run.problems.append(f"guarantee 1: messages missing for {audit.lost} author-receiver pairs")
             break
-        await chaos_run.sleep(POLL_S)
-    for reply in await chaos_run.request("find_unsent", expected=rows):
-        chaos_run.problems += [f"guarantee 1: {text}" for text in reply["unsent"]]
+        await run.sleep(POLL_S)
+    for reply in await run.request("find_unsent", expected=rows):
+        run.problems += [f"guarantee 1: {text}" for text in reply["unsent"]]
 
 
-async def _check_missed(chaos_run: "ChaosRun", audit: FinalAudit) -> None:
+async def _check_missed(run: "ChaosRun", audit: FinalAudit) -> None:
     """No peer may have a message that another peer got a `Missed` event for."""
-    missed = [tuple(row) for reply in await chaos_run.request("missed_ranges") for row in reply["missed"]]
+    missed = [tuple(row) for reply in await run.request("missed_ranges") for row in reply["missed"]]
     if not missed:
         return
-    replies = await chaos_run.request("find_held", ranges=sorted({row[1:] for row in missed}))
+    replies = await run.request("find_held", ranges=sorted({row[1:] for row in missed}))
     held = {(author, first, last): sequence for reply in replies for author, first, last, sequence in reply["held"]}
     problems = find_false_missed(missed, held, audit.expected)
     audit.lost += len(problems)
-    chaos_run.problems += [f"guarantee 1: {text}" for text in problems[:PROBLEMS_REPORTED_MAX]]
+    run.problems += [f"guarantee 1: {text}" for text in problems[:PROBLEMS_REPORTED_MAX]]
 
 
-async def _check_fabric(chaos_run: "ChaosRun", audit: FinalAudit) -> None:
+async def _check_fabric(run: "ChaosRun", audit: FinalAudit) -> None:
     """Collect the reports at a moment when the fabric is regular: peers exchange edges now and then."""
-    timeout_s = chaos_run.config.repair_timeout_s
+    timeout_s = run.config.repair_timeout_s
     deadline = time.monotonic() + timeout_s
     while True:
-        audit.reports = await chaos_run.request("report")
+        audit.reports = await run.request("report")
         views = [PeerView(*peer["view"]) for report in audit.reports for peer in report["peers"]]
-        problem = find_convergence_problems(views, chaos_run.config.degree)
-        if problem is None and (absent := chaos_run.members.keys() - {view.number for view in views}):
-            problem = f"peer {min(absent)} was not reported"
+        problem = find_convergence_problems(views, run.config.degree)
+        if problem is None and (absent := run.members.keys() - {view.peer_id for view in views}):
+            problem = f"peer {min(absent):016x} was not reported"
         if problem is None:
             return
         if time.monotonic() > deadline:
-            chaos_run.problems.append(f"guarantee 4: after {timeout_s:g} s, {problem}")
+            run.problems.append(f"guarantee 4: after {timeout_s:g} s, {problem}")
             return
-        await chaos_run.sleep(POLL_S)
+        await run.sleep(POLL_S)

@@ -1,5 +1,6 @@
 """The result of a chaos run, as JSON and as a table."""
 
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from statistics import median
 from typing import TYPE_CHECKING, Any
@@ -48,48 +49,42 @@ class ChaosReport:
     def as_dict(self) -> dict[str, Any]:
         return asdict(self)
 
+    def fill(self, run: "ChaosRun", audit: FinalAudit) -> None:
+        """Fill in everything but the CPU time, which is known when the processes have exited."""
+        latency = LatencyHistogram()
+        for report in audit.reports:
+            for peer in report["peers"] + report["left"]:
+                latency.merge(peer["latency"])
+                self.deliveries += peer["deliveries"]
+                self.missed += peer["missed"]
+                self.delivered_twice += peer["twice"]
+                self.hops_max = max(self.hops_max, peer["hops_max"])
+                _add(self.counters, peer["counters"])
+            _add(self.warnings, report["warnings"])
+        self.lost = audit.lost
+        self.duplicates = self.counters.get("duplicates", 0)
+        self.messages = sum(head.last_sequence for head in audit.expected.values())
+        self.killed, self.left, self.survivors = run.killed, run.left, len(run.members)
+        if used := [report for report in audit.reports if report["peers"]]:
+            self.memory_mb = median(report["memory_mb"] for report in used)
+            self.own_memory_mb = median(report["own_memory_mb"] for report in used)
+        self.metrics = run.metrics | {
+            "delivered_s": audit.delivered_s,
+            "latency_median_ms": latency.quantile_ms(0.5),
+            "latency_p99_ms": latency.quantile_ms(0.99),
+            "latency_max_ms": latency.max_ns / 1e6,
+            **_time_metrics("connect", [peer.connect_time_s for peer in run.joined]),
+        }
+        if joiners := [peer for peer in run.joined if peer.phases]:
+            self.metrics |= _time_metrics("join", [peer.connect_time_s for peer in joiners])
+            for name in (*PHASES, "handshakes", "handshakes_sum", "handshakes_busy"):
+                unit = "" if name == "handshakes" else "_s"
+                self.metrics[f"join_{name}{unit}"] = median(peer.phases[name] for peer in joiners)
 
-def fill_report(chaos_report: ChaosReport, chaos_run: "ChaosRun", audit: FinalAudit) -> None:
-    """Fill in everything but the CPU time, which is known when the processes have exited."""
-    latency = LatencyHistogram()
-    for report in audit.reports:
-        for peer in report["peers"] + report["left"]:
-            latency.merge(peer["latency"])
-            chaos_report.deliveries += peer["deliveries"]
-            chaos_report.missed += peer["missed"]
-            chaos_report.delivered_twice += peer["twice"]
-            chaos_report.hops_max = max(chaos_report.hops_max, peer["hops_max"])
-            for name, count in peer["counters"].items():
-                chaos_report.counters[name] = chaos_report.counters.get(name, 0) + count
-        for text, count in report["warnings"].items():
-            chaos_report.warnings[text] = chaos_report.warnings.get(text, 0) + count
-    chaos_report.lost = audit.lost
-    chaos_report.duplicates = chaos_report.counters.get("duplicates", 0)
-    chaos_report.messages = sum(head.last_sequence for head in audit.expected.values())
-    chaos_report.killed, chaos_report.left, chaos_report.survivors = (
-        chaos_run.killed,
-        chaos_run.left,
-        len(chaos_run.members),
-    )
-    used = [report for report in audit.reports if report["peers"]]
-    if used:
-        chaos_report.memory_mb = median(report["memory_mb"] for report in used)
-        chaos_report.own_memory_mb = median(report["own_memory_mb"] for report in used)
-    chaos_report.metrics = chaos_run.metrics | {
-        "delivered_s": audit.delivered_s,
-        "latency_median_ms": latency.quantile_ms(0.5),
-        "latency_p99_ms": latency.quantile_ms(0.99),
-        "latency_max_ms": latency.max_ns / 1e6,
-    }
-    chaos_report.metrics |= _time_metrics(
-        "connect", [peer.connect_time_s for peer in chaos_run.peers.values() if peer.peer_id]
-    )
-    joiners = [peer for peer in chaos_run.peers.values() if peer.phases]
-    if joiners:
-        chaos_report.metrics |= _time_metrics("join", [peer.connect_time_s for peer in joiners])
-        for name in (*PHASES, "handshakes", "handshakes_sum", "handshakes_busy"):
-            unit = "" if name == "handshakes" else "_s"
-            chaos_report.metrics[f"join_{name}{unit}"] = median(peer.phases[name] for peer in joiners)
+
+def _add(counts: dict[str, int], more: dict[str, int]) -> None:
+    for name, count in more.items():
+        counts[name] = counts.get(name, 0) + count
 
 
 def _time_metrics(name: str, times_s: list[float]) -> dict[str, float]:
@@ -103,51 +98,43 @@ def _time_metrics(name: str, times_s: list[float]) -> dict[str, float]:
     }
 
 
-_METRIC_LABELS = {
-    "started_s": "all peers connected after",
-    "grown_s": "then one regular fabric after",
-    "regular_s": "one regular fabric after",
-    "regular_without_paused_s": "one regular fabric without the paused after",
-    "merged_s": "one fabric again after",
-    "regular_again_s": "one regular fabric again after",
-    "delivered_s": "all messages delivered after",
+_ROWS = {
+    "peers": "{peers:,} in {processes:,} processes, {security}",
+    "killed, left": "{killed:,}, {left:,}",
+    "all peers connected after": "{started_s:.2f} s",
+    "then one regular fabric after": "{grown_s:.2f} s",
+    "one regular fabric after": "{regular_s:.2f} s",
+    "one regular fabric without the paused after": "{regular_without_paused_s:.2f} s",
+    "one fabric again after": "{merged_s:.2f} s",
+    "one regular fabric again after": "{regular_again_s:.2f} s",
+    "all messages delivered after": "{delivered_s:.2f} s",
+    "time to connect": "median {connect_median_s:.3f} s, p95 {connect_p95_s:.3f} s",
+    "time to join": "median {join_median_s:.3f} s, p95 {join_p95_s:.3f} s",
+    "phases, in ms": ", ".join(f"{name} {{join_{name}_ms:.0f}}" for name in PHASES),
+    "handshakes": "{join_handshakes:g}, {join_handshakes_sum_ms:.0f} ms in total, "
+    "{join_handshakes_busy_ms:.0f} ms of CPU",
+    "delivered under load": "{load_deliveries_per_s:,.0f} messages per second in total",
+    "memory of the largest process": "{memory_settled_mb:.0f} MB after a third of the time, "
+    "{memory_last_mb:.0f} MB at the end",
+    "messages": "{messages:,}",
+    "deliveries audited": "{deliveries:,}",
+    "lost, delivered twice": "{lost:,}, {delivered_twice:,}",
+    "reported as missed": "{missed:,}",
+    "latency": "median {latency_median_ms:.1f} ms, p99 {latency_p99_ms:.0f} ms, max {latency_max_ms:.0f} ms",
+    "max hops": "{hops_max}",
+    "memory per process": "{memory_mb:.0f} MB, {own_memory_mb:.0f} MB not shared",
+    "CPU": "{cpu_s:.0f} s in {wall_s:.0f} s",
 }
+"""Labels, and what they say. A row is left out if the scenario did not measure it."""
 
 
 def report_table(report: ChaosReport) -> Table:
+    values = report.as_dict() | report.metrics
+    values |= {f"{name.removesuffix('_s')}_ms": 1000 * value for name, value in report.metrics.items()}
+    if "load_s" in values:
+        values["load_deliveries_per_s"] = report.deliveries / values["load_s"]
     rows = Table(box=None, show_header=False, pad_edge=False)
-    rows.add_row("peers", f"{report.peers:,} in {report.processes:,} processes, {report.security}")
-    rows.add_row("killed, left", f"{report.killed:,}, {report.left:,}")
-    metrics = report.metrics
-    for name, label in _METRIC_LABELS.items():
-        if name in metrics:
-            rows.add_row(label, f"{metrics[name]:.2f} s")
-    for name in ("connect", "join"):
-        if f"{name}_median_s" in metrics:
-            median_s, p95_s = metrics[f"{name}_median_s"], metrics[f"{name}_p95_s"]
-            rows.add_row(f"time to {name}", f"median {median_s:.3f} s, p95 {p95_s:.3f} s")
-    if "join_handshakes" in metrics:
-        parts = ", ".join(f"{name} {metrics[f'join_{name}_s'] * 1000:.0f}" for name in PHASES)
-        rows.add_row("phases, in ms", parts)
-        busy_ms = metrics["join_handshakes_busy_s"] * 1000
-        sum_ms = metrics["join_handshakes_sum_s"] * 1000
-        rows.add_row("handshakes", f"{metrics['join_handshakes']:g}, {sum_ms:.0f} ms in total, {busy_ms:.0f} ms of CPU")
-    if "load_s" in metrics:
-        rows.add_row(
-            "delivered under load", f"{report.deliveries / metrics['load_s']:,.0f} messages per second in total"
-        )
-        settled, last = metrics["memory_settled_mb"], metrics["memory_last_mb"]
-        rows.add_row(
-            "memory of the largest process", f"{settled:.0f} MB after a third of the time, {last:.0f} MB at the end"
-        )
-    rows.add_row("messages", f"{report.messages:,}")
-    rows.add_row("deliveries audited", f"{report.deliveries:,}")
-    rows.add_row("lost, delivered twice", f"{report.lost:,}, {report.delivered_twice:,}")
-    rows.add_row("reported as missed", f"{report.missed:,}")
-    if "latency_median_ms" in metrics:
-        times = [metrics[f"latency_{name}_ms"] for name in ("median", "p99", "max")]
-        rows.add_row("latency", "median {:.1f} ms, p99 {:.0f} ms, max {:.0f} ms".format(*times))
-    rows.add_row("max hops", str(report.hops_max))
-    rows.add_row("memory per process", f"{report.memory_mb:.0f} MB, {report.own_memory_mb:.0f} MB not shared")
-    rows.add_row("CPU", f"{report.cpu_s:.0f} s in {report.wall_s:.0f} s")
+    for label, template in _ROWS.items():
+        with suppress(KeyError):
+            rows.add_row(label, template.format_map(values))
     return rows

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from broadloom.testing.chaos.config import ChaosConfig
 from broadloom.testing.errors import ConfigError
+from broadloom.transport.addresses import LOOPBACK
 
 if TYPE_CHECKING:
     from broadloom.testing.chaos.chaos_run import ChaosRun
@@ -27,130 +28,127 @@ KILL_FRACTION = 0.5
 """Share of departures in a churn that are crashes; the others leave gracefully."""
 
 
-async def _grow_with_traffic(chaos_run: "ChaosRun") -> None:
-    await chaos_run.grow()
-    chaos_run.listener.phase("traffic")
-    chaos_run.set_traffic(chaos_run.config.rate_per_s)
-    await chaos_run.sleep(WARMUP_S)
+async def _grow_with_traffic(run: "ChaosRun") -> None:
+    await run.grow()
+    run.listener.phase("traffic")
+    run.set_traffic(run.config.rate_per_s)
+    await run.sleep(WARMUP_S)
 
 
-async def kill(chaos_run: "ChaosRun") -> None:
-    config = chaos_run.config
-    await _grow_with_traffic(chaos_run)
-    victims = chaos_run.random.sample(chaos_run.pool.workers, config.affected_processes)
-    chaos_run.listener.phase(f"killing {config.affected_peers} peers in {len(victims)} processes")
-    killed_ns = chaos_run.kill(victims)
-    chaos_run.listener.phase("repairing")
-    chaos_run.metrics["regular_again_s"] = await chaos_run.wait_until_converged(killed_ns)
-    await chaos_run.sleep(COOLDOWN_S)
+async def kill(run: "ChaosRun") -> None:
+    config = run.config
+    await _grow_with_traffic(run)
+    victims = run.random.sample(run.pool.workers, config.affected_processes)
+    run.listener.phase(f"killing {config.affected_peers} peers in {len(victims)} processes")
+    killed_ns = run.kill(victims)
+    run.listener.phase("repairing")
+    run.metrics["regular_again_s"] = await run.wait_until_converged(killed_ns)
+    await run.sleep(COOLDOWN_S)
 
 
-async def pause(chaos_run: "ChaosRun") -> None:
-    config = chaos_run.config
-    await _grow_with_traffic(chaos_run)
-    victims = chaos_run.random.sample(chaos_run.pool.workers, config.affected_processes)
-    chaos_run.listener.phase(f"pausing {config.affected_peers} peers for {config.duration_s:g} s")
+async def pause(run: "ChaosRun") -> None:
+    config = run.config
+    await _grow_with_traffic(run)
+    victims = run.random.sample(run.pool.workers, config.affected_processes)
+    run.listener.phase(f"pausing {config.affected_peers} peers for {config.duration_s:g} s")
     paused_ns, began = time.monotonic_ns(), time.monotonic()
-    chaos_run.pause(victims)
-    chaos_run.metrics["regular_without_paused_s"] = await chaos_run.wait_until_converged(paused_ns)
-    await chaos_run.sleep(max(0.0, config.duration_s - (time.monotonic() - began)))
-    chaos_run.listener.phase("resumed; repairing")
-    chaos_run.resume(victims)
-    chaos_run.metrics["regular_again_s"] = await chaos_run.wait_until_converged(time.monotonic_ns())
-    await chaos_run.sleep(COOLDOWN_S)
+    run.pause(victims)
+    run.metrics["regular_without_paused_s"] = await run.wait_until_converged(paused_ns)
+    await run.sleep(max(0.0, config.duration_s - (time.monotonic() - began)))
+    run.listener.phase("resumed; repairing")
+    run.resume(victims)
+    run.metrics["regular_again_s"] = await run.wait_until_converged(time.monotonic_ns())
+    await run.sleep(COOLDOWN_S)
 
 
-async def join_storm(chaos_run: "ChaosRun") -> None:
-    config = chaos_run.config
+async def join_storm(run: "ChaosRun") -> None:
+    config = run.config
     at_ns = time.monotonic_ns() + int(STORM_LEAD_S * 1e9)
-    chaos_run.listener.phase(f"{config.peers} peers start at the same moment")
-    for worker in chaos_run.pool.workers:
+    run.listener.phase(f"{config.peers} peers start at the same moment")
+    for worker in run.pool.workers:
         first = worker.number * config.peers_per_process
-        chaos_run.start(worker, list(range(first, first + config.peers_per_process)), at_ns=at_ns)
-    chaos_run.metrics["regular_s"] = await chaos_run.wait_until_converged(at_ns)
-    chaos_run.listener.phase("traffic")
-    chaos_run.set_traffic(config.rate_per_s)
-    await chaos_run.sleep(WARMUP_S)
+        run.start_peers(worker, range(first, first + config.peers_per_process), [LOOPBACK], at_ns=at_ns)
+    run.metrics["regular_s"] = await run.wait_until_converged(at_ns)
+    run.listener.phase("traffic")
+    run.set_traffic(config.rate_per_s)
+    await run.sleep(WARMUP_S)
 
 
-async def churn(chaos_run: "ChaosRun") -> None:
-    config = chaos_run.config
-    await chaos_run.grow()
-    chaos_run.set_traffic(config.rate_per_s)
+async def churn(run: "ChaosRun") -> None:
+    config = run.config
+    await run.grow()
+    run.set_traffic(config.rate_per_s)
     end = time.monotonic() + config.duration_s
-    spare = chaos_run.pool.workers[config.peers :]
+    spare = run.pool.workers[config.peers :]
     arrivals = 0
     while (left_s := end - time.monotonic()) > 0:
-        chaos_run.listener.phase(
-            f"churn: {arrivals} joined, {chaos_run.left} left, {chaos_run.killed} killed; {left_s:.0f} s remaining"
-        )
-        await chaos_run.sleep(min(left_s, chaos_run.random.expovariate(2 * config.churn_per_min / 60)))
-        peers = list(chaos_run.members)
-        if chaos_run.random.random() < 0.5:
+        run.listener.phase(f"churn: {arrivals} joined, {run.left} left, {run.killed} killed; {left_s:.0f} s remaining")
+        await run.sleep(min(left_s, run.random.expovariate(2 * config.churn_per_min / 60)))
+        peers = run.active
+        if run.random.random() < 0.5:
             if arrivals < len(spare):
-                chaos_run.start(spare[arrivals], [config.peers + arrivals])
+                run.start_peers(spare[arrivals], [config.peers + arrivals], [LOOPBACK])
                 arrivals += 1
         elif len(peers) > max(2, config.peers // 2):
-            number = chaos_run.random.choice(peers)
-            if chaos_run.random.random() < KILL_FRACTION:
-                chaos_run.kill([chaos_run.peers[number].worker])
+            record = run.random.choice(peers)
+            if run.random.random() < KILL_FRACTION:
+                run.kill([record.worker])
             else:
-                chaos_run.leave(number)
-            chaos_run.set_traffic(config.rate_per_s)
-    chaos_run.listener.phase("repairing")
-    chaos_run.metrics["arrivals"] = arrivals
-    chaos_run.metrics["regular_again_s"] = await chaos_run.wait_until_converged(time.monotonic_ns())
-    await chaos_run.sleep(COOLDOWN_S)
+                run.leave(record)
+            run.set_traffic(config.rate_per_s)
+    run.listener.phase("repairing")
+    run.metrics["arrivals"] = arrivals
+    run.metrics["regular_again_s"] = await run.wait_until_converged(time.monotonic_ns())
+    await run.sleep(COOLDOWN_S)
 
 
-async def join(chaos_run: "ChaosRun") -> None:
-    config = chaos_run.config
-    await chaos_run.grow()
-    chaos_run.set_traffic(config.rate_per_s)
+async def join(run: "ChaosRun") -> None:
+    config = run.config
+    await run.grow()
+    run.set_traffic(config.rate_per_s)
     for count in range(config.joiners):
-        chaos_run.listener.phase(f"joiner {count + 1} of {config.joiners}")
-        chaos_run.start(chaos_run.pool.workers[config.processes + count], [config.peers + count], timed=True)
-        await chaos_run.wait_until_converged(0)
-    await chaos_run.sleep(COOLDOWN_S)
+        run.listener.phase(f"joiner {count + 1} of {config.joiners}")
+        spare = run.pool.workers[config.processes + count]
+        run.start_peers(spare, [config.peers + count], [LOOPBACK], timed=True)
+        await run.wait_until_converged(0)
+    await run.sleep(COOLDOWN_S)
 
 
-async def partition(chaos_run: "ChaosRun", namespaces: "NetworkNamespaces") -> None:
+async def partition(run: "ChaosRun", namespaces: "NetworkNamespaces") -> None:
     from broadloom.testing.processes.network_namespaces import HOST_ADDRESSES
 
-    config = chaos_run.config
-    await chaos_run.grow(bootstrap=HOST_ADDRESSES[:1])
-    chaos_run.listener.phase("traffic")
-    chaos_run.set_traffic(config.rate_per_s)
-    await chaos_run.sleep(WARMUP_S)
-    chaos_run.listener.phase(f"partitioned for {config.duration_s:g} s")
+    config = run.config
+    await run.grow(bootstrap=HOST_ADDRESSES[:1])
+    run.listener.phase("traffic")
+    run.set_traffic(config.rate_per_s)
+    await run.sleep(WARMUP_S)
+    run.listener.phase(f"partitioned for {config.duration_s:g} s")
     namespaces.disconnect()
-    await chaos_run.sleep(config.duration_s)
+    await run.sleep(config.duration_s)
     namespaces.reconnect()
-    chaos_run.listener.phase("healed; merging")
+    run.listener.phase("healed; merging")
     healed_ns = time.monotonic_ns()
-    chaos_run.metrics["merged_s"] = await chaos_run.wait_until_merged(healed_ns)
-    chaos_run.metrics["regular_again_s"] = await chaos_run.wait_until_converged(healed_ns)
-    await chaos_run.sleep(COOLDOWN_S)
+    run.metrics["merged_s"] = await run.wait_until_merged(healed_ns)
+    run.metrics["regular_again_s"] = await run.wait_until_converged(healed_ns)
+    await run.sleep(COOLDOWN_S)
 
 
-async def load(chaos_run: "ChaosRun") -> None:
-    config = chaos_run.config
-    await chaos_run.grow()
-    chaos_run.send_at_full_speed()
+async def load(run: "ChaosRun") -> None:
+    config = run.config
+    await run.grow()
+    run.send_at_full_speed()
     began, end = time.monotonic(), time.monotonic() + config.duration_s
     memory_mb: list[float] = []
     while (left_s := end - time.monotonic()) > 0:
-        chaos_run.listener.phase(f"all peers send at full speed; {left_s:.0f} s remaining")
-        await chaos_run.sleep(min(left_s, config.duration_s / MEMORY_SAMPLES))
-        memory_mb.append(await chaos_run.memory_mb())
-    await chaos_run.stop_traffic()
-    chaos_run.metrics["load_s"] = time.monotonic() - began
+        run.listener.phase(f"all peers send at full speed; {left_s:.0f} s remaining")
+        await run.sleep(min(left_s, config.duration_s / MEMORY_SAMPLES))
+        memory_mb.append(await run.memory_mb())
+    await run.stop_traffic()
+    run.metrics["load_s"] = time.monotonic() - began
     settled, last = memory_mb[len(memory_mb) // 3], memory_mb[-1]
-    chaos_run.metrics["memory_settled_mb"], chaos_run.metrics["memory_last_mb"] = settled, last
+    run.metrics["memory_settled_mb"], run.metrics["memory_last_mb"] = settled, last
     if config.duration_s >= MEMORY_CHECK_MIN_S and last > settled * MEMORY_GROWTH_MAX:
-        chaos_run.problems.append(
-            f"guarantee 7: memory of the largest process grew from {settled:.0f} to {last:.0f} MB"
-        )
+        run.problems.append(f"guarantee 7: memory of the largest process grew from {settled:.0f} to {last:.0f} MB")
 
 
 @dataclass(frozen=True, slots=True)

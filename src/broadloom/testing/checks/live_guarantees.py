@@ -8,16 +8,16 @@ what is lost.
 
 import time
 from collections import deque
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from broadloom.testing.checks.audit import DESCRIPTIONS_MAX, Comparison, DeliveryAudit, Replies
 from broadloom.testing.checks.delivery_log import AuthorHead
-from broadloom.testing.checks.guarantees import component_sizes, find_overfull, report_adjacency
+from broadloom.testing.checks.guarantees import PeerView, component_sizes, find_overfull, report_adjacency
 from broadloom.testing.checks.settling import SETTLE_S, FabricState, Verdict, format_seconds, verdict
 
 if TYPE_CHECKING:
-    from broadloom.testing.cluster.cluster_state import ClusterState
     from broadloom.testing.cluster.metrics import MetricsSampler
 
 DUE_S = 2.0
@@ -110,7 +110,7 @@ class LiveGuarantees(DeliveryAudit):
 def statuses(
     checks: LiveGuarantees,
     metrics: "MetricsSampler",
-    state: "ClusterState",
+    views: "Collection[PeerView]",
     fabric: FabricState,
     degree: int,
     *,
@@ -120,8 +120,8 @@ def statuses(
         _order_status(checks, metrics),
         _completeness_status(checks, fabric),
         _missed_status(metrics),
-        _links_status(checks, state, fabric, degree),
-        _connectivity_status(state, fabric, is_partitioned=is_partitioned),
+        _links_status(checks, views, fabric, degree),
+        _connectivity_status(views, fabric, is_partitioned=is_partitioned),
     ]
 
 
@@ -151,8 +151,9 @@ def _missed_status(metrics: "MetricsSampler") -> GuaranteeStatus:
     return GuaranteeStatus("No silent loss", Verdict.HELD, text)
 
 
-def _links_status(checks: LiveGuarantees, state: "ClusterState", fabric: FabricState, degree: int) -> GuaranteeStatus:
-    views = state.members.values()
+def _links_status(
+    checks: LiveGuarantees, views: "Collection[PeerView]", fabric: FabricState, degree: int
+) -> GuaranteeStatus:
     overfull = checks.overfull_count + len(find_overfull(views, degree))
     if overfull:
         text = f"{checks.overfull_count:,} times a peer had more than {degree} links"
@@ -165,8 +166,10 @@ def _links_status(checks: LiveGuarantees, state: "ClusterState", fabric: FabricS
     return GuaranteeStatus(f"Regular fabric: {degree} links per peer, never more", found, text)
 
 
-def _connectivity_status(state: "ClusterState", fabric: FabricState, *, is_partitioned: bool) -> GuaranteeStatus:
-    sizes = component_sizes(report_adjacency(state.members.values()))
+def _connectivity_status(
+    views: "Collection[PeerView]", fabric: FabricState, *, is_partitioned: bool
+) -> GuaranteeStatus:
+    sizes = component_sizes(report_adjacency(views))
     if len(sizes) <= 1:
         return GuaranteeStatus("Connected fabric", Verdict.HELD, f"all {sum(sizes)} peers can reach each other")
     text = f"{len(sizes)} components, of {', '.join(map(str, sizes[:6]))} peers: "

@@ -23,14 +23,14 @@ from broadloom.testing.checks.guarantees import report_adjacency
 from broadloom.testing.checks.live_guarantees import GuaranteeStatus, LiveGuarantees, statuses
 from broadloom.testing.checks.recovery import Recovery
 from broadloom.testing.checks.settling import FabricState
-from broadloom.testing.cluster.cluster_state import describe_count, describe_peers
+from broadloom.testing.cluster.cluster_log import describe_count, describe_peers
 from broadloom.testing.cluster.config import NO_TRAFFIC, ClusterConfig, TrafficRates
 from broadloom.testing.cluster.metrics import MetricsSample, MetricsSampler
 from broadloom.testing.cluster.supervisor import POLL_S, Supervisor
 from broadloom.testing.cluster.timeline import Change, PeerSnapshot
 from broadloom.testing.errors import ClusterError
+from broadloom.testing.processes.coordinator import PeerRecord
 from broadloom.testing.processes.forkserver import unsupported_reason
-from broadloom.testing.processes.pool import PeerRecord
 from broadloom.testing.workloads.feed import member_name
 from broadloom.topology import diameter, mutual_links
 
@@ -59,7 +59,7 @@ class LocalCluster:
         self.tape: Path | None = config.tape
         self.kill_count = 0
         self._supervisor = Supervisor(config, self.channel)
-        self._state, self._pool = self._supervisor.state, self._supervisor.pool
+        self._log, self._pool = self._supervisor.log, self._supervisor.pool
         self.recoveries = self._supervisor.recoveries
         self.totals: MetricsSampler = self._supervisor.metrics
         """Counts since the start."""
@@ -87,7 +87,7 @@ class LocalCluster:
         try:
             await self.add(self.config.peers)
         except ClusterError as error:
-            self._state.annotate(str(error))
+            self._log.annotate(str(error))
             self._growth_error = error
         rates = self.config.rates
         self.set_traffic(TrafficRates.default_for(self.config.peers) if rates is None else rates)
@@ -99,7 +99,7 @@ class LocalCluster:
             async with asyncio.timeout(timeout_s):
                 await self._grown.wait()
         except TimeoutError:
-            count = len(self._state.connected)
+            count = len(self._supervisor.connected)
             raise ClusterError(f"after {timeout_s:g} s, {count} of {self.config.peers} peers are connected") from None
         if self._growth_error is not None:
             raise self._growth_error
@@ -109,10 +109,10 @@ class LocalCluster:
 
     def now(self) -> dict[int, PeerSnapshot]:
         """Return the connected peers, by id."""
-        return self._state.now()
+        return self._supervisor.now()
 
     def changes(self, since: int) -> tuple[int, list[Change]]:
-        return self._state.log.since(since)
+        return self._log.since(since)
 
     def samples(self) -> list[MetricsSample]:
         """Return one sample per second, for the last hour."""
@@ -122,7 +122,7 @@ class LocalCluster:
         return statuses(
             self.guarantee_checks,
             self.totals,
-            self._state,
+            self._supervisor.members.values(),
             self.fabric_state(),
             self.config.degree,
             is_partitioned=self.is_partitioned,
@@ -138,11 +138,11 @@ class LocalCluster:
 
     def diameter(self) -> int:
         """Return the exact diameter, in hops. (Peers only estimate it.)"""
-        return diameter(mutual_links(report_adjacency(self._state.members.values())))
+        return diameter(mutual_links(report_adjacency(self._supervisor.members.values())))
 
     def display_name(self, peer_id: int) -> str:
         """Return the name of a peer in chat groups."""
-        return member_name(self._state.get(peer_id).number)
+        return member_name(self._supervisor.get(peer_id).number)
 
     @property
     def dropped_rows(self) -> int:
@@ -170,7 +170,7 @@ class LocalCluster:
 
     async def kill(self, peer_ids: Sequence[int]) -> None:
         """Kill peers at the same moment, without warning."""
-        victims = [self._state.get(peer) for peer in dict.fromkeys(peer_ids)]
+        victims = [self._supervisor.get(peer) for peer in dict.fromkeys(peer_ids)]
         if not victims:
             return
         numbers = {record.number for record in victims}
@@ -183,12 +183,12 @@ class LocalCluster:
                 worker.send("kill", numbers=[record.number for record in victims if record.worker is worker])
         self.kill_count += len(victims)
         for record in victims:
-            self._supervisor.on_departed(record, "killed")
-        self._state.annotate(describe_peers(victims, "killed"))
+            self._supervisor.remove(record, "killed")
+        self._log.annotate(describe_peers(victims, "killed"))
 
     async def kill_random(self, count: int) -> list[int]:
         """Kill random peers, whole processes first; returns their ids."""
-        connected = self._state.connected
+        connected = self._supervisor.connected
         if count >= len(connected):
             raise ClusterError(f"cannot kill {count} of {len(connected)} peers: at least one has to survive")
         chosen: list[PeerRecord] = []
@@ -206,14 +206,13 @@ class LocalCluster:
 
     async def leave(self, peer_ids: Sequence[int]) -> None:
         """Let peers leave gracefully; returns when all have left."""
-        leaving = [self._state.get(peer) for peer in dict.fromkeys(peer_ids)]
+        leaving = [self._supervisor.get(peer) for peer in dict.fromkeys(peer_ids)]
         if paused := [record for record in leaving if record.worker.is_paused]:
             raise ClusterError(f"peer {paused[0].number} is paused and cannot leave: resume it first, or kill it")
         self.recoveries.disturb(describe_count(len(leaving), "left"))
         for record in leaving:
-            record.is_leaving = True
             self._supervisor.departures[record.peer_id] = asyncio.Event()
-            record.worker.send("leave", numbers=[record.number])
+            self._supervisor.leave(record)
         try:
             async with asyncio.timeout(LEAVE_TIMEOUT_S):
                 for record in leaving:
@@ -223,12 +222,12 @@ class LocalCluster:
         finally:
             for record in leaving:
                 del self._supervisor.departures[record.peer_id]
-        self._state.annotate(describe_peers(leaving, "left"))
+        self._log.annotate(describe_peers(leaving, "left"))
 
     async def pause(self, peer_id: int) -> list[int]:
         """Stop the process of a peer with all its peers; returns their ids."""
-        worker = self._state.get(peer_id).worker
-        peers = [record for record in self._state.connected if record.worker is worker]
+        worker = self._supervisor.get(peer_id).worker
+        peers = [record for record in self._supervisor.connected if record.worker is worker]
         if not worker.is_paused:
             self._pool.pause(worker)
             self._on_paused_or_resumed(peers, "paused")
@@ -236,20 +235,20 @@ class LocalCluster:
 
     async def resume(self, peer_id: int) -> None:
         """Resume the process of a peer with all its peers."""
-        worker = self._state.get(peer_id).worker
+        worker = self._supervisor.get(peer_id).worker
         if worker.is_paused:
-            peers = [record for record in self._state.connected if record.worker is worker]
+            peers = [record for record in self._supervisor.connected if record.worker is worker]
             self._pool.resume(worker)
             self._on_paused_or_resumed(peers, "resumed")
 
     def _on_paused_or_resumed(self, peers: list[PeerRecord], event: str) -> None:
         self.recoveries.disturb(describe_count(len(peers), event))
-        self._state.annotate(describe_peers(peers, event))
+        self._log.annotate(describe_peers(peers, event))
         self._supervisor.distribute_traffic()
 
     async def partition(self) -> None:
         """Cut the network between two random halves. Peers that join later are on the near side."""
-        connected = self._state.connected
+        connected = self._supervisor.connected
         if self.is_partitioned:
             raise ClusterError("the fabric is already partitioned: heal it first")
         if len(connected) < 2:
@@ -258,7 +257,7 @@ class LocalCluster:
         self._set_far_side({record.peer_id: record.port for record in far_side})
         self.recoveries.disturb("the fabric was partitioned")
         sizes = f"{len(connected) - len(far_side)} and {len(far_side)} peers"
-        self._state.annotate(f"the fabric was partitioned into {sizes}")
+        self._log.annotate(f"the fabric was partitioned into {sizes}")
 
     async def heal(self) -> None:
         """Restore the network. The two halves have to find each other again."""
@@ -267,7 +266,7 @@ class LocalCluster:
         self._set_far_side({})
         self.recoveries.clear()  # measure the merge only
         self.recoveries.disturb("the partition was healed")
-        self._state.annotate("the partition was healed")
+        self._log.annotate("the partition was healed")
 
     def _set_far_side(self, far_side: dict[int, int]) -> None:
         self._supervisor.far_side = far_side
@@ -278,7 +277,7 @@ class LocalCluster:
 
     async def suppress_deliveries(self, peer_id: int, count: int = 1) -> None:
         """Withhold the next batches from a peer: an injected bug, to verify that the checks detect it."""
-        record = self._state.get(peer_id)
+        record = self._supervisor.get(peer_id)
         record.worker.send("suppress", number=record.number, count=count)
 
     # -- waiting

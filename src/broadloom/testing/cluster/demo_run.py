@@ -33,7 +33,8 @@ _FINDINGS = (
     "reply_before_parent_count",
     "receiver_not_member_count",
     "delivered_to_author_count",
-    "never_sent_count",
+    "forged_count",
+    "not_recorded_count",
     "reported_missed_count",
 )
 """Columns of the audit summary that count violations."""

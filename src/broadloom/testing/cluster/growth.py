@@ -2,12 +2,14 @@
 
 import asyncio
 from collections import deque
-from collections.abc import Callable
+from typing import TYPE_CHECKING
 
-from broadloom.testing.cluster.cluster_state import ClusterState
-from broadloom.testing.cluster.config import ClusterConfig
 from broadloom.testing.errors import ClusterError
-from broadloom.testing.processes.pool import PeerRecord, WorkerHandle, WorkerPool, joins_allowed
+from broadloom.testing.processes.coordinator import joins_allowed
+from broadloom.testing.processes.pool import WorkerHandle
+
+if TYPE_CHECKING:
+    from broadloom.testing.cluster.supervisor import Supervisor
 
 DEDICATED_PEERS = 4
 """The first peers have their own processes even if the others share, so that they can be paused individually."""
@@ -17,22 +19,8 @@ ADD_TIMEOUT_PER_PEER_S = 2.0
 
 
 class Growth:
-    """`bootstrap` returns addresses for joining peers; `initialize_worker` sends the current settings to a new
-    worker."""
-
-    def __init__(
-        self,
-        config: ClusterConfig,
-        pool: WorkerPool,
-        state: ClusterState,
-        bootstrap: Callable[[], list[str]],
-        initialize_worker: Callable[[WorkerHandle], None],
-    ) -> None:
-        self._config = config
-        self._pool = pool
-        self._state = state
-        self._bootstrap = bootstrap
-        self._initialize_worker = initialize_worker
+    def __init__(self, supervisor: "Supervisor") -> None:
+        self._supervisor = supervisor
         self._last_number = 0
         self._waiting: deque[int] = deque()
         self._starting: dict[int, int] = {}
@@ -67,7 +55,7 @@ class Growth:
         return [future.result() for future in done.values()]
 
     def _start_next(self) -> None:
-        room = joins_allowed(len(self._state.connected), len(self._starting))
+        room = joins_allowed(len(self._supervisor.connected), len(self._starting))
         for _ in range(min(room, len(self._waiting))):
             self._start(self._waiting.popleft(), 1)
 
@@ -83,28 +71,27 @@ class Growth:
         except (OSError, ClusterError) as error:
             self.on_failed(number, f"no process could be started: {error}")
             return
-        chats = sum(record.chats for record in self._state.peers.values()) < self._config.chatting_peers_max
-        self._state.peers[number] = PeerRecord(number, worker, chats)
-        worker.peers.add(number)
-        worker.send("start", numbers=[number], bootstrap=self._bootstrap(), chats=chats)
+        supervisor = self._supervisor
+        chatting = sum(record.chats for record in supervisor.peers.values())
+        chats = chatting < supervisor.config.chatting_peers_max
+        supervisor.start_peers(worker, [number], supervisor.bootstrap(), chats=chats)
 
     async def _new_worker(self) -> WorkerHandle:
-        worker = await self._pool.start_worker()
-        self._initialize_worker(worker)
+        worker = await self._supervisor.pool.start_worker()
+        self._supervisor.initialize_worker(worker)
         return worker
 
     def _shared_worker(self) -> WorkerHandle | None:
         """Return the least loaded process; None if another one may be started."""
-        workers = self._pool.responsive
-        if len(workers) < self._config.processes_max:
+        workers = self._supervisor.pool.responsive
+        if len(workers) < self._supervisor.config.processes_max:
             return None
         return min(workers[DEDICATED_PEERS:] or workers, key=lambda worker: len(worker.peers))
 
     # -- reports of workers
 
-    def on_connected(self, number: int, peer_id: int, port: int) -> None:
+    def on_connected(self, number: int, peer_id: int) -> None:
         self._starting.pop(number, None)
-        self._state.add_peer(self._state.peers[number], peer_id, port)
         if number in self._futures and not self._futures[number].done():
             self._futures[number].set_result(peer_id)
         self._start_next()
@@ -113,9 +100,6 @@ class Growth:
         attempt = self._starting.pop(number, None)
         if attempt is None:
             return  # it was connected
-        peer = self._state.peers.pop(number, None)
-        if peer is not None:
-            peer.worker.peers.discard(number)
         if attempt < ATTEMPTS_MAX:
             self._start(number, attempt + 1)
             return

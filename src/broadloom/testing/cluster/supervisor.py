@@ -4,32 +4,29 @@ import asyncio
 import time
 from collections.abc import Coroutine
 from dataclasses import asdict
-from random import Random
 from typing import Any
 
 from broadloom.testing.checks.audit import encode_heads
-from broadloom.testing.checks.guarantees import (
-    PeerView,
-    component_sizes,
-    find_convergence_problems,
-    find_overfull,
-    report_adjacency,
-)
+from broadloom.testing.checks.guarantees import PeerView, component_sizes, find_overfull, report_adjacency
 from broadloom.testing.checks.live_guarantees import LiveGuarantees
 from broadloom.testing.checks.recovery import RecoveryTracker
 from broadloom.testing.checks.settling import FabricState, format_seconds
-from broadloom.testing.cluster.cluster_state import (
-    ClusterState,
+from broadloom.testing.cluster.cluster_log import (
+    PASSIVE_EVENTS,
+    ClusterLog,
     describe_count,
     describe_peers,
 )
 from broadloom.testing.cluster.config import NO_TRAFFIC, ClusterConfig, TrafficRates
 from broadloom.testing.cluster.growth import Growth
 from broadloom.testing.cluster.metrics import MetricsSampler
-from broadloom.testing.cluster.timeline import MessageHop, MessageSent, MessagesMissed
+from broadloom.testing.cluster.timeline import MessageHop, MessageSent, MessagesMissed, PeerSnapshot
+from broadloom.testing.errors import PeerNotFoundError
 from broadloom.testing.processes.control_protocol import WorkerConfig
-from broadloom.testing.processes.pool import PeerRecord, WorkerHandle, WorkerPool
+from broadloom.testing.processes.coordinator import Coordinator, PeerRecord
+from broadloom.testing.processes.pool import WorkerHandle
 from broadloom.topology import free_slots
+from broadloom.transport.addresses import LOOPBACK
 
 WORKER = "broadloom.testing.cluster.worker:ClusterWorker"
 POLL_S = 0.1
@@ -49,18 +46,17 @@ BOOTSTRAP_COUNT = 4
 """Addresses that a joining peer gets."""
 
 
-class Supervisor:
+class Supervisor(Coordinator):
     def __init__(self, config: ClusterConfig, channel: str) -> None:
+        tape = str(config.tape.absolute()) if config.tape is not None else ""
+        worker_config = WorkerConfig(channel, degree=config.degree, tape=tape, file_duration_s=config.file_duration_s)
+        super().__init__(WORKER, worker_config)
         self.config = config
-        self.random = Random()
         self.metrics = MetricsSampler()
         self.guarantees = LiveGuarantees(config.settle_s)
         self.recoveries = RecoveryTracker()
-        self.state = ClusterState()
-        tape = str(config.tape.absolute()) if config.tape is not None else ""
-        worker_config = WorkerConfig(channel, degree=config.degree, tape=tape, file_duration_s=config.file_duration_s)
-        self.pool = WorkerPool(WORKER, worker_config, self._on_report, self._on_worker_death)
-        self.growth = Growth(config, self.pool, self.state, self.bootstrap, self._initialize_worker)
+        self.log = ClusterLog()
+        self.growth = Growth(self)
         self.rates = NO_TRAFFIC
         self.far_side: dict[int, int] = {}
         """During a partition: peer ids and ports of the far side."""
@@ -88,13 +84,45 @@ class Supervisor:
     def spawn(self, work: Coroutine[Any, Any, None]) -> None:
         self._tasks.append(asyncio.get_running_loop().create_task(work))
 
+    def get(self, peer_id: int) -> PeerRecord:
+        for record in self.peers.values():
+            if record.peer_id == peer_id:
+                return record
+        reason = self.log.departed.get(peer_id)
+        if reason is None:
+            raise PeerNotFoundError(f"the cluster has no peer {peer_id:016x}")
+        raise PeerNotFoundError(f"peer {peer_id:016x} {'was ' if reason in PASSIVE_EVENTS else ''}{reason}")
+
+    @property
+    def absent(self) -> list[int]:
+        active = self.members
+        inactive = (record.peer_id for record in self.peers.values() if record.peer_id not in active)
+        return [*self.log.departed, *filter(None, inactive)]
+
+    def now(self) -> dict[int, PeerSnapshot]:
+        return {
+            record.peer_id: PeerSnapshot(
+                record.peer_id,
+                str(record.number),
+                view.state,
+                tuple(view.neighbors),
+                view.free_slots,
+                view.diameter_estimate,
+                view.is_full_mesh,
+                record.worker.is_paused,
+            )
+            for record in self.peers.values()
+            if (view := record.view) is not None
+        }
+
     def bootstrap(self) -> list[str]:
         """Addresses of some active peers on the near side."""
-        active = [record for record in self.state.active if record.peer_id not in self.far_side]
+        active = [record for record in self.active if record.peer_id not in self.far_side]
         some = self.random.sample(active, min(BOOTSTRAP_COUNT, len(active)))
-        return [f"127.0.0.1:{record.port}" for record in some] or ["127.0.0.1"]
+        return [f"{LOOPBACK}:{record.port}" for record in some] or [LOOPBACK]
 
-    def _initialize_worker(self, worker: WorkerHandle) -> None:
+    def initialize_worker(self, worker: WorkerHandle) -> None:
+        """Send the current settings to a new worker."""
         worker.send("sample", one_in=self._one_in)
         worker.send("partition", peers=list(self.far_side), ports=list(self.far_side.values()))
 
@@ -102,77 +130,69 @@ class Supervisor:
         self.rates = rates
         self.distribute_traffic()
 
-    def on_departed(self, peer: PeerRecord, reason: str) -> None:
-        if peer.peer_id and reason != "left":
-            self.guarantees.on_departed(peer.peer_id, left_gracefully=False)
-        self.state.remove_peer(peer, reason)
-        self._traffic_is_stale = True
-        if peer.peer_id in self.departures:
-            self.departures[peer.peer_id].set()
-        if not peer.worker.peers:
-            self.metrics.forget_worker(peer.worker.number)
-
     # -- reports of workers
 
-    def _on_report(self, worker: WorkerHandle, report: dict[str, Any]) -> None:
-        match report["report"]:
-            case "counts":
-                self._on_counts(worker, report)
-            case "views":
-                for row in report["views"]:
-                    self._on_view(PeerView(*row))
-            case "connected":
-                view = PeerView(*report["view"])
-                self.growth.on_connected(view.number, view.peer_id, report["port"])
-                self._on_view(view)
-                self._traffic_is_stale = True
-            case "failed":
-                self.growth.on_failed(report["number"], report["text"])
-            case "left":
-                peer = self.state.peers.get(report["number"])
-                if peer is not None:
-                    self.guarantees.on_departed(peer.peer_id, left_gracefully=True, **report["departed"])
-                    self.on_departed(peer, "left")
-            case "violation":
-                self.guarantees.violations.append(f"guarantee {report['guarantee']}: {report['text']}")
-                self.state.annotate(f"guarantee violated: {report['text']}")
-            case "error":
-                self.guarantees.record_error(f"process {worker.number}: {report['text']}")
+    def on_report(self, worker: WorkerHandle, report: dict[str, Any]) -> None:
+        if report["report"] == "counts":
+            self._on_counts(worker, report)
+        else:
+            super().on_report(worker, report)
 
     def _on_counts(self, worker: WorkerHandle, counts: dict[str, Any]) -> None:
         self.metrics.on_counts(worker.number, counts)
         self.guarantees.on_counts(worker.number, counts)
         self.dropped_rows[worker.number] = counts["dropped_rows"]
-        log = self.state.log
         for sent in counts.get("sampled_sent", ()):
-            log.add(MessageSent(*sent))
+            self.log.add(MessageSent(*sent))
         for hop in counts.get("sampled_hops", ()):
-            log.add(MessageHop(*hop))
+            self.log.add(MessageHop(*hop))
         at_s = time.time()
         for missed in counts["missed_ranges"]:
-            log.add(MessagesMissed(at_s, *missed))
-        self.state.update_diameters(counts["diameters"])
+            self.log.add(MessagesMissed(at_s, *missed))
+        diameters = dict(counts["diameters"])  # they change without link changes
+        for record in map(self.peers.get, worker.peers):
+            if record is not None and record.view is not None and record.peer_id in diameters:
+                record.view = record.view._replace(diameter_estimate=diameters[record.peer_id])
 
-    def _on_view(self, view: PeerView) -> None:
-        if view.peer_id in self.state.peers_by_id:
-            self.state.update_view(view)
+    def on_connected(self, record: PeerRecord) -> None:
+        self.log.add_peer(record)
+        self.growth.on_connected(record.number, record.peer_id)
+        self._traffic_is_stale = True
 
-    def _on_worker_death(self, worker: WorkerHandle) -> None:
-        peers = [record for record in self.state.peers.values() if record.worker is worker]
-        self.guarantees.record_error(f"process {worker.number} exited unexpectedly: {worker.exit_status}")
-        if peers:
-            self.recoveries.disturb(describe_count(len(peers), "crashed"))
-            self.state.annotate(describe_peers(peers, "crashed"))
-        for record in peers:
-            self.growth.on_failed(record.number, "its process exited")
-            self.on_departed(record, "crashed")
+    def on_view(self, record: PeerRecord, view: PeerView) -> None:
+        before = record.view.neighbors if record.view is not None else ()
+        super().on_view(record, view)
+        self.log.update_links(record.peer_id, before, view.neighbors)
+
+    def on_failed(self, number: int, text: str) -> None:
+        self.growth.on_failed(number, text)
+
+    def on_departed(self, record: PeerRecord, reason: str, departed: dict[str, int]) -> None:
+        self.guarantees.on_departed(record.peer_id, left_gracefully=reason == "left", **departed)
+        self.log.remove_peer(record, reason)
+        self._traffic_is_stale = True
+        if record.peer_id in self.departures:
+            self.departures[record.peer_id].set()
+        if not record.worker.peers:
+            self.metrics.forget_worker(record.worker.number)
+
+    def on_crashed(self, records: list[PeerRecord]) -> None:
+        self.recoveries.disturb(describe_count(len(records), "crashed"))
+        self.log.annotate(describe_peers(records, "crashed"))
+
+    def on_violation(self, text: str) -> None:
+        self.guarantees.violations.append(text)
+        self.log.annotate(f"violated {text}")
+
+    def on_error(self, text: str) -> None:
+        self.guarantees.record_error(text)
 
     # -- periodic work
 
     async def _every_second(self) -> None:
         while True:
             await asyncio.sleep(1.0)
-            sample = self.metrics.tick(len(self.state.connected))
+            sample = self.metrics.tick(len(self.connected))
             if self._traffic_is_stale:
                 self.distribute_traffic()
             recent = list(self.metrics.samples)[-SAMPLING_WINDOW_S:]
@@ -189,7 +209,7 @@ class Supervisor:
 
     def distribute_traffic(self) -> None:
         self._traffic_is_stale = False
-        active = self.state.active
+        active = self.active
         chatting = sum(record.chats for record in active)
         for worker in self.pool.workers:
             peers = [record for record in active if record.worker is worker]
@@ -202,7 +222,7 @@ class Supervisor:
         polls = 0
         while True:
             await asyncio.sleep(POLL_S)
-            views = self.state.members.values()
+            views = self.members.values()
             if overfull := find_overfull(views, self.config.degree):
                 self.guarantees.overfull_count += 1
                 text = f"guarantee 4: peer {overfull[0].number} has {len(overfull[0].neighbors)} links"
@@ -215,18 +235,18 @@ class Supervisor:
                 continue
             recovery = self.recoveries.on_converged(max(view.changed_ns for view in views))
             if recovery is not None:
-                self.state.annotate(f"repaired in {format_seconds(recovery.duration_s)}: {recovery.cause}")
+                self.log.annotate(f"repaired in {format_seconds(recovery.duration_s)}: {recovery.cause}")
 
     def find_convergence_problems(self) -> str | None:
         if self.far_side:
             return "the fabric is partitioned: heal it first"
         if joining := self.growth.pending:
             return f"peer {joining[0]} is not connected yet"
-        return find_convergence_problems(self.state.members.values(), self.config.degree, self.state.absent)
+        return super().find_convergence_problems()
 
     def fabric_state(self) -> FabricState:
         """How far the repair is."""
-        graph = report_adjacency(self.state.members.values())
+        graph = report_adjacency(self.members.values())
         paused = sum(len(each.peers) for each in self.pool.workers if each.is_paused and not each.exited.is_set())
         missing = sum(free_slots(graph, self.config.degree).values())
         is_whole = not (self.recoveries.is_disturbed or self.far_side or missing)
@@ -241,7 +261,7 @@ class Supervisor:
 
     async def _compare(self) -> None:
         while True:
-            await asyncio.sleep(COMPARE_S * max(1.0, len(self.state.connected) / COMPARE_PEERS))
+            await asyncio.sleep(COMPARE_S * max(1.0, len(self.connected) / COMPARE_PEERS))
             heads = await self.pool.request("author_heads", departed=self.guarantees.departed)
             if expected := self.guarantees.expected_by_now(heads.values()):
                 replies = await self.pool.request("find_missing", expected=encode_heads(expected))

@@ -5,7 +5,7 @@ Link changes are reported as they happen; everything else is counted and reporte
 
 import asyncio
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from contextlib import suppress
 from random import Random
 from typing import TYPE_CHECKING, Any
@@ -65,6 +65,7 @@ class PeerTally:
 class ClusterPeer(ManagedPeer):
     worker: "ClusterWorker"
     observer: ClusterPeerObserver
+    logs_layers = True
 
     def __init__(
         self, worker: Worker[Any], number: int, channel: broadloom.Channel, observer: PeerObserver | None
@@ -73,24 +74,14 @@ class ClusterPeer(ManagedPeer):
         self.name = feed.member_name(number)
         self.chat_workload: chat.ChatWorkload | None = None
         self.suppressed_batches = 0
-        """Number of batches to withhold from the log and the application: an injected fault."""
-        self._early_batches: list[Batch] | None = []
-        self._group_handler: Callable[[Batch], None] | None = None
+        """Number of batches to withhold from the log: an injected fault."""
         self.observer.on_sent = self._on_sent
 
     async def start_chat(self, random: Random) -> None:
         """Join the chat groups."""
-        workload = chat.ChatWorkload(self.channel, self.name, self.number, self._record_metadata, random)
-        self._group_handler = self.channel._batch_callback  # the groups read the channel, after this peer
-        self.channel.on_batch(self._on_batch)
-        self._forward_early()
+        workload = chat.ChatWorkload(self.channel, self.name, self.number, random)
         await workload.join()
         self.chat_workload = workload
-
-    def _forward_early(self) -> None:
-        early, self._early_batches = self._early_batches or [], None
-        for batch in early:
-            self._forward(batch)
 
     # -- incoming
 
@@ -102,22 +93,12 @@ class ClusterPeer(ManagedPeer):
         now_s, tally = time.time(), self.worker.tally
         for message in batch:
             self.worker.annotator.record_position(message.author, message.sequence, message.data)
+            self._record_metadata(message)
             sent_s = feed.sent_at(message.data)
             if sent_s is not None:
                 tally.latency.add(max(0, int((now_s - sent_s) * 1e9)))
         tally.delivered += len(batch)
         tally.hops[batch.hops] = tally.hops.get(batch.hops, 0) + len(batch)
-        if self._early_batches is not None:
-            self._early_batches.append(batch)
-        else:
-            self._forward(batch)
-
-    def _forward(self, batch: Batch) -> None:
-        if self._group_handler is not None:
-            self._group_handler(batch)
-        else:
-            for message in batch:
-                self._record_metadata(message)
 
     def _record_metadata(self, message: "Message") -> None:
         """Record identifications and ads, which belong to no group, on the tape."""
@@ -174,9 +155,6 @@ class ClusterPeer(ManagedPeer):
 
     async def leave(self) -> None:
         await self._close_groups()
-        if self._group_handler is not None:
-            self._group_handler = None
-            self.channel.on_batch(self._on_batch)  # log deliveries up to the end
         await self.channel.leave()
 
     async def abort(self) -> None:
@@ -221,8 +199,6 @@ class ClusterWorker(Worker[ClusterPeer]):
     async def prepare(self, peer: ClusterPeer, *, chats: bool = False, **_options: Any) -> dict[str, Any]:
         if chats:
             await peer.start_chat(self.random)
-        else:
-            peer._forward_early()
         return {}
 
     def on_removed(self, peer: ClusterPeer) -> None:

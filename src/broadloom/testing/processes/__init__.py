@@ -1,5 +1,5 @@
-"""Real peers in worker processes: one forkserver, one pool, one control protocol.
+"""Real peers in worker processes: one forkserver, one pool, one control protocol, one coordinator.
 
-Reading order: `control_protocol.py`, `forkserver.py` and `pool.py` (the coordinator's side), `worker.py`,
-`managed_peer.py` and `peer_observer.py` (inside a worker process).
+Reading order: `control_protocol.py`, `forkserver.py`, `pool.py`, `coordinator.py`, `run.py`; inside a worker process
+`worker.py`, `managed_peer.py`, `peer_observer.py`.
 """

@@ -24,6 +24,8 @@ class ManagedPeer:
 
     checks_payloads = False
     """Whether messages are `CheckedPayload`s."""
+    logs_layers = False
+    """Whether messages of layers are logged too, which the channel hands to those layers only."""
 
     def __init__(self, worker: "Worker[Any]", number: int, channel: "Channel", observer: "PeerObserver | None") -> None:
         self.worker = worker
@@ -38,23 +40,24 @@ class ManagedPeer:
         self.last_sent_ns = 0
 
     def attach(self) -> None:
-        self._drain_early()
+        self._take_early()
         self.channel.on_event(self._on_event)
-        self.channel.on_batch(self._on_batch)
+        if self.logs_layers and self.observer is not None:
+            self.observer.on_delivered = self._on_batch
+            self.channel.on_batch(lambda _batch: None)
+        else:
+            self.channel.on_batch(self._on_batch)
 
-    def _drain_early(self) -> None:
+    def _take_early(self) -> None:
         """Take what arrived before `connect` returned, with `Missed` events in their places among the messages."""
-        observer, count = self.observer, 0
-        if observer is not None:
-            observer.is_attached = True
-        while True:
-            while observer is not None and observer.early_missed and observer.early_missed[0][0] <= count:
-                self._on_missed(observer.early_missed.popleft()[1])
-            message = self.channel.receive_nowait()
-            if message is None:
-                return
-            self._on_batch(Batch.from_message(message))
-            count += 1
+        unread = list(iter(self.channel.receive_nowait, None))
+        if self.observer is None:
+            early: list[Batch | Missed] = [Batch.from_message(message) for message in unread]
+        else:
+            self.observer.is_attached = True
+            early, self.observer.early = self.observer.early, []
+        for each in early:
+            self._on_missed(each) if isinstance(each, Missed) else self._on_batch(each)
 
     def _on_batch(self, batch: Batch) -> None:
         now_ns = time.monotonic_ns()

@@ -32,17 +32,17 @@ _ID_MASK = (1 << 64) - 1
 class PeerObserver:
     """Takes the place of a tape.
 
-    Before `connect` returns, an application cannot see where a `Missed` event belongs among the messages in its inbox.
-    So the observer keeps these events with the number of messages delivered before each.
+    It sees the messages of all layers, and before `connect` returns also where a `Missed` event belongs among them.
     """
 
     def __init__(self, tape: "ObserverFactory | None") -> None:
         self._tape = tape
         self._observer: Observer | None = None
-        self._delivered_count = 0
-        self.early_missed: deque[tuple[int, Missed]] = deque()
+        self.early: list[Batch | Missed] = []
+        """What was delivered or missed before a `ManagedPeer` took over."""
         self.is_attached = False
-        """Set when a `ManagedPeer` has taken over."""
+        """Set when it has."""
+        self.on_delivered: Callable[[Batch], None] | None = None
         self.created_ns = 0
         self.events: list[tuple[int, Event]] = []
         """Link and state changes before `connect` returned, with their times."""
@@ -52,22 +52,25 @@ class PeerObserver:
         self._observer = self._tape.observer(channel, me) if self._tape is not None else None
         return self
 
-    def sent(self, sequence: int, data: bytes) -> None:
+    def sent(self, sequence: int, data: bytes, kind: int) -> None:
         if self._observer is not None:
-            self._observer.sent(sequence, data)
+            self._observer.sent(sequence, data, kind)
 
     def received(self, message: "Broadcast", neighbor: "PeerId") -> None:
         if self._observer is not None:
             self._observer.received(message, neighbor)
 
     def delivered(self, batch: "Batch") -> None:
-        self._delivered_count += len(batch)
+        if not self.is_attached:
+            self.early.append(batch)
+        elif self.on_delivered is not None:
+            self.on_delivered(batch)
         if self._observer is not None:
             self._observer.delivered(batch)
 
     def missed(self, missed: "Missed") -> None:
         if not self.is_attached:
-            self.early_missed.append((self._delivered_count, missed))
+            self.early.append(missed)
         if self._observer is not None:
             self._observer.missed(missed)
 
@@ -154,12 +157,12 @@ class ClusterPeerObserver(PeerObserver):
             )
         return self
 
-    def sent(self, sequence: int, data: bytes) -> None:
+    def sent(self, sequence: int, data: bytes, kind: int) -> None:
         if self.on_sent is not None:
             self.on_sent(sequence)
         self._annotator.record_position(self._peer_id, sequence, data)
         if self._author_recorder is not None:
-            self._author_recorder.sent(sequence, data)
+            self._author_recorder.sent(sequence, data, kind)
         if self._sampled.is_sampled(self._peer_id, sequence):
             self._sampled.sent.append([time.time(), self._peer_id, sequence, len(data)])
 

@@ -8,7 +8,7 @@ import asyncio
 import signal
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Self
 
 from broadloom.testing.errors import ClusterError
@@ -25,13 +25,6 @@ STOP_TIMEOUT_S = 15.0
 """For all workers to finish their tapes."""
 EXIT_TIMEOUT_S = 2.0
 """For a worker that has closed its socket to exit."""
-CONCURRENT_JOINS_MAX = 8
-"""On a few cores, more joining peers would only wait for each other."""
-
-
-def joins_allowed(connected: int, joining: int) -> int:
-    """Return how many more peers may start to join: at most a quarter of the connected ones join at a time."""
-    return max(0, max(1, min(CONCURRENT_JOINS_MAX, connected // 4)) - joining)
 
 
 class WorkerHandle:
@@ -81,24 +74,6 @@ class WorkerHandle:
         self.exited.set()
         if self._writer is not None:
             self._writer.close()
-
-
-@dataclass(slots=True, eq=False)
-class PeerRecord:
-    """One peer as the coordinator knows it."""
-
-    number: int
-    worker: WorkerHandle
-    chats: bool = False
-    """Whether it joins the chat groups of a cluster."""
-    peer_id: int = 0
-    """0 until it is connected."""
-    port: int = 0
-    connect_time_s: float = 0.0
-    phases: dict[str, float] = field(default_factory=dict)
-    """Seconds of each phase of `connect`, if they were measured."""
-    is_leaving: bool = False
-    is_gone: bool = False
 
 
 class WorkerPool:

@@ -9,8 +9,11 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from broadloom.testing.errors import ConfigError
+
 CORES = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 MACHINE_CORES = os.cpu_count() or 1
+SPARE_FILES = 200
 
 
 def usage() -> dict[str, float]:
@@ -27,6 +30,16 @@ def usage() -> dict[str, float]:
         "memory_mb": sizes.get("Rss", 0) / 1024,
         "own_memory_mb": own_kb / 1024,
     }
+
+
+def raise_file_limit(files: int) -> None:
+    """Let this process and its children open this many files, and some more. Raises `ConfigError`."""
+    needed = files + SPARE_FILES
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft < needed:
+        if hard != resource.RLIM_INFINITY and hard < needed:
+            raise ConfigError(f"a process may open {hard} files, {needed} are needed: change --processes")
+        resource.setrlimit(resource.RLIMIT_NOFILE, (needed, hard))
 
 
 class LogCollector(logging.Handler):

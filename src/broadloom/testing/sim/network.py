@@ -40,6 +40,7 @@ class SimNetwork:
         self._hosts_down: dict[str, None] = {}
         self._sides: dict[str, int] = {}
         self._blocked_pairs: frozenset[tuple[int, int]] = frozenset()
+        self._partitioned_at = 0.0
         self._held: dict[SimConnection, None] = {}
         self.frames_sent = 0
         self.bytes_sent = 0
@@ -72,7 +73,7 @@ class SimNetwork:
         far.remote_host = here
         node.connections[far] = None
         self.clock.call_at(self.clock.now + near.latency_s, near.complete_dial)
-        node.run(node.accept, far)
+        node.run(node.accept, far, cost_s=node.handshake_cost_s)
 
     # -- partitions
 
@@ -80,12 +81,15 @@ class SimNetwork:
         """Assign hosts to sides (0 by default) and block frames between these (source, destination) pairs of sides."""
         self._sides = sides
         self._blocked_pairs = blocked
+        self._partitioned_at = self.clock.now
 
-    def heal(self) -> None:
+    def heal(self) -> float:
+        """Returns how long frames were held."""
         self._sides, self._blocked_pairs = {}, frozenset()
         held, self._held = list(self._held), {}
         for connection in held:
             connection.release_held()
+        return self.clock.now - self._partitioned_at if held else 0.0
 
     @property
     def is_partitioned(self) -> bool:
@@ -215,14 +219,14 @@ class SimConnection:
 
     def complete_dial(self) -> None:
         if not self.is_closed and self.node is not None:
-            self.node.run(self._notify_open)
+            self.node.run(self._notify_open, cost_s=self.node.handshake_cost_s)
 
     def receive(self, frame: bytes | None) -> None:
         """A frame arrives, or None for a graceful close."""
         node = self.node
         if self.is_closed or node is None:
             return
-        if node.is_paused or node.frame_cost_s:
+        if node.is_delayed or node.frame_cost_s:
             node.run(self._dispatch_frame, frame, cost_s=node.frame_cost_s)
         elif frame is None:
             self._notify_disconnect()

@@ -85,10 +85,13 @@ class SimNode:
         self.random = Random(seed)
         self.is_alive = True
         self.is_paused = False
+        self._paused_at = 0.0
         self.bytes_per_s = 0.0
         """Upload bandwidth of this host; 0 is unlimited."""
         self.frame_cost_s = 0.0
         """Time that this process takes to read one frame."""
+        self.handshake_cost_s = 0.0
+        """Time that this process takes to open or accept one connection, as for the keys of a TLS handshake."""
         self.received: list[Message] = []
         """Messages delivered to this peer, in order (not with `SimulationSettings.keep_received=False`)."""
         self.on_message: Callable[[Message], None] | None = None
@@ -154,8 +157,11 @@ class SimNode:
     def pause(self) -> None:
         """Stop the process, as with SIGSTOP: everything happens after `resume`."""
         self.is_paused = True
+        self._paused_at = self.clock.now
 
     def resume(self) -> None:
+        if self.is_paused:
+            self.checker.on_delay(self.clock.now - self._paused_at)
         self.is_paused = False
         self._process_next()
 
@@ -218,6 +224,7 @@ class SimNode:
         if self._busy or self.is_paused or not self._work_queue:
             return
         self._busy = True
+        self.checker.on_delay(self._work_queue[0][2] * len(self._work_queue))
         self.clock.call_at(self.clock.now + self._work_queue[0][2], self._on_processed)
 
     def _on_processed(self) -> None:
@@ -231,6 +238,7 @@ class SimNode:
     def transmit_delay_s(self, size: int, now: float) -> float:
         """Return the time until a frame of this size has left the host."""
         self._uplink_free_at = max(self._uplink_free_at, now) + size / self.bytes_per_s
+        self.checker.on_delay(self._uplink_free_at - now)
         return self._uplink_free_at - now
 
     def accept(self, connection: "SimConnection") -> None:

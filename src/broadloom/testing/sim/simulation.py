@@ -63,7 +63,9 @@ class Simulation:
         self.settings = settings or SimulationSettings()
         self.random = Random(seed)
         self.clock = VirtualClock()
-        self.checker = StepChecker(self.clock, self.settings.peer.degree, trace)
+        self.checker = StepChecker(
+            self.clock, self.settings.peer.degree, self.settings.network.latency_ms[1] / 1000, trace
+        )
         self.network = SimNetwork(self.clock, Random(self.random.getrandbits(64)), self.settings.network)
         self.nodes: list[SimNode] = []
         self.events = 0
@@ -245,7 +247,7 @@ class Simulation:
 
     def heal(self) -> None:
         self._has_healed = True
-        self.network.heal()
+        self.checker.on_delay(self.network.heal())
 
     def reset_connections(self, fraction: float) -> None:
         """Reset a fraction of all connections while both processes live."""

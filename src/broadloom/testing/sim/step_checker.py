@@ -23,12 +23,18 @@ if TYPE_CHECKING:
     from broadloom.testing.sim.virtual_clock import VirtualClock
 
 
+IN_FLIGHT_HOPS = 25
+"""A message may be on the way for this many times the latency of the network: the longest path, and jitter."""
+
+
 class GuaranteeViolation(AssertionError):  # noqa: N818 (events of the checks, not errors of the library)
     """A guarantee did not hold. The message names the guarantee, the peer and the virtual time."""
 
 
 class StepChecker:
-    def __init__(self, clock: "VirtualClock", degree: int, trace: "Callable[[str], None] | None" = None) -> None:
+    def __init__(
+        self, clock: "VirtualClock", degree: int, latency_s: float, trace: "Callable[[str], None] | None" = None
+    ) -> None:
         self._clock = clock
         self._degree = degree
         self._trace = trace
@@ -42,6 +48,9 @@ class StepChecker:
         self.missed_count = 0
         self.hops_max = 0
         self.latency_max_s = 0.0
+        self._network_s = IN_FLIGHT_HOPS * latency_s
+        self.in_flight_s = self._network_s
+        """How long a message may have been on the way: longer if processes are paused or hosts are slow."""
         self.links_changed_at = 0.0
         self._left_gracefully: dict[int, None] = {}
         self._link_lost_at = -STABLE_PERIOD_S
@@ -59,6 +68,7 @@ class StepChecker:
 
     def on_delivered(self, node: "SimNode", message: "Message") -> None:
         self.delivery_count += 1
+        self._check_due(node, message.author, message.sequence, "received")
         if message.hops > self.hops_max:
             self.hops_max = message.hops
         logs = self.author_logs.setdefault(node, {})
@@ -79,6 +89,7 @@ class StepChecker:
 
     def on_missed(self, node: "SimNode", missed: "Missed") -> None:
         self.missed_count += missed.last_sequence - missed.first_sequence + 1
+        self._check_due(node, missed.author, missed.last_sequence, "reported as missed")
         last = message_label(missed.author, missed.last_sequence)
         log = self.author_logs.setdefault(node, {}).setdefault(
             missed.author, AuthorLog(missed.first_sequence, missed.first_sequence - 1)
@@ -92,6 +103,22 @@ class StepChecker:
         if age_s < node.peer.settings.retention_s and self._is_available(missed):
             self.report_violation(2, node, f"reported {last} as missed, which is available and only {age_s:.3f} s old")
         self._write_trace(node, f"misses {missed.first_sequence}..{missed.last_sequence} of {missed.author:016x}")
+
+    def on_delay(self, seconds: float) -> None:
+        """Frames were delayed by this time in a way that relays cannot measure."""
+        self.in_flight_s = max(self.in_flight_s, self._network_s + seconds)
+
+    def _check_due(self, node: "SimNode", author: int, sequence: int, what: str) -> None:
+        """A newcomer gets nothing that was sent before it was connected, except what was on the way at that time."""
+        times = self.sent_at.get(author, ())
+        if sequence > len(times):
+            return  # never sent: another violation
+        connected_at = self.connected_at.get(node)
+        label = message_label(author, sequence)
+        if connected_at is None:
+            self.report_violation(3, node, f"{what} {label} before it was connected")
+        elif (early_s := connected_at - times[sequence - 1]) > self.in_flight_s:
+            self.report_violation(3, node, f"{what} {label}, sent {early_s:.3f} s before it was connected")
 
     def _is_available(self, missed: "Missed") -> bool:
         """Return whether a living peer has delivered or retains a part of it."""

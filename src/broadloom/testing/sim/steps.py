@@ -149,12 +149,18 @@ def resume(run: Run) -> None:
 
 
 def throttle(
-    run: Run, fraction: float = 0.0, count: int = 0, bytes_per_s: float = 0.0, frame_cost_ms: float = 0.0
+    run: Run,
+    fraction: float = 0.0,
+    count: int = 0,
+    bytes_per_s: float = 0.0,
+    frame_cost_ms: float = 0.0,
+    handshake_cost_ms: float = 0.0,
 ) -> None:
-    """Limit the upload of some hosts, or make their processes slow to read frames."""
+    """Limit the upload of some hosts, or make their processes slow to read frames and to open connections."""
     for node in run.pick(fraction, count):
         node.bytes_per_s = bytes_per_s
         node.frame_cost_s = frame_cost_ms / 1000
+        node.handshake_cost_s = handshake_cost_ms / 1000
 
 
 def partition(run: Run, fraction: float = 0.5, one_way: bool = False) -> None:

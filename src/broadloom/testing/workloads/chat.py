@@ -10,11 +10,8 @@ from typing import TYPE_CHECKING
 from broadloom.groups import Group, Groups, RetentionPolicy, group_id_from_name
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from broadloom.channel import Channel
     from broadloom.groups import GroupMessage
-    from broadloom.protocol.events import Message as ChannelMessage
 
 RETAINED_MESSAGES = 400
 """History per group: enough for a late joiner to see recent messages, bounded in a long run."""
@@ -41,17 +38,16 @@ def group_titles() -> dict[int, str]:
 
 
 class ChatWorkload:
-    """The chat of one peer. `on_unhandled` gets messages that belong to no group."""
+    """The chat of one peer."""
 
     def __init__(
         self,
         channel: "Channel",
         name: str,
         number: int,
-        on_unhandled: "Callable[[ChannelMessage], None]",
         random: Random,
     ) -> None:
-        self.groups = Groups(channel, name, on_unhandled=on_unhandled)
+        self.groups = Groups(channel, name)
         self._number = number
         self._random = random
         self._groups: list[Group] = []

@@ -1,7 +1,6 @@
 """The conversations page: groups, their threads, and a message box."""
 
 from collections.abc import Callable
-from datetime import datetime
 from functools import partial
 
 from nicegui import ui
@@ -194,9 +193,12 @@ class MessageTree:
     def _render_message(self, message: GroupMessage, *, is_ours: bool, is_orphan: bool) -> None:
         with ui.element("article").classes("bl-said").props(f'data-message="{message.id}"'):
             with ui.element("div").classes("bl-who"):
-                ui.label(f"{message.author_name or 'unknown'}{' (you)' if is_ours else ''}").classes("bl-guarantee")
+                note = f" {message.author_note}" if message.author_note else ""
+                ui.label(f"{message.author_name or 'unknown'}{note}{' (you)' if is_ours else ''}").classes(
+                    "bl-guarantee"
+                )
                 with ui.element("time").classes("bl-quiet bl-small"):
-                    ui.label(datetime.fromtimestamp(message.sent_at_ms / 1000).astimezone().strftime("%H:%M:%S"))
+                    ui.label(f"{message.sent_at:%H:%M:%S}" if message.sent_at is not None else "unknown time")
                 if is_orphan:
                     ui.label("reply to a message that is not available").classes("bl-quiet bl-small")
                 reply = ui.element("button").props("type=button").classes("bl-reply")

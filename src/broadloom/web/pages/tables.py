@@ -1,8 +1,9 @@
 """The audit page: the audit summary first, then every table, to browse, filter and download."""
 
 import asyncio
+from importlib.util import find_spec
 from typing import Any
-from urllib.parse import urlencode
+from urllib.parse import quote, urlencode
 
 from nicegui import ui
 
@@ -26,6 +27,7 @@ OUTCOMES = {
     Verdict.BROKEN: "✗ Violations found",
     Verdict.UNSETTLED: "… Not settled yet",
 }
+CAN_PLOT = find_spec("matplotlib") is not None
 
 
 def build(sources: Sources) -> None:
@@ -100,6 +102,16 @@ class Tables:
                     ui.label(each.sentence)
                     if each.remarks:
                         ui.label(each.remarks).classes("bl-quiet bl-small")
+                if CAN_PLOT:
+                    self._show_plot(each.channel)
+
+    def _show_plot(self, channel: str) -> None:
+        """Drawn when it is opened. The address changes with each build, so that the browser asks again."""
+        with ui.element("details").classes("bl-plot"):
+            with ui.element("summary"):
+                ui.label("Charts: fabric, latency, audience, revenue")
+            address = f"/data-plots/{quote(channel)}.svg?{urlencode({'built': self._written_at})}"
+            ui.element("img").props(f'src="{address}" loading=lazy alt="History of channel {channel} as charts"')
 
     def _list_entries(self) -> None:
         self._list.clear()

@@ -66,6 +66,10 @@ class SimGroupRuntime:
     def call_later(self, delay_s: float, callback: Callable[..., None], *args: Any) -> "Timer":
         return self.node.call_later(delay_s, callback, *args)
 
+    @property
+    def post_signer(self) -> None:
+        """Simulated channels have no tickets."""
+
     def verified_name(self, peer_id: int) -> str:
         return ""
 

@@ -1,0 +1,22 @@
+"""Checks of arguments that would otherwise fail later, in a place that does not show the mistake."""
+
+import inspect
+import math
+from collections.abc import Callable
+from typing import Any
+
+
+def check_callback(callback: Callable[..., Any]) -> None:
+    if not callable(callback):
+        raise TypeError(f"a callback must be a function, not {type(callback).__name__}")
+    if inspect.iscoroutinefunction(callback) or inspect.iscoroutinefunction(getattr(callback, "__call__", None)):  # noqa: B004
+        raise TypeError("a callback must be a plain function, not a coroutine function: nothing would await it")
+
+
+def check_timeout(timeout_s: float | None) -> None:
+    if timeout_s is None:
+        return
+    if not isinstance(timeout_s, int | float):
+        raise TypeError(f"timeout_s must be a number of seconds or None, not {type(timeout_s).__name__}")
+    if math.isnan(timeout_s):
+        raise ValueError("timeout_s is not a number (NaN); None waits forever")

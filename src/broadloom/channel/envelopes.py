@@ -1,0 +1,35 @@
+"""Opening the headers of received messages."""
+
+from collections.abc import Callable, Iterator
+
+from broadloom.protocol.events import Batch
+from broadloom.wire import WireError
+from broadloom.wire.message_headers import Envelope, split_headers
+
+CONTENT_MASK = 0xFF
+"""The part of a kind that says what the content is (`PayloadKind`)."""
+
+
+def open_envelopes(batch: Batch, on_malformed: Callable[[Batch, int, WireError], None]) -> Iterator[Batch]:
+    """The same messages with their headers apart, in several batches if some in between are malformed."""
+    start = 0
+    data: list[bytes] = []
+    envelopes: list[Envelope] = []
+
+    def opened() -> Batch:
+        first, kind = batch.first_sequence + start, batch.kind & CONTENT_MASK
+        return Batch(batch.author, first, tuple(data), batch.hops, kind, tuple(envelopes))
+
+    for index, payload in enumerate(batch.data):
+        try:
+            envelope, body = split_headers(payload)
+        except WireError as problem:
+            if data:
+                yield opened()
+            start, data, envelopes = index + 1, [], []
+            on_malformed(batch, index, problem)
+        else:
+            envelopes.append(envelope)
+            data.append(body)
+    if data:
+        yield opened()

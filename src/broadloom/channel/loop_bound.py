@@ -1,0 +1,48 @@
+"""`LoopBound`: an object that belongs to one event loop and its thread; `weak`: callbacks that do not keep it alive."""
+
+import asyncio
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from threading import get_ident
+from typing import ParamSpec
+from weakref import WeakMethod
+
+P = ParamSpec("P")
+
+running_loop = asyncio._get_running_loop
+"""None if no event loop runs in this thread."""
+
+
+class LoopBound(ABC):
+    def _bind_loop(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._thread = get_ident()
+
+    def _is_loop_running(self) -> bool:
+        """Whether the caller runs in the event loop of this object."""
+        return running_loop() is self._loop
+
+    def _check_loop(self) -> None:
+        """Raise `RuntimeError` in another event loop or thread. Between two runs of the loop, its thread may call."""
+        running = running_loop()
+        if running is not self._loop and (running is not None or get_ident() != self._thread):
+            raise RuntimeError(
+                "a channel belongs to the event loop and thread that joined it: connect in each loop, use "
+                "loop.call_soon_threadsafe, or use broadloom.sync, whose channels work in every thread"
+            )
+
+    @abstractmethod
+    def _end_message(self) -> str:
+        """Why nothing more can be read or sent, and what to do."""
+
+
+def weak(method: Callable[P, None]) -> Callable[P, None]:
+    """Call a method as long as its object exists."""
+    reference = WeakMethod(method)
+
+    def call(*args: P.args, **kwargs: P.kwargs) -> None:
+        target = reference()
+        if target is not None:
+            target(*args, **kwargs)
+
+    return call

@@ -1,0 +1,157 @@
+"""`Subscription`: an independent reader of a channel, with an inbox of its own."""
+
+from collections.abc import Callable
+from itertools import groupby
+from types import TracebackType
+from typing import NamedTuple, Self
+
+from broadloom.channel.inbox import Inbox, Overflow
+from broadloom.channel.reader import Reader
+from broadloom.channel.topics import PatternTrie, checked_pattern
+from broadloom.protocol.events import Batch
+from broadloom.wire import PeerId
+
+SUBSCRIPTIONS_MAX = 65_536
+"""Subscriptions of one channel."""
+
+
+class SubscriptionOverflow(NamedTuple):
+    """A subscription was not read in time and dropped these messages; other readers of the channel got them."""
+
+    pattern: str | None
+    author: PeerId
+    first_sequence: int
+    last_sequence: int
+
+
+class Subscription(Reader):
+    """The messages of a channel whose topic matches a pattern, or all of them. Returned by `Channel.subscribe`.
+
+    Read it like the channel: by iterating, with `receive` or `receive_nowait`. It starts with the first message that
+    arrives after `subscribe`, and ends with `close` or when the channel is left.
+    """
+
+    def __init__(
+        self,
+        channel: Reader,
+        pattern: str | None,
+        overflow: Overflow,
+        messages_max: int,
+        bytes_max: int,
+        subscriptions: "Subscriptions",
+    ) -> None:
+        self.name = channel.name
+        self._channel = channel
+        """Kept: a subscription in use is a channel in use."""
+        self._loop, self._thread = channel._loop, channel._thread
+        self.pattern = pattern if pattern is None else checked_pattern(pattern)
+        self.dropped_count = 0
+        """Messages that this subscription dropped because it was full."""
+        self._overflow = overflow
+        self._subscriptions = subscriptions
+        self._inbox = Inbox(
+            messages_max, bytes_max, on_full=self._on_full, on_drained=lambda: subscriptions.resume(self)
+        )
+        subscriptions.add(self)
+
+    def _put(self, batch: Batch) -> None:
+        if not self._inbox.is_closed:
+            self._inbox.put(batch)
+
+    def close(self) -> None:
+        """End the subscription. Unread messages can still be read."""
+        if not self._inbox.is_closed:
+            self._inbox.close()
+            self._subscriptions.remove(self)
+
+    async def aclose(self) -> None:
+        """The same as `close`."""
+        self.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _on_full(self) -> None:
+        match self._overflow:
+            case Overflow.DROP_OLDEST:
+                for author, first, last in self._inbox.drop_oldest():
+                    self.dropped_count += last - first + 1
+                    self._subscriptions.report(SubscriptionOverflow(self.pattern, PeerId(author), first, last))
+            case Overflow.PAUSE:
+                self._subscriptions.pause(self)
+            case Overflow.LEAVE:
+                self._has_overflowed = True
+                self.close()
+
+    def _end_message(self) -> str:
+        if self._has_overflowed:
+            return (
+                f"{self.name}: the subscription ended, because this program did not read it in time; read faster, "
+                "raise messages_max or bytes_max, or choose another overflow policy"
+            )
+        return f"{self.name}: the subscription ended; subscribe again"
+
+
+class Subscriptions:
+    """All subscriptions of one channel: hands each batch to those that match."""
+
+    def __init__(
+        self,
+        report: Callable[[SubscriptionOverflow], None],
+        pause: Callable[[Reader], None],
+        resume: Callable[[Reader], None],
+    ) -> None:
+        self.report = report
+        self.pause = pause
+        """Stop reading from the sockets until `resume` is called for the same reader."""
+        self.resume = resume
+        self._open: dict[Subscription, None] = {}
+        self._to_all: tuple[Subscription, ...] = ()
+        """Those without a pattern."""
+        self._by_pattern: PatternTrie[Subscription] = PatternTrie()
+
+    def __len__(self) -> int:
+        return len(self._open)
+
+    def add(self, subscription: Subscription) -> None:
+        if len(self) >= SUBSCRIPTIONS_MAX:
+            raise ValueError(f"{subscription.name}: at most {SUBSCRIPTIONS_MAX:,} subscriptions are open; close some")
+        self._open[subscription] = None
+        if subscription.pattern is None:
+            self._to_all += (subscription,)
+        else:
+            self._by_pattern.add(subscription.pattern, subscription)
+
+    def remove(self, subscription: Subscription) -> None:
+        if self._open.pop(subscription, self) is self:
+            return
+        if subscription.pattern is None:
+            self._to_all = tuple(each for each in self._to_all if each is not subscription)
+        else:
+            self._by_pattern.remove(subscription.pattern, subscription)
+        self.resume(subscription)
+
+    def put(self, batch: Batch) -> None:
+        for subscription in self._to_all:
+            subscription._put(batch)
+        if batch.envelopes is None or len(self._to_all) == len(self._open):
+            return
+        start = 0
+        for topic, run in groupby(envelope.headers.topic for envelope in batch.envelopes):
+            stop = start + sum(1 for _ in run)
+            readers = self._by_pattern.readers(topic) if topic is not None else ()
+            if readers:
+                part = batch if stop - start == len(batch) else batch.part(start, stop)
+                for subscription in readers:
+                    subscription._put(part)
+            start = stop
+
+    def close(self) -> None:
+        """The channel was left: unread messages can still be read."""
+        for subscription in tuple(self._open):
+            subscription.close()

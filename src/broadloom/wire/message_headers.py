@@ -1,0 +1,148 @@
+"""Headers of a message: topic, content type, the sender's time and named values, in front of its data.
+
+A message has them if the kind of its frame has the flag `HAS_HEADERS`. A message without them costs no byte. Layout:
+time of sending in milliseconds since 1970 (6 bytes), size of the fields (2 bytes), the fields, then the data. A field
+is a tag (1 byte), a size (2 bytes) and a value. Unknown tags below `CRITICAL_TAG` are skipped.
+"""
+
+import struct
+from collections.abc import Mapping
+from functools import lru_cache
+from types import MappingProxyType
+from typing import NamedTuple
+
+from broadloom.wire.xdr import WireError
+
+HAS_HEADERS = 1 << 8
+"""Flag in the kind of a frame: each of its messages begins with headers."""
+HEADER_BYTES_MAX = 4096
+"""Size of all fields of one message."""
+TOPIC_BYTES_MAX = 256
+TOPIC_LEVELS_MAX = 16
+HEADERS_MAX = 32
+"""Named values of one message."""
+CRITICAL_TAG = 128
+"""A message with an unknown tag from here on must not be delivered: it would be misunderstood."""
+
+TOPIC, CONTENT_TYPE, VALUE = 1, 2, 3
+_TIME_AND_SIZE = struct.Struct(">HIH")
+_FIELD = struct.Struct(">BH")
+_CACHED_BLOCKS = 4096
+_CACHED_BLOCK_BYTES_MAX = 512
+_NO_VALUES: Mapping[str, str] = MappingProxyType({})
+
+
+class Headers(NamedTuple):
+    topic: str | None = None
+    content_type: str | None = None
+    values: Mapping[str, str] = _NO_VALUES
+    """Named values of the application."""
+
+
+class Envelope(NamedTuple):
+    """The headers of one message and the time at which its author sent it, by the author's clock."""
+
+    headers: Headers
+    sent_at_ms: int
+
+
+@lru_cache(maxsize=_CACHED_BLOCKS)
+def encode_headers(topic: str | None, content_type: str | None, values: tuple[tuple[str, str], ...]) -> bytes:
+    """The fields as bytes, without time and size. Raises `ValueError` if they are too large."""
+    fields = [(TOPIC, topic.encode())] if topic is not None else []
+    if content_type is not None:
+        fields.append((CONTENT_TYPE, content_type.encode()))
+    fields += [(VALUE, name.encode() + b"\0" + value.encode()) for name, value in values]
+    size = sum(_FIELD.size + len(value) for _, value in fields)
+    if size > HEADER_BYTES_MAX:
+        raise ValueError(f"headers of {size:,} bytes: at most {HEADER_BYTES_MAX:,} are allowed")
+    return b"".join(part for tag, value in fields for part in (_FIELD.pack(tag, len(value)), value))
+
+
+def with_headers(block: bytes, sent_at_ms: int, data: bytes) -> bytes:
+    """The payload of a message with headers."""
+    return b"".join((_TIME_AND_SIZE.pack(sent_at_ms >> 32, sent_at_ms & 0xFFFFFFFF, len(block)), block, data))
+
+
+def split_headers(payload: bytes) -> tuple[Envelope, bytes]:
+    """The envelope and the data of a message with headers. Raises `WireError`."""
+    if len(payload) < _TIME_AND_SIZE.size:
+        raise WireError("headers truncated")
+    high, low, size = _TIME_AND_SIZE.unpack_from(payload)
+    end = _TIME_AND_SIZE.size + size
+    if size > HEADER_BYTES_MAX or end > len(payload):
+        raise WireError("headers too large or truncated")
+    block = payload[_TIME_AND_SIZE.size : end]
+    decode = _decode_cached if size <= _CACHED_BLOCK_BYTES_MAX else decode_headers
+    return Envelope(decode(block), high << 32 | low), payload[end:]
+
+
+def decode_headers(block: bytes) -> Headers:
+    topic = content_type = None
+    values: dict[str, str] = {}
+    at = 0
+    try:
+        while at < len(block):
+            tag, size = _FIELD.unpack_from(block, at)
+            at += _FIELD.size
+            if at + size > len(block):
+                raise WireError("header field truncated")
+            text = block[at : at + size].decode() if tag in (TOPIC, CONTENT_TYPE, VALUE) else ""
+            at += size
+            if tag == TOPIC:
+                topic = checked_topic(text)
+            elif tag == CONTENT_TYPE:
+                content_type = text
+            elif tag == VALUE:
+                name, separator, value = text.partition("\0")
+                if not separator or not name or len(values) >= HEADERS_MAX:
+                    raise WireError("header without a name, or too many headers")
+                values[name] = value
+            elif tag >= CRITICAL_TAG:
+                raise WireError(f"unknown header field {tag}")
+    except (struct.error, UnicodeDecodeError, ValueError) as problem:
+        raise WireError(f"headers: {problem}") from None
+    return Headers(topic, content_type, MappingProxyType(values) if values else _NO_VALUES)
+
+
+_decode_cached = lru_cache(maxsize=_CACHED_BLOCKS)(decode_headers)
+
+
+def checked_headers(
+    topic: str | None, content_type: str | None, values: Mapping[str, str] | None
+) -> tuple[str | None, str | None, tuple[tuple[str, str], ...]]:
+    """The arguments of `encode_headers`. Raises `TypeError` or `ValueError` for what receivers would reject."""
+    for what, text in (("topic", topic), ("content_type", content_type)):
+        if text is not None and not isinstance(text, str):
+            raise TypeError(f"{what} must be text, not {text!r}")
+    if topic is not None:
+        checked_topic(topic)
+    items = tuple(values.items()) if values is not None else ()
+    if len(items) > HEADERS_MAX:
+        raise ValueError(f"{len(items)} headers: at most {HEADERS_MAX} are allowed")
+    for name, value in items:
+        if not all(isinstance(text, str) for text in (name, value)):
+            raise TypeError(f"headers are text, not {name!r}: {value!r}")
+        if not name or "\0" in name:
+            raise ValueError(f"header name {name!r}: must not be empty or contain a zero character")
+    return topic, content_type, items
+
+
+def checked_topic(topic: str) -> str:
+    """Raises `ValueError` if this is not a topic: levels separated by `/`, none empty, no `*`, nothing unprintable."""
+    if not topic.isprintable():
+        raise ValueError(f"topic {topic!r}: control characters are not allowed")
+    if "*" in topic:
+        raise ValueError(f"topic {topic!r}: `*` is allowed in patterns only")
+    return checked_levels("topic", topic)
+
+
+def checked_levels(what: str, text: str) -> str:
+    levels = text.split("/")
+    if "" in levels:
+        raise ValueError(f"{what} {text!r}: a level is empty; write it as in sports/nfl")
+    if len(levels) > TOPIC_LEVELS_MAX:
+        raise ValueError(f"{what} {text[:40]!r}: {len(levels)} levels; at most {TOPIC_LEVELS_MAX} are allowed")
+    if (size := len(text.encode(errors="surrogatepass"))) > TOPIC_BYTES_MAX:
+        raise ValueError(f"{what} {text[:40]!r}: {size:,} bytes; at most {TOPIC_BYTES_MAX} are allowed")
+    return text

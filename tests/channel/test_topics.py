@@ -1,0 +1,336 @@
+"""Topics, headers, subscriptions and layers on real channels."""
+
+import asyncio
+import itertools
+import random
+from contextlib import suppress
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import broadloom
+from broadloom import Batch, Message, Missed, NotConnectedError, SubscriptionOverflow
+from broadloom.channel.topics import PatternTrie, checked_pattern
+from broadloom.errors import InboxOverflowError
+from broadloom.wire import WireError
+from broadloom.wire.message_headers import (
+    HAS_HEADERS,
+    checked_headers,
+    decode_headers,
+    encode_headers,
+    split_headers,
+    with_headers,
+)
+from tests.channel.joined import connected_channels
+from tests.support import eventually
+
+# -- patterns
+
+
+def matches(pattern: list[str], topic: list[str]) -> bool:
+    """What a pattern means, in the simplest words."""
+    if not pattern:
+        return not topic
+    if pattern[0] == "**":
+        return any(matches(pattern[1:], topic[start:]) for start in range(len(topic) + 1))
+    return bool(topic) and pattern[0] in ("*", topic[0]) and matches(pattern[1:], topic[1:])
+
+
+LEVELS = st.sampled_from(["a", "b", "c"])
+PATTERNS = st.lists(LEVELS | st.sampled_from(["*", "**"]), min_size=1, max_size=5).filter(
+    lambda levels: levels.count("**") <= 2
+)
+
+
+@given(st.lists(PATTERNS, max_size=12), st.lists(st.lists(LEVELS, min_size=1, max_size=5), min_size=1, max_size=5))
+def test_trie_finds_what_the_patterns_mean(patterns: list[list[str]], topics: list[list[str]]) -> None:
+    trie: PatternTrie[int] = PatternTrie()
+    for number, pattern in enumerate(patterns):
+        trie.add(checked_pattern("/".join(pattern)), number)
+    for topic in topics:
+        expected = [number for number, pattern in enumerate(patterns) if matches(pattern, topic)]
+        assert sorted(trie.readers("/".join(topic))) == expected
+        assert sorted(trie.readers("/".join(topic))) == expected, "remembered"
+    for number, pattern in enumerate(patterns):
+        trie.remove("/".join(pattern), number)
+    assert not trie._root.children
+    assert all(trie.readers("/".join(topic)) == () for topic in topics)
+
+
+def test_matching_costs_the_same_with_ten_thousand_subscriptions() -> None:
+    trie: PatternTrie[int] = PatternTrie()
+    for number in range(10_000):
+        trie.add(f"sensors/{number}/*/value", number)
+    visited = 0
+    found = trie._match("sensors/77/x/value")
+    assert list(found) == [77]
+    node, levels = trie._root, ["sensors", "77", "x", "value"]
+    for level in levels:
+        visited += 1
+        node = node.children.get(level) or node.children["*"]
+    assert visited == len(levels), "one node per level: the others are not looked at"
+
+
+@pytest.mark.parametrize(
+    "pattern", ["", "/a", "a/", "a//b", "a*", "*a/b", "a/***", "**/**/**", "a\nb", "x/" * 16 + "x", "a" * 257]
+)
+def test_invalid_patterns_are_rejected(pattern: str) -> None:
+    with pytest.raises(ValueError, match="pattern"):
+        checked_pattern(pattern)
+
+
+# -- headers
+
+TEXTS = st.text(max_size=20)
+TOPICS = st.lists(
+    st.text("abc é/", min_size=1, max_size=5).filter(lambda text: "/" not in text), min_size=1, max_size=4
+)
+
+
+@given(
+    TOPICS.map("/".join) | st.none(),
+    TEXTS | st.none(),
+    st.dictionaries(TEXTS.filter(lambda name: name and "\0" not in name), TEXTS, max_size=5),
+    st.integers(0, 2**48 - 1),
+    st.binary(max_size=50),
+)
+def test_headers_round_trip(
+    topic: str | None, content_type: str | None, values: dict[str, str], time_ms: int, data: bytes
+) -> None:
+    block = encode_headers(*checked_headers(topic, content_type, values))
+    envelope, rest = split_headers(with_headers(block, time_ms, data))
+    assert rest == data
+    assert (envelope.headers.topic, envelope.headers.content_type) == (topic, content_type)
+    assert dict(envelope.headers.values) == values
+    assert envelope.sent_at_ms == time_ms
+
+
+@given(st.binary(max_size=60))
+def test_any_bytes_are_headers_or_a_wire_error(payload: bytes) -> None:
+    with suppress(WireError):
+        split_headers(payload)
+
+
+def test_unknown_optional_field_is_skipped_and_unknown_critical_one_is_not() -> None:
+    assert decode_headers(b"\x09\0\x01x" + encode_headers("a/b", None, ())).topic == "a/b"
+    with pytest.raises(WireError, match="unknown header field 200"):
+        decode_headers(b"\xc8\0\0")
+
+
+async def test_bad_headers_are_rejected_before_anything_is_sent() -> None:
+    async with connected_channels(1) as (channel,):
+        for arguments, problem in (
+            ({"topic": "a//b"}, ValueError),
+            ({"topic": "a/*"}, ValueError),
+            ({"topic": "a\x1b[31m"}, ValueError),
+            ({"topic": 7}, TypeError),
+            ({"content_type": b"text/plain"}, TypeError),
+            ({"headers": {"a": 1}}, TypeError),
+            ({"headers": {"": "x"}}, ValueError),
+            ({"headers": {"big": "x" * 10_000_000}}, ValueError),
+            ({"headers": {str(number): "" for number in range(33)}}, ValueError),
+        ):
+            with pytest.raises(problem):
+                await channel.broadcast(b"x", **arguments)
+            with pytest.raises(problem):
+                channel.broadcast_nowait(b"x", **arguments)
+        assert channel.status().counters["sent"] == 0
+
+
+# -- subscriptions on a channel
+
+
+async def test_message_carries_topic_headers_and_time() -> None:
+    async with connected_channels(2) as (one, two):
+        await one.broadcast(b"17:3", topic="sports/nfl", content_type="text/plain", headers={"quarter": "2"})
+        message = await two.receive(20)
+        assert (message.data, message.topic, message.content_type) == (b"17:3", "sports/nfl", "text/plain")
+        assert message.headers == {"quarter": "2"}
+        assert message.sent_at_ms is not None
+        await one.broadcast(b"plain")
+        message = await two.receive(20)
+        assert (message.topic, message.headers, message.sent_at_ms) == (None, {}, None)
+
+
+def test_message_without_headers_is_sent_as_before() -> None:
+    assert Batch(broadloom.PeerId(1), 1, (b"x",), 1).message(0) == Message(broadloom.PeerId(1), 1, b"x", 1)
+
+
+async def test_each_subscription_gets_what_matches_and_the_channel_gets_everything() -> None:
+    async with connected_channels(2) as (one, two):
+        nfl, scores = two.subscribe("sports/nfl/**"), two.subscribe("sports/*/scores")
+        everything, other = two.subscribe(), two.subscribe("weather")
+        sent = [("sports/nfl/scores", b"1"), ("sports/nhl/scores", b"2"), ("sports/nfl", b"3"), (None, b"4")]
+        for topic, data in sent:
+            await one.broadcast(data, topic=topic)
+        await eventually(lambda: two.unread_count == 4)
+
+        def taken(reader: broadloom.Subscription) -> list[bytes]:
+            return [message.data for message in iter(reader.receive_nowait, None)]
+
+        assert taken(nfl) == [b"1", b"3"]
+        assert taken(scores) == [b"1", b"2"]
+        assert taken(everything) == [b"1", b"2", b"3", b"4"]
+        assert taken(other) == []
+        nfl.close()
+        await one.broadcast(b"5", topic="sports/nfl/scores")
+        assert (await scores.receive(20)).data == b"5"
+        assert taken(nfl) == []
+        with pytest.raises(NotConnectedError, match="subscribe again"):
+            await nfl.receive(1)
+
+
+async def test_large_message_with_a_topic_arrives_whole() -> None:
+    data = random.Random(1).randbytes(300_000)
+    async with connected_channels(2) as (one, two):
+        reader = two.subscribe("maps/*")
+        await one.broadcast(data, topic="maps/europe")
+        message = await reader.receive(20)
+        assert (message.data, message.topic) == (data, "maps/europe")
+
+
+async def test_full_subscription_reports_exactly_what_it_dropped() -> None:
+    async with connected_channels(2) as (one, two):
+        events: list[SubscriptionOverflow | Missed] = []
+        two.on_event(lambda event: events.append(event) if isinstance(event, SubscriptionOverflow | Missed) else None)
+        small, large = two.subscribe("a", messages_max=50), two.subscribe("a")
+        for number in range(300):
+            await one.broadcast(str(number).encode(), topic="a" if number % 3 else "b")
+        await eventually(lambda: large.unread_count == 200)
+        kept = [message.sequence for message in iter(small.receive_nowait, None)]
+        all_sequences = [message.sequence for message in iter(large.receive_nowait, None)]
+        dropped: list[int] = []
+        for event in events:
+            assert isinstance(event, SubscriptionOverflow)
+            dropped += range(event.first_sequence, event.last_sequence + 1)
+        assert sorted(dropped + kept) == all_sequences
+        assert small.dropped_count == len(dropped) > 0
+        assert two.missed_count == 0
+
+
+async def test_subscription_that_leaves_ends_alone() -> None:
+    async with connected_channels(2) as (one, two):
+        reader = two.subscribe(overflow="leave", messages_max=10)
+        for number in range(30):
+            await one.broadcast(b"%d" % number)
+        await eventually(lambda: reader.has_overflowed)
+        while reader.unread_count:
+            await reader.receive(20)
+        with pytest.raises(InboxOverflowError, match="did not read it in time"):
+            await reader.receive(20)
+        await eventually(lambda: two.unread_count > 0)
+        assert two.is_connected
+
+
+async def test_pausing_subscription_slows_the_channel_and_loses_nothing() -> None:
+    async with connected_channels(2) as (one, two):
+        reader = two.subscribe(overflow="pause", messages_max=20)
+
+        async def send() -> None:
+            for number in range(2000):
+                await one.broadcast(b"%d" % number)
+
+        sending = asyncio.create_task(send())
+        got = [int((await reader.receive(20)).data) for _ in range(2000)]
+        await sending
+        assert got == list(range(2000))
+        assert two.missed_count == 0
+
+
+async def test_program_that_only_subscribes_gets_no_missed_events_for_the_unread_inbox() -> None:
+    async with connected_channels(2, inbox_messages_max=100) as (one, two):
+        missed: list[object] = []
+        two.on_event(lambda event: missed.append(event) if isinstance(event, Missed) else None)
+        reader = two.subscribe()
+        for number in range(1000):
+            await one.broadcast(b"%d" % number + b"x" * 10_000)
+            if number % 50 == 0:
+                await eventually(lambda number=number: reader.unread_count > 0)  # type: ignore[misc]
+                while reader.receive_nowait() is not None:
+                    pass
+        await eventually(lambda: two.status().counters["delivered"] == 1000)
+        assert missed == []
+        assert two.status().unread_bytes <= 2 << 20
+
+
+async def test_subscriptions_end_with_the_channel() -> None:
+    async with connected_channels(2) as (one, two):
+        reader = two.subscribe("a")
+        await one.broadcast(b"last", topic="a")
+        await eventually(lambda: reader.unread_count == 1)
+        await two.leave()
+        assert [message.data async for message in reader] == [b"last"]
+        with pytest.raises(NotConnectedError, match="connect again"):
+            two.subscribe("a")
+
+
+async def test_malformed_headers_cost_one_message_and_are_counted() -> None:
+    async with connected_channels(2) as (one, two):
+        missed: list[Missed] = []
+        two.on_event(lambda event: missed.append(event) if isinstance(event, Missed) else None)
+        good = with_headers(encode_headers("a", None, ()), 1, b"good")
+        for payload in (good, b"\0" * 7, good, b"\0" * 6 + b"\xff\xff", good):
+            one._send(payload, HAS_HEADERS, 1, 0)
+        assert [(await two.receive(20)).data for _ in range(3)] == [b"good"] * 3
+        assert [event.last_sequence - event.first_sequence for event in missed] == [0, 0]
+        assert two.status().counters["malformed_headers"] == 2
+        assert len(two.status().neighbors) == 1, "the neighbor is not to blame"
+
+
+# -- layers
+
+
+async def test_layers_do_not_disturb_each_other_or_the_application() -> None:
+    async with connected_channels(2) as (one, two):
+        got: dict[str, list[bytes]] = {"aa": [], "bb": []}
+        sending = {mark: one.layer(mark, lambda batch: None) for mark in ("aa", "bb")}
+        for mark, received in got.items():
+            two.layer(mark, lambda batch, received=received: received.extend(batch.data))  # type: ignore[misc]
+        for number, mark in itertools.product(range(50), ("aa", "bb")):
+            await sending[mark].broadcast(b"%s %d" % (mark.encode(), number))
+            await one.broadcast(b"application %d" % number)
+        big = random.Random(2).randbytes(200_000)
+        await sending["aa"].broadcast(big)
+        application = [(await two.receive(20)).data for _ in range(100)]
+        await eventually(lambda: len(got["aa"]) == 51)
+        assert application == [b"application %d" % number for number in range(50) for _ in range(2)]
+        assert got["aa"] == [b"aa %d" % number for number in range(50)] + [big]
+        assert got["bb"] == [b"bb %d" % number for number in range(50)]
+
+
+async def test_messages_of_an_unknown_layer_are_counted_and_reach_no_reader() -> None:
+    async with connected_channels(2) as (one, two):
+        reader = two.subscribe()
+        layer = one.layer("zz", lambda batch: None)
+        await layer.broadcast(b"x")
+        await layer.broadcast(b"y")
+        await one.broadcast(b"application")
+        assert (await reader.receive(20)).data == b"application"
+        assert two.status().unknown_layers == {"zz": 2}
+        assert two.status().as_dict()["unknown_layers"] == {"zz": 2}
+
+
+async def test_mark_can_be_used_once_and_again_after_close() -> None:
+    async with connected_channels(1) as (channel,):
+        layer = channel.layer("zz", lambda batch: None)
+        with pytest.raises(ValueError, match="already in use"):
+            channel.layer("zz", lambda batch: None)
+        layer.close()
+        channel.layer("zz", lambda batch: None)
+        for mark in ("", "z", "zzz", "é1", "z "):
+            with pytest.raises(ValueError, match="two ASCII letters"):
+                channel.layer(mark, lambda batch: None)
+
+
+async def test_failing_layer_does_not_break_the_channel(caplog: pytest.LogCaptureFixture) -> None:
+    def fail(_batch: Batch) -> None:
+        raise RuntimeError("a bug in a layer")
+
+    async with connected_channels(2) as (one, two):
+        layer = one.layer("zz", fail)
+        two.layer("zz", fail)
+        await layer.broadcast(b"x")
+        await one.broadcast(b"application")
+        assert (await two.receive(20)).data == b"application"
+    assert "the callback of the layer 'zz' failed" in caplog.text

@@ -1,0 +1,162 @@
+"""A forged row is found, and nobody else is accused: neither its peer, nor its author, nor other receivers."""
+
+import random
+from itertools import combinations, pairwise
+from typing import Any
+
+import polars as pl
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from broadloom.pipeline.arrow.forged_rows import out_of_line
+from broadloom.pipeline.tables import all_tables
+from broadloom.record.schema import INT64_MAX
+from tests.pipeline.building import build_in_memory
+from tests.pipeline.simulated import simulated_history
+from tests.pipeline.test_delivery_balances import A, B, C, D, TapeBuilder
+from tests.pipeline.without_spark import frame, run_audit
+
+FAR = [4, 50, 5_000, 1 << 31, 1 << 40, INT64_MAX]
+"""Numbers of messages that were never sent; the tapes below have up to 3."""
+
+
+def conversation(*, without: tuple[str, ...] = ()) -> TapeBuilder:
+    """A sends three messages, which B, C and D get. Peers in `without` have no tape."""
+    peers = [each for each in (A, B, C, D) if each not in without]
+    tape = TapeBuilder(*peers)
+    for number in (1, 2, 3):
+        if A in peers:
+            tape.sent(A, number, 10.0 * number)
+        for peer in peers:
+            if peer != A:
+                tape.delivered(peer, A, number, 10.0 * number + 0.1)
+    return tape
+
+
+def ended(tape: TapeBuilder, *peers: str) -> TapeBuilder:
+    return tape.alive(*(peers or (A, B, C, D)))
+
+
+@pytest.mark.parametrize("number", FAR)
+def test_delivery_of_a_number_that_its_author_never_used_is_forged(number: int) -> None:
+    found = ended(conversation().delivered(B, A, number, 40.0)).audit()
+    assert found.findings == {("forged", A, number, B)}
+    assert number not in found.messages["sequence"]
+
+
+@pytest.mark.parametrize("number", FAR)
+def test_forged_number_is_found_if_the_author_has_no_tape(number: int) -> None:
+    tape = conversation(without=(A,)).delivered(B, A, number, 40.0)
+    assert ended(tape, B, C, D).audit().findings == {("forged", A, number, B)}
+
+
+@pytest.mark.parametrize("number", [*FAR[2:], 2_000])
+def test_single_recorder_finds_a_number_that_is_far_off(number: int) -> None:
+    tape = conversation(without=(A, C, D)).delivered(B, A, number, 40.0)
+    assert ended(tape, B).audit().findings == {("forged", A, number, B)}
+
+
+@pytest.mark.parametrize("number", [1, 7, INT64_MAX])
+def test_delivery_of_unknown_author_is_forged(number: int) -> None:
+    tape = conversation().delivered(C, "f" * 16, number, 40.0)
+    assert ended(tape).audit().findings == {("forged", "f" * 16, number, C)}
+
+
+@pytest.mark.parametrize("number", [4, 5_000, INT64_MAX])
+def test_number_that_several_receivers_forge_is_found_by_the_tape_of_the_author(number: int) -> None:
+    tape = TapeBuilder(A, B, C, D).sent(A, 1, 10.0)
+    for peer in (B, C, D):
+        tape.delivered(peer, A, 1, 10.1)
+    tape.delivered(B, A, number, 20.0)
+    assert ended(tape).audit().findings == {("forged", A, number, B)}
+
+
+def test_overwritten_number_is_the_only_finding() -> None:
+    """The receiver is not accused of the message that the row was about."""
+    for number in (1, 3, 5_000):
+        tape = TapeBuilder(A, B, C, D)
+        for sequence in (1, 2, 3):
+            tape.sent(A, sequence, 10.0 * sequence)
+            for peer in (B, C, D):
+                is_forged = (peer, sequence) == (C, 2)
+                tape.delivered(peer, A, number if is_forged else sequence, 10.0 * sequence + 0.1)
+        assert ended(tape).audit().findings == {("forged", A, number, C)}, number
+
+
+@pytest.mark.parametrize("number", [1, 3, 4, 5_000, INT64_MAX])
+def test_overwritten_sending_is_the_only_finding(number: int) -> None:
+    tape = TapeBuilder(A, B, C, D)
+    for sequence in (1, 2, 3):
+        tape.sent(A, number if sequence == 2 else sequence, 10.0 * sequence)
+        for peer in (B, C, D):
+            tape.delivered(peer, A, sequence, 10.0 * sequence + 0.1)
+    assert ended(tape).audit().findings == {("forged", A, number, A)}
+
+
+def test_sending_recorded_by_another_peer_is_forged() -> None:
+    tape = conversation().add("sent", B, 35.0, author=A, sequence=4, size_bytes=1)
+    assert ended(tape).audit().findings == {("forged", A, 4, B)}
+
+
+def test_last_sending_that_skips_numbers_is_forged_if_no_peer_has_it() -> None:
+    assert ended(conversation().sent(A, 77, 40.0)).audit().findings == {("forged", A, 77, A)}
+
+
+def test_delivery_with_another_size_than_the_author_sent_is_forged() -> None:
+    tape = conversation().sent(B, 1, 30.0).add("delivered", C, 31.0, author=B, sequence=1, size_bytes=9, hops=1)
+    for peer in (A, C, D):
+        tape.delivered(peer, B, 1, 32.0)
+    assert ended(tape).audit().findings == {("forged", B, 1, C)}
+
+
+@pytest.mark.parametrize("number", [50, INT64_MAX - 1])
+def test_report_of_missed_messages_beyond_the_last_one_accuses_no_peer(number: int) -> None:
+    tape = ended(conversation().add("missed", B, 40.0, author=A, sequence=number, last_sequence=INT64_MAX))
+    expected = "reported_missed" if number == 50 else "forged"
+    assert tape.audit().findings == {(expected, A, number, B)}
+
+
+def test_no_table_overflows_with_numbers_near_the_maximum() -> None:
+    top = INT64_MAX
+    parent = {"parent_author": A, "parent_sequence": top, "member": B, "member_sequence": top}
+    columns: dict[str, Any] = {"author": A, "sequence": top, "size_bytes": 1, "hops": 1, **parent}
+    tape = conversation().add("delivered", B, 40.0, **columns)
+    tape.add("received", C, 41.0, author=A, sequence=top, neighbor=B, size_bytes=1, hops=1)
+    tape.add("missed", D, 42.0, author=A, sequence=top, last_sequence=top).sent(A, top, 43.0)
+    tables = build_in_memory(ended(tape).table(), *(each.name for each in all_tables()))
+    accused = set(tables["audit_findings"].select("finding", "sequence", "receiver").iter_rows())
+    assert accused == {("forged", top, peer) for peer in (A, B, C, D)}
+    for name, table in tables.items():
+        for column in table.select(pl.col(pl.Int64)):
+            assert (column.drop_nulls() >= 0).all(), (name, column.name)
+
+
+@pytest.mark.parametrize("scenario", ["kill-most", "long-partition", "churn"])
+def test_incomplete_tapes_are_not_taken_for_forged(scenario: str) -> None:
+    """Peers without a tape, and tapes that lost their end."""
+    rows = frame(simulated_history(scenario, 20).rows).with_columns(run_id=pl.col("peer"))
+    peers = rows["peer"].unique().sort().to_list()
+    for seed in range(3):
+        draw = random.Random(seed)
+        kept = rows.filter(~pl.col("peer").is_in(draw.sample(peers, draw.choice([1, 5, 10, 15]))))
+        for peer in draw.sample(peers, 4):
+            ordinals = kept.filter(pl.col("peer") == peer)["ordinal"]
+            if len(ordinals):
+                end = ordinals[int(len(ordinals) * draw.uniform(0.6, 0.95))]
+                kept = kept.filter((pl.col("peer") != peer) | (pl.col("ordinal") < end))
+        accused = {each for each in run_audit(kept.to_arrow()).findings if each[0] in ("forged", "not_recorded")}
+        assert accused == set(), seed
+
+
+@given(st.lists(st.integers(0, 7), max_size=9))
+def test_as_few_numbers_as_possible_are_out_of_line(numbers: list[int]) -> None:
+    removed = out_of_line(numbers)
+    rest = [number for place, number in enumerate(numbers) if place not in removed]
+    assert all(one < other for one, other in pairwise(rest))
+    longer = combinations(numbers, len(rest) + 1)
+    assert not any(all(one < other for one, other in pairwise(each)) for each in longer)
+
+
+def test_of_two_swapped_numbers_the_late_one_is_out_of_line() -> None:
+    assert out_of_line([1, 2, 4, 3, 5]) == [3]
