@@ -36,18 +36,22 @@ CLOCK_ROWS = 200_000
 _SAMPLE_SEED = 11
 
 
-def sampled(rows: pl.DataFrame, event_count: int) -> pl.DataFrame:
-    """The rows of enough messages of a channel with this many events. Every part chooses the same messages."""
+def sampled(events: pl.DataFrame, event_count: int) -> pl.DataFrame:
+    """The events of `KINDS` of enough messages of a channel with this many events.
+
+    Every part chooses the same messages.
+    """
+    is_kind = pl.col("kind").is_in(KINDS)
     one_in = max(event_count // CLOCK_ROWS, 1)
-    if one_in == 1 or not rows.height:
-        return rows
+    authors = events["author"].unique().drop_nulls()
+    if one_in == 1 or not len(authors):
+        return events.filter(is_kind).select(COLUMNS)
     # A phase per author, so that authors of few messages have some in the sample too.
-    authors = rows["author"].unique().drop_nulls()
     phase = (authors.cast(pl.String).hash(_SAMPLE_SEED) % one_in).cast(pl.Int64)
     codes = authors.to_physical()
     phases = pl.Series([0], dtype=pl.Int64).new_from_index(0, int(codes.max() or 0) + 1)  # type: ignore[arg-type]
-    phases = phases.scatter(codes, phase)
-    return rows.filter((rows["sequence"] + phases.gather(rows["author"].to_physical())) % one_in == 0)
+    place = events["sequence"] + phases.scatter(codes, phase).gather(events["author"].to_physical())
+    return events.select(COLUMNS).filter(place % one_in == 0).filter(is_kind)
 
 
 def crossings(rows: pl.DataFrame) -> pl.DataFrame:

@@ -156,10 +156,8 @@ def _scan(job: Job, destinations: Sequence[Merge | Cross], part: Part) -> Iterat
     }
     if not cross:
         return
-    rows = crossing_rows(events)
+    rows = crossing_rows(events) if job.has_crossings else sampled(events, next(iter(cross.values())))
     del events
-    if not job.has_crossings:
-        rows = sampled(rows, next(iter(cross.values())))
     if len(cross) == 1:
         yield Blob(next(iter(cross)), _CROSSINGS, _to_blob(rows))
         return

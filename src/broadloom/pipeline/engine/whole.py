@@ -59,7 +59,7 @@ def build_channels(
         if job.has_clocks:
             spans.append(inputs[channel].scans["peer_spans"].select(RUN_SPANS))
             if rows["run_id"].n_unique() > 1:
-                fast.append(fastest(crossings(sampled(crossing_rows(rows), rows.height))))
+                fast.append(fastest(crossings(sampled(rows, rows.height))))
     clocks = clock_offsets(fast, pl.concat(spans)) if spans else CLOCK_OFFSETS.empty_table()
     for channel, each in inputs.items():
         each.clocks = job.inputs(channel, {}, clocks).clocks

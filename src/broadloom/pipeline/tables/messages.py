@@ -73,12 +73,7 @@ def gather_messages(events: pl.DataFrame) -> pl.DataFrame:
         rows = rows.join(forged, ["run_id", "ordinal"], "anti")
     keys = MessageKeys([rows["author"]], [rows["sequence"]])
     rows = rows.with_columns(key=keys.message())
-    is_delivered = kind == "delivered"
-    seen = rows.group_by("key").agg(
-        first_seen_time=pl.col("event_time").min(),
-        delivery_count=is_delivered.sum().cast(pl.Int64),
-        is_received=(kind != "sent").any(),
-    )
+    seen = _seen(rows)
     sent = rows.filter(kind == "sent").sort("ordinal").unique("key", keep="first", maintain_order=True)
     seen_run = pl.lit(None, TEXT_CODES).alias("seen_run_id")
     found = [
@@ -108,23 +103,22 @@ def gather_messages(events: pl.DataFrame) -> pl.DataFrame:
     recorded = found[0].join(seen, on="key").with_columns(seen_run)
     if len(found) == 1:
         return recorded.drop("key")
-    return pl.concat([recorded, pl.concat(found[1:]).join(_seen_by_run(rows, found[0], seen), on="key")]).drop("key")
-
-
-def _seen_by_run(rows: pl.DataFrame, recorded: pl.DataFrame, seen: pl.DataFrame) -> pl.DataFrame:
-    """`seen`, by run, without the recorded messages."""
     runs = rows["run_id"].unique()
-    if len(runs) == 1:
-        return seen.with_columns(seen_run_id=runs.new_from_index(0, seen.height))
-    others = rows.join(recorded.select("key"), on="key", how="anti")
-    return (
-        others.group_by("key", seen_run_id="run_id")
-        .agg(
-            first_seen_time=pl.col("event_time").min(),
-            delivery_count=(pl.col("kind") == "delivered").sum().cast(pl.Int64),
-            is_received=pl.lit(True),
+    by_run = [
+        (seen if len(runs) == 1 else _seen(rows.filter(pl.col("run_id") == run))).with_columns(
+            seen_run_id=pl.lit(run, TEXT_CODES)
         )
-        .select(*seen.columns, "seen_run_id")
+        for run in runs.cast(pl.String)
+    ]
+    return pl.concat([recorded, pl.concat(found[1:]).join(pl.concat(by_run), on="key")]).drop("key")
+
+
+def _seen(rows: pl.DataFrame) -> pl.DataFrame:
+    is_delivered = pl.col("kind") == "delivered"
+    return rows.group_by("key").agg(
+        first_seen_time=pl.col("event_time").min(),
+        delivery_count=is_delivered.sum().cast(pl.Int64),
+        is_received=(pl.col("kind") != "sent").any(),
     )
 
 
