@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from broadloom.protocol.events import AuthorWarning, AuthorWarningReason
 from broadloom.wire import Broadcast, PeerId
-from broadloom.wire.broadcast_frame import decode_broadcast, read_header, signature_of
+from broadloom.wire.broadcast_frame import decode_broadcast, is_copy, read_header, signature_of
 
 if TYPE_CHECKING:
     from broadloom.protocol.broadcast.broadcaster import Broadcaster
@@ -35,9 +35,12 @@ class AuthorWarnings:
         self._broadcaster = broadcaster
         self._reported: dict[tuple[PeerId, AuthorWarningReason], None] = {}
 
-    def on_duplicate(self, link: "Link", frame: bytes) -> None:
+    def on_duplicate(self, link: "Link", author: PeerId, sequence: int, frame: bytes) -> None:
         """Compare a frame whose messages were received before with the first copy. If they differ, the signature
         decides whose fault it is: `verify` raises `WireError` if the neighbor has forged the frame."""
+        first_copy = self._broadcaster.retention.starting_at(author, sequence)
+        if first_copy is not None and is_copy(frame, first_copy.frame):
+            return
         verifier = self._broadcaster.verifier
         assert verifier is not None
         if self._conflicts(frame) and verifier.verify(link, frame, message := decode_broadcast(frame)):

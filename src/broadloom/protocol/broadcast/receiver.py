@@ -12,7 +12,7 @@ from broadloom.protocol.broadcast.receive_window import ReceiveWindow
 from broadloom.protocol.broadcast.retention import RetainedFrame
 from broadloom.protocol.events import Batch, Missed
 from broadloom.wire import Broadcast, PeerId
-from broadloom.wire.broadcast_frame import Dissemination, decode_broadcast, is_copy, read_header, relayed
+from broadloom.wire.broadcast_frame import Dissemination, decode_broadcast, read_header, relayed
 
 if TYPE_CHECKING:
     from broadloom.protocol.broadcast.broadcaster import Broadcaster
@@ -67,9 +67,7 @@ class Receiver:
                 return
             peer.counters.duplicates += last - sequence + 1
             if broadcaster.verifier is not None:
-                first_copy = broadcaster.retention.starting_at(author, sequence)
-                if first_copy is None or not is_copy(frame, first_copy.frame):
-                    broadcaster.verifier.warnings.on_duplicate(link, frame)
+                broadcaster.verifier.warnings.on_duplicate(link, author, sequence, frame)
             broadcaster.plumtree.on_duplicate(window, author, link, hops, is_flood=is_flood)
             return
         message = decode_broadcast(frame)  # raises WireError if any part is malformed
@@ -246,16 +244,15 @@ class Receiver:
                 return
             last = min(last, proven_through)
         now = self._peer.runtime.now()
-        if not window.has_started and self._is_gap_from_before(author, window, now):
-            self.skip_to(window, last)
-            return
-        window.has_started = True
+        is_from_before = not window.has_started and self._is_gap_from_before(author, window, now)
         missed = Missed(author, window.reached + 1, last)
         if window.reorder_buffer or verifier is not None:
             window.last_contiguous, window.claimed_through = last, None  # signatures prove that they exist
         else:
             window.claimed_through, window.gave_up_at = last, now
-        self._report_missed(missed)
+        if not is_from_before:
+            window.has_started = True
+            self._report_missed(missed)
         self.deliver_buffered(window, now)
 
     def _is_gap_from_before(self, author: PeerId, window: ReceiveWindow, now: float) -> bool:
