@@ -48,7 +48,7 @@ class Pacing:
         self._exchange_s = _smoothed(self._exchange_s, duration_s)
 
     def on_tick(self, lateness_s: float) -> None:
-        """The periodic timer was this late: the process has not had the CPU for so long."""
+        """The periodic timer was this late: for this long, the process did not get the CPU."""
         self._exchange_s *= DECAY_PER_TICK
         self._lag_s = _smoothed(self._lag_s, TURNS_PER_EXCHANGE * lateness_s)
 
