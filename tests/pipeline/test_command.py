@@ -12,13 +12,13 @@ from typer.testing import CliRunner
 
 from broadloom.cli import exit_codes
 from broadloom.cli.main import app
-from broadloom.cli.pipeline_output import audit_exit_code
 from broadloom.pipeline import build
 from broadloom.pipeline.build import BuildError
 from broadloom.pipeline.java import JavaNotFoundError
 from broadloom.pipeline.synthetic.fault_injection import FaultKind, InjectedFault, full_channel_ids, inject, write
 from broadloom.pipeline.synthetic.generate import SyntheticConfig, generate
 from broadloom.record import read
+from broadloom.testing.checks.settling import Verdict, combined_verdict
 from tests.pipeline.test_audit_settling import partitioned
 from tests.pipeline.without_spark import frame
 
@@ -54,8 +54,8 @@ def broadloom(*arguments: Any) -> tuple[int, str, str]:
 def test_audit_exits_0_when_every_guarantee_held(place: TapeFolders, spark: "SparkSession") -> None:
     code, out, _ = broadloom("audit", "--tapes", place.good)
     assert code == 0
-    assert ": passed: " in out
-    assert "every guarantee held" in out
+    assert ": held: " in out
+    assert "verdict: held (" in out
     assert "to start Spark" in out
 
 
@@ -63,7 +63,7 @@ def test_audit_does_not_pass_when_nothing_can_be_judged(spark: "SparkSession", t
     (tmp_path / "torn.parquet").write_bytes(b"PAR1 and then the disk was full")
     code, out, _ = broadloom("audit", "--tapes", tmp_path)
     assert code == 3
-    assert "nothing could be judged" in out
+    assert "verdict: unjudged (" in out
     assert "unreadable" in out
 
 
@@ -71,17 +71,17 @@ def test_audit_exits_3_while_a_partition_is_not_over(spark: "SparkSession", tmp_
     write(frame(partitioned(279.0).table()), tmp_path / "tapes", {"c" * 16: "c" * 64})
     code, out, _ = broadloom("audit", "--tapes", tmp_path / "tapes", "--out", tmp_path / "out")
     assert code == 3
-    assert ": NOT SETTLED: " in out
+    assert ": unsettled: " in out
     assert "2 deliveries wait for the merge of 2 components, repairing for 4 min 29 s" in out
     code, out, _ = broadloom("audit", "--tapes", tmp_path / "tapes", "--out", tmp_path / "out", "--json")
-    assert (code, json.loads(out)["verdict"], json.loads(out)["has_passed"]) == (3, "unsettled", False)
+    assert (code, json.loads(out)["verdict"]) == (3, "unsettled")
 
 
 def test_audit_exits_1_and_lists_violations(place: TapeFolders, spark: "SparkSession", tmp_path: Path) -> None:
     code, out, _ = broadloom("audit", "--tapes", place.bad, "--out", tmp_path, "--json")
     assert code == 1
     report = json.loads(out)
-    assert report["has_passed"] is False
+    assert report["verdict"] == "broken"
     removed = place.injected[0]
     (violation,) = report["violations"]
     found = violation["finding"], violation["author"], violation["sequence"]
@@ -91,7 +91,7 @@ def test_audit_exits_1_and_lists_violations(place: TapeFolders, spark: "SparkSes
     assert report["start_s"] <= report["total_s"]
     code, out, _ = broadloom("audit", "--tapes", place.bad, "--out", tmp_path)
     assert code == 1
-    assert "VIOLATIONS" in out
+    assert ": broken: " in out
     assert removed.receiver in out
     assert out.index("Findings") < out.index("Violations (at most")
     assert report["finding_counts"] == {"missing": 1, "reported_missed": 1}
@@ -103,12 +103,13 @@ def test_audit_exits_3_when_nothing_was_due(place: TapeFolders, spark: "SparkSes
     rows = frame(read(place.good)).filter(pl.col("kind").is_in(["joined", "sent"]))
     author = rows.filter(pl.col("kind") == "sent")["author"][0]
     write(rows.filter(pl.col("peer") == author), tmp_path, full_channel_ids(place.good))
-    code, out, _ = broadloom("audit", "--tapes", tmp_path)
-    assert (code, "nothing could be judged" in out) == (3, True)
+    code, out, _ = broadloom("audit", "--tapes", tmp_path, "--json")
+    report = json.loads(out)
+    assert (code, report["verdict"], report["audit_summary"][0]["verdict"]) == (3, "unjudged", "unjudged")
 
 
 def test_audit_exits_2_when_it_fails(place: TapeFolders, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Not 1, which says that a guarantee was broken, nor 3, which says that it was not judged."""
+    """Not 1, which says that a guarantee was broken, nor 3, which says that the audit is undecided."""
     for problem in (BuildError("no"), OSError(28, "No space left on device"), JavaNotFoundError("no"), KeyError("bug")):
 
         def fail(*_: object, problem: Exception = problem, **__: object) -> None:
@@ -121,20 +122,23 @@ def test_audit_exits_2_when_it_fails(place: TapeFolders, tmp_path: Path, monkeyp
 
 
 @pytest.mark.parametrize(
-    ("verdicts", "due", "code"),
+    ("verdicts", "combined", "code"),
     [
-        (["held"], [5], 0),
-        (["held", "held"], [5, 0], 0),
-        (["held"], [0], 3),
-        (["held", "unsettled"], [5, 5], 3),
-        (["held", "unsettled", "broken"], [5, 5, 5], 1),
-        ([], [], 3),
+        (["held"], "held", 0),
+        (["held", "unjudged"], "held", 0),
+        (["unjudged"], "unjudged", 3),
+        (["held", "unsettled", "unjudged"], "unsettled", 3),
+        (["held", "unsettled", "broken"], "broken", 1),
+        ([], "unjudged", 3),
     ],
 )
-def test_exit_code_of_audit_follows_the_verdicts(verdicts: list[str], due: list[int], code: int) -> None:
-    schema = {"verdict": pl.String, "due_count": pl.Int64, "message_count": pl.Int64}
-    summaries = pl.DataFrame({"verdict": verdicts, "due_count": due, "message_count": [3] * len(due)}, schema)
-    assert audit_exit_code(summaries) == code
+def test_exit_code_of_audit_follows_the_verdicts(verdicts: list[str], combined: str, code: int) -> None:
+    assert combined_verdict(verdicts) == combined
+    assert exit_codes.VERDICT_CODES[combined] == code
+
+
+def test_every_verdict_has_an_exit_code() -> None:
+    assert list(exit_codes.VERDICT_CODES) == list(Verdict)
 
 
 def test_run_builds_tables_that_show_prints(place: TapeFolders, spark: "SparkSession", tmp_path: Path) -> None:

@@ -101,6 +101,12 @@ def test_unsettled_audit_says_what_it_waits_for_and_since_when(tmp_path: Path) -
     assert told.sentence.endswith(f"At 12:00:00, {waits_for}.")
 
 
+def test_unjudged_audit_says_that_nothing_was_verified(tmp_path: Path) -> None:
+    [told] = audit_summaries(TableCatalog(make_tables(tmp_path, due=0)))
+    assert told.verdict is Verdict.UNJUDGED
+    assert told.sentence == "No delivery of 259 messages was due, so nothing was verified."
+
+
 def test_every_audit_finding_is_mentioned() -> None:
     columns = next(each for each in all_tables() if each.name == "audit_summary").columns
     from broadloom.pipeline.tables.audit_findings import FINDINGS as KNOWN

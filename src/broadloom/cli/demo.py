@@ -99,5 +99,4 @@ def _print_summary(summary: "DemoSummary", *, json: bool) -> None:
         print(f"{name:<{width}}  {text}")
     for problem in [*summary.problems, *summary.waits_for]:
         print(problem, file=sys.stderr)
-    conclusions = {"held": f"all guarantees held (audited by {summary.audited_by})", "unsettled": "NOT SETTLED"}
-    print(conclusions.get(summary.verdict, "FAILED"), flush=True)
+    print(f"verdict: {summary.verdict} (audited by {summary.audited_by})", flush=True)

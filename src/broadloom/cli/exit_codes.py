@@ -10,6 +10,8 @@ SUCCESS = 0
 FAILURE = 1
 USAGE_ERROR = 2
 NOT_SUPPORTED = 3
+UNDECIDED = 3
+"""An audit that neither held nor was broken."""
 INTERRUPTED = 130
 
 MEANINGS = {
@@ -17,11 +19,11 @@ MEANINGS = {
     FAILURE: "The operation failed: not joined, no other peers, messages lost, a guarantee violated.",
     USAGE_ERROR: "Usage error: wrong arguments, or files that cannot be used.",
     NOT_SUPPORTED: "Not supported or not permitted on this machine, or an extra is not installed. "
-    "`pipeline audit`, `demo --headless`: not judged, or not settled yet. Errors of `pipeline audit` are 2.",
+    "`pipeline audit`, `demo --headless`: unsettled or unjudged. Errors of `pipeline audit` are 2.",
     INTERRUPTED: "Interrupted by Ctrl-C before the work was done. For other signals, 128 plus the signal number.",
 }
 
-VERDICT_CODES = {"held": SUCCESS, "broken": FAILURE, "unsettled": NOT_SUPPORTED}
+VERDICT_CODES = {"held": SUCCESS, "broken": FAILURE, "unsettled": UNDECIDED, "unjudged": UNDECIDED}
 """The verdicts of an audit (`testing/checks/settling.py`)."""
 
 SIGNAL_BASE = 128

@@ -9,13 +9,12 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, ParamSpec
 
-from broadloom.cli.exit_codes import SUCCESS, USAGE_ERROR, UsageError
+from broadloom.cli.exit_codes import USAGE_ERROR, VERDICT_CODES, UsageError
 from broadloom.cli.options import JsonOption, MasterOption, TapesOption, argument, option
 from broadloom.cli.output import print_json
 from broadloom.cli.pipeline_options import CsvOption, DriverMemoryOption, OutOption, SetOption, pipeline
 from broadloom.cli.pipeline_output import (
     BuildProgress,
-    audit_exit_code,
     build_summary,
     finding_counts,
     print_audit,
@@ -116,12 +115,13 @@ def audit(
     """Check that every message was delivered to every member, exactly once and in order.
 
     Exit status: 0 if every guarantee held, 1 if one was broken, 2 if the arguments are wrong or the audit failed, and 3
-    if it could not be judged, or not yet: during a partition or a repair, messages are late and not lost.
+    if the verdict is unsettled (during a partition or a repair, messages are late and not lost) or unjudged (nothing
+    was due).
 
     Examples:
 
     - `broadloom pipeline audit --tapes tapes`
-    - `broadloom pipeline audit --tapes tapes --out results --json | jq .has_passed`
+    - `broadloom pipeline audit --tapes tapes --out results --json | jq .verdict`
     """
     if out is None:
         with tempfile.TemporaryDirectory(prefix="broadloom-audit-") as directory:
@@ -134,6 +134,7 @@ def _audit(tapes: Path, out: Path, settings: list[str], master: str, memory: str
 
     from broadloom.pipeline.results import Results
     from broadloom.pipeline.tables import table
+    from broadloom.testing.checks.settling import combined_verdict
 
     chosen = dict(_parse_setting(each) for each in settings)
     result, seconds = _build(tapes, out, ["audit_summary"], chosen, master, memory)
@@ -141,13 +142,11 @@ def _audit(tapes: Path, out: Path, settings: list[str], master: str, memory: str
     summaries = results.scan(table("audit_summary")).collect()
     violations = results.scan(table("audit_findings")).filter(pl.col("is_violation")).head(limit).collect()
     quarantine = results.scan(table("quarantine")).collect()
-    code = audit_exit_code(summaries)
-    verdicts = set(summaries["verdict"])
+    verdict = combined_verdict(summaries["verdict"])
     if json:
         print_json(
             {
-                "verdict": next((each for each in ("broken", "unsettled", "held") if each in verdicts), None),
-                "has_passed": code == SUCCESS,
+                "verdict": verdict,
                 "finding_counts": finding_counts(summaries),
                 "audit_summary": summaries.to_dicts(),
                 "violations": violations.to_dicts(),
@@ -156,8 +155,8 @@ def _audit(tapes: Path, out: Path, settings: list[str], master: str, memory: str
             }
         )
     else:
-        print_audit(summaries, violations, quarantine, limit, result, seconds)
-    return code
+        print_audit(verdict, summaries, violations, quarantine, limit, result, seconds)
+    return VERDICT_CODES[verdict]
 
 
 def _build(

@@ -10,7 +10,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from broadloom.cli.exit_codes import FAILURE, NOT_SUPPORTED, SUCCESS, UsageError
+from broadloom.cli.exit_codes import UsageError
 from broadloom.cli.formatting import escape_control_chars, to_json
 from broadloom.cli.output import ProgressBar, console, print_json
 
@@ -147,10 +147,8 @@ def print_build(result: "BuildResult", out: Path, seconds: float) -> None:
         print(f"{tapes['quarantined']:,} files are in quarantine: broadloom pipeline show quarantine --out {out}")
 
 
-_VERDICTS = {"held": "passed", "broken": "VIOLATIONS", "unsettled": "NOT SETTLED"}
-
-
 def print_audit(
+    verdict: str,
     summaries: "pl.DataFrame",
     violations: "pl.DataFrame",
     quarantine: "pl.DataFrame",
@@ -164,7 +162,7 @@ def print_audit(
             f"{summary['due_count']:,} deliveries due, {summary['delivered_count']:,} delivered, "
             f"{summary['reported_missed_count']:,} reported missed"
         )
-        print(f"channel {summary['channel']}: {_VERDICTS[summary['verdict']]}: {figures}")
+        print(f"channel {summary['channel']}: {summary['verdict']}: {figures}")
         if summary["waits_for"]:
             print(f"  at {_text(summary['verdict_time'])}: {escape_control_chars(summary['waits_for'])}")
         if summary["notes"]:
@@ -178,12 +176,7 @@ def print_audit(
     if quarantine.height:
         shown = ["file_path", "row_count", "reason", "detail"]
         print_rows("Quarantine", shown, quarantine.select(shown).iter_rows())
-    conclusion = {
-        SUCCESS: "every guarantee held",
-        FAILURE: "a guarantee was violated",
-        NOT_SUPPORTED: "not settled yet" if "unsettled" in summaries["verdict"] else "nothing could be judged",
-    }
-    print(f"{conclusion[audit_exit_code(summaries)]} ({_timing(result, seconds)})")
+    print(f"verdict: {verdict} ({_timing(result, seconds)})")
 
 
 def finding_counts(summaries: "pl.DataFrame") -> dict[str, int]:
@@ -192,15 +185,6 @@ def finding_counts(summaries: "pl.DataFrame") -> dict[str, int]:
 
     counts = {name: int(summaries[f"{name}_count"].sum()) for name in FINDINGS}
     return {name: count for name, count in counts.items() if count}
-
-
-def audit_exit_code(summaries: "pl.DataFrame") -> int:
-    """0 held, 1 broken, 3 not judged: not settled yet, or nothing was due."""
-    verdicts = set(summaries["verdict"])
-    if "broken" in verdicts:
-        return FAILURE
-    is_judged = bool(((summaries["due_count"] > 0) | (summaries["message_count"] == 0)).any())
-    return SUCCESS if verdicts == {"held"} and is_judged else NOT_SUPPORTED
 
 
 def _timing(result: "BuildResult", seconds: float) -> str:

@@ -11,7 +11,6 @@ from pathlib import Path
 
 from broadloom.extras import missing_package
 from broadloom.pipeline.sidecar_client import SidecarClient, SidecarError, require_spark
-from broadloom.testing.checks.settling import Verdict
 from broadloom.testing.cluster.cluster import LocalCluster
 from broadloom.testing.cluster.demo_run import DemoConfig
 from broadloom.testing.errors import ConfigError
@@ -89,9 +88,8 @@ async def _print_progress(sidecar: SidecarClient) -> None:
         await asyncio.sleep(POLL_S)
     if sidecar.audit_summary is not None:
         audit = sidecar.audit_summary
-        texts = {Verdict.HELD: "nothing missing", Verdict.UNSETTLED: f"not settled: {audit['waits_for']}"}
-        found = texts.get(Verdict(audit["verdict"]), "FAILED, see the page")
-        print(f"  first audit: {audit['due_count']:,} deliveries due, {found}", flush=True)
+        waits_for = f": {audit['waits_for']}" if audit["waits_for"] else ""
+        print(f"  first audit: {audit['due_count']:,} deliveries due, {audit['verdict']}{waits_for}", flush=True)
 
 
 def has_browser() -> bool:

@@ -229,13 +229,14 @@ def audit_summaries(catalog: TableCatalog) -> list[AuditSummary]:
     for row in catalog.page(entry, Filter(), 0, CHANNELS_MAX).to_pylist():
         found = {name: row.get(f"{name}_count") or 0 for name in FINDINGS}
         violations = ", ".join(f"{count:,} {name.replace('_', ' ')}" for name, count in found.items() if count)
-        # Results of earlier versions have no verdict.
-        verdict = Verdict(row.get("verdict") or ("held" if row["has_passed"] else "broken"))
+        verdict = Verdict(row["verdict"])
         sentence = (
             f"{row['due_count']:,} deliveries of {row['message_count']:,} messages were due to "
             f"{row['peer_count']:,} peers: "
             f"{violations or 'all of them were made, once and in order'}."
         )
+        if verdict is Verdict.UNJUDGED:
+            sentence = f"No delivery of {row['message_count']:,} messages was due, so nothing was verified."
         if verdict is Verdict.UNSETTLED:
             sentence += f" At {row['verdict_time']:%H:%M:%S}, {row['waits_for']}."
         summaries.append(AuditSummary(row["channel"], verdict, sentence, row.get("notes") or ""))

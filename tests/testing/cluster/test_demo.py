@@ -19,7 +19,6 @@ from tests.cli.harness import running_command
 CLEAN: dict[str, Any] = {
     "verdict": "held",
     "waits_for": None,
-    "has_passed": True,
     "due_count": 100,
     "delivered_count": 100,
     "missing_count": 0,
@@ -59,10 +58,9 @@ def test_summary_passes_when_audit_is_clean() -> None:
 @pytest.mark.parametrize(
     ("audit", "problem"),
     [
-        ({"verdict": "broken", "has_passed": False, "missing_count": 2}, "the audit found 2 deliveries missing"),
+        ({"verdict": "broken", "missing_count": 2}, "the audit found 2 deliveries missing"),
         ({"reported_missed_count": 1}, "the audit found 1 deliveries reported missed"),
-        ({"verdict": "broken", "has_passed": False}, "the audit did not pass"),
-        ({"due_count": 0}, "the audit found no due deliveries, so nothing was verified"),
+        ({"verdict": "broken"}, "the audit found a broken guarantee"),
         ({"dropped_row_count": 3}, "3 rows were dropped by recorders"),
         ({"quarantined_file_count": 1}, "1 files were quarantined"),
     ],
@@ -75,13 +73,15 @@ def test_summary_fails_when_audit_has_a_finding(audit: dict[str, Any], problem: 
 
 def test_summary_is_unsettled_when_audit_waits_for_a_repair() -> None:
     text = "1,631 deliveries wait for the merge of 2 components, repairing for 4 min 29 s"
-    summary = audited(verdict="unsettled", has_passed=False, waits_for=text)
+    summary = audited(verdict="unsettled", waits_for=text)
     assert (summary.verdict, summary.problems, summary.waits_for) == (Verdict.UNSETTLED, [], [text])
     assert VERDICT_CODES[summary.verdict] == 3
 
 
-def test_summary_fails_without_deliveries() -> None:
-    assert not DemoSummary(8).passed
+def test_summary_is_unjudged_when_nothing_was_due() -> None:
+    for summary in (DemoSummary(8), audited(verdict="unjudged", due_count=0)):
+        assert (summary.verdict, summary.problems, summary.passed) == (Verdict.UNJUDGED, [], False)
+        assert VERDICT_CODES[summary.verdict] == 3
 
 
 def test_invalid_options_are_a_usage_error() -> None:

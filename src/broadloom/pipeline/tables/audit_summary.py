@@ -9,7 +9,6 @@ from broadloom.pipeline.arrow.fabric_timeline import FabricTimeline
 from broadloom.pipeline.table import (
     CHANNEL,
     COUNT,
-    FLAG,
     TEXT,
     TIME,
     ChannelInputs,
@@ -36,11 +35,11 @@ COLUMNS = (
     TableColumn(
         "verdict",
         TEXT,
-        "`held`, `broken` (a guarantee was violated) or `unsettled` (a partition or a repair delays deliveries).",
+        "`held`, `broken` (a guarantee was violated), `unsettled` (a partition or a repair delays deliveries) or "
+        "`unjudged` (nothing was due).",
     ),
     TableColumn("verdict_time", TIME, "Time of the last event on the tapes: what the verdict is about."),
     TableColumn("waits_for", TEXT, "What an unsettled verdict waits for; else null."),
-    TableColumn("has_passed", FLAG, "Whether the verdict is `held`, as far as the tapes show."),
     TableColumn("message_count", COUNT, "Messages on the tapes."),
     TableColumn("peer_count", COUNT, "Peers that recorded."),
     TableColumn("due_count", COUNT, "Deliveries that were due and could be judged."),
@@ -86,7 +85,8 @@ def build(inputs: ChannelInputs) -> pa.Table:
     }
     dropped = inputs.scan("membership").filter(pl.col("kind") == EventKind.ROWS_DROPPED.value)
     waiting = int(sums["unsettled_count"].sum())
-    found = verdict(findings["is_violation"].to_pylist().count(True), waiting)
+    was_due = bool(sums["due_count"].sum())
+    found = verdict(findings["is_violation"].to_pylist().count(True), waiting, was_due=was_due)
     clock = ChannelClock.of(inputs)
     end_time = tapes_end(inputs, clock)
     waits_for = None
@@ -97,7 +97,6 @@ def build(inputs: ChannelInputs) -> pa.Table:
         "verdict": found.value,
         "verdict_time": end_time,
         "waits_for": waits_for,
-        "has_passed": found is Verdict.HELD,
         "message_count": messages.num_rows,
         "peer_count": peers.num_rows,
         **{name: int(sums[name].sum()) for name in SUMMED},

@@ -1,11 +1,12 @@
 """When a missing delivery is lost, and when it is still on its way: one rule for live checks, pages, demo and tapes.
 
-A fabric is settled while it is one regular graph and no peer is paused. A crash, a partition or a pause disturbs it,
-until it is repaired. Meanwhile messages may be delayed, and for a while afterwards. So a delivery is lost only if it is
-missing `SETTLE_S` after the message was sent and after the fabric was repaired. Until then it is not settled whether
-the guarantee holds. A repair that is slow breaks no guarantee.
+A fabric is settled while it is one regular graph, no peer is paused, and `settle_s` have passed since the last repair.
+A crash, a partition or a pause disturbs it, until it is repaired. Meanwhile messages may be delayed, and for a while
+afterwards. So a delivery is lost only if it is missing `SETTLE_S` after the message was sent and after the fabric was
+repaired. Until then it is undecided whether the guarantee holds. A repair that is slow breaks no guarantee.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -18,13 +19,25 @@ class Verdict(StrEnum):
     BROKEN = "broken"
     UNSETTLED = "unsettled"
     """Nothing is broken so far, and deliveries are waiting for a repair."""
+    UNJUDGED = "unjudged"
+    """Nothing was due, so nothing was verified."""
 
 
-def verdict(violation_count: int, waiting_count: int) -> Verdict:
-    """`waiting_count`: deliveries that are missing, and would be lost if the fabric were settled."""
+def verdict(violation_count: int, waiting_count: int, *, was_due: bool = True) -> Verdict:
+    """`waiting_count`: deliveries that are missing, and would be lost if the fabric were settled. `was_due`: whether
+    any delivery was due."""
     if violation_count:
         return Verdict.BROKEN
-    return Verdict.UNSETTLED if waiting_count else Verdict.HELD
+    if waiting_count:
+        return Verdict.UNSETTLED
+    return Verdict.HELD if was_due else Verdict.UNJUDGED
+
+
+def combined_verdict(verdicts: Iterable[str]) -> Verdict:
+    """The verdict over several channels. Channels where nothing was due do not count."""
+    found = set(verdicts)
+    by_weight = (Verdict.BROKEN, Verdict.UNSETTLED, Verdict.HELD)
+    return next((each for each in by_weight if each in found), Verdict.UNJUDGED)
 
 
 @dataclass(frozen=True, slots=True)

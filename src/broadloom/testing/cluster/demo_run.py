@@ -119,7 +119,8 @@ class DemoSummary:
 
     @property
     def verdict(self) -> Verdict:
-        return verdict(len(self.problems) + (not self.deliveries), len(self.waits_for))
+        was_due = self.deliveries > 0 and self.audit.get("verdict") != Verdict.UNJUDGED
+        return verdict(len(self.problems), len(self.waits_for), was_due=was_due)
 
     @property
     def passed(self) -> bool:
@@ -137,10 +138,8 @@ class DemoSummary:
         self.problems += [f"{row['finding']}: {row['detail']}" for row in violations[:PROBLEMS_MAX]]
         if audit["verdict"] == Verdict.UNSETTLED:
             self.waits_for.append(audit["waits_for"])
-        elif not audit["has_passed"] and not self.problems:
-            self.problems.append("the audit did not pass")
-        if not audit["due_count"]:
-            self.problems.append("the audit found no due deliveries, so nothing was verified")
+        elif audit["verdict"] == Verdict.BROKEN and not self.problems:
+            self.problems.append("the audit found a broken guarantee")
         for name, what in (
             ("dropped_row_count", "rows were dropped by recorders"),
             ("quarantined_file_count", "files were quarantined"),

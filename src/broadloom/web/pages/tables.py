@@ -23,9 +23,10 @@ from broadloom.web.table_catalog import (
 ROWS_SHOWN = 100
 REFRESH_S = 5.0
 OUTCOMES = {
-    Verdict.HELD: "✓ Audit passed",
-    Verdict.BROKEN: "✗ Violations found",
-    Verdict.UNSETTLED: "… Not settled yet",
+    Verdict.HELD: "✓ held",
+    Verdict.BROKEN: "✗ broken",
+    Verdict.UNSETTLED: "… unsettled",
+    Verdict.UNJUDGED: "– unjudged",
 }
 CAN_PLOT = find_spec("matplotlib") is not None
 
