@@ -1,4 +1,4 @@
-"""`broadloom pipeline`: commands for data people. Spark SQL, charts, and descriptions of the tables."""
+"""`broadloom pipeline sql`, `plot`, `tables`, `contracts`, `compact`."""
 
 import tempfile
 from pathlib import Path

@@ -10,7 +10,7 @@ from broadloom.record.arrow_import import pa, pc
 from broadloom.record.schema import COLUMNS, EventKind
 
 AMOUNT_MAX = 1 << 48
-"""Of sizes, hops and counts: more is nonsense, and sums of it would overflow."""
+"""Upper limit of sizes, hops and counts. Larger values are invalid, and their sums would overflow."""
 
 DAY_US = 86_400_000_000
 

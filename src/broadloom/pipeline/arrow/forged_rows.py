@@ -1,18 +1,10 @@
 """Forged rows: rows of a tape about messages that were never sent. They are found by comparing the tapes of all peers.
 
-An author numbers its messages 1, 2, 3, and so on, and records each sending on its own tape. So
+An author numbers its messages 1, 2, 3, and so on, and records each sending on its own tape. `docs/pipeline.md` (Forged
+rows) has the rules for sendings, messages and deliveries. Those for sendings (`odd_sendings`) and for the vote on
+messages without one (`forged_messages`) are here; deliveries are compared in `tables/deliveries.py`.
 
-- a sending is forged if another peer recorded it than its author, if its number is out of line with the others of the
-  author, or if it skips numbers and no peer has such a message;
-- a message without a recorded sending exists if its author recorded a later one. Otherwise the tapes vote. The peers
-  that have the message, or reported it as missed, are for it. Against it are the peers that stayed but do not have it,
-  and its author, if its tape is complete and goes on. A message that only one peer has is forged if two are against
-  it. One that several have is forged if at least as many are against it, and if its author is, or its number is more
-  than `JUMP_MAX` beyond the last one;
-- a delivery is forged if its message is, if the message has another size by its author, or if it was delivered before
-  it was sent, in the same run.
-
-So a forged row changes nothing for other peers: it makes no message due, and its message is not in `messages`.
+A forged row changes nothing for other peers: it makes no message due, and its message is not in `messages`.
 """
 
 from bisect import bisect_left
@@ -29,21 +21,21 @@ SEQUENCE_MAX = 1 << 53
 """No author sends that many messages."""
 
 JOIN_MARGIN_S = 10.0
-"""So long after its join, a peer has all messages that are seen for the first time."""
+"""A peer has every new message this long after it joined."""
 
 CLOCK_MARGIN_S = 1.0
-"""By so much, a tape must go on after a message for its author to deny it."""
+"""An author's tape denies a message only if it continues this long after it."""
 
 _MESSAGE = ["author", "sequence"]
 _SENT_COLUMNS = ["author", "sequence", "peer", "run_id", "ordinal", "event_time"]
 
 
 def out_of_line(numbers: Sequence[int]) -> list[int]:
-    """Positions of the numbers to remove, as few as possible, so that the rest increases. Of several possibilities, the
-    later numbers are removed: of two that are swapped, the one that comes late."""
+    """Positions of the numbers that are not in the longest increasing subsequence. If there are several, the later
+    numbers are removed: of two that are swapped, the one that comes late."""
     if not numbers:
         return []
-    # From the end, the longest increasing run that starts at each position (patience sorting).
+    # From the end, the longest increasing subsequence that starts at each position (patience sorting).
     lengths = [0] * len(numbers)
     starts: list[int] = []
     for place in range(len(numbers) - 1, -1, -1):
@@ -136,6 +128,8 @@ def forged_messages(
 
 
 def _is_outvoted() -> pl.Expr:
+    """Any of these: no author has such a number; only one peer that stayed has the message; its author denies it; its
+    number is far beyond the others."""
     pro, contra = pl.col("pro"), pl.col("contra")
     return (
         (pl.col("sequence") > SEQUENCE_MAX)

@@ -112,7 +112,7 @@ def pair_deliveries(events: pl.DataFrame, messages: pl.DataFrame) -> tuple[pl.Da
     ):
         if wrong.height:
             both = both.join(wrong, "key", "anti", maintain_order="left")
-            detail = pl.lit("of the messages received and delivered at its place, it is none")
+            detail = pl.lit("matches no message received at this position")
             wrong = wrong.with_columns(kind=pl.lit(kind_name), event_time=time, detail=detail)
             forged = pl.concat([forged, plain(wrong.select(FORGED_COLUMNS))])
     return both, forged, keys
