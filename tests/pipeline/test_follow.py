@@ -155,7 +155,7 @@ def test_bad_files_do_not_stop_following(spark, tmp_path):
     assert last is not None
     assert last.rows == rows
     assert {Path(each["path"]).stem: each["reason"] for each in quarantined_files(out)} == {
-        "doubled": "double_column",
+        "doubled": "duplicate_column",
         "folder": "unreadable",
         "link": "unreadable",
         "pipe": "unreadable",

@@ -22,7 +22,7 @@ def test_tables_page_matches_code() -> None:
 
 def test_published_contracts_match_code() -> None:
     told = (DOCS / "contracts.json").read_text()
-    assert told == contracts.page(), "run: python -m broadloom.pipeline.contracts > docs/contracts.json"
+    assert told == contracts.contracts_json(), "run: broadloom pipeline contracts > docs/contracts.json"
 
 
 def test_contracts_match_files_on_disk(tmp_path: Path) -> None:

@@ -165,18 +165,18 @@ def test_file_without_any_valid_row_is_set_aside(folder: Path) -> None:
     assert len(tapes.used) == 2
 
 
-def test_file_with_a_double_column_is_set_aside(folder: Path) -> None:
+def test_file_with_a_duplicate_column_is_set_aside(folder: Path) -> None:
     path = first_of(folder)
     rows = pq.read_table(path, partitioning=None)
     double = rows.append_column("kind", rows["kind"])
     pq.write_table(double.replace_schema_metadata(pq.read_schema(path).metadata), path)
     tapes = examine_tapes(folder)
     (excluded,) = tapes.quarantine.to_pylist()
-    assert (excluded["reason"], excluded["detail"]) == ("double_column", "twice: kind")
+    assert (excluded["reason"], excluded["detail"]) == ("duplicate_column", "twice: kind")
     assert len(tapes.used) == 2
     footer = read_footer(str(folder), path.relative_to(folder).as_posix())
     assert isinstance(footer, ExcludedFile)
-    assert footer.reason == "double_column"
+    assert footer.reason == "duplicate_column"
 
 
 def test_build_uses_exactly_the_valid_rows(folder: Path, tmp_path: Path, spark: "SparkSession") -> None:

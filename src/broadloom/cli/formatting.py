@@ -209,3 +209,8 @@ def _file_text(file: dict[str, Any]) -> str:
         return f"({file['error']})"
     saved = f", saved as {file['saved']}" if "saved" in file else ""
     return f"(file {file['name']}, {file['size']:,} bytes{saved})"
+
+
+def format_count(count: int, noun: str) -> str:
+    """ "1 file", "1,200 files"."""
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Annotated
 
 from broadloom.cli.exit_codes import FAILURE, SUCCESS, UsageError
+from broadloom.cli.formatting import format_count
 from broadloom.cli.options import JsonOption, MasterOption, TapesOption, argument, option
 from broadloom.cli.output import print_json, print_result
 from broadloom.cli.pipeline_options import CsvOption, DriverMemoryOption, OutOption, pipeline
@@ -41,7 +42,14 @@ def sql(
     - `broadloom pipeline sql --out results --catalog catalog "CREATE TABLE slow AS SELECT * FROM latency"`
     """
     from broadloom.pipeline.spark_session import DRIVER_MEMORY, is_running, session, stop
-    from broadloom.pipeline.sql import DATABASE, catalog_settings, create_views, register_tables, run_sql
+    from broadloom.pipeline.sql import (
+        DATABASE,
+        catalog_settings,
+        create_database,
+        create_views,
+        register_tables,
+        run_sql,
+    )
 
     if out is None and tapes is None and catalog is None:
         raise UsageError("name what to query: --out, --tapes or --catalog")
@@ -58,7 +66,7 @@ def sql(
         names = create_views(spark, statement, tapes, out if catalog is None else None)
         if catalog is not None:
             names += register_tables(spark, out) if out is not None else []
-            spark.sql(f"CREATE DATABASE IF NOT EXISTS {DATABASE}")
+            create_database(spark)
             spark.catalog.setCurrentDatabase(DATABASE)
         found = run_sql(spark, statement, names)
         print_frame("", (found.limit(limit) if limit else found).toArrow(), json=json, csv=csv)
@@ -119,9 +127,9 @@ def contracts() -> None:
 
     - `broadloom pipeline contracts | jq .tables.latency.columns`
     """
-    from broadloom.pipeline.contracts import page
+    from broadloom.pipeline.contracts import contracts_json
 
-    print(page(), end="")
+    print(contracts_json(), end="")
 
 
 @command("pipeline compact", pipeline, extra="pipeline")
@@ -130,7 +138,7 @@ def compact(
     out: Annotated[Path, option("Directory of the copy: new or empty.", "DIR", "--out", "-o")],
     json: JsonOption = False,
 ) -> int:
-    """Copy tapes into few large files: one per channel, date and recording.
+    """Copy tapes into few large files: one per channel, date and run.
 
     Many small files are slow to read. The original is not changed. Files that cannot be used are listed, and the exit
     status is 1 if rows are missing in the copy because of them. Does not start Spark.
@@ -148,8 +156,9 @@ def compact(
     sizes = {"files": done.files, "rows": done.rows, "bytes": done.bytes}
     before = {"files": done.files_before, "bytes": done.bytes_before}
     text = (
-        f"{done.rows:,} rows: {done.files_before:,} files, {done.bytes_before / 1e6:,.2f} MB became "
-        f"{done.files:,} files, {done.bytes / 1e6:,.2f} MB in {out}"
+        f"{format_count(done.rows, 'row')}: "
+        f"{format_count(done.files_before, 'file')}, {done.bytes_before / 1e6:,.2f} MB became "
+        f"{format_count(done.files, 'file')}, {done.bytes / 1e6:,.2f} MB in {out}"
     )
     print_result({"out": out, **sizes, "before": before, "excluded": excluded.to_pylist()}, text, json=json)
     if excluded.num_rows and not json:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from broadloom.cli.exit_codes import UsageError
-from broadloom.cli.formatting import escape_control_chars, to_json
+from broadloom.cli.formatting import escape_control_chars, format_count, to_json
 from broadloom.cli.output import ProgressBar, console, print_json
 
 if TYPE_CHECKING:
@@ -142,9 +142,11 @@ def print_build(result: "BuildResult", out: Path, seconds: float) -> None:
         if name in result.built or name in result.reused
     )
     print_rows(f"Results in {out}", ["table", "rows", "seconds"], rows)
-    print(f"{tapes['rows']:,} events in {tapes['files_used']:,} files ({_timing(result, seconds)})")
+    events, files = format_count(tapes["rows"], "event"), format_count(tapes["files_used"], "file")
+    print(f"{events} in {files} ({_timing(result, seconds)})")
     if tapes["quarantined"]:
-        print(f"{tapes['quarantined']:,} files are in quarantine: broadloom pipeline show quarantine --out {out}")
+        excluded = format_count(tapes["quarantined"], "file")
+        print(f"{excluded} in quarantine: broadloom pipeline show quarantine --out {out}")
 
 
 def print_audit(
@@ -158,7 +160,7 @@ def print_audit(
 ) -> None:
     for summary in summaries.iter_rows(named=True):
         figures = (
-            f"{summary['message_count']:,} messages, {summary['peer_count']:,} peers, "
+            f"{format_count(summary['message_count'], 'message')}, {format_count(summary['peer_count'], 'peer')}, "
             f"{summary['due_count']:,} deliveries due, {summary['delivered_count']:,} delivered, "
             f"{summary['reported_missed_count']:,} reported missed"
         )

@@ -12,7 +12,7 @@ from broadloom.errors import BroadloomError
 from broadloom.pipeline.quarantine import FileReport
 from broadloom.pipeline.tape_set import examine_tapes
 from broadloom.record.arrow_import import pa, pq
-from broadloom.record.schema import file_schema
+from broadloom.record.schema import CHANNEL_KEY, file_schema
 from broadloom.record.tape_file import make_folder, open_writer, sync_folder
 from broadloom.record.unfinished_file import UnfinishedFile
 
@@ -59,7 +59,7 @@ def compact(tapes: Path, out: Path, on_progress: Callable[[int, int], None] | No
 
 def _merge(tapes: Path, folder: Path, run_id: str, files: list[FileReport], top: Path) -> Path:
     with pq.ParquetFile(tapes / files[0].path) as first:
-        channel = first.schema_arrow.metadata[b"broadloom.channel"].decode()
+        channel = first.schema_arrow.metadata[CHANNEL_KEY].decode()
     schema = file_schema(channel, run_id)
     top.mkdir(parents=True, exist_ok=True)
     make_folder(folder, top)
@@ -88,5 +88,5 @@ def _row_groups(tapes: Path, files: list[FileReport], schema: pa.Schema) -> Iter
                 if sum(one.num_rows for one in pending) >= ROW_GROUP_ROWS:
                     yield pa.Table.from_batches(pending).replace_schema_metadata(schema.metadata)
                     pending.clear()
-    if pending or not files:
+    if pending:
         yield pa.Table.from_batches(pending).replace_schema_metadata(schema.metadata)

@@ -1,6 +1,6 @@
 """Data contracts: the schema of the tape and of every table as JSON, from the code that writes them.
 
-`python -m broadloom.pipeline.contracts > docs/contracts.json` writes the published ones, and a test compares them.
+`broadloom pipeline contracts > docs/contracts.json` writes the published ones, and a test compares them.
 """
 
 import json
@@ -58,9 +58,5 @@ def _table(question: str, columns: Iterable[TableColumn], built_from: Iterable[s
     }
 
 
-def page() -> str:
+def contracts_json() -> str:
     return json.dumps(contracts(), indent=1, ensure_ascii=False) + "\n"
-
-
-if __name__ == "__main__":
-    print(page(), end="")

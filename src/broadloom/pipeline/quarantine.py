@@ -15,7 +15,7 @@ from pathlib import Path
 
 import polars as pl
 
-from broadloom.pipeline.engine.events import encode
+from broadloom.pipeline.engine.events import TEXT_COLUMNS, encode
 from broadloom.pipeline.row_checks import CHECKED, has_flaws, row_problem
 from broadloom.pipeline.table import COUNT, FLAG, TEXT, TIME, TableColumn
 from broadloom.record.arrow_import import pa, pc, pq
@@ -23,7 +23,6 @@ from broadloom.record.schema import (
     CHANNEL_DIGITS,
     CHANNEL_KEY,
     RUN_KEY,
-    SCHEMA,
     SCHEMA_VERSION,
     VERSION_KEY,
     columns_in_version,
@@ -38,7 +37,7 @@ class QuarantineReason(Enum):
     NOT_A_TAPE = "not_a_tape"
     NEWER_VERSION = "newer_version"
     MISSING_COLUMN = "missing_column"
-    DOUBLE_COLUMN = "double_column"
+    DUPLICATE_COLUMN = "duplicate_column"
     WRONG_TYPE = "wrong_type"
     WRONG_FOLDER = "wrong_folder"
     DUPLICATE = "duplicate"
@@ -57,7 +56,7 @@ REASONS: dict[QuarantineReason, str] = {
     ),
     QuarantineReason.NEWER_VERSION: "Written by a newer version of Broadloom, with an unknown schema version.",
     QuarantineReason.MISSING_COLUMN: "A required column is missing; also files of schema versions before 3.",
-    QuarantineReason.DOUBLE_COLUMN: "Two columns have the same name.",
+    QuarantineReason.DUPLICATE_COLUMN: "Two columns have the same name.",
     QuarantineReason.WRONG_TYPE: "A column has the wrong type.",
     QuarantineReason.WRONG_FOLDER: ("In the wrong place: channel or date of its folders do not match its content."),
     QuarantineReason.DUPLICATE: "All its rows are in another file too: same run, channel, date and ordinals.",
@@ -81,7 +80,6 @@ QUARANTINE_COLUMNS = (
     TableColumn("end_time", TIME, "Time of the first valid row after them; null if unknown."),
 )
 
-TEXT_COLUMNS = frozenset(each.name for each in SCHEMA if pa.types.is_string(each.type))
 
 _FILE_NAME = re.compile(r"^(\d{8}T\d{6}-[0-9a-f]+)-\d+\.parquet$")
 
@@ -202,7 +200,7 @@ def schema_problem(schema: pa.Schema, version: int) -> tuple[QuarantineReason, s
         return QuarantineReason.MISSING_COLUMN, "missing " + ", ".join(missing)
     double = [name for name, count in Counter(schema.names).items() if count > 1]
     if double:
-        return QuarantineReason.DOUBLE_COLUMN, "twice: " + ", ".join(double)
+        return QuarantineReason.DUPLICATE_COLUMN, "twice: " + ", ".join(double)
     for each in columns:
         actual = _decoded_type(schema.field(each.name).type)
         if actual != each.type:

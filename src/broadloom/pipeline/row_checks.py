@@ -7,12 +7,11 @@ import numpy as np
 import polars as pl
 
 from broadloom.record.arrow_import import pa, pc
+from broadloom.record.rows import DAY_US
 from broadloom.record.schema import COLUMNS, EventKind
 
 AMOUNT_MAX = 1 << 48
 """Upper limit of sizes, hops and counts. Larger values are invalid, and their sums would overflow."""
-
-DAY_US = 86_400_000_000
 
 _REQUIRED = [each.name for each in COLUMNS if each.is_required]
 _AMOUNTS = ("hops", "event_count", "size_bytes")

@@ -42,10 +42,14 @@ def catalog_settings(folder: Path) -> dict[str, str]:
     }
 
 
+def create_database(spark: "SparkSession", database: str = DATABASE) -> None:
+    spark.sql(f"CREATE DATABASE IF NOT EXISTS `{database}`")
+
+
 def register_tables(spark: "SparkSession", out: Path | str, database: str = DATABASE) -> list[str]:
     """Make the tables of a folder of results external tables in the session's catalog; returns their names."""
     results = Results(out)
-    spark.sql(f"CREATE DATABASE IF NOT EXISTS `{database}`")
+    create_database(spark, database)
     built = results.manifest().tables
     for name, each in built.items():
         location = spark_path(results.table_path(name, each))

@@ -61,8 +61,8 @@ def test_summary_passes_when_audit_is_clean() -> None:
         ({"verdict": "broken", "missing_count": 2}, "the audit found 2 deliveries missing"),
         ({"reported_missed_count": 1}, "the audit found 1 deliveries reported missed"),
         ({"verdict": "broken"}, "the audit found a broken guarantee"),
-        ({"dropped_row_count": 3}, "3 rows were dropped by recorders"),
-        ({"quarantined_file_count": 1}, "1 files were quarantined"),
+        ({"dropped_row_count": 3}, "rows dropped by recorders: 3"),
+        ({"quarantined_file_count": 1}, "quarantined files: 1"),
     ],
 )
 def test_summary_fails_when_audit_has_a_finding(audit: dict[str, Any], problem: str) -> None:

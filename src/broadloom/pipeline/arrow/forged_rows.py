@@ -14,6 +14,8 @@ from itertools import pairwise
 import numpy as np
 import polars as pl
 
+from broadloom.pipeline.arrow.frames import seconds
+
 JUMP_MAX = 1_000
 """Numbers that may be unknown between two messages of an author without a tape."""
 
@@ -174,8 +176,8 @@ def _with_votes(messages: pl.DataFrame, peers: pl.DataFrame, settle_s: float) ->
     (`is_denied`), and whether the peer that has it stayed (`has_stayed`)."""
     stays = peers.filter((pl.col("end_status") == "present") & ~pl.col("has_dropped_rows")).select(
         "peer",
-        stay_start=pl.col("joined_time") + _seconds(JOIN_MARGIN_S),
-        stay_end=pl.col("end_time") - _seconds(settle_s),
+        stay_start=pl.col("joined_time") + seconds(JOIN_MARGIN_S),
+        stay_end=pl.col("end_time") - seconds(settle_s),
     )
     stays = stays.filter(pl.col("stay_start") <= pl.col("stay_end"))
     seen = pl.col("first_seen_time")
@@ -188,7 +190,7 @@ def _with_votes(messages: pl.DataFrame, peers: pl.DataFrame, settle_s: float) ->
         found = found.join(there, role, "left", maintain_order="left")
         within = seen.is_between("stay_start", "stay_end").fill_null(False)
         found = found.with_columns(within.alias(name)).drop("stay_start", "stay_end")
-    goes_on = pl.col("complete_until").is_null() | (seen < pl.col("complete_until") - _seconds(CLOCK_MARGIN_S))
+    goes_on = pl.col("complete_until").is_null() | (seen < pl.col("complete_until") - seconds(CLOCK_MARGIN_S))
     is_denied = pl.col("is_whole").fill_null(False) & goes_on
     found = found.with_columns(
         pro=pl.max_horizontal(pl.col("delivery_count"), 1),
@@ -196,7 +198,3 @@ def _with_votes(messages: pl.DataFrame, peers: pl.DataFrame, settle_s: float) ->
     )
     others = pl.max_horizontal(pl.col("stayed") - pl.col("author_stayed").cast(pl.Int64) - pl.col("pro"), 0)
     return found.with_columns(contra=others + pl.col("is_denied").cast(pl.Int64))
-
-
-def _seconds(seconds: float) -> pl.Expr:
-    return pl.duration(microseconds=int(seconds * 1e6))

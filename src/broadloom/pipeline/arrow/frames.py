@@ -35,6 +35,10 @@ def to_ms(microseconds: pl.Expr) -> pl.Expr:
     return (microseconds / 1000).round(3)
 
 
+def seconds(duration_s: float) -> pl.Expr:
+    return pl.duration(microseconds=int(duration_s * 1e6))
+
+
 def minute_of(column: str) -> pl.Expr:
     """Start of the minute, in microseconds."""
     return pl.col(column).floordiv(MINUTE_US) * MINUTE_US

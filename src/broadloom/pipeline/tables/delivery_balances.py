@@ -24,7 +24,7 @@ from datetime import datetime
 
 import polars as pl
 
-from broadloom.pipeline.arrow.frames import frame
+from broadloom.pipeline.arrow.frames import frame, seconds
 from broadloom.pipeline.arrow.suspects import (
     PAIR,
     excused_by_dropped_rows,
@@ -138,7 +138,7 @@ def author_bounds(
         author_has_dropped_rows="has_dropped_rows",
     )
     both = authors.join(peers, on="author", how="left").join(last_held, on="author", how="left")
-    settled = pl.col("last_disruption_time") < pl.col("last_sent_time") - _seconds(settle_s)
+    settled = pl.col("last_disruption_time") < pl.col("last_sent_time") - seconds(settle_s)
     undisturbed = pl.col("last_disruption_time").is_null() | settled.fill_null(False)
     return both.select(
         "author", "author_status", undisturbed.alias("author_undisturbed"), "held", "author_has_dropped_rows"
@@ -251,7 +251,7 @@ def _with_due_start(pairs: pl.DataFrame, messages: pl.DataFrame, inputs: AuditIn
     """Add `due_start`, the first message surely sent after the join, and `maybe_start`, the first that may be."""
     by = ["author"]
     same_run = (pl.col("run_id") == pl.col("author_run_id")).fill_null(False)
-    tolerance, settle = _seconds(inputs.clock_tolerance_s), _seconds(inputs.settle_s)
+    tolerance, settle = seconds(inputs.clock_tolerance_s), seconds(inputs.settle_s)
     times = messages.select(*by, "sequence", "sent_time").sort("sent_time")
     margin = pl.when(pl.col("author_run_id").is_null()).then(settle).otherwise(tolerance)
     pairs = pairs.with_columns(
@@ -271,11 +271,11 @@ def _with_due_start(pairs: pl.DataFrame, messages: pl.DataFrame, inputs: AuditIn
 def _with_due_end(pairs: pl.DataFrame, messages: pl.DataFrame, inputs: AuditInputs) -> pl.DataFrame:
     """Add `due_end`, the last message that must be there even if no later one of its author is."""
     by = ["author"]
-    settle = _seconds(inputs.settle_s)
+    settle = seconds(inputs.settle_s)
     times = messages.select(*by, "sequence", "sent_time").sort("sent_time")
     pairs = pairs.with_columns(
         (pl.col("end_time") - settle - pl.col("clock_error")).alias("settled_time"),
-        (pl.col("last_disruption_time") + settle + _seconds(2 * inputs.clock_error_s)).alias("undisturbed_time"),
+        (pl.col("last_disruption_time") + settle + seconds(2 * inputs.clock_error_s)).alias("undisturbed_time"),
     )
     pairs = _nearest(pairs, times, "settled_time", "sent_time", by, "backward", "due_end")
     pairs = _nearest(pairs, times, "undisturbed_time", "sent_time", by, "backward", "last_disturbed")
@@ -360,10 +360,6 @@ def _nearest(
         check_sortedness=False,
     )
     return joined.drop("_on")
-
-
-def _seconds(seconds: float) -> pl.Expr:
-    return pl.duration(microseconds=int(seconds * 1e6))
 
 
 def _missing(missing: pl.DataFrame, messages: pl.DataFrame) -> pl.DataFrame:

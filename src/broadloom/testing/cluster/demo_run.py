@@ -141,11 +141,11 @@ class DemoSummary:
         elif audit["verdict"] == Verdict.BROKEN and not self.problems:
             self.problems.append("the audit found a broken guarantee")
         for name, what in (
-            ("dropped_row_count", "rows were dropped by recorders"),
-            ("quarantined_file_count", "files were quarantined"),
+            ("dropped_row_count", "rows dropped by recorders"),
+            ("quarantined_file_count", "quarantined files"),
         ):
             if audit[name]:
-                self.problems.append(f"{audit[name]:,} {what}")
+                self.problems.append(f"{what}: {audit[name]:,}")
 
     def as_dict(self) -> dict[str, Any]:
         return {"passed": self.passed, "verdict": self.verdict.value, **asdict(self)}
