@@ -168,7 +168,7 @@ def test_group_usage_errors_are_reported_before_joining(tmp_path: Path) -> None:
     (tmp_path / "no.db").write_text("no store, but long enough to be told from an empty file, which it is not")
     for words, code, text in (
         (("list", "x/y", "--store", str(tmp_path / "no.db")), 2, "is not a Broadloom store"),
-        (("list", "x/y", "--store", str(tmp_path / "nowhere" / "x.db")), 2, "there is no folder"),
+        (("list", "x/y", "--store", str(tmp_path / "nowhere" / "x.db")), 2, "there is no directory"),
         (("join", "x/y", "club", "--reply-to", "7"), 2, "'7' is not a message id"),
         (("history", "no-channel", "club"), 2, "TYPE/INSTANCE"),
     ):

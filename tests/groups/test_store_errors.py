@@ -107,9 +107,9 @@ def test_damaged_group_record_is_reported_as_corrupt(tmp_path: Path) -> None:
 
 def test_missing_folder_is_named(tmp_path: Path) -> None:
     path = tmp_path / "nowhere" / "member.db"
-    with pytest.raises(StoreError, match=f"there is no folder {path.parent}"):
+    with pytest.raises(StoreError, match=f"there is no directory {path.parent}"):
         SqliteStore(path)
-    with pytest.raises(StoreError, match="it is a folder"):
+    with pytest.raises(StoreError, match="it is a directory"):
         SqliteStore(tmp_path)
 
 

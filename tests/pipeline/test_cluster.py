@@ -152,7 +152,7 @@ def test_unshared_tapes_raise_error_instead_of_quarantine(tmp_path: Path) -> Non
         examine(str(tmp_path / "elsewhere"), path, examine_tapes(tmp_path / "tapes").latest) for path, _, _ in known
     ]
     with pytest.raises(
-        TapesNotFoundError, match=rf"cannot read .*channel={truth.channel}.*: tapes must be in a folder that all"
+        TapesNotFoundError, match=rf"cannot read .*channel={truth.channel}.*: tapes must be in a directory that all"
     ):
         check_shared(tmp_path / "tapes", known, elsewhere)
 

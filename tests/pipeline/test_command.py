@@ -175,7 +175,7 @@ def test_run_builds_tables_that_show_prints(place: TapeFolders, spark: "SparkSes
 
 def test_usage_errors_exit_2(tmp_path: Path, place: TapeFolders) -> None:
     for words, message in (
-        (["run", "--tapes", tmp_path / "nowhere", "--out", tmp_path / "out"], "no folder of tapes"),
+        (["run", "--tapes", tmp_path / "nowhere", "--out", tmp_path / "out"], "no directory of tapes"),
         (["audit", "--tapes", tmp_path], "no tapes in"),
         (["run", "--tapes", place.good, "--out", tmp_path / "out", "--only", "all"], "unknown table 'all'"),
         (["run", "--tapes", place.good, "--out", tmp_path / "out", "--set", "x"], "NAME=VALUE"),

@@ -250,5 +250,5 @@ def test_usage_errors_are_reported_before_spark_is_started(tmp_path, capsys):
     with pytest.raises(TableSettingError, match="window_s must be above 0"):
         parse_settings({"window_s": "0"})
     assert run_command(tmp_path / "nowhere", tmp_path / "out", follow=True) == USAGE_ERROR
-    assert "no folder of tapes at" in capsys.readouterr().err
+    assert "no directory of tapes at" in capsys.readouterr().err
     assert not (tmp_path / "out").exists()

@@ -169,7 +169,7 @@ def test_unreadable_files_are_excluded_and_reported(spark, tmp_path):
         "later.parquet": "newer_version",
         "incomplete.parquet": "missing_column",
         "copy.parquet": "duplicate",
-        "moved.parquet": "wrong_folder",
+        "moved.parquet": "wrong_directory",
     }
     assert spark.read.format("broadloom").load(str(tapes)).count() == 303
     # A repaired file is read.
@@ -224,7 +224,7 @@ def test_damaged_page_excludes_its_row_group(spark, tmp_path):
     ("options", "words"),
     [
         ({"plane": "true"}, "has no option 'plane'"),
-        ({"path": "/nowhere/at/all"}, "no folder of tapes at /nowhere/at/all"),
+        ({"path": "/nowhere/at/all"}, "no directory of tapes at /nowhere/at/all"),
         ({"channel": "chess/club"}, "a live channel has no end"),
         ({}, "option 'path' is required"),
     ],

@@ -156,7 +156,7 @@ def test_overlapping_file_is_quarantined(folder: Path) -> None:
     assert (excluded["reason"], excluded["row_count"], excluded["leaves_gap"]) == ("overlap", 25, True)
 
 
-def test_file_in_wrong_folder_is_quarantined(folder: Path) -> None:
+def test_file_in_wrong_directory_is_quarantined(folder: Path) -> None:
     path = first_of(folder)
     other_day = folder / path.parent.parent.name / "event_date=2026-01-06"
     other_day.mkdir()
@@ -167,7 +167,7 @@ def test_file_in_wrong_folder_is_quarantined(folder: Path) -> None:
     shutil.move(second, elsewhere / second.name)
     shutil.copy(first_of(folder / path.parent.parent.name / "event_date=2026-01-05"), folder / "loose.parquet")
     tapes = examine_tapes(folder)
-    assert reasons(tapes) == ["wrong_folder"] * 3
+    assert reasons(tapes) == ["wrong_directory"] * 3
     details = " ".join(tapes.quarantine["detail"].to_pylist())
     assert "rows from 2026-01-05" in details
     assert "it belongs to channel" in details
@@ -195,7 +195,7 @@ def test_hidden_files_are_ignored(folder: Path) -> None:
 
 
 def test_missing_tapes_raise_error(tmp_path: Path) -> None:
-    with pytest.raises(TapesNotFoundError, match="no folder"):
+    with pytest.raises(TapesNotFoundError, match="no directory"):
         examine_tapes(tmp_path / "nowhere")
     with pytest.raises(TapesNotFoundError, match="no tapes"):
         examine_tapes(tmp_path)

@@ -26,7 +26,7 @@ class StoreLockedError(StoreError):
 
 class StoreReadOnlyError(StoreError):
     summary = "is read-only"
-    remedy = "Make the file and its folder writable, or use another file."
+    remedy = "Make the file and its directory writable, or use another file."
 
 
 class StoreFullError(StoreError):
@@ -51,9 +51,9 @@ def store_error(path: Path, problem: sqlite3.Error) -> StoreError:
         case sqlite3.SQLITE_READONLY | sqlite3.SQLITE_PERM | sqlite3.SQLITE_AUTH:
             return StoreReadOnlyError(path, str(problem))
         case sqlite3.SQLITE_CANTOPEN if path.is_dir():
-            return StoreError(path, "it is a folder")
+            return StoreError(path, "it is a directory")
         case sqlite3.SQLITE_CANTOPEN if not path.parent.is_dir():
-            return StoreError(path, f"there is no folder {path.parent}")
+            return StoreError(path, f"there is no directory {path.parent}")
         case sqlite3.SQLITE_CANTOPEN | sqlite3.SQLITE_IOERR if not _is_writable(path):
             return StoreReadOnlyError(path, str(problem))
         case sqlite3.SQLITE_FULL:

@@ -245,7 +245,7 @@ class _Build:
                 if not (folder / each.name).is_file():
                     raise BuildError(
                         f"a worker wrote {each.rows:,} rows of table {name}, but they did not arrive at {folder}: "
-                        f"--out must be a folder that all machines share under the same path"
+                        f"--out must be a directory that all machines share under the same path"
                     )
             self.built[name] = TableBuild(
                 self._transaction.build,

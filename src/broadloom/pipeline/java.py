@@ -76,7 +76,9 @@ def home_for_spark(java: Java, cache: Path | None = None) -> Path:
         except OSError:
             continue
         return launcher.parent.parent
-    raise JavaNotFoundError(f"no writable folder for the Java launcher ({java.home}); set TMPDIR to a writable folder.")
+    raise JavaNotFoundError(
+        f"no writable directory for the Java launcher ({java.home}); set TMPDIR to a writable directory."
+    )
 
 
 def version_of(home: Path) -> int | None:

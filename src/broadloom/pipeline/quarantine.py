@@ -39,7 +39,7 @@ class QuarantineReason(Enum):
     MISSING_COLUMN = "missing_column"
     DUPLICATE_COLUMN = "duplicate_column"
     WRONG_TYPE = "wrong_type"
-    WRONG_FOLDER = "wrong_folder"
+    WRONG_DIRECTORY = "wrong_directory"
     DUPLICATE = "duplicate"
     OVERLAP = "overlap"
     MISSING_VALUE = "missing_value"
@@ -58,18 +58,18 @@ REASONS: dict[QuarantineReason, str] = {
     QuarantineReason.MISSING_COLUMN: "A required column is missing; also files of schema versions before 3.",
     QuarantineReason.DUPLICATE_COLUMN: "Two columns have the same name.",
     QuarantineReason.WRONG_TYPE: "A column has the wrong type.",
-    QuarantineReason.WRONG_FOLDER: ("In the wrong place: channel or date of its folders do not match its content."),
+    QuarantineReason.WRONG_DIRECTORY: "Channel or date of its directories do not match its content.",
     QuarantineReason.DUPLICATE: "All its rows are in another file too: same run, channel, date and ordinals.",
     QuarantineReason.OVERLAP: ("Some of its rows are in another file too; the smaller file is excluded."),
     QuarantineReason.MISSING_VALUE: "Rows without a value that is required, or that their kind requires.",
     QuarantineReason.UNKNOWN_KIND: "Rows of an unknown kind.",
     QuarantineReason.OUT_OF_RANGE: "Rows with a negative number, or a size or count beyond any limit.",
-    QuarantineReason.WRONG_DATE: "Rows of another date than that of the folder, as of a clock that was not set.",
+    QuarantineReason.WRONG_DATE: "Rows of another date than that of the directory, as of a clock that was not set.",
     QuarantineReason.FUTURE_TIME: ("Rows more than a tolerance in the future; the other rows of the file are used."),
 }
 
 QUARANTINE_COLUMNS = (
-    TableColumn("file_path", TEXT, "Path relative to the folder of tapes."),
+    TableColumn("file_path", TEXT, "Path relative to the directory of tapes."),
     TableColumn("row_count", COUNT, "Rows excluded; null if unknown."),
     TableColumn("reason", TEXT, "One of " + ", ".join(f"`{each.value}`" for each in QuarantineReason) + "."),
     TableColumn("detail", TEXT, "Explanation."),
@@ -170,9 +170,9 @@ def _examine_content(report: FileReport, file: pq.ParquetFile, latest: datetime)
         return report.with_reason(*problem)
     channel = metadata.get(CHANNEL_KEY, b"").decode(errors="replace")[:CHANNEL_DIGITS]
     if report.channel is None or report.day is None:
-        return report.with_reason(QuarantineReason.WRONG_FOLDER, "not in a folder channel=.../event_date=...")
+        return report.with_reason(QuarantineReason.WRONG_DIRECTORY, "not in a directory channel=.../event_date=...")
     if channel != report.channel:
-        return report.with_reason(QuarantineReason.WRONG_FOLDER, f"it belongs to channel {channel}")
+        return report.with_reason(QuarantineReason.WRONG_DIRECTORY, f"it belongs to channel {channel}")
     firsts, lasts = [], []
     peers: set[str] = set()
     is_flawed = False
@@ -232,7 +232,7 @@ def _examine_rows(report: FileReport, file: "pq.ParquetFile", latest: datetime) 
         times = rows["event_time"].drop_nulls().sort()
         if worst.reason is QuarantineReason.WRONG_DATE:
             span = f"{times[0]:%Y-%m-%d} to {times[-1]:%Y-%m-%d}"
-            return report.with_reason(QuarantineReason.WRONG_FOLDER, f"it has rows from {span}")
+            return report.with_reason(QuarantineReason.WRONG_DIRECTORY, f"it has rows from {span}")
         return report.with_reason(worst.reason, f"all rows; {worst.detail}")
     ordinals, peers = valid["ordinal"].sort(), valid["peer"].cast(pl.String).unique().drop_nulls()
     return replace(

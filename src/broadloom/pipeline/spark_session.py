@@ -176,7 +176,7 @@ def _check_master(master: str) -> None:
         )
     if master == "yarn" and not (os.environ.get("HADOOP_CONF_DIR") or os.environ.get("YARN_CONF_DIR")):
         raise SparkUnavailableError(
-            "for YARN, set HADOOP_CONF_DIR to the folder with the cluster's yarn-site.xml and core-site.xml"
+            "for YARN, set HADOOP_CONF_DIR to the directory with the cluster's yarn-site.xml and core-site.xml"
         )
     if master.startswith("spark://"):
         _probe_master(master)

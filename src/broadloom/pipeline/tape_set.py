@@ -78,7 +78,7 @@ class TapeSet:
 def file_ids(folder: Path) -> list[FileId]:
     """All files of the folder that are not hidden, sorted."""
     if not folder.is_dir():
-        raise TapesNotFoundError(f"no folder of tapes at {folder}")
+        raise TapesNotFoundError(f"no directory of tapes at {folder}")
     found = []
     for path in sorted(folder.rglob("*")):
         relative = path.relative_to(folder)
@@ -161,7 +161,7 @@ def check_shared(folder: Path, files: Sequence[FileId], reports: Sequence[FileRe
     if unseen:
         raise TapesNotFoundError(
             f"the workers of the cluster cannot read {folder.absolute() / unseen[0]}: "
-            f"tapes must be in a folder that all machines share under the same path"
+            f"tapes must be in a directory that all machines share under the same path"
         )
 
 

@@ -72,7 +72,7 @@ class Sources:
                 f"What one peer of {self.channel.name} sees: itself, its neighbors and their neighbors. "
                 "No peer sees the whole fabric."
             )
-        return "No live source; these are recordings."
+        return "No live source; these are tapes."
 
     # -- tapes
 

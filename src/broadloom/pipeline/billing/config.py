@@ -262,7 +262,7 @@ def _subscriber(section: _ConfigSection) -> Subscriber:
     channel = section.text("channel", "") or None
     if channel is not None and not _CHANNEL.fullmatch(channel):
         raise BillingConfigError(
-            f"{section.where}: channel must be the 16 hex digits of its tape folder, not {channel!r}"
+            f"{section.where}: channel must be the 16 hex digits of its tape directory, not {channel!r}"
         )
     found = Subscriber(name, section.text("plan"), channel, section.month("first_month"), section.month("last_month"))
     section.reject_unknown_keys()

@@ -121,7 +121,7 @@ def follow(
 def check_tapes(tapes: Path | str) -> None:
     """Fail before Spark is started."""
     if not Path(tapes).is_dir():
-        raise TapesNotFoundError(f"no folder of tapes at {tapes}")
+        raise TapesNotFoundError(f"no directory of tapes at {tapes}")
 
 
 class Follower:

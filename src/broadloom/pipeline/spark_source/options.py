@@ -23,9 +23,9 @@ CONNECT_TIMEOUT_S = ConnectOptions.timeout_s
 DEFAULT_MEMBER = "spark"
 
 OPTION_HELP = {
-    "path": "folder of tapes to read",
+    "path": "directory of tapes to read",
     "rows_max": f"approximate rows per micro-batch; default {BATCH_ROWS_MAX:,}",
-    "quarantine": "folder for reports on files that cannot be read, one small JSON file each",
+    "quarantine": "directory for reports on files that cannot be read, one small JSON file each",
     "channel": "channel to join: type/instance",
     "bootstrap": "bootstrap hosts: host or host:port, separated by commas",
     "key": "shared key of the channel",
@@ -34,7 +34,7 @@ OPTION_HELP = {
     "signed": "true if messages are signed",
     "advertise_host": "address that other peers dial",
     "timeout_s": f"maximum time to join and to find other peers; default {CONNECT_TIMEOUT_S:g}",
-    "tape": "live stream: folder of its own tape, which makes it replayable; keep it with the checkpoint",
+    "tape": "live stream: directory of its own tape, which makes it replayable; keep it with the checkpoint",
     "include_payload": "live stream: false to leave payloads out; default true",
     "file_duration_s": f"live stream: how often a file of its tape is finished; default {LIVE_FILE_S:g}",
     "group": "sink: group to post in, by description or ID",

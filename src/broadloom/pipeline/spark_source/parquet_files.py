@@ -60,7 +60,7 @@ class ExcludedFile(NamedTuple):
 def list_files(folder: str) -> dict[str, tuple[int, int]]:
     """Finished files by relative path, each with size and modification time, sorted."""
     if not os.path.isdir(folder):
-        raise TapesNotFoundError(f"no folder of tapes at {folder}")
+        raise TapesNotFoundError(f"no directory of tapes at {folder}")
     found = {}
     for channel in _folders(folder, "channel="):
         for day in _folders(channel.path, "event_date="):
@@ -92,7 +92,7 @@ def read_footer(folder: str, path: str) -> ParquetFooter | ExcludedFile:
     try:
         channel_and_day(path)
     except ValueError:
-        return ExcludedFile(path, QuarantineReason.NOT_A_TAPE.value, "its folder has no date")
+        return ExcludedFile(path, QuarantineReason.NOT_A_TAPE.value, "its directory has no date")
     if not os.path.isfile(full):  # opening a pipe would wait for its writer
         return ExcludedFile(path, QuarantineReason.UNREADABLE.value, "not a file, or it was removed")
     try:
@@ -120,7 +120,7 @@ def _reason_to_exclude(path: str, schema: pa.Schema) -> ExcludedFile | None:
         return ExcludedFile(path, problem[0].value, problem[1])
     channel = (schema.metadata or {}).get(CHANNEL_KEY, b"").decode(errors="replace")[:CHANNEL_DIGITS]
     if channel != channel_and_day(path)[0]:
-        return ExcludedFile(path, QuarantineReason.WRONG_FOLDER.value, f"it belongs to channel {channel}")
+        return ExcludedFile(path, QuarantineReason.WRONG_DIRECTORY.value, f"it belongs to channel {channel}")
     return None
 
 
@@ -131,7 +131,7 @@ def _footer(path: str, file: "pq.ParquetFile") -> ParquetFooter | ExcludedFile:
     begin_us = (channel_and_day(path)[1] - date(1970, 1, 1)).days * DAY_US
     known = [each for each in times if each is not None]
     if known and all(each[1] < begin_us or each[0] >= begin_us + DAY_US for each in known):
-        return ExcludedFile(path, QuarantineReason.WRONG_FOLDER.value, "it has rows of another date")
+        return ExcludedFile(path, QuarantineReason.WRONG_DIRECTORY.value, "it has rows of another date")
     return ParquetFooter(
         tuple(
             RowGroup(file.metadata.row_group(group).num_rows, each[0] if each is not None else 0)

@@ -44,7 +44,7 @@ BILLING_FILE = TableSetting(
     "billing_file", "", "File of plans, subscribers and advertisers, as TOML or JSON; without it nothing is billed."
 )
 ISSUED_INVOICES = TableSetting(
-    "issued_invoices", "", "Folder of Parquet files with issued invoices, used instead of those of the previous run."
+    "issued_invoices", "", "Directory of Parquet files with issued invoices, used instead of those of the previous run."
 )
 ID_DIGITS = 32
 _KEYS = ["channel", "subscriber", "billing_month"]
