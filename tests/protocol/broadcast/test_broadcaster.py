@@ -6,8 +6,9 @@ import pytest
 
 from broadloom.protocol import Tuning
 from broadloom.wire import Broadcast, WireError
-from broadloom.wire.broadcast_frame import BUNDLE_MESSAGES_MAX, PayloadKind, decode_broadcast
+from broadloom.wire.broadcast_frame import BUNDLE_MESSAGES_MAX, decode_broadcast
 from broadloom.wire.framing import FRAME_BYTES_MAX
+from broadloom.wire.payload_kind import PayloadKind
 from tests.protocol.broadcast.harness import SHORT_RETENTION, wants
 from tests.protocol.fake_runtime import (
     ME,
