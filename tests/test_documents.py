@@ -22,7 +22,7 @@ from broadloom.cli.main import app
 from broadloom.protocol import ChannelSettings, Tuning
 from broadloom.protocol.events import Event, LinkDownReason, TraceEvent
 from broadloom.protocol.identity import Identity
-from broadloom.protocol.membership.discovery import REJECTING_REASONS
+from broadloom.protocol.membership.discovery import REJECTION_TEXTS
 from broadloom.testing.sim.steps import STEPS
 from tools import cli_reference
 
@@ -256,7 +256,7 @@ def test_reference_lists_messages_events_and_errors() -> None:
     assert [name for name in broadloom.Missed._fields if f"`{name}`" not in rows["Missed"][-1]] == []
     assert [each.name for each in LinkDownReason if each.name not in rows] == []
     text = _text(API)
-    assert [each.name for each in (*broadloom.PeerState, *REJECTING_REASONS) if f"`{each.name}`" not in text] == []
+    assert [each.name for each in (*broadloom.PeerState, *REJECTION_TEXTS) if f"`{each.name}`" not in text] == []
     assert [name for name in Identity._fields if f"`{name}`" not in text] == []
     errors = _rows(API, "Errors")
     kinds = {name: getattr(broadloom, name) for name in broadloom.__all__}

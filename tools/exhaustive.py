@@ -1,6 +1,6 @@
 """Every sequence of joins, leaves and crashes among a few peers.
 
-Small fabrics have the most special cases (full mesh, a lone founder, a slot that no peer can fill) and are small enough
+Small fabrics have the most special cases (full mesh, a lone creator, a slot that no peer can fill) and are small enough
 to try everything. All peers share one host, so the remaining ones can always be found, and a new peer takes a port that
 another has freed.
 """

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import pytest
 
 import broadloom
-from broadloom.groups import Group, GroupPublisher, Groups, proofs
+from broadloom.groups import LAYER, Group, GroupPublisher, Groups, proofs
 from broadloom.groups.codec import encode
 from broadloom.groups.history_server import COMPARED_AUTHORS_BURST, COMPARED_AUTHORS_PER_S
 from broadloom.groups.message_fields import AuthorIntervals, pack_posts
@@ -64,9 +64,9 @@ async def test_member_cannot_speak_in_anothers_name_or_take_her_numbers() -> Non
         forged = [Post(first.author, sequence, None, now_ms, b"I resign") for sequence in range(2, 6)]
         self_signed = [proofs.signed(signer, club.ben.id, 1, each) for each in forged]
         for payload in (page(club.ben, *forged), page(club.ben, *self_signed)):
-            await club.mallory.broadcast(payload)
+            await club.mallory.layer(LAYER).broadcast(payload)
         for each in (*forged, *self_signed):
-            await club.mallory.broadcast(encode(PostMessage(club.ben.id, "Anna", each)))
+            await club.mallory.layer(LAYER).broadcast(encode(PostMessage(club.ben.id, "Anna", each)))
         forgeries = len(forged) * 4
         await eventually(lambda: club.ben._participant.forged_messages >= forgeries)
         for text in ("two", "three", "four"):
@@ -98,7 +98,7 @@ async def test_post_without_proof_is_marked() -> None:
     async with ticketed_club() as club:
         publisher = GroupPublisher(club.ben.id, "Anna")
         post = Post(publisher.id, 1, None, 0, b"who wrote this?")
-        await club.mallory.broadcast(page(club.ben, post))
+        await club.mallory.layer(LAYER).broadcast(page(club.ben, post))
         message = await club.ben.receive(TIMEOUT_S)
         assert (message.author_name, message.verified_name, message.is_unproven) == ("Anna", "", True)
         assert message.author_note == "(unproven)"

@@ -47,7 +47,7 @@ async def test_minted_ticket_does_not_name_an_author() -> None:
         assert harness.foreign_messages == []
 
 
-async def test_author_that_contradicts_itself_is_reported_by_every_member() -> None:
+async def test_equivocating_author_is_reported_by_every_member() -> None:
     owner = Authority.generate()
     async with attack_harness(tickets=issue_tickets(owner)) as harness:
         reported: dict[int, broadloom.AuthorWarning] = {}

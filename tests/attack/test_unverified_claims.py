@@ -7,7 +7,7 @@ attacks on a signed channel, where they have no effect.
 from broadloom.protocol import Tuning
 from broadloom.wire.link_messages import Heartbeat, LastKnown
 from broadloom.wire.types import AuthorState
-from tests.protocol.fake_runtime import FakeConnection, FakeRuntime, broadcast_of, founder, link
+from tests.protocol.fake_runtime import FakeConnection, FakeRuntime, broadcast_of, creator, link
 
 A = 71
 LONG_AGO_MS = 10**9
@@ -23,7 +23,7 @@ def wait(runtime: FakeRuntime, seconds: int, *connections: FakeConnection) -> No
 
 def with_false_claim(runtime: FakeRuntime) -> tuple[FakeConnection, FakeConnection]:
     """Two neighbors of a peer that accepted a false claim about A, long enough ago that it may have expired."""
-    peer = founder(runtime, Tuning(retention_s=60))
+    peer = creator(runtime, Tuning(retention_s=60))
     liar, honest = link(peer, 2), link(peer, 3)
     honest.remote_sends(broadcast_of(A, 1))
     liar.remote_sends(LastKnown((AuthorState(A, 1, 1000, LONG_AGO_MS),)))
@@ -57,7 +57,7 @@ def test_message_is_delivered_once_after_false_claim() -> None:
 
 def test_author_is_delivered_right_after_false_claim() -> None:
     runtime = FakeRuntime()
-    peer = founder(runtime, Tuning(retention_s=60))
+    peer = creator(runtime, Tuning(retention_s=60))
     liar, honest = link(peer, 2), link(peer, 3)
     honest.remote_sends(broadcast_of(A, 1))
     liar.remote_sends(LastKnown((AuthorState(A, 1, 1000, LONG_AGO_MS),)))

@@ -15,6 +15,7 @@ from broadloom.security import PeerCredentials
 from broadloom.testing.checks.guarantees import check_fabric
 from broadloom.testing.sim.simulation import Simulation, SimulationSettings
 from broadloom.transport import TcpNode
+from broadloom.transport.bootstrap_hosts import BootstrapHosts
 from broadloom.wire import Address
 from tests.support import eventually
 
@@ -148,7 +149,7 @@ class SocketHarness:
             node = _PartitionableNode(
                 self._channel,
                 advertise_host="127.0.0.1",
-                bootstrap=(Address("127.0.0.1", 0),),
+                bootstrap=BootstrapHosts(),
                 credentials=PeerCredentials.from_key(self._channel, "a key") if self._tls else None,
                 signed=self._signed,
                 settings=self.settings,

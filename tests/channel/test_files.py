@@ -8,8 +8,8 @@ import pytest
 import broadloom
 from broadloom.protocol import Tuning
 from broadloom.protocol.events import Message
-from broadloom.wire.broadcast_frame import PayloadKind
 from broadloom.wire.file_payload import HASH_BYTES, decode_file, encode_file
+from broadloom.wire.payload_kind import PayloadKind
 from broadloom.wire.xdr import string
 from tests.channel.joined import connected_channels
 from tests.support import eventually

@@ -16,7 +16,8 @@ from broadloom.channel import fragments
 from broadloom.channel.fragments import FRAGMENT_BYTES, PARTIAL_MESSAGES_MAX, Reassembler, fragment
 from broadloom.protocol import Tuning
 from broadloom.protocol.events import Batch, Message, Missed
-from broadloom.wire.broadcast_frame import PayloadKind, Priority
+from broadloom.wire.broadcast_frame import Priority
+from broadloom.wire.payload_kind import PayloadKind
 from tests.channel.joined import QUICK, connected_channels
 from tests.support import eventually
 from tests.transport.connections import each_loop

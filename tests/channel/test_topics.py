@@ -14,14 +14,8 @@ from broadloom import Batch, Message, Missed, NotConnectedError, SubscriptionOve
 from broadloom.channel.topics import PatternTrie, checked_pattern
 from broadloom.errors import InboxOverflowError
 from broadloom.wire import WireError
-from broadloom.wire.message_headers import (
-    HAS_HEADERS,
-    checked_headers,
-    decode_headers,
-    encode_headers,
-    split_headers,
-    with_headers,
-)
+from broadloom.wire.message_headers import checked_headers, decode_headers, encode_headers, split_headers, with_headers
+from broadloom.wire.payload_kind import HAS_HEADERS
 from tests.channel.joined import connected_channels
 from tests.support import eventually
 
@@ -102,7 +96,7 @@ def test_headers_round_trip(
     envelope, rest = split_headers(with_headers(block, time_ms, data))
     assert rest == data
     assert (envelope.headers.topic, envelope.headers.content_type) == (topic, content_type)
-    assert dict(envelope.headers.values) == values
+    assert dict(envelope.headers.user_headers) == values
     assert envelope.sent_at_ms == time_ms
 
 
@@ -179,6 +173,20 @@ async def test_each_subscription_gets_what_matches_and_the_channel_gets_everythi
         assert taken(nfl) == []
         with pytest.raises(NotConnectedError, match="subscribe again"):
             await nfl.receive(1)
+
+
+async def test_limits_and_policy_of_a_subscription_are_checked() -> None:
+    async with connected_channels(1) as (channel,):
+        with pytest.raises(ValueError, match="messages_max=0: must be at least 1"):
+            channel.subscribe(messages_max=0)
+        with pytest.raises(TypeError, match="bytes_max must be a whole number, not float"):
+            channel.subscribe(bytes_max=1.5)  # type: ignore[arg-type]
+        with pytest.raises(ValueError, match="overflow='wait': must be one of drop_oldest, pause, leave"):
+            channel.subscribe(overflow="wait")
+        with pytest.raises(TypeError, match="pattern must be text"):
+            channel.subscribe(5)  # type: ignore[arg-type]
+        with pytest.raises(TypeError, match="a message is bytes, not str"):
+            await channel.layer("zz").broadcast("text")  # type: ignore[arg-type]
 
 
 async def test_large_message_with_a_topic_arrives_whole() -> None:
@@ -272,9 +280,11 @@ async def test_malformed_headers_cost_one_message_and_are_counted() -> None:
         good = with_headers(encode_headers("a", None, ()), 1, b"good")
         for payload in (good, b"\0" * 7, good, b"\0" * 6 + b"\xff\xff", good):
             one._send(payload, HAS_HEADERS, 1, 0)
-        assert [(await two.receive(20)).data for _ in range(3)] == [b"good"] * 3
-        assert [event.last_sequence - event.first_sequence for event in missed] == [0, 0]
-        assert two.status().counters["malformed_headers"] == 2
+        one._send(b"of a later version", 1 << 9, 1, 0)
+        one._send(good, HAS_HEADERS, 1, 0)
+        assert [(await two.receive(20)).data for _ in range(4)] == [b"good"] * 4
+        assert [event.last_sequence - event.first_sequence for event in missed] == [0, 0, 0]
+        assert two.status().counters["malformed_headers"] == 3
         assert len(two.status().neighbors) == 1, "the neighbor is not to blame"
 
 
@@ -309,6 +319,12 @@ async def test_messages_of_an_unknown_layer_are_counted_and_reach_no_reader() ->
         assert (await reader.receive(20)).data == b"application"
         assert two.status().unknown_layers == {"zz": 2}
         assert two.status().as_dict()["unknown_layers"] == {"zz": 2}
+        for number in range(100):
+            await one.layer(f"{number:02}").broadcast(b"x")
+        await one.broadcast(b"application")
+        assert (await reader.receive(20)).data == b"application"
+        counts = two.status().unknown_layers
+        assert (len(counts), sum(counts.values()), counts["other"]) == (65, 102, 37)
 
 
 async def test_mark_can_be_used_once_and_again_after_close() -> None:

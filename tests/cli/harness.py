@@ -17,8 +17,9 @@ from uuid import uuid4
 import broadloom.sync
 from broadloom.protocol.events import LinkDown, LinkUp
 from broadloom.sync import bridge
-from broadloom.wire.broadcast_frame import PayloadKind, Priority
+from broadloom.wire.broadcast_frame import Priority
 from broadloom.wire.file_payload import encode_file
+from broadloom.wire.payload_kind import PayloadKind
 from tests.support import TIMEOUT_S, wait_until
 
 COMMAND = Path(sys.executable).with_name("broadloom")

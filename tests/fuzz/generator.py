@@ -9,7 +9,7 @@ from enum import IntEnum
 from random import Random
 from typing import Annotated, Any, NamedTuple, Union, get_args, get_origin, get_type_hints
 
-from broadloom.wire.broadcast_frame import BUNDLE_MESSAGES_MAX, PRIORITY_MAX, Broadcast, PayloadKind, encode_broadcast
+from broadloom.wire.broadcast_frame import BUNDLE_MESSAGES_MAX, PRIORITY_MAX, Broadcast, encode_broadcast
 from broadloom.wire.codec import HEAD, LENGTH_BYTES, WireMessage, encode, kinds
 from broadloom.wire.exchange_messages import MAGIC, VERSION, Hello
 from broadloom.wire.fields import (
@@ -24,6 +24,7 @@ from broadloom.wire.fields import (
     UInt,
 )
 from broadloom.wire.framing import FRAME_BYTES_MAX
+from broadloom.wire.payload_kind import PayloadKind
 from broadloom.wire.types import Address, AuthorState, PeerId, PeerInfo, TreePosition
 
 UINT_MAX = (1 << 32) - 1

@@ -66,10 +66,16 @@ def flood_tape(
         base = {"kind": kind, "run_id": f"run-{run_of[peer]:02}", "peer": names[peer], "author": names[author]}
         rows.append({**base, "event_time": shown(peer, true_us), "sequence": sequence, "true": true_us, **more})
 
-    for sequence in range(1, messages + 1):
-        author = int(random.integers(peers))
-        said = float(random.uniform(0, seconds * 1e6))
-        length = np.concatenate([fixed, fixed]) + random.exponential(jitter_ms * 1000, 2 * len(ends))
+    drawn = [
+        (
+            int(random.integers(peers)),
+            float(random.uniform(0, seconds * 1e6)),
+            np.concatenate([fixed, fixed]) + random.exponential(jitter_ms * 1000, 2 * len(ends)),
+        )
+        for _ in range(messages)
+    ]
+    for author, said, length in drawn:
+        sequence = sum(1 for other, earlier, _ in drawn if other == author and earlier <= said)
         matrix = csr_matrix((length, (a, b)), shape=(peers, peers))
         distance, before = dijkstra(matrix, indices=author, return_predecessors=True)
         note("sent", author, said, author, sequence)

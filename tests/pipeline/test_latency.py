@@ -69,7 +69,8 @@ def test_unrelated_clocks_are_not_compared():
 
 
 def test_duplicate_sent_event_does_not_duplicate_deliveries():
-    twice = tape_rows([{"kind": "sent", "run_id": "run-00", "author": "a", "sequence": 1, "event_time": START_US}] * 2)
+    sent = {"kind": "sent", "run_id": "run-00", "peer": "a", "author": "a", "sequence": 1, "event_time": START_US}
+    twice = tape_rows([sent] * 2)
     got = tape_rows(
         [{"kind": "delivered", "run_id": "run-00", "author": "a", "sequence": 1, "event_time": START_US + 5}]
     )

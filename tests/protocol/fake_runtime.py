@@ -222,7 +222,7 @@ def seeker(runtime: FakeRuntime, settings: Tuning = NO_TIMEOUT, peer_id: PeerId 
     return peer
 
 
-def founder(runtime: FakeRuntime, settings: Tuning = NO_TIMEOUT, peer_id: PeerId = ME) -> Peer:
+def creator(runtime: FakeRuntime, settings: Tuning = NO_TIMEOUT, peer_id: PeerId = ME) -> Peer:
     """A connected peer without neighbors."""
     peer = seeker(runtime, settings, peer_id)
     peer.create_channel()

@@ -5,7 +5,7 @@ import pytest
 from broadloom.protocol import PeerState, Tuning
 from broadloom.wire.link_messages import Beacon, Heartbeat, LastKnown, Want
 from broadloom.wire.types import AuthorState
-from tests.protocol.fake_runtime import FakeRuntime, broadcast_of, digest, digest_of, founder, link, peer_info, seeker
+from tests.protocol.fake_runtime import FakeRuntime, broadcast_of, creator, digest, digest_of, link, peer_info, seeker
 
 A, B = 71, 72
 LARGEST = (1 << 64) - 1
@@ -22,7 +22,7 @@ LARGEST = (1 << 64) - 1
 )
 def test_implausible_claim_does_not_stop_delivery(claim: AuthorState) -> None:
     runtime = FakeRuntime()
-    peer = founder(runtime)
+    peer = creator(runtime)
     liar, honest = link(peer, 2), link(peer, 3)
     honest.remote_sends(broadcast_of(A, 1))
     liar.remote_sends(LastKnown((claim,)))
@@ -37,7 +37,7 @@ def test_implausible_claim_does_not_stop_delivery(claim: AuthorState) -> None:
 
 def test_author_is_delivered_after_implausible_claim() -> None:
     runtime = FakeRuntime()
-    peer = founder(runtime)
+    peer = creator(runtime)
     liar, honest = link(peer, 2), link(peer, 3)
     honest.remote_sends(broadcast_of(A, 1))
     liar.remote_sends(LastKnown((AuthorState(A, 1, LARGEST, 10**9),)))
@@ -50,7 +50,7 @@ def test_author_is_delivered_after_implausible_claim() -> None:
 
 def test_claims_about_invented_authors_cause_bounded_wants() -> None:
     runtime = FakeRuntime()
-    liar = link(founder(runtime), 2)
+    liar = link(creator(runtime), 2)
     liar.remote_sends(LastKnown(tuple(AuthorState(1000 + peer_id, 1, 9, 0) for peer_id in range(5000))))
     runtime.advance(10)
     assert len(liar.sent_messages(Want)) <= 64 * 10 / 0.5
@@ -58,7 +58,7 @@ def test_claims_about_invented_authors_cause_bounded_wants() -> None:
 
 def test_reorder_buffer_is_bounded() -> None:
     runtime = FakeRuntime()
-    peer = founder(runtime, Tuning(reorder_buffer_bytes_max=100_000))
+    peer = creator(runtime, Tuning(reorder_buffer_bytes_max=100_000))
     connection, other = link(peer, 2), link(peer, 3)
     for sequence in range(2, 40):
         connection.remote_sends(broadcast_of(A, sequence)._replace(messages=(bytes(10_000),)))
@@ -70,7 +70,7 @@ def test_reorder_buffer_is_bounded() -> None:
 
 def test_flood_ends_when_hops_exceed_limit() -> None:
     runtime = FakeRuntime()
-    peer = founder(runtime)
+    peer = creator(runtime)
     connection, other = link(peer, 2), link(peer, 3)
     connection.remote_sends(Beacon(5, 1, 1000))
     assert other.sent_messages(Beacon) == []
@@ -102,7 +102,7 @@ def test_adopted_position_does_not_change_own_sequence() -> None:
 
 
 def test_digest_replaces_only_part_of_the_peer_cache() -> None:
-    peer = founder(FakeRuntime())
+    peer = creator(FakeRuntime())
     for peer_id in range(1000, 1128):
         peer.peer_cache.add(peer_info(peer_id))
     link(peer, 2, digest(peer_sample=tuple(peer_info(peer_id) for peer_id in range(2000, 2200))))

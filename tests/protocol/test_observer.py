@@ -7,6 +7,7 @@ import pytest
 from broadloom.protocol import Peer, PeerState, Tuning
 from broadloom.protocol.events import Batch, LinkDown, LinkDownReason, LinkUp, Message, Missed, StateChanged, TraceEvent
 from broadloom.wire.link_messages import Unavailable, UnavailableReason
+from broadloom.wire.payload_kind import PayloadKind
 from tests.protocol.fake_runtime import (
     CHANNEL,
     EMPTY_DIGEST,
@@ -48,7 +49,7 @@ def test_observer_gets_sent_once_per_message() -> None:
     link(peer, 3)
     peer.broadcast(b"one")
     peer.broadcast(b"two")
-    assert observer.all("sent") == [(1, b"one"), (2, b"two")]
+    assert observer.all("sent") == [(1, b"one", PayloadKind.DATA), (2, b"two", PayloadKind.DATA)]
     assert observer.all("delivered") == observer.all("received") == []
 
 

@@ -16,7 +16,6 @@ from broadloom.wire.broadcast_frame import (
     SIGNATURE_BYTES_MAX,
     Broadcast,
     Dissemination,
-    PayloadKind,
     decode_broadcast,
     encode_broadcast,
     forwarded,
@@ -27,6 +26,7 @@ from broadloom.wire.broadcast_frame import (
 )
 from broadloom.wire.codec import kinds, number_of
 from broadloom.wire.framing import FRAME_BYTES_MAX, FrameSplitter
+from broadloom.wire.payload_kind import PayloadKind
 from broadloom.wire.xdr import WireError
 from tests.wire.wire_strategies import BROADCASTS, HYPER_MAX, UINT_MAX, frame_with, resized, uints
 

@@ -17,9 +17,10 @@ from hypothesis import strategies as st
 from xdrlib3 import Packer, Unpacker
 
 from broadloom.wire import broadcast_frame, codec, exchange_messages, fields, framing, xdr
-from broadloom.wire.broadcast_frame import BROADCAST, Broadcast, Dissemination, PayloadKind, decode_broadcast
+from broadloom.wire.broadcast_frame import BROADCAST, Broadcast, Dissemination, decode_broadcast
 from broadloom.wire.codec import LENGTH_BYTES, decode
 from broadloom.wire.link_messages import CloseChannel, Digest
+from broadloom.wire.payload_kind import PayloadKind
 from broadloom.wire.xdr import WireError
 from tests.wire.wire_strategies import (
     ALL,

@@ -5,12 +5,25 @@ import math
 from collections.abc import Callable
 from typing import Any
 
+from broadloom.channel.inbox import Overflow
+
 
 def check_callback(callback: Callable[..., Any]) -> None:
     if not callable(callback):
         raise TypeError(f"a callback must be a function, not {type(callback).__name__}")
     if inspect.iscoroutinefunction(callback) or inspect.iscoroutinefunction(getattr(callback, "__call__", None)):  # noqa: B004
         raise TypeError("a callback must be a plain function, not a coroutine function: nothing would await it")
+
+
+def check_inbox(overflow: object, messages_max: object, bytes_max: object, prefix: str = "") -> None:
+    """The policy and the limits of an inbox."""
+    for name, limit in (("messages_max", messages_max), ("bytes_max", bytes_max)):
+        if not isinstance(limit, int):
+            raise TypeError(f"{prefix}{name} must be a whole number, not {type(limit).__name__}")
+        if limit < 1:
+            raise ValueError(f"{prefix}{name}={limit}: must be at least 1")
+    if overflow not in list(Overflow):
+        raise ValueError(f"overflow={overflow!r}: must be one of {', '.join(Overflow)}")
 
 
 def check_timeout(timeout_s: float | None) -> None:

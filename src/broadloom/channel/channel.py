@@ -44,7 +44,7 @@ from broadloom.protocol.identity import Identity
 from broadloom.security.post_signer import PostSigner
 from broadloom.transport import TcpNode
 from broadloom.wire import PeerId, WireError
-from broadloom.wire.broadcast_frame import PayloadKind
+from broadloom.wire.payload_kind import PayloadKind
 
 log = logging.getLogger("broadloom")
 
@@ -183,8 +183,8 @@ class Channel(Sender, ChannelReader):
         self._check_loop()
         if on_batch is not None:
             check_callback(on_batch)
-            self._has_other_readers = True
         layer = self._layers.add(self, mark, on_batch)
+        self._has_other_readers = self._has_other_readers or on_batch is not None
         self._on_callbacks_changed()
         return layer
 
@@ -204,7 +204,7 @@ class Channel(Sender, ChannelReader):
         return unsubscribe
 
     def _on_callbacks_changed(self) -> None:
-        if not self._left.is_set() and (self._is_in_use or len(self._listeners)):
+        if not self._left.is_set() and (self._has_callbacks or len(self._listeners)):
             _with_callbacks[self] = None
         else:
             _with_callbacks.pop(self, None)

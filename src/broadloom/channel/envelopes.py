@@ -5,9 +5,7 @@ from collections.abc import Callable, Iterator
 from broadloom.protocol.events import Batch
 from broadloom.wire import WireError
 from broadloom.wire.message_headers import Envelope, split_headers
-
-CONTENT_MASK = 0xFF
-"""The part of a kind that says what the content is (`PayloadKind`)."""
+from broadloom.wire.payload_kind import CONTENT_MASK, FLAGS_MASK, HAS_HEADERS
 
 
 def open_envelopes(batch: Batch, on_malformed: Callable[[Batch, int, WireError], None]) -> Iterator[Batch]:
@@ -22,6 +20,8 @@ def open_envelopes(batch: Batch, on_malformed: Callable[[Batch, int, WireError],
 
     for index, payload in enumerate(batch.data):
         try:
+            if batch.kind & FLAGS_MASK != HAS_HEADERS:
+                raise WireError(f"unknown flags in kind {batch.kind:#x}")
             envelope, body = split_headers(payload)
         except WireError as problem:
             if data:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 
 from broadloom.protocol.events import Batch, Message, Missed
 from broadloom.wire import PeerId
-from broadloom.wire.broadcast_frame import PayloadKind
+from broadloom.wire.payload_kind import PayloadKind
 
 FRAGMENT_BYTES = 64 << 10
 """Larger messages are split. Small enough that other messages are not delayed noticeably behind a fragment."""

@@ -1,7 +1,7 @@
 """The inbox: delivered messages that the application has not read yet, and the policy for when it is full.
 
-It never grows beyond its limits, and every message it drops is reported as missed. `Message` objects are created only
-when they are read.
+It never grows beyond its limits. What it drops is reported: as `Missed` by the channel, as `SubscriptionOverflow` by a
+subscription. `Message` objects are created only when they are read.
 """
 
 import asyncio
@@ -17,14 +17,14 @@ DROP_DIVISOR = 8
 
 
 class Overflow(StrEnum):
-    """What happens when the application does not read its channel in time."""
+    """What happens when the application does not read a channel, or a subscription, in time."""
 
     DROP_OLDEST = "drop_oldest"
-    """Drop the oldest unread messages and report them as `Missed`."""
+    """Drop the oldest unread messages and report them."""
     PAUSE = "pause"
     """Stop reading from the sockets until there is room. Neighbors wait for a while, then go on without this peer."""
     LEAVE = "leave"
-    """Leave the channel; the next read raises `InboxOverflowError`."""
+    """Leave the channel, or end the subscription; the next read raises `InboxOverflowError`."""
 
 
 class Inbox:

@@ -1,39 +1,26 @@
 """Layers: several protocols on one channel, each with a mark of its own, so that none reads the messages of another.
 
 The mark is in the kind of the frame, not in the payload. Messages of the application have none. The registry of marks
-is docs/protocol/layers.md.
+is in docs/topics.md.
 """
 
 import logging
-import re
 from collections import Counter
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from broadloom.protocol.events import Batch
+from broadloom.protocol.events import Batch, payload_bytes
 from broadloom.wire.broadcast_frame import Priority
+from broadloom.wire.payload_kind import layer_kind, layer_mark
 
 if TYPE_CHECKING:
     from broadloom.channel.channel import Channel
 
 log = logging.getLogger("broadloom")
 
-LAYER_SHIFT = 16
 UNKNOWN_LAYERS_MAX = 64
-"""Unknown marks that are counted by name."""
-
-
-def layer_kind(mark: str) -> int:
-    """The kind of frames of this layer, without content and flags."""
-    if not re.fullmatch("[A-Za-z0-9]{2}", mark):
-        raise ValueError(f"layer {mark!r}: a mark is two ASCII letters or digits")
-    return int.from_bytes(mark.encode(), "big") << LAYER_SHIFT
-
-
-def layer_mark(kind: int) -> str:
-    """The mark of a frame; unprintable ones in hex."""
-    mark = (kind >> LAYER_SHIFT).to_bytes(2, "big")
-    return mark.decode() if mark.isalnum() else mark.hex()
+"""Unknown marks that are counted by name; the others together."""
+OTHER_LAYERS = "other"
 
 
 class Layer:
@@ -50,6 +37,7 @@ class Layer:
 
     async def broadcast(self, data: bytes, *, priority: int = Priority.NORMAL, ttl_s: float | None = None) -> int:
         """As `Channel.broadcast`, to this layer of the other members."""
+        data = payload_bytes(data, "bytes")
         return await self._channel._broadcast_kind(data, self._kind, priority, ttl_s)
 
     def close(self) -> None:
@@ -81,10 +69,10 @@ class Layers:
 
     def route(self, batch: Batch) -> None:
         layer = self._by_kind.get(batch.kind)
-        if layer is None or layer._on_batch is None:
+        if layer is None or layer._on_batch is None:  # only layers that receive are registered
             mark = layer_mark(batch.kind)
-            if mark in self.unknown or len(self.unknown) < UNKNOWN_LAYERS_MAX:
-                self.unknown[mark] += len(batch)
+            is_counted = mark in self.unknown or len(self.unknown) < UNKNOWN_LAYERS_MAX
+            self.unknown[mark if is_counted else OTHER_LAYERS] += len(batch)
             return
         try:
             layer._on_batch(batch)

@@ -10,7 +10,7 @@ from weakref import WeakMethod
 P = ParamSpec("P")
 
 running_loop = asyncio._get_running_loop
-"""None if no event loop runs in this thread."""
+"""None if no event loop runs in this thread, where `asyncio.get_running_loop` raises, which costs more."""
 
 
 class LoopBound(ABC):

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ParamSpec, Protocol, TypeVar, cast, overload
 
+from broadloom.channel.arguments import check_inbox
 from broadloom.channel.inbox import Overflow
 from broadloom.protocol import ChannelSettings
 from broadloom.protocol.runtime import ObserverFactory
@@ -99,10 +100,7 @@ class ConnectOptions:
             raise ValueError(f"local_peers={self.local_peers}: must be 1 to {LOCAL_PEERS_MAX}")
         if not 0 <= self.port <= PORT_MAX:
             raise ValueError(f"port={self.port}: must be 1 to {PORT_MAX}, or 0 to choose one")
-        if self.inbox_messages_max < 1 or self.inbox_bytes_max < 1:
-            raise ValueError("inbox_messages_max and inbox_bytes_max must be at least 1")
-        if self.overflow not in list(Overflow):
-            raise ValueError(f"overflow={self.overflow!r}: must be one of {', '.join(Overflow)}")
+        check_inbox(self.overflow, self.inbox_messages_max, self.inbox_bytes_max, prefix="inbox_")
         if self.advertise_host:
             _check_advertise_host(self.advertise_host)
 

@@ -11,10 +11,12 @@ from broadloom.protocol.events import Batch, Message
 
 
 class Reader(LoopBound):
+    """Something with an inbox that a program reads."""
+
     name: str
     _inbox: Inbox
     _has_overflowed = False
-    _is_read = False
+    _was_read = False
     """Whether the program has ever read from here."""
 
     @property
@@ -28,16 +30,17 @@ class Reader(LoopBound):
         return len(self._inbox)
 
     def receive_nowait(self) -> Message | None:
-        """The next message, or None if the inbox is empty."""
+        """The next message, or None if the inbox is empty. Raises `InboxOverflowError` after an overflow."""
         self._check_loop()
-        self._is_read = True
+        self._was_read = True
         message = self._inbox.take()
         if message is None and self._has_overflowed:
             raise InboxOverflowError(self._end_message())
         return message
 
     async def receive(self, timeout_s: float | None = None) -> Message:
-        """The next message. Raises `TimeoutError`, or `NotConnectedError` if the channel was left."""
+        """The next message. Raises `TimeoutError`, `NotConnectedError` if the channel was left, or
+        `InboxOverflowError`."""
         check_timeout(timeout_s)
         try:
             async with asyncio.timeout(timeout_s):
@@ -64,7 +67,7 @@ class Reader(LoopBound):
 
     async def batches(self) -> AsyncGenerator[Batch, None]:
         """Messages in batches, as they arrived, until the channel is left: the fastest way to read a busy channel."""
-        self._is_read = True
+        self._was_read = True
         while True:
             self._check_loop()
             batch = self._inbox.take_batch()

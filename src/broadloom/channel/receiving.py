@@ -9,17 +9,17 @@ from abc import abstractmethod
 from collections.abc import Callable
 from typing import Any
 
-from broadloom.channel.arguments import check_callback
+from broadloom.channel.arguments import check_callback, check_inbox
 from broadloom.channel.envelopes import open_envelopes
 from broadloom.channel.inbox import Inbox, Overflow
-from broadloom.channel.layer import LAYER_SHIFT, Layers
+from broadloom.channel.layer import Layers
 from broadloom.channel.loop_bound import weak
 from broadloom.channel.reader import Reader
 from broadloom.channel.subscription import Subscription, SubscriptionOverflow, Subscriptions
 from broadloom.errors import NotConnectedError
 from broadloom.protocol.events import Batch, Message, Missed
 from broadloom.wire import WireError
-from broadloom.wire.message_headers import HAS_HEADERS
+from broadloom.wire.payload_kind import CONTENT_MASK, LAYER_SHIFT
 
 log = logging.getLogger("broadloom")
 
@@ -64,6 +64,7 @@ class ChannelReader(Reader):
         full is reported in a `SubscriptionOverflow` event; `overflow="leave"` ends this subscription only.
         """
         self._check_loop()
+        check_inbox(overflow, messages_max, bytes_max)
         if self._inbox.is_closed:
             raise NotConnectedError(self._end_message())
         subscription = Subscription(self, pattern, Overflow(overflow), messages_max, bytes_max, self._subscriptions)
@@ -101,11 +102,11 @@ class ChannelReader(Reader):
         self._check_loop()
         if callback is not None:
             check_callback(callback)
-        self._is_read = True
+        self._was_read = True
         self._batch_callback = callback
         self._on_callbacks_changed()
 
-        def unsubscribe() -> None:
+        def remove() -> None:
             if self._batch_callback is callback:
                 self._batch_callback = None
                 self._on_callbacks_changed()
@@ -116,17 +117,17 @@ class ChannelReader(Reader):
             if batch is None:
                 break
             self._invoke(self._batch_callback, batch)
-        return unsubscribe
+        return remove
 
     @property
-    def _is_in_use(self) -> bool:
+    def _has_callbacks(self) -> bool:
         """Whether the program has a callback: then it need not keep the channel itself."""
         return self._batch_callback is not None or len(self._layers) > 0
 
     # -- delivered messages
 
     def _route(self, batch: Batch) -> None:
-        if batch.kind < HAS_HEADERS:
+        if batch.kind <= CONTENT_MASK:
             self._dispatch(batch)
         elif batch.kind >> LAYER_SHIFT:
             self._layers.route(batch)
@@ -159,7 +160,7 @@ class ChannelReader(Reader):
     @property
     def _is_ignored(self) -> bool:
         """Whether the program reads only subscriptions or layers: what this inbox drops is no loss."""
-        return self._has_other_readers and not self._is_read
+        return self._has_other_readers and not self._was_read
 
     @property
     def _discards_new(self) -> bool:

@@ -20,9 +20,10 @@ from broadloom.protocol import PeerState
 from broadloom.protocol.events import payload_bytes
 from broadloom.protocol.identity import Role
 from broadloom.transport import TcpNode
-from broadloom.wire.broadcast_frame import PRIORITY_MAX, PayloadKind, Priority
+from broadloom.wire.broadcast_frame import PRIORITY_MAX, Priority
 from broadloom.wire.file_payload import encode_file
-from broadloom.wire.message_headers import HAS_HEADERS, checked_headers, encode_headers, with_headers
+from broadloom.wire.message_headers import checked_headers, encode_headers, with_headers
+from broadloom.wire.payload_kind import HAS_HEADERS, PayloadKind
 
 GRANTED_BYTES = 4 << 10
 """Amount that may be sent before flow control is consulted again."""

@@ -23,7 +23,7 @@ from broadloom.protocol.events import (
     Rejected,
     StateChanged,
 )
-from broadloom.wire.broadcast_frame import PayloadKind
+from broadloom.wire.payload_kind import PayloadKind
 
 if TYPE_CHECKING:
     from broadloom.channel import Channel, ChannelEvent

@@ -15,7 +15,7 @@ from broadloom.cli.output import Output
 from broadloom.cli.runner import StopSignal, command, hint, joined_channel, print_error
 from broadloom.cli.session import Session
 from broadloom.protocol.events import Message, Missed
-from broadloom.wire.broadcast_frame import PayloadKind
+from broadloom.wire.payload_kind import PayloadKind
 
 if TYPE_CHECKING:
     from broadloom.channel import ChannelEvent

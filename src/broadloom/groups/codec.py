@@ -1,6 +1,6 @@
 """Group messages to bytes and back: XDR, as on links (`broadloom.wire`), behind a header of their own.
 
-A group message is the payload of a channel broadcast. It starts with four bytes: `G`, `w`, the version and the message
+A group message is the payload of a channel broadcast. It starts with four bytes: `B`, `G`, the version and the message
 number; the fields follow in declaration order. The numbers are separate from those of link messages: links do not look
 into payloads.
 """

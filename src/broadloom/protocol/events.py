@@ -7,10 +7,10 @@ from enum import StrEnum
 from typing import Any, NamedTuple
 
 from broadloom.wire import PeerId, PeerInfo
-from broadloom.wire.broadcast_frame import PayloadKind
 from broadloom.wire.exchange_messages import RejectReason
 from broadloom.wire.file_payload import File, decode_file
 from broadloom.wire.message_headers import Envelope, Headers
+from broadloom.wire.payload_kind import PayloadKind
 
 _NO_ENVELOPE = Envelope(Headers(), 0)
 
@@ -77,8 +77,8 @@ class Message:
 
     @property
     def headers(self) -> Mapping[str, str]:
-        """The named values that the author gave."""
-        return self.envelope.headers.values if self.envelope is not None else {}
+        """The user headers that the author gave, by name."""
+        return self.envelope.headers.user_headers if self.envelope is not None else {}
 
     @property
     def sent_at_ms(self) -> int | None:

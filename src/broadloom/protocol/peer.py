@@ -25,9 +25,10 @@ from broadloom.protocol.membership.random_walk import RandomWalks
 from broadloom.protocol.membership.repair import SlotRepair
 from broadloom.protocol.membership.slots import SlotTable
 from broadloom.wire import Address, PeerInfo, WireError, decode, exchange_messages, link_messages
-from broadloom.wire.broadcast_frame import PayloadKind, Priority
+from broadloom.wire.broadcast_frame import Priority
 from broadloom.wire.codec import number_of
 from broadloom.wire.exchange_messages import RejectReason
+from broadloom.wire.payload_kind import PayloadKind
 
 if TYPE_CHECKING:
     from broadloom.protocol.identity import Signer

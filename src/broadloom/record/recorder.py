@@ -14,8 +14,8 @@ from broadloom.protocol.events import LinkDown, LinkUp, Missed, PeerState, State
 from broadloom.record.rows import KIND_NUMBERS, OptionalColumns, RowOrigin
 from broadloom.record.schema import EventKind
 from broadloom.wire import Broadcast, PeerId, WireError
-from broadloom.wire.broadcast_frame import PayloadKind
-from broadloom.wire.message_headers import HAS_HEADERS, split_headers
+from broadloom.wire.message_headers import split_headers
+from broadloom.wire.payload_kind import HAS_HEADERS, PayloadKind
 
 if TYPE_CHECKING:
     from broadloom.protocol.events import Batch, Event

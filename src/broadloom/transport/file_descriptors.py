@@ -10,7 +10,7 @@ OUT_OF_FILES = (errno.EMFILE, errno.ENFILE)
 WARN_INTERVAL_S = 60.0
 """Minimum time between two warnings."""
 PAUSE_S = 0.5
-"""Pause before the next connection is accepted, doubled each time up to"""
+"""Pause before the next connection is accepted. Doubled each time, up to `PAUSE_S_MAX`."""
 PAUSE_S_MAX = 8.0
 
 

@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from broadloom.wire.codec import LENGTH_BYTES
 from broadloom.wire.framing import FRAME_BYTES_MAX
+from broadloom.wire.payload_kind import PayloadKind
 from broadloom.wire.xdr import WireError
 
 BROADCAST = 21
@@ -48,17 +49,6 @@ class Dissemination(IntEnum):
     """To all neighbors: fastest and most robust."""
     TREE = 1
     """Along the author's broadcast tree (Plumtree), with `IHave` on all other links."""
-
-
-class PayloadKind(IntEnum):
-    """What a message is to the channel layer; the protocol treats all kinds alike."""
-
-    DATA = 0
-    """Bytes of the application."""
-    FRAGMENT = 1
-    """A fragment of a message that is too large for one frame."""
-    FILE = 2
-    """A file, with its name and hash."""
 
 
 class Priority(IntEnum):

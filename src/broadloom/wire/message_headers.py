@@ -1,4 +1,4 @@
-"""Headers of a message: topic, content type, the sender's time and named values, in front of its data.
+"""Headers of a message: topic, content type, the sender's time and user headers, in front of its data.
 
 A message has them if the kind of its frame has the flag `HAS_HEADERS`. A message without them costs no byte. Layout:
 time of sending in milliseconds since 1970 (6 bytes), size of the fields (2 bytes), the fields, then the data. A field
@@ -13,30 +13,28 @@ from typing import NamedTuple
 
 from broadloom.wire.xdr import WireError
 
-HAS_HEADERS = 1 << 8
-"""Flag in the kind of a frame: each of its messages begins with headers."""
 HEADER_BYTES_MAX = 4096
 """Size of all fields of one message."""
 TOPIC_BYTES_MAX = 256
 TOPIC_LEVELS_MAX = 16
-HEADERS_MAX = 32
-"""Named values of one message."""
+USER_HEADERS_MAX = 32
+"""User headers of one message."""
 CRITICAL_TAG = 128
 """A message with an unknown tag from here on must not be delivered: it would be misunderstood."""
 
-TOPIC, CONTENT_TYPE, VALUE = 1, 2, 3
+TOPIC, CONTENT_TYPE, USER_HEADER = 1, 2, 3
 _TIME_AND_SIZE = struct.Struct(">HIH")
 _FIELD = struct.Struct(">BH")
 _CACHED_BLOCKS = 4096
 _CACHED_BLOCK_BYTES_MAX = 512
-_NO_VALUES: Mapping[str, str] = MappingProxyType({})
+_NO_USER_HEADERS: Mapping[str, str] = MappingProxyType({})
 
 
 class Headers(NamedTuple):
     topic: str | None = None
     content_type: str | None = None
-    values: Mapping[str, str] = _NO_VALUES
-    """Named values of the application."""
+    user_headers: Mapping[str, str] = _NO_USER_HEADERS
+    """Names and values of the application."""
 
 
 class Envelope(NamedTuple):
@@ -47,12 +45,12 @@ class Envelope(NamedTuple):
 
 
 @lru_cache(maxsize=_CACHED_BLOCKS)
-def encode_headers(topic: str | None, content_type: str | None, values: tuple[tuple[str, str], ...]) -> bytes:
+def encode_headers(topic: str | None, content_type: str | None, user_headers: tuple[tuple[str, str], ...]) -> bytes:
     """The fields as bytes, without time and size. Raises `ValueError` if they are too large."""
     fields = [(TOPIC, topic.encode())] if topic is not None else []
     if content_type is not None:
         fields.append((CONTENT_TYPE, content_type.encode()))
-    fields += [(VALUE, name.encode() + b"\0" + value.encode()) for name, value in values]
+    fields += [(USER_HEADER, name.encode() + b"\0" + value.encode()) for name, value in user_headers]
     size = sum(_FIELD.size + len(value) for _, value in fields)
     if size > HEADER_BYTES_MAX:
         raise ValueError(f"headers of {size:,} bytes: at most {HEADER_BYTES_MAX:,} are allowed")
@@ -79,7 +77,7 @@ def split_headers(payload: bytes) -> tuple[Envelope, bytes]:
 
 def decode_headers(block: bytes) -> Headers:
     topic = content_type = None
-    values: dict[str, str] = {}
+    user_headers: dict[str, str] = {}
     at = 0
     try:
         while at < len(block):
@@ -87,29 +85,29 @@ def decode_headers(block: bytes) -> Headers:
             at += _FIELD.size
             if at + size > len(block):
                 raise WireError("header field truncated")
-            text = block[at : at + size].decode() if tag in (TOPIC, CONTENT_TYPE, VALUE) else ""
+            text = block[at : at + size].decode() if tag in (TOPIC, CONTENT_TYPE, USER_HEADER) else ""
             at += size
             if tag == TOPIC:
                 topic = checked_topic(text)
             elif tag == CONTENT_TYPE:
                 content_type = text
-            elif tag == VALUE:
+            elif tag == USER_HEADER:
                 name, separator, value = text.partition("\0")
-                if not separator or not name or len(values) >= HEADERS_MAX:
+                if not separator or not name or len(user_headers) >= USER_HEADERS_MAX:
                     raise WireError("header without a name, or too many headers")
-                values[name] = value
+                user_headers[name] = value
             elif tag >= CRITICAL_TAG:
                 raise WireError(f"unknown header field {tag}")
     except (struct.error, UnicodeDecodeError, ValueError) as problem:
         raise WireError(f"headers: {problem}") from None
-    return Headers(topic, content_type, MappingProxyType(values) if values else _NO_VALUES)
+    return Headers(topic, content_type, MappingProxyType(user_headers) if user_headers else _NO_USER_HEADERS)
 
 
 _decode_cached = lru_cache(maxsize=_CACHED_BLOCKS)(decode_headers)
 
 
 def checked_headers(
-    topic: str | None, content_type: str | None, values: Mapping[str, str] | None
+    topic: str | None, content_type: str | None, user_headers: Mapping[str, str] | None
 ) -> tuple[str | None, str | None, tuple[tuple[str, str], ...]]:
     """The arguments of `encode_headers`. Raises `TypeError` or `ValueError` for what receivers would reject."""
     for what, text in (("topic", topic), ("content_type", content_type)):
@@ -117,9 +115,9 @@ def checked_headers(
             raise TypeError(f"{what} must be text, not {text!r}")
     if topic is not None:
         checked_topic(topic)
-    items = tuple(values.items()) if values is not None else ()
-    if len(items) > HEADERS_MAX:
-        raise ValueError(f"{len(items)} headers: at most {HEADERS_MAX} are allowed")
+    items = tuple(user_headers.items()) if user_headers is not None else ()
+    if len(items) > USER_HEADERS_MAX:
+        raise ValueError(f"{len(items)} headers: at most {USER_HEADERS_MAX} are allowed")
     for name, value in items:
         if not all(isinstance(text, str) for text in (name, value)):
             raise TypeError(f"headers are text, not {name!r}: {value!r}")

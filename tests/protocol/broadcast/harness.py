@@ -3,7 +3,7 @@
 from broadloom.protocol import Peer, Tuning
 from broadloom.wire import Broadcast
 from broadloom.wire.link_messages import Want
-from tests.protocol.fake_runtime import FakeConnection, FakeRuntime, broadcast_of, founder, link
+from tests.protocol.fake_runtime import FakeConnection, FakeRuntime, broadcast_of, creator, link
 
 A, B = 71, 72
 """Authors that are not neighbors."""
@@ -13,7 +13,7 @@ HELD = [broadcast_of(A, 1), broadcast_of(B, 1), broadcast_of(A, 2), broadcast_of
 
 def holder(runtime: FakeRuntime, *held: Broadcast) -> Peer:
     """A peer that received these, in this order, from neighbor 2."""
-    peer = founder(runtime)
+    peer = creator(runtime)
     link(peer, 2).remote_sends(*held)
     return peer
 

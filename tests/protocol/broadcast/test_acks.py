@@ -5,7 +5,7 @@ from broadloom.wire import Broadcast
 from broadloom.wire.broadcast_frame import Dissemination
 from broadloom.wire.link_messages import Ack, Prune
 from tests.protocol.broadcast.harness import A
-from tests.protocol.fake_runtime import ME, FakeConnection, FakeRuntime, founder, link
+from tests.protocol.fake_runtime import ME, FakeConnection, FakeRuntime, creator, link
 
 SIZE = 64 << 10
 SETTINGS = Tuning(
@@ -22,7 +22,7 @@ DEFAULTS = Tuning(heartbeat_timeout_s=1e9)
 
 def author_with_two_children() -> tuple[FakeRuntime, Peer, FakeConnection, FakeConnection]:
     runtime = FakeRuntime()
-    peer = founder(runtime, SETTINGS)
+    peer = creator(runtime, SETTINGS)
     return runtime, peer, link(peer, 2), link(peer, 3)
 
 
@@ -113,7 +113,7 @@ def test_author_waits_when_all_children_are_slow() -> None:
 
 def test_send_window_follows_ack_rate() -> None:
     runtime = FakeRuntime()
-    peer = founder(runtime, DEFAULTS)
+    peer = creator(runtime, DEFAULTS)
     one = link(peer, 2)
     send_messages(peer, 1)
     for acked in range(1, 101):  # 640 KiB/s: the window is half of that, five messages
@@ -148,7 +148,7 @@ def test_pruned_or_lost_child_does_not_hold_up_author() -> None:
 
 def test_child_acks_once_per_ack_bytes() -> None:
     runtime = FakeRuntime()
-    peer = founder(runtime, DEFAULTS)
+    peer = creator(runtime, DEFAULTS)
     parent = link(peer, 2)
     parent.remote_sends(*frames(1, 4))
     assert parent.sent_messages(Ack) == []
@@ -160,7 +160,7 @@ def test_child_acks_once_per_ack_bytes() -> None:
 
 def test_relay_acks_position_of_its_slowest_child() -> None:
     runtime = FakeRuntime()
-    peer = founder(runtime, DEFAULTS)
+    peer = creator(runtime, DEFAULTS)
     parent, child = link(peer, 2), link(peer, 3)
     parent.remote_sends(*frames(1, 5))
     child.remote_sends(Ack(A, 4))
@@ -172,7 +172,7 @@ def test_relay_acks_position_of_its_slowest_child() -> None:
 
 def test_ack_beyond_own_position_is_capped() -> None:
     runtime = FakeRuntime()
-    peer = founder(runtime, DEFAULTS)
+    peer = creator(runtime, DEFAULTS)
     parent, child = link(peer, 2), link(peer, 3)
     parent.remote_sends(*frames(1, 5))
     child.remote_sends(Ack(A, 1 << 60), Ack(999, 5))
@@ -184,7 +184,7 @@ def test_ack_beyond_own_position_is_capped() -> None:
 
 def test_small_flooded_messages_cause_no_acks() -> None:
     runtime = FakeRuntime()
-    peer = founder(runtime, DEFAULTS)
+    peer = creator(runtime, DEFAULTS)
     parent = link(peer, 2)
     for sequence in range(1, 200):
         parent.remote_sends(Broadcast(A, sequence, 1, (b"little",), hops=2))
@@ -193,7 +193,7 @@ def test_small_flooded_messages_cause_no_acks() -> None:
 
 def test_acks_are_more_frequent_when_send_window_is_small() -> None:
     runtime = FakeRuntime()
-    peer = founder(runtime, DEFAULTS)
+    peer = creator(runtime, DEFAULTS)
     parent = link(peer, 2)
     for each in range(1, 31):
         parent.remote_sends(*frames(each, each))

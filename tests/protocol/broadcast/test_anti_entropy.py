@@ -18,9 +18,9 @@ from tests.protocol.fake_runtime import (
     FakeConnection,
     FakeRuntime,
     broadcast_of,
+    creator,
     digest,
     digest_of,
-    founder,
     hello,
     link,
     open_exchange,
@@ -45,8 +45,8 @@ def test_joiner_sends_digest_marked_as_new() -> None:
     assert (sent.is_new, sent.authors) == (True, ())
 
 
-def test_founder_sends_digest_not_marked_as_new() -> None:
-    sent = digest_on(link(founder(FakeRuntime()), 2))
+def test_creator_sends_digest_not_marked_as_new() -> None:
+    sent = digest_on(link(creator(FakeRuntime()), 2))
     assert (sent.is_new, sent.authors) == (False, ())
 
 
@@ -140,7 +140,7 @@ def test_retained_copy_has_more_age_and_one_more_hop() -> None:
 
 
 def test_own_messages_are_sent_to_new_neighbor() -> None:
-    peer = founder(FakeRuntime())
+    peer = creator(FakeRuntime())
     sequence = peer.broadcast(b"e4")
     (copy,) = link(peer, 2).broadcasts()
     assert (copy.author, copy.sequence, copy.hops, copy.messages) == (peer.me.peer_id, sequence, 1, (b"e4",))
@@ -188,7 +188,7 @@ def test_joiner_loses_nothing_when_gap_closes_before_its_digest() -> None:
 
 
 def test_digests_exchange_peer_samples() -> None:
-    peer = founder(FakeRuntime())
+    peer = creator(FakeRuntime())
     link(peer, 2, digest(peer_sample=(peer_info(8), peer_info(9))))
     assert 8 in peer.peer_cache
     assert {each.peer_id for each in digest_on(link(peer, 3)).peer_sample} >= {8, 9}
@@ -203,7 +203,7 @@ def test_two_peers_converge_after_linking(
     ours: list[tuple[int, int]], theirs: list[tuple[int, int]], schedule: list[int]
 ) -> None:
     runtimes = FakeRuntime(1), FakeRuntime(2)
-    peers = [founder(runtime, peer_id=name) for runtime, name in zip(runtimes, (1, 2), strict=True)]
+    peers = [creator(runtime, peer_id=name) for runtime, name in zip(runtimes, (1, 2), strict=True)]
     for peer, received in zip(peers, (ours, theirs), strict=True):
         link(peer, 3).remote_sends(*(broadcast_of(*each) for each in received))
     peers[0].join_protocol.request_link(peers[1].me)
@@ -230,8 +230,8 @@ def test_two_peers_converge_after_linking(
 
 
 def long_connected(runtime: FakeRuntime, settings: Tuning = SHORT_RETENTION) -> Peer:
-    """A founder that has been connected for a long time."""
-    peer = founder(runtime, settings)
+    """A creator that has been connected for a long time."""
+    peer = creator(runtime, settings)
     runtime.advance(LONG_S)
     return peer
 
@@ -290,7 +290,7 @@ def test_messages_of_known_author_past_retention_are_missed_without_request() ->
 def test_recent_messages_of_long_idle_author_are_requested() -> None:
     # After a partition: only the other side received the author's recent messages, and still retains them.
     runtime = FakeRuntime()
-    peer = founder(runtime, SHORT_RETENTION)
+    peer = creator(runtime, SHORT_RETENTION)
     link(peer, 2).remote_sends(broadcast_of(A, 1))
     runtime.advance(2 * SHORT_RETENTION.retention_s)
     connection = link(peer, 3, digest_of((A, 1, 3), idle_ms=1000))
@@ -319,7 +319,7 @@ def link_joiner(peer: Peer, name: int) -> FakeConnection:
 
 def with_idle_author(runtime: FakeRuntime) -> tuple[Peer, FakeConnection]:
     """A peer that received a message of A long ago and one of B just now."""
-    peer = founder(runtime, SHORT_RETENTION)
+    peer = creator(runtime, SHORT_RETENTION)
     connection = link(peer, 2)
     connection.remote_sends(broadcast_of(A, 1))
     runtime.advance(SHORT_RETENTION.author_eviction_s + 1)
@@ -363,7 +363,7 @@ def test_complete_digest_is_answered_with_long_idle_authors() -> None:
 
 def test_last_known_creates_gap() -> None:
     runtime = FakeRuntime()
-    connection = link(founder(runtime), 2)
+    connection = link(creator(runtime), 2)
     connection.remote_sends(broadcast_of(A, 1), LastKnown((AuthorState(A, 1, 3, 0),)))
     runtime.advance(NO_TIMEOUT.gap_repair_delay_s)
     assert connection.sent_messages(Want) == [Want(A, 2, 3)]
@@ -371,7 +371,7 @@ def test_last_known_creates_gap() -> None:
 
 def test_claim_that_stays_open_is_propagated_once() -> None:
     runtime = FakeRuntime()
-    peer = founder(runtime)
+    peer = creator(runtime)
     connections = [link(peer, name) for name in (2, 3)]
     connections[0].remote_sends(broadcast_of(A, 1))
     for _ in range(3):
@@ -384,7 +384,7 @@ def test_claim_that_stays_open_is_propagated_once() -> None:
 def test_propagated_claim_keeps_its_age() -> None:
     # With a higher age, receivers would take it for past retention, or for older than their join, and not ask.
     runtime = FakeRuntime()
-    peer = founder(runtime, SHORT_RETENTION)
+    peer = creator(runtime, SHORT_RETENTION)
     connections = [link(peer, name) for name in (2, 3)]
     connections[0].remote_sends(broadcast_of(A, 1))
     runtime.advance(2 * SHORT_RETENTION.retention_s)
@@ -397,7 +397,7 @@ def test_propagated_claim_keeps_its_age() -> None:
 
 def test_claim_that_closes_in_time_is_not_propagated() -> None:
     runtime = FakeRuntime()
-    peer = founder(runtime)
+    peer = creator(runtime)
     connections = [link(peer, name) for name in (2, 3)]
     connections[0].remote_sends(broadcast_of(A, 1), LastKnown((AuthorState(A, 1, 2, 0),)), broadcast_of(A, 2))
     runtime.advance(4 * NO_TIMEOUT.gap_repair_delay_s)

@@ -1,4 +1,4 @@
-"""Signed channels: an author that contradicts itself, or whose clock is wrong, is reported."""
+"""Signed channels: an author that equivocates, or whose clock is wrong, is reported."""
 
 import pytest
 

@@ -6,21 +6,22 @@ import pytest
 
 from broadloom.protocol import Tuning
 from broadloom.wire import Broadcast, WireError
-from broadloom.wire.broadcast_frame import BUNDLE_MESSAGES_MAX, PayloadKind, decode_broadcast
+from broadloom.wire.broadcast_frame import BUNDLE_MESSAGES_MAX, decode_broadcast
 from broadloom.wire.framing import FRAME_BYTES_MAX
+from broadloom.wire.payload_kind import PayloadKind
 from tests.protocol.broadcast.harness import SHORT_RETENTION, wants
 from tests.protocol.fake_runtime import (
     ME,
     FakeConnection,
     FakeRuntime,
     broadcast_of,
-    founder,
+    creator,
     link,
 )
 
 
 def test_own_message_goes_to_all_links_as_same_bytes() -> None:
-    peer = founder(FakeRuntime())
+    peer = creator(FakeRuntime())
     connections = [link(peer, name) for name in (2, 3, 4)]
     assert peer.broadcast(b"e4") == 1
     (first,), *rest = (connection.broadcast_frames() for connection in connections)
@@ -30,7 +31,7 @@ def test_own_message_goes_to_all_links_as_same_bytes() -> None:
 
 def test_own_message_is_neither_delivered_nor_relayed() -> None:
     runtime = FakeRuntime()
-    peer = founder(runtime)
+    peer = creator(runtime)
     one, other = link(peer, 2), link(peer, 3)
     peer.broadcast(b"e4")
     other.remote_sends(one.broadcasts()[0]._replace(hops=3))
@@ -41,7 +42,7 @@ def test_own_message_is_neither_delivered_nor_relayed() -> None:
 def test_forged_message_in_own_name_is_ignored() -> None:
     # Another peer sends in this peer's name: the message is not delivered, and the own numbers are unaffected.
     runtime = FakeRuntime()
-    peer = founder(runtime, SHORT_RETENTION)
+    peer = creator(runtime, SHORT_RETENTION)
     one, other = link(peer, 2), link(peer, 3)
     one.remote_sends(broadcast_of(ME, 2))
     assert [peer.broadcast(b"mine") for _ in range(3)] == [1, 2, 3]
@@ -52,7 +53,7 @@ def test_forged_message_in_own_name_is_ignored() -> None:
 
 
 def test_oversized_message_uses_no_sequence_number() -> None:
-    peer = founder(FakeRuntime())
+    peer = creator(FakeRuntime())
     connection = link(peer, 2)
     assert peer.broadcast(b"e4") == 1
     with pytest.raises(WireError):
@@ -62,7 +63,7 @@ def test_oversized_message_uses_no_sequence_number() -> None:
 
 
 def test_broadcast_raises_runtime_error_when_not_connected() -> None:
-    peer = founder(FakeRuntime())
+    peer = creator(FakeRuntime())
     peer.leave()
     with pytest.raises(RuntimeError, match="left"):
         peer.broadcast(b"e4")
@@ -70,7 +71,7 @@ def test_broadcast_raises_runtime_error_when_not_connected() -> None:
 
 def test_author_starts_new_stream_after_retention() -> None:
     runtime = FakeRuntime()
-    peer = founder(runtime, SHORT_RETENTION)
+    peer = creator(runtime, SHORT_RETENTION)
     connection = link(peer, 2)
     peer.broadcast(b"")
     runtime.advance(SHORT_RETENTION.retention_s - 0.1)
@@ -106,7 +107,7 @@ def bundles(connection: FakeConnection) -> list[tuple[int, int]]:
 
 def test_messages_of_one_turn_share_a_frame() -> None:
     runtime = TurnBasedRuntime()
-    peer = founder(runtime)
+    peer = creator(runtime)
     connection = link(peer, 2)
     assert [peer.broadcast(b"%d" % number) for number in range(3)] == [1, 2, 3]
     assert not connection.broadcast_frames()
@@ -121,14 +122,14 @@ def test_messages_of_one_turn_share_a_frame() -> None:
 
 def test_turn_without_messages_sends_nothing() -> None:
     runtime = TurnBasedRuntime()
-    connection = link(founder(runtime), 2)
+    connection = link(creator(runtime), 2)
     runtime.end_turn()
     assert not connection.broadcast_frames()
 
 
 def test_bundle_is_sent_when_bundle_bytes_is_reached() -> None:
     runtime = TurnBasedRuntime()
-    peer = founder(runtime, Tuning(heartbeat_timeout_s=1e9, bundle_bytes=100))
+    peer = creator(runtime, Tuning(heartbeat_timeout_s=1e9, bundle_bytes=100))
     connection = link(peer, 2)
     for size in (40, 40, 40, 300, 100, 1):
         peer.broadcast(bytes(size))
@@ -138,7 +139,7 @@ def test_bundle_is_sent_when_bundle_bytes_is_reached() -> None:
 
 def test_bundle_holds_limited_number_of_messages() -> None:
     runtime = TurnBasedRuntime()
-    peer = founder(runtime)
+    peer = creator(runtime)
     connection = link(peer, 2)
     sequences = [peer.broadcast(b"") for _ in range(BUNDLE_MESSAGES_MAX + 1)]
     runtime.end_turn()
@@ -148,7 +149,7 @@ def test_bundle_holds_limited_number_of_messages() -> None:
 
 def test_messages_of_one_frame_share_kind_priority_and_ttl() -> None:
     runtime = TurnBasedRuntime()
-    peer = founder(runtime)
+    peer = creator(runtime)
     connection = link(peer, 2)
     broadcaster = peer.broadcaster
     broadcaster.broadcast(b"", PayloadKind.DATA)
@@ -171,7 +172,7 @@ def test_messages_of_one_frame_share_kind_priority_and_ttl() -> None:
 
 def test_link_in_the_middle_of_a_turn_loses_no_message() -> None:
     runtime = TurnBasedRuntime()
-    peer = founder(runtime)
+    peer = creator(runtime)
     peer.broadcast(b"before")
     connection = link(peer, 2)
     peer.broadcast(b"after")
@@ -182,7 +183,7 @@ def test_link_in_the_middle_of_a_turn_loses_no_message() -> None:
 
 def test_leave_in_the_middle_of_a_turn_sends_open_bundle() -> None:
     runtime = TurnBasedRuntime()
-    peer = founder(runtime)
+    peer = creator(runtime)
     connection = link(peer, 2)
     peer.broadcast(b"last")
     peer.leave()

@@ -9,9 +9,9 @@ from tests.protocol.fake_runtime import (
     NO_TIMEOUT,
     FakeRuntime,
     broadcast_of,
+    creator,
     digest,
     digest_of,
-    founder,
     link,
     seeker,
 )
@@ -19,7 +19,7 @@ from tests.protocol.fake_runtime import (
 
 def test_gap_is_requested_after_delay() -> None:
     runtime = FakeRuntime()
-    peer = founder(runtime)
+    peer = creator(runtime)
     connections = [link(peer, name) for name in (2, 3, 4)]
     connections[0].remote_sends(broadcast_of(A, 1), broadcast_of(A, 4), broadcast_of(A, 6))
     runtime.advance(NO_TIMEOUT.gap_repair_delay_s - 0.01)
@@ -30,7 +30,7 @@ def test_gap_is_requested_after_delay() -> None:
 
 def test_gap_that_closes_by_itself_is_not_requested() -> None:
     runtime = FakeRuntime()
-    peer = founder(runtime)
+    peer = creator(runtime)
     connection = link(peer, 2)
     connection.remote_sends(broadcast_of(A, 2))
     runtime.advance(NO_TIMEOUT.gap_repair_delay_s / 2)
@@ -45,7 +45,7 @@ def test_gap_that_closes_by_itself_is_not_requested() -> None:
 
 def test_requested_messages_close_the_gap() -> None:
     runtime = FakeRuntime()
-    peer = founder(runtime)
+    peer = creator(runtime)
     connection = link(peer, 2)
     connection.remote_sends(broadcast_of(A, 3))
     runtime.advance(NO_TIMEOUT.gap_repair_delay_s)
@@ -58,7 +58,7 @@ def test_requested_messages_close_the_gap() -> None:
 
 def test_each_neighbor_is_asked_once_when_message_is_expired() -> None:
     runtime = FakeRuntime()
-    peer = founder(runtime)
+    peer = creator(runtime)
     connections = [link(peer, name) for name in (2, 3, 4)]
     connections[0].remote_sends(broadcast_of(A, 3))
     asked = []
@@ -72,7 +72,7 @@ def test_each_neighbor_is_asked_once_when_message_is_expired() -> None:
 
 def test_messages_expired_at_all_neighbors_are_missed_and_delivery_continues() -> None:
     runtime = FakeRuntime()
-    peer = founder(runtime)
+    peer = creator(runtime)
     connections = [link(peer, name) for name in (2, 3)]
     connections[0].remote_sends(broadcast_of(A, 1), broadcast_of(A, 5), broadcast_of(A, 6))
     connections[0].remote_sends(Unavailable(A, 2, 4, UnavailableReason.DROPPED))
@@ -90,7 +90,7 @@ def test_messages_expired_at_all_neighbors_are_missed_and_delivery_continues() -
 
 def test_only_range_expired_at_all_neighbors_is_given_up() -> None:
     runtime = FakeRuntime()
-    peer = founder(runtime)
+    peer = creator(runtime)
     connections = [link(peer, name) for name in (2, 3)]
     connections[0].remote_sends(broadcast_of(A, 6))
     connections[0].remote_sends(Unavailable(A, 1, 5, UnavailableReason.DROPPED))
@@ -103,7 +103,7 @@ def test_only_range_expired_at_all_neighbors_is_given_up() -> None:
 
 def test_pending_gap_is_given_up_only_after_retention() -> None:
     runtime = FakeRuntime()
-    peer = founder(runtime, SHORT_RETENTION)
+    peer = creator(runtime, SHORT_RETENTION)
     connections = [link(peer, name) for name in (2, 3)]
     connections[0].remote_sends(broadcast_of(A, 2))
     while runtime.time < SHORT_RETENTION.retention_s - SHORT_RETENTION.gap_repair_delay_s:
@@ -119,7 +119,7 @@ def test_pending_gap_is_given_up_only_after_retention() -> None:
 def test_later_gap_is_not_given_up_with_earlier_one() -> None:
     # Message 1 never arrives; message 3 has been missing only briefly when message 1 is given up.
     runtime = FakeRuntime()
-    connection = link(founder(runtime, SHORT_RETENTION), 2)
+    connection = link(creator(runtime, SHORT_RETENTION), 2)
     connection.remote_sends(broadcast_of(A, 2))
     runtime.advance(SHORT_RETENTION.retention_s)
     connection.remote_sends(broadcast_of(A, 4))
@@ -131,7 +131,7 @@ def test_later_gap_is_not_given_up_with_earlier_one() -> None:
 
 def test_active_author_does_not_keep_gap_open_forever() -> None:
     runtime = FakeRuntime()
-    connections = [link(peer, name) for peer in [founder(runtime, SHORT_RETENTION)] for name in (2, 3)]
+    connections = [link(peer, name) for peer in [creator(runtime, SHORT_RETENTION)] for name in (2, 3)]
     sequence = 2
     while runtime.time < 2 * SHORT_RETENTION.retention_s:
         connections[0].remote_sends(broadcast_of(A, sequence))
@@ -146,7 +146,7 @@ def test_active_author_does_not_keep_gap_open_forever() -> None:
 def test_continuous_reordering_loses_no_message() -> None:
     # There is always some gap, but each closes soon, so none is given up.
     runtime = FakeRuntime()
-    connection = link(founder(runtime, SHORT_RETENTION), 2)
+    connection = link(creator(runtime, SHORT_RETENTION), 2)
     connection.remote_sends(broadcast_of(A, 2))
     sequence = 2
     while runtime.time < 3 * SHORT_RETENTION.retention_s:
@@ -160,7 +160,7 @@ def test_continuous_reordering_loses_no_message() -> None:
 
 def test_gap_is_reported_after_long_isolation() -> None:
     runtime = FakeRuntime()
-    peer = founder(runtime, SHORT_RETENTION)
+    peer = creator(runtime, SHORT_RETENTION)
     connection = link(peer, 2)
     connection.remote_sends(broadcast_of(A, 1), broadcast_of(A, 3))
     connection.remote_closes()
@@ -235,7 +235,7 @@ def test_want_for_messages_before_join_is_answered_with_never_held() -> None:
 
 def test_want_for_dropped_messages_is_answered_with_expired() -> None:
     runtime = FakeRuntime()
-    peer = founder(runtime, Tuning(heartbeat_timeout_s=1e9, retention_s=10))
+    peer = creator(runtime, Tuning(heartbeat_timeout_s=1e9, retention_s=10))
     source = link(peer, 2)
     source.remote_sends(broadcast_of(A, 1), broadcast_of(A, 2))
     runtime.advance(8)

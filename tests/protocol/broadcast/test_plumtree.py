@@ -9,7 +9,7 @@ from broadloom.wire.broadcast_frame import Dissemination
 from broadloom.wire.link_messages import Graft, IHave, Leave, Prune, Want
 from broadloom.wire.types import TreePosition
 from tests.protocol.broadcast.harness import A, B
-from tests.protocol.fake_runtime import ME, FakeConnection, FakeRuntime, founder, link, peer_info
+from tests.protocol.fake_runtime import ME, FakeConnection, FakeRuntime, creator, link, peer_info
 from tests.protocol.fake_runtime import broadcast_of as flooded
 
 TREE = Tuning(heartbeat_timeout_s=1e9, flood_bytes_max=0)
@@ -28,7 +28,7 @@ PeerWithLinks = tuple[Peer, FakeConnection, FakeConnection, FakeConnection]
 
 
 def peer_with_three_links(runtime: FakeRuntime) -> PeerWithLinks:
-    peer = founder(runtime, TREE)
+    peer = creator(runtime, TREE)
     return peer, link(peer, 2), link(peer, 3), link(peer, 4)
 
 
@@ -450,7 +450,7 @@ def test_ihave_about_own_messages_is_ignored() -> None:
 
 def test_unknown_authors_in_ihave_are_bounded() -> None:
     runtime = FakeRuntime()
-    peer = founder(runtime, Tuning(heartbeat_timeout_s=1e9, authors_max=50))
+    peer = creator(runtime, Tuning(heartbeat_timeout_s=1e9, authors_max=50))
     connection = link(peer, 2)
     connection.remote_sends(IHave(tuple(TreePosition(author, 1, 5, 1) for author in range(5000, 6000))))
     assert len(peer.broadcaster.receiver.windows) <= 50

@@ -19,7 +19,7 @@ from tests.protocol.fake_runtime import (
     FakeConnection,
     FakeRuntime,
     broadcast_of,
-    founder,
+    creator,
     hello,
     link,
     open_exchange,
@@ -44,7 +44,7 @@ def arrivals(draw: st.DrawFn) -> list[tuple[int, int, int]]:
 @given(arrivals())
 def test_any_arrival_order_delivers_each_message_once_in_order(order: list[tuple[int, int, int]]) -> None:
     runtime = FakeRuntime()
-    peer = founder(runtime)
+    peer = creator(runtime)
     connections = [link(peer, name) for name in (2, 3, 4)]
     for author, sequence, number in order:
         connections[number].remote_sends(broadcast_of(author, sequence))
@@ -62,13 +62,13 @@ def test_any_arrival_order_delivers_each_message_once_in_order(order: list[tuple
 
 def test_application_gets_author_sequence_data_and_hops() -> None:
     runtime = FakeRuntime()
-    link(founder(runtime), 2).remote_sends(broadcast_of(A, 1, hops=7))
+    link(creator(runtime), 2).remote_sends(broadcast_of(A, 1, hops=7))
     assert runtime.delivered == [Message(A, 1, b"1", 7)]
 
 
 def test_early_message_is_relayed_at_once_and_delivered_in_order() -> None:
     runtime = FakeRuntime()
-    peer = founder(runtime)
+    peer = creator(runtime)
     one, other = link(peer, 2), link(peer, 3)
     one.remote_sends(broadcast_of(A, 2))
     assert (other.broadcast_ids(), runtime.delivered_ids()) == ([(A, 2)], [])
@@ -80,7 +80,7 @@ def test_early_message_is_relayed_at_once_and_delivered_in_order() -> None:
 
 
 def test_first_copy_is_relayed_to_other_links_as_same_bytes() -> None:
-    peer = founder(FakeRuntime())
+    peer = creator(FakeRuntime())
     source, *others = (link(peer, name) for name in (2, 3, 4, 5))
     source.remote_sends(broadcast_of(A, 1, hops=4, age_ms=30))
     assert source.broadcast_frames() == []
@@ -91,7 +91,7 @@ def test_first_copy_is_relayed_to_other_links_as_same_bytes() -> None:
 
 def test_further_copies_are_counted_as_duplicates() -> None:
     runtime = FakeRuntime()
-    peer = founder(runtime)
+    peer = creator(runtime)
     one, other = link(peer, 2), link(peer, 3)
     for connection in (one, other, other, one):
         connection.remote_sends(broadcast_of(A, 1))
@@ -121,14 +121,14 @@ MALFORMED = {
 
 def test_unmodified_frame_of_the_malformed_cases_is_delivered() -> None:
     runtime = FakeRuntime()
-    link(founder(runtime), 2).remote_sends(VALID)
+    link(creator(runtime), 2).remote_sends(VALID)
     assert runtime.delivered_ids() == [(A, 1)]
 
 
 @pytest.mark.parametrize("frame", MALFORMED.values(), ids=list(MALFORMED))
 def test_malformed_broadcast_closes_link_and_is_not_relayed(frame: bytes) -> None:
     runtime = FakeRuntime()
-    peer = founder(runtime)
+    peer = creator(runtime)
     source, other = link(peer, 2), link(peer, 3)
     source.remote_sends(frame)
     assert (runtime.delivered, other.broadcast_frames()) == ([], [])
@@ -147,7 +147,7 @@ def test_malformed_broadcast_closes_link_and_is_not_relayed(frame: bytes) -> Non
 
 def test_copy_older_than_retention_is_ignored() -> None:
     runtime = FakeRuntime()
-    peer = founder(runtime, SHORT_RETENTION)
+    peer = creator(runtime, SHORT_RETENTION)
     runtime.advance(20)
     one, other = link(peer, 2), link(peer, 3)
     one.remote_sends(broadcast_of(A, 1, age_ms=10_001))
@@ -162,7 +162,7 @@ def test_copy_older_than_retention_is_ignored() -> None:
 def test_unknown_author_starts_with_message_one() -> None:
     # The starting position covers everything sent before the join, so this was sent later.
     runtime = FakeRuntime()
-    connection = link(founder(runtime), 2)
+    connection = link(creator(runtime), 2)
     connection.remote_sends(broadcast_of(A, 5, stream_start=5))
     runtime.advance(NO_TIMEOUT.gap_repair_delay_s)
     assert wants(connection) == [Want(A, 1, 4)]
@@ -170,7 +170,7 @@ def test_unknown_author_starts_with_message_one() -> None:
 
 def test_idle_author_is_remembered() -> None:
     runtime = FakeRuntime()
-    connection = link(founder(runtime, SHORT_RETENTION), 2)
+    connection = link(creator(runtime, SHORT_RETENTION), 2)
     connection.remote_sends(broadcast_of(A, 1), broadcast_of(A, 2))
     runtime.advance(10 * SHORT_RETENTION.author_eviction_s)
     connection.remote_sends(broadcast_of(A, 3, stream_start=3))
@@ -183,7 +183,7 @@ def test_idle_author_is_remembered() -> None:
 def test_digest_contains_start_of_current_stream() -> None:
     # Peers that evicted the author start there; the stream before is past retention.
     runtime = FakeRuntime()
-    peer = founder(runtime, SHORT_RETENTION)
+    peer = creator(runtime, SHORT_RETENTION)
     connection = link(peer, 2)
     connection.remote_sends(broadcast_of(A, 1), broadcast_of(A, 2))
     runtime.advance(SHORT_RETENTION.retention_s + 2)
@@ -194,7 +194,7 @@ def test_digest_contains_start_of_current_stream() -> None:
 
 def test_author_never_evicts_itself() -> None:
     runtime = FakeRuntime()
-    peer = founder(runtime, FEW_AUTHORS)
+    peer = creator(runtime, FEW_AUTHORS)
     connection = link(peer, 2)
     assert peer.broadcast(b"") == 1
     for author in range(200, 220):
@@ -211,7 +211,7 @@ C, D = 73, 74
 
 def peer_at_author_limit(runtime: FakeRuntime) -> tuple[Peer, FakeConnection, FakeConnection]:
     """A peer that tracks as many authors as allowed; C sent last."""
-    peer = founder(runtime, FEW_AUTHORS)
+    peer = creator(runtime, FEW_AUTHORS)
     connection, other = link(peer, 2), link(peer, 3)
     for author in (A, B, C):
         connection.remote_sends(broadcast_of(author, 1))
@@ -258,7 +258,7 @@ def test_evicted_author_restarts_at_new_stream_without_gap() -> None:
 
 def test_author_with_gap_is_not_evicted() -> None:
     runtime = FakeRuntime()
-    peer = founder(runtime, FEW_AUTHORS)
+    peer = creator(runtime, FEW_AUTHORS)
     connection = link(peer, 2)
     connection.remote_sends(broadcast_of(A, 2), broadcast_of(B, 1), broadcast_of(C, 1))
     connection.remote_closes()  # no neighbor to ask, so the gap stays open
@@ -269,7 +269,7 @@ def test_author_with_gap_is_not_evicted() -> None:
 
 def test_own_idle_window_does_not_block_eviction() -> None:
     runtime = FakeRuntime()
-    peer = founder(runtime, FEW_AUTHORS)
+    peer = creator(runtime, FEW_AUTHORS)
     connection = link(peer, 2)
     peer.broadcast(b"first")
     runtime.advance(1)

@@ -4,7 +4,7 @@ from broadloom.protocol import Peer, Tuning
 from broadloom.wire import Broadcast
 from broadloom.wire.broadcast_frame import Dissemination, Priority
 from broadloom.wire.link_messages import IHave, Prune, Unavailable, UnavailableReason, Want
-from tests.protocol.fake_runtime import FakeConnection, FakeRuntime, founder, link
+from tests.protocol.fake_runtime import FakeConnection, FakeRuntime, creator, link
 
 BUSY, QUIET, OTHER = 71, 72, 73
 SETTINGS = Tuning(heartbeat_timeout_s=1e9, straggler_timeout_s=0.0)
@@ -27,7 +27,7 @@ def frame(
 
 def congested_peer(settings: Tuning = SETTINGS) -> tuple[FakeRuntime, Peer, FakeConnection, FakeConnection]:
     runtime = FakeRuntime()
-    peer = founder(runtime, settings)
+    peer = creator(runtime, settings)
     source, slow = link(peer, 2), link(peer, 3)
     slow.is_congested = True
     return runtime, peer, source, slow

@@ -9,7 +9,7 @@ from broadloom.protocol.membership.leave import pairings
 from broadloom.wire import Broadcast
 from broadloom.wire.exchange_messages import LinkRequest
 from broadloom.wire.link_messages import Leave, UnlinkAck
-from tests.protocol.fake_runtime import ME, NO_TIMEOUT, FakeRuntime, founder, link, peer_info
+from tests.protocol.fake_runtime import ME, NO_TIMEOUT, FakeRuntime, creator, link, peer_info
 
 every_count = pytest.mark.parametrize("count", range(13))
 
@@ -38,7 +38,7 @@ def test_first_pairing_pairs_adjacent_indices(count: int) -> None:
 
 
 def test_leaving_peer_has_left_when_last_neighbor_acknowledges() -> None:
-    peer = founder(FakeRuntime())
+    peer = creator(FakeRuntime())
     connections = [link(peer, peer_id) for peer_id in (2, 3, 4)]
     peer.leave()
     for connection in connections:
@@ -51,7 +51,7 @@ def test_leaving_peer_has_left_when_last_neighbor_acknowledges() -> None:
 
 def test_leaving_peer_relays_messages() -> None:
     # The author may leave at the same moment, and this peer may be the only one that received its last message.
-    peer = founder(FakeRuntime())
+    peer = creator(FakeRuntime())
     connections = [link(peer, peer_id) for peer_id in (2, 3)]
     peer.leave()
     connections[0].remote_sends(Broadcast(71, 1, 1, (b"farewell",)))
@@ -60,7 +60,7 @@ def test_leaving_peer_relays_messages() -> None:
 
 def test_leaving_peer_closes_links_after_timeout() -> None:
     runtime = FakeRuntime()
-    peer = founder(runtime)
+    peer = creator(runtime)
     connection = link(peer, 2)
     peer.leave()
     runtime.advance(NO_TIMEOUT.unlink_timeout_s - 0.1)
@@ -71,7 +71,7 @@ def test_leaving_peer_closes_links_after_timeout() -> None:
 
 
 def test_peer_without_neighbors_leaves_at_once() -> None:
-    peer = founder(FakeRuntime())
+    peer = creator(FakeRuntime())
     peer.leave()
     assert peer.state is PeerState.LEFT
 
@@ -81,7 +81,7 @@ def test_peer_without_neighbors_leaves_at_once() -> None:
 
 def test_lower_index_of_a_pair_requests_a_link() -> None:
     runtime = FakeRuntime()
-    peer = founder(runtime)
+    peer = creator(runtime)
     link(peer, 2).remote_sends(Leave((peer_info(ME), peer_info(5), peer_info(6))))
     assert [dialed.address for dialed in runtime.dialed] == [peer_info(5).address]
     runtime.dialed[0].remote_accepts()
@@ -90,7 +90,7 @@ def test_lower_index_of_a_pair_requests_a_link() -> None:
 
 def test_higher_index_of_a_pair_reserves_a_slot() -> None:
     runtime = FakeRuntime()
-    peer = founder(runtime)
+    peer = creator(runtime)
     link(peer, 2).remote_sends(Leave((peer_info(5), peer_info(ME), peer_info(6))))
     assert runtime.dialed == []
     assert peer.links.is_reserved(5)
@@ -98,7 +98,7 @@ def test_higher_index_of_a_pair_reserves_a_slot() -> None:
 
 def test_pairing_skips_existing_neighbors() -> None:
     runtime = FakeRuntime()
-    peer = founder(runtime)
+    peer = creator(runtime)
     leaver = link(peer, 2)
     link(peer, 5)
     leaver.remote_sends(Leave((peer_info(ME), peer_info(5), peer_info(6), peer_info(7))))
@@ -107,7 +107,7 @@ def test_pairing_skips_existing_neighbors() -> None:
 
 def test_link_to_leaving_neighbor_lingers_before_ack() -> None:
     runtime = FakeRuntime()
-    peer = founder(runtime)
+    peer = creator(runtime)
     connection = link(peer, 2)
     connection.remote_sends(Leave((peer_info(ME),)))
     assert (peer.links.neighbors, connection.sent_messages(UnlinkAck), connection.closed) == ((), [], False)
@@ -118,7 +118,7 @@ def test_link_to_leaving_neighbor_lingers_before_ack() -> None:
 
 
 def test_two_leaving_neighbors_acknowledge_at_once() -> None:
-    peer = founder(FakeRuntime())
+    peer = creator(FakeRuntime())
     connection = link(peer, 2)
     peer.leave()
     connection.remote_sends(Leave((peer_info(ME),)))
@@ -127,7 +127,7 @@ def test_two_leaving_neighbors_acknowledge_at_once() -> None:
 
 
 def test_leaving_neighbor_is_removed_from_peer_cache() -> None:
-    peer = founder(FakeRuntime())
+    peer = creator(FakeRuntime())
     connection = link(peer, 2)
     assert 2 in peer.peer_cache
     connection.remote_sends(Leave((peer_info(ME),)))

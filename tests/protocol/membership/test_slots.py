@@ -25,7 +25,7 @@ from tests.protocol.fake_runtime import (
     Cable,
     FakeConnection,
     FakeRuntime,
-    founder,
+    creator,
     hello,
     link,
     open_exchange,
@@ -48,7 +48,7 @@ def request_link(peer: Peer, peer_id: int) -> FakeConnection:
 
 @pytest.mark.parametrize("degree", [3, 4, 5, 8])
 def test_peer_accepts_links_up_to_its_degree(degree: int) -> None:
-    peer = founder(FakeRuntime(), Tuning(degree=degree))
+    peer = creator(FakeRuntime(), Tuning(degree=degree))
     for peer_id in range(1, degree + 1):
         assert peer.links.free_slots == peer.links.unreserved_slots == degree - peer_id + 1
         link(peer, peer_id)
@@ -59,7 +59,7 @@ def test_peer_accepts_links_up_to_its_degree(degree: int) -> None:
 
 
 def test_second_link_to_a_neighbor_is_rejected() -> None:
-    peer = founder(FakeRuntime())
+    peer = creator(FakeRuntime())
     link(peer, 2)
     assert reject_reasons(request_link(peer, 2)) == [RejectReason.ALREADY_LINKED]
     assert peer.links.neighbors == (2,)
@@ -67,7 +67,7 @@ def test_second_link_to_a_neighbor_is_rejected() -> None:
 
 def test_link_up_and_link_down_are_emitted() -> None:
     runtime = FakeRuntime()
-    peer = founder(runtime)
+    peer = creator(runtime)
     link(peer, 2).remote_closes()
     results = [event for event in runtime.events if isinstance(event, LinkUp | LinkDown)]
     assert results == [LinkUp(peer_info(2)), LinkDown(peer_info(2), LinkDownReason.CONNECTION_LOST)]
@@ -78,7 +78,7 @@ def test_link_up_and_link_down_are_emitted() -> None:
 
 
 def test_reserved_slot_is_kept_for_its_peer() -> None:
-    peer = founder(FakeRuntime())
+    peer = creator(FakeRuntime())
     for peer_id in (2, 3, 4):
         link(peer, peer_id)
     assert peer.links.reserve(9)
@@ -91,7 +91,7 @@ def test_reserved_slot_is_kept_for_its_peer() -> None:
 
 def test_slot_reservation_expires() -> None:
     runtime = FakeRuntime()
-    peer = founder(runtime)
+    peer = creator(runtime)
     for peer_id in (2, 3, 4):
         link(peer, peer_id)
     peer.links.reserve(9)
@@ -104,7 +104,7 @@ def test_slot_reservation_expires() -> None:
 
 def test_renewed_reservation_lasts_longer_and_takes_no_second_slot() -> None:
     runtime = FakeRuntime()
-    peer = founder(runtime)
+    peer = creator(runtime)
     peer.links.reserve(9)
     runtime.advance(NO_TIMEOUT.slot_reservation_s - 0.1)
     peer.links.reserve(9)
@@ -116,7 +116,7 @@ def test_renewed_reservation_lasts_longer_and_takes_no_second_slot() -> None:
 
 
 def test_no_slot_is_reserved_for_a_neighbor_or_own_id() -> None:
-    peer = founder(FakeRuntime())
+    peer = creator(FakeRuntime())
     link(peer, 2)
     assert not peer.links.reserve(2)
     assert not peer.links.reserve(peer.me.peer_id)
@@ -125,7 +125,7 @@ def test_no_slot_is_reserved_for_a_neighbor_or_own_id() -> None:
 
 def test_link_request_keeps_its_slot_until_it_fails() -> None:
     runtime = FakeRuntime()
-    peer = founder(runtime)
+    peer = creator(runtime)
     for peer_id in (2, 3, 4):
         link(peer, peer_id)
     peer.join_protocol.request_link(peer_info(9))
@@ -136,7 +136,7 @@ def test_link_request_keeps_its_slot_until_it_fails() -> None:
 
 @pytest.mark.parametrize(("pair", "result"), [(False, EdgeOfferResult.NO_FREE_SLOT), (True, EdgeOfferResult.ACCEPTED)])
 def test_edge_offer_needs_two_slots_unless_it_splits_a_pair(pair: bool, result: EdgeOfferResult) -> None:
-    peer = founder(FakeRuntime())
+    peer = creator(FakeRuntime())
     for peer_id in (2, 3, 4):
         link(peer, peer_id)
     connection = open_exchange(peer, hello(8), EdgeOffer(1, peer_info(9), pair, (), (), True))
@@ -145,7 +145,7 @@ def test_edge_offer_needs_two_slots_unless_it_splits_a_pair(pair: bool, result: 
 
 
 def test_accepted_edge_reserves_a_slot_for_its_far_end() -> None:
-    peer = founder(FakeRuntime())
+    peer = creator(FakeRuntime())
     for peer_id in (2, 3):
         link(peer, peer_id)
     connection = open_exchange(peer, hello(8), EdgeOffer(1, peer_info(9), False, (), (), True))
@@ -161,7 +161,7 @@ def test_accepted_edge_reserves_a_slot_for_its_far_end() -> None:
 @given(st.lists(st.tuples(st.integers(0, 1), st.integers(0, 1)), max_size=16), st.sampled_from([0, DEGREE - 1]))
 def test_simultaneous_link_requests_create_exactly_one_link(schedule: list[tuple[int, int]], others: int) -> None:
     runtimes = FakeRuntime(1), FakeRuntime(2)
-    peers = [founder(runtime, peer_id=peer_id) for runtime, peer_id in zip(runtimes, (1, 2), strict=True)]
+    peers = [creator(runtime, peer_id=peer_id) for runtime, peer_id in zip(runtimes, (1, 2), strict=True)]
     for peer in peers:
         for peer_id in range(10, 10 + others):
             link(peer, peer_id)
@@ -186,7 +186,7 @@ def test_simultaneous_link_requests_create_exactly_one_link(schedule: list[tuple
 def test_simultaneous_link_requests_both_finish(first: int) -> None:
     # Joining waits for the end of these requests, so none may stay pending.
     runtimes = FakeRuntime(1), FakeRuntime(2)
-    peers = [founder(runtime, peer_id=peer_id) for runtime, peer_id in zip(runtimes, (1, 2), strict=True)]
+    peers = [creator(runtime, peer_id=peer_id) for runtime, peer_id in zip(runtimes, (1, 2), strict=True)]
     results: list[list[bool]] = [[], []]
     peers[0].join_protocol.request_link(peers[1].me, results[0].append)
     peers[1].join_protocol.request_link(peers[0].me, results[1].append)
@@ -202,7 +202,7 @@ def test_simultaneous_link_requests_both_finish(first: int) -> None:
 def test_join_target_is_rejected_when_slots_are_taken_meanwhile() -> None:
     # A join request reserves no slot, so a link request of the same peer may find none.
     runtime = FakeRuntime()
-    peer = founder(runtime)
+    peer = creator(runtime)
     for peer_id in (2, 3, 4):
         link(peer, peer_id)
     peer.join_protocol.join_via(peer_info(9), lambda _accepted: None)
@@ -216,7 +216,7 @@ def test_join_target_is_rejected_when_slots_are_taken_meanwhile() -> None:
 def test_link_target_is_rejected_when_its_reservation_expired() -> None:
     # A reservation is shorter than the timeout of an exchange.
     runtime = FakeRuntime()
-    peer = founder(runtime)
+    peer = creator(runtime)
     for peer_id in (2, 3, 4):
         link(peer, peer_id)
     peer.join_protocol.request_link(peer_info(9))
@@ -228,7 +228,7 @@ def test_link_target_is_rejected_when_its_reservation_expired() -> None:
 
 def test_late_link_response_creates_no_link_when_slot_is_taken() -> None:
     runtime = FakeRuntime()
-    peer = founder(runtime)
+    peer = creator(runtime)
     for peer_id in (2, 3, 4):
         link(peer, peer_id)
     peer.join_protocol.request_link(peer_info(9))
@@ -245,7 +245,7 @@ def test_late_link_response_creates_no_link_when_slot_is_taken() -> None:
 
 def test_cut_link_frees_its_slot_and_is_drained_until_timeout() -> None:
     runtime = FakeRuntime()
-    peer = founder(runtime)
+    peer = creator(runtime)
     connection, *_ = (link(peer, peer_id) for peer_id in (2, 3, 4, 5))
     connection.remote_sends(RandomWalk(1, peer_info(9), None, (), (), free_slot_only=False, steps=0, extra_steps=0))
     offer = runtime.dialed[0]
@@ -264,7 +264,7 @@ def test_cut_link_frees_its_slot_and_is_drained_until_timeout() -> None:
 
 def test_unlink_is_acknowledged_and_the_slot_refilled() -> None:
     runtime = FakeRuntime()
-    peer = founder(runtime)
+    peer = creator(runtime)
     dial, awaited = (link(peer, peer_id) for peer_id in (2, 3))
     dial.remote_sends(Unlink(dial=peer_info(9), await_dial=None))
     assert runtime.dialed[0].address == peer_info(9).address
@@ -280,7 +280,7 @@ def test_unlink_is_acknowledged_and_the_slot_refilled() -> None:
 def test_silent_link_is_closed_and_idle_link_is_kept() -> None:
     runtime = FakeRuntime()
     defaults = Tuning()
-    peer = founder(runtime, defaults)
+    peer = creator(runtime, defaults)
     idle, silent = link(peer, 2), link(peer, 3)
     while runtime.time < 3 * defaults.heartbeat_timeout_s:
         runtime.advance(defaults.heartbeat_s)
@@ -292,7 +292,7 @@ def test_silent_link_is_closed_and_idle_link_is_kept() -> None:
 
 def test_idle_link_sends_heartbeats() -> None:
     runtime = FakeRuntime()
-    peer = founder(runtime)
+    peer = creator(runtime)
     connection = link(peer, 2)
     for _ in range(20):
         sent = len(connection.sent)
@@ -313,7 +313,7 @@ class SlotMachine(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.runtime = FakeRuntime()
-        self.peer = founder(self.runtime, peer_id=5)
+        self.peer = creator(self.runtime, peer_id=5)
         self.connections: dict[int, FakeConnection] = {}
 
     def _keep(self, peer_id: int, connection: FakeConnection) -> None:

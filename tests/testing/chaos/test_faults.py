@@ -60,8 +60,8 @@ def test_uncaught_exception_is_an_error() -> None:
     patch = (
         "from broadloom.protocol.peer import Peer\n"
         "tick = Peer._tick\n"
-        "def bad(peer):\n"
-        "    tick(peer)\n"
+        "def bad(peer, due_at):\n"
+        "    tick(peer, due_at)\n"
         "    raise RuntimeError('a bug')\n"
         "Peer._tick = bad"
     )

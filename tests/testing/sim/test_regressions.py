@@ -141,7 +141,7 @@ def test_messages_sent_before_all_neighbors_joined_are_repaired():
     )
 
 
-def test_lone_founder_may_leave_with_its_messages():
+def test_lone_creator_may_leave_with_its_messages():
     """It had no neighbor to leave its message with; the check was wrong to expect it."""
     exhaustive.run_order(
         exhaustive.parse_order("jjddjjljjlljlj"), 2375, degree=4, converge_between=False, mode=DisseminationMode.TREE

@@ -11,14 +11,9 @@ from broadloom.protocol.broadcast.receiver import Receiver
 from broadloom.protocol.broadcast.retention import RetainedFrame, RetentionBuffer
 from broadloom.protocol.broadcast.signing import MessageVerifier
 from broadloom.wire import Broadcast, PeerId, WireError
-from broadloom.wire.broadcast_frame import (
-    BUNDLE_MESSAGES_MAX,
-    Dissemination,
-    PayloadKind,
-    Priority,
-    encode_broadcast,
-)
+from broadloom.wire.broadcast_frame import BUNDLE_MESSAGES_MAX, Dissemination, Priority, encode_broadcast
 from broadloom.wire.framing import FRAME_BYTES_MAX
+from broadloom.wire.payload_kind import PayloadKind
 
 if TYPE_CHECKING:
     from broadloom.protocol.identity import Signer

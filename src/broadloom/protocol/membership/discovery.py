@@ -1,4 +1,4 @@
-"""Find the channel: search the bootstrap hosts by depth of the port order, meet other seekers, elect a founder.
+"""Find the channel: search the bootstrap hosts by depth of the port order, meet other seekers, elect the creator.
 
 Seekers that meet share how deep they have searched and which other seekers they know, and never link to each other
 before the search is exhausted. Then the seeker with the lowest id that can be found on a bootstrap host creates the
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 SEEKERS_MAX = 32
 """Seekers remembered."""
 SEEKERS_SHARED = 8
-"""Seekers named to another one: those with the lowest ids, one of which would found the channel."""
+"""Seekers named to another one: those with the lowest ids, one of which would create the channel."""
 SEEKERS_PROBED = 3
 FOREIGN_MAX = 16
 """Foreign programs remembered, for error messages."""
@@ -36,7 +36,7 @@ BOOTSTRAP_TRIES = 3
 PORT_TRIES = 4
 """Ports of each: always the first one of the port order, where a peer is most likely, and others each time."""
 
-REJECTING_REASONS = {
+REJECTION_TEXTS = {
     RejectReason.WRONG_KEY: "is on this channel, but has another key; use the key of the other members",
     RejectReason.TICKET_EXPIRED: (
         "reports an expired ticket; ask the owner of the channel for a new one, and check both clocks"
@@ -104,7 +104,7 @@ class Discovery:
         self._own_ports = {peer.me.address.port: None}
         self._seekers: dict[PeerId, PeerInfo] = {}
         self._seekers_on_bootstrap: dict[PeerId, None] = {}
-        """Seekers that answered on a bootstrap host, so they could found the channel."""
+        """Seekers that answered on a bootstrap host, so they could create the channel."""
         self._members: dict[PeerId, PeerInfo] = {}
         """Connected peers not yet asked to admit this one."""
         self._cache_tried = False
@@ -233,7 +233,7 @@ class Discovery:
         if isinstance(target, PeerInfo):
             self._seekers.pop(target.peer_id, None)
         elif reason in self._rejecting_reasons(target):
-            text = REJECTING_REASONS[reason].format(foreign=self.foreign.get(target, "another program"))
+            text = REJECTION_TEXTS[reason].format(foreign=self.foreign.get(target, "another program"))
             self._rejected = Rejected(reason, f"{target}: {text}")
         if depth is not None:
             self._on_probe_ended(depth)
@@ -245,7 +245,7 @@ class Discovery:
     def _rejecting_reasons(self, address: Address) -> tuple[RejectReason, ...]:
         """Reasons that keep us out for good. Other channels and programs are to be expected along the port order;
         at an address given with its port they are a mistake, which is reported."""
-        return tuple(REJECTING_REASONS) if address in self._bootstrap else REJECTING_REASONS_ANYWHERE
+        return tuple(REJECTION_TEXTS) if address in self._bootstrap else REJECTING_REASONS_ANYWHERE
 
     # -- other seekers
 
@@ -326,7 +326,7 @@ class Discovery:
 
     # -- no member found
 
-    def _elect_founder(self) -> None:
+    def _elect_creator(self) -> None:
         """The seeker with the lowest id creates the channel. A member that rejects us proves that the channel exists:
         so no second one of the same name is created."""
         if self._rejected is not None:
@@ -334,12 +334,12 @@ class Discovery:
             return
         self.search_depth = self._peer.settings.discovery_ports
         is_preceded = any(
-            seeker.peer_id < self._peer.me.peer_id and self._can_found(seeker) for seeker in self._seekers.values()
+            seeker.peer_id < self._peer.me.peer_id and self._can_create(seeker) for seeker in self._seekers.values()
         )
-        may_found = self._is_on_bootstrap and not is_preceded
-        self._fire(DiscoveryEvent.MAY_CREATE if may_found else DiscoveryEvent.MUST_WAIT)
+        may_create = self._is_on_bootstrap and not is_preceded
+        self._fire(DiscoveryEvent.MAY_CREATE if may_create else DiscoveryEvent.MUST_WAIT)
 
-    def _can_found(self, seeker: PeerInfo) -> bool:
+    def _can_create(self, seeker: PeerInfo) -> bool:
         """Whether others can find the seeker on a bootstrap host: it answered there, or listens where a search looks.
         A seeker on a port beyond every search must not be waited for."""
         address = seeker.address

@@ -23,7 +23,7 @@ class PeerEvent(Enum):
 
 
 class DiscoveryState(Enum):
-    IDLE = "not needed: not started, linked, or founder of the channel"
+    IDLE = "not needed: not started, linked, or creator of the channel"
     SEARCHING = "probing the bootstrap hosts, one depth of the port order after the other"
     PAUSED = "the search found no member; the next one starts after a pause"
     REQUESTING = "a join request is under way"
@@ -78,7 +78,7 @@ DISCOVERY: tuple[Transition[DiscoveryState, DiscoveryEvent], ...] = (
     Transition(_D.SEARCHING, _DE.START, "start_search", _D.SEARCHING),
     Transition(_D.SEARCHING, _DE.DEPTH_PROBED, "probe_next_depth", _D.SEARCHING),
     Transition(_D.SEARCHING, _DE.MEMBER_FOUND, "request_join", _D.REQUESTING),
-    Transition(_D.SEARCHING, _DE.EXHAUSTED, "elect_founder", _D.SEARCHING),
+    Transition(_D.SEARCHING, _DE.EXHAUSTED, "elect_creator", _D.SEARCHING),
     Transition(_D.SEARCHING, _DE.MAY_CREATE, "create_channel", _D.IDLE),
     Transition(_D.SEARCHING, _DE.MUST_WAIT, "pause", _D.PAUSED),
     Transition(_D.SEARCHING, _DE.REJECTED, "report_rejection", _D.PAUSED),

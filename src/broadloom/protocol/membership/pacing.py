@@ -11,13 +11,13 @@ NORMAL_DELAY_S = 1.0
 """Exchanges may take this long without any effect: the deadlines are made for it."""
 STRETCH_MAX = 8.0
 SAMPLE_S_MAX = 20.0
-"""A larger delay is no load, but a suspended machine or a stopped process."""
+"""A larger delay is not load but a suspended machine or a stopped process."""
 RISE, FALL = 0.5, 0.125
 """Weights of a sample above and below the estimate."""
 TURNS_PER_EXCHANGE = 2
 """How often an exchange waits for an event loop, at least: once at each end."""
 DECAY_PER_TICK = 0.95
-"""An estimate without new samples halves in about a quarter of a minute."""
+"""An estimate without new samples halves in about 14 s."""
 PAUSE_DELAYS = 2
 """A pause is at least this multiple of the delay, so that most attempts have ended before the next one."""
 
