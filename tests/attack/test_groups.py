@@ -94,6 +94,23 @@ async def test_history_served_by_another_member_is_proven() -> None:
             assert (message.text, message.verified_name, message.is_unproven) == ("one", "anna", False)
 
 
+async def test_member_cannot_take_the_text_of_a_proven_post_away() -> None:
+    async with ticketed_club() as club:
+        first = await club.anna.send_text("one")
+        assert (await club.ben.receive(TIMEOUT_S)).text == "one"
+        signer, participant = club.anna._groups.channel._post_signer, club.anna._groups._participant
+        assert signer is not None
+        now_ms = int(1000 * datetime.now(UTC).timestamp())
+        post = Post(first.author, 2, None, now_ms, b"two")
+        post = proofs.signed(signer, club.anna.id, participant.nonce, post)
+        forged_before = club.ben._groups._participant.forged_messages
+        await club.mallory.layer(LAYER).broadcast(page(club.ben, proofs.stripped(post)))
+        await eventually(lambda: club.ben._groups._participant.forged_messages > forged_before)
+        await club.mallory.layer(LAYER).broadcast(page(club.ben, post))
+        message = await club.ben.receive(TIMEOUT_S)
+        assert (message.text, message.verified_name, message.is_stripped) == ("two", "anna", False)
+
+
 async def test_post_without_proof_is_marked() -> None:
     async with ticketed_club() as club:
         publisher = GroupPublisher(club.ben.id, "Anna")

@@ -3,6 +3,7 @@
 import asyncio
 import gc
 import math
+import os
 import subprocess
 import sys
 from collections.abc import Callable
@@ -162,3 +163,17 @@ async def test_timeout_that_is_not_a_number_is_rejected() -> None:
                 await wait(math.nan)
             with pytest.raises(TypeError, match="timeout_s must be a number of seconds or None, not str"):
                 await wait("1")  # type: ignore[arg-type]
+
+
+@pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
+async def test_channel_raises_in_a_forked_process() -> None:
+    async with connected_channels(1) as (channel,):
+        child = os.fork()
+        if child == 0:
+            try:
+                channel.broadcast_nowait(b"x")
+            except RuntimeError as problem:
+                os._exit(0 if "forked process" in str(problem) else 1)
+            os._exit(2)
+        status = await asyncio.to_thread(os.waitpid, child, 0)
+        assert os.waitstatus_to_exitcode(status[1]) == 0

@@ -121,6 +121,7 @@ async def test_bad_headers_are_rejected_before_anything_is_sent() -> None:
             ({"topic": 7}, TypeError),
             ({"content_type": b"text/plain"}, TypeError),
             ({"headers": {"a": 1}}, TypeError),
+            ({"headers": [("a", "b")]}, TypeError),
             ({"headers": {"": "x"}}, ValueError),
             ({"headers": {"big": "x" * 10_000_000}}, ValueError),
             ({"headers": {str(number): "" for number in range(33)}}, ValueError),
@@ -260,6 +261,14 @@ async def test_program_that_only_subscribes_gets_no_missed_events_for_the_unread
         await eventually(lambda: two.status().counters["delivered"] == 1000)
         assert missed == []
         assert two.status().unread_bytes <= 2 << 20
+
+
+async def test_subscription_and_layer_belong_to_the_loop_of_the_channel() -> None:
+    async with connected_channels(1) as (channel,):
+        for closable in (channel.subscribe("a"), channel.layer("zz", lambda batch: None)):
+            with pytest.raises(RuntimeError, match="belongs to the event loop and thread that joined it"):
+                await asyncio.to_thread(closable.close)
+            closable.close()
 
 
 async def test_subscriptions_end_with_the_channel() -> None:

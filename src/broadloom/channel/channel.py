@@ -87,7 +87,6 @@ class Channel(Sender, ChannelReader):
         """Set when all local peers have left."""
         self._leave_task: asyncio.Task[None] | None = None
         self._warn_again_at = 0.0
-        self._pid = os.getpid()
         node.deliver, node.report_missed = weak(self._on_delivery), self._on_missed_weakly
         node.emit = weak(self._on_peer_event)
 

@@ -42,6 +42,7 @@ class Layer:
 
     def close(self) -> None:
         """Remove the layer: its messages are counted as unknown from now on."""
+        self._channel._check_loop()
         self._layers.remove(self)
         self._channel._on_callbacks_changed()
 

@@ -1,6 +1,7 @@
 """`LoopBound`: an object that belongs to one event loop and its thread; `weak`: callbacks that do not keep it alive."""
 
 import asyncio
+import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from threading import get_ident
@@ -17,13 +18,17 @@ class LoopBound(ABC):
     def _bind_loop(self) -> None:
         self._loop = asyncio.get_running_loop()
         self._thread = get_ident()
+        self._pid = os.getpid()
 
     def _is_loop_running(self) -> bool:
         """Whether the caller runs in the event loop of this object."""
         return running_loop() is self._loop
 
     def _check_loop(self) -> None:
-        """Raise `RuntimeError` in another event loop or thread. Between two runs of the loop, its thread may call."""
+        """Raise `RuntimeError` in another event loop, thread or process. Between two runs of the loop, its thread may
+        call."""
+        if os.getpid() != self._pid:
+            raise RuntimeError("a channel cannot be used in a forked process: connect there")
         running = running_loop()
         if running is not self._loop and (running is not None or get_ident() != self._thread):
             raise RuntimeError(

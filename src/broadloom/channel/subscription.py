@@ -43,7 +43,7 @@ class Subscription(Reader):
         self.name = channel.name
         self._channel = channel
         """Kept: a subscription in use is a channel in use."""
-        self._loop, self._thread = channel._loop, channel._thread
+        self._loop, self._thread, self._pid = channel._loop, channel._thread, channel._pid
         self.pattern = pattern if pattern is None else checked_pattern(pattern)
         self.dropped_count = 0
         """Messages that this subscription dropped because it was full."""
@@ -60,6 +60,10 @@ class Subscription(Reader):
 
     def close(self) -> None:
         """End the subscription. Unread messages can still be read."""
+        self._check_loop()
+        self._end()
+
+    def _end(self) -> None:
         if not self._inbox.is_closed:
             self._inbox.close()
             self._subscriptions.remove(self)
@@ -86,7 +90,7 @@ class Subscription(Reader):
                 self._subscriptions.pause(self)
             case Overflow.LEAVE:
                 self._has_overflowed = True
-                self.close()
+                self._end()
 
     def _end_message(self) -> str:
         if self._has_overflowed:
@@ -154,4 +158,4 @@ class Subscriptions:
     def close(self) -> None:
         """The channel was left: unread messages can still be read."""
         for subscription in tuple(self._open):
-            subscription.close()
+            subscription._end()

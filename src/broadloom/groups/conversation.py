@@ -86,6 +86,9 @@ class Conversation:
         """Accept messages, live or from history; returns how many are new. `sent` is our own: it is not delivered."""
         now, new_count, rejected_before = self._runtime.now(), 0, self.order.rejected_count
         for post in posts:
+            if post.is_stripped and not self.retention.ids_only and self._runtime.post_signer is not None:
+                self.participant.forged_messages += 1  # another member took the text away
+                continue
             deliveries = self.order.receive(post, now)
             if deliveries is None:
                 continue

@@ -75,6 +75,10 @@ def _merge(tapes: Path, folder: Path, run_id: str, files: list[FileReport], top:
     except OSError as problem:
         target.remove()
         raise CompactError(f"the copy cannot be written to {top}: {problem.strerror or problem}") from problem
+    except ValueError as problem:
+        target.remove()
+        names = ", ".join(each.path for each in files[:3])
+        raise CompactError(f"{names}: rows that a tape cannot have ({problem}); move the file away") from problem
     return target.path
 
 

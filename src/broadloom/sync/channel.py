@@ -34,6 +34,7 @@ class Subscription(ClosableSyncWrapper[AsyncSubscription]):
     receive_nowait = calls(AsyncSubscription.receive_nowait)
     batches = iterates(AsyncSubscription.batches)
     __iter__ = iterates(AsyncSubscription.__aiter__)
+    close = calls(AsyncSubscription.close)
 
 
 class Layer(SyncWrapper[AsyncLayer]):

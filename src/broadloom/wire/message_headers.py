@@ -115,6 +115,8 @@ def checked_headers(
             raise TypeError(f"{what} must be text, not {text!r}")
     if topic is not None:
         checked_topic(topic)
+    if user_headers is not None and not isinstance(user_headers, Mapping):
+        raise TypeError(f"headers must be a mapping of names to values, not {type(user_headers).__name__}")
     items = tuple(user_headers.items()) if user_headers is not None else ()
     if len(items) > USER_HEADERS_MAX:
         raise ValueError(f"{len(items)} headers: at most {USER_HEADERS_MAX} are allowed")
