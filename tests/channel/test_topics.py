@@ -190,6 +190,19 @@ async def test_limits_and_policy_of_a_subscription_are_checked() -> None:
             await channel.layer("zz").broadcast("text")  # type: ignore[arg-type]
 
 
+async def test_first_subscriptions_get_what_arrived_since_connect() -> None:
+    async with connected_channels(2) as (one, two):
+        for topic in ("a", "b", "a"):
+            await one.broadcast(topic.encode(), topic=topic)
+        await eventually(lambda: two.unread_count == 3)
+        first, second, everything = two.subscribe("a"), two.subscribe("b"), two.subscribe()
+        assert [reader.unread_count for reader in (first, second, everything)] == [2, 1, 3]
+        await asyncio.sleep(0)
+        assert two.subscribe("a").unread_count == 0, "later ones start now"
+        await one.broadcast(b"again", topic="a")
+        assert [(await first.receive(20)).data for _ in range(3)] == [b"a", b"a", b"again"]
+
+
 async def test_large_message_with_a_topic_arrives_whole() -> None:
     data = random.Random(1).randbytes(300_000)
     async with connected_channels(2) as (one, two):

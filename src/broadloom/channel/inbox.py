@@ -69,6 +69,13 @@ class Inbox:
             self.is_full = True
             self._on_full()
 
+    def unread(self) -> list[Batch]:
+        """What can be read, without taking it."""
+        if not self._batches:
+            return []
+        first, *rest = self._batches
+        return [first.part(self._read_count, len(first)), *rest]
+
     def push_front(self, batch: Batch) -> None:
         """Return the unread rest of a batch that was taken. Limits are not checked: it was within them before."""
         if not batch.data:

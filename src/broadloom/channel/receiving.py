@@ -45,6 +45,8 @@ class ChannelReader(Reader):
         self._layers = Layers()
         self._has_other_readers = False
         """There was a subscription or a layer."""
+        self._early: list[Batch] = []
+        """What arrived before the first subscription: for all that are made in the same iteration of the event loop."""
         self._pausing: set[Reader] = set()
         """Readers that wait for room in their inbox (`overflow="pause"`)."""
 
@@ -68,7 +70,11 @@ class ChannelReader(Reader):
         if self._inbox.is_closed:
             raise NotConnectedError(self._end_message())
         subscription = Subscription(self, pattern, Overflow(overflow), messages_max, bytes_max, self._subscriptions)
+        if not self._has_other_readers and not self._was_read:
+            self._early = self._inbox.unread()
+            self._loop.call_soon(self._early.clear)
         self._has_other_readers = True
+        self._subscriptions.replay(subscription, self._early)
         return subscription
 
     def on_message(self, callback: Callable[[Message], None] | None) -> Callable[[], None]:

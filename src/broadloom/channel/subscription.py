@@ -1,6 +1,6 @@
 """`Subscription`: an independent reader of a channel, with an inbox of its own."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from itertools import groupby
 from types import TracebackType
 from typing import NamedTuple, Self
@@ -28,7 +28,8 @@ class Subscription(Reader):
     """The messages of a channel whose topic matches a pattern, or all of them. Returned by `Channel.subscribe`.
 
     Read it like the channel: by iterating, with `receive` or `receive_nowait`. It starts with the first message that
-    arrives after `subscribe`, and ends with `close` or when the channel is left.
+    arrives after `subscribe`; the first subscriptions of a program also get what arrived since `connect`. It ends with
+    `close` or when the channel is left.
     """
 
     def __init__(
@@ -139,6 +140,13 @@ class Subscriptions:
         else:
             self._by_pattern.remove(subscription.pattern, subscription)
         self.resume(subscription)
+
+    def replay(self, subscription: Subscription, batches: Iterable[Batch]) -> None:
+        """Hand earlier batches to this subscription only."""
+        alone = Subscriptions(self.report, self.pause, self.resume)
+        alone.add(subscription)
+        for batch in batches:
+            alone.put(batch)
 
     def put(self, batch: Batch) -> None:
         for subscription in self._to_all:
