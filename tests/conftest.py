@@ -1,10 +1,14 @@
 """For all tests: Hypothesis has no deadline per example, and tests that share something slow share one worker."""
 
+import signal
 from typing import Any
 
 import pytest
 from hypothesis import settings
 from xdist.scheduler import LoadScopeScheduling  # type: ignore[import-untyped]
+
+# Under nohup the signal is ignored, and programs that tests start would inherit that.
+signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 settings.register_profile("broadloom", deadline=None)
 settings.load_profile("broadloom")

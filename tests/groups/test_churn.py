@@ -5,7 +5,9 @@ import pytest
 from tests.groups.churn import ChurnRun
 
 
-@pytest.mark.parametrize(("peers", "groups", "seed"), [(60, 6, 1), (30, 4, 2), (30, 4, 3)])
+@pytest.mark.parametrize(
+    ("peers", "groups", "seed"), [pytest.param(60, 6, 1, marks=pytest.mark.long), (30, 4, 2), (30, 4, 3)]
+)
 def test_members_converge_to_same_tree_after_churn_and_partition(peers: int, groups: int, seed: int) -> None:
     run = ChurnRun(seed, peers, groups)
     run.run()
