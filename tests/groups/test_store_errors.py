@@ -4,7 +4,10 @@ import os
 import sqlite3
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 
@@ -122,12 +125,28 @@ def test_read_only_disk_is_reported_as_read_only(small_disk: Path, name: str) ->
     check_message(error, small_disk / name, "writable")
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may write read-only files")
-def test_read_only_file_is_reported_as_read_only(tmp_path: Path) -> None:
-    path = make_store(tmp_path / "member.db", posts=10)
-    path.chmod(0o444)
-    with pytest.raises(StoreReadOnlyError):
-        SqliteStore(path)
+NOBODY = 65534
+"""The user id of `nobody`."""
+
+
+@contextmanager
+def without_root() -> Iterator[None]:
+    """As another user if this is root, who may write read-only files."""
+    user = os.geteuid()
+    os.seteuid(NOBODY if user == 0 else user)
+    try:
+        yield
+    finally:
+        os.seteuid(user)
+
+
+def test_read_only_file_is_reported_as_read_only() -> None:
+    with TemporaryDirectory() as folder:  # the parent directories of `tmp_path` are private
+        Path(folder).chmod(0o755)
+        path = make_store(Path(folder) / "member.db", posts=10)
+        path.chmod(0o444)
+        with without_root(), pytest.raises(StoreReadOnlyError):
+            SqliteStore(path)
 
 
 def test_full_disk_fails_send_until_space_is_freed(small_disk: Path) -> None:

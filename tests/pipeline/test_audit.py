@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from broadloom.pipeline.synthetic.fault_injection import CannotInjectError, FaultKind, InjectedFault, inject, write
+from broadloom.pipeline.synthetic.fault_injection import CannotInjectError, FaultKind, inject
 from broadloom.pipeline.synthetic.generate import SyntheticConfig, generate
 from broadloom.record import read
 from tests.pipeline.simulated import simulated_history
-from tests.pipeline.without_spark import frame, run_audit
+from tests.pipeline.without_spark import named, run_audit, write_simulation
 
 CONFIG = SyntheticConfig(rows=40_000, peers=30, arrivals=5, leaves=4, crashes=4, machines=3, seconds=120)
 WITHOUT_REPLIES = [fault for fault in FaultKind if fault is not FaultKind.REPLY_BEFORE_PARENT]
@@ -25,15 +25,7 @@ def synthetic(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def simulation(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A simulation with traffic and killed peers."""
-    folder = tmp_path_factory.mktemp("simulated")
-    rows = simulated_history("kill", 30).rows
-    channel = rows["channel"][0].as_py()
-    write(frame(rows), folder, {channel: channel.ljust(64, "0")})
-    return folder
-
-
-def named(injected: list[InjectedFault]) -> set[tuple[str, str, int, str]]:
-    return {(each.finding, each.author, each.sequence, each.receiver) for each in injected}
+    return write_simulation(tmp_path_factory.mktemp("simulated"), "kill", 30)
 
 
 def test_audit_passes_simulation_with_kills(simulation: Path) -> None:

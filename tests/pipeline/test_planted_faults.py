@@ -5,11 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from broadloom.pipeline.synthetic.fault_injection import CannotInjectError, FaultKind, inject, write
+from broadloom.pipeline.synthetic.fault_injection import CannotInjectError, FaultKind, inject
 from broadloom.pipeline.synthetic.generate import SyntheticConfig, generate
 from broadloom.record import read
-from tests.pipeline.simulated import simulated_history
-from tests.pipeline.without_spark import frame, run_audit
+from tests.pipeline.without_spark import named, run_audit, write_simulation
 
 CONFIG = SyntheticConfig(rows=8_000, peers=20, arrivals=3, leaves=3, crashes=3, machines=3, seconds=120)
 FAULTS_MAX = 8
@@ -26,11 +25,7 @@ def synthetic(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def simulation(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A simulation with killed peers: one run, and many messages of the same size."""
-    folder = tmp_path_factory.mktemp("simulated")
-    rows = simulated_history("kill", 20).rows
-    channel = rows["channel"][0].as_py()
-    write(frame(rows), folder, {channel: channel.ljust(64, "0")})
-    return folder
+    return write_simulation(tmp_path_factory.mktemp("simulated"), "kill", 20)
 
 
 def check(tape: Path, copy: Path, seed: int) -> None:
@@ -42,7 +37,7 @@ def check(tape: Path, copy: Path, seed: int) -> None:
         faults = [each for each in faults if each is not FaultKind.REPLY_BEFORE_PARENT]
         injected = inject(tape, copy, faults, seed)
     found = run_audit(read(copy)).findings
-    assert found == {(each.finding, each.author, each.sequence, each.receiver) for each in injected}, faults
+    assert found == named(injected), faults
 
 
 @pytest.mark.parametrize("seed", SEEDS)

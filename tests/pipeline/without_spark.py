@@ -1,12 +1,15 @@
 """The audit without Spark, in milliseconds."""
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import cast
 
 import polars as pl
 
+from broadloom.pipeline.synthetic.fault_injection import InjectedFault, write
 from broadloom.record.arrow_import import pa
 from tests.pipeline.building import build_in_memory
+from tests.pipeline.simulated import simulated_history
 
 
 @dataclass
@@ -36,3 +39,16 @@ def run_audit(tape: pa.Table, quarantined: pa.Table | None = None) -> AuditResul
     found = build_in_memory(tape, "audit_findings", quarantined=quarantined)
     names = ("messages", "deliveries", "recorded_peers", "delivery_balances", "audit_findings")
     return AuditResult(*(found[name] for name in names))
+
+
+def named(injected: list[InjectedFault]) -> set[tuple[str, str, int, str]]:
+    """Injected faults, as `AuditResult.findings` has them."""
+    return {(each.finding, each.author, each.sequence, each.receiver) for each in injected}
+
+
+def write_simulation(folder: Path, scenario: str, peers: int) -> Path:
+    """Write the tape of a simulation into this folder, and return it."""
+    rows = simulated_history(scenario, peers).rows
+    channel = rows["channel"][0].as_py()
+    write(frame(rows), folder, {channel: channel.ljust(64, "0")})
+    return folder

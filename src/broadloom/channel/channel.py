@@ -182,7 +182,7 @@ class Channel(Sender, ChannelReader):
         self._check_loop()
         if on_batch is not None:
             check_callback(on_batch)
-        layer = self._layers.add(self, mark, on_batch)
+        layer = Layer(self, mark, on_batch)
         self._has_other_readers = self._has_other_readers or on_batch is not None
         self._on_callbacks_changed()
         return layer

@@ -26,14 +26,13 @@ OTHER_LAYERS = "other"
 class Layer:
     """One layer on one channel, returned by `Channel.layer`."""
 
-    def __init__(
-        self, channel: "Channel", layers: "Layers", mark: str, on_batch: Callable[[Batch], None] | None
-    ) -> None:
+    def __init__(self, channel: "Channel", mark: str, on_batch: Callable[[Batch], None] | None) -> None:
         self.mark = mark
-        self._kind = layer_kind(mark)
-        self._on_batch = on_batch
         self._channel = channel
-        self._layers = layers
+        self._kind = layer_kind(mark)
+        self._receives = on_batch is not None
+        if on_batch is not None:
+            channel._layers.add(self._kind, on_batch)
 
     async def broadcast(self, data: bytes, *, priority: int = Priority.NORMAL, ttl_s: float | None = None) -> int:
         """As `Channel.broadcast`, to this layer of the other members."""
@@ -43,39 +42,40 @@ class Layer:
     def close(self) -> None:
         """Remove the layer: its messages are counted as unknown from now on."""
         self._channel._check_loop()
-        self._layers.remove(self)
-        self._channel._on_callbacks_changed()
+        if self._receives:
+            self._receives = False
+            self._channel._layers.remove(self._kind)
+            self._channel._on_callbacks_changed()
 
 
 class Layers:
-    """The layers of one channel."""
+    """The layers that one program receives on a channel."""
 
     def __init__(self) -> None:
-        self._by_kind: dict[int, Layer] = {}
+        self._callbacks: dict[int, Callable[[Batch], None]] = {}
+        """By the kind of their frames."""
         self.unknown: Counter[str] = Counter()
-        """Messages of layers that this program does not run, by mark."""
+        """Messages of layers that this program does not receive, by mark."""
 
     def __len__(self) -> int:
-        return len(self._by_kind)
+        return len(self._callbacks)
 
-    def add(self, channel: "Channel", mark: str, on_batch: Callable[[Batch], None] | None) -> Layer:
-        layer = Layer(channel, self, mark, on_batch)
-        if on_batch is not None and self._by_kind.setdefault(layer._kind, layer) is not layer:
-            raise ValueError(f"the layer {mark!r} is already in use in this program")
-        return layer
+    def add(self, kind: int, on_batch: Callable[[Batch], None]) -> None:
+        if kind in self._callbacks:
+            raise ValueError(f"the layer {layer_mark(kind)!r} is already in use in this program")
+        self._callbacks[kind] = on_batch
 
-    def remove(self, layer: Layer) -> None:
-        if self._by_kind.get(layer._kind) is layer:
-            del self._by_kind[layer._kind]
+    def remove(self, kind: int) -> None:
+        del self._callbacks[kind]
 
     def route(self, batch: Batch) -> None:
-        layer = self._by_kind.get(batch.kind)
-        if layer is None or layer._on_batch is None:  # only layers that receive are registered
+        callback = self._callbacks.get(batch.kind)
+        if callback is None:
             mark = layer_mark(batch.kind)
             is_counted = mark in self.unknown or len(self.unknown) < UNKNOWN_LAYERS_MAX
             self.unknown[mark if is_counted else OTHER_LAYERS] += len(batch)
             return
         try:
-            layer._on_batch(batch)
+            callback(batch)
         except Exception:
-            log.exception("the callback of the layer %r failed", layer.mark)
+            log.exception("the callback of the layer %r failed", layer_mark(batch.kind))

@@ -65,10 +65,14 @@ class Sender(LoopBound):
         """
         if not isinstance(data, bytes):
             data = payload_bytes(data, TEXT_REMEDY)
-        if topic is None and content_type is None and headers is None:
-            return await self._broadcast_kind(data, PayloadKind.DATA, priority, ttl_s)
-        payload = self._with_headers(data, topic, content_type, headers)
-        return await self._broadcast_kind(payload, PayloadKind.DATA | HAS_HEADERS, priority, ttl_s)
+        kind: int = PayloadKind.DATA
+        if topic is not None or content_type is not None or headers is not None:
+            data, kind = self._with_headers(data, topic, content_type, headers), kind | HAS_HEADERS
+        cost = len(data) + MESSAGE_COST_BYTES
+        if cost > self._granted:
+            return await self._broadcast_kind(data, kind, priority, ttl_s)
+        self._granted -= cost  # the usual case, without another coroutine
+        return self._send(data, kind, priority, 0 if ttl_s is None else _milliseconds(ttl_s))
 
     async def _broadcast_kind(self, data: bytes, kind: int, priority: int, ttl_s: float | None) -> int:
         cost = len(data) + MESSAGE_COST_BYTES

@@ -69,4 +69,7 @@ def store_error(path: Path, problem: sqlite3.Error) -> StoreError:
 
 def _is_writable(path: Path) -> bool:
     """SQLite creates its write-ahead log beside the file, so it needs the folder too."""
-    return os.access(path.parent, os.W_OK) and (not path.exists() or os.access(path, os.W_OK))
+    effective = os.access in os.supports_effective_ids
+    return os.access(path.parent, os.W_OK, effective_ids=effective) and (
+        not path.exists() or os.access(path, os.W_OK, effective_ids=effective)
+    )
