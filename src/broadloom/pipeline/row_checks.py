@@ -16,7 +16,7 @@ AMOUNT_MAX = 1 << 48
 _REQUIRED = [each.name for each in COLUMNS if each.is_required]
 _AMOUNTS = ("hops", "event_count", "size_bytes")
 _SEQUENCES = ("parent_sequence", "member_sequence", "parent_member_sequence")
-_LINK_KINDS = [EventKind.LINK_UP.value, EventKind.LINK_DOWN.value]
+_LINK_KINDS = [each.value for each in (EventKind.LINK_UP, EventKind.LINK_DOWN, EventKind.RECEIVED)]
 _MESSAGE_KINDS = [each.value for each in (EventKind.SENT, EventKind.RECEIVED, EventKind.DELIVERED, EventKind.MISSED)]
 
 CHECKED = [
