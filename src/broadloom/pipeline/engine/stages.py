@@ -144,7 +144,8 @@ def audit_inputs(job: Job, inputs: ChannelInputs) -> AuditInputs:
     settle_s = float(job.settings[SETTLE.name])
     held, missed = inputs.scan("held"), inputs.scan("missed")
     bounds = author_bounds(messages, held, missed, peers, settle_s + 2 * clock.error_us_max / MICROSECONDS_PER_S)
-    gaps = missing_rows(membership, inputs.quarantine)
+    gaps = missing_rows(membership, inputs.quarantine).with_columns(common_end=pl.col("gap_end"))
+    gaps = clock.apply(gaps, "run_id", "common_end")
     end_time = tapes_end(inputs, clock)
     state = fabric_at(end_time, inputs, clock)
     settled = None if state.repairing_s is not None else end_time - timedelta(seconds=state.repaired_s or 0.0)
@@ -196,7 +197,7 @@ def pair(
             listed = findings_of_balances(frame(rows))
             every = [each.select(FINDING_COLUMNS) for each in (listed, early, forged_findings(forged))]
             found["findings"] = pl.concat(every)
-            found["balance_sums"] = balances.select(pl.col(name).sum() for name in audit_summary.SUMMED)
+            found["balance_sums"] = balances.group_by("receiver").agg(pl.col(audit_summary.SUMMED).sum())
     if "latency" in job.wanted:
         timed = latency.latencies(events, known.filter("is_recorded"), _correction(clocks))
         found["latency_counts"] = latency.count_latencies(timed)

@@ -119,8 +119,8 @@ class DemoSummary:
 
     @property
     def verdict(self) -> Verdict:
-        was_due = self.deliveries > 0 and self.audit.get("verdict") != Verdict.UNJUDGED
-        return verdict(len(self.problems), len(self.waits_for), was_due=was_due)
+        is_judged = self.deliveries > 0 and self.audit.get("verdict") != Verdict.UNJUDGED
+        return verdict(len(self.problems), len(self.waits_for), is_judged=is_judged)
 
     @property
     def passed(self) -> bool:
