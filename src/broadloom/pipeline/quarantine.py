@@ -44,6 +44,7 @@ class QuarantineReason(Enum):
     OVERLAP = "overlap"
     MISSING_VALUE = "missing_value"
     UNKNOWN_KIND = "unknown_kind"
+    MALFORMED_ID = "malformed_id"
     OUT_OF_RANGE = "out_of_range"
     WRONG_DATE = "wrong_date"
     FUTURE_TIME = "future_time"
@@ -63,6 +64,7 @@ REASONS: dict[QuarantineReason, str] = {
     QuarantineReason.OVERLAP: ("Some of its rows are in another file too; the smaller file is excluded."),
     QuarantineReason.MISSING_VALUE: "Rows without a value that is required, or that their kind requires.",
     QuarantineReason.UNKNOWN_KIND: "Rows of an unknown kind.",
+    QuarantineReason.MALFORMED_ID: "Rows with an ID of a peer or member that is not 16 hexadecimal digits.",
     QuarantineReason.OUT_OF_RANGE: "Rows with a negative number, or a size or count beyond any limit.",
     QuarantineReason.WRONG_DATE: "Rows of another date than that of the directory, as of a clock that was not set.",
     QuarantineReason.FUTURE_TIME: ("Rows more than a tolerance in the future; the other rows of the file are used."),

@@ -35,7 +35,10 @@ from broadloom.testing.checks.settling import SETTLE_S
 from broadloom.topology import component_labels
 
 SETTLE = TableSetting(
-    "settle_s", SETTLE_S, "A peer that stayed this long after a message was sent, without disruptions, must have it."
+    "settle_s",
+    SETTLE_S,
+    "A peer that stayed this long after a message was sent, without disruptions, must have it.",
+    minimum=1.0,
 )
 
 COLUMNS = (
