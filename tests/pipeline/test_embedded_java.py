@@ -33,7 +33,7 @@ def test_scripts_are_used_if_they_are_configured(monkeypatch: pytest.MonkeyPatch
 
 
 def test_java_that_ends_at_once_is_reported() -> None:
-    started = EmbeddedJava(java.program(), "1g", ["--no-such-option"])
+    started = EmbeddedJava(java.program(), "nonsense", [])
     with pytest.raises(JavaStartError, match="Java ended with status 1 before Spark had started"):
         started.connect()
     started.kill()
