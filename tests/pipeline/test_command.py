@@ -125,7 +125,7 @@ def test_audit_exits_2_when_it_fails(place: TapeFolders, tmp_path: Path, monkeyp
     ("verdicts", "combined", "code"),
     [
         (["held"], "held", 0),
-        (["held", "unjudged"], "held", 0),
+        (["held", "unjudged"], "unjudged", 3),
         (["unjudged"], "unjudged", 3),
         (["held", "unsettled", "unjudged"], "unsettled", 3),
         (["held", "unsettled", "broken"], "broken", 1),

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import polars as pl
 import pytest
 
+from broadloom.pipeline import quarantine
 from broadloom.pipeline.live.micro_batch import process_micro_batch
 from broadloom.pipeline.live.watermark import WatermarkRules
 from broadloom.pipeline.results import Results
@@ -106,6 +107,11 @@ def rows_of(folder: Path) -> pa.Table:
 
 def first_of(folder: Path) -> Path:
     return sorted(folder.rglob("*.parquet"))[0]
+
+
+def test_rows_of_a_good_file_are_not_looked_at_one_by_one(good: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(quarantine, "_examine_rows", lambda *_: pytest.fail("slow"))
+    assert len(examine_tapes(good).used) == 3
 
 
 @pytest.mark.parametrize("flaw", FLAWS)

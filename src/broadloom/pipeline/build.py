@@ -91,14 +91,16 @@ def build_tables(
     memory: str = DRIVER_MEMORY,
     progress: ProgressListener | None = None,
     spark: "SparkSession | None" = None,
+    keep_inputs: bool = True,
 ) -> BuildResult:
-    """Build all tables, or `only` these and their dependencies.
+    """Build all tables, or `only` these and their dependencies, which are written too with `keep_inputs`.
 
     Without `spark`, a session is started and left running for the caller to stop.
     """
     began = time.monotonic()
     progress = progress or NoProgress()
-    tables = with_dependencies(only) if only else all_tables()
+    needed = with_dependencies(only) if only else all_tables()
+    tables = needed if keep_inputs or not only else tuple(table(name) for name in only)
     chosen = resolve_settings(all_tables(), settings or {})
     folder, results = Path(tapes), Results(out)
     found = file_ids(folder)
@@ -106,7 +108,8 @@ def build_tables(
         raise TapesNotFoundError(f"no tapes in {folder}")
     with results.transaction() as transaction:
         previous = results.manifest()
-        prints = fingerprints(tables, found, chosen)
+        every = fingerprints(needed, found, chosen)
+        prints = {each.name: every[each.name] for each in tables}
         kept = {
             name: previous.tables[name]
             for name in prints
