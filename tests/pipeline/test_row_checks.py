@@ -20,7 +20,6 @@ from broadloom.pipeline.spark_source.parquet_files import ExcludedFile, read_foo
 from broadloom.pipeline.spark_source.read_plan import ReadPlanner
 from broadloom.pipeline.spark_source.row_groups import RowGroupRange
 from broadloom.pipeline.spark_source.row_groups import read as read_row_groups
-from broadloom.pipeline.synthetic.generate import SyntheticConfig, generate
 from broadloom.pipeline.tables import table as table_named
 from broadloom.pipeline.tables.deliveries import MISSED_MAX
 from broadloom.pipeline.tables.sessions import SessionRule
@@ -29,6 +28,7 @@ from broadloom.record.arrow_import import pa, pq
 from broadloom.record.reader import TapeReadError, read
 from broadloom.record.schema import INT64_MAX, SCHEMA
 from tests.pipeline.without_spark import frame
+from tools.synthetic.generate import SyntheticConfig, generate
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from broadloom import __version__
 from broadloom.errors import BroadloomError
-from broadloom.pipeline.arrow.frames import empty
+from broadloom.pipeline.analysis.frames import empty
 from broadloom.pipeline.billing.config import load as load_billing
 from broadloom.pipeline.engine.distributed import run_distributed
 from broadloom.pipeline.engine.events import FlawedFiles
@@ -50,12 +50,10 @@ _NOT_FINGERPRINTED = {
     "overlay_study",
     "plot.py",
     "plot_panels.py",
-    "reference.py",
     "sidecar.py",
     "sidecar_client.py",
     "spark_source",
     "sql.py",
-    "synthetic",
 }
 """Modules that do not affect the content of tables."""
 

@@ -9,9 +9,9 @@ from typing import Any
 
 import polars as pl
 
-from broadloom.pipeline.arrow.forged_rows import odd_sendings
-from broadloom.pipeline.arrow.link_crossings import COLUMNS as CROSSING_COLUMNS
-from broadloom.pipeline.arrow.link_crossings import KINDS as CROSSING_KINDS
+from broadloom.pipeline.analysis.forged_rows import odd_sendings
+from broadloom.pipeline.analysis.link_crossings import COLUMNS as CROSSING_COLUMNS
+from broadloom.pipeline.analysis.link_crossings import KINDS as CROSSING_KINDS
 from broadloom.pipeline.engine.events import plain
 from broadloom.pipeline.tables import messages as messages_function
 from broadloom.pipeline.tables.recorded_peers import MEMBERSHIP_KINDS

@@ -2,8 +2,8 @@
 
 import polars as pl
 
-from broadloom.pipeline.arrow.forged_rows import unrecorded_sendings
-from broadloom.pipeline.arrow.frames import frame, to_schema
+from broadloom.pipeline.analysis.forged_rows import unrecorded_sendings
+from broadloom.pipeline.analysis.frames import frame, to_schema
 from broadloom.pipeline.engine.events import TEXT as TEXT_CODES
 from broadloom.pipeline.engine.events import plain
 from broadloom.pipeline.engine.keys import MessageKeys

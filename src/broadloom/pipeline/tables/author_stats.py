@@ -2,7 +2,7 @@
 
 import polars as pl
 
-from broadloom.pipeline.arrow.frames import frame, to_schema
+from broadloom.pipeline.analysis.frames import frame, to_schema
 from broadloom.pipeline.table import CHANNEL, COUNT, ID, TEXT, TIME, ChannelInputs, Stage, Table, TableColumn, schema_of
 from broadloom.pipeline.tables.membership_intervals import peer_names
 from broadloom.record.arrow_import import pa

@@ -8,9 +8,9 @@ that recorded a link to it.
 
 import polars as pl
 
-from broadloom.pipeline.arrow.channel_clock import ChannelClock
-from broadloom.pipeline.arrow.clock_correction import ClockCorrection
-from broadloom.pipeline.arrow.frames import arrow, frame, to_arrow, to_polars, to_schema
+from broadloom.pipeline.analysis.channel_clock import ChannelClock
+from broadloom.pipeline.analysis.clock_correction import ClockCorrection
+from broadloom.pipeline.analysis.frames import arrow, frame, frame_us, table_us, to_schema
 from broadloom.pipeline.table import CHANNEL, FLAG, ID, TEXT, TIME, ChannelInputs, Stage, Table, TableColumn, schema_of
 from broadloom.record.arrow_import import pa
 from broadloom.record.schema import CRASH_REASONS, LEAVE_REASONS
@@ -49,13 +49,13 @@ _KEYS = ["channel", "peer"]
 
 def corrected(changes: pa.Table, correction: ClockCorrection | ChannelClock) -> pl.DataFrame:
     """Membership events by the reference clock, in the order of each run."""
-    return correction.apply(to_polars(changes), "run_id", "event_time").sort("event_time", "run_id", "ordinal")
+    return correction.apply(frame_us(changes), "run_id", "event_time").sort("event_time", "run_id", "ordinal")
 
 
 def membership_intervals(changes: pa.Table, signs: pa.Table, correction: ClockCorrection | ChannelClock) -> pa.Table:
     """One row per peer, from the events of `KINDS` and the signs of life."""
     rows = corrected(changes, correction)
-    sighted = correction.apply(to_polars(signs), "run_id", "first_time")
+    sighted = correction.apply(frame_us(signs), "run_id", "first_time")
     sighted = correction.apply(sighted, "run_id", "last_time")
     by_signs = sighted.group_by(_KEYS).agg(
         is_recorded=pl.col("is_own").any(),
@@ -81,7 +81,7 @@ def membership_intervals(changes: pa.Table, signs: pa.Table, correction: ClockCo
     known = pl.concat([by_signs.select(_KEYS), by_neighbors.select(_KEYS)]).unique(_KEYS)
     for part in (by_signs, by_own_events, by_neighbors):
         known = known.join(part, on=_KEYS, how="left")
-    return to_arrow(_with_end_status(known).sort(_KEYS), MEMBERSHIP_INTERVALS)
+    return table_us(_with_end_status(known).sort(_KEYS), MEMBERSHIP_INTERVALS)
 
 
 def _with_end_status(known: pl.DataFrame) -> pl.DataFrame:

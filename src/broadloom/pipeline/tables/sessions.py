@@ -18,7 +18,7 @@ from typing import Any
 
 import polars as pl
 
-from broadloom.pipeline.arrow.frames import arrow, empty, frame, to_arrow, to_polars
+from broadloom.pipeline.analysis.frames import arrow, empty, frame, frame_us, table_us
 from broadloom.pipeline.billing.money import to_decimal
 from broadloom.pipeline.table import (
     CHANNEL,
@@ -149,7 +149,7 @@ _PEER = ["channel", "peer"]
 
 def spans(signs: pa.Table, rule: SessionRule) -> pa.Table:
     """When each peer of a subscriber was connected. The table must hold all signs of a peer."""
-    frame = to_polars(signs)
+    frame = frame_us(signs)
     identifications = _identifications(frame.filter(pl.col("sign") == "identification"), rule)
     joined = frame.filter(pl.col("sign") == "joined")
     joined = joined.select(*_PEER, "first_time", "last_time", is_new=pl.lit(0, pl.Int64))
@@ -177,7 +177,7 @@ def spans(signs: pa.Table, rule: SessionRule) -> pa.Table:
         .with_columns(has_left=(pl.col("left_time") - pl.col("last_time") <= rule.timeout_us).fill_null(False))
         .with_columns(end_time=pl.when("has_left").then("left_time").otherwise(pl.col("last_time") + rule.tail_us))
     )
-    return to_arrow(found, SPANS)
+    return table_us(found, SPANS)
 
 
 def sessions(spans: pa.Table, rule: SessionRule) -> pa.Table:
@@ -185,7 +185,7 @@ def sessions(spans: pa.Table, rule: SessionRule) -> pa.Table:
     beyond it, and is open if more signs could still continue it."""
     keys = ["channel", "subscriber"]
     frame = (
-        to_polars(spans)
+        frame_us(spans)
         .with_columns(is_open=~pl.col("has_left") & (pl.col("last_time") + rule.timeout_us >= pl.col("tape_end_time")))
         .with_columns(end_time=pl.max_horizontal(pl.min_horizontal("end_time", "tape_end_time"), "last_time"))
         .sort([*keys, "start_time", "end_time", "peer"])
@@ -251,7 +251,7 @@ def _with_duration(found: pl.DataFrame) -> pa.Table:
     """Add `connected_ms`. Times are in microseconds."""
     position = SESSIONS.get_field_index("connected_ms")
     connected_us = (found["end_time"] - found["start_time"]).to_numpy()
-    return to_arrow(found, SESSIONS.remove(position)).add_column(
+    return table_us(found, SESSIONS.remove(position)).add_column(
         position, SESSIONS.field(position), to_decimal(connected_us, EXACT_MS)
     )
 
