@@ -2,8 +2,8 @@
 short of leaving the fabric.
 
 A hostile member keeps to the rules of membership, so that it stays a neighbor. It lies about the messages of others: it
-claims messages that do not exist, gives newcomers false starting positions, reports messages as expired that it holds,
-overstates the age of what it relays, and drops half of it. Its own deliveries are not checked.
+claims messages that do not exist, gives newcomers false starting positions, reports messages as expired that it holds
+or does not answer, overstates the age of what it relays, and drops half of it. Its own deliveries are not checked.
 """
 
 import hashlib
@@ -86,7 +86,8 @@ class HostileNode(SimNode):
         return tuple(each._replace(last_contiguous=each.last_contiguous + beyond) for each in states.values())
 
     def _deny(self, link: "Link", want: Want) -> None:
-        link.send(Unavailable(want.author, want.first, want.last, UnavailableReason.DROPPED))
+        if self.random.random() < 0.5:
+            link.send(Unavailable(want.author, want.first, want.last, UnavailableReason.DROPPED))
 
     def _lie(self) -> None:
         self.call_later(LIE_INTERVAL_S, self._lie)
