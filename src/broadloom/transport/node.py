@@ -289,7 +289,7 @@ class TcpNode:
 
     def _listen(self) -> Address:
         order = PortOrder(self._channel.id)
-        ports = [self._port] if self._port else [order[index] for index in range(self.limits.listen_ports_max)]
+        ports = [self._port] if self._port else (order[index] for index in range(self.limits.listen_ports_max))
         try:
             return Address(self._advertise_host, self.listener.open(ports))
         except ListenError as problem:
