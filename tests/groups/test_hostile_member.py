@@ -107,7 +107,7 @@ def run_with_hostile_member(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", [1, *(pytest.param(seed, marks=pytest.mark.long) for seed in range(2, 22))])
-def test_nothing_is_lost_and_nobody_speaks_in_anothers_name(seed: int) -> None:
+def test_honest_members_converge_to_the_posts_of_their_authors(seed: int) -> None:
     run_with_hostile_member(seed)
 
 
