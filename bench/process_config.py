@@ -77,5 +77,13 @@ class BaseNode(ABC):
     async def publish(self, payload: bytes) -> None:
         """Send to all. The message may be buffered until `flush`."""
 
+    async def serve(self) -> str:
+        """Answer requests with their own payload; return what clients pass to `ask`, without spaces."""
+        raise NotImplementedError
+
+    async def ask(self, server: str, payload: bytes) -> bytes:
+        """Send a request and return the reply."""
+        raise NotImplementedError
+
     async def flush(self) -> None:  # noqa: B027 - most hold nothing back
         """Send what was held back. Called after every message when paced, else once at the end."""

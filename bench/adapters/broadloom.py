@@ -40,3 +40,14 @@ class Node(BaseNode):
 
     async def publish(self, payload: bytes) -> None:
         await self._channel.broadcast(payload)
+
+    async def serve(self) -> str:
+        self._channel.on_request(self._answer)
+        return str(self._channel.peer_id)
+
+    @staticmethod
+    async def _answer(request: broadloom.DirectRequest) -> bytes:
+        return request.data
+
+    async def ask(self, server: str, payload: bytes) -> bytes:
+        return (await self._channel.request(broadloom.PeerId(int(server, 16)), payload)).data

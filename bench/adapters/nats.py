@@ -10,6 +10,8 @@ from bench.process_config import HOST, BaseNode
 
 SUBJECT = "bench"
 FLUSH_S = 60
+REQUESTS = "requests"
+REQUEST_S = 5
 
 
 class Node(BaseNode):
@@ -38,6 +40,18 @@ class Node(BaseNode):
 
     async def _on_disconnect(self) -> None:
         self.delivery_check.errors += 1
+
+    async def serve(self) -> str:
+        async def answer(message: Any) -> None:
+            await message.respond(message.data)
+
+        await self._client.subscribe(REQUESTS, cb=answer, pending_msgs_limit=-1, pending_bytes_limit=-1)
+        await self._client.flush()
+        return REQUESTS
+
+    async def ask(self, server: str, payload: bytes) -> bytes:
+        data: bytes = (await self._client.request(server, payload, timeout=REQUEST_S)).data
+        return data
 
     async def publish(self, payload: bytes) -> None:
         await self._client.publish(SUBJECT, payload)

@@ -15,6 +15,7 @@ from bench.process_config import HOST, BaseNode
 class Node(BaseNode):
     async def prepare(self) -> None:
         self._context = zmq.Context()
+        self._requester: zmq.Socket[bytes] | None = None
 
     async def connect(self, earlier: Sequence[str]) -> str:
         self._publisher = self._context.socket(zmq.PUB)
@@ -33,6 +34,26 @@ class Node(BaseNode):
         deliver, receive = self.delivery_check.deliver, self._subscriber.recv
         while True:
             deliver(receive())
+
+    async def serve(self) -> str:
+        server = self._context.socket(zmq.REP)
+        server.bind(f"tcp://{HOST}:0")
+        threading.Thread(target=self._answer, args=(server,), daemon=True).start()
+        address: str = server.getsockopt(zmq.LAST_ENDPOINT).decode().rstrip("\0")
+        return address
+
+    @staticmethod
+    def _answer(server: "zmq.Socket[bytes]") -> None:
+        while True:
+            server.send(server.recv())
+
+    async def ask(self, server: str, payload: bytes) -> bytes:
+        """Blocks, as REQ sockets do: one request at a time."""
+        if self._requester is None:
+            self._requester = self._context.socket(zmq.REQ)
+            self._requester.connect(server)
+        self._requester.send(payload)
+        return self._requester.recv()
 
     async def publish(self, payload: bytes) -> None:
         self._publisher.send(payload)

@@ -185,8 +185,7 @@ class FlowControl:
         now = self._node.now()
         progress_after = now - self._limits.stall_grace_s
         return any(
-            each.last_progress_at > progress_after and self._slow_peer_budget_s(each, now) > 0
-            for each in congested
+            each.last_progress_at > progress_after and self._slow_peer_budget_s(each, now) > 0 for each in congested
         )
 
     def _congested_links(self) -> "list[TcpConnection]":
