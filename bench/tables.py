@@ -92,6 +92,7 @@ _RATES += [_plain("deliveries/s", "deliveries_per_s")]
 COLUMNS: dict[str, list[Column | str]] = {
     "throughput": [*_RATES, "ratios", *_COSTS, *_QUALITY],
     "all-to-all": [*_RATES, "ratios", *_COSTS, *_QUALITY],
+    "topics": [*_RATES, "ratios", *_COSTS, *_QUALITY],
     "scale": [*_RATES, *_COSTS, *_QUALITY],
     "latency": [
         _plain("rate/s", "rate_per_s", is_detail=True),
