@@ -76,6 +76,7 @@ class SimNode:
         tape: "ObserverFactory | None" = None,
         keep_received: bool = True,
         signer: "Callable[[int], Signer] | None" = None,
+        roster_signer: "Callable[[int], Signer] | None" = None,
     ) -> None:
         self.number = number
         self.host = host
@@ -106,7 +107,17 @@ class SimNode:
         me = PeerInfo(self.random.getrandbits(64), self.address)
         observer = tape.observer(channel, me.peer_id) if tape is not None else None
         own_signer = signer(me.peer_id) if signer is not None else None
-        self.peer = Peer(self, me, CHANNEL_ID, bootstrap, settings, signer=own_signer, observer=observer)
+        self.peer = Peer(
+            self,
+            me,
+            CHANNEL_ID,
+            bootstrap,
+            settings,
+            signer=own_signer,
+            observer=observer,
+            roster_signer=roster_signer(me.peer_id) if roster_signer is not None else None,
+            name=f"peer {number}",
+        )
 
     def _listen(self, channel_id: bytes) -> Address:
         """Take the first free port in the channel's port order."""

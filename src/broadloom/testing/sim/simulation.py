@@ -4,7 +4,7 @@ The seed and the settings decide everything that happens: the same seed gives th
 """
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from random import Random
 
 from broadloom.protocol import ChannelName, ChannelSettings, PeerState, Tuning
@@ -42,6 +42,8 @@ class SimulationSettings:
     """Peers sign their messages."""
     hostile_count: int = 0
     """Hostile members among the first peers (`hostile.py`). Only a signed channel withstands them: set `signed`."""
+    roster: bool = False
+    """Peers keep a roster of all members, with signed records. Its cost grows with the square of their number."""
     keep_received: bool = True
     """Keep delivered messages in `SimNode.received`; scenarios with thousands of peers do not."""
 
@@ -95,6 +97,7 @@ class Simulation:
             bootstrap = tuple(node.address for node in self._sample_members())
             if not bootstrap:  # not created yet: all search the first host
                 bootstrap = (Address(next((node.host for node in self.nodes if node.is_alive), host), 0),)
+        settings = Tuning.of(self.settings.peer)
         hostile = 0 < number <= self.settings.hostile_count
         node = (HostileNode if hostile else SimNode)(
             number,
@@ -105,10 +108,11 @@ class Simulation:
             self.random.getrandbits(64),
             channel=self._channel,
             bootstrap=bootstrap,
-            settings=Tuning.of(self.settings.peer),
+            settings=settings if self.settings.roster else replace(settings, roster_max=0),
             tape=self._tape,
             keep_received=self.settings.keep_received,
             signer=SimSigner if self.settings.signed else None,
+            roster_signer=SimSigner,
         )
         self.nodes.append(node)
         for each in self.nodes[: self.settings.hostile_count + 1]:

@@ -12,6 +12,7 @@ from broadloom.protocol.events import (
     StateChanged,
     TraceEvent,
 )
+from broadloom.protocol.roster.member import MemberJoined, MemberLeft, MemberLost, Merged, Partitioned
 from broadloom.testing.checks.audit import STABLE_PERIOD_S
 from broadloom.testing.checks.delivery_log import AuthorLog, message_label
 
@@ -184,5 +185,15 @@ def _describe_event(event: "Event") -> str:
             return f"no link to {neighbor} any more: {reason.value}"
         case StateChanged(state):
             return f"is {state.value}"
+        case MemberJoined(member):
+            return f"member {member.peer_id:016x} joined"
+        case MemberLeft(member):
+            return f"member {member.peer_id:016x} left"
+        case MemberLost(member, cause):
+            return f"member {member.peer_id:016x} lost: {cause.value}"
+        case Partitioned(members):
+            return f"partitioned from {len(members)} members"
+        case Merged(members):
+            return f"merged with {len(members)} members"
         case Rejected(_, text) | AuthorWarning(_, _, text) | TraceEvent(text):
             return text
