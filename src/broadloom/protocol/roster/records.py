@@ -119,6 +119,9 @@ class RecordVerifier:
             return SignedRecord(record, b"", b"")
         return SignedRecord(record, self._signer.sign(self._prefix + record), self._signer.credential)
 
+    def signed_data(self, signed: SignedRecord) -> bytes:
+        return self._prefix + signed.record
+
     def verify(self, known: KnownRecord, peer_id: PeerId, signed: SignedRecord) -> SignedRecord | None:
         """The record with its credential; None if it cannot be verified. Raises `WireError` for a forgery: honest
         neighbors verify what they relay."""

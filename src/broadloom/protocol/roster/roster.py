@@ -76,6 +76,15 @@ class Roster:
         found = [known.member for known in self._known.values() if known.state in listed]
         return tuple(sorted(found, key=lambda member: member.peer_id))
 
+    def peer_ids(self) -> list[PeerId]:
+        """The ids of all members, sorted."""
+        listed = (MemberState.PRESENT, MemberState.SUSPECT)
+        return sorted(peer_id for peer_id, known in self._known.items() if known.state in listed)
+
+    def signed_records(self) -> list[tuple[bytes, PeerId]]:
+        """What each member has signed, for checks."""
+        return [(self._verifier.signed_data(known.signed), peer_id) for peer_id, known in self._known.items()]
+
     def get(self, peer_id: PeerId) -> Member | None:
         known = self._known.get(peer_id)
         listed = known is not None and known.state in (MemberState.PRESENT, MemberState.SUSPECT)

@@ -1,5 +1,6 @@
 """`SimNode`: a simulated process with one peer. It is the peer's runtime, and the handle that tests hold."""
 
+import math
 from collections import deque
 from collections.abc import Callable
 from random import Random
@@ -87,6 +88,7 @@ class SimNode:
         self.is_alive = True
         self.is_paused = False
         self._paused_at = 0.0
+        self.resumed_at = -math.inf
         self.bytes_per_s = 0.0
         """Upload bandwidth of this host; 0 is unlimited."""
         self.frame_cost_s = 0.0
@@ -173,6 +175,7 @@ class SimNode:
     def resume(self) -> None:
         if self.is_paused:
             self.checker.on_delay(self.clock.now - self._paused_at)
+            self.resumed_at = self.clock.now
         self.is_paused = False
         self._process_next()
 

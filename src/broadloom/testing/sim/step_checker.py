@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from broadloom.protocol.events import Event, Message, Missed
     from broadloom.testing.sim.node import SimNode
+    from broadloom.testing.sim.roster_checker import RosterChecker
     from broadloom.testing.sim.virtual_clock import VirtualClock
 
 
@@ -55,6 +56,7 @@ class StepChecker:
         self.links_changed_at = 0.0
         self._left_gracefully: dict[int, None] = {}
         self._link_lost_at = -STABLE_PERIOD_S
+        self.roster_checker: RosterChecker | None = None
 
     # -- reported by nodes
 
@@ -152,6 +154,8 @@ class StepChecker:
                     self._clock.call_at(self._clock.now, node.stop)
         if self._trace is not None:
             self._write_trace(node, _describe_event(event))
+        if self.roster_checker is not None:
+            self.roster_checker.on_event(node, event)
 
     def on_departed(self, node: "SimNode", reason: str) -> None:
         self.left_at.setdefault(node, self._clock.now)
