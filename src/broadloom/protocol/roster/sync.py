@@ -124,7 +124,7 @@ class RosterSync:
     def begin(self) -> None:
         """Our first record is published."""
         if not self.neighbors:
-            self.is_complete = True
+            self._set_complete()
         for neighbor in list(self.neighbors.values()):
             self._send_digest(neighbor)
             if neighbor.digest_received:
@@ -165,7 +165,7 @@ class RosterSync:
     def _check(self, neighbor: NeighborSync) -> None:
         if neighbor.digest_received == self.digest:
             neighbor.mismatches = neighbor.fruitless = 0
-            self.is_complete = True
+            self._set_complete()
             return
         neighbor.mismatches += 1
         # At first, one of the two sides begins. Later, a single mismatch is a change that is still on its way.
@@ -229,11 +229,16 @@ class RosterSync:
             self._presence.is_syncing = True
             self._request_next()
         elif not wanted:
-            self.is_complete = True
+            self._set_complete()
 
     def _lacks(self, version: RecordVersion) -> bool:
         known = self._known.get(version.peer_id)
         return version.peer_id != self._peer.me.peer_id and (known is None or known.version < version)
+
+    def _set_complete(self) -> None:
+        if not self.is_complete:
+            self.is_complete = True
+            self._peer.trace("the roster is complete")
 
     # -- requesting
 
@@ -253,7 +258,7 @@ class RosterSync:
 
     def _finish(self) -> None:
         if self._source is not None and self._source.link in self.neighbors:
-            self.is_complete = True
+            self._set_complete()
         self._source, self._wanted = None, []
         self._requested.clear()
         self._presence.is_syncing = False

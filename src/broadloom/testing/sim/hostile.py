@@ -127,7 +127,7 @@ class RosterLies:
         self._honest_send = self._roster.sync.send_records
         self._roster.sync.send_records = self._relay_some  # type: ignore[method-assign]
         self._honest_store = self._roster._store
-        self._roster._store = self._remember_first  # type: ignore[method-assign]
+        self._roster._store = self._remember_first  # type: ignore[method-assign, assignment]
         node.call_later(LIE_INTERVAL_S, self._lie)
 
     def _relay_some(self, neighbor: "NeighborSync", peer_ids: list[PeerId], *, anew: bool = False) -> None:
