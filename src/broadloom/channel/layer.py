@@ -75,6 +75,7 @@ class Layer:
         if self._receives:
             self._receives = False
             self._channel._layers.remove(self._kind)
+            self._channel._on_layers_changed()
             self._channel._on_callbacks_changed()
 
 
@@ -86,6 +87,10 @@ class Layers:
         """By the kind of their frames."""
         self.unknown: Counter[str] = Counter()
         """Messages of layers that this program does not receive, by mark."""
+
+    @property
+    def kinds(self) -> tuple[int, ...]:
+        return tuple(sorted(self._callbacks))
 
     def __len__(self) -> int:
         return len(self._callbacks)
