@@ -13,9 +13,11 @@ if TYPE_CHECKING:
         Channel,
         ChannelEvent,
         ConnectOptions,
+        DirectRequest,
         Layer,
         NeighborStatus,
         Overflow,
+        Reply,
         Status,
         Subscription,
         SubscriptionOverflow,
@@ -23,14 +25,21 @@ if TYPE_CHECKING:
     )
     from broadloom.channel.status_socket import expose_status
     from broadloom.errors import (
+        AlreadyRepliedError,
         BroadloomError,
+        BusyError,
         ConnectError,
         InboxOverflowError,
         InvalidKeyError,
         MessageTooLargeError,
+        NoAnswerError,
         NotConnectedError,
         NotPermittedError,
+        PeerGoneError,
+        RefusedError,
         RejectedError,
+        RequestError,
+        UnknownPeerError,
     )
     from broadloom.protocol import ChannelName, ChannelSettings, PeerState
     from broadloom.protocol.events import (
@@ -47,6 +56,15 @@ if TYPE_CHECKING:
         TraceEvent,
     )
     from broadloom.protocol.identity import Identity, Role
+    from broadloom.protocol.roster.member import (
+        LossCause,
+        Member,
+        MemberJoined,
+        MemberLeft,
+        MemberLost,
+        Merged,
+        Partitioned,
+    )
     from broadloom.security import Authority, Ticket, generate_key
     from broadloom.wire import PeerId
     from broadloom.wire.broadcast_frame import Priority
@@ -54,17 +72,20 @@ if TYPE_CHECKING:
     from broadloom.wire.file_payload import File
 
 __all__ = [
+    "AlreadyRepliedError",
     "AuthorWarning",
     "AuthorWarningReason",
     "Authority",
     "Batch",
     "BroadloomError",
+    "BusyError",
     "Channel",
     "ChannelEvent",
     "ChannelName",
     "ChannelSettings",
     "ConnectError",
     "ConnectOptions",
+    "DirectRequest",
     "File",
     "Identity",
     "InboxOverflowError",
@@ -73,19 +94,31 @@ __all__ = [
     "LinkDown",
     "LinkDownReason",
     "LinkUp",
+    "LossCause",
+    "Member",
+    "MemberJoined",
+    "MemberLeft",
+    "MemberLost",
+    "Merged",
     "Message",
     "MessageTooLargeError",
     "Missed",
     "NeighborStatus",
+    "NoAnswerError",
     "NotConnectedError",
     "NotPermittedError",
     "Overflow",
+    "Partitioned",
+    "PeerGoneError",
     "PeerId",
     "PeerState",
     "Priority",
+    "RefusedError",
     "RejectReason",
     "Rejected",
     "RejectedError",
+    "Reply",
+    "RequestError",
     "Role",
     "StateChanged",
     "Status",
@@ -93,6 +126,7 @@ __all__ = [
     "SubscriptionOverflow",
     "Ticket",
     "TraceEvent",
+    "UnknownPeerError",
     "__version__",
     "connect",
     "expose_status",
@@ -102,13 +136,14 @@ __all__ = [
 # Imported on first use: the simulator and `broadloom --help` need neither sockets nor cryptography.
 _NAMES_BY_MODULE = {
     "broadloom.channel": (
-        "Channel ChannelEvent ConnectOptions Layer NeighborStatus Overflow Status Subscription SubscriptionOverflow "
-        "connect"
+        "Channel ChannelEvent ConnectOptions DirectRequest Layer NeighborStatus Overflow Reply Status Subscription "
+        "SubscriptionOverflow connect"
     ),
     "broadloom.channel.status_socket": "expose_status",
     "broadloom.errors": (
-        "BroadloomError ConnectError InboxOverflowError InvalidKeyError MessageTooLargeError NotConnectedError "
-        "NotPermittedError RejectedError"
+        "AlreadyRepliedError BroadloomError BusyError ConnectError InboxOverflowError InvalidKeyError "
+        "MessageTooLargeError NoAnswerError NotConnectedError NotPermittedError PeerGoneError RefusedError "
+        "RejectedError RequestError UnknownPeerError"
     ),
     "broadloom.protocol": "ChannelName ChannelSettings PeerState",
     "broadloom.protocol.events": (
@@ -116,6 +151,7 @@ _NAMES_BY_MODULE = {
         "TraceEvent"
     ),
     "broadloom.protocol.identity": "Identity Role",
+    "broadloom.protocol.roster.member": ("LossCause Member MemberJoined MemberLeft MemberLost Merged Partitioned"),
     "broadloom.security": "Authority Ticket generate_key",
     "broadloom.wire": "PeerId",
     "broadloom.wire.broadcast_frame": "Priority",

@@ -16,7 +16,17 @@ from broadloom.wire.broadcast_frame import (
     read_hops_and_age,
 )
 from broadloom.wire.codec import HEAD, decode, encode, number_of
+from broadloom.wire.direct_messages import (
+    Reply,
+    Request,
+    decode_reply,
+    decode_request,
+    encode_reply,
+    encode_request,
+)
 from broadloom.wire.framing import FrameSplitter
+from broadloom.wire.roster_messages import MemberRecord, decode_record, encode_record, record_head
+from broadloom.wire.types import Address
 from broadloom.wire.xdr import WireError
 from tests.wire.wire_strategies import ALL, HYPER_MAX, MESSAGES, frame_of, frame_with, resized
 
@@ -32,15 +42,26 @@ def decode_like_peer(frame: bytes) -> bool:
     with suppress(WireError):
         _, first, last, _, _ = read_header(frame)
         assert 1 <= first <= last <= min(HYPER_MAX, first + BUNDLE_MESSAGES_MAX - 1)
+    for read_direct, kind in ((decode_request, Request), (decode_reply, Reply)):
+        with suppress(WireError):
+            assert kind(*read_direct(frame)) == decode(frame)
     # A valid message encodes to the same frame again.
     with suppress(WireError):
-        assert encode(decode(frame)) == frame
+        made = decode(frame)
+        assert encode(made) == frame
+        if isinstance(made, Request):
+            assert decode_request(frame) == (made.id, made.flags, made.deadline_ms, made.layer, made.data)
+            assert encode_request(made.id, made.flags, made.deadline_ms, made.layer, made.data) == frame
+        elif isinstance(made, Reply):
+            assert decode_reply(frame) == (made.id, made.status, made.flags, made.data)
+            assert encode_reply(made.id, made.status, made.flags, made.data) == frame
         return True
     with suppress(WireError):
-        made = decode_broadcast(frame)
-        assert encode_broadcast(made) == frame
+        broadcast = decode_broadcast(frame)
+        assert encode_broadcast(broadcast) == frame
         hops, age_ms = read_hops_and_age(frame)
-        assert read_header(frame) == (made.author, made.sequence, made.last_sequence, hops, made.dissemination)
+        expected = broadcast.author, broadcast.sequence, broadcast.last_sequence, hops, broadcast.dissemination
+        assert read_header(frame) == expected
         assert read_header(forwarded(frame, hops + 1, age_ms + 1))[:3] == read_header(frame)[:3]
         return True
     return False
@@ -116,3 +137,26 @@ def test_mutated_frames_decode_or_raise_wire_error(made: Any, seed: int) -> None
         mutant = mutated(frame, rng)
         read_stream(mutant)
         decode_like_peer(mutant)
+
+
+@settings(max_examples=500, deadline=None)
+@given(st.binary(max_size=300))
+def test_random_records_of_members_decode_or_raise_wire_error(data: bytes) -> None:
+    with suppress(WireError):
+        peer_id, incarnation = record_head(data)
+        record = decode_record(data)
+        assert (record.peer_id, record.incarnation) == (peer_id, incarnation)
+        assert encode_record(record) == data
+
+
+RECORD = MemberRecord(1, 2, False, False, Address("host", 80), "ann", (3, 4), (5,), (6,))
+
+
+@settings(max_examples=EXAMPLES, deadline=None)
+@given(st.integers(0, 1 << 32))
+def test_mutated_records_of_members_decode_or_raise_wire_error(seed: int) -> None:
+    rng = random.Random(seed)
+    for _ in range(MUTATIONS_EACH):
+        mutant = mutated(encode_record(RECORD), rng)
+        with suppress(WireError):
+            assert encode_record(decode_record(mutant)) == mutant

@@ -25,6 +25,7 @@ from broadloom.channel.layer import Layer
 from broadloom.channel.loop_bound import weak
 from broadloom.channel.peer_set import PeerSetMerge
 from broadloom.channel.receiving import ChannelReader
+from broadloom.channel.requester import Requester
 from broadloom.channel.sender import Sender
 from broadloom.channel.status import Status, status_of
 from broadloom.channel.subscription import SubscriptionOverflow
@@ -41,6 +42,7 @@ from broadloom.protocol.events import (
     TraceEvent,
 )
 from broadloom.protocol.identity import Identity
+from broadloom.protocol.roster.member import Member, MemberJoined, MemberLeft, MemberLost
 from broadloom.security.post_signer import PostSigner
 from broadloom.transport import TcpNode
 from broadloom.wire import PeerId, WireError
@@ -53,7 +55,7 @@ WARN_INTERVAL_S = 1.0
 LEAVE_TIMEOUT_S = 6.0
 """Maximum time to leave gracefully; a neighbor may not answer."""
 DRAIN_TIMEOUT_S = 1.5
-"""Maximum time to drain outgoing queues when leaving."""
+"""Maximum time to drain outgoing queues, and to answer open requests, when leaving."""
 DRAIN_POLL_S = 0.02
 
 ChannelEvent = Event | Missed | SubscriptionOverflow
@@ -62,7 +64,7 @@ _with_callbacks: dict["Channel", None] = {}
 """Channels with a callback are in use, even if the program does not keep them."""
 
 
-class Channel(Sender, ChannelReader):
+class Channel(Sender, ChannelReader, Requester):
     """A joined channel, returned by `broadloom.connect`. Use it from the event loop that joined it: elsewhere its
     methods raise `RuntimeError`.
 
@@ -74,6 +76,7 @@ class Channel(Sender, ChannelReader):
     ) -> None:
         Sender.__init__(self, node)
         ChannelReader.__init__(self, overflow, inbox_messages_max, inbox_bytes_max)
+        Requester.__init__(self)
         self.name = name
         self.missed_count = 0
         """Messages that this program will not receive; each was reported in a `Missed` event."""
@@ -139,6 +142,34 @@ class Channel(Sender, ChannelReader):
         identity = self.identity(peer_id)
         return identity.name if identity is not None and identity.name else f"{peer_id:016x}"
 
+    def members(self) -> tuple[Member, ...]:
+        """All members of the channel that this peer knows to be present, itself included, sorted by peer id. It is
+        complete a moment after `connect` returns (`wait_for_roster`)."""
+        return tuple(member for member in self._node.peer.roster.members() if not member.is_secondary)
+
+    def member(self, peer_id: PeerId) -> Member | None:
+        """The member with this id, if it is present."""
+        return self._node.peer.roster.get(peer_id)
+
+    async def wait_for_roster(self, timeout_s: float | None = None) -> tuple[Member, ...]:
+        """Wait until the roster is complete, and return it. Raises `TimeoutError`, or `NotConnectedError` if the
+        channel was left."""
+        self._check_loop()
+        check_timeout(timeout_s)
+        roster = self._node.peer.roster
+
+        def is_complete() -> bool:
+            if self._left.is_set():
+                raise NotConnectedError(self._end_message())
+            return roster.is_complete
+
+        try:
+            async with asyncio.timeout(timeout_s):
+                await self._listeners.wait_until(is_complete)
+        except TimeoutError:
+            raise TimeoutError(f"{self.name}: the roster is not complete after {timeout_s:g} s") from None
+        return self.members()
+
     def status(self) -> Status:
         """The state of this peer: neighbors, free slots, estimated diameter, counters."""
         status = status_of(self.name, self._node, unread_count=len(self._inbox), unread_bytes=self._inbox.held_bytes)
@@ -184,13 +215,19 @@ class Channel(Sender, ChannelReader):
             check_callback(on_batch)
         layer = Layer(self, mark, on_batch)
         self._has_other_readers = self._has_other_readers or on_batch is not None
+        self._on_layers_changed()
         self._on_callbacks_changed()
         return layer
+
+    def _on_layers_changed(self) -> None:
+        """The roster says which layers this program receives."""
+        self._node.peer.roster.set_layers(self._layers.kinds)
 
     # -- events
 
     def on_event(self, callback: Callable[[ChannelEvent], None]) -> Callable[[], None]:
-        """Call `callback` for each event: state, links, missed messages. Returns a function that removes it."""
+        """Call `callback` for each event: state, links, members, missed messages. Returns a function that removes
+        it."""
         self._check_loop()
         check_callback(callback)
         remove = self._listeners.add(callback)
@@ -203,7 +240,7 @@ class Channel(Sender, ChannelReader):
         return unsubscribe
 
     def _on_callbacks_changed(self) -> None:
-        if not self._left.is_set() and (self._has_callbacks or len(self._listeners)):
+        if not self._left.is_set() and (self._has_callbacks or self._request_layers or len(self._listeners)):
             _with_callbacks[self] = None
         else:
             _with_callbacks.pop(self, None)
@@ -248,7 +285,7 @@ class Channel(Sender, ChannelReader):
         try:
             for node in self._nodes:
                 node.resume_reading()  # leaving gracefully needs the answers of the neighbors
-            await self._drain_neighbors()
+            await self._drain()
             for node in self._nodes:
                 node.peer.leave()
             try:
@@ -260,10 +297,19 @@ class Channel(Sender, ChannelReader):
         finally:
             self.abort()
 
-    async def _drain_neighbors(self) -> None:
-        peer, deadline = self._node.peer, self._node.now() + DRAIN_TIMEOUT_S
-        while any(link.is_congested or link.backlog for link in peer.links) and self._node.now() < deadline:  # noqa: ASYNC110
+    async def _drain(self) -> None:
+        """Wait for slow neighbors and for handlers of requests that are running."""
+        deadline = self._node.now() + DRAIN_TIMEOUT_S
+        for node in self._nodes:
+            node.peer.requests.begin_leave()
+        while self._has_undelivered() and self._node.now() < deadline:  # noqa: ASYNC110
             await asyncio.sleep(DRAIN_POLL_S)
+
+    def _has_undelivered(self) -> bool:
+        links = self._node.peer.links
+        return any(link.is_congested or link.backlog for link in links) or any(
+            node.peer.requests.has_open_requests for node in self._nodes
+        )
 
     def abort(self) -> None:
         """Disconnect without notice, as if the process had been killed."""
@@ -331,6 +377,8 @@ class Channel(Sender, ChannelReader):
         if isinstance(event, LinkUp | LinkDown):
             neighbor = event.neighbor
             event = event._replace(neighbor=neighbor._replace(peer_id=PeerId(neighbor.peer_id)))
+        elif isinstance(event, MemberJoined | MemberLeft | MemberLost) and event.member.is_secondary:
+            return
         elif isinstance(event, AuthorWarning):
             event = event._replace(author=PeerId(event.author))
             log.warning("%s: %s", self.name, event.text)
@@ -355,6 +403,7 @@ class Channel(Sender, ChannelReader):
         self._inbox.close()
         self._subscriptions.close()
         self._listeners.end()
+        self._cancel_handlers()
         _with_callbacks.pop(self, None)
 
     @property

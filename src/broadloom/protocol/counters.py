@@ -49,9 +49,19 @@ class PeerCounters:
     """Messages of authors without permission to send."""
     bad_credentials: int = 0
     """Invalid credentials of authors."""
+    roster_records_dropped: int = 0
+    """Records of members beyond a limit, or without a valid credential."""
     backlog_shed: int = 0
     """Low-priority messages skipped for a neighbor with a long backlog."""
     links_switched_to_lazy: int = 0
     """Times a neighbor was so far behind that its link became lazy."""
     slow_neighbors_dropped: int = 0
     """Neighbors dropped because they did not read what they were sent."""
+    requests_sent: int = 0
+    """Direct requests and one-way messages of this peer."""
+    requests_received: int = 0
+    """Direct requests and one-way messages of other peers."""
+    late_replies: int = 0
+    """Replies to requests that had been given up."""
+    tells_dropped: int = 0
+    """One-way messages without a handler, or that arrived too fast."""

@@ -42,6 +42,9 @@ class Layer(SyncWrapper[AsyncLayer]):
 
     mark = Attribute[str]()
     broadcast = awaits(AsyncLayer.broadcast)
+    request = awaits(AsyncLayer.request)
+    tell = awaits(AsyncLayer.tell)
+    on_request = subscribes(AsyncLayer.on_request)
     close = calls(AsyncLayer.close)
 
 
@@ -66,12 +69,19 @@ class Channel(ClosableSyncWrapper[AsyncChannel]):
     status = calls(AsyncChannel.status)
     set_bootstrap = calls(AsyncChannel.set_bootstrap)
     wait_for_peers = awaits(AsyncChannel.wait_for_peers)
+    members = calls(AsyncChannel.members)
+    member = calls(AsyncChannel.member)
+    wait_for_roster = awaits(AsyncChannel.wait_for_roster)
 
     broadcast = awaits(AsyncChannel.broadcast)
     broadcast_nowait = calls(AsyncChannel.broadcast_nowait)
     broadcast_text = awaits(AsyncChannel.broadcast_text)
     broadcast_json = awaits(AsyncChannel.broadcast_json)
     broadcast_file = awaits(AsyncChannel.broadcast_file)
+
+    request = awaits(AsyncChannel.request)
+    tell = awaits(AsyncChannel.tell)
+    on_request = subscribes(AsyncChannel.on_request)
 
     receive = awaits(AsyncChannel.receive)
     batches = iterates(AsyncChannel.batches)
@@ -96,9 +106,9 @@ class Channel(ClosableSyncWrapper[AsyncChannel]):
 
 
 @accepts_connect_options
-def connect(name: str, options: ConnectOptions) -> Channel:
+def connect(channel: str, options: ConnectOptions) -> Channel:
     """Join a channel and return when it is joined. The parameters are those of `broadloom.connect`."""
-    pending = PendingConnection(name, options)
+    pending = PendingConnection(channel, options)
 
     async def join() -> AsyncChannel:
         return await pending

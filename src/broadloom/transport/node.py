@@ -17,6 +17,7 @@ from broadloom.protocol import ChannelName, ChannelSettings, Peer, PeerState, Tu
 from broadloom.protocol.channel_name import PortOrder
 from broadloom.protocol.events import Batch, Event, Missed
 from broadloom.protocol.identity import CredentialError
+from broadloom.protocol.requests.direct_connection import DirectConnection
 from broadloom.security import InvalidKeyFileError
 from broadloom.transport.addresses import bind_host, resolve_host
 from broadloom.transport.admission_control import AdmissionControl
@@ -70,6 +71,8 @@ class TcpNode:
         credentials: "PeerCredentials | None",
         signed: bool = False,
         settings: ChannelSettings | None = None,
+        name: str = "",
+        is_secondary: bool = False,
     ) -> None:
         self._channel = channel
         self._advertise_host = advertise_host
@@ -77,6 +80,8 @@ class TcpNode:
         self.bootstrap = bootstrap
         self.credentials = credentials
         self._signed = signed
+        self._name = name
+        self._is_secondary = is_secondary
         self.settings = Tuning.of(settings)
         self.limits = settings.limits if isinstance(settings, TcpTuning) else Limits()
         self.random = Random(secrets.randbits(128))
@@ -110,7 +115,18 @@ class TcpNode:
         signer = self.credentials.signer if self.credentials is not None and self._signed else None
         me = PeerInfo(self.id, address)
         self._hosts = hosts = self.bootstrap.addresses
-        self.peer = Peer(self, me, self._channel.id, hosts, self.settings, signer=signer, observer=observer)
+        self.peer = Peer(
+            self,
+            me,
+            self._channel.id,
+            hosts,
+            self.settings,
+            signer=signer,
+            observer=observer,
+            roster_signer=self.credentials.signer if self.credentials is not None else None,
+            name=self._name,
+            is_secondary=self._is_secondary,
+        )
         self._stay_discoverable()
         self.peer.start()
         self._check_bootstrap_hosts()
@@ -232,12 +248,14 @@ class TcpNode:
         """The application does not keep up (`overflow="pause"`)."""
         self.peer.set_paused(True)
         for connection in self._connections:
-            connection.pause_reading()
+            if not isinstance(connection.handler, DirectConnection):
+                connection.pause_reading()
 
     def resume_reading(self) -> None:
         self.peer.set_paused(False)
         for connection in self._connections:
-            connection.resume_reading()
+            if not isinstance(connection.handler, DirectConnection):
+                connection.resume_reading()
 
     # -- bootstrap hosts
 
@@ -289,7 +307,7 @@ class TcpNode:
 
     def _listen(self) -> Address:
         order = PortOrder(self._channel.id)
-        ports = [self._port] if self._port else [order[index] for index in range(self.limits.listen_ports_max)]
+        ports = [self._port] if self._port else (order[index] for index in range(self.limits.listen_ports_max))
         try:
             return Address(self._advertise_host, self.listener.open(ports))
         except ListenError as problem:

@@ -106,8 +106,8 @@ def recorded_peers(
 
 
 def missing_rows(membership_events: pl.DataFrame, quarantined: pa.Table) -> pl.DataFrame:
-    """run_id, gap_start, gap_end, row_count: so many rows of that run, between the two times, are not on the tapes,
-    because they were dropped or quarantined. Null: at any time, or any number."""
+    """run_id, gap_start, gap_end, row_count: rows of that run between the two times that are not on the tapes, because
+    they were dropped or quarantined. Null: at any time, or any number."""
     dropped = membership_events.filter(pl.col("kind") == EventKind.ROWS_DROPPED.value).select(
         "run_id", gap_start="event_time", gap_end="end_time", row_count=pl.col("event_count").fill_null(0)
     )
