@@ -56,6 +56,15 @@ if TYPE_CHECKING:
         TraceEvent,
     )
     from broadloom.protocol.identity import Identity, Role
+    from broadloom.protocol.roster.member import (
+        LossCause,
+        Member,
+        MemberJoined,
+        MemberLeft,
+        MemberLost,
+        Merged,
+        Partitioned,
+    )
     from broadloom.security import Authority, Ticket, generate_key
     from broadloom.wire import PeerId
     from broadloom.wire.broadcast_frame import Priority
@@ -85,6 +94,12 @@ __all__ = [
     "LinkDown",
     "LinkDownReason",
     "LinkUp",
+    "LossCause",
+    "Member",
+    "MemberJoined",
+    "MemberLeft",
+    "MemberLost",
+    "Merged",
     "Message",
     "MessageTooLargeError",
     "Missed",
@@ -93,6 +108,7 @@ __all__ = [
     "NotConnectedError",
     "NotPermittedError",
     "Overflow",
+    "Partitioned",
     "PeerGoneError",
     "PeerId",
     "PeerState",
@@ -135,6 +151,7 @@ _NAMES_BY_MODULE = {
         "TraceEvent"
     ),
     "broadloom.protocol.identity": "Identity Role",
+    "broadloom.protocol.roster.member": ("LossCause Member MemberJoined MemberLeft MemberLost Merged Partitioned"),
     "broadloom.security": "Authority Ticket generate_key",
     "broadloom.wire": "PeerId",
     "broadloom.wire.broadcast_frame": "Priority",

@@ -29,6 +29,7 @@ class HarnessPeer:
     missed: list[Missed] = field(default_factory=list)
     sent: list[bytes] = field(default_factory=list)
     links_max: int = 0
+    events: list[Event] = field(default_factory=list)
 
     @property
     def id(self) -> int:
@@ -50,6 +51,7 @@ class HarnessPeer:
         return [(message.sequence, message.data) for message in self.received if message.author == author.id]
 
     def on_event(self, event: Event) -> None:
+        self.events.append(event)
         if isinstance(event, LinkUp):
             self.links_max = max(self.links_max, len(self.peer.links))
 
@@ -66,6 +68,9 @@ class Harness(Protocol):
     async def close(self) -> None: ...
 
 
+OpenHarness = Callable[..., Harness]
+
+
 def is_converged(harness: Harness) -> bool:
     """Whether all peers form one regular fabric."""
     graph = {peer.id: list(peer.neighbors) for peer in harness.peers}
@@ -76,7 +81,7 @@ class SimHarness:
     def __init__(self, settings: Tuning) -> None:
         self.settings = settings
         self.peers: list[HarnessPeer] = []
-        self._simulation = Simulation(7, SimulationSettings(peer=settings))
+        self._simulation = Simulation(7, SimulationSettings(peer=settings, roster=True))
         self._nodes: dict[HarnessPeer, Any] = {}
 
     async def add(self, count: int = 1, *, at_once: bool = False) -> list[HarnessPeer]:

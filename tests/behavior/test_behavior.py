@@ -1,40 +1,12 @@
 """The behavior of a channel, the same on the simulator and on real sockets."""
 
-from collections.abc import AsyncIterator, Callable
 from functools import partial
 from itertools import combinations
 
 import pytest
 
 from broadloom.protocol import PeerState, Tuning
-from tests.behavior.harness import Harness, HarnessPeer, SimHarness, SocketHarness, is_converged
-
-OpenHarness = Callable[..., Harness]
-RUNTIMES = [
-    "simulated",
-    "plain sockets",
-    pytest.param("TLS", marks=pytest.mark.long),  # between the other two, which find the same errors
-    "TLS, signed",
-]
-
-
-@pytest.fixture(params=RUNTIMES)
-async def open_harness(request: pytest.FixtureRequest) -> AsyncIterator[OpenHarness]:
-    opened: list[Harness] = []
-
-    def open_harness(settings: Tuning | None = None) -> Harness:
-        runtime: str = request.param
-        settings = settings or Tuning()
-        if runtime == "simulated":
-            opened.append(SimHarness(settings))
-        else:
-            opened.append(SocketHarness(settings, tls=runtime.startswith("TLS"), signed=runtime.endswith("signed")))
-        return opened[-1]
-
-    yield open_harness
-    for harness in opened:
-        await harness.close()
-        assert all(peer.links_max <= harness.settings.degree for peer in harness.peers)
+from tests.behavior.harness import Harness, HarnessPeer, OpenHarness, is_converged
 
 
 def sent_messages(author: HarnessPeer, start: int = 0) -> list[tuple[int, bytes]]:

@@ -210,7 +210,11 @@ async def test_peers_connect_over_ipv6_and_localhost() -> None:
 @pytest.mark.parametrize(
     ("options", "error", "message"),
     [
-        ({"name": "chess"}, ValueError, "TYPE/INSTANCE"),
+        ({"channel": "chess"}, ValueError, "TYPE/INSTANCE"),
+        ({"name": "x" * 65}, ValueError, "at most 64 bytes of printable text"),
+        ({"name": "a\nb"}, ValueError, "at most 64 bytes of printable text"),
+        ({"name": 7}, TypeError, "name must be str"),
+        ({"name": "ann", "ticket": "ticket.pem"}, ValueError, "the ticket has the name"),
         ({"bootstrap": "10.0.0.5"}, TypeError, r"bootstrap=\['10\.0\.0\.5'\]"),
         ({"bootstrap": ["a b"]}, ValueError, "not an address"),
         ({"bootstrap": ["a:99999"]}, ValueError, "the port must be from 1"),
@@ -235,7 +239,7 @@ def test_invalid_option_raises_error_before_connecting(
     options: dict[str, Any], error: type[Exception], message: str
 ) -> None:
     with pytest.raises(error, match=message):
-        broadloom.connect(**{"name": "chess/club-42", **options})
+        broadloom.connect(options.pop("channel", "chess/club-42"), **options)
 
 
 async def test_fabric_recovers_after_clock_jump() -> None:

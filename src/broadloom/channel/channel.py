@@ -42,6 +42,7 @@ from broadloom.protocol.events import (
     TraceEvent,
 )
 from broadloom.protocol.identity import Identity
+from broadloom.protocol.roster.member import Member, MemberJoined, MemberLeft, MemberLost
 from broadloom.security.post_signer import PostSigner
 from broadloom.transport import TcpNode
 from broadloom.wire import PeerId, WireError
@@ -141,6 +142,34 @@ class Channel(Sender, ChannelReader, Requester):
         identity = self.identity(peer_id)
         return identity.name if identity is not None and identity.name else f"{peer_id:016x}"
 
+    def members(self) -> tuple[Member, ...]:
+        """All members of the channel that this peer knows to be present, itself included, sorted by peer id. It is
+        complete a moment after `connect` returns (`wait_for_roster`)."""
+        return tuple(member for member in self._node.peer.roster.members() if not member.is_secondary)
+
+    def member(self, peer_id: PeerId) -> Member | None:
+        """The member with this id, if it is present."""
+        return self._node.peer.roster.get(peer_id)
+
+    async def wait_for_roster(self, timeout_s: float | None = None) -> tuple[Member, ...]:
+        """Wait until the roster is complete, and return it. Raises `TimeoutError`, or `NotConnectedError` if the
+        channel was left."""
+        self._check_loop()
+        check_timeout(timeout_s)
+        roster = self._node.peer.roster
+
+        def is_complete() -> bool:
+            if self._left.is_set():
+                raise NotConnectedError(self._end_message())
+            return roster.is_complete
+
+        try:
+            async with asyncio.timeout(timeout_s):
+                await self._listeners.wait_until(is_complete)
+        except TimeoutError:
+            raise TimeoutError(f"{self.name}: the roster is not complete after {timeout_s:g} s") from None
+        return self.members()
+
     def status(self) -> Status:
         """The state of this peer: neighbors, free slots, estimated diameter, counters."""
         status = status_of(self.name, self._node, unread_count=len(self._inbox), unread_bytes=self._inbox.held_bytes)
@@ -186,13 +215,19 @@ class Channel(Sender, ChannelReader, Requester):
             check_callback(on_batch)
         layer = Layer(self, mark, on_batch)
         self._has_other_readers = self._has_other_readers or on_batch is not None
+        self._on_layers_changed()
         self._on_callbacks_changed()
         return layer
+
+    def _on_layers_changed(self) -> None:
+        """The roster says which layers this program receives."""
+        self._node.peer.roster.set_layers(self._layers.kinds)
 
     # -- events
 
     def on_event(self, callback: Callable[[ChannelEvent], None]) -> Callable[[], None]:
-        """Call `callback` for each event: state, links, missed messages. Returns a function that removes it."""
+        """Call `callback` for each event: state, links, members, missed messages. Returns a function that removes
+        it."""
         self._check_loop()
         check_callback(callback)
         remove = self._listeners.add(callback)
@@ -342,6 +377,8 @@ class Channel(Sender, ChannelReader, Requester):
         if isinstance(event, LinkUp | LinkDown):
             neighbor = event.neighbor
             event = event._replace(neighbor=neighbor._replace(peer_id=PeerId(neighbor.peer_id)))
+        elif isinstance(event, MemberJoined | MemberLeft | MemberLost) and event.member.is_secondary:
+            return
         elif isinstance(event, AuthorWarning):
             event = event._replace(author=PeerId(event.author))
             log.warning("%s: %s", self.name, event.text)

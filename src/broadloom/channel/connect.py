@@ -69,7 +69,7 @@ class PendingConnection:
             inbox_messages_max=options.inbox_messages_max,
             inbox_bytes_max=options.inbox_bytes_max,
         )
-        secondary_nodes = [self._node(host, 0) for _ in range(options.local_peers - 1)]
+        secondary_nodes = [self._node(host, 0, is_secondary=True) for _ in range(options.local_peers - 1)]
         if secondary_nodes:
             channel._attach_peer_set(secondary_nodes)
         try:
@@ -92,7 +92,7 @@ class PendingConnection:
                 "or pass addresses"
             ) from None
 
-    def _node(self, advertise_host: str, port: int) -> TcpNode:
+    def _node(self, advertise_host: str, port: int, *, is_secondary: bool = False) -> TcpNode:
         return self._node_class(
             self._channel_name,
             advertise_host=advertise_host,
@@ -101,6 +101,8 @@ class PendingConnection:
             credentials=self._credentials(),
             signed=self._ticket is not None or bool(self._options.signed),
             settings=self._options.settings,
+            name=self._options.name,
+            is_secondary=is_secondary,
         )
 
     def _credentials(self) -> PeerCredentials | None:
@@ -168,12 +170,12 @@ class PendingConnection:
 
 
 @accepts_connect_options
-def connect(name: str, options: ConnectOptions) -> PendingConnection:
+def connect(channel: str, options: ConnectOptions) -> PendingConnection:
     """Join a channel: `async with broadloom.connect("chess/club-42") as channel`, or `await broadloom.connect(...)`.
 
     From the moment it returns, every message of every member arrives exactly once, in order per author.
 
-    `name` is a type and an instance, `chess/club-42`. All programs that use the same name and key share a channel. The
-    other parameters are the fields of `ConnectOptions`.
+    `channel` is a type and an instance, `chess/club-42`. All programs that use the same channel name and key share a
+    channel. The other parameters are the fields of `ConnectOptions`.
     """
-    return PendingConnection(name, options)
+    return PendingConnection(channel, options)

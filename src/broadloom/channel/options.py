@@ -16,12 +16,14 @@ from broadloom.protocol import ChannelSettings
 from broadloom.protocol.runtime import ObserverFactory
 from broadloom.security import Ticket
 from broadloom.transport import parse_address
+from broadloom.wire.fields import MEMBER_NAME_BYTES_MAX
 from broadloom.wire.xdr import PORT_MAX
 
 _TYPES: dict[str, tuple[type, ...]] = {
     "key": (str, bytes, type(None)),
     "tls": (bool,),
     "signed": (bool, type(None)),
+    "name": (str,),
     "advertise_host": (str,),
     "port": (int,),
     "local_peers": (int,),
@@ -54,6 +56,9 @@ class ConnectOptions:
     """False: no encryption and no authentication."""
     signed: bool | None = None
     """Sign every message and verify it at every hop. Always on with tickets; default without: off."""
+    name: str = ""
+    """Name of this program for the other members (`channel.members`). Anyone can choose any name: only tickets prove
+    one."""
     advertise_host: str = ""
     """Address at which other peers reach this one. Default: the address of the interface that faces the bootstrap
     host."""
@@ -96,6 +101,10 @@ class ConnectOptions:
             raise ValueError("revocation_list works only with a ticket")
         if self.ticket is not None and self.signed is False:
             raise ValueError("signed=False is not possible with a ticket: roles are enforced by signatures")
+        if not self.name.isprintable() or len(self.name.encode()) > MEMBER_NAME_BYTES_MAX:
+            raise ValueError(f"name={self.name!r}: must be at most {MEMBER_NAME_BYTES_MAX} bytes of printable text")
+        if self.name and self.ticket is not None:
+            raise ValueError("name and ticket exclude each other: the ticket has the name")
         if not 1 <= self.local_peers <= LOCAL_PEERS_MAX:
             raise ValueError(f"local_peers={self.local_peers}: must be 1 to {LOCAL_PEERS_MAX}")
         if not 0 <= self.port <= PORT_MAX:
@@ -123,22 +132,23 @@ class ConnectFunction(Protocol[P, T_co]):
     """A function that takes a channel name and either prepared options or the options one by one."""
 
     @overload
-    def __call__(self, name: str, *, options: ConnectOptions) -> T_co: ...
+    def __call__(self, channel: str, /, *, options: ConnectOptions) -> T_co: ...
     @overload
-    def __call__(self, name: str, *args: P.args, **options: P.kwargs) -> T_co: ...
+    def __call__(self, channel: str, /, *args: P.args, **options: P.kwargs) -> T_co: ...
 
 
 def _connect_function_type(
     _options: Callable[P, ConnectOptions],
 ) -> Callable[[Callable[[str, ConnectOptions], T_co]], ConnectFunction[P, T_co]]:
     def decorate(function: Callable[[str, ConnectOptions], T_co]) -> ConnectFunction[P, T_co]:
-        def connect(name: str, *, options: ConnectOptions | None = None, **given: Any) -> T_co:
+        def connect(channel: str, /, *, options: ConnectOptions | None = None, **given: Any) -> T_co:
             if options is not None and given:
                 raise TypeError(f"pass options= or {', '.join(given)}=, not both")
-            return function(name, options or ConnectOptions(**given))
+            return function(channel, options or ConnectOptions(**given))
 
         own = inspect.signature(function)
-        parameters = [own.parameters["name"], *inspect.signature(ConnectOptions).parameters.values()]
+        first = own.parameters["channel"].replace(kind=inspect.Parameter.POSITIONAL_ONLY)
+        parameters = [first, *inspect.signature(ConnectOptions).parameters.values()]
         connect.__signature__ = own.replace(parameters=parameters)  # type: ignore[attr-defined]
         connect.__name__, connect.__qualname__ = function.__name__, function.__qualname__
         connect.__module__, connect.__doc__ = function.__module__, function.__doc__
@@ -148,5 +158,5 @@ def _connect_function_type(
 
 
 accepts_connect_options = _connect_function_type(ConnectOptions)
-"""Decorator for `function(name, options)`: callers pass the fields of `ConnectOptions` as keyword arguments, or
+"""Decorator for `function(channel, options)`: callers pass the fields of `ConnectOptions` as keyword arguments, or
 `options=`. Type checkers and editors see each of them."""

@@ -38,11 +38,11 @@ Handler = Callable[[DirectRequest], Awaitable[bytes | None] | bytes | None]
 """Answers a request: a coroutine function, or a plain function that does not block."""
 
 
-class HasPeer(Protocol):
+class HasPeerId(Protocol):
     """A member, as in the roster."""
 
     @property
-    def peer(self) -> PeerId: ...
+    def peer_id(self) -> PeerId: ...
 
 
 class Requester(LoopBound):
@@ -58,7 +58,7 @@ class Requester(LoopBound):
 
     async def request(
         self,
-        peer: PeerId | HasPeer,
+        peer: PeerId | HasPeerId,
         data: bytes,
         *,
         timeout_s: float = TIMEOUT_S,
@@ -73,7 +73,7 @@ class Requester(LoopBound):
 
     async def tell(
         self,
-        peer: PeerId | HasPeer,
+        peer: PeerId | HasPeerId,
         data: bytes,
         *,
         timeout_s: float = TIMEOUT_S,
@@ -97,7 +97,7 @@ class Requester(LoopBound):
 
     async def _request(
         self,
-        peer: PeerId | HasPeer,
+        peer: PeerId | HasPeerId,
         data: bytes,
         layer: int,
         timeout_s: float,
@@ -254,8 +254,8 @@ class HandlerRunner:
         incoming.refuse_unless_replied(status, text)
 
 
-def _peer_id(peer: PeerId | HasPeer) -> PeerId:
-    found = getattr(peer, "peer", peer)
+def _peer_id(peer: PeerId | HasPeerId) -> PeerId:
+    found = getattr(peer, "peer_id", peer)
     if not isinstance(found, int) or isinstance(found, bool):
         raise TypeError(f"peer must be a peer id, as in message.author, or a member, not {type(peer).__name__}")
     if not 0 <= found < 1 << 64:

@@ -23,6 +23,7 @@ from broadloom.protocol.events import (
     Rejected,
     StateChanged,
 )
+from broadloom.protocol.roster.member import MemberJoined, MemberLeft, MemberLost, Merged, Partitioned
 from broadloom.wire.payload_kind import PayloadKind
 
 if TYPE_CHECKING:
@@ -187,7 +188,7 @@ class EventFormatter:
             case Rejected(reject_reason, text):
                 return {"event": "rejected", "reason": reject_reason.name.lower(), "text": text}
             case _:
-                return {}
+                return _member_event_fields(event)
 
     def _peer_fields(self, peer: "PeerId", address: str) -> dict[str, str]:
         return {"peer_id": hex_id(peer), "name": self._verified_name(peer), "address": address}
@@ -209,6 +210,39 @@ def _file_text(file: dict[str, Any]) -> str:
         return f"({file['error']})"
     saved = f", saved as {file['saved']}" if "saved" in file else ""
     return f"(file {file['name']}, {file['size']:,} bytes{saved})"
+
+
+_MEMBER_EVENT_TEXTS = {
+    MemberJoined: "+ {who} joined, at {address}",
+    MemberLeft: "- {who} left",
+    MemberLost: "- {who} lost: {cause}",
+    Partitioned: "! partitioned from {count}",
+    Merged: "! merged with {count}",
+}
+
+
+def member_event_line(event: "ChannelEvent", *, json: bool) -> str | None:
+    """One line for a change of the roster, None for other events."""
+    fields = _member_event_fields(event)
+    if not fields or json:
+        return json_line(fields) if fields else None
+    who = fields.get("name") or fields.get("peer_id", "")[:SHORT_ID_DIGITS]
+    count = format_count(len(fields.get("peer_ids", ())), "member")
+    return escape_control_chars(_MEMBER_EVENT_TEXTS[type(event)].format(who=who, count=count, **fields))
+
+
+def _member_event_fields(event: "ChannelEvent") -> dict[str, Any]:
+    match event:
+        case MemberJoined(member):
+            return {"event": "member_joined", **member.as_dict()}
+        case MemberLeft(member):
+            return {"event": "member_left", **member.as_dict()}
+        case MemberLost(member, cause):
+            return {"event": "member_lost", **member.as_dict(), "cause": cause.value}
+        case Partitioned(members) | Merged(members):
+            return {"event": type(event).__name__.lower(), "peer_ids": [str(member.peer_id) for member in members]}
+        case _:
+            return {}
 
 
 def format_count(count: int, noun: str) -> str:

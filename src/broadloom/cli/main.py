@@ -18,6 +18,7 @@ COMMANDS = {
     "listen": "listen:listen",
     "group": "group:group",
     "chat": "chat:chat",
+    "members": "members:members",
     "status": "status:status",
     "top": "status:top",
     "ports": "status:ports",

@@ -32,6 +32,8 @@ PARAMETER_TEXTS = {
     "signed=True": "--signed",
     "revocation_list works": "--revocation-list works",
     "advertise_host=": "--advertise ",
+    "name and ticket exclude": "--as and --ticket exclude",
+    "name=": "--as ",
     "port=": "--port ",
     **{f"{name}_per_s is": f"--{name} is" for name in ("chat", "ticks", "identifications", "ads")},
     " (ChannelSettings.message_bytes_max)": "",
@@ -113,6 +115,9 @@ class JoinOptions:
     revocation_list: Annotated[Path | None, option("Revoked tickets, as published by the authority.", "FILE")] = None
     no_tls: NoTlsOption = not ConnectOptions.tls
     signed: Annotated[bool, option("Sign every message. Always on with tickets.")] = False
+    member_name: Annotated[
+        str, option("Name that other members see. With a ticket, the name on it is used.", "NAME", "--as")
+    ] = ConnectOptions.name
     advertise: Annotated[str, option("Address that other peers dial.", "HOST")] = ConnectOptions.advertise_host
     port: Annotated[
         int, option("Port to listen on. Default: the first free port of the channel's port order.", min=0, max=PORT_MAX)
@@ -135,6 +140,7 @@ class JoinOptions:
                 revocation_list=self.revocation_list,
                 tls=not self.no_tls,
                 signed=self.signed or None,
+                name=self.member_name,
                 advertise_host=self.advertise,
                 port=self.port,
                 local_peers=self.local_peers,

@@ -6,7 +6,7 @@ Not public: applications use `ChannelSettings`. Tests and scenarios override con
 from dataclasses import dataclass, fields
 
 from broadloom.protocol.settings import ChannelSettings
-from broadloom.wire.fields import AUTHORS_MAX
+from broadloom.wire.fields import AUTHORS_MAX, MEMBERS_MAX
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +113,22 @@ class Tuning(ChannelSettings):
     """Changes of the neighbor list within this time are announced together."""
     decluster_interval_s: float = 4.0
     """How often a peer in a cluster tries to swap an edge."""
+
+    # Roster
+
+    roster_max: int = MEMBERS_MAX
+    """Members whose records are kept; 0: no roster, for simulations of many thousand peers."""
+    roster_publish_s: float = 0.25
+    """Changes of our links within this time are published together. The loss of a neighbor is published at once, if
+    the last record is older."""
+    roster_gather_s: float = 0.05
+    """Records that arrive within this time after others are relayed together."""
+    roster_grace_s: float = 1.0
+    """A member that cannot be reached for this long is lost. Exchanges of edges and repairs are faster."""
+    roster_stale_s: float = 10.0
+    """A member that most of its neighbors have dropped for this long is lost, even if one still lists it."""
+    roster_forget_s: float = 600.0
+    """Records of members that are gone are kept for this long, to recognize them when a partition heals."""
 
     # Partitions
 

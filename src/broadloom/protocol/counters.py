@@ -49,6 +49,8 @@ class PeerCounters:
     """Messages of authors without permission to send."""
     bad_credentials: int = 0
     """Invalid credentials of authors."""
+    roster_records_dropped: int = 0
+    """Records of members beyond a limit, or without a valid credential."""
     backlog_shed: int = 0
     """Low-priority messages skipped for a neighbor with a long backlog."""
     links_switched_to_lazy: int = 0

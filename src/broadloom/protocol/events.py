@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, NamedTuple
 
+from broadloom.protocol.roster.member import MemberEvent
 from broadloom.wire import PeerId, PeerInfo
 from broadloom.wire.exchange_messages import RejectReason
 from broadloom.wire.file_payload import File, decode_file
@@ -238,4 +239,4 @@ class TraceEvent(NamedTuple):
     text: str
 
 
-Event = StateChanged | LinkUp | LinkDown | Rejected | AuthorWarning | TraceEvent
+Event = StateChanged | LinkUp | LinkDown | Rejected | AuthorWarning | MemberEvent | TraceEvent

@@ -10,7 +10,7 @@ from broadloom.wire import PeerId, PeerInfo, WireError, encode
 from broadloom.wire.broadcast_frame import BROADCAST
 from broadloom.wire.codec import WireMessage
 from broadloom.wire.exchange_messages import RejectReason
-from broadloom.wire.link_messages import Heartbeat, UnlinkAck
+from broadloom.wire.link_messages import UnlinkAck
 from broadloom.wire.xdr import UnknownMessageError
 
 if TYPE_CHECKING:
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from broadloom.protocol.peer import Peer
     from broadloom.protocol.runtime import Connection, Timer
 
-_HEARTBEAT = encode(Heartbeat())
 _BROADCAST = BROADCAST.to_bytes(4, "big")
 
 
@@ -158,7 +157,7 @@ class Link:
             self.sent_since_tick = False
             self._sent_at = now
         elif now - self._sent_at >= settings.heartbeat_s:
-            self._connection.send(_HEARTBEAT)
+            self._connection.send(self._peer.roster.sync.heartbeat(self))
             self._sent_at = now
 
     def close(self, reason: LinkDownReason) -> None:

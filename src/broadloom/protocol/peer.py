@@ -25,7 +25,17 @@ from broadloom.protocol.membership.random_walk import RandomWalks
 from broadloom.protocol.membership.repair import SlotRepair
 from broadloom.protocol.membership.slots import SlotTable
 from broadloom.protocol.requests.direct_requests import DirectRequests
-from broadloom.wire import Address, PeerInfo, WireError, decode, direct_messages, exchange_messages, link_messages
+from broadloom.protocol.roster.roster import Roster
+from broadloom.wire import (
+    Address,
+    PeerInfo,
+    WireError,
+    decode,
+    direct_messages,
+    exchange_messages,
+    link_messages,
+    roster_messages,
+)
 from broadloom.wire.broadcast_frame import Priority
 from broadloom.wire.codec import number_of
 from broadloom.wire.exchange_messages import RejectReason
@@ -59,6 +69,9 @@ class Peer:
         *,
         signer: "Signer | None" = None,
         observer: "Observer | None" = None,
+        roster_signer: "Signer | None" = None,
+        name: str = "",
+        is_secondary: bool = False,
     ) -> None:
         self.runtime = runtime
         self.me = me
@@ -85,6 +98,7 @@ class Peer:
         self.beacons = Beacons(self)
         self.partition_merge = PartitionMerge(self)
         self.requests = DirectRequests(self)
+        self.roster = Roster(self, roster_signer, name, is_secondary=is_secondary)
         self._exchanges: dict[IncomingExchange, None] = {}
         self._has_enough_links = False
         self._duplicates_reported = 0
@@ -118,6 +132,11 @@ class Peer:
             link_messages.Ack: self.broadcaster.acks.on_ack,
             link_messages.NeighborList: self.two_hop_view.on_neighbor_list,
             link_messages.CloseChannel: self.leave_protocol.on_close_channel,
+            roster_messages.RosterDigest: self.roster.sync.on_digest,
+            roster_messages.RosterRecords: self.roster.on_records,
+            roster_messages.RosterBuckets: self.roster.sync.on_buckets,
+            roster_messages.RosterVersions: self.roster.sync.on_versions,
+            roster_messages.RosterWant: self.roster.sync.on_want,
         }
         if self.broadcaster.verifier is not None:
             self._link_handlers[link_messages.PositionProof] = self.broadcaster.verifier.on_position_proof
@@ -235,6 +254,7 @@ class Peer:
     def on_links_changed(self, reason: LinkDownReason | None) -> None:
         """A link went down for this reason, or (None) a link came up or the starting position was adopted."""
         self.two_hop_view.on_links_changed()
+        self.roster.on_links_changed(reason)
         if not self.is_present:
             self.leave_protocol.check_finished()
             return
@@ -267,6 +287,7 @@ class Peer:
 
     def begin_leave(self) -> None:
         self.requests.begin_leave()
+        self.roster.leave()
         self._fire(PeerEvent.LEAVE)
 
     def finish_leave(self) -> None:
@@ -305,6 +326,7 @@ class Peer:
 
     def _begin_membership(self) -> None:
         self.broadcaster.receiver.begin_membership()
+        self.roster.begin()
         self.beacons.begin()
         self.partition_merge.begin()
         self.discovery.notify_seekers()
@@ -326,6 +348,7 @@ class Peer:
         self._schedule_tick(self.settings.tick_s)
         self.broadcaster.tick(now)
         self.requests.tick(now)
+        self.roster.tick(now)
         self._report_duplicates()
         if self.state is PeerState.CONNECTED:
             self.beacons.tick(now)

@@ -29,6 +29,10 @@ CHANNEL_DIGITS = 16
 
 INT64_MAX = (1 << 63) - 1
 
+ID_COLUMNS = ("peer", "author", "neighbor", "parent_author", "member", "parent_member")
+ID_PATTERN = "^[0-9a-f]{16}$"
+"""Of peers and members."""
+
 
 class EventKind(StrEnum):
     """Each event is what one peer observed itself. The second value says what it means."""

@@ -69,6 +69,9 @@ class Channel(ClosableSyncWrapper[AsyncChannel]):
     status = calls(AsyncChannel.status)
     set_bootstrap = calls(AsyncChannel.set_bootstrap)
     wait_for_peers = awaits(AsyncChannel.wait_for_peers)
+    members = calls(AsyncChannel.members)
+    member = calls(AsyncChannel.member)
+    wait_for_roster = awaits(AsyncChannel.wait_for_roster)
 
     broadcast = awaits(AsyncChannel.broadcast)
     broadcast_nowait = calls(AsyncChannel.broadcast_nowait)
@@ -103,9 +106,9 @@ class Channel(ClosableSyncWrapper[AsyncChannel]):
 
 
 @accepts_connect_options
-def connect(name: str, options: ConnectOptions) -> Channel:
+def connect(channel: str, options: ConnectOptions) -> Channel:
     """Join a channel and return when it is joined. The parameters are those of `broadloom.connect`."""
-    pending = PendingConnection(name, options)
+    pending = PendingConnection(channel, options)
 
     async def join() -> AsyncChannel:
         return await pending

@@ -75,8 +75,8 @@ class PartitionedConnect(PendingConnection):
         super().__init__(name, options)
         self._partition = partition
 
-    def _node(self, advertise_host: str, port: int) -> TcpNode:
-        node = super()._node(advertise_host, port)
+    def _node(self, advertise_host: str, port: int, *, is_secondary: bool = False) -> TcpNode:
+        node = super()._node(advertise_host, port, is_secondary=is_secondary)
         assert isinstance(node, PartitionedNode)
         node.partition = self._partition
         return node

@@ -71,6 +71,8 @@ class TcpNode:
         credentials: "PeerCredentials | None",
         signed: bool = False,
         settings: ChannelSettings | None = None,
+        name: str = "",
+        is_secondary: bool = False,
     ) -> None:
         self._channel = channel
         self._advertise_host = advertise_host
@@ -78,6 +80,8 @@ class TcpNode:
         self.bootstrap = bootstrap
         self.credentials = credentials
         self._signed = signed
+        self._name = name
+        self._is_secondary = is_secondary
         self.settings = Tuning.of(settings)
         self.limits = settings.limits if isinstance(settings, TcpTuning) else Limits()
         self.random = Random(secrets.randbits(128))
@@ -111,7 +115,18 @@ class TcpNode:
         signer = self.credentials.signer if self.credentials is not None and self._signed else None
         me = PeerInfo(self.id, address)
         self._hosts = hosts = self.bootstrap.addresses
-        self.peer = Peer(self, me, self._channel.id, hosts, self.settings, signer=signer, observer=observer)
+        self.peer = Peer(
+            self,
+            me,
+            self._channel.id,
+            hosts,
+            self.settings,
+            signer=signer,
+            observer=observer,
+            roster_signer=self.credentials.signer if self.credentials is not None else None,
+            name=self._name,
+            is_secondary=self._is_secondary,
+        )
         self._stay_discoverable()
         self.peer.start()
         self._check_bootstrap_hosts()
@@ -292,7 +307,7 @@ class TcpNode:
 
     def _listen(self) -> Address:
         order = PortOrder(self._channel.id)
-        ports = [self._port] if self._port else [order[index] for index in range(self.limits.listen_ports_max)]
+        ports = [self._port] if self._port else (order[index] for index in range(self.limits.listen_ports_max))
         try:
             return Address(self._advertise_host, self.listener.open(ports))
         except ListenError as problem:

@@ -15,6 +15,14 @@ PROOF_BYTES_MAX = 256
 PART_BYTES_MAX = 65536
 """Data in one frame of a direct connection. Larger requests and replies are sent in parts, so that small ones get
 through in between."""
+RECORD_BYTES_MAX = 2048
+RECORD_SIGNATURE_BYTES_MAX = 64
+ROSTER_RECORDS_MAX = 64
+"""Records in one frame."""
+BUCKET_COUNT = 64
+MEMBERS_MAX = 20_000
+MEMBER_NAME_BYTES_MAX = 64
+LAYERS_MAX = 32
 
 UInt = Annotated[int, xdr.UINT]
 Hyper = Annotated[int, xdr.HYPER]

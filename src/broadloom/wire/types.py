@@ -62,6 +62,24 @@ class TreePosition(NamedTuple):
     hops: int
 
 
+class SignedRecord(NamedTuple):
+    """A record of the roster (`roster_messages.py`) as its member signed it."""
+
+    record: bytes
+    signature: bytes
+    """Empty on a channel without TLS."""
+    credential: bytes
+    """The member's certificate; empty if the receiver has it already, and on a channel without TLS."""
+
+
+class RecordVersion(NamedTuple):
+    """Names one record of a member. The higher one is valid."""
+
+    peer_id: PeerId
+    incarnation: int
+    record_hash: int
+
+
 class AuthorState(NamedTuple):
     """What a peer has of one author: all messages up to `last_contiguous` were delivered, reported as missed, or sent
     before it joined."""

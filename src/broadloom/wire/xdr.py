@@ -11,7 +11,15 @@ from enum import IntEnum
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-from broadloom.wire.types import Address, AuthorState, BeaconId, PeerInfo, TreePosition
+from broadloom.wire.types import (
+    Address,
+    AuthorState,
+    BeaconId,
+    PeerInfo,
+    RecordVersion,
+    SignedRecord,
+    TreePosition,
+)
 
 
 class WireError(ValueError):
@@ -36,6 +44,7 @@ _UINT = struct.Struct(">I")
 _HYPER = struct.Struct(">Q")
 _AUTHOR_STATE = struct.Struct(">QQQQ")
 _TREE_POSITION = struct.Struct(">QQQQ")
+_RECORD_VERSION = struct.Struct(">QQQ")
 _BEACON_ID = struct.Struct(">QQ")
 _PADDING = (b"", b"\0\0\0", b"\0\0", b"\0")
 
@@ -251,7 +260,9 @@ def _unpack_peer_info(buffer: Buffer, position: int) -> tuple[PeerInfo, int]:
 PEER_INFO = Xdr(_pack_peer_info, _unpack_peer_info)
 
 
-def _tuple_of(layout: struct.Struct, kind: type[AuthorState] | type[TreePosition] | type[BeaconId]) -> Xdr:
+def _tuple_of(
+    layout: struct.Struct, kind: type[AuthorState] | type[TreePosition] | type[BeaconId] | type[RecordVersion]
+) -> Xdr:
     def pack(value: tuple[int, ...], out: list[bytes]) -> None:
         out.append(layout.pack(*value))
 
@@ -264,3 +275,20 @@ def _tuple_of(layout: struct.Struct, kind: type[AuthorState] | type[TreePosition
 AUTHOR_STATE = _tuple_of(_AUTHOR_STATE, AuthorState)
 TREE_POSITION = _tuple_of(_TREE_POSITION, TreePosition)
 BEACON_ID = _tuple_of(_BEACON_ID, BeaconId)
+RECORD_VERSION = _tuple_of(_RECORD_VERSION, RecordVersion)
+
+
+def signed_record(record_bytes_max: int, signature_bytes_max: int, credential_bytes_max: int) -> Xdr:
+    parts = tuple(opaque(limit) for limit in (record_bytes_max, signature_bytes_max, credential_bytes_max))
+
+    def pack(value: SignedRecord, out: list[bytes]) -> None:
+        for part, each in zip(parts, value, strict=True):
+            part.pack(each, out)
+
+    def unpack(buffer: Buffer, position: int) -> tuple[SignedRecord, int]:
+        record, position = parts[0].unpack(buffer, position)
+        signature, position = parts[1].unpack(buffer, position)
+        credential, position = parts[2].unpack(buffer, position)
+        return SignedRecord(record, signature, credential), position
+
+    return Xdr(pack, unpack)

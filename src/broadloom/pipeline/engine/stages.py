@@ -31,7 +31,7 @@ from broadloom.pipeline.tables.deliveries import MESSAGE_COLUMNS as SENT_COLUMNS
 from broadloom.pipeline.tables.deliveries import deliveries_table, pair_deliveries
 from broadloom.pipeline.tables.delivery_balances import CLOCK_TOLERANCE, AuditInputs, author_bounds
 from broadloom.pipeline.tables.invoices import build_invoices
-from broadloom.pipeline.tables.recorded_peers import SETTLE
+from broadloom.pipeline.tables.recorded_peers import SETTLE, missing_rows
 from broadloom.record.arrow_import import pa, pc, pq
 from broadloom.record.schema import EventKind
 from broadloom.testing.checks.settling import FabricState
@@ -144,10 +144,8 @@ def audit_inputs(job: Job, inputs: ChannelInputs) -> AuditInputs:
     settle_s = float(job.settings[SETTLE.name])
     held, missed = inputs.scan("held"), inputs.scan("missed")
     bounds = author_bounds(messages, held, missed, peers, settle_s + 2 * clock.error_us_max / MICROSECONDS_PER_S)
-    dropped = membership.filter(pl.col("kind") == EventKind.ROWS_DROPPED.value)
-    excluded = frame(inputs.quarantine).filter("leaves_gap")
-    excluded = excluded.select("run_id", gap_start="start_time", gap_end="end_time")
-    gaps = pl.concat([dropped.select("run_id", gap_start="event_time", gap_end="end_time"), excluded])
+    gaps = missing_rows(membership, inputs.quarantine).with_columns(common_end=pl.col("gap_end"))
+    gaps = clock.apply(gaps, "run_id", "common_end")
     end_time = tapes_end(inputs, clock)
     state = fabric_at(end_time, inputs, clock)
     settled = None if state.repairing_s is not None else end_time - timedelta(seconds=state.repaired_s or 0.0)
@@ -199,7 +197,7 @@ def pair(
             listed = findings_of_balances(frame(rows))
             every = [each.select(FINDING_COLUMNS) for each in (listed, early, forged_findings(forged))]
             found["findings"] = pl.concat(every)
-            found["balance_sums"] = balances.select(pl.col(name).sum() for name in audit_summary.SUMMED)
+            found["balance_sums"] = balances.group_by("receiver").agg(pl.col(audit_summary.SUMMED).sum())
     if "latency" in job.wanted:
         timed = latency.latencies(events, known.filter("is_recorded"), _correction(clocks))
         found["latency_counts"] = latency.count_latencies(timed)

@@ -190,12 +190,12 @@ class DirectRequests:
             self._end_waiting(route, Outcome(OutcomeKind.UNKNOWN_PEER, text=text))
 
     def _known_address(self, peer_id: PeerId) -> Address | None:
-        """The address of a neighbor, or of a peer in the cache."""
+        """The address of a member of the roster, or of a neighbor that is not in it yet."""
+        address = self._peer.roster.address_of(peer_id)
+        if address is not None:
+            return address
         link = self._peer.links.get(peer_id)
-        if link is not None:
-            return link.peer_info.address
-        peer_info = self._peer.peer_cache.get(peer_id)
-        return peer_info.address if peer_info is not None else None
+        return link.peer_info.address if link is not None else None
 
     def _dial_queued(self) -> None:
         while self._dial_queue and self._may_dial():

@@ -2,8 +2,9 @@
 short of leaving the fabric.
 
 A hostile member keeps to the rules of membership, so that it stays a neighbor. It lies about the messages of others: it
-claims messages that do not exist, gives newcomers false starting positions, reports messages as expired that it holds,
-overstates the age of what it relays, and drops half of it. Its own deliveries are not checked.
+claims messages that do not exist, gives newcomers false starting positions, reports messages as expired that it holds
+or does not answer, overstates the age of what it relays, and drops half of it. About the roster it lies too
+(`RosterLies`). Its own deliveries are not checked.
 """
 
 import hashlib
@@ -14,13 +15,24 @@ from broadloom.testing.sim.node import SimNode
 from broadloom.wire import PeerId
 from broadloom.wire.broadcast_frame import AGE_MS_MAX, forwarded
 from broadloom.wire.exchange_messages import RejectReason
+from broadloom.wire.fields import BUCKET_COUNT
 from broadloom.wire.link_messages import LastKnown, Unavailable, UnavailableReason, Want
-from broadloom.wire.types import AuthorState
+from broadloom.wire.roster_messages import (
+    MemberRecord,
+    RosterBuckets,
+    RosterDigest,
+    RosterRecords,
+    RosterVersions,
+    RosterWant,
+    encode_record,
+)
+from broadloom.wire.types import AuthorState, RecordVersion, SignedRecord
 
 if TYPE_CHECKING:
     from broadloom.protocol.broadcast.plumtree import TreeState
     from broadloom.protocol.broadcast.retention import RetainedFrame
     from broadloom.protocol.link import Link
+    from broadloom.protocol.roster.sync import NeighborSync
 
 LIE_INTERVAL_S = 0.5
 CLAIMED_BEYOND = (1, 2, 3, 1000)
@@ -63,6 +75,8 @@ class HostileNode(SimNode):
         broadcaster.anti_entropy._author_states = self._false_states  # type: ignore[method-assign]
         broadcaster.gap_repair.on_want = self._deny  # type: ignore[method-assign]
         self.peer._link_handlers[Want] = self._deny
+        if self.peer.roster.is_enabled:
+            self.roster_lies = RosterLies(self)
         self.call_later(LIE_INTERVAL_S, self._lie)
 
     def _relay_dishonestly(
@@ -86,7 +100,8 @@ class HostileNode(SimNode):
         return tuple(each._replace(last_contiguous=each.last_contiguous + beyond) for each in states.values())
 
     def _deny(self, link: "Link", want: Want) -> None:
-        link.send(Unavailable(want.author, want.first, want.last, UnavailableReason.DROPPED))
+        if self.random.random() < 0.5:
+            link.send(Unavailable(want.author, want.first, want.last, UnavailableReason.DROPPED))
 
     def _lie(self) -> None:
         self.call_later(LIE_INTERVAL_S, self._lie)
@@ -100,3 +115,61 @@ class HostileNode(SimNode):
                 link.send(Unavailable(author, known + 1, known + 3, UnavailableReason.DROPPED))
         for link in self.peer.links:
             link.send(LastKnown(tuple(claims)))
+
+
+class RosterLies:
+    """What a hostile member tells others about the roster: edges of its own that do not exist, none of those that do,
+    old records of others, wrong digests and versions. It keeps half of what it should relay for itself."""
+
+    def __init__(self, node: HostileNode) -> None:
+        self._node = node
+        self._roster = node.peer.roster
+        self._old: dict[PeerId, SignedRecord] = {}
+        self._honest_send = self._roster.sync.send_records
+        self._roster.sync.send_records = self._relay_some  # type: ignore[method-assign]
+        self._honest_store = self._roster._store
+        self._roster._store = self._remember_first  # type: ignore[method-assign, assignment]
+        node.call_later(LIE_INTERVAL_S, self._lie)
+
+    def _relay_some(self, neighbor: "NeighborSync", peer_ids: list[PeerId], *, with_credentials: bool = False) -> None:
+        me = self._node.peer.me.peer_id
+        self._honest_send(
+            neighbor,
+            [each for each in peer_ids if each == me or self._node.random.random() < 0.5],
+            with_credentials=with_credentials,
+        )
+
+    def _remember_first(self, *stored: Any) -> None:
+        self._old.setdefault(stored[1].peer_id, stored[2])
+        self._honest_store(*stored)
+
+    def _lie(self) -> None:
+        node, random = self._node, self._node.random
+        node.call_later(2 * LIE_INTERVAL_S, self._lie)
+        if not node.peer.is_member:
+            return
+        links = list(self._roster.sync.neighbors)
+        others = list(node.victims)
+        for link in links:
+            match random.randrange(5):
+                case 0 if self._old:
+                    old = random.sample(list(self._old.values()), min(8, len(self._old)))
+                    link.send(RosterRecords(tuple(old)))
+                case 1:
+                    link.send(RosterDigest(random.getrandbits(64)))
+                case 2 if others:
+                    version = RecordVersion(random.choice(others), random.choice((1, 1 << 40)), 0)
+                    link.send(RosterVersions((1 << 64) - 1, random.random() < 0.5, (version,)))
+                case 3:
+                    link.send(RosterBuckets(tuple(random.getrandbits(64) for _ in range(BUCKET_COUNT))))
+                case _:
+                    link.send(RosterWant(tuple(others[:8])))
+        # Our own record is true in one of three cases, so that the neighbors do not cut us off at once.
+        claimed = random.choice((list(node.peer.links.neighbors), [], random.sample(others, min(4, len(others)))))
+        self._roster._incarnation += 1
+        record = MemberRecord(
+            node.peer.me.peer_id, self._roster._incarnation, False, False, node.address, "", tuple(claimed), (), ()
+        )
+        body = encode_record(record)
+        for link in links:
+            link.send(RosterRecords((self._roster._verifier.sign(body),)))

@@ -4,6 +4,7 @@ As with TCP, frames arrive whole and in order, or the connection is lost. A part
 retransmitting, until it heals or one side gives up. All randomness comes from one seeded source.
 """
 
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -41,6 +42,7 @@ class SimNetwork:
         self._sides: dict[str, int] = {}
         self._blocked_pairs: frozenset[tuple[int, int]] = frozenset()
         self._partitioned_at = 0.0
+        self.healed_at = -math.inf
         self._held: dict[SimConnection, None] = {}
         self.frames_sent = 0
         self.bytes_sent = 0
@@ -86,6 +88,7 @@ class SimNetwork:
     def heal(self) -> float:
         """Returns how long frames were held."""
         self._sides, self._blocked_pairs = {}, frozenset()
+        self.healed_at = self.clock.now
         held, self._held = list(self._held), {}
         for connection in held:
             connection.release_held()

@@ -1,5 +1,6 @@
 """`SimNode`: a simulated process with one peer. It is the peer's runtime, and the handle that tests hold."""
 
+import math
 from collections import deque
 from collections.abc import Callable
 from random import Random
@@ -76,6 +77,7 @@ class SimNode:
         tape: "ObserverFactory | None" = None,
         keep_received: bool = True,
         signer: "Callable[[int], Signer] | None" = None,
+        roster_signer: "Callable[[int], Signer] | None" = None,
     ) -> None:
         self.number = number
         self.host = host
@@ -86,6 +88,7 @@ class SimNode:
         self.is_alive = True
         self.is_paused = False
         self._paused_at = 0.0
+        self.resumed_at = -math.inf
         self.bytes_per_s = 0.0
         """Upload bandwidth of this host; 0 is unlimited."""
         self.frame_cost_s = 0.0
@@ -106,7 +109,17 @@ class SimNode:
         me = PeerInfo(self.random.getrandbits(64), self.address)
         observer = tape.observer(channel, me.peer_id) if tape is not None else None
         own_signer = signer(me.peer_id) if signer is not None else None
-        self.peer = Peer(self, me, CHANNEL_ID, bootstrap, settings, signer=own_signer, observer=observer)
+        self.peer = Peer(
+            self,
+            me,
+            CHANNEL_ID,
+            bootstrap,
+            settings,
+            signer=own_signer,
+            observer=observer,
+            roster_signer=roster_signer(me.peer_id) if roster_signer is not None else None,
+            name=f"peer {number}",
+        )
 
     def _listen(self, channel_id: bytes) -> Address:
         """Take the first free port in the channel's port order."""
@@ -162,6 +175,7 @@ class SimNode:
     def resume(self) -> None:
         if self.is_paused:
             self.checker.on_delay(self.clock.now - self._paused_at)
+            self.resumed_at = self.clock.now
         self.is_paused = False
         self._process_next()
 

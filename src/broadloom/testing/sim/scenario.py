@@ -54,6 +54,10 @@ class Scenario:
         """On a signed channel, with this many hostile members."""
         return replace(self, settings=replace(self.settings, signed=True, hostile_count=count))
 
+    def with_roster(self) -> "Scenario":
+        """Peers keep a roster, and its guarantees are checked."""
+        return replace(self, settings=replace(self.settings, roster=True))
+
     def with_dissemination(self, mode: DisseminationMode) -> "Scenario":
         return replace(self, settings=replace(self.settings, peer=mode.apply_to(self.settings.peer)))
 

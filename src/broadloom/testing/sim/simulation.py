@@ -4,7 +4,7 @@ The seed and the settings decide everything that happens: the same seed gives th
 """
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from random import Random
 
 from broadloom.protocol import ChannelName, ChannelSettings, PeerState, Tuning
@@ -15,6 +15,7 @@ from broadloom.testing.sim.hostile import HostileNode, SimSigner
 from broadloom.testing.sim.network import SimNetwork, SimNetworkSettings
 from broadloom.testing.sim.node import START_TIME_S, SimNode
 from broadloom.testing.sim.request_traffic import RequestTraffic
+from broadloom.testing.sim.roster_checker import GUARANTEE, RosterChecker
 from broadloom.testing.sim.step_checker import StepChecker
 from broadloom.testing.sim.virtual_clock import VirtualClock
 from broadloom.wire import Address
@@ -43,6 +44,8 @@ class SimulationSettings:
     """Peers sign their messages."""
     hostile_count: int = 0
     """Hostile members among the first peers (`hostile.py`). Only a signed channel withstands them: set `signed`."""
+    roster: bool = False
+    """Peers keep a roster of all members, with signed records. Its cost grows with the square of their number."""
     keep_received: bool = True
     """Keep delivered messages in `SimNode.received`; scenarios with thousands of peers do not."""
 
@@ -69,6 +72,8 @@ class Simulation:
         )
         self.network = SimNetwork(self.clock, Random(self.random.getrandbits(64)), self.settings.network)
         self.nodes: list[SimNode] = []
+        self.roster_checker = RosterChecker(self) if self.settings.roster else None
+        self.checker.roster_checker = self.roster_checker
         self.events = 0
         self._channel = ChannelName.parse(self.settings.channel)
         self._tape = tape_factory(lambda: START_TIME_S + self.clock.now) if tape_factory is not None else None
@@ -97,6 +102,7 @@ class Simulation:
             bootstrap = tuple(node.address for node in self._sample_members())
             if not bootstrap:  # not created yet: all search the first host
                 bootstrap = (Address(next((node.host for node in self.nodes if node.is_alive), host), 0),)
+        settings = Tuning.of(self.settings.peer)
         hostile = 0 < number <= self.settings.hostile_count
         node = (HostileNode if hostile else SimNode)(
             number,
@@ -107,12 +113,15 @@ class Simulation:
             self.random.getrandbits(64),
             channel=self._channel,
             bootstrap=bootstrap,
-            settings=Tuning.of(self.settings.peer),
+            settings=settings if self.settings.roster else replace(settings, roster_max=0),
             tape=self._tape,
             keep_received=self.settings.keep_received,
             signer=SimSigner if self.settings.signed else None,
+            roster_signer=self.roster_checker.signer if self.roster_checker is not None else None,
         )
         self.nodes.append(node)
+        if self.roster_checker is not None:
+            self.roster_checker.add(node)
         for each in self.nodes[: self.settings.hostile_count + 1]:
             if isinstance(each, HostileNode):
                 each.victims.update(dict.fromkeys(other.peer.me.peer_id for other in self.nodes if other is not each))
@@ -158,6 +167,8 @@ class Simulation:
         """Wait until the fabric is regular and connected and every message is delivered; return the seconds it took."""
         start = self.clock.now
         if self.run_until(lambda: self.convergence_problems(allow_missed=allow_missed) is None, timeout_s):
+            if self.roster_checker is not None:
+                self.roster_checker.check_at_rest()
             return self.clock.now - start
         guarantee, text = self.convergence_problems(allow_missed=allow_missed) or (4, "converged at the last moment")
         self.checker.report_violation(guarantee, None, f"after {timeout_s:g} s: {text}")
@@ -170,14 +181,17 @@ class Simulation:
         if outside:
             return 4, f"{len(outside)} not connected, {outside[0]} is {outside[0].peer.state.value}"
         graph = adjacency(alive)
-        if problem := check_regular(
+        if text := check_regular(
             graph, self.settings.peer.degree, {node.peer.me.peer_id: str(node.number) for node in alive}
         ):
-            return 4, problem
-        if problem := check_connected(graph):
-            return (6 if self._has_healed else 5), problem
+            return 4, text
+        if text := check_connected(graph):
+            return (6 if self._has_healed else 5), text
         honest = [node for node in alive if not node.is_hostile]
-        return find_undelivered(self.checker, honest, allow_missed=allow_missed)
+        problem = find_undelivered(self.checker, honest, allow_missed=allow_missed)
+        if problem is None and self.roster_checker is not None and (text := self.roster_checker.find_problem()):
+            return GUARANTEE, text
+        return problem
 
     def quiesce(self, timeout_s: float) -> float:
         """Wait until links no longer change; return the seconds it took."""

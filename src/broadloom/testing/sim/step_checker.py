@@ -12,6 +12,7 @@ from broadloom.protocol.events import (
     StateChanged,
     TraceEvent,
 )
+from broadloom.protocol.roster.member import MemberJoined, MemberLeft, MemberLost, Merged, Partitioned
 from broadloom.testing.checks.audit import STABLE_PERIOD_S
 from broadloom.testing.checks.delivery_log import AuthorLog, message_label
 
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 
     from broadloom.protocol.events import Event, Message, Missed
     from broadloom.testing.sim.node import SimNode
+    from broadloom.testing.sim.roster_checker import RosterChecker
     from broadloom.testing.sim.virtual_clock import VirtualClock
 
 
@@ -54,6 +56,7 @@ class StepChecker:
         self.links_changed_at = 0.0
         self._left_gracefully: dict[int, None] = {}
         self._link_lost_at = -STABLE_PERIOD_S
+        self.roster_checker: RosterChecker | None = None
 
     # -- reported by nodes
 
@@ -151,6 +154,8 @@ class StepChecker:
                     self._clock.call_at(self._clock.now, node.stop)
         if self._trace is not None:
             self._write_trace(node, _describe_event(event))
+        if self.roster_checker is not None:
+            self.roster_checker.on_event(node, event)
 
     def on_departed(self, node: "SimNode", reason: str) -> None:
         self.left_at.setdefault(node, self._clock.now)
@@ -186,5 +191,15 @@ def _describe_event(event: "Event") -> str:
             return f"no link to {neighbor} any more: {reason.value}"
         case StateChanged(state):
             return f"is {state.value}"
+        case MemberJoined(member):
+            return f"member {member.peer_id:016x} joined"
+        case MemberLeft(member):
+            return f"member {member.peer_id:016x} left"
+        case MemberLost(member, cause):
+            return f"member {member.peer_id:016x} lost: {cause.value}"
+        case Partitioned(members):
+            return f"partitioned from {len(members)} members"
+        case Merged(members):
+            return f"merged with {len(members)} members"
         case Rejected(_, text) | AuthorWarning(_, _, text) | TraceEvent(text):
             return text
