@@ -5,7 +5,7 @@ import logging
 import math
 import time
 from abc import abstractmethod
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from typing import Protocol
 
 from broadloom.channel.direct_request import REPLY_REMEDY, DirectRequest, Reply
@@ -221,7 +221,14 @@ class HandlerRunner:
         elif isinstance(result, Awaitable):
             task = asyncio.get_running_loop().create_task(self._run(incoming, result))
             self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
+
+            def on_done(task: asyncio.Task[None]) -> None:
+                self._tasks.discard(task)
+                if isinstance(result, Coroutine):
+                    result.close()  # a task that is cancelled at once has not begun to await it
+                incoming.done()
+
+            task.add_done_callback(on_done)
             incoming.on_cancel = task.cancel
         else:
             self._fail(incoming, TypeError(f"a handler returns bytes, not {type(result).__name__}; use {REPLY_REMEDY}"))
@@ -232,8 +239,6 @@ class HandlerRunner:
             self._finish(incoming, await result)
         except Exception as problem:
             self._fail(incoming, problem)
-        finally:
-            incoming.done()
 
     def _finish(self, incoming: IncomingRequest, data: bytes | None) -> None:
         if data is not None and incoming.expects_reply:
