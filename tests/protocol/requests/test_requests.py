@@ -3,8 +3,9 @@
 import pytest
 
 from broadloom.errors import AlreadyRepliedError
+from broadloom.protocol.requests.deadlines import Deadlines
 from broadloom.protocol.requests.incoming import IncomingState
-from broadloom.protocol.requests.outgoing import Outcome, OutcomeKind, RequestState
+from broadloom.protocol.requests.outgoing import Outcome, OutcomeKind, OutgoingRequest, RequestState
 from broadloom.wire import decode
 from broadloom.wire.codec import WireMessage
 from broadloom.wire.direct_messages import (
@@ -21,7 +22,7 @@ from broadloom.wire.direct_messages import (
 from broadloom.wire.exchange_messages import Reject, RejectReason
 from broadloom.wire.fields import PART_BYTES_MAX
 from broadloom.wire.link_messages import Heartbeat
-from tests.protocol.fake_runtime import hello, open_exchange, peer_info
+from tests.protocol.fake_runtime import FakeRuntime, hello, open_exchange, peer_info
 from tests.protocol.requests.direct_pair import CALLEE, CALLER, DirectPair
 
 KIB = 1 << 10
@@ -736,3 +737,18 @@ def test_states_are_ended_after_the_outcome() -> None:
     pair.answer(b"")
     assert [*states, request.state] == [RequestState.SENT, RequestState.ENDED]
     assert [type(decode(frame)).__name__ for frame in pair.cables[0].ends[0].sent[2:]] == ["Request", "Request"]
+
+
+def test_timer_that_fires_early_by_a_rounding_error_ends_the_request() -> None:
+    """It would otherwise be set again for the same moment, forever."""
+    runtime = FakeRuntime()
+    runtime.time = 0.1
+    ended: list[OutgoingRequest] = []
+    deadlines = Deadlines(runtime, ended.append)
+    request = OutgoingRequest(1, b"", 0, 0, 0.1 + 0.2, lambda _outcome: None, is_tell=False)
+    deadlines.add(request)
+    ((_, _, timer),) = runtime._timers
+    runtime.time = 0.3 - 1e-16
+    assert runtime.time < request.deadline_at
+    timer.callback()
+    assert ended == [request]

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 RESOLVE_POLL_S = 0.1
 """How often the address of an unknown peer is looked up again."""
+DIAL_POLL_S = 0.01
+"""Minimum pause before the rate limit of dials is checked again."""
 FAILED_ADDRESSES_MAX = 256
 """Addresses remembered because a dial failed."""
 _REFUSALS = {RejectReason.LEAVING: RequestStatus.LEAVING, RejectReason.BUSY: RequestStatus.BUSY}
@@ -224,7 +226,7 @@ class DirectRequests:
         if self._dial_tokens < 1:
             if not self._dials_are_scheduled:
                 self._dials_are_scheduled = True
-                delay_s = (1 - self._dial_tokens) / settings.direct_dials_per_s
+                delay_s = max(DIAL_POLL_S, (1 - self._dial_tokens) / settings.direct_dials_per_s)
                 self._peer.runtime.call_later(delay_s, self._on_dials_due)
             return False
         if self.dialed_count < settings.direct_out_max:
