@@ -389,6 +389,30 @@ def test_request_that_crosses_the_close_is_answered() -> None:
     assert all(end.closed for end in cable.ends)
 
 
+def test_request_whose_parts_are_still_to_be_sent_is_answered_before_the_close() -> None:
+    pair = DirectPair()
+    cable = pair.warm()
+    connection = next(iter(pair.caller.requests._connections))
+    connection._connection = _CongestedAfter(cable.ends[0], 1)  # type: ignore[assignment]
+    data = [bytes([number]) * (3 * PART_BYTES_MAX) for number in (1, 2)]
+    pair.request(data[0])
+    connection._connection.left = 1  # type: ignore[attr-defined]
+    pair.request(data[1])
+    connection.begin_close()
+    assert not cable.ends[0].sent_messages(DirectClose)
+    pair.carry()
+    connection._connection.left = 100  # type: ignore[attr-defined]
+    connection.on_writable()
+    assert cable.ends[0].sent_messages(DirectClose)
+    connection._connection = cable.ends[0]
+    pair.carry()
+    assert [request.data for request in pair.started] == data
+    pair.answer(b"one")
+    pair.answer(b"two")
+    assert [outcome.data for outcome in pair.outcomes] == [b"one", b"two"]
+    assert all(end.closed for end in cable.ends)
+
+
 @pytest.mark.parametrize("first", [0, 1])
 def test_two_peers_that_dial_each_other_keep_the_connection_of_the_lower_id(first: int) -> None:
     pair = DirectPair()
