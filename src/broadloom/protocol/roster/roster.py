@@ -20,7 +20,7 @@ from broadloom.protocol.roster.sync import (
     NeighborSync,
     RosterSync,
 )
-from broadloom.wire import PeerId, WireError
+from broadloom.wire import Address, PeerId, WireError
 from broadloom.wire.roster_messages import (
     INCARNATION_MAX,
     MemberRecord,
@@ -89,6 +89,11 @@ class Roster:
         known = self._known.get(peer_id)
         listed = known is not None and known.state in (MemberState.PRESENT, MemberState.SUSPECT)
         return known.member if known is not None and listed else None
+
+    def address_of(self, peer_id: PeerId) -> Address | None:
+        """Where a member listens; also one that is unreachable at the moment."""
+        known = self._known.get(peer_id)
+        return known.record.address if known is not None and known.state is not MemberState.LEFT else None
 
     @property
     def is_complete(self) -> bool:
