@@ -1,4 +1,4 @@
-"""Who is on the channel: a link-state roster, as in OSPF (RFC 2328).
+"""The members of the channel: a link-state roster, as in OSPF (RFC 2328).
 
 Each member signs a record that lists its own neighbors, and floods it when they change. A member is present while it
 can be reached over edges that both ends list, so no one can remove a member but its own neighbors together, and a

@@ -277,14 +277,16 @@ class RosterSync:
         neighbor.records_served += len(message.members)
         if neighbor.records_served > RECORDS_SERVED_MAX:
             return
-        self.send_records(neighbor, [peer_id for peer_id in message.members if peer_id in self._known], anew=True)
+        self.send_records(
+            neighbor, [peer_id for peer_id in message.members if peer_id in self._known], all_credentials=True
+        )
 
-    def send_records(self, neighbor: NeighborSync, peer_ids: list[PeerId], *, anew: bool = False) -> None:
-        """Send records, with credentials where the neighbor may lack them, or `anew`."""
+    def send_records(self, neighbor: NeighborSync, peer_ids: list[PeerId], *, all_credentials: bool = False) -> None:
+        """Send records, with credentials where the neighbor may lack them."""
         records: list[SignedRecord] = []
         for peer_id in peer_ids:
             signed = self._known[peer_id].signed
-            if peer_id in neighbor.credentials_sent and not anew:
+            if peer_id in neighbor.credentials_sent and not all_credentials:
                 signed = signed._replace(credential=b"")
             neighbor.credentials_sent[peer_id] = None
             records.append(signed)
