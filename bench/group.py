@@ -118,6 +118,7 @@ class Group:
                 timed=self.case.workload == "latency",
                 seed=self._seed,
                 ports=self._ports[:-1],
+                topics=self.case.topics,
                 broker=self._broker_info,
             )
             node = ChildProcess(f"node {index}", self._directory / f"node-{index}.log")

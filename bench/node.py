@@ -1,8 +1,10 @@
 """One process of a benchmark: it runs one adapter and obeys the driver, in lines of plain words.
 
     driver to node   connect <JSON list of earlier addresses> | warm | expect <count> | send <count> <rate per s, or 0>
+                     serve | ask <server> <count> <rate per s, or 0> <at a time>
                      report | gaps | latencies | stop
     node to driver   up | ready <address> <ns when connecting began> | warmed | expecting | first <ns> | done <ns>
+                     serving <server> | asked <ns of the first> <ns of the last> <failures>
                      sent <ns of the first> <ns of the last> | latencies <ns> <ns> ... | gaps <count>
                      report <ns> <received> <duplicates> <authors heard> <told missed> <troubles>
 
@@ -67,6 +69,7 @@ class CommandRunner:
         self._config = config
         self._node = node
         self._sleep = sleep
+        self._latencies_ns = node.delivery_check.latencies_ns
         self._padding = bytes(max(0, config.size_bytes - HEADER.size))
         self._next = 0
 
@@ -86,6 +89,34 @@ class CommandRunner:
                 began_ns = time.monotonic_ns()
                 await (self._send_paced(count, rate) if rate else self._send_all(count))
                 emit("sent", began_ns, time.monotonic_ns())
+            elif keyword == "serve":
+                emit("serving", await self._node.serve())
+            elif keyword == "ask":
+                server, *numbers = rest.split()
+                emit("asked", *await self._ask(server, *map(int, numbers)))
+
+    async def _ask(self, server: str, count: int, rate: int, at_a_time: int) -> tuple[int, int, int]:
+        """Send requests and keep their latencies; when they began and ended, and how many failed."""
+        latencies_ns, now_ns, payload = self._latencies_ns, time.monotonic_ns, bytes(self._config.size_bytes)
+        latencies_ns.clear()
+        failures = 0
+
+        async def ask(requests: int) -> None:
+            nonlocal failures
+            # The clients take turns: each begins at another moment of the interval.
+            next_s = time.monotonic() + (self._config.index / len(self._config.ports) / rate if rate else 0)
+            for _ in range(requests):
+                if rate:
+                    await self._sleep(max(0.0, next_s - time.monotonic()))
+                    next_s += 1 / rate
+                began_ns = now_ns()
+                if await self._node.ask(server, payload) != payload:
+                    failures += 1
+                latencies_ns.append(now_ns() - began_ns)
+
+        began_ns = now_ns()
+        await asyncio.gather(*(ask(count // at_a_time) for _ in range(at_a_time)))
+        return began_ns, now_ns(), failures
 
     async def _send_all(self, count: int) -> None:
         publish, pack, now_ns = self._node.publish, HEADER.pack, time.monotonic_ns

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-WORKLOADS = ("throughput", "latency", "all-to-all", "join", "scale", "frozen")
+WORKLOADS = ("throughput", "latency", "all-to-all", "join", "scale", "frozen", "request", "topics")
 
 SMALL_BYTES = 100
 LARGE_BYTES = 10_240
@@ -15,6 +15,13 @@ JOIN_RATE_PER_S = 500
 LATENCY_RECEIVERS = 16
 LATENCY_RATE_PER_S = 200
 FROZEN_RECEIVERS = 16
+TOPICS = 1_000
+TOPICS_RECEIVERS = 16
+REQUEST_CLIENTS = 15
+REQUEST_RATE_PER_S = 20
+"""Of each client, while the latency is measured."""
+REQUEST_CONCURRENCY = 8
+"""Requests of each client that are open at a time, while the rate is measured."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +36,8 @@ class Case:
     """Sent by each author. In the frozen case: to measure the undisturbed rate."""
     rate_per_s: int = 0
     """0: as fast as the system takes them."""
+    topics: int = 0
+    """Topics over which the messages are spread; every receiver has a subscription for each."""
 
     @property
     def key(self) -> tuple[str, int, int]:
@@ -73,6 +82,28 @@ class Plan:
     frozen_s: float = 12.0
     frozen_rounds: int = 1
     """One is enough: it takes long, and the differences are large."""
+    request_systems: tuple[str, ...] = (
+        "broadloom",
+        "nats",
+        "nats:uvloop",
+        "zeromq",
+        "broadloom:tls",
+        "nats:tls",
+    )
+    """Those with requests and replies of their own."""
+    topics_systems: tuple[str, ...] = (
+        "broadloom",
+        "nats",
+        "nats:uvloop",
+        "redis",
+        "zeromq",
+        "broadloom:tls",
+        "nats:tls",
+    )
+    """Some with topics of their own."""
+    topics_messages: int = 20_000
+    requests: int = 2_000
+    """Of each client, to measure the rate."""
     progress_timeout_s: float = 3.0
     """Messages that have not arrived after this time without progress count as lost."""
     deadline_s: float = 60.0
@@ -102,12 +133,22 @@ class Plan:
                 yield Case(workload, receivers, SMALL_BYTES, self.scale_messages)
         elif workload == "frozen":
             yield Case(workload, FROZEN_RECEIVERS, SMALL_BYTES, self.messages_of(SMALL_BYTES))
+        elif workload == "request":
+            yield Case(workload, REQUEST_CLIENTS, SMALL_BYTES, self.requests, REQUEST_RATE_PER_S)
+        elif workload == "topics":
+            yield Case(workload, TOPICS_RECEIVERS, SMALL_BYTES, self.topics_messages, topics=TOPICS)
         else:
             raise ValueError(f"no workload {workload!r}; there are {', '.join(WORKLOADS)}")
 
     def systems_of(self, case: Case) -> tuple[str, ...]:
         """Those for which the case is meant."""
-        allowed = {"scale": self.scale_systems, "frozen": self.frozen_systems}.get(case.workload, self.systems)
+        limited = {
+            "scale": self.scale_systems,
+            "frozen": self.frozen_systems,
+            "request": self.request_systems,
+            "topics": self.topics_systems,
+        }
+        allowed = limited.get(case.workload, self.systems)
         return tuple(system for system in self.systems if system in allowed)
 
     def messages_of(self, size_bytes: int) -> int:
@@ -143,12 +184,14 @@ FULL = Plan(
 QUICK = replace(
     FULL,
     systems=("floor", "broadloom", "nats", "redis", "zenoh", "zeromq", "broadloom:tls", "nats:tls"),
-    workloads=("throughput", "latency", "join", "scale", "frozen"),
+    workloads=("throughput", "latency", "join", "scale", "frozen", "request", "topics"),
     rounds=1,
     repeats=2,
     receivers=(8,),
     small_messages=20_000,
     large_messages=2_000,
+    topics_messages=5_000,
+    requests=1_000,
     latency_s=2.0,
     newcomers=4,
     scale_receivers=(8, 16),

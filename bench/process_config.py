@@ -7,6 +7,7 @@ import json
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
+from itertools import cycle
 from typing import Any
 
 from bench.delivery_check import DeliveryCheck
@@ -33,6 +34,8 @@ class ProcessConfig:
     """The same for the whole group, and for no other: names that must not collide are made of it."""
     ports: tuple[int, ...]
     """A free port for each process, for systems in which everybody must know everybody beforehand."""
+    topics: int = 0
+    """Topics over which the messages are spread; 0: they have none."""
     broker: dict[str, Any] = field(default_factory=dict)
     """How to reach the broker, if there is one."""
 
@@ -65,6 +68,8 @@ class BaseNode(ABC):
     def __init__(self, config: ProcessConfig, delivery_check: DeliveryCheck) -> None:
         self.config = config
         self.delivery_check = delivery_check
+        self.topics = [f"bench/{number}" for number in range(config.topics)]
+        self._next_topic = cycle(self.topics).__next__
 
     async def prepare(self) -> None:  # noqa: B027 - most have nothing to do
         """Setup before joining, not part of the measured time."""
@@ -73,9 +78,21 @@ class BaseNode(ABC):
     async def connect(self, earlier: Sequence[str]) -> str:
         """Join the earlier nodes, given their addresses; return our own address, without spaces."""
 
+    def next_topic(self) -> str:
+        """The topic of the next message: all of them in turn."""
+        return self._next_topic()
+
     @abstractmethod
     async def publish(self, payload: bytes) -> None:
         """Send to all. The message may be buffered until `flush`."""
+
+    async def serve(self) -> str:
+        """Answer requests with their own payload; return what clients pass to `ask`, without spaces."""
+        raise NotImplementedError
+
+    async def ask(self, server: str, payload: bytes) -> bytes:
+        """Send a request and return the reply."""
+        raise NotImplementedError
 
     async def flush(self) -> None:  # noqa: B027 - most hold nothing back
         """Send what was held back. Called after every message when paced, else once at the end."""

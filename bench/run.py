@@ -13,7 +13,16 @@ from bench.result_row import Row
 from bench.systems import SYSTEMS, System
 from bench.workloads import measure
 
-GUESS_S = {"throughput": 6.0, "latency": 8.0, "all-to-all": 6.0, "join": 7.0, "scale": 6.0, "frozen": 20.0}
+GUESS_S = {
+    "throughput": 6.0,
+    "latency": 8.0,
+    "all-to-all": 6.0,
+    "join": 7.0,
+    "scale": 6.0,
+    "frozen": 20.0,
+    "request": 20.0,
+    "topics": 8.0,
+}
 """How long a case takes, until we know."""
 
 
@@ -80,6 +89,16 @@ def progress_line(step: Step, row: Row) -> str:
     head = f"{step.round + 1}  {step.case}  {step.system.name}: "
     if "error" in row:
         return head + " ".join(row["error"].split())
-    names = ("deliveries_per_s", "cpu_us_per_delivery", "lost", "p50_ms", "p99_ms", "join_ms", "gaps")
+    names = (
+        "requests_per_s",
+        "cpu_us_per_request",
+        "deliveries_per_s",
+        "cpu_us_per_delivery",
+        "lost",
+        "p50_ms",
+        "p99_ms",
+        "join_ms",
+        "gaps",
+    )
     more = ("others_kept", "stall_s", "lacking", "missed", "caught_up_s", "foreign_share")
     return head + ", ".join(f"{name} {row[name]:.4g}" for name in names + more if row.get(name) is not None)

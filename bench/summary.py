@@ -19,6 +19,8 @@ BETTER = {
     "latency": ("p50_ms", False),
     "join": ("join_ms", False),
     "frozen": ("others_kept", True),
+    "topics": ("deliveries_per_s", True),
+    "request": ("p50_ms", False),
 }
 """By workload: the number that counts most, and whether more of it is better."""
 

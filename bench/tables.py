@@ -92,6 +92,7 @@ _RATES += [_plain("deliveries/s", "deliveries_per_s")]
 COLUMNS: dict[str, list[Column | str]] = {
     "throughput": [*_RATES, "ratios", *_COSTS, *_QUALITY],
     "all-to-all": [*_RATES, "ratios", *_COSTS, *_QUALITY],
+    "topics": [*_RATES, "ratios", *_COSTS, *_QUALITY],
     "scale": [*_RATES, *_COSTS, *_QUALITY],
     "latency": [
         _plain("rate/s", "rate_per_s", is_detail=True),
@@ -100,6 +101,16 @@ COLUMNS: dict[str, list[Column | str]] = {
         _plain("max ms", "max_ms"),
         "ratios",
         *_COSTS,
+        *_QUALITY,
+    ],
+    "request": [
+        _plain("p50 ms", "p50_ms"),
+        _plain("p99 ms", "p99_ms"),
+        "ratios",
+        _plain("requests/s", "requests_per_s"),
+        _plain("CPU µs/request", "cpu_us_per_request"),
+        _plain("wire/payload", "wire_per_payload"),
+        _plain("failed", "lost"),
         *_QUALITY,
     ],
     "join": [
@@ -131,6 +142,7 @@ LEGEND = """\
   byte that must arrive (shared memory is not counted).
 - *lost*, *dup*: the worst of all measurements. *spread*: between the best and the worst, as a share of the median.
   *foreign*: the share of the machine that other processes took meanwhile. *n*: measurements in the median.
+- *request*: p50 and p99 of single requests with warm connections; requests/s of all clients together to one server.
 - *frozen*: one receiver is stopped under full load. *kept*: the others' rate meanwhile, beside that before.
   Memory: before → at most.
 """
@@ -155,7 +167,8 @@ def _grid(case: tuple[str, int, int], encrypted: bool, rows: list[Row], details:
         else:
             columns += [_ratio(f"× {base}", f"to_{base}") for base in BASES[encrypted]]
     good = [row for row in best_first(rows) if "error" not in row]
-    processes = f"{receivers} processes" if workload == "all-to-all" else f"{receivers} receivers"
+    nouns = {"all-to-all": "processes", "request": "clients"}
+    processes = f"{receivers} {nouns.get(workload, 'receivers')}"
     return Grid(
         title=f"{workload}, {processes}, {size_bytes:,} B, {'encrypted' if encrypted else 'plain'}",
         titles=["system", "kind", *(column.title for column in columns)],

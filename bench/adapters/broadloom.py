@@ -3,6 +3,7 @@
 Option `tls`: with the key made from the name.
 """
 
+import asyncio
 from collections.abc import Sequence
 
 import broadloom
@@ -31,12 +32,33 @@ class Node(BaseNode):
         )
         self._channel.on_event(self._on_event)
         deliver_many = self.delivery_check.deliver_many
-        self._channel.on_batch(lambda batch: deliver_many(batch.data))
+        if self.topics:
+            self._readers = [asyncio.create_task(self._read(self._channel.subscribe(topic))) for topic in self.topics]
+        else:
+            self._channel.on_batch(lambda batch: deliver_many(batch.data))
         return self._channel.status().address
 
     def _on_event(self, event: object) -> None:
         if isinstance(event, broadloom.Missed):
             self.delivery_check.missed += event.last_sequence - event.first_sequence + 1
 
+    async def _read(self, subscription: broadloom.Subscription) -> None:
+        async for batch in subscription.batches():
+            self.delivery_check.deliver_many(batch.data)
+
     async def publish(self, payload: bytes) -> None:
-        await self._channel.broadcast(payload)
+        if self.topics:
+            await self._channel.broadcast(payload, topic=self.next_topic())
+        else:
+            await self._channel.broadcast(payload)
+
+    async def serve(self) -> str:
+        self._channel.on_request(self._answer)
+        return str(self._channel.peer_id)
+
+    @staticmethod
+    async def _answer(request: broadloom.DirectRequest) -> bytes:
+        return request.data
+
+    async def ask(self, server: str, payload: bytes) -> bytes:
+        return (await self._channel.request(broadloom.PeerId(int(server, 16)), payload)).data

@@ -10,6 +10,9 @@ from bench.process_config import HOST, BaseNode
 
 SUBJECT = "bench"
 FLUSH_S = 60
+REQUESTS = "requests"
+REQUEST_S = 5
+NO_LIMITS = {"pending_msgs_limit": -1, "pending_bytes_limit": -1}
 
 
 class Node(BaseNode):
@@ -26,7 +29,8 @@ class Node(BaseNode):
             **security,
         )
         if self.config.receives:
-            await self._client.subscribe(SUBJECT, cb=self._on_message, pending_msgs_limit=-1, pending_bytes_limit=-1)
+            for subject in map(_subject, self.topics or [SUBJECT]):
+                await self._client.subscribe(subject, cb=self._on_message, **NO_LIMITS)
             await self._client.flush()
         return "-"
 
@@ -39,8 +43,24 @@ class Node(BaseNode):
     async def _on_disconnect(self) -> None:
         self.delivery_check.errors += 1
 
+    async def serve(self) -> str:
+        async def answer(message: Any) -> None:
+            await message.respond(message.data)
+
+        await self._client.subscribe(REQUESTS, cb=answer, **NO_LIMITS)
+        await self._client.flush()
+        return REQUESTS
+
+    async def ask(self, server: str, payload: bytes) -> bytes:
+        data: bytes = (await self._client.request(server, payload, timeout=REQUEST_S)).data
+        return data
+
     async def publish(self, payload: bytes) -> None:
-        await self._client.publish(SUBJECT, payload)
+        await self._client.publish(_subject(self.next_topic()) if self.topics else SUBJECT, payload)
 
     async def flush(self) -> None:
         await self._client.flush(timeout=FLUSH_S)
+
+
+def _subject(topic: str) -> str:
+    return topic.replace("/", ".")

@@ -18,7 +18,7 @@ class Node(BaseNode):
         self._waiting = 0
         if self.config.receives:
             self._subscription = self._client.pubsub(ignore_subscribe_messages=True)
-            self._subscription.subscribe(CHANNEL)
+            self._subscription.subscribe(*self.topics or [CHANNEL])
             threading.Thread(target=self._listen, daemon=True).start()
         return "-"
 
@@ -28,7 +28,7 @@ class Node(BaseNode):
             deliver(message["data"])
 
     async def publish(self, payload: bytes) -> None:
-        self._pipeline.publish(CHANNEL, payload)
+        self._pipeline.publish(self.next_topic() if self.topics else CHANNEL, payload)
         self._waiting += 1
         if self._waiting >= PIPELINE_MESSAGES:
             await self.flush()

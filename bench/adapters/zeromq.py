@@ -15,6 +15,8 @@ from bench.process_config import HOST, BaseNode
 class Node(BaseNode):
     async def prepare(self) -> None:
         self._context = zmq.Context()
+        self._prefixes = [topic.encode() + b" " for topic in self.topics] or [b""]  # prefixes: `a/1` matches `a/11`
+        self._requester: zmq.Socket[bytes] | None = None
 
     async def connect(self, earlier: Sequence[str]) -> str:
         self._publisher = self._context.socket(zmq.PUB)
@@ -22,7 +24,8 @@ class Node(BaseNode):
         self._publisher.bind(f"tcp://{HOST}:{self.config.port}")
         self._subscriber = self._context.socket(zmq.SUB)
         self._subscriber.rcvhwm = 0
-        self._subscriber.subscribe(b"")
+        for prefix in self._prefixes:
+            self._subscriber.subscribe(prefix)
         for author in self.config.authors:
             if author != self.config.index:
                 self._subscriber.connect(f"tcp://{HOST}:{self.config.ports[author]}")
@@ -30,9 +33,33 @@ class Node(BaseNode):
         return "-"
 
     def _listen(self) -> None:
-        deliver, receive = self.delivery_check.deliver, self._subscriber.recv
+        deliver, receive = self.delivery_check.deliver, self._subscriber.recv_multipart
         while True:
-            deliver(receive())
+            deliver(receive()[-1])
+
+    async def serve(self) -> str:
+        server = self._context.socket(zmq.REP)
+        server.bind(f"tcp://{HOST}:0")
+        threading.Thread(target=self._answer, args=(server,), daemon=True).start()
+        address: str = server.getsockopt(zmq.LAST_ENDPOINT).decode().rstrip("\0")
+        return address
+
+    @staticmethod
+    def _answer(server: "zmq.Socket[bytes]") -> None:
+        while True:
+            server.send(server.recv())
+
+    async def ask(self, server: str, payload: bytes) -> bytes:
+        """Blocks, as REQ sockets do: one request at a time."""
+        if self._requester is None:
+            self._requester = self._context.socket(zmq.REQ)
+            self._requester.connect(server)
+        self._requester.send(payload)
+        reply: bytes = self._requester.recv()
+        return reply
 
     async def publish(self, payload: bytes) -> None:
-        self._publisher.send(payload)
+        if self.topics:
+            self._publisher.send_multipart([self.next_topic().encode() + b" ", payload])
+        else:
+            self._publisher.send(payload)

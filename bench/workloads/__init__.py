@@ -7,8 +7,9 @@ from bench.systems import System
 from bench.workloads.broadcast import broadcast
 from bench.workloads.frozen import frozen
 from bench.workloads.join import join
+from bench.workloads.request import request
 
-_BY_WORKLOAD = {"join": join, "frozen": frozen}
+_BY_WORKLOAD = {"join": join, "frozen": frozen, "request": request}
 
 
 async def measure(system: System, case: Case, plan: Plan) -> list[Row]:

@@ -13,9 +13,11 @@ if TYPE_CHECKING:
         Channel,
         ChannelEvent,
         ConnectOptions,
+        DirectRequest,
         Layer,
         NeighborStatus,
         Overflow,
+        Reply,
         Status,
         Subscription,
         SubscriptionOverflow,
@@ -23,14 +25,21 @@ if TYPE_CHECKING:
     )
     from broadloom.channel.status_socket import expose_status
     from broadloom.errors import (
+        AlreadyRepliedError,
         BroadloomError,
+        BusyError,
         ConnectError,
         InboxOverflowError,
         InvalidKeyError,
         MessageTooLargeError,
+        NoAnswerError,
         NotConnectedError,
         NotPermittedError,
+        PeerGoneError,
+        RefusedError,
         RejectedError,
+        RequestError,
+        UnknownPeerError,
     )
     from broadloom.protocol import ChannelName, ChannelSettings, PeerState
     from broadloom.protocol.events import (
@@ -63,17 +72,20 @@ if TYPE_CHECKING:
     from broadloom.wire.file_payload import File
 
 __all__ = [
+    "AlreadyRepliedError",
     "AuthorWarning",
     "AuthorWarningReason",
     "Authority",
     "Batch",
     "BroadloomError",
+    "BusyError",
     "Channel",
     "ChannelEvent",
     "ChannelName",
     "ChannelSettings",
     "ConnectError",
     "ConnectOptions",
+    "DirectRequest",
     "File",
     "Identity",
     "InboxOverflowError",
@@ -92,16 +104,21 @@ __all__ = [
     "MessageTooLargeError",
     "Missed",
     "NeighborStatus",
+    "NoAnswerError",
     "NotConnectedError",
     "NotPermittedError",
     "Overflow",
     "Partitioned",
+    "PeerGoneError",
     "PeerId",
     "PeerState",
     "Priority",
+    "RefusedError",
     "RejectReason",
     "Rejected",
     "RejectedError",
+    "Reply",
+    "RequestError",
     "Role",
     "StateChanged",
     "Status",
@@ -109,6 +126,7 @@ __all__ = [
     "SubscriptionOverflow",
     "Ticket",
     "TraceEvent",
+    "UnknownPeerError",
     "__version__",
     "connect",
     "expose_status",
@@ -118,13 +136,14 @@ __all__ = [
 # Imported on first use: the simulator and `broadloom --help` need neither sockets nor cryptography.
 _NAMES_BY_MODULE = {
     "broadloom.channel": (
-        "Channel ChannelEvent ConnectOptions Layer NeighborStatus Overflow Status Subscription SubscriptionOverflow "
-        "connect"
+        "Channel ChannelEvent ConnectOptions DirectRequest Layer NeighborStatus Overflow Reply Status Subscription "
+        "SubscriptionOverflow connect"
     ),
     "broadloom.channel.status_socket": "expose_status",
     "broadloom.errors": (
-        "BroadloomError ConnectError InboxOverflowError InvalidKeyError MessageTooLargeError NotConnectedError "
-        "NotPermittedError RejectedError"
+        "AlreadyRepliedError BroadloomError BusyError ConnectError InboxOverflowError InvalidKeyError "
+        "MessageTooLargeError NoAnswerError NotConnectedError NotPermittedError PeerGoneError RefusedError "
+        "RejectedError RequestError UnknownPeerError"
     ),
     "broadloom.protocol": "ChannelName ChannelSettings PeerState",
     "broadloom.protocol.events": (

@@ -25,6 +25,49 @@ class MessageTooLargeError(BroadloomError):
     """A message or file is larger than `ChannelSettings.message_bytes_max`."""
 
 
+class RequestError(BroadloomError):
+    """A direct request has no reply. The subclass says why."""
+
+
+class UnknownPeerError(RequestError):
+    """The address of the peer is not known: it is not a member, or has just joined."""
+
+
+class PeerGoneError(RequestError):
+    """The peer cannot be reached, or the connection to it was lost."""
+
+    def __init__(self, text: str, *, sent: bool) -> None:
+        super().__init__(text)
+        self.sent = sent
+        """Whether the request was sent. If so, its handler may have run; if not, it has not."""
+
+
+class NoAnswerError(RequestError):
+    """There was no reply within `timeout_s`."""
+
+    def __init__(self, text: str, *, sent: bool) -> None:
+        super().__init__(text)
+        self.sent = sent
+        """As in `PeerGoneError`."""
+
+
+class RefusedError(RequestError):
+    """The peer answered, but not with a reply. A handler raises it to refuse a request, with a text for the caller."""
+
+    def __init__(self, text: str = "", status: str = "refused") -> None:
+        super().__init__(text)
+        self.status = status
+        """`no_handler`, `refused`, `failed`, `busy`, `too_large`, `not_allowed`, `expired` or `leaving`."""
+
+
+class BusyError(RequestError):
+    """Too many requests of this program wait to be sent."""
+
+
+class AlreadyRepliedError(BroadloomError):
+    """A handler replied to one request twice."""
+
+
 class InboxOverflowError(BroadloomError):
     """The channel was left because the program did not read in time (`overflow="leave"`)."""
 

@@ -37,3 +37,21 @@ def test_missing_or_failing_system_is_a_row_with_the_reason():
     broken = replace(SYSTEMS["floor"], name="no_such_adapter")
     (row,) = asyncio.run(measure(broken, case, PLAN))
     assert "ended" in row["error"]
+
+
+def test_requests_of_two_clients_are_answered():
+    plan = replace(PLAN, latency_s=0.2)
+    rows = asyncio.run(measure(SYSTEMS["broadloom"], Case("request", 2, 100, 80, 100), plan))
+    assert len(rows) == 2
+    for row in rows:
+        assert "error" not in row, row
+        assert row["lost"] == row["failures"] == 0
+        assert 0 < row["p50_ms"] <= row["p99_ms"] <= row["max_ms"]
+        assert row["requests_per_s"] > 0
+
+
+def test_messages_on_many_topics_reach_the_subscriptions_of_two_receivers():
+    rows = asyncio.run(measure(SYSTEMS["broadloom"], Case("topics", 2, 100, 300, topics=50), PLAN))
+    for row in rows:
+        assert "error" not in row, row
+        assert (row["delivered"], row["lost"], row["duplicates"]) == (600, 0, 0)

@@ -11,7 +11,8 @@ from broadloom.cli import exit_codes
 from broadloom.cli.exit_codes import NOT_SUPPORTED
 from broadloom.cli.main import app
 from broadloom.errors import ConnectError, InvalidKeyFileError
-from tests.cli.harness import new_channel, run
+from tests.cli.harness import COMMAND, new_channel, run
+from tests.support import TIMEOUT_S
 
 CHANNEL = "test/mistakes"
 
@@ -95,6 +96,15 @@ def test_unreachable_bootstrap_host_is_reported() -> None:
     assert "no peer of this channel answered at 127.0.0.1:9" in err
     assert "if one is given: --port …" in err
     assert len(err.splitlines()) == 1
+
+
+@pytest.mark.parametrize("files", [10, 16])
+def test_too_few_file_descriptors_are_reported(files: int) -> None:
+    command = ["sh", "-c", f'ulimit -n {files}; exec "$0" "$@"', str(COMMAND), "listen", CHANNEL]
+    result = subprocess.run(command, check=False, capture_output=True, text=True, timeout=TIMEOUT_S)
+    assert (result.returncode, result.stdout) == (2, "")
+    assert f"may open only {files} files; raise the limit (ulimit -n)" in result.stderr
+    assert len(result.stderr.splitlines()) == 1
 
 
 def test_unwritable_tape_directory_is_reported(tmp_path: Path) -> None:

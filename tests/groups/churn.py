@@ -10,6 +10,7 @@ from random import Random
 from typing import Any
 
 from broadloom.groups.model import GroupDiscovered, GroupEvent, GroupId
+from broadloom.groups.proofs import PostSigner
 from broadloom.groups.store import MemoryStore
 from broadloom.testing.sim.simulation import Simulation
 from tests.groups.sim_runtime import SimGroupRuntime
@@ -22,10 +23,17 @@ RECENT = 20
 class ChurnMember(SimGroupRuntime):
     """An application that joins the groups it wants and replies to recent messages."""
 
-    def __init__(self, simulation: Simulation, name: str, wanted_groups: list[GroupId], store: MemoryStore) -> None:
+    def __init__(
+        self,
+        simulation: Simulation,
+        name: str,
+        wanted_groups: list[GroupId],
+        store: MemoryStore,
+        post_signer: PostSigner | None = None,
+    ) -> None:
         self.wanted_groups = wanted_groups
         self.store = store
-        super().__init__(simulation, name, store=store)
+        super().__init__(simulation, name, store=store, post_signer=post_signer)
 
     def emit(self, event: GroupEvent) -> None:
         super().emit(event)

@@ -11,6 +11,7 @@ from broadloom.testing.sim.node import START_TIME_S
 
 if TYPE_CHECKING:
     from broadloom.groups.model import GroupEvent, GroupMessage
+    from broadloom.groups.proofs import PostSigner
     from broadloom.groups.settings import GroupSettings
     from broadloom.groups.store import Store
     from broadloom.protocol.events import Event, Missed
@@ -30,7 +31,10 @@ class SimGroupRuntime:
         store: "Store | None" = None,
         settings: "GroupSettings | None" = None,
         node: "SimNode | None" = None,
+        post_signer: "PostSigner | None" = None,
     ) -> None:
+        self.post_signer = post_signer
+        """Makes it a channel with tickets."""
         self.node = node if node is not None else simulation.add_peer()
         self.random = Random(self.node.random.getrandbits(64))
         self.delivered: list[GroupMessage] = []
@@ -65,10 +69,6 @@ class SimGroupRuntime:
 
     def call_later(self, delay_s: float, callback: Callable[..., None], *args: Any) -> "Timer":
         return self.node.call_later(delay_s, callback, *args)
-
-    @property
-    def post_signer(self) -> None:
-        """Simulated channels have no tickets."""
 
     def verified_name(self, peer_id: int) -> str:
         return ""

@@ -11,7 +11,7 @@ from broadloom.pipeline.engine import distributed, parts
 from broadloom.pipeline.results import Results, ResultsLockedError, ResultsNotFoundError
 from broadloom.pipeline.synthetic.fault_injection import FaultKind, InjectedFault, inject
 from broadloom.pipeline.synthetic.generate import SyntheticConfig, generate
-from broadloom.pipeline.table import TableSettingError
+from broadloom.pipeline.table import TableSettingError, resolve_settings
 from broadloom.pipeline.tables import TableNotFoundError, all_tables, table, with_dependencies
 from broadloom.pipeline.tape_set import TapesNotFoundError
 from broadloom.record import read
@@ -178,6 +178,9 @@ def test_invalid_arguments_raise_before_spark_starts(ran: BuiltTables, tmp_path:
         build.build_tables(ran.tapes, tmp_path / "out", only=["nonsense"])
     with pytest.raises(TableSettingError, match="unknown setting 'nonsense'"):
         build.build_tables(ran.tapes, tmp_path / "out", settings={"nonsense": "1"})
+    for value in ("-1", "0", "0.5", "nan", "inf"):
+        with pytest.raises(TableSettingError, match=f"settle_s must be a number, at least 1, not '{value}'"):
+            resolve_settings(all_tables(), {"settle_s": value})
     with pytest.raises(TableSettingError, match="settle_s must be a number, not 'soon'"):
         build.build_tables(ran.tapes, tmp_path / "out", settings={"settle_s": "soon"})
     with pytest.raises(ResultsNotFoundError, match="no table 'messages'"):

@@ -202,6 +202,33 @@ def test_dropped_rows_excuse_deliveries_they_may_contain() -> None:
     assert audit_with_gap(3.5, 4.0).findings == {("missing", A, 2, B)}
 
 
+def with_dropped_rows(count: int, *, one_run: bool) -> AuditResult:
+    """B got the first of nine messages, and C the first and the last; rows were dropped in the meantime."""
+    tape = TapeBuilder(A, B, C, D, one_run=one_run)
+    for number in range(1, 10):
+        tape.sent(A, number, 10.0 * number).delivered(D, A, number, 10.0 * number + 0.1)
+    tape.delivered(B, A, 1, 11.0).delivered(C, A, 1, 11.0).delivered(C, A, 9, 95.0)
+    for run in ("run",) if one_run else (f"run-{B}", f"run-{C}"):
+        end = BEGIN + timedelta(seconds=45)
+        tape.add(EventKind.ROWS_DROPPED.value, None, 20.0, run=run, end_time=end, event_count=count)
+    return tape.alive(A, B, C, D, second=200.0).audit()
+
+
+def test_dropped_rows_excuse_no_more_deliveries_than_they_are() -> None:
+    for count in (0, 1, 2, 3):
+        found = with_dropped_rows(count, one_run=False)
+        assert total(found, "unknown_dropped_rows_count") == 2 * count
+        assert len(found.findings) == 8 + 7 - 2 * count
+        # The two peers of one run share its dropped rows.
+        assert total(with_dropped_rows(count, one_run=True), "unknown_dropped_rows_count") == count
+
+
+def test_dropped_rows_excuse_no_delivery_of_a_message_that_was_sent_later() -> None:
+    found = with_dropped_rows(1_000, one_run=False)
+    assert {each[2] for each in found.findings} == {5, 6, 7, 8, 9}
+    assert total(found, "unknown_dropped_rows_count") == 6
+
+
 def test_quarantined_files_excuse_their_run() -> None:
     tape = TapeBuilder(A, B, C).sent(A, 1, 1.0).sent(A, 2, 2.0).sent(A, 3, 3.0)
     for peer in (B, C):

@@ -1,6 +1,7 @@
 """A forged row is found, and nobody else is accused: neither its peer, nor its author, nor other receivers."""
 
 import random
+from datetime import timedelta
 from itertools import combinations, pairwise
 from typing import Any
 
@@ -14,7 +15,7 @@ from broadloom.pipeline.tables import all_tables
 from broadloom.record.schema import INT64_MAX
 from tests.pipeline.building import build_in_memory
 from tests.pipeline.simulated import simulated_history
-from tests.pipeline.test_delivery_balances import A, B, C, D, TapeBuilder
+from tests.pipeline.test_delivery_balances import BEGIN, A, B, C, D, TapeBuilder
 from tests.pipeline.without_spark import frame, run_audit
 
 FAR = [4, 50, 5_000, 1 << 31, 1 << 40, INT64_MAX]
@@ -61,6 +62,35 @@ def test_single_recorder_finds_a_number_that_is_far_off(number: int) -> None:
 def test_delivery_of_unknown_author_is_forged(number: int) -> None:
     tape = conversation().delivered(C, "f" * 16, number, 40.0)
     assert ended(tape).audit().findings == {("forged", "f" * 16, number, C)}
+
+
+@pytest.mark.parametrize(("settle_s", "with_receipt"), [("2", False), ("60", False), ("2", True)])
+@pytest.mark.parametrize("own_runs", [False, True])
+def test_delivery_of_unknown_author_is_found_on_a_short_tape(settle_s: str, with_receipt: bool, own_runs: bool) -> None:
+    """The history takes 14 s. Without a receipt, a delivery is forged; with one, the other peers vote."""
+    rows = frame(simulated_history("kill", 9).rows).with_columns(pl.col("ordinal") * 3)
+    rows = rows.with_columns(run_id=pl.col("peer")) if own_runs else rows
+    delivered = rows.filter(pl.col("kind") == "delivered").sort("event_time")
+    for place in (0.01, 0.2, 0.5, 0.99) if not with_receipt else (0.5,):
+        forged = delivered[int(place * delivered.height)].with_columns(
+            pl.col("ordinal") + 2, author=pl.lit("f" * 16), sequence=pl.lit(1, pl.Int64)
+        )
+        neighbor = rows.filter((pl.col("kind") == "link_up") & (pl.col("peer") == forged["peer"][0]))["neighbor"][0]
+        receipt = forged.with_columns(pl.col("ordinal") - 1, kind=pl.lit("received"), neighbor=pl.lit(neighbor))
+        tape = pl.concat([rows, forged, receipt.head(int(with_receipt))])
+        found = build_in_memory(tape.to_arrow(), "audit_findings", settle_s=settle_s)["audit_findings"]
+        accused = found.select("finding", "author", "receiver").rows()
+        assert accused == [("forged", "f" * 16, forged["peer"][0])], place
+
+
+@pytest.mark.parametrize("dropped", [1, 2])
+def test_dropped_rows_of_the_others_do_not_make_a_forged_message_due(dropped: int) -> None:
+    """B, C and D are one run, which lost rows: so many of the three may have it."""
+    tape = TapeBuilder(A, B, C, D).joined("e" * 16).delivered("e" * 16, "f" * 16, 1, 30.0)
+    tape.add("rows_dropped", None, 1.0, run="run", event_count=dropped, end_time=BEGIN + timedelta(seconds=2))
+    rows = frame(ended(tape, A, B, C, D, "e" * 16).table())
+    rows = rows.with_columns(run_id=pl.when(pl.col("peer").is_in([B, C, D])).then(pl.lit("run")).otherwise("run_id"))
+    assert run_audit(rows.to_arrow()).findings == {("forged", "f" * 16, 1, "e" * 16)}
 
 
 @pytest.mark.parametrize("number", [4, 5_000, INT64_MAX])

@@ -1,9 +1,11 @@
 """Rows that cannot be used are set aside with the reason, in builds and in live tables; all others are used."""
 
+import json
 import shutil
 from collections import Counter
 from collections.abc import Callable
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,6 +16,9 @@ from broadloom.pipeline.live.micro_batch import process_micro_batch
 from broadloom.pipeline.live.watermark import WatermarkRules
 from broadloom.pipeline.results import Results
 from broadloom.pipeline.spark_source.parquet_files import ExcludedFile, read_footer
+from broadloom.pipeline.spark_source.read_plan import ReadPlanner
+from broadloom.pipeline.spark_source.row_groups import RowGroupRange
+from broadloom.pipeline.spark_source.row_groups import read as read_row_groups
 from broadloom.pipeline.synthetic.generate import SyntheticConfig, generate
 from broadloom.pipeline.tables import table as table_named
 from broadloom.pipeline.tables.deliveries import MISSED_MAX
@@ -40,6 +45,10 @@ FLAWS: dict[str, tuple[pl.Expr, str, object, str]] = {
     "no sequence": (DELIVERED, "sequence", None, "missing_value"),
     "no peer": (DELIVERED, "peer", None, "missing_value"),
     "no neighbor": (LINK, "neighbor", None, "missing_value"),
+    "malformed peer": (DELIVERED, "peer", "not an id", "malformed_id"),
+    "author in capitals": (DELIVERED, "author", "0123456789ABCDEF", "malformed_id"),
+    "author with a line break": (DELIVERED, "author", "0123456789abcdef\n", "malformed_id"),
+    "empty neighbor": (pl.col("kind") == "received", "neighbor", "", "malformed_id"),
     "unknown kind": (ANY, "kind", "teleported", "unknown_kind"),
     "negative sequence": (DELIVERED, "sequence", -7, "out_of_range"),
     "sequence zero": (DELIVERED, "sequence", 0, "out_of_range"),
@@ -119,6 +128,24 @@ def test_live_tables_set_aside_the_same_rows(folder: Path, flaw: str) -> None:
     assert [(each["reason"], each["event_count"]) for each in excluded] == [(FLAWS[flaw][3], 1)]
     assert result.excluded_rows == 1
     assert sum(result.tables["traffic"]["event_count"].to_pylist()) == result.rows - 1 == examine_tapes(folder).rows
+
+
+def test_spark_source_leaves_out_the_same_rows(folder: Path, tmp_path: Path) -> None:
+    """Also if only one column is wanted, and for each flaw."""
+    path, original = first_of(folder), first_of(folder).read_bytes()
+    files = ReadPlanner(str(folder), None).footers()
+    ranges = [RowGroupRange(name, 0, len(footer.row_groups)) for name, footer in files.items()]
+    total, schema = sum(footer.rows for footer in files.values()), pa.schema([SCHEMA.field("topic")])
+    for flaw, (_, column, _, reason) in FLAWS.items():
+        spoil(path, partial(set_value, flaw=flaw))
+        reports = tmp_path / flaw.replace(" ", "-")
+        read = [*read_row_groups(str(folder), ranges, schema, None, str(reports))]
+        assert sum(batch.num_rows for batch in read) == total - 1, (flaw, column)
+        (report,) = reports.glob("*.json")
+        assert json.loads(report.read_text())["reason"] == reason
+        path.write_bytes(original)
+    every = read_row_groups(str(folder), ranges, schema, None, None)
+    assert sum(batch.num_rows for batch in every) == total
 
 
 def test_live_counts_do_not_overflow_with_numbers_near_the_maximum(folder: Path) -> None:

@@ -84,6 +84,7 @@ class FakeConnection:
         self.identity: Identity | None = None
         self.queued_bytes = 0
         self.is_congested = False
+        self.is_paused = False
 
     def send(self, frame: bytes, rest: memoryview | None = None) -> None:
         if not self.closed:
@@ -91,6 +92,12 @@ class FakeConnection:
 
     def close(self) -> None:
         self.closed = True
+
+    def pause_reading(self) -> None:
+        self.is_paused = True
+
+    def resume_reading(self) -> None:
+        self.is_paused = False
 
     # -- the remote side acts
 

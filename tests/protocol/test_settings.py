@@ -1,4 +1,5 @@
 from dataclasses import fields, replace
+from typing import Any
 
 import pytest
 
@@ -18,6 +19,26 @@ def test_degree_outside_its_range_raises_value_error() -> None:
             ChannelSettings(degree=degree)
         with pytest.raises(ValueError, match="degree"):
             Tuning(degree=degree)
+
+
+@pytest.mark.parametrize(
+    ("values", "error", "text"),
+    [
+        ({"retention_s": -1}, ValueError, "retention_s must be between 0.1 and 86,400"),
+        ({"retention_s": float("nan")}, ValueError, "retention_s must be between"),
+        ({"heartbeat_s": 0}, ValueError, "heartbeat_s must be between"),
+        ({"heartbeat_s": 5, "heartbeat_timeout_s": 5}, ValueError, "at least twice heartbeat_s"),
+        ({"exchange_timeout_s": "4"}, TypeError, "exchange_timeout_s must be a number, not '4'"),
+        ({"discovery_ports": 0}, ValueError, "discovery_ports must be between 1 and"),
+        ({"message_bytes_max": 1e6}, TypeError, "message_bytes_max must be a whole number"),
+        ({"retention_bytes_max": -1}, ValueError, "retention_bytes_max must be between"),
+        ({"send_queue_bytes_max": 1}, ValueError, "send_queue_bytes_max must be between"),
+        ({"socket_buffer_bytes": True}, TypeError, "socket_buffer_bytes must be a whole number"),
+    ],
+)
+def test_setting_that_cannot_work_raises(values: dict[str, Any], error: type[Exception], text: str) -> None:
+    with pytest.raises(error, match=text):
+        ChannelSettings(**values)
 
 
 def test_authors_max_beyond_a_digest_raises_value_error() -> None:

@@ -326,3 +326,18 @@ def test_forked_process_connects_by_itself() -> None:
     assert done.stdout.splitlines() == [
         "a channel cannot be used in a forked process: connect there", "from the child", "0"
     ]  # fmt: skip
+
+
+def test_requests_are_answered_by_handlers_in_the_background_thread() -> None:
+    with connected_pair() as (caller, callee):
+        remove = callee.on_request(lambda request: request.data.upper())
+        assert caller.request(callee.peer_id, b"hello").text == "HELLO"
+        told: list[bytes] = []
+        callee.layer("vo").on_request(lambda request: told.append(request.data))
+        caller.layer("vo").tell(callee.peer_id, b"news")
+        wait_until(lambda: told == [b"news"])
+        remove()
+        with pytest.raises(broadloom.RefusedError):
+            caller.request(callee.peer_id, b"?")
+        with pytest.raises(ValueError, match="timeout_s=0"):
+            caller.request(callee.peer_id, b"?", timeout_s=0)

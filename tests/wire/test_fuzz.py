@@ -16,6 +16,14 @@ from broadloom.wire.broadcast_frame import (
     read_hops_and_age,
 )
 from broadloom.wire.codec import HEAD, decode, encode, number_of
+from broadloom.wire.direct_messages import (
+    Reply,
+    Request,
+    decode_reply,
+    decode_request,
+    encode_reply,
+    encode_request,
+)
 from broadloom.wire.framing import FrameSplitter
 from broadloom.wire.roster_messages import MemberRecord, decode_record, encode_record, record_head
 from broadloom.wire.types import Address
@@ -34,15 +42,26 @@ def decode_like_peer(frame: bytes) -> bool:
     with suppress(WireError):
         _, first, last, _, _ = read_header(frame)
         assert 1 <= first <= last <= min(HYPER_MAX, first + BUNDLE_MESSAGES_MAX - 1)
+    for read_direct, kind in ((decode_request, Request), (decode_reply, Reply)):
+        with suppress(WireError):
+            assert kind(*read_direct(frame)) == decode(frame)
     # A valid message encodes to the same frame again.
     with suppress(WireError):
-        assert encode(decode(frame)) == frame
+        made = decode(frame)
+        assert encode(made) == frame
+        if isinstance(made, Request):
+            assert decode_request(frame) == (made.id, made.flags, made.deadline_ms, made.layer, made.data)
+            assert encode_request(made.id, made.flags, made.deadline_ms, made.layer, made.data) == frame
+        elif isinstance(made, Reply):
+            assert decode_reply(frame) == (made.id, made.status, made.flags, made.data)
+            assert encode_reply(made.id, made.status, made.flags, made.data) == frame
         return True
     with suppress(WireError):
-        made = decode_broadcast(frame)
-        assert encode_broadcast(made) == frame
+        broadcast = decode_broadcast(frame)
+        assert encode_broadcast(broadcast) == frame
         hops, age_ms = read_hops_and_age(frame)
-        assert read_header(frame) == (made.author, made.sequence, made.last_sequence, hops, made.dissemination)
+        expected = broadcast.author, broadcast.sequence, broadcast.last_sequence, hops, broadcast.dissemination
+        assert read_header(frame) == expected
         assert read_header(forwarded(frame, hops + 1, age_ms + 1))[:3] == read_header(frame)[:3]
         return True
     return False

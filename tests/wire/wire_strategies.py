@@ -10,7 +10,17 @@ from hypothesis import strategies as st
 
 from broadloom.wire.broadcast_frame import BROADCAST, PRIORITY_MAX, SIGNATURE_BYTES_MAX, Broadcast, encode_broadcast
 from broadloom.wire.codec import HEAD, LENGTH_BYTES, WireMessage, encode, kinds
-from broadloom.wire.fields import CHANNEL_ID_BYTES, Bool, ChannelId, CredentialBytes, Hyper, ProofBytes, Text, UInt
+from broadloom.wire.fields import (
+    CHANNEL_ID_BYTES,
+    Bool,
+    ChannelId,
+    CredentialBytes,
+    Hyper,
+    PartBytes,
+    ProofBytes,
+    Text,
+    UInt,
+)
 from broadloom.wire.types import Address, PeerId
 
 UINT_MAX = (1 << 32) - 1
@@ -32,6 +42,7 @@ OF_ANNOTATION: dict[Any, st.SearchStrategy[Any]] = {
     ChannelId: st.binary(min_size=CHANNEL_ID_BYTES, max_size=CHANNEL_ID_BYTES),
     CredentialBytes: st.binary(max_size=64),
     ProofBytes: st.binary(max_size=64),
+    PartBytes: st.binary(max_size=64),
     Address: addresses,
     # Inside named tuples a bare int is a hyper; the one exception, the port, is in `addresses`.
     int: hypers,

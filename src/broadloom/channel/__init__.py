@@ -2,6 +2,7 @@
 
 from broadloom.channel.channel import Channel, ChannelEvent
 from broadloom.channel.connect import PendingConnection, connect
+from broadloom.channel.direct_request import DirectRequest, Reply
 from broadloom.channel.inbox import Overflow
 from broadloom.channel.layer import Layer
 from broadloom.channel.options import ConnectOptions
@@ -12,10 +13,12 @@ __all__ = [
     "Channel",
     "ChannelEvent",
     "ConnectOptions",
+    "DirectRequest",
     "Layer",
     "NeighborStatus",
     "Overflow",
     "PendingConnection",
+    "Reply",
     "Status",
     "Subscription",
     "SubscriptionOverflow",

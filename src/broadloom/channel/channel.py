@@ -25,6 +25,7 @@ from broadloom.channel.layer import Layer
 from broadloom.channel.loop_bound import weak
 from broadloom.channel.peer_set import PeerSetMerge
 from broadloom.channel.receiving import ChannelReader
+from broadloom.channel.requester import Requester
 from broadloom.channel.sender import Sender
 from broadloom.channel.status import Status, status_of
 from broadloom.channel.subscription import SubscriptionOverflow
@@ -54,7 +55,7 @@ WARN_INTERVAL_S = 1.0
 LEAVE_TIMEOUT_S = 6.0
 """Maximum time to leave gracefully; a neighbor may not answer."""
 DRAIN_TIMEOUT_S = 1.5
-"""Maximum time to drain outgoing queues when leaving."""
+"""Maximum time to drain outgoing queues, and to answer open requests, when leaving."""
 DRAIN_POLL_S = 0.02
 
 ChannelEvent = Event | Missed | SubscriptionOverflow
@@ -63,7 +64,7 @@ _with_callbacks: dict["Channel", None] = {}
 """Channels with a callback are in use, even if the program does not keep them."""
 
 
-class Channel(Sender, ChannelReader):
+class Channel(Sender, ChannelReader, Requester):
     """A joined channel, returned by `broadloom.connect`. Use it from the event loop that joined it: elsewhere its
     methods raise `RuntimeError`.
 
@@ -75,6 +76,7 @@ class Channel(Sender, ChannelReader):
     ) -> None:
         Sender.__init__(self, node)
         ChannelReader.__init__(self, overflow, inbox_messages_max, inbox_bytes_max)
+        Requester.__init__(self)
         self.name = name
         self.missed_count = 0
         """Messages that this program will not receive; each was reported in a `Missed` event."""
@@ -238,7 +240,7 @@ class Channel(Sender, ChannelReader):
         return unsubscribe
 
     def _on_callbacks_changed(self) -> None:
-        if not self._left.is_set() and (self._has_callbacks or len(self._listeners)):
+        if not self._left.is_set() and (self._has_callbacks or self._request_layers or len(self._listeners)):
             _with_callbacks[self] = None
         else:
             _with_callbacks.pop(self, None)
@@ -283,7 +285,7 @@ class Channel(Sender, ChannelReader):
         try:
             for node in self._nodes:
                 node.resume_reading()  # leaving gracefully needs the answers of the neighbors
-            await self._drain_neighbors()
+            await self._drain()
             for node in self._nodes:
                 node.peer.leave()
             try:
@@ -295,10 +297,19 @@ class Channel(Sender, ChannelReader):
         finally:
             self.abort()
 
-    async def _drain_neighbors(self) -> None:
-        peer, deadline = self._node.peer, self._node.now() + DRAIN_TIMEOUT_S
-        while any(link.is_congested or link.backlog for link in peer.links) and self._node.now() < deadline:  # noqa: ASYNC110
+    async def _drain(self) -> None:
+        """Wait for slow neighbors and for handlers of requests that are running."""
+        deadline = self._node.now() + DRAIN_TIMEOUT_S
+        for node in self._nodes:
+            node.peer.requests.begin_leave()
+        while self._has_undelivered() and self._node.now() < deadline:  # noqa: ASYNC110
             await asyncio.sleep(DRAIN_POLL_S)
+
+    def _has_undelivered(self) -> bool:
+        links = self._node.peer.links
+        return any(link.is_congested or link.backlog for link in links) or any(
+            node.peer.requests.has_open_requests for node in self._nodes
+        )
 
     def abort(self) -> None:
         """Disconnect without notice, as if the process had been killed."""
@@ -392,6 +403,7 @@ class Channel(Sender, ChannelReader):
         self._inbox.close()
         self._subscriptions.close()
         self._listeners.end()
+        self._cancel_handlers()
         _with_callbacks.pop(self, None)
 
     @property

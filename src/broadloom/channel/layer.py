@@ -6,12 +6,15 @@ is in docs/topics.md.
 
 import logging
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
+from broadloom.channel.direct_request import Reply
+from broadloom.channel.requester import TIMEOUT_S, Handler, HasPeer
 from broadloom.protocol.events import Batch, payload_bytes
+from broadloom.wire import PeerId
 from broadloom.wire.broadcast_frame import Priority
-from broadloom.wire.payload_kind import layer_kind, layer_mark
+from broadloom.wire.payload_kind import LAYER_SHIFT, layer_kind, layer_mark
 
 if TYPE_CHECKING:
     from broadloom.channel.channel import Channel
@@ -39,9 +42,36 @@ class Layer:
         data = payload_bytes(data, "bytes")
         return await self._channel._broadcast_kind(data, self._kind, priority, ttl_s)
 
+    async def request(
+        self,
+        peer: PeerId | HasPeer,
+        data: bytes,
+        *,
+        timeout_s: float = TIMEOUT_S,
+        headers: Mapping[str, str] | None = None,
+    ) -> Reply:
+        """As `Channel.request`, to this layer of the other member."""
+        return await self._channel._request(peer, data, self._kind >> LAYER_SHIFT, timeout_s, headers)
+
+    async def tell(
+        self,
+        peer: PeerId | HasPeer,
+        data: bytes,
+        *,
+        timeout_s: float = TIMEOUT_S,
+        headers: Mapping[str, str] | None = None,
+    ) -> None:
+        """As `Channel.tell`, to this layer of the other member."""
+        await self._channel._request(peer, data, self._kind >> LAYER_SHIFT, timeout_s, headers, is_tell=True)
+
+    def on_request(self, handler: Handler | None, *, concurrency: int = 64) -> Callable[[], None]:
+        """As `Channel.on_request`, for requests to this layer."""
+        return self._channel._on_request(handler, self._kind >> LAYER_SHIFT, concurrency)
+
     def close(self) -> None:
         """Remove the layer: its messages are counted as unknown from now on."""
         self._channel._check_loop()
+        self._channel._on_request(None, self._kind >> LAYER_SHIFT, 1)
         if self._receives:
             self._receives = False
             self._channel._layers.remove(self._kind)

@@ -57,6 +57,8 @@ async def demo(
         require_extra("web")
     if spark:
         require_extra("pipeline")
+    if dir is not None:
+        require_extra("record")
     from broadloom.testing.cluster.demo_run import DemoConfig, run_demo
 
     config = DemoConfig(

@@ -21,6 +21,7 @@ from broadloom.cli.exit_codes import (
     INTERRUPTED,
     SIGNAL_BASE,
     SUCCESS,
+    UsageError,
     exit_code_for,
     missing_package,
     require_extra,
@@ -33,6 +34,9 @@ if TYPE_CHECKING:
 
     from broadloom.channel import Channel
     from broadloom.protocol.runtime import ObserverFactory
+
+FILES_MIN = 32
+"""Files that a command in an event loop must be able to open; with fewer it fails in the middle of something."""
 
 
 def print_error(command: str, text: str) -> None:
@@ -154,6 +158,12 @@ def _reporting_errors(command: str, act: Callable[[], int], failure: int | None 
 
 def _run_loop(command: str, work: Callable[[StopSignal], Coroutine[Any, Any, int | None]]) -> int:
     from broadloom.transport.event_loop import new_event_loop
+    from broadloom.transport.file_descriptors import files_max
+
+    if (most := files_max()) is not None and most < FILES_MIN:
+        raise UsageError(
+            f"this process may open only {most} files; raise the limit (ulimit -n), at least to {FILES_MIN}"
+        )
 
     async def main() -> int:
         task = asyncio.current_task()

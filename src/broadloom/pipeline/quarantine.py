@@ -15,6 +15,7 @@ from pathlib import Path
 
 import polars as pl
 
+from broadloom.pipeline.arrow.frames import frame, from_rows
 from broadloom.pipeline.engine.events import TEXT_COLUMNS, encode
 from broadloom.pipeline.row_checks import CHECKED, has_flaws, row_problem
 from broadloom.pipeline.table import COUNT, FLAG, TEXT, TIME, TableColumn
@@ -44,6 +45,7 @@ class QuarantineReason(Enum):
     OVERLAP = "overlap"
     MISSING_VALUE = "missing_value"
     UNKNOWN_KIND = "unknown_kind"
+    MALFORMED_ID = "malformed_id"
     OUT_OF_RANGE = "out_of_range"
     WRONG_DATE = "wrong_date"
     FUTURE_TIME = "future_time"
@@ -63,6 +65,7 @@ REASONS: dict[QuarantineReason, str] = {
     QuarantineReason.OVERLAP: ("Some of its rows are in another file too; the smaller file is excluded."),
     QuarantineReason.MISSING_VALUE: "Rows without a value that is required, or that their kind requires.",
     QuarantineReason.UNKNOWN_KIND: "Rows of an unknown kind.",
+    QuarantineReason.MALFORMED_ID: "Rows with an ID of a peer or member that is not 16 hexadecimal digits.",
     QuarantineReason.OUT_OF_RANGE: "Rows with a negative number, or a size or count beyond any limit.",
     QuarantineReason.WRONG_DATE: "Rows of another date than that of the directory, as of a clock that was not set.",
     QuarantineReason.FUTURE_TIME: ("Rows more than a tolerance in the future; the other rows of the file are used."),
@@ -75,11 +78,14 @@ QUARANTINE_COLUMNS = (
     TableColumn("detail", TEXT, "Explanation."),
     TableColumn("channel", TEXT, "Channel of the rows; null if unknown."),
     TableColumn("run_id", TEXT, "Run of the rows; null if unknown."),
+    TableColumn("is_whole_file", FLAG, "Whether no row of the file is used."),
     TableColumn("leaves_gap", FLAG, "Whether rows of that run are missing now; false for duplicates."),
     TableColumn("start_time", TIME, "Time of the last valid row before excluded rows; null if unknown."),
     TableColumn("end_time", TIME, "Time of the first valid row after them; null if unknown."),
 )
 
+_COMPLETE = (QuarantineReason.DUPLICATE, QuarantineReason.NOT_A_TAPE)
+"""Nothing is missing without such a file."""
 
 _FILE_NAME = re.compile(r"^(\d{8}T\d{6}-[0-9a-f]+)-\d+\.parquet$")
 
@@ -283,16 +289,21 @@ def quarantine(files: Iterable[FileReport]) -> pa.Table:
     rows: list[tuple[object, ...]] = []
     for each in files:
         if each.reason is not None:
-            is_complete = each.reason in (QuarantineReason.DUPLICATE, QuarantineReason.NOT_A_TAPE)
-            leaves_gap = not is_complete and each.run_id is not None
-            about = each.rows, each.reason.value, each.detail, each.channel, each.run_id, leaves_gap
+            leaves_gap = each.reason not in _COMPLETE and each.run_id is not None
+            about = each.rows, each.reason.value, each.detail, each.channel, each.run_id, True, leaves_gap
             rows.append((each.path, *about, None, None))
             continue
         for one in each.excluded:
-            about = one.count, one.reason.value, one.detail, each.channel, each.run_id, True
+            about = one.count, one.reason.value, one.detail, each.channel, each.run_id, False, True
             rows.append((each.path, *about, one.start_time, one.end_time))
     schema = pa.schema([pa.field(each.name, each.type) for each in QUARANTINE_COLUMNS])
-    return pa.Table.from_pylist([dict(zip(schema.names, row, strict=True)) for row in rows], schema=schema)
+    return from_rows([dict(zip(schema.names, row, strict=True)) for row in rows], schema)
+
+
+def unread_files(quarantined: pa.Table) -> int:
+    """How many files may have had rows that are missing now."""
+    is_complete = pl.col("reason").is_in([each.value for each in _COMPLETE])
+    return frame(quarantined).filter(pl.col("is_whole_file") & ~is_complete).height
 
 
 def _ordinal_range(file: FileReport) -> tuple[int, int]:

@@ -1,14 +1,13 @@
 """Rows of a tape that cannot be used, and why: one rule for the tables of a build and for live tables."""
 
 from collections.abc import Collection
-from datetime import UTC, date, datetime, timedelta
+from datetime import date, datetime
 
 import numpy as np
 import polars as pl
 
 from broadloom.record.arrow_import import pa, pc
-from broadloom.record.rows import DAY_US
-from broadloom.record.schema import COLUMNS, EventKind
+from broadloom.record.schema import COLUMNS, DAY_US, ID_COLUMNS, ID_PATTERN, EventKind
 
 AMOUNT_MAX = 1 << 48
 """Upper limit of sizes, hops and counts. Larger values are invalid, and their sums would overflow."""
@@ -16,12 +15,12 @@ AMOUNT_MAX = 1 << 48
 _REQUIRED = [each.name for each in COLUMNS if each.is_required]
 _AMOUNTS = ("hops", "event_count", "size_bytes")
 _SEQUENCES = ("parent_sequence", "member_sequence", "parent_member_sequence")
-_LINK_KINDS = [EventKind.LINK_UP.value, EventKind.LINK_DOWN.value]
+_LINK_KINDS = [each.value for each in (EventKind.LINK_UP, EventKind.LINK_DOWN, EventKind.RECEIVED)]
 _MESSAGE_KINDS = [each.value for each in (EventKind.SENT, EventKind.RECEIVED, EventKind.DELIVERED, EventKind.MISSED)]
 
 CHECKED = [
     *_REQUIRED,
-    *("peer", "author", "sequence", "last_sequence", "neighbor", *_AMOUNTS, *_SEQUENCES),
+    *(*ID_COLUMNS, "sequence", "last_sequence", *_AMOUNTS, *_SEQUENCES),
 ]
 """The columns that are checked, if they are there."""
 
@@ -45,11 +44,15 @@ def row_problem(columns: Collection[str], latest: datetime | None = None) -> pl.
     is_beyond = pl.any_horizontal(
         *(each.fill_null(False) for each in (pl.col("ordinal") < 0, first < 1, last < first, *amounts, *sequences))
     )
+    ids = [pl.col(name).cast(pl.String) for name in ID_COLUMNS if name in columns]
+    malformed = [~each.str.contains(ID_PATTERN).fill_null(True) for each in ids]
     problem = (
         pl.when(is_incomplete)
         .then(pl.lit("missing_value"))
         .when(~kind.is_in([each.value for each in EventKind]))
         .then(pl.lit("unknown_kind"))
+        .when(pl.any_horizontal(*malformed))
+        .then(pl.lit("malformed_id"))
         .when(is_beyond)
         .then(pl.lit("out_of_range"))
         .when((time < day_us) | (time >= day_us + DAY_US))
@@ -64,9 +67,11 @@ def has_flaws(batch: pa.RecordBatch, day: date, latest: datetime) -> bool:
     """Whether some row has a problem; much faster than looking at each one. Texts are dictionaries."""
     if any(batch[name].null_count for name in _REQUIRED):
         return True
-    begin = datetime(day.year, day.month, day.day, tzinfo=UTC)
-    times, ordinals = pc.min_max(batch["event_time"]).as_py(), pc.min_max(batch["ordinal"]).as_py()
-    if times["min"] < begin or times["max"] >= min(begin + timedelta(days=1), latest) or ordinals["min"] < 0:
+    begin_us = (day - date(1970, 1, 1)).days * DAY_US
+    # As numbers: pyarrow imports pandas for times.
+    times, ordinals = (pc.min_max(batch[name].cast(pa.int64())).as_py() for name in ("event_time", "ordinal"))
+    latest_us = int(latest.timestamp() * 1_000_000)
+    if times["min"] < begin_us or times["max"] >= min(begin_us + DAY_US, latest_us) or ordinals["min"] < 0:
         return True
     for name in (*_AMOUNTS, *_SEQUENCES, "sequence"):
         ends = pc.min_max(batch[name]).as_py()
@@ -76,6 +81,10 @@ def has_flaws(batch: pa.RecordBatch, day: date, latest: datetime) -> bool:
             return True
     if pc.any(pc.less(batch["last_sequence"], batch["sequence"])).as_py():
         return True
+    for name in ID_COLUMNS:
+        words = batch[name].dictionary if pa.types.is_dictionary(batch[name].type) else pc.unique(batch[name])
+        if not pc.all(pc.match_substring_regex(words, ID_PATTERN)).as_py():
+            return True
     kinds = batch["kind"] if pa.types.is_dictionary(batch["kind"].type) else batch["kind"].dictionary_encode()
     words, codes = kinds.dictionary.to_pylist(), kinds.indices.to_numpy(zero_copy_only=False)
     if not {words[code] for code in np.unique(codes)} <= {each.value for each in EventKind}:

@@ -3,6 +3,7 @@
 The columns are the contract: a file of a table has exactly these, and `docs/tables.md` is generated from them.
 """
 
+import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
@@ -67,13 +68,18 @@ class TableSetting:
     name: str
     default: SettingValue
     about: str
+    minimum: float = 0.0
+    """Of a number."""
 
     def parse(self, text: str) -> SettingValue:
+        kind = {int: "a whole number", float: "a number"}.get(type(self.default), "text")
         try:
-            return type(self.default)(text)
+            value = type(self.default)(text)
         except ValueError:
-            kind = {int: "a whole number", float: "a number"}.get(type(self.default), "text")
             raise TableSettingError(f"setting {self.name} must be {kind}, not {text!r}") from None
+        if not isinstance(value, str) and not self.minimum <= value < math.inf:
+            raise TableSettingError(f"setting {self.name} must be {kind}, at least {self.minimum:g}, not {text!r}")
+        return value
 
 
 class Stage(Enum):

@@ -69,6 +69,34 @@ class Tuning(ChannelSettings):
     backlog_lazy_bytes: int = 8 << 20
     """A link with a larger backlog for longer than `straggler_timeout_s` becomes lazy: it gets `IHave` only."""
 
+    # Direct requests
+
+    direct_inflight_max: int = 128
+    """Requests of one caller that are open at a time. A caller that sends more is disconnected."""
+    direct_request_bytes_max: int = 4 << 20
+    """Size of the open requests of one caller, and so of one request; the same for replies."""
+    direct_bytes_max: int = 64 << 20
+    """Requests of all callers that are held, and replies that wait to be sent. Beyond it, requests get BUSY."""
+    direct_waiting_max: int = 1024
+    """Requests of this peer that wait for a connection, and those of others that wait for a handler."""
+    direct_out_max: int = 64
+    """Direct connections dialed by this peer. The least recently used idle one is closed for another."""
+    direct_in_max: int = 256
+    """Direct connections dialed by others."""
+    direct_dials_per_s: int = 20
+    """Sustained rate of dials; the burst is `direct_out_max`. Addresses come from other members, who could name a
+    victim."""
+    direct_redial_s: float = 1.0
+    """A peer that could not be dialed is not dialed again for this time."""
+    direct_resolve_s: float = 1.0
+    """How long to wait for the address of a peer that is not known yet: it may have just joined."""
+    direct_keep_s: float = 30.0
+    """An idle direct connection is closed after this time."""
+    handlers_max: int = 256
+    """Handlers of requests that run at a time, of all layers together."""
+    tells_waiting_max: int = 128
+    """One-way messages of one connection that wait for a handler; then the connection is not read."""
+
     # Repair
 
     repair_delay_s: float = 0.25

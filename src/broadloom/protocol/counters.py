@@ -57,3 +57,11 @@ class PeerCounters:
     """Times a neighbor was so far behind that its link became lazy."""
     slow_neighbors_dropped: int = 0
     """Neighbors dropped because they did not read what they were sent."""
+    requests_sent: int = 0
+    """Direct requests and one-way messages of this peer."""
+    requests_received: int = 0
+    """Direct requests and one-way messages of other peers."""
+    late_replies: int = 0
+    """Replies to requests that had been given up."""
+    tells_dropped: int = 0
+    """One-way messages without a handler, or that arrived too fast."""

@@ -87,10 +87,14 @@ class Exchange:
     def on_send_overflow(self) -> None:
         self._fail(None, "does not read from the connection")
 
+    def release(self) -> "Connection":
+        """End the exchange; the connection gets another handler."""
+        self._end()
+        return self.connection
+
     def upgrade_to_link(self, *, after_partition: bool = False) -> Link:
         """Turn the connection into a link."""
-        self._end()
-        link = Link(self.peer, self.connection, self.remote)
+        link = Link(self.peer, self.release(), self.remote)
         self.peer.links.add(link, complete=after_partition or not self.has_position)
         return link
 
@@ -174,6 +178,8 @@ class OutgoingExchange(Exchange):
         self.is_open = False
         """Whether the connection is established and the request sent."""
         self._opened_at = 0.0
+        self.failure = ""
+        """Why it failed."""
         self._address = target.address if isinstance(target, PeerInfo) else target
         self.connection = peer.runtime.dial(self._address, self)
 
@@ -217,6 +223,7 @@ class OutgoingExchange(Exchange):
         if self._is_closed:
             return
         self._end()
+        self.failure = text
         self.connection.close()
         if reason in AUTH_REASONS:
             self.peer.on_auth_rejected(reason, f"{self._address}: {text}")

@@ -24,8 +24,18 @@ from broadloom.protocol.membership.peer_cache import PeerCache
 from broadloom.protocol.membership.random_walk import RandomWalks
 from broadloom.protocol.membership.repair import SlotRepair
 from broadloom.protocol.membership.slots import SlotTable
+from broadloom.protocol.requests.direct_requests import DirectRequests
 from broadloom.protocol.roster.roster import Roster
-from broadloom.wire import Address, PeerInfo, WireError, decode, exchange_messages, link_messages, roster_messages
+from broadloom.wire import (
+    Address,
+    PeerInfo,
+    WireError,
+    decode,
+    direct_messages,
+    exchange_messages,
+    link_messages,
+    roster_messages,
+)
 from broadloom.wire.broadcast_frame import Priority
 from broadloom.wire.codec import number_of
 from broadloom.wire.exchange_messages import RejectReason
@@ -87,6 +97,7 @@ class Peer:
         self.leave_protocol = LeaveProtocol(self)
         self.beacons = Beacons(self)
         self.partition_merge = PartitionMerge(self)
+        self.requests = DirectRequests(self)
         self.roster = Roster(self, roster_signer, name, is_secondary=is_secondary)
         self._exchanges: dict[IncomingExchange, None] = {}
         self._has_enough_links = False
@@ -99,6 +110,7 @@ class Peer:
             exchange_messages.LinkRequest: self.join_protocol.on_link_request,
             exchange_messages.SeekerJoined: self.discovery.on_seeker_joined,
             exchange_messages.PartitionProbe: self.partition_merge.on_partition_probe,
+            direct_messages.DirectOpen: self.requests.on_direct_open,
         }
         self._link_handlers: dict[type[Any], Callable[[Link, Any], None]] = {
             link_messages.Digest: self.broadcaster.anti_entropy.on_digest,
@@ -180,6 +192,7 @@ class Peer:
     def abort(self) -> None:
         """The runtime has dropped all connections, as a crash would: no event, no `Leave`."""
         self.state = PeerState.LEFT
+        self.requests.close()
 
     # -- for the parts
 
@@ -273,11 +286,13 @@ class Peer:
         self._fire(PeerEvent.LINKS_SUFFICE)
 
     def begin_leave(self) -> None:
+        self.requests.begin_leave()
         self.roster.leave()
         self._fire(PeerEvent.LEAVE)
 
     def finish_leave(self) -> None:
         self._report_duplicates()
+        self.requests.close()
         self._fire(PeerEvent.LEAVE_FINISHED)
 
     def _advance(self) -> None:
@@ -332,6 +347,7 @@ class Peer:
         self.pacing.on_tick(now - due_at)
         self._schedule_tick(self.settings.tick_s)
         self.broadcaster.tick(now)
+        self.requests.tick(now)
         self.roster.tick(now)
         self._report_duplicates()
         if self.state is PeerState.CONNECTED:

@@ -60,6 +60,11 @@ class Connection(Protocol):
     def close(self) -> None:
         """Close after all queued frames are sent."""
 
+    def pause_reading(self) -> None:
+        """Let frames wait at the remote side. Only for direct connections: relays always read."""
+
+    def resume_reading(self) -> None: ...
+
 
 class Timer(Protocol):
     def cancel(self) -> None: ...

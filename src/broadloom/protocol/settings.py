@@ -6,8 +6,24 @@ Everything else is an internal constant (`constants.py`).
 from dataclasses import dataclass
 from typing import Self
 
+from broadloom.protocol.channel_name import PORTS
+
 DEGREE_MIN = 3
 DEGREE_MAX = 32
+_BYTES_MAX = 1 << 40
+_RANGES: dict[str, tuple[float, float]] = {
+    "degree": (DEGREE_MIN, DEGREE_MAX),
+    "discovery_ports": (1, PORTS),
+    "heartbeat_s": (0.01, 3600.0),
+    "heartbeat_timeout_s": (0.02, 1e9),
+    "exchange_timeout_s": (0.01, 3600.0),
+    "retention_s": (0.1, 86400.0),
+    "retention_bytes_max": (0, _BYTES_MAX),
+    "message_bytes_max": (1, _BYTES_MAX),
+    "flood_bytes_max": (0, _BYTES_MAX),
+    "send_queue_bytes_max": (64 << 10, _BYTES_MAX),
+    "socket_buffer_bytes": (4 << 10, 1 << 30),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,8 +64,18 @@ class ChannelSettings:
     """TCP receive window per connection. Raise it for fast long-distance links: a gigabit over 100 ms needs 12 MiB."""
 
     def __post_init__(self) -> None:
-        if not DEGREE_MIN <= self.degree <= DEGREE_MAX:
-            raise ValueError(f"degree must be between {DEGREE_MIN} and {DEGREE_MAX}, not {self.degree}")
+        for name, (least, most) in _RANGES.items():
+            value = getattr(self, name)
+            whole = isinstance(least, int)
+            if isinstance(value, bool) or not isinstance(value, int if whole else (int, float)):
+                raise TypeError(f"{name} must be {'a whole number' if whole else 'a number'}, not {value!r}")
+            if not least <= value <= most:
+                raise ValueError(f"{name} must be between {least:,} and {most:,}, not {value:,}")
+        if self.heartbeat_timeout_s < 2 * self.heartbeat_s:
+            raise ValueError(
+                f"heartbeat_timeout_s must be at least twice heartbeat_s ({self.heartbeat_s:g}), or idle neighbors are "
+                f"taken for dead; not {self.heartbeat_timeout_s:g}"
+            )
 
     @classmethod
     def lan(cls) -> Self:

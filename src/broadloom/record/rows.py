@@ -10,10 +10,8 @@ from typing import Any, NamedTuple
 
 from broadloom.record.arrow_import import pa
 from broadloom.record.dropped_rows import Key, RowRange
-from broadloom.record.schema import INT64_MAX, TIME, EventKind, file_schema
+from broadloom.record.schema import DAY_US, ID_COLUMNS, INT64_MAX, TIME, EventKind, file_schema
 from broadloom.wire import PeerId
-
-DAY_US = 86_400_000_000
 
 KIND_NUMBERS = {kind: number for number, kind in enumerate(EventKind)}
 """Kinds inside a tuple. Never written to disk."""
@@ -77,7 +75,6 @@ _ROW_COLUMNS = (
     "extra",
 )
 _ROW_GETTERS = [(name, itemgetter(place)) for place, name in enumerate(_ROW_COLUMNS)]
-_ID_COLUMNS = ("peer", "author", "neighbor", "parent_author", "member", "parent_member")
 
 
 class FileSlice(NamedTuple):
@@ -151,7 +148,7 @@ def dropped_rows_batch(dropped: RowRange, ordinal: int, channel: str, run_id: st
 def _column(field: pa.Field, values: Sequence[Any]) -> pa.Array:
     """A malicious member can send numbers up to 2^64, which are clamped, and lone surrogates, which are replaced: they
     must not lose the batch."""
-    if field.name in _ID_COLUMNS:
+    if field.name in ID_COLUMNS:
         return _ids(values)
     try:
         return pa.array(values, field.type)

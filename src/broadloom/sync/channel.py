@@ -42,6 +42,9 @@ class Layer(SyncWrapper[AsyncLayer]):
 
     mark = Attribute[str]()
     broadcast = awaits(AsyncLayer.broadcast)
+    request = awaits(AsyncLayer.request)
+    tell = awaits(AsyncLayer.tell)
+    on_request = subscribes(AsyncLayer.on_request)
     close = calls(AsyncLayer.close)
 
 
@@ -75,6 +78,10 @@ class Channel(ClosableSyncWrapper[AsyncChannel]):
     broadcast_text = awaits(AsyncChannel.broadcast_text)
     broadcast_json = awaits(AsyncChannel.broadcast_json)
     broadcast_file = awaits(AsyncChannel.broadcast_file)
+
+    request = awaits(AsyncChannel.request)
+    tell = awaits(AsyncChannel.tell)
+    on_request = subscribes(AsyncChannel.on_request)
 
     receive = awaits(AsyncChannel.receive)
     batches = iterates(AsyncChannel.batches)

@@ -14,13 +14,18 @@ PAUSE_S = 0.5
 PAUSE_S_MAX = 8.0
 
 
-def out_of_files_text() -> str:
+def files_max() -> int | None:
+    """How many files this process may open, if there is a limit."""
     try:
         import resource
     except ImportError:  # Windows
-        limit = ""
-    else:
-        limit = f" (this process may open {resource.getrlimit(resource.RLIMIT_NOFILE)[0]:,})"
+        return None
+    limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    return None if limit == resource.RLIM_INFINITY else limit
+
+
+def out_of_files_text() -> str:
+    limit = f" (this process may open {most:,})" if (most := files_max()) is not None else ""
     return f"out of file descriptors{limit}; raise the limit (ulimit -n), or close some files"
 
 

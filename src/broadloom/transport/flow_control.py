@@ -15,6 +15,8 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
+from broadloom.protocol.requests.direct_connection import DirectConnection
+
 if TYPE_CHECKING:
     from broadloom.transport.connection import TcpConnection
     from broadloom.transport.node import TcpNode
@@ -174,17 +176,21 @@ class FlowControl:
 
     @property
     def _links_are_congested(self) -> bool:
-        if not self._congested:
+        congested = self._congested_links()
+        if not congested:
             return False
         links = len(self._node.peer.links)
-        if len(self._congested) >= (links if links <= 2 else (links + 1) // 2):
+        if len(congested) >= (links if links <= 2 else (links + 1) // 2):
             return True
         now = self._node.now()
         progress_after = now - self._limits.stall_grace_s
         return any(
-            each.last_progress_at > progress_after and self._slow_peer_budget_s(each, now) > 0
-            for each in self._congested
+            each.last_progress_at > progress_after and self._slow_peer_budget_s(each, now) > 0 for each in congested
         )
+
+    def _congested_links(self) -> "list[TcpConnection]":
+        """Without direct connections, which carry no broadcasts."""
+        return [each for each in self._congested if not isinstance(each.handler, DirectConnection)]
 
     def _slow_peer_budget_s(self, connection: "TcpConnection", now: float) -> float:
         left_s, at = connection.slow_peer_budget
@@ -199,7 +205,7 @@ class FlowControl:
             await asyncio.sleep(WINDOW_POLL_S)
             acks.recheck()
         while self._links_are_congested and self._node.peer.is_present:
-            waited_for, began = list(self._congested), self._node.now()
+            waited_for, began = self._congested_links(), self._node.now()
             self._writable.clear()
             with suppress(TimeoutError):
                 async with asyncio.timeout(DRAIN_POLL_S):

@@ -36,6 +36,12 @@ class InProcessConnection:
     def close(self) -> None:
         """Nothing to release."""
 
+    def pause_reading(self) -> None:
+        """Never called: it is a link."""
+
+    def resume_reading(self) -> None:
+        """Never called."""
+
 
 def link_in_process(nodes: "Sequence[TcpNode]") -> None:
     """Link every pair of these peers."""

@@ -17,6 +17,7 @@ from broadloom.protocol import ChannelName, ChannelSettings, Peer, PeerState, Tu
 from broadloom.protocol.channel_name import PortOrder
 from broadloom.protocol.events import Batch, Event, Missed
 from broadloom.protocol.identity import CredentialError
+from broadloom.protocol.requests.direct_connection import DirectConnection
 from broadloom.security import InvalidKeyFileError
 from broadloom.transport.addresses import bind_host, resolve_host
 from broadloom.transport.admission_control import AdmissionControl
@@ -247,12 +248,14 @@ class TcpNode:
         """The application does not keep up (`overflow="pause"`)."""
         self.peer.set_paused(True)
         for connection in self._connections:
-            connection.pause_reading()
+            if not isinstance(connection.handler, DirectConnection):
+                connection.pause_reading()
 
     def resume_reading(self) -> None:
         self.peer.set_paused(False)
         for connection in self._connections:
-            connection.resume_reading()
+            if not isinstance(connection.handler, DirectConnection):
+                connection.resume_reading()
 
     # -- bootstrap hosts
 
@@ -304,7 +307,7 @@ class TcpNode:
 
     def _listen(self) -> Address:
         order = PortOrder(self._channel.id)
-        ports = [self._port] if self._port else [order[index] for index in range(self.limits.listen_ports_max)]
+        ports = [self._port] if self._port else (order[index] for index in range(self.limits.listen_ports_max))
         try:
             return Address(self._advertise_host, self.listener.open(ports))
         except ListenError as problem:

@@ -235,7 +235,7 @@ def audit_summaries(catalog: TableCatalog) -> list[AuditSummary]:
             f"{row['peer_count']:,} peers: "
             f"{violations or 'all of them were made, once and in order'}."
         )
-        if verdict is Verdict.UNJUDGED:
+        if verdict is Verdict.UNJUDGED and not row["due_count"]:
             sentence = f"No delivery of {row['message_count']:,} messages was due, so nothing was verified."
         if verdict is Verdict.UNSETTLED:
             sentence += f" At {row['verdict_time']:%H:%M:%S}, {row['waits_for']}."

@@ -12,6 +12,9 @@ AUTHORS_MAX = 30_000
 CHANNEL_ID_BYTES = 16
 CREDENTIAL_BYTES_MAX = 4096
 PROOF_BYTES_MAX = 256
+PART_BYTES_MAX = 65536
+"""Data in one frame of a direct connection. Larger requests and replies are sent in parts, so that small ones get
+through in between."""
 RECORD_BYTES_MAX = 2048
 RECORD_SIGNATURE_BYTES_MAX = 64
 ROSTER_RECORDS_MAX = 64
@@ -27,6 +30,7 @@ Bool = Annotated[bool, xdr.BOOL]
 Text = Annotated[str, xdr.string()]
 CredentialBytes = Annotated[bytes, xdr.opaque(CREDENTIAL_BYTES_MAX)]
 ProofBytes = Annotated[bytes, xdr.opaque(PROOF_BYTES_MAX)]
+PartBytes = Annotated[bytes, xdr.opaque(PART_BYTES_MAX)]
 ChannelId = Annotated[bytes, xdr.fixed_opaque(CHANNEL_ID_BYTES)]
 AddressField = Annotated[Address, xdr.ADDRESS]
 PeerInfoField = Annotated[PeerInfo, xdr.PEER_INFO]

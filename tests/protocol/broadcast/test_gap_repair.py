@@ -70,6 +70,31 @@ def test_each_neighbor_is_asked_once_when_message_is_expired() -> None:
     assert [len(wants(connection)) for connection in connections] == [1, 1, 1]
 
 
+def test_others_are_asked_again_while_one_neighbor_does_not_answer() -> None:
+    runtime = FakeRuntime()
+    peer = creator(runtime)
+    first, second, silent = (link(peer, name) for name in (2, 3, 4))
+    first.remote_sends(broadcast_of(A, 2))
+    for connection in (first, second):
+        connection.remote_sends(Unavailable(A, 1, 1000, UnavailableReason.PENDING))
+    runtime.advance(6 * NO_TIMEOUT.gap_repair_delay_s)
+    assert wants(silent)
+    assert wants(first)
+    assert wants(second)
+
+
+def test_neighbor_that_names_ranges_out_of_order_is_not_asked_for_them() -> None:
+    runtime = FakeRuntime()
+    peer = creator(runtime)
+    honest, liar = link(peer, 2), link(peer, 3)
+    honest.remote_sends(broadcast_of(A, 2))
+    for first in (30, 40, 1):
+        liar.remote_sends(Unavailable(A, first, first + 1, UnavailableReason.DROPPED))
+    runtime.advance(4 * NO_TIMEOUT.gap_repair_delay_s)
+    assert wants(liar) == []
+    assert wants(honest)
+
+
 def test_messages_expired_at_all_neighbors_are_missed_and_delivery_continues() -> None:
     runtime = FakeRuntime()
     peer = creator(runtime)

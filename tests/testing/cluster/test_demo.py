@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from broadloom.cli.exit_codes import VERDICT_CODES
+from broadloom.record import read
 from broadloom.testing.checks.settling import Verdict
 from broadloom.testing.cluster.demo_run import DemoSummary
 from tests.cli.harness import running_command
@@ -94,14 +95,17 @@ def test_invalid_options_are_a_usage_error() -> None:
         assert (ended.returncode, ended.stderr.strip()) == (2, f"broadloom demo: {message}")
 
 
-def test_headless_demo_passes_without_spark() -> None:
-    ended = run("--headless", "--no-spark", "--peers", "8", "--duration", "4", "--kill", "2", "--json")
+def test_headless_demo_passes_without_spark(tmp_path: Path) -> None:
+    options = ["--headless", "--no-spark", "--peers", "8", "--duration", "4", "--kill", "2", "--json"]
+    ended = run(*options, "--dir", str(tmp_path))
     assert ended.returncode == 0, ended.stderr
     summary = json.loads(ended.stdout)
     assert summary["passed"]
     assert (summary["killed"], summary["left"], summary["missed"], summary["problems"]) == (2, 2, 0, [])
     assert summary["deliveries"] > summary["messages"] > 10
     assert len(summary["recoveries"]) >= 3
+    rows = read(tmp_path / "tapes")
+    assert 0.8 * summary["deliveries"] < rows["kind"].to_pylist().count("delivered") <= summary["deliveries"]
 
 
 def test_demo_serves_pages_until_ctrl_c() -> None:

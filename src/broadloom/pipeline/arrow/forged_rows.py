@@ -94,12 +94,18 @@ def _wrong_numbers(numbers: list[int]) -> list[int]:
 
 
 def forged_messages(
-    messages: pl.DataFrame, odd: pl.DataFrame, peers: pl.DataFrame, missed: pl.DataFrame, settle_s: float
+    messages: pl.DataFrame,
+    odd: pl.DataFrame,
+    peers: pl.DataFrame,
+    missed: pl.DataFrame,
+    settle_s: float,
+    receipt_runs: pl.Series,
 ) -> pl.DataFrame:
     """Author and sequence of the messages that nobody sent.
 
     `messages` has all messages of a channel with their `witness`, a peer that has it; `odd` are the odd sendings,
-    `peers` the recorded peers, and `missed` the reports of missed messages.
+    `peers` the recorded peers with the `missing_row_count` of their run, `missed` the reports of missed messages, and
+    `receipt_runs` the runs that record what they receive.
     """
     authors = _authors(messages, odd, peers)
     skipping = odd.filter(~pl.col("is_forged")).join(
@@ -118,7 +124,8 @@ def forged_messages(
     jump = pl.col("sequence").diff().over("author").fill_null(0) > JUMP_MAX
     islands = known.with_columns(is_far=jump.cum_sum().over("author") > 0)
     votes = _with_votes(doubtful, peers, settle_s).join(islands, _MESSAGE, "left")
-    votes = votes.filter(_is_outvoted())
+    unreceived = _unreceived(votes, peers, receipt_runs)
+    votes = votes.filter(_is_outvoted()).join(unreceived, _MESSAGE, "anti")
     reported = votes.select(_MESSAGE).join(missed.rename({"sequence": "first"}), "author")
     reported = reported.filter(pl.col("sequence").is_between("first", pl.coalesce("last_sequence", "first")))
     reported = reported.group_by(_MESSAGE).agg(reported=pl.col("peer").n_unique().cast(pl.Int64))
@@ -126,7 +133,14 @@ def forged_messages(
     votes = votes.join(reported, _MESSAGE, "left").with_columns(
         pro=pl.col("pro") + count, contra=pl.max_horizontal(pl.col("contra") - count, 0)
     )
-    return pl.concat([unseen, votes.filter(_is_outvoted()).select(_MESSAGE)])
+    return pl.concat([unseen, unreceived, votes.filter(_is_outvoted()).select(_MESSAGE)])
+
+
+def _unreceived(messages: pl.DataFrame, peers: pl.DataFrame, receipt_runs: pl.Series) -> pl.DataFrame:
+    """Messages that were delivered, but that no peer received, though the tape of the one that has it is complete."""
+    is_complete = pl.col("joined_time").is_not_null() & ~pl.col("has_dropped_rows")
+    complete = peers.filter(is_complete & pl.col("run_id").is_in(receipt_runs.implode())).select(witness="peer")
+    return messages.filter(~pl.col("has_receipt")).join(complete, "witness", "semi").select(_MESSAGE)
 
 
 def _is_outvoted() -> pl.Expr:
@@ -174,19 +188,26 @@ def _authors(messages: pl.DataFrame, odd: pl.DataFrame, peers: pl.DataFrame) -> 
 def _with_votes(messages: pl.DataFrame, peers: pl.DataFrame, settle_s: float) -> pl.DataFrame:
     """Add how many peers have each message (`pro`), how many do not (`contra`), whether its author is among the latter
     (`is_denied`), and whether the peer that has it stayed (`has_stayed`)."""
-    stays = peers.filter((pl.col("end_status") == "present") & ~pl.col("has_dropped_rows")).select(
-        "peer",
-        stay_start=pl.col("joined_time") + seconds(JOIN_MARGIN_S),
+    stays = peers.filter(pl.col("end_status") == "present").select(
+        *("peer", "joined_time", "run_id", "has_dropped_rows", "missing_row_count"),
+        # A message is due no sooner than this.
+        stay_start=pl.col("joined_time") + seconds(min(JOIN_MARGIN_S, settle_s)),
         stay_end=pl.col("end_time") - seconds(settle_s),
     )
     stays = stays.filter(pl.col("stay_start") <= pl.col("stay_end"))
+    witnesses = stays.select("peer", "stay_end", stay_start="joined_time")
+    # Each missing row may be a delivery of the message, so one peer of that run has no vote.
+    is_excused = pl.col("has_dropped_rows") & (
+        pl.col("missing_row_count").is_null() | (pl.int_range(pl.len()).over("run_id") < pl.col("missing_row_count"))
+    )
+    stays = stays.filter(~is_excused).select("peer", "stay_start", "stay_end")
     seen = pl.col("first_seen_time")
     times = messages["first_seen_time"].to_physical().to_numpy()
     starts, ends = (np.sort(stays[name].to_physical().to_numpy()) for name in ("stay_start", "stay_end"))
     stayed = np.searchsorted(starts, times, "right") - np.searchsorted(ends, times, "left")
     found = messages.with_columns(stayed=pl.Series(stayed, dtype=pl.Int64))
-    for name, role in (("author_stayed", "author"), ("has_stayed", "witness")):
-        there = stays.rename({"peer": role})
+    for name, role, voters in (("author_stayed", "author", stays), ("has_stayed", "witness", witnesses)):
+        there = voters.rename({"peer": role})
         found = found.join(there, role, "left", maintain_order="left")
         within = seen.is_between("stay_start", "stay_end").fill_null(False)
         found = found.with_columns(within.alias(name)).drop("stay_start", "stay_end")

@@ -3,6 +3,7 @@
 import polars as pl
 
 from broadloom.pipeline.arrow.forged_rows import out_of_line
+from broadloom.pipeline.arrow.frames import seconds
 
 MISSING_MAX = 1_000_000
 """Missing messages listed per author and receiver. Only a nonsensical sequence number leads to more."""
@@ -27,7 +28,9 @@ def find_missing(pairs: pl.DataFrame, deliveries: pl.DataFrame) -> pl.DataFrame:
     incomplete = (
         wanted.join(counts, PAIR, "left")
         .filter(pl.col("found").fill_null(0) < end - start + 1)
-        .select(*PAIR, "run_id", "own_joined_time", "first_held", "last_held", "range_start", "range_end")
+        .select(
+            *PAIR, "run_id", "own_joined_time", "clock_error", "first_held", "last_held", "range_start", "range_end"
+        )
     )
     ends = pl.min_horizontal(end + 1, start + MISSING_MAX)
     listed = incomplete.with_columns(pl.int_ranges("range_start", ends).alias("sequence")).explode("sequence")
@@ -35,36 +38,52 @@ def find_missing(pairs: pl.DataFrame, deliveries: pl.DataFrame) -> pl.DataFrame:
 
 
 def excused_by_dropped_rows(
-    missing: pl.DataFrame, pairs: pl.DataFrame, deliveries: pl.DataFrame, dropped_rows: pl.DataFrame
+    missing: pl.DataFrame,
+    deliveries: pl.DataFrame,
+    messages: pl.DataFrame,
+    dropped_rows: pl.DataFrame,
+    clock_tolerance_s: float,
 ) -> tuple[pl.DataFrame, pl.DataFrame]:
     """The missing messages whose delivery cannot be among dropped rows, and the number of the others per pair.
 
-    A delivery would have been recorded between the deliveries of the messages before and after it.
+    A delivery would have been recorded between the deliveries of the messages before and after it, and after it was
+    sent. A gap excuses no more deliveries than it has rows; of too many, those that must have come first.
     """
-    none_excused = pairs.select(*PAIR).clear().with_columns(pl.lit(0, pl.Int64).alias("unknown_dropped_rows_count"))
+    none_excused = missing.select(*PAIR).clear().with_columns(pl.lit(0, pl.Int64).alias("unknown_dropped_rows_count"))
     if not dropped_rows.height or not missing.height:
         return missing, none_excused
+    key = [*PAIR, "sequence"]
     seen = deliveries.with_columns(pl.coalesce("delivered_time", "missed_time").alias("seen_time"))
-    seen = seen.drop_nulls("seen_time").sort("sequence").select(*PAIR, "sequence", "seen_time")
+    seen = seen.drop_nulls("seen_time").sort("sequence").select(*key, "seen_time")
     missing = missing.sort("sequence")
     between = missing.join_asof(
         seen.rename({"seen_time": "after_time"}), on="sequence", by=PAIR, strategy="backward", check_sortedness=False
     ).join_asof(
         seen.rename({"seen_time": "before_time"}), on="sequence", by=PAIR, strategy="forward", check_sortedness=False
     )
+    between = between.join(messages.select("author", "sequence", "sent_time"), ["author", "sequence"], "left")
     # `before_time` may be null: the last message may have been delivered at any later time.
-    between = between.with_columns(pl.coalesce("after_time", "own_joined_time").alias("after_time"))
-    hidden = (
-        between.join(dropped_rows, "run_id", "inner")
-        .filter(
-            (pl.col("gap_end").is_null() | (pl.col("gap_end") >= pl.col("after_time")).fill_null(True))
-            & (pl.col("gap_start").is_null() | (pl.col("gap_start") <= pl.col("before_time")).fill_null(True))
-        )
-        .select(*PAIR, "sequence")
-        .unique()
-    )
-    counts = hidden.group_by(PAIR).agg(pl.len().cast(pl.Int64).alias("unknown_dropped_rows_count"))
-    return missing.join(hidden, [*PAIR, "sequence"], "anti"), counts
+    between = between.select(
+        *(*key, "run_id", "before_time"),
+        after_time=pl.coalesce("after_time", "own_joined_time"),
+        sent_time=pl.col("sent_time") - pl.col("clock_error") - seconds(clock_tolerance_s),
+    ).sort("before_time", "sent_time", nulls_last=True)
+    hidden = [between.clear()]
+    for gap in dropped_rows.sort("gap_end", nulls_last=True).iter_rows(named=True):
+        fits = [
+            limit(gap[end]) if gap[end] is not None else pl.lit(True)
+            for end, limit in (
+                ("gap_end", pl.col("after_time").le),
+                ("common_end", pl.col("sent_time").le),
+                ("gap_start", pl.col("before_time").ge),
+            )
+        ]
+        found = between.filter(pl.col("run_id") == gap["run_id"], *(each.fill_null(True) for each in fits))
+        hidden.append(found if gap["row_count"] is None else found.head(gap["row_count"]))
+        between = between.join(hidden[-1], key, "anti", maintain_order="left")
+    excused = pl.concat(hidden)
+    counts = excused.group_by(PAIR).agg(pl.len().cast(pl.Int64).alias("unknown_dropped_rows_count"))
+    return missing.join(excused, key, "anti"), counts
 
 
 def misplaced(delivered: pl.DataFrame) -> pl.DataFrame:

@@ -148,7 +148,7 @@ SCANS = {
         _peer_spans,
         frozenset({"messages", "recorded_peers", "clock_offsets"}) | _ON_FABRIC,
     ),
-    "relayed": Scan(("kind", "run_id", "neighbor", "event_time"), _relayed, _ON_FABRIC),
+    "relayed": Scan(("kind", "run_id", "neighbor", "event_time"), _relayed, frozenset({"messages"}) | _ON_FABRIC),
     "runs": Scan(("run_id", "event_time"), _runs, frozenset({"channels"})),
     "held": Scan(("kind", "author", "peer", "sequence"), _held, _ON_AUDIT),
     "missed": Scan(("kind", "author", "peer", "sequence", "last_sequence"), _missed, frozenset({"messages"})),

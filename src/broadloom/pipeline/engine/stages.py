@@ -11,7 +11,7 @@ import polars as pl
 
 from broadloom.pipeline.arrow.channel_clock import ChannelClock
 from broadloom.pipeline.arrow.clock_correction import ClockCorrection
-from broadloom.pipeline.arrow.frames import MICROSECONDS_PER_S, frame, to_schema
+from broadloom.pipeline.arrow.frames import MICROSECONDS_PER_S, empty, frame, to_schema
 from broadloom.pipeline.arrow.link_crossings import FASTEST, merge_fastest
 from broadloom.pipeline.billing.config import BillingConfig
 from broadloom.pipeline.engine.events import TEXT, FlawedFiles, plain
@@ -31,8 +31,8 @@ from broadloom.pipeline.tables.deliveries import MESSAGE_COLUMNS as SENT_COLUMNS
 from broadloom.pipeline.tables.deliveries import deliveries_table, pair_deliveries
 from broadloom.pipeline.tables.delivery_balances import CLOCK_TOLERANCE, AuditInputs, author_bounds
 from broadloom.pipeline.tables.invoices import build_invoices
-from broadloom.pipeline.tables.recorded_peers import SETTLE
-from broadloom.record.arrow_import import pa, pc, pq
+from broadloom.pipeline.tables.recorded_peers import SETTLE, missing_rows
+from broadloom.record.arrow_import import pa, pq
 from broadloom.record.schema import EventKind
 from broadloom.testing.checks.settling import FabricState
 
@@ -60,8 +60,8 @@ class Job:
     previous_invoices: pa.Table | None = None
 
     def inputs(self, channel: str, scans: Frames, clocks: pa.Table | None = None) -> ChannelInputs:
-        own = self.quarantine.filter(pc.equal(self.quarantine["channel"], channel))
-        correction = ClockCorrection(CLOCK_OFFSETS.empty_table() if clocks is None else clocks)
+        own = to_schema(frame(self.quarantine).filter(pl.col("channel") == channel), self.quarantine.schema)
+        correction = ClockCorrection(empty(CLOCK_OFFSETS) if clocks is None else clocks)
         return ChannelInputs(channel, scans, self.settings, own, self.billing, correction)
 
     @property
@@ -144,10 +144,8 @@ def audit_inputs(job: Job, inputs: ChannelInputs) -> AuditInputs:
     settle_s = float(job.settings[SETTLE.name])
     held, missed = inputs.scan("held"), inputs.scan("missed")
     bounds = author_bounds(messages, held, missed, peers, settle_s + 2 * clock.error_us_max / MICROSECONDS_PER_S)
-    dropped = membership.filter(pl.col("kind") == EventKind.ROWS_DROPPED.value)
-    excluded = frame(inputs.quarantine).filter("leaves_gap")
-    excluded = excluded.select("run_id", gap_start="start_time", gap_end="end_time")
-    gaps = pl.concat([dropped.select("run_id", gap_start="event_time", gap_end="end_time"), excluded])
+    gaps = missing_rows(membership, inputs.quarantine).with_columns(common_end=pl.col("gap_end"))
+    gaps = clock.apply(gaps, "run_id", "common_end")
     end_time = tapes_end(inputs, clock)
     state = fabric_at(end_time, inputs, clock)
     settled = None if state.repairing_s is not None else end_time - timedelta(seconds=state.repaired_s or 0.0)
@@ -199,7 +197,7 @@ def pair(
             listed = findings_of_balances(frame(rows))
             every = [each.select(FINDING_COLUMNS) for each in (listed, early, forged_findings(forged))]
             found["findings"] = pl.concat(every)
-            found["balance_sums"] = balances.select(pl.col(name).sum() for name in audit_summary.SUMMED)
+            found["balance_sums"] = balances.group_by("receiver").agg(pl.col(audit_summary.SUMMED).sum())
     if "latency" in job.wanted:
         timed = latency.latencies(events, known.filter("is_recorded"), _correction(clocks))
         found["latency_counts"] = latency.count_latencies(timed)
@@ -214,7 +212,7 @@ def clock_offsets(fastest: list[pl.DataFrame], spans: pl.DataFrame) -> pa.Table:
     spans = (
         plain(spans).group_by("run_id").agg(start_time=pl.col("first_time").min(), end_time=pl.col("last_time").max())
     )
-    known = frame(FASTEST.empty_table()) if not fastest else merge_fastest(pl.concat(fastest))
+    known = frame(empty(FASTEST)) if not fastest else merge_fastest(pl.concat(fastest))
     return estimate_clock_offsets(known, spans.to_arrow(compat_level=pl.CompatLevel.oldest()))
 
 
@@ -230,7 +228,7 @@ def build_all_channels(job: Job, tables: Tables, writer: TableWriter) -> None:
 
 
 def _correction(clocks: pa.Table | None) -> ClockCorrection:
-    return ClockCorrection(CLOCK_OFFSETS.empty_table() if clocks is None else clocks)
+    return ClockCorrection(empty(CLOCK_OFFSETS) if clocks is None else clocks)
 
 
 def _conform(rows: pa.Table, described: Table) -> pa.Table:

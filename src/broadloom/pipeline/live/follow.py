@@ -196,7 +196,7 @@ class Follower:
         def load(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             for batch in batches:
                 for task in batch["task"].to_pylist():
-                    yield from read_row_groups(folder, pickle.loads(task), schema, None, quarantine)
+                    yield from read_row_groups(folder, pickle.loads(task), schema, None, quarantine, only_valid=False)
 
         described = pa.table({"task": pa.array([pickle.dumps(each.ranges) for each in tasks], pa.binary())})
         frame = self._spark.createDataFrame(described, "task BINARY")

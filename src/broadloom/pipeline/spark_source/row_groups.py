@@ -6,12 +6,15 @@ reported with its number of rows.
 
 import os
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from typing import NamedTuple
 
 from pyspark.sql.datasource import InputPartition
 from pyspark.sql.types import StructType
 
+from broadloom.pipeline.arrow.frames import frame
 from broadloom.pipeline.quarantine import QuarantineReason
+from broadloom.pipeline.row_checks import CHECKED, has_flaws, row_problem
 from broadloom.pipeline.spark_source.offsets import TapeFilesRemovedError
 from broadloom.pipeline.spark_source.options import SourceOptionError
 from broadloom.pipeline.spark_source.parquet_files import ExcludedFile, channel_and_day, report_excluded
@@ -21,6 +24,7 @@ from broadloom.record.reader import TABLE_SCHEMA
 BATCH_ROWS = 65_536
 """Rows per Arrow batch: large enough that passing it on costs little."""
 
+_NO_LIMIT = datetime.max.replace(tzinfo=UTC)
 _FOLDERS = ("channel", "event_date")
 
 
@@ -52,25 +56,41 @@ def read(
     schema: pa.Schema,
     predicate: "pc.Expression | None",
     quarantine: str | None,
+    *,
+    only_valid: bool = True,
 ) -> Iterator[pa.RecordBatch]:
-    """All matching rows. Damaged row groups are excluded and reported."""
+    """All matching rows. Damaged row groups are excluded and reported, and so are invalid rows, with `only_valid`."""
+    # A filter, or the check of rows, may need columns that are not selected.
+    names = schema.names if predicate is None else TABLE_SCHEMA.names
+    names = list(dict.fromkeys([*names, *CHECKED])) if only_valid else names
     for piece in ranges:
-        for table in _row_groups(folder, piece, schema, predicate, quarantine):
+        for table in _row_groups(folder, piece, names, quarantine):
+            if only_valid:
+                table = _valid(table, piece.path, quarantine)
             if predicate is not None:
                 table = table.filter(predicate)
             yield from table.select(schema.names).cast(schema).combine_chunks().to_batches(BATCH_ROWS)
 
 
+def _valid(table: pa.Table, path: str, quarantine: str | None) -> pa.Table:
+    """Without the rows that a build excludes, except those in the future: a batch is the same at any time."""
+    day = channel_and_day(path)[1]
+    if not any(has_flaws(batch, day, _NO_LIMIT) for batch in table.to_batches() if batch.num_rows):
+        return table
+    rows = frame(table.select([*CHECKED, "event_date"]))
+    problems = rows.select(row_problem(rows.columns)).to_series()
+    for reason, count in problems.drop_nulls().value_counts(sort=True).iter_rows():
+        report_excluded(quarantine, ExcludedFile(path, reason, f"{count} rows"))
+    return table.filter(problems.is_null().to_arrow())
+
+
 def _row_groups(
     folder: str,
     row_group_range: RowGroupRange,
-    schema: pa.Schema,
-    predicate: "pc.Expression | None",
+    names: list[str],
     quarantine: str | None,
 ) -> Iterator[pa.Table]:
     channel, day = channel_and_day(row_group_range.path)
-    # A filter may need columns that are not selected.
-    names = schema.names if predicate is None else TABLE_SCHEMA.names
     columns = [name for name in names if name not in _FOLDERS]
     try:
         file = pq.ParquetFile(os.path.join(folder, row_group_range.path), page_checksum_verification=True)

@@ -1,11 +1,13 @@
 """The result of the audit, one row per channel."""
 
-from datetime import datetime
+from datetime import datetime, timedelta
 
 import polars as pl
 
 from broadloom.pipeline.arrow.channel_clock import ChannelClock
 from broadloom.pipeline.arrow.fabric_timeline import FabricTimeline
+from broadloom.pipeline.arrow.frames import arrow, empty, frame, from_rows
+from broadloom.pipeline.quarantine import unread_files
 from broadloom.pipeline.table import (
     CHANNEL,
     COUNT,
@@ -22,10 +24,10 @@ from broadloom.pipeline.tables.fabric_snapshots import DEGREE
 from broadloom.pipeline.tables.recorded_peers import SETTLE, disruptions
 from broadloom.record.arrow_import import pa
 from broadloom.record.schema import EventKind
-from broadloom.testing.checks.settling import FabricState, Verdict, verdict
+from broadloom.testing.checks.settling import FabricState, Verdict, combined_verdict, verdict
 
 NOT_JUDGED = {
-    "pending_at_end_count": "sent shortly before the end of the tapes",
+    "pending_at_end_count": "sent shortly before the end of the tapes or of a peer",
     "unknown_dropped_rows_count": "possibly among rows that are not on the tapes",
     "unknown_clock_count": "sent too close to a join for the clocks to order them",
 }
@@ -36,7 +38,7 @@ COLUMNS = (
         "verdict",
         TEXT,
         "`held`, `broken` (a guarantee was violated), `unsettled` (a partition or a repair delays deliveries) or "
-        "`unjudged` (nothing was due).",
+        "`unjudged` (nothing was due, a file could not be read, or a peer recorded no delivery).",
     ),
     TableColumn("verdict_time", TIME, "Time of the last event on the tapes: what the verdict is about."),
     TableColumn("waits_for", TEXT, "What an unsettled verdict waits for; else null."),
@@ -49,8 +51,15 @@ COLUMNS = (
     *(TableColumn(name, COUNT, f"Deliveries not judged: {reason}.") for name, reason in NOT_JUDGED.items()),
     TableColumn("dropped_row_count", COUNT, "Rows dropped by recorders, according to `rows_dropped` events."),
     TableColumn("quarantined_file_count", COUNT, "Files of this channel in the table `quarantine`."),
+    TableColumn("unread_file_count", COUNT, "Those of them that may have had rows which are missing now."),
+    TableColumn(
+        "unjudged_peer_count", COUNT, "Members of which nothing could be judged, though messages were sent to them."
+    ),
     TableColumn("notes", TEXT, "What could not be judged, and why; null if everything was."),
 )
+
+SILENCE_S_MAX = 2.0
+"""A member that got nothing, though others sent messages this long before its end, is not just too young."""
 
 SUMMED = ("due_count", "delivered_count", "unsettled_count", *NOT_JUDGED)
 """Columns of `delivery_balances` that are summed up."""
@@ -75,19 +84,46 @@ def fabric_at(time: datetime, inputs: ChannelInputs, clock: ChannelClock) -> Fab
     return timeline.state_at(now, times, float(inputs.settings[SETTLE.name]))
 
 
+def _unjudged_peers(
+    peers: pl.DataFrame, messages: pl.DataFrame, sums: pl.DataFrame, clock: ChannelClock
+) -> dict[str, int]:
+    """Members to which nothing was due that can be judged, and how many messages were sent in the meantime."""
+    judged = sums.filter((pl.col("due_count") > 0) | (pl.col("unsettled_count") > 0))["receiver"]
+    rest = peers.filter(~pl.col("peer").is_in(judged.implode()) & pl.col("joined_time").is_not_null())
+    if not rest.height:
+        return {}
+    sent = clock.apply(messages.select("author", "run_id", "sent_time"), "run_id", "sent_time")
+    found: dict[str, int] = {}
+    for peer, start, end in rest.select("peer", "joined_time", "end_time").sort("peer").iter_rows():
+        is_meanwhile = pl.col("sent_time").is_between(start, end - timedelta(seconds=SILENCE_S_MAX))
+        count = sent.filter(is_meanwhile, pl.col("author") != peer).height
+        found |= {peer: count} if count else {}
+    return found
+
+
+def audit_verdict(summaries: pl.DataFrame, quarantined: pl.DataFrame) -> Verdict:
+    """Over all channels, and files whose channel is not known."""
+    is_idle = (pl.col("verdict") == Verdict.UNJUDGED.value) & (
+        pl.sum_horizontal("due_count", "unread_file_count", "unjudged_peer_count") == 0
+    )
+    verdicts = summaries.filter(~is_idle)["verdict"].to_list()
+    return combined_verdict([*verdicts, Verdict.UNJUDGED] if unread_files(arrow(quarantined)) else verdicts)
+
+
 def build(inputs: ChannelInputs) -> pa.Table:
     messages, peers = inputs["messages"], inputs["recorded_peers"]
     if not messages.num_rows and not peers.num_rows:
-        return schema_of(COLUMNS).empty_table()
+        return empty(schema_of(COLUMNS))
     sums, findings = inputs.scan("balance_sums"), inputs["audit_findings"]
     counts = dict.fromkeys(FINDINGS, 0) | {
         each["values"]: each["counts"] for each in findings["finding"].value_counts().to_pylist()
     }
     dropped = inputs.scan("membership").filter(pl.col("kind") == EventKind.ROWS_DROPPED.value)
     waiting = int(sums["unsettled_count"].sum())
-    was_due = bool(sums["due_count"].sum())
-    found = verdict(findings["is_violation"].to_pylist().count(True), waiting, was_due=was_due)
     clock = ChannelClock.of(inputs)
+    silent, unread = _unjudged_peers(frame(peers), frame(messages), sums, clock), unread_files(inputs.quarantine)
+    is_judged = bool(sums["due_count"].sum()) and not silent and not unread
+    found = verdict(findings["is_violation"].to_pylist().count(True), waiting, is_judged=is_judged)
     end_time = tapes_end(inputs, clock)
     waits_for = None
     if found is Verdict.UNSETTLED:
@@ -103,11 +139,20 @@ def build(inputs: ChannelInputs) -> pa.Table:
         **{f"{name}_count": count for name, count in counts.items()},
         "dropped_row_count": int(dropped["event_count"].sum()),
         "quarantined_file_count": inputs.quarantine.num_rows,
+        "unread_file_count": unread,
+        "unjudged_peer_count": len(silent),
     }
     notes = [f"{row[name]} deliveries: {reason}" for name, reason in NOT_JUDGED.items() if row[name]]
+    if unread:
+        notes.append(f"everything on {unread} files that cannot be used")
+    if silent:
+        peer, count = next(iter(silent.items()))
+        notes.append(
+            f"{len(silent)} peers, as {peer}, that got none of the {count} messages sent while it was a member"
+        )
     if peers["joined_time"].null_count:
         notes.append(f"{peers['joined_time'].null_count} peers whose join is not on the tapes")
-    return pa.Table.from_pylist([{**row, "notes": "; ".join(notes) or None}], schema=schema_of(COLUMNS))
+    return from_rows([{**row, "notes": "; ".join(notes) or None}], schema_of(COLUMNS))
 
 
 TABLE = Table(

@@ -24,7 +24,7 @@ from datetime import datetime
 
 import polars as pl
 
-from broadloom.pipeline.arrow.frames import frame, seconds
+from broadloom.pipeline.arrow.frames import empty, frame, seconds
 from broadloom.pipeline.arrow.suspects import (
     PAIR,
     excused_by_dropped_rows,
@@ -67,7 +67,12 @@ COLUMNS = (
     TableColumn("due_count", COUNT, "Messages that were due and can be judged."),
     TableColumn("delivered_count", COUNT, "Messages delivered, due or not."),
     TableColumn("missed_count", COUNT, "Messages reported as missed."),
-    TableColumn("pending_at_end_count", COUNT, "Messages sent so shortly before the end that they may be in flight."),
+    TableColumn(
+        "pending_at_end_count",
+        COUNT,
+        "Messages sent so shortly before the end of the tapes, the receiver or the author that they may have been in "
+        "flight.",
+    ),
     TableColumn("unsettled_count", COUNT, "Messages that wait for a partition or a repair to end."),
     TableColumn("unknown_dropped_rows_count", COUNT, "Messages whose delivery may be among missing rows."),
     TableColumn(
@@ -95,7 +100,7 @@ class AuditInputs:
     author_bounds: pl.DataFrame
     """Result of `author_bounds`."""
     dropped_rows: pl.DataFrame
-    """run_id, gap_start, gap_end: rows of that run between the two times are missing; null means any time."""
+    """Result of `missing_rows`, and the end of each gap by the clock of the channel (`common_end`)."""
     settle_s: float
     clock_tolerance_s: float
     clock_errors_us: Mapping[str, float]
@@ -158,14 +163,14 @@ def delivery_balances(
     counts = _counts(deliveries)
     pairs = _pairs(messages, counts, receivers, inputs)
     if not pairs.height:
-        return frame(SCHEMA.empty_table())
+        return frame(empty(SCHEMA))
     pairs = _with_due_range(_with_due_end(_with_due_start(pairs, messages, inputs), messages, inputs), counts)
     suspects = _suspects(pairs, counts)
     ids = counts.join(suspects, on=PAIR, how="semi")["pair"]
     rows = plain(deliveries.filter(pl.col("pair").is_in(ids.implode())).select(DELIVERY_COLUMNS))
     suspected = pairs.join(suspects, on=PAIR, how="semi")
     missing = find_missing(suspected, rows)
-    missing, excused = excused_by_dropped_rows(missing, suspected, rows, inputs.dropped_rows)
+    missing, excused = excused_by_dropped_rows(missing, rows, messages, inputs.dropped_rows, inputs.clock_tolerance_s)
     violations = pl.concat(_delivery_violations(rows, suspected), how="vertical")
     missing, violations, explained = explained_by_forged(missing, violations, rows, forged, messages)
     excused = pl.concat([excused, explained]).group_by(PAIR).agg(pl.col("unknown_dropped_rows_count").sum())
@@ -279,6 +284,7 @@ def _with_due_end(pairs: pl.DataFrame, messages: pl.DataFrame, inputs: AuditInpu
     )
     pairs = _nearest(pairs, times, "settled_time", "sent_time", by, "backward", "due_end")
     pairs = _nearest(pairs, times, "undisturbed_time", "sent_time", by, "backward", "last_disturbed")
+    pairs = _nearest(pairs, times, "end_time", "sent_time", by, "backward", "last_sent")
     author_complete = (pl.col("author_status") == "present") | (
         (pl.col("author_status") == "left") & pl.col("author_undisturbed")
     )
@@ -318,7 +324,7 @@ def _with_due_range(pairs: pl.DataFrame, counts: pl.DataFrame) -> pl.DataFrame:
     )
     # How many earlier messages may have been due.
     unclear = pl.max_horizontal(pl.col("range_start") - pl.col("maybe_start"), 0).fill_null(0)
-    pairs = pairs.with_columns(unclear.alias("unclear"))
+    pairs = pairs.with_columns(unclear.alias("unclear"), first_due="range_start")
     # A receiver that left without any message is due only what was sent while nothing was disrupted.
     pairs = pairs.with_columns(
         pl.when(pl.col("first_held").is_null() & pl.col("due_start").is_not_null())
@@ -333,8 +339,9 @@ def _with_due_range(pairs: pl.DataFrame, counts: pl.DataFrame) -> pl.DataFrame:
     )
     reached = pl.max_horizontal("range_end", pl.col("range_start") - 1)
     waiting = pl.max_horizontal(pl.col("waiting_end") - reached, 0)
-    in_flight = pl.max_horizontal(pl.min_horizontal("known", "limit") - reached, 0) - waiting
-    is_due = (pl.col("end_status") == "present") & pl.col("due_start").is_not_null() & ~own
+    in_range = pl.max_horizontal(pl.col("range_end") - pl.col("range_start") + 1, 0)
+    in_flight = pl.max_horizontal(pl.col("last_sent") - pl.col("first_due") + 1 - in_range - waiting, 0).fill_null(0)
+    is_due = pl.col("due_start").is_not_null() & ~own
     return pairs.with_columns(
         pl.when(is_due).then(in_flight).otherwise(0).alias("pending_at_end_count"),
         pl.when(is_due).then(waiting).otherwise(0).alias("unsettled_count"),

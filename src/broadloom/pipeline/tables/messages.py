@@ -27,7 +27,7 @@ from broadloom.pipeline.table import (
     TableColumn,
     schema_of,
 )
-from broadloom.pipeline.tables.recorded_peers import SETTLE, recorded_peers
+from broadloom.pipeline.tables.recorded_peers import SETTLE, missing_rows, recorded_peers
 from broadloom.record.arrow_import import pa
 
 _METADATA_COLUMNS = (
@@ -119,6 +119,7 @@ def _seen(rows: pl.DataFrame) -> pl.DataFrame:
         first_seen_time=pl.col("event_time").min(),
         delivery_count=is_delivered.sum().cast(pl.Int64),
         is_received=(pl.col("kind") != "sent").any(),
+        has_receipt=(pl.col("kind") == "received").any(),
     )
 
 
@@ -127,13 +128,13 @@ def merge_messages(parts: pl.DataFrame) -> pl.DataFrame:
     keys = _KEYS
     if parts.select(keys).is_duplicated().any():
         sums = parts.group_by(keys).agg(
-            pl.col("first_seen_time").min(), pl.col("delivery_count").sum(), pl.col("is_received").any()
+            pl.col("first_seen_time").min(), pl.col("delivery_count").sum(), pl.col("is_received", "has_receipt").any()
         )
         # The author's row; without one, a row with a delivery, which has all the metadata.
         best = parts.sort(
             pl.col("is_recorded").not_(), pl.col("delivery_count") == 0, "first_seen_time", "ordinal", nulls_last=True
         ).unique(keys, keep="first", maintain_order=True)
-        parts = best.drop("first_seen_time", "delivery_count", "is_received").join(sums, keys, "left")
+        parts = best.drop("first_seen_time", "delivery_count", "is_received", "has_receipt").join(sums, keys, "left")
     return parts.with_columns(sent_time=pl.when("is_recorded").then("sent_time").otherwise("first_seen_time"))
 
 
@@ -160,7 +161,17 @@ def build(inputs: ChannelInputs) -> pa.Table:
     by_one_clock = found.join(seen, _KEYS, "left").with_columns(
         first_seen_time=pl.coalesce("seen_time", "first_seen_time")
     )
-    forged = forged_messages(by_one_clock, odd, peers, inputs.scan("missed"), settle_s)
+    is_unknown = pl.col("row_count").is_null().any()
+    gaps = missing_rows(inputs.scan("membership"), inputs.quarantine).group_by("run_id")
+    counts = gaps.agg(missing_row_count=pl.when(~is_unknown).then(pl.col("row_count").sum()))
+    forged = forged_messages(
+        by_one_clock,
+        odd,
+        peers.join(counts, "run_id", "left"),
+        inputs.scan("missed"),
+        settle_s,
+        receipt_runs=inputs.scan("relayed")["run_id"].unique(),
+    )
     return to_schema(found.join(forged, _KEYS, "anti"), SCHEMA)
 
 

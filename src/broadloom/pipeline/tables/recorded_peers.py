@@ -28,14 +28,16 @@ from broadloom.pipeline.table import (
     TableColumn,
     TableSetting,
 )
-from broadloom.protocol.events import LinkDownReason
 from broadloom.record.arrow_import import pa
-from broadloom.record.schema import EventKind
+from broadloom.record.schema import CRASH_REASONS, EventKind
 from broadloom.testing.checks.settling import SETTLE_S
 from broadloom.topology import component_labels
 
 SETTLE = TableSetting(
-    "settle_s", SETTLE_S, "A peer that stayed this long after a message was sent, without disruptions, must have it."
+    "settle_s",
+    SETTLE_S,
+    "A peer that stayed this long after a message was sent, without disruptions, must have it.",
+    minimum=1.0,
 )
 
 COLUMNS = (
@@ -66,7 +68,6 @@ SCHEMA = pa.schema([pa.field(each.name, each.type) for each in COLUMNS])
 
 MEMBERSHIP_KINDS = ("joined", "leaving", "left", "link_up", "link_down", EventKind.ROWS_DROPPED.value)
 
-_DISRUPTION_REASONS = (LinkDownReason.CONNECTION_LOST.value, LinkDownReason.HEARTBEAT_TIMEOUT.value)
 _KEYS = ["channel", "peer"]
 
 
@@ -100,15 +101,20 @@ def recorded_peers(
         .alias("end_time")
     )
     peers = _with_disruptions(peers, disruptions(rows), settle_s + clock.error_us_max / MICROSECONDS_PER_S)
-    incomplete = pl.concat(
-        [
-            rows.filter(pl.col("kind") == EventKind.ROWS_DROPPED.value).select("channel", "run_id"),
-            frame(quarantined).filter("leaves_gap").select("channel", "run_id"),
-        ]
-    ).unique()
-    incomplete = incomplete.with_columns(pl.lit(True).alias("has_dropped_rows"))
-    peers = peers.join(incomplete, ["channel", "run_id"], "left")
-    return to_schema(peers.with_columns(pl.col("has_dropped_rows").fill_null(False)), SCHEMA)
+    incomplete = missing_rows(rows, quarantined)["run_id"].unique()
+    return to_schema(peers.with_columns(has_dropped_rows=pl.col("run_id").is_in(incomplete.implode())), SCHEMA)
+
+
+def missing_rows(membership_events: pl.DataFrame, quarantined: pa.Table) -> pl.DataFrame:
+    """run_id, gap_start, gap_end, row_count: rows of that run between the two times that are not on the tapes, because
+    they were dropped or quarantined. Null: at any time, or any number."""
+    dropped = membership_events.filter(pl.col("kind") == EventKind.ROWS_DROPPED.value).select(
+        "run_id", gap_start="event_time", gap_end="end_time", row_count=pl.col("event_count").fill_null(0)
+    )
+    excluded = frame(quarantined).filter("leaves_gap")
+    # Of a file that cannot be read, the number of rows is not known.
+    count = pl.when(pl.col("row_count") > 0).then("row_count")
+    return pl.concat([dropped, excluded.select("run_id", gap_start="start_time", gap_end="end_time", row_count=count)])
 
 
 def _with_end_status(peers: pl.DataFrame, rows: pl.DataFrame, clock_error_s: float) -> pl.DataFrame:
@@ -150,7 +156,7 @@ def _components(peers: list[str], ones: list[str], others: list[str]) -> NDArray
 
 def disruptions(rows: pl.DataFrame) -> pl.DataFrame:
     """When a peer lost a link abruptly."""
-    lost = rows.filter((pl.col("kind") == "link_down") & pl.col("reason").is_in(list(_DISRUPTION_REASONS)))
+    lost = rows.filter((pl.col("kind") == "link_down") & pl.col("reason").is_in(list(CRASH_REASONS)))
     return lost.select("channel", last_disruption_time="event_time").unique().sort("last_disruption_time")
 
 

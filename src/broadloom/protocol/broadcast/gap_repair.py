@@ -67,12 +67,12 @@ class GapState:
         self.must_propagate = False
         """The gap comes from a claim; if it stays open, the neighbors should know of the messages too."""
         self.unavailable: dict[int, list[tuple[int, int]]] = {}
-        """Per neighbor, the ranges that it dropped, in order."""
+        """Per neighbor, the ranges that it dropped, in order unless it lies."""
         self.unavailable_rounds = 0
         """Rounds over all neighbors in which some had dropped the messages."""
         self.pending: dict[int, tuple[int, bool]] = {}
         """Per neighbor, how far the messages from the first missing one on are missing there too, and whether it never
-        had them; otherwise it may still receive them."""
+        had them; otherwise it may still receive them, or has not answered."""
         self.never_held = _NeverHeld(0, 0.0, ())
         self.stalled_at = -1
         """`reached` at the last check. A gap that moves closes by itself."""
@@ -83,17 +83,17 @@ class GapState:
 
     def add_unavailable(self, neighbor: int, first: int, last: int) -> None:
         ranges = self.unavailable.setdefault(neighbor, [])
-        if ranges and first <= ranges[-1][1] + 1:
+        if ranges and first <= ranges[-1][1] + 1 and last >= ranges[-1][0] - 1:
             ranges[-1] = min(first, ranges[-1][0]), max(last, ranges[-1][1])
         elif len(ranges) < UNAVAILABLE_RANGES_MAX:
             ranges.append((first, last))
 
     def unavailable_through(self, neighbor: int, sequence: int) -> int | None:
         """Return the end of the range around `sequence` that this neighbor dropped, or None."""
-        ranges = self.unavailable.get(neighbor)
+        ranges = self.unavailable.get(neighbor, [])
         while ranges and ranges[0][1] < sequence:
             del ranges[0]
-        return ranges[0][1] if ranges and ranges[0][0] <= sequence else None
+        return next((last for first, last in ranges if first <= sequence <= last), None)
 
 
 class GapRepair:
@@ -139,6 +139,7 @@ class GapRepair:
         """The claimed messages never existed, so what neighbors said about them means nothing."""
         if (state := self._states.get(author)) is not None:
             state.unavailable.clear()
+            state.never_held = _NeverHeld(0, 0.0, ())
 
     def on_link_lost(self, link: "Link") -> None:
         for state in self._states.values():
@@ -276,6 +277,7 @@ class GapRepair:
         announced_by, state.announced_by = state.announced_by, None
         link = announced_by if announced_by in left else self._peer.runtime.random.choice(responsive)
         self._broadcaster.plumtree.graft(window, author, link)
+        state.pending[link.peer_id] = last, False
         link.send(Want(author, first, last))
 
     def _is_never_held(self, window: ReceiveWindow, state: GapState, first: int, left: "list[Link]") -> bool:
@@ -285,7 +287,7 @@ class GapRepair:
         peer_ids = tuple(link.peer_id for link in left if state.pending[link.peer_id][1])
         since = previous.since if previous.first == first and len(peer_ids) == len(left) else now
         state.never_held = _NeverHeld(first, since, peer_ids)
-        return now > since + NEVER_HELD_TIMEOUT_S and bool(window.reorder_buffer)
+        return now > since + NEVER_HELD_TIMEOUT_S and bool(left and window.reorder_buffer)
 
     def _is_credible(self, author: PeerId, first: int, witnesses: "Collection[Link]") -> bool:
         """Whether these neighbors may be believed that messages are gone. On a signed channel a few of them may lie:

@@ -133,18 +133,22 @@ class Receiver:
         if proven_through < window.last_contiguous:
             self._peer.counters.false_positions += 1
             self.start_after(window, proven_through or message.stream_start - 1)
+            self._broadcaster.gap_repair.forget_unavailable(author)
         window.is_adopted = False
 
-    @staticmethod
-    def _with_plausible_age(window: ReceiveWindow | None, message: Broadcast, now: float) -> Broadcast:
+    def _with_plausible_age(self, window: ReceiveWindow | None, message: Broadcast, now: float) -> Broadcast:
         """Relays can overstate the age of a copy, so that it counts as expired. The author's signed times bound it,
-        whatever its clock shows: they tell how much later than its fastest message this one has arrived."""
+        whatever its clock shows: they tell how much later than its fastest message this one has arrived. The first
+        messages that a newcomer gets may all be late, so there the bound is not below what the clocks show."""
         if window is None:
             return message
         offset_s = now - signed_sent_at(message)
         if window.clock_offset_s is None or offset_s < window.clock_offset_s:
             window.clock_offset_s = offset_s
-        age_ms_max = int((offset_s - window.clock_offset_s + AGE_SLACK_S) * 1000)
+        age_s_max = offset_s - window.clock_offset_s
+        if not window.has_started:
+            age_s_max = max(age_s_max, self._peer.runtime.wall_time_s() - signed_sent_at(message))
+        age_ms_max = int((age_s_max + AGE_SLACK_S) * 1000)
         return message if message.age_ms <= age_ms_max else message._replace(age_ms=age_ms_max)
 
     def _resolve_claim(self, author: PeerId, window: ReceiveWindow, sequence: int, sent_at: float) -> bool:

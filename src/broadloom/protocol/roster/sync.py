@@ -278,15 +278,15 @@ class RosterSync:
         if neighbor.records_served > RECORDS_SERVED_MAX:
             return
         self.send_records(
-            neighbor, [peer_id for peer_id in message.members if peer_id in self._known], all_credentials=True
+            neighbor, [peer_id for peer_id in message.members if peer_id in self._known], with_credentials=True
         )
 
-    def send_records(self, neighbor: NeighborSync, peer_ids: list[PeerId], *, all_credentials: bool = False) -> None:
-        """Send records, with credentials where the neighbor may lack them."""
+    def send_records(self, neighbor: NeighborSync, peer_ids: list[PeerId], *, with_credentials: bool = False) -> None:
+        """Send records, with credentials where the neighbor may lack them, or all `with_credentials`."""
         records: list[SignedRecord] = []
         for peer_id in peer_ids:
             signed = self._known[peer_id].signed
-            if peer_id in neighbor.credentials_sent and not all_credentials:
+            if peer_id in neighbor.credentials_sent and not with_credentials:
                 signed = signed._replace(credential=b"")
             neighbor.credentials_sent[peer_id] = None
             records.append(signed)

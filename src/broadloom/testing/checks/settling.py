@@ -20,23 +20,23 @@ class Verdict(StrEnum):
     UNSETTLED = "unsettled"
     """Nothing is broken so far, and deliveries are waiting for a repair."""
     UNJUDGED = "unjudged"
-    """Nothing was due, so nothing was verified."""
+    """Nothing was due, or part of it could not be judged."""
 
 
-def verdict(violation_count: int, waiting_count: int, *, was_due: bool = True) -> Verdict:
-    """`waiting_count`: deliveries that are missing, and would be lost if the fabric were settled. `was_due`: whether
-    any delivery was due."""
+def verdict(violation_count: int, waiting_count: int, *, is_judged: bool = True) -> Verdict:
+    """`waiting_count`: deliveries that are missing, and would be lost if the fabric were settled. `is_judged`: whether
+    any delivery was due, and all that matters could be judged."""
     if violation_count:
         return Verdict.BROKEN
     if waiting_count:
         return Verdict.UNSETTLED
-    return Verdict.HELD if was_due else Verdict.UNJUDGED
+    return Verdict.HELD if is_judged else Verdict.UNJUDGED
 
 
 def combined_verdict(verdicts: Iterable[str]) -> Verdict:
-    """The verdict over several channels. Channels where nothing was due do not count."""
+    """The verdict over several channels, without those where nothing was due."""
     found = set(verdicts)
-    by_weight = (Verdict.BROKEN, Verdict.UNSETTLED, Verdict.HELD)
+    by_weight = (Verdict.BROKEN, Verdict.UNSETTLED, Verdict.UNJUDGED, Verdict.HELD)
     return next((each for each in by_weight if each in found), Verdict.UNJUDGED)
 
 

@@ -119,8 +119,8 @@ class DemoSummary:
 
     @property
     def verdict(self) -> Verdict:
-        was_due = self.deliveries > 0 and self.audit.get("verdict") != Verdict.UNJUDGED
-        return verdict(len(self.problems), len(self.waits_for), was_due=was_due)
+        is_judged = self.deliveries > 0 and self.audit.get("verdict") != Verdict.UNJUDGED
+        return verdict(len(self.problems), len(self.waits_for), is_judged=is_judged)
 
     @property
     def passed(self) -> bool:
@@ -195,7 +195,7 @@ async def run_demo(
 ) -> DemoSummary:
     """Run the demo; failures are in the summary. Without `start_audit` only the live checks of the cluster audit it."""
     summary = DemoSummary(config.peers)
-    tapes = directory / "tapes" if start_audit is not None else None
+    tapes = directory / "tapes" if start_audit is not None or config.directory is not None else None
     async with AsyncExitStack() as stack:
         tape_audit: TapeAudit | None = None
         async with LocalCluster.start(config.cluster_config(tapes)) as cluster:

@@ -2,9 +2,9 @@
 short of leaving the fabric.
 
 A hostile member keeps to the rules of membership, so that it stays a neighbor. It lies about the messages of others: it
-claims messages that do not exist, gives newcomers false starting positions, reports messages as expired that it holds,
-overstates the age of what it relays, and drops half of it. About the roster it lies too (`RosterLies`). Its own
-deliveries are not checked.
+claims messages that do not exist, gives newcomers false starting positions, reports messages as expired that it holds
+or does not answer, overstates the age of what it relays, and drops half of it. About the roster it lies too
+(`RosterLies`). Its own deliveries are not checked.
 """
 
 import hashlib
@@ -100,7 +100,8 @@ class HostileNode(SimNode):
         return tuple(each._replace(last_contiguous=each.last_contiguous + beyond) for each in states.values())
 
     def _deny(self, link: "Link", want: Want) -> None:
-        link.send(Unavailable(want.author, want.first, want.last, UnavailableReason.DROPPED))
+        if self.random.random() < 0.5:
+            link.send(Unavailable(want.author, want.first, want.last, UnavailableReason.DROPPED))
 
     def _lie(self) -> None:
         self.call_later(LIE_INTERVAL_S, self._lie)
@@ -130,12 +131,12 @@ class RosterLies:
         self._roster._store = self._remember_first  # type: ignore[method-assign, assignment]
         node.call_later(LIE_INTERVAL_S, self._lie)
 
-    def _relay_some(self, neighbor: "NeighborSync", peer_ids: list[PeerId], *, all_credentials: bool = False) -> None:
+    def _relay_some(self, neighbor: "NeighborSync", peer_ids: list[PeerId], *, with_credentials: bool = False) -> None:
         me = self._node.peer.me.peer_id
         self._honest_send(
             neighbor,
             [each for each in peer_ids if each == me or self._node.random.random() < 0.5],
-            all_credentials=all_credentials,
+            with_credentials=with_credentials,
         )
 
     def _remember_first(self, *stored: Any) -> None:

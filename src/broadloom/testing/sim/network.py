@@ -118,6 +118,7 @@ class SimConnection:
         "_held",
         "_is_congested",
         "_last_arrival_at",
+        "_unread",
         "handler",
         "identity",
         "is_closed",
@@ -144,6 +145,8 @@ class SimConnection:
         self._last_arrival_at = 0.0
         self._held: list[bytes | None] | None = None
         self._is_congested = False
+        self._unread: list[bytes | None] | None = None
+        """What arrived while reading is paused."""
         self.unread_bytes = 0
         """Sent from this end and not yet read by the remote end."""
         if handler is not None:
@@ -191,6 +194,18 @@ class SimConnection:
                 self.node.connections.pop(self, None)
             self._transmit(None)
 
+    def pause_reading(self) -> None:
+        if self._unread is None:
+            self._unread = []
+
+    def resume_reading(self) -> None:
+        unread, self._unread = self._unread or [], None
+        for index, frame in enumerate(unread):
+            if self._unread is not None:  # paused again
+                self._unread += unread[index:]
+                break
+            self.receive(frame)
+
     def _transmit(self, frame: bytes | None) -> None:
         network = self.network
         if self._held is not None or network.is_blocked(self.host, self.remote_host):
@@ -228,6 +243,9 @@ class SimConnection:
         """A frame arrives, or None for a graceful close."""
         node = self.node
         if self.is_closed or node is None:
+            return
+        if self._unread is not None:
+            self._unread.append(frame)
             return
         if node.is_delayed or node.frame_cost_s:
             node.run(self._dispatch_frame, frame, cost_s=node.frame_cost_s)

@@ -1,0 +1,270 @@
+"""The direct requests of a channel: asking one member, and answering."""
+
+import asyncio
+import logging
+import math
+import time
+from abc import abstractmethod
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Protocol
+
+from broadloom.channel.direct_request import REPLY_REMEDY, DirectRequest, Reply
+from broadloom.channel.loop_bound import LoopBound
+from broadloom.errors import (
+    BusyError,
+    MessageTooLargeError,
+    NoAnswerError,
+    NotConnectedError,
+    PeerGoneError,
+    RefusedError,
+    RequestError,
+    UnknownPeerError,
+)
+from broadloom.protocol import PeerState
+from broadloom.protocol.events import payload_bytes
+from broadloom.protocol.requests.incoming import IncomingRequest
+from broadloom.protocol.requests.outgoing import Outcome, OutcomeKind, OutgoingRequest
+from broadloom.transport import TcpNode
+from broadloom.wire import PeerId, WireError
+from broadloom.wire.direct_messages import HEADED, RequestStatus
+from broadloom.wire.message_headers import checked_headers, encode_headers, with_headers
+
+log = logging.getLogger("broadloom")
+
+TIMEOUT_S = 5.0
+APPLICATION_LAYER = 0
+
+Handler = Callable[[DirectRequest], Awaitable[bytes | None] | bytes | None]
+"""Answers a request: a coroutine function, or a plain function that does not block."""
+
+
+class HasPeer(Protocol):
+    """A member, as in the roster."""
+
+    @property
+    def peer(self) -> PeerId: ...
+
+
+class Requester(LoopBound):
+    """The direct requests of `Channel`."""
+
+    name: str
+    _node: TcpNode
+
+    def __init__(self) -> None:
+        self._request_layers: dict[int, None] = {}
+        """Layers with a handler for requests."""
+        self._handler_tasks: set[asyncio.Task[None]] = set()
+
+    async def request(
+        self,
+        peer: PeerId | HasPeer,
+        data: bytes,
+        *,
+        timeout_s: float = TIMEOUT_S,
+        headers: Mapping[str, str] | None = None,
+    ) -> Reply:
+        """Send a request to one member and return its reply.
+
+        Raises a `RequestError`: `UnknownPeerError`, `PeerGoneError`, `NoAnswerError`, `RefusedError` or `BusyError`.
+        A request is never sent twice. `PeerGoneError.sent` tells whether its handler may have run.
+        """
+        return await self._request(peer, data, APPLICATION_LAYER, timeout_s, headers)
+
+    async def tell(
+        self,
+        peer: PeerId | HasPeer,
+        data: bytes,
+        *,
+        timeout_s: float = TIMEOUT_S,
+        headers: Mapping[str, str] | None = None,
+    ) -> None:
+        """Send a one-way message to one member. Returns when the connection to it has taken the message, without
+        knowing whether it arrives. Raises as `request`."""
+        await self._request(peer, data, APPLICATION_LAYER, timeout_s, headers, is_tell=True)
+
+    def on_request(self, handler: Handler | None, *, concurrency: int = 64) -> Callable[[], None]:
+        """Answer requests of other members with `handler`, at most `concurrency` at a time. It also gets one-way
+        messages (`tell`).
+
+        The handler is a coroutine function, or a plain function that does not block. It returns the reply as bytes, or
+        raises `RefusedError`. There is one handler: a new one replaces it, and None removes it. Returns a function that
+        removes this one.
+        """
+        return self._on_request(handler, APPLICATION_LAYER, concurrency)
+
+    # -- for all layers
+
+    async def _request(
+        self,
+        peer: PeerId | HasPeer,
+        data: bytes,
+        layer: int,
+        timeout_s: float,
+        headers: Mapping[str, str] | None,
+        *,
+        is_tell: bool = False,
+    ) -> Reply:
+        self._check_loop()
+        peer_id, flags = _peer_id(peer), 0
+        if not isinstance(data, bytes):
+            data = payload_bytes(data, REPLY_REMEDY)
+        _check_timeout(timeout_s)
+        if headers is not None:
+            block = encode_headers(*checked_headers(None, None, headers))
+            data, flags = with_headers(block, time.time_ns() // 1_000_000, data), HEADED
+        node = self._node
+        if any(peer_id == own.id for own in self._nodes):
+            raise ValueError("this is the id of this program itself: call the handler directly")
+        if len(data) > node.settings.direct_request_bytes_max:
+            raise MessageTooLargeError(
+                f"request of {len(data):,} bytes: at most {node.settings.direct_request_bytes_max:,} are allowed; "
+                "send it in several requests, or broadcast it"
+            )
+        if node.peer.state is not PeerState.CONNECTED:
+            raise NotConnectedError(self._end_message())
+        future: asyncio.Future[Outcome] = self._loop.create_future()
+
+        def on_outcome(outcome: Outcome) -> None:
+            if not future.done():
+                future.set_result(outcome)
+
+        request: OutgoingRequest = node.peer.requests.request(
+            peer_id, data, timeout_s, on_outcome, layer=layer, flags=flags, is_tell=is_tell
+        )
+        try:
+            outcome = await future
+        except asyncio.CancelledError:
+            node.peer.requests.give_up(request)
+            raise
+        if outcome.kind is OutcomeKind.REPLIED:
+            return Reply(PeerId(peer_id), outcome.data)
+        raise self._error_of(outcome, peer_id, timeout_s)
+
+    def _error_of(self, outcome: Outcome, peer_id: PeerId, timeout_s: float) -> RequestError | NotConnectedError:
+        subject = f"{self.name}: {peer_id:016x}"
+        match outcome.kind:
+            case OutcomeKind.GONE:
+                remedy = "; the request may have been handled" if outcome.sent else "; the request was not sent"
+                return PeerGoneError(f"{subject} is gone: {outcome.text}{remedy}", sent=outcome.sent)
+            case OutcomeKind.NO_ANSWER:
+                what = "no reply" if outcome.sent else "could not be sent"
+                return NoAnswerError(f"{subject}: {what} within {timeout_s:g} s", sent=outcome.sent)
+            case OutcomeKind.REFUSED:
+                text = outcome.text or outcome.status.name.lower().replace("_", " ")
+                return RefusedError(f"{subject} refused: {text}", outcome.status.name.lower())
+            case OutcomeKind.UNKNOWN_PEER:
+                return UnknownPeerError(f"{subject}: {outcome.text}")
+            case OutcomeKind.TOO_LARGE:
+                return RefusedError(f"{subject}: {outcome.text}", RequestStatus.TOO_LARGE.name.lower())
+            case OutcomeKind.BUSY:
+                return BusyError(f"{subject}: {outcome.text}; wait for replies before sending more")
+            case _:
+                return NotConnectedError(self._end_message())
+
+    def _on_request(self, handler: Handler | None, layer: int, concurrency: int) -> Callable[[], None]:
+        self._check_loop()
+        if handler is not None and not callable(handler):
+            raise TypeError(f"a handler must be a function, not {type(handler).__name__}")
+        if not isinstance(concurrency, int):
+            raise TypeError(f"concurrency must be a whole number, not {type(concurrency).__name__}")
+        if concurrency < 1:
+            raise ValueError(f"concurrency={concurrency}: must be at least 1")
+        runner = HandlerRunner(self.name, handler, self._handler_tasks) if handler is not None else None
+        for node in self._nodes:
+            if runner is None:
+                node.peer.requests.handlers.remove(layer)
+            else:
+                node.peer.requests.handlers.set(layer, runner.start, concurrency)
+        if runner is None:
+            self._request_layers.pop(layer, None)
+        else:
+            self._request_layers[layer] = None
+        self._on_callbacks_changed()
+
+        def remove() -> None:
+            if runner is not None and any(node.peer.requests.handlers.has(layer, runner.start) for node in self._nodes):
+                self._on_request(None, layer, 1)
+
+        return remove
+
+    def _cancel_handlers(self) -> None:
+        for task in list(self._handler_tasks):
+            task.cancel()
+
+    @property
+    @abstractmethod
+    def _nodes(self) -> list[TcpNode]: ...
+
+    @abstractmethod
+    def _on_callbacks_changed(self) -> None: ...
+
+
+class HandlerRunner:
+    """Calls a handler and sends its result. It does not refer to the channel."""
+
+    def __init__(self, name: str, handler: Handler, tasks: set[asyncio.Task[None]]) -> None:
+        self._name = name
+        self._handler = handler
+        self._tasks = tasks
+
+    def start(self, incoming: IncomingRequest) -> None:
+        try:
+            result = self._handler(DirectRequest(incoming, TcpNode.now()))
+        except Exception as problem:
+            self._fail(incoming, problem)
+            incoming.done()
+            return
+        if isinstance(result, bytes) or result is None:
+            self._finish(incoming, result)
+            incoming.done()
+        elif isinstance(result, Awaitable):
+            task = asyncio.get_running_loop().create_task(self._run(incoming, result))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+            incoming.on_cancel = task.cancel
+        else:
+            self._fail(incoming, TypeError(f"a handler returns bytes, not {type(result).__name__}; use {REPLY_REMEDY}"))
+            incoming.done()
+
+    async def _run(self, incoming: IncomingRequest, result: Awaitable[bytes | None]) -> None:
+        try:
+            self._finish(incoming, await result)
+        except Exception as problem:
+            self._fail(incoming, problem)
+        finally:
+            incoming.done()
+
+    def _finish(self, incoming: IncomingRequest, data: bytes | None) -> None:
+        if data is not None and incoming.expects_reply:
+            try:
+                incoming.reply(payload_bytes(data, REPLY_REMEDY))
+            except Exception as problem:
+                self._fail(incoming, problem)
+
+    def _fail(self, incoming: IncomingRequest, problem: Exception) -> None:
+        """Callers get the text of a refusal, and of other exceptions only the type: it may contain secrets."""
+        if isinstance(problem, RefusedError):
+            status, text = RequestStatus.REFUSED, str(problem)
+        elif isinstance(problem, WireError):
+            status, text = RequestStatus.FAILED, f"malformed headers: {problem}"
+        else:
+            status, text = RequestStatus.FAILED, f"the handler raised {type(problem).__name__}"
+            log.error("%s: the handler of a request failed", self._name, exc_info=problem)
+        incoming.refuse_unless_replied(status, text)
+
+
+def _peer_id(peer: PeerId | HasPeer) -> PeerId:
+    found = getattr(peer, "peer", peer)
+    if not isinstance(found, int) or isinstance(found, bool):
+        raise TypeError(f"peer must be a peer id, as in message.author, or a member, not {type(peer).__name__}")
+    if not 0 <= found < 1 << 64:
+        raise ValueError(f"peer={found}: a peer id has 64 bits")
+    return found
+
+
+def _check_timeout(timeout_s: float) -> None:
+    if not isinstance(timeout_s, int | float):
+        raise TypeError(f"timeout_s must be a number of seconds, not {type(timeout_s).__name__}")
+    if not 0 < timeout_s < math.inf:
+        raise ValueError(f"timeout_s={timeout_s}: must be greater than 0 and finite")

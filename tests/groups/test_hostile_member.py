@@ -1,0 +1,119 @@
+"""A hostile member of the groups on a simulated channel with tickets: nothing is lost among the honest, and nobody
+speaks in another's name."""
+
+import hashlib
+from random import Random
+
+import pytest
+
+from broadloom.groups import proofs
+from broadloom.groups.codec import GroupWireMessage
+from broadloom.groups.message_fields import AuthorIntervals, pack_posts
+from broadloom.groups.messages import GoingOffline, HistoryPage, HistoryRequest, MembershipChange, PostMessage, Suspect
+from broadloom.groups.model import GroupId, MemberId, Post
+from broadloom.groups.proofs import SIGNATURE_BYTES
+from broadloom.groups.store import MemoryStore
+from tests.groups.churn import ChurnMember, ChurnRun
+
+LIE_INTERVAL_S = 0.5
+HOSTILE_NAME = "mallory"
+
+
+class SimPostSigner:
+    """Signatures without keys. The names on tickets serve as credentials; the simulated members never forge them."""
+
+    def __init__(self, name: str, names: dict[int, str]) -> None:
+        self.name = name
+        self.credential = name.encode()
+        self._names = names
+        """By peer id."""
+
+    def sign(self, data: bytes) -> bytes:
+        return hashlib.blake2b(data, digest_size=SIGNATURE_BYTES, key=self.credential).digest()
+
+    def verify(self, credential: bytes, data: bytes, signature: bytes, _sent_at_ms: int) -> str | None:
+        signer = SimPostSigner(credential.decode(), self._names)
+        return signer.name if signer.sign(data) == signature else None
+
+    def credential_of(self, peer_id: int) -> bytes:
+        return self._names.get(peer_id, "").encode()
+
+
+class HostileMember(ChurnMember):
+    """Follows the protocol, so that others listen to it, and lies about the posts of all others."""
+
+    def lie(self) -> None:
+        self.call_later(LIE_INTERVAL_S, self.lie)
+        random = self.random
+        for group, conversation in self.participant.conversations.items():
+            received = conversation.order.received
+            for author, intervals in list(received.items()):
+                if author != self.participant.me.id:
+                    self.participant.send(random.choice(self._lies(group, author, intervals.last, random)))
+
+    def _lies(self, group: GroupId, author: MemberId, last: int, random: Random) -> list[GroupWireMessage]:
+        assert self.post_signer is not None
+        now_ms = int(1000 * self.wall_time_s())
+        forged = Post(author, last + random.choice((0, 1, 2)), None, now_ms, b"I resign")
+        forged = proofs.signed(self.post_signer, group, self.participant.nonce, forged)
+        ahead = (AuthorIntervals(author, ((1, last + random.choice((1, 3, 1000))),)),)
+        requester = random.choice([peer for peer in self.names if peer != self.peer_id])
+        body = pack_posts([forged])
+        return [
+            PostMessage(group, "victim", forged),
+            HistoryPage(group, 0, 0, 0, True, ahead, (), (), body),
+            HistoryPage(group, requester, random.randint(1, 4), 0, True, ahead, ahead, (), pack_posts([])),
+            HistoryRequest(group, random.randint(1, 1000), 0, ahead),
+            MembershipChange(group, author, "victim", 2 * random.randint(1, 3)),
+            GoingOffline(author),
+            Suspect(requester, author),
+        ]
+
+    @property
+    def names(self) -> dict[int, str]:
+        assert isinstance(self.post_signer, SimPostSigner)
+        return self.post_signer._names
+
+
+class HostileChurnRun(ChurnRun):
+    """The second member is hostile from the beginning to the end."""
+
+    def __init__(self, seed: int, peers: int, groups: int) -> None:
+        self.names: dict[int, str] = {}
+        super().__init__(seed, peers, groups)
+
+    def add(self, name: str, wanted_groups: list[GroupId], store: MemoryStore) -> None:
+        is_hostile = name == "m1"
+        ticket_name = HOSTILE_NAME if is_hostile else name
+        kind = HostileMember if is_hostile else ChurnMember
+        member = kind(
+            self.sim, name, self.groups if is_hostile else wanted_groups, store, SimPostSigner(ticket_name, self.names)
+        )
+        self.names[member.peer_id] = ticket_name
+        if isinstance(member, HostileMember):
+            member.call_later(20.0, member.lie)
+        else:
+            self.members.append(member)
+
+
+def run_with_hostile_member(seed: int) -> None:
+    run = HostileChurnRun(seed, 10, 2)
+    run.run()
+    assert run.check() > 100
+    for member in run.members:
+        for message in member.delivered:
+            assert message.verified_name != HOSTILE_NAME
+            assert message.data == b"words of %s" % message.verified_name.encode()
+
+
+@pytest.mark.parametrize("seed", [1, *(pytest.param(seed, marks=pytest.mark.long) for seed in range(2, 22))])
+def test_honest_members_converge_to_the_posts_of_their_authors(seed: int) -> None:
+    run_with_hostile_member(seed)
+
+
+@pytest.mark.long
+def test_hostile_member_does_harm_where_signatures_are_not_verified(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Otherwise the test above would show nothing."""
+    monkeypatch.setattr(proofs, "verified", lambda _signer, _group, post: post)
+    with pytest.raises(AssertionError):
+        run_with_hostile_member(1)
