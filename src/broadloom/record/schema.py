@@ -7,6 +7,7 @@ Types are chosen for Spark: timestamps are microseconds in UTC, integers are sig
 hexadecimal digits.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Self
@@ -128,9 +129,7 @@ COLUMNS: tuple[TapeColumn, ...] = (
     TapeColumn("parent_member_sequence", pa.int64(), "Sequence number of that member's message."),
     TapeColumn("role", pa.string(), "Role on the ticket: producer or consumer.", since_version=4),
     TapeColumn("ticket_serial", pa.string(), "Serial number of the ticket, in hex.", since_version=4),
-    TapeColumn(
-        "is_proven", pa.bool_(), "Whether `name` is on a ticket, not self-chosen.", since_version=4
-    ),
+    TapeColumn("is_proven", pa.bool_(), "Whether `name` is on a ticket, not self-chosen.", since_version=4),
     TapeColumn("attributes", pa.string(), "Names and values of an identification, as JSON.", since_version=4),
     TapeColumn("content_type", pa.string(), "Content type of the message.", since_version=4),
 )
@@ -146,6 +145,14 @@ SCHEMA: pa.Schema = pa.schema(
 def columns_in_version(version: int) -> list[TapeColumn]:
     """The columns of a file of this version."""
     return [each for each in COLUMNS if each.since_version <= max(version, OLDEST_VERSION)]
+
+
+def with_all_columns(rows: pa.Table, columns: Iterable[str]) -> pa.Table:
+    """Add those of these columns that the rows lack, because their version does not have them: they are null."""
+    for name in columns:
+        if name in SCHEMA.names and name not in rows.column_names:
+            rows = rows.append_column(name, pa.nulls(rows.num_rows, SCHEMA.field(name).type))
+    return rows
 
 
 def file_schema(channel: str, run_id: str) -> pa.Schema:

@@ -3,6 +3,8 @@
 An issued invoice never changes. A correction is the difference between what the month costs now and everything issued
 for it so far, under the terms stored in the first invoice. Nothing is dropped: a subscriber without a plan is listed as
 `unbilled` with the reason, and a month that is not over as `open`.
+
+Billed are subscribers that identified themselves, and holders of a ticket that a recorder had in its roster.
 """
 
 import hashlib
@@ -284,8 +286,10 @@ def _billing_state(channels: pa.Table, sessions: pa.Table, issued: pa.Table, bil
     """What the tapes say about each month, next to what was issued for it."""
     known = frame(channels)
     tapes_end = known["end_time"].max()
-    identified = sessions.filter(pc.equal(sessions["evidence"], "identifications"))
-    current = frame(months.connected_by_month(identified, billing.time_zone))
+    is_identified = pc.equal(sessions["evidence"], "identifications")
+    is_on_ticket = pc.and_(pc.equal(sessions["evidence"], "roster"), sessions["is_proven"])
+    billed = sessions.filter(pc.or_(is_identified, is_on_ticket))
+    current = frame(months.connected_by_month(billed, billing.time_zone))
     if tapes_end is not None:
         due = _flat_months(int(known["end_time"].dt.timestamp("us").max()), billing)  # type: ignore[arg-type]
         current = pl.concat([current, due]).group_by(_KEYS).agg(pl.col("connected_us", "session_count").sum())
