@@ -206,7 +206,8 @@ async def test_sessions_of_ticket_holders_end_to_end(tmp_path: Path) -> None:
 
 
 async def test_sessions_without_tickets_end_to_end(tmp_path: Path) -> None:
-    channel, options = unique_name(), {"tls": False, "settings": QUICK}
+    channel = unique_name()
+    options: dict[str, Any] = {"tls": False, "settings": QUICK}
     with Tape(tmp_path) as tape:
         async with broadloom.connect(channel, tape=tape, **options) as recorder:
             ann = await broadloom.connect(channel, name="ann", **options)

@@ -13,11 +13,11 @@ import polars as pl
 
 from broadloom.pipeline.arrow.channel_clock import ChannelClock
 from broadloom.pipeline.arrow.clock_correction import ClockCorrection
-from broadloom.pipeline.arrow.frames import arrow, frame, to_arrow, to_polars, to_schema
+from broadloom.pipeline.arrow.frames import arrow, empty, frame, to_arrow, to_polars, to_schema
 from broadloom.pipeline.arrow.subscribers import identities
 from broadloom.pipeline.table import CHANNEL, FLAG, ID, TEXT, TIME, ChannelInputs, Stage, Table, TableColumn, schema_of
-from broadloom.protocol.events import LinkDownReason
 from broadloom.record.arrow_import import pa
+from broadloom.record.schema import CRASH_REASONS, LEAVE_REASONS
 
 COLUMNS = (
     CHANNEL,
@@ -69,8 +69,6 @@ ROSTER = pa.schema(
 """What recorders saw in the roster: the events of `ROSTER_KINDS`, with recorder and member."""
 
 _KEYS = ["channel", "peer"]
-_CRASH_REASONS = [LinkDownReason.CONNECTION_LOST.value, LinkDownReason.HEARTBEAT_TIMEOUT.value]
-_LEAVE_REASONS = [LinkDownReason.PEER_LEFT.value, LinkDownReason.LOCAL_LEAVE.value]
 
 
 def corrected(changes: pa.Table, correction: ClockCorrection | ChannelClock) -> pl.DataFrame:
@@ -106,10 +104,10 @@ def membership_intervals(
         linked_time=time.min(),
         is_unlinked=(kind == "link_up").sum() <= (kind == "link_down").sum(),
         last_down_reason=pl.col("reason").filter(kind == "link_down").last(),
-        lost_time=down.filter(down_reason.is_in(_CRASH_REASONS)).max(),
-        farewell_time=down.filter(down_reason.is_in(_LEAVE_REASONS)).min(),
+        lost_time=down.filter(down_reason.is_in(CRASH_REASONS)).max(),
+        farewell_time=down.filter(down_reason.is_in(LEAVE_REASONS)).min(),
     )
-    seen = corrected(ROSTER.empty_table() if roster is None else roster, correction)
+    seen = corrected(empty(ROSTER) if roster is None else roster, correction)
     by_roster = _by_roster(seen, by_signs)
     parts = (by_signs, by_own_events, by_neighbors, by_roster)
     known = pl.concat([each.select(_KEYS) for each in (by_signs, by_neighbors, by_roster)]).unique(_KEYS)
@@ -167,7 +165,7 @@ def _with_end_status(known: pl.DataFrame) -> pl.DataFrame:
     # A live peer whose link was lost records that too, and has later events; a crashed one has none.
     is_silent = pl.col("lost_time") > pl.col("last_seen_time")
     is_cut = pl.col("has_links") & (pl.col("lost_time") == pl.col("last_seen_time"))
-    is_out_of_sight = ~is_recorded & pl.col("is_unlinked") & pl.col("last_down_reason").is_in(_CRASH_REASONS)
+    is_out_of_sight = ~is_recorded & pl.col("is_unlinked") & pl.col("last_down_reason").is_in(CRASH_REASONS)
     is_missing = ~is_recorded & pl.col("missing_time").is_not_null()
     noticed_by = pl.max_horizontal("missing_time", "lost_time") + ROSTER_DELAY_US
     is_listed = ~is_recorded & (pl.col("listed_until") > noticed_by)

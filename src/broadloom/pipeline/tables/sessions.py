@@ -18,7 +18,7 @@ from typing import Any
 
 import polars as pl
 
-from broadloom.pipeline.arrow.frames import arrow, frame, to_arrow, to_polars
+from broadloom.pipeline.arrow.frames import arrow, empty, frame, to_arrow, to_polars
 from broadloom.pipeline.arrow.subscribers import identities, with_subscriber
 from broadloom.pipeline.billing.money import to_decimal
 from broadloom.pipeline.table import (
@@ -317,7 +317,7 @@ def build(inputs: ChannelInputs) -> pa.Table:
     found = found.join(known.filter("is_proven").select("peer", "ticket_serial"), on="peer", how="left")
     channels = frame(inputs["channels"])
     if not channels.height:
-        return SESSIONS.empty_table()
+        return empty(SESSIONS)
     tape_end = channels.select("channel", tape_end_time="end_time")
     intervals = frame(inputs["membership_intervals"]).with_columns(subscriber="peer")
     intervals = with_subscriber(intervals.drop("name", "role", "ticket_serial", "is_proven"), known)
