@@ -129,7 +129,15 @@ def test_ticket_holders_are_billed_without_identification(tmp_path: Path) -> Non
     )
     found = build_in_memory(rows, "invoices", billing_file=str(tmp_path / "billing.toml"))["invoices"]
     invoices = found.filter(kind="invoice").sort("subscriber")
-    assert invoices.select("subscriber", "connected_ms").rows() == [("ann", 3_600_000), ("cid", 3_600_000)]
+    assert invoices.select("subscriber", "connected_ms", "is_proven").rows() == [
+        ("ann", 3_600_000, True),
+        ("cid", 3_600_000, False),
+    ]
+    # Invoices of an earlier version stay as they are.
+    issued = found.drop("is_proven").to_arrow()
+    again = build_in_memory(rows, "invoices", invoices=issued, billing_file=str(tmp_path / "billing.toml"))["invoices"]
+    assert again.filter(kind="invoice").drop("is_proven").equals(found.filter(kind="invoice").drop("is_proven"))
+    assert again.filter(kind="invoice")["is_proven"].to_list() == [None, None]
 
 
 BILLING = """
