@@ -8,7 +8,7 @@ from broadloom.pipeline.analysis.frames import frame_us
 from broadloom.pipeline.tables import membership_intervals as interval_table
 from broadloom.pipeline.tables.clock_offsets import CLOCK_OFFSETS
 from broadloom.pipeline.tables.links import links
-from broadloom.pipeline.tables.membership_intervals import membership_intervals
+from broadloom.pipeline.tables.membership_intervals import IDENTITY, membership_intervals
 from broadloom.record.arrow_import import pa
 from tests.pipeline.building import build_all, rows_of_kill
 from tests.pipeline.flooded import START_US, tape_rows
@@ -172,6 +172,6 @@ def test_engine_matches_pure_functions():
         rows_of_kill(by_spark["links"], "start_time", "peer_a", "peer_b") == pl.DataFrame(pl.from_arrow(found)).rows()
     )
     assert (
-        rows_of_kill(by_spark["membership_intervals"].drop("name"), "peer")
+        rows_of_kill(by_spark["membership_intervals"].drop(IDENTITY), "peer")
         == pl.DataFrame(pl.from_arrow(intervals)).rows()
     )

@@ -22,6 +22,7 @@ from broadloom.protocol.identity import Role
 from broadloom.transport import TcpNode
 from broadloom.wire.broadcast_frame import PRIORITY_MAX, Priority
 from broadloom.wire.file_payload import encode_file
+from broadloom.wire.identity_messages import IDENTITY_KIND, advert, identification
 from broadloom.wire.message_headers import checked_headers, encode_headers, with_headers
 from broadloom.wire.payload_kind import HAS_HEADERS, PayloadKind
 
@@ -161,6 +162,21 @@ class Sender(LoopBound):
             data, kind = self._with_headers(data, topic, None, None), kind | HAS_HEADERS
         on_sent = (lambda done: on_progress(done, len(data))) if on_progress is not None else None
         return await self._broadcast_large(data, kind, priority, ttl_s, on_sent)
+
+    async def identify(self, attributes: Mapping[str, str] | None = None) -> int:
+        """Announce this program to recorders, which write it to their tapes: with the name on its ticket, else the one
+        given to `connect`. Other programs get no message. Returns the sequence number, as `broadcast`.
+
+        - `attributes`: names and values for the tape, such as a customer number.
+        """
+        return await self._broadcast_kind(
+            identification(self._node.name, attributes), IDENTITY_KIND, Priority.NORMAL, None
+        )
+
+    async def advert(self, name: str, *, topic: str | None = None) -> int:
+        """Announce to recorders that the ad `name` is shown at every member. The ad itself is an ordinary message.
+        Returns the sequence number, as `broadcast`."""
+        return await self._broadcast_kind(advert(name, topic), IDENTITY_KIND, Priority.NORMAL, None)
 
     async def _broadcast_large(
         self,

@@ -63,6 +63,12 @@ def to_schema(frame: pl.DataFrame, schema: pa.Schema) -> pa.Table:
     return pa.table(arrays, schema=schema.remove_metadata())
 
 
+def with_schema(rows: pa.Table, schema: pa.Schema) -> pa.Table:
+    """Exactly these columns; those that are missing are null."""
+    arrays = [rows[each.name] if each.name in rows.column_names else pa.nulls(len(rows), each.type) for each in schema]
+    return pa.table(arrays, names=schema.names).cast(schema)
+
+
 def empty(schema: pa.Schema) -> pa.Table:
     """A table without rows. As `schema.empty_table()`, which imports pandas: that takes longer than many a table."""
     return pa.table([pa.nulls(0, each.type) for each in schema], schema=schema)
