@@ -23,6 +23,9 @@ BUCKET_COUNT = 64
 MEMBERS_MAX = 20_000
 MEMBER_NAME_BYTES_MAX = 64
 LAYERS_MAX = 32
+REPORTS_MAX = 64
+"""Delivery reports in one frame."""
+MISSED_RANGES_MAX = 8
 
 UInt = Annotated[int, xdr.UINT]
 Hyper = Annotated[int, xdr.HYPER]
