@@ -25,7 +25,8 @@ from broadloom.wire.fields import (
 )
 from broadloom.wire.framing import FRAME_BYTES_MAX
 from broadloom.wire.payload_kind import PayloadKind
-from broadloom.wire.types import Address, AuthorState, PeerId, PeerInfo, TreePosition
+from broadloom.wire.roster_messages import INCARNATION_MAX, MemberRecord, encode_record
+from broadloom.wire.types import Address, AuthorState, PeerId, PeerInfo, SignedRecord, TreePosition
 
 UINT_MAX = (1 << 32) - 1
 HYPER_MAX = (1 << 64) - 1
@@ -171,6 +172,24 @@ class Generator:
     def _bytes(self) -> bytes:
         return self.random.randbytes(self.random.choice((0, 3, 900, 4096)))
 
+    def _signed_record(self) -> SignedRecord:
+        """Mostly a well-formed record of anyone; signatures of others cannot be made."""
+        random = self.random
+        record = MemberRecord(
+            self._hyper(),
+            random.choice((1, 2, 1000, INCARNATION_MAX, self._hyper())),
+            random.random() < 0.2,
+            random.random() < 0.2,
+            self._address(),
+            random.choice(("", "ann", "ü" * 20)),
+            tuple(self._hyper() for _ in range(random.choice((0, 1, 4, 32)))),
+            tuple(self._hyper() for _ in range(random.choice((0, 0, 3)))),
+            (),
+        )
+        body = encode_record(record) if random.random() < 0.8 else random.randbytes(random.choice((0, 15, 16, 2048)))
+        signature = random.randbytes(random.choice((0, 0, 64)))
+        return SignedRecord(body, signature, random.randbytes(random.choice((0, 0, 900))))
+
     def _channel(self) -> bytes:
         known = self.random.random() < 0.8
         return self.knowledge.channel_id if known else self.random.randbytes(CHANNEL_ID_BYTES)
@@ -187,6 +206,7 @@ _RANDOM_VALUES: dict[Any, Any] = {
     Address: Generator._address,
     # Inside named tuples a bare int is a hyper; the one exception, the port, is in the addresses.
     int: Generator._hyper,
+    SignedRecord: Generator._signed_record,
     PeerId: Generator._hyper,
 }
 

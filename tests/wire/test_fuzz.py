@@ -25,6 +25,8 @@ from broadloom.wire.direct_messages import (
     encode_request,
 )
 from broadloom.wire.framing import FrameSplitter
+from broadloom.wire.roster_messages import MemberRecord, decode_record, encode_record, record_head
+from broadloom.wire.types import Address
 from broadloom.wire.xdr import WireError
 from tests.wire.wire_strategies import ALL, HYPER_MAX, MESSAGES, frame_of, frame_with, resized
 
@@ -135,3 +137,26 @@ def test_mutated_frames_decode_or_raise_wire_error(made: Any, seed: int) -> None
         mutant = mutated(frame, rng)
         read_stream(mutant)
         decode_like_peer(mutant)
+
+
+@settings(max_examples=500, deadline=None)
+@given(st.binary(max_size=300))
+def test_random_records_of_members_decode_or_raise_wire_error(data: bytes) -> None:
+    with suppress(WireError):
+        peer_id, incarnation = record_head(data)
+        record = decode_record(data)
+        assert (record.peer_id, record.incarnation) == (peer_id, incarnation)
+        assert encode_record(record) == data
+
+
+RECORD = MemberRecord(1, 2, False, False, Address("host", 80), "ann", (3, 4), (5,), (6,))
+
+
+@settings(max_examples=EXAMPLES, deadline=None)
+@given(st.integers(0, 1 << 32))
+def test_mutated_records_of_members_decode_or_raise_wire_error(seed: int) -> None:
+    rng = random.Random(seed)
+    for _ in range(MUTATIONS_EACH):
+        mutant = mutated(encode_record(RECORD), rng)
+        with suppress(WireError):
+            assert encode_record(decode_record(mutant)) == mutant

@@ -21,6 +21,8 @@ from broadloom.wire.broadcast_frame import BROADCAST, Broadcast, Dissemination, 
 from broadloom.wire.codec import LENGTH_BYTES, decode
 from broadloom.wire.link_messages import CloseChannel, Digest
 from broadloom.wire.payload_kind import PayloadKind
+from broadloom.wire.roster_messages import MemberRecord, encode_record
+from broadloom.wire.types import Address
 from broadloom.wire.xdr import WireError
 from tests.wire.wire_strategies import (
     ALL,
@@ -148,6 +150,13 @@ def test_documents_name_the_reserved_numbers() -> None:
         sentence = re.search(r"([\d, and]+) are reserved", (DOCS / name).read_text())
         assert sentence, name
         assert {int(number) for number in re.findall(r"\d+", sentence[1])} == numbers, name
+
+
+def test_record_of_a_member_is_read_by_the_document() -> None:
+    record = MemberRecord(1, 2, False, True, Address("10.0.0.5", 4000), "ann", (3, 4), (5,), (6,))
+    source = Unpacker(encode_record(record))
+    assert DOCUMENT.read(source, Declaration("MemberRecord")) == plain(record)
+    source.done()
 
 
 # The bytes.

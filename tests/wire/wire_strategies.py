@@ -46,6 +46,7 @@ OF_ANNOTATION: dict[Any, st.SearchStrategy[Any]] = {
     Address: addresses,
     # Inside named tuples a bare int is a hyper; the one exception, the port, is in `addresses`.
     int: hypers,
+    bytes: st.binary(max_size=64),
     PeerId: hypers,
 }
 

@@ -85,4 +85,4 @@ async def _follow(channel: "Channel", stop: StopSignal, *, json: bool) -> None:
         async for event in channel.events():
             line = member_event_line(event, json=json)
             if line is not None:
-                await out.write(line)
+                await out.write(f"{line}\n")

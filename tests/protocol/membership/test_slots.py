@@ -19,6 +19,7 @@ from broadloom.wire.exchange_messages import (
     RejectReason,
 )
 from broadloom.wire.link_messages import Heartbeat, Leave, RandomWalk, Unlink, UnlinkAck
+from broadloom.wire.roster_messages import RosterDigest
 from tests.protocol.fake_runtime import (
     EMPTY_DIGEST,
     NO_TIMEOUT,
@@ -298,7 +299,7 @@ def test_idle_link_sends_heartbeats() -> None:
         sent = len(connection.sent)
         runtime.advance(NO_TIMEOUT.heartbeat_s + 2 * NO_TIMEOUT.tick_s)
         assert len(connection.sent) > sent
-    assert connection.sent_messages(Heartbeat)
+    assert connection.sent_messages(RosterDigest)
     assert peer.links.neighbors == (2,)
 
 

@@ -127,6 +127,15 @@ class RecordVerifier:
             return True
         return known.check is not None and known.check(purpose + self._peer.channel_id + data, signature)
 
+    def own_identity(self) -> Identity | None:
+        """As others see us; None on a channel without TLS, and with a ticket that has just expired."""
+        if self._signer is None:
+            return None
+        try:
+            return self._signer.verify_credential(self._peer.me.peer_id, self._signer.credential)[0]
+        except CredentialError:
+            return None
+
     def signed_data(self, signed: SignedRecord) -> bytes:
         return self._prefix + signed.record
 

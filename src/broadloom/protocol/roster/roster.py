@@ -200,7 +200,7 @@ class Roster:
         own = self._known.get(me.peer_id)
         if own is None:
             own = self._known[me.peer_id] = KnownRecord(now)
-            own.state = MemberState.PRESENT
+            own.state, own.identity = MemberState.PRESENT, self._verifier.own_identity()
         else:
             is_refuted = self._incarnation != own.record.incarnation
             if encode_record(record)[16:] == own.signed.record[16:] and not is_refuted:
@@ -302,6 +302,8 @@ class Roster:
     # -- relaying
 
     def _relay(self, peer_id: PeerId, source: "Link | None") -> None:
+        if not self.sync.neighbors:
+            return
         self._outbox[peer_id] = [source] if source is not None else []
         if self._flush_timer is None:
             # The first of many is relayed at once, those that follow are gathered.
