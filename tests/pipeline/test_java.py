@@ -94,5 +94,5 @@ def test_archives_of_killed_processes_are_removed(tmp_path: Path, monkeypatch: p
     for path in (old, new):
         path.write_bytes(b"half an archive")
     os.utime(old, (0, 0))
-    ClassArchive(java.find(), "4.3.0").options()
+    ClassArchive(java.program()).options()
     assert (old.exists(), new.exists()) == (False, True)

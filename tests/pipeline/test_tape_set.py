@@ -239,4 +239,4 @@ def test_spark_examination_matches_local_examination(folder: Path, spark: "Spark
     now = datetime.now(UTC)
     tapes = examine_tapes(folder, now=now)
     paths = [each.path for each in tapes.files]
-    assert _examine_with_spark(spark, str(folder), paths, tapes.latest) == list(tapes.files)
+    assert _examine_with_spark(spark.sparkContext, str(folder), paths, tapes.latest) == list(tapes.files)

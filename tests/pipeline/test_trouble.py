@@ -71,6 +71,30 @@ def test_killed_java_is_reported_in_one_line(tmp_path: Path, follow: list[str]) 
     assert "Traceback" not in errors
 
 
+@pytest.mark.parametrize("moment", ["java", "connected", "workers"])
+def test_ctrl_c_ends_java_without_a_traceback(tmp_path: Path, moment: str) -> None:
+    generate(tmp_path / "tapes", SMALL)
+    program = "import sys; from broadloom.cli.main import main; main()"
+    command = [sys.executable, "-c", program, "pipeline", "audit", "--tapes", str(tmp_path / "tapes")]
+    temporary = tmp_path / "tmp"
+    temporary.mkdir()
+    environment = {**os.environ, "TMPDIR": str(temporary)}
+    with subprocess.Popen(
+        command, stderr=subprocess.PIPE, text=True, env=environment, start_new_session=True
+    ) as process:
+        java = wait_until(lambda: next(iter(_children(process.pid)), None), timeout_s=60)
+        if moment == "connected":  # its folder goes when the address of the gateway was read
+            wait_until(lambda: not [*temporary.glob("broadloom-java-*")], timeout_s=60)
+        elif moment == "workers":
+            wait_until(lambda: _java_with_workers(process.pid), timeout_s=60)
+        os.killpg(process.pid, signal.SIGINT)
+        _, errors = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert "Traceback" not in errors
+    assert not Path(f"/proc/{java}").exists()
+    assert not [*temporary.glob("broadloom-*")]
+
+
 def _java_with_workers(process: int) -> int | None:
     """Java, once a Python worker runs."""
     for child in _children(process):

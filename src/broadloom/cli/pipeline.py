@@ -130,14 +130,14 @@ def audit(
 
 
 def _audit(tapes: Path, out: Path, settings: list[str], master: str, memory: str, limit: int, *, json: bool) -> int:
+    chosen = dict(_parse_setting(each) for each in settings)
+    result, seconds = _build(tapes, out, ["audit_summary"], chosen, master, memory)
     import polars as pl
 
     from broadloom.pipeline.results import Results
     from broadloom.pipeline.tables import table
     from broadloom.pipeline.tables.audit_summary import audit_verdict
 
-    chosen = dict(_parse_setting(each) for each in settings)
-    result, seconds = _build(tapes, out, ["audit_summary"], chosen, master, memory)
     results = Results(out)
     summaries = results.scan(table("audit_summary")).collect()
     violations = results.scan(table("audit_findings")).filter(pl.col("is_violation")).head(limit).collect()
@@ -162,12 +162,15 @@ def _audit(tapes: Path, out: Path, settings: list[str], master: str, memory: str
 def _build(
     tapes: Path, out: Path, only: list[str], settings: dict[str, str], master: str, memory: str
 ) -> "tuple[BuildResult, float]":
-    from broadloom.pipeline.build import build_tables
-    from broadloom.pipeline.spark_session import DRIVER_MEMORY, is_running, stop
+    from broadloom.pipeline.spark_session import DRIVER_MEMORY, is_running, start_java, stop
 
     began = time.monotonic()
     is_ours = not is_running()
     try:
+        if not master and tapes.is_dir() and not (out / "manifest.json").exists():
+            start_java(memory or DRIVER_MEMORY)  # tables are certainly built
+        from broadloom.pipeline.build import build_tables
+
         with BuildProgress("starting") as progress:
             result = build_tables(
                 tapes,

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from broadloom import __version__
 from broadloom.errors import BroadloomError
+from broadloom.pipeline.arrow.frames import empty
 from broadloom.pipeline.billing.config import load as load_billing
 from broadloom.pipeline.engine.distributed import run_distributed
 from broadloom.pipeline.engine.events import FlawedFiles
@@ -24,7 +25,7 @@ from broadloom.pipeline.engine.scheduler import attempt, run_tasks
 from broadloom.pipeline.engine.stages import Job, TableWriter, WrittenFile
 from broadloom.pipeline.engine.whole import WHOLE_ROWS, run_whole
 from broadloom.pipeline.results import Results, ResultsManifest, ResultsTransaction, TableBuild
-from broadloom.pipeline.spark_session import DRIVER_MEMORY, JAVA_ENDED, has_java_ended, session
+from broadloom.pipeline.spark_session import DRIVER_MEMORY, JAVA_ENDED, context, has_java_ended
 from broadloom.pipeline.table import SettingValue, Table, resolve_settings
 from broadloom.pipeline.tables import all_tables, invoices, table, with_dependencies
 from broadloom.pipeline.tables.invoices import BILLING_FILE
@@ -39,6 +40,7 @@ from broadloom.pipeline.tape_set import (
 from broadloom.record.arrow_import import pa
 
 if TYPE_CHECKING:
+    from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
 _NOT_FINGERPRINTED = {
@@ -181,13 +183,15 @@ class _Build:
             # The files are examined while Spark starts.
             few = len(file_ids(self._folder)) <= LOCAL_FILES_MAX
             examined = executor.submit(examine_tapes, self._folder) if few and master is None else None
-            if spark is None:
+            if spark is not None:
+                running = spark.sparkContext
+            else:
                 self._progress.on_phase("starting Spark")
-                spark = session(master, name="broadloom pipeline", memory=memory, quick=True)
+                running = context(master, name="broadloom pipeline", memory=memory, quick=True)
             seconds["start"] = round(time.monotonic() - began, 3)
             self._progress.on_phase("examining the tapes")
             try:
-                self.tapes = examined.result() if examined is not None else examine_tapes(self._folder, spark=spark)
+                self.tapes = examined.result() if examined is not None else examine_tapes(self._folder, spark=running)
             except BroadloomError:
                 raise
             except Exception as problem:
@@ -206,7 +210,7 @@ class _Build:
             previous_invoices=self._previous_rows(invoices.TABLE) if "invoices" in self._pending else None,
         )
         try:
-            self._collect(job, self._run_job(job, spark))
+            self._collect(job, self._run_job(job, running))
         except BroadloomError:
             raise
         except Exception as problem:
@@ -214,9 +218,9 @@ class _Build:
         seconds["tables"] = round(time.monotonic() - began - seconds["start"] - seconds["examine"], 3)
         return seconds
 
-    def _run_job(self, job: Job, spark: "SparkSession") -> list[WrittenFile]:
+    def _run_job(self, job: Job, spark: "SparkContext") -> list[WrittenFile]:
         assert self.tapes is not None
-        cores = int(spark.sparkContext.defaultParallelism)
+        cores = int(spark.defaultParallelism)
         folder = str(self._folder.absolute())
         if self.tapes.rows > WHOLE_ROWS:
             return run_distributed(job, spark, parts_of(folder, self.tapes.used, cores), self._progress.on_phase)
@@ -238,7 +242,7 @@ class _Build:
             own = [each for each in files if each.table == name]
             if not own:
                 writer = TableWriter(job, "none")
-                writer.write(name, job.quarantine if name == "quarantine" else table(name).schema.empty_table())
+                writer.write(name, job.quarantine if name == "quarantine" else empty(table(name).schema))
                 own = writer.files
             folder = Path(job.folder) / name
             for each in own:

@@ -2,7 +2,7 @@
 
 Java writes the archive (116 MB) when it exits, the first time Spark is started with it; later starts map it into
 memory.
-There is one per Java and Spark version, in the user's cache folder. Java ignores an archive that does not fit.
+There is one per Java and installation of Spark, in the user's cache folder. Java ignores an archive that does not fit.
 """
 
 import hashlib
@@ -11,7 +11,8 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
-from broadloom.pipeline.java import Java, caches
+from broadloom.pipeline.embedded_java import spark_folder
+from broadloom.pipeline.java import caches
 
 STALE_S = 600.0
 """An archive that is not complete after this time never will be."""
@@ -20,8 +21,10 @@ _QUIET = ["-Xshare:auto", "-Xlog:cds=off", "-Xlog:cds+dynamic=off"]
 
 
 class ClassArchive:
-    def __init__(self, java: Java, spark_version: str) -> None:
-        text = f"{java.program.resolve()} {java.version} {spark_version}"
+    def __init__(self, program: Path) -> None:
+        """`program`: the Java that writes and uses it."""
+        parts = (program.resolve(), spark_folder() / "jars")
+        text = " ".join(f"{each} {each.stat().st_mtime_ns}" for each in parts)
         self._name = f"spark-{hashlib.sha256(text.encode()).hexdigest()[:12]}.jsa"
         self._written: Path | None = None
 

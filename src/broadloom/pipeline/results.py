@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from broadloom.errors import BroadloomError
+from broadloom.pipeline.arrow.frames import empty, frame
 from broadloom.pipeline.table import Table
 from broadloom.record.arrow_import import pa, pq
 from broadloom.record.file_locks import lock
@@ -104,16 +105,14 @@ class Results:
         """Read a whole table, without Spark."""
         schema = table.schema
         parts = [pq.read_table(path, partitioning=None).cast(schema) for path in self.files(table.name)]
-        return pa.concat_tables([schema.empty_table(), *parts])
+        return pa.concat_tables([empty(schema), *parts])
 
     def scan(self, table: Table) -> "pl.LazyFrame":
         """The same, lazily."""
         import polars as pl
 
         files = self.files(table.name)
-        empty = pl.from_arrow(table.schema.empty_table())
-        assert isinstance(empty, pl.DataFrame)
-        return pl.scan_parquet(files, hive_partitioning=False) if files else empty.lazy()
+        return pl.scan_parquet(files, hive_partitioning=False) if files else frame(empty(table.schema)).lazy()
 
     # -- writing
 

@@ -1,14 +1,13 @@
 """Rows of a tape that cannot be used, and why: one rule for the tables of a build and for live tables."""
 
 from collections.abc import Collection
-from datetime import UTC, date, datetime, timedelta
+from datetime import date, datetime
 
 import numpy as np
 import polars as pl
 
 from broadloom.record.arrow_import import pa, pc
-from broadloom.record.rows import DAY_US
-from broadloom.record.schema import COLUMNS, ID_COLUMNS, ID_PATTERN, EventKind
+from broadloom.record.schema import COLUMNS, DAY_US, ID_COLUMNS, ID_PATTERN, EventKind
 
 AMOUNT_MAX = 1 << 48
 """Upper limit of sizes, hops and counts. Larger values are invalid, and their sums would overflow."""
@@ -68,9 +67,11 @@ def has_flaws(batch: pa.RecordBatch, day: date, latest: datetime) -> bool:
     """Whether some row has a problem; much faster than looking at each one. Texts are dictionaries."""
     if any(batch[name].null_count for name in _REQUIRED):
         return True
-    begin = datetime(day.year, day.month, day.day, tzinfo=UTC)
-    times, ordinals = pc.min_max(batch["event_time"]).as_py(), pc.min_max(batch["ordinal"]).as_py()
-    if times["min"] < begin or times["max"] >= min(begin + timedelta(days=1), latest) or ordinals["min"] < 0:
+    begin_us = (day - date(1970, 1, 1)).days * DAY_US
+    # As numbers: pyarrow imports pandas for times.
+    times, ordinals = (pc.min_max(batch[name].cast(pa.int64())).as_py() for name in ("event_time", "ordinal"))
+    latest_us = int(latest.timestamp() * 1_000_000)
+    if times["min"] < begin_us or times["max"] >= min(begin_us + DAY_US, latest_us) or ordinals["min"] < 0:
         return True
     for name in (*_AMOUNTS, *_SEQUENCES, "sequence"):
         ends = pc.min_max(batch[name]).as_py()

@@ -14,17 +14,21 @@ import tempfile
 import zipfile
 from collections.abc import Mapping
 from functools import cache
+from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
 
 from broadloom import __version__
 from broadloom.errors import BroadloomError
 from broadloom.extras import missing_package
-from broadloom.pipeline import java
+from broadloom.pipeline import embedded_java, java
 from broadloom.pipeline.class_archive import ClassArchive
+from broadloom.pipeline.embedded_java import EmbeddedJava
 
 if TYPE_CHECKING:
+    from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
 DRIVER_MEMORY = "4g"
@@ -47,6 +51,10 @@ JAVA_ANSWER_TIMEOUT_S = 5.0
 _archives: list[ClassArchive] = []
 """Of the running Java."""
 
+_starting: list[EmbeddedJava] = []
+"""Java that PySpark does not know yet."""
+
+_TESTING_UTILS = "pyspark.testing.utils"
 _LOGGING = Path(__file__).with_name("logging.properties")
 
 
@@ -56,8 +64,71 @@ JAVA_ENDED = (
 )
 
 
+class _LightTestingUtils(ModuleType):
+    """Stands for `pyspark.testing.utils`, which PySpark imports with pandas and much else, to learn one thing: whether
+    there is numpy. Whoever wants another attribute gets the real module."""
+
+    have_numpy = True
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):  # asked by the import system
+            raise AttributeError(name)
+        if sys.modules.get(self.__name__) is self:
+            del sys.modules[self.__name__]
+        return getattr(import_module(self.__name__), name)
+
+
 class SparkUnavailableError(BroadloomError):
     """Spark is not installed, or the master does not answer."""
+
+
+def start_java(memory: str = DRIVER_MEMORY) -> None:
+    """Begin to start Java for a quick embedded session. It starts while the caller goes on, and imports packages."""
+    if not _starting and "pyspark" not in sys.modules and find_spec("pyspark") and embedded_java.is_supported():
+        _set_environment("local")
+        _starting.append(_embedded(memory, quick=True))
+
+
+def context(
+    master: str | None = None,
+    *,
+    name: str = "broadloom",
+    cores: int | None = None,
+    memory: str = DRIVER_MEMORY,
+    quick: bool = False,
+    settings: Mapping[str, str] | None = None,
+) -> "SparkContext":
+    """Start Spark, or return what runs. `SparkContext` is enough for jobs without SQL, and starts faster.
+
+    `master` is a master URL (`spark://host:port`); None runs embedded, on `cores` of this machine (default: all).
+    `settings` are Spark settings that override those made here.
+    """
+    if find_spec("pyspark") is None:
+        raise SparkUnavailableError(missing_package("pyspark", "pipeline"))
+    cores = cores or os.cpu_count() or 1
+    where = master or f"local[{cores}]"
+    _check_master(where)
+    _set_environment(where)
+    from py4j.protocol import Py4JError  # type: ignore[import-untyped]
+    from pyspark import SparkConf, SparkContext
+    from pyspark.errors import PySparkException
+
+    logging.getLogger().addFilter(_is_not_py4j)  # it logs, as root, what is raised anyway
+    sys.modules.setdefault(_TESTING_UTILS, _LightTestingUtils(_TESTING_UTILS))
+    try:
+        if SparkContext._gateway is None and is_embedded(where) and embedded_java.is_supported():
+            if not _starting:
+                _starting.append(_embedded(memory, quick))
+            _starting[0].connect()
+            _starting.clear()
+        chosen = {**_settings(where, cores, memory, quick), **(settings or {}), "spark.app.name": name}
+        spark = SparkContext.getOrCreate(SparkConf().setMaster(where).setAll(list(chosen.items())))
+    except (PySparkException, Py4JError, RuntimeError, OSError, embedded_java.JavaStartError) as problem:
+        raise SparkUnavailableError(f"Spark did not start on {where}: {_reason(problem)}") from problem
+    if not is_embedded(where):
+        # Workers have Spark and the packages; Broadloom itself is shipped.
+        spark.addPyFile(str(_package_archive()))
+    return spark
 
 
 def session(
@@ -69,33 +140,28 @@ def session(
     quick: bool = False,
     settings: Mapping[str, str] | None = None,
 ) -> "SparkSession":
-    """Start Spark, or return the running session.
-
-    `master` is a master URL (`spark://host:port`); None runs embedded, on `cores` of this machine (default: all).
-    `settings` are Spark settings that override those made here.
-    """
-    if find_spec("pyspark") is None:
-        raise SparkUnavailableError(missing_package("pyspark", "pipeline"))
-    from py4j.protocol import Py4JError  # type: ignore[import-untyped]
-    from pyspark.errors import PySparkException
+    """A session for SQL and DataFrames, or the running one; arguments as for `context`."""
+    running = context(master, name=name, cores=cores, memory=memory, quick=quick, settings=settings)
     from pyspark.sql import SparkSession
 
     logging.getLogger("SQLQueryContextLogger").disabled = True  # prints what is raised anyway
-    cores = cores or os.cpu_count() or 1
-    where = master or f"local[{cores}]"
-    _check_master(where)
-    _set_environment(where)
-    builder = SparkSession.builder.master(where).appName(name)
-    for key, value in {**_settings(where, cores, memory, quick), **(settings or {})}.items():
+    builder = SparkSession.builder
+    chosen = _settings(str(running.master), cores or os.cpu_count() or 1, memory, quick)
+    for key, value in {**chosen, **(settings or {})}.items():
         builder = builder.config(key, value)
-    try:
-        spark = builder.getOrCreate()
-    except (PySparkException, Py4JError, RuntimeError, OSError) as problem:
-        raise SparkUnavailableError(f"Spark did not start on {where}: {_reason(problem)}") from problem
-    if not is_embedded(where):
-        # Workers have Spark and the packages; Broadloom itself is shipped.
-        spark.sparkContext.addPyFile(str(_package_archive()))
-    return spark
+    return builder.getOrCreate()
+
+
+def _is_not_py4j(record: logging.LogRecord) -> bool:
+    return Path(record.pathname).parent.name != "py4j"
+
+
+def _embedded(memory: str, quick: bool) -> EmbeddedJava:
+    program, options = java.program(), _java_options(quick)
+    if quick:
+        _archives.append(ClassArchive(program))
+        options += _archives[-1].options()
+    return EmbeddedJava(program, memory, options)
 
 
 def is_embedded(master: str) -> bool:
@@ -106,9 +172,9 @@ def is_embedded(master: str) -> bool:
 def is_running() -> bool:
     if "pyspark" not in sys.modules:
         return False
-    from pyspark.sql import SparkSession
+    from pyspark import SparkContext
 
-    return SparkSession.getActiveSession() is not None
+    return SparkContext._active_spark_context is not None
 
 
 def has_java_ended() -> bool:
@@ -140,7 +206,10 @@ def _forget_session() -> None:
 
 
 def stop() -> None:
-    """Stop the running session and its JVM, if any."""
+    """Stop the running session and its JVM, if any; also one that is just starting."""
+    while _starting:
+        _starting.pop().kill()
+        _archives.clear()
     if "pyspark" not in sys.modules:
         return
     from pyspark import SparkContext
@@ -149,7 +218,7 @@ def stop() -> None:
     if SparkContext._gateway is not None and has_java_ended():
         _forget_session()
         return
-    running = SparkSession.getActiveSession()
+    running = SparkSession.getActiveSession() or SparkContext._active_spark_context
     if running is not None:
         running.stop()
     gateway = SparkContext._gateway
@@ -240,15 +309,9 @@ def _settings(master: str, cores: int, memory: str, quick: bool) -> dict[str, st
             "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
         ),
     }
-    # Derby, which keeps a catalog, would write its log into the working directory.
-    options = [f"-Dlog4j2.configurationFile={_LOGGING.as_uri()}", f"-Dderby.stream.error.file={os.devnull}"]
     if quick:
-        # Startup is most of the work: compile little, and use no GC threads.
-        options += ["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"]
-        if is_embedded(master):
-            options += _archive_options()
         settings["spark.sql.adaptive.enabled"] = "false"
-    settings["spark.driver.extraJavaOptions"] = " ".join(options)
+    settings["spark.driver.extraJavaOptions"] = " ".join(_java_options(quick))
     if is_embedded(master):
         settings["spark.python.daemon.module"] = "broadloom.pipeline.engine.warm_daemon"
     if _is_local(master):
@@ -256,26 +319,20 @@ def _settings(master: str, cores: int, memory: str, quick: bool) -> dict[str, st
     return settings
 
 
-def _archive_options() -> list[str]:
-    """Java has no options any more once it runs."""
-    from pyspark import SparkContext
-    from pyspark import __version__ as spark_version
-
-    if SparkContext._gateway is not None:
-        return []
-    _archives.append(ClassArchive(java.find(), spark_version))
-    return _archives[-1].options()
+def _java_options(quick: bool) -> list[str]:
+    # Derby, which keeps a catalog, would write its log into the working directory.
+    options = [f"-Dlog4j2.configurationFile={_LOGGING.as_uri()}", f"-Dderby.stream.error.file={os.devnull}"]
+    # Startup is most of the work: compile little, and use no GC threads.
+    return [*options, "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"] if quick else options
 
 
 def _set_environment(master: str) -> None:
     """Set the environment variables that Spark reads at startup."""
-    from pyspark import SparkContext
-
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
     if _is_local(master):
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-    if SparkContext._gateway is None and not master.startswith("sc:"):
+    if not (is_embedded(master) and embedded_java.is_supported()) and not is_running():
         os.environ["JAVA_HOME"] = str(java.home_for_spark(java.find()))
 
 

@@ -70,7 +70,7 @@ def create_views(spark: "SparkSession", statement: str, tapes: Path | None, out:
     if tapes is not None:
         names.append(TAPE)
         if re.search(rf"\b{TAPE}\b", statement, re.IGNORECASE):
-            events(spark, examine_tapes(tapes, spark=spark)).createOrReplaceTempView(TAPE)
+            events(spark, examine_tapes(tapes, spark=spark.sparkContext)).createOrReplaceTempView(TAPE)
     if out is None:
         return names
     results, live = Results(out), LiveStore(out / "live")

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from broadloom.errors import BroadloomError
+from broadloom.pipeline.engine.scheduler import run_tasks
 from broadloom.pipeline.quarantine import (
     FUTURE_TOLERANCE_S,
     FileReport,
@@ -30,6 +31,7 @@ from broadloom.record.arrow_import import pa
 from broadloom.record.schema import spark_ddl
 
 if TYPE_CHECKING:
+    from pyspark import SparkContext
     from pyspark.sql import DataFrame, SparkSession
 
 LOCAL_FILES_MAX = 256
@@ -96,7 +98,7 @@ def file_ids(folder: Path) -> list[FileId]:
 def examine_tapes(
     folder: Path | str,
     *,
-    spark: "SparkSession | None" = None,
+    spark: "SparkContext | None" = None,
     now: datetime | None = None,
     future_tolerance_s: float = FUTURE_TOLERANCE_S,
     on_progress: Callable[[int, int], None] | None = None,
@@ -111,7 +113,7 @@ def examine_tapes(
     paths = [path for path, _, _ in known]
     if not paths:
         raise TapesNotFoundError(f"no tapes in {folder}")
-    if spark is not None and (not is_embedded(str(spark.sparkContext.master)) or len(paths) > LOCAL_FILES_MAX):
+    if spark is not None and (not is_embedded(str(spark.master)) or len(paths) > LOCAL_FILES_MAX):
         # Workers have other working directories.
         found = _examine_with_spark(spark, str(folder.absolute()), paths, latest)
         check_shared(folder, known, found)
@@ -165,16 +167,7 @@ def check_shared(folder: Path, files: Sequence[FileId], reports: Sequence[FileRe
         )
 
 
-def _examine_with_spark(spark: "SparkSession", folder: str, paths: Sequence[str], latest: datetime) -> list[FileReport]:
-    import pickle
-
-    def look(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for batch in batches:
-            found = [pickle.dumps(examine(folder, path, latest)) for path in batch["path"].to_pylist()]
-            yield pa.RecordBatch.from_arrays([pa.array(found, pa.binary())], ["examined"])
-
-    frame = spark.createDataFrame(pa.table({"path": pa.array(paths, pa.string())}))
-    tasks = -(-len(paths) // FILES_PER_TASK)
-    table = frame.repartition(max(tasks, spark.sparkContext.defaultParallelism)).mapInArrow(look, "examined BINARY")
-    found = [pickle.loads(each) for each in table.toArrow()["examined"].to_pylist()]
-    return sorted(found, key=lambda file: file.path)
+def _examine_with_spark(spark: "SparkContext", folder: str, paths: Sequence[str], latest: datetime) -> list[FileReport]:
+    tasks = [paths[start : start + FILES_PER_TASK] for start in range(0, len(paths), FILES_PER_TASK)]
+    found = run_tasks(spark, lambda some: [examine(folder, path, latest) for path in some], tasks)
+    return [each for some in found for each in some]

@@ -14,7 +14,8 @@ from collections import deque
 from collections.abc import Callable
 
 from broadloom.record.dropped_rows import DroppedRows, RowRange
-from broadloom.record.rows import DAY_US, OptionalColumns, Row
+from broadloom.record.rows import OptionalColumns, Row
+from broadloom.record.schema import DAY_US
 from broadloom.record.settings import TapeSettings
 
 _WRITER_CHECK_S = 1.0

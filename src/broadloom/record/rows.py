@@ -10,10 +10,8 @@ from typing import Any, NamedTuple
 
 from broadloom.record.arrow_import import pa
 from broadloom.record.dropped_rows import Key, RowRange
-from broadloom.record.schema import ID_COLUMNS, INT64_MAX, TIME, EventKind, file_schema
+from broadloom.record.schema import DAY_US, ID_COLUMNS, INT64_MAX, TIME, EventKind, file_schema
 from broadloom.wire import PeerId
-
-DAY_US = 86_400_000_000
 
 KIND_NUMBERS = {kind: number for number, kind in enumerate(EventKind)}
 """Kinds inside a tuple. Never written to disk."""

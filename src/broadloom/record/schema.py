@@ -28,6 +28,11 @@ CHANNEL_DIGITS = 16
 """Hexadecimal digits of the channel id in its folder name."""
 
 INT64_MAX = (1 << 63) - 1
+DAY_US = 86_400_000_000
+
+CRASH_REASONS = ("connection_lost", "heartbeat_timeout")
+LEAVE_REASONS = ("peer_left", "local_leave")
+"""Values of `LinkDownReason`, as `reason` has them. Readers need not import the protocol."""
 
 ID_COLUMNS = ("peer", "author", "neighbor", "parent_author", "member", "parent_member")
 ID_PATTERN = "^[0-9a-f]{16}$"

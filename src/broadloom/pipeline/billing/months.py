@@ -10,7 +10,7 @@ from zoneinfo import ZoneInfo
 import numpy as np
 import polars as pl
 
-from broadloom.pipeline.arrow.frames import to_arrow, to_polars
+from broadloom.pipeline.arrow.frames import empty, to_arrow, to_polars
 from broadloom.pipeline.billing.money import Ints
 from broadloom.record.arrow_import import pa
 
@@ -66,7 +66,7 @@ def months_column(times: pa.ChunkedArray, time_zone: str) -> pa.Array:
 def connected_by_month(sessions: pa.Table, time_zone: str) -> pa.Table:
     """Connect time and number of sessions by channel, subscriber and month."""
     if not len(sessions):
-        return CONNECTED.empty_table()
+        return empty(CONNECTED)
     frame = to_polars(sessions.select(["channel", "subscriber", "start_time", "end_time"]))
     start: Ints = frame["start_time"].to_numpy()
     end: Ints = frame["end_time"].to_numpy()

@@ -40,7 +40,7 @@ from broadloom.record.schema import SCHEMA
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from pyspark.sql import SparkSession
+    from pyspark import SparkContext
 
 WORK = ".work"
 _HASH_SEED = 7
@@ -96,7 +96,7 @@ class Finished:
 
 
 def run_distributed(
-    job: Job, spark: "SparkSession", parts: Sequence[Part], on_phase: "Callable[[str], None]"
+    job: Job, spark: "SparkContext", parts: Sequence[Part], on_phase: "Callable[[str], None]"
 ) -> list[WrittenFile]:
     (Path(job.folder) / WORK).mkdir(parents=True, exist_ok=True)
     if any(each.cuts > 1 for each in parts):
@@ -258,7 +258,7 @@ def _destination(merged: dict[str, Merged], channel: str) -> int:
 # -- parts that are too large
 
 
-def _cut_large_parts(job: Job, spark: "SparkSession", parts: Sequence[Part]) -> list[Part]:
+def _cut_large_parts(job: Job, spark: "SparkContext", parts: Sequence[Part]) -> list[Part]:
     """Read the files of large parts once, and write their rows again, by receiver."""
     large = [each for each in parts if each.cuts > 1]
     pieces = [(part, number) for part in large for number in range(part.cuts)]

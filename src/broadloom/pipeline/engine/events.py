@@ -11,6 +11,7 @@ from pathlib import Path
 
 import polars as pl
 
+from broadloom.pipeline.arrow.frames import empty
 from broadloom.pipeline.row_checks import CHECKED, row_problem
 from broadloom.record.arrow_import import pa, pq
 from broadloom.record.schema import SCHEMA
@@ -44,7 +45,7 @@ def load(files: Iterable[str], columns: Sequence[str], flawed: FlawedFiles | Non
             problem = row_problem(wanted, flawed.latest)
             rows = rows.with_columns(event_date=pl.lit(day)).filter(problem.is_null()).select(columns)
         frames.append(rows)
-    return pl.concat(frames) if frames else encode(SCHEMA.empty_table(), columns)
+    return pl.concat(frames) if frames else encode(empty(SCHEMA), columns)
 
 
 def encode(table: pa.Table, columns: Sequence[str]) -> pl.DataFrame:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark import SparkContext
 
 
 class Blob(NamedTuple):
@@ -34,13 +34,13 @@ def attempt() -> int:
     return 0 if context is None else context.taskAttemptId()
 
 
-def run_tasks(spark: "SparkSession", function: Callable[[Any], Any], tasks: Sequence[Any]) -> list[Any]:
+def run_tasks(spark: "SparkContext", function: Callable[[Any], Any], tasks: Sequence[Any]) -> list[Any]:
     """Call the function with each task, on the workers."""
-    return list(spark.sparkContext.parallelize(tasks, len(tasks)).map(function).collect())
+    return list(spark.parallelize(tasks, len(tasks)).map(function).collect())
 
 
 def exchange(
-    spark: "SparkSession",
+    spark: "SparkContext",
     send: Callable[[Any], Iterable[Blob]],
     tasks: Sequence[Any],
     receive: Callable[[Any, Blobs], Any],
@@ -59,5 +59,5 @@ def exchange(
         for destination in sorted(got):
             yield receive(destinations[destination], got.pop(destination))
 
-    rows = spark.sparkContext.parallelize(tasks, len(tasks)).flatMap(sent)
+    rows = spark.parallelize(tasks, len(tasks)).flatMap(sent)
     return list(rows.partitionBy(len(destinations), int).mapPartitions(received).collect())

@@ -11,7 +11,7 @@ import polars as pl
 
 from broadloom.pipeline.arrow.channel_clock import ChannelClock
 from broadloom.pipeline.arrow.clock_correction import ClockCorrection
-from broadloom.pipeline.arrow.frames import MICROSECONDS_PER_S, frame, to_schema
+from broadloom.pipeline.arrow.frames import MICROSECONDS_PER_S, empty, frame, to_schema
 from broadloom.pipeline.arrow.link_crossings import FASTEST, merge_fastest
 from broadloom.pipeline.billing.config import BillingConfig
 from broadloom.pipeline.engine.events import TEXT, FlawedFiles, plain
@@ -32,7 +32,7 @@ from broadloom.pipeline.tables.deliveries import deliveries_table, pair_deliveri
 from broadloom.pipeline.tables.delivery_balances import CLOCK_TOLERANCE, AuditInputs, author_bounds
 from broadloom.pipeline.tables.invoices import build_invoices
 from broadloom.pipeline.tables.recorded_peers import SETTLE, missing_rows
-from broadloom.record.arrow_import import pa, pc, pq
+from broadloom.record.arrow_import import pa, pq
 from broadloom.record.schema import EventKind
 from broadloom.testing.checks.settling import FabricState
 
@@ -60,8 +60,8 @@ class Job:
     previous_invoices: pa.Table | None = None
 
     def inputs(self, channel: str, scans: Frames, clocks: pa.Table | None = None) -> ChannelInputs:
-        own = self.quarantine.filter(pc.equal(self.quarantine["channel"], channel))
-        correction = ClockCorrection(CLOCK_OFFSETS.empty_table() if clocks is None else clocks)
+        own = to_schema(frame(self.quarantine).filter(pl.col("channel") == channel), self.quarantine.schema)
+        correction = ClockCorrection(empty(CLOCK_OFFSETS) if clocks is None else clocks)
         return ChannelInputs(channel, scans, self.settings, own, self.billing, correction)
 
     @property
@@ -212,7 +212,7 @@ def clock_offsets(fastest: list[pl.DataFrame], spans: pl.DataFrame) -> pa.Table:
     spans = (
         plain(spans).group_by("run_id").agg(start_time=pl.col("first_time").min(), end_time=pl.col("last_time").max())
     )
-    known = frame(FASTEST.empty_table()) if not fastest else merge_fastest(pl.concat(fastest))
+    known = frame(empty(FASTEST)) if not fastest else merge_fastest(pl.concat(fastest))
     return estimate_clock_offsets(known, spans.to_arrow(compat_level=pl.CompatLevel.oldest()))
 
 
@@ -228,7 +228,7 @@ def build_all_channels(job: Job, tables: Tables, writer: TableWriter) -> None:
 
 
 def _correction(clocks: pa.Table | None) -> ClockCorrection:
-    return ClockCorrection(CLOCK_OFFSETS.empty_table() if clocks is None else clocks)
+    return ClockCorrection(empty(CLOCK_OFFSETS) if clocks is None else clocks)
 
 
 def _conform(rows: pa.Table, described: Table) -> pa.Table:

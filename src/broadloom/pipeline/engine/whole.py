@@ -4,6 +4,7 @@ from collections.abc import Mapping
 
 import polars as pl
 
+from broadloom.pipeline.arrow.frames import empty
 from broadloom.pipeline.arrow.link_crossings import crossings, fastest, sampled
 from broadloom.pipeline.engine.events import load
 from broadloom.pipeline.engine.scans import crossing_rows
@@ -60,7 +61,7 @@ def build_channels(
             spans.append(inputs[channel].scans["peer_spans"].select(RUN_SPANS))
             if rows["run_id"].n_unique() > 1:
                 fast.append(fastest(crossings(sampled(rows, rows.height))))
-    clocks = clock_offsets(fast, pl.concat(spans)) if spans else CLOCK_OFFSETS.empty_table()
+    clocks = clock_offsets(fast, pl.concat(spans)) if spans else empty(CLOCK_OFFSETS)
     for channel, each in inputs.items():
         each.clocks = job.inputs(channel, {}, clocks).clocks
         build_stage(job, Stage.CHANNEL, each, writers[channel])

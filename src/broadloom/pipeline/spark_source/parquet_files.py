@@ -15,10 +15,10 @@ from typing import NamedTuple
 from broadloom.pipeline.quarantine import QuarantineReason, schema_problem
 from broadloom.pipeline.tape_set import TapesNotFoundError
 from broadloom.record.arrow_import import pa, pc, pq
-from broadloom.record.rows import DAY_US
 from broadloom.record.schema import (
     CHANNEL_DIGITS,
     CHANNEL_KEY,
+    DAY_US,
     RUN_KEY,
     SCHEMA_VERSION,
     VERSION_KEY,

@@ -11,8 +11,7 @@ from numpy.typing import NDArray
 
 from broadloom.protocol.events import LinkDownReason
 from broadloom.record.arrow_import import pa, pq
-from broadloom.record.rows import DAY_US
-from broadloom.record.schema import CHANNEL_DIGITS, COLUMNS, SCHEMA, TIME, EventKind, file_schema
+from broadloom.record.schema import CHANNEL_DIGITS, COLUMNS, DAY_US, SCHEMA, TIME, EventKind, file_schema
 
 GROUP_ROWS = 250_000
 KINDS = [kind.value for kind in EventKind]

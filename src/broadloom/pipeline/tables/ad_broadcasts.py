@@ -101,7 +101,9 @@ def add_audience(broadcasts: pa.Table, sessions: pa.Table) -> pa.Table:
     times: Ints = frame["broadcast_time"].to_numpy()
     started = np.searchsorted(np.sort(spans["start_time"].to_numpy()), times, side="right")
     ended = np.searchsorted(np.sort(spans["end_time"].to_numpy()), times, side="left")
-    return broadcasts.append_column("audience_count", pa.array(started - ended, pa.int64())).cast(WITH_AUDIENCE)
+    return broadcasts.append_column("audience_count", pl.Series(started - ended, dtype=pl.Int64).to_arrow()).cast(
+        WITH_AUDIENCE
+    )
 
 
 def add_fees(broadcasts: pa.Table, billing: BillingConfig) -> pa.Table:

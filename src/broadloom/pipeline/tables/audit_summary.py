@@ -6,7 +6,7 @@ import polars as pl
 
 from broadloom.pipeline.arrow.channel_clock import ChannelClock
 from broadloom.pipeline.arrow.fabric_timeline import FabricTimeline
-from broadloom.pipeline.arrow.frames import arrow, frame
+from broadloom.pipeline.arrow.frames import arrow, empty, frame, from_rows
 from broadloom.pipeline.quarantine import unread_files
 from broadloom.pipeline.table import (
     CHANNEL,
@@ -113,7 +113,7 @@ def audit_verdict(summaries: pl.DataFrame, quarantined: pl.DataFrame) -> Verdict
 def build(inputs: ChannelInputs) -> pa.Table:
     messages, peers = inputs["messages"], inputs["recorded_peers"]
     if not messages.num_rows and not peers.num_rows:
-        return schema_of(COLUMNS).empty_table()
+        return empty(schema_of(COLUMNS))
     sums, findings = inputs.scan("balance_sums"), inputs["audit_findings"]
     counts = dict.fromkeys(FINDINGS, 0) | {
         each["values"]: each["counts"] for each in findings["finding"].value_counts().to_pylist()
@@ -152,7 +152,7 @@ def build(inputs: ChannelInputs) -> pa.Table:
         )
     if peers["joined_time"].null_count:
         notes.append(f"{peers['joined_time'].null_count} peers whose join is not on the tapes")
-    return pa.Table.from_pylist([{**row, "notes": "; ".join(notes) or None}], schema=schema_of(COLUMNS))
+    return from_rows([{**row, "notes": "; ".join(notes) or None}], schema_of(COLUMNS))
 
 
 TABLE = Table(

@@ -28,7 +28,7 @@ import numpy.typing as npt
 import polars as pl
 
 from broadloom.pipeline.arrow.clock_correction import WINDOW_US
-from broadloom.pipeline.arrow.frames import to_arrow, to_polars
+from broadloom.pipeline.arrow.frames import empty, to_arrow, to_polars
 from broadloom.pipeline.table import COUNT, NUMBER, TEXT, TIME, Stage, Table, TableColumn, schema_of
 from broadloom.record.arrow_import import pa
 from broadloom.topology import component_labels
@@ -96,7 +96,7 @@ def estimate_clock_offsets(fastest: pl.DataFrame, spans: pa.Table) -> pa.Table:
     """
     seen = to_polars(spans).sort("run_id")
     if seen.is_empty():
-        return CLOCK_OFFSETS.empty_table()
+        return empty(CLOCK_OFFSETS)
     runs = seen["run_id"].to_list()
     number = {run: index for index, run in enumerate(runs)}
     from_us = (

@@ -24,7 +24,7 @@ from datetime import datetime
 
 import polars as pl
 
-from broadloom.pipeline.arrow.frames import frame, seconds
+from broadloom.pipeline.arrow.frames import empty, frame, seconds
 from broadloom.pipeline.arrow.suspects import (
     PAIR,
     excused_by_dropped_rows,
@@ -163,7 +163,7 @@ def delivery_balances(
     counts = _counts(deliveries)
     pairs = _pairs(messages, counts, receivers, inputs)
     if not pairs.height:
-        return frame(SCHEMA.empty_table())
+        return frame(empty(SCHEMA))
     pairs = _with_due_range(_with_due_end(_with_due_start(pairs, messages, inputs), messages, inputs), counts)
     suspects = _suspects(pairs, counts)
     ids = counts.join(suspects, on=PAIR, how="semi")["pair"]

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from broadloom.pipeline.arrow.fabric_timeline import NEVER, FabricTimeline
-from broadloom.pipeline.arrow.frames import MICROSECONDS_PER_S
+from broadloom.pipeline.arrow.frames import MICROSECONDS_PER_S, empty
 from broadloom.pipeline.table import (
     CHANNEL,
     COUNT,
@@ -64,7 +64,7 @@ def fabric_snapshots(
 ) -> pa.Table:
     """Snapshots of one channel from its tables `links` and `membership_intervals`."""
     if not intervals.num_rows:
-        return FABRIC_SNAPSHOTS.empty_table()
+        return empty(FABRIC_SNAPSHOTS)
     channel = intervals["channel"][0].as_py()
     timeline = FabricTimeline(links, intervals, degree)
     losses = np.unique(timeline.end[timeline.end < NEVER])

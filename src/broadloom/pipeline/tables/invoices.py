@@ -16,7 +16,7 @@ import numpy as np
 import polars as pl
 
 from broadloom.errors import BroadloomError
-from broadloom.pipeline.arrow.frames import frame, to_arrow, to_polars, to_schema
+from broadloom.pipeline.arrow.frames import empty, frame, to_arrow, to_polars, to_schema
 from broadloom.pipeline.billing import months, terms
 from broadloom.pipeline.billing.config import BillingConfig
 from broadloom.pipeline.billing.money import Ints, amount_due, from_decimal, to_decimal
@@ -267,7 +267,7 @@ def _issued(previous: pa.Table | None, folder: str, billing: BillingConfig) -> p
             )
         previous = pq.read_table(folder, columns=SCHEMA.names, partitioning=None)
     if previous is None:
-        return SCHEMA.empty_table()
+        return empty(SCHEMA)
     rows = previous.select(SCHEMA.names).cast(SCHEMA)
     rows = rows.filter(pc.is_in(rows["kind"], pa.array(["invoice", "correction"])))
     for time_zone, currency in set(zip(rows["time_zone"].to_pylist(), rows["currency"].to_pylist(), strict=True)):

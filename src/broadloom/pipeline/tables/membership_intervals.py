@@ -12,8 +12,8 @@ from broadloom.pipeline.arrow.channel_clock import ChannelClock
 from broadloom.pipeline.arrow.clock_correction import ClockCorrection
 from broadloom.pipeline.arrow.frames import arrow, frame, to_arrow, to_polars, to_schema
 from broadloom.pipeline.table import CHANNEL, FLAG, ID, TEXT, TIME, ChannelInputs, Stage, Table, TableColumn, schema_of
-from broadloom.protocol.events import LinkDownReason
 from broadloom.record.arrow_import import pa
+from broadloom.record.schema import CRASH_REASONS, LEAVE_REASONS
 
 COLUMNS = (
     CHANNEL,
@@ -45,8 +45,6 @@ SIGNS = pa.schema(
 """First and last sign of life of a peer, by the clock of a run: its own events, or messages received from it."""
 
 _KEYS = ["channel", "peer"]
-_CRASH_REASONS = [LinkDownReason.CONNECTION_LOST.value, LinkDownReason.HEARTBEAT_TIMEOUT.value]
-_LEAVE_REASONS = [LinkDownReason.PEER_LEFT.value, LinkDownReason.LOCAL_LEAVE.value]
 
 
 def corrected(changes: pa.Table, correction: ClockCorrection | ChannelClock) -> pl.DataFrame:
@@ -77,8 +75,8 @@ def membership_intervals(changes: pa.Table, signs: pa.Table, correction: ClockCo
         linked_time=time.min(),
         is_unlinked=(kind == "link_up").sum() <= (kind == "link_down").sum(),
         last_down_reason=pl.col("reason").filter(kind == "link_down").last(),
-        lost_time=down.filter(down_reason.is_in(_CRASH_REASONS)).max(),
-        farewell_time=down.filter(down_reason.is_in(_LEAVE_REASONS)).min(),
+        lost_time=down.filter(down_reason.is_in(CRASH_REASONS)).max(),
+        farewell_time=down.filter(down_reason.is_in(LEAVE_REASONS)).min(),
     )
     known = pl.concat([by_signs.select(_KEYS), by_neighbors.select(_KEYS)]).unique(_KEYS)
     for part in (by_signs, by_own_events, by_neighbors):
@@ -98,7 +96,7 @@ def _with_end_status(known: pl.DataFrame) -> pl.DataFrame:
     # A live peer whose link was lost records that too, and has later events; a crashed one has none.
     is_silent = pl.col("lost_time") > pl.col("last_seen_time")
     is_cut = pl.col("has_links") & (pl.col("lost_time") == pl.col("last_seen_time"))
-    is_out_of_sight = ~is_recorded & pl.col("is_unlinked") & pl.col("last_down_reason").is_in(_CRASH_REASONS)
+    is_out_of_sight = ~is_recorded & pl.col("is_unlinked") & pl.col("last_down_reason").is_in(CRASH_REASONS)
     has_left = pl.col("leaving_time").is_not_null()
     has_crashed = ~has_left & (is_silent | is_cut | is_out_of_sight)
     return known.with_columns(

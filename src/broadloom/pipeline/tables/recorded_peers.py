@@ -28,9 +28,8 @@ from broadloom.pipeline.table import (
     TableColumn,
     TableSetting,
 )
-from broadloom.protocol.events import LinkDownReason
 from broadloom.record.arrow_import import pa
-from broadloom.record.schema import EventKind
+from broadloom.record.schema import CRASH_REASONS, EventKind
 from broadloom.testing.checks.settling import SETTLE_S
 from broadloom.topology import component_labels
 
@@ -69,7 +68,6 @@ SCHEMA = pa.schema([pa.field(each.name, each.type) for each in COLUMNS])
 
 MEMBERSHIP_KINDS = ("joined", "leaving", "left", "link_up", "link_down", EventKind.ROWS_DROPPED.value)
 
-_DISRUPTION_REASONS = (LinkDownReason.CONNECTION_LOST.value, LinkDownReason.HEARTBEAT_TIMEOUT.value)
 _KEYS = ["channel", "peer"]
 
 
@@ -158,7 +156,7 @@ def _components(peers: list[str], ones: list[str], others: list[str]) -> NDArray
 
 def disruptions(rows: pl.DataFrame) -> pl.DataFrame:
     """When a peer lost a link abruptly."""
-    lost = rows.filter((pl.col("kind") == "link_down") & pl.col("reason").is_in(list(_DISRUPTION_REASONS)))
+    lost = rows.filter((pl.col("kind") == "link_down") & pl.col("reason").is_in(list(CRASH_REASONS)))
     return lost.select("channel", last_disruption_time="event_time").unique().sort("last_disruption_time")
 
 

@@ -3,6 +3,7 @@
 import numpy as np
 
 from broadloom.pipeline.arrow.fabric_timeline import NEVER, FabricTimeline
+from broadloom.pipeline.arrow.frames import empty, from_rows
 from broadloom.pipeline.table import (
     CHANNEL,
     COUNT,
@@ -37,7 +38,7 @@ REPAIRS = schema_of(COLUMNS)
 def repairs(links: pa.Table, intervals: pa.Table, *, degree: int = 0) -> pa.Table:
     """One row per lost peer of a channel, from its tables `links` and `membership_intervals`."""
     if not intervals.num_rows:
-        return REPAIRS.empty_table()
+        return empty(REPAIRS)
     channel = intervals["channel"][0].as_py()
     timeline = FabricTimeline(links, intervals, degree)
     lost = np.flatnonzero(timeline.end < NEVER)
@@ -75,7 +76,7 @@ def repairs(links: pa.Table, intervals: pa.Table, *, degree: int = 0) -> pa.Tabl
                 "duration_ms": None if end is None else (end - start) / 1000,
             }
         )
-    return pa.Table.from_pylist(rows, schema=REPAIRS)
+    return from_rows(rows, REPAIRS)
 
 
 def _up_at_loss(timeline: FabricTimeline, end: np.ndarray) -> np.ndarray:

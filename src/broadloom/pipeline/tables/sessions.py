@@ -18,7 +18,7 @@ from typing import Any
 
 import polars as pl
 
-from broadloom.pipeline.arrow.frames import arrow, frame, to_arrow, to_polars
+from broadloom.pipeline.arrow.frames import arrow, empty, frame, to_arrow, to_polars
 from broadloom.pipeline.billing.money import to_decimal
 from broadloom.pipeline.table import (
     CHANNEL,
@@ -291,7 +291,7 @@ def build(inputs: ChannelInputs) -> pa.Table:
     found = frame(spans(arrow(signs), chosen))
     channels = frame(inputs["channels"])
     if not channels.height:
-        return SESSIONS.empty_table()
+        return empty(SESSIONS)
     tape_end = channels.select("channel", tape_end_time="end_time")
     return pa.concat_tables(
         [
