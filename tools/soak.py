@@ -56,6 +56,7 @@ FAULT_CASES = (
     AcceptanceCase("connection resets and slow hosts under traffic", "degraded-network", 100, 20),
     AcceptanceCase("partitioned for longer than the retention time", "long-partition", 60, 20),
     AcceptanceCase("all faults in random order", "random-faults", 24, 100),
+    AcceptanceCase("direct requests under all faults in random order", "requests", 24, 100),
     AcceptanceCase("tree parents with the most children killed", "kill-tree-parents", 60, 20),
     AcceptanceCase("hosts of tree parents crash without a reset", "kill-tree-hosts", 60, 20),
     AcceptanceCase("8 start at the same instant on an empty channel", "cold-start", 8, 200),

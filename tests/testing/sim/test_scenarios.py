@@ -34,6 +34,7 @@ SMALL = {
     "long-partition": 16,
     "join-storm": 60,
     "random-faults": 16,
+    "requests": 12,
 }
 """Number of peers by scenario; `DEFAULT_PEERS` for the others."""
 DEFAULT_PEERS = 40

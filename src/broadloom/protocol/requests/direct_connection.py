@@ -80,6 +80,7 @@ class DirectConnection:
         """Of all these, and of the partial ones."""
         self._partial: dict[int, Partial] = {}
         self._partial_tell: Partial | None = None
+        self._discards_tell = False
         self._discarded: dict[int, None] = {}
         """Requests that were answered before all their parts had arrived."""
         self._senders: deque[PartSender] = deque()
@@ -283,7 +284,7 @@ class DirectConnection:
             if len(data) > self._remote_bytes_max:
                 status, data = RequestStatus.TOO_LARGE, b"the reply has %d bytes" % len(data)
             elif self._owner.held_bytes + len(data) > self._peer.settings.direct_bytes_max:
-                status, data = RequestStatus.BUSY, b"too many replies wait to be sent"
+                status, data = RequestStatus.FAILED, b"too many replies wait to be sent"
             else:
                 self._owner.held_bytes += len(data)
                 self._waiting_replies.append(PartSender(data, None, request.id))
@@ -330,6 +331,9 @@ class DirectConnection:
         data, layer, flags = message.data, message.layer, message.flags
         if self._incoming_bytes + len(data) > self._tell_bytes_max:
             raise WireError("one-way messages are larger than allowed")
+        if self._discards_tell or self._owner.held_bytes + len(data) > self._peer.settings.direct_bytes_max:
+            self._discard_tell(is_last=not flags & MORE)
+            return
         self._incoming_bytes += len(data)
         self._owner.held_bytes += len(data)
         partial = self._partial_tell
@@ -349,6 +353,15 @@ class DirectConnection:
             self.on_taken(request)
         elif len(self._tells) >= self._peer.settings.tells_waiting_max:
             self._on_too_many_tells(request)
+
+    def _discard_tell(self, *, is_last: bool) -> None:
+        """There is no memory for it. Its sender does not learn of it."""
+        if self._partial_tell is not None:
+            self._release_bytes(self._partial_tell.size)
+            self._partial_tell = None
+        self._discards_tell = not is_last
+        if is_last:
+            self._peer.counters.tells_dropped += 1
 
     @property
     def _tell_bytes_max(self) -> int:

@@ -115,6 +115,21 @@ class DirectRequests:
         self.is_leaving = True
 
     @property
+    def waiting_count(self) -> int:
+        """Requests of this peer that wait to be sent."""
+        return self._waiting_count
+
+    @property
+    def dialed_count(self) -> int:
+        """Connections dialed by this peer, and those that are being dialed."""
+        dialing = sum(route.exchange is not None for route in self._routes.values())
+        return dialing + sum(each.is_initiator and not each.is_closing for each in self._connections)
+
+    @property
+    def accepted_count(self) -> int:
+        return sum(not each.is_initiator and not each.is_closing for each in self._connections)
+
+    @property
     def has_open_requests(self) -> bool:
         return any(connection.has_open_requests for connection in self._connections)
 
@@ -212,18 +227,18 @@ class DirectRequests:
                 delay_s = (1 - self._dial_tokens) / settings.direct_dials_per_s
                 self._peer.runtime.call_later(delay_s, self._on_dials_due)
             return False
-        dialing = sum(route.exchange is not None for route in self._routes.values())
-        dialed = [each for each in self._connections if each.is_initiator and not each.is_closing]
-        return len(dialed) + dialing < settings.direct_out_max or self._close_least_recently_used(dialed)
+        if self.dialed_count < settings.direct_out_max:
+            return True
+        return self._close_least_recently_used(is_initiator=True)
 
     def _on_dials_due(self) -> None:
         self._dials_are_scheduled = False
         self._dial_queued()
 
-    @staticmethod
-    def _close_least_recently_used(connections: list[DirectConnection]) -> bool:
+    def _close_least_recently_used(self, *, is_initiator: bool) -> bool:
         """Make room: close an idle connection, if there is one."""
-        idle = [each for each in connections if each.is_idle]
+        open_ones = [each for each in self._connections if each.is_initiator == is_initiator and not each.is_closing]
+        idle = [each for each in open_ones if each.is_idle]
         if idle:
             min(idle, key=lambda each: each.used_at).begin_close()
         return bool(idle)
@@ -262,8 +277,8 @@ class DirectRequests:
         if not self._peer.is_member:
             exchange.reject(RejectReason.NOT_CONNECTED, "this peer has not joined the channel yet")
             return
-        accepted = [each for each in self._connections if not each.is_initiator and not each.is_closing]
-        if len(accepted) >= settings.direct_in_max and not self._close_least_recently_used(accepted):
+        is_full = self.accepted_count >= settings.direct_in_max
+        if is_full and not self._close_least_recently_used(is_initiator=False):
             exchange.reject(RejectReason.BUSY, "too many direct connections")
             return
         exchange.respond(DirectAccept(DIRECT_VERSION, settings.direct_inflight_max, settings.direct_request_bytes_max))

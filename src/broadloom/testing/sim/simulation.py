@@ -14,6 +14,7 @@ from broadloom.testing.sim.dissemination import random_payloads
 from broadloom.testing.sim.hostile import HostileNode, SimSigner
 from broadloom.testing.sim.network import SimNetwork, SimNetworkSettings
 from broadloom.testing.sim.node import START_TIME_S, SimNode
+from broadloom.testing.sim.request_traffic import RequestTraffic
 from broadloom.testing.sim.roster_checker import GUARANTEE, RosterChecker
 from broadloom.testing.sim.step_checker import StepChecker
 from broadloom.testing.sim.virtual_clock import VirtualClock
@@ -82,6 +83,7 @@ class Simulation:
         self._authors: list[SimNode] | None = None
         self._traffic_round = 0
         self._has_healed = False
+        self.requests = RequestTraffic(self)
 
     # -- peers
 

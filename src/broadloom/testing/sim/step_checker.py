@@ -183,9 +183,11 @@ class StepChecker:
     def _label(self, message: "Message") -> str:
         return message_label(message.author, message.sequence)
 
-    def report_violation(self, guarantee: int, node: "SimNode | None", text: str) -> None:
+    def report_violation(self, guarantee: int | str, node: "SimNode | None", text: str) -> None:
+        """`guarantee` is the number of a guarantee of the channel, or names another one."""
         subject = f"{node} ({node.peer.me}) " if node is not None else ""
-        raise GuaranteeViolation(f"guarantee {guarantee}, at {self._clock.now:.3f} s: {subject}{text}")
+        what = f"guarantee {guarantee}" if isinstance(guarantee, int) else guarantee
+        raise GuaranteeViolation(f"{what}, at {self._clock.now:.3f} s: {subject}{text}")
 
     def _write_trace(self, node: "SimNode", text: str) -> None:
         if self._trace is not None:

@@ -72,6 +72,23 @@ def traffic(run: Run, per_s: float, authors: int = 0) -> None:
     run.simulation.set_traffic(per_s, run.simulation.sample(min(authors, len(run.simulation.alive))) or None)
 
 
+def request_traffic(run: Run, per_s: float) -> None:
+    """Send direct requests and one-way messages between random members at this total rate; 0 stops it."""
+    run.simulation.requests.set_rate(per_s)
+
+
+def finish_requests(run: Run, timeout_s: float = 30.0) -> None:
+    """Stop the requests; each one of a living peer must have an outcome within the timeout."""
+    requests = run.simulation.requests
+    requests.set_rate(0)
+    if not run.simulation.run_until(lambda: not requests.open_requests, timeout_s):
+        record = requests.open_requests[0]
+        text = f"{len(requests.open_requests)} requests have no outcome after {timeout_s:g} s"
+        run.simulation.checker.report_violation("direct requests", record.caller, text)
+    run.metrics["requests"] = len(requests.records)
+    run.metrics |= {kind.name.lower(): count for kind, count in sorted(requests.replies.items(), key=str)}
+
+
 def wait(run: Run, duration_s: float) -> None:
     """Let time pass."""
     run.simulation.run_for(duration_s)
@@ -304,8 +321,8 @@ def measure_dissemination(
 STEPS: dict[str, Callable[..., Any]] = {
     step.__name__: step
     for step in (
-        grow, join_storm, traffic, wait, converge, merge, kill, kill_tree_parents, leave, pause, resume, throttle,
-        partition, heal, reset_connections, churn, random_faults, quiesce, measure_redundancy, measure_topology,
-        measure_dissemination,
+        grow, join_storm, traffic, request_traffic, finish_requests, wait, converge, merge, kill, kill_tree_parents,
+        leave, pause, resume, throttle, partition, heal, reset_connections, churn, random_faults, quiesce,
+        measure_redundancy, measure_topology, measure_dissemination,
     )
 }  # fmt: skip
