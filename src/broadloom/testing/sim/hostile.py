@@ -131,10 +131,10 @@ class RosterLies:
         self._roster._store = self._remember_first  # type: ignore[method-assign, assignment]
         node.call_later(LIE_INTERVAL_S, self._lie)
 
-    def _relay_some(self, neighbor: "NeighborSync", peer_ids: list[PeerId], *, anew: bool = False) -> None:
+    def _relay_some(self, neighbor: "NeighborSync", peer_ids: list[PeerId], *, with_credentials: bool = False) -> None:
         me = self._node.peer.me.peer_id
         self._honest_send(
-            neighbor, [each for each in peer_ids if each == me or self._node.random.random() < 0.5], anew=anew
+            neighbor, [each for each in peer_ids if each == me or self._node.random.random() < 0.5], with_credentials=with_credentials
         )
 
     def _remember_first(self, *stored: Any) -> None:
