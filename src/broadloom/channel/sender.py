@@ -121,7 +121,7 @@ class Sender(LoopBound):
         peer, now = self._node.peer, self._node.now
         deadline = now() + timeout_s
         if peer.receipts.open_count >= OPEN_MAX:
-            raise BusyError(f"{self.name}: {OPEN_MAX:,} receipts are waited for; wait for some of them")
+            raise BusyError(f"{OPEN_MAX:,} receipts are waited for; wait for some of them")
         if peer.state is PeerState.CONNECTED:
             with suppress(TimeoutError):  # members that we do not know of yet would not be counted
                 await self._wait_until_roster_is_complete(timeout_s)

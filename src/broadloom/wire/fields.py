@@ -25,7 +25,8 @@ MEMBER_NAME_BYTES_MAX = 64
 LAYERS_MAX = 32
 REPORTS_MAX = 64
 """Delivery reports in one frame."""
-MISSED_RANGES_MAX = 8
+MISSED_ENDS_MAX = 16
+"""First and last number of each range."""
 
 UInt = Annotated[int, xdr.UINT]
 Hyper = Annotated[int, xdr.HYPER]

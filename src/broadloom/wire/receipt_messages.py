@@ -5,17 +5,17 @@ from typing import Annotated, Any, TypeVar, dataclass_transform
 from broadloom.wire import xdr
 from broadloom.wire.codec import WireMessage, declared, message, packed, unpacked
 from broadloom.wire.fields import (
-    MISSED_RANGES_MAX,
+    MISSED_ENDS_MAX,
     RECORD_BYTES_MAX,
     RECORD_SIGNATURE_BYTES_MAX,
     REPORTS_MAX,
     Hyper,
 )
-from broadloom.wire.types import SignedRecord
+from broadloom.wire.types import SignedReport
 
 M = TypeVar("M", bound=type[WireMessage])
 
-_SIGNED_REPORT = xdr.signed_record(RECORD_BYTES_MAX, RECORD_SIGNATURE_BYTES_MAX, 0)
+_SIGNED_REPORT = xdr.opaques(SignedReport, RECORD_BYTES_MAX, RECORD_SIGNATURE_BYTES_MAX)
 
 
 @dataclass_transform(frozen_default=True)
@@ -32,7 +32,7 @@ class DeliveryReport(WireMessage):
     author: Hyper
     first: Hyper
     last: Hyper
-    missed: Annotated[tuple[int, ...], xdr.array(xdr.HYPER, 2 * MISSED_RANGES_MAX)]
+    missed: Annotated[tuple[int, ...], xdr.array(xdr.HYPER, MISSED_ENDS_MAX)]
     """First and last number of each range."""
 
     def covers(self, first: int, last: int) -> bool:
@@ -62,5 +62,5 @@ def decode_report(data: bytes) -> DeliveryReport:
 class DeliveryReports(WireMessage):
     """Causes: reports that are new to the receiver are passed on toward the author, which verifies them."""
 
-    reports: Annotated[tuple[SignedRecord, ...], xdr.array(_SIGNED_REPORT, REPORTS_MAX)]
-    """`DeliveryReport`s as the members signed them, without credentials: the roster has these."""
+    reports: Annotated[tuple[SignedReport, ...], xdr.array(_SIGNED_REPORT, REPORTS_MAX)]
+    """The author has the credentials of the members in its roster."""

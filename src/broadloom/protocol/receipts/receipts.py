@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from broadloom.protocol.receipts.reporter import REPORT_PURPOSE
 from broadloom.wire import PeerId
 from broadloom.wire.receipt_messages import DeliveryReport
-from broadloom.wire.types import SignedRecord
+from broadloom.wire.types import SignedReport
 
 if TYPE_CHECKING:
     from broadloom.protocol.peer import Peer
@@ -92,7 +92,7 @@ class Receipts:
         if self._open.pop(receipt, receipt) is None and receipt.timer is not None:
             receipt.timer.cancel()
 
-    def on_report(self, report: DeliveryReport, signed: SignedRecord) -> None:
+    def on_report(self, report: DeliveryReport, signed: SignedReport) -> None:
         waiting = [
             each
             for each in self._open
@@ -102,7 +102,7 @@ class Receipts:
         ]
         if not waiting:
             return
-        if not self._peer.roster.is_signed_by(PeerId(report.peer_id), REPORT_PURPOSE, signed.record, signed.signature):
+        if not self._peer.roster.is_signed_by(PeerId(report.peer_id), REPORT_PURPOSE, signed.report, signed.signature):
             self._peer.counters.bad_signatures += 1  # relays do not verify it, so the neighbor is not to blame
             return
         for receipt in waiting:

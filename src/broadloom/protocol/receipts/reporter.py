@@ -3,9 +3,9 @@
 from typing import TYPE_CHECKING
 
 from broadloom.wire import PeerId
-from broadloom.wire.fields import MISSED_RANGES_MAX, REPORTS_MAX
+from broadloom.wire.fields import MISSED_ENDS_MAX, REPORTS_MAX
 from broadloom.wire.receipt_messages import DeliveryReport, DeliveryReports, decode_report, encode_report
-from broadloom.wire.types import SignedRecord
+from broadloom.wire.types import SignedReport
 
 if TYPE_CHECKING:
     from broadloom.protocol.events import Missed
@@ -42,7 +42,7 @@ class _AuthorReports:
         """...except these."""
         self.is_own_due = False
         """Something was delivered since our own last report."""
-        self.newest: dict[PeerId, tuple[int, SignedRecord]] = {}
+        self.newest: dict[PeerId, tuple[int, SignedReport]] = {}
         """The newest report of each other member, and how far it reaches."""
         self.unsent: dict[PeerId, None] = {}
         self.timer: Timer | None = None
@@ -73,7 +73,7 @@ class DeliveryReporter:
         if reports is None or not reports.first:
             return
         reports.missed.append((missed.first_sequence, missed.last_sequence))
-        if len(reports.missed) > MISSED_RANGES_MAX:  # claim less
+        if 2 * len(reports.missed) > MISSED_ENDS_MAX:  # claim less
             reports.first = missed.last_sequence + 1
             reports.missed.clear()
 
@@ -81,13 +81,13 @@ class DeliveryReporter:
 
     def on_reports(self, link: "Link", message: DeliveryReports) -> None:
         for signed in message.reports:
-            report = decode_report(signed.record)
+            report = decode_report(signed.report)
             if report.author == self._peer.me.peer_id:
                 self._peer.receipts.on_report(report, signed)
             elif report.peer_id != self._peer.me.peer_id:
                 self._keep(report, signed)
 
-    def _keep(self, report: DeliveryReport, signed: SignedRecord) -> None:
+    def _keep(self, report: DeliveryReport, signed: SignedReport) -> None:
         reports = self._authors.get(report.author)
         if reports is None:
             return  # expired, or invented
@@ -144,12 +144,12 @@ class DeliveryReporter:
                 assert link is not None
                 link.send(DeliveryReports(tuple(signed[start : start + REPORTS_MAX])))
 
-    def _own_report(self, author: PeerId, reports: _AuthorReports) -> SignedRecord:
+    def _own_report(self, author: PeerId, reports: _AuthorReports) -> SignedReport:
         window = self._peer.broadcaster.receiver.windows[author]
         missed = tuple(each for ends in reports.missed for each in ends)
         report = DeliveryReport(self._peer.me.peer_id, author, reports.first, window.last_contiguous, missed)
         data = encode_report(report)
-        return SignedRecord(data, self._peer.roster.sign(REPORT_PURPOSE, data), b"")
+        return SignedReport(data, self._peer.roster.sign(REPORT_PURPOSE, data))
 
     def on_links_changed(self) -> None:
         """The neighbor on the way to an author may have died with our reports: all of them are sent again."""
