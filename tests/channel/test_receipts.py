@@ -9,14 +9,13 @@ import broadloom.sync
 from broadloom import NotConnectedError
 from broadloom.channel.fragments import FRAGMENT_BYTES
 from tests.channel.joined import QUICK, connected_channels, unique_name
-from tests.support import TIMEOUT_S
+from tests.support import TIMEOUT_S, eventually
 
 
 @pytest.mark.parametrize("options", [{"tls": False}, {"tls": True}, {"tls": True, "signed": True}])
 async def test_receipt_names_all_other_members(options: dict[str, Any]) -> None:
     async with connected_channels(4, **options) as (author, *others):
-        for member in others:
-            await member.wait_for_roster(TIMEOUT_S)
+        await eventually(lambda: len(author.members()) == 4)
         receipt = await author.broadcast(b"hello", receipt="all", timeout_s=TIMEOUT_S)
         assert receipt.confirmed == {member.peer_id for member in others}
         assert receipt.is_complete
@@ -43,7 +42,7 @@ async def test_receipt_of_one_member_is_enough_if_one_was_asked_for() -> None:
 
 async def test_member_that_dies_is_gone() -> None:
     async with connected_channels(4) as (author, victim, *others):
-        await author.wait_for_roster(TIMEOUT_S)
+        await eventually(lambda: len(author.members()) == 4)
         victim.abort()
         receipt = await author.broadcast(b"hello", receipt="all", timeout_s=TIMEOUT_S)
         assert receipt.gone == {victim.peer_id}

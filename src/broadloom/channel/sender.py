@@ -14,7 +14,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Literal, overload
 
-from broadloom.channel.arguments import check_callback, check_timeout
+from broadloom.channel.arguments import check_callback, check_positive_timeout
 from broadloom.channel.fragments import FRAGMENT_BYTES, fragment
 from broadloom.channel.loop_bound import LoopBound, running_loop
 from broadloom.errors import BusyError, MessageTooLargeError, NotConnectedError, NotPermittedError
@@ -115,9 +115,7 @@ class Sender(LoopBound):
     ) -> Receipt:
         self._check_loop()
         count = _receipt_count(receipt)
-        if timeout_s is None:
-            raise TypeError("timeout_s must be a number: a member may never confirm the message")
-        check_timeout(timeout_s)
+        check_positive_timeout(timeout_s)
         peer, now = self._node.peer, self._node.now
         deadline = now() + timeout_s
         if peer.receipts.open_count >= OPEN_MAX:
