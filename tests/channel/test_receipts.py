@@ -25,6 +25,7 @@ async def test_receipt_names_all_other_members(options: dict[str, Any]) -> None:
 
 async def test_large_message_is_confirmed_as_a_whole() -> None:
     async with connected_channels(3) as (author, *others):
+        await eventually(lambda: len(author.members()) == 3)
         data = bytes(3 * FRAGMENT_BYTES)
         receipt = await author.broadcast(data, topic="files", receipt="all", timeout_s=TIMEOUT_S)
         assert receipt.is_complete
@@ -35,6 +36,7 @@ async def test_large_message_is_confirmed_as_a_whole() -> None:
 
 async def test_receipt_of_one_member_is_enough_if_one_was_asked_for() -> None:
     async with connected_channels(3) as (author, *_):
+        await eventually(lambda: len(author.members()) == 3)
         receipt = await author.broadcast(b"hello", receipt=1, timeout_s=TIMEOUT_S)
         assert receipt.confirmed
         assert len(receipt.confirmed) + len(receipt.missing) == 2
