@@ -7,8 +7,8 @@ from broadloom.protocol import Peer, Tuning
 from broadloom.protocol.broadcast.author_warnings import CLOCK_SKEW_S
 from broadloom.protocol.events import Missed
 from broadloom.wire import Broadcast
-from broadloom.wire.codec import WireMessage
 from broadloom.wire.broadcast_frame import AGE_MS_MAX, encode_broadcast, signed_part
+from broadloom.wire.codec import WireMessage
 from broadloom.wire.exchange_messages import LinkRequest, LinkResponse
 from broadloom.wire.link_messages import (
     Digest,
