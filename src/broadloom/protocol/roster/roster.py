@@ -21,6 +21,7 @@ from broadloom.protocol.roster.sync import (
     RosterSync,
 )
 from broadloom.wire import PeerId, WireError
+from broadloom.wire.fields import LAYERS_MAX
 from broadloom.wire.roster_messages import (
     INCARNATION_MAX,
     MemberRecord,
@@ -167,7 +168,7 @@ class Roster:
             self._name,
             tuple(sorted(self._peer.links.neighbors)),
             tuple(self._unresponsive)[-UNRESPONSIVE_MAX:],
-            self._layers,
+            self._layers[:LAYERS_MAX],
         )
         own = self._known.get(me.peer_id)
         if own is None:
