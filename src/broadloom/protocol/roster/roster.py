@@ -76,14 +76,12 @@ class Roster:
 
     def members(self) -> tuple[Member, ...]:
         """This peer and all others that can be reached, by peer id."""
-        listed = (MemberState.PRESENT, MemberState.SUSPECT)
-        found = [known.member for known in self._known.values() if known.state in listed]
+        found = [known.member for known in self._known.values() if known.is_listed]
         return tuple(sorted(found, key=lambda member: member.peer_id))
 
     def peer_ids(self) -> list[PeerId]:
         """The ids of all members, sorted."""
-        listed = (MemberState.PRESENT, MemberState.SUSPECT)
-        return sorted(peer_id for peer_id, known in self._known.items() if known.state in listed)
+        return sorted(peer_id for peer_id, known in self._known.items() if known.is_listed)
 
     def signed_records(self) -> list[tuple[bytes, PeerId]]:
         """What each member has signed, for checks."""
@@ -91,8 +89,7 @@ class Roster:
 
     def get(self, peer_id: PeerId) -> Member | None:
         known = self._known.get(peer_id)
-        listed = known is not None and known.state in (MemberState.PRESENT, MemberState.SUSPECT)
-        return known.member if known is not None and listed else None
+        return known.member if known is not None and known.is_listed else None
 
     @property
     def is_complete(self) -> bool:
@@ -347,4 +344,6 @@ class Roster:
         self._apply(self._graph.update(peer_id, None))
         self._presence.forget(peer_id)
         self._outbox.pop(peer_id, None)
+        for neighbor in self.sync.neighbors.values():
+            neighbor.credentials_sent.pop(peer_id, None)
         del self._known[peer_id]
