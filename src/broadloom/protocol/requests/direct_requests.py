@@ -360,7 +360,7 @@ class DirectRequests:
         if request.state is RequestState.QUEUED:
             self._remove_waiting(request)
         elif request.state is RequestState.SENT and request.connection is not None:
-            request.connection.cancel(request)
+            request.connection.caller.cancel(request)
 
     def _remove_waiting(self, request: OutgoingRequest) -> None:
         route = self._routes.get(request.peer_id)
