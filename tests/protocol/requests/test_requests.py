@@ -760,6 +760,7 @@ def test_states_are_ended_after_the_outcome() -> None:
     pair.carry()
     pair.answer(b"")
     assert [*states, request.state] == [RequestState.SENT, RequestState.ENDED]
+    assert request.data == b""  # it stays with its deadline for a while
     assert [type(decode(frame)).__name__ for frame in pair.cables[0].ends[0].sent[2:]] == ["Request", "Request"]
 
 
