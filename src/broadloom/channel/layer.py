@@ -14,6 +14,7 @@ from broadloom.channel.requester import TIMEOUT_S, Handler, HasPeerId
 from broadloom.protocol.events import Batch, payload_bytes
 from broadloom.wire import PeerId
 from broadloom.wire.broadcast_frame import Priority
+from broadloom.wire.identity_messages import IDENTITY_KIND
 from broadloom.wire.payload_kind import LAYER_SHIFT, layer_kind, layer_mark
 
 if TYPE_CHECKING:
@@ -106,6 +107,8 @@ class Layers:
     def route(self, batch: Batch) -> None:
         callback = self._callbacks.get(batch.kind)
         if callback is None:
+            if batch.kind == IDENTITY_KIND:
+                return  # for recorders
             mark = layer_mark(batch.kind)
             is_counted = mark in self.unknown or len(self.unknown) < UNKNOWN_LAYERS_MAX
             self.unknown[mark if is_counted else OTHER_LAYERS] += len(batch)

@@ -2,12 +2,12 @@
 
 import asyncio
 import logging
-import math
 import time
 from abc import abstractmethod
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from typing import Protocol
 
+from broadloom.channel.arguments import check_positive_timeout
 from broadloom.channel.direct_request import REPLY_REMEDY, DirectRequest, Reply
 from broadloom.channel.loop_bound import LoopBound
 from broadloom.errors import (
@@ -109,7 +109,7 @@ class Requester(LoopBound):
         peer_id, flags = _peer_id(peer), 0
         if not isinstance(data, bytes):
             data = payload_bytes(data, REPLY_REMEDY)
-        _check_timeout(timeout_s)
+        check_positive_timeout(timeout_s)
         if headers is not None:
             block = encode_headers(*checked_headers(None, None, headers))
             data, flags = with_headers(block, time.time_ns() // 1_000_000, data), HEADED
@@ -266,10 +266,3 @@ def _peer_id(peer: PeerId | HasPeerId) -> PeerId:
     if not 0 <= found < 1 << 64:
         raise ValueError(f"peer={found}: a peer id has 64 bits")
     return found
-
-
-def _check_timeout(timeout_s: float) -> None:
-    if not isinstance(timeout_s, int | float):
-        raise TypeError(f"timeout_s must be a number of seconds, not {type(timeout_s).__name__}")
-    if not 0 < timeout_s < math.inf:
-        raise ValueError(f"timeout_s={timeout_s}: must be greater than 0 and finite")
