@@ -24,13 +24,13 @@ from tests.protocol.roster.roster_kit import linked, member, member_events, reco
 from tests.protocol.signed_runtime import FakeSigner
 
 LIAR, HONEST, VICTIM = 2, 3, 7
-NO_TIMEOUT = {"heartbeat_timeout_s": 1e9}
+NO_TIMEOUT_S = 1e9
 ALL_BUCKETS = (1 << 64) - 1
 
 
 def with_victim(runtime: FakeRuntime, **settings: Any) -> tuple[Peer, FakeConnection, FakeConnection]:
     """A peer with two neighbors, both linked to a third member, whose records stay at incarnation 5."""
-    peer = member(runtime, Tuning(**NO_TIMEOUT, **settings))
+    peer = member(runtime, Tuning(heartbeat_timeout_s=NO_TIMEOUT_S, **settings))
     liar, honest = linked(runtime, peer, LIAR, HONEST)
     liar.remote_sends(records(record(VICTIM, LIAR, HONEST, incarnation=5)))
     for connection, neighbor in ((liar, LIAR), (honest, HONEST)):
@@ -103,7 +103,7 @@ def test_member_that_claims_edges_to_all_reaches_none_of_them() -> None:
 
 def test_dead_member_is_lost_even_if_a_liar_goes_on_listing_it() -> None:
     runtime = FakeRuntime()
-    peer = member(runtime, Tuning(**NO_TIMEOUT))
+    peer = member(runtime, Tuning(heartbeat_timeout_s=NO_TIMEOUT_S))
     liar, honest, third = linked(runtime, peer, LIAR, HONEST, 4)
     liar.remote_sends(records(record(VICTIM, LIAR, HONEST, 4)))
     for connection, neighbor in ((liar, LIAR), (honest, HONEST), (third, 4)):
@@ -179,7 +179,7 @@ def test_questions_of_one_neighbor_are_limited() -> None:
     assert len(liar.sent_messages(RosterVersions)) <= COMPARES_SERVED_MAX
 
 
-def test_versions_that_nobody_asked_for_cause_nothing() -> None:
+def test_unsolicited_versions_cause_nothing() -> None:
     runtime = FakeRuntime()
     peer, liar, _ = with_victim(runtime)
     liar.remote_sends(RosterDigest(peer.roster.sync.digest))

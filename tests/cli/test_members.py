@@ -20,7 +20,7 @@ def test_members_are_listed_as_table_and_as_json() -> None:
         assert all(each["address"].startswith("127.0.0.1:") and not each["is_proven"] for each in listed)
 
 
-def test_lonely_command_lists_nobody() -> None:
+def test_lonely_command_lists_no_member() -> None:
     code, out, err = run("members", new_channel())
     assert (code, err) == (0, "")
     assert "none" in out

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from broadloom.channel.direct_request import Reply
-from broadloom.channel.requester import TIMEOUT_S, Handler, HasPeer
+from broadloom.channel.requester import TIMEOUT_S, Handler, HasPeerId
 from broadloom.protocol.events import Batch, payload_bytes
 from broadloom.wire import PeerId
 from broadloom.wire.broadcast_frame import Priority
@@ -45,7 +45,7 @@ class Layer:
 
     async def request(
         self,
-        peer: PeerId | HasPeer,
+        peer: PeerId | HasPeerId,
         data: bytes,
         *,
         timeout_s: float = TIMEOUT_S,
@@ -56,7 +56,7 @@ class Layer:
 
     async def tell(
         self,
-        peer: PeerId | HasPeer,
+        peer: PeerId | HasPeerId,
         data: bytes,
         *,
         timeout_s: float = TIMEOUT_S,

@@ -27,7 +27,7 @@ class NeighborStatus:
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """The local view of one peer; no peer knows the whole fabric."""
+    """The local view of one peer."""
 
     channel: str
     peer_id: PeerId
@@ -45,6 +45,8 @@ class Status:
     """Whether every peer is linked to every other."""
     diameter_estimate: int
     """The longest path observed so far."""
+    member_count: int
+    """Peers in the roster, this one included."""
     author_count: int
     retained_bytes: int
     unread_count: int
@@ -94,6 +96,7 @@ def status_of(channel: str, node: TcpNode, *, unread_count: int = 0, unread_byte
         free_slots=peer.links.free_slots if peer.state is not PeerState.LEFT else 0,
         is_full_mesh=peer.join_protocol.is_full_mesh,
         diameter_estimate=peer.diameter.estimate,
+        member_count=len(peer.roster.peer_ids()),
         author_count=len(peer.broadcaster.receiver.windows),
         retained_bytes=peer.broadcaster.retention.retained_bytes,
         unread_count=unread_count,

@@ -49,6 +49,7 @@ def run(
     hostile: Annotated[
         int, option("Hostile members, on a signed channel; the guarantees must hold for the others.", "N", min=0)
     ] = 0,
+    roster: Annotated[bool, option("Peers keep a roster of all members, and its guarantees are checked.")] = False,
     trace: Annotated[bool, option("Print every event (one seed).")] = False,
     draw: Annotated[Path | None, option("Draw the final fabric (one seed) as .svg or .png.", "FILE")] = None,
     tape: TapeOption = None,
@@ -76,6 +77,8 @@ def run(
             loaded = loaded.with_degree(degree)
         if hostile:
             loaded = loaded.with_hostile(hostile)
+        if roster:
+            loaded = loaded.with_roster()
         if dissemination:
             loaded = loaded.with_dissemination(_parse_dissemination(dissemination))
     sizes = _parse_sizes(peers) or [loaded.peers]

@@ -177,7 +177,8 @@ def _head(status: StatusJson) -> Table:
     grid.add_row(
         Text("fabric", style="dim"),
         f"{_neighbor_count(status)} neighbors, {status['free_slots']} free slots{full_mesh}, "
-        f"diameter about {status['diameter_estimate']}, {status['author_count']:,} authors",
+        f"diameter about {status['diameter_estimate']}, {status['member_count']:,} members, "
+        f"{status['author_count']:,} authors",
     )
     if "program" in status:
         grid.add_row(Text("program", style="dim"), _text(f"{status['program']} ({status['pid']})"))

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from broadloom.errors import BroadloomError
-from broadloom.pipeline.arrow.frames import empty, frame, with_schema
+from broadloom.pipeline.analysis.frames import empty, frame, with_schema
 from broadloom.pipeline.table import Table
 from broadloom.record.arrow_import import pa, pq
 from broadloom.record.file_locks import lock

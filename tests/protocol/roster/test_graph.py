@@ -24,7 +24,8 @@ def plain_search(listed: dict[int, tuple[int, ...]]) -> set[int]:
 @given(st.integers(0, 1 << 32), st.integers(2, 14))
 def test_reachable_members_are_those_of_a_plain_search(seed: int, size: int) -> None:
     random = Random(seed)
-    graph, listed = MemberGraph(ROOT), {ROOT: ()}
+    graph = MemberGraph(ROOT)
+    listed: dict[int, tuple[int, ...]] = {ROOT: ()}
     for _ in range(60):
         peer_id = random.randrange(size)
         before = set(graph.reachable)

@@ -39,7 +39,7 @@ def own_records(connection: FakeConnection) -> list[tuple[int, ...]]:
 # -- our own record
 
 
-def test_record_lists_neighbors_and_is_signed_anew_when_they_change() -> None:
+def test_record_lists_neighbors_and_is_signed_again_when_they_change() -> None:
     runtime = FakeRuntime()
     peer = member(runtime)
     first, second = linked(runtime, peer, 2, 3)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import polars as pl
 
-from broadloom.pipeline.arrow.frames import empty
+from broadloom.pipeline.analysis.frames import empty
 from broadloom.pipeline.row_checks import CHECKED, row_problem
 from broadloom.record.arrow_import import pa, pq
 from broadloom.record.schema import SCHEMA, with_all_columns

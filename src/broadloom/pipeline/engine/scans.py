@@ -9,10 +9,10 @@ from typing import Any
 
 import polars as pl
 
-from broadloom.pipeline.arrow.forged_rows import odd_sendings
-from broadloom.pipeline.arrow.link_crossings import COLUMNS as CROSSING_COLUMNS
-from broadloom.pipeline.arrow.link_crossings import KINDS as CROSSING_KINDS
-from broadloom.pipeline.arrow.subscribers import NAME_COLUMNS, gather_names
+from broadloom.pipeline.analysis.forged_rows import odd_sendings
+from broadloom.pipeline.analysis.link_crossings import COLUMNS as CROSSING_COLUMNS
+from broadloom.pipeline.analysis.link_crossings import KINDS as CROSSING_KINDS
+from broadloom.pipeline.analysis.subscribers import NAME_COLUMNS, gather_names
 from broadloom.pipeline.engine.events import plain
 from broadloom.pipeline.tables import messages as messages_function
 from broadloom.pipeline.tables.membership_intervals import ROSTER_KINDS

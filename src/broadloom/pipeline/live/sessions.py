@@ -6,7 +6,7 @@ time any more, so nothing is lost. A session that is over by then is final.
 
 import polars as pl
 
-from broadloom.pipeline.arrow.frames import to_polars
+from broadloom.pipeline.analysis.frames import frame_us
 from broadloom.pipeline.live.watermark import Watermark
 from broadloom.pipeline.tables.sessions import KINDS, SIGN_COLUMNS, SIGNS, SPANS, SessionRule, sessions, spans
 from broadloom.record.arrow_import import pa
@@ -73,7 +73,7 @@ def _spans(base: pl.DataFrame, pending: pl.DataFrame, rule: SessionRule) -> pl.D
     as_signs = base.select(
         "channel", "peer", "subscriber", "last_time", sign=pl.lit("identification"), first_time="start_time"
     ).select(PENDING.names())
-    found = to_polars(spans(_as_arrow(pl.concat([as_signs, pending])), rule))
+    found = frame_us(spans(_as_arrow(pl.concat([as_signs, pending])), rule))
     keys = ["channel", "subscriber", "peer"]
     counts = (
         found.select(*keys, "start_time", "last_time")
@@ -91,7 +91,7 @@ def _spans(base: pl.DataFrame, pending: pl.DataFrame, rule: SessionRule) -> pl.D
 
 def _sessions(found: pl.DataFrame, until_us: int, rule: SessionRule) -> pl.DataFrame:
     table = _as_arrow(found.with_columns(tape_end_time=pl.lit(until_us, pl.Int64)))
-    return to_polars(sessions(table, rule).drop_columns(["connected_ms", "ticket_serial", "is_proven"]))
+    return frame_us(sessions(table, rule).drop_columns(["connected_ms", "ticket_serial", "is_proven"]))
 
 
 def _as_arrow(frame: pl.DataFrame) -> pa.Table:

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from pyspark.sql.datasource import InputPartition
 from pyspark.sql.types import StructType
 
-from broadloom.pipeline.arrow.frames import frame
+from broadloom.pipeline.analysis.frames import frame
 from broadloom.pipeline.quarantine import QuarantineReason
 from broadloom.pipeline.row_checks import CHECKED, has_flaws, row_problem
 from broadloom.pipeline.spark_source.offsets import TapeFilesRemovedError

@@ -2,8 +2,8 @@
 
 import polars as pl
 
-from broadloom.pipeline.arrow.frames import frame, to_schema
-from broadloom.pipeline.arrow.subscribers import identities
+from broadloom.pipeline.analysis.frames import frame, to_schema
+from broadloom.pipeline.analysis.subscribers import identities
 from broadloom.pipeline.table import CHANNEL, COUNT, ID, TEXT, TIME, ChannelInputs, Stage, Table, TableColumn, schema_of
 from broadloom.record.arrow_import import pa
 

@@ -18,7 +18,7 @@ import numpy as np
 import polars as pl
 
 from broadloom.errors import BroadloomError
-from broadloom.pipeline.arrow.frames import empty, frame, to_arrow, to_polars, to_schema, with_schema
+from broadloom.pipeline.analysis.frames import empty, frame, frame_us, table_us, to_schema, with_schema
 from broadloom.pipeline.billing import months, terms
 from broadloom.pipeline.billing.config import BillingConfig
 from broadloom.pipeline.billing.money import Ints, amount_due, from_decimal, to_decimal
@@ -130,7 +130,7 @@ NEW_INVOICES: pa.Schema = pa.schema(
 
 def new_invoices(billing_state: pa.Table, billing: BillingConfig) -> pa.Table:
     """The rows to add to the issued ones."""
-    frame = to_polars(billing_state).with_columns(
+    frame = frame_us(billing_state).with_columns(
         issued_amount=pl.Series(from_decimal(_filled(billing_state["issued_amount"]))), row=pl.int_range(pl.len())
     )
     frame = _with_plan(_with_month_bounds(frame, billing.time_zone), billing)
@@ -168,7 +168,7 @@ def new_invoices(billing_state: pa.Table, billing: BillingConfig) -> pa.Table:
     ).sort("row")
     position = NEW_INVOICES.get_field_index("amount")
     amounts = to_decimal(frame["amount_due"].to_numpy())
-    return to_arrow(frame, NEW_INVOICES.remove(position)).add_column(position, "amount", amounts)
+    return table_us(frame, NEW_INVOICES.remove(position)).add_column(position, "amount", amounts)
 
 
 def _with_month_bounds(frame: pl.DataFrame, time_zone: str) -> pl.DataFrame:

@@ -11,10 +11,10 @@ has in its roster has not crashed.
 
 import polars as pl
 
-from broadloom.pipeline.arrow.channel_clock import ChannelClock
-from broadloom.pipeline.arrow.clock_correction import ClockCorrection
-from broadloom.pipeline.arrow.frames import arrow, empty, frame, to_arrow, to_polars, to_schema
-from broadloom.pipeline.arrow.subscribers import identities
+from broadloom.pipeline.analysis.channel_clock import ChannelClock
+from broadloom.pipeline.analysis.clock_correction import ClockCorrection
+from broadloom.pipeline.analysis.frames import arrow, empty, frame, frame_us, table_us, to_schema
+from broadloom.pipeline.analysis.subscribers import identities
 from broadloom.pipeline.table import CHANNEL, FLAG, ID, TEXT, TIME, ChannelInputs, Stage, Table, TableColumn, schema_of
 from broadloom.record.arrow_import import pa
 from broadloom.record.schema import CRASH_REASONS, LEAVE_REASONS
@@ -73,7 +73,7 @@ _KEYS = ["channel", "peer"]
 
 def corrected(changes: pa.Table, correction: ClockCorrection | ChannelClock) -> pl.DataFrame:
     """Membership events by the reference clock, in the order of each run."""
-    return correction.apply(to_polars(changes), "run_id", "event_time").sort("event_time", "run_id", "ordinal")
+    return correction.apply(frame_us(changes), "run_id", "event_time").sort("event_time", "run_id", "ordinal")
 
 
 def membership_intervals(
@@ -84,7 +84,7 @@ def membership_intervals(
 ) -> pa.Table:
     """One row per peer, from the events of `KINDS`, the signs of life and what recorders saw in the roster."""
     rows = corrected(changes, correction)
-    sighted = correction.apply(to_polars(signs), "run_id", "first_time")
+    sighted = correction.apply(frame_us(signs), "run_id", "first_time")
     sighted = correction.apply(sighted, "run_id", "last_time")
     by_signs = sighted.group_by(_KEYS).agg(
         is_recorded=pl.col("is_own").any(),
@@ -113,7 +113,7 @@ def membership_intervals(
     known = pl.concat([each.select(_KEYS) for each in (by_signs, by_neighbors, by_roster)]).unique(_KEYS)
     for part in parts:
         known = known.join(part, on=_KEYS, how="left")
-    return to_arrow(_with_end_status(known).sort(_KEYS), MEMBERSHIP_INTERVALS)
+    return table_us(_with_end_status(known).sort(_KEYS), MEMBERSHIP_INTERVALS)
 
 
 def _by_roster(seen: pl.DataFrame, by_signs: pl.DataFrame) -> pl.DataFrame:

@@ -18,8 +18,8 @@ from typing import Any
 
 import polars as pl
 
-from broadloom.pipeline.arrow.frames import arrow, empty, frame, to_arrow, to_polars
-from broadloom.pipeline.arrow.subscribers import identities, with_subscriber
+from broadloom.pipeline.analysis.frames import arrow, empty, frame, frame_us, table_us
+from broadloom.pipeline.analysis.subscribers import identities, with_subscriber
 from broadloom.pipeline.billing.money import to_decimal
 from broadloom.pipeline.table import (
     CHANNEL,
@@ -164,7 +164,7 @@ _PEER = ["channel", "peer"]
 
 def spans(signs: pa.Table, rule: SessionRule) -> pa.Table:
     """When each peer of a subscriber was connected. The table must hold all signs of a peer."""
-    frame = to_polars(signs)
+    frame = frame_us(signs)
     identifications = _identifications(frame.filter(pl.col("sign") == "identification"), rule)
     joined = frame.filter(pl.col("sign") == "joined")
     joined = joined.select(*_PEER, "first_time", "last_time", is_new=pl.lit(0, pl.Int64))
@@ -192,14 +192,14 @@ def spans(signs: pa.Table, rule: SessionRule) -> pa.Table:
         .with_columns(has_left=(pl.col("left_time") - pl.col("last_time") <= rule.timeout_us).fill_null(False))
         .with_columns(end_time=pl.when("has_left").then("left_time").otherwise(pl.col("last_time") + rule.tail_us))
     )
-    return to_arrow(found, SPANS)
+    return table_us(found, SPANS)
 
 
 def sessions(spans: pa.Table, rule: SessionRule) -> pa.Table:
     """Merge the spans of a subscriber. `tape_end_time` is the end of the channel's tapes: a session does not extend
     beyond it, and is open if more signs could still continue it. `ticket_serial` may be missing."""
     keys = ["channel", "subscriber"]
-    every = to_polars(spans)
+    every = frame_us(spans)
     if "ticket_serial" not in every.columns:
         every = every.with_columns(ticket_serial=pl.lit(None, pl.String))
     frame = (
@@ -275,7 +275,7 @@ def _completed(found: pl.DataFrame) -> pa.Table:
     found = found.with_columns(is_proven=pl.col("ticket_serial").is_not_null())
     position = SESSIONS.get_field_index("connected_ms")
     connected_us = (found["end_time"] - found["start_time"]).to_numpy()
-    return to_arrow(found, SESSIONS.remove(position)).add_column(
+    return table_us(found, SESSIONS.remove(position)).add_column(
         position, SESSIONS.field(position), to_decimal(connected_us, EXACT_MS)
     )
 

@@ -13,6 +13,7 @@ from broadloom.protocol.broadcast.retention import RetainedFrame
 from broadloom.protocol.events import Batch, Missed
 from broadloom.wire import Broadcast, PeerId
 from broadloom.wire.broadcast_frame import Dissemination, decode_broadcast, read_header, relayed
+from broadloom.wire.payload_kind import WANTS_RECEIPT
 
 if TYPE_CHECKING:
     from broadloom.protocol.broadcast.broadcaster import Broadcaster
@@ -109,6 +110,8 @@ class Receiver:
             window.stream_start = message.stream_start
         broadcaster.plumtree.on_first_copy(window.tree, link, hops, is_flood=is_flood)
         self._relay(link, window, frame, message, now)
+        if message.kind & WANTS_RECEIPT:
+            peer.reporter.on_first_copy(author, link)
         if sequence <= window.last_contiguous + 1:
             self._deliver(window, message, message.age_ms)
             if window.reorder_buffer:
@@ -188,7 +191,8 @@ class Receiver:
     def _deliver(self, window: ReceiveWindow, message: Broadcast, age_ms: float) -> None:
         """Deliver the messages that are new, unless their TTL has expired."""
         peer = self._peer
-        batch = Batch(message.author, message.sequence, message.messages, message.hops, message.kind)
+        kind, wants_receipt = message.kind & ~WANTS_RECEIPT, message.kind & WANTS_RECEIPT
+        batch = Batch(message.author, message.sequence, message.messages, message.hops, kind)
         if message.sequence <= window.last_contiguous:
             batch = batch.after(window.last_contiguous)
         window.last_contiguous = batch.last_sequence
@@ -203,6 +207,8 @@ class Receiver:
         peer.runtime.deliver(batch)
         if peer.observer is not None:
             peer.observer.delivered(batch)
+        if wants_receipt:
+            peer.reporter.on_delivered(message.author, batch.first_sequence)
 
     def _is_from_before(self, message: Broadcast, age_ms: float) -> bool:
         """Whether a message was certainly sent before this peer was connected. Its age is the time it spent at relays,
@@ -276,6 +282,7 @@ class Receiver:
     def _report_missed(self, missed: Missed) -> None:
         self._peer.counters.missed += missed.last_sequence - missed.first_sequence + 1
         self._peer.runtime.report_missed(missed)
+        self._peer.reporter.on_missed(missed)
         if self._peer.observer is not None:
             self._peer.observer.missed(missed)
 

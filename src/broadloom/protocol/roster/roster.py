@@ -20,7 +20,7 @@ from broadloom.protocol.roster.sync import (
     NeighborSync,
     RosterSync,
 )
-from broadloom.wire import PeerId, WireError
+from broadloom.wire import Address, PeerId, WireError
 from broadloom.wire.roster_messages import (
     INCARNATION_MAX,
     MemberRecord,
@@ -40,6 +40,8 @@ if TYPE_CHECKING:
 FORGET_INTERVAL_S = 60.0
 UNRESPONSIVE_MAX = 8
 """Silent former neighbors in one record; the latest count."""
+UNRESPONSIVE_S = 60.0
+"""They are listed for this long: all links of a partition time out within a few seconds."""
 URGENT_REASONS = (LinkDownReason.CONNECTION_LOST, LinkDownReason.HEARTBEAT_TIMEOUT)
 
 
@@ -56,7 +58,8 @@ class Roster:
         self._presence = Presence(peer, self._known, self._graph)
         self.sync = RosterSync(peer, self._known, self._graph, self._presence)
         self._incarnation = 0
-        self._unresponsive: dict[PeerId, None] = {}
+        self._unresponsive: dict[PeerId, float] = {}
+        """Former neighbors that became silent, and when."""
         self._publish_timer: Timer | None = None
         self._publish_at = 0.0
         self._published_at = -peer.settings.roster_publish_s
@@ -81,6 +84,36 @@ class Roster:
         listed = (MemberState.PRESENT, MemberState.SUSPECT)
         return sorted(peer_id for peer_id, known in self._known.items() if known.state in listed)
 
+    @property
+    def size(self) -> int:
+        """Members whose records are known, also of some that are gone."""
+        return len(self._known)
+
+    def primary_ids(self) -> list[PeerId]:
+        """The ids of all members, each program once."""
+        return [each for each in self.peer_ids() if not self._known[each].record.is_secondary]
+
+    def unreachable_ids(self) -> frozenset[PeerId]:
+        """Members on the other side of a partition."""
+        return frozenset(
+            peer_id
+            for peer_id, known in self._known.items()
+            if known.state is MemberState.UNREACHABLE and known.was_partitioned and not known.record.is_secondary
+        )
+
+    @property
+    def is_signing(self) -> bool:
+        return self._verifier.is_signing
+
+    def sign(self, purpose: bytes, data: bytes) -> bytes:
+        """Our signature for another purpose than a record; empty on a channel without TLS."""
+        return self._verifier.sign_for(purpose, data)
+
+    def is_signed_by(self, peer_id: PeerId, purpose: bytes, data: bytes, signature: bytes) -> bool:
+        """Whether a known member has signed this. On a channel without TLS there are no signatures: always true."""
+        known = self._known.get(peer_id)
+        return known is not None and self._verifier.verify_for(known, purpose, data, signature)
+
     def signed_records(self) -> list[tuple[bytes, PeerId]]:
         """What each member has signed, for checks."""
         return [(self._verifier.signed_data(known.signed), peer_id) for peer_id, known in self._known.items()]
@@ -89,6 +122,11 @@ class Roster:
         known = self._known.get(peer_id)
         listed = known is not None and known.state in (MemberState.PRESENT, MemberState.SUSPECT)
         return known.member if known is not None and listed else None
+
+    def address_of(self, peer_id: PeerId) -> Address | None:
+        """Where a member listens; also one that is unreachable at the moment."""
+        known = self._known.get(peer_id)
+        return known.record.address if known is not None and known.state is not MemberState.LEFT else None
 
     @property
     def is_complete(self) -> bool:
@@ -115,7 +153,7 @@ class Roster:
         for link in [each for each in self.sync.neighbors if links.get(each.peer_id) is not each]:
             self.sync.on_link_down(link)
             if reason is LinkDownReason.HEARTBEAT_TIMEOUT:
-                self._unresponsive[link.peer_id] = None
+                self._unresponsive[link.peer_id] = self._peer.runtime.now()
         for link in links:
             if link not in self.sync.neighbors:
                 self.sync.on_link_up(link)
@@ -153,8 +191,8 @@ class Roster:
         return self._known[self._peer.me.peer_id]
 
     def _sign_and_flood(self, *, is_leaving: bool) -> None:
-        me = self._peer.me
-        self._unresponsive = {each: None for each in self._unresponsive if each not in self._graph.reachable}
+        me, now = self._peer.me, self._peer.runtime.now()
+        self._unresponsive = {each: at for each, at in self._unresponsive.items() if now - at < UNRESPONSIVE_S}
         record = MemberRecord(
             me.peer_id,
             self._incarnation + 1,
@@ -166,7 +204,6 @@ class Roster:
             tuple(self._unresponsive)[-UNRESPONSIVE_MAX:],
             self._layers,
         )
-        now = self._peer.runtime.now()
         own = self._known.get(me.peer_id)
         if own is None:
             own = self._known[me.peer_id] = KnownRecord(now)

@@ -134,7 +134,9 @@ class RosterLies:
     def _relay_some(self, neighbor: "NeighborSync", peer_ids: list[PeerId], *, with_credentials: bool = False) -> None:
         me = self._node.peer.me.peer_id
         self._honest_send(
-            neighbor, [each for each in peer_ids if each == me or self._node.random.random() < 0.5], with_credentials=with_credentials
+            neighbor,
+            [each for each in peer_ids if each == me or self._node.random.random() < 0.5],
+            with_credentials=with_credentials,
         )
 
     def _remember_first(self, *stored: Any) -> None:

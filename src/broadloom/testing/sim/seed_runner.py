@@ -105,6 +105,8 @@ def replay_command(scenario: Scenario, result: SeedResult) -> str:
         options += f" --dissemination {DisseminationMode.from_settings(settings).value}"
     if scenario.settings.hostile_count:
         options += f" --hostile {scenario.settings.hostile_count}"
+    if scenario.settings.roster:
+        options += " --roster"
     return f"broadloom sim run {scenario.source} {options} --trace"
 
 

@@ -1,0 +1,160 @@
+"""Rosters in the simulator: right at rest, no false loss, quick detection, silent while nothing changes."""
+
+from collections import Counter
+
+import pytest
+
+from broadloom.protocol.roster.graph import MemberGraph
+from broadloom.protocol.roster.member import LossCause, MemberLost, Merged, Partitioned
+from broadloom.protocol.roster.records import MemberState, RecordVerifier
+from broadloom.testing.sim.network import SimConnection
+from broadloom.testing.sim.roster_checker import GONE_S
+from broadloom.testing.sim.scenario import load
+from broadloom.testing.sim.simulation import Simulation, SimulationSettings
+from broadloom.testing.sim.step_checker import GuaranteeViolation
+from broadloom.testing.sim.steps import Run, grow
+from broadloom.wire.roster_messages import RosterBuckets, RosterRecords, RosterVersions, RosterWant
+
+ROSTER_NUMBERS = {kind.number for kind in (RosterRecords, RosterBuckets, RosterVersions, RosterWant)}
+
+
+def grown(peers: int, seed: int = 1) -> Simulation:
+    simulation = Simulation(seed, SimulationSettings(roster=True, keep_received=False))
+    grow(Run(simulation, peers))
+    simulation.quiesce(120)
+    return simulation
+
+
+def count_frames(monkeypatch: pytest.MonkeyPatch) -> Counter[int]:
+    """Frames by message number, from now on."""
+    counted: Counter[int] = Counter()
+    transmit = SimConnection._transmit
+
+    def counting(connection: SimConnection, frame: bytes | None) -> None:
+        if frame is not None:
+            counted[frame[7]] += 1
+        transmit(connection, frame)
+
+    monkeypatch.setattr(SimConnection, "_transmit", counting)
+    return counted
+
+
+@pytest.mark.parametrize(
+    ("scenario", "peers"), [("kill", 24), ("partition", 16), ("pause", 12), ("random-faults", 12), ("join-storm", 30)]
+)
+def test_rosters_are_right_after_faults(scenario: str, peers: int) -> None:
+    run = load(scenario).with_roster().run(1, peers)
+    checker = run.simulation.roster_checker
+    assert checker is not None
+    assert checker.losses or scenario == "join-storm"
+
+
+@pytest.mark.parametrize("scenario", ["kill", "random-faults"])
+def test_liar_removes_no_honest_member_and_adds_no_record(scenario: str) -> None:
+    load(scenario).with_roster().with_hostile(1).run(1, 12)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("seed", range(100, 110))
+@pytest.mark.parametrize(
+    "scenario", ["kill", "kill-hosts", "partition", "asymmetric-partition", "pause", "random-faults"]
+)
+@pytest.mark.parametrize("hostile", [0, 1])
+def test_rosters_are_right_after_faults_with_many_seeds(scenario: str, seed: int, hostile: int) -> None:
+    chosen = load(scenario).with_roster()
+    (chosen.with_hostile(hostile) if hostile else chosen).run(seed, 16)
+
+
+def check_quiet_and_killed(simulation: Simulation, monkeypatch: pytest.MonkeyPatch, killed: int) -> None:
+    counted = count_frames(monkeypatch)
+    simulation.run_for(30)
+    assert sum(counted[number] for number in ROSTER_NUMBERS) == 0
+    victims = simulation.sample(killed)
+    simulation.kill(victims)
+    simulation.run_for(GONE_S)
+    assert simulation.roster_checker is not None
+    for node in victims:
+        simulation.roster_checker.check_gone(node)
+
+
+def test_nothing_is_sent_at_rest_and_a_killed_member_is_gone_everywhere(monkeypatch: pytest.MonkeyPatch) -> None:
+    check_quiet_and_killed(grown(50), monkeypatch, 1)
+
+
+@pytest.mark.long
+def test_forty_of_two_hundred_are_gone_from_every_roster_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    simulation = grown(200)
+    check_quiet_and_killed(simulation, monkeypatch, 40)
+    simulation.check()
+
+
+def test_partition_is_reported_once_on_each_side_and_merged() -> None:
+    simulation = grown(24)
+    side = simulation.sample(8)
+    events: dict[int, list[object]] = {node.number: [] for node in simulation.nodes}
+    for node in simulation.nodes:
+        node.on_event = events[node.number].append
+    simulation.partition(side)
+    simulation.run_for(20)
+    simulation.heal()
+    simulation.check()
+    simulation.run_for(3)
+    for node in simulation.nodes:
+        others = {each.peer.me.peer_id for each in simulation.nodes if (each in side) != (node in side)}
+        lost = [event for event in events[node.number] if isinstance(event, MemberLost)]
+        assert others <= {event.member.peer_id for event in lost}
+        assert all(event.cause is LossCause.UNREACHABLE for event in lost if event.member.peer_id in others)
+        for kind in (Partitioned, Merged):
+            named = {
+                member.peer_id for event in events[node.number] if isinstance(event, kind) for member in event.members
+            }
+            assert others <= named, kind.__name__
+
+
+# The checks can fail.
+
+
+def test_checker_finds_a_false_loss(monkeypatch: pytest.MonkeyPatch) -> None:
+    edges = MemberGraph.edges
+
+    def forgetful(graph: MemberGraph, peer_id: int) -> list[int]:
+        return [each for each in edges(graph, peer_id) if (each ^ peer_id) % 2]
+
+    simulation = grown(16)
+    monkeypatch.setattr(MemberGraph, "edges", forgetful)
+    simulation.reset_connections(0.2)
+    with pytest.raises(GuaranteeViolation, match="which is alive and connected"):
+        simulation.run_for(30)
+
+
+def test_checker_finds_a_record_that_its_member_did_not_sign() -> None:
+    simulation = grown(8)
+    node = simulation.nodes[3]
+    victim = simulation.nodes[5].peer.me.peer_id
+    known = node.peer.roster._known[victim]
+    known.signed = known.signed._replace(record=known.signed.record + b"\0")
+    with pytest.raises(GuaranteeViolation, match="did not sign"):
+        simulation.check()
+
+
+def test_checker_finds_unequal_rosters() -> None:
+    simulation = grown(8)
+    victim = simulation.nodes[5].peer.me.peer_id
+    simulation.nodes[3].peer.roster._known[victim].state = MemberState.UNREACHABLE
+    with pytest.raises(GuaranteeViolation, match=r"guarantee 9.*the roster of peer 3 lacks \[5\]"):
+        simulation.check()
+
+
+def test_without_signatures_a_liar_could_forge(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Otherwise the tests above would show nothing."""
+    monkeypatch.setattr(RecordVerifier, "verify", lambda _self, _known, _peer_id, signed: signed)
+    simulation = grown(8)
+    liar, node = simulation.nodes[2], simulation.nodes[3]
+    victim = simulation.nodes[5].peer.me.peer_id
+    known = node.peer.roster._known[victim]
+    forged = known.signed.record[:8] + (1 << 40).to_bytes(8, "big") + known.signed.record[16:]
+    for link in liar.peer.links:
+        link.send(RosterRecords((known.signed._replace(record=forged),)))
+    simulation.run_for(1)
+    with pytest.raises(GuaranteeViolation, match="did not sign"):
+        simulation.check()
