@@ -8,18 +8,22 @@ from typing import NamedTuple
 import pytest
 
 import broadloom
-from broadloom.groups import LAYER, Group, GroupPublisher, Groups, proofs
+from broadloom.groups import LAYER, Group, GroupPublisher, Groups, message_fields, proofs
 from broadloom.groups.codec import encode
 from broadloom.groups.history_server import COMPARED_AUTHORS_BURST, COMPARED_AUTHORS_PER_S
 from broadloom.groups.message_fields import AuthorIntervals, pack_posts
 from broadloom.groups.message_set import MessageSet
 from broadloom.groups.messages import HistoryPage, HistoryRequest, PostMessage
 from broadloom.groups.model import Post
+from broadloom.groups.page_queue import FORGER_IGNORED_S, VERIFICATIONS_BURST, VERIFICATIONS_PER_S
+from broadloom.groups.settings import PAGE_PROOFS_MAX
 from broadloom.protocol.identity import Role
 from broadloom.security import Authority
+from broadloom.wire import xdr
 from tests.attack.harness import unique_name
 from tests.channel.joined import QUICK
-from tests.groups.group_bus import QUICK_GROUPS, GroupBus
+from tests.groups.group_bus import QUICK_GROUPS, BusMember, GroupBus
+from tests.groups.sim_post_signer import FOREIGN, SimPostSigner, ticketed_bus
 from tests.support import TIMEOUT_S, eventually
 
 
@@ -54,7 +58,8 @@ def page(group: Group, *posts: Post) -> bytes:
     return encode(HistoryPage(group.id, 0, 0, 0, True, contents, (), names, pack_posts(posts)))
 
 
-async def test_member_cannot_speak_in_anothers_name_or_take_her_numbers() -> None:
+@pytest.mark.parametrize("is_signed", [False, True])
+async def test_member_cannot_speak_in_anothers_name_or_take_her_numbers(is_signed: bool) -> None:
     async with ticketed_club() as club:
         first = await club.anna.send_text("one")
         assert (await club.ben.receive(TIMEOUT_S)).verified_name == "anna"
@@ -62,12 +67,12 @@ async def test_member_cannot_speak_in_anothers_name_or_take_her_numbers() -> Non
         assert signer is not None
         now_ms = int(1000 * datetime.now(UTC).timestamp())
         forged = [Post(first.author, sequence, None, now_ms, b"I resign") for sequence in range(2, 6)]
-        self_signed = [proofs.signed(signer, club.ben.id, 1, each) for each in forged]
-        for payload in (page(club.ben, *forged), page(club.ben, *self_signed)):
-            await club.mallory.layer(LAYER).broadcast(payload)
-        for each in (*forged, *self_signed):
+        if is_signed:
+            forged = [proofs.signed(signer, club.ben.id, 1, each) for each in forged]
+        await club.mallory.layer(LAYER).broadcast(page(club.ben, *forged))
+        for each in forged:
             await club.mallory.layer(LAYER).broadcast(encode(PostMessage(club.ben.id, "Anna", each)))
-        forgeries = len(forged) * 4
+        forgeries = 1 + len(forged)  # the first of a page ends it
         await eventually(lambda: club.ben._participant.forged_messages >= forgeries)
         for text in ("two", "three", "four"):
             await club.anna.send_text(text)
@@ -146,3 +151,84 @@ def test_short_requests_for_history_cost_a_bounded_number_of_comparisons(monkeyp
     assert sum(compared) == 0, "nothing is compared at once"
     bus.run(10)
     assert sum(compared) <= COMPARED_AUTHORS_BURST + 10 * COMPARED_AUTHORS_PER_S + authors
+
+
+def sim_club(seed: int, count: int = 3) -> tuple[GroupBus, list[BusMember]]:
+    """Members with tickets in group 7, on the bus. The last one is hostile, and has joined as well."""
+    bus = ticketed_bus(seed)
+    members = [bus.add(name) for name in ("anna", "ben", "cleo", "dora")[: count - 1]] + [bus.add("mallory")]
+    members[0].participant.create("Chess club", group=7)
+    bus.run(10)
+    for member in members[1:]:
+        member.participant.join(7)
+    bus.run(20)
+    return bus, members
+
+
+def verified_count(member: BusMember) -> int:
+    assert isinstance(member.post_signer, SimPostSigner)
+    return member.post_signer.verified_count
+
+
+def history_page(posts: list[Post]) -> HistoryPage:
+    held = MessageSet()
+    for post in posts:
+        held.add(post.id)
+    return HistoryPage(7, 0, 0, 0, True, held.encode(1000), (), (), pack_posts(posts))
+
+
+def own_posts(member: BusMember, count: int) -> list[Post]:
+    signer, participant = member.post_signer, member.participant
+    assert signer is not None
+    posts = [Post(participant.me.id, sequence, None, 0, b"x") for sequence in range(1, count + 1)]
+    return [proofs.signed(signer, 7, participant.nonce, each) for each in posts]
+
+
+def test_forged_posts_of_a_page_cost_one_verification() -> None:
+    bus, (anna, ben, mallory) = sim_club(1)
+    forged = [each._replace(author=anna.participant.me.id) for each in own_posts(mallory, 500)]
+    for number in range(20):
+        mallory.participant.send(history_page(forged[number:]))
+        bus.run(1)
+    assert verified_count(ben) == ben.participant.forged_messages == 1
+    bus.run(FORGER_IGNORED_S)
+    mallory.participant.send(history_page(own_posts(mallory, 3)))
+    bus.run(1)
+    assert len(ben.delivered) == 3, "it is not ignored forever"
+
+
+def test_too_many_proofs_in_a_page_are_malformed(monkeypatch: pytest.MonkeyPatch) -> None:
+    bus, (_, ben, mallory) = sim_club(1)
+    with monkeypatch.context() as patch:
+        patch.setattr(message_fields, "_INDEXES", xdr.array(xdr.UINT, 4096))
+        page = history_page(own_posts(mallory, PAGE_PROOFS_MAX + 1))
+    mallory.participant.send(page)
+    bus.run(1)
+    assert (verified_count(ben), ben.participant.malformed_messages) == (0, 1)
+
+
+def test_verifications_have_a_rate_limit_and_other_peers_do_not_wait_for_the_busy_one() -> None:
+    bus, (anna, ben, mallory) = sim_club(1)
+    bus.delay = lambda _random: 0.01
+    posts = own_posts(mallory, 15_000)
+    started_at = bus.clock.now
+    for first in range(0, len(posts), 500):
+        mallory.participant.send(history_page(posts[first : first + 500]))
+    bus.run(0.1)
+    anna.participant.send(history_page(own_posts(anna, 3)))
+    while bus.clock.now < started_at + 1:
+        bus.run(0.1)
+        assert verified_count(ben) <= VERIFICATIONS_BURST + VERIFICATIONS_PER_S * (bus.clock.now - started_at) + 500
+    assert len([each for each in ben.delivered if each.verified_name == "anna"]) == 3
+    bus.run(10)
+    assert len(ben.delivered) == 15_003, "pages wait, and are not lost"
+
+
+def test_members_that_pass_on_posts_of_another_owner_are_heard() -> None:
+    """Their store is from before the channel had a new authority, or they do not have the revocation list."""
+    bus, (anna, ben, mallory) = sim_club(1)
+    posts = own_posts(mallory, 4)
+    posts[1] = posts[1]._replace(credential=FOREIGN)
+    anna.participant.send(history_page(posts))
+    bus.run(1)
+    assert [each.sequence for each in ben.delivered] == [1, 3, 4]

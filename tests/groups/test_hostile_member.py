@@ -1,7 +1,6 @@
 """A hostile member of the groups on a simulated channel with tickets: nothing is lost among the honest, and nobody
 speaks in another's name."""
 
-import hashlib
 from random import Random
 
 import pytest
@@ -11,32 +10,12 @@ from broadloom.groups.codec import GroupWireMessage
 from broadloom.groups.message_fields import AuthorIntervals, pack_posts
 from broadloom.groups.messages import GoingOffline, HistoryPage, HistoryRequest, MembershipChange, PostMessage, Suspect
 from broadloom.groups.model import GroupId, MemberId, Post
-from broadloom.groups.proofs import SIGNATURE_BYTES
 from broadloom.groups.store import MemoryStore
 from tests.groups.churn import ChurnMember, ChurnRun
+from tests.groups.sim_post_signer import SimPostSigner
 
 LIE_INTERVAL_S = 0.5
 HOSTILE_NAME = "mallory"
-
-
-class SimPostSigner:
-    """Signatures without keys. The names on tickets serve as credentials; the simulated members never forge them."""
-
-    def __init__(self, name: str, names: dict[int, str]) -> None:
-        self.name = name
-        self.credential = name.encode()
-        self._names = names
-        """By peer id."""
-
-    def sign(self, data: bytes) -> bytes:
-        return hashlib.blake2b(data, digest_size=SIGNATURE_BYTES, key=self.credential).digest()
-
-    def verify(self, credential: bytes, data: bytes, signature: bytes, _sent_at_ms: int) -> str | None:
-        signer = SimPostSigner(credential.decode(), self._names)
-        return signer.name if signer.sign(data) == signature else None
-
-    def credential_of(self, peer_id: int) -> bytes:
-        return self._names.get(peer_id, "").encode()
 
 
 class HostileMember(ChurnMember):

@@ -118,12 +118,10 @@ class Conversation:
         self._unpruned_count = 0
         self.history.prune(self.retention, int(1000 * self._runtime.wall_time_s()))
 
-    def on_message(self, peer: PeerId, message: PostMessage | HistoryPage | HistoryRequest | PostRequest) -> None:
+    def on_message(self, peer: PeerId, message: PostMessage | HistoryRequest | PostRequest) -> None:
         match message:
             case PostMessage():
                 self._on_post_message(peer, message)
-            case HistoryPage():
-                self._on_history_page(peer, message)
             case HistoryRequest():
                 self._on_history_request(peer, message)
             case PostRequest():
@@ -137,23 +135,31 @@ class Conversation:
             post = post._replace(credential=signer.credential_of(peer))
         self.receive(self._verified([post]), {post.author: message.name})
 
-    def _verified(self, posts: Iterable[Post]) -> Iterator[Post]:
-        """The posts that are new. On a channel with tickets, those whose author has not signed them are dropped."""
+    def _verified(self, posts: Iterable[Post], page_of: PeerId | None = None) -> Iterator[Post]:
+        """The posts that are new. On a channel with tickets, those whose author has not signed them are dropped, and
+        a forged one ends the page of a peer."""
         signer = self._runtime.post_signer
         for post in posts:
             if self.order.received.has(post.id):
                 continue
             if signer is None:
                 yield post._replace(proof=b"", credential=b"") if post.proof else post
-            elif (proven := proofs.verified(signer, self.group, post)) is not None:
+                continue
+            if post.proof and page_of is not None:
+                self.participant.pages.on_verification()
+            proven = proofs.verified(signer, self.group, post)
+            if proven is not None:
                 yield proven
-            else:
-                self.participant.forged_messages += 1
+                continue
+            self.participant.forged_messages += 1
+            if page_of is not None and (not post.proof or signer.accepts(post.credential)):
+                self.participant.pages.on_forged(page_of)
+                return
 
-    def _on_history_page(self, peer: PeerId, message: HistoryPage) -> None:
+    def on_history_page(self, peer: PeerId, message: HistoryPage) -> None:
         new_count = 0
         if not self.order.received.has_all(message.contents):
-            new_count = self.receive(self._verified(unpack_posts(message.body)), dict(message.names))
+            new_count = self.receive(self._verified(unpack_posts(message.body), peer), dict(message.names))
         self.history_server.on_history_page(peer, message)
         self.history_client.on_history_page(peer, message, new_count)
 

@@ -17,7 +17,7 @@ from broadloom.groups.message_set import MessageSet
 from broadloom.groups.messages import HistoryPage, HistoryRequest, PostRequest
 from broadloom.groups.model import Post
 from broadloom.groups.runtime import DelayedCall
-from broadloom.groups.settings import ENTRIES_MAX, INTERVALS_MAX, PENDING_MAX
+from broadloom.groups.settings import INTERVALS_MAX, PAGE_CREDENTIALS_MAX, PAGE_PROOFS_MAX, PENDING_MAX
 from broadloom.groups.suppression import RepeatPenalty, TokenBucket
 from broadloom.wire import PeerId
 
@@ -220,7 +220,7 @@ class HistoryServer:
         posts: list[Post] = []
         credentials: set[bytes] = set()
         size = scanned = 0
-        while size < self._settings.history_page_bytes and len(posts) < ENTRIES_MAX and scanned < SCAN_ROWS_MAX:
+        while not self._is_full(posts, credentials, size) and scanned < SCAN_ROWS_MAX:
             if not pending.read_ahead:
                 pending.read_ahead.extend(self._conversation.history.scan(pending.row, READ_AHEAD_ROWS))
                 if not pending.read_ahead:
@@ -238,7 +238,7 @@ class HistoryServer:
         credentials: set[bytes] = set()
         size = 0
         for message_id in list(pending.to_send.ids()):
-            if size >= self._settings.history_page_bytes:
+            if self._is_full(posts, credentials, size):
                 return posts, False
             pending.to_send.remove(message_id)
             post = self._conversation.history.get(message_id)
@@ -247,11 +247,18 @@ class HistoryServer:
                 size += _cost(post, credentials)
         return posts, True
 
+    def _is_full(self, posts: list[Post], credentials: set[bytes], size: int) -> bool:
+        return (
+            size >= self._settings.history_page_bytes
+            or len(posts) >= PAGE_PROOFS_MAX
+            or len(credentials) >= PAGE_CREDENTIALS_MAX
+        )
+
 
 def _cost(post: Post, credentials: set[bytes]) -> int:
     """Size on the wire. A page has each credential once."""
     size = len(post.data) + len(post.proof) + POST_OVERHEAD_BYTES
-    if post.credential not in credentials:
+    if post.proof and post.credential not in credentials:
         credentials.add(post.credential)
         size += len(post.credential)
     return size

@@ -201,8 +201,8 @@ MessageIds = Annotated[
     tuple[MessageId, ...], xdr.array(_record(MessageId, _MEMBER_ID, _COUNTER), settings.MESSAGE_IDS_MAX)
 ]
 _POST_ARRAY = xdr.array(Xdr(_pack_post, _unpack_post), settings.ENTRIES_MAX)
-_CREDENTIALS = xdr.array(xdr.opaque(settings.CREDENTIAL_BYTES_MAX), settings.ENTRIES_MAX)
-_INDEXES = xdr.array(xdr.UINT, settings.ENTRIES_MAX)
+_CREDENTIALS = xdr.array(xdr.opaque(settings.CREDENTIAL_BYTES_MAX), settings.PAGE_CREDENTIALS_MAX)
+_INDEXES = xdr.array(xdr.UINT, settings.PAGE_PROOFS_MAX)
 
 
 def _pack_post_list(posts: tuple[Post, ...], out: list[bytes]) -> None:

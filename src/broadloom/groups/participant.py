@@ -38,6 +38,7 @@ from broadloom.groups.model import (
     MemberStatus,
     MessageId,
 )
+from broadloom.groups.page_queue import PageQueue
 from broadloom.groups.presence import Presence
 from broadloom.groups.proofs import member_id
 from broadloom.groups.runtime import DelayedCall
@@ -84,6 +85,7 @@ class Participant:
         self.history_tokens = TokenBucket(
             self.settings.history_bytes_per_s, self.settings.history_burst_bytes, runtime.now()
         )
+        self.pages = PageQueue(runtime, self._on_history_page)
         self.presence = Presence(self)
         self.directory_sync = DirectorySync(self)
         self._declined: dict[GroupId, None] = {}
@@ -140,6 +142,7 @@ class Participant:
         """Stop sending and save everything."""
         self._is_open = False
         self.presence.stop()
+        self.pages.stop()
         for conversation in self.conversations.values():
             conversation.stop()
             conversation.prune()
@@ -290,7 +293,8 @@ class Participant:
                 presence.on_activity(peer, message.post.author if isinstance(message, PostMessage) else None)
                 if isinstance(message, HistoryPage):
                     self.history_tokens.consume(size, self.runtime.now())
-                if (conversation := self.conversations.get(message.group)) is not None:
+                    self.pages.put(peer, message, size)
+                elif (conversation := self.conversations.get(message.group)) is not None:
                     conversation.on_message(peer, message)
             case PresenceHeartbeat():
                 presence.on_activity(peer, message.member)
@@ -313,6 +317,13 @@ class Participant:
                 presence.on_suspect(peer, message)
             case GoingOffline():
                 presence.on_going_offline(peer, message)
+
+    def _on_history_page(self, peer: PeerId, page: HistoryPage) -> None:
+        if (conversation := self.conversations.get(page.group)) is not None:
+            try:
+                conversation.on_history_page(peer, page)
+            except WireError:
+                self.malformed_messages += 1
 
     def on_missed(self) -> None:
         """The channel missed messages: compare directories and request history in all groups."""

@@ -36,6 +36,10 @@ class PostSigner(Protocol):
     def verify(self, credential: bytes, data: bytes, signature: bytes, sent_at_ms: int) -> str | None:
         """The name on the author's ticket; None if the signature, or the credential at that time, is not valid."""
 
+    def accepts(self, credential: bytes) -> bool:
+        """Whether the credential is valid on this channel. Honest members without the revocation list, or with a store
+        from the time of another owner, pass on posts with others."""
+
     def credential_of(self, peer_id: PeerId) -> bytes:
         """The credential of a peer that has sent a message; empty if it is unknown."""
 

@@ -37,6 +37,10 @@ CREDENTIAL_BYTES_MAX = 4096
 """A certificate with an embedded ticket has less than 1,000 bytes."""
 COUNT_MAX = 1 << 62
 """Sequence numbers and versions: far above real use, far below overflow."""
+PAGE_PROOFS_MAX = 512
+"""Proven posts in one page: some 50 ms of processor time, between two turns of the event loop."""
+PAGE_CREDENTIALS_MAX = 64
+"""Credentials in one page. Verifying one takes as long as verifying several posts."""
 BODY_BYTES_MAX = 768 << 10
 """Uncompressed body of one page. Pages are much smaller unless a single message is large."""
 

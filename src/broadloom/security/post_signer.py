@@ -33,6 +33,9 @@ class PostSigner:
     def sign(self, data: bytes) -> bytes:
         return self._key.sign(self._prefix + data)
 
+    def accepts(self, credential: bytes) -> bool:
+        return self._statements.accepts(credential)
+
     def verify(self, credential: bytes, data: bytes, signature: bytes, sent_at_ms: int) -> str | None:
         try:
             at = datetime.fromtimestamp(sent_at_ms / 1000, UTC)

@@ -165,22 +165,38 @@ class Statements:
 
     def __init__(self, verifier: CertificateVerifier) -> None:
         self._verifier = verifier
-        self._verified: dict[bytes, PastCredential] = {}
+        self._verified: dict[bytes, PastCredential | None] = {}
+        """None for those that are not valid: they are not verified again and again either."""
 
     def verify(self, credential: bytes, data: bytes, signature: bytes, at: datetime) -> str | None:
         """The name of the producer that signed this data at that time, according to its ticket; else None."""
         try:
-            known = self._verified.get(credential)
-            if known is None:
-                known = self._verified[credential] = self._verifier.verify_past(credential)
-                if len(self._verified) > CREDENTIALS_CACHED:
-                    del self._verified[next(iter(self._verified))]
-            self._verifier.check_revoked(known.identity)
+            known = self._credential(credential)
             known.key.verify(signature, data)
         except (CredentialError, InvalidSignature):
             return None
         is_valid = known.begin <= at <= known.end and known.identity.role is Role.PRODUCER
         return known.identity.name if is_valid else None
+
+    def accepts(self, credential: bytes) -> bool:
+        """Whether the credential was valid at some time, and was not revoked."""
+        try:
+            self._credential(credential)
+        except CredentialError:
+            return False
+        return True
+
+    def _credential(self, credential: bytes) -> PastCredential:
+        if credential not in self._verified:
+            if len(self._verified) >= CREDENTIALS_CACHED:
+                del self._verified[next(iter(self._verified))]
+            self._verified[credential] = None
+            self._verified[credential] = self._verifier.verify_past(credential)
+        known = self._verified[credential]
+        if known is None:
+            raise _untrusted_error()
+        self._verifier.check_revoked(known.identity)
+        return known
 
 
 class SessionSigner:
