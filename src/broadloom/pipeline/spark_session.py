@@ -66,7 +66,7 @@ JAVA_ENDED = (
 
 class _LightTestingUtils(ModuleType):
     """Stands for `pyspark.testing.utils`, which PySpark imports with pandas and much else, to learn one thing: whether
-    there is numpy. Whoever wants another attribute gets the real module."""
+    there is numpy. For any other attribute, the real module is imported."""
 
     have_numpy = True
 
