@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bench.pipeline.questions import QUERIES
-from broadloom.pipeline.arrow.clock_correction import WINDOW_US
+from broadloom.pipeline.analysis.clock_correction import WINDOW_US
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection

@@ -22,7 +22,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m bench.pipeline.clock", description=__doc__)
     parser.add_argument("--repeats", type=int, default=3, help="runs of each command; 3, if not said")
     repeats = parser.parse_args().repeats
-    from broadloom.pipeline.synthetic.generate import SyntheticConfig, generate
+    from tools.synthetic.generate import SyntheticConfig, generate
 
     with tempfile.TemporaryDirectory(prefix="broadloom-clock-") as folder:
         tapes, out = Path(folder) / "tapes", Path(folder) / "out"

@@ -5,9 +5,9 @@ from typing import TYPE_CHECKING
 
 from bench.pipeline.questions import QUERIES
 from broadloom.pipeline.results import Results
-from broadloom.pipeline.synthetic.fault_injection import InjectedFault
 from broadloom.pipeline.table import TIME
 from broadloom.pipeline.tables import table
+from tools.synthetic.fault_injection import InjectedFault
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection

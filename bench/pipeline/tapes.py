@@ -11,9 +11,9 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from broadloom.pipeline import synthetic
-from broadloom.pipeline.synthetic.fault_injection import FaultKind, InjectedFault, inject
-from broadloom.pipeline.synthetic.generate import SyntheticConfig, generate
+from tools import synthetic
+from tools.synthetic.fault_injection import FaultKind, InjectedFault, inject
+from tools.synthetic.generate import SyntheticConfig, generate
 
 FAULTS = (
     *(FaultKind.REMOVED, FaultKind.REMOVED, FaultKind.REMOVED, FaultKind.DUPLICATED, FaultKind.DUPLICATED),

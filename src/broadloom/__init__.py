@@ -56,6 +56,7 @@ if TYPE_CHECKING:
         TraceEvent,
     )
     from broadloom.protocol.identity import Identity, Role
+    from broadloom.protocol.receipts.receipts import Receipt
     from broadloom.protocol.roster.member import (
         LossCause,
         Member,
@@ -113,6 +114,7 @@ __all__ = [
     "PeerId",
     "PeerState",
     "Priority",
+    "Receipt",
     "RefusedError",
     "RejectReason",
     "Rejected",
@@ -151,6 +153,7 @@ _NAMES_BY_MODULE = {
         "TraceEvent"
     ),
     "broadloom.protocol.identity": "Identity Role",
+    "broadloom.protocol.receipts.receipts": "Receipt",
     "broadloom.protocol.roster.member": ("LossCause Member MemberJoined MemberLeft MemberLost Merged Partitioned"),
     "broadloom.security": "Authority Ticket generate_key",
     "broadloom.wire": "PeerId",

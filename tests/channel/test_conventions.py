@@ -74,7 +74,7 @@ async def test_text_instead_of_bytes_gets_the_same_message_everywhere() -> None:
         club = await groups.create("club")
         expected = "a message is bytes, not str; use "
         with pytest.raises(TypeError, match=expected + "broadcast_text or broadcast_json"):
-            await channel.broadcast("text")  # type: ignore[arg-type]
+            await channel.broadcast("text")  # type: ignore[call-overload]
         with pytest.raises(TypeError, match=expected + "broadcast_text or broadcast_json"):
             channel.broadcast_nowait("text")  # type: ignore[arg-type]
         with pytest.raises(TypeError, match=expected + "send_text"):

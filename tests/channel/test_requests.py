@@ -63,10 +63,10 @@ async def test_request_returns_the_reply_of_one_member(mode: str) -> None:
         reply = await caller.request(callee.peer_id, b"you", headers={"language": "en"})
         assert reply == Reply(callee.peer_id, b"to you")
         (request,) = seen
-        assert (request.peer, request.text, request.headers) == (caller.peer_id, "you", {"language": "en"})
+        assert (request.peer_id, request.text, request.headers) == (caller.peer_id, "you", {"language": "en"})
         assert request.expects_reply
         assert request.timeout_s == pytest.approx(5.0, abs=1.0)
-        assert request.proven is (mode != "plain")
+        assert request.is_proven is (mode != "plain")
         names = {"plain": None, "tls": "", "tickets": "anna"}
         assert (request.identity.name if request.identity is not None else None) == names[mode]
 
@@ -75,14 +75,14 @@ async def test_plain_function_is_a_handler_and_replies_are_parsed() -> None:
     async with two_members() as (caller, callee):
         callee.on_request(lambda request: b'{"n": %d}' % request.json())
         assert (await caller.request(callee.peer_id, b"7")).json() == {"n": 7}
-        member = SimpleNamespace(peer=callee.peer_id)
+        member = SimpleNamespace(peer_id=callee.peer_id)
         assert (await caller.request(member, b"8")).text == '{"n": 8}'
 
 
 async def test_requests_go_both_ways_and_to_members_that_are_not_neighbors() -> None:
     async with connected_channels(8) as channels:
         for channel in channels:
-            channel.on_request(lambda request: b"%d" % request.peer)
+            channel.on_request(lambda request: b"%d" % request.peer_id)
         pairs = [(one, other) for one in channels for other in channels if one is not other]
 
         def is_known() -> bool:

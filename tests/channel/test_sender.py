@@ -37,11 +37,11 @@ async def test_invalid_message_raises_error_and_uses_no_sequence_number() -> Non
     settings = Tuning(discovery_retry_s=0.1, leave_linger_s=0.05, message_bytes_max=most)
     async with connected_channels(2, tls=True, signed=True, settings=settings) as (author, reader):
         with pytest.raises(TypeError, match="a message is bytes, not str; use broadcast_text or broadcast_json"):
-            await author.broadcast("text")  # type: ignore[arg-type]
+            await author.broadcast("text")  # type: ignore[call-overload]
         with pytest.raises(TypeError, match="not dict"):
             author.broadcast_nowait({})  # type: ignore[arg-type]
         with pytest.raises(TypeError, match="not str"):
-            await author.broadcast("text" * FRAGMENT_BYTES)  # type: ignore[arg-type]
+            await author.broadcast("text" * FRAGMENT_BYTES)  # type: ignore[call-overload]
         for size in (most + 1, 2 * most, 64 << 20):
             with pytest.raises(
                 broadloom.MessageTooLargeError,

@@ -11,6 +11,16 @@ from typing import Annotated, Any, NamedTuple, Union, get_args, get_origin, get_
 
 from broadloom.wire.broadcast_frame import BUNDLE_MESSAGES_MAX, PRIORITY_MAX, Broadcast, encode_broadcast
 from broadloom.wire.codec import HEAD, LENGTH_BYTES, WireMessage, encode, kinds
+from broadloom.wire.direct_messages import (
+    HEADED,
+    MORE,
+    Cancel,
+    DirectClose,
+    Reply,
+    RequestStatus,
+    Tell,
+    encode_request,
+)
 from broadloom.wire.exchange_messages import MAGIC, VERSION, Hello
 from broadloom.wire.fields import (
     CHANNEL_ID_BYTES,
@@ -19,11 +29,13 @@ from broadloom.wire.fields import (
     ChannelId,
     CredentialBytes,
     Hyper,
+    PartBytes,
     ProofBytes,
     Text,
     UInt,
 )
 from broadloom.wire.framing import FRAME_BYTES_MAX
+from broadloom.wire.link_messages import Heartbeat
 from broadloom.wire.payload_kind import PayloadKind
 from broadloom.wire.roster_messages import INCARNATION_MAX, MemberRecord, encode_record
 from broadloom.wire.types import Address, AuthorState, PeerId, PeerInfo, SignedRecord, TreePosition
@@ -65,12 +77,33 @@ class Generator:
         self.random = random
         self.knowledge = knowledge
         self._sequence = 0
+        self._request_id = 0
 
     def message(self) -> bytes:
         """A frame of any kind; one in four is a broadcast."""
         if self.random.random() < 0.25:
             return self.broadcast()
         return encode(self._random_message(self.random.choice(_KINDS)))
+
+    def direct_message(self) -> bytes:
+        """A frame for a direct connection; ids mostly rise, as they must."""
+        random = self.random
+        self._request_id += 1
+        request_id = random.choice((self._request_id, self._request_id, random.randrange(5), self._uint()))
+        flags, data = random.choice((0, 0, MORE, HEADED, self._uint())), self._bytes()
+        match random.randrange(8):
+            case 0 | 1 | 2:
+                return encode_request(request_id, flags, self._uint(), random.choice((0, 0, self._uint())), data)
+            case 3:
+                return encode(Tell(random.choice((0, self._uint())), flags, data))
+            case 4:
+                return encode(Cancel(request_id))
+            case 5:
+                return encode(Reply(request_id, random.choice(list(RequestStatus)), flags, data))
+            case 6:
+                return encode(random.choice((DirectClose(), Heartbeat())))
+            case _:
+                return self.message()
 
     def hello(self) -> bytes:
         """A valid Hello."""
@@ -202,6 +235,7 @@ _RANDOM_VALUES: dict[Any, Any] = {
     Text: Generator._text,
     ChannelId: Generator._channel,
     CredentialBytes: Generator._bytes,
+    PartBytes: Generator._bytes,
     ProofBytes: lambda generator: generator.random.randbytes(generator.random.choice((0, 144, PROOF_BYTES_MAX))),
     Address: Generator._address,
     # Inside named tuples a bare int is a hyper; the one exception, the port, is in the addresses.

@@ -14,6 +14,7 @@ from random import Random
 from broadloom.protocol import ChannelName
 from broadloom.security import PeerCredentials
 from broadloom.wire import PeerInfo, encode
+from broadloom.wire.direct_messages import DirectOpen
 from broadloom.wire.exchange_messages import LinkRequest
 from broadloom.wire.link_messages import Digest
 from tests.attack.attacker import Attacker
@@ -21,9 +22,9 @@ from tests.fuzz.generator import AttackerKnowledge, Generator, mutate, split_ran
 from tests.fuzz.permitted import is_permitted_harm
 from tests.fuzz.victims import KEY
 
-LAYERS = {"tcp": 2, "handshake": 2, "below": 1, "tls": 2, "exchange": 3, "link": 5}
+LAYERS = {"tcp": 2, "handshake": 2, "below": 1, "tls": 2, "exchange": 3, "link": 5, "direct": 3}
 """Weights of the layers: bytes on TCP, a corrupted TLS handshake, bytes below TLS after it, bytes within TLS, messages
-of an exchange, messages of a neighbor."""
+of an exchange, messages of a neighbor, messages on a direct connection."""
 ONLY_TLS = ("handshake", "below", "tls")
 SCRIPTS_MAX = 300
 SCRIPT_LOG_BYTES_MAX = 8 << 20
@@ -117,7 +118,7 @@ class ScriptRunner:
     async def run(self, script: Script) -> None:
         """Run a script; that the victim closes the connection early is not a failure."""
         replayed = [bytes.fromhex(chunk) for chunk in script.chunks]
-        needs_credentials = script.layer in ("tls", "below", "exchange", "link")
+        needs_credentials = script.layer in ("tls", "below", "exchange", "link", "direct")
         address = str(self._target.victims[script.victim].address)
         attacker = None
         with suppress(OSError, ssl.SSLError, TimeoutError, AssertionError):
@@ -140,7 +141,9 @@ class ScriptRunner:
         if self._target.mode == "plain":
             attacker.peer_id = self._random.getrandbits(64)
             generator.knowledge = generator.knowledge._replace(own_id=attacker.peer_id)
-        if script.layer == "link":
+        if script.layer == "direct":
+            attacker.send(generator.hello(), encode(DirectOpen(1, 128, 4 << 20)))
+        elif script.layer == "link":
             # Becoming a neighbor is not part of the script: a replay has to do it again.
             attacker.send(generator.hello(), encode(LinkRequest()))
             await asyncio.sleep(PAUSE_S)
@@ -170,8 +173,14 @@ class ScriptRunner:
             case "exchange":
                 hello = generator.hello() if random.random() < 0.8 else b""
                 return hello + self._frames(generator, random.choice((1, 2, 5)))
+            case "direct":
+                return b"".join(self._direct_frame(generator) for _ in range(random.choice((1, 10, 60))))
             case _:
                 return self._frames(generator, random.choice((1, 10, 60)))
+
+    def _direct_frame(self, generator: Generator) -> bytes:
+        frame = generator.direct_message()
+        return mutate(frame, self._random, generator.message()) if self._random.random() < 0.05 else frame
 
     def _frames(self, generator: Generator, count: int) -> bytes:
         while True:

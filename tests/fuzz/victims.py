@@ -130,6 +130,8 @@ async def main(mode: str, name: str) -> None:
     loop = asyncio.get_running_loop()
     channels = [await broadloom.connect(name, settings=SETTINGS, **connect_options(mode)) for _ in range(PEERS)]
     victims = Victims(channels)
+    for channel in channels:
+        channel.on_request(lambda request: request.data)
 
     def on_error(_loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         victims.add_finding(f"in the event loop: {context.get('message')}: {context.get('exception')!r}")

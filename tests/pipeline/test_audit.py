@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from broadloom.pipeline.synthetic.fault_injection import CannotInjectError, FaultKind, inject
-from broadloom.pipeline.synthetic.generate import SyntheticConfig, generate
 from broadloom.record import read
 from tests.pipeline.simulated import simulated_history
 from tests.pipeline.without_spark import named, run_audit, write_simulation
+from tools.synthetic.fault_injection import CannotInjectError, FaultKind, inject
+from tools.synthetic.generate import SyntheticConfig, generate
 
 CONFIG = SyntheticConfig(rows=40_000, peers=30, arrivals=5, leaves=4, crashes=4, machines=3, seconds=120)
 WITHOUT_REPLIES = [fault for fault in FaultKind if fault is not FaultKind.REPLY_BEFORE_PARENT]

@@ -9,8 +9,6 @@ import pytest
 from broadloom.pipeline import build
 from broadloom.pipeline.engine import distributed, parts
 from broadloom.pipeline.results import Results, ResultsLockedError, ResultsNotFoundError
-from broadloom.pipeline.synthetic.fault_injection import FaultKind, InjectedFault, inject
-from broadloom.pipeline.synthetic.generate import SyntheticConfig, generate
 from broadloom.pipeline.table import TableSettingError, resolve_settings
 from broadloom.pipeline.tables import TableNotFoundError, all_tables, table, with_dependencies
 from broadloom.pipeline.tape_set import TapesNotFoundError
@@ -18,6 +16,8 @@ from broadloom.record import read
 from broadloom.record.arrow_import import pq
 from tests.pipeline.comparing import differing_tables
 from tests.pipeline.without_spark import frame
+from tools.synthetic.fault_injection import FaultKind, InjectedFault, inject
+from tools.synthetic.generate import SyntheticConfig, generate
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -21,12 +21,12 @@ from broadloom.pipeline import build
 from broadloom.pipeline.quarantine import examine
 from broadloom.pipeline.results import Results
 from broadloom.pipeline.spark_session import SparkUnavailableError, session
-from broadloom.pipeline.synthetic.fault_injection import FaultKind, InjectedFault, inject
-from broadloom.pipeline.synthetic.generate import SyntheticConfig, generate
 from broadloom.pipeline.table import Table
 from broadloom.pipeline.tables import all_tables, table
 from broadloom.pipeline.tape_set import TapesNotFoundError, check_shared, examine_tapes, file_ids
 from tests.pipeline.spark_daemon import FRUGAL, LISTEN, Daemon
+from tools.synthetic.fault_injection import FaultKind, InjectedFault, inject
+from tools.synthetic.generate import SyntheticConfig, generate
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -15,12 +15,12 @@ from broadloom.cli.main import app
 from broadloom.pipeline import build
 from broadloom.pipeline.build import BuildError
 from broadloom.pipeline.java import JavaNotFoundError
-from broadloom.pipeline.synthetic.fault_injection import FaultKind, InjectedFault, full_channel_ids, inject, write
-from broadloom.pipeline.synthetic.generate import SyntheticConfig, generate
 from broadloom.record import read
 from broadloom.testing.checks.settling import Verdict, combined_verdict
 from tests.pipeline.test_audit_settling import partitioned
 from tests.pipeline.without_spark import frame
+from tools.synthetic.fault_injection import FaultKind, InjectedFault, full_channel_ids, inject, write
+from tools.synthetic.generate import SyntheticConfig, generate
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -125,7 +125,7 @@ def test_audit_exits_2_when_it_fails(place: TapeFolders, tmp_path: Path, monkeyp
     ("verdicts", "combined", "code"),
     [
         (["held"], "held", 0),
-        (["held", "unjudged"], "held", 0),
+        (["held", "unjudged"], "unjudged", 3),
         (["unjudged"], "unjudged", 3),
         (["held", "unsettled", "unjudged"], "unsettled", 3),
         (["held", "unsettled", "broken"], "broken", 1),

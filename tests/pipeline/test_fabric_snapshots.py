@@ -4,8 +4,8 @@ import numpy as np
 import polars as pl
 import pytest
 
-from broadloom.pipeline.arrow.fabric_timeline import FabricTimeline
-from broadloom.pipeline.arrow.frames import to_polars
+from broadloom.pipeline.analysis.fabric_timeline import FabricTimeline
+from broadloom.pipeline.analysis.frames import frame_us
 from broadloom.pipeline.tables.fabric_snapshots import fabric_snapshots, snapshot_times
 from broadloom.topology import is_regular
 from tests.pipeline.building import build_all, rows_of_kill
@@ -55,7 +55,7 @@ def test_last_snapshot_matches_fabric_of_simulation(scenario):
     names = [timeline.names[peer] for peer in peers]
     links = {frozenset((names[x], names[y])) for x, y in zip(a.tolist(), b.tolist(), strict=True)}
     assert links == history.links
-    last = to_polars(fabric_snapshots(found, intervals)).sort("snapshot_time").row(-1, named=True)
+    last = frame_us(fabric_snapshots(found, intervals)).sort("snapshot_time").row(-1, named=True)
     assert (last["degree"], last["is_regular"], last["component_count"]) == (4, True, 1)
 
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broadloom.pipeline.arrow.forged_rows import out_of_line
+from broadloom.pipeline.analysis.forged_rows import out_of_line
 from broadloom.pipeline.tables import all_tables
 from broadloom.record.schema import INT64_MAX
 from tests.pipeline.building import build_in_memory

@@ -3,12 +3,12 @@
 import polars as pl
 import pytest
 
-from broadloom.pipeline.arrow.clock_correction import ClockCorrection
-from broadloom.pipeline.arrow.frames import to_polars
+from broadloom.pipeline.analysis.clock_correction import ClockCorrection
+from broadloom.pipeline.analysis.frames import frame_us
 from broadloom.pipeline.tables import membership_intervals as interval_table
 from broadloom.pipeline.tables.clock_offsets import CLOCK_OFFSETS
 from broadloom.pipeline.tables.links import links
-from broadloom.pipeline.tables.membership_intervals import membership_intervals
+from broadloom.pipeline.tables.membership_intervals import IDENTITY, membership_intervals
 from broadloom.record.arrow_import import pa
 from tests.pipeline.building import build_all, rows_of_kill
 from tests.pipeline.flooded import START_US, tape_rows
@@ -19,7 +19,7 @@ ONE_CLOCK = ClockCorrection(CLOCK_OFFSETS.empty_table())
 
 
 def signs_of(rows: pa.Table) -> pa.Table:
-    frame = to_polars(rows)
+    frame = frame_us(rows)
     span = {"first_time": pl.col("event_time").min(), "last_time": pl.col("event_time").max()}
     own = frame.filter(pl.col("peer").is_not_null()).group_by("channel", "run_id", "peer").agg(**span)
     heard = frame.filter(pl.col("kind") == "received").group_by("channel", "run_id", peer="neighbor").agg(**span)
@@ -52,7 +52,7 @@ def rows_from_script(*lines: str) -> pa.Table:
 
 def seconds_of(table: pa.Table, *names: str) -> list[tuple]:
     """Rows with times as seconds since the start."""
-    frame = to_polars(table)
+    frame = frame_us(table)
     times = [name for name in names if pa.types.is_timestamp(table.schema.field(name).type)]
     shown = frame.with_columns(((pl.col(name) - START_US) / 1e6).round(6) for name in times)
     return shown.select(names).rows()
@@ -152,7 +152,7 @@ LATENCY_MS_MAX = 60
 @pytest.mark.parametrize("scenario", ["kill", "churn"])
 def test_every_simulated_link_has_evidence_of_both_ends(scenario):
     history = simulated_history(scenario, 30)
-    intervals, found = (to_polars(each) for each in intervals_and_links(history.rows))
+    intervals, found = (frame_us(each) for each in intervals_and_links(history.rows))
     ups = history.rows["kind"].to_pylist().count("link_up")
     # Where two dials cross, the end that accepted one may see a link that the other end has given up already.
     crossed = found.filter(pl.col("evidence") != "both")
@@ -172,6 +172,6 @@ def test_engine_matches_pure_functions():
         rows_of_kill(by_spark["links"], "start_time", "peer_a", "peer_b") == pl.DataFrame(pl.from_arrow(found)).rows()
     )
     assert (
-        rows_of_kill(by_spark["membership_intervals"].drop("name"), "peer")
+        rows_of_kill(by_spark["membership_intervals"].drop(IDENTITY), "peer")
         == pl.DataFrame(pl.from_arrow(intervals)).rows()
     )

@@ -12,11 +12,11 @@ import pytest
 
 from broadloom.pipeline import build
 from broadloom.pipeline.results import Results
-from broadloom.pipeline.synthetic.generate import SyntheticConfig, generate
 from broadloom.pipeline.table import Table
 from broadloom.pipeline.tables import all_tables
 from tests.pipeline.spark_daemon import FRUGAL, LISTEN, Daemon
 from tests.support import wait_until
+from tools.synthetic.generate import SyntheticConfig, generate
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

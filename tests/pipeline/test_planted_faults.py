@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from broadloom.pipeline.synthetic.fault_injection import CannotInjectError, FaultKind, inject
-from broadloom.pipeline.synthetic.generate import SyntheticConfig, generate
 from broadloom.record import read
 from tests.pipeline.without_spark import named, run_audit, write_simulation
+from tools.synthetic.fault_injection import CannotInjectError, FaultKind, inject
+from tools.synthetic.generate import SyntheticConfig, generate
 
 CONFIG = SyntheticConfig(rows=8_000, peers=20, arrivals=3, leaves=3, crashes=3, machines=3, seconds=120)
 FAULTS_MAX = 8

@@ -3,7 +3,7 @@
 import polars as pl
 import pytest
 
-from broadloom.pipeline.arrow.frames import to_polars
+from broadloom.pipeline.analysis.frames import frame_us
 from broadloom.pipeline.tables.membership_intervals import MEMBERSHIP_INTERVALS
 from broadloom.pipeline.tables.redundancy import redundancy
 from broadloom.record.arrow_import import pa
@@ -27,7 +27,7 @@ def seconds_of(rows: pa.Table, degree: int = 4) -> pa.Table:
 
 def total(rows: pa.Table) -> dict:
     intervals, _ = intervals_and_links(rows)
-    found = to_polars(redundancy(seconds_of(rows), intervals, ONE_CLOCK))
+    found = frame_us(redundancy(seconds_of(rows), intervals, ONE_CLOCK))
     return found.select("message_count", "copy_count", "flood_copy_count").sum().row(0, named=True)
 
 
@@ -75,7 +75,7 @@ def test_flood_copies_use_peer_count_at_sending_time():
             {**base, "event_time": START_US + 110_000_000, "message_count": 2},
         ]
     )
-    found = to_polars(redundancy(seconds, intervals, ONE_CLOCK))
+    found = frame_us(redundancy(seconds, intervals, ONE_CLOCK))
     assert found.select("peer_count_mean", "message_count", "flood_copy_count").rows() == [(2.0, 5, 5.0), (3.0, 2, 8.0)]
 
 

@@ -4,20 +4,20 @@ from pathlib import Path
 
 from broadloom.pipeline import contracts
 from broadloom.pipeline.quarantine import QuarantineReason
-from broadloom.pipeline.reference import page
 from broadloom.pipeline.spark_source.options import OPTION_HELP
-from broadloom.pipeline.synthetic.fault_injection import FaultKind
 from broadloom.pipeline.tables import all_tables
 from broadloom.record.arrow_import import pq
 from tests.pipeline.building import build_in_memory
 from tests.pipeline.growing import Clock, RecordedPeers, on_tape
+from tools.synthetic.fault_injection import FaultKind
+from tools.table_reference import page
 
 DOCS = Path(__file__).parents[2] / "docs"
 
 
 def test_tables_page_matches_code() -> None:
     told = (DOCS / "tables.md").read_text()
-    assert told == page(), "make it anew: .venv/bin/python -m broadloom.pipeline.reference > docs/tables.md"
+    assert told == page(), "make it anew: .venv/bin/python -m tools.table_reference > docs/tables.md"
 
 
 def test_published_contracts_match_code() -> None:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import polars as pl
 import pytest
 
+from broadloom.pipeline import quarantine
 from broadloom.pipeline.live.micro_batch import process_micro_batch
 from broadloom.pipeline.live.watermark import WatermarkRules
 from broadloom.pipeline.results import Results
@@ -19,7 +20,6 @@ from broadloom.pipeline.spark_source.parquet_files import ExcludedFile, read_foo
 from broadloom.pipeline.spark_source.read_plan import ReadPlanner
 from broadloom.pipeline.spark_source.row_groups import RowGroupRange
 from broadloom.pipeline.spark_source.row_groups import read as read_row_groups
-from broadloom.pipeline.synthetic.generate import SyntheticConfig, generate
 from broadloom.pipeline.tables import table as table_named
 from broadloom.pipeline.tables.deliveries import MISSED_MAX
 from broadloom.pipeline.tables.sessions import SessionRule
@@ -28,6 +28,7 @@ from broadloom.record.arrow_import import pa, pq
 from broadloom.record.reader import TapeReadError, read
 from broadloom.record.schema import INT64_MAX, SCHEMA
 from tests.pipeline.without_spark import frame
+from tools.synthetic.generate import SyntheticConfig, generate
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -106,6 +107,11 @@ def rows_of(folder: Path) -> pa.Table:
 
 def first_of(folder: Path) -> Path:
     return sorted(folder.rglob("*.parquet"))[0]
+
+
+def test_rows_of_a_good_file_are_not_looked_at_one_by_one(good: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(quarantine, "_examine_rows", lambda *_: pytest.fail("slow"))
+    assert len(examine_tapes(good).used) == 3
 
 
 @pytest.mark.parametrize("flaw", FLAWS)

@@ -5,12 +5,12 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from broadloom.pipeline.synthetic.generate import SyntheticConfig, generate
-from broadloom.pipeline.synthetic.peers import EndStatus
 from broadloom.record import SCHEMA, read, summarize
 from broadloom.record.arrow_import import pq
 from broadloom.record.schema import CHANNEL_KEY, RUN_KEY, SCHEMA_VERSION, VERSION_KEY, EventKind
 from tests.pipeline.without_spark import frame, run_audit
+from tools.synthetic.generate import SyntheticConfig, generate
+from tools.synthetic.peers import EndStatus
 
 SMALL = SyntheticConfig(rows=20_000, peers=30, arrivals=5, leaves=4, crashes=4, machines=3, seconds=120)
 

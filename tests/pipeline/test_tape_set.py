@@ -9,12 +9,12 @@ import pytest
 
 from broadloom.pipeline.quarantine import QUARANTINE_COLUMNS, REASONS, QuarantineReason
 from broadloom.pipeline.spark_source.parquet_files import ExcludedFile, read_footer
-from broadloom.pipeline.synthetic.generate import BEGIN, SyntheticConfig, generate
 from broadloom.pipeline.tape_set import TapeSet, TapesNotFoundError, _examine_with_spark, events, examine_tapes
 from broadloom.record import SCHEMA, SCHEMA_VERSION, read, spark_ddl
 from broadloom.record.arrow_import import pa, pq
 from broadloom.record.reader import TapeReadError
 from broadloom.record.schema import VERSION_KEY
+from tools.synthetic.generate import BEGIN, SyntheticConfig, generate
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import broadloom
 from broadloom.groups import Groups, GroupSettings
-from broadloom.pipeline.arrow.frames import to_polars
+from broadloom.pipeline.analysis.frames import frame_us
 from broadloom.pipeline.tables.thread_positions import MESSAGE_COLUMNS, thread_positions
 from broadloom.pipeline.tables.threads import threads
 from broadloom.record import Tape, read
@@ -99,20 +99,20 @@ def pointers(draw: st.DrawFn) -> list[int]:
 @settings(deadline=None, max_examples=150)
 def test_thread_positions_match_naive_walk(parents):
     # A message that answers itself is a circle of one.
-    told = to_polars(thread_positions(messages_with_parents(parents)))
+    told = frame_us(thread_positions(messages_with_parents(parents)))
     found = [
         (index_of(row["root_author"], row["root_sequence"]), row["depth"], row["status"])
         for row in told.iter_rows(named=True)
     ]
     assert found == by_walking(parents)
-    told = to_polars(thread_positions(group_messages(parents)))
+    told = frame_us(thread_positions(group_messages(parents)))
     found = [(int(row["root_author"], 16) - 1000, row["depth"], row["status"]) for row in told.iter_rows(named=True)]
     assert found == by_walking(parents)
 
 
 def test_member_keeps_its_thread_over_reconnects():
     # One asks, another answers, and the first answers that, after it has come back as another peer.
-    told = to_polars(threads(group_messages([-1, 0, -1, 1]), ONE_CLOCK)).sort("start_time")
+    told = frame_us(threads(group_messages([-1, 0, -1, 1]), ONE_CLOCK)).sort("start_time")
     assert told.select("message_count", "depth", "participant_count", "first_reply_ms").rows() == [
         (3, 2, 2, 1000.0),
         (1, 0, 1, None),
@@ -124,7 +124,7 @@ def test_reused_member_sequence_stays_with_first_author():
     forged = rows[0] | {"author": "f" * 16, "group_id": "tea"}
     elsewhere = rows[0] | {"author": "0" * 16, "group_id": "coffee"}
     for order in ([forged, elsewhere, *rows], [*rows, elsewhere, forged]):
-        told = to_polars(thread_positions(pa.Table.from_pylist(order, schema=messages_with_parents([]).schema)))
+        told = frame_us(thread_positions(pa.Table.from_pylist(order, schema=messages_with_parents([]).schema)))
         answer = told.filter(pl.col("author") == rows[1]["author"])
         assert answer.select("root_author", "depth").rows() == [(rows[0]["author"], 1)]
 
@@ -132,7 +132,7 @@ def test_reused_member_sequence_stays_with_first_author():
 def test_threads_have_size_depth_and_first_reply():
     # 0 is answered by its own author (3), then by others (4, 5); 1 by nobody; 2 by a chain.
     told = threads(messages_with_parents([-1, -1, -1, 0, 0, 3, 2, 6, 7]), ONE_CLOCK)
-    rows = to_polars(told).sort("root_author").rows(named=True)
+    rows = frame_us(told).sort("root_author").rows(named=True)
     first, third = rows
     assert [first[key] for key in ("message_count", "depth", "participant_count", "first_reply_ms", "status")] == [
         4,
@@ -152,12 +152,12 @@ def test_threads_have_size_depth_and_first_reply():
 
 def test_message_without_reply_is_a_thread_only_in_a_group():
     assert threads(messages_with_parents([-1, -1]), ONE_CLOCK).num_rows == 0
-    told = to_polars(threads(messages_with_parents([-1, -1], group="tea"), ONE_CLOCK))
+    told = frame_us(threads(messages_with_parents([-1, -1], group="tea"), ONE_CLOCK))
     assert told.select("message_count", "depth", "first_reply_ms", "group_id").rows() == [(1, 0, None, "tea")] * 2
 
 
 def test_missing_parents_and_cycles_have_a_status():
-    told = to_polars(threads(messages_with_parents([MISSING_PARENT, 0, 4, 2, 3, 2]), ONE_CLOCK)).sort("status")
+    told = frame_us(threads(messages_with_parents([MISSING_PARENT, 0, 4, 2, 3, 2]), ONE_CLOCK)).sort("status")
     assert told.select("status", "message_count", "depth").rows() == [("cycle", 4, None), ("parent_missing", 2, 1)]
 
 
@@ -169,13 +169,13 @@ def test_no_messages_give_no_threads():
 @pytest.mark.parametrize("depth", [100_000, 131_072])
 def test_very_deep_thread_is_resolved(depth):
     parents = [*range(-1, depth)]
-    told = to_polars(threads(many_messages(parents), ONE_CLOCK))
+    told = frame_us(threads(many_messages(parents), ONE_CLOCK))
     assert told.select("message_count", "depth", "participant_count").rows() == [(depth + 1, depth, 3)]
 
 
 def test_long_cycle_is_detected():
     parents = [99_999, *range(99_999)]
-    told = to_polars(threads(many_messages(parents), ONE_CLOCK))
+    told = frame_us(threads(many_messages(parents), ONE_CLOCK))
     assert told.select("status", "message_count", "depth").rows() == [("cycle", 100_000, None)]
 
 
@@ -183,7 +183,7 @@ def test_thread_sizes_and_depths_match_networkx():
     random = np.random.default_rng(3)
     parents = [int(random.integers(-1, index)) if index else -1 for index in range(3000)]
     graph = nx.Graph([(index, parent) for index, parent in enumerate(parents) if parent >= 0])
-    told = to_polars(threads(many_messages(parents), ONE_CLOCK))
+    told = frame_us(threads(many_messages(parents), ONE_CLOCK))
     sizes = sorted(len(part) for part in nx.connected_components(graph))
     assert sorted(told["message_count"]) == sizes
     for row in told.iter_rows(named=True):

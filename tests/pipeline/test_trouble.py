@@ -14,12 +14,12 @@ from typer.testing import CliRunner
 from broadloom.cli.main import app
 from broadloom.pipeline.build import BuildError, build_tables
 from broadloom.pipeline.results import Results, ResultsManifest, ResultsWriteError, TableBuild
-from broadloom.pipeline.synthetic.generate import SyntheticConfig, generate
 from broadloom.record.arrow_import import pa, pq
 from broadloom.record.schema import SCHEMA
 from tests.pipeline.growing import BEGIN_S, Clock, RecordedPeers
 from tests.small_disk import SIZE_BYTES, fill, small_disk
 from tests.support import wait_until
+from tools.synthetic.generate import SyntheticConfig, generate
 
 __all__ = ["small_disk"]
 

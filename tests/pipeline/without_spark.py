@@ -6,10 +6,10 @@ from typing import cast
 
 import polars as pl
 
-from broadloom.pipeline.synthetic.fault_injection import InjectedFault, write
 from broadloom.record.arrow_import import pa
 from tests.pipeline.building import build_in_memory
 from tests.pipeline.simulated import simulated_history
+from tools.synthetic.fault_injection import InjectedFault, write
 
 
 @dataclass

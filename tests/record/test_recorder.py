@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from broadloom.channel.fragments import fragment
-from broadloom.groups.codec import encode
+from broadloom.groups.codec import LAYER, encode
 from broadloom.groups.messages import GoingOffline, PostMessage
 from broadloom.groups.model import MessageId, Post
 from broadloom.protocol import PeerState
@@ -21,6 +21,7 @@ from broadloom.protocol.runtime import ObserverFactory as FabricTape
 from broadloom.record import COLUMNS, EventKind, PayloadMetadata, Recorder, read
 from broadloom.record.schema import INT64_MAX
 from broadloom.wire import Address, Broadcast, PeerInfo
+from broadloom.wire.payload_kind import PayloadKind, layer_kind
 from tests.record.tape_kit import CHANNEL, DAY, FOLDER, ME, OTHER, ManualClock, make_tape, rows
 
 NEIGHBOR = PeerInfo(OTHER, Address("10.0.0.7", 4711))
@@ -56,10 +57,10 @@ def test_each_event_becomes_row(tmp_path: Path) -> None:
         recorder.duplicates(12)
         recorder.delivered(Batch.from_message(Message(OTHER, 9, b"abcd", 3)))
         recorder.missed(Missed(OTHER, 10, 14))
-        recorder.identification("bob", OTHER, group_id="club", topic="chess")
+        recorder.identification("bob", OTHER, group_id="club", topic="chess", attributes={"seat": "7"})
         recorder.ad_impression("tea", group_id="club", topic="drinks")
     me, other = {"peer": "00000000000000ab"}, "fedcba9876543210"
-    assert recorded_row(tmp_path, "joined") == me | {"name": "ada"}
+    assert recorded_row(tmp_path, "joined") == me | {"name": "ada", "is_proven": False}
     assert recorded_row(tmp_path, "leaving") == me
     assert recorded_row(tmp_path, "left") == me
     assert recorded_row(tmp_path, "link_up") == me | {"neighbor": other, "address": "10.0.0.7:4711"}
@@ -79,10 +80,13 @@ def test_each_event_becomes_row(tmp_path: Path) -> None:
         "name": "bob",
         "group_id": "club",
         "topic": "chess",
+        "is_proven": False,
+        "attributes": '{"seat": "7"}',
     }
     assert recorded_row(tmp_path, "ad_impression") == me | {"name": "tea", "group_id": "club", "topic": "drinks"}
     kinds = rows(tmp_path, "kind")
-    assert set(kinds) == {kind.value for kind in EventKind if kind is not EventKind.ROWS_DROPPED}
+    elsewhere = {EventKind.ROWS_DROPPED, EventKind.MEMBER_JOINED, EventKind.MEMBER_LEFT, EventKind.MEMBER_LOST}
+    assert set(kinds) == {kind.value for kind in EventKind if kind not in elsewhere}
     assert rows(tmp_path, "ordinal") == list(range(len(kinds)))
     at = datetime.fromtimestamp(clock.now, UTC)
     assert set(rows(tmp_path, "run_id", "event_time", "channel", "event_date")) == {
@@ -92,7 +96,7 @@ def test_each_event_becomes_row(tmp_path: Path) -> None:
 
 
 def test_payload_metadata_fills_optional_columns(tmp_path: Path) -> None:
-    def describe(data: bytes) -> PayloadMetadata | None:
+    def describe(data: bytes, _kind: int) -> PayloadMetadata | None:
         if data == b"plain":
             return None
         return PayloadMetadata(group_id="club", parent=(OTHER, 5), topic=data.decode())
@@ -115,23 +119,28 @@ def group_payload(data: bytes, parent: MessageId | None = None) -> bytes:
 
 def test_group_messages_are_recorded_with_ids(tmp_path: Path) -> None:
     large = group_payload(bytes(150_000), MessageId(0xB, 1))
+    layer = layer_kind(LAYER)
     with make_tape(tmp_path, ManualClock()) as tape:
         recorder = tape.observer(CHANNEL, ME)
-        recorder.sent(1, group_payload(b"question"))
-        recorder.delivered(Batch.from_message(Message(OTHER, 1, group_payload(b"answer", MessageId(0xB, 3)), 1)))
-        for number, part in enumerate(fragment(9, large, 0), start=2):
-            recorder.sent(number, part)
+        recorder.sent(1, group_payload(b"question"), layer)
+        answer = group_payload(b"answer", MessageId(0xB, 3))
+        recorder.delivered(Batch.from_message(Message(OTHER, 1, answer, 1, layer)))
+        for number, part in enumerate(fragment(9, large, layer), start=2):
+            recorder.sent(number, part, PayloadKind.FRAGMENT)
         for number, strange in enumerate(
             (b"BG", b"BG\x01\x07", group_payload(b"cut off")[:-4], encode(GoingOffline(0xA)), b"")
         ):
-            recorder.sent(5 + number, strange)
+            recorder.sent(5 + number, strange, layer)
+        # Messages of the application that happen to look like it.
+        recorder.sent(10, group_payload(b"question"))
+        recorder.sent(11, next(iter(fragment(9, large, 0))), PayloadKind.FRAGMENT)
     club, anna = "0000000000000c1b", "000000000000000a"
     names = ("group_id", "member", "member_sequence", "parent_member", "parent_member_sequence")
     assert rows(tmp_path, "sequence", *names) == [
         (1, club, anna, 7, None, None),
         (1, club, anna, 7, "000000000000000b", 3),
         (2, club, anna, 7, "000000000000000b", 1),
-        *((number, None, None, None, None, None) for number in range(3, 10)),
+        *((number, None, None, None, None, None) for number in range(3, 12)),
     ]
     assert set(rows(tmp_path, "parent_author", "parent_sequence")) == {(None, None)}
 
@@ -154,7 +163,7 @@ def test_channel_name_is_not_on_tape(tmp_path: Path) -> None:
 
 
 def test_numbers_beyond_spark_range_are_clamped(tmp_path: Path) -> None:
-    def describe(data: bytes) -> PayloadMetadata:
+    def describe(_data: bytes, _kind: int) -> PayloadMetadata:
         return PayloadMetadata(parent=(-1, 1 << 64), topic="half \ud800")
 
     with make_tape(tmp_path, ManualClock()) as tape:
@@ -186,7 +195,7 @@ DELIVERIES = st.tuples(
 )
 
 
-def _always(about: PayloadMetadata | None, _: bytes) -> PayloadMetadata | None:
+def _always(about: PayloadMetadata | None, _data: bytes, _kind: int) -> PayloadMetadata | None:
     return about
 
 

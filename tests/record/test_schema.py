@@ -73,6 +73,7 @@ def test_spark_reads_every_type() -> None:
         pa.int64(): "BIGINT",
         pa.string(): "STRING",
         pa.binary(): "BINARY",
+        pa.bool_(): "BOOLEAN",
         pa.timestamp("us", tz="UTC"): "TIMESTAMP",
     }
     assert [spark[column.type] for column in COLUMNS] == [column.spark_type for column in COLUMNS]
@@ -87,7 +88,9 @@ def test_schemas_of_all_versions_do_not_change() -> None:
         "reason, event_count, size_bytes, name, group_id, parent_author, parent_sequence, topic, payload, member, "
         "member_sequence, parent_member, parent_member_sequence"
     )
-    assert SCHEMA_VERSION == OLDEST_VERSION == 3
+    fourth = f"{third}, role, ticket_serial, is_proven, attributes, content_type"
+    assert (SCHEMA_VERSION, OLDEST_VERSION) == (4, 3)
     assert ", ".join(each.name for each in columns_in_version(3)) == third
-    assert ", ".join(SCHEMA.names) == third
+    assert ", ".join(each.name for each in columns_in_version(4)) == fourth
+    assert ", ".join(SCHEMA.names) == fourth
     assert not any(each.is_required for each in COLUMNS if each.since_version > OLDEST_VERSION)

@@ -71,7 +71,7 @@ def test_connect_and_broadcast_raise_errors_in_the_calling_thread() -> None:
     with pytest.raises(broadloom.ConnectError, match="no peer of this channel answered"):
         broadloom.sync.connect(unique_name(), bootstrap=["127.0.0.1:9"], timeout_s=0.2, **QUICK)
     with connected_pair() as (author, _), pytest.raises(TypeError, match="broadcast_text"):
-        author.broadcast("text")  # type: ignore[arg-type]
+        author.broadcast("text")  # type: ignore[call-overload]
 
 
 def test_broadcast_nowait_raises_errors_of_the_asynchronous_channel(caplog: pytest.LogCaptureFixture) -> None:

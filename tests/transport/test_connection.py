@@ -87,6 +87,26 @@ async def test_frames_sent_before_close_arrive_before_one_disconnect(tls: bool) 
 
 @each_loop
 @each_mode
+async def test_frames_sent_by_a_handler_that_closes_when_writable_again_arrive(tls: bool) -> None:
+    sent = [frame(1 << 19, number) for number in range(3)]
+
+    async with pair(tls=tls) as ends:
+
+        class LastFrame(RecordingHandler):
+            def on_writable(self) -> None:
+                ends.near.send(sent[-1])
+                ends.near.close()
+
+        ends.near.handler = LastFrame()
+        for each in sent[:-1]:
+            ends.near.send(each)
+        assert ends.near.is_congested
+        await eventually(lambda: ends.far_handler.disconnects)
+        assert ends.far_handler.frames == sent
+
+
+@each_loop
+@each_mode
 async def test_close_delivers_last_frame_while_other_end_keeps_sending(tls: bool) -> None:
     """Whatever is in flight towards us during a close does no harm, and our last frame arrives."""
 

@@ -33,3 +33,10 @@ def check_timeout(timeout_s: float | None) -> None:
         raise TypeError(f"timeout_s must be a number of seconds or None, not {type(timeout_s).__name__}")
     if math.isnan(timeout_s):
         raise ValueError("timeout_s is not a number (NaN); None waits forever")
+
+
+def check_positive_timeout(timeout_s: float) -> None:
+    if not isinstance(timeout_s, int | float):
+        raise TypeError(f"timeout_s must be a number of seconds, not {type(timeout_s).__name__}")
+    if not 0 < timeout_s < math.inf:
+        raise ValueError(f"timeout_s={timeout_s}: must be greater than 0 and finite")

@@ -156,6 +156,10 @@ class Channel(Sender, ChannelReader, Requester):
         channel was left."""
         self._check_loop()
         check_timeout(timeout_s)
+        await self._wait_until_roster_is_complete(timeout_s)
+        return self.members()
+
+    async def _wait_until_roster_is_complete(self, timeout_s: float | None) -> None:
         roster = self._node.peer.roster
 
         def is_complete() -> bool:
@@ -168,7 +172,6 @@ class Channel(Sender, ChannelReader, Requester):
                 await self._listeners.wait_until(is_complete)
         except TimeoutError:
             raise TimeoutError(f"{self.name}: the roster is not complete after {timeout_s:g} s") from None
-        return self.members()
 
     def status(self) -> Status:
         """The state of this peer: neighbors, free slots, estimated diameter, counters."""

@@ -136,7 +136,10 @@ class PendingConnection:
 
         node.emit = observe
         tape = self._options.tape
-        observer = tape.observer(self._channel_name, node.id) if tape is not None else None
+        observer = None
+        if tape is not None:
+            identity = node.credentials.identity if node.credentials is not None else None
+            observer = tape.observer(self._channel_name, node.id, name=node.name, identity=identity)
         try:
             await node.start(observer)
             async with asyncio.timeout_at(deadline):

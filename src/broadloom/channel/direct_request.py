@@ -19,7 +19,7 @@ REPLY_REMEDY = "text.encode() or json.dumps(value).encode()"
 class Reply:
     """The reply to a request."""
 
-    peer: PeerId
+    peer_id: PeerId
     data: bytes
 
     @property
@@ -48,7 +48,7 @@ class DirectRequest:
             self.headers = envelope.headers.user_headers
 
     @property
-    def peer(self) -> PeerId:
+    def peer_id(self) -> PeerId:
         """The id of the caller."""
         return PeerId(self._incoming.peer_id)
 
@@ -58,7 +58,7 @@ class DirectRequest:
         return self._incoming.identity
 
     @property
-    def proven(self) -> bool:
+    def is_proven(self) -> bool:
         """Whether the id of the caller is proven by its certificate. Without TLS it is only a claim."""
         return self._incoming.identity is not None
 

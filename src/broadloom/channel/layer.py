@@ -10,10 +10,11 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from broadloom.channel.direct_request import Reply
-from broadloom.channel.requester import TIMEOUT_S, Handler, HasPeer
+from broadloom.channel.requester import TIMEOUT_S, Handler, HasPeerId
 from broadloom.protocol.events import Batch, payload_bytes
 from broadloom.wire import PeerId
 from broadloom.wire.broadcast_frame import Priority
+from broadloom.wire.identity_messages import IDENTITY_KIND
 from broadloom.wire.payload_kind import LAYER_SHIFT, layer_kind, layer_mark
 
 if TYPE_CHECKING:
@@ -44,7 +45,7 @@ class Layer:
 
     async def request(
         self,
-        peer: PeerId | HasPeer,
+        peer: PeerId | HasPeerId,
         data: bytes,
         *,
         timeout_s: float = TIMEOUT_S,
@@ -55,7 +56,7 @@ class Layer:
 
     async def tell(
         self,
-        peer: PeerId | HasPeer,
+        peer: PeerId | HasPeerId,
         data: bytes,
         *,
         timeout_s: float = TIMEOUT_S,
@@ -106,6 +107,8 @@ class Layers:
     def route(self, batch: Batch) -> None:
         callback = self._callbacks.get(batch.kind)
         if callback is None:
+            if batch.kind == IDENTITY_KIND:
+                return  # for recorders
             mark = layer_mark(batch.kind)
             is_counted = mark in self.unknown or len(self.unknown) < UNKNOWN_LAYERS_MAX
             self.unknown[mark if is_counted else OTHER_LAYERS] += len(batch)

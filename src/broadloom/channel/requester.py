@@ -2,12 +2,12 @@
 
 import asyncio
 import logging
-import math
 import time
 from abc import abstractmethod
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from typing import Protocol
 
+from broadloom.channel.arguments import check_positive_timeout
 from broadloom.channel.direct_request import REPLY_REMEDY, DirectRequest, Reply
 from broadloom.channel.loop_bound import LoopBound
 from broadloom.errors import (
@@ -38,11 +38,11 @@ Handler = Callable[[DirectRequest], Awaitable[bytes | None] | bytes | None]
 """Answers a request: a coroutine function, or a plain function that does not block."""
 
 
-class HasPeer(Protocol):
+class HasPeerId(Protocol):
     """A member, as in the roster."""
 
     @property
-    def peer(self) -> PeerId: ...
+    def peer_id(self) -> PeerId: ...
 
 
 class Requester(LoopBound):
@@ -58,7 +58,7 @@ class Requester(LoopBound):
 
     async def request(
         self,
-        peer: PeerId | HasPeer,
+        peer: PeerId | HasPeerId,
         data: bytes,
         *,
         timeout_s: float = TIMEOUT_S,
@@ -73,7 +73,7 @@ class Requester(LoopBound):
 
     async def tell(
         self,
-        peer: PeerId | HasPeer,
+        peer: PeerId | HasPeerId,
         data: bytes,
         *,
         timeout_s: float = TIMEOUT_S,
@@ -97,7 +97,7 @@ class Requester(LoopBound):
 
     async def _request(
         self,
-        peer: PeerId | HasPeer,
+        peer: PeerId | HasPeerId,
         data: bytes,
         layer: int,
         timeout_s: float,
@@ -109,7 +109,7 @@ class Requester(LoopBound):
         peer_id, flags = _peer_id(peer), 0
         if not isinstance(data, bytes):
             data = payload_bytes(data, REPLY_REMEDY)
-        _check_timeout(timeout_s)
+        check_positive_timeout(timeout_s)
         if headers is not None:
             block = encode_headers(*checked_headers(None, None, headers))
             data, flags = with_headers(block, time.time_ns() // 1_000_000, data), HEADED
@@ -221,7 +221,14 @@ class HandlerRunner:
         elif isinstance(result, Awaitable):
             task = asyncio.get_running_loop().create_task(self._run(incoming, result))
             self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
+
+            def on_done(task: asyncio.Task[None]) -> None:
+                self._tasks.discard(task)
+                if isinstance(result, Coroutine):
+                    result.close()  # a task that is cancelled at once has not begun to await it
+                incoming.done()
+
+            task.add_done_callback(on_done)
             incoming.on_cancel = task.cancel
         else:
             self._fail(incoming, TypeError(f"a handler returns bytes, not {type(result).__name__}; use {REPLY_REMEDY}"))
@@ -232,8 +239,6 @@ class HandlerRunner:
             self._finish(incoming, await result)
         except Exception as problem:
             self._fail(incoming, problem)
-        finally:
-            incoming.done()
 
     def _finish(self, incoming: IncomingRequest, data: bytes | None) -> None:
         if data is not None and incoming.expects_reply:
@@ -254,17 +259,10 @@ class HandlerRunner:
         incoming.refuse_unless_replied(status, text)
 
 
-def _peer_id(peer: PeerId | HasPeer) -> PeerId:
-    found = getattr(peer, "peer", peer)
+def _peer_id(peer: PeerId | HasPeerId) -> PeerId:
+    found = getattr(peer, "peer_id", peer)
     if not isinstance(found, int) or isinstance(found, bool):
         raise TypeError(f"peer must be a peer id, as in message.author, or a member, not {type(peer).__name__}")
     if not 0 <= found < 1 << 64:
         raise ValueError(f"peer={found}: a peer id has 64 bits")
     return found
-
-
-def _check_timeout(timeout_s: float) -> None:
-    if not isinstance(timeout_s, int | float):
-        raise TypeError(f"timeout_s must be a number of seconds, not {type(timeout_s).__name__}")
-    if not 0 < timeout_s < math.inf:
-        raise ValueError(f"timeout_s={timeout_s}: must be greater than 0 and finite")

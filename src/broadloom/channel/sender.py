@@ -8,22 +8,26 @@ import asyncio
 import json
 import os
 import time
+from abc import abstractmethod
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, overload
 
-from broadloom.channel.arguments import check_callback
+from broadloom.channel.arguments import check_callback, check_positive_timeout
 from broadloom.channel.fragments import FRAGMENT_BYTES, fragment
 from broadloom.channel.loop_bound import LoopBound, running_loop
-from broadloom.errors import MessageTooLargeError, NotConnectedError, NotPermittedError
+from broadloom.errors import BusyError, MessageTooLargeError, NotConnectedError, NotPermittedError
 from broadloom.protocol import PeerState
 from broadloom.protocol.events import payload_bytes
 from broadloom.protocol.identity import Role
+from broadloom.protocol.receipts.receipts import OPEN_MAX, Receipt
 from broadloom.transport import TcpNode
 from broadloom.wire.broadcast_frame import PRIORITY_MAX, Priority
 from broadloom.wire.file_payload import encode_file
+from broadloom.wire.identity_messages import IDENTITY_KIND, advert, identification
 from broadloom.wire.message_headers import checked_headers, encode_headers, with_headers
-from broadloom.wire.payload_kind import HAS_HEADERS, PayloadKind
+from broadloom.wire.payload_kind import HAS_HEADERS, WANTS_RECEIPT, PayloadKind
 
 GRANTED_BYTES = 4 << 10
 """Amount that may be sent before flow control is consulted again."""
@@ -32,6 +36,7 @@ MESSAGE_COST_BYTES = 64
 YIELD_BYTES = 128 << 10
 """`broadcast` yields to the event loop after this amount, so that a busy author does not starve its own process."""
 TTL_MS_MAX = 0xFFFFFFFF
+RECEIPT_TIMEOUT_S = 10.0
 TEXT_REMEDY = "broadcast_text or broadcast_json"
 
 
@@ -46,6 +51,7 @@ class Sender(LoopBound):
         self._sent_since_yield = 0
         self._fragmented_count = 0
 
+    @overload
     async def broadcast(
         self,
         data: bytes,
@@ -55,24 +61,80 @@ class Sender(LoopBound):
         headers: Mapping[str, str] | None = None,
         priority: int = Priority.NORMAL,
         ttl_s: float | None = None,
-    ) -> int:
+    ) -> int: ...
+
+    @overload
+    async def broadcast(
+        self,
+        data: bytes,
+        *,
+        topic: str | None = None,
+        content_type: str | None = None,
+        headers: Mapping[str, str] | None = None,
+        priority: int = Priority.NORMAL,
+        ttl_s: float | None = None,
+        receipt: Literal["all"] | int,
+        timeout_s: float = RECEIPT_TIMEOUT_S,
+    ) -> Receipt: ...
+
+    async def broadcast(
+        self,
+        data: bytes,
+        *,
+        topic: str | None = None,
+        content_type: str | None = None,
+        headers: Mapping[str, str] | None = None,
+        priority: int = Priority.NORMAL,
+        ttl_s: float | None = None,
+        receipt: Literal["all"] | int | None = None,
+        timeout_s: float = RECEIPT_TIMEOUT_S,
+    ) -> int | Receipt:
         """Send a message to all members; returns its sequence number. Waits while links or receivers are congested.
 
         - `topic`: levels as in `sports/nfl`, for subscriptions. With a topic, a content type or headers the message
           also carries the time of sending.
         - `priority`: a receiver that cannot keep up skips messages of lower priority first.
         - `ttl_s`: receivers that have not got the message by then get a `Missed` event instead.
+        - `receipt`: wait until all members have the message, or this many, and return a `Receipt` instead; after
+          `timeout_s`, whatever it says by then.
         """
         if not isinstance(data, bytes):
             data = payload_bytes(data, TEXT_REMEDY)
         kind: int = PayloadKind.DATA
         if topic is not None or content_type is not None or headers is not None:
             data, kind = self._with_headers(data, topic, content_type, headers), kind | HAS_HEADERS
+        if receipt is not None:
+            return await self._broadcast_with_receipt(data, kind, priority, ttl_s, receipt, timeout_s)
         cost = len(data) + MESSAGE_COST_BYTES
         if cost > self._granted:
             return await self._broadcast_kind(data, kind, priority, ttl_s)
         self._granted -= cost  # the usual case, without another coroutine
         return self._send(data, kind, priority, 0 if ttl_s is None else _milliseconds(ttl_s))
+
+    async def _broadcast_with_receipt(
+        self, data: bytes, kind: int, priority: int, ttl_s: float | None, receipt: object, timeout_s: float
+    ) -> Receipt:
+        self._check_loop()
+        count = _receipt_count(receipt)
+        check_positive_timeout(timeout_s)
+        peer, now = self._node.peer, self._node.now
+        deadline = now() + timeout_s
+        if peer.receipts.open_count >= OPEN_MAX:
+            raise BusyError(f"{OPEN_MAX:,} receipts are waited for; wait for some of them")
+        if peer.state is PeerState.CONNECTED:
+            with suppress(TimeoutError):  # members that we do not know of yet would not be counted
+                await self._wait_until_roster_is_complete(timeout_s)
+        first = peer.broadcaster.next_sequence
+        last = await self._broadcast_kind(data, kind | WANTS_RECEIPT, priority, ttl_s)
+        done: asyncio.Future[Receipt] = self._loop.create_future()
+        waiting = peer.receipts.open(first, last, count, max(0.0, deadline - now()), _set_result(done))
+        try:
+            return await done
+        finally:
+            peer.receipts.close(waiting)
+
+    @abstractmethod
+    async def _wait_until_roster_is_complete(self, timeout_s: float | None) -> None: ...
 
     async def _broadcast_kind(self, data: bytes, kind: int, priority: int, ttl_s: float | None) -> int:
         cost = len(data) + MESSAGE_COST_BYTES
@@ -162,6 +224,21 @@ class Sender(LoopBound):
         on_sent = (lambda done: on_progress(done, len(data))) if on_progress is not None else None
         return await self._broadcast_large(data, kind, priority, ttl_s, on_sent)
 
+    async def identify(self, attributes: Mapping[str, str] | None = None) -> int:
+        """Announce this program to recorders, which write it to their tapes: with the name on its ticket, else the one
+        given to `connect`. Other programs get no message. Returns the sequence number, as `broadcast`.
+
+        - `attributes`: names and values for the tape, such as a customer number.
+        """
+        return await self._broadcast_kind(
+            identification(self._node.name, attributes), IDENTITY_KIND, Priority.NORMAL, None
+        )
+
+    async def advert(self, name: str, *, topic: str | None = None) -> int:
+        """Announce to recorders that the ad `name` is shown at every member. The ad itself is an ordinary message.
+        Returns the sequence number, as `broadcast`."""
+        return await self._broadcast_kind(advert(name, topic), IDENTITY_KIND, Priority.NORMAL, None)
+
     async def _broadcast_large(
         self,
         data: bytes,
@@ -176,9 +253,9 @@ class Sender(LoopBound):
         ttl_ms = 0 if ttl_s is None else _milliseconds(ttl_s)
         self._fragmented_count += 1
         sequence = done = 0
-        for part in fragment(self._fragmented_count, data, kind):
+        for part in fragment(self._fragmented_count, data, kind & ~WANTS_RECEIPT):
             await self._wait_for_window(len(part))
-            sequence = self._send(part, PayloadKind.FRAGMENT, priority, ttl_ms)
+            sequence = self._send(part, PayloadKind.FRAGMENT | kind & WANTS_RECEIPT, priority, ttl_ms)
             done = min(done + FRAGMENT_BYTES, len(data))
             if on_sent is not None:
                 on_sent(done)
@@ -224,6 +301,21 @@ class Sender(LoopBound):
             raise MessageTooLargeError(
                 f"message of {size:,} bytes: at most {limit:,} are allowed (ChannelSettings.message_bytes_max)"
             )
+
+
+def _receipt_count(receipt: object) -> int | None:
+    """How many members must confirm; None for all."""
+    if receipt == "all":
+        return None
+    if isinstance(receipt, bool) or not isinstance(receipt, int):
+        raise TypeError(f'receipt must be "all" or a number of members, not {receipt!r}')
+    if receipt < 1:
+        raise ValueError(f"receipt={receipt}: at least one member must confirm")
+    return receipt
+
+
+def _set_result(done: "asyncio.Future[Receipt]") -> Callable[[Receipt], None]:
+    return lambda receipt: done.set_result(receipt) if not done.done() else None
 
 
 def _milliseconds(ttl_s: float) -> int:

@@ -123,15 +123,17 @@ def audit(
     - `broadloom pipeline audit --tapes tapes`
     - `broadloom pipeline audit --tapes tapes --out results --json | jq .verdict`
     """
-    if out is None:
-        with tempfile.TemporaryDirectory(prefix="broadloom-audit-") as directory:
-            return _audit(tapes, Path(directory), settings or [], master, driver_memory, limit, json=json)
-    return _audit(tapes, out, settings or [], master, driver_memory, limit, json=json)
+    chosen = dict(_parse_setting(each) for each in settings or [])
+    if out is not None:
+        result, seconds = _build(tapes, out, ["audit_summary"], chosen, master, driver_memory)
+        return _report_audit(result, seconds, out, limit, json=json)
+    with tempfile.TemporaryDirectory(prefix="broadloom-audit-") as folder:
+        wanted = ["quarantine", "audit_findings", "audit_summary"]
+        result, seconds = _build(tapes, Path(folder), wanted, chosen, master, driver_memory, keep_inputs=False)
+        return _report_audit(result, seconds, Path(folder), limit, json=json)
 
 
-def _audit(tapes: Path, out: Path, settings: list[str], master: str, memory: str, limit: int, *, json: bool) -> int:
-    chosen = dict(_parse_setting(each) for each in settings)
-    result, seconds = _build(tapes, out, ["audit_summary"], chosen, master, memory)
+def _report_audit(result: "BuildResult", seconds: float, out: Path, limit: int, *, json: bool) -> int:
     import polars as pl
 
     from broadloom.pipeline.results import Results
@@ -160,7 +162,14 @@ def _audit(tapes: Path, out: Path, settings: list[str], master: str, memory: str
 
 
 def _build(
-    tapes: Path, out: Path, only: list[str], settings: dict[str, str], master: str, memory: str
+    tapes: Path,
+    out: Path,
+    only: list[str],
+    settings: dict[str, str],
+    master: str,
+    memory: str,
+    *,
+    keep_inputs: bool = True,
 ) -> "tuple[BuildResult, float]":
     from broadloom.pipeline.spark_session import DRIVER_MEMORY, is_running, start_java, stop
 
@@ -180,6 +189,7 @@ def _build(
                 master=master or None,
                 memory=memory or DRIVER_MEMORY,
                 progress=progress,
+                keep_inputs=keep_inputs,
             )
     finally:
         if is_ours:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from broadloom import __version__
 from broadloom.errors import BroadloomError
-from broadloom.pipeline.arrow.frames import empty
+from broadloom.pipeline.analysis.frames import empty
 from broadloom.pipeline.billing.config import load as load_billing
 from broadloom.pipeline.engine.distributed import run_distributed
 from broadloom.pipeline.engine.events import FlawedFiles
@@ -50,12 +50,10 @@ _NOT_FINGERPRINTED = {
     "overlay_study",
     "plot.py",
     "plot_panels.py",
-    "reference.py",
     "sidecar.py",
     "sidecar_client.py",
     "spark_source",
     "sql.py",
-    "synthetic",
 }
 """Modules that do not affect the content of tables."""
 
@@ -91,14 +89,16 @@ def build_tables(
     memory: str = DRIVER_MEMORY,
     progress: ProgressListener | None = None,
     spark: "SparkSession | None" = None,
+    keep_inputs: bool = True,
 ) -> BuildResult:
-    """Build all tables, or `only` these and their dependencies.
+    """Build all tables, or `only` these and their dependencies, which are written too with `keep_inputs`.
 
     Without `spark`, a session is started and left running for the caller to stop.
     """
     began = time.monotonic()
     progress = progress or NoProgress()
-    tables = with_dependencies(only) if only else all_tables()
+    needed = with_dependencies(only) if only else all_tables()
+    tables = needed if keep_inputs or not only else tuple(table(name) for name in only)
     chosen = resolve_settings(all_tables(), settings or {})
     folder, results = Path(tapes), Results(out)
     found = file_ids(folder)
@@ -106,7 +106,8 @@ def build_tables(
         raise TapesNotFoundError(f"no tapes in {folder}")
     with results.transaction() as transaction:
         previous = results.manifest()
-        prints = fingerprints(tables, found, chosen)
+        every = fingerprints(needed, found, chosen)
+        prints = {each.name: every[each.name] for each in tables}
         kept = {
             name: previous.tables[name]
             for name in prints

@@ -12,7 +12,7 @@ from broadloom.errors import BroadloomError
 from broadloom.pipeline.quarantine import FileReport
 from broadloom.pipeline.tape_set import examine_tapes
 from broadloom.record.arrow_import import pa, pq
-from broadloom.record.schema import CHANNEL_KEY, file_schema
+from broadloom.record.schema import CHANNEL_KEY, file_schema, with_all_columns
 from broadloom.record.tape_file import make_folder, open_writer, sync_folder
 from broadloom.record.unfinished_file import UnfinishedFile
 
@@ -84,13 +84,14 @@ def _merge(tapes: Path, folder: Path, run_id: str, files: list[FileReport], top:
 
 def _row_groups(tapes: Path, files: list[FileReport], schema: pa.Schema) -> Iterator[pa.Table]:
     """All rows in order, in tables of about `ROW_GROUP_ROWS` rows."""
-    pending: list[pa.RecordBatch] = []
+    pending: list[pa.Table] = []
     for each in files:
         with pq.ParquetFile(tapes / each.path, page_checksum_verification=True) as file:
             for batch in file.iter_batches(batch_size=ROW_GROUP_ROWS, columns=schema.names, use_threads=False):
-                pending.append(batch.cast(schema.remove_metadata()))
+                rows = with_all_columns(pa.Table.from_batches([batch]), schema.names)
+                pending.append(rows.select(schema.names).cast(schema.remove_metadata()))
                 if sum(one.num_rows for one in pending) >= ROW_GROUP_ROWS:
-                    yield pa.Table.from_batches(pending).replace_schema_metadata(schema.metadata)
+                    yield pa.concat_tables(pending).replace_schema_metadata(schema.metadata)
                     pending.clear()
     if pending:
-        yield pa.Table.from_batches(pending).replace_schema_metadata(schema.metadata)
+        yield pa.concat_tables(pending).replace_schema_metadata(schema.metadata)

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import polars as pl
 
-from broadloom.pipeline.arrow.frames import frame, from_rows
+from broadloom.pipeline.analysis.frames import frame, from_rows
 from broadloom.pipeline.engine.events import TEXT_COLUMNS, encode
 from broadloom.pipeline.row_checks import CHECKED, has_flaws, row_problem
 from broadloom.pipeline.table import COUNT, FLAG, TEXT, TIME, TableColumn

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from broadloom.errors import BroadloomError
-from broadloom.pipeline.arrow.frames import empty, frame
+from broadloom.pipeline.analysis.frames import empty, frame, with_schema
 from broadloom.pipeline.table import Table
 from broadloom.record.arrow_import import pa, pq
 from broadloom.record.file_locks import lock
@@ -102,9 +102,9 @@ class Results:
         return sorted(folder.glob("*.parquet")) if built.files is None else [folder / each for each in built.files]
 
     def read(self, table: Table) -> pa.Table:
-        """Read a whole table, without Spark."""
+        """Read a whole table, without Spark. Columns that the version which built it did not have are null."""
         schema = table.schema
-        parts = [pq.read_table(path, partitioning=None).cast(schema) for path in self.files(table.name)]
+        parts = [with_schema(pq.read_table(path, partitioning=None), schema) for path in self.files(table.name)]
         return pa.concat_tables([empty(schema), *parts])
 
     def scan(self, table: Table) -> "pl.LazyFrame":

@@ -83,7 +83,7 @@ def has_flaws(batch: pa.RecordBatch, day: date, latest: datetime) -> bool:
         return True
     for name in ID_COLUMNS:
         words = batch[name].dictionary if pa.types.is_dictionary(batch[name].type) else pc.unique(batch[name])
-        if not pc.all(pc.match_substring_regex(words, ID_PATTERN)).as_py():
+        if not pc.all(pc.match_substring_regex(words, ID_PATTERN), min_count=0).as_py():
             return True
     kinds = batch["kind"] if pa.types.is_dictionary(batch["kind"].type) else batch["kind"].dictionary_encode()
     words, codes = kinds.dictionary.to_pylist(), kinds.indices.to_numpy(zero_copy_only=False)

@@ -15,7 +15,7 @@ from broadloom.record.arrow_import import pa
 if TYPE_CHECKING:
     import polars as pl
 
-    from broadloom.pipeline.arrow.clock_correction import ClockCorrection
+    from broadloom.pipeline.analysis.clock_correction import ClockCorrection
     from broadloom.pipeline.billing.config import BillingConfig
 
 ID = pa.string()

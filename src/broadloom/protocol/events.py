@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, NamedTuple
 
+from broadloom.protocol.identity import Identity
 from broadloom.protocol.roster.member import MemberEvent
 from broadloom.wire import PeerId, PeerInfo
 from broadloom.wire.exchange_messages import RejectReason
@@ -203,6 +204,8 @@ class StateChanged(NamedTuple):
 
 class LinkUp(NamedTuple):
     neighbor: PeerInfo
+    identity: Identity | None = None
+    """What the neighbor's certificate states; None without TLS."""
 
 
 class LinkDown(NamedTuple):

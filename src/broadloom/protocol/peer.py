@@ -24,6 +24,8 @@ from broadloom.protocol.membership.peer_cache import PeerCache
 from broadloom.protocol.membership.random_walk import RandomWalks
 from broadloom.protocol.membership.repair import SlotRepair
 from broadloom.protocol.membership.slots import SlotTable
+from broadloom.protocol.receipts.receipts import Receipts
+from broadloom.protocol.receipts.reporter import DeliveryReporter
 from broadloom.protocol.requests.direct_requests import DirectRequests
 from broadloom.protocol.roster.roster import Roster
 from broadloom.wire import (
@@ -34,6 +36,7 @@ from broadloom.wire import (
     direct_messages,
     exchange_messages,
     link_messages,
+    receipt_messages,
     roster_messages,
 )
 from broadloom.wire.broadcast_frame import Priority
@@ -99,6 +102,8 @@ class Peer:
         self.partition_merge = PartitionMerge(self)
         self.requests = DirectRequests(self)
         self.roster = Roster(self, roster_signer, name, is_secondary=is_secondary)
+        self.receipts = Receipts(self)
+        self.reporter = DeliveryReporter(self)
         self._exchanges: dict[IncomingExchange, None] = {}
         self._has_enough_links = False
         self._duplicates_reported = 0
@@ -137,6 +142,7 @@ class Peer:
             roster_messages.RosterBuckets: self.roster.sync.on_buckets,
             roster_messages.RosterVersions: self.roster.sync.on_versions,
             roster_messages.RosterWant: self.roster.sync.on_want,
+            receipt_messages.DeliveryReports: self.reporter.on_reports,
         }
         if self.broadcaster.verifier is not None:
             self._link_handlers[link_messages.PositionProof] = self.broadcaster.verifier.on_position_proof
@@ -255,6 +261,7 @@ class Peer:
         """A link went down for this reason, or (None) a link came up or the starting position was adopted."""
         self.two_hop_view.on_links_changed()
         self.roster.on_links_changed(reason)
+        self.reporter.on_links_changed()
         if not self.is_present:
             self.leave_protocol.check_finished()
             return
@@ -287,6 +294,7 @@ class Peer:
 
     def begin_leave(self) -> None:
         self.requests.begin_leave()
+        self.receipts.end_all()
         self.roster.leave()
         self._fire(PeerEvent.LEAVE)
 
@@ -349,6 +357,8 @@ class Peer:
         self.broadcaster.tick(now)
         self.requests.tick(now)
         self.roster.tick(now)
+        self.reporter.tick(now)
+        self.receipts.tick()
         self._report_duplicates()
         if self.state is PeerState.CONNECTED:
             self.beacons.tick(now)

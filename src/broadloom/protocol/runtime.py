@@ -126,4 +126,7 @@ class Observer(Protocol):
 class ObserverFactory(Protocol):
     """Creates observers: a tape (`broadloom.record.Tape`), or anything with this method."""
 
-    def observer(self, channel: "ChannelName", me: "PeerId") -> Observer: ...
+    def observer(
+        self, channel: "ChannelName", me: "PeerId", *, name: str = "", identity: Identity | None = None
+    ) -> Observer:
+        """`name` is what the peer calls itself, `identity` what its certificate states."""

@@ -19,6 +19,7 @@ from broadloom.record.schema import (
     SCHEMA_VERSION,
     VERSION_KEY,
     EventKind,
+    with_all_columns,
 )
 
 TABLE_SCHEMA: pa.Schema = pa.schema([*SCHEMA, pa.field("channel", pa.string()), pa.field("event_date", pa.date32())])
@@ -158,7 +159,6 @@ def _rows(path: Path, columns: list[str]) -> pa.Table:
                 raise TapeReadError(path, what)
             there = set(file.schema_arrow.names)
             table = file.read(columns=[name for name in columns if name in there], use_threads=False)
-            count = file.metadata.num_rows
     except FileNotFoundError:
         raise
     except (pa.ArrowException, OSError, ValueError, TypeError, LookupError) as problem:
@@ -169,6 +169,4 @@ def _rows(path: Path, columns: list[str]) -> pa.Table:
         nulls = table[each.name].null_count if each.is_required and each.name in table.column_names else 0
         if nulls:
             raise TapeReadError(path, f"{each.name} is null in {nulls:,} row{'s' * (nulls > 1)}")
-        if each.name in columns and each.name not in there:
-            table = table.append_column(each.name, pa.nulls(count, each.type))
-    return table.replace_schema_metadata(None)
+    return with_all_columns(table, columns).replace_schema_metadata(None)

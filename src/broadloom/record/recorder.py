@@ -4,18 +4,22 @@ Nothing here waits, converts or raises: each event is one tuple appended to the 
 `block_when_full`.
 """
 
-from collections.abc import Callable
+import json
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
-from broadloom.channel.fragments import FRAGMENT_BYTES
+from broadloom.groups.codec import LAYER as GROUPS
 from broadloom.groups.messages import payload_ids
 from broadloom.protocol.events import LinkDown, LinkUp, Missed, PeerState, StateChanged
+from broadloom.protocol.identity import Identity
+from broadloom.protocol.roster.member import Member, MemberJoined, MemberLeft, MemberLost
 from broadloom.record.rows import KIND_NUMBERS, OptionalColumns, RowOrigin
 from broadloom.record.schema import EventKind
 from broadloom.wire import Broadcast, PeerId, WireError
-from broadloom.wire.message_headers import split_headers
-from broadloom.wire.payload_kind import HAS_HEADERS, PayloadKind
+from broadloom.wire.identity_messages import IDENTITY_KIND, Identification, decode_identity
+from broadloom.wire.message_headers import Headers, split_headers
+from broadloom.wire.payload_kind import HAS_HEADERS, PayloadKind, layer_kind
 
 if TYPE_CHECKING:
     from broadloom.protocol.events import Batch, Event
@@ -32,6 +36,12 @@ _STATES = {
     PeerState.LEAVING: KIND_NUMBERS[EventKind.LEAVING],
     PeerState.LEFT: KIND_NUMBERS[EventKind.LEFT],
 }
+_MEMBER_KINDS = {
+    MemberJoined: KIND_NUMBERS[EventKind.MEMBER_JOINED],
+    MemberLeft: KIND_NUMBERS[EventKind.MEMBER_LEFT],
+    MemberLost: KIND_NUMBERS[EventKind.MEMBER_LOST],
+}
+_GROUPS_KIND = layer_kind(GROUPS)
 _ID_MAX = (1 << 64) - 1
 
 
@@ -48,14 +58,41 @@ class PayloadMetadata(NamedTuple):
     """The same for the message this one replies to."""
 
 
-Describe = Callable[[bytes], PayloadMetadata | None]
-"""Reads metadata from a payload; None if there is none."""
+Describe = Callable[[bytes, int], PayloadMetadata | None]
+"""Reads metadata from a payload and the kind of its frame; None if there is none."""
+
+
+class NamedPeer(NamedTuple):
+    """Who a peer is. The fields have the names of the columns."""
+
+    name: str | None = None
+    role: str | None = None
+    ticket_serial: str | None = None
+    is_proven: bool = False
+
+    @classmethod
+    def of(cls, known: Member | Identity | None, given_name: str = "") -> "NamedPeer":
+        """The name on the ticket, if there is one: no other name replaces it."""
+        if known is not None and known.ticket_serial:
+            return cls(known.name or None, known.role.value if known.role else None, known.ticket_serial, True)
+        return cls(given_name or (known.name if known is not None else "") or None)
 
 
 class Recorder:
     """Records one peer of one channel. Created by `Tape.observer`."""
 
-    __slots__ = ("_append", "_clock", "_describe", "_has_extra", "_name", "_origin", "_payload", "_queue", "_rows")
+    __slots__ = (
+        "_append",
+        "_clock",
+        "_describe",
+        "_has_extra",
+        "_me",
+        "_members",
+        "_origin",
+        "_payload",
+        "_queue",
+        "_rows",
+    )
 
     def __init__(
         self,
@@ -63,7 +100,7 @@ class Recorder:
         wall_clock: Callable[[], float],
         channel: str,
         me: PeerId,
-        name: str,
+        named: NamedPeer,
         describe: Describe | None,
         payload: bool,
     ) -> None:
@@ -72,10 +109,13 @@ class Recorder:
         self._append = queue.rows.append
         self._clock = wall_clock
         self._origin = RowOrigin(channel, me)
-        self._name = name
+        self._me = named
+        self._members: dict[PeerId, Member] = {}
+        """The roster, from its events."""
         self._describe = describe
         self._payload = payload
-        self._has_extra = payload or describe is not None
+        # Group messages are recognized by the kind of their frames, so other messages need not be looked at.
+        self._has_extra = payload or describe not in (None, payload_metadata)
 
     # -- called by the peer. The hot methods repeat a few lines: a shared method would double their cost.
 
@@ -85,6 +125,8 @@ class Recorder:
         self._append((_SENT, now_us, origin, origin[1], sequence, None, None, None, None, len(data), extra))
         if len(self._rows) >= self._queue.check_at_rows or extra is not None:
             self._queue.check_limits(extra)
+        if kind == IDENTITY_KIND:
+            self._record_identity_message(origin[1], data, is_own=True)
 
     def received(self, message: Broadcast, neighbor: PeerId) -> None:
         author, sequence, _, messages, hops = message[:5]
@@ -106,6 +148,8 @@ class Recorder:
             sequence += 1
             if len(self._rows) >= self._queue.check_at_rows or extra is not None:
                 self._queue.check_limits(extra)
+            if kind == IDENTITY_KIND:
+                self._record_identity_message(author, data)
 
     def missed(self, missed: Missed) -> None:
         author, first, last = missed
@@ -115,25 +159,66 @@ class Recorder:
         self._put(_DUPLICATES, count=count)
 
     def on_event(self, event: "Event") -> None:
-        """Records links and membership states, and no trace events."""
+        """Records links, membership states and members, and no trace events."""
         if isinstance(event, LinkUp):
             peer, address = event.neighbor
-            self._put(KIND_NUMBERS[EventKind.LINK_UP], neighbor=peer, extra=OptionalColumns(address=str(address)))
+            extra = OptionalColumns(address=str(address))
+            identity = event.identity if event.identity is not None and event.identity.ticket_serial else None
+            if (known := identity or self._members.get(peer)) is not None:
+                extra = extra._replace(**NamedPeer.of(known)._asdict())
+            self._put(KIND_NUMBERS[EventKind.LINK_UP], neighbor=peer, extra=extra)
         elif isinstance(event, LinkDown):
             peer, address = event.neighbor
             extra = OptionalColumns(address=str(address), reason=event.reason.value)
             self._put(KIND_NUMBERS[EventKind.LINK_DOWN], neighbor=peer, extra=extra)
         elif isinstance(event, StateChanged) and event.state in _STATES:
             joined = event.state is PeerState.CONNECTED
-            self._put(_STATES[event.state], extra=OptionalColumns(name=self._name) if joined and self._name else None)
+            self._put(_STATES[event.state], extra=OptionalColumns(**self._me._asdict()) if joined else None)
+        elif isinstance(event, MemberJoined | MemberLeft | MemberLost) and not event.member.is_secondary:
+            self._record_member(event)
+
+    def _record_member(self, event: MemberJoined | MemberLeft | MemberLost) -> None:
+        member = event.member
+        if isinstance(event, MemberJoined):
+            self._members[member.peer_id] = member
+        else:
+            self._members.pop(member.peer_id, None)
+        reason = event.cause.value if isinstance(event, MemberLost) else None
+        extra = OptionalColumns(address=str(member.address), reason=reason, **NamedPeer.of(member)._asdict())
+        self._put(_MEMBER_KINDS[type(event)], author=member.peer_id, extra=extra)
+
+    def _record_identity_message(self, author: PeerId, data: bytes, *, is_own: bool = False) -> None:
+        """An identification, or an ad that another member announced."""
+        try:
+            message = decode_identity(data)
+        except WireError:
+            return
+        if isinstance(message, Identification):
+            self.identification(message.name, author, attributes=dict(message.attributes))
+        elif not is_own:
+            self.ad_impression(message.name, topic=message.topic or None)
 
     # -- called by other layers
 
     def identification(
-        self, subscriber: str, peer: PeerId, *, group_id: str | None = None, topic: str | None = None
+        self,
+        subscriber: str,
+        peer: PeerId,
+        *,
+        group_id: str | None = None,
+        topic: str | None = None,
+        attributes: Mapping[str, str] | None = None,
     ) -> None:
         """A subscriber identified itself by name: its peer id changes with every connection."""
-        extra = OptionalColumns(name=subscriber, group_id=group_id, topic=topic)
+        named = NamedPeer.of(self._members.get(peer), subscriber)
+        if peer == self._origin.peer and not (subscriber and self._me.ticket_serial is None):
+            named = self._me
+        extra = OptionalColumns(
+            group_id=group_id,
+            topic=topic,
+            attributes=json.dumps(attributes, ensure_ascii=False) if attributes else None,
+            **named._asdict(),
+        )
         self._put(KIND_NUMBERS[EventKind.IDENTIFICATION], author=peer, extra=extra)
 
     def ad_impression(self, name: str, *, group_id: str | None = None, topic: str | None = None) -> None:
@@ -161,16 +246,17 @@ class Recorder:
     def _extra(self, data: bytes, kind: int) -> OptionalColumns | None:
         """Topic, payload and metadata of a message, if they are recorded and there are any."""
         metadata = None
-        sent_topic = _topic(data, kind) if kind else None
+        headers = _headers(data, kind) if kind else _NO_HEADERS
         if self._describe is not None:
             try:
-                metadata = self._describe(data)
+                metadata = self._describe(data, kind)
             except Exception:
                 metadata = None  # a message from another member must not break the channel
         payload = data if self._payload else None
         if metadata is None:
-            has_any = payload is not None or sent_topic is not None
-            return OptionalColumns(topic=sent_topic, payload=payload) if has_any else None
+            if payload is None and headers.topic is None and headers.content_type is None:
+                return None
+            return OptionalColumns(topic=headers.topic, payload=payload, content_type=headers.content_type)
         group_id, parent, topic, message_id, parent_message_id = metadata
         return OptionalColumns(
             None,
@@ -178,10 +264,11 @@ class Recorder:
             None,
             group_id,
             *_checked(parent),
-            topic if sent_topic is None else sent_topic,
+            topic if headers.topic is None else headers.topic,
             payload,
             *_checked(message_id),
             *_checked(parent_message_id),
+            content_type=headers.content_type,
         )
 
 
@@ -190,31 +277,35 @@ def _checked(ids: tuple[int, int] | None) -> tuple[int | None, int | None]:
     return ids if ids is not None and 0 <= ids[0] <= _ID_MAX else (None, None)
 
 
-def _topic(data: bytes, kind: int) -> str | None:
-    """The topic that the author gave. That of a large message is in its first fragment."""
-    if kind == PayloadKind.FRAGMENT and len(data) > FRAGMENT_HEADER_BYTES and not any(data[_FRAGMENT_NUMBER]):
-        kind, data = int.from_bytes(data[12:FRAGMENT_HEADER_BYTES], "big"), data[FRAGMENT_HEADER_BYTES:]
+def _headers(data: bytes, kind: int) -> Headers:
+    """What the author gave. The headers of a large message are in its first fragment."""
+    kind, data = _first_of_message(data, kind)
     if kind & HAS_HEADERS:
         with suppress(WireError):
-            return split_headers(data)[0].headers.topic
-    return None
+            return split_headers(data)[0].headers
+    return _NO_HEADERS
 
 
 FRAGMENT_HEADER_BYTES = 16
-_FIRST_FRAGMENT_BYTES = FRAGMENT_HEADER_BYTES + FRAGMENT_BYTES
-"""No other payload has this size: larger messages are fragmented, and only a last fragment is smaller."""
 _FRAGMENT_NUMBER = slice(4, 8)
+_MESSAGE_KIND = slice(12, FRAGMENT_HEADER_BYTES)
+_NO_HEADERS = Headers()
 
 
-def payload_metadata(data: bytes) -> PayloadMetadata | None:
+def _first_of_message(data: bytes, kind: int) -> tuple[int, bytes]:
+    """The kind and the beginning of the message that begins with this payload: itself, or its first fragment."""
+    if kind == PayloadKind.FRAGMENT and len(data) > FRAGMENT_HEADER_BYTES and not any(data[_FRAGMENT_NUMBER]):
+        return int.from_bytes(data[_MESSAGE_KIND], "big"), data[FRAGMENT_HEADER_BYTES:]
+    return kind, data
+
+
+def payload_metadata(data: bytes, kind: int) -> PayloadMetadata | None:
     """Group, message and parent of a group message.
 
     A large message is sent in fragments, each recorded as a row. The ids are in the first one.
     """
-    if len(data) == _FIRST_FRAGMENT_BYTES and not any(data[_FRAGMENT_NUMBER]):
-        ids = payload_ids(data[FRAGMENT_HEADER_BYTES:], is_partial=True)
-    else:
-        ids = payload_ids(data)
+    message_kind, data = _first_of_message(data, kind)
+    ids = payload_ids(data, is_partial=kind == PayloadKind.FRAGMENT) if message_kind == _GROUPS_KIND else None
     if ids is None:
         return None
     return PayloadMetadata(group_id=f"{ids.group_id:016x}", message_id=ids.message_id, parent_message_id=ids.parent_id)

@@ -33,11 +33,17 @@ class OptionalColumns(NamedTuple):
     member_sequence: int | None = None
     parent_member: int | None = None
     parent_member_sequence: int | None = None
+    role: str | None = None
+    ticket_serial: str | None = None
+    is_proven: bool | None = None
+    attributes: str | None = None
+    content_type: str | None = None
 
     @property
     def queued_bytes(self) -> int:
         """What other members decide the size of. Counts against `queue_bytes_max`."""
-        return sum(map(len, filter(None, (self.name, self.group_id, self.topic, self.payload))))
+        sized = (self.name, self.group_id, self.topic, self.payload, self.attributes, self.content_type)
+        return sum(map(len, filter(None, sized)))
 
 
 class RowOrigin(NamedTuple):

@@ -7,13 +7,14 @@ Types are chosen for Spark: timestamps are microseconds in UTC, integers are sig
 hexadecimal digits.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Self
 
 from broadloom.record.arrow_import import pa
 
-SCHEMA_VERSION = 3
+SCHEMA_VERSION = 4
 """Written into each file. A reader refuses newer versions, and reads columns that an older version lacks as null."""
 
 OLDEST_VERSION = 3
@@ -62,6 +63,9 @@ class EventKind(StrEnum):
     MISSED = "missed", "Messages `sequence` to `last_sequence` of `author` were reported to the application as missed."
     IDENTIFICATION = "identification", "The subscriber `name`, as peer `author`, identified itself."
     AD_IMPRESSION = "ad_impression", "The ad `name` was shown at the peer."
+    MEMBER_JOINED = "member_joined", "The member `author` is in the roster of the peer, or is in it again."
+    MEMBER_LEFT = "member_left", "The member `author` left gracefully."
+    MEMBER_LOST = "member_lost", "The member `author` is gone without leaving; see `reason`."
     ROWS_DROPPED = (
         "rows_dropped",
         "The recorder dropped `event_count` rows of this run, of any kind and peer, from `event_time` to `end_time`.",
@@ -72,7 +76,13 @@ EVENT_KINDS: dict[EventKind, str] = {kind: kind.description for kind in EventKin
 
 ID = pa.string()
 TIME = pa.timestamp("us", tz="UTC")
-_SPARK_TYPES = {pa.int64(): "BIGINT", pa.string(): "STRING", pa.binary(): "BINARY", TIME: "TIMESTAMP"}
+_SPARK_TYPES = {
+    pa.int64(): "BIGINT",
+    pa.string(): "STRING",
+    pa.binary(): "BINARY",
+    pa.bool_(): "BOOLEAN",
+    TIME: "TIMESTAMP",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,16 +113,16 @@ COLUMNS: tuple[TapeColumn, ...] = (
     ),
     TapeColumn("end_time", TIME, "Of `rows_dropped`: time of the last row."),
     TapeColumn("peer", ID, "Peer that recorded the event; null for `rows_dropped`, which is about the run."),
-    TapeColumn("author", ID, "Author of the message, or peer that identified itself."),
+    TapeColumn("author", ID, "Author of the message, or peer that identified itself, joined or left."),
     TapeColumn("sequence", pa.int64(), "Sequence number of the message, per author; the first one of `missed`."),
     TapeColumn("last_sequence", pa.int64(), "Last sequence number of `missed`."),
     TapeColumn("hops", pa.int64(), "Links that the message traveled."),
     TapeColumn("neighbor", ID, "Other end of the link."),
-    TapeColumn("address", pa.string(), "Address of the neighbor: host:port."),
-    TapeColumn("reason", pa.string(), "Why the link ended."),
+    TapeColumn("address", pa.string(), "Address of the neighbor or member: host:port."),
+    TapeColumn("reason", pa.string(), "Why the link ended, or the member is lost."),
     TapeColumn("event_count", pa.int64(), "Number of duplicates, or of dropped rows."),
     TapeColumn("size_bytes", pa.int64(), "Size of the payload."),
-    TapeColumn("name", pa.string(), "Name of the subscriber or ad; of the peer itself in `joined`."),
+    TapeColumn("name", pa.string(), "Name of the subscriber, neighbor, member or ad; of the peer itself in `joined`."),
     TapeColumn("group_id", pa.string(), "Group of the message or ad."),
     TapeColumn("parent_author", ID, "Author of the message this one replies to; null for group messages."),
     TapeColumn("parent_sequence", pa.int64(), "Sequence number of the message this one replies to."),
@@ -122,6 +132,11 @@ COLUMNS: tuple[TapeColumn, ...] = (
     TapeColumn("member_sequence", pa.int64(), "Sequence number of the member's message in the group."),
     TapeColumn("parent_member", ID, "Member that posted the message this one replies to, in the same group."),
     TapeColumn("parent_member_sequence", pa.int64(), "Sequence number of that member's message."),
+    TapeColumn("role", pa.string(), "Role on the ticket: producer or consumer.", since_version=4),
+    TapeColumn("ticket_serial", pa.string(), "Serial number of the ticket, in hex.", since_version=4),
+    TapeColumn("is_proven", pa.bool_(), "Whether `name` is on a ticket, not self-chosen.", since_version=4),
+    TapeColumn("attributes", pa.string(), "Names and values of an identification, as JSON.", since_version=4),
+    TapeColumn("content_type", pa.string(), "Content type of the message.", since_version=4),
 )
 
 SCHEMA: pa.Schema = pa.schema(
@@ -135,6 +150,14 @@ SCHEMA: pa.Schema = pa.schema(
 def columns_in_version(version: int) -> list[TapeColumn]:
     """The columns of a file of this version."""
     return [each for each in COLUMNS if each.since_version <= max(version, OLDEST_VERSION)]
+
+
+def with_all_columns(rows: pa.Table, columns: Iterable[str]) -> pa.Table:
+    """Add those of these columns that the rows lack, because their version does not have them: they are null."""
+    for name in columns:
+        if name in SCHEMA.names and name not in rows.column_names:
+            rows = rows.append_column(name, pa.nulls(rows.num_rows, SCHEMA.field(name).type))
+    return rows
 
 
 def file_schema(channel: str, run_id: str) -> pa.Schema:

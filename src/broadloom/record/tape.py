@@ -18,8 +18,9 @@ from types import TracebackType
 from weakref import WeakSet
 
 from broadloom.protocol import ChannelName
+from broadloom.protocol.identity import Identity
 from broadloom.record.dropped_rows import DroppedRows
-from broadloom.record.recorder import Describe, Recorder, payload_metadata
+from broadloom.record.recorder import Describe, NamedPeer, Recorder, payload_metadata
 from broadloom.record.row_queue import RowQueue
 from broadloom.record.settings import TapeSettings
 from broadloom.record.tape_writer import TapeCounters, TapeWriter
@@ -65,14 +66,26 @@ class Tape:
         _tapes.add(self)
 
     def observer(
-        self, channel: ChannelName, me: PeerId, *, name: str = "", describe: Describe | None = payload_metadata
+        self,
+        channel: ChannelName,
+        me: PeerId,
+        *,
+        name: str = "",
+        identity: Identity | None = None,
+        describe: Describe | None = payload_metadata,
     ) -> Recorder:
-        """A recorder for one peer. `name` is its display name, used for billing. `describe` reads metadata from the
-        payload of each message sent or delivered; the default recognizes group messages."""
+        """A recorder for one peer. `name` is what it calls itself; that on its ticket (`identity`) comes first.
+        `describe` reads metadata from each message sent or delivered; the default recognizes group messages."""
         if not 0 <= me < 1 << 64:
             raise ValueError(f"not a 64-bit peer id: {me}")
         return Recorder(
-            self._queue, self._wall_clock, channel.id.hex(), me, name, describe, self.settings.include_payload
+            self._queue,
+            self._wall_clock,
+            channel.id.hex(),
+            me,
+            NamedPeer.of(identity, name),
+            describe,
+            self.settings.include_payload,
         )
 
     @property

@@ -78,6 +78,8 @@ class Channel(ClosableSyncWrapper[AsyncChannel]):
     broadcast_text = awaits(AsyncChannel.broadcast_text)
     broadcast_json = awaits(AsyncChannel.broadcast_json)
     broadcast_file = awaits(AsyncChannel.broadcast_file)
+    identify = awaits(AsyncChannel.identify)
+    advert = awaits(AsyncChannel.advert)
 
     request = awaits(AsyncChannel.request)
     tell = awaits(AsyncChannel.tell)

@@ -137,7 +137,7 @@ class TcpConnection(asyncio.Protocol):
                 self._node.flow.on_writable(self)
                 if not self._is_closed:
                     self.handler.on_writable()
-            if self._is_closed:
+            if self._is_closed and not self._send_queue:  # not empty if `on_writable` has sent something and closed
                 self._finish()
 
     def _next_write(self) -> list[bytes | memoryview]:

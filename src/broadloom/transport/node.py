@@ -80,7 +80,7 @@ class TcpNode:
         self.bootstrap = bootstrap
         self.credentials = credentials
         self._signed = signed
-        self._name = name
+        self.name = name
         self._is_secondary = is_secondary
         self.settings = Tuning.of(settings)
         self.limits = settings.limits if isinstance(settings, TcpTuning) else Limits()
@@ -124,7 +124,7 @@ class TcpNode:
             signer=signer,
             observer=observer,
             roster_signer=self.credentials.signer if self.credentials is not None else None,
-            name=self._name,
+            name=self.name,
             is_secondary=self._is_secondary,
         )
         self._stay_discoverable()

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from broadloom.channel.status import Status
     from broadloom.protocol.channel_name import ChannelName
     from broadloom.protocol.events import Batch, Event, Missed
+    from broadloom.protocol.identity import Identity
     from broadloom.wire import Broadcast, PeerId
 
 SAMPLE_INTERVAL_S = 0.3
@@ -93,7 +94,9 @@ class PeerTimeline:
 
     # -- as a tape and its observer, driven by our own peer
 
-    def observer(self, channel: "ChannelName", me: "PeerId") -> "PeerTimeline":
+    def observer(
+        self, channel: "ChannelName", me: "PeerId", *, name: str = "", identity: "Identity | None" = None
+    ) -> "PeerTimeline":
         self._me = me
         return self
 

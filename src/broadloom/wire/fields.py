@@ -23,6 +23,10 @@ BUCKET_COUNT = 64
 MEMBERS_MAX = 20_000
 MEMBER_NAME_BYTES_MAX = 64
 LAYERS_MAX = 32
+REPORTS_MAX = 64
+"""Delivery reports in one frame."""
+MISSED_ENDS_MAX = 16
+"""First and last number of each range."""
 
 UInt = Annotated[int, xdr.UINT]
 Hyper = Annotated[int, xdr.HYPER]

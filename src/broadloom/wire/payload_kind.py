@@ -10,6 +10,8 @@ from enum import IntEnum
 CONTENT_MASK = 0xFF
 HAS_HEADERS = 1 << 8
 """Flag: each message of the frame begins with headers (`message_headers.py`)."""
+WANTS_RECEIPT = 1 << 9
+"""Flag: receivers report to the author that they have delivered the messages (`protocol/receipts/`)."""
 FLAGS_MASK = 0xFF00
 LAYER_SHIFT = 16
 

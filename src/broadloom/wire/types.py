@@ -72,6 +72,14 @@ class SignedRecord(NamedTuple):
     """The member's certificate; empty if the receiver has it already, and on a channel without TLS."""
 
 
+class SignedReport(NamedTuple):
+    """A `DeliveryReport` (`receipt_messages.py`) as its member signed it."""
+
+    report: bytes
+    signature: bytes
+    """Empty on a channel without TLS."""
+
+
 class RecordVersion(NamedTuple):
     """Names one record of a member. The higher one is valid."""
 

@@ -18,6 +18,7 @@ from broadloom.wire.types import (
     PeerInfo,
     RecordVersion,
     SignedRecord,
+    SignedReport,
     TreePosition,
 )
 
@@ -278,17 +279,19 @@ BEACON_ID = _tuple_of(_BEACON_ID, BeaconId)
 RECORD_VERSION = _tuple_of(_RECORD_VERSION, RecordVersion)
 
 
-def signed_record(record_bytes_max: int, signature_bytes_max: int, credential_bytes_max: int) -> Xdr:
-    parts = tuple(opaque(limit) for limit in (record_bytes_max, signature_bytes_max, credential_bytes_max))
+def opaques(kind: type[SignedRecord] | type[SignedReport], *limits: int) -> Xdr:
+    """A named tuple of variable-length bytes."""
+    parts = tuple(opaque(limit) for limit in limits)
 
-    def pack(value: SignedRecord, out: list[bytes]) -> None:
+    def pack(value: tuple[bytes, ...], out: list[bytes]) -> None:
         for part, each in zip(parts, value, strict=True):
             part.pack(each, out)
 
-    def unpack(buffer: Buffer, position: int) -> tuple[SignedRecord, int]:
-        record, position = parts[0].unpack(buffer, position)
-        signature, position = parts[1].unpack(buffer, position)
-        credential, position = parts[2].unpack(buffer, position)
-        return SignedRecord(record, signature, credential), position
+    def unpack(buffer: Buffer, position: int) -> tuple[Any, int]:
+        values = []
+        for part in parts:
+            value, position = part.unpack(buffer, position)
+            values.append(value)
+        return kind(*values), position
 
     return Xdr(pack, unpack)

@@ -3,8 +3,9 @@
 import pytest
 
 from broadloom.errors import AlreadyRepliedError
+from broadloom.protocol.requests.deadlines import Deadlines
 from broadloom.protocol.requests.incoming import IncomingState
-from broadloom.protocol.requests.outgoing import Outcome, OutcomeKind, RequestState
+from broadloom.protocol.requests.outgoing import Outcome, OutcomeKind, OutgoingRequest, RequestState
 from broadloom.wire import decode
 from broadloom.wire.codec import WireMessage
 from broadloom.wire.direct_messages import (
@@ -21,7 +22,7 @@ from broadloom.wire.direct_messages import (
 from broadloom.wire.exchange_messages import Reject, RejectReason
 from broadloom.wire.fields import PART_BYTES_MAX
 from broadloom.wire.link_messages import Heartbeat
-from tests.protocol.fake_runtime import hello, open_exchange, peer_info
+from tests.protocol.fake_runtime import FakeRuntime, hello, open_exchange, peer_info
 from tests.protocol.requests.direct_pair import CALLEE, CALLER, DirectPair
 
 KIB = 1 << 10
@@ -388,6 +389,30 @@ def test_request_that_crosses_the_close_is_answered() -> None:
     assert all(end.closed for end in cable.ends)
 
 
+def test_request_whose_parts_are_still_to_be_sent_is_answered_before_the_close() -> None:
+    pair = DirectPair()
+    cable = pair.warm()
+    connection = next(iter(pair.caller.requests._connections))
+    connection._connection = _CongestedAfter(cable.ends[0], 1)  # type: ignore[assignment]
+    data = [bytes([number]) * (3 * PART_BYTES_MAX) for number in (1, 2)]
+    pair.request(data[0])
+    connection._connection.left = 1  # type: ignore[attr-defined]
+    pair.request(data[1])
+    connection.begin_close()
+    assert not cable.ends[0].sent_messages(DirectClose)
+    pair.carry()
+    connection._connection.left = 100  # type: ignore[attr-defined]
+    connection.on_writable()
+    assert cable.ends[0].sent_messages(DirectClose)
+    connection._connection = cable.ends[0]
+    pair.carry()
+    assert [request.data for request in pair.started] == data
+    pair.answer(b"one")
+    pair.answer(b"two")
+    assert [outcome.data for outcome in pair.outcomes] == [b"one", b"two"]
+    assert all(end.closed for end in cable.ends)
+
+
 @pytest.mark.parametrize("first", [0, 1])
 def test_two_peers_that_dial_each_other_keep_the_connection_of_the_lower_id(first: int) -> None:
     pair = DirectPair()
@@ -736,3 +761,18 @@ def test_states_are_ended_after_the_outcome() -> None:
     pair.answer(b"")
     assert [*states, request.state] == [RequestState.SENT, RequestState.ENDED]
     assert [type(decode(frame)).__name__ for frame in pair.cables[0].ends[0].sent[2:]] == ["Request", "Request"]
+
+
+def test_timer_that_fires_early_by_a_rounding_error_ends_the_request() -> None:
+    """It would otherwise be set again for the same moment, forever."""
+    runtime = FakeRuntime()
+    runtime.time = 0.1
+    ended: list[OutgoingRequest] = []
+    deadlines = Deadlines(runtime, ended.append)
+    request = OutgoingRequest(1, b"", 0, 0, 0.1 + 0.2, lambda _outcome: None, is_tell=False)
+    deadlines.add(request)
+    ((_, _, timer),) = runtime._timers
+    runtime.time = 0.3 - 1e-16
+    assert runtime.time < request.deadline_at
+    timer.callback()
+    assert ended == [request]

@@ -25,6 +25,7 @@ from broadloom.testing.cluster.timeline import (
     PeerAdded,
     PeerRemoved,
 )
+from broadloom.testing.workloads import feed
 from broadloom.testing.workloads.chat import THREADS
 from tests.support import eventually, wait_until
 from tests.testing.chaos.real_runs import is_running, running
@@ -164,8 +165,11 @@ def _check_tape(directory: Path) -> None:
     parents = [sent.get((row["parent_author"], row["parent_sequence"])) for row in replies]
     assert any(parents)  # those of the external peer and of killed peers may be on no tape
     assert all(parent["group_id"] == row["group_id"] for parent, row in zip(parents, replies, strict=True) if parent)
+    assert {row["name"] for row in rows if row["kind"] == "identification"} <= set(feed.MEMBER_NAMES)
+    assert {(row["name"], row["topic"]) for row in rows if row["kind"] == "ad_impression"} <= set(feed.ADS)
     kinds = {row["kind"] for row in rows}
     assert {"identification", "ad_impression", "joined", "left", "delivered", "link_up", "link_down"} <= kinds
+    assert "member_joined" in kinds
 
 
 @pytest.mark.usefixtures("no_leaks")

@@ -10,7 +10,7 @@ from zoneinfo import ZoneInfo
 import numpy as np
 import polars as pl
 
-from broadloom.pipeline.arrow.frames import empty, to_arrow, to_polars
+from broadloom.pipeline.analysis.frames import empty, frame_us, table_us
 from broadloom.pipeline.billing.money import Ints
 from broadloom.record.arrow_import import pa
 
@@ -67,7 +67,7 @@ def connected_by_month(sessions: pa.Table, time_zone: str) -> pa.Table:
     """Connect time and number of sessions by channel, subscriber and month."""
     if not len(sessions):
         return empty(CONNECTED)
-    frame = to_polars(sessions.select(["channel", "subscriber", "start_time", "end_time"]))
+    frame = frame_us(sessions.select(["channel", "subscriber", "start_time", "end_time"]))
     start: Ints = frame["start_time"].to_numpy()
     end: Ints = frame["end_time"].to_numpy()
     months = months_between(int(start.min()), int(end.max()), time_zone)
@@ -78,7 +78,7 @@ def connected_by_month(sessions: pa.Table, time_zone: str) -> pa.Table:
     )
     keys = ["channel", "subscriber", "billing_month"]
     totals = pieces.group_by(keys).agg(connected_us=pl.col("length").sum(), session_count=pl.len().cast(pl.Int64))
-    return to_arrow(totals.sort(keys), CONNECTED)
+    return table_us(totals.sort(keys), CONNECTED)
 
 
 def split_at_edges(start: Ints, end: Ints, edges: Ints) -> tuple[Ints, Ints, Ints]:

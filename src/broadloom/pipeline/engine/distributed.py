@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import polars as pl
 
-from broadloom.pipeline.arrow.link_crossings import crossings, fastest, sampled
+from broadloom.pipeline.analysis.link_crossings import crossings, fastest, sampled
 from broadloom.pipeline.engine import scheduler
 from broadloom.pipeline.engine.events import load, plain
 from broadloom.pipeline.engine.parts import PART_ROWS, Part

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import polars as pl
 
-from broadloom.pipeline.arrow.frames import empty
+from broadloom.pipeline.analysis.frames import empty
 from broadloom.pipeline.row_checks import CHECKED, row_problem
 from broadloom.record.arrow_import import pa, pq
-from broadloom.record.schema import SCHEMA
+from broadloom.record.schema import SCHEMA, with_all_columns
 
 TEXT = pl.Categorical(pl.Categories("broadloom"))
 TIME = pl.Datetime("us", "UTC")
@@ -37,9 +37,10 @@ def load(files: Iterable[str], columns: Sequence[str], flawed: FlawedFiles | Non
     for path in files:
         is_flawed = flawed is not None and path in flawed.paths
         wanted = list(dict.fromkeys([*columns, *CHECKED])) if is_flawed else list(columns)
-        texts = [name for name in wanted if name in TEXT_COLUMNS]
-        with pq.ParquetFile(path, read_dictionary=texts) as file:
-            rows = encode(file.read(columns=wanted, use_threads=False), wanted)
+        metadata = pq.read_metadata(path)
+        texts = [name for name in metadata.schema.names if name in TEXT_COLUMNS and name in wanted]
+        with pq.ParquetFile(path, metadata=metadata, read_dictionary=texts) as file:
+            rows = encode(with_all_columns(file.read(columns=wanted, use_threads=False), wanted), wanted)
         if flawed is not None and is_flawed:
             day = date.fromisoformat(Path(path).parent.name.partition("=")[2])
             problem = row_problem(wanted, flawed.latest)

@@ -9,14 +9,16 @@ from typing import Any
 
 import polars as pl
 
-from broadloom.pipeline.arrow.forged_rows import odd_sendings
-from broadloom.pipeline.arrow.link_crossings import COLUMNS as CROSSING_COLUMNS
-from broadloom.pipeline.arrow.link_crossings import KINDS as CROSSING_KINDS
+from broadloom.pipeline.analysis.forged_rows import odd_sendings
+from broadloom.pipeline.analysis.link_crossings import COLUMNS as CROSSING_COLUMNS
+from broadloom.pipeline.analysis.link_crossings import KINDS as CROSSING_KINDS
+from broadloom.pipeline.analysis.subscribers import NAME_COLUMNS, gather_names
 from broadloom.pipeline.engine.events import plain
 from broadloom.pipeline.tables import messages as messages_function
+from broadloom.pipeline.tables.membership_intervals import ROSTER_KINDS
 from broadloom.pipeline.tables.recorded_peers import MEMBERSHIP_KINDS
 from broadloom.pipeline.tables.sessions import KINDS as SESSION_KINDS
-from broadloom.pipeline.tables.sessions import rule
+from broadloom.pipeline.tables.sessions import SIGN_COLUMNS, rule
 from broadloom.record.schema import EventKind
 
 _KIND = pl.col("kind")
@@ -67,15 +69,13 @@ def _odd_sendings(events: pl.DataFrame, _settings: Mapping[str, Any]) -> pl.Data
 
 
 def _names(events: pl.DataFrame, _settings: Mapping[str, Any]) -> pl.DataFrame:
-    """Display names: from `joined` events (preferred) and identifications."""
-    is_joined = _KIND == "joined"
-    named = events.filter(_KIND.is_in(["joined", "identification"]) & pl.col("name").is_not_null())
-    return named.select(
-        "event_time",
-        "name",
-        is_own=is_joined,
-        peer=pl.when(is_joined).then("peer").otherwise("author"),
-    )
+    return gather_names(events)
+
+
+def _roster(events: pl.DataFrame, _settings: Mapping[str, Any]) -> pl.DataFrame:
+    """What recorders saw in the roster. `peer` is the member."""
+    seen = events.filter(_KIND.is_in(ROSTER_KINDS) & pl.col("author").is_not_null())
+    return seen.select("kind", "run_id", "ordinal", "event_time", observer="peer", peer="author")
 
 
 def _seconds(events: pl.DataFrame, _settings: Mapping[str, Any]) -> pl.DataFrame:
@@ -103,16 +103,11 @@ def _active(events: pl.DataFrame, _settings: Mapping[str, Any]) -> pl.DataFrame:
 def _signs(events: pl.DataFrame, settings: Mapping[str, Any]) -> pl.DataFrame:
     """Signs of life of subscribers, combined per time slice: a slice is shorter than any limit of the rule, so its
     first and last time are enough."""
-    is_identification = _KIND == "identification"
     rows = plain(events.filter(_KIND.is_in(SESSION_KINDS)).select(_SIGNS))
     return (
         rows.select(
             "event_time",
-            peer=pl.when(is_identification).then(pl.col("author").fill_null("")).otherwise("peer"),
-            # A subscriber without a name is known by its peer ID.
-            subscriber=pl.when(is_identification).then(pl.coalesce("name", "author", pl.lit(""))),
-            # From `leaving` on a peer is due no messages, so it is not charged.
-            sign=pl.when(_KIND == "leaving").then(pl.lit("left")).otherwise("kind"),
+            **SIGN_COLUMNS,
             time_slice=_TIME.dt.timestamp("us") // rule(settings).window_us,
         )
         .group_by("peer", "subscriber", "sign", "time_slice")
@@ -157,7 +152,10 @@ SCANS = {
         _odd_sendings,
         frozenset({"messages"}),
     ),
-    "names": Scan(("kind", "event_time", "peer", "author", "name"), _names, frozenset({"author_stats"}) | _ON_FABRIC),
+    "names": Scan(NAME_COLUMNS, _names, frozenset({"author_stats", "sessions"}) | _ON_FABRIC),
+    "roster": Scan(
+        ("kind", "run_id", "ordinal", "event_time", "peer", "author"), _roster, frozenset({"sessions"}) | _ON_FABRIC
+    ),
     "seconds": Scan(("kind", "run_id", "event_time", "event_count"), _seconds, frozenset({"redundancy"})),
     "active": Scan(("kind", "event_time", "peer", "author"), _active, frozenset({"activity"})),
     "signs": Scan(_SIGNS, _signs, frozenset({"sessions"})),

@@ -9,10 +9,10 @@ from typing import Any
 
 import polars as pl
 
-from broadloom.pipeline.arrow.channel_clock import ChannelClock
-from broadloom.pipeline.arrow.clock_correction import ClockCorrection
-from broadloom.pipeline.arrow.frames import MICROSECONDS_PER_S, empty, frame, to_schema
-from broadloom.pipeline.arrow.link_crossings import FASTEST, merge_fastest
+from broadloom.pipeline.analysis.channel_clock import ChannelClock
+from broadloom.pipeline.analysis.clock_correction import ClockCorrection
+from broadloom.pipeline.analysis.frames import MICROSECONDS_PER_S, empty, frame, to_schema
+from broadloom.pipeline.analysis.link_crossings import FASTEST, merge_fastest
 from broadloom.pipeline.billing.config import BillingConfig
 from broadloom.pipeline.engine.events import TEXT, FlawedFiles, plain
 from broadloom.pipeline.engine.scans import SCANS

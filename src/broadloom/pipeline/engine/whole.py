@@ -4,8 +4,8 @@ from collections.abc import Mapping
 
 import polars as pl
 
-from broadloom.pipeline.arrow.frames import empty
-from broadloom.pipeline.arrow.link_crossings import crossings, fastest, sampled
+from broadloom.pipeline.analysis.frames import empty
+from broadloom.pipeline.analysis.link_crossings import crossings, fastest, sampled
 from broadloom.pipeline.engine.events import load
 from broadloom.pipeline.engine.scans import crossing_rows
 from broadloom.pipeline.engine.stages import (

@@ -6,9 +6,9 @@ time any more, so nothing is lost. A session that is over by then is final.
 
 import polars as pl
 
-from broadloom.pipeline.arrow.frames import to_polars
+from broadloom.pipeline.analysis.frames import frame_us
 from broadloom.pipeline.live.watermark import Watermark
-from broadloom.pipeline.tables.sessions import SIGNS, SPANS, SessionRule, sessions, spans
+from broadloom.pipeline.tables.sessions import KINDS, SIGN_COLUMNS, SIGNS, SPANS, SessionRule, sessions, spans
 from broadloom.record.arrow_import import pa
 
 _TIMES = ("first_time", "last_time", "start_time", "end_time", "tape_end_time")
@@ -30,17 +30,12 @@ PENDING = pl.Schema({name: pl.Int64 if name in _TIMES else pl.String for name in
 
 
 def signs(events: pl.DataFrame) -> pl.DataFrame:
-    """The same as `the scan `signs` of the batch tables`, in polars."""
-    kind = pl.col("kind")
-    is_identification = kind == "identification"
-    subscriber = pl.coalesce("name", "author", pl.lit(""))
+    """As the scan `signs` of the batch tables. A name is that in the row: the proven one, if the recorder knew it."""
     return (
-        events.filter(kind.is_in(["identification", "joined", "leaving", "left"]))
+        events.filter(pl.col("kind").is_in(KINDS))
         .select(
             "channel",
-            peer=pl.when(is_identification).then(pl.col("author").fill_null("")).otherwise("peer"),
-            subscriber=pl.when(is_identification).then(subscriber),
-            sign=pl.when(kind == "leaving").then(pl.lit("left")).otherwise(kind),
+            **SIGN_COLUMNS,
             first_time=pl.col("event_time"),
             last_time=pl.col("event_time"),
         )
@@ -78,7 +73,7 @@ def _spans(base: pl.DataFrame, pending: pl.DataFrame, rule: SessionRule) -> pl.D
     as_signs = base.select(
         "channel", "peer", "subscriber", "last_time", sign=pl.lit("identification"), first_time="start_time"
     ).select(PENDING.names())
-    found = to_polars(spans(_as_arrow(pl.concat([as_signs, pending])), rule))
+    found = frame_us(spans(_as_arrow(pl.concat([as_signs, pending])), rule))
     keys = ["channel", "subscriber", "peer"]
     counts = (
         found.select(*keys, "start_time", "last_time")
@@ -96,7 +91,7 @@ def _spans(base: pl.DataFrame, pending: pl.DataFrame, rule: SessionRule) -> pl.D
 
 def _sessions(found: pl.DataFrame, until_us: int, rule: SessionRule) -> pl.DataFrame:
     table = _as_arrow(found.with_columns(tape_end_time=pl.lit(until_us, pl.Int64)))
-    return to_polars(sessions(table, rule).drop_columns(["connected_ms"]))
+    return frame_us(sessions(table, rule).drop_columns(["connected_ms", "ticket_serial", "is_proven"]))
 
 
 def _as_arrow(frame: pl.DataFrame) -> pa.Table:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from broadloom.pipeline.arrow.frames import MICROSECONDS_PER_S
+from broadloom.pipeline.analysis.frames import MICROSECONDS_PER_S
 from broadloom.pipeline.quarantine import FUTURE_TOLERANCE_S
 
 WINDOW_S = 10.0

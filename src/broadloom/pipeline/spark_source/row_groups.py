@@ -12,7 +12,7 @@ from typing import NamedTuple
 from pyspark.sql.datasource import InputPartition
 from pyspark.sql.types import StructType
 
-from broadloom.pipeline.arrow.frames import frame
+from broadloom.pipeline.analysis.frames import frame
 from broadloom.pipeline.quarantine import QuarantineReason
 from broadloom.pipeline.row_checks import CHECKED, has_flaws, row_problem
 from broadloom.pipeline.spark_source.offsets import TapeFilesRemovedError
@@ -20,6 +20,7 @@ from broadloom.pipeline.spark_source.options import SourceOptionError
 from broadloom.pipeline.spark_source.parquet_files import ExcludedFile, channel_and_day, report_excluded
 from broadloom.record.arrow_import import pa, pc, pq
 from broadloom.record.reader import TABLE_SCHEMA
+from broadloom.record.schema import with_all_columns
 
 BATCH_ROWS = 65_536
 """Rows per Arrow batch: large enough that passing it on costs little."""
@@ -119,9 +120,7 @@ def _row_groups(
             rows = file.metadata.row_group(group).num_rows
             if not available:
                 table = pa.table({"": pa.nulls(rows)})
-            for name in columns:
-                if name not in available:  # written by an older version
-                    table = table.append_column(name, pa.nulls(rows, TABLE_SCHEMA.field(name).type))
+            table = with_all_columns(table, columns)
             for name, value in (("channel", channel), ("event_date", day)):
                 table = table.append_column(name, pa.repeat(pa.scalar(value, TABLE_SCHEMA.field(name).type), rows))
             yield table

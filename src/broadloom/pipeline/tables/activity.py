@@ -6,7 +6,7 @@ are counted distinctly; they are not the sum of the hours.
 
 import polars as pl
 
-from broadloom.pipeline.arrow.frames import frame, to_schema
+from broadloom.pipeline.analysis.frames import frame, to_schema
 from broadloom.pipeline.table import CHANNEL, COUNT, TEXT, TIME, ChannelInputs, Stage, Table, TableColumn, schema_of
 from broadloom.record.arrow_import import pa
 

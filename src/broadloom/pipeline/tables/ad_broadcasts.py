@@ -10,7 +10,7 @@ from itertools import pairwise
 import numpy as np
 import polars as pl
 
-from broadloom.pipeline.arrow.frames import arrow, to_arrow, to_polars
+from broadloom.pipeline.analysis.frames import arrow, frame_us, table_us
 from broadloom.pipeline.billing.config import BillingConfig
 from broadloom.pipeline.billing.money import Ints, round_amounts, to_decimal, to_ten_thousandths
 from broadloom.pipeline.table import (
@@ -68,7 +68,7 @@ WITH_AUDIENCE: pa.Schema = BROADCASTS.append(pa.field("audience_count", pa.int64
 
 def broadcasts(impressions: pa.Table, window_us: int) -> pa.Table:
     """One row per broadcast. The table must hold all impressions of an ad, with `event_time` and `peer`."""
-    frame = to_polars(impressions).sort([*_KEYS, "event_time"])
+    frame = frame_us(impressions).sort([*_KEYS, "event_time"])
     keys = frame.select(_KEYS)
     starts_keys = keys.select(pl.any_horizontal(pl.all().ne_missing(pl.all().shift(1)))).to_series().fill_null(True)
     edges = [*np.flatnonzero(starts_keys.to_numpy() | (np.arange(len(frame)) == 0)).tolist(), len(frame)]
@@ -88,7 +88,7 @@ def broadcasts(impressions: pa.Table, window_us: int) -> pa.Table:
             impression_count=pl.col("peer").n_unique().cast(pl.Int64),
         )
     )
-    return to_arrow(found, BROADCASTS)
+    return table_us(found, BROADCASTS)
 
 
 def add_audience(broadcasts: pa.Table, sessions: pa.Table) -> pa.Table:
@@ -96,8 +96,8 @@ def add_audience(broadcasts: pa.Table, sessions: pa.Table) -> pa.Table:
 
     Sessions of a subscriber do not overlap, so sessions started minus sessions ended is the number of subscribers.
     """
-    frame = to_polars(broadcasts)
-    spans = to_polars(sessions.select(["start_time", "end_time"]))
+    frame = frame_us(broadcasts)
+    spans = frame_us(sessions.select(["start_time", "end_time"]))
     times: Ints = frame["broadcast_time"].to_numpy()
     started = np.searchsorted(np.sort(spans["start_time"].to_numpy()), times, side="right")
     ended = np.searchsorted(np.sort(spans["end_time"].to_numpy()), times, side="left")
@@ -123,7 +123,7 @@ def add_fees(broadcasts: pa.Table, billing: BillingConfig) -> pa.Table:
         schema={"ad_name": pl.String, "advertiser": pl.String, "broadcast_fee": pl.Int64, "subscriber_fee": pl.Int64},
         orient="row",
     )
-    frame = to_polars(broadcasts.select(["ad_name", "audience_count"]))
+    frame = frame_us(broadcasts.select(["ad_name", "audience_count"]))
     found = frame.join(known, on="ad_name", how="left", nulls_equal=True, maintain_order="left").with_columns(
         fee=pl.col("broadcast_fee") + pl.col("subscriber_fee") * pl.col("audience_count"),
         currency=pl.lit(billing.currency),

@@ -2,7 +2,7 @@
 
 import polars as pl
 
-from broadloom.pipeline.arrow.frames import frame, to_schema
+from broadloom.pipeline.analysis.frames import frame, to_schema
 from broadloom.pipeline.billing.config import BillingConfig
 from broadloom.pipeline.billing.money import from_decimal, to_decimal
 from broadloom.pipeline.billing.months import months_column

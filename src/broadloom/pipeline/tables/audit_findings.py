@@ -2,8 +2,8 @@
 
 import polars as pl
 
-from broadloom.pipeline.arrow.forged_rows import unrecorded_sendings
-from broadloom.pipeline.arrow.frames import frame, to_schema
+from broadloom.pipeline.analysis.forged_rows import unrecorded_sendings
+from broadloom.pipeline.analysis.frames import frame, to_schema
 from broadloom.pipeline.engine.events import TEXT as TEXT_CODES
 from broadloom.pipeline.engine.events import plain
 from broadloom.pipeline.engine.keys import MessageKeys
@@ -64,14 +64,16 @@ def replies_before_parent(deliveries: pl.DataFrame, keys: MessageKeys, messages:
     Judged by ordinals, where both were delivered to the same peer in one run, or the peer sent the parent itself. A
     parent that never arrived was either not due (sent before the peer joined) or is reported as missing by itself.
     """
-    delivered = deliveries.filter(pl.col("delivery_count") > 0)
-    replies = delivered.filter("is_reply").with_columns(
-        parent_key=keys.delivery("parent_author", "receiver", "parent_sequence")
+    columns = ("author", "sequence", "receiver", "parent_author", "parent_sequence", "delivered_time")
+    replies = deliveries.filter(pl.col("is_reply") & (pl.col("delivery_count") > 0)).select(
+        *columns, "run_id", "ordinal"
     )
-    parents = delivered.select("key", "run_id", parent_ordinal="ordinal")
+    replies = replies.with_columns(parent_key=keys.delivery("parent_author", "receiver", "parent_sequence"))
+    # The ordinal is null where nothing was delivered.
+    parents = deliveries.select(parent_key="key", parent_run_id="run_id", parent_ordinal="ordinal")
     is_early = pl.col("parent_ordinal") > pl.col("ordinal")
     by_others = replies.filter(pl.col("parent_author") != pl.col("receiver"))
-    early = by_others.join(parents, left_on=["parent_key", "run_id"], right_on=["key", "run_id"]).filter(is_early)
+    early = by_others.join(parents, on="parent_key").filter(is_early, pl.col("parent_run_id") == pl.col("run_id"))
     by_itself = replies.filter(pl.col("parent_author") == pl.col("receiver"))
     sent = messages.filter("is_recorded").select(
         pl.col("author", "run_id").cast(TEXT_CODES), "sequence", parent_ordinal="ordinal"
@@ -79,7 +81,6 @@ def replies_before_parent(deliveries: pl.DataFrame, keys: MessageKeys, messages:
     own = by_itself.join(
         sent, left_on=["parent_author", "parent_sequence", "run_id"], right_on=["author", "sequence", "run_id"]
     ).filter(is_early)
-    columns = ("author", "sequence", "receiver", "parent_author", "parent_sequence", "delivered_time")
     found = pl.concat([early.select(columns), own.select(columns)]).unique(["author", "sequence", "receiver"])
     return plain(found).select(
         *("author", "receiver"),

@@ -4,9 +4,9 @@ from datetime import datetime, timedelta
 
 import polars as pl
 
-from broadloom.pipeline.arrow.channel_clock import ChannelClock
-from broadloom.pipeline.arrow.fabric_timeline import FabricTimeline
-from broadloom.pipeline.arrow.frames import arrow, empty, frame, from_rows
+from broadloom.pipeline.analysis.channel_clock import ChannelClock
+from broadloom.pipeline.analysis.fabric_timeline import FabricTimeline
+from broadloom.pipeline.analysis.frames import arrow, empty, frame, from_rows
 from broadloom.pipeline.quarantine import unread_files
 from broadloom.pipeline.table import (
     CHANNEL,

@@ -2,9 +2,9 @@
 
 import polars as pl
 
-from broadloom.pipeline.arrow.frames import frame, to_schema
+from broadloom.pipeline.analysis.frames import frame, to_schema
+from broadloom.pipeline.analysis.subscribers import identities
 from broadloom.pipeline.table import CHANNEL, COUNT, ID, TEXT, TIME, ChannelInputs, Stage, Table, TableColumn, schema_of
-from broadloom.pipeline.tables.membership_intervals import peer_names
 from broadloom.record.arrow_import import pa
 
 COLUMNS = (
@@ -40,7 +40,7 @@ def author_stats(messages: pl.DataFrame, names: pl.DataFrame) -> pa.Table:
 
 
 def build(inputs: ChannelInputs) -> pa.Table:
-    return author_stats(frame(inputs["messages"]), peer_names(inputs))
+    return author_stats(frame(inputs["messages"]), identities(inputs.scan("names")).select("peer", "name"))
 
 
 TABLE = Table("author_stats", "How much did each author send?", COLUMNS, Stage.CHANNEL, build, depends_on=("messages",))

@@ -2,7 +2,7 @@
 
 import polars as pl
 
-from broadloom.pipeline.arrow.frames import to_schema
+from broadloom.pipeline.analysis.frames import to_schema
 from broadloom.pipeline.table import CHANNEL, COUNT, TIME, ChannelInputs, Stage, Table, TableColumn, schema_of
 from broadloom.record.arrow_import import pa
 

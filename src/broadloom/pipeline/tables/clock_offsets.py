@@ -27,8 +27,8 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from broadloom.pipeline.arrow.clock_correction import WINDOW_US
-from broadloom.pipeline.arrow.frames import empty, to_arrow, to_polars
+from broadloom.pipeline.analysis.clock_correction import WINDOW_US
+from broadloom.pipeline.analysis.frames import empty, frame_us, table_us
 from broadloom.pipeline.table import COUNT, NUMBER, TEXT, TIME, Stage, Table, TableColumn, schema_of
 from broadloom.record.arrow_import import pa
 from broadloom.topology import component_labels
@@ -94,7 +94,7 @@ def estimate_clock_offsets(fastest: pl.DataFrame, spans: pa.Table) -> pa.Table:
 
     `fastest` has the fastest crossings (`link_crossings.FASTEST`), `spans` each run with `start_time` and `end_time`.
     """
-    seen = to_polars(spans).sort("run_id")
+    seen = frame_us(spans).sort("run_id")
     if seen.is_empty():
         return empty(CLOCK_OFFSETS)
     runs = seen["run_id"].to_list()
@@ -116,7 +116,7 @@ def estimate_clock_offsets(fastest: pl.DataFrame, spans: pa.Table) -> pa.Table:
     full = full.rename({"window": "start_time", "at": "offset_time"}).with_columns(
         offset_ms=pl.col("offset_us") / 1000, error_ms=pl.col("error_us") / 1000
     )
-    return to_arrow(full.sort("run_id", "start_time"), CLOCK_OFFSETS)
+    return table_us(full.sort("run_id", "start_time"), CLOCK_OFFSETS)
 
 
 def _references(crossed: pl.DataFrame, runs: int) -> Ints:

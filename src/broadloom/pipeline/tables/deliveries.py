@@ -6,8 +6,8 @@ messages that were never sent or have another size by their author, are not list
 
 import polars as pl
 
-from broadloom.pipeline.arrow.forged_rows import JUMP_MAX
-from broadloom.pipeline.arrow.suspects import overwritten
+from broadloom.pipeline.analysis.forged_rows import JUMP_MAX
+from broadloom.pipeline.analysis.suspects import overwritten
 from broadloom.pipeline.engine.events import TEXT as TEXT_CODES
 from broadloom.pipeline.engine.events import TIME as TIME_TYPE
 from broadloom.pipeline.engine.events import dictionary_array, plain

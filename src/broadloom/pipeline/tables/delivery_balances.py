@@ -15,7 +15,7 @@ While a partition or a repair delays messages, those that are not delivered yet 
 
 A delivery that may be hidden in rows that the recorder dropped or that are quarantined is not judged, and neither is
 one that the clocks of two machines leave open. These are counted instead (`unknown_...`). Within one run, only ordinals
-define the order. Otherwise times are by one clock (`arrow/channel_clock.py`), with an error.
+define the order. Otherwise times are by one clock (`analysis/channel_clock.py`), with an error.
 """
 
 from collections.abc import Mapping
@@ -24,8 +24,8 @@ from datetime import datetime
 
 import polars as pl
 
-from broadloom.pipeline.arrow.frames import empty, frame, seconds
-from broadloom.pipeline.arrow.suspects import (
+from broadloom.pipeline.analysis.frames import empty, frame, seconds
+from broadloom.pipeline.analysis.suspects import (
     PAIR,
     excused_by_dropped_rows,
     explained_by_forged,

@@ -8,8 +8,8 @@ out: their snapshot shows the fabric without the peer, before any repair.
 import numpy as np
 import numpy.typing as npt
 
-from broadloom.pipeline.arrow.fabric_timeline import NEVER, FabricTimeline
-from broadloom.pipeline.arrow.frames import MICROSECONDS_PER_S, empty
+from broadloom.pipeline.analysis.fabric_timeline import NEVER, FabricTimeline
+from broadloom.pipeline.analysis.frames import MICROSECONDS_PER_S, empty
 from broadloom.pipeline.table import (
     CHANNEL,
     COUNT,

@@ -1,6 +1,6 @@
 """Messages and authors per group of a channel. Messages outside groups are one row with a null group."""
 
-from broadloom.pipeline.arrow.frames import frame, to_schema
+from broadloom.pipeline.analysis.frames import frame, to_schema
 from broadloom.pipeline.table import ChannelInputs, Stage, Table, schema_of
 from broadloom.pipeline.tables.topic_stats import GROUP_COLUMNS, message_stats
 from broadloom.record.arrow_import import pa

@@ -3,6 +3,8 @@
 An issued invoice never changes. A correction is the difference between what the month costs now and everything issued
 for it so far, under the terms stored in the first invoice. Nothing is dropped: a subscriber without a plan is listed as
 `unbilled` with the reason, and a month that is not over as `open`.
+
+Billed are subscribers that identified themselves, and holders of a ticket that a recorder had in its roster.
 """
 
 import hashlib
@@ -16,7 +18,7 @@ import numpy as np
 import polars as pl
 
 from broadloom.errors import BroadloomError
-from broadloom.pipeline.arrow.frames import empty, frame, to_arrow, to_polars, to_schema
+from broadloom.pipeline.analysis.frames import empty, frame, frame_us, table_us, to_schema, with_schema
 from broadloom.pipeline.billing import months, terms
 from broadloom.pipeline.billing.config import BillingConfig
 from broadloom.pipeline.billing.money import Ints, amount_due, from_decimal, to_decimal
@@ -24,6 +26,7 @@ from broadloom.pipeline.table import (
     CHANNEL,
     COUNT,
     EXACT_MS,
+    FLAG,
     MONEY,
     TEXT,
     TIME,
@@ -72,6 +75,7 @@ COLUMNS = (
     TableColumn("corrected_invoice_id", TEXT, "For a correction: the ID of the invoice."),
     TableColumn("reason", TEXT, "Why the row is unbilled."),
     TableColumn("tape_start_time", TIME, "Start of the channel's tapes when the row was written."),
+    TableColumn("is_proven", FLAG, "Whether the subscriber's name is on a ticket; null without connect time."),
 )
 SCHEMA = schema_of(COLUMNS)
 
@@ -93,6 +97,7 @@ BILLING_STATE: pa.Schema = pa.schema(
         ("issued_sessions", pa.int64()),
         ("issued_amount", MONEY),
         ("issued_tape_start_time", TIME),
+        ("is_proven", pa.bool_()),
     ]
 )
 """One month of a subscriber in a channel: what the tapes say now, and what was issued (null if nothing was).
@@ -117,6 +122,7 @@ NEW_INVOICES: pa.Schema = pa.schema(
         ("corrected_invoice_id", pa.string()),
         ("reason", pa.string()),
         ("tape_start_time", TIME),
+        ("is_proven", pa.bool_()),
     ]
 )
 """Rows of the table `invoices` without the ID, which is computed from them."""
@@ -124,7 +130,7 @@ NEW_INVOICES: pa.Schema = pa.schema(
 
 def new_invoices(billing_state: pa.Table, billing: BillingConfig) -> pa.Table:
     """The rows to add to the issued ones."""
-    frame = to_polars(billing_state).with_columns(
+    frame = frame_us(billing_state).with_columns(
         issued_amount=pl.Series(from_decimal(_filled(billing_state["issued_amount"]))), row=pl.int_range(pl.len())
     )
     frame = _with_plan(_with_month_bounds(frame, billing.time_zone), billing)
@@ -162,7 +168,7 @@ def new_invoices(billing_state: pa.Table, billing: BillingConfig) -> pa.Table:
     ).sort("row")
     position = NEW_INVOICES.get_field_index("amount")
     amounts = to_decimal(frame["amount_due"].to_numpy())
-    return to_arrow(frame, NEW_INVOICES.remove(position)).add_column(position, "amount", amounts)
+    return table_us(frame, NEW_INVOICES.remove(position)).add_column(position, "amount", amounts)
 
 
 def _with_month_bounds(frame: pl.DataFrame, time_zone: str) -> pl.DataFrame:
@@ -265,10 +271,10 @@ def _issued(previous: pa.Table | None, folder: str, billing: BillingConfig) -> p
             raise IssuedInvoicesError(
                 f"no invoices found in {folder}; for a first run, leave {ISSUED_INVOICES.name} empty"
             )
-        previous = pq.read_table(folder, columns=SCHEMA.names, partitioning=None)
+        previous = pq.read_table(folder, partitioning=None)
     if previous is None:
         return empty(SCHEMA)
-    rows = previous.select(SCHEMA.names).cast(SCHEMA)
+    rows = with_schema(previous, SCHEMA)
     rows = rows.filter(pc.is_in(rows["kind"], pa.array(["invoice", "correction"])))
     for time_zone, currency in set(zip(rows["time_zone"].to_pylist(), rows["currency"].to_pylist(), strict=True)):
         if (time_zone, currency) != (billing.time_zone, billing.currency):
@@ -284,8 +290,10 @@ def _billing_state(channels: pa.Table, sessions: pa.Table, issued: pa.Table, bil
     """What the tapes say about each month, next to what was issued for it."""
     known = frame(channels)
     tapes_end = known["end_time"].max()
-    identified = sessions.filter(pc.equal(sessions["evidence"], "identifications"))
-    current = frame(months.connected_by_month(identified, billing.time_zone))
+    is_identified = pc.equal(sessions["evidence"], "identifications")
+    is_on_ticket = pc.and_(pc.equal(sessions["evidence"], "roster"), sessions["is_proven"])
+    billed = sessions.filter(pc.or_(is_identified, is_on_ticket))
+    current = frame(months.connected_by_month(billed, billing.time_zone))
     if tapes_end is not None:
         due = _flat_months(int(known["end_time"].dt.timestamp("us").max()), billing)  # type: ignore[arg-type]
         current = pl.concat([current, due]).group_by(_KEYS).agg(pl.col("connected_us", "session_count").sum())
@@ -308,8 +316,10 @@ def _billing_state(channels: pa.Table, sessions: pa.Table, issued: pa.Table, bil
             issued_tape_start_time=pl.col("tape_start_time").min(),
         )
     )
+    proven = frame(billed.select(["channel", "subscriber", "is_proven"])).unique(["channel", "subscriber"])
     state = (
         current.join(before, on=_KEYS, how="full", coalesce=True)
+        .join(proven, on=["channel", "subscriber"], how="left")
         .join(known.select("channel", tape_start_time="start_time"), on="channel", how="left")
         .with_columns(
             pl.col("connected_us", "session_count").fill_null(0),

@@ -8,8 +8,8 @@ from collections.abc import Callable
 
 import polars as pl
 
-from broadloom.pipeline.arrow.clock_correction import ClockCorrection
-from broadloom.pipeline.arrow.frames import MINUTE_US, to_arrow, to_ms
+from broadloom.pipeline.analysis.clock_correction import ClockCorrection
+from broadloom.pipeline.analysis.frames import MINUTE_US, table_us, to_ms
 from broadloom.pipeline.engine.events import TEXT as TEXT_CODES
 from broadloom.pipeline.table import CHANNEL, COUNT, NUMBER, TIME, ChannelInputs, Stage, Table, TableColumn, schema_of
 from broadloom.record.arrow_import import pa
@@ -100,7 +100,7 @@ def percentiles(counts: pl.DataFrame) -> pa.Table:
     by_latency = _ranked(timed.filter(is_latency), keys, "latency_{}_ms", to_ms)
     by_hops = _ranked(timed.filter(~is_latency), keys, "hops_{}", lambda value: value)
     found = totals.join(by_latency, on=keys, how="left").join(by_hops, on=keys, how="left")
-    return to_arrow(found.sort(keys), PERCENTILES)
+    return table_us(found.sort(keys), PERCENTILES)
 
 
 def _ranked(counts: pl.DataFrame, keys: list[str], name: str, shown: Callable[[pl.Expr], pl.Expr]) -> pl.DataFrame:

@@ -9,8 +9,8 @@ Messages that were older than the link came as backfill. They say nothing about 
 
 import polars as pl
 
-from broadloom.pipeline.arrow.clock_correction import ClockCorrection
-from broadloom.pipeline.arrow.frames import arrow, to_arrow, to_ms, to_polars
+from broadloom.pipeline.analysis.clock_correction import ClockCorrection
+from broadloom.pipeline.analysis.frames import arrow, frame_us, table_us, to_ms
 from broadloom.pipeline.engine.events import TEXT as TEXT_CODES
 from broadloom.pipeline.table import (
     CHANNEL,
@@ -98,10 +98,10 @@ def merge_histograms(parts: pl.DataFrame) -> pl.DataFrame:
 
 def link_latency(table: pa.Table) -> pa.Table:
     """The slowest links, receivers and relays of a channel by median, from the histogram of all its links."""
-    counts = to_polars(table)
+    counts = frame_us(table)
     kinds = (("link", ["neighbor", "receiver"]), ("receiver", ["receiver"]), ("relay", ["neighbor"]))
     ranked = [_ranked(counts, kind, ends) for kind, ends in kinds]
-    return to_arrow(pl.concat(ranked, how="diagonal"), LINK_LATENCY)
+    return table_us(pl.concat(ranked, how="diagonal"), LINK_LATENCY)
 
 
 def _ranked(counts: pl.DataFrame, kind: str, ends: list[str]) -> pl.DataFrame:

@@ -7,9 +7,9 @@ counts. Where an end records and does not know the link, the link is `disputed`:
 
 import polars as pl
 
-from broadloom.pipeline.arrow.channel_clock import ChannelClock
-from broadloom.pipeline.arrow.clock_correction import ClockCorrection
-from broadloom.pipeline.arrow.frames import to_arrow, to_ms, to_polars
+from broadloom.pipeline.analysis.channel_clock import ChannelClock
+from broadloom.pipeline.analysis.clock_correction import ClockCorrection
+from broadloom.pipeline.analysis.frames import frame_us, table_us, to_ms
 from broadloom.pipeline.table import (
     CHANNEL,
     ID,
@@ -49,7 +49,7 @@ _PAIR = ["channel", "peer_a", "peer_b"]
 
 def links(changes: pa.Table, intervals: pa.Table, correction: ClockCorrection | ChannelClock) -> pa.Table:
     """All links of some channels, from their membership events and the table `membership_intervals`."""
-    members = to_polars(intervals)
+    members = frame_us(intervals)
     both = _matched(_link_ends(corrected(changes, correction)))
     for end in ("a", "b"):
         member = members.select(
@@ -61,7 +61,7 @@ def links(changes: pa.Table, intervals: pa.Table, correction: ClockCorrection | 
             pl.when(pl.col("end_status") == "crashed").then("end_time").alias(f"{end}_crash_time"),
         )
         both = both.join(member, on=["channel", f"peer_{end}"], how="left")
-    return to_arrow(_merge_ends(both).sort("channel", "start_time", "peer_a", "peer_b"), LINKS)
+    return table_us(_merge_ends(both).sort("channel", "start_time", "peer_a", "peer_b"), LINKS)
 
 
 def _link_ends(rows: pl.DataFrame) -> pl.DataFrame:

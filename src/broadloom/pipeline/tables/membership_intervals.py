@@ -4,13 +4,17 @@ A tape has no event for a crash. A peer crashed if it never recorded that it lef
 sign of life. Signs of life are its own events and what others received from it: a killed process loses its unfinished
 file, so its own events may end a minute early. A peer without a tape also crashed if it was lost by the last neighbor
 that recorded a link to it.
+
+Of peers without a tape, recorders know from the roster when they joined, left and were lost. One that a recorder still
+has in its roster has not crashed.
 """
 
 import polars as pl
 
-from broadloom.pipeline.arrow.channel_clock import ChannelClock
-from broadloom.pipeline.arrow.clock_correction import ClockCorrection
-from broadloom.pipeline.arrow.frames import arrow, frame, to_arrow, to_polars, to_schema
+from broadloom.pipeline.analysis.channel_clock import ChannelClock
+from broadloom.pipeline.analysis.clock_correction import ClockCorrection
+from broadloom.pipeline.analysis.frames import arrow, empty, frame, frame_us, table_us, to_schema
+from broadloom.pipeline.analysis.subscribers import identities
 from broadloom.pipeline.table import CHANNEL, FLAG, ID, TEXT, TIME, ChannelInputs, Stage, Table, TableColumn, schema_of
 from broadloom.record.arrow_import import pa
 from broadloom.record.schema import CRASH_REASONS, LEAVE_REASONS
@@ -18,17 +22,24 @@ from broadloom.record.schema import CRASH_REASONS, LEAVE_REASONS
 COLUMNS = (
     CHANNEL,
     TableColumn("peer", ID, "ID of the peer."),
-    TableColumn("name", TEXT, "Display name, from its `joined` event or an identification; null if unknown."),
-    TableColumn("is_recorded", FLAG, "Whether it recorded; if not, it is known from its neighbors only."),
+    TableColumn("name", TEXT, "Name on its ticket, else the name it chose; null if unknown."),
+    TableColumn("is_recorded", FLAG, "Whether it recorded; if not, it is known from neighbors and rosters only."),
     TableColumn("start_time", TIME, "When it entered the fabric: its first link, or `joined_time`."),
-    TableColumn("joined_time", TIME, "When it became a full member."),
+    TableColumn("joined_time", TIME, "When it became a full member, or was first seen in a roster."),
     TableColumn("last_seen_time", TIME, "Last sign of life: an event of its own, or a message received from it."),
     TableColumn("end_time", TIME, "When it began to leave or crashed; null if present at the end of the tape."),
     TableColumn("end_status", TEXT, "`left` (gracefully), `crashed` or `present` (at the end of the tape)."),
+    TableColumn("role", TEXT, "Role on its ticket: `producer` or `consumer`; null without a ticket."),
+    TableColumn("ticket_serial", TEXT, "Serial number of its ticket; null without a ticket."),
+    TableColumn("is_proven", FLAG, "Whether the name is on a ticket; null if it has none."),
 )
-MEMBERSHIP_INTERVALS = schema_of(each for each in COLUMNS if each.name != "name")
+IDENTITY = ("name", "role", "ticket_serial", "is_proven")
+MEMBERSHIP_INTERVALS = schema_of(each for each in COLUMNS if each.name not in IDENTITY)
 
 KINDS = ("joined", "leaving", "left", "link_up", "link_down")
+ROSTER_KINDS = ("member_joined", "member_left", "member_lost")
+ROSTER_DELAY_US = 10_000_000
+"""A recorder that ended within this time of a loss may not have noticed it."""
 EVENT_COLUMNS = ("channel", "kind", "run_id", "ordinal", "event_time", "peer", "neighbor", "reason")
 
 
@@ -44,18 +55,36 @@ SIGNS = pa.schema(
 )
 """First and last sign of life of a peer, by the clock of a run: its own events, or messages received from it."""
 
+ROSTER = pa.schema(
+    [
+        pa.field("channel", pa.string()),
+        pa.field("kind", pa.string()),
+        pa.field("run_id", pa.string()),
+        pa.field("ordinal", pa.int64()),
+        pa.field("event_time", TIME),
+        pa.field("observer", pa.string()),
+        pa.field("peer", pa.string()),
+    ]
+)
+"""What recorders saw in the roster: the events of `ROSTER_KINDS`, with recorder and member."""
+
 _KEYS = ["channel", "peer"]
 
 
 def corrected(changes: pa.Table, correction: ClockCorrection | ChannelClock) -> pl.DataFrame:
     """Membership events by the reference clock, in the order of each run."""
-    return correction.apply(to_polars(changes), "run_id", "event_time").sort("event_time", "run_id", "ordinal")
+    return correction.apply(frame_us(changes), "run_id", "event_time").sort("event_time", "run_id", "ordinal")
 
 
-def membership_intervals(changes: pa.Table, signs: pa.Table, correction: ClockCorrection | ChannelClock) -> pa.Table:
-    """One row per peer, from the events of `KINDS` and the signs of life."""
+def membership_intervals(
+    changes: pa.Table,
+    signs: pa.Table,
+    correction: ClockCorrection | ChannelClock,
+    roster: pa.Table | None = None,
+) -> pa.Table:
+    """One row per peer, from the events of `KINDS`, the signs of life and what recorders saw in the roster."""
     rows = corrected(changes, correction)
-    sighted = correction.apply(to_polars(signs), "run_id", "first_time")
+    sighted = correction.apply(frame_us(signs), "run_id", "first_time")
     sighted = correction.apply(sighted, "run_id", "last_time")
     by_signs = sighted.group_by(_KEYS).agg(
         is_recorded=pl.col("is_own").any(),
@@ -78,29 +107,76 @@ def membership_intervals(changes: pa.Table, signs: pa.Table, correction: ClockCo
         lost_time=down.filter(down_reason.is_in(CRASH_REASONS)).max(),
         farewell_time=down.filter(down_reason.is_in(LEAVE_REASONS)).min(),
     )
-    known = pl.concat([by_signs.select(_KEYS), by_neighbors.select(_KEYS)]).unique(_KEYS)
-    for part in (by_signs, by_own_events, by_neighbors):
+    seen = corrected(empty(ROSTER) if roster is None else roster, correction)
+    by_roster = _by_roster(seen, by_signs)
+    parts = (by_signs, by_own_events, by_neighbors, by_roster)
+    known = pl.concat([each.select(_KEYS) for each in (by_signs, by_neighbors, by_roster)]).unique(_KEYS)
+    for part in parts:
         known = known.join(part, on=_KEYS, how="left")
-    return to_arrow(_with_end_status(known).sort(_KEYS), MEMBERSHIP_INTERVALS)
+    return table_us(_with_end_status(known).sort(_KEYS), MEMBERSHIP_INTERVALS)
+
+
+def _by_roster(seen: pl.DataFrame, by_signs: pl.DataFrame) -> pl.DataFrame:
+    """When each member was in a roster. `listed_until` is the end of the last recorder that still had it in its own."""
+    observers = by_signs.select("channel", observer="peer", observer_end="last_seen_time")
+    kind, time = pl.col("kind"), pl.col("event_time")
+    by_observer = seen.group_by(*_KEYS, "observer", maintain_order=True).agg(
+        listed_time=time.filter(kind == "member_joined").min(),
+        unlisted_time=time.filter(kind == "member_left").min(),
+        first_time=time.min(),
+        last_kind=kind.last(),
+        last_time=time.last(),
+    )
+    last_kind = pl.col("last_kind")
+    return (
+        by_observer.join(observers, on=["channel", "observer"], how="left")
+        .group_by(_KEYS)
+        .agg(
+            listed_time=pl.coalesce(pl.col("listed_time").min(), pl.col("first_time").min()),
+            unlisted_time=pl.col("unlisted_time").min(),
+            missing_time=pl.col("last_time").filter(last_kind == "member_lost").max(),
+            listed_until=pl.col("observer_end").filter(last_kind == "member_joined").max(),
+        )
+    )
 
 
 def _with_end_status(known: pl.DataFrame) -> pl.DataFrame:
     is_recorded = pl.col("is_recorded").fill_null(False)
     known = known.with_columns(
         is_recorded=is_recorded,
-        start_time=pl.min_horizontal("joined_time", "linked_time", pl.when(is_recorded).then("first_seen_time")),
-        # A peer without a tape cannot record that it leaves, but its neighbors do.
-        leaving_time=pl.when(is_recorded).then("leaving_time").otherwise("farewell_time"),
-        last_seen_time=pl.coalesce("last_seen_time", "lost_time", "farewell_time", "linked_time"),
+        joined_time=pl.when(is_recorded).then("joined_time").otherwise("listed_time"),
+        # A peer without a tape cannot record that it leaves, but its neighbors and all rosters do.
+        leaving_time=pl.when(is_recorded)
+        .then("leaving_time")
+        .otherwise(pl.min_horizontal("farewell_time", "unlisted_time")),
+        last_seen_time=pl.coalesce(
+            "last_seen_time",
+            "lost_time",
+            "farewell_time",
+            "missing_time",
+            "unlisted_time",
+            "linked_time",
+            "listed_time",
+        ),
+    )
+    known = known.with_columns(
+        start_time=pl.min_horizontal("joined_time", "linked_time", pl.when(is_recorded).then("first_seen_time"))
     )
     # A live peer whose link was lost records that too, and has later events; a crashed one has none.
     is_silent = pl.col("lost_time") > pl.col("last_seen_time")
     is_cut = pl.col("has_links") & (pl.col("lost_time") == pl.col("last_seen_time"))
     is_out_of_sight = ~is_recorded & pl.col("is_unlinked") & pl.col("last_down_reason").is_in(CRASH_REASONS)
+    is_missing = ~is_recorded & pl.col("missing_time").is_not_null()
+    noticed_by = pl.max_horizontal("missing_time", "lost_time") + ROSTER_DELAY_US
+    is_listed = ~is_recorded & (pl.col("listed_until") > noticed_by)
     has_left = pl.col("leaving_time").is_not_null()
-    has_crashed = ~has_left & (is_silent | is_cut | is_out_of_sight)
+    is_lost = pl.any_horizontal(each.fill_null(False) for each in (is_silent, is_cut, is_out_of_sight, is_missing))
+    has_crashed = ~has_left & is_lost & ~is_listed.fill_null(False)
+    crash_time = (
+        pl.when(is_missing).then(pl.max_horizontal("last_seen_time", "missing_time")).otherwise("last_seen_time")
+    )
     return known.with_columns(
-        end_time=pl.when(has_left).then("leaving_time").when(has_crashed).then("last_seen_time"),
+        end_time=pl.when(has_left).then("leaving_time").when(has_crashed).then(crash_time),
         end_status=pl.when(has_left)
         .then(pl.lit("left"))
         .when(has_crashed)
@@ -113,19 +189,15 @@ def build(inputs: ChannelInputs) -> pa.Table:
     own = inputs.scan("peer_spans").filter(pl.col("peer").is_not_null()).with_columns(is_own=pl.lit(True))
     relayed = inputs.scan("relayed").with_columns(is_own=pl.lit(False))
     signs = pl.concat([own.select(SIGNS.names), relayed.select(SIGNS.names)])
-    found = membership_intervals(membership_events(inputs), arrow(signs), ChannelClock.of(inputs))
-    return to_schema(frame(found).join(peer_names(inputs), on="peer", how="left"), schema_of(COLUMNS))
+    roster = arrow(inputs.scan("roster").select(ROSTER.names))
+    found = membership_intervals(membership_events(inputs), arrow(signs), ChannelClock.of(inputs), roster)
+    known = frame(found).join(identities(inputs.scan("names")), on="peer", how="left")
+    return to_schema(known, schema_of(COLUMNS))
 
 
 def membership_events(inputs: ChannelInputs) -> pa.Table:
     """Events about membership and links."""
     return arrow(inputs.scan("membership").filter(pl.col("kind").is_in(KINDS)).select(EVENT_COLUMNS))
-
-
-def peer_names(inputs: ChannelInputs) -> pl.DataFrame:
-    """Display name of each peer: from its `joined` event, else from its first identification."""
-    names = inputs.scan("names").sort(pl.col("is_own").not_(), "event_time", "name")
-    return names.unique("peer", keep="first", maintain_order=True).select("peer", "name")
 
 
 TABLE = Table(

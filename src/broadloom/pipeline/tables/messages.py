@@ -3,14 +3,14 @@
 In two steps: `gather_messages` makes one row per message from the events of a part, `merge_messages` merges such rows.
 The author's own record comes first; if it did not record, a delivery is used, which has all the metadata. Of a message
 that its author did not record, there is one row for each run that saw it: only corrected clocks show which was first.
-Messages that only forged rows are about are not listed (`arrow/forged_rows.py`).
+Messages that only forged rows are about are not listed (`analysis/forged_rows.py`).
 """
 
 import polars as pl
 
-from broadloom.pipeline.arrow.channel_clock import ChannelClock
-from broadloom.pipeline.arrow.forged_rows import forged_messages, odd_sendings
-from broadloom.pipeline.arrow.frames import frame, to_schema
+from broadloom.pipeline.analysis.channel_clock import ChannelClock
+from broadloom.pipeline.analysis.forged_rows import forged_messages, odd_sendings
+from broadloom.pipeline.analysis.frames import frame, to_schema
 from broadloom.pipeline.engine.events import TEXT as TEXT_CODES
 from broadloom.pipeline.engine.events import TIME as TIME_TYPE
 from broadloom.pipeline.engine.keys import MessageKeys

@@ -6,15 +6,15 @@ recorded nothing since then; so did the peers that it is connected to, unless th
 latest event, which lived on. All others are `present`, also those that recorded the loss of their links themselves:
 they live, cut off from the others.
 
-All times are by one clock, as far as the tapes relate the clocks (`arrow/channel_clock.py`).
+All times are by one clock, as far as the tapes relate the clocks (`analysis/channel_clock.py`).
 """
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from broadloom.pipeline.arrow.channel_clock import ChannelClock
-from broadloom.pipeline.arrow.frames import MICROSECONDS_PER_S, frame, to_schema
+from broadloom.pipeline.analysis.channel_clock import ChannelClock
+from broadloom.pipeline.analysis.frames import MICROSECONDS_PER_S, frame, to_schema
 from broadloom.pipeline.table import (
     CHANNEL,
     COUNT,

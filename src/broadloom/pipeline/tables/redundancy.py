@@ -8,8 +8,8 @@ about once a second and for no message in particular, so copies are counted by t
 import numpy as np
 import polars as pl
 
-from broadloom.pipeline.arrow.clock_correction import ClockCorrection
-from broadloom.pipeline.arrow.frames import arrow, frame, minute_of, to_arrow, to_polars
+from broadloom.pipeline.analysis.clock_correction import ClockCorrection
+from broadloom.pipeline.analysis.frames import arrow, frame, frame_us, minute_of, table_us
 from broadloom.pipeline.table import CHANNEL, COUNT, NUMBER, TIME, ChannelInputs, Stage, Table, TableColumn, schema_of
 from broadloom.record.arrow_import import pa
 
@@ -34,8 +34,8 @@ REDUNDANCY = schema_of(COLUMNS)
 def redundancy(seconds: pa.Table, intervals: pa.Table, correction: ClockCorrection) -> pa.Table:
     """By minute, for one channel. `seconds` has one row per run and second (`event_time`) with `message_count`,
     `first_copy_count`, `duplicate_count` and the channel's `degree`; `intervals` is `membership_intervals`."""
-    rows = correction.apply(to_polars(seconds), "run_id", "event_time")
-    members = to_polars(intervals)
+    rows = correction.apply(frame_us(seconds), "run_id", "event_time")
+    members = frame_us(intervals)
     peers, recorded = (_peer_count(part, rows["event_time"]) for part in (members, members.filter("is_recorded")))
     degree = np.minimum(rows["degree"].fill_null(0).to_numpy(), np.maximum(peers - 1, 0))
     flood = np.maximum((degree - 1) * peers + 1, 0) * recorded / np.maximum(peers, 1)
@@ -62,7 +62,7 @@ def redundancy(seconds: pa.Table, intervals: pa.Table, correction: ClockCorrecti
         copies_per_message=copies / messages.replace(0, None),
         flood_ratio=copies / pl.col("flood_copy_count").replace(0.0, None),
     )
-    return to_arrow(by_minute.sort("channel", "start_time"), REDUNDANCY)
+    return table_us(by_minute.sort("channel", "start_time"), REDUNDANCY)
 
 
 def _peer_count(members: pl.DataFrame, times: pl.Series) -> np.ndarray:

@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from broadloom.pipeline.arrow.fabric_timeline import NEVER, FabricTimeline
-from broadloom.pipeline.arrow.frames import empty, from_rows
+from broadloom.pipeline.analysis.fabric_timeline import NEVER, FabricTimeline
+from broadloom.pipeline.analysis.frames import empty, from_rows
 from broadloom.pipeline.table import (
     CHANNEL,
     COUNT,

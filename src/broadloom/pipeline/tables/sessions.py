@@ -7,8 +7,8 @@ that moment. A session of a subscriber is what the spans of all its peers cover 
 The order of the signs and how often each was seen do not matter: the same signs give the same sessions, and a late sign
 that closes a gap merges two sessions in the next run.
 
-A recorded peer whose subscriber never identified itself is connected while it is a member, from `joined` on. The column
-`evidence` says which of the two a session rests on; only identifications are billed.
+A member whose subscriber never identified itself is connected while it is a member: from the `joined` event that it
+recorded, or from when a recorder saw it in the roster. The column `evidence` says what a session rests on.
 """
 
 from collections.abc import Mapping
@@ -18,12 +18,14 @@ from typing import Any
 
 import polars as pl
 
-from broadloom.pipeline.arrow.frames import arrow, empty, frame, to_arrow, to_polars
+from broadloom.pipeline.analysis.frames import arrow, empty, frame, frame_us, table_us
+from broadloom.pipeline.analysis.subscribers import identities, with_subscriber
 from broadloom.pipeline.billing.money import to_decimal
 from broadloom.pipeline.table import (
     CHANNEL,
     COUNT,
     EXACT_MS,
+    FLAG,
     TEXT,
     TIME,
     ChannelInputs,
@@ -36,7 +38,16 @@ from broadloom.pipeline.table import (
 )
 from broadloom.record.arrow_import import pa
 
-KINDS = ("identification", "joined", "leaving", "left")
+KINDS = ("identification", "joined", "leaving", "left", "member_joined", "member_left")
+_OF_OTHERS = ("identification", "member_joined", "member_left")
+SIGN_COLUMNS = {
+    "peer": pl.when(pl.col("kind").is_in(_OF_OTHERS)).then(pl.col("author").fill_null("")).otherwise("peer"),
+    # A subscriber without a name is known by its peer ID.
+    "subscriber": pl.when(pl.col("kind") == "identification").then(pl.coalesce("name", "author", pl.lit(""))),
+    # From `leaving` on a peer is due no messages, so it is not charged.
+    "sign": pl.col("kind").replace({"leaving": "left", "member_joined": "joined", "member_left": "left"}),
+}
+"""From rows of a tape to signs of life. A member that is lost may return, so that is none."""
 SETTINGS = (
     TableSetting("identification_interval_s", 3600.0, "Interval at which subscribers identify themselves."),
     TableSetting("identifications_missed_max", 0, "Missed identifications before a session is over."),
@@ -52,9 +63,9 @@ SETTINGS = (
 
 COLUMNS = (
     CHANNEL,
-    TableColumn("subscriber", TEXT, "Name of the subscriber; its peer ID if it has no name."),
-    TableColumn("start_time", TIME, "First sign of life: an identification, or its own `joined` event."),
-    TableColumn("end_time", TIME, "Its own `left` event, else the last sign plus the tail, within the tapes."),
+    TableColumn("subscriber", TEXT, "Name on its ticket, else the name it chose, else its peer ID."),
+    TableColumn("start_time", TIME, "First sign of life: an identification, or that it joined."),
+    TableColumn("end_time", TIME, "When it left, else the last sign plus the tail, within the tapes."),
     TableColumn("connected_ms", EXACT_MS, "Duration of the session."),
     TableColumn("identification_count", COUNT, "Identifications, each counted once."),
     TableColumn("peer_count", COUNT, "Peers of the subscriber: reconnects without a gap, or several devices."),
@@ -66,8 +77,11 @@ COLUMNS = (
     TableColumn(
         "evidence",
         TEXT,
-        "What it rests on: `identifications`, or `membership` (its own `joined` event, and how the membership ended).",
+        "What it rests on: `identifications`, `roster` (a recorder had it in its roster), or `membership` (only its "
+        "own `joined` event, and how the membership ended).",
     ),
+    TableColumn("ticket_serial", TEXT, "Serial number of its (last) ticket; null without a ticket."),
+    TableColumn("is_proven", FLAG, "Whether the name is on a ticket; if not, anyone could choose it."),
 )
 SESSIONS = schema_of(COLUMNS)
 
@@ -143,13 +157,14 @@ SPANS: pa.Schema = pa.schema(
 )
 
 
+_LAST_TICKET = pl.col("ticket_serial").drop_nulls().last()
 _KEYS = ["channel", "subscriber", "peer"]
 _PEER = ["channel", "peer"]
 
 
 def spans(signs: pa.Table, rule: SessionRule) -> pa.Table:
     """When each peer of a subscriber was connected. The table must hold all signs of a peer."""
-    frame = to_polars(signs)
+    frame = frame_us(signs)
     identifications = _identifications(frame.filter(pl.col("sign") == "identification"), rule)
     joined = frame.filter(pl.col("sign") == "joined")
     joined = joined.select(*_PEER, "first_time", "last_time", is_new=pl.lit(0, pl.Int64))
@@ -177,16 +192,20 @@ def spans(signs: pa.Table, rule: SessionRule) -> pa.Table:
         .with_columns(has_left=(pl.col("left_time") - pl.col("last_time") <= rule.timeout_us).fill_null(False))
         .with_columns(end_time=pl.when("has_left").then("left_time").otherwise(pl.col("last_time") + rule.tail_us))
     )
-    return to_arrow(found, SPANS)
+    return table_us(found, SPANS)
 
 
 def sessions(spans: pa.Table, rule: SessionRule) -> pa.Table:
     """Merge the spans of a subscriber. `tape_end_time` is the end of the channel's tapes: a session does not extend
-    beyond it, and is open if more signs could still continue it."""
+    beyond it, and is open if more signs could still continue it. `ticket_serial` may be missing."""
     keys = ["channel", "subscriber"]
+    every = frame_us(spans)
+    if "ticket_serial" not in every.columns:
+        every = every.with_columns(ticket_serial=pl.lit(None, pl.String))
     frame = (
-        to_polars(spans)
-        .with_columns(is_open=~pl.col("has_left") & (pl.col("last_time") + rule.timeout_us >= pl.col("tape_end_time")))
+        every.with_columns(
+            is_open=~pl.col("has_left") & (pl.col("last_time") + rule.timeout_us >= pl.col("tape_end_time"))
+        )
         .with_columns(end_time=pl.max_horizontal(pl.min_horizontal("end_time", "tape_end_time"), "last_time"))
         .sort([*keys, "start_time", "end_time", "peer"])
     )
@@ -203,22 +222,25 @@ def sessions(spans: pa.Table, rule: SessionRule) -> pa.Table:
             peer_count=pl.col("peer").n_unique().cast(pl.Int64),
             is_open=pl.col("is_open").any(),
             has_left=(pl.col("has_left") & (pl.col("end_time") == pl.col("end_time").max())).any(),
+            ticket_serial=_LAST_TICKET,
         )
         .with_columns(end_status=status.otherwise(pl.lit("timed_out")), evidence=pl.lit("identifications"))
     )
-    return _with_duration(found)
+    return _completed(found)
 
 
-def membership_sessions(intervals: pl.DataFrame, identified: pl.DataFrame, tape_end_time: datetime) -> pa.Table:
-    """Sessions of recorded peers that never identified themselves, from the table `membership_intervals`.
+def membership_sessions(
+    intervals: pl.DataFrame, identified: pl.DataFrame, in_roster: pl.Series, tape_end_time: datetime
+) -> pa.Table:
+    """Sessions of members that never identified themselves, from the table `membership_intervals` with `subscriber`.
 
-    `identified` has the peers and subscribers that did.
+    `identified` has the peers and subscribers that did; `in_roster` the peers that a recorder saw in the roster.
     """
     keys = ["channel", "subscriber"]
     spans = (
-        intervals.filter(pl.col("is_recorded") & pl.col("joined_time").is_not_null())
+        intervals.filter(pl.col("joined_time").is_not_null())
         .with_columns(
-            subscriber=pl.coalesce("name", "peer"),
+            is_in_roster=pl.col("peer").is_in(in_roster.unique().implode()),
             start_time=pl.col("joined_time"),
             end_time=pl.max_horizontal("joined_time", pl.col("end_time").fill_null(tape_end_time)),
         )
@@ -240,18 +262,20 @@ def membership_sessions(intervals: pl.DataFrame, identified: pl.DataFrame, tape_
             identification_count=pl.lit(0, pl.Int64),
             peer_count=pl.col("peer").n_unique().cast(pl.Int64),
             end_status=last_status,
-            evidence=pl.lit("membership"),
+            evidence=pl.when(pl.col("is_in_roster").any()).then(pl.lit("roster")).otherwise(pl.lit("membership")),
+            ticket_serial=_LAST_TICKET,
         )
         .with_columns(start_time="first_time")
     )
-    return _with_duration(found)
+    return _completed(found)
 
 
-def _with_duration(found: pl.DataFrame) -> pa.Table:
-    """Add `connected_ms`. Times are in microseconds."""
+def _completed(found: pl.DataFrame) -> pa.Table:
+    """Add `connected_ms` and `is_proven`. Times are in microseconds."""
+    found = found.with_columns(is_proven=pl.col("ticket_serial").is_not_null())
     position = SESSIONS.get_field_index("connected_ms")
     connected_us = (found["end_time"] - found["start_time"]).to_numpy()
-    return to_arrow(found, SESSIONS.remove(position)).add_column(
+    return table_us(found, SESSIONS.remove(position)).add_column(
         position, SESSIONS.field(position), to_decimal(connected_us, EXACT_MS)
     )
 
@@ -287,16 +311,20 @@ def rule(settings: Mapping[str, Any]) -> SessionRule:
 def build(inputs: ChannelInputs) -> pa.Table:
     chosen = rule(inputs.settings)
     slices = inputs.scan("signs").group_by("channel", "peer", "subscriber", "sign", "time_slice")
-    signs = slices.agg(pl.col("first_time").min(), pl.col("last_time").max()).select(SIGNS.names)
-    found = frame(spans(arrow(signs), chosen))
+    signs = slices.agg(pl.col("first_time").min(), pl.col("last_time").max())
+    known = identities(inputs.scan("names"))
+    found = frame(spans(arrow(with_subscriber(signs, known).select(SIGNS.names)), chosen))
+    found = found.join(known.filter("is_proven").select("peer", "ticket_serial"), on="peer", how="left")
     channels = frame(inputs["channels"])
     if not channels.height:
         return empty(SESSIONS)
     tape_end = channels.select("channel", tape_end_time="end_time")
+    intervals = frame(inputs["membership_intervals"]).with_columns(subscriber="peer")
+    intervals = with_subscriber(intervals.drop("name", "role", "ticket_serial", "is_proven"), known)
     return pa.concat_tables(
         [
             sessions(arrow(found.join(tape_end, on="channel")), chosen),
-            membership_sessions(frame(inputs["membership_intervals"]), found, channels["end_time"][0]),
+            membership_sessions(intervals, found, inputs.scan("roster")["peer"], channels["end_time"][0]),
         ]
     )
 

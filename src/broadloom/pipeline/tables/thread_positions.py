@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from broadloom.pipeline.arrow.frames import to_arrow, to_polars
+from broadloom.pipeline.analysis.frames import frame_us, table_us
 from broadloom.pipeline.table import CHANNEL, COUNT, ID, TEXT, ChannelInputs, Stage, Table, TableColumn, schema_of
 from broadloom.record.arrow_import import pa
 
@@ -46,7 +46,7 @@ def thread_positions(messages: pa.Table) -> pa.Table:
     Columns: channel, author, sequence, parent_author, parent_sequence, group_id, member, member_sequence,
     parent_member, parent_member_sequence.
     """
-    frame = to_polars(messages)
+    frame = frame_us(messages)
     root, depth, status = find_roots(frame)
     names = frame.select("channel", "author", "sequence")
     positions = names.with_columns(
@@ -55,7 +55,7 @@ def thread_positions(messages: pa.Table) -> pa.Table:
         depth=pl.Series(depth).replace(-1, None),
         status=status_names(status),
     )
-    return to_arrow(positions, THREAD_POSITIONS)
+    return table_us(positions, THREAD_POSITIONS)
 
 
 def status_names(status: npt.NDArray[np.int8]) -> pl.Series:

@@ -6,8 +6,8 @@ One task handles all threads of a channel, because a reply may point anywhere in
 import numpy as np
 import polars as pl
 
-from broadloom.pipeline.arrow.clock_correction import ClockCorrection
-from broadloom.pipeline.arrow.frames import to_arrow, to_ms, to_polars
+from broadloom.pipeline.analysis.clock_correction import ClockCorrection
+from broadloom.pipeline.analysis.frames import frame_us, table_us, to_ms
 from broadloom.pipeline.table import (
     CHANNEL,
     COUNT,
@@ -45,7 +45,7 @@ def threads(messages: pa.Table, correction: ClockCorrection) -> pa.Table:
 
     A message without replies is a thread only if it is in a group.
     """
-    frame = correction.apply(to_polars(messages), "run_id", "sent_time")
+    frame = correction.apply(frame_us(messages), "run_id", "sent_time")
     root, depth, status = find_roots(frame)
     participant = frame["member"].fill_null(frame["author"]).cast(pl.Categorical).to_physical().to_numpy()
     is_grouped = frame["group_id"].is_not_null().to_numpy()
@@ -78,7 +78,7 @@ def threads(messages: pa.Table, correction: ClockCorrection) -> pa.Table:
         depth=pl.col("depth").replace(-1, None),
         status=status_names(found["status"].to_numpy()),
     )
-    return to_arrow(found.sort("start_time", "root_author", "root_sequence"), THREADS)
+    return table_us(found.sort("start_time", "root_author", "root_sequence"), THREADS)
 
 
 def build(inputs: ChannelInputs) -> pa.Table:

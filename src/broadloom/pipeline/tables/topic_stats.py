@@ -5,7 +5,7 @@ Messages without a group or topic have a row too (null), so that the rows add up
 
 import polars as pl
 
-from broadloom.pipeline.arrow.frames import frame, to_schema
+from broadloom.pipeline.analysis.frames import frame, to_schema
 from broadloom.pipeline.table import CHANNEL, COUNT, TEXT, TIME, ChannelInputs, Stage, Table, TableColumn, schema_of
 from broadloom.record.arrow_import import pa
 

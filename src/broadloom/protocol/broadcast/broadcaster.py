@@ -66,6 +66,11 @@ class Broadcaster:
     def has_position(self) -> bool:
         return self.receiver.has_position
 
+    @property
+    def next_sequence(self) -> int:
+        """The number of the next message of this peer."""
+        return self.receiver.own_window().last_contiguous + len(self._bundle.messages) + 1
+
     def broadcast(
         self, data: bytes, kind: int = PayloadKind.DATA, priority: int = Priority.NORMAL, ttl_ms: int = 0
     ) -> int:

@@ -35,10 +35,6 @@ class PeerCache:
     def __contains__(self, peer: object) -> bool:
         return peer in self._position
 
-    def get(self, peer_id: PeerId) -> PeerInfo | None:
-        position = self._position.get(peer_id)
-        return self._entries[position] if position is not None else None
-
     def add(self, peer_info: PeerInfo) -> None:
         """Add a peer that another one named."""
         peer_id = peer_info.peer_id

@@ -119,7 +119,7 @@ class SlotTable:
         self._peer.broadcaster.flush()
         self._links[link.peer_id] = link
         self._peer.peer_cache.mark_alive(link.peer_info)
-        self._peer.emit(LinkUp(link.peer_info))
+        self._peer.emit(LinkUp(link.peer_info, link.identity))
         self._peer.broadcaster.anti_entropy.send_digest(link, is_complete=complete or self._was_isolated)
         self._was_isolated = False
         self._peer.on_links_changed(None)

@@ -51,7 +51,7 @@ class Deadlines:
 
     def _on_timer(self) -> None:
         self._timer = None
-        now = self._runtime.now()
+        now = max(self._runtime.now(), self._timer_at)  # rounding must not make the timer early, and set again at once
         while self._heap and (self._heap[0][2].state is RequestState.ENDED or self._heap[0][0] <= now):
             _, _, request = heapq.heappop(self._heap)
             if request.state is not RequestState.ENDED:

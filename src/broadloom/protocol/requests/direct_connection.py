@@ -63,7 +63,7 @@ class DirectConnection:
         self._remote_bytes_max = limits.bytes_max
         self.is_closing = False
         """No further request of ours is sent here (`DirectClose`)."""
-        self._remote_is_closing = False
+        self._close_was_sent = self._remote_is_closing = False
         self.is_closed = False
         self._last_id = 0
         self._outgoing: dict[int, OutgoingRequest] = {}
@@ -419,13 +419,13 @@ class DirectConnection:
             self._owner.held_bytes -= sender.size
             self._started_reply_bytes -= sender.size
             self._start_replies()
-            if self.is_closing:
-                self._check_closed()
         elif sender.request.is_tell:
             self._tell_is_sending = False
             if sender.request.state is RequestState.SENT:
                 sender.request.end(Outcome(OutcomeKind.REPLIED, sent=True))
             self._on_room()
+        if self.is_closing:
+            self._check_closed()
 
     # -- protocol.runtime.ConnectionHandler
 
@@ -503,12 +503,19 @@ class DirectConnection:
         """Send no further request here; the connection is closed when all are answered."""
         if not self.is_closing:
             self.is_closing = True
-            self._connection.send(encode(DirectClose()))
             self._received_since_tick = True
             self._owner.on_closing(self)
+            self._check_closed()
 
     def _check_closed(self) -> None:
-        if self.is_closing and self._remote_is_closing and self.is_idle and not self.is_closed:
+        """`DirectClose` follows the last part of the last request. The side that has both sent and received it closes
+        the connection when nothing is open."""
+        if not self.is_closing or self.is_closed:
+            return
+        if not self._close_was_sent and all(sender.request is None for sender in self._senders):
+            self._close_was_sent = True
+            self._connection.send(encode(DirectClose()))
+        if self._close_was_sent and self._remote_is_closing and self.is_idle:
             self._connection.close()
             self._end("closed")
 

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 RESOLVE_POLL_S = 0.1
 """How often the address of an unknown peer is looked up again."""
+DIAL_POLL_S = 0.01
+"""Minimum pause before the rate limit of dials is checked again."""
 FAILED_ADDRESSES_MAX = 256
 """Addresses remembered because a dial failed."""
 _REFUSALS = {RejectReason.LEAVING: RequestStatus.LEAVING, RejectReason.BUSY: RequestStatus.BUSY}
@@ -191,9 +193,9 @@ class DirectRequests:
 
     def _known_address(self, peer_id: PeerId) -> Address | None:
         """The address of a member of the roster, or of a neighbor that is not in it yet."""
-        member = self._peer.roster.get(peer_id)
-        if member is not None:
-            return member.address
+        address = self._peer.roster.address_of(peer_id)
+        if address is not None:
+            return address
         link = self._peer.links.get(peer_id)
         return link.peer_info.address if link is not None else None
 
@@ -224,7 +226,7 @@ class DirectRequests:
         if self._dial_tokens < 1:
             if not self._dials_are_scheduled:
                 self._dials_are_scheduled = True
-                delay_s = (1 - self._dial_tokens) / settings.direct_dials_per_s
+                delay_s = max(DIAL_POLL_S, (1 - self._dial_tokens) / settings.direct_dials_per_s)
                 self._peer.runtime.call_later(delay_s, self._on_dials_due)
             return False
         if self.dialed_count < settings.direct_out_max:

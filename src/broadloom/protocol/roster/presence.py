@@ -108,6 +108,7 @@ class Presence:
                 self._set(known, MemberState.UNREACHABLE)
                 member = known.member
                 self._peer.emit(MemberLost(member, cause))
+                self._peer.requests.on_peer_lost(peer_id)
                 if is_partition:
                     partitioned.append(member)
         if partitioned:

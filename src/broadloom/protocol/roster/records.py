@@ -123,6 +123,14 @@ class RecordVerifier:
             return SignedRecord(record, b"", b"")
         return SignedRecord(record, self._signer.sign(self._prefix + record), self._signer.credential)
 
+    def sign_for(self, purpose: bytes, data: bytes) -> bytes:
+        return self._signer.sign(purpose + self._peer.channel_id + data) if self._signer is not None else b""
+
+    def verify_for(self, known: KnownRecord, purpose: bytes, data: bytes, signature: bytes) -> bool:
+        if self._signer is None:
+            return True
+        return known.check is not None and known.check(purpose + self._peer.channel_id + data, signature)
+
     def own_identity(self) -> Identity | None:
         """As others see us; None on a channel without TLS, and with a ticket that has just expired."""
         if self._signer is None:

@@ -20,7 +20,7 @@ from broadloom.protocol.roster.sync import (
     NeighborSync,
     RosterSync,
 )
-from broadloom.wire import PeerId, WireError
+from broadloom.wire import Address, PeerId, WireError
 from broadloom.wire.fields import LAYERS_MAX
 from broadloom.wire.roster_messages import (
     INCARNATION_MAX,
@@ -83,6 +83,36 @@ class Roster:
         """The ids of all members, sorted."""
         return sorted(peer_id for peer_id, known in self._known.items() if known.is_listed)
 
+    @property
+    def size(self) -> int:
+        """Members whose records are known, also of some that are gone."""
+        return len(self._known)
+
+    def primary_ids(self) -> list[PeerId]:
+        """The ids of all members, each program once."""
+        return [each for each in self.peer_ids() if not self._known[each].record.is_secondary]
+
+    def unreachable_ids(self) -> frozenset[PeerId]:
+        """Members on the other side of a partition."""
+        return frozenset(
+            peer_id
+            for peer_id, known in self._known.items()
+            if known.state is MemberState.UNREACHABLE and known.was_partitioned and not known.record.is_secondary
+        )
+
+    @property
+    def is_signing(self) -> bool:
+        return self._verifier.is_signing
+
+    def sign(self, purpose: bytes, data: bytes) -> bytes:
+        """Our signature for another purpose than a record; empty on a channel without TLS."""
+        return self._verifier.sign_for(purpose, data)
+
+    def is_signed_by(self, peer_id: PeerId, purpose: bytes, data: bytes, signature: bytes) -> bool:
+        """Whether a known member has signed this. On a channel without TLS there are no signatures: always true."""
+        known = self._known.get(peer_id)
+        return known is not None and self._verifier.verify_for(known, purpose, data, signature)
+
     def signed_records(self) -> list[tuple[bytes, PeerId]]:
         """What each member has signed, for checks."""
         return [(self._verifier.signed_data(known.signed), peer_id) for peer_id, known in self._known.items()]
@@ -90,6 +120,11 @@ class Roster:
     def get(self, peer_id: PeerId) -> Member | None:
         known = self._known.get(peer_id)
         return known.member if known is not None and known.is_listed else None
+
+    def address_of(self, peer_id: PeerId) -> Address | None:
+        """Where a member listens; also one that is unreachable at the moment."""
+        known = self._known.get(peer_id)
+        return known.record.address if known is not None and known.state is not MemberState.LEFT else None
 
     @property
     def is_complete(self) -> bool:

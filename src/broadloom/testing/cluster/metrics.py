@@ -21,7 +21,7 @@ class MetricsSample:
     sent_per_s: float
     delivered_per_s: float
     latency_p50_ms: float
-    """From sending to delivery, for ticks, identifications and ads in the last five seconds; 0 if there were none."""
+    """From sending to delivery, for ticks in the last five seconds; 0 if there were none."""
     latency_p99_ms: float
     hops_p50: float
     """Links traveled by the messages delivered in this second; 0 if there were none."""

@@ -5,7 +5,7 @@ Link changes are reported as they happen; everything else is counted and reporte
 
 import asyncio
 import time
-from collections.abc import Iterable
+from collections.abc import Awaitable, Iterable
 from contextlib import suppress
 from random import Random
 from typing import TYPE_CHECKING, Any
@@ -27,7 +27,6 @@ from broadloom.testing.workloads import chat, feed
 
 if TYPE_CHECKING:
     from broadloom.channel import ChannelEvent
-    from broadloom.protocol.events import Message
 
 REPORT_INTERVAL_S = 0.2
 REPORT_BACKLOG_BYTES_MAX = 1 << 20
@@ -92,23 +91,12 @@ class ClusterPeer(ManagedPeer):
         super()._on_batch(batch)
         now_s, tally = time.time(), self.worker.tally
         for message in batch:
-            self.worker.annotator.record_position(message.author, message.sequence, message.data)
-            self._record_metadata(message)
+            self.worker.annotator.record_position(message.author, message.sequence, message.data, message.kind)
             sent_s = feed.sent_at(message.data)
             if sent_s is not None:
                 tally.latency.add(max(0, int((now_s - sent_s) * 1e9)))
         tally.delivered += len(batch)
         tally.hops[batch.hops] = tally.hops.get(batch.hops, 0) + len(batch)
-
-    def _record_metadata(self, message: "Message") -> None:
-        """Record identifications and ads, which belong to no group, on the tape."""
-        recorder, content = self.observer.recorder, feed.decode(message.data)
-        if recorder is None or content is None:
-            return
-        if content["kind"] == feed.IDENTIFICATION:
-            recorder.identification(str(content["name"]), message.author)
-        elif content["kind"] == feed.AD:
-            recorder.ad_impression(str(content["name"]), topic=str(content["topic"]))
 
     def _on_event(self, event: "ChannelEvent") -> None:
         if isinstance(event, LinkUp):
@@ -128,9 +116,9 @@ class ClusterPeer(ManagedPeer):
     def _on_sent(self, sequence: int) -> None:
         self.sent_count, self.last_sent_ns = sequence, time.monotonic_ns()
 
-    async def send(self, data: bytes) -> None:
+    async def send(self, broadcast: Awaitable[int]) -> None:
         with suppress(broadloom.BroadloomError):  # not connected at the moment, or leaving
-            await self.channel.broadcast(data)
+            await broadcast
 
     async def post(self) -> None:
         if self.chat_workload is not None:
@@ -191,7 +179,10 @@ class ClusterWorker(Worker[ClusterPeer]):
         self._report_counts()
 
     def make_observer(self, number: int) -> ClusterPeerObserver:
-        return ClusterPeerObserver(self.tape, feed.member_name(number), self._sampled, self.annotator)
+        return ClusterPeerObserver(self.tape, self._sampled, self.annotator)
+
+    def member_name(self, number: int) -> str:
+        return feed.member_name(number)
 
     def connect(self, options: broadloom.ConnectOptions) -> PartitionedConnect:
         return PartitionedConnect(self.config.channel, self._partition, options)
@@ -261,12 +252,19 @@ class ClusterWorker(Worker[ClusterPeer]):
             task.cancel()
         per_s = TrafficRates(**rates)
         kinds = (
-            (per_s.ticks_per_s, lambda peer: peer.send(feed.tick(self.random, self._prices))),
-            (per_s.identifications_per_s, lambda peer: peer.send(feed.identification(peer.name))),
-            (per_s.ads_per_s, lambda peer: peer.send(feed.ad(self.random))),
+            (per_s.ticks_per_s, self._send_tick),
+            (per_s.identifications_per_s, lambda peer: peer.send(peer.channel.identify())),
+            (per_s.ads_per_s, self._send_ad),
             (per_s.chat_per_s, lambda _peer: self._post()),
         )
         self._traffic_tasks = [self.spawn(self.send_at_random(rate, send)) for rate, send in kinds if rate]
+
+    async def _send_tick(self, peer: ClusterPeer) -> None:
+        await peer.send(peer.channel.broadcast(feed.tick(self.random, self._prices)))
+
+    async def _send_ad(self, peer: ClusterPeer) -> None:
+        name, topic = self.random.choice(feed.ADS)
+        await peer.send(peer.channel.advert(name, topic=topic))
 
     async def _post(self) -> None:
         chatting = [peer for peer in self.peers.values() if peer.chat_workload is not None]

@@ -9,7 +9,9 @@ from collections import OrderedDict, deque
 from typing import TYPE_CHECKING, Any
 
 from broadloom.groups import payload_ids
+from broadloom.groups.codec import LAYER
 from broadloom.testing.workloads import feed
+from broadloom.wire.payload_kind import layer_kind
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -17,6 +19,7 @@ if TYPE_CHECKING:
     from broadloom.groups import MessageId
     from broadloom.protocol import ChannelName
     from broadloom.protocol.events import Batch, Event, Missed
+    from broadloom.protocol.identity import Identity
     from broadloom.protocol.runtime import Observer, ObserverFactory
     from broadloom.record import PayloadMetadata, Recorder, Tape
     from broadloom.wire import Broadcast, PeerId
@@ -25,6 +28,7 @@ POSITIONS_MAX = 20_000
 """Chat messages whose position in the channel is remembered."""
 SAMPLES_MAX = 4_000
 """Sampled hops waiting to be reported; the oldest are dropped."""
+GROUPS_KIND = layer_kind(LAYER)
 _MIX = 0x9E3779B97F4A7C15
 _ID_MASK = (1 << 64) - 1
 
@@ -47,9 +51,12 @@ class PeerObserver:
         self.events: list[tuple[int, Event]] = []
         """Link and state changes before `connect` returned, with their times."""
 
-    def observer(self, channel: "ChannelName", me: "PeerId") -> "Observer":
+    def observer(
+        self, channel: "ChannelName", me: "PeerId", *, name: str = "", identity: "Identity | None" = None
+    ) -> "Observer":
         self.created_ns = time.monotonic_ns()
-        self._observer = self._tape.observer(channel, me) if self._tape is not None else None
+        if self._tape is not None:
+            self._observer = self._tape.observer(channel, me, name=name, identity=identity)
         return self
 
     def sent(self, sequence: int, data: bytes, kind: int) -> None:
@@ -109,58 +116,56 @@ class TapeAnnotator:
         self._positions: OrderedDict[tuple[int, MessageId], tuple[int, int]] = OrderedDict()
         """Group id and message id to author and sequence in the channel."""
 
-    def record_position(self, author: int, sequence: int, data: bytes) -> None:
+    def record_position(self, author: int, sequence: int, data: bytes, kind: int) -> None:
         """Remember where a chat message is in the channel, so that a reply to it can name its parent."""
-        ids = payload_ids(data)
+        ids = payload_ids(data) if kind == GROUPS_KIND else None
         if ids is not None and (ids.group_id, ids.message_id) not in self._positions:
             self._positions[ids.group_id, ids.message_id] = author, sequence
             if len(self._positions) > POSITIONS_MAX:
                 self._positions.popitem(last=False)
 
-    def describe(self, data: bytes) -> "PayloadMetadata | None":
+    def describe(self, data: bytes, kind: int) -> "PayloadMetadata | None":
         from broadloom.record import PayloadMetadata
 
-        ids = payload_ids(data)
+        ids = payload_ids(data) if kind == GROUPS_KIND else None
         if ids is not None:
             title = self._titles.get(ids.group_id, f"{ids.group_id:016x}")
             parent = self._positions.get((ids.group_id, ids.parent_id)) if ids.parent_id is not None else None
             return PayloadMetadata(title, parent, "chat")
-        content = feed.decode(data)
-        return PayloadMetadata(topic=str(content["kind"])) if content is not None else None
+        return PayloadMetadata(topic=feed.TICK) if feed.sent_at(data) is not None else None
 
 
 class ClusterPeerObserver(PeerObserver):
     """Also counts, samples messages and annotates the tape."""
 
-    def __init__(self, tape: "Tape | None", name: str, sampled: SampledMessages, annotator: TapeAnnotator) -> None:
-        super().__init__(None)
+    def __init__(self, tape: "Tape | None", sampled: SampledMessages, annotator: TapeAnnotator) -> None:
+        super().__init__(tape)
         self._recording_tape = tape
-        self._name = name
         self._sampled = sampled
         self._annotator = annotator
         self._peer_id: PeerId = 0
         self._author_recorder: Recorder | None = None
-        self.recorder: Recorder | None = None
         self.on_sent: Callable[[int], None] | None = None
         self.received_count = 0
         self.duplicates_count = 0
 
-    def observer(self, channel: "ChannelName", me: "PeerId") -> "ClusterPeerObserver":
-        super().observer(channel, me)
+    def observer(
+        self, channel: "ChannelName", me: "PeerId", *, name: str = "", identity: "Identity | None" = None
+    ) -> "ClusterPeerObserver":
+        super().observer(channel, me, name=name, identity=identity)
         self._peer_id = me
         if self._recording_tape is not None:
-            self._observer = self.recorder = self._recording_tape.observer(channel, me, name=self._name)
             # Only the author's row has the metadata. A receiver's rows are those of the channel, where a reply may
             # arrive before its parent; the groups restore causal order later, above the tape.
             self._author_recorder = self._recording_tape.observer(
-                channel, me, name=self._name, describe=self._annotator.describe
+                channel, me, name=name, identity=identity, describe=self._annotator.describe
             )
         return self
 
     def sent(self, sequence: int, data: bytes, kind: int) -> None:
         if self.on_sent is not None:
             self.on_sent(sequence)
-        self._annotator.record_position(self._peer_id, sequence, data)
+        self._annotator.record_position(self._peer_id, sequence, data, kind)
         if self._author_recorder is not None:
             self._author_recorder.sent(sequence, data, kind)
         if self._sampled.is_sampled(self._peer_id, sequence):

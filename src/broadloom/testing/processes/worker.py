@@ -174,7 +174,7 @@ class Worker(Generic[PeerType]):
         observer = self.make_observer(number)
         began_ns = time.monotonic_ns()
         try:
-            channel = await self.connect(self._connect_options(bootstrap, observer))
+            channel = await self.connect(self._connect_options(number, bootstrap, observer))
         except broadloom.BroadloomError as error:
             self.report("failed", number=number, text=str(error))
             return
@@ -189,7 +189,13 @@ class Worker(Generic[PeerType]):
     def connect(self, options: broadloom.ConnectOptions) -> "PendingConnection":
         return broadloom.connect(self.config.channel, options=options)
 
-    def _connect_options(self, bootstrap: list[str], observer: PeerObserver | None) -> broadloom.ConnectOptions:
+    def member_name(self, number: int) -> str:
+        """The name of a peer for the other members; empty for none."""
+        return ""
+
+    def _connect_options(
+        self, number: int, bootstrap: list[str], observer: PeerObserver | None
+    ) -> broadloom.ConnectOptions:
         config = self.config
         return broadloom.ConnectOptions(
             bootstrap=bootstrap,
@@ -197,6 +203,7 @@ class Worker(Generic[PeerType]):
             tls=config.tls,
             signed=config.signed or None,
             timeout_s=config.connect_timeout_s,
+            name=self.member_name(number),
             tape=observer,
             settings=broadloom.ChannelSettings(degree=config.degree),
         )

@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from broadloom.protocol import ChannelName, Peer, PeerState, Tuning
 from broadloom.protocol.channel_name import PortOrder
+from broadloom.protocol.receipts.receipts import Receipt
 from broadloom.wire import Address, PeerInfo
+from broadloom.wire.payload_kind import WANTS_RECEIPT
 
 if TYPE_CHECKING:
     from broadloom.protocol.events import Batch, Event, Message, Missed
@@ -97,6 +99,7 @@ class SimNode:
         """Time that this process takes to open or accept one connection, as for the keys of a TLS handshake."""
         self.received: list[Message] = []
         """Messages delivered to this peer, in order (not with `SimulationSettings.keep_received=False`)."""
+        self.receipts: list[Receipt] = []
         self.on_message: Callable[[Message], None] | None = None
         self.on_missed: Callable[[Missed], None] | None = None
         self.on_event: Callable[[Event], None] | None = None
@@ -142,11 +145,17 @@ class SimNode:
     def is_connected(self) -> bool:
         return self.is_alive and self.peer.state is PeerState.CONNECTED
 
-    def broadcast(self, data: bytes) -> int:
-        """Broadcast from this peer; return the sequence number."""
-        sequence = self.peer.broadcast(data)
+    def broadcast(self, data: bytes, *, receipt_timeout_s: float | None = None) -> int:
+        """Broadcast from this peer; return the sequence number. With a timeout, a receipt is checked and kept."""
+        sequence = self.peer.broadcast(data, kind=0 if receipt_timeout_s is None else WANTS_RECEIPT)
         self.checker.on_sent(self, sequence, data)
+        if receipt_timeout_s is not None:
+            self.peer.receipts.open(sequence, sequence, None, receipt_timeout_s, self._on_receipt)
         return sequence
+
+    def _on_receipt(self, receipt: Receipt) -> None:
+        self.receipts.append(receipt)
+        self.checker.on_receipt(self, receipt)
 
     def leave(self) -> None:
         """Leave the channel gracefully."""

@@ -58,6 +58,10 @@ class Scenario:
         """Peers keep a roster, and its guarantees are checked."""
         return replace(self, settings=replace(self.settings, roster=True))
 
+    def with_receipts(self, timeout_s: float) -> "Scenario":
+        """Every message waits for a receipt, which is checked."""
+        return replace(self, settings=replace(self.settings, roster=True, receipt_timeout_s=timeout_s))
+
     def with_dissemination(self, mode: DisseminationMode) -> "Scenario":
         return replace(self, settings=replace(self.settings, peer=mode.apply_to(self.settings.peer)))
 

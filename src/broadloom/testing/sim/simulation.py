@@ -46,6 +46,8 @@ class SimulationSettings:
     """Hostile members among the first peers (`hostile.py`). Only a signed channel withstands them: set `signed`."""
     roster: bool = False
     """Peers keep a roster of all members, with signed records. Its cost grows with the square of their number."""
+    receipt_timeout_s: float | None = None
+    """Every message of the traffic waits for a receipt for this long; needs a roster."""
     keep_received: bool = True
     """Keep delivered messages in `SimNode.received`; scenarios with thousands of peers do not."""
 
@@ -233,7 +235,7 @@ class Simulation:
             node = self.random.choice(senders)
             if node.peer.state is PeerState.CONNECTED:
                 for data in random_payloads(self.random, self.settings.size_bytes):
-                    node.broadcast(data)
+                    node.broadcast(data, receipt_timeout_s=self.settings.receipt_timeout_s)
                 break
         self._schedule_message(traffic_round)
 

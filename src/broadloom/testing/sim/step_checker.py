@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from broadloom.protocol.events import Event, Message, Missed
+    from broadloom.protocol.receipts.receipts import Receipt
     from broadloom.testing.sim.node import SimNode
     from broadloom.testing.sim.roster_checker import RosterChecker
     from broadloom.testing.sim.virtual_clock import VirtualClock
@@ -89,6 +90,16 @@ class StepChecker:
             self.latency_max_s = latency_s
         if self._trace is not None:
             self._write_trace(node, f"receives {self._label(message)} after {message.hops} hops")
+
+    def on_receipt(self, node: "SimNode", receipt: "Receipt") -> None:
+        """Guarantee 10: every member that a receipt names has the message."""
+        author = node.peer.me.peer_id
+        logs = {each.peer.me.peer_id: log[author] for each, log in self.author_logs.items() if author in log}
+        for peer_id in receipt.confirmed:
+            log = logs.get(peer_id)
+            if log is None or not log.has(receipt.sequence):
+                label = message_label(author, receipt.sequence)
+                self.report_violation(10, node, f"got a receipt of {peer_id:016x} for {label}, which it has not")
 
     def on_missed(self, node: "SimNode", missed: "Missed") -> None:
         self.missed_count += missed.last_sequence - missed.first_sequence + 1

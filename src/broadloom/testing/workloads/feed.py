@@ -1,20 +1,19 @@
-"""The feed of a cluster: ticks, identifications and ads.
+"""The feed of a cluster: ticks, and the names of members and ads.
 
-Each message is a JSON object that begins with its time of sending at a fixed position, so that a receiver can compute
-the latency without parsing the rest. On the tape, identifications and ads become rows of their own at every receiver;
-ticks are messages with a topic.
+A tick is a JSON object that begins with its time of sending at a fixed position, so that a receiver can compute the
+latency without parsing the rest.
 """
 
 import json
 import time
 from random import Random
-from typing import Any
 
 _PREFIX = b'{"at":'
 _AT = slice(len(_PREFIX), len(_PREFIX) + 17)
 """Unix time with six decimals."""
 
-TICK, IDENTIFICATION, AD = "tick", "identification", "ad"
+TICK = "tick"
+"""Topic of the ticks on the tape."""
 
 _NAMES = (
     "Ada Ben Cleo Dan Edith Femi Greta Hugo Ines Jonas Kaya Liam Mara Nils Olga Pavel Quinn Rosa Sven Tara Uma Victor "
@@ -41,39 +40,16 @@ def tick(random: Random, prices: dict[str, float]) -> bytes:
     """Return the next price of a random symbol. `prices` holds the state of their random walks."""
     symbol = random.choice(SYMBOLS)
     price = prices[symbol] = max(1.0, prices.get(symbol, 100.0) * (1 + random.gauss(0, 0.0008)))
-    return _encode(TICK, symbol=symbol, price=round(price, 2), size=random.choice((100, 200, 500, 1000)))
-
-
-def identification(name: str) -> bytes:
-    return _encode(IDENTIFICATION, name=name)
-
-
-def ad(random: Random) -> bytes:
-    name, topic = random.choice(ADS)
-    return _encode(AD, name=name, topic=topic)
-
-
-def _encode(kind: str, **fields: Any) -> bytes:
-    rest = json.dumps({"kind": kind, **fields}, separators=(",", ":"))
+    fields = {"symbol": symbol, "price": round(price, 2), "size": random.choice((100, 200, 500, 1000))}
+    rest = json.dumps(fields, separators=(",", ":"))
     return b"%s%.6f,%s" % (_PREFIX, time.time(), rest[1:].encode())
 
 
 def sent_at(data: bytes) -> float | None:
-    """Return the Unix time of sending; None if this is not a message of the feed."""
+    """Return the Unix time of sending; None if this is not a tick."""
     if not data.startswith(_PREFIX):
         return None
     try:
         return float(data[_AT])
     except ValueError:
         return None
-
-
-def decode(data: bytes) -> dict[str, Any] | None:
-    """Return the content; None if this is not a message of the feed."""
-    if not data.startswith(_PREFIX):
-        return None
-    try:
-        content = json.loads(data)
-    except ValueError:
-        return None
-    return content if isinstance(content, dict) and "kind" in content else None

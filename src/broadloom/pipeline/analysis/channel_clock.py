@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from broadloom.pipeline.arrow.clock_correction import ClockCorrection
+from broadloom.pipeline.analysis.clock_correction import ClockCorrection
 from broadloom.testing.checks.settling import SETTLE_S
 
 if TYPE_CHECKING:

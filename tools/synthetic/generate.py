@@ -11,16 +11,16 @@ from pathlib import Path
 
 import numpy as np
 
-from broadloom.pipeline.synthetic.peers import LEAVING_S, NEVER_S, EndStatus, SyntheticPeers, generate_peers
-from broadloom.pipeline.synthetic.rows import SyntheticRows, TextPools, write
-from broadloom.pipeline.synthetic.traffic import (
+from broadloom.record.schema import CHANNEL_DIGITS, EventKind
+from tools.synthetic.peers import LEAVING_S, NEVER_S, EndStatus, SyntheticPeers, generate_peers
+from tools.synthetic.rows import SyntheticRows, TextPools, write
+from tools.synthetic.traffic import (
     US,
     SyntheticDeliveries,
     SyntheticMessages,
     generate_deliveries,
     generate_messages,
 )
-from broadloom.record.schema import CHANNEL_DIGITS, EventKind
 
 BEGIN = datetime(2026, 1, 5, 12, tzinfo=UTC)
 DUPLICATES_PER_MESSAGE = 2

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from broadloom.pipeline.synthetic.peers import NEVER_S, EndStatus, SyntheticPeers
+from tools.synthetic.peers import NEVER_S, EndStatus, SyntheticPeers
 
 US = 1_000_000
 IDLE_S = 1.0

@@ -1,7 +1,7 @@
 """Conversion between Arrow and polars. The functions behind tables take and return Arrow, and compute with polars.
 
-Inside, a time is an integer number of microseconds since 1970, so that it can be subtracted, shifted by a clock offset
-and joined exactly. `to_arrow` returns exactly the requested schema.
+`frame` and `to_schema` keep times as they are. With `frame_us` and `table_us`, a time is an integer number of
+microseconds since 1970, which can be subtracted, shifted by a clock offset and joined exactly.
 """
 
 from collections.abc import Mapping, Sequence
@@ -15,14 +15,12 @@ MINUTE_US = 60_000_000
 MICROSECONDS_PER_S = 1_000_000
 
 
-def to_polars(table: pa.Table) -> pl.DataFrame:
+def frame_us(table: pa.Table) -> pl.DataFrame:
     """All timestamps become microseconds."""
-    frame = cast("pl.DataFrame", pl.from_arrow(table))
-    times = [name for name, kind in frame.schema.items() if isinstance(kind, pl.Datetime)]
-    return frame.with_columns(pl.col(name).dt.timestamp("us") for name in times)
+    return frame(table).with_columns(pl.col(pl.Datetime).dt.timestamp("us"))
 
 
-def to_arrow(frame: pl.DataFrame, schema: pa.Schema) -> pa.Table:
+def table_us(frame: pl.DataFrame, schema: pa.Schema) -> pa.Table:
     """Exactly these columns, order and types; microseconds become timestamps where the schema has timestamps."""
     table = frame.select(schema.names).to_arrow(compat_level=pl.CompatLevel.oldest())
     plain = pa.schema(
@@ -63,6 +61,12 @@ def to_schema(frame: pl.DataFrame, schema: pa.Schema) -> pa.Table:
         for each in schema
     ]
     return pa.table(arrays, schema=schema.remove_metadata())
+
+
+def with_schema(rows: pa.Table, schema: pa.Schema) -> pa.Table:
+    """Exactly these columns; those that are missing are null."""
+    arrays = [rows[each.name] if each.name in rows.column_names else pa.nulls(len(rows), each.type) for each in schema]
+    return pa.table(arrays, names=schema.names).cast(schema)
 
 
 def empty(schema: pa.Schema) -> pa.Table:

@@ -2,8 +2,8 @@
 
 import polars as pl
 
-from broadloom.pipeline.arrow.forged_rows import out_of_line
-from broadloom.pipeline.arrow.frames import seconds
+from broadloom.pipeline.analysis.forged_rows import out_of_line
+from broadloom.pipeline.analysis.frames import seconds
 
 MISSING_MAX = 1_000_000
 """Missing messages listed per author and receiver. Only a nonsensical sequence number leads to more."""

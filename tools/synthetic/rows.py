@@ -123,12 +123,11 @@ def write(
                 "run_id": _repeated(name, len(place)),
                 "kind": pa.DictionaryArray.from_arrays(pa.array(kinds[place]), pa.array(KINDS)),
                 "event_time": pa.array(shown_us[chosen]).cast(TIME),
-                "end_time": pa.nulls(len(place), TIME),
-                "payload": pa.nulls(len(place), pa.binary()),
             }
             for each in (*_NUMBERS, *_TEXTS):
                 values = columns[each]
                 arrays[each] = _column(None if values is None else values[place], pools.texts.get(each), len(place))
+            arrays |= {each.name: pa.nulls(len(place), each.type) for each in SCHEMA if each.name not in arrays}
             _write_file(folder, channel, name, count + 1, date.fromordinal(_EPOCH + int(day)), arrays)
 
 

@@ -15,11 +15,11 @@ from pathlib import Path
 import polars as pl
 
 from broadloom.errors import BroadloomError
-from broadloom.pipeline.arrow.frames import frame, to_schema
-from broadloom.pipeline.synthetic.forgery import FAR_NUMBERS, forged
+from broadloom.pipeline.analysis.frames import frame, to_schema
 from broadloom.record.arrow_import import pq
 from broadloom.record.reader import read
 from broadloom.record.schema import CHANNEL_DIGITS, CHANNEL_KEY, SCHEMA, file_schema
+from tools.synthetic.forgery import FAR_NUMBERS, forged
 
 DELIVERIES_AROUND_MIN = 2
 """Deliveries of the same author required before and after a modified one."""

@@ -7,7 +7,7 @@ time over one link, as shown by two clocks.
 
 import polars as pl
 
-from broadloom.pipeline.arrow.frames import minute_of
+from broadloom.pipeline.analysis.frames import minute_of
 from broadloom.pipeline.engine.events import plain
 from broadloom.pipeline.engine.keys import MessageKeys
 from broadloom.record.arrow_import import pa

@@ -5,7 +5,7 @@ Times of runs with the same reference can be compared after the correction. Othe
 
 import polars as pl
 
-from broadloom.pipeline.arrow.frames import to_polars
+from broadloom.pipeline.analysis.frames import frame_us
 from broadloom.record.arrow_import import pa
 
 WINDOW_US = 3_600_000_000
@@ -18,7 +18,7 @@ class ClockCorrection:
     """The clock offsets of all runs, ready to be applied. Small: one row per run and hour."""
 
     def __init__(self, clock_offsets: pa.Table) -> None:
-        known = to_polars(clock_offsets)
+        known = frame_us(clock_offsets)
         self._offsets = known.select("run_id", "start_time", *_OFFSET_COLUMNS)
         self.is_one_clock = known["reference_run_id"].n_unique() <= 1 and not (known["offset_ms"] != 0).any()
         """All times are by the same clock, so there is nothing to correct."""

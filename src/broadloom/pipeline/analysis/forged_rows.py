@@ -14,7 +14,7 @@ from itertools import pairwise
 import numpy as np
 import polars as pl
 
-from broadloom.pipeline.arrow.frames import seconds
+from broadloom.pipeline.analysis.frames import seconds
 
 JUMP_MAX = 1_000
 """Numbers that may be unknown between two messages of an author without a tape."""

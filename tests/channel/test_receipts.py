@@ -1,0 +1,98 @@
+"""`broadcast(receipt=...)`: which members have a message."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+import broadloom.sync
+from broadloom import NotConnectedError
+from broadloom.channel.fragments import FRAGMENT_BYTES
+from tests.channel.joined import QUICK, connected_channels, unique_name
+from tests.support import TIMEOUT_S, eventually
+
+
+@pytest.mark.parametrize("options", [{"tls": False}, {"tls": True}, {"tls": True, "signed": True}])
+async def test_receipt_names_all_other_members(options: dict[str, Any]) -> None:
+    async with connected_channels(4, **options) as (author, *others):
+        await eventually(lambda: len(author.members()) == 4)
+        receipt = await author.broadcast(b"hello", receipt="all", timeout_s=TIMEOUT_S)
+        assert receipt.confirmed == {member.peer_id for member in others}
+        assert receipt.is_complete
+        assert receipt.is_proven == options["tls"]
+        assert (await others[0].receive(TIMEOUT_S)).sequence == receipt.sequence
+
+
+async def test_large_message_is_confirmed_as_a_whole() -> None:
+    async with connected_channels(3) as (author, *others):
+        await eventually(lambda: len(author.members()) == 3)
+        data = bytes(3 * FRAGMENT_BYTES)
+        receipt = await author.broadcast(data, topic="files", receipt="all", timeout_s=TIMEOUT_S)
+        assert receipt.is_complete
+        for member in others:
+            message = await member.receive(TIMEOUT_S)
+            assert (message.data, message.topic, message.sequence) == (data, "files", receipt.sequence)
+
+
+async def test_receipt_of_one_member_is_enough_if_one_was_asked_for() -> None:
+    async with connected_channels(3) as (author, *_):
+        await eventually(lambda: len(author.members()) == 3)
+        receipt = await author.broadcast(b"hello", receipt=1, timeout_s=TIMEOUT_S)
+        assert receipt.confirmed
+        assert len(receipt.confirmed) + len(receipt.missing) == 2
+
+
+async def test_member_that_dies_is_gone() -> None:
+    async with connected_channels(4) as (author, victim, *others):
+        await eventually(lambda: len(author.members()) == 4)
+        victim.abort()
+        receipt = await author.broadcast(b"hello", receipt="all", timeout_s=TIMEOUT_S)
+        assert receipt.gone == {victim.peer_id}
+        assert receipt.confirmed == {member.peer_id for member in others}
+        assert not receipt.is_complete
+
+
+async def test_author_alone_gets_an_empty_receipt() -> None:
+    async with connected_channels(1) as (author,):
+        receipt = await author.broadcast(b"hello", receipt="all", timeout_s=TIMEOUT_S)
+        assert (receipt.confirmed, receipt.is_complete) == (frozenset(), True)
+
+
+async def test_leaving_ends_the_wait() -> None:
+    async with connected_channels(2) as (author, other):
+        await author.wait_for_roster(TIMEOUT_S)
+        other._node.pause_reading()
+        waiting = asyncio.ensure_future(author.broadcast(b"hello", receipt="all", timeout_s=TIMEOUT_S))
+        await asyncio.sleep(0)
+        await author.leave()
+        receipt = await asyncio.wait_for(waiting, TIMEOUT_S)
+        assert not receipt.confirmed
+        with pytest.raises(NotConnectedError):
+            await author.broadcast(b"hello", receipt="all")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "text"),
+    [
+        ({"receipt": "some"}, TypeError, '"all" or a number'),
+        ({"receipt": True}, TypeError, '"all" or a number'),
+        ({"receipt": 0}, ValueError, "at least one member"),
+        ({"receipt": "all", "timeout_s": -1}, ValueError, "timeout_s"),
+        ({"receipt": "all", "timeout_s": None}, TypeError, "timeout_s"),
+    ],
+)
+async def test_receipt_that_cannot_work_raises(arguments: dict[str, Any], error: type[Exception], text: str) -> None:
+    async with connected_channels(1) as (author,):
+        with pytest.raises(error, match=text):
+            await author.broadcast(b"hello", **arguments)
+        assert author.status().counters["sent"] == 0
+
+
+def test_synchronous_channel_returns_receipts_too() -> None:
+    name = unique_name()
+    with (
+        broadloom.sync.connect(name, tls=False, settings=QUICK) as author,
+        broadloom.sync.connect(name, tls=False, settings=QUICK) as other,
+    ):
+        receipt = author.broadcast(b"hello", receipt="all", timeout_s=TIMEOUT_S)
+        assert receipt.confirmed == {other.peer_id}

@@ -1,0 +1,76 @@
+"""Receipts in the simulator: none claims what is not so (guarantee 10, checked at each), and at rest all members
+confirm."""
+
+import pytest
+
+from broadloom.testing.sim.scenario import load
+from broadloom.testing.sim.simulation import Simulation, SimulationSettings
+
+TIMEOUT_S = 10.0
+
+
+def grown(seed: int, peers: int, *, hostile_count: int = 0) -> Simulation:
+    settings = SimulationSettings(roster=True, signed=True, hostile_count=hostile_count, receipt_timeout_s=TIMEOUT_S)
+    sim = Simulation(seed, settings)
+    for _ in range(peers):
+        sim.add_peer()
+        sim.run_for(0.25)
+    sim.converge(60)
+    sim.run_for(5)
+    return sim
+
+
+@pytest.mark.parametrize("seed", range(1, 4))
+def test_all_members_confirm_at_rest(seed: int) -> None:
+    sim = grown(seed, 24)
+    author = sim.members[3]
+    started_at = sim.clock.now
+    author.broadcast(b"is everybody there?", receipt_timeout_s=TIMEOUT_S)
+    assert sim.run_until(lambda: bool(author.receipts), TIMEOUT_S)
+    (receipt,) = author.receipts
+    assert receipt.is_complete
+    assert receipt.is_proven
+    assert receipt.confirmed == {node.peer.me.peer_id for node in sim.members if node is not author}
+    assert sim.clock.now - started_at < 1.0
+
+
+def test_nothing_is_sent_for_messages_without_receipt() -> None:
+    sim = grown(1, 12)
+    sim.members[0].broadcast(b"no receipt")
+    sim.run_for(5)
+    assert all(not node.peer.reporter._authors for node in sim.members)
+
+
+def test_killed_members_are_gone_and_the_others_confirm() -> None:
+    sim = grown(2, 24)
+    author, *others = sim.members
+    killed = others[:6]
+    sim.kill(killed)
+    author.broadcast(b"who is left?", receipt_timeout_s=TIMEOUT_S)
+    assert sim.run_until(lambda: bool(author.receipts), TIMEOUT_S)
+    (receipt,) = author.receipts
+    assert receipt.gone == {node.peer.me.peer_id for node in killed}
+    assert not receipt.missing
+    assert len(receipt.confirmed) == 17
+
+
+def test_members_beyond_a_partition_are_missing_then_unreachable() -> None:
+    sim = grown(3, 24)
+    author = sim.members[0]
+    sim.partition(0.5)
+    author.broadcast(b"early", receipt_timeout_s=5.0)
+    sim.run_for(20)
+    author.broadcast(b"late", receipt_timeout_s=5.0)
+    sim.run_for(6)
+    early, late = author.receipts
+    assert early.missing
+    assert late.unreachable
+    assert late.unreachable <= early.missing
+    assert not late.missing
+    assert not late.is_complete
+
+
+@pytest.mark.parametrize("scenario", ["kill", "partition", "pause", "random-faults"])
+@pytest.mark.parametrize("seed", [1, *(pytest.param(seed, marks=pytest.mark.long) for seed in range(2, 26))])
+def test_receipts_claim_nothing_that_is_not_so(scenario: str, seed: int) -> None:
+    load(scenario).with_receipts(TIMEOUT_S).run(seed, 16)
