@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import NamedTuple
 
@@ -9,14 +10,15 @@ import pytest
 
 import broadloom
 from broadloom.groups import LAYER, Group, GroupPublisher, Groups, message_fields, proofs
-from broadloom.groups.codec import encode
+from broadloom.groups.codec import decode, encode
+from broadloom.groups.conversation import UNAVAILABLE_S
 from broadloom.groups.history_server import COMPARED_AUTHORS_BURST, COMPARED_AUTHORS_PER_S
 from broadloom.groups.message_fields import AuthorIntervals, pack_posts
 from broadloom.groups.message_set import MessageSet
 from broadloom.groups.messages import HistoryPage, HistoryRequest, PostMessage
 from broadloom.groups.model import Post
 from broadloom.groups.page_queue import FORGER_IGNORED_S, VERIFICATIONS_BURST, VERIFICATIONS_PER_S
-from broadloom.groups.settings import PAGE_PROOFS_MAX
+from broadloom.groups.settings import PAGE_PROOFS_MAX, RetentionPolicy
 from broadloom.protocol.identity import Role
 from broadloom.security import Authority
 from broadloom.wire import xdr
@@ -153,11 +155,11 @@ def test_short_requests_for_history_cost_a_bounded_number_of_comparisons(monkeyp
     assert sum(compared) <= COMPARED_AUTHORS_BURST + 10 * COMPARED_AUTHORS_PER_S + authors
 
 
-def sim_club(seed: int, count: int = 3) -> tuple[GroupBus, list[BusMember]]:
-    """Members with tickets in group 7, on the bus. The last one is hostile, and has joined as well."""
+def sim_club(seed: int, retention: RetentionPolicy | None = None) -> tuple[GroupBus, list[BusMember]]:
+    """Three members with tickets in group 7, on the bus. The last one is hostile."""
     bus = ticketed_bus(seed)
-    members = [bus.add(name) for name in ("anna", "ben", "cleo", "dora")[: count - 1]] + [bus.add("mallory")]
-    members[0].participant.create("Chess club", group=7)
+    members = [bus.add(name) for name in ("anna", "ben", "mallory")]
+    members[0].participant.create("Chess club", retention, group=7)
     bus.run(10)
     for member in members[1:]:
         member.participant.join(7)
@@ -232,3 +234,74 @@ def test_members_that_pass_on_posts_of_another_owner_are_heard() -> None:
     anna.participant.send(history_page(posts))
     bus.run(1)
     assert [each.sequence for each in ben.delivered] == [1, 3, 4]
+
+
+def false_pages(kind: str, request: HistoryRequest, requester: int, true_posts: list[Post]) -> list[HistoryPage]:
+    """What a hostile member answers to a request for history."""
+    held = history_page(true_posts).contents
+    forged = [each._replace(data=b"I resign", credential=FOREIGN) for each in true_posts]
+    reply = HistoryPage(7, requester, request.request_id, 0, True, held, (), (), pack_posts([]))
+    match kind:
+        case "sent":
+            return [reply]
+        case "sent and unavailable":
+            return [replace(reply, unavailable=held)]
+        case "more to come":
+            return [replace(reply, contents=(), remaining=100, is_last=is_last) for is_last in (False, True)]
+        case "changed":
+            return [replace(reply, body=pack_posts(forged))]
+    raise ValueError(kind)
+
+
+def lie_about_history(bus: GroupBus, mallory: BusMember, kind: str, true_posts: list[Post]) -> None:
+    """Answer every request at once, and again before an honest member's back-off ends."""
+    mallory.participant.conversations.clear()  # it serves nothing
+    transmit = bus.transmit
+
+    def transmit_and_lie(sender: BusMember, data: bytes) -> None:
+        transmit(sender, data)
+        message = decode(data)
+        if isinstance(message, HistoryRequest) and sender is not mallory and mallory.is_alive:
+            for delay_s in (0.0, 0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5):
+                for page in false_pages(kind, message, sender.peer_id, true_posts):
+                    mallory.call_later(delay_s, mallory.participant.send, page)
+
+    bus.transmit = transmit_and_lie  # type: ignore[method-assign]
+
+
+@pytest.mark.parametrize("kind", ["sent", "sent and unavailable", "more to come", "changed"])
+def test_false_history_page_does_not_hide_history(kind: str) -> None:
+    bus, (anna, ben, mallory) = sim_club(1)
+    bus.delay = lambda _random: 0.01
+    for number in range(5):
+        anna.send_text(7, f"post {number}")
+    bus.run(5)
+    true_posts = [post for _, post in anna.participant.conversations[7].history.scan(0, 10)]
+    assert len(true_posts) == len(ben.delivered) == 5
+    lie_about_history(bus, mallory, kind, true_posts)
+    newcomer = bus.add("newcomer")
+    bus.run(5)
+    newcomer.participant.join(7)
+    bus.run(5)
+    assert newcomer.texts() == [f"post {number}" for number in range(5)]
+
+
+@pytest.mark.parametrize("retention", [RetentionPolicy(), RetentionPolicy(messages_max=50)])
+def test_false_claim_that_posts_are_unavailable_expires(retention: RetentionPolicy) -> None:
+    """No honest member is there to send them; they come back later, without a request of their own."""
+    bus, (anna, ben, mallory) = sim_club(1, retention=retention)
+    for number in range(5):
+        anna.send_text(7, f"post {number}")
+    bus.run(5)
+    true_posts = [post for _, post in anna.participant.conversations[7].history.scan(0, 10)]
+    lie_about_history(bus, mallory, "sent and unavailable", true_posts)
+    newcomer = bus.add("newcomer")
+    bus.run(5)
+    newcomer.participant.join(7)
+    anna.partition = ben.partition = 1
+    bus.run(30)
+    assert newcomer.texts() == []
+    bus.kill(mallory)
+    anna.partition = ben.partition = 0
+    bus.run(60 if retention == RetentionPolicy() else UNAVAILABLE_S + 60)
+    assert newcomer.texts() == [f"post {number}" for number in range(5)]

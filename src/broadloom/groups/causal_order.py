@@ -146,6 +146,10 @@ class CausalOrder:
                 deliveries += self._release_orphan(waiting)
         return deliveries
 
+    def forget_unavailable(self) -> None:
+        """The messages may be available again. Replies still do not wait for those that were pruned."""
+        self.unavailable.clear()
+
     def _topmost(self, message_id: MessageId) -> Post:
         """The waiting ancestor whose parent is missing; the last one visited if the ancestors form a cycle."""
         post = self._waiting[message_id]

@@ -28,6 +28,9 @@ if TYPE_CHECKING:
 
 RECENT_DIGESTS_MAX = 256
 """Our own recent digests: a member that reports one of them is only slightly behind."""
+UNAVAILABLE_S = 600.0
+"""Messages that did not arrive are requested again after this time, if another member has them. That they are not
+available is only a claim, and a member that has them may have come back."""
 PRUNE_AFTER_MESSAGES = 64
 """Retention is applied after this many messages."""
 
@@ -48,6 +51,7 @@ class Conversation:
         self._names: dict[MemberId, str] = {}
         self._wait_timer = DelayedCall(participant.runtime)
         self._mismatch_timer = DelayedCall(participant.runtime)
+        self._unavailable_timer = DelayedCall(participant.runtime)
         self._recent_digests: RecentDict[int, None] = RecentDict(RECENT_DIGESTS_MAX)
         self._digest: HistoryDigest | None = None
         self._unpruned_count = 0
@@ -57,6 +61,7 @@ class Conversation:
         self.history_server.stop()
         self._wait_timer.cancel()
         self._mismatch_timer.cancel()
+        self._unavailable_timer.cancel()
 
     # -- sending
 
@@ -157,11 +162,14 @@ class Conversation:
                 return
 
     def on_history_page(self, peer: PeerId, message: HistoryPage) -> None:
-        new_count = 0
-        if not self.order.received.has_all(message.contents):
-            new_count = self.receive(self._verified(unpack_posts(message.body), peer), dict(message.names))
-        self.history_server.on_history_page(peer, message)
-        self.history_client.on_history_page(peer, message, new_count)
+        """What a page says of itself is a hint, and may be false. Only its posts count."""
+        posts: tuple[Post, ...] = ()
+        if self.history_server.is_pending or not self.order.received.has_all(message.contents):
+            posts = unpack_posts(message.body)
+        new_count = self.receive(self._verified(posts, peer), dict(message.names))
+        if not self.participant.pages.is_ignored(peer):
+            self.history_server.on_history_page(peer, message, posts)
+            self.history_client.on_history_page(peer, message, new_count)
 
     def _on_history_request(self, peer: PeerId, message: HistoryRequest) -> None:
         held = MessageSet(message.held)
@@ -193,6 +201,13 @@ class Conversation:
         if self._settings.orphan_timeout_s is not None:
             self._deliver(self.order.give_up(missing, pruned))
             self._digest = None
+            if self.order.unavailable and not self._unavailable_timer.is_pending:
+                self._unavailable_timer.start(UNAVAILABLE_S, self._request_unavailable)
+
+    def _request_unavailable(self) -> None:
+        """The digest stays as it is meanwhile, so that other members do not make requests too."""
+        self.order.forget_unavailable()
+        self.history_client.begin(always_report=False)
 
     # -- comparing histories
 

@@ -45,7 +45,13 @@ class HistoryClient:
         self._held_elsewhere = MessageSet()
         """Messages that other members have, according to their own requests."""
         self._unavailable = MessageSet()
-        """Messages that the server once had and no longer holds."""
+        """Messages that servers once had and no longer hold, as they say. Only in groups whose retention explains it."""
+        self._reported = MessageSet()
+        """Messages that were reported as unavailable."""
+        self._server: PeerId = 0
+        """The peer that we have asked to continue, or that has brought something since the request."""
+        self._silent: dict[PeerId, None] = {}
+        """Peers that were asked to continue and brought nothing. They are not asked again."""
         self._requested_at = -MISMATCH_INTERVAL_S
 
     # -- starting
@@ -82,6 +88,7 @@ class HistoryClient:
     def _request(self, responder: PeerId) -> None:
         self._request_id += 1
         self._made_progress = False
+        self._server = responder
         self._requested_at = self._runtime.now()
         self._conversation.participant.send(
             HistoryRequest(
@@ -105,20 +112,28 @@ class HistoryClient:
         self._made_progress = self._made_progress or new_count > 0
         if message.requester != self._runtime.peer_id or message.request_id != self._request_id:
             return
+        if self._conversation.retention.is_limited:
+            self._unavailable.add_all(message.unavailable)
+        if not new_count and peer != self._server:
+            return  # it has claims only, and others may still reply
+        self._server = peer
         self.remaining_count = message.remaining
-        self._unavailable.add_all(message.unavailable)
         if new_count:
             self._runtime.emit(CatchingUp(self._conversation.group, self.received_count, self.remaining_count))
         if not message.is_last:
             self._timer.start(self._settings.page_timeout_s, self._on_stalled)
-        elif message.remaining and self._made_progress:
+        elif message.remaining and self._made_progress and peer not in self._silent:
             self._request(peer)
+        elif message.remaining:
+            self._timer.start(self._reply_timeout_s, self._on_stalled)
         else:
             # This server has no more. Another one may, and starts within its back-off.
             self._timer.start(self._reply_timeout_s, self._check_complete)
 
     def _on_stalled(self) -> None:
         """There is no server, or it fell silent."""
+        if not self._made_progress and self._server:
+            self._silent[self._server] = None
         if self._made_progress or self.remaining_count:
             self._rounds = 0 if self._made_progress else self._rounds + 1
             if self._rounds <= ROUNDS_MAX:
@@ -151,8 +166,10 @@ class HistoryClient:
         self.remaining_count = 0
         self._timer.cancel()
         self._conversation.give_up(missing, pruned)
+        self._silent.clear()
         reports_end, self._reports_end = self._reports_end, False
-        if reports_end or self.received_count or missing:
+        is_news, self._reported = bool(missing.minus(self._reported)), missing
+        if reports_end or self.received_count or is_news:
             self._runtime.emit(CaughtUp(self._conversation.group, self.received_count, missing.count))
 
     def stop(self) -> None:

@@ -123,11 +123,27 @@ class HistoryServer:
 
     # -- pages of other servers
 
-    def on_history_page(self, peer: PeerId, message: HistoryPage) -> None:
+    @property
+    def is_pending(self) -> bool:
+        return bool(self._pending)
+
+    def on_history_page(self, peer: PeerId, message: HistoryPage, posts: tuple[Post, ...]) -> None:
+        """Posts that equal ours need not be sent again. A page without any is only a claim: we send ours as planned."""
+        if not self._pending:
+            return
+        sent = [post.id for post in posts if _is_same(post, self._conversation.history.get(post.id))]
         for key, pending in list(self._pending.items()):
-            (pending.to_send.remove_all if pending.is_compared else pending.held.add_all)(message.contents)
+            if pending.is_compared:
+                relevant = [each for each in sent if pending.to_send.has(each)]
+            else:
+                relevant = [each for each in sent if not pending.held.has(each)]
+            for each in relevant:
+                (pending.to_send.remove if pending.is_compared else pending.held.add)(each)
             if pending.requester and pending.requester == message.requester:
-                self._on_served_by_other(peer, message, key, pending)
+                if relevant:
+                    self._on_served_by_other(peer, message, key, pending)
+                elif not pending.is_sending:
+                    pending.is_served = message.is_last and not message.remaining
             elif pending.is_compared and not pending.to_send and not (pending.requester and pending.unavailable):
                 self._pop(key)
 
@@ -253,6 +269,11 @@ class HistoryServer:
             or len(posts) >= PAGE_PROOFS_MAX
             or len(credentials) >= PAGE_CREDENTIALS_MAX
         )
+
+
+def _is_same(post: Post, own: Post | None) -> bool:
+    """Whether it is the post that we would send."""
+    return own is not None and post._replace(verified_name="") == own._replace(verified_name="")
 
 
 def _cost(post: Post, credentials: set[bytes]) -> int:

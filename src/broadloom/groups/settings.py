@@ -99,6 +99,11 @@ class RetentionPolicy:
     ids_only: bool = False
     """Keep only the ids. Late joiners then see the tree, but not the text."""
 
+    @property
+    def is_limited(self) -> bool:
+        """Whether members prune messages at all."""
+        return self.messages_max > 0 or self.age_max_s > 0 or self.bytes_max > 0
+
     def is_exceeded(self, count: int, size_bytes: int, oldest_ms: int, now_ms: int) -> bool:
         return (
             (self.messages_max > 0 and count > self.messages_max)
