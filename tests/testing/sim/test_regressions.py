@@ -409,3 +409,8 @@ def test_fabric_short_of_cpu_recovers_from_crashes(seed: int):
     sim.run_for(10)
     kill(run, fraction=0.2)
     sim.converge(150)
+
+
+def test_message_held_by_a_partition_and_then_by_a_pause_may_reach_a_newcomer_late():
+    """No relay can measure such delays. The checker took only the longer one into account."""
+    scenario.load("random-faults").run(seed=1297, peers=12)

@@ -52,6 +52,8 @@ class StepChecker:
         self.hops_max = 0
         self.latency_max_s = 0.0
         self._network_s = IN_FLIGHT_HOPS * latency_s
+        self._delays: list[tuple[float, float]] = []
+        """Begin and end of the delays, without overlaps."""
         self.in_flight_s = self._network_s
         """How long a message may have been on the way: longer if processes are paused or hosts are slow."""
         self.links_changed_at = 0.0
@@ -119,8 +121,14 @@ class StepChecker:
         self._write_trace(node, f"misses {missed.first_sequence}..{missed.last_sequence} of {missed.author:016x}")
 
     def on_delay(self, seconds: float) -> None:
-        """Frames were delayed by this time in a way that relays cannot measure."""
-        self.in_flight_s = max(self.in_flight_s, self._network_s + seconds)
+        """Frames were delayed until now, for this time, in a way that relays cannot measure. Delays that overlap may
+        have held the same frame one after the other."""
+        now = self._clock.now
+        since = now - seconds
+        while self._delays and self._delays[-1][1] >= since:
+            since = min(since, self._delays.pop()[0])
+        self._delays.append((since, now))
+        self.in_flight_s = max(self.in_flight_s, self._network_s + now - since)
 
     def _check_due(self, node: "SimNode", author: int, sequence: int, what: str) -> None:
         """A newcomer gets nothing that was sent before it was connected, except what was on the way at that time."""
