@@ -7,9 +7,11 @@ directory hash keeps differing from that in a heartbeat starts the same exchange
 """
 
 import operator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from broadloom.groups.creator_proofs import Check, check
 from broadloom.groups.directory import DirectoryChange, pack_pages
 from broadloom.groups.message_fields import GroupRecord, MemberRecord, unpack_group_records
 from broadloom.groups.messages import DirectoryPage, DirectoryRequest, MembershipChange, PresenceHeartbeat
@@ -146,13 +148,15 @@ class DirectorySync:
             )
 
     def on_directory_page(self, peer: PeerId, message: DirectoryPage) -> None:
+        if self._participant.pages.is_ignored(peer):
+            return
         self._exchanged_at = self._runtime.now()
         own_id = self._runtime.peer_id
         self._participant.history_tokens.consume(len(message.body), self._runtime.now())
         if message.directory_hash == self._directory.hash:
             self._cancel_duplicates(message)
         else:
-            self.merge(unpack_group_records(message.body))
+            self.merge(tuple(self.verified(unpack_group_records(message.body), peer)))
         pending = self._pending.get(message.requester)
         if pending is not None and message.is_last:
             pending.is_answered = True
@@ -187,6 +191,29 @@ class DirectorySync:
 
     # -- merging
 
+    def verified(self, records: tuple[GroupRecord, ...], page_of: PeerId | None = None) -> Iterator[GroupRecord]:
+        """The records, without proofs that are not valid here. A forged proof ends the page of a peer, and so does the
+        rate limit: the directories still differ then, and are compared again."""
+        signer, pages = self._runtime.post_signer, self._participant.pages
+        for record in records:
+            descriptor, entry = record.descriptor, self._directory.entries.get(record.group)
+            if descriptor is None or not descriptor.proof or (entry is not None and entry.descriptor == descriptor):
+                yield record
+                continue
+            if page_of is not None:
+                if pages.is_exhausted:
+                    return
+                pages.on_verification()
+            result = check(signer, record.group, descriptor) if signer is not None else Check.UNPROVEN
+            if result is Check.PROVEN:
+                yield record
+            elif result is Check.UNPROVEN or page_of is None:
+                yield record._replace(descriptor=descriptor._replace(proof=b"", credential=b""))
+            else:
+                self._participant.forged_messages += 1
+                pages.on_forged(page_of)
+                return
+
     def merge(self, records: tuple[GroupRecord, ...]) -> None:
         now = self._runtime.now()
         is_tracking = bool(self._pending) or now < self._requested_at + 4 * self._settings.reply_window_s
@@ -196,9 +223,11 @@ class DirectorySync:
                 versions = self._recent_versions.setdefault(record.group, {})
                 for member_record in record.members:
                     versions[member_record.member] = (member_record.version, now)
-                if record.descriptor is not None:
-                    self._recent_descriptors[record.group] = now
             change = self._directory.merge(record)
+            if is_tracking and record.descriptor is not None:
+                entry = self._directory.entries.get(record.group)
+                if entry is not None and entry.descriptor == record.descriptor:  # else ours is still to be sent
+                    self._recent_descriptors[record.group] = now
             if change is not None:
                 self._on_change(change)
         if self._directory.rejected_count > before:
