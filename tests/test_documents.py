@@ -119,7 +119,7 @@ def test_make_targets_in_a_document_exist(page: Path) -> None:
 
 RUN_PAGES = [
     TOP / "README.md",
-    *(TOP / "docs" / page for page in ("tutorial.md", "api.md", "security.md", "operations.md")),
+    *(TOP / "docs" / page for page in ("tutorial.md", "roster.md", "api.md", "security.md", "operations.md")),
 ]
 BLOCK = re.compile(r"^```(python|sh) run\n(.*?)^```$", re.M | re.S)
 """A block marked `run` is a complete program or script. The blocks of a section run in order in one folder, so later

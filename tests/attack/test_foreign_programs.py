@@ -4,7 +4,7 @@ import asyncio
 import socket
 import ssl
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from contextlib import ExitStack, asynccontextmanager, suppress
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -129,3 +129,16 @@ async def test_member_whose_only_neighbor_expires_is_not_rejected_itself() -> No
         await eventually(lambda: ada.status().counters["rejected_expired"] > failures + 2, "dials of the expired peer")
         assert not rejected["ada"]
         assert not ada.status().neighbors
+
+
+async def test_first_peer_says_that_all_ports_are_taken() -> None:
+    name = unique_name()
+    order = PortOrder(ChannelName.parse(name).id)
+    with ExitStack() as taken:
+        for index in range(SETTINGS.discovery_ports):
+            listener = taken.enter_context(socket.socket())
+            with suppress(OSError):  # taken by some other program
+                listener.bind(("127.0.0.1", order[index]))
+                listener.listen()
+        with pytest.raises(broadloom.ConnectError, match="the 3 ports that peers search are taken"):
+            await broadloom.connect(name, settings=SETTINGS, timeout_s=2)

@@ -129,7 +129,7 @@ async def test_flood_of_one_way_messages_is_not_read_faster_than_it_is_handled()
         requests = harness.victim._node.peer.requests
         for _ in range(40):
             attacker.send(*(Tell(0, 0, bytes(10 * KIB)) for _ in range(100)))
-        await eventually(lambda: any(each._is_paused for each in requests._connections), "the flood is not read")
+        await eventually(lambda: any(each.is_paused for each in requests._connections), "the flood is not read")
         assert requests.held_bytes < 8 * MIB
         assert harness.victim.status().counters["requests_received"] < 4000
         release.set()

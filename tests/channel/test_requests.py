@@ -312,6 +312,21 @@ async def test_leaving_member_answers_open_requests_and_refuses_new_ones() -> No
             await caller.request(callee.peer_id, b"?")
 
 
+async def test_leaving_member_finishes_one_way_messages() -> None:
+    handled: list[bytes] = []
+
+    async def handler(request: DirectRequest) -> None:
+        await asyncio.sleep(0.05)
+        handled.append(request.data)
+
+    async with two_members() as (caller, callee):
+        callee.on_request(handler)
+        await caller.tell(callee.peer_id, b"news")
+        await eventually(lambda: callee._handler_tasks)
+        await callee.leave()
+        assert handled == [b"news"]
+
+
 async def test_requests_of_a_program_that_leaves_end() -> None:
     async with two_members() as (caller, callee):
 

@@ -30,7 +30,8 @@ def test_record_writes_tape_that_tape_info_summarizes(tmp_path: Path, sockets: P
         wait_until(lambda: any(sockets.glob("*.sock")), "the recorder to join")
         for number in range(3):
             other.channel.broadcast_json(number)
-        wait_until(lambda: delivered(channel) == 3, "three messages")
+        other.channel.identify()
+        wait_until(lambda: delivered(channel) == 4, "four messages")
         recorder.signal(signal.SIGINT)
         code, out, err = recorder.wait()
     assert (code, err) == (0, "")
@@ -38,12 +39,13 @@ def test_record_writes_tape_that_tape_info_summarizes(tmp_path: Path, sockets: P
     code, out, err = run("tape", "info", str(tmp_path), "--json")
     assert (code, err) == (0, "")
     summary = json.loads(out)
-    assert summary["kinds"]["delivered"] == 3
+    assert summary["kinds"]["delivered"] == 4
+    assert summary["kinds"]["identification"] == 1
     assert summary["kinds"]["left"] == 1
     assert summary["dropped_rows"] == 0
     shown = CliRunner().invoke(app, ["tape", "info", str(tmp_path)])
     assert shown.exit_code == 0
-    assert "delivered 3" in " ".join(shown.output.split())
+    assert "delivered 4" in " ".join(shown.output.split())
 
 
 def test_record_stops_after_duration_at_a_terminal(tmp_path: Path) -> None:

@@ -37,8 +37,9 @@ from broadloom.wire.fields import (
 from broadloom.wire.framing import FRAME_BYTES_MAX
 from broadloom.wire.link_messages import Heartbeat
 from broadloom.wire.payload_kind import PayloadKind
+from broadloom.wire.receipt_messages import DeliveryReport, encode_report
 from broadloom.wire.roster_messages import INCARNATION_MAX, MemberRecord, encode_record
-from broadloom.wire.types import Address, AuthorState, PeerId, PeerInfo, SignedRecord, TreePosition
+from broadloom.wire.types import Address, AuthorState, PeerId, PeerInfo, SignedRecord, SignedReport, TreePosition
 
 UINT_MAX = (1 << 32) - 1
 HYPER_MAX = (1 << 64) - 1
@@ -223,6 +224,13 @@ class Generator:
         signature = random.randbytes(random.choice((0, 0, 64)))
         return SignedRecord(body, signature, random.randbytes(random.choice((0, 0, 900))))
 
+    def _signed_report(self) -> SignedReport:
+        random = self.random
+        ends = tuple(self._hyper() for _ in range(random.choice((0, 0, 1, 2, 16))))
+        report = DeliveryReport(self._hyper(), self._hyper(), self._hyper(), self._hyper(), ends)
+        body = encode_report(report) if random.random() < 0.8 else random.randbytes(random.choice((0, 15, 36, 2048)))
+        return SignedReport(body, random.randbytes(random.choice((0, 0, 64))))
+
     def _channel(self) -> bytes:
         known = self.random.random() < 0.8
         return self.knowledge.channel_id if known else self.random.randbytes(CHANNEL_ID_BYTES)
@@ -241,6 +249,7 @@ _RANDOM_VALUES: dict[Any, Any] = {
     # Inside named tuples a bare int is a hyper; the one exception, the port, is in the addresses.
     int: Generator._hyper,
     SignedRecord: Generator._signed_record,
+    SignedReport: Generator._signed_report,
     PeerId: Generator._hyper,
 }
 

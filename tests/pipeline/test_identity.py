@@ -94,6 +94,25 @@ def test_member_that_another_recorder_still_has_is_not_lost() -> None:
     assert found.select("end_status", "end_time").rows() == [("present", None)]
 
 
+def test_session_does_not_extend_beyond_the_recorder_that_saw_the_member() -> None:
+    """A member that leaves while nothing is recorded; another one stays."""
+    rows = event_table(
+        row("joined", 0),
+        row("member_joined", 0, "p1", **ticket("ann", "5e1")),
+        row("member_joined", 0, "p2", **ticket("bob", "5e2")),
+        row("left", 100),
+        # The next day, the recorder runs again.
+        row("joined", 90_000, peer="s"),
+        row("member_joined", 90_000, "p2", **ticket("bob", "5e2"), peer="s"),
+        row("sent", 99_000, "s", sequence=1, peer="s"),
+    )
+    found = build_in_memory(rows, "sessions")["sessions"].filter("is_proven").sort("subscriber")
+    assert found.select("subscriber", "connected_ms", "end_status").rows() == [
+        ("ann", 100_000, "timed_out"),
+        ("bob", 99_000_000, "open"),
+    ]
+
+
 def test_self_chosen_name_never_replaces_a_proven_one() -> None:
     rows = event_table(
         row("member_joined", 0, "p1", **ticket("ann", "5e1")),

@@ -1,5 +1,6 @@
 """Micro-batches as a pure function: however events are split into batches, the live tables are the same."""
 
+from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from broadloom.pipeline.live.watermark import WatermarkRules
 from broadloom.pipeline.tables import sessions as whole
 from broadloom.pipeline.tables.sessions import SessionRule
 from broadloom.record.arrow_import import pa
+from tests.pipeline.event_rows import event_table
 from tests.pipeline.growing import BEGIN_S, Clock, RecordedPeers, on_tape
 
 RULES = WatermarkRules(window_s=10, lateness_s=60)
@@ -110,6 +112,18 @@ def test_live_sessions_match_batch_table(tape):
     columns = ["subscriber", "start_time", "end_time", "identification_count", "peer_count", "end_status"]
     assert _rows(tables["sessions"], columns) == _rows(expected, columns)
     assert sorted(set(tables["sessions"]["subscriber"])) == ["ann", "bob"]
+
+
+def test_live_session_ends_when_a_recorder_sees_the_member_leave():
+    begin = datetime.fromtimestamp(BEGIN_S, UTC)
+    kinds = {0: "member_joined", 5: "identification", 9: "member_lost", 10: "member_joined", 12: "member_left"}
+    seen = {"peer": 16 * "a", "author": 16 * "b", "name": "ann"}
+    rows = [{"kind": kind, "event_time": begin + timedelta(seconds=after_s), **seen} for after_s, kind in kinds.items()]
+    tables, result = run([event_table(*rows)])
+    assert result.excluded_rows == 0
+    (row,) = tables["sessions"].select("subscriber", "start_time", "end_time", "end_status").rows()
+    start_us = int(begin.timestamp() * 1_000_000)
+    assert row == ("ann", start_us, start_us + 12_000_000, "left")
 
 
 def test_live_snapshots_follow_changes_of_the_fabric(tape):

@@ -76,8 +76,9 @@ def signed(
     role: Role = Role.PRODUCER,
     channel: bytes = CHANNEL,
     sent_at: float = FakeRuntime.START_TIME_S,
+    ttl_ms: int = 0,
 ) -> Broadcast:
-    message = Broadcast(author, sequence, 1, (b"%d" % sequence,), hops=2)
+    message = Broadcast(author, sequence, 1, (b"%d" % sequence,), hops=2, ttl_ms=ttl_ms)
     time = int(1000 * sent_at).to_bytes(8, "big")
     signed_data = channel + time + signed_part(encode_broadcast(message))
     return message._replace(signature=time + FakeSigner(author, role).sign(signed_data))

@@ -67,7 +67,7 @@ def test_idle_file_is_finished_after_file_duration(tmp_path: Path) -> None:
         clock.release()
         assert finished_files(tmp_path) == []
         clock.now += 1
-        wait_until(lambda: finished_files(tmp_path))
+        wait_until(lambda: finished_files(tmp_path) and not hidden_files(tmp_path))
         assert rows(tmp_path, "sequence") == [1, 2]
         send(recorder, 1, first=3)
         wait_until(lambda: hidden_files(tmp_path))

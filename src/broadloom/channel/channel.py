@@ -310,9 +310,8 @@ class Channel(Sender, ChannelReader, Requester):
 
     def _has_undelivered(self) -> bool:
         links = self._node.peer.links
-        return any(link.is_congested or link.backlog for link in links) or any(
-            node.peer.requests.has_open_requests for node in self._nodes
-        )
+        has_requests = any(node.peer.requests.has_open_requests for node in self._nodes) or self._handler_tasks
+        return bool(has_requests or any(link.is_congested or link.backlog for link in links))
 
     def abort(self) -> None:
         """Disconnect without notice, as if the process had been killed."""

@@ -166,6 +166,12 @@ class PendingConnection:
         hosts = ", ".join(str(address) if address.port else address.host for address in node.bootstrap.addresses)
         found = [f"{address} is {foreign}" for address, foreign in node.peer.discovery.foreign.items()]
         others = f" ({', '.join(found[:FOREIGN_NAMED])})" if found else ""
+        if not (node.is_discoverable or self._options.port or all(host.port for host in node.bootstrap.addresses)):
+            return (
+                f"{self._channel_name}: no peer of this channel answered at {hosts} within {seconds}, and the first "
+                f"one cannot be here: the {node.settings.discovery_ports} ports that peers search are taken{others}. "
+                "End one of these programs, or raise discovery_ports at all members"
+            )
         return (
             f"{self._channel_name}: no peer of this channel answered at {hosts} within {seconds}{others}. The first "
             "peer of a channel must run on a bootstrap host (and listen on its port, if one is given: port=…)"

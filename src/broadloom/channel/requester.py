@@ -114,7 +114,7 @@ class Requester(LoopBound):
             block = encode_headers(*checked_headers(None, None, headers))
             data, flags = with_headers(block, time.time_ns() // 1_000_000, data), HEADED
         node = self._node
-        if any(peer_id == own.id for own in self._nodes):
+        if not node.peer.requests.has_route(peer_id) and any(peer_id == own.id for own in self._nodes):
             raise ValueError("this is the id of this program itself: call the handler directly")
         if len(data) > node.settings.direct_request_bytes_max:
             raise MessageTooLargeError(

@@ -45,7 +45,7 @@ class HistoryClient:
         self._held_elsewhere = MessageSet()
         """Messages that other members have, according to their own requests."""
         self._unavailable = MessageSet()
-        """Messages that servers no longer hold, as they say. Believed only in groups whose retention explains it."""
+        """Messages that servers no longer hold, as they say. Only in groups whose retention explains it."""
         self._reported = MessageSet()
         """Messages that were reported as unavailable."""
         self._server: PeerId = 0

@@ -2,7 +2,7 @@
 
 Spark's own scripts start a shell, a first Java that computes the command line of a second one, and there a program that
 prepares for clusters before it opens the gateway to Python. An embedded Spark needs only the gateway. Started directly,
-it is ready in half of the time, starts while this process imports packages, and can be killed at any moment.
+it is ready sooner, starts while this process imports packages, and can be killed at any moment.
 """
 
 import os

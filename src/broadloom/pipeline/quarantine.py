@@ -161,24 +161,12 @@ def _examine_content(report: FileReport, file: pq.ParquetFile, latest: datetime)
     schema = file.schema_arrow
     metadata = schema.metadata or {}
     report = replace(report, rows=file.metadata.num_rows)
-    if not metadata.get(VERSION_KEY, b"").isdigit():
-        return report.with_reason(QuarantineReason.NOT_A_TAPE, "no schema version in its metadata")
     run_id = metadata.get(RUN_KEY, b"").decode(errors="replace")
     report = replace(report, run_id=run_id or report.run_id)
-    version = max(1, int(metadata[VERSION_KEY]))
-    if version > SCHEMA_VERSION:
-        return report.with_reason(
-            QuarantineReason.NEWER_VERSION,
-            f"schema version {version}; this version of Broadloom supports {SCHEMA_VERSION}",
-        )
-    problem = schema_problem(schema, version)
+    problem = file_problem(schema, report.channel if report.day is not None else None)
     if problem is not None:
         return report.with_reason(*problem)
-    channel = metadata.get(CHANNEL_KEY, b"").decode(errors="replace")[:CHANNEL_DIGITS]
-    if report.channel is None or report.day is None:
-        return report.with_reason(QuarantineReason.WRONG_DIRECTORY, "not in a directory channel=.../event_date=...")
-    if channel != report.channel:
-        return report.with_reason(QuarantineReason.WRONG_DIRECTORY, f"it belongs to channel {channel}")
+    assert report.day is not None
     firsts, lasts = [], []
     peers: set[str] = set()
     is_flawed = False
@@ -198,8 +186,15 @@ def _examine_content(report: FileReport, file: pq.ParquetFile, latest: datetime)
     return replace(report, first_ordinal=min(firsts), last_ordinal=max(lasts), peers=frozenset(peers))
 
 
-def schema_problem(schema: pa.Schema, version: int) -> tuple[QuarantineReason, str] | None:
-    """Why a file with this schema cannot be used."""
+def file_problem(schema: pa.Schema, channel: str | None) -> tuple[QuarantineReason, str] | None:
+    """Why a file with this schema cannot be used in the directory of this channel."""
+    metadata = schema.metadata or {}
+    if not metadata.get(VERSION_KEY, b"").isdigit():
+        return QuarantineReason.NOT_A_TAPE, "no schema version in its metadata"
+    version = max(1, int(metadata[VERSION_KEY]))
+    if version > SCHEMA_VERSION:
+        detail = f"schema version {version}; this version of Broadloom supports {SCHEMA_VERSION}"
+        return QuarantineReason.NEWER_VERSION, detail
     columns = columns_in_version(version)
     missing = [each.name for each in columns if each.name not in schema.names]
     if missing:
@@ -211,7 +206,10 @@ def schema_problem(schema: pa.Schema, version: int) -> tuple[QuarantineReason, s
         actual = _decoded_type(schema.field(each.name).type)
         if actual != each.type:
             return QuarantineReason.WRONG_TYPE, f"{each.name} is {actual}, not {each.type}"
-    return None
+    if channel is None:
+        return QuarantineReason.WRONG_DIRECTORY, "not in a directory channel=.../event_date=..."
+    own = metadata.get(CHANNEL_KEY, b"").decode(errors="replace")[:CHANNEL_DIGITS]
+    return None if own == channel else (QuarantineReason.WRONG_DIRECTORY, f"it belongs to channel {own}")
 
 
 def _examine_rows(report: FileReport, file: "pq.ParquetFile", latest: datetime) -> FileReport:

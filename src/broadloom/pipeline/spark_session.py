@@ -8,6 +8,7 @@ import atexit
 import logging
 import os
 import shutil
+import signal
 import socket
 import sys
 import tempfile
@@ -66,7 +67,7 @@ JAVA_ENDED = (
 
 class _LightTestingUtils(ModuleType):
     """Stands for `pyspark.testing.utils`, which PySpark imports with pandas and much else, to learn one thing: whether
-    there is numpy. Whoever wants another attribute gets the real module."""
+    there is numpy. For any other attribute, the real module is imported."""
 
     have_numpy = True
 
@@ -86,7 +87,7 @@ def start_java(memory: str = DRIVER_MEMORY) -> None:
     """Begin to start Java for a quick embedded session. It starts while the caller goes on, and imports packages."""
     if not _starting and "pyspark" not in sys.modules and find_spec("pyspark") and embedded_java.is_supported():
         _set_environment("local")
-        _starting.append(_embedded(memory, quick=True))
+        _begin(memory, quick=True)
 
 
 def context(
@@ -118,7 +119,7 @@ def context(
     try:
         if SparkContext._gateway is None and is_embedded(where) and embedded_java.is_supported():
             if not _starting:
-                _starting.append(_embedded(memory, quick))
+                _begin(memory, quick)
             _starting[0].connect()
             _starting.clear()
         chosen = {**_settings(where, cores, memory, quick), **(settings or {}), "spark.app.name": name}
@@ -150,6 +151,15 @@ def session(
     for key, value in {**chosen, **(settings or {})}.items():
         builder = builder.config(key, value)
     return builder.getOrCreate()
+
+
+def _begin(memory: str, quick: bool) -> None:
+    """Start Java. Ctrl-C waits until it is known here, so that it can be killed; Java itself never gets it."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        _starting.append(_embedded(memory, quick))
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _is_not_py4j(record: logging.LogRecord) -> bool:

@@ -176,7 +176,7 @@ class FlowControl:
 
     @property
     def _links_are_congested(self) -> bool:
-        congested = self._congested_links()
+        congested = self._congested_links() if self._congested else []
         if not congested:
             return False
         links = len(self._node.peer.links)

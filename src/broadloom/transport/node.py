@@ -315,19 +315,27 @@ class TcpNode:
             remedy = "; choose another port, or 0 for an automatic one" if self._port else ""
             raise ListenError(f"cannot listen on {where}: {problem}{remedy}") from None
 
+    def _searched_ports(self) -> list[int]:
+        order = PortOrder(self._channel.id)
+        return [order[index] for index in range(self.settings.discovery_ports)]
+
+    @property
+    def is_discoverable(self) -> bool:
+        """Whether it listens where searches look."""
+        searched = self._searched_ports()
+        return any(port in searched for port in self.listener.ports)
+
     def _stay_discoverable(self) -> None:
         """Searches look at the first ports of the port order only. A peer on another port, because it was chosen or
         because those were taken, listens on one of them too as soon as one is free."""
         if self._closing:
             return
-        order = PortOrder(self._channel.id)
-        searched = [order[index] for index in range(self.settings.discovery_ports)]
-        if not any(port in searched for port in self.listener.ports):
+        if not self.is_discoverable:
             self._listen_timer = self.call_later(self.limits.listen_retry_s, self._stay_discoverable)
             # Where all bootstrap hosts have a port, nobody searches, and a firewall may allow the chosen port only.
             if not all(address.port for address in self._hosts):
                 with suppress(ListenError):
-                    self.peer.discovery.on_listening(self.listener.open(searched))
+                    self.peer.discovery.on_listening(self.listener.open(self._searched_ports()))
 
     # -- closing
 

@@ -8,6 +8,7 @@ from broadloom.protocol.broadcast.author_warnings import CLOCK_SKEW_S
 from broadloom.protocol.events import Missed
 from broadloom.wire import Broadcast
 from broadloom.wire.broadcast_frame import AGE_MS_MAX, encode_broadcast, signed_part
+from broadloom.wire.codec import WireMessage
 from broadloom.wire.exchange_messages import LinkRequest, LinkResponse
 from broadloom.wire.link_messages import (
     Digest,
@@ -17,6 +18,7 @@ from broadloom.wire.link_messages import (
     PositionProof,
     Unavailable,
     UnavailableReason,
+    Want,
 )
 from broadloom.wire.types import AuthorState, TreePosition
 from tests.protocol.fake_runtime import CHANNEL, ME, FakeConnection, FakeRuntime, hello, open_exchange, peer_info
@@ -155,16 +157,49 @@ def test_overstated_age_does_not_expire_a_message() -> None:
     assert peer.counters.expired_copies == 0
 
 
-def test_replayed_message_of_unknown_author_is_ignored() -> None:
+@pytest.mark.parametrize(
+    "claims",
+    [
+        (),
+        (LastKnown((AuthorState(AUTHOR, 1, 5, 0),)),),
+        (IHave((TreePosition(AUTHOR, 1, 5, 1),)),),
+        (Unavailable(AUTHOR, 1, 5, UnavailableReason.DROPPED),),
+    ],
+)
+def test_replayed_message_of_unknown_author_is_ignored(claims: tuple[WireMessage, ...]) -> None:
     runtime = FakeRuntime()
     peer, _ = member(runtime, SETTINGS)
     source = link(peer, 2)
+    source.remote_sends(*claims)
     long_ago = START_S - SETTINGS.retention_s - CLOCK_SKEW_S
     source.remote_sends(credential(), signed(AUTHOR, 1, sent_at=long_ago - 1))
     assert runtime.delivered_ids() == []
     assert peer.counters.stale_messages == 1
     source.remote_sends(signed(AUTHOR, 1, sent_at=long_ago + 1))
     assert runtime.delivered_ids() == [(AUTHOR, 1)]
+
+
+def test_message_announced_after_a_long_pause_is_requested() -> None:
+    """The age of the author's last message says nothing about the one that is announced."""
+    runtime = FakeRuntime()
+    peer, _ = member(runtime, SETTINGS)
+    first, second = link(peer, 2), link(peer, 3)
+    first.remote_sends(credential(), signed(AUTHOR, 1))
+    wait(runtime, int(SETTINGS.retention_s) + 5, first, second)
+    second.remote_sends(IHave((TreePosition(AUTHOR, 2, 2, 1),)))
+    wait(runtime, 2, first, second)
+    assert Want(AUTHOR, 2, 2) in second.sent_messages(Want)
+
+
+@pytest.mark.parametrize("sequence", [1, 2])
+def test_overstated_age_does_not_exceed_a_ttl(sequence: int) -> None:
+    runtime = FakeRuntime()
+    peer, _ = member(runtime, SETTINGS)
+    source = link(peer, 2)
+    source.remote_sends(credential(), *(signed(AUTHOR, each) for each in range(1, sequence)))
+    source.remote_sends(signed(AUTHOR, sequence, ttl_ms=500)._replace(age_ms=119_000))
+    assert runtime.reported_missed == []
+    assert runtime.delivered_ids()[-1] == (AUTHOR, sequence)
 
 
 def test_time_of_sending_is_signed() -> None:

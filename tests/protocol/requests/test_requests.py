@@ -760,6 +760,7 @@ def test_states_are_ended_after_the_outcome() -> None:
     pair.carry()
     pair.answer(b"")
     assert [*states, request.state] == [RequestState.SENT, RequestState.ENDED]
+    assert request.data == b""  # it stays with its deadline for a while
     assert [type(decode(frame)).__name__ for frame in pair.cables[0].ends[0].sent[2:]] == ["Request", "Request"]
 
 
@@ -776,3 +777,23 @@ def test_timer_that_fires_early_by_a_rounding_error_ends_the_request() -> None:
     assert runtime.time < request.deadline_at
     timer.callback()
     assert ended == [request]
+
+
+def test_waiting_one_way_messages_do_not_count_as_requests() -> None:
+    """The caller does not know how many wait, so it must not be disconnected because of them."""
+    pair = DirectPair(direct_request_bytes_max=256 * KIB)
+    pair.callee.requests.handlers.set(0, pair.started.append, 1)
+    cable = pair.warm()
+    for _ in range(5):
+        pair.request(bytes(60 * KIB), is_tell=True)
+    pair.carry()
+    pair.request(bytes(200 * KIB), timeout_s=100.0)
+    pair.carry()
+    assert not any(end.closed for end in cable.ends)
+    while pair.started:
+        request = pair.started.pop(0)
+        request.reply(b"done")
+        request.done()
+        pair.carry()
+    assert [outcome.data for outcome in pair.outcomes] == [b""] * 5 + [b"done"]
+    assert pair.callee.requests.held_bytes == 0

@@ -168,6 +168,7 @@ def test_records_of_members_that_are_gone_are_forgotten() -> None:
     neighbor.remote_sends(records(record(7, 2), record(8, 7, is_leaving=True)))
     runtime.advance(peer.settings.roster_forget_s + 200)
     assert [peer_id for _, peer_id in peer.roster.signed_records()] == [ME, 2]
+    assert [sorted(each.credentials_sent) for each in peer.roster.sync.neighbors.values()] == [[2, ME]]
 
 
 # -- relaying

@@ -17,6 +17,19 @@ def test_guarantees_hold_with_a_hostile_member(scenario: str, seed: int, mode: D
     load(scenario).with_dissemination(mode).with_hostile(1).run(seed, 12)
 
 
+@pytest.mark.parametrize(
+    ("mode", "seed", "peers"),
+    [
+        (DisseminationMode.MIXED, 7080, 22),
+        pytest.param(DisseminationMode.TREE, 7075, 30, marks=pytest.mark.long),
+        pytest.param(DisseminationMode.TREE, 7076, 30, marks=pytest.mark.long),
+    ],
+)
+def test_false_starting_position_hides_no_message(mode: DisseminationMode, seed: int, peers: int) -> None:
+    """Where the first messages of an author could not be fetched, a newcomer went on after the false position."""
+    load("long-partition").with_dissemination(mode).with_hostile(1).run(seed, peers)
+
+
 @pytest.mark.long
 @pytest.mark.parametrize("seed", range(20, 40))
 @pytest.mark.parametrize("scenario", ["kill", "partition", "random-faults"])

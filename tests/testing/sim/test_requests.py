@@ -84,9 +84,10 @@ def _two_outcomes(monkeypatch: pytest.MonkeyPatch) -> None:
     original_end = OutgoingRequest.end
 
     def end(self: OutgoingRequest, outcome: Outcome) -> None:
+        on_outcome = self.on_outcome
         original_end(self, outcome)
         if outcome.kind is OutcomeKind.NO_ANSWER:
-            self.on_outcome(outcome)
+            on_outcome(outcome)
 
     monkeypatch.setattr(OutgoingRequest, "end", end)
 

@@ -12,7 +12,7 @@ from broadloom.testing.sim.roster_checker import GONE_S
 from broadloom.testing.sim.scenario import load
 from broadloom.testing.sim.simulation import Simulation, SimulationSettings
 from broadloom.testing.sim.step_checker import GuaranteeViolation
-from broadloom.testing.sim.steps import Run, grow
+from broadloom.testing.sim.steps import Run, converge, grow, random_faults
 from broadloom.wire.roster_messages import RosterBuckets, RosterRecords, RosterVersions, RosterWant
 
 ROSTER_NUMBERS = {kind.number for kind in (RosterRecords, RosterBuckets, RosterVersions, RosterWant)}
@@ -54,15 +54,36 @@ def test_liar_removes_no_honest_member_and_adds_no_record(scenario: str) -> None
     load(scenario).with_roster().with_hostile(1).run(1, 12)
 
 
-@pytest.mark.long
-@pytest.mark.parametrize("seed", range(100, 110))
-@pytest.mark.parametrize(
-    "scenario", ["kill", "kill-hosts", "partition", "asymmetric-partition", "pause", "random-faults"]
-)
+def run_faults(seed: int, peers: int, hostile: int = 0) -> None:
+    """Members are killed, leave, are frozen, split and added, often before the fabric has recovered."""
+    settings = SimulationSettings(
+        roster=True, signed=hostile > 0, hostile_count=hostile, bootstrap_count=8, keep_received=False
+    )
+    run = Run(Simulation(seed, settings), peers)
+    grow(run, batch_fraction=1.0)
+    random_faults(run, duration_s=20, interval_s=1.5)
+    converge(run, timeout_s=150)
+
+
 @pytest.mark.parametrize("hostile", [0, 1])
-def test_rosters_are_right_after_faults_with_many_seeds(scenario: str, seed: int, hostile: int) -> None:
+def test_rosters_are_right_after_random_faults(hostile: int) -> None:
+    for seed in range(6):
+        run_faults(seed, 8, hostile)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("first_seed", range(0, 1000, 100))
+def test_rosters_are_right_after_random_faults_with_a_thousand_seeds(first_seed: int) -> None:
+    for seed in range(first_seed, first_seed + 100):
+        run_faults(seed, 8 + seed % 8, hostile=seed % 4 == 0)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("hostile", [0, 1])
+@pytest.mark.parametrize("scenario", ["kill-hosts", "partition", "asymmetric-partition", "pause", "random-faults"])
+def test_rosters_are_right_after_each_scenario(scenario: str, hostile: int) -> None:
     chosen = load(scenario).with_roster()
-    (chosen.with_hostile(hostile) if hostile else chosen).run(seed, 16)
+    (chosen.with_hostile(hostile) if hostile else chosen).run(7, 16)
 
 
 def check_quiet_and_killed(simulation: Simulation, monkeypatch: pytest.MonkeyPatch, killed: int) -> None:

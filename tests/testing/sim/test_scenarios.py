@@ -236,6 +236,12 @@ def test_replay_command_contains_dissemination_mode():
     assert "--dissemination" not in replay_command(load("kill"), SeedResult("kill", 20, 7))
 
 
+def test_replay_command_contains_the_roster(capsys: pytest.CaptureFixture[str]):
+    assert " --roster " in replay_command(load("kill").with_roster(), SeedResult("kill", 20, 7))
+    assert sim("kill", peers="8", seeds="1", roster=True, json=True) == 0
+    assert json.loads(capsys.readouterr().out)["problem"] is None
+
+
 def test_traffic_is_limited_to_authors():
     run = Run(Simulation(1), 8)
     STEPS["grow"](run)

@@ -4,7 +4,13 @@
 polars and pyarrow start theirs on first use.
 """
 
-import broadloom.pipeline.engine.distributed  # noqa: F401
+import gc
+
+gc.disable()
+import broadloom.pipeline.engine.distributed  # noqa: E402, F401
+
+gc.freeze()  # what is imported stays: workers need not look at it again
+gc.enable()
 
 if __name__ == "__main__":
     from pyspark.daemon import manager

@@ -12,17 +12,10 @@ from datetime import date
 from pathlib import Path
 from typing import NamedTuple
 
-from broadloom.pipeline.quarantine import QuarantineReason, schema_problem
+from broadloom.pipeline.quarantine import QuarantineReason, file_problem
 from broadloom.pipeline.tape_set import TapesNotFoundError
 from broadloom.record.arrow_import import pa, pc, pq
-from broadloom.record.schema import (
-    CHANNEL_DIGITS,
-    CHANNEL_KEY,
-    DAY_US,
-    RUN_KEY,
-    SCHEMA_VERSION,
-    VERSION_KEY,
-)
+from broadloom.record.schema import DAY_US, RUN_KEY
 
 log = logging.getLogger("broadloom.pipeline")
 
@@ -97,31 +90,13 @@ def read_footer(folder: str, path: str) -> ParquetFooter | ExcludedFile:
         return ExcludedFile(path, QuarantineReason.UNREADABLE.value, "not a file, or it was removed")
     try:
         with pq.ParquetFile(full) as file:
-            return _reason_to_exclude(path, file.schema_arrow) or _footer(path, file)
+            problem = file_problem(file.schema_arrow, channel_and_day(path)[0])
+            return _footer(path, file) if problem is None else ExcludedFile(path, problem[0].value, problem[1])
     except FileNotFoundError:
         return ExcludedFile(path, QuarantineReason.UNREADABLE.value, "it was removed while it was examined")
     except Exception as problem:  # whatever a broken file leads to, the others are read
         detail = str(problem).splitlines()[0] if str(problem) else repr(problem)
         return ExcludedFile(path, QuarantineReason.UNREADABLE.value, detail)
-
-
-def _reason_to_exclude(path: str, schema: pa.Schema) -> ExcludedFile | None:
-    version = _version(schema)
-    if version is None:
-        return ExcludedFile(path, QuarantineReason.NOT_A_TAPE.value, "no schema version in its metadata")
-    if version > SCHEMA_VERSION:
-        return ExcludedFile(
-            path,
-            QuarantineReason.NEWER_VERSION.value,
-            f"schema version {version}; this reader supports {SCHEMA_VERSION}",
-        )
-    problem = schema_problem(schema, version)
-    if problem is not None:
-        return ExcludedFile(path, problem[0].value, problem[1])
-    channel = (schema.metadata or {}).get(CHANNEL_KEY, b"").decode(errors="replace")[:CHANNEL_DIGITS]
-    if channel != channel_and_day(path)[0]:
-        return ExcludedFile(path, QuarantineReason.WRONG_DIRECTORY.value, f"it belongs to channel {channel}")
-    return None
 
 
 def _footer(path: str, file: "pq.ParquetFile") -> ParquetFooter | ExcludedFile:
@@ -140,14 +115,6 @@ def _footer(path: str, file: "pq.ParquetFile") -> ParquetFooter | ExcludedFile:
         (file.schema_arrow.metadata or {}).get(RUN_KEY, b"").decode(errors="replace"),
         (min((first for first, _ in ordinals), default=0), max((last for _, last in ordinals), default=-1)),
     )
-
-
-def _version(schema: pa.Schema) -> int | None:
-    try:
-        version = int((schema.metadata or {}).get(VERSION_KEY, 0))
-    except ValueError:
-        return None
-    return version if version >= 1 else None
 
 
 def _range(file: "pq.ParquetFile", group: int, column: str) -> tuple[int, int] | None:

@@ -26,7 +26,11 @@ COLUMNS = (
     TableColumn("is_recorded", FLAG, "Whether it recorded; if not, it is known from neighbors and rosters only."),
     TableColumn("start_time", TIME, "When it entered the fabric: its first link, or `joined_time`."),
     TableColumn("joined_time", TIME, "When it became a full member, or was first seen in a roster."),
-    TableColumn("last_seen_time", TIME, "Last sign of life: an event of its own, or a message received from it."),
+    TableColumn(
+        "last_seen_time",
+        TIME,
+        "Last sign of life: an event of its own, a message received from it, or a recorder that has it in its roster.",
+    ),
     TableColumn("end_time", TIME, "When it began to leave or crashed; null if present at the end of the tape."),
     TableColumn("end_status", TEXT, "`left` (gracefully), `crashed` or `present` (at the end of the tape)."),
     TableColumn("role", TEXT, "Role on its ticket: `producer` or `consumer`; null without a ticket."),
@@ -176,6 +180,9 @@ def _with_end_status(known: pl.DataFrame) -> pl.DataFrame:
         pl.when(is_missing).then(pl.max_horizontal("last_seen_time", "missing_time")).otherwise("last_seen_time")
     )
     return known.with_columns(
+        last_seen_time=pl.when(has_left | has_crashed)
+        .then("last_seen_time")
+        .otherwise(pl.max_horizontal("last_seen_time", "listed_until")),
         end_time=pl.when(has_left).then("leaving_time").when(has_crashed).then(crash_time),
         end_status=pl.when(has_left)
         .then(pl.lit("left"))

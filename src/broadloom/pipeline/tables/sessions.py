@@ -13,7 +13,7 @@ recorded, or from when a recorder saw it in the roster. The column `evidence` sa
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 import polars as pl
@@ -72,7 +72,7 @@ COLUMNS = (
     TableColumn(
         "end_status",
         TEXT,
-        "`left`, `timed_out`, `crashed` (only from membership), or `open` (the tapes end before the timeout).",
+        "`left`, `timed_out`, `crashed` (not from identifications), or `open` (the tapes end before the timeout).",
     ),
     TableColumn(
         "evidence",
@@ -86,6 +86,8 @@ COLUMNS = (
 SESSIONS = schema_of(COLUMNS)
 
 SECOND_US = 1_000_000
+ROSTER_DELAY = timedelta(seconds=10)
+"""A recorder that ends this long before the tapes has ended with them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -242,7 +244,20 @@ def membership_sessions(
         .with_columns(
             is_in_roster=pl.col("peer").is_in(in_roster.unique().implode()),
             start_time=pl.col("joined_time"),
-            end_time=pl.max_horizontal("joined_time", pl.col("end_time").fill_null(tape_end_time)),
+        )
+        .with_columns(
+            # A recorder that has ended does not know whether the member is still there.
+            end_time=pl.max_horizontal(
+                "joined_time",
+                pl.coalesce("end_time", pl.when("is_in_roster").then("last_seen_time"), pl.lit(tape_end_time)),
+            )
+        )
+        .with_columns(
+            end_status=pl.when(
+                (pl.col("end_status") == "present") & (pl.col("end_time") < tape_end_time - ROSTER_DELAY)
+            )
+            .then(pl.lit("timed_out"))
+            .otherwise("end_status")
         )
         .filter(
             ~pl.col("peer").is_in(identified["peer"].implode()),

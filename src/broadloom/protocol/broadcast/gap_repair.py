@@ -51,6 +51,7 @@ class GapState:
 
     __slots__ = (
         "announced_by",
+        "claimed_at",
         "must_propagate",
         "never_held",
         "parent_frames",
@@ -64,6 +65,8 @@ class GapState:
     def __init__(self) -> None:
         self.announced_by: Link | None = None
         """The link over which missing messages were announced last."""
+        self.claimed_at = 0.0
+        """Since when there are claims of messages that have not arrived; the latest ones, if they never end."""
         self.must_propagate = False
         """The gap comes from a claim; if it stays open, the neighbors should know of the messages too."""
         self.unavailable: dict[int, list[tuple[int, int]]] = {}
@@ -122,7 +125,11 @@ class GapRepair:
 
     def watch_claim(self, author: PeerId) -> None:
         """A neighbor claims that messages exist which this peer has not received."""
-        self._state(author).must_propagate = True
+        state = self._state(author)
+        state.must_propagate = True
+        now = self._peer.runtime.now()
+        if author not in self._open or now - state.claimed_at > self._peer.settings.retention_s:
+            state.claimed_at = now
         self.watch(author)
 
     def prefer(self, author: PeerId, link: "Link") -> None:
@@ -236,9 +243,13 @@ class GapRepair:
         if self._give_up_unavailable(author, window) and not window.has_gap:
             return
         first, last, sent_at = window.missing()
-        verifier = self._broadcaster.verifier
+        verifier, is_claimed, wanted_last = self._broadcaster.verifier, False, last
         if verifier is not None and not window.reorder_buffer:
-            sent_at = verifier.proven_at(author, window, now)  # the age in a claim may be false
+            proven_through = verifier.proven_through(author)
+            if proven_through >= first:
+                last, sent_at = min(last, proven_through), verifier.proven_at(author, window, now)
+            else:
+                is_claimed, sent_at = True, state.claimed_at  # the age in a claim may be false
         for neighbor, (pending_through, _) in list(state.pending.items()):
             if pending_through < first or neighbor not in self._peer.links:
                 del state.pending[neighbor]
@@ -249,7 +260,7 @@ class GapRepair:
         }
         left = [link for link in self._peer.links if link not in unavailable]
         unasked = [link for link in left if link.peer_id not in state.pending]
-        if now - sent_at > self._peer.settings.retention_s:
+        if now - sent_at > self._peer.settings.retention_s and not (is_claimed and unasked):
             receiver.give_up_gap(author, window, last)  # no peer retains it any longer
             return
         if not unasked:
@@ -277,8 +288,8 @@ class GapRepair:
         announced_by, state.announced_by = state.announced_by, None
         link = announced_by if announced_by in left else self._peer.runtime.random.choice(responsive)
         self._broadcaster.plumtree.graft(window, author, link)
-        state.pending[link.peer_id] = last, False
-        link.send(Want(author, first, last))
+        state.pending[link.peer_id] = wanted_last, False
+        link.send(Want(author, first, wanted_last))
 
     def _is_never_held(self, window: ReceiveWindow, state: GapState, first: int, left: "list[Link]") -> bool:
         """Whether no neighbor ever had these messages or found them elsewhere for a long time: later messages of the

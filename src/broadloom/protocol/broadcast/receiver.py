@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 EVICTED_SHARE = 10
 """One in this many authors is evicted at a time, because finding them means scanning all."""
-AGE_SLACK_S = 1.0
+AGE_SLACK_S = 0.1
 """How much older than its signed time implies a copy may claim to be."""
 EVICTION_PAUSE_S = 0.1
 """Pause after a scan that found no author to evict, so that invented author ids do not keep the peer busy."""
@@ -83,12 +83,13 @@ class Receiver:
         if broadcaster.verifier is not None:
             if not broadcaster.verifier.verify(link, frame, message):
                 return
-            if window is None and not broadcaster.verifier.warnings.check_clock(message):
+            is_first = window is None or window.is_claim_only or window.is_adopted
+            if is_first and not broadcaster.verifier.warnings.check_clock(message):
                 return
             if window is not None and sequence <= window.last_known:
                 broadcaster.verifier.warnings.on_overlap(frame, message)
             if window is not None and window.is_adopted:
-                self._settle_position(author, window, message)
+                self._settle_position(author, window, message.stream_start)
                 self.on_broadcast(link, frame)
                 return
             message = self._with_plausible_age(window, message, now)
@@ -127,29 +128,30 @@ class Receiver:
         self._reorder_bytes += len(frame)
         self._broadcaster.gap_repair.watch(author)
 
-    def _settle_position(self, author: PeerId, window: ReceiveWindow, message: Broadcast) -> None:
-        """The first message of an author whose starting position a neighbor gave us, on a signed channel: continue
-        there only as far as the author had signed messages at that time."""
+    def _settle_position(self, author: PeerId, window: ReceiveWindow, stream_start: int) -> None:
+        """The starting position of this author came from a neighbor, on a signed channel, and the author's credential
+        is known now: continue there only as far as the author had signed messages at that time."""
         verifier = self._broadcaster.verifier
         assert verifier is not None
+        window.is_adopted = False
         proven_through = verifier.adopted_through(author)
         if proven_through < window.last_contiguous:
             self._peer.counters.false_positions += 1
-            self.start_after(window, proven_through or message.stream_start - 1)
+            last_known = window.last_known
+            self.start_after(window, proven_through or self._first_of(stream_start) - 1)
+            window.last_known = max(last_known, window.last_known)
             self._broadcaster.gap_repair.forget_unavailable(author)
-        window.is_adopted = False
 
     def _with_plausible_age(self, window: ReceiveWindow | None, message: Broadcast, now: float) -> Broadcast:
         """Relays can overstate the age of a copy, so that it counts as expired. The author's signed times bound it,
         whatever its clock shows: they tell how much later than its fastest message this one has arrived. The first
         messages that a newcomer gets may all be late, so there the bound is not below what the clocks show."""
-        if window is None:
-            return message
-        offset_s = now - signed_sent_at(message)
-        if window.clock_offset_s is None or offset_s < window.clock_offset_s:
-            window.clock_offset_s = offset_s
-        age_s_max = offset_s - window.clock_offset_s
-        if not window.has_started:
+        offset_s, age_s_max = now - signed_sent_at(message), 0.0
+        if window is not None:
+            if window.clock_offset_s is None or offset_s < window.clock_offset_s:
+                window.clock_offset_s = offset_s
+            age_s_max = offset_s - window.clock_offset_s
+        if window is None or not window.has_started:
             age_s_max = max(age_s_max, self._peer.runtime.wall_time_s() - signed_sent_at(message))
         age_ms_max = int((age_s_max + AGE_SLACK_S) * 1000)
         return message if message.age_ms <= age_ms_max else message._replace(age_ms=age_ms_max)
@@ -245,6 +247,8 @@ class Receiver:
         """Report missing messages up to `last` as missed and continue after them. On a signed channel, forget messages
         that are only claimed to exist."""
         verifier = self._broadcaster.verifier
+        if verifier is not None and window.is_adopted and verifier.proven_through(author):
+            self._settle_position(author, window, window.stream_start)
         if verifier is not None and not window.reorder_buffer:
             proven_through = verifier.proven_through(author)
             if proven_through < last:
@@ -298,12 +302,15 @@ class Receiver:
         ):
             self._peer.counters.authors_rejected += 1
             return None
-        # The first digest named every author, so an unknown one has sent nothing since this peer joined: its stream
-        # begins with message 1. That no longer holds once authors were evicted.
-        first = stream_start if self._has_evicted else 1
+        first = self._first_of(stream_start)
         window = ReceiveWindow(stream_start, first - 1, last_active_at, is_claim_only=is_claim_only)
         self.windows[author] = window
         return window
+
+    def _first_of(self, stream_start: int) -> int:
+        """The first digest named every author, so an unknown one has sent nothing since this peer joined: its stream
+        begins with message 1. That no longer holds once authors were evicted."""
+        return stream_start if self._has_evicted else 1
 
     @staticmethod
     def start_after(window: ReceiveWindow, last: int, *, is_adopted: bool = False) -> None:

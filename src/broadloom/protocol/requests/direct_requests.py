@@ -107,10 +107,14 @@ class DirectRequests:
         self._advance(route)
         return request
 
+    def has_route(self, peer_id: PeerId) -> bool:
+        """Whether there is a connection to this peer, or requests wait for one."""
+        return peer_id in self._routes
+
     def give_up(self, request: OutgoingRequest) -> None:
         """The caller no longer waits: no outcome follows."""
         self._withdraw(request)
-        request.state = RequestState.ENDED
+        request.discard()
 
     def begin_leave(self) -> None:
         """Requests that arrive from now on are refused."""
@@ -360,7 +364,7 @@ class DirectRequests:
         if request.state is RequestState.QUEUED:
             self._remove_waiting(request)
         elif request.state is RequestState.SENT and request.connection is not None:
-            request.connection.cancel(request)
+            request.connection.caller.cancel(request)
 
     def _remove_waiting(self, request: OutgoingRequest) -> None:
         route = self._routes.get(request.peer_id)

@@ -15,7 +15,7 @@ from broadloom.wire.direct_messages import RequestStatus
 if TYPE_CHECKING:
     from broadloom.protocol.identity import Identity
     from broadloom.protocol.peer import Peer
-    from broadloom.protocol.requests.direct_connection import DirectConnection
+    from broadloom.protocol.requests.callee_side import CalleeSide
     from broadloom.wire import PeerId
 
 TELL_ID = 0
@@ -36,7 +36,7 @@ class IncomingRequest:
     """One request or one-way message for a handler. The handler calls `reply` or `refuse`, and `done` at its end."""
 
     __slots__ = (
-        "_connection",
+        "_side",
         "data",
         "deadline_at",
         "flags",
@@ -49,9 +49,9 @@ class IncomingRequest:
     )
 
     def __init__(
-        self, connection: "DirectConnection", request_id: int, layer: int, flags: int, data: bytes, deadline_at: float
+        self, side: "CalleeSide", request_id: int, layer: int, flags: int, data: bytes, deadline_at: float
     ) -> None:
-        self._connection = connection
+        self._side = side
         self.id = request_id
         self.layer = layer
         self.flags = flags
@@ -65,12 +65,12 @@ class IncomingRequest:
 
     @property
     def peer_id(self) -> "PeerId":
-        return self._connection.peer_id
+        return self._side.peer_id
 
     @property
     def identity(self) -> "Identity | None":
         """The verified identity of the caller; None without TLS."""
-        return self._connection.identity
+        return self._side.identity
 
     @property
     def expects_reply(self) -> bool:
@@ -113,11 +113,11 @@ class IncomingRequest:
         if self.state is IncomingState.REPLIED:
             raise AlreadyRepliedError("this request was already answered: a handler replies once")
         self.state = IncomingState.REPLIED
-        self._connection.send_reply(self, status, data)
+        self._side.send_reply(self, status, data)
 
     def on_taken(self) -> None:
         """It no longer waits."""
-        self._connection.on_taken(self)
+        self._side.on_taken(self)
 
 
 class RequestHandler:

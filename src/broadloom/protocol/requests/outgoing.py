@@ -106,6 +106,17 @@ class OutgoingRequest:
 
     def end(self, outcome: Outcome) -> None:
         assert self.state is not RequestState.ENDED, "a request has one outcome"
+        on_outcome = self.on_outcome
+        self.discard()
+        on_outcome(outcome)
+
+    def discard(self) -> None:
+        """End without an outcome. The request stays with its deadline for a while, so it keeps nothing large."""
         self.state = RequestState.ENDED
         self.connection = self.parts = None
-        self.on_outcome(outcome)
+        self.data = b""
+        self.on_outcome = _ignore
+
+
+def _ignore(_outcome: Outcome) -> None:
+    """The request has ended."""

@@ -60,7 +60,7 @@ class Presence:
 
     def on_left(self, peer_id: PeerId) -> None:
         known = self._known[peer_id]
-        was_listed = known.state in (MemberState.PRESENT, MemberState.SUSPECT)
+        was_listed = known.is_listed
         self.forget(peer_id)
         self._set(known, MemberState.LEFT)
         if was_listed:

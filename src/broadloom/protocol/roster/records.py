@@ -81,6 +81,10 @@ class KnownRecord:
         self.allowance = Allowance(RECORDS_BURST_MAX, now)
 
     @property
+    def is_listed(self) -> bool:
+        return self.state in (MemberState.PRESENT, MemberState.SUSPECT)
+
+    @property
     def version(self) -> RecordVersion:
         return RecordVersion(self.record.peer_id, self.record.incarnation, self.record_hash)
 

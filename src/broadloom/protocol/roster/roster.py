@@ -21,6 +21,7 @@ from broadloom.protocol.roster.sync import (
     RosterSync,
 )
 from broadloom.wire import Address, PeerId, WireError
+from broadloom.wire.fields import LAYERS_MAX
 from broadloom.wire.roster_messages import (
     INCARNATION_MAX,
     MemberRecord,
@@ -75,14 +76,12 @@ class Roster:
 
     def members(self) -> tuple[Member, ...]:
         """This peer and all others that can be reached, by peer id."""
-        listed = (MemberState.PRESENT, MemberState.SUSPECT)
-        found = [known.member for known in self._known.values() if known.state in listed]
+        found = [known.member for known in self._known.values() if known.is_listed]
         return tuple(sorted(found, key=lambda member: member.peer_id))
 
     def peer_ids(self) -> list[PeerId]:
         """The ids of all members, sorted."""
-        listed = (MemberState.PRESENT, MemberState.SUSPECT)
-        return sorted(peer_id for peer_id, known in self._known.items() if known.state in listed)
+        return sorted(peer_id for peer_id, known in self._known.items() if known.is_listed)
 
     @property
     def size(self) -> int:
@@ -120,8 +119,7 @@ class Roster:
 
     def get(self, peer_id: PeerId) -> Member | None:
         known = self._known.get(peer_id)
-        listed = known is not None and known.state in (MemberState.PRESENT, MemberState.SUSPECT)
-        return known.member if known is not None and listed else None
+        return known.member if known is not None and known.is_listed else None
 
     def address_of(self, peer_id: PeerId) -> Address | None:
         """Where a member listens; also one that is unreachable at the moment."""
@@ -202,7 +200,7 @@ class Roster:
             self._name,
             tuple(sorted(self._peer.links.neighbors)),
             tuple(self._unresponsive)[-UNRESPONSIVE_MAX:],
-            self._layers,
+            self._layers[:LAYERS_MAX],
         )
         own = self._known.get(me.peer_id)
         if own is None:
@@ -381,4 +379,6 @@ class Roster:
         self._apply(self._graph.update(peer_id, None))
         self._presence.forget(peer_id)
         self._outbox.pop(peer_id, None)
+        for neighbor in self.sync.neighbors.values():
+            neighbor.credentials_sent.pop(peer_id, None)
         del self._known[peer_id]

@@ -8,6 +8,7 @@ or does not answer, overstates the age of what it relays, and drops half of it. 
 """
 
 import hashlib
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from broadloom.protocol.identity import CredentialError, Identity, SignatureCheck
@@ -24,6 +25,7 @@ from broadloom.wire.roster_messages import (
     RosterRecords,
     RosterVersions,
     RosterWant,
+    decode_record,
     encode_record,
 )
 from broadloom.wire.types import AuthorState, RecordVersion, SignedRecord
@@ -38,6 +40,8 @@ LIE_INTERVAL_S = 0.5
 CLAIMED_BEYOND = (1, 2, 3, 1000)
 """How far beyond an author's last message false claims go."""
 LONG_AGO_MS = 10**9
+FORGERIES = 3
+"""Forged records that a hostile member sends: with more, it would never have neighbors for long."""
 
 
 class SimSigner:
@@ -119,16 +123,19 @@ class HostileNode(SimNode):
 
 class RosterLies:
     """What a hostile member tells others about the roster: edges of its own that do not exist, none of those that do,
-    old records of others, wrong digests and versions. It keeps half of what it should relay for itself."""
+    old records of others, wrong digests and versions. It keeps half of what it should relay for itself. A few times it
+    forges a record of another member, which costs it a link."""
 
     def __init__(self, node: HostileNode) -> None:
         self._node = node
         self._roster = node.peer.roster
         self._old: dict[PeerId, SignedRecord] = {}
+        self._forgeries_left = FORGERIES
         self._honest_send = self._roster.sync.send_records
         self._roster.sync.send_records = self._relay_some  # type: ignore[method-assign]
         self._honest_store = self._roster._store
         self._roster._store = self._remember_first  # type: ignore[method-assign, assignment]
+        self._roster._refute = lambda incarnation: None  # type: ignore[method-assign]
         node.call_later(LIE_INTERVAL_S, self._lie)
 
     def _relay_some(self, neighbor: "NeighborSync", peer_ids: list[PeerId], *, with_credentials: bool = False) -> None:
@@ -164,6 +171,9 @@ class RosterLies:
                     link.send(RosterBuckets(tuple(random.getrandbits(64) for _ in range(BUCKET_COUNT))))
                 case _:
                     link.send(RosterWant(tuple(others[:8])))
+        if links and self._old and self._forgeries_left and random.random() < 0.3:
+            self._forgeries_left -= 1
+            random.choice(links).send(RosterRecords((self._forged(random.choice(list(self._old.values()))),)))
         # Our own record is true in one of three cases, so that the neighbors do not cut us off at once.
         claimed = random.choice((list(node.peer.links.neighbors), [], random.sample(others, min(4, len(others)))))
         self._roster._incarnation += 1
@@ -173,3 +183,10 @@ class RosterLies:
         body = encode_record(record)
         for link in links:
             link.send(RosterRecords((self._roster._verifier.sign(body),)))
+
+    def _forged(self, old: SignedRecord) -> SignedRecord:
+        """The record of another member, without neighbors and newer than all others, under the signature of an older
+        one."""
+        record = decode_record(old.record)
+        forged = replace(record, incarnation=record.incarnation + 1000, neighbors=())
+        return old._replace(record=encode_record(forged))

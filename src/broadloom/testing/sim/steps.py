@@ -20,6 +20,8 @@ REDUNDANCY_MAX = 0.2
 """Duplicates per delivery along trees."""
 TREE_REPAIR_S = 1.5
 """Time by which each message must be delivered after tree parents have crashed."""
+HOSTILE_REPAIR_S = 10.0
+"""The same with hostile members: what they do not relay arrives when gap repair has asked the others."""
 DEPTH_RATIO_MAX = 1.5
 """Maximum depth of an author's tree, as a multiple of the fabric's diameter."""
 
@@ -126,6 +128,8 @@ def kill_tree_parents(
     """Crash the peers with the most children in the authors' trees; under traffic, each message of a living author must
     still be delivered within the timeout."""
     sim = run.simulation
+    if sim.settings.hostile_count:
+        timeout_s = max(timeout_s, HOSTILE_REPAIR_S)
     authors = dict.fromkeys(sim.checker.sent_at)
     children_by_parent = Counter(
         window.tree.parent.peer_id
