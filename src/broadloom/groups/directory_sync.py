@@ -1,9 +1,9 @@
 """`DirectorySync`: discovery of groups, and anti-entropy between directories.
 
 A new member broadcasts the bucket hashes of its directory. Every member that sees a difference schedules a reply
-after a randomized back-off (suppression.py) and drops it once another reply makes it redundant: one from an equal
-directory, or one that leaves nothing to add. After the reply, the requester sends what only it knows. A member whose
-directory hash keeps differing from that in a heartbeat starts the same exchange.
+after a randomized back-off (suppression.py) and drops it if others have sent all of it by then. After the reply, the
+requester sends what only it knows. A member whose directory hash keeps differing from that in a heartbeat starts the
+same exchange.
 """
 
 import operator
@@ -153,13 +153,12 @@ class DirectorySync:
         self._exchanged_at = self._runtime.now()
         own_id = self._runtime.peer_id
         self._participant.history_tokens.consume(len(message.body), self._runtime.now())
-        if message.directory_hash == self._directory.hash:
-            self._cancel_duplicates(message)
-        else:
+        if self._pending or message.directory_hash != self._directory.hash:
+            # What the page says of itself may be false: only the records in it need not be sent again.
             self.merge(tuple(self.verified(unpack_group_records(message.body), peer)))
-        pending = self._pending.get(message.requester)
-        if pending is not None and message.is_last:
-            pending.is_answered = True
+        for requester, pending in self._pending.items():
+            if message.is_last and (requester == message.requester or (message.is_complete and message.requester)):
+                pending.is_answered = True
         if message.requester == own_id:
             self._participant.presence.on_offline_hint(message.offline, self._requested_at)
             self._participant.presence.on_reported_peer_count(message.peer_count)
@@ -169,15 +168,6 @@ class DirectorySync:
                 self.is_synced = True
                 self._runtime.emit(DirectorySynced(len(self._participant.groups())))
         self._forget_recent()
-
-    def _cancel_duplicates(self, message: DirectoryPage) -> None:
-        """The sender's directory equals ours: our reply to the same requester would add nothing."""
-        if not message.is_last:
-            return
-        for peer, pending in list(self._pending.items()):
-            if peer == message.requester or (message.is_complete and message.requester):
-                pending.timer.cancel()
-                del self._pending[peer]
 
     def _send_surplus(self, buckets: tuple[int, ...]) -> None:
         """Send what the member that answered us does not know."""

@@ -76,6 +76,8 @@ class ChannelSettings:
 
     def __post_init__(self) -> None:
         check_ranges(self, _RANGES)
+        if self.accept_channel_close not in (None, True, False):
+            raise TypeError(f"accept_channel_close must be True, False or None, not {self.accept_channel_close!r}")
         if self.heartbeat_timeout_s < 2 * self.heartbeat_s:
             raise ValueError(
                 f"heartbeat_timeout_s must be at least twice heartbeat_s ({self.heartbeat_s:g}), or idle neighbors are "
