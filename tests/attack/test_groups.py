@@ -15,7 +15,7 @@ from broadloom.groups.conversation import UNAVAILABLE_S
 from broadloom.groups.history_server import COMPARED_AUTHORS_BURST, COMPARED_AUTHORS_PER_S
 from broadloom.groups.message_fields import AuthorIntervals, pack_posts
 from broadloom.groups.message_set import MessageSet
-from broadloom.groups.messages import HistoryPage, HistoryRequest, PostMessage
+from broadloom.groups.messages import DirectoryPage, DirectoryRequest, HistoryPage, HistoryRequest, PostMessage
 from broadloom.groups.model import Post
 from broadloom.groups.page_queue import FORGER_IGNORED_S, VERIFICATIONS_BURST, VERIFICATIONS_PER_S
 from broadloom.groups.settings import PAGE_PROOFS_MAX, RetentionPolicy
@@ -305,3 +305,26 @@ def test_false_claim_that_posts_are_unavailable_expires(retention: RetentionPoli
     anna.partition = ben.partition = 0
     bus.run(60 if retention == RetentionPolicy() else UNAVAILABLE_S + 60)
     assert newcomer.texts() == [f"post {number}" for number in range(5)]
+
+
+def test_false_directory_page_does_not_hide_groups() -> None:
+    """It claims to be complete, and to come from a directory that equals those of the others."""
+    bus, (anna, _, mallory) = sim_club(1)
+    bus.delay = lambda _random: 0.01
+    transmit, empty = bus.transmit, message_fields.pack_group_records([])
+
+    def transmit_and_lie(sender: BusMember, data: bytes) -> None:
+        transmit(sender, data)
+        request = decode(data)
+        if isinstance(request, DirectoryRequest) and sender is not mallory:
+            known = anna.participant.directory
+            buckets = known.hash_buckets(len(request.buckets))
+            lie = DirectoryPage(sender.peer_id, known.hash, True, True, 0, buckets, (), empty)
+            for delay_s in (0.0, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5):
+                mallory.call_later(delay_s, mallory.participant.send, lie)
+
+    bus.transmit = transmit_and_lie  # type: ignore[method-assign]
+    mallory.participant.on_message = lambda peer, data: None  # type: ignore[method-assign]
+    newcomer = bus.add("newcomer")
+    bus.run(5)
+    assert [each.description for each in newcomer.participant.groups()] == ["Chess club"]

@@ -171,9 +171,16 @@ def test_group_usage_errors_are_reported_before_joining(tmp_path: Path) -> None:
         (("list", "x/y", "--store", str(tmp_path / "nowhere" / "x.db")), 2, "there is no directory"),
         (("join", "x/y", "club", "--reply-to", "7"), 2, "'7' is not a message id"),
         (("history", "no-channel", "club"), 2, "TYPE/INSTANCE"),
+        (
+            ("create", "x/y", "club", "--ticket", "missing", "--store", str(tmp_path / "new.db")),
+            2,
+            "cannot read the ticket",
+        ),
+        (("create", "x/y", "club", "--retain-messages", str(1 << 40)), 2, "messages_max must be between 0 and"),
     ):
         ended = run_cli("group", *words)
         assert (ended[0], text in ended[2]) == (code, True), ended
+    assert [each.name for each in tmp_path.iterdir()] == ["no.db"], "no new store"
 
 
 @pytest.mark.parametrize("args", [("create",), ("join", "--create"), ("history",)])

@@ -21,7 +21,9 @@ class SimPostSigner:
     def sign(self, data: bytes) -> bytes:
         return hashlib.blake2b(data, digest_size=SIGNATURE_BYTES, key=self.credential).digest()
 
-    def verify(self, credential: bytes, data: bytes, signature: bytes, _sent_at_ms: int) -> str | None:
+    def verify(
+        self, credential: bytes, data: bytes, signature: bytes, _sent_at_ms: int, *, even_if_revoked: bool = False
+    ) -> str | None:
         self.verified_count += 1
         signer = SimPostSigner(credential.decode(), self._names)
         return signer.name if self.accepts(credential) and signer.sign(data) == signature else None

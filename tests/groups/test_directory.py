@@ -23,6 +23,8 @@ descriptors = st.builds(
     st.integers(1, 3),
     st.sampled_from(["x", "y"]),
     st.builds(RetentionPolicy, st.integers(0, 1), ids_only=st.booleans()),
+    st.just(b""),
+    st.just(b""),
 )
 group_records = st.builds(
     GroupRecord, st.integers(1, 3), st.none() | descriptors, st.lists(member_records, max_size=3).map(tuple)

@@ -6,11 +6,28 @@ from random import Random
 import pytest
 
 from broadloom.groups import proofs
-from broadloom.groups.codec import GroupWireMessage
-from broadloom.groups.message_fields import AuthorIntervals, pack_posts
-from broadloom.groups.messages import GoingOffline, HistoryPage, HistoryRequest, MembershipChange, PostMessage, Suspect
+from broadloom.groups.codec import GroupWireMessage, decode, is_group_message
+from broadloom.groups.message_fields import (
+    AuthorIntervals,
+    GroupDescriptor,
+    GroupRecord,
+    MemberRecord,
+    pack_group_records,
+    pack_posts,
+)
+from broadloom.groups.messages import (
+    DirectoryPage,
+    GoingOffline,
+    HistoryPage,
+    HistoryRequest,
+    MembershipChange,
+    PostMessage,
+    Suspect,
+)
 from broadloom.groups.model import GroupId, MemberId, Post
+from broadloom.groups.settings import INTERVALS_MAX, RetentionPolicy
 from broadloom.groups.store import MemoryStore
+from broadloom.protocol.events import Message
 from tests.groups.churn import ChurnMember, ChurnRun
 from tests.groups.sim_post_signer import SimPostSigner
 
@@ -20,6 +37,20 @@ HOSTILE_NAME = "mallory"
 
 class HostileMember(ChurnMember):
     """Follows the protocol, so that others listen to it, and lies about the posts of all others."""
+
+    def begin(self) -> None:
+        self.node.on_message = self._answer
+        self.lie()
+
+    def _answer(self, message: Message) -> None:
+        """Tell a member that asks for history that it was sent, and that nobody has it any more."""
+        self.participant.on_message(message.author, message.data)
+        request = decode(message.data) if is_group_message(message.data) else None
+        if isinstance(request, HistoryRequest) and request.group in self.participant.conversations:
+            held = self.participant.conversations[request.group].order.received.encode(INTERVALS_MAX)
+            self.participant.send(
+                HistoryPage(request.group, message.author, request.request_id, 0, True, held, held, (), pack_posts([]))
+            )
 
     def lie(self) -> None:
         self.call_later(LIE_INTERVAL_S, self.lie)
@@ -38,7 +69,10 @@ class HostileMember(ChurnMember):
         ahead = (AuthorIntervals(author, ((1, last + random.choice((1, 3, 1000))),)),)
         requester = random.choice([peer for peer in self.names if peer != self.peer_id])
         body = pack_posts([forged])
+        smaller = GroupDescriptor(MemberId(1), "a", RetentionPolicy(messages_max=1))
+        record = GroupRecord(group, smaller, (MemberRecord(MemberId(2), "dummy", random.randint(1, 1000)),))
         return [
+            DirectoryPage(0, 0, False, True, 0, (), (), pack_group_records([record])),
             PostMessage(group, "victim", forged),
             HistoryPage(group, 0, 0, 0, True, ahead, (), (), body),
             HistoryPage(group, requester, random.randint(1, 4), 0, True, ahead, ahead, (), pack_posts([])),
@@ -70,7 +104,7 @@ class HostileChurnRun(ChurnRun):
         )
         self.names[member.peer_id] = ticket_name
         if isinstance(member, HostileMember):
-            member.call_later(20.0, member.lie)
+            member.call_later(20.0, member.begin)
         else:
             self.members.append(member)
 
@@ -80,6 +114,11 @@ def run_with_hostile_member(seed: int) -> None:
     run.run()
     assert run.check() > 100
     for member in run.members:
+        descriptors = [member.participant.directory.entries[group].descriptor for group in run.groups]
+        assert [each.description for each in descriptors if each is not None] == [
+            f"group {each}" for each in run.groups
+        ]
+        assert not any(each.retention.is_limited for each in descriptors if each is not None)
         for message in member.delivered:
             assert message.verified_name != HOSTILE_NAME
             assert message.data == b"words of %s" % message.verified_name.encode()

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from broadloom.groups import message_fields as f
 from broadloom.groups import messages as m
 from broadloom.groups.codec import GroupWireMessage, decode, encode, message_types
+from broadloom.groups.creator_proofs import CREATOR_PROOF_BYTES
 from broadloom.groups.messages import PayloadIds, payload_ids
 from broadloom.groups.model import GroupMessage, MessageId, Post
 from broadloom.groups.settings import BODY_BYTES_MAX, RetentionPolicy
@@ -41,7 +42,14 @@ def tuples(elements: st.SearchStrategy[Any]) -> st.SearchStrategy[tuple[Any, ...
     return st.lists(elements, max_size=4).map(tuple)
 
 
-descriptors = st.builds(f.GroupDescriptor, u64, names, st.builds(RetentionPolicy, u32, u32, u64, st.booleans()))
+proofs = st.sampled_from([(b"", b""), (bytes(CREATOR_PROOF_BYTES), b"one"), (bytes(CREATOR_PROOF_BYTES), b"other")])
+descriptors = st.builds(
+    lambda creator, description, retention, proof: f.GroupDescriptor(creator, description, retention, *proof),
+    u64,
+    names,
+    st.builds(RetentionPolicy, u32, u32, u64, st.booleans()),
+    proofs,
+)
 member_records = st.builds(f.MemberRecord, u64, names, counts)
 group_records = st.builds(f.GroupRecord, u64, st.none() | descriptors, tuples(member_records))
 held_intervals = tuples(st.builds(f.AuthorIntervals, u64, tuples(intervals)))

@@ -34,6 +34,7 @@ def test_degree_outside_its_range_raises_value_error() -> None:
         ({"retention_bytes_max": -1}, ValueError, "retention_bytes_max must be between"),
         ({"send_queue_bytes_max": 1}, ValueError, "send_queue_bytes_max must be between"),
         ({"socket_buffer_bytes": True}, TypeError, "socket_buffer_bytes must be a whole number"),
+        ({"accept_channel_close": "no"}, TypeError, "accept_channel_close must be True, False or None"),
     ],
 )
 def test_setting_that_cannot_work_raises(values: dict[str, Any], error: type[Exception], text: str) -> None:

@@ -94,6 +94,9 @@ def test_other_users_of_the_machine_need_the_token() -> None:
     query = gate.address("")
     assert request(gate, f"/replay{query}&at=3")[1][b"location"] == b"/replay?at=3"
     assert request(gate, f"//evil.example/{query}")[1][b"location"] == b"/evil.example/"
+    assert request(gate, f"/\\evil.example/{query}")[1][b"location"] == b"/%5Cevil.example/"
+    assert request(gate, f"/a\r\nset-cookie: b{query}")[1][b"location"] == b"/a%0D%0Aset-cookie%3A%20b"
+    assert request(gate, f"/caf\u00e9{query}")[1][b"location"] == b"/caf%C3%A9"
 
 
 def test_two_servers_on_one_machine_keep_their_sessions_apart() -> None:

@@ -18,7 +18,7 @@ def check_callback(callback: Callable[..., Any]) -> None:
 def check_inbox(overflow: object, messages_max: object, bytes_max: object, prefix: str = "") -> None:
     """The policy and the limits of an inbox."""
     for name, limit in (("messages_max", messages_max), ("bytes_max", bytes_max)):
-        if not isinstance(limit, int):
+        if isinstance(limit, bool) or not isinstance(limit, int):
             raise TypeError(f"{prefix}{name} must be a whole number, not {type(limit).__name__}")
         if limit < 1:
             raise ValueError(f"{prefix}{name}={limit}: must be at least 1")
@@ -29,14 +29,14 @@ def check_inbox(overflow: object, messages_max: object, bytes_max: object, prefi
 def check_timeout(timeout_s: float | None) -> None:
     if timeout_s is None:
         return
-    if not isinstance(timeout_s, int | float):
+    if isinstance(timeout_s, bool) or not isinstance(timeout_s, int | float):
         raise TypeError(f"timeout_s must be a number of seconds or None, not {type(timeout_s).__name__}")
     if math.isnan(timeout_s):
         raise ValueError("timeout_s is not a number (NaN); None waits forever")
 
 
 def check_positive_timeout(timeout_s: float) -> None:
-    if not isinstance(timeout_s, int | float):
+    if isinstance(timeout_s, bool) or not isinstance(timeout_s, int | float):
         raise TypeError(f"timeout_s must be a number of seconds, not {type(timeout_s).__name__}")
     if not 0 < timeout_s < math.inf:
         raise ValueError(f"timeout_s={timeout_s}: must be greater than 0 and finite")

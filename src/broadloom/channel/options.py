@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ParamSpec, Protocol, TypeVar, cast, overload
 
-from broadloom.channel.arguments import check_inbox
+from broadloom.channel.arguments import check_inbox, check_positive_timeout
 from broadloom.channel.inbox import Overflow
 from broadloom.protocol import ChannelSettings
 from broadloom.protocol.runtime import ObserverFactory
@@ -82,11 +82,10 @@ class ConnectOptions:
     def __post_init__(self) -> None:
         for name, types in _TYPES.items():
             value = getattr(self, name)
-            if not isinstance(value, types):
+            if not isinstance(value, types) or (isinstance(value, bool) and bool not in types):
                 expected = " or ".join("None" if each is type(None) else each.__name__ for each in types)
                 raise TypeError(f"{name} must be {expected}, not {type(value).__name__}")
-        if not self.timeout_s > 0:
-            raise ValueError(f"timeout_s={self.timeout_s}: must be more than 0")
+        check_positive_timeout(self.timeout_s)
         if self.tape is not None and not hasattr(self.tape, "observer"):
             raise TypeError(f"tape must be a broadloom.record.Tape, not {type(self.tape).__name__}")
         if isinstance(self.bootstrap, str):

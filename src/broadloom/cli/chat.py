@@ -71,9 +71,10 @@ async def join(
     - `broadloom chat join Anna --channel chat/club --bootstrap 10.0.0.5`
     - `broadloom chat join Anna --ephemeral`
     """
+    joining = joined_channel(channel, join_options, stop)  # a missing ticket must not leave a new store behind
     files = _prepare(channel, name, store, ephemeral=ephemeral)
     try:
-        async with joined_channel(channel, join_options, stop) as joined:
+        async with joining as joined:
             stop.interrupt_is_success = True
             return await _run_chat(joined, name, files)
     finally:

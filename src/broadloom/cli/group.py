@@ -133,9 +133,10 @@ async def create(
     - `broadloom group create chat/lobby "Chess club"`
     - `broadloom group create chat/lobby Prices --well-known-name prices --retain-messages 10000 --store feed.db`
     """
-    retention = RetentionPolicy(
-        messages_max=retain_messages, age_max_s=retain_age, bytes_max=retain_bytes, ids_only=ids_only
-    )
+    with usage_errors():
+        retention = RetentionPolicy(
+            messages_max=retain_messages, age_max_s=retain_age, bytes_max=retain_bytes, ids_only=ids_only
+        )
     _check_not_empty(description)
     async with _joined_groups(channel, join_options, name, store, stop) as (joined, groups):
         if store is None and _is_alone(joined):
@@ -257,12 +258,13 @@ def _check_not_empty(description: str) -> None:
 async def _joined_groups(
     channel: str, join_options: JoinOptions, name: str | None, store_path: Path | None, stop: StopSignal
 ) -> "AsyncIterator[tuple[Channel, Groups]]":
+    joining = joined_channel(channel, join_options, stop)  # a missing ticket must not leave a new store behind
     try:
         store = SqliteStore(store_path) if store_path is not None else None
     except StoreError as problem:
         raise UsageError(f"--store {problem}") from None
     try:
-        async with joined_channel(channel, join_options, stop) as joined:
+        async with joining as joined:
             groups = _make_groups(joined, name, store)
             store = None  # from here on the groups close it
             async with groups:

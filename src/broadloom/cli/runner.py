@@ -13,7 +13,7 @@ import signal
 import sys
 import traceback
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
-from contextlib import asynccontextmanager, contextmanager, suppress
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager, suppress
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     import typer
 
     from broadloom.channel import Channel
+    from broadloom.channel.connect import PendingConnection
     from broadloom.protocol.runtime import ObserverFactory
 
 FILES_MIN = 32
@@ -203,15 +204,17 @@ def route_warnings_to(show: Callable[[str], None]) -> Iterator[None]:
         logger.handlers, logger.propagate = before, propagate
 
 
-@asynccontextmanager
-async def joined_channel(
+def joined_channel(
     name: str, join_options: JoinOptions, stop: StopSignal, *, tape: "ObserverFactory | None" = None
-) -> "AsyncIterator[Channel]":
-    """Join a channel, visible to `broadloom status`, and leave it at the end."""
+) -> "AbstractAsyncContextManager[Channel]":
+    """Join a channel, visible to `broadloom status`, and leave it at the end. The options are checked at once, and key
+    and ticket are read."""
+    return _joined(join_options.connect(name, tape=tape), stop)
+
+
+@asynccontextmanager
+async def _joined(connection: "PendingConnection", stop: StopSignal) -> "AsyncIterator[Channel]":
     from broadloom.channel.status_socket import expose_status
 
-    async with (
-        join_options.connect(name, tape=tape) as channel,
-        expose_status(channel, program=f"broadloom {stop.command}"),
-    ):
+    async with connection as channel, expose_status(channel, program=f"broadloom {stop.command}"):
         yield channel

@@ -5,6 +5,9 @@ leaves. The larger version wins. Of two descriptors of the same group the smalle
 commutative, associative and idempotent (a join-semilattice), and directories converge in any order of messages. In the
 M2MC thesis, chapter 5, a member that has left can never return; here it can.
 
+On a channel with tickets, a descriptor with the creator's proof (creator_proofs.py) wins over all others. Any member
+could make up a smaller one without: of those each member keeps the first, and their content is not compared.
+
 Each group has a hash combined from those of its parts and belongs to one of 1,024 buckets. Two members compare their
 directories by bucket hashes, or by fewer, larger buckets made by folding.
 """
@@ -16,7 +19,15 @@ from typing import NamedTuple
 
 from broadloom.groups.message_fields import GroupDescriptor, GroupRecord, MemberRecord, pack_group_records
 from broadloom.groups.model import GroupId, MemberId
-from broadloom.groups.settings import BUCKETS_MAX, ENTRIES_MAX, GROUPS_MAX, MEMBERS_MAX, MEMBERSHIPS_MAX
+from broadloom.groups.settings import (
+    BUCKETS_MAX,
+    ENTRIES_MAX,
+    GROUPS_MAX,
+    MEMBERS_MAX,
+    MEMBERSHIPS_MAX,
+    PAGE_CREDENTIALS_MAX,
+    PAGE_PROOFS_MAX,
+)
 
 GROUPS_PER_BUCKET = 8
 _MEMBER_KEY = Struct(">QQQ")
@@ -43,7 +54,8 @@ class GroupEntry:
 
 
 class GroupDirectory:
-    def __init__(self) -> None:
+    def __init__(self, *, has_tickets: bool = False) -> None:
+        self._has_tickets = has_tickets
         self.entries: dict[GroupId, GroupEntry] = {}
         self._buckets = [0] * BUCKETS_MAX
         self._folded: dict[int, tuple[int, ...]] = {}
@@ -56,7 +68,7 @@ class GroupDirectory:
     # -- merging
 
     def merge(self, record: GroupRecord) -> DirectoryChange | None:
-        """Returns what changed; None if nothing did."""
+        """Returns what changed; None if nothing did. The proof of a descriptor was verified before."""
         group = record.group
         entry = self.entries.get(group)
         if entry is None:
@@ -64,13 +76,11 @@ class GroupDirectory:
                 self.rejected_count += 1
                 return None
             entry = self.entries[group] = GroupEntry()
-        is_new_group = False
-        descriptor = record.descriptor
-        if descriptor is not None and (entry.descriptor is None or _rank(descriptor) < _rank(entry.descriptor)):
-            is_new_group = entry.descriptor is None
-            if entry.descriptor is not None:
-                self._toggle(group, entry, _descriptor_hash(group, entry.descriptor))
-            self._toggle(group, entry, _descriptor_hash(group, descriptor))
+        old_descriptor, descriptor = entry.descriptor, record.descriptor
+        if descriptor is not None and self._wins(descriptor, old_descriptor):
+            if old_descriptor is not None:
+                self._toggle(group, entry, self._descriptor_hash(group, old_descriptor))
+            self._toggle(group, entry, self._descriptor_hash(group, descriptor))
             entry.descriptor = descriptor
         changed: list[tuple[MemberRecord | None, MemberRecord]] = []
         for member_record in record.members:
@@ -87,7 +97,22 @@ class GroupDirectory:
             self._toggle(group, entry, _member_hash(group, member_record))
             entry.members[member_record.member] = member_record
             changed.append((old, member_record))
-        return DirectoryChange(group, is_new_group, changed) if is_new_group or changed else None
+        if entry.descriptor is old_descriptor and not changed:
+            return None
+        return DirectoryChange(group, old_descriptor is None and entry.descriptor is not None, changed)
+
+    def _wins(self, new: GroupDescriptor, old: GroupDescriptor | None) -> bool:
+        if old is None:
+            return True
+        if bool(new.proof) != bool(old.proof):
+            return bool(new.proof)
+        return (bool(new.proof) or not self._has_tickets) and _rank(new) < _rank(old)
+
+    def _descriptor_hash(self, group: GroupId, descriptor: GroupDescriptor) -> int:
+        creator, *rest = _rank(descriptor)
+        is_compared = descriptor.proof or not self._has_tickets
+        encoded = repr((int(group), int(creator), *rest) if is_compared else int(group)).encode()
+        return int.from_bytes(blake2b(encoded, digest_size=8).digest(), "big")
 
     def _toggle(self, group: GroupId, entry: GroupEntry, part: int) -> None:
         entry.hash ^= part
@@ -134,24 +159,29 @@ class GroupDirectory:
 def pack_pages(records: Iterable[GroupRecord], page_bytes: int) -> Iterator[bytes]:
     """Page bodies of about `page_bytes`. Large groups are split. Without records, one empty body."""
     page: list[GroupRecord] = []
+    credentials: set[bytes] = set()
     size = page_count = 0
     for record in records:
         member_records: list[MemberRecord] = []
         descriptor = record.descriptor
-        size += _RECORD_BYTES + (len(descriptor.description) if descriptor is not None else 0)
+        size += _RECORD_BYTES
+        if descriptor is not None:
+            size += len(descriptor.description) + len(descriptor.proof)
+            size += len(descriptor.credential) if descriptor.credential not in credentials else 0
+            credentials.add(descriptor.credential)
         for member_record in record.members:
             member_records.append(member_record)
             size += _MEMBER_RECORD_BYTES + len(member_record.name)
             if size >= page_bytes or len(member_records) >= ENTRIES_MAX:
                 yield pack_group_records([*page, GroupRecord(record.group, descriptor, tuple(member_records))])
                 page_count += 1
-                page, member_records, descriptor, size = [], [], None, _RECORD_BYTES
+                page, member_records, descriptor, size, credentials = [], [], None, _RECORD_BYTES, set()
         if member_records or descriptor is not None:
             page.append(GroupRecord(record.group, descriptor, tuple(member_records)))
-        if size >= page_bytes or len(page) >= ENTRIES_MAX:
+        if size >= page_bytes or len(page) >= PAGE_PROOFS_MAX or len(credentials) >= PAGE_CREDENTIALS_MAX:
             yield pack_group_records(page)
             page_count += 1
-            page, size = [], 0
+            page, size, credentials = [], 0, set()
     if page or not page_count:
         yield pack_group_records(page)
 
@@ -170,10 +200,4 @@ def _rank(descriptor: GroupDescriptor) -> tuple[int, str, int, int, int, bool]:
 
 def _member_hash(group: GroupId, member_record: MemberRecord) -> int:
     encoded = _MEMBER_KEY.pack(group, member_record.member, member_record.version) + member_record.name.encode()
-    return int.from_bytes(blake2b(encoded, digest_size=8).digest(), "big")
-
-
-def _descriptor_hash(group: GroupId, descriptor: GroupDescriptor) -> int:
-    creator, *rest = _rank(descriptor)
-    encoded = repr((int(group), int(creator), *rest)).encode()
     return int.from_bytes(blake2b(encoded, digest_size=8).digest(), "big")

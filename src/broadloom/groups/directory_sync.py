@@ -1,15 +1,17 @@
 """`DirectorySync`: discovery of groups, and anti-entropy between directories.
 
 A new member broadcasts the bucket hashes of its directory. Every member that sees a difference schedules a reply
-after a randomized back-off (suppression.py) and drops it once another reply makes it redundant: one from an equal
-directory, or one that leaves nothing to add. After the reply, the requester sends what only it knows. A member whose
-directory hash keeps differing from that in a heartbeat starts the same exchange.
+after a randomized back-off (suppression.py) and drops it if others have sent all of it by then. After the reply, the
+requester sends what only it knows. A member whose directory hash keeps differing from that in a heartbeat starts the
+same exchange.
 """
 
 import operator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from broadloom.groups.creator_proofs import Check, check
 from broadloom.groups.directory import DirectoryChange, pack_pages
 from broadloom.groups.message_fields import GroupRecord, MemberRecord, unpack_group_records
 from broadloom.groups.messages import DirectoryPage, DirectoryRequest, MembershipChange, PresenceHeartbeat
@@ -146,16 +148,17 @@ class DirectorySync:
             )
 
     def on_directory_page(self, peer: PeerId, message: DirectoryPage) -> None:
+        if self._participant.pages.is_ignored(peer):
+            return
         self._exchanged_at = self._runtime.now()
         own_id = self._runtime.peer_id
         self._participant.history_tokens.consume(len(message.body), self._runtime.now())
-        if message.directory_hash == self._directory.hash:
-            self._cancel_duplicates(message)
-        else:
-            self.merge(unpack_group_records(message.body))
-        pending = self._pending.get(message.requester)
-        if pending is not None and message.is_last:
-            pending.is_answered = True
+        if self._pending or message.directory_hash != self._directory.hash:
+            # What the page says of itself may be false: only the records in it need not be sent again.
+            self.merge(tuple(self.verified(unpack_group_records(message.body), peer)))
+        for requester, pending in self._pending.items():
+            if message.is_last and (requester == message.requester or (message.is_complete and message.requester)):
+                pending.is_answered = True
         if message.requester == own_id:
             self._participant.presence.on_offline_hint(message.offline, self._requested_at)
             self._participant.presence.on_reported_peer_count(message.peer_count)
@@ -165,15 +168,6 @@ class DirectorySync:
                 self.is_synced = True
                 self._runtime.emit(DirectorySynced(len(self._participant.groups())))
         self._forget_recent()
-
-    def _cancel_duplicates(self, message: DirectoryPage) -> None:
-        """The sender's directory equals ours: our reply to the same requester would add nothing."""
-        if not message.is_last:
-            return
-        for peer, pending in list(self._pending.items()):
-            if peer == message.requester or (message.is_complete and message.requester):
-                pending.timer.cancel()
-                del self._pending[peer]
 
     def _send_surplus(self, buckets: tuple[int, ...]) -> None:
         """Send what the member that answered us does not know."""
@@ -187,6 +181,29 @@ class DirectorySync:
 
     # -- merging
 
+    def verified(self, records: tuple[GroupRecord, ...], page_of: PeerId | None = None) -> Iterator[GroupRecord]:
+        """The records, without proofs that are not valid here. A forged proof ends the page of a peer, and so does the
+        rate limit: the directories still differ then, and are compared again."""
+        signer, pages = self._runtime.post_signer, self._participant.pages
+        for record in records:
+            descriptor, entry = record.descriptor, self._directory.entries.get(record.group)
+            if descriptor is None or not descriptor.proof or (entry is not None and entry.descriptor == descriptor):
+                yield record
+                continue
+            if page_of is not None:
+                if pages.is_exhausted:
+                    return
+                pages.on_verification()
+            result = check(signer, record.group, descriptor) if signer is not None else Check.UNPROVEN
+            if result is Check.PROVEN:
+                yield record
+            elif result is Check.UNPROVEN or page_of is None:
+                yield record._replace(descriptor=descriptor._replace(proof=b"", credential=b""))
+            else:
+                self._participant.forged_messages += 1
+                pages.on_forged(page_of)
+                return
+
     def merge(self, records: tuple[GroupRecord, ...]) -> None:
         now = self._runtime.now()
         is_tracking = bool(self._pending) or now < self._requested_at + 4 * self._settings.reply_window_s
@@ -196,9 +213,11 @@ class DirectorySync:
                 versions = self._recent_versions.setdefault(record.group, {})
                 for member_record in record.members:
                     versions[member_record.member] = (member_record.version, now)
-                if record.descriptor is not None:
-                    self._recent_descriptors[record.group] = now
             change = self._directory.merge(record)
+            if is_tracking and record.descriptor is not None:
+                entry = self._directory.entries.get(record.group)
+                if entry is not None and entry.descriptor == record.descriptor:  # else ours is still to be sent
+                    self._recent_descriptors[record.group] = now
             if change is not None:
                 self._on_change(change)
         if self._directory.rejected_count > before:

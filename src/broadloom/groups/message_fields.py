@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable
 from typing import Annotated, Any, NamedTuple
 
 from broadloom.groups import settings
+from broadloom.groups.creator_proofs import CREATOR_PROOF_BYTES
 from broadloom.groups.intervals import Interval
 from broadloom.groups.model import GroupId, MemberId, MessageId, Post
 from broadloom.groups.proofs import PROOF_BYTES, STRIPPED_PROOF_BYTES
@@ -43,6 +44,9 @@ class GroupDescriptor(NamedTuple):
     creator: MemberId
     description: str
     retention: RetentionPolicy
+    proof: bytes = b""
+    """On a channel with tickets: that it comes from the creator of the group (creator_proofs.py)."""
+    credential: bytes = b""
 
 
 class GroupRecord(NamedTuple):
@@ -128,14 +132,57 @@ def _unpack_member_record(buffer: Buffer, position: int) -> tuple[MemberRecord, 
 
 
 _DESCRIPTOR = _record(
-    GroupDescriptor,
+    lambda *fields: GroupDescriptor(*fields[:3]),
     _MEMBER_ID,
     xdr.string(settings.DESCRIPTION_BYTES_MAX),
     Xdr(_pack_retention, _RETENTION.unpack),
+    *(Xdr(lambda _value, _out: None, lambda _buffer, position: (b"", position)),) * 2,  # proofs follow the records
 )
 _MEMBER_RECORDS = xdr.array(Xdr(_pack_member_record, _unpack_member_record), settings.ENTRIES_MAX)
 _GROUP_RECORD = _record(GroupRecord, _GROUP_ID, xdr.optional(_DESCRIPTOR), _MEMBER_RECORDS)
-_GROUP_RECORDS = xdr.array(_GROUP_RECORD, settings.ENTRIES_MAX)
+_GROUP_RECORD_ARRAY = xdr.array(_GROUP_RECORD, settings.ENTRIES_MAX)
+_CREDENTIALS = xdr.array(xdr.opaque(settings.CREDENTIAL_BYTES_MAX), settings.PAGE_CREDENTIALS_MAX)
+_CREATOR_PROOFS = xdr.array(
+    _record(lambda *fields: fields, xdr.UINT, xdr.UINT, xdr.opaque(CREATOR_PROOF_BYTES)), settings.PAGE_PROOFS_MAX
+)
+
+
+def _pack_group_records(records: tuple[GroupRecord, ...], out: list[bytes]) -> None:
+    """The records; then, if any descriptor has a proof, the credentials, each once, and for each proof the index of its
+    record and that of its credential."""
+    _GROUP_RECORD_ARRAY.pack(records, out)
+    proven = [
+        (number, record.descriptor)
+        for number, record in enumerate(records)
+        if record.descriptor is not None and record.descriptor.proof
+    ]
+    if proven:
+        credentials = list(dict.fromkeys(descriptor.credential for _, descriptor in proven))
+        _CREDENTIALS.pack(tuple(credentials), out)
+        _CREATOR_PROOFS.pack(
+            tuple((number, credentials.index(each.credential), each.proof) for number, each in proven), out
+        )
+
+
+def _unpack_group_records(buffer: Buffer, position: int) -> tuple[tuple[GroupRecord, ...], int]:
+    array, position = _GROUP_RECORD_ARRAY.unpack(buffer, position)
+    if position == len(buffer):
+        return array, position
+    records = list(array)
+    credentials, position = _CREDENTIALS.unpack(buffer, position)
+    creator_proofs, position = _CREATOR_PROOFS.unpack(buffer, position)
+    for number, credential, proof in creator_proofs:
+        if number >= len(records) or credential >= len(credentials) or len(proof) != CREATOR_PROOF_BYTES:
+            raise WireError("invalid proof of creation")
+        descriptor = records[number].descriptor
+        if descriptor is None or descriptor.proof:
+            raise WireError("proof of creation without a descriptor")
+        proven = descriptor._replace(proof=proof, credential=credentials[credential])
+        records[number] = records[number]._replace(descriptor=proven)
+    return tuple(records), position
+
+
+_GROUP_RECORDS = Xdr(_pack_group_records, _unpack_group_records)
 
 
 def _pack_post(post: Post, out: list[bytes]) -> None:
@@ -201,7 +248,6 @@ MessageIds = Annotated[
     tuple[MessageId, ...], xdr.array(_record(MessageId, _MEMBER_ID, _COUNTER), settings.MESSAGE_IDS_MAX)
 ]
 _POST_ARRAY = xdr.array(Xdr(_pack_post, _unpack_post), settings.ENTRIES_MAX)
-_CREDENTIALS = xdr.array(xdr.opaque(settings.CREDENTIAL_BYTES_MAX), settings.PAGE_CREDENTIALS_MAX)
 _INDEXES = xdr.array(xdr.UINT, settings.PAGE_PROOFS_MAX)
 
 

@@ -78,6 +78,11 @@ class PageQueue:
     def is_ignored(self, peer: PeerId) -> bool:
         return self._runtime.now() < self._forgers.get(peer, 0.0)
 
+    @property
+    def is_exhausted(self) -> bool:
+        """Whether there were too many verifications in the last second."""
+        return self._budget.wait_s(self._runtime.now()) > 0
+
     def on_verification(self) -> None:
         self._budget.consume(1, self._runtime.now())
 

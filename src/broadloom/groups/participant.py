@@ -8,6 +8,7 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from broadloom.errors import GroupNotFoundError
+from broadloom.groups import creator_proofs
 from broadloom.groups.codec import GroupWireMessage, decode, encode, is_group_message
 from broadloom.groups.conversation import Conversation
 from broadloom.groups.directory import DirectoryChange, GroupDirectory
@@ -80,7 +81,7 @@ class Participant:
         self.nonce = drawn.id
         """The number that the store has drawn; on a channel without tickets, our member id."""
         self.me = drawn if signer is None else Member(member_id(signer.name, drawn.id), name)
-        self.directory = GroupDirectory()
+        self.directory = GroupDirectory(has_tickets=signer is not None)
         self.conversations: dict[GroupId, Conversation] = {}
         self.history_tokens = TokenBucket(
             self.settings.history_bytes_per_s, self.settings.history_burst_bytes, runtime.now()
@@ -103,7 +104,8 @@ class Participant:
         self.sent_bytes: Counter[str] = Counter()
         """...and their bytes."""
         for stored in self.store.groups():
-            self.directory.merge(stored.record)
+            for record in self.directory_sync.verified((stored.record,)):
+                self.directory.merge(record)
             for member_record in stored.record.members:
                 if member_record.is_member:
                     self.presence.add_member(member_record.member)
@@ -154,15 +156,27 @@ class Participant:
         self, description: str, retention: RetentionPolicy | None = None, group: GroupId | None = None
     ) -> GroupId:
         check_text("description", description, DESCRIPTION_BYTES_MAX)
-        group = GroupId(group if group is not None else self.runtime.random.getrandbits(64) or 1)
+        descriptor = GroupDescriptor(self.me.id, description, retention or RetentionPolicy())
+        if group is None:
+            group, descriptor = self._new_group(descriptor)
         if self.is_in(group):
             return group
-        descriptor = GroupDescriptor(self.me.id, description, retention or RetentionPolicy())
         self._merge_own_record(GroupRecord(group, descriptor, ()))
         self._next_version(group, joins=True)
         self.send_record(self.directory.group_record(group))
         self._open_conversation(group).history_client.begin(always_report=True)
         return group
+
+    def _new_group(self, descriptor: GroupDescriptor) -> tuple[GroupId, GroupDescriptor]:
+        """A new id, and the descriptor with the proof that the group is ours."""
+        signer = self.runtime.post_signer
+        if signer is None:
+            return GroupId(self.runtime.random.getrandbits(64) or 1), descriptor
+        created_at_ms = int(1000 * self.runtime.wall_time_s())
+        while creator_proofs.group_id(self.me.id, created_at_ms) in self.directory.entries:
+            created_at_ms += 1
+        group = creator_proofs.group_id(self.me.id, created_at_ms)
+        return group, creator_proofs.signed(signer, self.nonce, created_at_ms, descriptor)
 
     def join(self, group: GroupId) -> None:
         if self.is_in(group):

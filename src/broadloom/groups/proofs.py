@@ -33,7 +33,9 @@ class PostSigner(Protocol):
 
     def sign(self, data: bytes) -> bytes: ...
 
-    def verify(self, credential: bytes, data: bytes, signature: bytes, sent_at_ms: int) -> str | None:
+    def verify(
+        self, credential: bytes, data: bytes, signature: bytes, sent_at_ms: int, *, even_if_revoked: bool = False
+    ) -> str | None:
         """The name on the author's ticket; None if the signature, or the credential at that time, is not valid."""
 
     def accepts(self, credential: bytes) -> bool:

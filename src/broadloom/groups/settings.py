@@ -1,8 +1,9 @@
 """Settings of the groups layer, and the fixed limits on what other peers can cause, each with its unit and reason."""
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 
 from broadloom.protocol.events import payload_bytes
+from broadloom.protocol.settings import check_ranges
 
 # -- limits on the wire and in memory
 
@@ -57,6 +58,27 @@ def check_data(data: object) -> bytes:
     return payload
 
 
+_SECONDS = (0.001, 1e9)
+_RANGES: dict[str, tuple[float, float]] = {
+    "reply_window_s": _SECONDS,
+    "page_timeout_s": _SECONDS,
+    "presence_interval_s": _SECONDS,
+    "suspicion_timeout_s": _SECONDS,
+    "parent_request_delay_s": _SECONDS,
+    "orphan_timeout_s": _SECONDS,
+    "history_page_bytes": (1, BODY_BYTES_MAX - DATA_BYTES_MAX),
+    "history_turn_bytes": (1, 1 << 40),
+    "history_bytes_per_s": (1, 1 << 40),
+    "history_burst_bytes": (1, 1 << 40),
+}
+_RETENTION_RANGES: dict[str, tuple[float, float]] = {
+    "messages_max": (0, (1 << 32) - 1),
+    "age_max_s": (0, (1 << 32) - 1),
+    "bytes_max": (0, (1 << 64) - 1),
+}
+"""What the wire can carry."""
+
+
 @dataclass(frozen=True, slots=True)
 class GroupSettings:
     """Settings of one member. The members of a channel may use different ones."""
@@ -83,10 +105,10 @@ class GroupSettings:
     history_burst_bytes: int = 2 << 20
 
     def __post_init__(self) -> None:
-        for field in fields(self):
-            value = getattr(self, field.name)
-            if value is not None and not value > 0:
-                raise ValueError(f"{field.name} must be greater than 0, not {value}")
+        ranges = _RANGES.copy()
+        if self.orphan_timeout_s is None:
+            del ranges["orphan_timeout_s"]
+        check_ranges(self, ranges)
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +120,11 @@ class RetentionPolicy:
     bytes_max: int = 0
     ids_only: bool = False
     """Keep only the ids. Late joiners then see the tree, but not the text."""
+
+    def __post_init__(self) -> None:
+        check_ranges(self, _RETENTION_RANGES)
+        if not isinstance(self.ids_only, bool):
+            raise TypeError(f"ids_only must be True or False, not {self.ids_only!r}")
 
     @property
     def is_limited(self) -> bool:

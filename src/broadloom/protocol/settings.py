@@ -26,6 +26,17 @@ _RANGES: dict[str, tuple[float, float]] = {
 }
 
 
+def check_ranges(settings: object, ranges: dict[str, tuple[float, float]]) -> None:
+    """Raise an error if one of these attributes is not a number in its range. Two whole numbers require a third."""
+    for name, (least, most) in ranges.items():
+        value = getattr(settings, name)
+        whole = isinstance(least, int)
+        if isinstance(value, bool) or not isinstance(value, int if whole else (int, float)):
+            raise TypeError(f"{name} must be {'a whole number' if whole else 'a number'}, not {value!r}")
+        if not least <= value <= most:
+            raise ValueError(f"{name} must be between {least:,} and {most:,}, not {value:,}")
+
+
 @dataclass(frozen=True, slots=True)
 class ChannelSettings:
     """Settings of one peer. The defaults suit a local network.
@@ -64,13 +75,9 @@ class ChannelSettings:
     """TCP receive window per connection. Raise it for fast long-distance links: a gigabit over 100 ms needs 12 MiB."""
 
     def __post_init__(self) -> None:
-        for name, (least, most) in _RANGES.items():
-            value = getattr(self, name)
-            whole = isinstance(least, int)
-            if isinstance(value, bool) or not isinstance(value, int if whole else (int, float)):
-                raise TypeError(f"{name} must be {'a whole number' if whole else 'a number'}, not {value!r}")
-            if not least <= value <= most:
-                raise ValueError(f"{name} must be between {least:,} and {most:,}, not {value:,}")
+        check_ranges(self, _RANGES)
+        if self.accept_channel_close not in (None, True, False):
+            raise TypeError(f"accept_channel_close must be True, False or None, not {self.accept_channel_close!r}")
         if self.heartbeat_timeout_s < 2 * self.heartbeat_s:
             raise ValueError(
                 f"heartbeat_timeout_s must be at least twice heartbeat_s ({self.heartbeat_s:g}), or idle neighbors are "

@@ -36,9 +36,13 @@ class PostSigner:
     def accepts(self, credential: bytes) -> bool:
         return self._statements.accepts(credential)
 
-    def verify(self, credential: bytes, data: bytes, signature: bytes, sent_at_ms: int) -> str | None:
+    def verify(
+        self, credential: bytes, data: bytes, signature: bytes, sent_at_ms: int, *, even_if_revoked: bool = False
+    ) -> str | None:
         try:
             at = datetime.fromtimestamp(sent_at_ms / 1000, UTC)
-            return self._statements.verify(credential, self._prefix + data, signature, at)
+            return self._statements.verify(
+                credential, self._prefix + data, signature, at, even_if_revoked=even_if_revoked
+            )
         except (OverflowError, OSError, ValueError):
             return None

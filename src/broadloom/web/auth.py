@@ -15,7 +15,7 @@ from collections.abc import Awaitable, Callable, MutableMapping
 from html import escape
 from http.cookies import CookieError, SimpleCookie
 from typing import Any
-from urllib.parse import parse_qs, urlencode, urlsplit
+from urllib.parse import parse_qs, quote, urlencode, urlsplit
 
 # The login page is plain HTML, since nothing else is served before it.
 
@@ -149,7 +149,9 @@ class AuthMiddleware:
         if not hmac.compare_digest(given.encode(), self._token.encode()):
             await _reject(scope, send, 401, "open the address that the program printed: it has a token")
             return
-        path = "/" + scope["path"].lstrip("/")  # two slashes would begin the name of another host
+        # Two slashes would begin the name of another host. Browsers take a backslash for a slash: it is quoted, and so
+        # are line breaks.
+        path = "/" + quote(scope["path"].lstrip("/"))
         await self._start_session(headers, send, path + ("?" + urlencode(query, doseq=True) if query else ""))
 
     async def _log_in(self, headers: dict[str, str], receive: Receive, send: Send) -> None:
