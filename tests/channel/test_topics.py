@@ -302,7 +302,7 @@ async def test_malformed_headers_cost_one_message_and_are_counted() -> None:
         good = with_headers(encode_headers("a", None, ()), 1, b"good")
         for payload in (good, b"\0" * 7, good, b"\0" * 6 + b"\xff\xff", good):
             one._send(payload, HAS_HEADERS, 1, 0)
-        one._send(b"of a later version", 1 << 9, 1, 0)
+        one._send(b"of a later version", 1 << 10, 1, 0)
         one._send(good, HAS_HEADERS, 1, 0)
         assert [(await two.receive(20)).data for _ in range(4)] == [b"good"] * 4
         assert [event.last_sequence - event.first_sequence for event in missed] == [0, 0, 0]

@@ -59,7 +59,7 @@ def test_fabric_page_draws_every_peer(browser: Browser, lab: dict[str, Any], pic
     browser.wait_until(
         lambda: browser.fabric("free-slots") == "0" and browser.fabric("partitions") == "1", "figures of the server"
     )
-    assert number(browser, "links") == PEERS * 4 / 2
+    browser.wait_until(lambda: number(browser, "links") == PEERS * 4 / 2, "all links are drawn")
     assert "Every peer of the local cluster" in browser.text("main")
     browser.wait_until(
         lambda: f"{PEERS} peers" in browser.run("return document.querySelector('[role=status]').textContent")
