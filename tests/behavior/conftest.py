@@ -11,8 +11,9 @@ from tests.behavior.harness import Harness, OpenHarness, SimHarness, SocketHarne
 
 RUNTIMES = [
     "simulated",
-    "plain sockets",
-    pytest.param("TLS", marks=pytest.mark.long),  # between the other two, which find the same errors
+    # The other two find the same errors, and the tests of channels use plain sockets.
+    pytest.param("plain sockets", marks=pytest.mark.long),
+    pytest.param("TLS", marks=pytest.mark.long),
     "TLS, signed",
 ]
 

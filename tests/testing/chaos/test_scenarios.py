@@ -32,6 +32,7 @@ def test_several_peers_share_a_process_without_tls() -> None:
     assert result["security"] == "plain"
 
 
+@pytest.mark.long
 def test_paused_peers_catch_up_after_resume() -> None:
     code, result = run_chaos("pause", peers=8, pause=2, duration=9.5)
     assert_passed(code, result, survivors=8)
@@ -43,6 +44,7 @@ def test_join_storm_converges() -> None:
     assert_passed(code, result, survivors=12)
 
 
+@pytest.mark.long
 def test_churn_loses_no_message() -> None:
     code, result = run_chaos("churn", peers=8, duration=4, churn_per_min=90)
     assert_passed(code, result, survivors=8 + result["metrics"]["arrivals"] - result["killed"] - result["left"])

@@ -179,7 +179,7 @@ def test_traffic_has_messages_of_every_size():
     assert max(len(data) for each in payloads if len(each) > 1 for data in each) <= BURST_BYTES_MAX
 
 
-@pytest.mark.parametrize("peers", [32, 100])
+@pytest.mark.parametrize("peers", [32, pytest.param(100, marks=pytest.mark.long)])
 def test_trees_have_few_duplicates_and_short_paths(peers: int):
     """The step itself checks its bounds."""
     metrics = load("dissemination-cost").with_dissemination(DisseminationMode.TREE).run(2, peers).metrics
