@@ -1,8 +1,8 @@
 # Everything a contributor runs. `make` alone lists the targets.
 
 PYTHON      ?= python3
-# Three workers on two cores: many tests wait for sockets and timers.
-PYTEST_ARGS ?= -n 3
+# Four workers on two cores: tests wait for sockets and timers for more than half of their time.
+PYTEST_ARGS ?= -n 4
 SOAK_ARGS   ?=
 LOAD_S      ?= 3600
 FUZZ_ARGS   ?= --minutes 10

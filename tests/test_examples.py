@@ -13,11 +13,15 @@ LINES_MAX = 50
 RUN_S = 60.0
 """Each takes about a second; a busy machine takes longer."""
 EXPECTED_OUTPUT = {
+    "auction.py": "highest: Ada bids 60\nhighest: Ada bids 60\nhighest: Ada bids 60",
     "chat.py": "Good morning! Is that you, Ada?",
+    "mailboxes.py": "The sum of the first thousand squares is 332833500",
     "game.py": "At 30, the other player at 30",
     "newsletter.py": "Ada wrote: Issue 1",
+    "rules.py": "The partner reads: Plan B: ask [redacted]",
     "sensors.py": "missed: 0",
     "tape.py": "0 dropped",
+    "task_farm.py": "1438 primes below 12000",
 }
 
 

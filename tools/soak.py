@@ -5,7 +5,9 @@ Each row is an acceptance criterion with the command that runs it alone. Every f
 
 import sys
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from multiprocessing import get_context
 from typing import Annotated
 
 import typer
@@ -15,9 +17,13 @@ from rich.table import Table
 from broadloom.testing.sim.dissemination import DisseminationMode
 from broadloom.testing.sim.scenario import load
 from broadloom.testing.sim.seed_runner import SeedResult, format_metrics, run_seeds
+from tests.mailboxes import histories as mailbox_histories
+from tests.switch import history as switch_history
 from tools.exhaustive import count_violations
 
 ORDER_LENGTH = 8
+MAILBOX_SEEDS = 5000
+SWITCH_SEEDS = 5000
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +63,8 @@ FAULT_CASES = (
     AcceptanceCase("partitioned for longer than the retention time", "long-partition", 60, 20),
     AcceptanceCase("all faults in random order", "random-faults", 24, 100),
     AcceptanceCase("direct requests under all faults in random order", "requests", 24, 100),
+    AcceptanceCase("agreed order, available, under all faults", "order-available", 6, 200),
+    AcceptanceCase("agreed order, safe, under all faults", "order-safe", 6, 200),
     AcceptanceCase("tree parents with the most children killed", "kill-tree-parents", 60, 20),
     AcceptanceCase("hosts of tree parents crash without a reset", "kill-tree-hosts", 60, 20),
     AcceptanceCase("8 start at the same instant on an empty channel", "cold-start", 8, 200),
@@ -88,7 +96,7 @@ CASES = (
 
 def main(
     jobs: Annotated[int, typer.Option(min=1, help="Parallel runs.")] = 2,
-    only: Annotated[str, typer.Option(help="Only the rows of this scenario (or `orders`).")] = "",
+    only: Annotated[str, typer.Option(help="Only this scenario (or `orders`, `mailboxes`, `switch`).")] = "",
 ) -> None:
     """Run all cases and print the table. Exit status: 1 if any guarantee was violated."""
     console = Console(width=160)
@@ -111,8 +119,41 @@ def main(
         wall = time.perf_counter() - start
         case_text = f"1 to 8 peers, every order of {ORDER_LENGTH} joins, leaves and crashes, in each mode"
         table.add_row(case_text, "", f"{run_count - failed} of {run_count}", "", "", f"{wall:.0f}", "")
+    if only in ("", "mailboxes"):
+        description = "mailboxes: acknowledged values under kills, partitions and joins"
+        command = "python -m tests.mailboxes.histories 1 {}"
+        problem_of = mailbox_histories.problem_of
+        violations += _run_histories(description, command, problem_of, MAILBOX_SEEDS, table, jobs, console)
+    if only in ("", "switch"):
+        description = "switch: one handler and one end for each request, under kills, partitions and joins"
+        command = "python -m tests.switch.history 1 {}"
+        violations += _run_histories(
+            description, command, switch_history.problem_of, SWITCH_SEEDS, table, jobs, console
+        )
     console.print(table)
     sys.exit(1 if violations else 0)
+
+
+def _run_histories(
+    description: str,
+    command: str,
+    problem_of: Callable[[int], str],
+    seeds: int,
+    table: Table,
+    jobs: int,
+    console: Console,
+) -> int:
+    """Random histories of a layer, one per seed; return how many failed."""
+    start = time.perf_counter()
+    failed = 0
+    with get_context("fork").Pool(jobs) as pool:
+        for problem in pool.imap_unordered(problem_of, range(1, seeds + 1)):
+            if problem:
+                failed += 1
+                console.print(problem, style="red", markup=False)
+    passed, wall = f"{seeds - failed} of {seeds}", f"{time.perf_counter() - start:.0f}"
+    table.add_row(description, command.format(seeds), passed, "", "", wall, "")
+    return failed
 
 
 def _run_case(case: AcceptanceCase, jobs: int, console: Console) -> list[SeedResult]:

@@ -6,7 +6,6 @@ A test compares the page with the code.
 from collections.abc import Iterable
 
 from broadloom.pipeline.live.tables import TABLES as LIVE_TABLES
-from broadloom.pipeline.live.tables import LiveTable
 from broadloom.pipeline.table import Table, TableColumn, TableSetting
 from broadloom.pipeline.tables import all_tables
 
@@ -50,7 +49,7 @@ def _section(table: Table) -> str:
     return _described(table.name, table.question, " ".join(facts), table.columns)
 
 
-def _live_section(table: LiveTable) -> str:
+def _live_section(table: Table) -> str:
     fact = "Kept up to date by `broadloom pipeline run --follow`, from the [tape](tape.md)."
     return _described(f"live_{table.name}", table.question, fact, table.columns)
 

@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING
 
 from bench.pipeline.questions import QUERIES
 from broadloom.pipeline.results import Results
-from broadloom.pipeline.table import TIME
 from broadloom.pipeline.tables import table
+from broadloom.record.schema import TIME
 from tools.synthetic.fault_injection import InjectedFault
 
 if TYPE_CHECKING:

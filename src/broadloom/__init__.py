@@ -18,6 +18,7 @@ if TYPE_CHECKING:
         NeighborStatus,
         Overflow,
         Reply,
+        State,
         Status,
         Subscription,
         SubscriptionOverflow,
@@ -28,34 +29,48 @@ if TYPE_CHECKING:
         AlreadyRepliedError,
         BroadloomError,
         BusyError,
+        ChannelClosedError,
         ConnectError,
+        HeldError,
         InboxOverflowError,
         InvalidKeyError,
         MessageTooLargeError,
         NoAnswerError,
+        NoMajorityError,
         NotConnectedError,
         NotPermittedError,
+        NotSentError,
+        OrderTimeoutError,
         PeerGoneError,
+        QuotaExceededError,
         RefusedError,
         RejectedError,
         RequestError,
+        RulesError,
+        StateUnavailableError,
         UnknownPeerError,
     )
+    from broadloom.order import Order, ordered
     from broadloom.protocol import ChannelName, ChannelSettings, PeerState
     from broadloom.protocol.events import (
         AuthorWarning,
         AuthorWarningReason,
         Batch,
+        CardChanged,
+        ChannelClosed,
         LinkDown,
         LinkDownReason,
         LinkUp,
         Message,
         Missed,
+        QuotaExceeded,
         Rejected,
+        Revoked,
         StateChanged,
         TraceEvent,
     )
     from broadloom.protocol.identity import Identity, Role
+    from broadloom.protocol.owner.card import CardState, ChannelCard, Quota, SecurityLevel
     from broadloom.protocol.receipts.receipts import Receipt
     from broadloom.protocol.roster.member import (
         LossCause,
@@ -66,7 +81,7 @@ if TYPE_CHECKING:
         Merged,
         Partitioned,
     )
-    from broadloom.security import Authority, Ticket, generate_key
+    from broadloom.security import Authority, RevocationList, SignedCard, Ticket, generate_key
     from broadloom.wire import PeerId
     from broadloom.wire.broadcast_frame import Priority
     from broadloom.wire.exchange_messages import RejectReason
@@ -80,7 +95,12 @@ __all__ = [
     "Batch",
     "BroadloomError",
     "BusyError",
+    "CardChanged",
+    "CardState",
     "Channel",
+    "ChannelCard",
+    "ChannelClosed",
+    "ChannelClosedError",
     "ChannelEvent",
     "ChannelName",
     "ChannelSettings",
@@ -88,6 +108,7 @@ __all__ = [
     "ConnectOptions",
     "DirectRequest",
     "File",
+    "HeldError",
     "Identity",
     "InboxOverflowError",
     "InvalidKeyError",
@@ -106,14 +127,21 @@ __all__ = [
     "Missed",
     "NeighborStatus",
     "NoAnswerError",
+    "NoMajorityError",
     "NotConnectedError",
     "NotPermittedError",
+    "NotSentError",
+    "Order",
+    "OrderTimeoutError",
     "Overflow",
     "Partitioned",
     "PeerGoneError",
     "PeerId",
     "PeerState",
     "Priority",
+    "Quota",
+    "QuotaExceeded",
+    "QuotaExceededError",
     "Receipt",
     "RefusedError",
     "RejectReason",
@@ -121,8 +149,15 @@ __all__ = [
     "RejectedError",
     "Reply",
     "RequestError",
+    "RevocationList",
+    "Revoked",
     "Role",
+    "RulesError",
+    "SecurityLevel",
+    "SignedCard",
+    "State",
     "StateChanged",
+    "StateUnavailableError",
     "Status",
     "Subscription",
     "SubscriptionOverflow",
@@ -133,29 +168,33 @@ __all__ = [
     "connect",
     "expose_status",
     "generate_key",
+    "ordered",
 ]
 
 # Imported on first use: the simulator and `broadloom --help` need neither sockets nor cryptography.
 _NAMES_BY_MODULE = {
     "broadloom.channel": (
-        "Channel ChannelEvent ConnectOptions DirectRequest Layer NeighborStatus Overflow Reply Status Subscription "
-        "SubscriptionOverflow connect"
+        "Channel ChannelEvent ConnectOptions DirectRequest Layer NeighborStatus Overflow Reply State Status "
+        "Subscription SubscriptionOverflow connect"
     ),
     "broadloom.channel.status_socket": "expose_status",
     "broadloom.errors": (
-        "AlreadyRepliedError BroadloomError BusyError ConnectError InboxOverflowError InvalidKeyError "
-        "MessageTooLargeError NoAnswerError NotConnectedError NotPermittedError PeerGoneError RefusedError "
-        "RejectedError RequestError UnknownPeerError"
+        "AlreadyRepliedError BroadloomError BusyError ChannelClosedError ConnectError HeldError InboxOverflowError "
+        "InvalidKeyError MessageTooLargeError NoAnswerError NoMajorityError NotConnectedError "
+        "NotPermittedError NotSentError OrderTimeoutError PeerGoneError QuotaExceededError RefusedError RejectedError "
+        "RequestError RulesError StateUnavailableError UnknownPeerError"
     ),
+    "broadloom.order": "Order ordered",
     "broadloom.protocol": "ChannelName ChannelSettings PeerState",
     "broadloom.protocol.events": (
-        "AuthorWarning AuthorWarningReason Batch LinkDown LinkDownReason LinkUp Message Missed Rejected StateChanged "
-        "TraceEvent"
+        "AuthorWarning AuthorWarningReason Batch CardChanged ChannelClosed LinkDown LinkDownReason LinkUp Message "
+        "Missed QuotaExceeded Rejected Revoked StateChanged TraceEvent"
     ),
     "broadloom.protocol.identity": "Identity Role",
+    "broadloom.protocol.owner.card": "CardState ChannelCard Quota SecurityLevel",
     "broadloom.protocol.receipts.receipts": "Receipt",
     "broadloom.protocol.roster.member": ("LossCause Member MemberJoined MemberLeft MemberLost Merged Partitioned"),
-    "broadloom.security": "Authority Ticket generate_key",
+    "broadloom.security": "Authority RevocationList SignedCard Ticket generate_key",
     "broadloom.wire": "PeerId",
     "broadloom.wire.broadcast_frame": "Priority",
     "broadloom.wire.exchange_messages": "RejectReason",

@@ -1,5 +1,11 @@
 """The exceptions of channels, keys and groups. Each message names the remedy; none contains a secret."""
 
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from broadloom.wire import PeerId
+
 
 class BroadloomError(Exception):
     """Base class of all exceptions that Broadloom raises for conditions outside the program."""
@@ -17,12 +23,20 @@ class NotConnectedError(BroadloomError):
     """The channel was left, was closed for everyone, or is not joined yet."""
 
 
+class ChannelClosedError(RejectedError, NotConnectedError):
+    """The owner has closed the channel."""
+
+
 class NotPermittedError(BroadloomError):
     """The role on the ticket, or the settings of the channel, do not allow this."""
 
 
 class MessageTooLargeError(BroadloomError):
     """A message or file is larger than `ChannelSettings.message_bytes_max`."""
+
+
+class QuotaExceededError(BroadloomError):
+    """A message that cannot wait would exceed the quota on the channel's card."""
 
 
 class RequestError(BroadloomError):
@@ -68,8 +82,49 @@ class AlreadyRepliedError(BroadloomError):
     """A handler replied to one request twice."""
 
 
+class NotSentError(BroadloomError):
+    """A rule refused a message, or could not be carried out: nothing was sent."""
+
+    def __init__(self, rule: str, reason: str) -> None:
+        super().__init__(f"{rule}: {reason}; the message was not sent")
+        self.rule = rule
+        """The rule, with its name or its line."""
+        self.reason = reason
+
+
+class HeldError(NotSentError):
+    """A rule holds a message until it is released (`broadloom rules held`)."""
+
+    def __init__(self, rule: str, reason: str, held_id: str) -> None:
+        super().__init__(rule, f"held as {held_id}" + (f" ({reason})" if reason else ""))
+        self.held_id = held_id
+
+
+class RulesError(BroadloomError, ValueError):
+    """Rules cannot be used. The text has the line and the column of each mistake."""
+
+
+class StateUnavailableError(BroadloomError):
+    """No member has served the state (`channel.fetch_state`)."""
+
+    def __init__(self, text: str, reasons: "Mapping[PeerId, str] | None" = None) -> None:
+        super().__init__(text)
+        self.reasons = reasons or {}
+        """Why each member that was asked did not serve. Empty if no member offers the state."""
+
+
+class OrderTimeoutError(BroadloomError):
+    """A submission was not ordered within `timeout_s`. It may still be."""
+
+
+class NoMajorityError(OrderTimeoutError):
+    """A submission in mode `safe` was not ordered in time, probably because no majority of the voters is connected. The
+    outcome is unknown; submitting it again with the same key is safe."""
+
+
 class InboxOverflowError(BroadloomError):
-    """The channel was left because the program did not read in time (`overflow="leave"`)."""
+    """The channel was left because the program did not read in time (`overflow="leave"`), or an ordered conversation
+    was closed for this reason."""
 
 
 class InvalidKeyError(BroadloomError, ValueError):

@@ -75,6 +75,17 @@ async def test_peer_with_tls_is_rejected_by_plain_peer() -> None:
         assert harness.counter_total("malformed_frames") >= 1
 
 
+async def test_peer_without_tls_does_not_create_a_second_channel() -> None:
+    async with attack_harness() as harness:
+        await assert_rejected(harness, "is on this channel, but uses plain TCP", tls=False)
+
+
+async def test_peer_with_tls_does_not_create_a_second_channel_beside_a_plain_one() -> None:
+    async with attack_harness(tls=False) as harness:
+        await assert_rejected(harness, "is on this channel, but uses plain TCP")
+        await assert_rejected(harness, "is on this channel, but uses plain TCP", key="any", signed=True)
+
+
 async def test_unsigned_peer_is_rejected_by_signed_channel() -> None:
     async with attack_harness(signed=True) as harness:
         await assert_rejected(harness, "signs its messages", at=harness.address, key=harness.options["key"])

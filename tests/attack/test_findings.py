@@ -15,6 +15,7 @@ from broadloom.protocol.identity import Role
 from broadloom.security import Authority, PeerCredentials, revoke_tickets
 from broadloom.transport.limits import Limits, TcpTuning
 from broadloom.wire import Broadcast
+from broadloom.wire.exchange_messages import Reject, RejectReason
 from broadloom.wire.link_messages import Heartbeat, LastKnown, Want
 from broadloom.wire.types import AuthorState
 from tests.attack.harness import attack_harness
@@ -49,19 +50,24 @@ async def test_claims_about_many_authors_do_not_block_new_authors() -> None:
             await eventually(lambda: len(harness.foreign_messages) == len(harness.channels))
 
 
-async def test_revoked_author_is_dropped_when_a_neighbor_still_admits_it(tmp_path: Path) -> None:
+async def test_revocation_list_of_a_newcomer_puts_out_a_member_that_is_linked_already(tmp_path: Path) -> None:
     owner, path = Authority.generate(), tmp_path / "revoked.pem"
     eve = owner.issue_ticket("eve", Role.PRODUCER, datetime.now(UTC) + timedelta(days=1))
     name = f"attack/{tmp_path.name}-{owner.certificate.serial_number}-{id(owner)}"
     async with attack_harness(tickets=issue_tickets(owner, 2), name=name) as harness:
+        attacker = await harness.hostile_neighbor(PeerCredentials.from_ticket(ChannelName.parse(harness.name), eve))
+        assert harness.is_neighbor(attacker)
         revoke_tickets(owner, path, [eve.serial])
         ticket = owner.issue_ticket("strict", Role.PRODUCER, datetime.now(UTC) + timedelta(days=1))
         async with broadloom.connect(harness.name, ticket=ticket, revocation_list=path) as strict:
-            attacker = await harness.hostile_neighbor(PeerCredentials.from_ticket(ChannelName.parse(harness.name), eve))
-            attacker.send(attacker.credential(), attacker.signed(Broadcast(attacker.peer_id, 1, 1, (b"still here",))))
-            await eventually(lambda: strict.status().counters["bad_credentials"] > 0)
+            await eventually(lambda: not harness.is_neighbor(attacker))
+            await eventually(lambda: attacker.is_closed)
+            again = await harness.attack(PeerCredentials.from_ticket(ChannelName.parse(harness.name), eve))
+            again.send(again.hello())
+            rejection = await again.until(Reject)
+            assert rejection.reason is RejectReason.TICKET_REVOKED
             await harness.wait_for_traffic(50)
-            assert strict.status().counters["bad_credentials"] < 20
+            assert strict.is_connected
 
 
 async def test_newcomer_joins_despite_silent_members() -> None:

@@ -9,6 +9,7 @@ import pytest
 
 from broadloom.protocol.broadcast.signing import MessageVerifier
 from broadloom.protocol.exchange import Exchange
+from broadloom.protocol.owner.owner import Owner
 from broadloom.security.verification import SessionSigner
 from broadloom.transport.admission_control import AdmissionControl
 from broadloom.transport.connection import TcpConnection
@@ -52,4 +53,5 @@ def test_stalled_neighbor_stays_without_send_queue_limit(monkeypatch: pytest.Mon
 
 def test_revoked_neighbor_stays_without_recheck(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(SessionSigner, "recheck", lambda *_: None)
+    monkeypatch.setattr(Owner, "exclusion_of", lambda *_: None)
     assert_attack_succeeds(test_admission.test_neighbor_is_dropped_when_its_ticket_is_revoked(tmp_path))

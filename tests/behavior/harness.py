@@ -6,17 +6,24 @@ Processes that are really killed and paused are in `tests/testing/chaos`.
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, Protocol
 from uuid import uuid4
 
 from broadloom.protocol import ChannelName, Peer, PeerState, Tuning
-from broadloom.protocol.events import Event, LinkUp, Message, Missed
-from broadloom.security import PeerCredentials
+from broadloom.protocol.events import Batch, Event, LinkUp, Message, Missed
+from broadloom.protocol.identity import Role
+from broadloom.protocol.owner.card import ChannelCard, encode_card
+from broadloom.security import Authority, PeerCredentials, RevocationList, SignedCard, revoke_tickets
 from broadloom.testing.checks.guarantees import check_fabric
+from broadloom.testing.sim.owner import sign_document
 from broadloom.testing.sim.simulation import Simulation, SimulationSettings
 from broadloom.transport import TcpNode
 from broadloom.transport.bootstrap_hosts import BootstrapHosts
 from broadloom.wire import Address
+from broadloom.wire.owner_messages import OwnerDocumentKind
 from tests.support import eventually
 
 
@@ -30,6 +37,10 @@ class HarnessPeer:
     sent: list[bytes] = field(default_factory=list)
     links_max: int = 0
     events: list[Event] = field(default_factory=list)
+    on_message: Callable[[Message], None] | None = None
+    """Called for each message, after it was added to `received`."""
+    listen: Callable[[Event], None] | None = None
+    """Called for each event, after it was added to `events`."""
 
     @property
     def id(self) -> int:
@@ -50,10 +61,18 @@ class HarnessPeer:
     def received_from(self, author: "HarnessPeer") -> list[tuple[int, bytes]]:
         return [(message.sequence, message.data) for message in self.received if message.author == author.id]
 
+    def deliver(self, batch: Batch) -> None:
+        for message in batch:
+            self.received.append(message)
+            if self.on_message is not None:
+                self.on_message(message)
+
     def on_event(self, event: Event) -> None:
         self.events.append(event)
         if isinstance(event, LinkUp):
             self.links_max = max(self.links_max, len(self.peer.links))
+        if self.listen is not None:
+            self.listen(event)
 
 
 class Harness(Protocol):
@@ -78,10 +97,11 @@ def is_converged(harness: Harness) -> bool:
 
 
 class SimHarness:
-    def __init__(self, settings: Tuning) -> None:
+    def __init__(self, settings: Tuning, *, has_owner: bool = False) -> None:
         self.settings = settings
         self.peers: list[HarnessPeer] = []
-        self._simulation = Simulation(7, SimulationSettings(peer=settings, roster=True))
+        self._simulation = Simulation(7, SimulationSettings(peer=settings, roster=True, owner=has_owner))
+        self._number = 0
         self._nodes: dict[HarnessPeer, Any] = {}
 
     async def add(self, count: int = 1, *, at_once: bool = False) -> list[HarnessPeer]:
@@ -91,7 +111,7 @@ class SimHarness:
             node = self._simulation.add_peer(bootstrap=bootstrap)
             peer = HarnessPeer(node.peer)
             # The test itself judges, not the step checker of the simulator.
-            node.deliver = peer.received.extend  # type: ignore[assignment,method-assign]
+            node.deliver = peer.deliver  # type: ignore[method-assign]
             node.report_missed = peer.missed.append  # type: ignore[assignment,method-assign]
             node.emit = peer.on_event  # type: ignore[method-assign]
             self._nodes[peer] = node
@@ -119,6 +139,16 @@ class SimHarness:
     def heal(self) -> None:
         self._simulation.network.heal()
 
+    def sign_card(self, **fields: Any) -> bytes:
+        self._number += 1
+        card = ChannelCard("a/b", number=self._number, **fields)
+        return sign_document(OwnerDocumentKind.CARD, self._number, encode_card(card))
+
+    def sign_revocations(self, peers: list[HarnessPeer]) -> bytes:
+        self._number += 1
+        serials = "".join(self._nodes[peer].identity.ticket_serial for peer in peers)
+        return sign_document(OwnerDocumentKind.REVOCATION_LIST, self._number, serials.encode())
+
     async def close(self) -> None:
         pass
 
@@ -138,11 +168,12 @@ class _PartitionableNode(TcpNode):
 
 
 class SocketHarness:
-    def __init__(self, settings: Tuning, *, tls: bool, signed: bool = False) -> None:
+    def __init__(self, settings: Tuning, *, tls: bool, signed: bool = False, has_owner: bool = False) -> None:
         self.settings = settings
         self.peers: list[HarnessPeer] = []
         self._tls = tls
         self._signed = signed
+        self._owner = Authority.generate() if has_owner else None
         self._channel = ChannelName("test", uuid4().hex)
         self._nodes: dict[HarnessPeer, _PartitionableNode] = {}
         self._problems: list[dict[str, Any]] = []
@@ -155,7 +186,7 @@ class SocketHarness:
                 self._channel,
                 advertise_host="127.0.0.1",
                 bootstrap=BootstrapHosts(),
-                credentials=PeerCredentials.from_key(self._channel, "a key") if self._tls else None,
+                credentials=self._credentials(),
                 signed=self._signed,
                 settings=self.settings,
             )
@@ -164,7 +195,7 @@ class SocketHarness:
             node.deliver, node.report_missed, node.emit = received.extend, missed.append, lambda _event: None
             await node.start()
             peer = HarnessPeer(node.peer, received, missed)
-            node.emit = peer.on_event
+            node.emit, node.deliver = peer.on_event, peer.deliver
             self._nodes[peer] = node
             self.peers.append(peer)
             added.append(peer)
@@ -172,6 +203,25 @@ class SocketHarness:
                 await self.until(lambda peer=peer: peer.is_connected)  # type: ignore[misc]
         await self.until(lambda: all(peer.is_connected for peer in added))
         return added
+
+    def _credentials(self) -> PeerCredentials | None:
+        if self._owner is not None:
+            end = datetime.now(UTC) + timedelta(days=1)
+            ticket = self._owner.issue_ticket(f"member {len(self._nodes)}", Role.PRODUCER, end)
+            return PeerCredentials.from_ticket(self._channel, ticket)
+        return PeerCredentials.from_key(self._channel, "a key") if self._tls else None
+
+    def sign_card(self, **fields: Any) -> bytes:
+        assert self._owner is not None
+        return SignedCard.sign(self._owner, ChannelCard(str(self._channel), **fields)).document
+
+    def sign_revocations(self, peers: list[HarnessPeer]) -> bytes:
+        assert self._owner is not None
+        found = [self._nodes[peer].credentials for peer in peers]
+        serials = [each.identity.ticket_serial for each in found if each is not None]
+        with TemporaryDirectory() as directory:
+            revoke_tickets(self._owner, path := Path(directory) / "revoked.pem", serials)
+            return RevocationList(path, self._owner.certificate).document
 
     async def until(self, condition: Callable[[], object], within_s: float = 20.0) -> None:
         await eventually(condition, timeout_s=within_s)

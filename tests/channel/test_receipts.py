@@ -48,6 +48,7 @@ async def test_member_that_dies_is_gone() -> None:
         victim.abort()
         receipt = await author.broadcast(b"hello", receipt="all", timeout_s=TIMEOUT_S)
         assert receipt.gone == {victim.peer_id}
+        assert all(isinstance(each, broadloom.PeerId) for each in receipt.gone)
         assert receipt.confirmed == {member.peer_id for member in others}
         assert not receipt.is_complete
 

@@ -13,6 +13,7 @@ import broadloom
 from broadloom import Batch, Message, Missed, NotConnectedError, SubscriptionOverflow
 from broadloom.channel.topics import PatternTrie, checked_pattern
 from broadloom.errors import InboxOverflowError
+from broadloom.groups import Groups
 from broadloom.wire import WireError
 from broadloom.wire.message_headers import checked_headers, decode_headers, encode_headers, split_headers, with_headers
 from broadloom.wire.payload_kind import HAS_HEADERS
@@ -114,21 +115,23 @@ def test_unknown_optional_field_is_skipped_and_unknown_critical_one_is_not() -> 
 
 async def test_bad_headers_are_rejected_before_anything_is_sent() -> None:
     async with connected_channels(1) as (channel,):
-        for arguments, problem in (
-            ({"topic": "a//b"}, ValueError),
-            ({"topic": "a/*"}, ValueError),
-            ({"topic": "a\x1b[31m"}, ValueError),
-            ({"topic": 7}, TypeError),
-            ({"content_type": b"text/plain"}, TypeError),
-            ({"headers": {"a": 1}}, TypeError),
-            ({"headers": [("a", "b")]}, TypeError),
-            ({"headers": {"": "x"}}, ValueError),
-            ({"headers": {"big": "x" * 10_000_000}}, ValueError),
-            ({"headers": {str(number): "" for number in range(33)}}, ValueError),
+        for arguments, problem, text in (
+            ({"topic": "a//b"}, ValueError, "topic 'a//b': a level is empty"),
+            ({"topic": "a/*"}, ValueError, "allowed in patterns only"),
+            ({"topic": "a\x1b[31m"}, ValueError, "topic"),
+            ({"topic": "a" * 10_000_000}, ValueError, "10,000,000 bytes; at most 256 are allowed"),
+            ({"topic": 7}, TypeError, "topic"),
+            ({"content_type": b"text/plain"}, TypeError, "content_type"),
+            ({"headers": {"a": 1}}, TypeError, "header"),
+            ({"headers": [("a", "b")]}, TypeError, "must be a mapping"),
+            ({"headers": {"": "x"}}, ValueError, "header"),
+            ({"headers": {"big": "x" * 10_000_000}}, ValueError, "headers of 10,000,007 bytes: at most 4,096"),
+            ({"headers": {str(number): "" for number in range(33)}}, ValueError, "at most 32"),
         ):
-            with pytest.raises(problem):
+            with pytest.raises(problem, match=text) as raised:
                 await channel.broadcast(b"x", **arguments)
-            with pytest.raises(problem):
+            assert len(str(raised.value)) < 200
+            with pytest.raises(problem, match=text):
                 channel.broadcast_nowait(b"x", **arguments)
         assert channel.status().counters["sent"] == 0
 
@@ -260,6 +263,54 @@ async def test_pausing_subscription_slows_the_channel_and_loses_nothing() -> Non
         assert two.missed_count == 0
 
 
+async def test_pausing_subscription_without_a_reader_holds_up_the_channel_only_for_a_moment(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(broadloom.channel.subscription, "PAUSE_S_MAX", 0.2)
+    async with connected_channels(2) as (one, two):
+        overflows: list[SubscriptionOverflow] = []
+        two.on_event(lambda event: overflows.append(event) if isinstance(event, SubscriptionOverflow) else None)
+        unread = two.subscribe("a", overflow="pause", messages_max=20)
+        reader = two.subscribe()
+        for number in range(100):
+            await one.broadcast(b"%d" % number, topic="a")
+        await eventually(lambda: unread.dropped_count)
+        for number in range(100, 200):
+            await one.broadcast(b"%d" % number, topic="a")
+        got = [int((await reader.receive(20)).data) for _ in range(200)]
+        assert got == list(range(200))
+        assert two.missed_count == 0
+        await eventually(lambda: unread.unread_count <= 20)
+        assert unread.dropped_count == 200 - unread.unread_count
+        assert [(each.pattern, each.author) for each in overflows] == [("a", one.peer_id)] * len(overflows)
+        assert sum(each.last_sequence - each.first_sequence + 1 for each in overflows) == unread.dropped_count
+        assert caplog.text.count("the subscription 'a' has held up the channel for 0.2 s") == 1
+        # Once it is read again, it pauses again.
+        before, kept = unread.dropped_count, unread.unread_count
+        rest = [int((await unread.receive(20)).data) for _ in range(kept)]
+        assert rest == list(range(200 - kept, 200))
+        monkeypatch.setattr(broadloom.channel.subscription, "PAUSE_S_MAX", 60.0)
+        sending = asyncio.ensure_future(_broadcast_many(one, 500))
+        assert [int((await unread.receive(20)).data) for _ in range(500)] == list(range(500))
+        await sending
+        assert unread.dropped_count == before
+
+
+async def _broadcast_many(channel: broadloom.Channel, count: int) -> None:
+    for number in range(count):
+        await channel.broadcast(b"%d" % number, topic="a")
+
+
+async def test_paused_channel_goes_on_when_the_subscription_is_closed() -> None:
+    async with connected_channels(2) as (one, two):
+        unread = two.subscribe("a", overflow="pause", messages_max=5)
+        await _broadcast_many(one, 20)
+        await eventually(lambda: two._node.peer.is_paused)
+        unread.close()
+        assert not two._node.peer.is_paused
+        assert unread._pause_timer is None
+
+
 async def test_program_that_only_subscribes_gets_no_missed_events_for_the_unread_inbox() -> None:
     async with connected_channels(2, inbox_messages_max=100) as (one, two):
         missed: list[object] = []
@@ -329,6 +380,27 @@ async def test_layers_do_not_disturb_each_other_or_the_application() -> None:
         assert application == [b"application %d" % number for number in range(50) for _ in range(2)]
         assert got["aa"] == [b"aa %d" % number for number in range(50)] + [big]
         assert got["bb"] == [b"bb %d" % number for number in range(50)]
+
+
+async def test_programs_with_and_without_topics_layers_and_groups_share_a_channel() -> None:
+    async with connected_channels(4) as (author, plain, topical, layered):
+        batches: list[bytes] = []
+        scores = topical.subscribe("scores/**")
+        layered.layer("zz", lambda batch: batches.extend(batch.data))
+        layer = author.layer("zz")
+        async with Groups(layered, "ann") as groups:
+            for number in range(20):
+                await author.broadcast(b"plain %d" % number)
+                await author.broadcast(b"score %d" % number, topic="scores/nfl", headers={"n": str(number)})
+                await layer.broadcast(b"layer %d" % number)
+            await groups.create("a group that the others know nothing of")
+        expected = [text % number for number in range(20) for text in (b"plain %d", b"score %d")]
+        for reader in (plain, topical, layered):
+            assert [(await reader.receive(20)).data for _ in range(40)] == expected
+        assert [(await scores.receive(20)).headers["n"] for _ in range(20)] == [str(number) for number in range(20)]
+        await eventually(lambda: batches == [b"layer %d" % number for number in range(20)])
+        await eventually(lambda: {"zz", "Gr"} == set(plain.status().unknown_layers))
+        assert all(each.unread_count == each.missed_count == 0 for each in (plain, topical, layered))
 
 
 async def test_messages_of_an_unknown_layer_are_counted_and_reach_no_reader() -> None:

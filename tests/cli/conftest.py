@@ -14,7 +14,7 @@ def sockets(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """The directory; child processes inherit it through the environment."""
     directory = short_directory()
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(directory))
-    for name in ("BROADLOOM_KEY", "BROADLOOM_BOOTSTRAP"):
+    for name in ("BROADLOOM_KEY", "BROADLOOM_BOOTSTRAP", "BROADLOOM_RULES"):
         monkeypatch.delenv(name, raising=False)
     yield directory / "broadloom"
     shutil.rmtree(directory, ignore_errors=True)

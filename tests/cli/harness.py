@@ -3,8 +3,6 @@
 import os
 import pty
 import select
-import signal
-import subprocess
 import sys
 import tempfile
 import threading
@@ -20,6 +18,7 @@ from broadloom.sync import bridge
 from broadloom.wire.broadcast_frame import Priority
 from broadloom.wire.file_payload import encode_file
 from broadloom.wire.payload_kind import PayloadKind
+from tests.cli.warm_command import WarmCommand
 from tests.support import TIMEOUT_S, wait_until
 
 COMMAND = Path(sys.executable).with_name("broadloom")
@@ -40,17 +39,9 @@ class CommandProcess:
     """A running command. With `terminal`, standard input and output are a terminal."""
 
     def __init__(self, *args: str, env: dict[str, str] | None = None, terminal: bool = False) -> None:
-        if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # ignored in background jobs of a shell, and inherited
-            signal.signal(signal.SIGINT, signal.default_int_handler)
         environment = {**os.environ, "NO_COLOR": "1", "COLUMNS": "200", "TERM": "xterm", **(env or {})}
         self.terminal, inner = pty.openpty() if terminal else (-1, -1)
-        self.process = subprocess.Popen(
-            [COMMAND, *args],
-            stdin=inner if terminal else subprocess.PIPE,
-            stdout=inner if terminal else subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            env=environment,
-        )
+        self.process = WarmCommand([*args], stdin=inner, stdout=inner, env=environment)
         if terminal:
             os.close(inner)
         self._texts = {"out": b"", "err": b""}

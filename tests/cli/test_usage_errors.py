@@ -55,6 +55,8 @@ def test_invalid_join_options_are_reported_in_one_line(
         (("send", CHANNEL, "--file", "."), "cannot read .: Is a directory"),
         (("send", CHANNEL, "text", "--priority", "urgent"), "must be low, normal, high, or a number from 0 to 255"),
         (("send", CHANNEL, "text", "--priority", "256"), "from 0 to 255"),
+        (("send", CHANNEL, "text", "--topic", "a//b"), "--topic: topic 'a//b': a level is empty"),
+        (("listen", CHANNEL, "--topic", "a*b"), "--topic: pattern 'a*b': `*` and `**` stand for whole levels"),
         (("send", CHANNEL, "text", "--ttl", "0"), "more than 0 seconds"),
         (("send", CHANNEL, "text", "--ttl", "nan"), "more than 0 seconds"),
         (("listen", CHANNEL, "--save-dir", "/dev/null/x"), "cannot save files in /dev/null/x"),

@@ -24,11 +24,14 @@ from broadloom.wire.direct_messages import (
 from broadloom.wire.exchange_messages import MAGIC, VERSION, Hello
 from broadloom.wire.fields import (
     CHANNEL_ID_BYTES,
+    OWNER_HASH_BYTES,
     PROOF_BYTES_MAX,
     Bool,
     ChannelId,
     CredentialBytes,
+    DocumentHash,
     Hyper,
+    OwnerDocumentBytes,
     PartBytes,
     ProofBytes,
     Text,
@@ -242,6 +245,8 @@ _RANDOM_VALUES: dict[Any, Any] = {
     Bool: lambda generator: generator.random.random() < 0.5,
     Text: Generator._text,
     ChannelId: Generator._channel,
+    DocumentHash: lambda self: self.random.randbytes(OWNER_HASH_BYTES),
+    OwnerDocumentBytes: lambda self: self.random.randbytes(self.random.choice((0, 1, 64, 700))),
     CredentialBytes: Generator._bytes,
     PartBytes: Generator._bytes,
     ProofBytes: lambda generator: generator.random.randbytes(generator.random.choice((0, 144, PROOF_BYTES_MAX))),

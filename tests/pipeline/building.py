@@ -25,8 +25,8 @@ COLUMNS = [name for name in SCHEMA.names if name != "payload"]
 def build_in_memory(
     rows: pa.Table,
     *names: str,
-    quarantined: pa.Table | None = None,
-    invoices: pa.Table | None = None,
+    quarantined: pl.DataFrame | None = None,
+    invoices: pl.DataFrame | None = None,
     **settings: str,
 ) -> dict[str, pl.DataFrame]:
     """These tables and their dependencies; `invoices` are those of the previous build."""
@@ -39,8 +39,7 @@ def build_in_memory(
         excluded = quarantine([]) if quarantined is None else quarantined
         billing = load(str(chosen["billing_file"]))
         job = Job(every, every, folder, chosen, billing, excluded, previous_invoices=invoices)
-        _, writers = build_channels(job, events)
-        files = [file for writer in writers for file in writer.files]
+        files = [file for writer in build_channels(job, events) for file in writer.files]
         found = {}
         for each in tables:
             paths = [f"{folder}/{file.table}/{file.name}" for file in files if file.table == each.name]

@@ -4,33 +4,35 @@ from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
 
+import polars as pl
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from broadloom.pipeline.billing import config
-from broadloom.pipeline.tables.ad_broadcasts import BROADCASTS, add_audience, add_fees, broadcasts
-from broadloom.record.arrow_import import pa
+from broadloom.pipeline.tables.ad_broadcasts import add_audience, add_fees, broadcasts
 from broadloom.record.schema import EventKind
 from tests.pipeline.building import build_in_memory
 from tests.pipeline.event_rows import event_table
 
 BEGIN = datetime(2027, 1, 31, 22, tzinfo=UTC)
-TIME = pa.timestamp("us", tz="UTC")
-IMPRESSION = pa.schema(
-    [*[BROADCASTS.field(n) for n in range(4)], pa.field("event_time", TIME), pa.field("peer", pa.string())]
-)
+TIME = pl.Datetime("us", "UTC")
+IMPRESSION = dict.fromkeys(("channel", "ad_name", "group_id", "topic", "peer"), pl.String()) | {"event_time": TIME}
 
 
 def at(seconds: float) -> datetime:
     return BEGIN + timedelta(seconds=seconds)
 
 
-def impressions(rows: list[tuple[str, str | None, str, int]]) -> pa.Table:
+def micros(seconds: float) -> int:
+    return int(at(seconds).timestamp() * 1_000_000)
+
+
+def impressions(rows: list[tuple[str, str | None, str, int]]) -> pl.DataFrame:
     filled = [
         {"channel": "c", "ad_name": ad, "group_id": group, "topic": None, "event_time": at(when), "peer": peer}
         for ad, group, peer, when in rows
     ]
-    return pa.Table.from_pylist(filled, schema=IMPRESSION)
+    return pl.DataFrame(filled, schema=IMPRESSION)
 
 
 @settings(max_examples=200, deadline=None)
@@ -49,9 +51,9 @@ def test_impressions_are_grouped_like_naive_implementation(rows: list[tuple[str,
         if not own or when - own[-1][0] > 10:
             own.append((when, set()))
         own[-1][1].add(peer)
-    got = broadcasts(impressions(rows), 10_000_000).to_pylist()
+    got = broadcasts(impressions(rows), 10_000_000).to_dicts()
     assert {(row["ad_name"], row["group_id"], row["broadcast_time"], row["impression_count"]) for row in got} == {
-        (*key, at(when), len(peers)) for key, own in expected.items() for when, peers in own
+        (*key, micros(when), len(peers)) for key, own in expected.items() for when, peers in own
     }
     assert len(got) == sum(len(own) for own in expected.values())
 
@@ -64,15 +66,13 @@ def test_impressions_are_grouped_like_naive_implementation(rows: list[tuple[str,
 def test_audience_counts_subscribers_with_a_session_at_that_time(cuts: list[list[int]], when: list[int]) -> None:
     people = [[(a, b) for a, b in zip(own[::2], own[1::2], strict=False)] for own in cuts]
     spans = [span for own in people for span in own]
-    sessions_table = pa.table(
-        {
-            "start_time": pa.array([at(a) for a, _ in spans], TIME),
-            "end_time": pa.array([at(b) for _, b in spans], TIME),
-        }
+    sessions_table = pl.DataFrame(
+        {"start_time": [at(a) for a, _ in spans], "end_time": [at(b) for _, b in spans]},
+        schema={"start_time": TIME, "end_time": TIME},
     )
     shown = broadcasts(impressions([("x", None, "o", each) for each in when]), 0)
-    for row in add_audience(shown, sessions_table).to_pylist():
-        moment = (row["broadcast_time"] - BEGIN).total_seconds()
+    for row in add_audience(shown, sessions_table).to_dicts():
+        moment = (row["broadcast_time"] - micros(0)) / 1_000_000
         assert row["audience_count"] == sum(any(a <= moment <= b for a, b in own) for own in people)
 
 
@@ -84,8 +84,8 @@ def test_fees_are_exact_and_unlisted_ad_has_a_reason() -> None:
         }
     )
     shown = broadcasts(impressions([("spring-1", None, "o", 0), ("mystery", None, "o", 0)]), 0)
-    audience = shown.append_column("audience_count", pa.array([3, 3], pa.int64()))
-    found = {row["ad_name"]: row for row in add_fees(audience, billing).to_pylist()}
+    audience = shown.with_columns(audience_count=pl.lit(3, pl.Int64))
+    found = {row["ad_name"]: row for row in add_fees(audience, billing).to_dicts()}
     assert (found["spring-1"]["advertiser"], found["spring-1"]["fee"]) == ("acme", Decimal("1.0375"))
     assert (found["mystery"]["advertiser"], found["mystery"]["fee"]) == (None, Decimal(0))
     assert "no advertiser" in found["mystery"]["reason"]

@@ -36,7 +36,7 @@ def test_audit_passes_simulation_with_kills(simulation: Path) -> None:
 
 
 @pytest.mark.parametrize("fault", FaultKind, ids=lambda fault: fault.value)
-@pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.parametrize("seed", [1, pytest.param(2, marks=pytest.mark.long)])
 def test_audit_finds_each_fault_in_synthetic_tape(synthetic: Path, tmp_path: Path, fault: FaultKind, seed: int) -> None:
     injected = inject(synthetic, tmp_path, [fault], seed)
     found = run_audit(read(tmp_path))

@@ -18,7 +18,7 @@ from tests.pipeline.test_delivery_balances import A, B, C, TapeBuilder
 from tests.pipeline.without_spark import frame, write_simulation
 
 
-def summary(rows: pa.Table, quarantined: pa.Table | None = None) -> dict:
+def summary(rows: pa.Table, quarantined: pl.DataFrame | None = None) -> dict:
     return build_in_memory(rows, "audit_summary", quarantined=quarantined)["audit_summary"].row(0, named=True)
 
 
@@ -68,8 +68,8 @@ def test_verdict_over_channels_ignores_idle_ones_but_not_unread_files() -> None:
     idle = {"verdict": "unjudged", **columns, "due_count": 0}
     unjudged = {"verdict": "unjudged", **columns, "unjudged_peer_count": 1}
     unsettled, broken = {"verdict": "unsettled", **columns}, {"verdict": "broken", **columns}
-    nothing = frame(quarantine([]))
-    lost = frame(quarantine([FileReport("x", 1, reason=QuarantineReason.UNREADABLE)]))
+    nothing = quarantine([])
+    lost = quarantine([FileReport("x", 1, reason=QuarantineReason.UNREADABLE)])
     assert audit_verdict(pl.DataFrame([held, idle]), nothing) is Verdict.HELD
     assert audit_verdict(pl.DataFrame([held, unjudged]), nothing) is Verdict.UNJUDGED
     assert audit_verdict(pl.DataFrame([held]), lost) is Verdict.UNJUDGED

@@ -5,24 +5,19 @@ import polars as pl
 import pytest
 
 from broadloom.pipeline.analysis.clock_correction import WINDOW_US, ClockCorrection
-from broadloom.pipeline.analysis.frames import frame_us
+from broadloom.pipeline.analysis.frames import in_us
 from broadloom.pipeline.analysis.link_crossings import FASTEST, crossings, fastest
 from broadloom.pipeline.engine.scans import crossing_rows
-from broadloom.pipeline.tables.clock_offsets import CLOCK_OFFSETS, estimate_clock_offsets
+from broadloom.pipeline.tables.clock_offsets import COLUMNS, estimate_clock_offsets
 from broadloom.record.arrow_import import pa
 from tests.pipeline.building import build_all, events_of
 from tests.pipeline.flooded import START_US, FloodTape, flood_tape
 from tests.pipeline.simulated import simulated_history
 
 
-def spans_of(rows: pa.Table) -> pa.Table:
-    frame = pl.from_arrow(rows)
-    assert isinstance(frame, pl.DataFrame)
-    return (
-        frame.group_by("run_id")
-        .agg(start_time=pl.col("event_time").min(), end_time=pl.col("event_time").max())
-        .to_arrow()
-    )
+def spans_of(rows: pa.Table) -> pl.DataFrame:
+    by_run = pl.DataFrame(rows).group_by("run_id")
+    return by_run.agg(start_time=pl.col("event_time").min(), end_time=pl.col("event_time").max())
 
 
 def fastest_of(rows: pa.Table) -> pl.DataFrame:
@@ -30,7 +25,7 @@ def fastest_of(rows: pa.Table) -> pl.DataFrame:
 
 
 def estimated(rows: pa.Table) -> pl.DataFrame:
-    return frame_us(estimate_clock_offsets(fastest_of(rows), spans_of(rows)))
+    return in_us(estimate_clock_offsets(fastest_of(rows), spans_of(rows)))
 
 
 def errors_ms(tape: FloodTape, found: pl.DataFrame) -> np.ndarray:
@@ -63,7 +58,7 @@ def test_clock_drift_is_corrected():
     tape = flood_tape(drift_ppm_max=40.0, seconds=1800, messages=900, seed=3)
     found = estimated(tape.rows)
     correction = ClockCorrection(estimate_clock_offsets(fastest_of(tape.rows), spans_of(tape.rows)))
-    rows = frame_us(tape.rows)
+    rows = in_us(pl.DataFrame(tape.rows))
     corrected = correction.apply(rows, "run_id", "event_time")
     sent = corrected.filter(pl.col("kind") == "sent").select("author", "sequence", sent="event_time")
     got = corrected.filter(pl.col("kind") == "delivered").join(sent, on=["author", "sequence"], how="left")
@@ -89,8 +84,8 @@ def test_stated_error_holds_for_clocks_hours_apart_that_drift(seed, jitter_ms):
         seed=seed,
     )
     offsets = estimate_clock_offsets(fastest_of(tape.rows), spans_of(tape.rows))
-    (reference,) = set(frame_us(offsets)["reference_run_id"])
-    rows = frame_us(tape.rows).with_columns(
+    (reference,) = set(in_us(offsets)["reference_run_id"])
+    rows = in_us(pl.DataFrame(tape.rows)).with_columns(
         offset_us=pl.col("run_id").replace_strict({run: each * 1e6 for run, each in tape.offset_s.items()}),
         drift=pl.col("run_id").replace_strict(tape.drift),
         shown=pl.col("event_time"),
@@ -107,12 +102,12 @@ def test_stated_error_holds_for_clocks_hours_apart_that_drift(seed, jitter_ms):
 def test_clock_that_is_set_in_between_is_within_the_stated_error():
     """Half way, the clock of a run is set back by ten minutes."""
     tape = flood_tape(peers=20, runs=4, messages=300, seconds=3000, offset_s_max=2.0, seed=5)
-    rows = frame_us(tape.rows)
+    rows = in_us(pl.DataFrame(tape.rows))
     is_set = (pl.col("run_id") == "run-02") & (pl.col("event_time") > START_US + 1_500_000_000)
     moved = rows.with_columns(pl.col("event_time") - pl.when(is_set).then(600_000_000).otherwise(0))
     table = moved.with_columns(pl.from_epoch("event_time", "us").dt.replace_time_zone("UTC")).to_arrow()
     offsets = estimate_clock_offsets(fastest_of(table), spans_of(table))
-    (reference,) = set(frame_us(offsets)["reference_run_id"])
+    (reference,) = set(in_us(offsets)["reference_run_id"])
     assert reference != "run-02"
     corrected = ClockCorrection(offsets).apply(moved, "run_id", "event_time")
     offset_us = pl.col("run_id").replace_strict(
@@ -151,16 +146,16 @@ def test_single_run_is_its_own_reference():
 def test_one_way_traffic_relates_no_clocks():
     rows = flood_tape(runs=2, messages=50).rows
     fast = fastest_of(rows).filter(pl.col("run_from") == "run-00")
-    found = frame_us(estimate_clock_offsets(fast, spans_of(rows)))
+    found = in_us(estimate_clock_offsets(fast, spans_of(rows)))
     assert found["reference_run_id"].to_list() == found["run_id"].to_list()
-    assert ClockCorrection(found.with_columns(pl.from_epoch("start_time", "us")).to_arrow()).is_one_clock is False
+    assert ClockCorrection(found).is_one_clock is False
 
 
 def test_cycle_of_one_way_traffic_bounds_clock_offsets():
     delay, offset = 2_000, {"a": 0, "b": 3_000_000, "c": -1_000_000}
     at = 10 * WINDOW_US
     around = [("a", "b"), ("b", "c"), ("c", "a")]
-    fast = pa.Table.from_pylist(
+    fast = pl.DataFrame(
         [
             {"run_from": x, "run_to": y, "minute_us": at, "at_us": at, "sample_count": 5}
             | {"fastest_us": delay + offset[y] - offset[x]}
@@ -168,8 +163,8 @@ def test_cycle_of_one_way_traffic_bounds_clock_offsets():
         ],
         schema=FASTEST,
     )
-    spans = pa.table({"run_id": ["a", "b", "c"], "start_time": [at] * 3, "end_time": [at] * 3})
-    found = frame_us(estimate_clock_offsets(frame_us(fast), spans))
+    spans = pl.DataFrame({"run_id": ["a", "b", "c"], "start_time": [at] * 3, "end_time": [at] * 3})
+    found = in_us(estimate_clock_offsets(fast, spans))
     reference = offset[found["reference_run_id"][0]]
     for run, estimate, error in found.select("run_id", "offset_ms", "error_ms").iter_rows():
         assert abs(1000 * estimate - (offset[run] - reference)) <= 1000 * error <= 3 * delay
@@ -178,13 +173,9 @@ def test_cycle_of_one_way_traffic_bounds_clock_offsets():
 def test_window_without_traffic_uses_nearest_estimate_with_larger_error():
     tape = flood_tape(messages=60)
     begins = START_US // WINDOW_US * WINDOW_US
-    spans = (
-        frame_us(spans_of(tape.rows))
-        .with_columns(start_time=begins, end_time=pl.col("end_time") + 2 * WINDOW_US)
-        .to_arrow()
-    )
+    spans = in_us(spans_of(tape.rows)).with_columns(start_time=begins, end_time=pl.col("end_time") + 2 * WINDOW_US)
     found = (
-        frame_us(estimate_clock_offsets(fastest_of(tape.rows), spans))
+        in_us(estimate_clock_offsets(fastest_of(tape.rows), spans))
         .filter(pl.col("run_id") != pl.col("reference_run_id"))
         .sort("run_id", "start_time")
     )
@@ -196,22 +187,14 @@ def test_window_without_traffic_uses_nearest_estimate_with_larger_error():
 
 
 def test_estimate_returns_empty_table_without_runs():
-    empty = pa.table(
-        {
-            "run_id": pa.array([], pa.string()),
-            "start_time": pa.array([], pa.int64()),
-            "end_time": pa.array([], pa.int64()),
-        }
-    )
-    assert estimate_clock_offsets(frame_us(FASTEST.empty_table()), empty).schema.names == CLOCK_OFFSETS.names
+    none = pl.DataFrame(schema={"run_id": pl.String, "start_time": pl.Int64, "end_time": pl.Int64})
+    assert estimate_clock_offsets(FASTEST.to_frame(), none).columns == [each.name for each in COLUMNS]
 
 
 @pytest.mark.long
 def test_engine_matches_pure_functions():
     tape = flood_tape()
-    here = pl.DataFrame(pl.from_arrow(estimate_clock_offsets(fastest_of(tape.rows), spans_of(tape.rows)))).sort(
-        "run_id", "start_time"
-    )
+    here = estimate_clock_offsets(fastest_of(tape.rows), spans_of(tape.rows)).sort("run_id", "start_time")
     there = build_all()["clock_offsets"].filter(pl.col("run_id").str.starts_with("run-")).sort("run_id", "start_time")
     exact = ["run_id", "start_time", "reference_run_id", "sample_count"]
     assert there.select(exact).rows() == here.select(exact).rows()

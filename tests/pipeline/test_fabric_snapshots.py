@@ -1,11 +1,10 @@
 """Snapshots match networkx, and the last one is the fabric at the end of the simulation."""
 
 import numpy as np
-import polars as pl
 import pytest
 
 from broadloom.pipeline.analysis.fabric_timeline import FabricTimeline
-from broadloom.pipeline.analysis.frames import frame_us
+from broadloom.pipeline.analysis.frames import in_us
 from broadloom.pipeline.tables.fabric_snapshots import fabric_snapshots, snapshot_times
 from broadloom.topology import is_regular
 from tests.pipeline.building import build_all, rows_of_kill
@@ -55,7 +54,7 @@ def test_last_snapshot_matches_fabric_of_simulation(scenario):
     names = [timeline.names[peer] for peer in peers]
     links = {frozenset((names[x], names[y])) for x, y in zip(a.tolist(), b.tolist(), strict=True)}
     assert links == history.links
-    last = frame_us(fabric_snapshots(found, intervals)).sort("snapshot_time").row(-1, named=True)
+    last = in_us(fabric_snapshots(found, intervals)).sort("snapshot_time").row(-1, named=True)
     assert (last["degree"], last["is_regular"], last["component_count"]) == (4, True, 1)
 
 
@@ -74,6 +73,6 @@ def test_timeline_regularity_matches_graph_at_each_time():
 def test_engine_matches_pure_functions():
     intervals, found = intervals_and_links(simulated_history("kill", 30).rows)
     by_spark = build_all()["fabric_snapshots"]
-    here = pl.DataFrame(pl.from_arrow(fabric_snapshots(found, intervals)))
+    here = fabric_snapshots(found, intervals)
     assert rows_of_kill(by_spark.drop("degree_histogram"), "snapshot_time") == here.drop("degree_histogram").rows()
     assert dict(rows_of_kill(by_spark, "snapshot_time")[-1][7]) == {4: 24}

@@ -13,7 +13,7 @@ import pytest
 
 from broadloom.cli.exit_codes import USAGE_ERROR
 from broadloom.cli.pipeline import run as run_command
-from broadloom.pipeline.analysis.frames import frame_us
+from broadloom.pipeline.analysis.frames import in_us
 from broadloom.pipeline.live.follow import (
     FollowProgress,
     follow,
@@ -55,16 +55,16 @@ def grow(folder: Path, messages: int, begin_s: float, channel: ChannelName = CHA
 
 def check_exact(tapes: Path, out: Path) -> None:
     """Compare the live tables with the tapes, window by window."""
-    frame = frame_us(on_tape(tapes)).with_columns(start_time=pl.col("event_time") // 10_000_000 * 10_000_000)
+    frame = in_us(pl.DataFrame(on_tape(tapes))).with_columns(start_time=pl.col("event_time") // 10_000_000 * 10_000_000)
     is_sent, is_delivered = pl.col("kind") == "sent", pl.col("kind") == "delivered"
     expected = frame.group_by("channel", "start_time").agg(
         event_count=pl.len().cast(pl.Int64),
         sent_count=is_sent.sum().cast(pl.Int64),
         delivered_count=is_delivered.sum().cast(pl.Int64),
     )
-    traffic = frame_us(read(out, "traffic"))
+    traffic = in_us(pl.DataFrame(read(out, "traffic")))
     assert _rows(traffic, expected.columns) == _rows(expected, expected.columns)
-    latency = frame_us(read(out, "latency"))
+    latency = in_us(pl.DataFrame(read(out, "latency")))
     assert latency["delivery_count"].sum() == expected["delivered_count"].sum()
     assert latency["untimed_count"].sum() == 0
     assert read(out, "excluded_events").num_rows == 0

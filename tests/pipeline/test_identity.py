@@ -153,7 +153,7 @@ def test_ticket_holders_are_billed_without_identification(tmp_path: Path) -> Non
         ("cid", 3_600_000, False),
     ]
     # Invoices of an earlier version stay as they are.
-    issued = found.drop("is_proven").to_arrow()
+    issued = found.drop("is_proven")
     again = build_in_memory(rows, "invoices", invoices=issued, billing_file=str(tmp_path / "billing.toml"))["invoices"]
     assert again.filter(kind="invoice").drop("is_proven").equals(found.filter(kind="invoice").drop("is_proven"))
     assert again.filter(kind="invoice")["is_proven"].to_list() == [None, None]

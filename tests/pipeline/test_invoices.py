@@ -2,8 +2,10 @@
 
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
+from io import BytesIO
 from pathlib import Path
 
+import polars as pl
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -11,8 +13,7 @@ from hypothesis import strategies as st
 from broadloom.pipeline.billing import config, months
 from broadloom.pipeline.billing.config import BillingConfig
 from broadloom.pipeline.tables import invoices
-from broadloom.pipeline.tables.invoices import BILLING_STATE, NEW_INVOICES, new_invoices
-from broadloom.record.arrow_import import pa, pq
+from broadloom.pipeline.tables.invoices import new_invoices
 from tests.pipeline.building import build_in_memory
 from tests.pipeline.event_rows import event_table
 
@@ -38,11 +39,20 @@ BILLING = config.parse(
 )
 BEFORE = datetime(2026, 12, 1, tzinfo=UTC)
 LATER = datetime(2027, 3, 15, tzinfo=UTC)
+BILLING_STATE = {
+    **dict.fromkeys(
+        ("channel", "subscriber", "billing_month", "issued_id", "issued_plan", "issued_terms"), pl.String()
+    ),
+    **dict.fromkeys(("connected_us", "session_count", "issued_count", "issued_us"), pl.Int64()),
+    **dict.fromkeys(("issued_sessions", "issued_amount"), pl.Int64()),
+    **dict.fromkeys(("tape_start_time", "tapes_end_time", "issued_tape_start_time"), pl.Datetime("us", "UTC")),
+    "is_proven": pl.Boolean(),
+}
 
 
 def month_state(subscriber: str, connected_us: int, **more: object) -> dict:
     """A month as the tapes tell it, nothing issued yet."""
-    blank = dict.fromkeys(BILLING_STATE.names)
+    blank = dict.fromkeys(BILLING_STATE)
     told = {
         "channel": CHANNEL,
         "subscriber": subscriber,
@@ -54,7 +64,11 @@ def month_state(subscriber: str, connected_us: int, **more: object) -> dict:
 
 
 def new_invoices_of(*billing_state: dict, billing: BillingConfig = BILLING) -> list[dict]:
-    return list(new_invoices(pa.Table.from_pylist(list(billing_state), schema=BILLING_STATE), billing).to_pylist())
+    return new_invoices(pl.DataFrame(list(billing_state), schema=BILLING_STATE), billing).to_dicts()
+
+
+def connected_us(row: dict) -> int:
+    return int(row["connected_ms"] * 1000)
 
 
 def issued(rows: list[dict]) -> dict:
@@ -64,9 +78,9 @@ def issued(rows: list[dict]) -> dict:
         "issued_id": "id of the first",
         "issued_plan": rows[0]["plan_name"],
         "issued_terms": rows[0]["terms"],
-        "issued_us": sum(row["connected_us"] for row in rows),
+        "issued_us": sum(connected_us(row) for row in rows),
         "issued_sessions": sum(row["session_count"] for row in rows),
-        "issued_amount": sum(row["amount"] for row in rows),
+        "issued_amount": int(sum(row["amount"] for row in rows) * 10_000),
         "issued_tape_start_time": min(row["tape_start_time"] for row in rows),
     }
 
@@ -131,7 +145,7 @@ def test_issued_invoice_is_kept_and_late_time_is_a_correction() -> None:
         1,
         "id of the first",
     )
-    assert (more["amount"], more["connected_us"]) == (Decimal("0.45"), HOUR_US)
+    assert (more["amount"], connected_us(more)) == (Decimal("0.45"), HOUR_US)
     (less,) = new_invoices_of(month_state("bob", HOUR_US, **issued([*first, more])))
     assert (less["kind"], less["correction_number"], less["amount"]) == ("correction", 2, Decimal("-0.90"))
 
@@ -164,7 +178,7 @@ def test_corrections_add_up_to_the_final_amount(runs: list[int]) -> None:
     at_once = new_invoices_of(month_state("bob", runs[-1]))
     assert sum(row["amount"] for row in rows) == at_once[0]["amount"]
     assert len({row["correction_number"] for row in rows}) == len(rows)
-    assert new_invoices(BILLING_STATE.empty_table(), BILLING).schema == NEW_INVOICES
+    assert new_invoices_of() == []
 
 
 TOML = f"""
@@ -208,15 +222,20 @@ def test_late_rows_lead_to_corrections(tmp_path: Path) -> None:
     # Ten hours over the end of January, an hour of somebody unknown, and rows of March, so that February is over.
     rows = [*identifications("ann", *range(740, 750)), *identifications("eve", 5), *identifications("ann", 24 * 70)]
 
-    def drawn_up(events: list[dict], former: pa.Table | None = None, folder: Path | None = None) -> pa.Table:
-        chosen = {"billing_file": str(tmp_path / "billing.toml"), "issued_invoices": str(folder or "")}
-        found = build_in_memory(event_table(*events), "invoices", invoices=former, **chosen)["invoices"]
-        return found.to_arrow().cast(invoices.SCHEMA)
+    def drawn_up(events: list[dict], former: pl.DataFrame | None = None, folder: Path | None = None) -> pl.DataFrame:
+        found = build_in_memory(
+            event_table(*events),
+            "invoices",
+            invoices=former,
+            billing_file=str(tmp_path / "billing.toml"),
+            issued_invoices=str(folder or ""),
+        )
+        return found["invoices"]
 
     now = rows
     first = drawn_up(now)
-    assert first.schema.names == [each.name for each in invoices.TABLE.columns]
-    told = [(row["billing_month"], row["subscriber"], row["kind"], row["amount"]) for row in first.to_pylist()]
+    assert first.columns == [each.name for each in invoices.TABLE.columns]
+    told = [(row["billing_month"], row["subscriber"], row["kind"], row["amount"]) for row in first.to_dicts()]
     assert told == [
         ("2027-01", "ann", "invoice", Decimal("1.8000")),
         ("2027-01", "eve", "unbilled", Decimal("0.0000")),
@@ -227,18 +246,18 @@ def test_late_rows_lead_to_corrections(tmp_path: Path) -> None:
     ]
     folder = tmp_path / "invoices"
     folder.mkdir()
-    pq.write_table(first, folder / "part-0.parquet")
+    first.write_parquet(folder / "part-0.parquet")
     assert content(drawn_up(now, former=first)) == content(first)
     assert content(drawn_up(now, folder=folder)) == content(first)
 
     late_rows = [*identifications("ann", 739, 738), *rows[::-1]]
     late = drawn_up(late_rows, former=first)
-    was = [row for row in first.to_pylist() if row["invoice_id"]]
-    assert [row for row in late.to_pylist() if row["kind"] == "invoice"] == was
-    (correction,) = [row for row in late.to_pylist() if row["kind"] == "correction"]
+    was = [row for row in first.to_dicts() if row["invoice_id"]]
+    assert [row for row in late.to_dicts() if row["kind"] == "invoice"] == was
+    (correction,) = [row for row in late.to_dicts() if row["kind"] == "correction"]
     assert (correction["billing_month"], correction["amount"]) == ("2027-01", Decimal("0.9"))
     assert correction["corrected_invoice_id"] == was[0]["invoice_id"]
-    assert len({row["invoice_id"] for row in late.to_pylist() if row["invoice_id"]}) == 4
+    assert len({row["invoice_id"] for row in late.to_dicts() if row["invoice_id"]}) == 4
     assert content(drawn_up(late_rows, former=late)) == content(late)
 
     (tmp_path / "billing.toml").write_text(TOML.replace("Berlin", "Paris"))
@@ -255,17 +274,17 @@ def test_invoices_do_not_depend_on_row_order(tmp_path: Path) -> None:
     billing = str(tmp_path / "billing.toml")
     rows = [*identifications("ann", *range(740, 750)), *identifications("eve", 5), *identifications("bob", 24 * 70)]
     one, other = (
-        build_in_memory(event_table(*events), "invoices", billing_file=billing)["invoices"].to_arrow()
+        build_in_memory(event_table(*events), "invoices", billing_file=billing)["invoices"]
         for events in (rows, rows[::-1])
     )
     assert len(one) == 6
     assert content(one) == content(other)
 
 
-def content(table: pa.Table) -> bytes:
-    sink = pa.BufferOutputStream()
-    pq.write_table(table.combine_chunks(), sink)
-    return bytes(sink.getvalue())
+def content(table: pl.DataFrame) -> bytes:
+    sink = BytesIO()
+    table.write_parquet(sink)
+    return sink.getvalue()
 
 
 def test_january_in_berlin_has_744_hours() -> None:

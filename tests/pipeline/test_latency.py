@@ -7,7 +7,7 @@ import polars as pl
 import pytest
 
 from broadloom.pipeline.analysis.clock_correction import ClockCorrection
-from broadloom.pipeline.analysis.frames import MINUTE_US, frame_us
+from broadloom.pipeline.analysis.frames import MINUTE_US, in_us
 from broadloom.pipeline.tables.clock_offsets import estimate_clock_offsets
 from broadloom.pipeline.tables.latency import count_latencies, latencies, percentiles
 from broadloom.record.arrow_import import pa
@@ -34,7 +34,7 @@ def timed(rows: pa.Table, correction: ClockCorrection) -> pl.DataFrame:
 
 def by_minute(rows: pa.Table, correction: ClockCorrection) -> pl.DataFrame:
     counts = count_latencies(timed(rows, correction)).with_columns(channel=pl.lit(CHANNEL))
-    return frame_us(percentiles(counts)).sort("start_time")
+    return in_us(percentiles(counts)).sort("start_time")
 
 
 def test_latency_percentiles_are_nearest_rank():

@@ -5,7 +5,7 @@ import polars as pl
 import pytest
 
 from broadloom.pipeline.analysis.clock_correction import ClockCorrection
-from broadloom.pipeline.analysis.frames import frame_us
+from broadloom.pipeline.analysis.frames import in_us
 from broadloom.pipeline.analysis.link_crossings import crossings
 from broadloom.pipeline.engine.events import plain
 from broadloom.pipeline.engine.scans import crossing_rows
@@ -21,7 +21,7 @@ LINKS_UP = pl.DataFrame(pl.from_arrow(tape_rows([]).select(["peer", "neighbor", 
 
 def slowest(rows: pa.Table, correction: ClockCorrection, links_up: pl.DataFrame = LINKS_UP) -> pl.DataFrame:
     histogram = plain(latency_histogram(crossings(crossing_rows(events_of(rows))), correction, links_up))
-    return frame_us(link_latency(histogram.with_columns(channel=pl.lit(CHANNEL)).to_arrow()))
+    return in_us(link_latency(histogram.with_columns(channel=pl.lit(CHANNEL))))
 
 
 def test_links_are_ranked_by_median_latency():

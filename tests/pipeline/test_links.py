@@ -4,9 +4,9 @@ import polars as pl
 import pytest
 
 from broadloom.pipeline.analysis.clock_correction import ClockCorrection
-from broadloom.pipeline.analysis.frames import frame_us
+from broadloom.pipeline.analysis.frames import from_rows, in_us
 from broadloom.pipeline.tables import membership_intervals as interval_table
-from broadloom.pipeline.tables.clock_offsets import CLOCK_OFFSETS
+from broadloom.pipeline.tables.clock_offsets import COLUMNS as CLOCK_OFFSETS
 from broadloom.pipeline.tables.links import links
 from broadloom.pipeline.tables.membership_intervals import IDENTITY, membership_intervals
 from broadloom.record.arrow_import import pa
@@ -15,24 +15,21 @@ from tests.pipeline.flooded import START_US, tape_rows
 from tests.pipeline.simulated import simulated_history
 
 A, B, C = (f"{peer:016x}" for peer in (0xA, 0xB, 0xC))
-ONE_CLOCK = ClockCorrection(CLOCK_OFFSETS.empty_table())
+ONE_CLOCK = ClockCorrection(from_rows([], CLOCK_OFFSETS))
 
 
-def signs_of(rows: pa.Table) -> pa.Table:
-    frame = frame_us(rows)
+def signs_of(frame: pl.DataFrame) -> pl.DataFrame:
     span = {"first_time": pl.col("event_time").min(), "last_time": pl.col("event_time").max()}
     own = frame.filter(pl.col("peer").is_not_null()).group_by("channel", "run_id", "peer").agg(**span)
     heard = frame.filter(pl.col("kind") == "received").group_by("channel", "run_id", peer="neighbor").agg(**span)
-    both = pl.concat([own.with_columns(is_own=pl.lit(True)), heard.with_columns(is_own=pl.lit(False))])
-    times = [pl.from_epoch(name, "us").dt.replace_time_zone("UTC") for name in ("first_time", "last_time")]
-    return both.with_columns(times).to_arrow().select(interval_table.SIGNS.names)
+    return pl.concat([own.with_columns(is_own=pl.lit(True)), heard.with_columns(is_own=pl.lit(False))])
 
 
-def intervals_and_links(rows: pa.Table, correction: ClockCorrection = ONE_CLOCK) -> tuple[pa.Table, pa.Table]:
-    changes = rows.filter(pa.compute.is_in(rows["kind"], pa.array(interval_table.KINDS))).select(
-        list(interval_table.EVENT_COLUMNS)
-    )
-    intervals = membership_intervals(changes, signs_of(rows), correction)
+def intervals_and_links(rows: pa.Table, correction: ClockCorrection = ONE_CLOCK) -> tuple[pl.DataFrame, pl.DataFrame]:
+    frame = pl.DataFrame(rows)
+    changes = frame.filter(pl.col("kind").is_in(interval_table.KINDS)).select(interval_table.EVENT_COLUMNS)
+    nothing = changes.clear().with_columns(observer="peer")
+    intervals = membership_intervals(changes, signs_of(frame), correction, roster=nothing)
     return intervals, links(changes, intervals, correction)
 
 
@@ -50,11 +47,10 @@ def rows_from_script(*lines: str) -> pa.Table:
     return tape_rows(rows)
 
 
-def seconds_of(table: pa.Table, *names: str) -> list[tuple]:
+def seconds_of(table: pl.DataFrame, *names: str) -> list[tuple]:
     """Rows with times as seconds since the start."""
-    frame = frame_us(table)
-    times = [name for name in names if pa.types.is_timestamp(table.schema.field(name).type)]
-    shown = frame.with_columns(((pl.col(name) - START_US) / 1e6).round(6) for name in times)
+    times = [name for name in names if table.schema[name] == pl.Datetime]
+    shown = in_us(table).with_columns(((pl.col(name) - START_US) / 1e6).round(6) for name in times)
     return shown.select(names).rows()
 
 
@@ -152,7 +148,7 @@ LATENCY_MS_MAX = 60
 @pytest.mark.parametrize("scenario", ["kill", "churn"])
 def test_every_simulated_link_has_evidence_of_both_ends(scenario):
     history = simulated_history(scenario, 30)
-    intervals, found = (frame_us(each) for each in intervals_and_links(history.rows))
+    intervals, found = (in_us(each) for each in intervals_and_links(history.rows))
     ups = history.rows["kind"].to_pylist().count("link_up")
     # Where two dials cross, the end that accepted one may see a link that the other end has given up already.
     crossed = found.filter(pl.col("evidence") != "both")
@@ -168,10 +164,5 @@ def test_every_simulated_link_has_evidence_of_both_ends(scenario):
 def test_engine_matches_pure_functions():
     intervals, found = intervals_and_links(simulated_history("kill", 30).rows)
     by_spark = build_all()
-    assert (
-        rows_of_kill(by_spark["links"], "start_time", "peer_a", "peer_b") == pl.DataFrame(pl.from_arrow(found)).rows()
-    )
-    assert (
-        rows_of_kill(by_spark["membership_intervals"].drop(IDENTITY), "peer")
-        == pl.DataFrame(pl.from_arrow(intervals)).rows()
-    )
+    assert rows_of_kill(by_spark["links"], "start_time", "peer_a", "peer_b") == found.rows()
+    assert rows_of_kill(by_spark["membership_intervals"].drop(IDENTITY), "peer") == intervals.rows()

@@ -30,11 +30,9 @@ import sys
 from broadloom.pipeline import build
 from broadloom.pipeline.spark_session import session
 build.WHOLE_ROWS = 1  # cut into parts, as tapes of many millions of events are
-class Progress:
-    def on_phase(self, text):
-        print(text, flush=True)
 tapes, out, master = sys.argv[1:]
-build.build_tables(tapes, out, spark=session(master, memory="1g", quick=True), progress=Progress())
+spark = session(master, memory="1g", quick=True)
+build.build_tables(tapes, out, spark=spark, on_phase=lambda text: print(text, flush=True))
 print("built", flush=True)
 """
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from broadloom.pipeline.analysis.frames import frame_us
+from broadloom.pipeline.analysis.frames import in_us
 from broadloom.pipeline.live import sessions
 from broadloom.pipeline.live.micro_batch import MicroBatchResult, process_micro_batch
 from broadloom.pipeline.live.watermark import WatermarkRules
@@ -35,7 +35,7 @@ def run(parts: list[pa.Table], rules: WatermarkRules = RULES) -> tuple[dict[str,
         result = process_micro_batch("c", state, part, batch=batch, now_us=NOW_US, rules=rules, sessions=SESSIONS)
         state = result.state
         for name, table in result.tables.items():
-            frame = frame_us(table)
+            frame = in_us(table)
             final.setdefault(name, []).append(frame.filter("is_final"))
             current[name] = frame.filter(~pl.col("is_final"))
     assert result is not None
@@ -81,7 +81,7 @@ def test_traffic_is_counted_per_window(tape):
 
 def test_live_latency_is_accurate_to_one_percent(tape):
     tables, _ = run([tape])
-    frame = frame_us(tape)
+    frame = in_us(pl.DataFrame(tape))
     sent = frame.filter(pl.col("kind") == "sent").select("author", "sequence", sent="event_time")
     deliveries = frame.filter(pl.col("kind") == "delivered").join(sent, on=["author", "sequence"])
     deliveries = deliveries.with_columns(
@@ -103,12 +103,9 @@ def test_live_latency_is_accurate_to_one_percent(tape):
 
 def test_live_sessions_match_batch_table(tape):
     tables, _ = run([tape])
-    signs = sessions.signs(frame_us(tape.select(["kind", "event_time", "peer", "author", "name", "channel"])))
-    as_times = signs.with_columns(pl.col("first_time", "last_time").cast(pl.Datetime("us", "UTC"))).to_arrow()
-    spans = whole.spans(as_times, SESSIONS)
-    newest = frame_us(tape)["event_time"].max()
-    until = pa.array([newest] * spans.num_rows, pa.int64()).cast(pa.timestamp("us", "UTC"))
-    expected = frame_us(whole.sessions(spans.append_column("tape_end_time", until), SESSIONS))
+    rows = in_us(pl.DataFrame(tape))
+    spans = whole.spans(sessions.signs(rows), SESSIONS).with_columns(ticket_serial=pl.lit(None, pl.String))
+    expected = in_us(whole.sessions(spans, rows["event_time"].max(), SESSIONS))  # type: ignore[arg-type]
     columns = ["subscriber", "start_time", "end_time", "identification_count", "peer_count", "end_status"]
     assert _rows(tables["sessions"], columns) == _rows(expected, columns)
     assert sorted(set(tables["sessions"]["subscriber"])) == ["ann", "bob"]

@@ -12,7 +12,7 @@ from tools.synthetic.generate import SyntheticConfig, generate
 
 CONFIG = SyntheticConfig(rows=8_000, peers=20, arrivals=3, leaves=3, crashes=3, machines=3, seconds=120)
 FAULTS_MAX = 8
-SEEDS, LONG_SEEDS = range(10), range(10, 200)
+SEEDS, LONG_SEEDS = range(6), range(6, 200)
 
 
 @pytest.fixture(scope="module")

@@ -3,8 +3,7 @@
 import polars as pl
 import pytest
 
-from broadloom.pipeline.analysis.frames import frame_us
-from broadloom.pipeline.tables.membership_intervals import MEMBERSHIP_INTERVALS
+from broadloom.pipeline.analysis.frames import in_us
 from broadloom.pipeline.tables.redundancy import redundancy
 from broadloom.record.arrow_import import pa
 from broadloom.testing.sim.dissemination import DisseminationMode
@@ -14,20 +13,20 @@ from tests.pipeline.simulated import simulated_history
 from tests.pipeline.test_links import ONE_CLOCK, intervals_and_links
 
 
-def seconds_of(rows: pa.Table, degree: int = 4) -> pa.Table:
-    frame = pl.DataFrame(pl.from_arrow(rows)).filter(pl.col("peer").is_not_null())
+def seconds_of(rows: pa.Table, degree: int = 4) -> pl.DataFrame:
+    frame = pl.DataFrame(rows).filter(pl.col("peer").is_not_null())
     kind = pl.col("kind")
     by_second = frame.group_by("channel", "run_id", pl.col("event_time").dt.truncate("1s")).agg(
         message_count=(kind == "sent").sum().cast(pl.Int64),
         first_copy_count=(kind == "received").sum().cast(pl.Int64),
         duplicate_count=pl.col("event_count").filter(kind == "duplicates").sum(),
     )
-    return by_second.with_columns(degree=pl.lit(degree, dtype=pl.Int64)).to_arrow()
+    return by_second.with_columns(degree=pl.lit(degree, dtype=pl.Int64))
 
 
 def total(rows: pa.Table) -> dict:
     intervals, _ = intervals_and_links(rows)
-    found = frame_us(redundancy(seconds_of(rows), intervals, ONE_CLOCK))
+    found = in_us(redundancy(seconds_of(rows), intervals, ONE_CLOCK))
     return found.select("message_count", "copy_count", "flood_copy_count").sum().row(0, named=True)
 
 
@@ -55,32 +54,32 @@ def test_flood_copies_use_peer_count_at_sending_time():
     """Two peers, then three, in a full mesh: 1 and 4 copies."""
     names = [f"{number:016x}" for number in range(3)]
     at = [0, 0, 100_000_000]
-    intervals = pa.Table.from_pylist(
+    intervals = pl.DataFrame(
         [
             {
                 "channel": CHANNEL,
                 "peer": name,
                 "is_recorded": True,
                 "start_time": START_US + when,
-                "end_status": "present",
+                "end_time": None,
             }
             for name, when in zip(names, at, strict=True)
         ],
-        schema=MEMBERSHIP_INTERVALS,
+        schema_overrides={"end_time": pl.Int64},
     )
     base = {"channel": CHANNEL, "run_id": "run_id", "degree": 4, "first_copy_count": 0, "duplicate_count": 0}
-    seconds = pa.Table.from_pylist(
+    seconds = pl.DataFrame(
         [
             {**base, "event_time": START_US + 10_000_000, "message_count": 5},
             {**base, "event_time": START_US + 110_000_000, "message_count": 2},
         ]
     )
-    found = frame_us(redundancy(seconds, intervals, ONE_CLOCK))
+    found = in_us(redundancy(seconds, intervals, ONE_CLOCK))
     assert found.select("peer_count_mean", "message_count", "flood_copy_count").rows() == [(2.0, 5, 5.0), (3.0, 2, 8.0)]
 
 
 def test_engine_matches_pure_functions():
     rows = simulated_history("kill", 30).rows
     intervals, _ = intervals_and_links(rows)
-    here = pl.DataFrame(pl.from_arrow(redundancy(seconds_of(rows), intervals, ONE_CLOCK)))
+    here = redundancy(seconds_of(rows), intervals, ONE_CLOCK)
     assert rows_of_kill(build_all()["redundancy"], "start_time") == here.rows()

@@ -4,7 +4,7 @@ import polars as pl
 import pytest
 
 from broadloom.pipeline.analysis.fabric_timeline import FabricTimeline
-from broadloom.pipeline.analysis.frames import frame_us
+from broadloom.pipeline.analysis.frames import in_us
 from broadloom.pipeline.tables.fabric_snapshots import fabric_snapshots
 from broadloom.pipeline.tables.repairs import repairs
 from tests.pipeline.building import build_all, rows_of_kill
@@ -60,7 +60,7 @@ def test_regular_but_disconnected_fabric_is_not_repaired():
             "30 a says",
         )
     )
-    (only,) = frame_us(repairs(found, intervals, degree=2)).rows(named=True)
+    (only,) = in_us(repairs(found, intervals, degree=2)).rows(named=True)
     # When the peer leaves, the ring itself is regular and connected.
     assert only["duration_ms"] == 0.0
     timeline = FabricTimeline(found, intervals, 2)
@@ -80,8 +80,8 @@ def test_unfinished_repair_has_no_end():
 def test_every_loss_of_a_simulation_is_repaired(scenario):
     history = simulated_history(scenario, 30)
     intervals, found = intervals_and_links(history.rows)
-    done = frame_us(repairs(found, intervals))
-    gone = frame_us(intervals).filter(pl.col("end_status") != "present")
+    done = in_us(repairs(found, intervals))
+    gone = in_us(intervals).filter(pl.col("end_status") != "present")
     assert sorted(done["peer"]) == sorted(gone["peer"])
     assert done["duration_ms"].null_count() == 0
     assert 0 <= done["duration_ms"].min() <= done["duration_ms"].max() < 60_000  # type: ignore[operator]
@@ -95,20 +95,20 @@ def test_killed_peers_without_tape_do_not_change_the_degree(scenario):
     """A killed process may leave no file. What its neighbors recorded about its links overlaps by moments."""
     rows = pl.DataFrame(pl.from_arrow(simulated_history(scenario, 30).rows))
     whole, _ = intervals_and_links(rows.to_arrow())
-    killed = frame_us(whole).filter(pl.col("end_status") == "crashed")["peer"].to_list()
+    killed = in_us(whole).filter(pl.col("end_status") == "crashed")["peer"].to_list()
     intervals, found = intervals_and_links(rows.filter(~pl.col("peer").is_in(killed)).to_arrow())
     assert FabricTimeline(found, intervals).degree == 4
-    done = frame_us(repairs(found, intervals))
+    done = in_us(repairs(found, intervals))
     assert set(killed) <= set(done["peer"])
     assert done["duration_ms"].null_count() == 0
-    snapshots = frame_us(fabric_snapshots(found, intervals))
+    snapshots = in_us(fabric_snapshots(found, intervals))
     assert snapshots["is_regular"][-1] is True
 
 
 def test_repair_time_matches_brute_force():
     intervals, found = intervals_and_links(simulated_history("churn", 30).rows)
     timeline = FabricTimeline(found, intervals)
-    for row in frame_us(repairs(found, intervals)).head(25).iter_rows(named=True):
+    for row in in_us(repairs(found, intervals)).head(25).iter_rows(named=True):
         later = [int(time) for time in timeline.times if time >= row["start_time"]]
         good = (time for time in later if _is_whole_and_regular(timeline, time))
         assert next(good, None) == row["end_time"]
@@ -122,5 +122,5 @@ def _is_whole_and_regular(timeline: FabricTimeline, time: int) -> bool:
 
 def test_engine_matches_pure_functions():
     intervals, found = intervals_and_links(simulated_history("kill", 30).rows)
-    here = pl.DataFrame(pl.from_arrow(repairs(found, intervals))).sort("start_time", "peer")
+    here = repairs(found, intervals).sort("start_time", "peer")
     assert rows_of_kill(build_all()["repairs"], "start_time", "peer") == here.rows()

@@ -118,7 +118,7 @@ def test_rows_of_a_good_file_are_not_looked_at_one_by_one(good: Path, monkeypatc
 def test_row_is_set_aside_and_the_rest_is_used(folder: Path, flaw: str) -> None:
     spoil(first_of(folder), lambda rows: set_value(rows, flaw))
     tapes = examine_tapes(folder)
-    (excluded,) = tapes.quarantine.to_pylist()
+    (excluded,) = tapes.quarantine.to_dicts()
     assert (excluded["reason"], excluded["row_count"], excluded["leaves_gap"]) == (FLAWS[flaw][3], 1, True)
     assert excluded["start_time"] < excluded["end_time"]
     assert len(tapes.used) == 3
@@ -130,10 +130,10 @@ def test_live_tables_set_aside_the_same_rows(folder: Path, flaw: str) -> None:
     spoil(first_of(folder), lambda rows: set_value(rows, flaw))
     rules, sessions = WatermarkRules(future_s=None), SessionRule(20, 0, 5, 20, 2)
     result = process_micro_batch("c", None, rows_of(folder), batch=0, now_us=0, rules=rules, sessions=sessions)
-    excluded = result.tables["excluded_events"].to_pylist()
+    excluded = result.tables["excluded_events"].to_dicts()
     assert [(each["reason"], each["event_count"]) for each in excluded] == [(FLAWS[flaw][3], 1)]
     assert result.excluded_rows == 1
-    assert sum(result.tables["traffic"]["event_count"].to_pylist()) == result.rows - 1 == examine_tapes(folder).rows
+    assert result.tables["traffic"]["event_count"].sum() == result.rows - 1 == examine_tapes(folder).rows
 
 
 def test_spark_source_leaves_out_the_same_rows(folder: Path, tmp_path: Path) -> None:
@@ -170,9 +170,9 @@ def test_live_counts_do_not_overflow_with_numbers_near_the_maximum(folder: Path)
     spoil(first_of(folder), change)
     rules, sessions = WatermarkRules(future_s=None), SessionRule(20, 0, 5, 20, 2)
     result = process_micro_batch("c", None, rows_of(folder), batch=0, now_us=0, rules=rules, sessions=sessions)
-    assert sum(result.tables["traffic"]["missed_count"].to_pylist()) == 3 * MISSED_MAX
+    assert result.tables["traffic"]["missed_count"].sum() == 3 * MISSED_MAX
     for name, table in result.tables.items():
-        for column in frame(table).select(pl.col(pl.Int64)):
+        for column in table.select(pl.col(pl.Int64)):
             assert (column.drop_nulls() >= 0).all(), (name, column.name)
 
 
@@ -185,14 +185,14 @@ def test_several_reasons_of_a_file_are_listed_one_by_one(folder: Path) -> None:
         return rows
 
     spoil(first_of(folder), change)
-    found = {each["reason"]: each["row_count"] for each in examine_tapes(folder).quarantine.to_pylist()}
+    found = {each["reason"]: each["row_count"] for each in examine_tapes(folder).quarantine.to_dicts()}
     assert found == Counter(FLAWS[flaw][3] for flaw in flaws)
 
 
 def test_file_without_any_valid_row_is_set_aside(folder: Path) -> None:
     spoil(first_of(folder), lambda rows: rows.with_columns(pl.lit(None, rows.schema["event_time"]).alias("event_time")))
     tapes = examine_tapes(folder)
-    (excluded,) = tapes.quarantine.to_pylist()
+    (excluded,) = tapes.quarantine.to_dicts()
     assert (excluded["reason"], excluded["row_count"]) == ("missing_value", pq.read_metadata(first_of(folder)).num_rows)
     assert "no event_time" in excluded["detail"]
     assert len(tapes.used) == 2
@@ -204,7 +204,7 @@ def test_file_with_a_duplicate_column_is_set_aside(folder: Path) -> None:
     double = rows.append_column("kind", rows["kind"])
     pq.write_table(double.replace_schema_metadata(pq.read_schema(path).metadata), path)
     tapes = examine_tapes(folder)
-    (excluded,) = tapes.quarantine.to_pylist()
+    (excluded,) = tapes.quarantine.to_dicts()
     assert (excluded["reason"], excluded["detail"]) == ("duplicate_column", "twice: kind")
     assert len(tapes.used) == 2
     footer = read_footer(str(folder), path.relative_to(folder).as_posix())
@@ -222,12 +222,12 @@ def test_build_uses_exactly_the_valid_rows(folder: Path, tmp_path: Path, spark: 
 
     spoil(first_of(folder), change)
     tapes = examine_tapes(folder)
-    assert sum(each["row_count"] for each in tapes.quarantine.to_pylist()) == len(FLAWS)
+    assert sum(each["row_count"] for each in tapes.quarantine.to_dicts()) == len(FLAWS)
     assert events(spark, tapes).count() == tapes.rows == rows_of(folder).num_rows - len(FLAWS)
     build_tables(folder, tmp_path / "out", spark=spark)
     results = Results(tmp_path / "out")
     assert results.read(table_named("channels"))["event_count"].to_pylist() == [tapes.rows]
-    assert results.read(table_named("quarantine")).num_rows == tapes.quarantine.num_rows
+    assert results.read(table_named("quarantine")).num_rows == tapes.quarantine.height
     summary = results.read(table_named("audit_summary")).to_pylist()[0]
     assert summary["verdict"] == "held", summary
 
@@ -249,7 +249,7 @@ def test_stream_counts_the_same_rows(folder: Path, tmp_path: Path, spark: "Spark
     for each in excluded:
         counts[each["reason"]] += each["event_count"]
     expected = Counter[str]()
-    for each in tapes.quarantine.to_pylist():
+    for each in tapes.quarantine.to_dicts():
         expected[each["reason"]] += each["row_count"]
     assert counts == expected
     assert sum(follow.read(tmp_path / "out", "traffic")["event_count"].to_pylist()) == tapes.rows
@@ -265,7 +265,7 @@ def test_set_aside_rows_excuse_only_what_they_may_contain(folder: Path) -> None:
     """Not everything of their run, as a file does whose rows are unknown."""
     path = first_of(folder)
     spoil(path, lambda rows: set_value(rows, "no sequence", 500))
-    (excluded,) = examine_tapes(folder).quarantine.to_pylist()
+    (excluded,) = examine_tapes(folder).quarantine.to_dicts()
     rows = frame(pq.read_table(path, partitioning=None))
     (place,) = rows.with_row_index().filter(pl.col("sequence").is_null() & DELIVERED)["index"]
     assert excluded["start_time"] == rows["event_time"][place - 1]

@@ -3,14 +3,14 @@
 from datetime import UTC, datetime, timedelta
 from typing import NamedTuple
 
+import polars as pl
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from broadloom.pipeline.table import TableSettingError
 from broadloom.pipeline.tables import sessions as table
-from broadloom.pipeline.tables.sessions import SECOND_US, SIGNS, SPANS, SessionRule, sessions, spans
-from broadloom.record.arrow_import import pa
+from broadloom.pipeline.tables.sessions import SECOND_US, SPAN_COLUMNS, SessionRule, sessions, spans
 from tests.pipeline.building import build_in_memory
 from tests.pipeline.event_rows import event_table
 
@@ -32,21 +32,22 @@ def at(seconds: float) -> datetime:
     return EPOCH + timedelta(seconds=seconds)
 
 
-def signs_table(signs: list[Sign]) -> pa.Table:
+def signs_table(signs: list[Sign]) -> pl.DataFrame:
     rows = [
         {**each._asdict(), "first_time": at(each.at_s), "last_time": at(each.at_s)}
         for each in sorted(signs, key=lambda s: s.at_s)
     ]
-    return pa.Table.from_pylist(rows, schema=SIGNS)
+    texts = dict.fromkeys(("channel", "peer", "subscriber", "sign"), pl.String())
+    times = dict.fromkeys(("first_time", "last_time"), pl.Datetime("us", "UTC"))
+    return pl.DataFrame(rows, schema={**texts, **times})
 
 
 def sessions_of(signs: list[Sign], rule: SessionRule, until_s: int = 10**6) -> list[tuple]:
-    table = spans(signs_table(signs), rule)
-    table = table.append_column("tape_end_time", pa.array([at(until_s)] * len(table), pa.timestamp("us", tz="UTC")))
-    return as_tuples(sessions(table, rule))
+    found = spans(signs_table(signs), rule).with_columns(ticket_serial=pl.lit(None, pl.String))
+    return as_tuples(sessions(found, int(at(until_s).timestamp()) * SECOND_US, rule))
 
 
-def as_tuples(table: pa.Table) -> list[tuple]:
+def as_tuples(table: pl.DataFrame) -> list[tuple]:
     """Channel, subscriber, start and end in seconds, identifications, peers, end status."""
     return sorted(
         (
@@ -58,7 +59,7 @@ def as_tuples(table: pa.Table) -> list[tuple]:
             row["peer_count"],
             row["end_status"],
         )
-        for row in table.to_pylist()
+        for row in table.to_dicts()
     )
 
 
@@ -209,7 +210,7 @@ def test_session_at_end_of_tape_is_open_and_ends_there() -> None:
 
 
 def test_empty_signs_give_no_sessions() -> None:
-    assert spans(SIGNS.empty_table(), HOURLY) == SPANS.empty_table()
+    assert spans(signs_table([]), HOURLY).shape == (0, len(SPAN_COLUMNS))
     assert sessions_of([], HOURLY) == []
 
 
@@ -249,7 +250,7 @@ def test_sessions_are_built_from_tapes() -> None:
     ]
     found = build_in_memory(event_table(*rows), "sessions")["sessions"]
     assert found.columns == [each.name for each in table.TABLE.columns]
-    assert as_tuples(found.to_arrow()) == [
+    assert as_tuples(found) == [
         ("c", "ann", 0, 399 * hour + 2, 400, 1, "open"),
         ("c", "bob", 100, 500, 1, 1, "left"),
         ("c", "p9", 7, hour + 7, 1, 1, "timed_out"),
@@ -279,9 +280,7 @@ def test_sessions_without_identifications_rest_on_membership() -> None:
         {"kind": "sent", "event_time": at(1000), "peer": "p1", "author": "p1", "sequence": 1},
     ]
     found = build_in_memory(event_table(*rows), "invoices")
-    shown = dict(
-        zip(as_tuples(found["sessions"].to_arrow()), found["sessions"].sort("subscriber")["evidence"], strict=True)
-    )
+    shown = dict(zip(as_tuples(found["sessions"]), found["sessions"].sort("subscriber")["evidence"], strict=True))
     crash_s = next(each[3] for each in shown if each[1] == "cid")
     assert 200 <= crash_s <= 300
     assert shown == {

@@ -5,8 +5,11 @@ import shutil
 from pathlib import Path
 
 import pytest
+from pyspark.sql.types import StructType
 
+from broadloom.errors import BroadloomError
 from broadloom.pipeline.spark_source import register
+from broadloom.pipeline.spark_source.data_source import BroadloomDataSource
 from broadloom.pipeline.spark_source.offsets import TapeOffset
 from broadloom.pipeline.spark_source.read_plan import ReadPlanner
 from broadloom.protocol import ChannelName
@@ -103,7 +106,6 @@ def test_stream_reads_each_row_once(spark, tmp_path):
     for run in range(3):
         grow(tapes, 100, begin_s=BEGIN_S + 10 * run)
     assert streamed.run() == [303, 303, 303]  # two would exceed rows_max
-    assert streamed.run() == []
     # A file that arrives after later files of its run, for example because it was copied.
     elsewhere = tmp_path / "elsewhere"
     with RecordedPeers(elsewhere, Clock(), peers=(7, 8), file_bytes_max=1, batch_rows=40) as recorded:
@@ -178,27 +180,40 @@ def test_unreadable_files_are_excluded_and_reported(spark, tmp_path):
     assert streamed.run() == [22]
 
 
-@pytest.mark.parametrize("name", ["20260528T202640-deadbeef-000001.parquet", "{run}-000077.parquet", "a.parquet"])
-def test_copied_file_is_counted_once_whatever_its_name(spark, tmp_path, name):
-    tapes = tmp_path / "tapes"
-    good = grow(tapes, 100)
+def copies_of(tapes: Path, good: Path, name: str) -> Path:
+    """Copy a file under this name, and both into the folder of another day."""
     copy = good.with_name(name.format(run=good.name[:24]))
-    before = ResumableStream(spark, tapes, tmp_path / "before")
-    assert before.run() == [303]
-    shutil.copy(good, copy)
     another_day = good.parent.with_name("event_date=2026-05-29")
     another_day.mkdir()
-    shutil.copy(good, another_day / good.name)
-    shutil.copy(good, another_day / copy.name)
+    for source, target in ((good, copy), (good, another_day / good.name), (good, another_day / copy.name)):
+        shutil.copy(source, target)
+    return copy
+
+
+def test_copied_file_is_counted_once(spark, tmp_path):
+    tapes = tmp_path / "tapes"
+    good = grow(tapes, 100)
+    before = ResumableStream(spark, tapes, tmp_path / "before")
+    assert before.run() == [303]
+    copies_of(tapes, good, "{run}-000077.parquet")
     assert before.run() == []
-    assert ResumableStream(spark, tapes, tmp_path / "after").run() == [303]
     assert spark.read.format("broadloom").load(str(tapes)).count() == 303
+
+
+@pytest.mark.parametrize("name", ["20260528T202640-deadbeef-000001.parquet", "{run}-000077.parquet", "a.parquet"])
+def test_copied_file_is_planned_once_whatever_its_name(tmp_path, name):
+    good = grow(tmp_path, 100)
+    planner = ReadPlanner(str(tmp_path), None)
+    read = planner.next_offset(TapeOffset())
+    copy = copies_of(tmp_path, good, name).relative_to(tmp_path).as_posix()
+    assert planner.next_offset(read).to_json() == read.to_json()
+    (task,) = planner.tasks(TapeOffset(), planner.next_offset(TapeOffset()))
+    assert len(task.ranges) == 1
     # A batch that was planned with the copy is repeated with the copy.
-    planner = ReadPlanner(str(tapes), None)
     planned = TapeOffset()
-    planned.advance(copy.relative_to(tapes).as_posix(), 1, 1)
+    planned.advance(copy, 1, 1)
     (task,) = planner.tasks(TapeOffset(), planned)
-    assert [each.path for each in task.ranges] == [copy.relative_to(tapes).as_posix()]
+    assert [each.path for each in task.ranges] == [copy]
 
 
 def test_damaged_page_excludes_its_row_group(spark, tmp_path):
@@ -229,9 +244,15 @@ def test_damaged_page_excludes_its_row_group(spark, tmp_path):
         ({}, "option 'path' is required"),
     ],
 )
-def test_invalid_options_raise_clear_errors(spark, options, words):
-    with pytest.raises(Exception, match=words):
-        spark.read.format("broadloom").options(**options).load().count()
+def test_invalid_options_raise_clear_errors(options, words):
+    source = BroadloomDataSource(options)
+    with pytest.raises(BroadloomError, match=words):
+        source.reader(StructType([])).partitions()
+
+
+def test_spark_shows_the_error_of_an_option(spark):
+    with pytest.raises(Exception, match="has no option 'plane'"):
+        spark.read.format("broadloom").options(plane="true").load().count()
 
 
 def _json(path: Path) -> dict[str, str]:

@@ -12,10 +12,12 @@ import pytest
 
 import broadloom.groups
 import broadloom.sync
+from broadloom.errors import NotSentError
 from broadloom.groups.sync import Groups
 from broadloom.pipeline.spark_source import register
+from broadloom.pipeline.spark_source.data_source import BroadloomDataSource
 from broadloom.pipeline.spark_source.dedup_stamp import DedupStamp, DuplicateFilter, add_stamp, origin_of, split_stamp
-from broadloom.pipeline.spark_source.options import SourceOptions
+from broadloom.pipeline.spark_source.options import SourceOptionError, SourceOptions
 from broadloom.pipeline.spark_source.recording_process import LiveRecordingError, RecordingProcess
 from broadloom.pipeline.spark_source.sink import NoGroupMembersError, write_rows
 from broadloom.protocol import Tuning
@@ -234,9 +236,25 @@ def test_sink_posts_rows_in_a_group(spark, name):
                 write_rows(iter([pa.record_batch({"data": [b"1"]})]), SourceOptions(options | {"group": called}))
 
 
+@pytest.mark.parametrize("group", [{}, {"group": "Prices"}])
+def test_rows_of_the_sink_pass_the_rules(name, tmp_path, group):
+    path = tmp_path / "out.rules"
+    path.write_text('IF { text("secret") } THEN { refuse "secret" } ELSE { redact emails }')
+    options = SourceOptions({"channel": name, "tls": "false", "rules": str(path), **group})
+    rows = pa.record_batch({"data": [b"ask a@b.example", b"secret", b"not reached"]})
+    with broadloom.sync.connect(name, tls=False, settings=QUICK) as one, Groups(one, "Anna", settings=SOON) as anna:
+        prices = anna.create("Prices")
+        heard = ListeningPeer(one)
+        with pytest.raises(NotSentError, match="secret"):
+            write_rows(iter([rows]), options)
+        wait_until(lambda: heard.received or prices.history(), timeout_s=TIMEOUT_S)
+        arrived = [each.data for each in prices.history()] if group else heard.received
+        assert arrived == [b"ask [redacted]"]
+
+
 def test_sink_raises_error_without_other_peers(spark, name):
     frame = spark.range(1).selectExpr("CAST(id AS STRING) AS data")
-    writer = frame.write.format("broadloom").mode("append").options(channel=name, tls="false", timeout_s="3")
+    writer = frame.write.format("broadloom").mode("append").options(channel=name, tls="false", timeout_s="1")
     with pytest.raises(Exception, match="no other peer on this channel"):
         writer.save()
 
@@ -254,8 +272,14 @@ def test_sink_raises_error_without_other_peers(spark, name):
 def test_sink_rejects_invalid_dataframes(spark, name, columns, mode, words):
     frame = spark.range(1).selectExpr(*columns.split(", "))
     options = {"group": "Prices"} if "ttl_s" in columns else {}
-    with pytest.raises(Exception, match=words):
-        frame.write.format("broadloom").mode(mode).options(channel=name, tls="false", **options).save()
+    source = BroadloomDataSource({"channel": name, "tls": "false", **options})
+    with pytest.raises(SourceOptionError, match=words):
+        source.writer(frame.schema, overwrite=mode == "overwrite")
+
+
+def test_spark_shows_why_the_sink_rejects_a_dataframe(spark, name):
+    with pytest.raises(Exception, match="needs a column 'data'"):
+        spark.range(1).write.format("broadloom").mode("append").options(channel=name, tls="false").save()
 
 
 def test_stamp_roundtrips_and_filter_detects_duplicates():

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from broadloom.pipeline import spark_session
-from broadloom.pipeline.table import TIME
 from broadloom.record.arrow_import import pa
+from broadloom.record.schema import TIME
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

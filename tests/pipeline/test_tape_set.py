@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from broadloom.pipeline.quarantine import QUARANTINE_COLUMNS, REASONS, QuarantineReason
+from broadloom.pipeline.quarantine import QUARANTINE_COLUMNS, QuarantineReason
 from broadloom.pipeline.spark_source.parquet_files import ExcludedFile, read_footer
 from broadloom.pipeline.tape_set import TapeSet, TapesNotFoundError, _examine_with_spark, events, examine_tapes
 from broadloom.record import SCHEMA, SCHEMA_VERSION, read, spark_ddl
@@ -48,12 +48,12 @@ def rewritten(path: Path, table: pa.Table, **metadata: str) -> None:
 
 
 def reasons(tapes: TapeSet) -> list[str]:
-    return [each["reason"] for each in tapes.quarantine.to_pylist()]
+    return [each["reason"] for each in tapes.quarantine.to_dicts()]
 
 
 def test_valid_tapes_are_used_completely(good: Path) -> None:
     tapes = examine_tapes(good)
-    assert tapes.quarantine.num_rows == 0
+    assert tapes.quarantine.height == 0
     assert tapes.rows == read(good).num_rows
     assert len(tapes.used) == 3
 
@@ -62,7 +62,7 @@ def test_truncated_file_is_quarantined(folder: Path) -> None:
     path = first_of(folder)
     path.write_bytes(path.read_bytes()[:-100])
     tapes = examine_tapes(folder)
-    (excluded,) = tapes.quarantine.to_pylist()
+    (excluded,) = tapes.quarantine.to_dicts()
     assert excluded["reason"] == "unreadable"
     assert excluded["file_path"] == path.relative_to(folder).as_posix()
     assert excluded["row_count"] is None
@@ -84,7 +84,7 @@ def test_foreign_files_are_quarantined(folder: Path) -> None:
     pq.write_table(pa.table({"x": [1]}), first_of(folder).with_name("other.parquet"))
     tapes = examine_tapes(folder)
     assert reasons(tapes) == ["not_a_tape", "not_a_tape"]
-    assert not any(tapes.quarantine["leaves_gap"].to_pylist())
+    assert not any(tapes.quarantine["leaves_gap"].to_list())
     assert len(tapes.used) == 3
 
 
@@ -95,7 +95,7 @@ def test_missing_column_and_wrong_type_are_quarantined(folder: Path) -> None:
     rows = pq.read_table(other, partitioning=None)
     place = rows.column_names.index("sequence")
     rewritten(other, rows.set_column(place, "sequence", rows["sequence"].cast(pa.string())))
-    found = {each["reason"]: each for each in examine_tapes(folder).quarantine.to_pylist()}
+    found = {each["reason"]: each for each in examine_tapes(folder).quarantine.to_dicts()}
     assert found["missing_column"]["detail"] == "missing hops, topic"
     assert found["missing_column"]["row_count"] == pq.read_metadata(one).num_rows
     assert found["wrong_type"]["detail"] == "sequence is string, not int64"
@@ -106,7 +106,7 @@ def test_newer_schema_version_is_quarantined(folder: Path) -> None:
     later = str(SCHEMA_VERSION + 1)
     rewritten(path, pq.read_table(path, partitioning=None), broadloom_schema=later)
     assert pq.read_schema(path).metadata[VERSION_KEY] == later.encode()
-    (excluded,) = examine_tapes(folder).quarantine.to_pylist()
+    (excluded,) = examine_tapes(folder).quarantine.to_dicts()
     assert (excluded["reason"], excluded["detail"]) == (
         "newer_version",
         f"schema version {later}; this version of Broadloom supports {SCHEMA_VERSION}",
@@ -117,7 +117,7 @@ def test_tape_of_schema_version_2_is_quarantined(folder: Path) -> None:
     path = first_of(folder)
     rows = pq.read_table(path, partitioning=None)
     rewritten(path, rows.rename_columns({"run_id": "run", "event_time": "time"}), broadloom_schema="2")
-    (excluded,) = examine_tapes(folder).quarantine.to_pylist()
+    (excluded,) = examine_tapes(folder).quarantine.to_dicts()
     assert (excluded["reason"], excluded["detail"]) == ("missing_column", "missing run_id, event_time")
     footer = read_footer(str(folder), path.relative_to(folder).as_posix())
     assert isinstance(footer, ExcludedFile)
@@ -133,7 +133,7 @@ def test_copied_file_is_quarantined_as_duplicate(folder: Path) -> None:
     tapes = examine_tapes(folder)
     assert reasons(tapes) == ["duplicate"]
     assert tapes.rows == before
-    assert not tapes.quarantine["leaves_gap"][0].as_py()
+    assert not tapes.quarantine["leaves_gap"][0]
 
 
 def test_overlapping_file_is_quarantined(folder: Path) -> None:
@@ -144,7 +144,7 @@ def test_overlapping_file_is_quarantined(folder: Path) -> None:
     shutil.copy(path, part)
     rewritten(part, rows.slice(10, 20))
     tapes = examine_tapes(folder)
-    (excluded,) = tapes.quarantine.to_pylist()
+    (excluded,) = tapes.quarantine.to_dicts()
     assert (excluded["reason"], excluded["row_count"], excluded["file_path"].rpartition("/")[2]) == (
         "duplicate",
         20,
@@ -152,7 +152,7 @@ def test_overlapping_file_is_quarantined(folder: Path) -> None:
     )
     rewritten(path, rows.slice(0, 25))
     rewritten(part, rows.slice(20))
-    (excluded,) = examine_tapes(folder).quarantine.to_pylist()
+    (excluded,) = examine_tapes(folder).quarantine.to_dicts()
     assert (excluded["reason"], excluded["row_count"], excluded["leaves_gap"]) == ("overlap", 25, True)
 
 
@@ -168,7 +168,7 @@ def test_file_in_wrong_directory_is_quarantined(folder: Path) -> None:
     shutil.copy(first_of(folder / path.parent.parent.name / "event_date=2026-01-05"), folder / "loose.parquet")
     tapes = examine_tapes(folder)
     assert reasons(tapes) == ["wrong_directory"] * 3
-    details = " ".join(tapes.quarantine["detail"].to_pylist())
+    details = " ".join(tapes.quarantine["detail"].to_list())
     assert "rows from 2026-01-05" in details
     assert "it belongs to channel" in details
     assert len(tapes.used) == 1
@@ -181,7 +181,7 @@ def test_future_rows_are_excluded(folder: Path, spark: "SparkSession") -> None:
     assert later > 100
     tapes = examine_tapes(folder, now=now, future_tolerance_s=5)
     assert set(reasons(tapes)) == {"future_time"}
-    assert sum(tapes.quarantine["row_count"].to_pylist()) == later
+    assert sum(tapes.quarantine["row_count"].to_list()) == later
     assert tapes.rows == len(rows) - later == events(spark, tapes).count()
 
 
@@ -191,7 +191,7 @@ def test_hidden_files_are_ignored(folder: Path) -> None:
     (path.parent / "_SUCCESS").write_text("")
     tapes = examine_tapes(folder)
     assert len(tapes.files) == 2
-    assert tapes.quarantine.num_rows == 0
+    assert tapes.quarantine.height == 0
 
 
 def test_missing_tapes_raise_error(tmp_path: Path) -> None:
@@ -202,7 +202,6 @@ def test_missing_tapes_raise_error(tmp_path: Path) -> None:
 
 
 def test_every_quarantine_reason_is_documented() -> None:
-    assert set(REASONS) == set(QuarantineReason)
     about = next(each.about for each in QUARANTINE_COLUMNS if each.name == "reason")
     assert all(each.value in about for each in QuarantineReason)
 

@@ -12,11 +12,10 @@ from hypothesis import strategies as st
 
 import broadloom
 from broadloom.groups import Groups, GroupSettings
-from broadloom.pipeline.analysis.frames import frame_us
+from broadloom.pipeline.analysis.frames import in_us
 from broadloom.pipeline.tables.thread_positions import MESSAGE_COLUMNS, thread_positions
 from broadloom.pipeline.tables.threads import threads
 from broadloom.record import Tape, read
-from broadloom.record.arrow_import import pa
 from tests.channel.joined import QUICK, unique_name
 from tests.pipeline.building import CONVERSATION_CHANNEL, build_all, build_in_memory
 from tests.pipeline.flooded import CHANNEL, START_US, tape_rows
@@ -30,8 +29,15 @@ SOON = GroupSettings(
 MISSING_PARENT = -2
 """Its parent is on no tape."""
 
+SCHEMA = (
+    pl.DataFrame(tape_rows([]))
+    .rename({"event_time": "sent_time"})
+    .select(*MESSAGE_COLUMNS, "run_id", "sent_time")
+    .schema
+)
 
-def messages_with_parents(parents: list[int], group: str | None = None) -> pa.Table:
+
+def messages_with_parents(parents: list[int], group: str | None = None) -> pl.DataFrame:
     """Message i answers message parents[i]; -1 nobody. Authors take turns; a message a second."""
     rows = []
     for index, parent in enumerate(parents):
@@ -48,24 +54,18 @@ def messages_with_parents(parents: list[int], group: str | None = None) -> pa.Ta
         elif parent == MISSING_PARENT:
             row |= {"parent_author": "f" * 16, "parent_sequence": 1}
         rows.append(row)
-    schema = (
-        tape_rows([])
-        .rename_columns({"event_time": "sent_time"})
-        .select([*MESSAGE_COLUMNS, "run_id", "sent_time"])
-        .schema
-    )
-    return pa.Table.from_pylist(rows, schema=schema)
+    return pl.DataFrame(rows, schema=SCHEMA)
 
 
-def group_messages(parents: list[int]) -> pa.Table:
+def group_messages(parents: list[int]) -> pl.DataFrame:
     """The same, said by members who are another peer each time."""
     renamed = []
-    for index, row in enumerate(messages_with_parents(parents, group="tea").to_pylist()):
+    for index, row in enumerate(messages_with_parents(parents, group="tea").to_dicts()):
         named = {"member": row["author"], "member_sequence": row["sequence"]}
         named |= {"parent_member": row["parent_author"], "parent_member_sequence": row["parent_sequence"]}
         peer = {"author": f"{1000 + index:016x}", "sequence": 1, "parent_author": None, "parent_sequence": None}
         renamed.append(row | named | peer)
-    return pa.Table.from_pylist(renamed, schema=messages_with_parents([]).schema)
+    return pl.DataFrame(renamed, schema=SCHEMA)
 
 
 def index_of(author: str, sequence: int) -> int:
@@ -99,20 +99,20 @@ def pointers(draw: st.DrawFn) -> list[int]:
 @settings(deadline=None, max_examples=150)
 def test_thread_positions_match_naive_walk(parents):
     # A message that answers itself is a circle of one.
-    told = frame_us(thread_positions(messages_with_parents(parents)))
+    told = in_us(thread_positions(messages_with_parents(parents)))
     found = [
         (index_of(row["root_author"], row["root_sequence"]), row["depth"], row["status"])
         for row in told.iter_rows(named=True)
     ]
     assert found == by_walking(parents)
-    told = frame_us(thread_positions(group_messages(parents)))
+    told = in_us(thread_positions(group_messages(parents)))
     found = [(int(row["root_author"], 16) - 1000, row["depth"], row["status"]) for row in told.iter_rows(named=True)]
     assert found == by_walking(parents)
 
 
 def test_member_keeps_its_thread_over_reconnects():
     # One asks, another answers, and the first answers that, after it has come back as another peer.
-    told = frame_us(threads(group_messages([-1, 0, -1, 1]), ONE_CLOCK)).sort("start_time")
+    told = in_us(threads(group_messages([-1, 0, -1, 1]), ONE_CLOCK)).sort("start_time")
     assert told.select("message_count", "depth", "participant_count", "first_reply_ms").rows() == [
         (3, 2, 2, 1000.0),
         (1, 0, 1, None),
@@ -120,11 +120,11 @@ def test_member_keeps_its_thread_over_reconnects():
 
 
 def test_reused_member_sequence_stays_with_first_author():
-    rows = group_messages([-1, 0]).to_pylist()
+    rows = group_messages([-1, 0]).to_dicts()
     forged = rows[0] | {"author": "f" * 16, "group_id": "tea"}
     elsewhere = rows[0] | {"author": "0" * 16, "group_id": "coffee"}
     for order in ([forged, elsewhere, *rows], [*rows, elsewhere, forged]):
-        told = frame_us(thread_positions(pa.Table.from_pylist(order, schema=messages_with_parents([]).schema)))
+        told = in_us(thread_positions(pl.DataFrame(order, schema=SCHEMA)))
         answer = told.filter(pl.col("author") == rows[1]["author"])
         assert answer.select("root_author", "depth").rows() == [(rows[0]["author"], 1)]
 
@@ -132,7 +132,7 @@ def test_reused_member_sequence_stays_with_first_author():
 def test_threads_have_size_depth_and_first_reply():
     # 0 is answered by its own author (3), then by others (4, 5); 1 by nobody; 2 by a chain.
     told = threads(messages_with_parents([-1, -1, -1, 0, 0, 3, 2, 6, 7]), ONE_CLOCK)
-    rows = frame_us(told).sort("root_author").rows(named=True)
+    rows = in_us(told).sort("root_author").rows(named=True)
     first, third = rows
     assert [first[key] for key in ("message_count", "depth", "participant_count", "first_reply_ms", "status")] == [
         4,
@@ -151,31 +151,31 @@ def test_threads_have_size_depth_and_first_reply():
 
 
 def test_message_without_reply_is_a_thread_only_in_a_group():
-    assert threads(messages_with_parents([-1, -1]), ONE_CLOCK).num_rows == 0
-    told = frame_us(threads(messages_with_parents([-1, -1], group="tea"), ONE_CLOCK))
+    assert threads(messages_with_parents([-1, -1]), ONE_CLOCK).is_empty()
+    told = in_us(threads(messages_with_parents([-1, -1], group="tea"), ONE_CLOCK))
     assert told.select("message_count", "depth", "first_reply_ms", "group_id").rows() == [(1, 0, None, "tea")] * 2
 
 
 def test_missing_parents_and_cycles_have_a_status():
-    told = frame_us(threads(messages_with_parents([MISSING_PARENT, 0, 4, 2, 3, 2]), ONE_CLOCK)).sort("status")
+    told = in_us(threads(messages_with_parents([MISSING_PARENT, 0, 4, 2, 3, 2]), ONE_CLOCK)).sort("status")
     assert told.select("status", "message_count", "depth").rows() == [("cycle", 4, None), ("parent_missing", 2, 1)]
 
 
 def test_no_messages_give_no_threads():
-    assert threads(messages_with_parents([]), ONE_CLOCK).num_rows == 0
-    assert thread_positions(messages_with_parents([])).num_rows == 0
+    assert threads(messages_with_parents([]), ONE_CLOCK).is_empty()
+    assert thread_positions(messages_with_parents([])).is_empty()
 
 
 @pytest.mark.parametrize("depth", [100_000, 131_072])
 def test_very_deep_thread_is_resolved(depth):
     parents = [*range(-1, depth)]
-    told = frame_us(threads(many_messages(parents), ONE_CLOCK))
+    told = in_us(threads(many_messages(parents), ONE_CLOCK))
     assert told.select("message_count", "depth", "participant_count").rows() == [(depth + 1, depth, 3)]
 
 
 def test_long_cycle_is_detected():
     parents = [99_999, *range(99_999)]
-    told = frame_us(threads(many_messages(parents), ONE_CLOCK))
+    told = in_us(threads(many_messages(parents), ONE_CLOCK))
     assert told.select("status", "message_count", "depth").rows() == [("cycle", 100_000, None)]
 
 
@@ -183,7 +183,7 @@ def test_thread_sizes_and_depths_match_networkx():
     random = np.random.default_rng(3)
     parents = [int(random.integers(-1, index)) if index else -1 for index in range(3000)]
     graph = nx.Graph([(index, parent) for index, parent in enumerate(parents) if parent >= 0])
-    told = frame_us(threads(many_messages(parents), ONE_CLOCK))
+    told = in_us(threads(many_messages(parents), ONE_CLOCK))
     sizes = sorted(len(part) for part in nx.connected_components(graph))
     assert sorted(told["message_count"]) == sizes
     for row in told.iter_rows(named=True):
@@ -191,24 +191,23 @@ def test_thread_sizes_and_depths_match_networkx():
         assert row["depth"] == max(nx.single_source_shortest_path_length(graph, root).values())
 
 
-def many_messages(parents: list[int]) -> pa.Table:
+def many_messages(parents: list[int]) -> pl.DataFrame:
     """The same for many messages."""
     index = np.arange(len(parents))
     parent = np.array(parents)
     authors = np.array(AUTHORS)
-    none = parent < 0
-    return pa.table(
-        {
-            "channel": pa.array([CHANNEL] * len(parents)),
-            "author": authors[index % 3],
-            "sequence": index // 3 + 1,
-            "parent_author": pa.array(authors[parent % 3], mask=none),
-            "parent_sequence": pa.array(parent // 3 + 1, mask=none),
-            "run_id": pa.array(["run_id"] * len(parents)),
-            "sent_time": pa.array(START_US + index).cast(pa.timestamp("us", tz="UTC")),
-            **{name: pa.nulls(len(parents), pa.string()) for name in ("group_id", "member", "parent_member")},
-            **{name: pa.nulls(len(parents), pa.int64()) for name in ("member_sequence", "parent_member_sequence")},
-        }
+    has_parent = pl.Series(parent >= 0)
+    texts = dict.fromkeys(("group_id", "member", "parent_member"), pl.lit(None, pl.String))
+    numbers = dict.fromkeys(("member_sequence", "parent_member_sequence"), pl.lit(None, pl.Int64))
+    return pl.DataFrame(
+        {"author": authors[index % 3], "sequence": index // 3 + 1, "sent_time": START_US + index}
+    ).with_columns(
+        channel=pl.lit(CHANNEL),
+        run_id=pl.lit("run_id"),
+        parent_author=pl.when(has_parent).then(pl.Series(authors[parent % 3])),
+        parent_sequence=pl.when(has_parent).then(pl.Series(parent // 3 + 1)),
+        **texts,
+        **numbers,
     )
 
 

@@ -34,7 +34,7 @@ def frame(table: pa.Table) -> pl.DataFrame:
     return cast("pl.DataFrame", pl.from_arrow(table))
 
 
-def run_audit(tape: pa.Table, quarantined: pa.Table | None = None) -> AuditResult:
+def run_audit(tape: pa.Table, quarantined: pl.DataFrame | None = None) -> AuditResult:
     """`tape` as returned by `broadloom.record.read`."""
     found = build_in_memory(tape, "audit_findings", quarantined=quarantined)
     names = ("messages", "deliveries", "recorded_peers", "delivery_balances", "audit_findings")

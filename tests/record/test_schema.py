@@ -10,7 +10,7 @@ from broadloom.protocol.events import LinkDownReason
 from broadloom.record import COLUMNS, EVENT_KINDS, SCHEMA, SCHEMA_VERSION, EventKind, TapeSettings, spark_ddl
 from broadloom.record import settings as settings_module
 from broadloom.record.arrow_import import pa, pq
-from broadloom.record.schema import CHANNEL_KEY, OLDEST_VERSION, RUN_KEY, VERSION_KEY, columns_in_version
+from broadloom.record.schema import CHANNEL_KEY, OLDEST_VERSION, RUN_KEY, VERSION_KEY, columns_in_version, spark_type
 from tests.record.tape_kit import CHANNEL, ME, ManualClock, finished_files, make_tape, send
 
 PAGE = (Path(__file__).parent.parent.parent / "docs" / "tape.md").read_text(encoding="utf-8")
@@ -76,7 +76,7 @@ def test_spark_reads_every_type() -> None:
         pa.bool_(): "BOOLEAN",
         pa.timestamp("us", tz="UTC"): "TIMESTAMP",
     }
-    assert [spark[column.type] for column in COLUMNS] == [column.spark_type for column in COLUMNS]
+    assert [spark[column.type] for column in COLUMNS] == [spark_type(column.type) for column in COLUMNS]
     assert spark_ddl().startswith("`ordinal` BIGINT, `run_id` STRING")
     assert spark_ddl().endswith("`channel` STRING, `event_date` DATE")
 

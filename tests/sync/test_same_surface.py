@@ -6,9 +6,14 @@ import re
 import pytest
 
 import broadloom.groups.sync
+import broadloom.mailboxes.sync
+import broadloom.order.sync
+import broadloom.switch.sync
 import broadloom.sync
-from broadloom import Channel, Layer, Subscription
+from broadloom import Channel, Layer, Order, Subscription, ordered
 from broadloom.groups import Group, Groups
+from broadloom.mailboxes import Mailbox, Mailboxes, Watch
+from broadloom.switch import Observer, Switch
 
 SYNC_NAMES = {"aclose": "close", "__aiter__": "__iter__", "__aenter__": "__enter__", "__aexit__": "__exit__"}
 TWINS = [
@@ -17,6 +22,12 @@ TWINS = [
     (Layer, broadloom.sync.Layer),
     (Groups, broadloom.groups.sync.Groups),
     (Group, broadloom.groups.sync.Group),
+    (Mailboxes, broadloom.mailboxes.sync.Mailboxes),
+    (Mailbox, broadloom.mailboxes.sync.Mailbox),
+    (Watch, broadloom.mailboxes.sync.Watch),
+    (Switch, broadloom.switch.sync.Switch),
+    (Observer, broadloom.switch.sync.Observer),
+    (Order, broadloom.order.sync.Order),
 ]
 
 
@@ -51,6 +62,9 @@ def test_methods_have_the_same_parameters_and_do_not_have_to_be_awaited(asynchro
 def test_objects_are_made_with_the_same_parameters() -> None:
     assert parameters(broadloom.sync.connect) == parameters(broadloom.connect)
     assert parameters(broadloom.groups.sync.Groups) == parameters(Groups)
+    assert parameters(broadloom.mailboxes.sync.Mailboxes) == parameters(Mailboxes)
+    assert parameters(broadloom.switch.sync.Switch) == parameters(Switch)
+    assert parameters(broadloom.order.sync.ordered) == parameters(ordered)
 
 
 def test_attributes_are_read_only() -> None:

@@ -31,8 +31,11 @@ LARGE = adjacency_of(nx.random_regular_graph(4, 300, seed=1))
 PARTITIONED = adjacency_of(nx.disjoint_union(nx.random_regular_graph(4, 20, seed=1), nx.cycle_graph(5)))
 
 
-@pytest.mark.parametrize("adjacency", [SMALL, LARGE, PARTITIONED], ids=["small", "large", "partitioned"])
-@pytest.mark.parametrize("suffix", ["svg", "png"])
+@pytest.mark.parametrize(
+    ("adjacency", "suffix"),
+    [(SMALL, "png"), (LARGE, "svg"), (PARTITIONED, "svg")],
+    ids=["small png", "large svg", "partitioned svg"],
+)
 def test_same_fabric_gives_same_bytes(adjacency: dict[int, list[int]], suffix: str, tmp_path: Path) -> None:
     first, second = tmp_path / f"first.{suffix}", tmp_path / f"second.{suffix}"
     caption = caption_of(analyze_topology(adjacency))

@@ -57,7 +57,10 @@ async def test_plain_and_tls_peers_report_tls_mismatch(tls: bool) -> None:
     here, there = PeerlessNode(channel, tls=tls), PeerlessNode(channel, tls=not tls)
     await there.listen()
     if tls:
-        assert await reject_reasons(here, there.address) == [RejectReason.TLS_MISMATCH] * CONNECTIONS
+        assert await reject_reasons(here, there.address) == [RejectReason.CHANNEL_TLS_MISMATCH] * CONNECTIONS
+        elsewhere = PeerlessNode(ChannelName("test", uuid4().hex), tls=True)
+        assert await reject_reasons(elsewhere, there.address) == [RejectReason.TLS_MISMATCH] * CONNECTIONS
+        elsewhere.abort()
     else:
         handler = RecordingHandler()
         connection = here.dial(there.address, handler)

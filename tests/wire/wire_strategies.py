@@ -12,9 +12,11 @@ from broadloom.wire.broadcast_frame import BROADCAST, PRIORITY_MAX, SIGNATURE_BY
 from broadloom.wire.codec import HEAD, LENGTH_BYTES, WireMessage, encode, kinds
 from broadloom.wire.fields import (
     CHANNEL_ID_BYTES,
+    OWNER_HASH_BYTES,
     Bool,
     ChannelId,
     CredentialBytes,
+    DocumentHash,
     Hyper,
     PartBytes,
     ProofBytes,
@@ -40,6 +42,7 @@ OF_ANNOTATION: dict[Any, st.SearchStrategy[Any]] = {
     Bool: st.booleans(),
     Text: texts,
     ChannelId: st.binary(min_size=CHANNEL_ID_BYTES, max_size=CHANNEL_ID_BYTES),
+    DocumentHash: st.binary(min_size=OWNER_HASH_BYTES, max_size=OWNER_HASH_BYTES),
     CredentialBytes: st.binary(max_size=64),
     ProofBytes: st.binary(max_size=64),
     PartBytes: st.binary(max_size=64),

@@ -15,10 +15,10 @@ from pathlib import Path
 import polars as pl
 
 from broadloom.errors import BroadloomError
-from broadloom.pipeline.analysis.frames import frame, to_schema
+from broadloom.pipeline.analysis.frames import arrow, frame, with_schema
 from broadloom.record.arrow_import import pq
 from broadloom.record.reader import read
-from broadloom.record.schema import CHANNEL_DIGITS, CHANNEL_KEY, SCHEMA, file_schema
+from broadloom.record.schema import CHANNEL_DIGITS, CHANNEL_KEY, file_schema
 from tools.synthetic.forgery import FAR_NUMBERS, forged
 
 DELIVERIES_AROUND_MIN = 2
@@ -100,7 +100,7 @@ def write(rows: pl.DataFrame, to: Path | str, ids: dict[str, str]) -> None:
         folder = Path(to) / f"channel={channel}" / f"event_date={day}"
         folder.mkdir(parents=True, exist_ok=True)
         schema = file_schema(ids[str(channel)], str(run))
-        table = to_schema(part.drop("channel", "event_date"), SCHEMA).cast(schema)
+        table = with_schema(arrow(part.drop("channel", "event_date")), schema)
         pq.write_table(table, folder / f"{run}-000001.parquet", compression="zstd", write_page_checksum=True)
 
 

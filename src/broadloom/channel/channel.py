@@ -24,12 +24,14 @@ from broadloom.channel.inbox import Overflow
 from broadloom.channel.layer import Layer
 from broadloom.channel.loop_bound import weak
 from broadloom.channel.peer_set import PeerSetMerge
+from broadloom.channel.publisher import Publisher
 from broadloom.channel.receiving import ChannelReader
 from broadloom.channel.requester import Requester
 from broadloom.channel.sender import Sender
+from broadloom.channel.state import ChannelStream, StateHandover
 from broadloom.channel.status import Status, status_of
 from broadloom.channel.subscription import SubscriptionOverflow
-from broadloom.errors import NotConnectedError, NotPermittedError
+from broadloom.errors import NotPermittedError
 from broadloom.protocol import PeerState
 from broadloom.protocol.events import (
     AuthorWarning,
@@ -38,6 +40,7 @@ from broadloom.protocol.events import (
     LinkDown,
     LinkUp,
     Missed,
+    OwnerEvent,
     StateChanged,
     TraceEvent,
 )
@@ -47,6 +50,7 @@ from broadloom.security.post_signer import PostSigner
 from broadloom.transport import TcpNode
 from broadloom.wire import PeerId, WireError
 from broadloom.wire.payload_kind import PayloadKind
+from broadloom.wire.state_messages import STATE_KIND, STATE_LAYER
 
 log = logging.getLogger("broadloom")
 
@@ -64,7 +68,7 @@ _with_callbacks: dict["Channel", None] = {}
 """Channels with a callback are in use, even if the program does not keep them."""
 
 
-class Channel(Sender, ChannelReader, Requester):
+class Channel(Sender, ChannelReader, Requester, StateHandover, Publisher):
     """A joined channel, returned by `broadloom.connect`. Use it from the event loop that joined it: elsewhere its
     methods raise `RuntimeError`.
 
@@ -75,8 +79,9 @@ class Channel(Sender, ChannelReader, Requester):
         self, name: str, node: TcpNode, *, overflow: Overflow, inbox_messages_max: int, inbox_bytes_max: int
     ) -> None:
         Sender.__init__(self, node)
-        ChannelReader.__init__(self, overflow, inbox_messages_max, inbox_bytes_max)
+        ChannelReader.__init__(self, overflow, inbox_messages_max, inbox_bytes_max, ChannelStream(self))
         Requester.__init__(self)
+        StateHandover.__init__(self)
         self.name = name
         self.missed_count = 0
         """Messages that this program will not receive; each was reported in a `Missed` event."""
@@ -100,6 +105,13 @@ class Channel(Sender, ChannelReader, Requester):
             node.deliver, node.report_missed = merge.on_secondary_batch, _ignore
             node.emit = weak(self._on_secondary_event)
         self._secondary_nodes = secondary_nodes
+
+    @property
+    def _decompressed_bytes_max(self) -> int:
+        return self._node.settings.message_bytes_max
+
+    def _as_channel(self) -> "Channel":
+        return self
 
     @property
     def _nodes(self) -> list[TcpNode]:
@@ -164,7 +176,7 @@ class Channel(Sender, ChannelReader, Requester):
 
         def is_complete() -> bool:
             if self._left.is_set():
-                raise NotConnectedError(self._end_message())
+                raise self._end_error()
             return roster.is_complete
 
         try:
@@ -193,7 +205,7 @@ class Channel(Sender, ChannelReader, Requester):
 
         def has_peers() -> bool:
             if not len(links) and self._left.is_set():
-                raise NotConnectedError(self._end_message())
+                raise self._end_error()
             return len(links) > 0
 
         try:
@@ -224,7 +236,8 @@ class Channel(Sender, ChannelReader, Requester):
 
     def _on_layers_changed(self) -> None:
         """The roster says which layers this program receives."""
-        self._node.peer.roster.set_layers(self._layers.kinds)
+        state_kinds = (STATE_KIND,) if STATE_LAYER in self._request_layers else ()
+        self._node.peer.roster.set_layers(tuple(sorted({*self._layers.kinds, *state_kinds})))
 
     # -- events
 
@@ -368,6 +381,10 @@ class Channel(Sender, ChannelReader, Requester):
         super()._on_malformed_headers(batch, index, problem)
 
     def _on_missed(self, missed: Missed) -> None:
+        self._subscriptions.on_missed(missed)
+        self._report_missed(missed)
+
+    def _report_missed(self, missed: Missed) -> None:
         self.missed_count += missed.last_sequence - missed.first_sequence + 1
         self._listeners.emit(missed._replace(author=PeerId(missed.author)))
         now = self._node.now()
@@ -384,6 +401,8 @@ class Channel(Sender, ChannelReader, Requester):
         elif isinstance(event, AuthorWarning):
             event = event._replace(author=PeerId(event.author))
             log.warning("%s: %s", self.name, event.text)
+        elif isinstance(event, OwnerEvent):
+            event = self._on_owner_event(event)
         self._listeners.emit(event)
         if isinstance(event, StateChanged) and event.state is PeerState.LEFT:
             self._mark_left()
@@ -406,6 +425,7 @@ class Channel(Sender, ChannelReader, Requester):
         self._subscriptions.close()
         self._listeners.end()
         self._cancel_handlers()
+        self._end_fetches()
         _with_callbacks.pop(self, None)
 
     @property

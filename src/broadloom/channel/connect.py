@@ -7,14 +7,16 @@ from pathlib import Path
 from broadloom.channel.channel import Channel
 from broadloom.channel.inbox import Overflow
 from broadloom.channel.options import ConnectOptions, accepts_connect_options
-from broadloom.errors import ConnectError, RejectedError
+from broadloom.errors import ChannelClosedError, ConnectError, RejectedError
 from broadloom.protocol import ChannelName, PeerState
-from broadloom.protocol.events import Event, Rejected
+from broadloom.protocol.events import ChannelClosed, Event, Rejected
 from broadloom.protocol.identity import CredentialError
-from broadloom.security import PeerCredentials, RevocationList, Ticket
+from broadloom.security import ChannelOwner, PeerCredentials, RevocationList, SignedCard, Ticket, check_card, load_card
+from broadloom.security.sealing import SealingPrivateKey
 from broadloom.transport import BootstrapHosts, ListenError, TcpNode, find_advertise_host, parse_address
 from broadloom.transport.file_descriptors import OUT_OF_FILES, out_of_files_text
 from broadloom.transport.in_process import link_in_process
+from broadloom.wire.exchange_messages import RejectReason
 
 FOREIGN_NAMED = 3
 """Programs on the ports of the channel that are named in an error message."""
@@ -28,11 +30,19 @@ class PendingConnection:
     def __init__(self, name: str, options: ConnectOptions) -> None:
         self._channel_name = ChannelName.parse(name)
         self._options = options
-        self._bootstrap = BootstrapHosts(options.bootstrap, options.bootstrap_file)
         ticket = options.ticket
         if ticket is not None and not isinstance(ticket, Ticket):
             ticket = Ticket.load(ticket if isinstance(ticket, str) else Path(ticket))
         self._ticket = ticket
+        self._private_keys = tuple(
+            each if isinstance(each, SealingPrivateKey) else SealingPrivateKey.load(each)
+            for each in options.private_keys
+        )
+        self._card_path = Path(options.card) if options.card and not isinstance(options.card, SignedCard) else None
+        self._card = self._load_card()
+        hosts = options.bootstrap or (self._card.card.bootstrap if self._card is not None else ())
+        self._hosts = hosts
+        self._bootstrap = BootstrapHosts(hosts, options.bootstrap_file)
         self._channel: Channel | None = None
 
     def __await__(self) -> Generator[None, None, Channel]:
@@ -69,6 +79,10 @@ class PendingConnection:
             inbox_messages_max=options.inbox_messages_max,
             inbox_bytes_max=options.inbox_bytes_max,
         )
+        if options.rules is not None:
+            channel._use_filter(options.rules)
+        if self._private_keys:
+            channel._private_keys = self._private_keys
         secondary_nodes = [self._node(host, 0, is_secondary=True) for _ in range(options.local_peers - 1)]
         if secondary_nodes:
             channel._attach_peer_set(secondary_nodes)
@@ -76,6 +90,9 @@ class PendingConnection:
             for each in [node, *secondary_nodes]:
                 await self._wait_until_connected(each, deadline)
             link_in_process([node, *secondary_nodes])
+            if options.rules is not None:
+                options.rules.add_channel(channel)
+            channel._use_card()
         except BaseException:
             channel.abort()
             raise
@@ -93,16 +110,40 @@ class PendingConnection:
             ) from None
 
     def _node(self, advertise_host: str, port: int, *, is_secondary: bool = False) -> TcpNode:
+        credentials = self._credentials()
         return self._node_class(
             self._channel_name,
             advertise_host=advertise_host,
             port=port,
-            bootstrap=BootstrapHosts(self._options.bootstrap, self._options.bootstrap_file),
-            credentials=self._credentials(),
+            bootstrap=BootstrapHosts(self._hosts, self._options.bootstrap_file),
+            credentials=credentials,
             signed=self._ticket is not None or bool(self._options.signed),
             settings=self._options.settings,
             name=self._options.name,
             is_secondary=is_secondary,
+            owner=self._owner(credentials),
+        )
+
+    def _load_card(self) -> SignedCard | None:
+        authority = self._ticket.authority if self._ticket is not None else None
+        if self._card_path is not None:
+            return load_card(self._card_path, self._channel_name, authority)
+        card = self._options.card
+        if isinstance(card, SignedCard):
+            check_card(card, "given", self._channel_name, authority)
+            return card
+        return None
+
+    def _owner(self, credentials: PeerCredentials | None) -> ChannelOwner | None:
+        if self._card is None:
+            return credentials.owner if credentials is not None else None
+        return ChannelOwner(
+            self._channel_name,
+            self._card.owner,
+            identity=credentials.identity if credentials is not None else None,
+            revocation_list=credentials.revocation_list if credentials is not None else None,
+            card=self._card,
+            card_path=self._card_path,
         )
 
     def _credentials(self) -> PeerCredentials | None:
@@ -122,14 +163,14 @@ class PendingConnection:
             raise RejectedError(f"{self._channel_name}: {rejected.text}") from None
 
     async def _wait_until_connected(self, node: TcpNode, deadline: float) -> None:
-        outcome: asyncio.Future[Rejected | None] = asyncio.get_running_loop().create_future()
+        outcome: asyncio.Future[Rejected | ChannelClosed | None] = asyncio.get_running_loop().create_future()
         forward = node.emit
 
         def observe(event: Event) -> None:
             forward(event)
             if outcome.done():
                 return
-            if isinstance(event, Rejected):
+            if isinstance(event, Rejected | ChannelClosed):
                 outcome.set_result(event)
             elif node.peer.state in (PeerState.CONNECTED, PeerState.LEFT):
                 outcome.set_result(None)
@@ -150,6 +191,11 @@ class PendingConnection:
             raise ConnectError(self._timeout_message(node)) from None
         finally:
             node.emit = forward
+        if isinstance(rejected, ChannelClosed) or (
+            rejected is not None and rejected.reason is RejectReason.CHANNEL_CLOSED
+        ):
+            closed = node.peer.owner.closed_text or rejected.text
+            raise ChannelClosedError(f"{self._channel_name}: {closed}")
         if rejected is not None:
             raise RejectedError(f"{self._channel_name}: {rejected.text}")
         if node.peer.state is PeerState.LEFT:

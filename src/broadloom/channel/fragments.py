@@ -50,6 +50,8 @@ class Reassembler:
         self._partials: dict[tuple[PeerId, int], _Partial] = {}
         """In order of last progress, the stalest first."""
         self.held_bytes = 0
+        self.reports_headless = False
+        """Whether messages whose beginning was sent before this program joined are reported as missed at their end."""
 
     def __len__(self) -> int:
         return len(self._partials)
@@ -66,8 +68,10 @@ class Reassembler:
                 if partial is not None:
                     self._abandon(key, partial)  # restarted before its end
                 partial = self._begin()
-            if partial is None:
-                continue  # it began before we joined, or its first fragment was reported as missed
+            if partial is None:  # it began before we joined, or its first fragment was reported as missed
+                if self.reports_headless and index + 1 >= count:
+                    self._report_missed(Missed(message.author, message.sequence, message.sequence))
+                continue
             self._partials[key] = partial
             self._add(partial, index, message)
             if index + 1 >= count:

@@ -6,7 +6,7 @@ subscription. `Message` objects are created only when they are read.
 
 import asyncio
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from enum import StrEnum
 
 from broadloom.protocol.events import Batch, Message, Missed
@@ -22,7 +22,8 @@ class Overflow(StrEnum):
     DROP_OLDEST = "drop_oldest"
     """Drop the oldest unread messages and report them."""
     PAUSE = "pause"
-    """Stop reading from the sockets until there is room. Neighbors wait for a while, then go on without this peer."""
+    """Stop reading from the sockets until there is room. Neighbors wait for a while, then go on without this peer. A
+    subscription does so for two seconds at a time, then it drops the oldest messages."""
     LEAVE = "leave"
     """Leave the channel, or end the subscription; the next read raises `InboxOverflowError`."""
 
@@ -169,6 +170,15 @@ class Inbox:
                 ranges.append(Missed(author, sequence, sequence))
         self.is_full = False
         return ranges
+
+    def cut(self, through: Mapping[PeerId, int]) -> None:
+        """Drop, without a report, the messages of each author up to this sequence number."""
+        batches = [batch.after(through.get(batch.author, 0)) for batch in self.unread()]
+        self._batches = deque(batch for batch in batches if batch.data)
+        self._read_count = 0
+        self._count = sum(len(batch.data) for batch in self._batches)
+        self._bytes = sum(sum(map(len, batch.data)) for batch in self._batches)
+        self._check_drained()
 
     def keep_newest(self, bytes_max: int) -> None:
         """Drop the oldest messages until this many bytes are left, without a report: nobody reads them."""

@@ -12,10 +12,12 @@ from typing import TYPE_CHECKING
 from broadloom.channel.direct_request import Reply
 from broadloom.channel.requester import TIMEOUT_S, Handler, HasPeerId
 from broadloom.protocol.events import Batch, payload_bytes
+from broadloom.protocol.requests.incoming import IncomingRequest
+from broadloom.protocol.requests.outgoing import Outcome, OutgoingRequest, RequestState
 from broadloom.wire import PeerId
 from broadloom.wire.broadcast_frame import Priority
 from broadloom.wire.identity_messages import IDENTITY_KIND
-from broadloom.wire.payload_kind import LAYER_SHIFT, layer_kind, layer_mark
+from broadloom.wire.payload_kind import FLAGS_MASK, LAYER_SHIFT, layer_kind, layer_mark
 
 if TYPE_CHECKING:
     from broadloom.channel.channel import Channel
@@ -34,6 +36,9 @@ class Layer:
         self.mark = mark
         self._channel = channel
         self._kind = layer_kind(mark)
+        self._filters_content = False
+        """The layer passes what the application gives it through the filter of the channel itself, before it makes
+        messages of it (`FilteredSender._filter_content`); its messages do not pass it again."""
         self._receives = on_batch is not None
         if on_batch is not None:
             channel._layers.add(self._kind, on_batch)
@@ -41,6 +46,8 @@ class Layer:
     async def broadcast(self, data: bytes, *, priority: int = Priority.NORMAL, ttl_s: float | None = None) -> int:
         """As `Channel.broadcast`, to this layer of the other members."""
         data = payload_bytes(data, "bytes")
+        if self._filters_content:
+            return await self._channel._broadcast_unfiltered(data, self._kind, priority, ttl_s)
         return await self._channel._broadcast_kind(data, self._kind, priority, ttl_s)
 
     async def request(
@@ -52,7 +59,9 @@ class Layer:
         headers: Mapping[str, str] | None = None,
     ) -> Reply:
         """As `Channel.request`, to this layer of the other member."""
-        return await self._channel._request(peer, data, self._kind >> LAYER_SHIFT, timeout_s, headers)
+        return await self._channel._request(
+            peer, data, self._kind >> LAYER_SHIFT, timeout_s, headers, is_filtered=self._filters_content
+        )
 
     async def tell(
         self,
@@ -63,11 +72,32 @@ class Layer:
         headers: Mapping[str, str] | None = None,
     ) -> None:
         """As `Channel.tell`, to this layer of the other member."""
-        await self._channel._request(peer, data, self._kind >> LAYER_SHIFT, timeout_s, headers, is_tell=True)
+        await self._channel._request(
+            peer, data, self._kind >> LAYER_SHIFT, timeout_s, headers, is_tell=True, is_filtered=self._filters_content
+        )
 
     def on_request(self, handler: Handler | None, *, concurrency: int = 64) -> Callable[[], None]:
         """As `Channel.on_request`, for requests to this layer."""
-        return self._channel._on_request(handler, self._kind >> LAYER_SHIFT, concurrency)
+        return self._channel._on_request(
+            handler, self._kind >> LAYER_SHIFT, concurrency, is_filtered=self._filters_content
+        )
+
+    # -- without tasks and futures, for layers with a core of their own
+
+    def _start_request(
+        self, peer_id: PeerId, data: bytes, timeout_s: float, on_outcome: Callable[[Outcome], None], *, is_tell: bool
+    ) -> OutgoingRequest:
+        """Send a request or a one-way message. `on_outcome` is called exactly once, perhaps during this call."""
+        requests = self._channel._node.peer.requests
+        layer = self._kind >> LAYER_SHIFT
+        return requests.request(peer_id, data, timeout_s, on_outcome, layer=layer, is_tell=is_tell)
+
+    def _give_up(self, request: OutgoingRequest) -> None:
+        if request.state is not RequestState.ENDED:
+            self._channel._node.peer.requests.give_up(request)
+
+    def _on_incoming(self, callback: Callable[[IncomingRequest], None], concurrency: int) -> None:
+        self._channel._set_incoming(self._kind >> LAYER_SHIFT, callback, concurrency)
 
     def close(self) -> None:
         """Remove the layer: its messages are counted as unknown from now on."""
@@ -95,6 +125,10 @@ class Layers:
 
     def __len__(self) -> int:
         return len(self._callbacks)
+
+    def receives(self, kind: int) -> bool:
+        """Whether this program receives the layer of this kind, whatever its flags."""
+        return kind & ~FLAGS_MASK in self._callbacks
 
     def add(self, kind: int, on_batch: Callable[[Batch], None]) -> None:
         if kind in self._callbacks:

@@ -8,6 +8,8 @@ from threading import get_ident
 from typing import ParamSpec
 from weakref import WeakMethod
 
+from broadloom.errors import NotConnectedError
+
 P = ParamSpec("P")
 
 running_loop = asyncio._get_running_loop
@@ -39,6 +41,9 @@ class LoopBound(ABC):
     @abstractmethod
     def _end_message(self) -> str:
         """Why nothing more can be read or sent, and what to do."""
+
+    def _end_error(self) -> NotConnectedError:
+        return NotConnectedError(self._end_message())
 
 
 def weak(method: Callable[P, None]) -> Callable[P, None]:

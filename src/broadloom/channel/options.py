@@ -12,9 +12,11 @@ from typing import Any, ParamSpec, Protocol, TypeVar, cast, overload
 
 from broadloom.channel.arguments import check_inbox, check_positive_timeout
 from broadloom.channel.inbox import Overflow
+from broadloom.channel.outgoing import OutgoingFilter
 from broadloom.protocol import ChannelSettings
 from broadloom.protocol.runtime import ObserverFactory
-from broadloom.security import Ticket
+from broadloom.security import SignedCard, Ticket
+from broadloom.security.sealing import SealingPrivateKey
 from broadloom.transport import parse_address
 from broadloom.wire.fields import MEMBER_NAME_BYTES_MAX
 from broadloom.wire.xdr import PORT_MAX
@@ -52,6 +54,9 @@ class ConnectOptions:
     """Ticket issued by the channel's owner, with a name and a role: a path, the text of the file, or a `Ticket`."""
     revocation_list: "str | os.PathLike[str] | None" = None
     """File with the owner's list of revoked tickets. It is read again whenever it changes."""
+    card: "str | os.PathLike[str] | SignedCard | None" = None
+    """The channel's card, signed by its owner: a path or a `SignedCard`. Members with tickets also get it over the
+    channel. A newer one that arrives is kept beside the file."""
     tls: bool = True
     """False: no encryption and no authentication."""
     signed: bool | None = None
@@ -76,6 +81,10 @@ class ConnectOptions:
     """`connect` raises `ConnectError` after this time."""
     tape: ObserverFactory | None = None
     """Records what this peer sees: a `broadloom.record.Tape`."""
+    rules: OutgoingFilter | None = None
+    """Every message that this program sends passes these rules first: `broadloom.rules.load("out.rules")`."""
+    private_keys: "Sequence[str | os.PathLike[str] | SealingPrivateKey]" = field(default=(), repr=False)
+    """Keys for messages that rules of other members encrypt: files from `broadloom rules key`."""
     settings: ChannelSettings | None = None
     """Timeouts, memory limits and the like: `ChannelSettings`, with profiles for other networks."""
 
@@ -88,6 +97,10 @@ class ConnectOptions:
         check_positive_timeout(self.timeout_s)
         if self.tape is not None and not hasattr(self.tape, "observer"):
             raise TypeError(f"tape must be a broadloom.record.Tape, not {type(self.tape).__name__}")
+        if self.rules is not None and not hasattr(self.rules, "apply_nowait"):
+            raise TypeError(f"rules must be broadloom.rules.load(…), not {type(self.rules).__name__}")
+        if isinstance(self.private_keys, str | bytes | os.PathLike):
+            raise TypeError(f"private_keys is a list of files: private_keys=[{self.private_keys!r}]")
         if isinstance(self.bootstrap, str):
             raise TypeError(f"bootstrap is a list of addresses: bootstrap=[{self.bootstrap!r}]")
         for address in self.bootstrap:

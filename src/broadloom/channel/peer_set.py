@@ -26,6 +26,10 @@ class PeerSetMerge:
         self._last_missed: dict[PeerId, Missed] = {}
         """Each author's last gap, as reported by the primary."""
 
+    def positions(self) -> dict[PeerId, int]:
+        """How far the stream is with each author that it has begun."""
+        return dict(self._last_contiguous)
+
     def on_primary_batch(self, batch: Batch) -> None:
         last_contiguous = self._last_contiguous.get(batch.author)
         if last_contiguous is None or self._was_reported_missed(batch):

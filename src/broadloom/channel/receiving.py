@@ -16,10 +16,11 @@ from broadloom.channel.layer import Layers
 from broadloom.channel.loop_bound import weak
 from broadloom.channel.reader import Reader
 from broadloom.channel.subscription import Subscription, SubscriptionOverflow, Subscriptions
-from broadloom.errors import NotConnectedError
 from broadloom.protocol.events import Batch, Message, Missed
+from broadloom.protocol.state.stream_tracker import PeerStream
+from broadloom.security.sealing import SealingPrivateKey
 from broadloom.wire import WireError
-from broadloom.wire.payload_kind import CONTENT_MASK, LAYER_SHIFT
+from broadloom.wire.payload_kind import CONTENT_MASK, FLAGS_MASK, LAYER_SHIFT
 
 log = logging.getLogger("broadloom")
 
@@ -30,7 +31,10 @@ UNREAD_RING_BYTES = 1 << 20
 class ChannelReader(Reader):
     """The receiving side of `Channel`."""
 
-    def __init__(self, overflow: Overflow, inbox_messages_max: int, inbox_bytes_max: int) -> None:
+    _private_keys: tuple[SealingPrivateKey, ...] = ()
+    """For messages that rules of other members encrypt."""
+
+    def __init__(self, overflow: Overflow, inbox_messages_max: int, inbox_bytes_max: int, stream: PeerStream) -> None:
         self._overflow_policy = overflow
         self._inbox = Inbox(
             inbox_messages_max,
@@ -41,7 +45,7 @@ class ChannelReader(Reader):
         self._batch_callback: Callable[[Batch], None] | None = None
         self._is_calling_back = False
         """A callback of `on_message` is in the middle of a batch."""
-        self._subscriptions = Subscriptions(weak(self._emit), weak(self._pause_for), weak(self._resume_for))
+        self._subscriptions = Subscriptions(weak(self._emit), weak(self._pause_for), weak(self._resume_for), stream)
         self._layers = Layers()
         self._has_other_readers = False
         """There was a subscription or a layer."""
@@ -68,7 +72,7 @@ class ChannelReader(Reader):
         self._check_loop()
         check_inbox(overflow, messages_max, bytes_max)
         if self._inbox.is_closed:
-            raise NotConnectedError(self._end_message())
+            raise self._end_error()
         subscription = Subscription(self, pattern, Overflow(overflow), messages_max, bytes_max, self._subscriptions)
         if not self._has_other_readers and not self._was_read:
             self._early = self._inbox.unread()
@@ -135,11 +139,14 @@ class ChannelReader(Reader):
     def _route(self, batch: Batch) -> None:
         if batch.kind <= CONTENT_MASK:
             self._dispatch(batch)
-        elif batch.kind >> LAYER_SHIFT:
-            self._layers.route(batch)
+        elif batch.kind & FLAGS_MASK and (not batch.kind >> LAYER_SHIFT or self._layers.receives(batch.kind)):
+            route = self._layers.route if batch.kind >> LAYER_SHIFT else self._dispatch
+            for part in open_envelopes(
+                batch, self._on_malformed_headers, self._private_keys, self._decompressed_bytes_max
+            ):
+                route(part)
         else:
-            for part in open_envelopes(batch, self._on_malformed_headers):
-                self._dispatch(part)
+            self._layers.route(batch)
 
     def _on_malformed_headers(self, batch: Batch, index: int, problem: WireError) -> None:
         """The author is to blame, not the neighbor that relayed it."""
@@ -183,7 +190,7 @@ class ChannelReader(Reader):
         match self._overflow_policy:
             case Overflow.DROP_OLDEST:
                 for missed in self._inbox.drop_oldest():
-                    self._on_missed(missed)
+                    self._report_missed(missed)
             case Overflow.PAUSE:
                 self._pause_for(self)
             case Overflow.LEAVE if not self._is_leaving:
@@ -209,6 +216,10 @@ class ChannelReader(Reader):
 
     @property
     @abstractmethod
+    def _decompressed_bytes_max(self) -> int: ...
+
+    @property
+    @abstractmethod
     def _is_leaving(self) -> bool: ...
 
     @abstractmethod
@@ -218,7 +229,11 @@ class ChannelReader(Reader):
     def _pause_sockets(self, pause: bool) -> None: ...
 
     @abstractmethod
-    def _on_missed(self, missed: Missed) -> None: ...
+    def _on_missed(self, missed: Missed) -> None:
+        """No reader gets these messages."""
+
+    @abstractmethod
+    def _report_missed(self, missed: Missed) -> None: ...
 
     @abstractmethod
     def _emit(self, event: SubscriptionOverflow) -> None: ...

@@ -2,19 +2,21 @@
 
 import asyncio
 import logging
-import time
 from abc import abstractmethod
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
-from typing import Protocol
+from dataclasses import replace
+from typing import TYPE_CHECKING, Protocol
 
 from broadloom.channel.arguments import check_positive_timeout
-from broadloom.channel.direct_request import REPLY_REMEDY, DirectRequest, Reply
+from broadloom.channel.direct_request import FILE_CONTENT_TYPE, REPLY_REMEDY, DirectRequest, HandlerContext, Reply
 from broadloom.channel.loop_bound import LoopBound
+from broadloom.channel.outgoing import Outgoing, OutgoingFilter, Way, pack_data
 from broadloom.errors import (
     BusyError,
     MessageTooLargeError,
     NoAnswerError,
     NotConnectedError,
+    NotSentError,
     PeerGoneError,
     RefusedError,
     RequestError,
@@ -22,12 +24,17 @@ from broadloom.errors import (
 )
 from broadloom.protocol import PeerState
 from broadloom.protocol.events import payload_bytes
+from broadloom.protocol.owner.pacer import Pacer
 from broadloom.protocol.requests.incoming import IncomingRequest
 from broadloom.protocol.requests.outgoing import Outcome, OutcomeKind, OutgoingRequest
 from broadloom.transport import TcpNode
 from broadloom.wire import PeerId, WireError
 from broadloom.wire.direct_messages import HEADED, RequestStatus
-from broadloom.wire.message_headers import checked_headers, encode_headers, with_headers
+from broadloom.wire.message_headers import checked_headers, encode_headers
+from broadloom.wire.payload_kind import LAYER_SHIFT, layer_mark
+
+if TYPE_CHECKING:
+    from broadloom.channel.channel import Channel
 
 log = logging.getLogger("broadloom")
 
@@ -50,6 +57,7 @@ class Requester(LoopBound):
 
     name: str
     _node: TcpNode
+    _filter: OutgoingFilter | None
 
     def __init__(self) -> None:
         self._request_layers: dict[int, None] = {}
@@ -104,6 +112,7 @@ class Requester(LoopBound):
         headers: Mapping[str, str] | None,
         *,
         is_tell: bool = False,
+        is_filtered: bool = False,
     ) -> Reply:
         self._check_loop()
         peer_id, flags = _peer_id(peer), 0
@@ -111,8 +120,30 @@ class Requester(LoopBound):
             data = payload_bytes(data, REPLY_REMEDY)
         check_positive_timeout(timeout_s)
         if headers is not None:
-            block = encode_headers(*checked_headers(None, None, headers))
-            data, flags = with_headers(block, time.time_ns() // 1_000_000, data), HEADED
+            encode_headers(*checked_headers(None, None, headers))  # checks them; the result is cached
+        outgoing_filter = self._filter if not is_filtered else None
+        if outgoing_filter is not None or headers is not None:
+            way = Way.TELL if is_tell else Way.REQUEST
+            out = replace(self._origin(), data=data, way=way, layer=_mark(layer), headers=headers or {})
+            if outgoing_filter is not None:
+                out.receiver = self._names_of(peer_id)
+                out = await outgoing_filter.apply(out, self._as_channel())
+            data, has_headers = pack_data(out)
+            flags = HEADED if has_headers else 0
+        return await self._request_packed(peer_id, data, layer, flags, timeout_s, is_tell=is_tell)
+
+    async def _tell_outgoing(self, peer_id: int, out: Outgoing, timeout_s: float) -> None:
+        """Send what a rule sends to one member. It does not pass the filter once more."""
+        if out.way is Way.FILE:
+            out = replace(out, content_type=FILE_CONTENT_TYPE)
+        data, has_headers = pack_data(replace(out, has_envelope=True))
+        await self._request_packed(
+            PeerId(peer_id), data, APPLICATION_LAYER, HEADED if has_headers else 0, timeout_s, is_tell=True
+        )
+
+    async def _request_packed(
+        self, peer_id: PeerId, data: bytes, layer: int, flags: int, timeout_s: float, *, is_tell: bool
+    ) -> Reply:
         node = self._node
         if not node.peer.requests.has_route(peer_id) and any(peer_id == own.id for own in self._nodes):
             raise ValueError("this is the id of this program itself: call the handler directly")
@@ -122,7 +153,10 @@ class Requester(LoopBound):
                 "send it in several requests, or broadcast it"
             )
         if node.peer.state is not PeerState.CONNECTED:
-            raise NotConnectedError(self._end_message())
+            raise self._end_error()
+        pacer = node.peer.owner.pacer
+        if pacer is not None:
+            await self._wait_for_request_quota(pacer, timeout_s)
         future: asyncio.Future[Outcome] = self._loop.create_future()
 
         def on_outcome(outcome: Outcome) -> None:
@@ -140,6 +174,20 @@ class Requester(LoopBound):
         if outcome.kind is OutcomeKind.REPLIED:
             return Reply(PeerId(peer_id), outcome.data)
         raise self._error_of(outcome, peer_id, timeout_s)
+
+    def _names_of(self, peer_id: int) -> tuple[str, ...]:
+        member = self._node.peer.roster.get(PeerId(peer_id))
+        return (member.name, f"{peer_id:016x}") if member is not None and member.name else (f"{peer_id:016x}",)
+
+    async def _wait_for_request_quota(self, pacer: Pacer, timeout_s: float) -> None:
+        deadline = self._node.now() + timeout_s
+        while (delay_s := pacer.request_delay_s()) > 0:
+            if self._node.now() + delay_s > deadline:
+                raise BusyError(
+                    f"{self.name}: the quota on the channel's card allows no request within {timeout_s:g} s"
+                )
+            await asyncio.sleep(delay_s)
+        pacer.take_request()
 
     def _error_of(self, outcome: Outcome, peer_id: PeerId, timeout_s: float) -> RequestError | NotConnectedError:
         subject = f"{self.name}: {peer_id:016x}"
@@ -160,9 +208,11 @@ class Requester(LoopBound):
             case OutcomeKind.BUSY:
                 return BusyError(f"{subject}: {outcome.text}; wait for replies before sending more")
             case _:
-                return NotConnectedError(self._end_message())
+                return self._end_error()
 
-    def _on_request(self, handler: Handler | None, layer: int, concurrency: int) -> Callable[[], None]:
+    def _on_request(
+        self, handler: Handler | None, layer: int, concurrency: int, *, is_filtered: bool = False
+    ) -> Callable[[], None]:
         self._check_loop()
         if handler is not None and not callable(handler):
             raise TypeError(f"a handler must be a function, not {type(handler).__name__}")
@@ -170,17 +220,11 @@ class Requester(LoopBound):
             raise TypeError(f"concurrency must be a whole number, not {type(concurrency).__name__}")
         if concurrency < 1:
             raise ValueError(f"concurrency={concurrency}: must be at least 1")
-        runner = HandlerRunner(self.name, handler, self._handler_tasks) if handler is not None else None
-        for node in self._nodes:
-            if runner is None:
-                node.peer.requests.handlers.remove(layer)
-            else:
-                node.peer.requests.handlers.set(layer, runner.start, concurrency)
-        if runner is None:
-            self._request_layers.pop(layer, None)
-        else:
-            self._request_layers[layer] = None
-        self._on_callbacks_changed()
+        runner = None
+        if handler is not None:
+            context = HandlerContext(self._as_channel(), layer, has_filter=self._filter is not None and not is_filtered)
+            runner = HandlerRunner(self.name, handler, self._handler_tasks, context)
+        self._set_incoming(layer, runner.start if runner is not None else None, concurrency)
 
         def remove() -> None:
             if runner is not None and any(node.peer.requests.handlers.has(layer, runner.start) for node in self._nodes):
@@ -188,9 +232,28 @@ class Requester(LoopBound):
 
         return remove
 
+    def _set_incoming(self, layer: int, callback: Callable[[IncomingRequest], None] | None, concurrency: int) -> None:
+        """Pass the requests of a layer to `callback`; None removes it."""
+        for node in self._nodes:
+            if callback is None:
+                node.peer.requests.handlers.remove(layer)
+            else:
+                node.peer.requests.handlers.set(layer, callback, concurrency)
+        if callback is None:
+            self._request_layers.pop(layer, None)
+        else:
+            self._request_layers[layer] = None
+        self._on_callbacks_changed()
+
     def _cancel_handlers(self) -> None:
         for task in list(self._handler_tasks):
             task.cancel()
+
+    @abstractmethod
+    def _origin(self) -> Outgoing: ...
+
+    @abstractmethod
+    def _as_channel(self) -> "Channel": ...
 
     @property
     @abstractmethod
@@ -203,23 +266,27 @@ class Requester(LoopBound):
 class HandlerRunner:
     """Calls a handler and sends its result. It does not refer to the channel."""
 
-    def __init__(self, name: str, handler: Handler, tasks: set[asyncio.Task[None]]) -> None:
+    def __init__(self, name: str, handler: Handler, tasks: set[asyncio.Task[None]], context: HandlerContext) -> None:
         self._name = name
         self._handler = handler
         self._tasks = tasks
+        self._context = context
 
     def start(self, incoming: IncomingRequest) -> None:
         try:
-            result = self._handler(DirectRequest(incoming, TcpNode.now()))
+            result = self._handler(DirectRequest(incoming, TcpNode.now(), self._context))
         except Exception as problem:
             self._fail(incoming, problem)
             incoming.done()
             return
+        is_filtered = False
+        if isinstance(result, bytes) and self._context.has_filter:
+            result, is_filtered = self._context.filtered(result, incoming), True
         if isinstance(result, bytes) or result is None:
             self._finish(incoming, result)
             incoming.done()
         elif isinstance(result, Awaitable):
-            task = asyncio.get_running_loop().create_task(self._run(incoming, result))
+            task = asyncio.get_running_loop().create_task(self._run(incoming, result, is_filtered))
             self._tasks.add(task)
 
             def on_done(task: asyncio.Task[None]) -> None:
@@ -234,9 +301,12 @@ class HandlerRunner:
             self._fail(incoming, TypeError(f"a handler returns bytes, not {type(result).__name__}; use {REPLY_REMEDY}"))
             incoming.done()
 
-    async def _run(self, incoming: IncomingRequest, result: Awaitable[bytes | None]) -> None:
+    async def _run(self, incoming: IncomingRequest, result: Awaitable[bytes | None], is_filtered: bool) -> None:
         try:
-            self._finish(incoming, await result)
+            data = await result
+            if data is not None and self._context.has_filter and not is_filtered:
+                data = await self._context.filtered(payload_bytes(data, REPLY_REMEDY), incoming)
+            self._finish(incoming, data)
         except Exception as problem:
             self._fail(incoming, problem)
 
@@ -250,13 +320,20 @@ class HandlerRunner:
     def _fail(self, incoming: IncomingRequest, problem: Exception) -> None:
         """Callers get the text of a refusal, and of other exceptions only the type: it may contain secrets."""
         if isinstance(problem, RefusedError):
-            status, text = RequestStatus.REFUSED, str(problem)
+            status, text = RequestStatus.REFUSED, self._context.filtered_text(str(problem), incoming)
+        elif isinstance(problem, NotSentError):
+            status, text = RequestStatus.FAILED, "the rules of the other side do not let the reply out"
+            log.warning("%s: a reply: %s", self._name, problem)
         elif isinstance(problem, WireError):
-            status, text = RequestStatus.FAILED, f"malformed headers: {problem}"
+            status, text = RequestStatus.FAILED, f"malformed request: {problem}"
         else:
             status, text = RequestStatus.FAILED, f"the handler raised {type(problem).__name__}"
             log.error("%s: the handler of a request failed", self._name, exc_info=problem)
         incoming.refuse_unless_replied(status, text)
+
+
+def _mark(layer: int) -> str:
+    return layer_mark(layer << LAYER_SHIFT) if layer else ""
 
 
 def _peer_id(peer: PeerId | HasPeerId) -> PeerId:

@@ -11,23 +11,30 @@ import time
 from abc import abstractmethod
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal, overload
+from typing import TYPE_CHECKING, Any, Final, Literal, overload
 
 from broadloom.channel.arguments import check_callback, check_positive_timeout
+from broadloom.channel.filtered_sender import FilteredSender
 from broadloom.channel.fragments import FRAGMENT_BYTES, fragment
-from broadloom.channel.loop_bound import LoopBound, running_loop
-from broadloom.errors import BusyError, MessageTooLargeError, NotConnectedError, NotPermittedError
+from broadloom.channel.loop_bound import running_loop
+from broadloom.channel.outgoing import Outgoing, OutgoingFilter, pack_broadcast
+from broadloom.errors import BusyError, MessageTooLargeError, NotPermittedError, QuotaExceededError
 from broadloom.protocol import PeerState
 from broadloom.protocol.events import payload_bytes
 from broadloom.protocol.identity import Role
+from broadloom.protocol.owner.pacer import Pacer
 from broadloom.protocol.receipts.receipts import OPEN_MAX, Receipt
 from broadloom.transport import TcpNode
 from broadloom.wire.broadcast_frame import PRIORITY_MAX, Priority
 from broadloom.wire.file_payload import encode_file
 from broadloom.wire.identity_messages import IDENTITY_KIND, advert, identification
 from broadloom.wire.message_headers import checked_headers, encode_headers, with_headers
-from broadloom.wire.payload_kind import HAS_HEADERS, WANTS_RECEIPT, PayloadKind
+from broadloom.wire.payload_kind import CONTENT_MASK, HAS_HEADERS, WANTS_RECEIPT, PayloadKind, layer_kind
+
+if TYPE_CHECKING:
+    pass
 
 GRANTED_BYTES = 4 << 10
 """Amount that may be sent before flow control is consulted again."""
@@ -37,19 +44,33 @@ YIELD_BYTES = 128 << 10
 """`broadcast` yields to the event loop after this amount, so that a busy author does not starve its own process."""
 TTL_MS_MAX = 0xFFFFFFFF
 RECEIPT_TIMEOUT_S = 10.0
+QUOTA_PAUSE_S_MAX = 1.0
+"""An author that waits for its quota looks again after this time: the card may have changed."""
 TEXT_REMEDY = "broadcast_text or broadcast_json"
+CONNECTED: Final = PeerState.CONNECTED
+DATA: Final[int] = PayloadKind.DATA
+NORMAL: Final = Priority.NORMAL
+"""Constants here, because looking up a member of an enum takes longer than the rest of a check."""
 
 
-class Sender(LoopBound):
+class Sender(FilteredSender):
     """The sending side of `Channel`."""
 
     def __init__(self, node: TcpNode) -> None:
         self._node = node
         self._bind_loop()
         self._granted = 0
-        """Bytes that may be sent before flow control is consulted again."""
+        """Bytes that may be sent before flow control is consulted again. A program that may not send, or whose messages
+        pass a filter, never has any."""
         self._sent_since_yield = 0
         self._fragmented_count = 0
+        self._pacer: Pacer | None = None
+        """Keeps this member to its quota; None without one."""
+
+    def _use_card(self) -> None:
+        """Without a quota, a message costs nothing more: with one, nothing is granted in advance."""
+        self._pacer = self._node.peer.owner.pacer
+        self._granted = 0
 
     @overload
     async def broadcast(
@@ -100,16 +121,17 @@ class Sender(LoopBound):
         """
         if not isinstance(data, bytes):
             data = payload_bytes(data, TEXT_REMEDY)
-        kind: int = PayloadKind.DATA
+        kind = DATA
         if topic is not None or content_type is not None or headers is not None:
             data, kind = self._with_headers(data, topic, content_type, headers), kind | HAS_HEADERS
         if receipt is not None:
             return await self._broadcast_with_receipt(data, kind, priority, ttl_s, receipt, timeout_s)
-        cost = len(data) + MESSAGE_COST_BYTES
-        if cost > self._granted:
-            return await self._broadcast_kind(data, kind, priority, ttl_s)
-        self._granted -= cost  # the usual case, without another coroutine
-        return self._send(data, kind, priority, 0 if ttl_s is None else _milliseconds(ttl_s))
+        if priority is NORMAL and ttl_s is None:  # the usual case, without another call: `_send` has all the checks
+            cost, peer = len(data) + MESSAGE_COST_BYTES, self._node.peer
+            if cost <= self._granted and peer.state is CONNECTED and running_loop() is self._loop:
+                self._granted -= cost
+                return peer.broadcaster.broadcast(data, kind, NORMAL, 0)
+        return await self._broadcast_kind(data, kind, priority, ttl_s)
 
     async def _broadcast_with_receipt(
         self, data: bytes, kind: int, priority: int, ttl_s: float | None, receipt: object, timeout_s: float
@@ -121,7 +143,7 @@ class Sender(LoopBound):
         deadline = now() + timeout_s
         if peer.receipts.open_count >= OPEN_MAX:
             raise BusyError(f"{OPEN_MAX:,} receipts are waited for; wait for some of them")
-        if peer.state is PeerState.CONNECTED:
+        if peer.state is CONNECTED:
             with suppress(TimeoutError):  # members that we do not know of yet would not be counted
                 await self._wait_until_roster_is_complete(timeout_s)
         first = peer.broadcaster.next_sequence
@@ -137,13 +159,42 @@ class Sender(LoopBound):
     async def _wait_until_roster_is_complete(self, timeout_s: float | None) -> None: ...
 
     async def _broadcast_kind(self, data: bytes, kind: int, priority: int, ttl_s: float | None) -> int:
+        """All broadcasts but files and those of `broadcast_nowait` come here."""
+        if self._filter is not None:
+            data, kind, priority, ttl_s = await self._filtered(data, kind, priority, ttl_s)
+        return await self._broadcast_unfiltered(data, kind, priority, ttl_s)
+
+    async def _broadcast_unfiltered(self, data: bytes, kind: int, priority: int, ttl_s: float | None) -> int:
+        """For what has passed the filter, and for messages of a layer that contain nothing of the application."""
         cost = len(data) + MESSAGE_COST_BYTES
         if cost > self._granted:
             if len(data) > FRAGMENT_BYTES:
                 return await self._broadcast_large(data, kind, priority, ttl_s)
+            if self._pacer is not None:
+                self._check_loop()
+                await self._wait_for_window(cost)
+                await self._wait_for_quota(len(data))
+                return self._send(data, kind, priority, 0 if ttl_s is None else _milliseconds(ttl_s))
             await self._reserve(cost)
         self._granted -= cost
         return self._send(data, kind, priority, 0 if ttl_s is None else _milliseconds(ttl_s))
+
+    # -- the filter
+
+    def _use_filter(self, outgoing_filter: OutgoingFilter | None) -> None:
+        self._filter = outgoing_filter
+        self._granted = 0  # what was granted before would not pass it
+
+    async def _broadcast_outgoing(self, out: Outgoing) -> int:
+        """Send what a rule forwards, or what was held and is released: it passes the filter of this channel."""
+        own = self._origin()
+        out = replace(out, channel=own.channel, sender=own.sender, role=own.role)
+        if self._filter is not None:
+            out = await self._filter.apply(out, self._as_channel())
+        data, kind, priority, ttl_s = pack_broadcast(out, layer_kind(out.layer) if out.layer else 0)
+        if kind & CONTENT_MASK == PayloadKind.FILE:
+            return await self._broadcast_large(data, kind, priority, ttl_s)
+        return await self._broadcast_unfiltered(data, kind, priority, ttl_s)
 
     def broadcast_nowait(
         self,
@@ -158,10 +209,14 @@ class Sender(LoopBound):
         """As `broadcast`, without flow control: for callbacks, and for programs that send little."""
         if not isinstance(data, bytes):
             data = payload_bytes(data, TEXT_REMEDY)
-        kind: int = PayloadKind.DATA
+        kind = DATA
         if topic is not None or content_type is not None or headers is not None:
             data, kind = self._with_headers(data, topic, content_type, headers), kind | HAS_HEADERS
+        if self._filter is not None:
+            data, kind, priority, ttl_s = self._filtered_nowait(data, kind, priority, ttl_s)
         ttl_ms = 0 if ttl_s is None else _milliseconds(ttl_s)
+        if self._pacer is not None:
+            self._take_quota_nowait(len(data))
         if len(data) <= FRAGMENT_BYTES:
             return self._send(data, kind, priority, ttl_ms)
         self._check_size(len(data))
@@ -184,25 +239,38 @@ class Sender(LoopBound):
         return with_headers(block, time.time_ns() // 1_000_000, data)
 
     async def broadcast_text(
-        self, text: str, *, topic: str | None = None, priority: int = Priority.NORMAL, ttl_s: float | None = None
+        self,
+        text: str,
+        *,
+        topic: str | None = None,
+        headers: Mapping[str, str] | None = None,
+        priority: int = Priority.NORMAL,
+        ttl_s: float | None = None,
     ) -> int:
         """Send text as UTF-8; receivers read `message.text`."""
         if not isinstance(text, str):
             raise TypeError(f"broadcast_text takes text, not {type(text).__name__}; use broadcast")
-        return await self.broadcast(text.encode(), topic=topic, priority=priority, ttl_s=ttl_s)
+        return await self.broadcast(text.encode(), topic=topic, headers=headers, priority=priority, ttl_s=ttl_s)
 
     async def broadcast_json(
-        self, value: Any, *, topic: str | None = None, priority: int = Priority.NORMAL, ttl_s: float | None = None
+        self,
+        value: Any,
+        *,
+        topic: str | None = None,
+        headers: Mapping[str, str] | None = None,
+        priority: int = Priority.NORMAL,
+        ttl_s: float | None = None,
     ) -> int:
         """Send a value as JSON; receivers read `message.json()`."""
         data = json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode()
-        return await self.broadcast(data, topic=topic, priority=priority, ttl_s=ttl_s)
+        return await self.broadcast(data, topic=topic, headers=headers, priority=priority, ttl_s=ttl_s)
 
     async def broadcast_file(
         self,
         path: str | os.PathLike[str],
         *,
         topic: str | None = None,
+        headers: Mapping[str, str] | None = None,
         priority: int = Priority.NORMAL,
         ttl_s: float | None = None,
         on_progress: Callable[[int, int], None] | None = None,
@@ -219,8 +287,10 @@ class Sender(LoopBound):
         name = os.fsencode(path.name).decode(errors="replace")  # file names are bytes, not necessarily UTF-8
         data = await asyncio.to_thread(lambda: encode_file(name, path.read_bytes()))
         kind: int = PayloadKind.FILE
-        if topic is not None:
-            data, kind = self._with_headers(data, topic, None, None), kind | HAS_HEADERS
+        if topic is not None or headers is not None:
+            data, kind = self._with_headers(data, topic, None, headers), kind | HAS_HEADERS
+        if self._filter is not None:
+            data, kind, priority, ttl_s = await self._filtered(data, kind, priority, ttl_s)
         on_sent = (lambda done: on_progress(done, len(data))) if on_progress is not None else None
         return await self._broadcast_large(data, kind, priority, ttl_s, on_sent)
 
@@ -250,23 +320,28 @@ class Sender(LoopBound):
         """Send fragments; other messages may be sent in between."""
         self._check_loop()
         self._check_size(len(data))
+        self._check_quota_size(len(data))
         ttl_ms = 0 if ttl_s is None else _milliseconds(ttl_s)
         self._fragmented_count += 1
         sequence = done = 0
         for part in fragment(self._fragmented_count, data, kind & ~WANTS_RECEIPT):
             await self._wait_for_window(len(part))
+            if self._pacer is not None:
+                await self._wait_for_quota(len(part), is_fragment=True)
             sequence = self._send(part, PayloadKind.FRAGMENT | kind & WANTS_RECEIPT, priority, ttl_ms)
             done = min(done + FRAGMENT_BYTES, len(data))
             if on_sent is not None:
                 on_sent(done)
-            await asyncio.sleep(0)
+            if done < len(data):  # at the end there is no pause between the number and the return
+                await asyncio.sleep(0)
         return sequence
 
     async def _reserve(self, cost: int) -> None:
         self._check_loop()  # before waiting for objects of the other loop
-        wanted = max(cost, GRANTED_BYTES)
+        self._check_role()
+        wanted = max(cost, GRANTED_BYTES) if self._filter is None else cost
         await self._wait_for_window(wanted)
-        self._granted = wanted
+        self._granted = wanted if self._filter is None else 0
         self._sent_since_yield += wanted
         if self._sent_since_yield > YIELD_BYTES:
             self._sent_since_yield = 0
@@ -278,22 +353,54 @@ class Sender(LoopBound):
             await flow.drain()
         flow.rate_limiter.consume(size)
 
-    def _send(self, data: bytes, kind: int, priority: int, ttl_ms: int) -> int:
-        if running_loop() is not self._loop:  # checked here too, because a call takes as long as the rest
-            self._check_loop()
-        peer = self._node.peer
-        if peer.state is not PeerState.CONNECTED:
-            raise NotConnectedError(self._end_message())
-        credentials = self._node.credentials
-        if credentials is not None and credentials.identity.role is not Role.PRODUCER:
-            raise NotPermittedError(
-                "the ticket has the role consumer, which may only receive; ask the channel's owner for another"
+    async def _wait_for_quota(self, size: int, *, is_fragment: bool = False) -> None:
+        """Returns when the message can be sent, at once, without another wait."""
+        if not is_fragment:
+            self._check_quota_size(size)
+        while (pacer := self._pacer) is not None and (delay_s := pacer.delay_s(size)) > 0:
+            if delay_s == float("inf"):
+                raise MessageTooLargeError(
+                    f"{size:,} bytes at once are more than the quota on the channel's card ever allows"
+                )
+            if self._node.peer.state is not PeerState.CONNECTED:
+                raise self._end_error()
+            await asyncio.sleep(min(delay_s, QUOTA_PAUSE_S_MAX))
+        if pacer is not None:
+            pacer.take(size)
+
+    def _take_quota_nowait(self, size: int) -> None:
+        self._check_quota_size(size)
+        pacer = self._pacer
+        assert pacer is not None
+        if size > FRAGMENT_BYTES or pacer.delay_s(size) > 0:
+            raise QuotaExceededError(
+                "this message now would exceed the quota on the channel's card; use broadcast, which waits"
             )
+        pacer.take(size)
+
+    def _check_quota_size(self, size: int) -> None:
+        limit = self._pacer.quota.message_bytes_max if self._pacer is not None else None
+        if limit is not None and size > limit:
+            raise MessageTooLargeError(f"message of {size:,} bytes: the channel's card allows at most {limit:,}")
+
+    def _send(self, data: bytes, kind: int, priority: int, ttl_ms: int) -> int:
+        self._check_loop()
+        peer = self._node.peer
+        if peer.state is not CONNECTED:
+            raise self._end_error()
+        self._check_role()
         if not isinstance(priority, int):
             raise TypeError(f"priority must be a Priority or a number from 0 to {PRIORITY_MAX}, not {priority!r}")
         if not 0 <= priority <= PRIORITY_MAX:
             raise ValueError(f"priority={priority}: must be from 0 to {PRIORITY_MAX}")
         return peer.broadcaster.broadcast(data, kind, priority, ttl_ms)
+
+    def _check_role(self) -> None:
+        credentials = self._node.credentials
+        if credentials is not None and credentials.identity.role is not Role.PRODUCER:
+            raise NotPermittedError(
+                "the ticket has the role consumer, which may only receive; ask the channel's owner for another"
+            )
 
     def _check_size(self, size: int) -> None:
         limit = self._node.settings.message_bytes_max

@@ -109,6 +109,7 @@ def _counters(node: TcpNode) -> dict[str, int]:
     counters = asdict(node.peer.counters)
     handshakes = asdict(node.handshake_counters)
     counters["malformed_frames"] += handshakes.pop("malformed_frames")
+    handshakes["revoked"] += counters.pop("revoked_links")
     return {
         **counters,
         **{f"rejected_{name}": count for name, count in handshakes.items()},

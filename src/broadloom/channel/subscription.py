@@ -1,5 +1,7 @@
 """`Subscription`: an independent reader of a channel, with an inbox of its own."""
 
+import asyncio
+import logging
 from collections.abc import Callable, Iterable
 from itertools import groupby
 from types import TracebackType
@@ -8,11 +10,17 @@ from typing import NamedTuple, Self
 from broadloom.channel.inbox import Inbox, Overflow
 from broadloom.channel.reader import Reader
 from broadloom.channel.topics import PatternTrie, checked_pattern
-from broadloom.protocol.events import Batch
+from broadloom.protocol.events import Batch, Missed
+from broadloom.protocol.state.stream_tracker import PeerStream, StreamTracker
 from broadloom.wire import PeerId
+
+log = logging.getLogger("broadloom")
 
 SUBSCRIPTIONS_MAX = 65_536
 """Subscriptions of one channel."""
+PAUSE_S_MAX = 2.0
+"""A full subscription with `overflow="pause"` holds up the channel for this long at most. Neighbors drop a peer that
+reads nothing for 5 s, and then all its readers would miss messages."""
 
 
 class SubscriptionOverflow(NamedTuple):
@@ -50,13 +58,30 @@ class Subscription(Reader):
         """Messages that this subscription dropped because it was full."""
         self._overflow = overflow
         self._subscriptions = subscriptions
-        self._inbox = Inbox(
-            messages_max, bytes_max, on_full=self._on_full, on_drained=lambda: subscriptions.resume(self)
-        )
+        self._inbox = Inbox(messages_max, bytes_max, on_full=self._on_full, on_drained=self._resume)
+        self._pause_timer: asyncio.TimerHandle | None = None
+        """Runs while the channel is paused for this subscription."""
+        self._is_dropping = False
+        """It has paused the channel for too long, and was not read since."""
+        self._tracker: StreamTracker | None = None
         subscriptions.add(self)
 
+    def position(self) -> dict[PeerId, int]:
+        """Of each author, the number of the last message that was read here, or would have been if it matched. Messages
+        up to there that were not read do not match, were missed, or were sent before this program subscribed."""
+        self._check_loop()
+        return self._tracked().position()
+
+    def _tracked(self) -> StreamTracker:
+        if self._tracker is None:
+            self._tracker = StreamTracker(self, self._subscriptions.stream)
+            self._subscriptions.tracked[self] = None
+        return self._tracker
+
     def _put(self, batch: Batch) -> None:
-        if not self._inbox.is_closed:
+        if self._tracker is not None:
+            batch = self._tracker.admit(batch)
+        if not self._inbox.is_closed and batch.data:
             self._inbox.put(batch)
 
     def close(self) -> None:
@@ -67,6 +92,7 @@ class Subscription(Reader):
     def _end(self) -> None:
         if not self._inbox.is_closed:
             self._inbox.close()
+            self._resume()
             self._subscriptions.remove(self)
 
     async def aclose(self) -> None:
@@ -84,14 +110,41 @@ class Subscription(Reader):
     def _on_full(self) -> None:
         match self._overflow:
             case Overflow.DROP_OLDEST:
-                for author, first, last in self._inbox.drop_oldest():
-                    self.dropped_count += last - first + 1
-                    self._subscriptions.report(SubscriptionOverflow(self.pattern, PeerId(author), first, last))
-            case Overflow.PAUSE:
+                self._drop_oldest()
+            case Overflow.PAUSE if self._is_dropping and not self._was_read:
+                self._drop_oldest()
+            case Overflow.PAUSE if self._pause_timer is None:
+                self._is_dropping = False
                 self._subscriptions.pause(self)
+                self._pause_timer = self._loop.call_later(PAUSE_S_MAX, self._on_pause_timeout)
             case Overflow.LEAVE:
                 self._has_overflowed = True
                 self._end()
+
+    def _drop_oldest(self) -> None:
+        for author, first, last in self._inbox.drop_oldest():
+            self.dropped_count += last - first + 1
+            self._subscriptions.report(SubscriptionOverflow(self.pattern, PeerId(author), first, last))
+            if self._tracker is not None:
+                self._tracker.on_lost(Missed(author, first, last))
+
+    def _on_pause_timeout(self) -> None:
+        """The other readers, and the neighbors, do not wait any longer."""
+        log.warning(
+            "%s: the subscription %s has held up the channel for %g s; it drops its oldest messages until it is read",
+            self.name,
+            "to all messages" if self.pattern is None else repr(self.pattern),
+            PAUSE_S_MAX,
+        )
+        self._is_dropping, self._was_read = True, False
+        self._resume()
+        self._drop_oldest()
+
+    def _resume(self) -> None:
+        if self._pause_timer is not None:
+            self._pause_timer.cancel()
+            self._pause_timer = None
+            self._subscriptions.resume(self)
 
     def _end_message(self) -> str:
         if self._has_overflowed:
@@ -110,11 +163,15 @@ class Subscriptions:
         report: Callable[[SubscriptionOverflow], None],
         pause: Callable[[Reader], None],
         resume: Callable[[Reader], None],
+        stream: PeerStream,
     ) -> None:
         self.report = report
         self.pause = pause
         """Stop reading from the sockets until `resume` is called for the same reader."""
         self.resume = resume
+        self.stream = stream
+        self.tracked: dict[Subscription, None] = {}
+        """Those whose position is used."""
         self._open: dict[Subscription, None] = {}
         self._to_all: tuple[Subscription, ...] = ()
         """Those without a pattern."""
@@ -135,15 +192,15 @@ class Subscriptions:
     def remove(self, subscription: Subscription) -> None:
         if self._open.pop(subscription, self) is self:
             return
+        self.tracked.pop(subscription, None)
         if subscription.pattern is None:
             self._to_all = tuple(each for each in self._to_all if each is not subscription)
         else:
             self._by_pattern.remove(subscription.pattern, subscription)
-        self.resume(subscription)
 
     def replay(self, subscription: Subscription, batches: Iterable[Batch]) -> None:
         """Hand earlier batches to this subscription only."""
-        alone = Subscriptions(self.report, self.pause, self.resume)
+        alone = Subscriptions(self.report, self.pause, self.resume, self.stream)
         alone.add(subscription)
         for batch in batches:
             alone.put(batch)
@@ -162,6 +219,12 @@ class Subscriptions:
                 for subscription in readers:
                     subscription._put(part)
             start = stop
+
+    def on_missed(self, missed: Missed) -> None:
+        """No subscription will get these messages."""
+        for subscription in self.tracked:
+            if subscription._tracker is not None:
+                subscription._tracker.on_lost(missed)
 
     def close(self) -> None:
         """The channel was left: unread messages can still be read."""

@@ -43,7 +43,7 @@ class NotSupportedError(Exception):
 
 
 _CODES = {
-    USAGE_ERROR: "UsageError InvalidKeyError ConfigError ScenarioError ServeError ChatStoreError "
+    USAGE_ERROR: "UsageError InvalidKeyError RulesError ConfigError ScenarioError ServeError ChatStoreError "
     "TapeWriteError StudyUsageError TapesNotFoundError TableNotFoundError TableSettingError ResultsNotFoundError "
     "ResultsLockedError NothingToPlotError BillingConfigError IssuedInvoicesError LiveStateMismatchError "
     "LiveTablesNotFoundError SqlError CompactError",

@@ -15,12 +15,16 @@ from typing import TYPE_CHECKING, Any
 from broadloom.channel.subscription import SubscriptionOverflow
 from broadloom.protocol.events import (
     AuthorWarning,
+    CardChanged,
+    ChannelClosed,
     LinkDown,
     LinkDownReason,
     LinkUp,
     Message,
     Missed,
+    QuotaExceeded,
     Rejected,
+    Revoked,
     StateChanged,
 )
 from broadloom.protocol.roster.member import MemberJoined, MemberLeft, MemberLost, Merged, Partitioned
@@ -38,6 +42,8 @@ _EVENT_TEXTS = {
     "link_up": "+ {who} connected, at {address}",
     "link_down": "- {who} {how}",
     "rejected": "! {text}",
+    "channel_closed": "! the owner has closed the channel: {text}",
+    "quota_exceeded": "! {who} was cut off: {measured:,.0f} {what}, its quota is {allowed:,.0f}",
     "overflow": "! {first} to {last} of {author} were dropped: the output is too slow",
 }
 """Other events are only in JSON: the channel itself logs missed messages."""
@@ -50,6 +56,7 @@ _LINK_DOWN_TEXTS = {
     LinkDownReason.PROTOCOL_ERROR: "disconnected: protocol error",
     LinkDownReason.TOO_SLOW: "disconnected: too slow",
     LinkDownReason.ACCESS_REVOKED: "disconnected: access revoked",
+    LinkDownReason.QUOTA_EXCEEDED: "disconnected: quota exceeded",
 }
 
 
@@ -187,6 +194,15 @@ class EventFormatter:
                 return {"event": "author_warning", **fields}
             case Rejected(reject_reason, text):
                 return {"event": "rejected", "reason": reject_reason.name.lower(), "text": text}
+            case CardChanged(card):
+                return {"event": "card_changed", **card.as_dict()}
+            case ChannelClosed(text):
+                return {"event": "channel_closed", "text": text}
+            case Revoked(serials, number):
+                return {"event": "revoked", "serials": list(serials), "number": number}
+            case QuotaExceeded(peer_id, name, what, measured, allowed):
+                exceeded = {"what": what, "measured": measured, "allowed": allowed}
+                return {"event": "quota_exceeded", "peer_id": hex_id(peer_id), "name": name, **exceeded}
             case _:
                 return _member_event_fields(event)
 

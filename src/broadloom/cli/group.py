@@ -95,7 +95,7 @@ async def list_groups(
         _print_lines(map(json_line, listed))
     elif listed:
         columns = ["group", "description", "online", "offline", "left", "messages"]
-        console().print(table(columns, map(group_row, listed), right="offline left messages"))
+        console().print(table(columns, map(group_row, listed), right=columns[3:]))
         if any(each["is_joined"] for each in listed):
             hint("* you are a member")
     else:

@@ -138,8 +138,8 @@ def revoke(
 ) -> None:
     """Add tickets to a revocation list.
 
-    Distribute the list to the members, who pass it with --revocation-list. Without tickets, an empty list is created,
-    so that members can use it from the start.
+    Publish the list with `broadloom ticket publish`, or distribute it to the members, who pass it with
+    --revocation-list. Without tickets, an empty list is created, so that members can use it from the start.
 
     Examples:
 
@@ -158,7 +158,7 @@ def revoke(
     with usage_errors(suffix=" (and no ticket file has that name)"):
         revoke_tickets(issuer, revocation_list, serials)
     added = f"revoked {', '.join(serials)}" if serials else "no tickets added"
-    text = f"{revocation_list}: {added}. Distribute this file to the members."
+    text = f"{revocation_list}: {added}. Publish it, or distribute it to the members."
     print_result({"file": revocation_list, "revoked": serials}, text, json=json)
 
 

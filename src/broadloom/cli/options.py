@@ -7,6 +7,7 @@ if it is not empty. A command that joins a channel takes a parameter `join_optio
 import copy
 import inspect
 import os
+import shlex
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, is_dataclass
 from pathlib import Path
@@ -22,9 +23,11 @@ from broadloom.wire.xdr import PORT_MAX
 if TYPE_CHECKING:
     from broadloom.channel import PendingConnection
     from broadloom.protocol.runtime import ObserverFactory
+    from broadloom.rules import Rules
 
 BOOTSTRAP_VARIABLE = "BROADLOOM_BOOTSTRAP"
 KEY_VARIABLE = "BROADLOOM_KEY"
+RULES_VARIABLE = "BROADLOOM_RULES"
 KEY_FILE_BYTES_MAX = 64 << 10
 JOIN_PANEL = "Joining the channel"
 PARAMETER_TEXTS = {
@@ -91,6 +94,29 @@ SeedsOption = Annotated[str, option("Seed or range, as 7 or 1..20.", "N|N..N")]
 NoTlsOption = Annotated[bool, option("Disable encryption. Use only on trusted networks.")]
 MasterOption = Annotated[str, option("Spark master URL. Default: all cores of this machine.", "URL")]
 
+ProgramsOption = Annotated[
+    list[str] | None, option("Program that rules may run; repeatable.", "NAME=COMMAND", "--rule-program")
+]
+
+
+def named_values(given: list[str] | None, option_name: str) -> dict[str, str]:
+    """Options as `--header subject=plans`. Raises `UsageError`."""
+    pairs = [each.partition("=") for each in given or ()]
+    for name, separator, _ in pairs:
+        if not name or not separator:
+            raise UsageError(f"{option_name} {name}: must be a name and a value, as in NAME=VALUE")
+    return {name: value for name, _, value in pairs}
+
+
+def parse_programs(given: list[str] | None) -> dict[str, list[str]]:
+    """Commands are split into words as in a shell, but not run by one."""
+    with usage_errors("--rule-program: "):
+        programs = {name: shlex.split(words) for name, words in named_values(given, "--rule-program").items()}
+    for name, words in programs.items():
+        if not words:
+            raise UsageError(f"--rule-program {name}: the command is missing")
+    return programs
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JoinOptions:
@@ -113,6 +139,7 @@ class JoinOptions:
     key_file: Annotated[Path | None, option("Read the shared key from a file.", "FILE")] = None
     ticket: Annotated[Path | None, option("Your ticket, instead of a shared key.", "FILE")] = None
     revocation_list: Annotated[Path | None, option("Revoked tickets, as published by the authority.", "FILE")] = None
+    card: Annotated[Path | None, option("The channel's card, signed by its owner.", "FILE")] = None
     no_tls: NoTlsOption = not ConnectOptions.tls
     signed: Annotated[bool, option("Sign every message. Always on with tickets.")] = False
     member_name: Annotated[
@@ -125,6 +152,17 @@ class JoinOptions:
     local_peers: Annotated[int, option("Number of peers to run in this process.", "N", min=1, max=LOCAL_PEERS_MAX)] = (
         ConnectOptions.local_peers
     )
+    rules: Annotated[
+        Path | None,
+        option(f"Rules that every message passes before it is sent. Default: `{RULES_VARIABLE}`.", "FILE"),
+    ] = None
+    rule_program: Annotated[
+        list[str] | None, option("Program that rules may run; repeatable.", "NAME=COMMAND", "--rule-program")
+    ] = None
+    private_key: Annotated[
+        list[Path] | None,
+        option("Key for messages that rules of others encrypt, from `broadloom rules key`; repeatable.", "FILE"),
+    ] = None
     timeout: Annotated[float, option("Maximum time to join.", "SECONDS", min=0.1)] = ConnectOptions.timeout_s
 
     def connect(self, channel: str, *, tape: "ObserverFactory | None" = None) -> "PendingConnection":
@@ -138,6 +176,7 @@ class JoinOptions:
                 key=self._key(),
                 ticket=self.ticket,
                 revocation_list=self.revocation_list,
+                card=self.card,
                 tls=not self.no_tls,
                 signed=self.signed or None,
                 name=self.member_name,
@@ -146,8 +185,19 @@ class JoinOptions:
                 local_peers=self.local_peers,
                 timeout_s=self.timeout,
                 tape=tape,
+                rules=self.loaded_rules(),
+                private_keys=self.private_key or (),
             )
             return broadloom.connect(channel, options=options)
+
+    def loaded_rules(self, *, held: Path | None = None) -> "Rules | None":
+        """Options take precedence over the environment."""
+        path = self.rules or os.environ.get(RULES_VARIABLE)
+        if not path:
+            return None
+        from broadloom.rules import Rules
+
+        return Rules.load(path, programs=parse_programs(self.rule_program), held=held)
 
     def _bootstrap_hosts(self) -> list[str]:
         given = self.bootstrap if self.bootstrap else [os.environ.get(BOOTSTRAP_VARIABLE, "")]

@@ -11,7 +11,7 @@ import queue
 import select
 import sys
 import threading
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping
 from contextlib import suppress
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
@@ -57,13 +57,15 @@ def print_rows(rows: Iterable[Mapping[str, Any]], *, json: bool) -> None:
         console().print(table(listed[0], [map(str, row.values()) for row in listed]))
 
 
-def table(columns: Iterable[str], rows: Iterable[Iterable["RenderableType"]] = (), *, right: str = "") -> "Table":
-    """A table without lines; the columns named in `right` are aligned there."""
+def table(
+    columns: Iterable[str], rows: Iterable[Iterable["RenderableType"]] = (), *, right: Collection[str] = ()
+) -> "Table":
+    """A table without lines; the columns in `right` are aligned there."""
     from rich.table import Table
 
     made = Table(box=None, pad_edge=False)
     for column in columns:
-        made.add_column(column, justify="right" if column in right.split() else "left")
+        made.add_column(column, justify="right" if column in right else "left")
     for row in rows:
         made.add_row(*row)
     return made

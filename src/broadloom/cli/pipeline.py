@@ -188,7 +188,7 @@ def _build(
                 settings=settings,
                 master=master or None,
                 memory=memory or DRIVER_MEMORY,
-                progress=progress,
+                on_phase=progress.on_phase,
                 keep_inputs=keep_inputs,
             )
     finally:

@@ -160,7 +160,7 @@ def compact(
         f"{format_count(done.files_before, 'file')}, {done.bytes_before / 1e6:,.2f} MB became "
         f"{format_count(done.files, 'file')}, {done.bytes / 1e6:,.2f} MB in {out}"
     )
-    print_result({"out": out, **sizes, "before": before, "excluded": excluded.to_pylist()}, text, json=json)
-    if excluded.num_rows and not json:
-        print_frame("Not in the copy", excluded.select(["file_path", "row_count", "reason", "detail"]))
-    return FAILURE if any(excluded["leaves_gap"].to_pylist()) else SUCCESS
+    print_result({"out": out, **sizes, "before": before, "excluded": excluded.to_dicts()}, text, json=json)
+    if excluded.height and not json:
+        print_frame("Not in the copy", excluded.select("file_path", "row_count", "reason", "detail"))
+    return FAILURE if excluded["leaves_gap"].any() else SUCCESS

@@ -25,7 +25,7 @@ WIDTH_MAX = 100_000
 
 
 class BuildProgress(ProgressBar):
-    """Implements `ProgressListener` of a build. Without a terminal, each phase is a line with the time so far."""
+    """The phases of a build. Without a terminal, each is a line with the time so far."""
 
     def __init__(self, text: str) -> None:
         super().__init__(text)

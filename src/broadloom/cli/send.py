@@ -10,21 +10,30 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from broadloom.cli.exit_codes import CommandFailedError, UsageError
+from broadloom.cli.exit_codes import CommandFailedError, UsageError, usage_errors
 from broadloom.cli.formatting import escape_control_chars
-from broadloom.cli.options import ChannelArgument, JoinOptions, JsonOption, argument, checked_option, option
+from broadloom.cli.options import (
+    ChannelArgument,
+    JoinOptions,
+    JsonOption,
+    argument,
+    checked_option,
+    named_values,
+    option,
+)
 from broadloom.cli.output import ProgressBar, input_chunks, input_lines, print_json
 from broadloom.cli.runner import StopSignal, command, hint, joined_channel
 from broadloom.errors import BroadloomError
 from broadloom.protocol.identity import Role
 from broadloom.security import Ticket
 from broadloom.wire.broadcast_frame import PRIORITY_MAX, Priority
-from broadloom.wire.message_headers import checked_topic
+from broadloom.wire.message_headers import checked_headers, checked_topic, encode_headers
 
 if TYPE_CHECKING:
     from broadloom.channel import Channel
 
 STDIN = "-"
+HeaderOption = Annotated[list[str] | None, option("Header of the message; repeatable.", "NAME=VALUE", "--header")]
 
 
 @command("send")
@@ -42,6 +51,7 @@ async def send(
     topic: Annotated[
         str | None, option("Topic of the messages, as in sports/nfl, for `listen --topic`.", "TOPIC")
     ] = None,
+    header: HeaderOption = None,
     priority: Annotated[
         str, option("Priority; a slow receiver drops low-priority messages first.", "low|normal|high|0..255")
     ] = "normal",
@@ -63,6 +73,7 @@ async def send(
     - `broadloom send news/today Rain at noon`
     - `tail -f log | broadloom send logs/web -`
     - `broadloom send news/today --topic sports/nfl Kickoff at noon`
+    - `broadloom send office/hq --rules out.rules --header subject=plans Plan B`
     - `broadloom send pics/x --file a.png --file b.png`
     - `broadloom send games/x --priority high --ttl 2 "the ball is at 3,4"`
     """
@@ -73,7 +84,10 @@ async def send(
         raise UsageError(f"--ttl {ttl:g}: must be more than 0 seconds; omit it for messages that do not expire")
     if topic is not None:
         checked_option(checked_topic, "--topic", topic)
-    options = {"topic": topic, "priority": _parse_priority(priority), "ttl_s": ttl}
+    headers = named_values(header, "--header")
+    with usage_errors("--header: "):
+        encode_headers(*checked_headers(topic, None, headers))
+    options = {"topic": topic, "headers": headers or None, "priority": _parse_priority(priority), "ttl_s": ttl}
     for path in files:
         if str(path) != STDIN:
             _check_readable(path)
@@ -84,19 +98,24 @@ async def send(
         )
     deadline = asyncio.get_running_loop().time() + join_options.timeout
     async with joined_channel(channel, join_options, stop) as joined:
-        if not joined.status().neighbors:
-            hint(f"no other peers on {channel} yet; waiting")
-        try:
-            await joined.wait_for_peers(max(0.0, deadline - asyncio.get_running_loop().time()))
-        except TimeoutError:
-            raise CommandFailedError(
-                f"no other peers found on {channel} within {join_options.timeout:g} s (see --bootstrap and --key); "
-                "nothing was sent"
-            ) from None
+        await wait_for_peers(joined, deadline, join_options)
         sent = await _send_all(joined, options, messages, files)
         peer_id = str(joined.status().peer_id)
     if json:
         print_json({"channel": channel, "peer_id": peer_id, "sent": sent})
+
+
+async def wait_for_peers(channel: "Channel", deadline: float, join_options: JoinOptions) -> None:
+    """Raises `CommandFailedError` if there are none in time."""
+    if not channel.status().neighbors:
+        hint(f"no other peers on {channel.name} yet; waiting")
+    try:
+        await channel.wait_for_peers(max(0.0, deadline - asyncio.get_running_loop().time()))
+    except TimeoutError:
+        raise CommandFailedError(
+            f"no other peers found on {channel.name} within {join_options.timeout:g} s (see --bootstrap and --key); "
+            "nothing was sent"
+        ) from None
 
 
 def _parse_priority(text: str) -> int:

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from broadloom.cli.exit_codes import UsageError
 from broadloom.cli.options import JsonOption, MasterOption, SeedsOption, command_group, option
-from broadloom.cli.output import ProgressBar
+from broadloom.cli.output import ProgressBar, print_json
 from broadloom.cli.runner import command
+from broadloom.cli.study_output import print_study
 
 if TYPE_CHECKING:
     from broadloom.pipeline.overlay_study.run import Executor
@@ -168,10 +169,9 @@ def join_strategies(
 
 def _run(measure: "Callable[[Executor], list[Row]]", options: StudyOptions, *, study: str, **about: Any) -> None:
     """Check, measure, report and plot."""
-    from broadloom.pipeline.overlay_study import parameters, report
+    from broadloom.pipeline.overlay_study import parameters
     from broadloom.pipeline.overlay_study.run import executor
 
-    name = {"diameter": "diameters"}.get(study, study.replace("-", "_"))
     parameters.check_degree(options.degree)
     parameters.check_image_path(options.plot)
     if options.master and options.no_spark:
@@ -183,8 +183,11 @@ def _run(measure: "Callable[[Executor], list[Row]]", options: StudyOptions, *, s
     ):
         rows = measure(where)
     facts = {"study": study, "degree": options.degree, **about, "seconds": round(time.perf_counter() - began, 1)}
-    getattr(report, name)(facts, rows, json=options.json)
+    if options.json:
+        print_json({**facts, "rows": rows})
+    else:
+        print_study(facts, rows)
     if options.plot is not None:
-        from broadloom.pipeline.overlay_study import plot as plots
+        from broadloom.pipeline.overlay_study.plot import PLOTS
 
-        getattr(plots, name)(rows, options.degree, options.plot)
+        PLOTS[study](rows, options.degree, options.plot)

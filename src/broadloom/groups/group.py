@@ -8,8 +8,9 @@ from collections.abc import AsyncGenerator
 from typing import TYPE_CHECKING, NamedTuple
 
 from broadloom.channel.arguments import check_timeout
+from broadloom.channel.outgoing import Way
 from broadloom.errors import GroupNotFoundError
-from broadloom.groups.codec import encode
+from broadloom.groups.codec import LAYER, encode
 from broadloom.groups.messages import PostMessage
 from broadloom.groups.model import GroupId, GroupMessage, Member, MemberId, MessageId, Post
 from broadloom.groups.settings import NAME_BYTES_MAX, check_data, check_text
@@ -65,6 +66,7 @@ class Group:
 
     async def send(self, data: bytes, reply_to: GroupMessage | MessageId | None = None) -> GroupMessage:
         """Post a message, optionally as a reply, and return it. Waits while the channel is congested."""
+        data = await self._groups.channel._filter_content(check_data(data), Way.POST, self.description, LAYER)
         await self._groups._runtime.wait_for_window()
         parent_id = reply_to.id if isinstance(reply_to, GroupMessage) else reply_to
         return self._participant.post(self.id, data, parent_id)

@@ -17,8 +17,10 @@ from typing import TYPE_CHECKING, Protocol, Self
 
 from broadloom.channel.arguments import check_callback, check_timeout
 from broadloom.channel.event_listeners import EventListeners
+from broadloom.channel.outgoing import Way
 from broadloom.errors import AmbiguousGroupError, GroupNotFoundError
 from broadloom.groups.channel_runtime import ChannelRuntime
+from broadloom.groups.codec import LAYER
 from broadloom.groups.group import Group
 from broadloom.groups.model import DirectorySynced, GroupEvent, GroupId, GroupInfo, GroupMessage, Member, MemberStatus
 from broadloom.groups.participant import Participant
@@ -133,6 +135,9 @@ class Groups:
         self, description: str, *, retention: RetentionPolicy | None = None, well_known_name: str | None = None
     ) -> Group:
         """Create a group and join it. All members that use the same `well_known_name` get the same group."""
+        if isinstance(description, str):  # others are rejected below
+            filtered = await self.channel._filter_content(description.encode(), Way.POST, layer=LAYER)
+            description = filtered.decode(errors="replace")
         group_id = group_id_from_name(well_known_name) if well_known_name is not None else None
         return self._open(self._participant.create(description, retention, group_id))
 

@@ -36,7 +36,7 @@ class StoreFullError(StoreError):
 
 class StoreCorruptError(StoreError):
     summary = "is damaged"
-    remedy = "Restore a backup, or use a new file: the other members send the history again."
+    remedy = "Restore a backup, or use a new file. Members of a group send its history again."
 
 
 class NotAStoreError(StoreError):

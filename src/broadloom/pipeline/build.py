@@ -5,18 +5,17 @@ reused; if all are, Spark is not even started.
 """
 
 import hashlib
-import re
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import cache, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from broadloom import __version__
 from broadloom.errors import BroadloomError
-from broadloom.pipeline.analysis.frames import empty
+from broadloom.pipeline.analysis.frames import empty, frame
 from broadloom.pipeline.billing.config import load as load_billing
 from broadloom.pipeline.engine.distributed import run_distributed
 from broadloom.pipeline.engine.events import FlawedFiles
@@ -25,6 +24,7 @@ from broadloom.pipeline.engine.scheduler import attempt, run_tasks
 from broadloom.pipeline.engine.stages import Job, TableWriter, WrittenFile
 from broadloom.pipeline.engine.whole import WHOLE_ROWS, run_whole
 from broadloom.pipeline.results import Results, ResultsManifest, ResultsTransaction, TableBuild
+from broadloom.pipeline.spark_errors import cause_of
 from broadloom.pipeline.spark_session import DRIVER_MEMORY, JAVA_ENDED, context, has_java_ended
 from broadloom.pipeline.table import SettingValue, Table, resolve_settings
 from broadloom.pipeline.tables import all_tables, invoices, table, with_dependencies
@@ -37,9 +37,9 @@ from broadloom.pipeline.tape_set import (
     examine_tapes,
     file_ids,
 )
-from broadloom.record.arrow_import import pa
 
 if TYPE_CHECKING:
+    import polars as pl
     from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
@@ -62,15 +62,6 @@ class BuildError(BroadloomError):
     """A table could not be built. The previous results are unchanged."""
 
 
-class ProgressListener(Protocol):
-    def on_phase(self, text: str) -> None: ...
-
-
-class NoProgress:
-    def on_phase(self, text: str) -> None:
-        pass
-
-
 @dataclass(slots=True)
 class BuildResult:
     manifest: ResultsManifest
@@ -87,7 +78,7 @@ def build_tables(
     settings: Mapping[str, str] | None = None,
     master: str | None = None,
     memory: str = DRIVER_MEMORY,
-    progress: ProgressListener | None = None,
+    on_phase: Callable[[str], None] = lambda _text: None,
     spark: "SparkSession | None" = None,
     keep_inputs: bool = True,
 ) -> BuildResult:
@@ -96,7 +87,6 @@ def build_tables(
     Without `spark`, a session is started and left running for the caller to stop.
     """
     began = time.monotonic()
-    progress = progress or NoProgress()
     needed = with_dependencies(only) if only else all_tables()
     tables = needed if keep_inputs or not only else tuple(table(name) for name in only)
     chosen = resolve_settings(all_tables(), settings or {})
@@ -121,7 +111,7 @@ def build_tables(
         if len(kept) == len(tables):
             return outcome
         pending = [each.name for each in tables if each.name not in kept]
-        build = _Build(folder, results, transaction, pending, prints, chosen, progress, previous)
+        build = _Build(folder, results, transaction, pending, prints, chosen, on_phase, previous)
         seconds = build.run(spark, master, memory)
         tape_set = build.tapes
         assert tape_set is not None
@@ -141,7 +131,7 @@ def build_tables(
                 "files_used": len(tape_set.used),
                 "rows": tape_set.rows,
                 "bytes": tape_set.bytes,
-                "quarantined": tape_set.quarantine.num_rows,
+                "quarantined": tape_set.quarantine.height,
                 "future_rows": tape_set.future_rows,
             },
             dict(chosen),
@@ -161,7 +151,7 @@ class _Build:
         pending: list[str],
         fingerprints: dict[str, str],
         settings: dict[str, SettingValue],
-        progress: ProgressListener,
+        on_phase: Callable[[str], None],
         previous: ResultsManifest,
     ) -> None:
         self.tapes: TapeSet | None = None
@@ -172,7 +162,7 @@ class _Build:
         self._pending = pending
         self._fingerprints = fingerprints
         self._settings = settings
-        self._progress = progress
+        self._on_phase = on_phase
         self._previous = previous
 
     def run(self, spark: "SparkSession | None", master: str | None, memory: str) -> dict[str, float]:
@@ -187,10 +177,10 @@ class _Build:
             if spark is not None:
                 running = spark.sparkContext
             else:
-                self._progress.on_phase("starting Spark")
+                self._on_phase("starting Spark")
                 running = context(master, name="broadloom pipeline", memory=memory, quick=True)
             seconds["start"] = round(time.monotonic() - began, 3)
-            self._progress.on_phase("examining the tapes")
+            self._on_phase("examining the tapes")
             try:
                 self.tapes = examined.result() if examined is not None else examine_tapes(self._folder, spark=running)
             except BroadloomError:
@@ -224,8 +214,8 @@ class _Build:
         cores = int(spark.defaultParallelism)
         folder = str(self._folder.absolute())
         if self.tapes.rows > WHOLE_ROWS:
-            return run_distributed(job, spark, parts_of(folder, self.tapes.used, cores), self._progress.on_phase)
-        self._progress.on_phase("building the tables")
+            return run_distributed(job, spark, parts_of(folder, self.tapes.used, cores), self._on_phase)
+        self._on_phase("building the tables")
         files: dict[str, tuple[str, ...]] = {}
         for part in parts_of(folder, self.tapes.used, 1):
             files[part.channel] = (*files.get(part.channel, ()), *part.files)
@@ -234,8 +224,8 @@ class _Build:
         (written,) = run_tasks(spark, partial(_whole_task, job), [files])
         return list(written)
 
-    def _previous_rows(self, table: Table) -> pa.Table | None:
-        return self._results.read(table) if table.name in self._previous.tables else None
+    def _previous_rows(self, table: Table) -> "pl.DataFrame | None":
+        return frame(self._results.read(table)) if table.name in self._previous.tables else None
 
     def _collect(self, job: Job, files: list[WrittenFile]) -> None:
         """Register the files that were returned by tasks; others are left over from failed attempts."""
@@ -299,20 +289,4 @@ def _setting_identity(value: SettingValue) -> object:
 
 
 def _build_error(what: str, problem: Exception) -> BuildError:
-    return BuildError(f"{what}: {JAVA_ENDED if has_java_ended() else _first_line(problem)}")
-
-
-def _first_line(problem: Exception) -> str:
-    lines = [line.removeprefix(": ").removeprefix("Caused by: ") for line in str(problem).splitlines() if line.strip()]
-    # An error of a task comes with the traceback of its worker, whose last line says what happened.
-    raised = [line for line in lines if re.match(r"[A-Za-z_][\w.]*(Error|Exception|Interrupt)\b", line)]
-    if any("Traceback" in line for line in lines) and raised:
-        return raised[-1]
-    # py4j and Spark wrap the exception in lines that say nothing; the cause follows.
-    noise = (
-        "An error occurred while calling",
-        "org.apache.spark.SparkException: Exception thrown in awaitResult",
-        "\tat ",
-    )
-    lines = [line for line in lines if not line.startswith(noise)]
-    return lines[0] if lines else repr(problem)
+    return BuildError(f"{what}: {JAVA_ENDED if has_java_ended() else cause_of(problem)}")

@@ -4,14 +4,13 @@
 """
 
 import json
-from collections.abc import Iterable
 from typing import Any
 
 from broadloom.pipeline.live.tables import TABLES as LIVE_TABLES
-from broadloom.pipeline.table import TableColumn, spark_type
+from broadloom.pipeline.table import Table
 from broadloom.pipeline.tables import all_tables
 from broadloom.record.reader import TABLE_SCHEMA
-from broadloom.record.schema import COLUMNS, EVENT_KINDS, SCHEMA_VERSION
+from broadloom.record.schema import COLUMNS, EVENT_KINDS, SCHEMA_VERSION, spark_type
 
 PARTITIONS = {"channel": "Channel ID, first 16 hex digits.", "event_date": "Date in UTC."}
 """Columns of a tape that are in the names of its folders."""
@@ -20,8 +19,8 @@ PARTITIONS = {"channel": "Channel ID, first 16 hex digits.", "event_date": "Date
 def contracts() -> dict[str, Any]:
     return {
         "tape": _tape(),
-        "tables": {each.name: _table(each.question, each.columns, each.depends_on) for each in all_tables()},
-        "live_tables": {each.name: _table(each.question, each.columns, ("tape",)) for each in LIVE_TABLES.values()},
+        "tables": {each.name: _table(each) for each in all_tables()},
+        "live_tables": {each.name: _table(each) for each in LIVE_TABLES.values()},
     }
 
 
@@ -46,14 +45,14 @@ def _tape() -> dict[str, Any]:
     }
 
 
-def _table(question: str, columns: Iterable[TableColumn], built_from: Iterable[str]) -> dict[str, Any]:
+def _table(table: Table) -> dict[str, Any]:
     return {
-        "question": question,
+        "question": table.question,
         "format": "parquet",
-        "built_from": list(built_from) or ["tape"],
+        "built_from": list(table.depends_on) or ["tape"],
         "columns": [
             {"name": each.name, "type": str(each.type), "spark_type": each.spark, "about": each.about}
-            for each in columns
+            for each in table.columns
         ],
     }
 

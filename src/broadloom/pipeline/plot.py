@@ -37,7 +37,7 @@ def plot_channel(out: Path, image: Path, channel: str = "") -> str:
     channel = _select_channel(results, channel)
     figure = _figure(results, channel)
     try:
-        image.write_bytes(_render(figure, image.suffix.lower().removeprefix(".")))
+        image.write_bytes(render(figure, image.suffix.lower().removeprefix(".")))
     except (OSError, ValueError) as problem:
         raise NothingToPlotError(f"{image} cannot be written: {problem}") from problem
     return channel
@@ -46,7 +46,7 @@ def plot_channel(out: Path, image: Path, channel: str = "") -> str:
 def channel_svg(out: Path, channel: str = "") -> bytes:
     """The same picture, as SVG."""
     results = Results(out)
-    return _render(_figure(results, _select_channel(results, channel)), "svg")
+    return render(_figure(results, _select_channel(results, channel)), "svg")
 
 
 def _figure(results: Results, channel: str) -> Figure:
@@ -68,7 +68,8 @@ def _figure(results: Results, channel: str) -> Figure:
     return figure
 
 
-def _render(figure: Figure, kind: str) -> bytes:
+def render(figure: Figure, kind: str) -> bytes:
+    """An image as `svg` or `png`; equal figures give equal bytes."""
     # Otherwise matplotlib uses random IDs in an SVG, and signs and dates the file.
     metadata = dict.fromkeys(("Date", "Creator") if kind == "svg" else ("Software",))
     target = io.BytesIO()

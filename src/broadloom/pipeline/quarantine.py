@@ -10,15 +10,15 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from datetime import date, datetime
-from enum import Enum
+from enum import StrEnum
 from pathlib import Path
 
 import polars as pl
 
-from broadloom.pipeline.analysis.frames import frame, from_rows
+from broadloom.pipeline.analysis.frames import from_rows
 from broadloom.pipeline.engine.events import TEXT_COLUMNS, encode
 from broadloom.pipeline.row_checks import CHECKED, has_flaws, row_problem
-from broadloom.pipeline.table import COUNT, FLAG, TEXT, TIME, TableColumn
+from broadloom.pipeline.table import column
 from broadloom.record.arrow_import import pa, pc, pq
 from broadloom.record.schema import (
     CHANNEL_DIGITS,
@@ -33,7 +33,9 @@ FUTURE_TOLERANCE_S = 300.0
 """Rows further in the future than this come from a wrong clock; less is the usual difference between machines."""
 
 
-class QuarantineReason(Enum):
+class QuarantineReason(StrEnum):
+    """Why a file or some of its rows are not used; `docs/pipeline.md` has the meaning of each."""
+
     UNREADABLE = "unreadable"
     NOT_A_TAPE = "not_a_tape"
     NEWER_VERSION = "newer_version"
@@ -51,37 +53,17 @@ class QuarantineReason(Enum):
     FUTURE_TIME = "future_time"
 
 
-REASONS: dict[QuarantineReason, str] = {
-    QuarantineReason.UNREADABLE: "Truncated or damaged: not a complete Parquet file, or a page with a wrong checksum.",
-    QuarantineReason.NOT_A_TAPE: (
-        "Not part of a tape: not named `.parquet`, or without a schema version in its metadata."
-    ),
-    QuarantineReason.NEWER_VERSION: "Written by a newer version of Broadloom, with an unknown schema version.",
-    QuarantineReason.MISSING_COLUMN: "A required column is missing; also files of schema versions before 3.",
-    QuarantineReason.DUPLICATE_COLUMN: "Two columns have the same name.",
-    QuarantineReason.WRONG_TYPE: "A column has the wrong type.",
-    QuarantineReason.WRONG_DIRECTORY: "Channel or date of its directories do not match its content.",
-    QuarantineReason.DUPLICATE: "All its rows are in another file too: same run, channel, date and ordinals.",
-    QuarantineReason.OVERLAP: ("Some of its rows are in another file too; the smaller file is excluded."),
-    QuarantineReason.MISSING_VALUE: "Rows without a value that is required, or that their kind requires.",
-    QuarantineReason.UNKNOWN_KIND: "Rows of an unknown kind.",
-    QuarantineReason.MALFORMED_ID: "Rows with an ID of a peer or member that is not 16 hexadecimal digits.",
-    QuarantineReason.OUT_OF_RANGE: "Rows with a negative number, or a size or count beyond any limit.",
-    QuarantineReason.WRONG_DATE: "Rows of another date than that of the directory, as of a clock that was not set.",
-    QuarantineReason.FUTURE_TIME: ("Rows more than a tolerance in the future; the other rows of the file are used."),
-}
-
 QUARANTINE_COLUMNS = (
-    TableColumn("file_path", TEXT, "Path relative to the directory of tapes."),
-    TableColumn("row_count", COUNT, "Rows excluded; null if unknown."),
-    TableColumn("reason", TEXT, "One of " + ", ".join(f"`{each.value}`" for each in QuarantineReason) + "."),
-    TableColumn("detail", TEXT, "Explanation."),
-    TableColumn("channel", TEXT, "Channel of the rows; null if unknown."),
-    TableColumn("run_id", TEXT, "Run of the rows; null if unknown."),
-    TableColumn("is_whole_file", FLAG, "Whether no row of the file is used."),
-    TableColumn("leaves_gap", FLAG, "Whether rows of that run are missing now; false for duplicates."),
-    TableColumn("start_time", TIME, "Time of the last valid row before excluded rows; null if unknown."),
-    TableColumn("end_time", TIME, "Time of the first valid row after them; null if unknown."),
+    column("file_path", "Path relative to the directory of tapes."),
+    column("row_count", "Rows excluded; null if unknown."),
+    column("reason", "One of " + ", ".join(f"`{each.value}`" for each in QuarantineReason) + "."),
+    column("detail", "Explanation."),
+    column("channel", "Channel of the rows; null if unknown."),
+    column("run_id", "Run of the rows; null if unknown."),
+    column("is_whole_file", "Whether no row of the file is used."),
+    column("leaves_gap", "Whether rows of that run are missing now; false for duplicates."),
+    column("start_time", "Time of the last valid row before excluded rows; null if unknown."),
+    column("end_time", "Time of the first valid row after them; null if unknown."),
 )
 
 _COMPLETE = (QuarantineReason.DUPLICATE, QuarantineReason.NOT_A_TAPE)
@@ -282,7 +264,7 @@ def drop_duplicate_files(files: Iterable[FileReport]) -> list[FileReport]:
     return sorted(judged, key=lambda file: file.path)
 
 
-def quarantine(files: Iterable[FileReport]) -> pa.Table:
+def quarantine(files: Iterable[FileReport]) -> pl.DataFrame:
     """The excluded files and rows, as a table with `QUARANTINE_COLUMNS`."""
     rows: list[tuple[object, ...]] = []
     for each in files:
@@ -294,14 +276,14 @@ def quarantine(files: Iterable[FileReport]) -> pa.Table:
         for one in each.excluded:
             about = one.count, one.reason.value, one.detail, each.channel, each.run_id, False, True
             rows.append((each.path, *about, one.start_time, one.end_time))
-    schema = pa.schema([pa.field(each.name, each.type) for each in QUARANTINE_COLUMNS])
-    return from_rows([dict(zip(schema.names, row, strict=True)) for row in rows], schema)
+    names = [each.name for each in QUARANTINE_COLUMNS]
+    return from_rows([dict(zip(names, row, strict=True)) for row in rows], QUARANTINE_COLUMNS)
 
 
-def unread_files(quarantined: pa.Table) -> int:
+def unread_files(quarantined: pl.DataFrame) -> int:
     """How many files may have had rows that are missing now."""
     is_complete = pl.col("reason").is_in([each.value for each in _COMPLETE])
-    return frame(quarantined).filter(pl.col("is_whole_file") & ~is_complete).height
+    return quarantined.filter(pl.col("is_whole_file") & ~is_complete).height
 
 
 def _ordinal_range(file: FileReport) -> tuple[int, int]:

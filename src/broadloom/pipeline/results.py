@@ -8,7 +8,6 @@ previous results unchanged; its hidden files are removed by the next build. Read
 """
 
 import json
-import os
 import secrets
 import shutil
 from collections.abc import Iterator
@@ -23,7 +22,7 @@ from broadloom.pipeline.analysis.frames import empty, frame, with_schema
 from broadloom.pipeline.table import Table
 from broadloom.record.arrow_import import pa, pq
 from broadloom.record.file_locks import lock
-from broadloom.record.tape_file import sync_folder
+from broadloom.record.tape_file import sync_folder, write_atomically
 
 if TYPE_CHECKING:
     import polars as pl
@@ -179,16 +178,6 @@ class ResultsTransaction:
                     path.unlink()
 
     def _write_manifest(self, manifest: ResultsManifest) -> None:
-        folder = self._results.folder
         manifest.written = datetime.now(UTC).isoformat(timespec="seconds")
         data = {"version": MANIFEST_VERSION, **asdict(manifest)}
-        hidden = folder / f".{MANIFEST}"
-        try:
-            with hidden.open("w") as file:
-                json.dump(data, file, indent=1)
-                file.flush()
-                os.fsync(file.fileno())
-            hidden.replace(folder / MANIFEST)
-        finally:
-            hidden.unlink(missing_ok=True)
-        sync_folder(folder)
+        write_atomically(self._results.folder / MANIFEST, json.dumps(data, indent=1).encode())

@@ -27,6 +27,7 @@ from broadloom.extras import missing_package
 from broadloom.pipeline import embedded_java, java
 from broadloom.pipeline.class_archive import ClassArchive
 from broadloom.pipeline.embedded_java import EmbeddedJava
+from broadloom.pipeline.spark_errors import cause_of
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -125,7 +126,7 @@ def context(
         chosen = {**_settings(where, cores, memory, quick), **(settings or {}), "spark.app.name": name}
         spark = SparkContext.getOrCreate(SparkConf().setMaster(where).setAll(list(chosen.items())))
     except (PySparkException, Py4JError, RuntimeError, OSError, embedded_java.JavaStartError) as problem:
-        raise SparkUnavailableError(f"Spark did not start on {where}: {_reason(problem)}") from problem
+        raise SparkUnavailableError(f"Spark did not start on {where}: {cause_of(problem)}") from problem
     if not is_embedded(where):
         # Workers have Spark and the packages; Broadloom itself is shipped.
         spark.addPyFile(str(_package_archive()))
@@ -282,18 +283,6 @@ def _probe_master(master: str) -> None:
     raise SparkUnavailableError(
         f"no Spark master answers at {master} ({', '.join(reasons)}); start it, or omit --master"
     )
-
-
-def _reason(problem: BaseException) -> str:
-    """In one line: the message of the innermost Java exception."""
-    thrown = getattr(problem, "java_exception", None)
-    try:
-        while thrown is not None and thrown.getCause() is not None:
-            thrown = thrown.getCause()
-        text = str(problem) if thrown is None else str(thrown.getMessage())
-    except Exception:  # The JVM has already exited.
-        text = type(problem).__name__
-    return (text.splitlines() or [type(problem).__name__])[0]
 
 
 def _settings(master: str, cores: int, memory: str, quick: bool) -> dict[str, str]:

@@ -13,7 +13,6 @@ from broadloom.errors import BroadloomError
 from broadloom.pipeline.live.store import LiveStore
 from broadloom.pipeline.live.tables import TABLES as LIVE_TABLES
 from broadloom.pipeline.results import Results
-from broadloom.pipeline.table import spark_type
 from broadloom.pipeline.tables import table
 from broadloom.pipeline.tape_set import events, examine_tapes, spark_path
 
@@ -81,8 +80,8 @@ def create_views(spark: "SparkSession", statement: str, tapes: Path | None, out:
     for name, each in LIVE_TABLES.items() if live.manifest() is not None else ():
         view = f"{LIVE_PREFIX}{name}"
         if re.search(rf"\b{view}\b", statement, re.IGNORECASE):
-            ddl = ", ".join(f"`{field.name}` {spark_type(field.type)}" for field in each.schema)
-            spark.createDataFrame(live.read(name).replace_schema_metadata(None), ddl).createOrReplaceTempView(view)
+            rows = live.read(name).replace_schema_metadata(None)
+            spark.createDataFrame(rows, each.ddl).createOrReplaceTempView(view)
         names.append(view)
     return names
 

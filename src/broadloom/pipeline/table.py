@@ -4,6 +4,7 @@ The columns are the contract: a file of a table has exactly these, and `docs/tab
 """
 
 import math
+import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from broadloom.errors import BroadloomError
 from broadloom.record.arrow_import import pa
+from broadloom.record.schema import TIME, spark_type
 
 if TYPE_CHECKING:
     import polars as pl
@@ -18,10 +20,7 @@ if TYPE_CHECKING:
     from broadloom.pipeline.analysis.clock_correction import ClockCorrection
     from broadloom.pipeline.billing.config import BillingConfig
 
-ID = pa.string()
-"""Peer ID: 16 hex digits."""
 TEXT = pa.string()
-TIME = pa.timestamp("us", tz="UTC")
 COUNT = pa.int64()
 NUMBER = pa.float64()
 FLAG = pa.bool_()
@@ -31,16 +30,13 @@ EXACT_MS = pa.decimal128(20, 3)
 
 SettingValue = str | int | float
 
-_SPARK_NAMES = {
-    pa.string(): "STRING",
-    pa.binary(): "BINARY",
-    pa.int64(): "BIGINT",
-    pa.int32(): "INT",
-    pa.float64(): "DOUBLE",
-    pa.bool_(): "BOOLEAN",
-    pa.date32(): "DATE",
-    TIME: "TIMESTAMP",
-}
+_TYPES = (
+    (r".*_time", TIME),
+    (r"(is|has|leaves)_.*", FLAG),
+    (r".*_(ms|ppm|mean|ratio)", NUMBER),
+    (r"(.*_)?(count|sequence|ordinal|bytes|rank|number)|(hops|degree|diameter|depth)(_(min|max|p\d\d))?", COUNT),
+)
+"""What the name of a column says about its type. All others are texts; peers are texts of 16 hex digits."""
 
 
 class TableSettingError(BroadloomError):
@@ -50,15 +46,21 @@ class TableSettingError(BroadloomError):
 @dataclass(frozen=True, slots=True)
 class TableColumn:
     name: str
-    type: pa.DataType
     about: str
+    type: pa.DataType
 
     @property
     def spark(self) -> str:
         return spark_type(self.type)
 
 
-CHANNEL = TableColumn("channel", TEXT, "Channel ID, first 16 hex digits.")
+def column(name: str, about: str, type: pa.DataType | None = None) -> TableColumn:
+    """A column of the type that its name says, unless one is given."""
+    found = next((kind for pattern, kind in _TYPES if re.fullmatch(pattern, name)), TEXT)
+    return TableColumn(name, about, type or found)
+
+
+CHANNEL = column("channel", "Channel ID, first 16 hex digits.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +93,8 @@ class Stage(Enum):
     FINISH = "finish"
     ALL = "all"
     """Over all channels, in the driver."""
+    LIVE = "live"
+    """By no build: `pipeline/live/` keeps it up to date."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +103,7 @@ class Table:
     question: str
     columns: tuple[TableColumn, ...]
     stage: Stage
-    build: "Callable[[ChannelInputs], pa.Table] | None" = None
+    build: "Callable[[ChannelInputs], pl.DataFrame] | None" = None
     """The rows of one channel; None if the engine builds it for each part, or over all channels."""
     depends_on: tuple[str, ...] = ()
     """Tables it is built from; they come before it in the registry."""
@@ -126,14 +130,14 @@ class ChannelInputs:
     """What the scans of all parts found, by the name of the scan."""
     settings: Mapping[str, Any]
     """Every setting of every table by name."""
-    quarantine: pa.Table
+    quarantine: "pl.DataFrame"
     """The rows of the table `quarantine` about this channel."""
     billing: "BillingConfig"
     clocks: "ClockCorrection"
-    tables: dict[str, pa.Table] = field(default_factory=dict)
+    tables: "dict[str, pl.DataFrame]" = field(default_factory=dict)
     """Tables of this channel built before."""
 
-    def __getitem__(self, name: str) -> pa.Table:
+    def __getitem__(self, name: str) -> "pl.DataFrame":
         """A table of this channel. One that another task builds is built here too."""
         if name not in self.tables:
             from broadloom.pipeline.tables import table
@@ -154,22 +158,6 @@ class ChannelInputs:
 
 def schema_of(columns: Iterable[TableColumn]) -> pa.Schema:
     return pa.schema([pa.field(each.name, each.type) for each in columns])
-
-
-def spark_type(kind: pa.DataType) -> str:
-    """An Arrow type as Spark DDL."""
-    if kind in _SPARK_NAMES:
-        return _SPARK_NAMES[kind]
-    if pa.types.is_decimal128(kind):
-        return f"DECIMAL({kind.precision}, {kind.scale})"
-    if pa.types.is_list(kind):
-        return f"ARRAY<{spark_type(kind.value_type)}>"
-    if pa.types.is_map(kind):
-        return f"MAP<{spark_type(kind.key_type)}, {spark_type(kind.item_type)}>"
-    if pa.types.is_struct(kind):
-        parts = ", ".join(f"`{each.name}`: {spark_type(each.type)}" for each in kind)
-        return f"STRUCT<{parts}>"
-    raise TypeError(f"Spark has no type for {kind}")
 
 
 def resolve_settings(tables: tuple[Table, ...], chosen: Mapping[str, str]) -> dict[str, SettingValue]:

@@ -73,7 +73,7 @@ class TapeSet:
         return sum(each.bytes for each in self.used)
 
     @property
-    def quarantine(self) -> pa.Table:
+    def quarantine(self) -> pl.DataFrame:
         return quarantine(self.files)
 
 

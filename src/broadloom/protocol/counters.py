@@ -49,6 +49,22 @@ class PeerCounters:
     """Messages of authors without permission to send."""
     bad_credentials: int = 0
     """Invalid credentials of authors."""
+    revoked_links: int = 0
+    """Links to members whose ticket was revoked, closed."""
+    owner_forgeries: int = 0
+    """Cards and revocation lists that the owner has not signed."""
+    owner_rollbacks: int = 0
+    """Cards and revocation lists with a lower number than the one in force, refused."""
+    owner_conflicts: int = 0
+    """Cards and revocation lists with the number of the one in force and other contents."""
+    owner_undelivered: int = 0
+    """Cards and revocation lists that a neighbor announced and did not deliver."""
+    quota_held: int = 0
+    """Frames held back because their author was ahead of its quota."""
+    quota_cuts: int = 0
+    """Members cut off because they were far ahead of their quota."""
+    quota_refused_requests: int = 0
+    """Direct requests beyond the quota of the caller, refused."""
     roster_records_dropped: int = 0
     """Records of members beyond a limit, or without a valid credential."""
     backlog_shed: int = 0

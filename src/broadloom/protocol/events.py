@@ -7,6 +7,7 @@ from enum import StrEnum
 from typing import Any, NamedTuple
 
 from broadloom.protocol.identity import Identity
+from broadloom.protocol.owner.card import ChannelCard
 from broadloom.protocol.roster.member import MemberEvent
 from broadloom.wire import PeerId, PeerInfo
 from broadloom.wire.exchange_messages import RejectReason
@@ -81,6 +82,21 @@ class Message:
     def headers(self) -> Mapping[str, str]:
         """The user headers that the author gave, by name."""
         return self.envelope.headers.user_headers if self.envelope is not None else {}
+
+    @property
+    def encodings(self) -> tuple[str, ...]:
+        """What the rules of the author did to the data: `zlib`, `x25519`. Receivers undo it by themselves."""
+        return self.envelope.headers.encodings if self.envelope is not None else ()
+
+    @property
+    def is_sealed(self) -> bool:
+        """Whether the data is still encoded: this program has no key for it (`private_keys` of `connect`)."""
+        return self.envelope is not None and bool(self.envelope.remaining)
+
+    @property
+    def forwarded_from(self) -> tuple[str, ...]:
+        """Channels on which rules sent this message before."""
+        return self.envelope.headers.forwarded_from if self.envelope is not None else ()
 
     @property
     def sent_at_ms(self) -> int | None:
@@ -196,6 +212,7 @@ class LinkDownReason(StrEnum):
     PROTOCOL_ERROR = "protocol_error"
     TOO_SLOW = "too_slow"
     ACCESS_REVOKED = "access_revoked"
+    QUOTA_EXCEEDED = "quota_exceeded"
 
 
 class StateChanged(NamedTuple):
@@ -221,6 +238,40 @@ class Rejected(NamedTuple):
     text: str
 
 
+class Revoked(NamedTuple):
+    """The owner has revoked tickets: their holders are no longer members."""
+
+    serials: tuple[str, ...]
+    """Those that are new in the list, in hex."""
+    number: int
+    """The number of the list."""
+
+
+class CardChanged(NamedTuple):
+    """The owner has published a new card of the channel."""
+
+    card: ChannelCard
+
+
+class ChannelClosed(NamedTuple):
+    """The owner has closed the channel; this peer leaves it."""
+
+    text: str
+    """What the owner says about it."""
+
+
+class QuotaExceeded(NamedTuple):
+    """A member has sent far more than its quota. This peer has cut it off, and refuses it for a while."""
+
+    peer_id: PeerId
+    name: str
+    """The name on its ticket; empty without tickets."""
+    what: str
+    """`messages`, `bytes` (both per second), `message_bytes` or `requests` (per second)."""
+    measured: float
+    allowed: float
+
+
 class AuthorWarningReason(StrEnum):
     EQUIVOCATION = "equivocation"
     """The author has signed two different messages with one sequence number."""
@@ -242,4 +293,5 @@ class TraceEvent(NamedTuple):
     text: str
 
 
-Event = StateChanged | LinkUp | LinkDown | Rejected | AuthorWarning | MemberEvent | TraceEvent
+OwnerEvent = CardChanged | ChannelClosed | QuotaExceeded | Revoked
+Event = StateChanged | LinkUp | LinkDown | Rejected | OwnerEvent | AuthorWarning | MemberEvent | TraceEvent

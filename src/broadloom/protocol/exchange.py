@@ -10,7 +10,16 @@ from typing import TYPE_CHECKING
 from broadloom.protocol.link import Link
 from broadloom.wire import Address, PeerInfo, WireError, decode, encode
 from broadloom.wire.codec import WireMessage
-from broadloom.wire.exchange_messages import MAGIC, VERSION, Hello, Reject, RejectReason
+from broadloom.wire.exchange_messages import (
+    MAGIC,
+    VERSION,
+    DiscoverRequest,
+    Hello,
+    JoinRequest,
+    Reject,
+    RejectReason,
+)
+from broadloom.wire.owner_messages import OwnerDocument
 
 if TYPE_CHECKING:
     from broadloom.protocol.peer import Peer
@@ -27,13 +36,22 @@ UNUSABLE_REASONS = (
     RejectReason.PEER_ID_MISMATCH,
     RejectReason.TLS_MISMATCH,
     RejectReason.SIGNING_MISMATCH,
+    RejectReason.CHANNEL_TLS_MISMATCH,
+    RejectReason.CARD_MISMATCH,
+    RejectReason.CHANNEL_CLOSED,
+    RejectReason.QUOTA_EXCEEDED,
 )
 """Reasons that another attempt with the same configuration cannot overcome."""
 
 TIMEOUT_EXTENSION_S_MIN = 0.1
 """A deadline is extended if everything became slower since the exchange began, but not by less than this."""
 
-AUTH_REASONS = (RejectReason.WRONG_KEY, RejectReason.TICKET_EXPIRED, RejectReason.TICKET_REVOKED)
+AUTH_REASONS = (
+    RejectReason.WRONG_KEY,
+    RejectReason.TICKET_EXPIRED,
+    RejectReason.TICKET_REVOKED,
+    RejectReason.QUOTA_EXCEEDED,
+)
 
 OnResponse = Callable[["Exchange", WireMessage], None]
 OnFailure = Callable[[RejectReason | None], None]
@@ -204,6 +222,8 @@ class OutgoingExchange(Exchange):
         super()._on_hello(hello)
         if (error := self._hello_error(hello)) is not None:
             self._fail(*error)
+        elif self.peer.owner.is_excluded(self.connection.identity, hello.peer_id):
+            self._fail(None, "the owner of the channel excludes it")
         elif self._expected_peer is not None and hello.peer_id != self._expected_peer:
             self.peer.peer_cache.drop(self._expected_peer)
             self._fail(None, "another peer has this address now")
@@ -213,6 +233,9 @@ class OutgoingExchange(Exchange):
             self.peer.peer_cache.mark_alive(self.remote)
 
     def _on_message(self, message: WireMessage) -> None:
+        if isinstance(message, OwnerDocument):
+            self.peer.owner.on_exchange_document(message)
+            return  # the response follows
         self._timer.cancel()
         self.peer.pacing.on_exchange(self.peer.runtime.now() - self._opened_at)
         self._on_response(self, message)
@@ -241,16 +264,25 @@ class IncomingExchange(Exchange):
     def __init__(self, peer: "Peer", connection: "Connection") -> None:
         super().__init__(peer)
         self.connection = connection
+        self._is_from_newcomer = False
         connection.handler = self
 
     def respond(self, message: WireMessage) -> None:
         self._send_hello()
+        self._send_card()
         self.connection.send(encode(message))
+
+    def _send_card(self) -> None:
+        """A newcomer gets the card first: it may have to use other settings, or the channel may be closed."""
+        card = self.peer.owner.card_message
+        if card is not None and self._is_from_newcomer:
+            self.connection.send(encode(card))
 
     def reject(self, reason: RejectReason, text: str) -> None:
         if self._is_closed:
             return
         self._send_hello()
+        self._send_card()
         self.connection.send(encode(Reject(reason, text)))
         self.close()
 
@@ -259,6 +291,8 @@ class IncomingExchange(Exchange):
         if (error := self._hello_error(hello)) is not None:
             self.peer.counters.foreign_connections += 1
             self.reject(*error)
+        elif (exclusion := self.peer.owner.exclusion_of(self.connection.identity, hello.peer_id)) is not None:
+            self.reject(*exclusion)
         elif hello.peer_id == self.peer.me.peer_id:
             self.reject(RejectReason.SELF_CONNECTION, "you dialed yourself")
 
@@ -266,6 +300,12 @@ class IncomingExchange(Exchange):
         handler = self.peer.request_handlers.get(type(message))
         if handler is None:
             raise WireError(f"{type(message).__name__} is not a request")
+        self._is_from_newcomer = isinstance(message, JoinRequest) or (
+            isinstance(message, DiscoverRequest) and not message.is_connected
+        )
+        if self.peer.owner.is_closed:
+            self.reject(RejectReason.CHANNEL_CLOSED, "the owner has closed this channel")
+            return
         self.peer.peer_cache.mark_alive(self.remote)
         handler(self, message)
         if not self._is_closed:

@@ -24,6 +24,7 @@ from broadloom.protocol.membership.peer_cache import PeerCache
 from broadloom.protocol.membership.random_walk import RandomWalks
 from broadloom.protocol.membership.repair import SlotRepair
 from broadloom.protocol.membership.slots import SlotTable
+from broadloom.protocol.owner.owner import Owner
 from broadloom.protocol.receipts.receipts import Receipts
 from broadloom.protocol.receipts.reporter import DeliveryReporter
 from broadloom.protocol.requests.direct_requests import DirectRequests
@@ -36,6 +37,7 @@ from broadloom.wire import (
     direct_messages,
     exchange_messages,
     link_messages,
+    owner_messages,
     receipt_messages,
     roster_messages,
 )
@@ -47,6 +49,7 @@ from broadloom.wire.payload_kind import PayloadKind
 if TYPE_CHECKING:
     from broadloom.protocol.identity import Signer
     from broadloom.protocol.link import Link
+    from broadloom.protocol.owner.documents import OwnerVerifier
     from broadloom.protocol.runtime import Connection, Observer, Runtime
 
 UNGRACEFUL_REASONS = (
@@ -55,6 +58,7 @@ UNGRACEFUL_REASONS = (
     LinkDownReason.PROTOCOL_ERROR,
     LinkDownReason.TOO_SLOW,
     LinkDownReason.ACCESS_REVOKED,
+    LinkDownReason.QUOTA_EXCEEDED,
 )
 """After these the neighbor may be dead, and its other neighbors may not know yet."""
 
@@ -75,6 +79,7 @@ class Peer:
         roster_signer: "Signer | None" = None,
         name: str = "",
         is_secondary: bool = False,
+        owner_verifier: "OwnerVerifier | None" = None,
     ) -> None:
         self.runtime = runtime
         self.me = me
@@ -104,6 +109,7 @@ class Peer:
         self.roster = Roster(self, roster_signer, name, is_secondary=is_secondary)
         self.receipts = Receipts(self)
         self.reporter = DeliveryReporter(self)
+        self.owner = Owner(self, owner_verifier)
         self._exchanges: dict[IncomingExchange, None] = {}
         self._has_enough_links = False
         self._duplicates_reported = 0
@@ -143,6 +149,9 @@ class Peer:
             roster_messages.RosterVersions: self.roster.sync.on_versions,
             roster_messages.RosterWant: self.roster.sync.on_want,
             receipt_messages.DeliveryReports: self.reporter.on_reports,
+            owner_messages.OwnerNotice: self.owner.documents.on_notice,
+            owner_messages.OwnerWant: self.owner.documents.on_want,
+            owner_messages.OwnerDocument: self.owner.documents.on_document,
         }
         if self.broadcaster.verifier is not None:
             self._link_handlers[link_messages.PositionProof] = self.broadcaster.verifier.on_position_proof
@@ -153,6 +162,8 @@ class Peer:
 
     def start(self) -> None:
         """Discover the channel and join it."""
+        if not self.owner.may_start():
+            return
         self._schedule_tick(self.settings.tick_s * (0.5 + self.runtime.random.random()))
         self.discovery.start()
 
@@ -240,6 +251,12 @@ class Peer:
             self._rejection_reported = True
             self.emit(Rejected(reason, text))
 
+    def on_access_lost(self, rejected: Rejected) -> None:
+        """The owner excludes this peer. Reported once, like the rejection of its dials that follows."""
+        if self.is_present and not self._rejection_reported:
+            self._rejection_reported = True
+            self.emit(rejected)
+
     def on_exchange_ended(self, exchange: Exchange) -> None:
         if isinstance(exchange, IncomingExchange):
             self._exchanges.pop(exchange, None)
@@ -262,13 +279,14 @@ class Peer:
         self.two_hop_view.on_links_changed()
         self.roster.on_links_changed(reason)
         self.reporter.on_links_changed()
+        self.owner.on_links_changed()
         if not self.is_present:
             self.leave_protocol.check_finished()
             return
         if reason in UNGRACEFUL_REASONS:
             self.partition_merge.alert()
         if reason is None:
-            self._rejection_reported = False
+            self._rejection_reported = self.owner.excludes_this_peer
         if self.links.free_slots == 0:
             self.join_protocol.set_full_mesh(False)
             self.slot_repair.stop()
@@ -359,6 +377,7 @@ class Peer:
         self.roster.tick(now)
         self.reporter.tick(now)
         self.receipts.tick()
+        self.owner.tick(now)
         self._report_duplicates()
         if self.state is PeerState.CONNECTED:
             self.beacons.tick(now)

@@ -77,12 +77,31 @@ EVENT_KINDS: dict[EventKind, str] = {kind: kind.description for kind in EventKin
 ID = pa.string()
 TIME = pa.timestamp("us", tz="UTC")
 _SPARK_TYPES = {
-    pa.int64(): "BIGINT",
     pa.string(): "STRING",
     pa.binary(): "BINARY",
+    pa.int64(): "BIGINT",
+    pa.int32(): "INT",
+    pa.float64(): "DOUBLE",
     pa.bool_(): "BOOLEAN",
+    pa.date32(): "DATE",
     TIME: "TIMESTAMP",
 }
+
+
+def spark_type(kind: pa.DataType) -> str:
+    """An Arrow type as Spark DDL."""
+    if kind in _SPARK_TYPES:
+        return _SPARK_TYPES[kind]
+    if pa.types.is_decimal128(kind):
+        return f"DECIMAL({kind.precision}, {kind.scale})"
+    if pa.types.is_list(kind):
+        return f"ARRAY<{spark_type(kind.value_type)}>"
+    if pa.types.is_map(kind):
+        return f"MAP<{spark_type(kind.key_type)}, {spark_type(kind.item_type)}>"
+    if pa.types.is_struct(kind):
+        parts = ", ".join(f"`{each.name}`: {spark_type(each.type)}" for each in kind)
+        return f"STRUCT<{parts}>"
+    raise TypeError(f"Spark has no type for {kind}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,11 +113,6 @@ class TapeColumn:
     """Never null."""
     since_version: int = OLDEST_VERSION
     """The first version of the schema that has it."""
-
-    @property
-    def spark_type(self) -> str:
-        """The type in Spark SQL."""
-        return _SPARK_TYPES[self.type]
 
 
 COLUMNS: tuple[TapeColumn, ...] = (
@@ -170,5 +184,5 @@ def spark_ddl() -> str:
 
     Always pass it: otherwise Spark infers the type of `channel` from its digits, sometimes as a number.
     """
-    columns = [f"`{each.name}` {each.spark_type}" for each in COLUMNS]
+    columns = [f"`{each.name}` {spark_type(each.type)}" for each in COLUMNS]
     return ", ".join([*columns, "`channel` STRING", "`event_date` DATE"])

@@ -145,3 +145,17 @@ def sync_folder(folder: Path) -> None:
         os.fsync(entry)
     finally:
         os.close(entry)
+
+
+def write_atomically(path: Path, data: bytes) -> None:
+    """Replace a file. It is on disk when this returns, and a reader sees the old content or the new."""
+    hidden = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        with hidden.open("wb") as sink:
+            sink.write(data)
+            sink.flush()
+            os.fsync(sink.fileno())
+        hidden.replace(path)
+    finally:
+        hidden.unlink(missing_ok=True)
+    sync_folder(path.parent)

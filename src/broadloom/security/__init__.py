@@ -7,8 +7,10 @@ uses the contexts of a `PeerCredentials`. Secrets appear in key files only, neve
 
 from broadloom.errors import InvalidKeyError, InvalidKeyFileError
 from broadloom.security.authority import Authority
+from broadloom.security.card import SignedCard
 from broadloom.security.credentials import PeerCredentials
 from broadloom.security.keys import generate_key
+from broadloom.security.owner import ChannelOwner, check_card, load_card
 from broadloom.security.revocation import RevocationList, revoke_tickets
 from broadloom.security.ticket import Ticket
 from broadloom.security.tls_context import APPLICATION_PROTOCOL, explain_as_initiator, former_member, reject_reason_for
@@ -16,14 +18,18 @@ from broadloom.security.tls_context import APPLICATION_PROTOCOL, explain_as_init
 __all__ = [
     "APPLICATION_PROTOCOL",
     "Authority",
+    "ChannelOwner",
     "InvalidKeyError",
     "InvalidKeyFileError",
     "PeerCredentials",
     "RevocationList",
+    "SignedCard",
     "Ticket",
+    "check_card",
     "explain_as_initiator",
     "former_member",
     "generate_key",
+    "load_card",
     "reject_reason_for",
     "revoke_tickets",
 ]

@@ -14,6 +14,7 @@ from broadloom.protocol.identity import CredentialError, Identity
 from broadloom.security.authority import Authority, is_for_channel
 from broadloom.security.certificates import Clock, PeerCertificate, utc_now
 from broadloom.security.keys import SEEDS_CACHED, derive_authority_seed, key_from_name, server_name_of
+from broadloom.security.owner import ChannelOwner
 from broadloom.security.post_signer import PostSigner
 from broadloom.security.revocation import RevocationList
 from broadloom.security.ticket import Ticket
@@ -44,7 +45,13 @@ class PeerCredentials:
         self.post_signer = PostSigner(channel.id, certificate, verifier, self.identity.name) if has_ticket else None
         """For messages of groups; None without a ticket."""
         self.revocation_list = revocation_list
-        """Reloaded by the owner of these credentials when the file changes."""
+        """Reloaded by the node when the file changes, and replaced when a newer one arrives over the channel."""
+        self.owner = (
+            ChannelOwner(channel, authority, identity=self.identity, revocation_list=revocation_list)
+            if has_ticket
+            else None
+        )
+        """Who issued the ticket; None without one."""
 
     @classmethod
     def from_key(cls, channel: ChannelName, key: str | bytes | None, *, now: Clock = utc_now) -> "PeerCredentials":
@@ -74,6 +81,7 @@ class PeerCredentials:
             )
         if ticket.is_expired(now()):
             raise expired_error(ticket.expires_at)
+        revocation_list = revocation_list or RevocationList(None, ticket.authority)
         return cls(channel, ticket.authority, ticket.issue_certificate(now), revocation_list, now)
 
     @property

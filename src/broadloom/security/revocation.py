@@ -1,11 +1,15 @@
-"""Revoked tickets: an X.509 certificate revocation list (CRL) in a file, signed by the authority.
+"""Revoked tickets: an X.509 certificate revocation list (CRL), signed by the authority, with a number (RFC 5280).
 
-The owner writes and distributes it; each peer is given the path and checks the file periodically. A list that cannot be
-read or verified is never treated as empty.
+The owner writes it to a file. Members get it from the file, which they check periodically, or over the channel. Of two
+lists, the one with the higher number is in force: an older one is never accepted again. A list that cannot be read or
+verified is never treated as empty.
 """
 
+import logging
 import re
 from collections.abc import Iterable
+from contextlib import suppress
+from datetime import datetime
 from pathlib import Path
 
 from cryptography import x509
@@ -18,6 +22,11 @@ from broadloom.security.certificates import ALWAYS_VALID, Clock, utc_now
 from broadloom.security.pem import read_file, replace_public
 from broadloom.security.ticket import SERIAL_DIGITS, serial_text
 
+log = logging.getLogger("broadloom")
+
+NEWEST_SUFFIX = ".newest"
+"""The newest list (or card) that a program got over the channel is kept beside the file that it was given."""
+
 _SERIAL = re.compile(rf"[0-9a-f]{{{SERIAL_DIGITS}}}")
 _ADVICE = "get it again from the channel's owner"
 
@@ -27,63 +36,152 @@ def revoke_tickets(authority: Authority, path: str | Path, serials: Iterable[str
     path = Path(path)
     added = {_serial(text) for text in serials}
     secret = authority.private_key()
-    entries = list(_load(path, authority.certificate)) if path.exists() else []
+    previous = _load(path, authority.certificate) if path.exists() else None
+    entries = list(previous) if previous is not None else []
     entries += [
         x509.RevokedCertificateBuilder().serial_number(serial).revocation_date(now()).build()
         for serial in sorted(added - {each.serial_number for each in entries})
     ]
+    number = next_number(_number_of(previous) if previous is not None else 0, now())
     # A list is valid until a newer one replaces it.
     builder = x509.CertificateRevocationListBuilder(
         authority.certificate.subject, now(), ALWAYS_VALID[1], revoked_certificates=entries
-    )
+    ).add_extension(x509.CRLNumber(number), critical=False)
     replace_public(path, builder.sign(secret, None).public_bytes(Encoding.PEM))
 
 
-class RevocationList:
-    """The revoked tickets known to a peer."""
+def next_number(previous: int, now: datetime) -> int:
+    """The number of the next list or card: the time of signing in microseconds, so that it is the highest even if the
+    owner has lost the previous one."""
+    return max(previous + 1, int(now.timestamp() * 1e6))
 
-    def __init__(self, path: str | Path, authority: x509.Certificate) -> None:
+
+class RevocationList:
+    """The revoked tickets known to a peer: from the owner's file, if it has one, and from the channel."""
+
+    def __init__(self, path: str | Path | None, authority: x509.Certificate, *, with_newest: bool = True) -> None:
+        """`with_newest`: also use a newer list that was kept beside the file."""
         self.authority = authority
-        self._path = Path(path)
-        self._file_stamp = self._stat()
-        self._serials = self._read()
+        self._path = Path(path) if path is not None else None
+        self._serials: dict[str, None] = {}
+        self._file_stamp = (0, 0, 0)
+        self.number = 0
+        """0 without a list, and for a list without a number, which is not spread over the channel."""
+        self.document = b""
+        """The list in DER."""
+        if self._path is None:
+            return
+        self._file_stamp = self._stat(self._path)
+        self._use(_load(self._path, authority))
+        newest = newest_path(self._path)
+        if with_newest and newest.exists():
+            with suppress(InvalidKeyFileError):  # another owner's, or damaged: the neighbors have it
+                self._use_if_newer(_load(newest, authority))
 
     def __repr__(self) -> str:
         return f"RevocationList({str(self._path)!r}, {len(self._serials)} tickets)"
+
+    @property
+    def serials(self) -> tuple[str, ...]:
+        """The revoked tickets, in hex."""
+        return tuple(self._serials)
 
     def is_revoked(self, serial: str) -> bool:
         return serial in self._serials
 
     def reload_if_changed(self) -> bool:
-        """Returns whether the file has changed. If it is invalid, raises an error and keeps the old list."""
-        seen = self._stat()
+        """Returns whether the file has a newer list. If it is invalid, raises an error and keeps the old list."""
+        if self._path is None:
+            return False
+        seen = self._stat(self._path)
         if seen == self._file_stamp:
             return False
-        self._serials = self._read()
+        found = _load(self._path, self.authority)
         self._file_stamp = seen
+        if not self._use_if_newer(found):
+            log.warning("%s is an older revocation list than the one in force: it is ignored", self._path)
+            return False
         return True
 
-    def _stat(self) -> tuple[int, int, int]:
+    def replace(self, document: bytes) -> None:
+        """Use this list from now on, and keep it beside the file."""
+        if document == self.document:
+            return  # it is in the file
+        self._use(x509.load_der_x509_crl(document))
+        if self._path is not None:
+            keep_newest(self._path, x509.load_der_x509_crl(document).public_bytes(Encoding.PEM))
+
+    def _use_if_newer(self, found: x509.CertificateRevocationList) -> bool:
+        is_newer = _number_of(found) > self.number or (not self.number and not _number_of(found))
+        if is_newer:
+            self._use(found)
+        return is_newer
+
+    def _use(self, found: x509.CertificateRevocationList) -> None:
+        self._serials = dict.fromkeys(serials_of(found))
+        self.number = _number_of(found)
+        self.document = found.public_bytes(Encoding.DER)
+
+    @staticmethod
+    def _stat(path: Path) -> tuple[int, int, int]:
         try:
-            found = self._path.stat()
+            found = path.stat()
         except OSError as problem:
             raise InvalidKeyFileError(
-                f"cannot read the revocation list {self._path}: {problem.strerror}; {_ADVICE}"
+                f"cannot read the revocation list {path}: {problem.strerror}; {_ADVICE}"
             ) from None
         return found.st_mtime_ns, found.st_size, found.st_ino
 
-    def _read(self) -> frozenset[str]:
-        return frozenset(serial_text(each.serial_number) for each in _load(self._path, self.authority))
+
+def newest_path(path: Path) -> Path:
+    return path.with_name(path.name + NEWEST_SUFFIX)
+
+
+def keep_newest(path: Path, content: bytes) -> None:
+    """Keep what is in force for the next start. The owner's own file is never changed."""
+    try:
+        replace_public(newest_path(path), content)
+    except InvalidKeyFileError as problem:
+        log.warning("%s; after a restart, this program may begin with an older one", problem)
+
+
+def read_revocation_list(document: bytes, authority: x509.Certificate) -> tuple[int, tuple[str, ...]]:
+    """The number and the serials of a list in DER. Raises `ValueError` if the owner has not signed it, or it has no
+    number."""
+    try:
+        found = x509.load_der_x509_crl(document)
+        is_valid = _is_signed(found, authority)
+    except Exception:
+        raise ValueError("the revocation list is damaged") from None
+    if not is_valid:
+        raise ValueError("the revocation list was not signed by the channel's owner")
+    number = _number_of(found)
+    if number <= 0 or number >= 1 << 63:
+        raise ValueError("the revocation list has no number; sign it again with this version")
+    return number, serials_of(found)
+
+
+def serials_of(found: x509.CertificateRevocationList) -> tuple[str, ...]:
+    return tuple(serial_text(each.serial_number) for each in found)
+
+
+def _number_of(found: x509.CertificateRevocationList) -> int:
+    try:
+        return found.extensions.get_extension_for_class(x509.CRLNumber).value.crl_number
+    except x509.ExtensionNotFound:
+        return 0
+
+
+def _is_signed(found: x509.CertificateRevocationList, authority: x509.Certificate) -> bool:
+    key = authority.public_key()
+    return isinstance(key, Ed25519PublicKey) and found.issuer == authority.subject and found.is_signature_valid(key)
 
 
 def _load(path: Path, authority: x509.Certificate) -> x509.CertificateRevocationList:
     raw = read_file(path, "the revocation list")
     try:
         found = x509.load_pem_x509_crl(raw)
-        key = authority.public_key()
-        is_valid = (
-            isinstance(key, Ed25519PublicKey) and found.issuer == authority.subject and found.is_signature_valid(key)
-        )
+        is_valid = _is_signed(found, authority)
     except Exception:
         raise InvalidKeyFileError(f"the revocation list {path} is damaged: {_ADVICE}") from None
     if not is_valid:

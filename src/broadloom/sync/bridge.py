@@ -233,12 +233,14 @@ def calls_into(convert: Callable[[T], S], method: Callable[Concatenate[Any, P], 
     return twin
 
 
-def iterates(method: Callable[[Any], AsyncGenerator[T, None]]) -> Callable[[Any], Iterator[T]]:
+def iterates(
+    method: Callable[Concatenate[Any, P], AsyncGenerator[T, None]],
+) -> Callable[Concatenate[Any, P], Iterator[T]]:
     """The synchronous twin of a method that returns an asynchronous generator."""
 
     @functools.wraps(method)
-    def twin(self: Any) -> Iterator[T]:
-        return iterate(method(self._wrapped))
+    def twin(self: Any, /, *args: P.args, **kwargs: P.kwargs) -> Iterator[T]:
+        return iterate(method(self._wrapped, *args, **kwargs))
 
     return twin
 

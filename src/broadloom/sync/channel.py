@@ -1,11 +1,18 @@
 """`Channel` for synchronous programs: the names, results and exceptions of the asynchronous one, without `await`."""
 
+import functools
+from collections.abc import Callable
+from typing import Any
+
 from broadloom.channel.channel import Channel as AsyncChannel
 from broadloom.channel.connect import PendingConnection
 from broadloom.channel.layer import Layer as AsyncLayer
 from broadloom.channel.options import ConnectOptions, accepts_connect_options
+from broadloom.channel.requester import HasPeerId
+from broadloom.channel.state import STATE_BYTES_MAX, TIMEOUT_S, Make, State
 from broadloom.channel.subscription import Subscription as AsyncSubscription
 from broadloom.protocol.events import Message
+from broadloom.protocol.owner.card import ChannelCard
 from broadloom.sync.bridge import (
     Attribute,
     ClosableSyncWrapper,
@@ -27,6 +34,7 @@ class Subscription(ClosableSyncWrapper[AsyncSubscription]):
 
     name = Attribute[str]()
     pattern = Attribute[str | None]()
+    position = calls(AsyncSubscription.position)
     unread_count = Attribute[int]()
     dropped_count = Attribute[int]()
     has_overflowed = Attribute[bool]()
@@ -95,9 +103,33 @@ class Channel(ClosableSyncWrapper[AsyncChannel]):
     on_event = subscribes(AsyncChannel.on_event)
     events = iterates(AsyncChannel.events)
 
+    card = Attribute[ChannelCard | None]()
+    publish = awaits(AsyncChannel.publish)
+
     leave = awaits(AsyncChannel.leave)
     close_channel = awaits(AsyncChannel.close_channel)
     abort = calls(AsyncChannel.abort)
+
+    def on_state(self, name: str, make: Make | None, *, reader: Subscription) -> Callable[[], None]:
+        """Serve the state `name` of this program to members that fetch it: `broadloom.Channel.on_state`. `make` runs in
+        the background thread, while this program waits for a message of `reader` or is between two of them."""
+        remove = call(self._wrapped.on_state, name, make, reader=_unwrapped(reader))
+        return functools.partial(call, remove)
+
+    def fetch_state(
+        self,
+        name: str,
+        *,
+        reader: Subscription,
+        helper: PeerId | HasPeerId | None = None,
+        timeout_s: float = TIMEOUT_S,
+        bytes_max: int = STATE_BYTES_MAX,
+    ) -> State:
+        """Fetch the state `name` from a member that offers it: `broadloom.Channel.fetch_state`."""
+        fetching = self._wrapped.fetch_state(
+            name, reader=_unwrapped(reader), helper=helper, timeout_s=timeout_s, bytes_max=bytes_max
+        )
+        return run(fetching)
 
     def receive_nowait(self) -> Message | None:
         """The next message, or None if the inbox is empty: for a main loop that polls."""
@@ -105,6 +137,11 @@ class Channel(ClosableSyncWrapper[AsyncChannel]):
         if not self.unread_count and not self.has_overflowed:
             return None
         return call(self._wrapped.receive_nowait)
+
+
+def _unwrapped(reader: Any) -> AsyncSubscription:
+    """Whatever else it is, the asynchronous method rejects."""
+    return reader._wrapped if isinstance(reader, Subscription) else reader
 
 
 @accepts_connect_options

@@ -13,7 +13,13 @@ from typing import TYPE_CHECKING, cast
 from broadloom.protocol.identity import CredentialError, Identity
 from broadloom.security import explain_as_initiator, former_member, reject_reason_for
 from broadloom.transport.flow_control import limit_kernel_buffers, unread_bytes
-from broadloom.transport.foreign_program import PLAIN_PEER, describe_foreign
+from broadloom.transport.foreign_program import (
+    PLAIN_PEER,
+    describe_foreign,
+    plain_reject,
+    reject_plain_peer,
+    reject_tls_peer,
+)
 from broadloom.transport.tls_stream import TlsStream
 from broadloom.wire import FrameSplitter, WireError, encode
 from broadloom.wire.exchange_messages import Reject, RejectReason
@@ -313,12 +319,15 @@ class TcpConnection(asyncio.Protocol):
             self._transport.write(alert)
         elif reason is RejectReason.TLS_MISMATCH and not self._is_initiator and not self._ready:
             # OpenSSL sends no alert to a client without TLS. It may be a peer with tls=False: reply in plain text.
-            self._transport.write(encode(Reject(reason, "this channel uses TLS; connect without tls=False")))
+            self._transport.write(encode(reject_plain_peer(data, self._node.channel_id)))
         if self._is_initiator:
             reason, foreign = explain_as_initiator(problem, is_peer=self._tls.is_peer)
             if reason is RejectReason.TLS_MISMATCH:
                 foreign = describe_foreign(data)
                 reason = RejectReason.WRONG_PROTOCOL if foreign not in ("", PLAIN_PEER) else reason
+                rejected = plain_reject(data)
+                if rejected is not None and rejected.reason is RejectReason.CHANNEL_TLS_MISMATCH:
+                    reason = rejected.reason
         self._disconnect(reason, foreign, half_close=True)
 
     def _on_malformed(self, data: bytes, problem: WireError) -> None:
@@ -327,7 +336,7 @@ class TcpConnection(asyncio.Protocol):
         is_tls = self._tls is None and data.startswith(_TLS_ALERT)
         self._node.count_malformed()
         if not is_tls and self._send_queue_bytes == 0 and self._writable:
-            reject = encode(Reject(RejectReason.WRONG_PROTOCOL, str(problem)[:200]))
+            reject = encode(reject_tls_peer(data, self._node.server_name, problem))
             self._transport.write(reject if self._tls is None else self._tls.encrypt(reject))
         reason = RejectReason.TLS_MISMATCH if is_tls else RejectReason.WRONG_PROTOCOL
         self._disconnect(reason, describe_foreign(data) if self._is_initiator else "", half_close=True)

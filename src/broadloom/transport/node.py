@@ -19,6 +19,7 @@ from broadloom.protocol.events import Batch, Event, Missed
 from broadloom.protocol.identity import CredentialError
 from broadloom.protocol.requests.direct_connection import DirectConnection
 from broadloom.security import InvalidKeyFileError
+from broadloom.security.keys import server_name_of
 from broadloom.transport.addresses import bind_host, resolve_host
 from broadloom.transport.admission_control import AdmissionControl
 from broadloom.transport.bootstrap_hosts import BootstrapHosts
@@ -29,10 +30,11 @@ from broadloom.transport.limits import Limits, TcpTuning
 from broadloom.transport.listener import Listener, ListenError
 from broadloom.wire import Address, PeerId, PeerInfo
 from broadloom.wire.exchange_messages import RejectReason
+from broadloom.wire.owner_messages import OwnerDocumentKind
 
 if TYPE_CHECKING:
     from broadloom.protocol.runtime import ConnectionHandler, Observer
-    from broadloom.security import PeerCredentials
+    from broadloom.security import ChannelOwner, PeerCredentials
 
 log = logging.getLogger("broadloom")
 
@@ -73,8 +75,10 @@ class TcpNode:
         settings: ChannelSettings | None = None,
         name: str = "",
         is_secondary: bool = False,
+        owner: "ChannelOwner | None" = None,
     ) -> None:
         self._channel = channel
+        self.owner = owner or (credentials.owner if credentials is not None else None)
         self._advertise_host = advertise_host
         self._port = port
         self.bootstrap = bootstrap
@@ -126,6 +130,7 @@ class TcpNode:
             roster_signer=self.credentials.signer if self.credentials is not None else None,
             name=self.name,
             is_secondary=self._is_secondary,
+            owner_verifier=self.owner,
         )
         self._stay_discoverable()
         self.peer.start()
@@ -140,6 +145,15 @@ class TcpNode:
     @property
     def is_closing(self) -> bool:
         return self._closing
+
+    @property
+    def channel_id(self) -> bytes:
+        return self._channel.id
+
+    @property
+    def server_name(self) -> str:
+        """By which peers with TLS name this channel."""
+        return server_name_of(self._channel.id)
 
     # -- protocol.runtime.Runtime
 
@@ -296,7 +310,9 @@ class TcpNode:
         if self.credentials is None or self.credentials.revocation_list is None:
             return
         try:
-            self.credentials.revocation_list.reload_if_changed()
+            known = self.credentials.revocation_list
+            if known.reload_if_changed() and known.number:
+                self.peer.owner.documents.offer(OwnerDocumentKind.REVOCATION_LIST, known.document)
             self._revocation_list_failed = False
         except InvalidKeyFileError as problem:
             if not self._revocation_list_failed:

@@ -16,7 +16,7 @@ from broadloom.errors import BroadloomError
 from broadloom.pipeline.live.store import LiveStore, LiveTablesNotFoundError
 from broadloom.pipeline.live.tables import TABLES as LIVE_TABLES
 from broadloom.pipeline.results import Results
-from broadloom.pipeline.table import TableColumn
+from broadloom.pipeline.table import Table
 from broadloom.record.arrow_import import pa, pc
 from broadloom.testing.checks.settling import Verdict
 
@@ -102,7 +102,7 @@ class TableCatalog:
         live = self._store.manifest()
         if live is not None:
             for table in LIVE_TABLES.values():
-                found.append(CatalogEntry(table.name, True, *_text((table.question, table.columns)), -1))
+                found.append(CatalogEntry(table.name, True, *_text(table), -1))
         return found
 
     @property
@@ -111,14 +111,14 @@ class TableCatalog:
         return self._results.manifest().written
 
     @cached_property
-    def _texts(self) -> dict[str, tuple[str, tuple[TableColumn, ...]]]:
+    def _texts(self) -> dict[str, Table]:
         """Questions and columns from the pipeline; empty if it is not installed."""
         try:
             from broadloom.pipeline.tables import all_tables
         except ImportError:
             return {}
         try:
-            return {each.name: (each.question, each.columns) for each in all_tables()}
+            return {each.name: each for each in all_tables()}
         except ImportError:
             return {}
 
@@ -168,11 +168,9 @@ class TableCatalog:
         raise TableNotFoundError(f"there is no table {key!r} here; run: broadloom pipeline run --out {self.folder}")
 
 
-def _text(known: tuple[str, tuple[TableColumn, ...]] | None) -> tuple[str, dict[str, str]]:
-    if known is None:
-        return "", {}
-    question, columns = known
-    return question, {each.name: each.about for each in columns}
+def _text(table: Table | None) -> tuple[str, dict[str, str]]:
+    """The question, and what each column means."""
+    return ("", {}) if table is None else (table.question, {each.name: each.about for each in table.columns})
 
 
 def _parse_value(text: str, kind: pa.DataType, column: str) -> pa.Scalar:

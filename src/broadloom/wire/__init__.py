@@ -5,7 +5,14 @@ specifies the format; with it, any XDR library can read and write these bytes.
 """
 
 # Importing them registers all messages with the codec.
-from broadloom.wire import direct_messages, exchange_messages, link_messages, receipt_messages, roster_messages  # noqa: F401
+from broadloom.wire import (  # noqa: F401
+    direct_messages,
+    exchange_messages,
+    link_messages,
+    owner_messages,
+    receipt_messages,
+    roster_messages,
+)
 from broadloom.wire.broadcast_frame import Broadcast
 from broadloom.wire.codec import decode, encode
 from broadloom.wire.framing import FrameSplitter

@@ -53,6 +53,14 @@ class RejectReason(IntEnum):
     """One side uses TLS, the other plain TCP."""
     SIGNING_MISMATCH = 17
     """One side signs messages, the other does not."""
+    CARD_MISMATCH = 18
+    """The settings of this peer are not those on the channel's card."""
+    CHANNEL_CLOSED = 19
+    """The owner has closed the channel."""
+    QUOTA_EXCEEDED = 20
+    """This member has exceeded its quota, and is not admitted for a while."""
+    CHANNEL_TLS_MISMATCH = 21
+    """As `TLS_MISMATCH`, and both sides are on the same channel."""
 
 
 class EdgeOfferResult(IntEnum):

@@ -27,6 +27,9 @@ REPORTS_MAX = 64
 """Delivery reports in one frame."""
 MISSED_ENDS_MAX = 16
 """First and last number of each range."""
+OWNER_DOCUMENT_BYTES_MAX = 1_000_000
+"""A card has less than 4 kB; a list of revoked tickets 37 bytes for each."""
+OWNER_HASH_BYTES = 32
 
 UInt = Annotated[int, xdr.UINT]
 Hyper = Annotated[int, xdr.HYPER]
@@ -36,6 +39,8 @@ CredentialBytes = Annotated[bytes, xdr.opaque(CREDENTIAL_BYTES_MAX)]
 ProofBytes = Annotated[bytes, xdr.opaque(PROOF_BYTES_MAX)]
 PartBytes = Annotated[bytes, xdr.opaque(PART_BYTES_MAX)]
 ChannelId = Annotated[bytes, xdr.fixed_opaque(CHANNEL_ID_BYTES)]
+OwnerDocumentBytes = Annotated[bytes, xdr.opaque(OWNER_DOCUMENT_BYTES_MAX)]
+DocumentHash = Annotated[bytes, xdr.fixed_opaque(OWNER_HASH_BYTES)]
 AddressField = Annotated[Address, xdr.ADDRESS]
 PeerInfoField = Annotated[PeerInfo, xdr.PEER_INFO]
 OptionalPeerInfo = Annotated[PeerInfo | None, xdr.optional(xdr.PEER_INFO)]

@@ -22,7 +22,14 @@ USER_HEADERS_MAX = 32
 CRITICAL_TAG = 128
 """A message with an unknown tag from here on must not be delivered: it would be misunderstood."""
 
-TOPIC, CONTENT_TYPE, USER_HEADER = 1, 2, 3
+ENCODINGS_MAX = 8
+"""Encodings of one message."""
+FORWARDS_MAX = 8
+"""Channels that a message may have passed before."""
+
+TOPIC, CONTENT_TYPE, USER_HEADER, FORWARDED_FROM = 1, 2, 3, 4
+ENCODING = 129
+_TEXT_TAGS = (TOPIC, CONTENT_TYPE, USER_HEADER, FORWARDED_FROM, ENCODING)
 _TIME_AND_SIZE = struct.Struct(">HIH")
 _FIELD = struct.Struct(">BH")
 _CACHED_BLOCKS = 4096
@@ -35,6 +42,10 @@ class Headers(NamedTuple):
     content_type: str | None = None
     user_headers: Mapping[str, str] = _NO_USER_HEADERS
     """Names and values of the application."""
+    encodings: tuple[str, ...] = ()
+    """What was done to the data, in this order. Receivers undo it (`channel/encodings.py`)."""
+    forwarded_from: tuple[str, ...] = ()
+    """Channels that the message was sent on before, the first one first."""
 
 
 class Envelope(NamedTuple):
@@ -42,15 +53,25 @@ class Envelope(NamedTuple):
 
     headers: Headers
     sent_at_ms: int
+    remaining: tuple[str, ...] = ()
+    """Encodings that the receiver could not undo: the data is still encoded."""
 
 
 @lru_cache(maxsize=_CACHED_BLOCKS)
-def encode_headers(topic: str | None, content_type: str | None, user_headers: tuple[tuple[str, str], ...]) -> bytes:
+def encode_headers(
+    topic: str | None,
+    content_type: str | None,
+    user_headers: tuple[tuple[str, str], ...],
+    encodings: tuple[str, ...] = (),
+    forwarded_from: tuple[str, ...] = (),
+) -> bytes:
     """The fields as bytes, without time and size. Raises `ValueError` if they are too large."""
     fields = [(TOPIC, topic.encode())] if topic is not None else []
     if content_type is not None:
         fields.append((CONTENT_TYPE, content_type.encode()))
     fields += [(USER_HEADER, name.encode() + b"\0" + value.encode()) for name, value in user_headers]
+    fields += [(FORWARDED_FROM, name.encode()) for name in forwarded_from]
+    fields += [(ENCODING, name.encode()) for name in encodings]
     size = sum(_FIELD.size + len(value) for _, value in fields)
     if size > HEADER_BYTES_MAX:
         raise ValueError(f"headers of {size:,} bytes: at most {HEADER_BYTES_MAX:,} are allowed")
@@ -78,6 +99,8 @@ def split_headers(payload: bytes) -> tuple[Envelope, bytes]:
 def decode_headers(block: bytes) -> Headers:
     topic = content_type = None
     user_headers: dict[str, str] = {}
+    encodings: tuple[str, ...] = ()
+    forwarded_from: tuple[str, ...] = ()
     at = 0
     try:
         while at < len(block):
@@ -85,7 +108,7 @@ def decode_headers(block: bytes) -> Headers:
             at += _FIELD.size
             if at + size > len(block):
                 raise WireError("header field truncated")
-            text = block[at : at + size].decode() if tag in (TOPIC, CONTENT_TYPE, USER_HEADER) else ""
+            text = block[at : at + size].decode() if tag in _TEXT_TAGS else ""
             at += size
             if tag == TOPIC:
                 topic = checked_topic(text)
@@ -96,11 +119,18 @@ def decode_headers(block: bytes) -> Headers:
                 if not separator or not name or len(user_headers) >= USER_HEADERS_MAX:
                     raise WireError("header without a name, or too many headers")
                 user_headers[name] = value
+            elif tag == FORWARDED_FROM:
+                forwarded_from += (text,)
+            elif tag == ENCODING:
+                encodings += (text,)
             elif tag >= CRITICAL_TAG:
                 raise WireError(f"unknown header field {tag}")
     except (struct.error, UnicodeDecodeError, ValueError) as problem:
         raise WireError(f"headers: {problem}") from None
-    return Headers(topic, content_type, MappingProxyType(user_headers) if user_headers else _NO_USER_HEADERS)
+    if len(encodings) > ENCODINGS_MAX or len(forwarded_from) > FORWARDS_MAX:
+        raise WireError("too many encodings, or forwarded too often")
+    named = MappingProxyType(user_headers) if user_headers else _NO_USER_HEADERS
+    return Headers(topic, content_type, named, encodings, forwarded_from)
 
 
 _decode_cached = lru_cache(maxsize=_CACHED_BLOCKS)(decode_headers)

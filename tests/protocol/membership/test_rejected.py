@@ -18,6 +18,9 @@ ANYWHERE_REASONS = [
     RejectReason.TICKET_EXPIRED,
     RejectReason.TICKET_REVOKED,
     RejectReason.SIGNING_MISMATCH,
+    RejectReason.CHANNEL_TLS_MISMATCH,
+    RejectReason.CHANNEL_CLOSED,
+    RejectReason.QUOTA_EXCEEDED,
 ]
 """Only a member of this channel gives these reasons."""
 WITH_PORT_REASONS = [

@@ -277,6 +277,23 @@ def test_queued_request_is_redialed_only_once() -> None:
     assert pair.dials == 2
 
 
+@pytest.mark.parametrize("is_sent", [True, False])
+def test_request_that_is_given_up_because_of_the_outcome_of_another_has_no_outcome(is_sent: bool) -> None:
+    pair = DirectPair()
+    cable = pair.warm() if is_sent else None
+    second: list[OutgoingRequest] = []
+
+    def give_up_the_second(outcome: Outcome) -> None:
+        pair.outcomes.append(outcome)
+        pair.caller.requests.give_up(second[0])
+
+    pair.caller.requests.request(CALLEE, b"first", 5.0, give_up_the_second)
+    second.append(pair.request(b"second"))
+    for end in cable.ends if cable is not None else [pair.dial()]:
+        end.remote_closes()
+    assert kinds(pair.outcomes) == [(OutcomeKind.GONE, is_sent)]
+
+
 def test_peer_that_cannot_be_dialed_is_gone_and_not_dialed_again_at_once() -> None:
     pair = DirectPair()
     pair.request()

@@ -15,6 +15,7 @@ from broadloom.cli.exit_codes import VERDICT_CODES
 from broadloom.record import read
 from broadloom.testing.checks.settling import Verdict
 from broadloom.testing.cluster.demo_run import DemoSummary
+from tests.cli.harness import run as run_command
 from tests.cli.harness import running_command
 
 CLEAN: dict[str, Any] = {
@@ -91,8 +92,8 @@ def test_invalid_options_are_a_usage_error() -> None:
         (["--headless", "--peers", "8", "--kill", "7"], "of 8 peers, 0 to 6 can be killed, not 7"),
         (["--ticks", "-1"], "--ticks is -1: use 0 to 10,000 messages per second"),
     ):
-        ended = run(*options)
-        assert (ended.returncode, ended.stderr.strip()) == (2, f"broadloom demo: {message}")
+        ended = run_command("demo", *options)
+        assert (ended.code, ended.err.strip()) == (2, f"broadloom demo: {message}")
 
 
 def test_headless_demo_passes_without_spark(tmp_path: Path) -> None:

@@ -7,6 +7,8 @@ from broadloom.testing.sim.scenario import load
 from broadloom.testing.sim.simulation import Simulation, SimulationSettings
 
 TIMEOUT_S = 10.0
+LONG_SEEDS = {"kill": 100, "partition": 100, "pause": 25, "random-faults": 75, "churn": 5}
+"""A run with churn takes several seconds."""
 
 
 def grown(seed: int, peers: int, *, hostile_count: int = 0) -> Simulation:
@@ -77,10 +79,31 @@ def test_members_beyond_a_partition_are_missing_then_unreachable() -> None:
         ("partition", 1),
         *(
             pytest.param(scenario, seed, marks=pytest.mark.long)
-            for scenario in ("kill", "partition", "pause", "random-faults")
-            for seed in range(2, 27)
+            for scenario, seeds in (
+                ("kill", 100),
+                ("partition", 100),
+                ("pause", 25),
+                ("random-faults", 75),
+                ("churn", 5),
+            )
+            for seed in range(2, 2 + seeds)
         ),
     ],
 )
-def test_receipts_claim_nothing_that_is_not_so(scenario: str, seed: int) -> None:
-    load(scenario).with_receipts(TIMEOUT_S).run(seed, 16)
+def test_receipts_claim_nothing_that_is_not_so_and_are_complete_at_rest(scenario: str, seed: int) -> None:
+    sim = load(scenario).with_receipts(TIMEOUT_S).run(seed, 12).simulation
+    sim.run_for(TIMEOUT_S)
+    author, *others = sim.members
+    sequence = author.broadcast(b"all have recovered", receipt_timeout_s=TIMEOUT_S)
+    sim.run_for(TIMEOUT_S + 1)
+    (receipt,) = [receipt for receipt in author.receipts if receipt.sequence == sequence]
+    assert receipt.confirmed == {node.peer.me.peer_id for node in others}
+    assert not receipt.missing
+    assert not receipt.gone
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("seed", range(201, 213))
+@pytest.mark.parametrize("scenario", ["kill", "partition"])
+def test_receipts_are_true_among_hostile_members(scenario: str, seed: int) -> None:
+    load(scenario).with_receipts(TIMEOUT_S).with_hostile(3).run(seed, 10)

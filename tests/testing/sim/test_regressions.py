@@ -222,7 +222,7 @@ def test_last_message_is_delivered_when_all_neighbors_leave_too():
     sim.converge(60)
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", [*range(6), *(pytest.param(seed, marks=pytest.mark.long) for seed in range(6, 20))])
 def test_two_survivors_of_many_find_each_other(seed: int):
     """They dialed cached addresses at random, crashed peers again and again, and reached the living one late."""
     sim = _grow(60, seed)

@@ -19,8 +19,9 @@ from broadloom.testing.sim.step_checker import GuaranteeViolation
 from broadloom.testing.sim.steps import STEPS, Run
 from broadloom.wire.framing import FRAME_BYTES_MAX
 
-SEEDS = {DisseminationMode.MIXED: (0,), DisseminationMode.FLOOD: (1,), DisseminationMode.TREE: (0,)}
-"""Seeds for each dissemination mode."""
+SEEDS = {DisseminationMode.MIXED: 0, DisseminationMode.FLOOD: 1, DisseminationMode.TREE: 0}
+FLOODED = ("churn", "kill", "partition", "random-faults")
+"""Scenarios in which everything is flooded; the others in the long tests. The mixed mode floods small messages too."""
 FURTHER_SEEDS = (2, 3)
 """Further seeds along trees, in the long tests."""
 
@@ -32,12 +33,14 @@ SMALL = {
     "grow": 50,
     "kill-most": 60,
     "long-partition": 16,
+    "order-available": 6,
+    "order-safe": 6,
     "join-storm": 60,
     "random-faults": 16,
     "requests": 12,
 }
 """Number of peers by scenario; `DEFAULT_PEERS` for the others."""
-DEFAULT_PEERS = 40
+DEFAULT_PEERS = 28
 
 
 def shorter(scenario: Scenario) -> Scenario:
@@ -126,8 +129,14 @@ def test_unknown_scenario_raises_error_with_known_names():
 # -- running
 
 
-@pytest.mark.parametrize(("mode", "seed"), [(mode, seed) for mode, seeds in SEEDS.items() for seed in seeds])
-@pytest.mark.parametrize("name", builtin_names())
+def cases() -> list[Any]:
+    every = [(name, mode) for name in builtin_names() for mode in DisseminationMode]
+    is_long = [mode is DisseminationMode.FLOOD and name not in FLOODED for name, mode in every]
+    marks = {True: [pytest.mark.long], False: []}
+    return [pytest.param(*each, SEEDS[each[1]], marks=marks[long]) for each, long in zip(every, is_long, strict=True)]
+
+
+@pytest.mark.parametrize(("name", "mode", "seed"), cases())
 def test_scenario_passes_with_few_peers(name: str, mode: DisseminationMode, seed: int):
     run = shorter(load(name)).with_dissemination(mode).run(seed, SMALL.get(name, DEFAULT_PEERS))
     assert run.metrics
@@ -141,7 +150,9 @@ def test_scenario_passes_with_few_peers_along_trees(name: str, seed: int):
     test_scenario_passes_with_few_peers(name, DisseminationMode.TREE, seed)
 
 
-@pytest.mark.parametrize("degree", [3, 5, 6, 8])
+@pytest.mark.parametrize(
+    "degree", [3, pytest.param(5, marks=pytest.mark.long), pytest.param(6, marks=pytest.mark.long), 8]
+)
 @pytest.mark.parametrize("name", ["kill", "partition"])
 def test_scenario_passes_with_other_degrees(name: str, degree: int):
     run = load(name).with_degree(degree).run(seed=1, peers=30)

@@ -45,7 +45,7 @@ class ChannelClock:
         zero = {name: pl.lit(0.0) for name in ("offset_ms", "drift_ppm", "error_ms")}
         zero |= {name: pl.lit(0).cast(pl.Datetime("us", "UTC")) for name in ("start_time", "offset_time")}
         own = runs.unique().sort().to_frame("run_id").with_columns(reference_run_id="run_id", **zero)
-        return cls(ClockCorrection(own.to_arrow()), links_up)
+        return cls(ClockCorrection(own), links_up)
 
     @property
     def error_us_max(self) -> float:

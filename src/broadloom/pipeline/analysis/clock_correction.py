@@ -5,8 +5,7 @@ Times of runs with the same reference can be compared after the correction. Othe
 
 import polars as pl
 
-from broadloom.pipeline.analysis.frames import frame_us
-from broadloom.record.arrow_import import pa
+from broadloom.pipeline.analysis.frames import in_us
 
 WINDOW_US = 3_600_000_000
 """A clock is assumed to run evenly in a window. Longer would miss NTP adjustments, shorter has few crossings."""
@@ -17,8 +16,8 @@ _OFFSET_COLUMNS = "reference_run_id", "offset_time", "offset_ms", "drift_ppm", "
 class ClockCorrection:
     """The clock offsets of all runs, ready to be applied. Small: one row per run and hour."""
 
-    def __init__(self, clock_offsets: pa.Table) -> None:
-        known = frame_us(clock_offsets)
+    def __init__(self, clock_offsets: pl.DataFrame) -> None:
+        known = in_us(clock_offsets)
         self._offsets = known.select("run_id", "start_time", *_OFFSET_COLUMNS)
         self.is_one_clock = known["reference_run_id"].n_unique() <= 1 and not (known["offset_ms"] != 0).any()
         """All times are by the same clock, so there is nothing to correct."""

@@ -9,8 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from broadloom.pipeline.analysis.frames import MICROSECONDS_PER_S, frame_us
-from broadloom.record.arrow_import import pa
+from broadloom.pipeline.analysis.frames import MICROSECONDS_PER_S, in_us
 from broadloom.testing.checks.settling import FabricState
 from broadloom.topology import Topology, analyze_topology, component_labels, link_adjacency, target_degree
 
@@ -25,8 +24,8 @@ Flags = npt.NDArray[np.bool_]
 class FabricTimeline:
     """Built from `links` and `membership_intervals` of one channel. `degree` 0: the most links any peer recorded."""
 
-    def __init__(self, links: pa.Table, intervals: pa.Table, degree: int = 0) -> None:
-        members = frame_us(intervals).sort("peer")
+    def __init__(self, links: pl.DataFrame, intervals: pl.DataFrame, degree: int = 0) -> None:
+        members = in_us(intervals).sort("peer")
         self.names: list[str] = members["peer"].to_list()
         self.is_recorded: Flags = members["is_recorded"].to_numpy().astype(bool)
         self.start: Ints = members["start_time"].to_numpy().astype(np.int64)
@@ -34,7 +33,7 @@ class FabricTimeline:
         self.end_status: list[str] = members["end_status"].to_list()
         number = pl.DataFrame({"peer": self.names, "number": np.arange(len(self.names))})
         undisputed = (
-            frame_us(links)
+            in_us(links)
             .filter(pl.col("evidence") != "disputed")
             .join(number.rename({"peer": "peer_a", "number": "a"}), on="peer_a")
             .join(number.rename({"peer": "peer_b", "number": "b"}), on="peer_b")

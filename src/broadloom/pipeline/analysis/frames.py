@@ -1,32 +1,44 @@
-"""Conversion between Arrow and polars. The functions behind tables take and return Arrow, and compute with polars.
+"""Frames of polars, in which everything is computed, and Arrow, in which files are read and written.
 
-`frame` and `to_schema` keep times as they are. With `frame_us` and `table_us`, a time is an integer number of
-microseconds since 1970, which can be subtracted, shifted by a clock offset and joined exactly.
+A time is a time in a table, and an integer number of microseconds since 1970 where it is computed with (`in_us`): that
+can be subtracted, shifted by a clock offset and joined exactly. `conform` makes it a time again.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cache
 from typing import Any, cast
 
 import polars as pl
 
+from broadloom.pipeline.table import TableColumn, schema_of
 from broadloom.record.arrow_import import pa
 
 MINUTE_US = 60_000_000
 MICROSECONDS_PER_S = 1_000_000
 
 
-def frame_us(table: pa.Table) -> pl.DataFrame:
-    """All timestamps become microseconds."""
-    return frame(table).with_columns(pl.col(pl.Datetime).dt.timestamp("us"))
+def in_us(rows: pl.DataFrame) -> pl.DataFrame:
+    """All times become microseconds."""
+    return rows.with_columns(pl.col(pl.Datetime).dt.timestamp("us"))
 
 
-def table_us(frame: pl.DataFrame, schema: pa.Schema) -> pa.Table:
-    """Exactly these columns, order and types; microseconds become timestamps where the schema has timestamps."""
-    table = frame.select(schema.names).to_arrow(compat_level=pl.CompatLevel.oldest())
-    plain = pa.schema(
-        [pa.field(each.name, pa.int64() if pa.types.is_timestamp(each.type) else each.type) for each in schema]
+def conform(rows: pl.DataFrame, columns: Iterable[TableColumn]) -> pl.DataFrame:
+    """Exactly these columns, order and types. Microseconds become times, and missing columns are null."""
+    return rows.select(
+        pl.col(name).cast(kind) if name in rows.columns else pl.lit(None, kind).alias(name)
+        for name, kind in _kinds(tuple(columns)).items()
     )
-    return table.cast(plain).cast(pa.schema([pa.field(each.name, each.type) for each in schema]))
+
+
+def from_rows(rows: Sequence[Mapping[str, Any]], columns: Iterable[TableColumn]) -> pl.DataFrame:
+    """Times as times or in microseconds."""
+    kinds = _kinds(tuple(columns))
+    return pl.DataFrame([pl.Series(name, [row[name] for row in rows], kind) for name, kind in kinds.items()])
+
+
+@cache
+def _kinds(columns: tuple[TableColumn, ...]) -> dict[str, pl.DataType]:
+    return dict(frame(empty(schema_of(columns))).schema)
 
 
 def to_ms(microseconds: pl.Expr) -> pl.Expr:
@@ -44,23 +56,12 @@ def minute_of(column: str) -> pl.Expr:
 
 
 def frame(table: pa.Table) -> pl.DataFrame:
-    """Times stay times."""
     return cast("pl.DataFrame", pl.from_arrow(table))
 
 
-def arrow(frame: pl.DataFrame) -> pa.Table:
+def arrow(rows: pl.DataFrame) -> pa.Table:
     """The types of a frame, without those that only new versions of Arrow have."""
-    return frame.to_arrow(compat_level=pl.CompatLevel.oldest())
-
-
-def to_schema(frame: pl.DataFrame, schema: pa.Schema) -> pa.Table:
-    """Exactly these columns; times are times, and missing columns become null."""
-    table = arrow(frame)
-    arrays = [
-        table[each.name].cast(each.type) if each.name in table.column_names else pa.nulls(table.num_rows, each.type)
-        for each in schema
-    ]
-    return pa.table(arrays, schema=schema.remove_metadata())
+    return rows.to_arrow(compat_level=pl.CompatLevel.oldest())
 
 
 def with_schema(rows: pa.Table, schema: pa.Schema) -> pa.Table:
@@ -72,11 +73,3 @@ def with_schema(rows: pa.Table, schema: pa.Schema) -> pa.Table:
 def empty(schema: pa.Schema) -> pa.Table:
     """A table without rows. As `schema.empty_table()`, which imports pandas: that takes longer than many a table."""
     return pa.table([pa.nulls(0, each.type) for each in schema], schema=schema)
-
-
-def from_rows(rows: Sequence[Mapping[str, Any]], schema: pa.Schema) -> pa.Table:
-    """As `pa.Table.from_pylist`, which imports pandas too."""
-    kinds = frame(empty(schema)).schema
-    return to_schema(
-        pl.DataFrame([pl.Series(name, [row[name] for row in rows], kinds[name]) for name in kinds]), schema
-    )

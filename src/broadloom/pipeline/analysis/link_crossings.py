@@ -10,21 +10,20 @@ import polars as pl
 from broadloom.pipeline.analysis.frames import minute_of
 from broadloom.pipeline.engine.events import plain
 from broadloom.pipeline.engine.keys import MessageKeys
-from broadloom.record.arrow_import import pa
 
 KINDS = ("sent", "received")
 COLUMNS = ("kind", "run_id", "event_time", "peer", "author", "sequence", "neighbor")
 CROSSED = ("neighbor", "receiver", "run_from", "run_to", "from_us", "to_us")
 
-FASTEST = pa.schema(
-    [
-        pa.field("run_from", pa.string()),
-        pa.field("run_to", pa.string()),
-        pa.field("minute_us", pa.int64()),
-        pa.field("fastest_us", pa.int64()),
-        pa.field("at_us", pa.int64()),
-        pa.field("sample_count", pa.int64()),
-    ]
+FASTEST = pl.Schema(
+    {
+        "run_from": pl.String,
+        "run_to": pl.String,
+        "minute_us": pl.Int64,
+        "fastest_us": pl.Int64,
+        "at_us": pl.Int64,
+        "sample_count": pl.Int64,
+    }
 )
 """The fastest crossing between two runs in a minute. `minute_us` and `at_us` are by the clock of the run whose ID sorts
 first, so that both directions of a pair use the same minutes."""
@@ -97,4 +96,4 @@ def merge_fastest(parts: pl.DataFrame) -> pl.DataFrame:
     keys = ["run_from", "run_to", "minute_us"]
     sums = parts.group_by(keys).agg(pl.col("sample_count").sum())
     best = parts.sort("fastest_us", "at_us").unique(keys, keep="first", maintain_order=True).drop("sample_count")
-    return best.join(sums, on=keys).select(FASTEST.names)
+    return best.join(sums, on=keys).select(FASTEST.names())

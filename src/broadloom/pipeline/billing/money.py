@@ -1,4 +1,4 @@
-"""Exact amounts: money as integer ten-thousandths, and the conversion to Arrow decimals.
+"""Exact amounts: money as integer ten-thousandths, and the conversion to decimals.
 
 An amount is rounded once, at the end, by a named rule (`broadloom.pipeline.billing.terms.ROUNDINGS`).
 """
@@ -7,13 +7,14 @@ from decimal import Decimal
 
 import numpy as np
 import numpy.typing as npt
+import polars as pl
 
 from broadloom.pipeline.billing.terms import PRICE_PLACES, BillingTerms
+from broadloom.pipeline.table import MONEY
 from broadloom.record.arrow_import import pa
 
 Ints = npt.NDArray[np.int64]
 
-MONEY = pa.decimal128(18, PRICE_PLACES)
 HOUR_S = 3600
 
 
@@ -21,24 +22,19 @@ def to_ten_thousandths(price: Decimal) -> int:
     return int(price.scaleb(PRICE_PLACES))
 
 
-def to_decimal(unscaled: Ints, kind: pa.Decimal128Type = MONEY) -> pa.Array:
-    """Arrow decimals from unscaled integers. A decimal has 128 bits, of which an int64 fills the lower half."""
+def to_decimal(unscaled: Ints, kind: pa.Decimal128Type = MONEY) -> pl.Series:
+    """Decimals from unscaled integers. A decimal has 128 bits, of which an int64 fills the lower half."""
     halves = np.empty((len(unscaled), 2), dtype=np.int64)
     halves[:, 0] = unscaled
     halves[:, 1] = unscaled >> 63
-    return pa.Array.from_buffers(kind, len(unscaled), [None, pa.py_buffer(halves)])
+    return pl.Series(pl.from_arrow(pa.Array.from_buffers(kind, len(unscaled), [None, pa.py_buffer(halves)])))
 
 
-def from_decimal(amounts: pa.Array | pa.ChunkedArray) -> Ints:
-    """The reverse of `to_decimal`, for money without nulls."""
-    if isinstance(amounts, pa.ChunkedArray):
-        amounts = amounts.combine_chunks()
-    if isinstance(amounts, pa.ChunkedArray):  # an empty column
-        return np.empty(0, dtype=np.int64)
-    if amounts.null_count or amounts.type != MONEY:
-        raise TypeError(f"money must be {MONEY} without nulls, not {amounts.type}")
-    halves = np.frombuffer(amounts.buffers()[1], dtype=np.int64).reshape(-1, 2)
-    return halves[amounts.offset : amounts.offset + len(amounts), 0].copy()
+def from_decimal(amounts: pl.Series) -> pl.Series:
+    """The reverse of `to_decimal`, for amounts without nulls."""
+    if amounts.null_count() or not isinstance(amounts.dtype, pl.Decimal):
+        raise TypeError(f"amounts must be decimals without nulls, not {amounts.dtype}")
+    return amounts.to_physical().cast(pl.Int64)
 
 
 def divide(numerator: Ints, denominator: int, rounding: str) -> Ints:

@@ -10,21 +10,10 @@ from zoneinfo import ZoneInfo
 import numpy as np
 import polars as pl
 
-from broadloom.pipeline.analysis.frames import empty, frame_us, table_us
+from broadloom.pipeline.analysis.frames import in_us
 from broadloom.pipeline.billing.money import Ints
-from broadloom.record.arrow_import import pa
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-
-CONNECTED: pa.Schema = pa.schema(
-    [
-        ("channel", pa.string()),
-        ("subscriber", pa.string()),
-        ("billing_month", pa.string()),
-        ("connected_us", pa.int64()),
-        ("session_count", pa.int64()),
-    ]
-)
 
 
 def month_name(moment_us: int, time_zone: str) -> str:
@@ -54,31 +43,30 @@ def months_between(first_us: int, last_us: int, time_zone: str) -> list[str]:
     return months
 
 
-def months_column(times: pa.ChunkedArray, time_zone: str) -> pa.Array:
-    moments: Ints = times.cast(pa.int64()).to_numpy()
-    if not len(moments):
-        return pa.array([], pa.string())
+def months_column(times: pl.Series, time_zone: str) -> pl.Series:
+    """Month of each time, given in microseconds."""
+    if not len(times):
+        return pl.Series([], dtype=pl.String)
+    moments: Ints = times.to_numpy()
     names = months_between(int(moments.min()), int(moments.max()), time_zone)
     edges = np.array([month_start_us(each, time_zone) for each in names], dtype=np.int64)
-    return pa.array(names, pa.string()).take(pa.array(np.searchsorted(edges, moments, side="right") - 1))
+    return pl.Series(names).gather(np.searchsorted(edges, moments, side="right") - 1)
 
 
-def connected_by_month(sessions: pa.Table, time_zone: str) -> pa.Table:
-    """Connect time and number of sessions by channel, subscriber and month."""
-    if not len(sessions):
-        return empty(CONNECTED)
-    frame = frame_us(sessions.select(["channel", "subscriber", "start_time", "end_time"]))
-    start: Ints = frame["start_time"].to_numpy()
-    end: Ints = frame["end_time"].to_numpy()
-    months = months_between(int(start.min()), int(end.max()), time_zone)
+def connected_by_month(sessions: pl.DataFrame, time_zone: str) -> pl.DataFrame:
+    """Connect time (`connected_us`) and number of sessions by channel, subscriber and month."""
+    spans = in_us(sessions.select("channel", "subscriber", "start_time", "end_time"))
+    start: Ints = spans["start_time"].to_numpy()
+    end: Ints = spans["end_time"].to_numpy()
+    months = months_between(int(start.min()), int(end.max()), time_zone) if len(start) else ["1970-01"]
     edges = np.array([month_start_us(each, time_zone) for each in [*months, add_months(months[-1])]], dtype=np.int64)
     row, month, lengths = split_at_edges(start, end, edges)
-    pieces = frame.select("channel", "subscriber")[row].with_columns(
-        billing_month=pl.Series(np.array(months, dtype=object)[month], dtype=pl.String), length=pl.Series(lengths)
+    pieces = spans.select("channel", "subscriber")[row].with_columns(
+        billing_month=pl.Series(months).gather(month), length=pl.Series(lengths, dtype=pl.Int64)
     )
     keys = ["channel", "subscriber", "billing_month"]
     totals = pieces.group_by(keys).agg(connected_us=pl.col("length").sum(), session_count=pl.len().cast(pl.Int64))
-    return table_us(totals.sort(keys), CONNECTED)
+    return totals.sort(keys)
 
 
 def split_at_edges(start: Ints, end: Ints, edges: Ints) -> tuple[Ints, Ints, Ints]:

@@ -6,6 +6,7 @@ next stage gets the names that were returned.
 
 import io
 import math
+import pickle
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -16,7 +17,7 @@ import polars as pl
 
 from broadloom.pipeline.analysis.link_crossings import crossings, fastest, sampled
 from broadloom.pipeline.engine import scheduler
-from broadloom.pipeline.engine.events import load, plain
+from broadloom.pipeline.engine.events import ARROW_SUFFIX, load, plain
 from broadloom.pipeline.engine.parts import PART_ROWS, Part
 from broadloom.pipeline.engine.scans import crossing_rows
 from broadloom.pipeline.engine.scheduler import Blob, Blobs
@@ -34,8 +35,6 @@ from broadloom.pipeline.engine.stages import (
 )
 from broadloom.pipeline.table import ChannelInputs, Stage
 from broadloom.pipeline.tables.link_latency import latency_histogram
-from broadloom.record.arrow_import import pa, pq
-from broadloom.record.schema import SCHEMA
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -90,11 +89,6 @@ class Pair:
     merged: Merged
 
 
-@dataclass(frozen=True, slots=True)
-class Finished:
-    files: list[WrittenFile]
-
-
 def run_distributed(
     job: Job, spark: "SparkContext", parts: Sequence[Part], on_phase: "Callable[[str], None]"
 ) -> list[WrittenFile]:
@@ -134,7 +128,7 @@ def run_distributed(
         spark, partial(_build, job, clocks, merged), tasks, partial(_finish, job, clocks), list(merged.values())
     )
     on_phase("building tables over all channels")
-    files = [file for each in [*merged.values(), *finished] for file in each.files]
+    files = [file for each in merged.values() for file in each.files] + [file for some in finished for file in some]
     files += _over_all_channels(job, files, clocks)
     return files
 
@@ -187,7 +181,7 @@ def _merge_or_cross(job: Job, destination: Merge | Cross, blobs: Blobs) -> Merge
     table_paths = {}
     for name, table in inputs.tables.items():
         table_paths[name] = _work_path(job, f"{destination.channel}-table-{name}", attempt)
-        _write_table(table, table_paths[name])
+        table.write_ipc(table_paths[name])
     spans = plain(scans["peer_spans"].select(RUN_SPANS)) if job.has_clocks else None
     return Merged(destination.channel, destination.number, scan_paths, table_paths, spans, writer.files)
 
@@ -195,7 +189,7 @@ def _merge_or_cross(job: Job, destination: Merge | Cross, blobs: Blobs) -> Merge
 # -- the second job
 
 
-def _build(job: Job, clocks: pa.Table | None, merged: dict[str, Merged], task: object) -> Iterator[Blob]:
+def _build(job: Job, clocks: pl.DataFrame | None, merged: dict[str, Merged], task: object) -> Iterator[Blob]:
     attempt = scheduler.attempt()
     if isinstance(task, Crossed):
         channel = merged[task.channel]
@@ -219,35 +213,34 @@ def _build(job: Job, clocks: pa.Table | None, merged: dict[str, Merged], task: o
         found, destination = {}, _destination(merged, task.channel)
     for name, each in found.items():
         yield Blob(destination, name, _to_blob(each))
-    written = pl.DataFrame([_as_row(each) for each in writer.files], schema=_FILES)
-    yield Blob(destination, _WRITTEN, _to_blob(written))
+    yield Blob(destination, _WRITTEN, pickle.dumps(writer.files))
 
 
-def _finish(job: Job, clocks: pa.Table | None, merged: Merged, blobs: Blobs) -> Finished:
-    files = [WrittenFile(**row) for row in _from_blobs(blobs.pop(_WRITTEN)).to_dicts()]
+def _finish(job: Job, clocks: pl.DataFrame | None, merged: Merged, blobs: Blobs) -> list[WrittenFile]:
+    files = [file for each in blobs.pop(_WRITTEN) for file in pickle.loads(each)]
     inputs = _inputs(job, merged, clocks)
     inputs.scans |= {name: _from_blobs(each) for name, each in blobs.items()}
     writer = TableWriter(job, f"{merged.index:05}", scheduler.attempt())
     build_stage(job, Stage.FINISH, inputs, writer)
-    return Finished(files + writer.files)
+    return files + writer.files
 
 
-def _over_all_channels(job: Job, files: list[WrittenFile], clocks: pa.Table | None) -> list[WrittenFile]:
-    tables = {} if clocks is None else {"clock_offsets": clocks}
+def _over_all_channels(job: Job, files: list[WrittenFile], clocks: pl.DataFrame | None) -> list[WrittenFile]:
+    tables = {}
     if "invoices" in job.wanted:
         for name in ("channels", "sessions"):
             paths = [Path(job.folder) / name / each.name for each in files if each.table == name]
-            tables[name] = pa.concat_tables([pq.read_table(path, partitioning=None) for path in paths])
+            tables[name] = pl.concat([pl.read_parquet(path, hive_partitioning=False) for path in paths])
     writer = TableWriter(job, "all")
-    build_all_channels(job, tables, writer)
+    build_all_channels(job, clocks, tables, writer)
     return writer.files
 
 
-def _inputs(job: Job, merged: Merged, clocks: pa.Table | None, scans: Sequence[str] | None = None) -> ChannelInputs:
+def _inputs(job: Job, merged: Merged, clocks: pl.DataFrame | None, scans: Sequence[str] | None = None) -> ChannelInputs:
     chosen = merged.scans if scans is None else {name: merged.scans[name] for name in scans}
     inputs = job.inputs(merged.channel, {name: pl.read_ipc(path) for name, path in chosen.items()}, clocks)
     if scans is None:
-        inputs.tables = {name: _read_table(path) for name, path in merged.tables.items()}
+        inputs.tables = {name: pl.read_ipc(path) for name, path in merged.tables.items()}
     return inputs
 
 
@@ -264,7 +257,7 @@ def _cut_large_parts(job: Job, spark: "SparkContext", parts: Sequence[Part]) -> 
     pieces = [(part, number) for part in large for number in range(part.cuts)]
     first = [pieces.index((part, 0)) for part in large]
     tasks = [(path, first[index], part.cuts) for index, part in enumerate(large) for path in part.files]
-    columns = [each.name for each in SCHEMA if each.name != "payload"]
+    columns = list(dict.fromkeys([*job.scan_columns(), *job.pair_columns(), "event_time"]))
 
     def send(task: tuple[str, int, int]) -> Iterator[Blob]:
         path, start, count = task
@@ -277,9 +270,8 @@ def _cut_large_parts(job: Job, spark: "SparkContext", parts: Sequence[Part]) -> 
         part, number = piece
         rows = _from_blobs(blobs["rows"])
         name = f"{part.channel}-{large.index(part)}-{number}-piece"
-        path = _work_path(job, name, scheduler.attempt(), "parquet")
-        table = plain(rows).to_arrow(compat_level=pl.CompatLevel.oldest())
-        pq.write_table(table, path, compression="lz4", store_schema=False)
+        path = _work_path(job, name, scheduler.attempt())
+        rows.write_ipc(path, compression="lz4")
         return Part(part.channel, (path,), rows.height)
 
     cut = scheduler.exchange(spark, send, tasks, receive, pieces)
@@ -287,13 +279,6 @@ def _cut_large_parts(job: Job, spark: "SparkContext", parts: Sequence[Part]) -> 
 
 
 # -- blobs and files
-
-
-_FILES = {"table": pl.String, "name": pl.String, "rows": pl.Int64, "bytes": pl.Int64, "seconds": pl.Float64}
-
-
-def _as_row(file: WrittenFile) -> dict[str, object]:
-    return {name: getattr(file, name) for name in _FILES}
 
 
 def _to_blob(rows: pl.DataFrame) -> bytes:
@@ -306,15 +291,5 @@ def _from_blobs(blobs: list[bytes]) -> pl.DataFrame:
     return pl.concat([pl.read_ipc(io.BytesIO(each)) for each in blobs])
 
 
-def _work_path(job: Job, name: str, attempt: int, suffix: str = "arrow") -> str:
-    return str(Path(job.folder) / WORK / f"{name}-{attempt}.{suffix}")
-
-
-def _write_table(table: pa.Table, path: str) -> None:
-    with pa.OSFile(path, "wb") as file, pa.ipc.new_file(file, table.schema) as writer:
-        writer.write_table(table)
-
-
-def _read_table(path: str) -> pa.Table:
-    with pa.memory_map(path) as file:
-        return pa.ipc.open_file(file).read_all()
+def _work_path(job: Job, name: str, attempt: int) -> str:
+    return str(Path(job.folder) / WORK / f"{name}-{attempt}{ARROW_SUFFIX}")

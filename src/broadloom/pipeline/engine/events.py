@@ -18,6 +18,8 @@ from broadloom.record.schema import SCHEMA, with_all_columns
 
 TEXT = pl.Categorical(pl.Categories("broadloom"))
 TIME = pl.Datetime("us", "UTC")
+ARROW_SUFFIX = ".arrow"
+"""Of files that a task has written for another: frames with dictionary codes, and valid rows only."""
 
 TEXT_COLUMNS = frozenset(each.name for each in SCHEMA if pa.types.is_string(each.type))
 
@@ -35,6 +37,9 @@ def load(files: Iterable[str], columns: Sequence[str], flawed: FlawedFiles | Non
     """These columns of all valid rows."""
     frames = []
     for path in files:
+        if path.endswith(ARROW_SUFFIX):
+            frames.append(pl.read_ipc(path, columns=list(columns)))
+            continue
         is_flawed = flawed is not None and path in flawed.paths
         wanted = list(dict.fromkeys([*columns, *CHECKED])) if is_flawed else list(columns)
         metadata = pq.read_metadata(path)

@@ -13,8 +13,8 @@ from broadloom.pipeline.quarantine import FileReport
 PART_ROWS = 1_500_000
 """Rows of a part, about: some 500 MB while polars works on it. Smaller parts are combined up to this."""
 
-PART_ROWS_MAX = 2 * PART_ROWS
-"""A larger part is cut by receiver."""
+PART_ROWS_MAX = 4 * PART_ROWS
+"""A larger part is cut by receiver, which takes as long as a third of the whole build."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,13 +11,13 @@ import polars as pl
 
 from broadloom.pipeline.analysis.channel_clock import ChannelClock
 from broadloom.pipeline.analysis.clock_correction import ClockCorrection
-from broadloom.pipeline.analysis.frames import MICROSECONDS_PER_S, empty, frame, to_schema
+from broadloom.pipeline.analysis.frames import MICROSECONDS_PER_S, arrow, conform, from_rows
 from broadloom.pipeline.analysis.link_crossings import FASTEST, merge_fastest
 from broadloom.pipeline.billing.config import BillingConfig
 from broadloom.pipeline.engine.events import TEXT, FlawedFiles, plain
 from broadloom.pipeline.engine.scans import SCANS
-from broadloom.pipeline.table import ChannelInputs, Stage, Table
-from broadloom.pipeline.tables import all_tables, audit_summary, delivery_balances, latency, table
+from broadloom.pipeline.table import ChannelInputs, Stage
+from broadloom.pipeline.tables import all_tables, audit_summary, delivery_balances, latency
 from broadloom.pipeline.tables.audit_findings import (
     FINDING_COLUMNS,
     findings_of_balances,
@@ -25,7 +25,8 @@ from broadloom.pipeline.tables.audit_findings import (
     replies_before_parent,
 )
 from broadloom.pipeline.tables.audit_summary import fabric_at, tapes_end
-from broadloom.pipeline.tables.clock_offsets import CLOCK_OFFSETS, estimate_clock_offsets
+from broadloom.pipeline.tables.clock_offsets import COLUMNS as CLOCK_OFFSETS
+from broadloom.pipeline.tables.clock_offsets import estimate_clock_offsets
 from broadloom.pipeline.tables.deliveries import EVENT_COLUMNS as DELIVERY_COLUMNS
 from broadloom.pipeline.tables.deliveries import MESSAGE_COLUMNS as SENT_COLUMNS
 from broadloom.pipeline.tables.deliveries import deliveries_table, pair_deliveries
@@ -40,7 +41,6 @@ ALWAYS = datetime(1970, 1, 1, tzinfo=UTC)
 """Since when a fabric is settled that was never disturbed."""
 
 Frames = dict[str, pl.DataFrame]
-Tables = dict[str, pa.Table]
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,14 +55,13 @@ class Job:
     """Where tables are written: a folder per table."""
     settings: Mapping[str, Any]
     billing: BillingConfig
-    quarantine: pa.Table
+    quarantine: pl.DataFrame
     flawed: FlawedFiles | None = None
-    previous_invoices: pa.Table | None = None
+    previous_invoices: pl.DataFrame | None = None
 
-    def inputs(self, channel: str, scans: Frames, clocks: pa.Table | None = None) -> ChannelInputs:
-        own = to_schema(frame(self.quarantine).filter(pl.col("channel") == channel), self.quarantine.schema)
-        correction = ClockCorrection(empty(CLOCK_OFFSETS) if clocks is None else clocks)
-        return ChannelInputs(channel, scans, self.settings, own, self.billing, correction)
+    def inputs(self, channel: str, scans: Frames, clocks: pl.DataFrame | None = None) -> ChannelInputs:
+        own = self.quarantine.filter(pl.col("channel") == channel)
+        return ChannelInputs(channel, scans, self.settings, own, self.billing, _correction(clocks))
 
     @property
     def has_clocks(self) -> bool:
@@ -107,15 +106,17 @@ class TableWriter:
     attempt: int = 0
     files: list[WrittenFile] = field(default_factory=list)
 
-    def write(self, name: str, rows: pa.Table, seconds: float = 0.0) -> None:
+    def write(self, name: str, rows: pl.DataFrame | pa.Table, seconds: float = 0.0) -> None:
+        """A frame, or Arrow of which texts are dictionaries."""
         if name not in self.job.written:
             return
         began = time.monotonic()
         path = Path(self.job.folder) / name / f"part-{self.label}-{self.attempt}.parquet"
         path.parent.mkdir(parents=True, exist_ok=True)
-        pq.write_table(rows, path, compression="zstd", store_schema=False)
+        table = arrow(rows) if isinstance(rows, pl.DataFrame) else rows
+        pq.write_table(table, path, compression="zstd", store_schema=False)
         seconds += time.monotonic() - began
-        self.files.append(WrittenFile(name, path.name, rows.num_rows, path.stat().st_size, round(seconds, 4)))
+        self.files.append(WrittenFile(name, path.name, table.num_rows, path.stat().st_size, round(seconds, 4)))
 
 
 def scan(job: Job, events: pl.DataFrame) -> Frames:
@@ -128,18 +129,18 @@ def build_stage(job: Job, stage: Stage, inputs: ChannelInputs, writer: TableWrit
     for each in all_tables():
         if each.stage is stage and each.name in job.wanted and each.build is not None:
             began = time.monotonic()
-            inputs.tables[each.name] = _conform(each.build(inputs), each)
+            inputs.tables[each.name] = each.build(inputs)
             writer.write(each.name, inputs.tables[each.name], time.monotonic() - began)
 
 
 def audit_inputs(job: Job, inputs: ChannelInputs) -> AuditInputs:
     """What the audit needs of the whole channel, from the stage `merge`."""
     clock = ChannelClock.of(inputs)
-    messages = frame(inputs["messages"].select(delivery_balances.MESSAGE_COLUMNS))
+    messages = inputs["messages"].select(delivery_balances.MESSAGE_COLUMNS)
     messages = _by_one_clock(messages, inputs.scan("first_seen"), clock).sort("author", "sequence")
     membership = inputs.scan("membership")
     joined = membership.filter(pl.col("kind") == EventKind.JOINED.value).sort("ordinal").unique("peer", keep="first")
-    peers = frame(inputs["recorded_peers"]).drop("channel")
+    peers = inputs["recorded_peers"].drop("channel")
     peers = peers.join(joined.select("peer", own_joined_time="event_time"), on="peer", how="left")
     settle_s = float(job.settings[SETTLE.name])
     held, missed = inputs.scan("held"), inputs.scan("missed")
@@ -172,14 +173,14 @@ def pair(
     job: Job,
     channel: str,
     events: pl.DataFrame,
-    messages: pa.Table,
+    messages: pl.DataFrame,
     audit: AuditInputs | None,
-    clocks: pa.Table | None,
+    clocks: pl.DataFrame | None,
     writer: TableWriter,
 ) -> Frames:
     """The second scan of a part: writes deliveries and balances, and returns what `finish` needs of them."""
     found: Frames = {}
-    known = frame(messages.select(delivery_balances.MESSAGE_COLUMNS))
+    known = messages.select(delivery_balances.MESSAGE_COLUMNS)
     if "deliveries" in job.wanted:
         began = time.monotonic()
         sent = known.select(SENT_COLUMNS).with_columns(pl.col("author").cast(TEXT))
@@ -190,11 +191,10 @@ def pair(
             began = time.monotonic()
             receivers = plain(events.select(pl.col("peer").unique().drop_nulls()))["peer"]
             balances = delivery_balances.delivery_balances(deliveries, forged, receivers, audit)
-            balances = balances.with_columns(channel=pl.lit(channel))
-            rows = to_schema(balances, delivery_balances.SCHEMA)
-            writer.write("delivery_balances", rows, time.monotonic() - began)
+            balances = conform(balances.with_columns(channel=pl.lit(channel)), delivery_balances.COLUMNS)
+            writer.write("delivery_balances", balances, time.monotonic() - began)
             early = replies_before_parent(deliveries, keys, known)
-            listed = findings_of_balances(frame(rows))
+            listed = findings_of_balances(balances)
             every = [each.select(FINDING_COLUMNS) for each in (listed, early, forged_findings(forged))]
             found["findings"] = pl.concat(every)
             found["balance_sums"] = balances.group_by("receiver").agg(pl.col(audit_summary.SUMMED).sum())
@@ -207,30 +207,25 @@ def pair(
 RUN_SPANS = ("run_id", "first_time", "last_time")
 
 
-def clock_offsets(fastest: list[pl.DataFrame], spans: pl.DataFrame) -> pa.Table:
+def clock_offsets(fastest: list[pl.DataFrame], spans: pl.DataFrame) -> pl.DataFrame:
     """Over all channels: a process that takes part in several has one clock. `spans`: `RUN_SPANS` of `peer_spans`."""
     spans = (
         plain(spans).group_by("run_id").agg(start_time=pl.col("first_time").min(), end_time=pl.col("last_time").max())
     )
-    known = frame(empty(FASTEST)) if not fastest else merge_fastest(pl.concat(fastest))
-    return estimate_clock_offsets(known, spans.to_arrow(compat_level=pl.CompatLevel.oldest()))
+    known = FASTEST.to_frame() if not fastest else merge_fastest(pl.concat(fastest))
+    return estimate_clock_offsets(known, spans)
 
 
-def build_all_channels(job: Job, tables: Tables, writer: TableWriter) -> None:
-    """The tables over all channels; `tables` has what they are built from."""
+def build_all_channels(job: Job, clocks: pl.DataFrame | None, tables: Frames, writer: TableWriter) -> None:
+    """The tables over all channels; `tables` has what invoices are built from."""
     writer.write("quarantine", job.quarantine)
-    if "clock_offsets" in job.wanted:
-        writer.write("clock_offsets", tables["clock_offsets"])
+    if clocks is not None:
+        writer.write("clock_offsets", clocks)
     if "invoices" in job.wanted:
         began = time.monotonic()
         rows = build_invoices(tables["channels"], tables["sessions"], job.previous_invoices, job.settings, job.billing)
-        writer.write("invoices", _conform(rows, table("invoices")), time.monotonic() - began)
+        writer.write("invoices", rows, time.monotonic() - began)
 
 
-def _correction(clocks: pa.Table | None) -> ClockCorrection:
-    return ClockCorrection(empty(CLOCK_OFFSETS) if clocks is None else clocks)
-
-
-def _conform(rows: pa.Table, described: Table) -> pa.Table:
-    """Exactly the columns of the table."""
-    return rows.select(described.schema.names).cast(described.schema.remove_metadata())
+def _correction(clocks: pl.DataFrame | None) -> ClockCorrection:
+    return ClockCorrection(from_rows([], CLOCK_OFFSETS) if clocks is None else clocks)

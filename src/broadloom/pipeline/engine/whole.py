@@ -4,7 +4,6 @@ from collections.abc import Mapping
 
 import polars as pl
 
-from broadloom.pipeline.analysis.frames import empty
 from broadloom.pipeline.analysis.link_crossings import crossings, fastest, sampled
 from broadloom.pipeline.engine.events import load
 from broadloom.pipeline.engine.scans import crossing_rows
@@ -12,7 +11,6 @@ from broadloom.pipeline.engine.stages import (
     RUN_SPANS,
     Frames,
     Job,
-    Tables,
     TableWriter,
     WrittenFile,
     audit_inputs,
@@ -23,9 +21,7 @@ from broadloom.pipeline.engine.stages import (
     scan,
 )
 from broadloom.pipeline.table import ChannelInputs, Stage
-from broadloom.pipeline.tables.clock_offsets import CLOCK_OFFSETS
 from broadloom.pipeline.tables.link_latency import latency_histogram
-from broadloom.record.arrow_import import pa
 
 WHOLE_ROWS = 2_000_000
 """Events of all channels together that one task takes."""
@@ -39,14 +35,11 @@ def columns(job: Job) -> list[str]:
 def run_whole(job: Job, files: Mapping[str, tuple[str, ...]], attempt: int = 0) -> list[WrittenFile]:
     """Build all wanted tables of some channels from their files."""
     events = {channel: load(paths, columns(job), job.flawed) for channel, paths in files.items()}
-    _, writers = build_channels(job, events, attempt)
-    return [file for writer in writers for file in writer.files]
+    return [file for writer in build_channels(job, events, attempt) for file in writer.files]
 
 
-def build_channels(
-    job: Job, events: Mapping[str, pl.DataFrame], attempt: int = 0
-) -> tuple[dict[str, Tables], list[TableWriter]]:
-    """The tables of each channel that are built per channel, and the writers of all files."""
+def build_channels(job: Job, events: Mapping[str, pl.DataFrame], attempt: int = 0) -> list[TableWriter]:
+    """Build all wanted tables; returns the writers of their files."""
     inputs: dict[str, ChannelInputs] = {}
     writers = {channel: TableWriter(job, f"{index:05}", attempt) for index, channel in enumerate(events)}
     crossed: Frames = {}
@@ -61,7 +54,7 @@ def build_channels(
             spans.append(inputs[channel].scans["peer_spans"].select(RUN_SPANS))
             if rows["run_id"].n_unique() > 1:
                 fast.append(fastest(crossings(sampled(rows, rows.height))))
-    clocks = clock_offsets(fast, pl.concat(spans)) if spans else empty(CLOCK_OFFSETS)
+    clocks = clock_offsets(fast, pl.concat(spans)) if spans else None
     for channel, each in inputs.items():
         each.clocks = job.inputs(channel, {}, clocks).clocks
         build_stage(job, Stage.CHANNEL, each, writers[channel])
@@ -74,10 +67,9 @@ def build_channels(
         build_stage(job, Stage.FINISH, each, writers[channel])
     last = TableWriter(job, "all", attempt)
     shared = {name: _together(inputs, name) for name in ("channels", "sessions") if "invoices" in job.wanted}
-    build_all_channels(job, {"clock_offsets": clocks, **shared}, last)
-    tables = {channel: {**each.tables, "clock_offsets": clocks} for channel, each in inputs.items()}
-    return tables, [*writers.values(), last]
+    build_all_channels(job, clocks, shared, last)
+    return [*writers.values(), last]
 
 
-def _together(inputs: Mapping[str, ChannelInputs], name: str) -> pa.Table:
-    return pa.concat_tables([each[name] for each in inputs.values()])
+def _together(inputs: Mapping[str, ChannelInputs], name: str) -> pl.DataFrame:
+    return pl.concat([each[name] for each in inputs.values()])

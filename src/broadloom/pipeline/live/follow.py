@@ -12,7 +12,6 @@ seconds to import Spark, which is too little on a busy machine. Tasks have worke
 import json
 import logging
 import pickle
-import re
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -22,11 +21,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from broadloom.errors import BroadloomError
+from broadloom.pipeline.analysis.frames import arrow
 from broadloom.pipeline.live.micro_batch import COLUMNS, MicroBatchResult, process_micro_batch
-from broadloom.pipeline.live.state_codec import pack, unpack
 from broadloom.pipeline.live.store import BatchManifest, LiveStore
 from broadloom.pipeline.live.tables import TABLES
 from broadloom.pipeline.live.watermark import WatermarkRules
+from broadloom.pipeline.spark_errors import cause_of
 from broadloom.pipeline.spark_session import DRIVER_MEMORY, JAVA_ENDED, has_java_ended, session
 from broadloom.pipeline.spark_source.offsets import TapeOffset
 from broadloom.pipeline.spark_source.options import BATCH_ROWS_MAX
@@ -38,6 +38,7 @@ from broadloom.pipeline.tables import sessions
 from broadloom.pipeline.tape_set import TapesNotFoundError
 from broadloom.record.arrow_import import pa
 from broadloom.record.reader import TABLE_SCHEMA
+from broadloom.record.schema import spark_type
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -53,7 +54,7 @@ RETRIES_MAX = 5
 RETRY_DELAY_S = 2.0
 """Before the first retry; longer before each further one."""
 
-_RESULT = "channel STRING, state BINARY, tables BINARY, row_count BIGINT, excluded_count BIGINT, watermark_us BIGINT"
+_RESULT = "result BINARY"
 
 
 class FollowError(BroadloomError):
@@ -173,7 +174,7 @@ class Follower:
         manifest.watermarks.update({each.channel: each.watermark_us for each in found if each.watermark_us is not None})
         tables = {}
         for name, table in TABLES.items():
-            parts = [each.tables[name] for each in found if name in each.tables]
+            parts = [arrow(each.tables[name]).cast(table.schema) for each in found if name in each.tables]
             tables[name] = pa.concat_tables([table.schema.empty_table(), *parts])
         states = pa.table(
             {
@@ -208,54 +209,25 @@ class Follower:
 
         def run(key: tuple[Any, ...], events: pa.Table, states: pa.Table) -> pa.Table:
             channel = key[0].as_py()
-            if not events.num_rows:
-                return _pack_results([])
-            state = states["state"][0].as_py() if states.num_rows else None
-            return _pack_results(
-                [
+            results = []
+            if events.num_rows:
+                state = states["state"][0].as_py() if states.num_rows else None
+                results.append(
                     process_micro_batch(
                         channel, state, events, batch=batch, now_us=now_us, rules=rules, sessions=sessions
                     )
-                ]
-            )
+                )
+            return pa.table({"result": pa.array([pickle.dumps(each) for each in results], pa.binary())})
 
         known = self._spark.createDataFrame(states, "channel STRING, state BINARY")
         grouped = events.groupBy("channel").cogroup(known.groupBy("channel"))
-        return _unpack_results(grouped.applyInArrow(run, _RESULT).toArrow())
+        found = grouped.applyInArrow(run, _RESULT).toArrow()["result"].to_pylist()
+        return sorted(map(pickle.loads, found), key=lambda result: result.channel)
 
 
 def _columns() -> str:
     """The columns to read, as Spark DDL."""
-    from broadloom.record.schema import COLUMNS as ON_TAPE
-
-    kinds = {each.name: each.spark_type for each in ON_TAPE} | {"channel": "STRING", "event_date": "DATE"}
-    return ", ".join(f"`{name}` {kinds[name]}" for name in COLUMNS)
-
-
-def _pack_results(results: list[MicroBatchResult]) -> pa.Table:
-    import polars as pl
-
-    tables = [{name: pl.DataFrame(table) for name, table in each.tables.items()} for each in results]
-    return pa.table(
-        {
-            "channel": pa.array([each.channel for each in results], pa.string()),
-            "state": pa.array([each.state for each in results], pa.binary()),
-            "tables": pa.array([pack(each) for each in tables], pa.binary()),
-            "row_count": pa.array([each.rows for each in results], pa.int64()),
-            "excluded_count": pa.array([each.excluded_rows for each in results], pa.int64()),
-            "watermark_us": pa.array([each.watermark_us for each in results], pa.int64()),
-        }
-    )
-
-
-def _unpack_results(table: pa.Table) -> list[MicroBatchResult]:
-    found = []
-    for each in table.to_pylist():
-        frames = unpack(each["tables"])
-        tables = {name: frame.to_arrow().cast(TABLES[name].schema) for name, frame in frames.items()}
-        counts = each["row_count"], each["excluded_count"], each["watermark_us"]
-        found.append(MicroBatchResult(each["channel"], *counts, each["state"], tables))
-    return sorted(found, key=lambda result: result.channel)
+    return ", ".join(f"`{name}` {spark_type(TABLE_SCHEMA.field(name).type)}" for name in COLUMNS)
 
 
 def _run(follower: Follower, rows_max: int, once: bool, stop: threading.Event) -> None:
@@ -272,8 +244,8 @@ def _run(follower: Follower, rows_max: int, once: bool, stop: threading.Event) -
             if has_java_ended():
                 raise FollowError(JAVA_ENDED) from problem
             if failures > RETRIES_MAX:
-                raise FollowError(_root_cause(problem)) from problem
-            log.warning("a batch failed and is repeated: %s", _root_cause(problem))
+                raise FollowError(cause_of(problem)) from problem
+            log.warning("a batch failed and is repeated: %s", cause_of(problem))
             stop.wait(failures * RETRY_DELAY_S)
             continue
         failures = 0
@@ -281,11 +253,3 @@ def _run(follower: Follower, rows_max: int, once: bool, stop: threading.Event) -
             if once:
                 return
             stop.wait(POLL_INTERVAL_S)
-
-
-def _root_cause(problem: Exception) -> str:
-    """The message of the innermost Python exception, if there is one; Spark wraps it in many lines."""
-    text = str(problem)
-    _, traceback, inner = text.rpartition("Traceback (most recent call last):")
-    found = re.search(r"^\w[\w.]*: (.+)$", inner, re.MULTILINE) if traceback else None
-    return found[1] if found else text.splitlines()[0]

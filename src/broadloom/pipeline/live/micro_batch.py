@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from broadloom.pipeline.analysis.frames import frame_us, table_us
+from broadloom.pipeline.analysis.frames import conform, frame, in_us
 from broadloom.pipeline.live import fabric_snapshots, latency, traffic
 from broadloom.pipeline.live import sessions as live_sessions
 from broadloom.pipeline.live.state_codec import pack, unpack
@@ -49,7 +49,7 @@ class MicroBatchResult:
     excluded_rows: int
     watermark_us: int | None
     state: bytes
-    tables: dict[str, pa.Table]
+    tables: dict[str, pl.DataFrame]
     """Rows of the live tables. Rows that are not final replace all such rows of the channel."""
 
 
@@ -64,7 +64,7 @@ def process_micro_batch(
     sessions: SessionRule,
 ) -> MicroBatchResult:
     kept = {name: pl.DataFrame(schema=schema) for name, schema in _STATE.items()} | (unpack(state) if state else {})
-    every = frame_us(events.select(list(COLUMNS)))
+    every = in_us(frame(events.select(list(COLUMNS))))
     before_us, newest_us = kept["watermark"].row(0) if kept["watermark"].height else (None, None)
     judged = every.with_columns(excluded_reason=row_problem(every.columns))
     valid = judged.filter(pl.col("excluded_reason").is_null()).drop("excluded_reason")
@@ -75,8 +75,7 @@ def process_micro_batch(
         found |= _update_tables(kept, on_time, watermark, rules, sessions)
         kept["watermark"] = pl.DataFrame([(watermark.after_us, watermark.newest_us)], schema=_WATERMARK, orient="row")
     tables = {
-        name: table_us(frame.with_columns(channel=pl.lit(channel)), TABLES[name].schema)
-        for name, frame in found.items()
+        name: conform(rows.with_columns(channel=pl.lit(channel)), TABLES[name].columns) for name, rows in found.items()
     }
     after_us = watermark.after_us if watermark is not None else None
     return MicroBatchResult(channel, every.height, excluded.height, after_us, pack(kept), tables)

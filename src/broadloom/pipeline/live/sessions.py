@@ -6,12 +6,9 @@ time any more, so nothing is lost. A session that is over by then is final.
 
 import polars as pl
 
-from broadloom.pipeline.analysis.frames import frame_us
+from broadloom.pipeline.analysis.frames import in_us
 from broadloom.pipeline.live.watermark import Watermark
-from broadloom.pipeline.tables.sessions import KINDS, SIGN_COLUMNS, SIGNS, SPANS, SessionRule, sessions, spans
-from broadloom.record.arrow_import import pa
-
-_TIMES = ("first_time", "last_time", "start_time", "end_time", "tape_end_time")
+from broadloom.pipeline.tables.sessions import KINDS, SIGN_COLUMNS, SPAN_COLUMNS, SessionRule, sessions, spans
 
 BASE = pl.Schema(
     {
@@ -25,7 +22,10 @@ BASE = pl.Schema(
 )
 """Spans up to the watermark."""
 
-PENDING = pl.Schema({name: pl.Int64 if name in _TIMES else pl.String for name in SIGNS.names})
+PENDING = pl.Schema(
+    dict.fromkeys(("channel", "peer", "subscriber", "sign"), pl.String())
+    | dict.fromkeys(("first_time", "last_time"), pl.Int64())
+)
 """Signs above the watermark, and all joins and leaves that may still matter."""
 
 
@@ -73,7 +73,7 @@ def _spans(base: pl.DataFrame, pending: pl.DataFrame, rule: SessionRule) -> pl.D
     as_signs = base.select(
         "channel", "peer", "subscriber", "last_time", sign=pl.lit("identification"), first_time="start_time"
     ).select(PENDING.names())
-    found = frame_us(spans(_as_arrow(pl.concat([as_signs, pending])), rule))
+    found = spans(pl.concat([as_signs, pending]), rule)
     keys = ["channel", "subscriber", "peer"]
     counts = (
         found.select(*keys, "start_time", "last_time")
@@ -85,16 +85,10 @@ def _spans(base: pl.DataFrame, pending: pl.DataFrame, rule: SessionRule) -> pl.D
     return (
         found.join(counts, on=[*keys, "start_time"], how="left")
         .with_columns(identification_count=pl.col("identification_count") + pl.col("more").fill_null(0))
-        .select(SPANS.names)
+        .select(SPAN_COLUMNS)
     )
 
 
 def _sessions(found: pl.DataFrame, until_us: int, rule: SessionRule) -> pl.DataFrame:
-    table = _as_arrow(found.with_columns(tape_end_time=pl.lit(until_us, pl.Int64)))
-    return frame_us(sessions(table, rule).drop_columns(["connected_ms", "ticket_serial", "is_proven"]))
-
-
-def _as_arrow(frame: pl.DataFrame) -> pa.Table:
-    """Microseconds become timestamps."""
-    times = [name for name in _TIMES if name in frame.columns]
-    return frame.with_columns(pl.col(name).cast(pl.Datetime("us", "UTC")) for name in times).to_arrow()
+    rows = sessions(found.with_columns(ticket_serial=pl.lit(None, pl.String)), until_us, rule)
+    return in_us(rows.drop("connected_ms", "ticket_serial", "is_proven"))

@@ -19,6 +19,7 @@ from broadloom.pipeline.live.tables import TABLES
 from broadloom.pipeline.spark_source.offsets import TapeOffset
 from broadloom.record.arrow_import import pa, pc, pq
 from broadloom.record.file_locks import lock
+from broadloom.record.tape_file import sync_folder, write_atomically
 
 MANIFESTS_RETAINED = 4
 """A reader has the time of this many batches before a file is removed."""
@@ -147,8 +148,8 @@ class LiveStore:
                 manifest.open[name] = self._write(f"{name}-open", manifest.batch, current)
         file = self._write("state", manifest.batch, states)
         manifest.states = before.states | dict.fromkeys(channels.to_pylist(), file)
-        _sync_folder(self._parts)
-        _write_atomically(self.folder / _NAME.format(manifest.batch), json.dumps(asdict(manifest)).encode())
+        sync_folder(self._parts)
+        write_atomically(self.folder / _NAME.format(manifest.batch), json.dumps(asdict(manifest)).encode())
         return manifest
 
     def _merge(self, table: str, manifest: BatchManifest) -> None:
@@ -184,22 +185,3 @@ _STATES = pa.schema([("channel", pa.string()), ("state", pa.binary())])
 def _remove(paths: Iterable[Path]) -> None:
     for path in paths:
         path.unlink(missing_ok=True)
-
-
-def _write_atomically(path: Path, data: bytes) -> None:
-    """Atomic, and on disk when it returns."""
-    hidden = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
-    with hidden.open("xb") as sink:
-        sink.write(data)
-        sink.flush()
-        os.fsync(sink.fileno())
-    hidden.replace(path)
-    _sync_folder(path.parent)
-
-
-def _sync_folder(folder: Path) -> None:
-    number = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(number)
-    finally:
-        os.close(number)

@@ -22,7 +22,6 @@ UNREACHED = 255
 Numbers = npt.NDArray[np.int32]
 Bits = npt.NDArray[np.uint64]
 
-ALL_SET = np.uint64(0xFFFFFFFFFFFFFFFF)
 FIVES = np.uint64(0x5555555555555555)
 THREES = np.uint64(0x3333333333333333)
 NIBBLES = np.uint64(0x0F0F0F0F0F0F0F0F)

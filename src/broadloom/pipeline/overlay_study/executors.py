@@ -6,17 +6,16 @@ come first, so that no core waits long for the last one.
 
 import multiprocessing
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import nullcontext
-from functools import partial
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
-import pyarrow as pa  # type: ignore[import-untyped]
-
 from broadloom.errors import BroadloomError
+from broadloom.pipeline.engine.scheduler import run_tasks
 from broadloom.pipeline.overlay_study.jobs import Figures, JobKind
+from broadloom.pipeline.spark_errors import cause_of
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -31,8 +30,6 @@ POLL_INTERVAL_S = 0.2
 
 ProgressCallback = Callable[[int], None]
 """Called with the number of finished jobs."""
-
-_ARROW = {"long": pa.int64(), "double": pa.float64()}
 
 
 class StudyTaskError(BroadloomError):
@@ -54,51 +51,32 @@ def pack_tasks(kind: JobKind, jobs: Sequence[Any]) -> list[list[int]]:
     return tasks
 
 
-# -- on Spark
-
-
 def run_on_spark(
     spark: "SparkSession", kind: JobKind, jobs: Sequence[Any], on_progress: ProgressCallback
 ) -> list[Figures]:
     """The figures of each job, in order."""
-    tasks = pack_tasks(kind, jobs)
-    ddl = ", ".join(["index long", *(f"{name} {type_}" for name, type_ in kind.columns.items())])
-    work = partial(_run_batches, kind, [[(index, jobs[index]) for index in task] for task in tasks])
-    answers = spark.range(0, len(tasks), 1, numPartitions=len(tasks)).mapInArrow(work, ddl)
+    tasks = _tasks(kind, jobs)
     context, group = spark.sparkContext, uuid4().hex
-    sizes = [len(task) for task in tasks]
 
-    def collect() -> "pa.Table":
+    def collect() -> list[Any]:
         context.setJobGroup(group, "broadloom study", interruptOnCancel=True)
-        return answers.toArrow()
+        return run_tasks(context, _run_task, tasks)
 
     with ThreadPoolExecutor(1) as thread:
         collected = thread.submit(collect)
         try:
             while not wait([collected], timeout=POLL_INTERVAL_S).done:
-                on_progress(round(_fraction_done(context, group, len(tasks)) * sum(sizes)))
-            table = collected.result()
+                on_progress(round(_fraction_done(context, group, len(tasks)) * len(jobs)))
+            found = dict(each for some in collected.result() for each in some)
         except KeyboardInterrupt:
             context.cancelJobGroup(group)
             raise
         except Exception as problem:
-            raise StudyTaskError(f"a Spark task failed: {_reason(problem)}") from problem
-    figures: list[Figures] = [{} for _ in jobs]
-    for row in table.to_pylist():
-        figures[row.pop("index")] = row
+            cause = cause_of(problem)
+            advice = "; use fewer peers or fewer cores" if "MemoryError" in cause else ""
+            raise StudyTaskError(f"a Spark task failed: {cause}{advice}") from problem
     on_progress(len(jobs))
-    return figures
-
-
-def _run_batches(
-    kind: JobKind, tasks: list[list[tuple[int, Any]]], batches: Iterator[pa.RecordBatch]
-) -> Iterator[pa.RecordBatch]:
-    """Runs in a Spark task: the input rows are the numbers of the tasks."""
-    schema = pa.schema([("index", pa.int64()), *((name, _ARROW[type_]) for name, type_ in kind.columns.items())])
-    for batch in batches:
-        for task in batch.column(0).to_pylist():
-            rows = [{"index": index, **kind.work(job)} for index, job in tasks[task]]
-            yield pa.RecordBatch.from_pylist(rows, schema=schema)
+    return [found[index] for index in range(len(jobs))]
 
 
 def _fraction_done(context: "SparkContext", group: str, tasks: int) -> float:
@@ -112,38 +90,29 @@ def _fraction_done(context: "SparkContext", group: str, tasks: int) -> float:
     return min(done / tasks, 1.0)
 
 
-def _reason(problem: Exception) -> str:
-    """The exception line of the Python traceback inside; without one, the first line."""
-    lines = [line.strip() for line in str(problem).splitlines() if line.strip()]
-    for line in lines:
-        if line.startswith(("MemoryError", "numpy._core._exceptions._ArrayMemoryError")):
-            return f"not enough memory ({line}); use fewer peers or fewer cores"
-    named = [line for line in lines if line.split(":")[0].isidentifier() and ": " in line]
-    return (named or lines or [type(problem).__name__])[0]
-
-
-# -- in processes
-
-
 def run_in_processes(
     kind: JobKind, jobs: Sequence[Any], on_progress: ProgressCallback, processes: int | None = None
 ) -> list[Figures]:
     """The same without Spark, on this machine only; starts in a second."""
-    tasks = pack_tasks(kind, jobs)
-    figures: list[Figures] = [{} for _ in jobs]
-    done = 0
-    work = [(kind.work, [(index, jobs[index]) for index in task]) for task in tasks]
+    tasks = _tasks(kind, jobs)
+    found: dict[int, Figures] = {}
     processes = min(processes or os.cpu_count() or 1, len(tasks))
     # Forked processes would inherit locks of Arrow and numba that may be held.
     with multiprocessing.get_context("spawn").Pool(processes) if processes > 1 else nullcontext() as pool:
-        for rows in map(_run_task, work) if pool is None else pool.imap_unordered(_run_task, work):
-            for index, row in rows:
-                figures[index] = row
-            done += len(rows)
-            on_progress(done)
-    return figures
+        for rows in map(_run_task, tasks) if pool is None else pool.imap_unordered(_run_task, tasks):
+            found.update(rows)
+            on_progress(len(found))
+    return [found[index] for index in range(len(jobs))]
 
 
-def _run_task(task: tuple[Callable[[Any], Figures], list[tuple[int, Any]]]) -> list[tuple[int, Figures]]:
+_Task = tuple[Callable[[Any], Figures], list[tuple[int, Any]]]
+"""What to do, and jobs with their indexes."""
+
+
+def _tasks(kind: JobKind, jobs: Sequence[Any]) -> list[_Task]:
+    return [(kind.work, [(index, jobs[index]) for index in task]) for task in pack_tasks(kind, jobs)]
+
+
+def _run_task(task: _Task) -> list[tuple[int, Figures]]:
     work, jobs = task
     return [(index, work(job)) for index, job in jobs]

@@ -1,13 +1,12 @@
 """One job is one fabric, or a part of the work on a large one: pure functions from a job to its figures.
 
 A job holds everything that its result depends on, and grows its own fabric: that is faster than transferring one.
-Figures are named numbers with the types in `columns`.
 """
 
 import resource
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -31,8 +30,6 @@ Figures = dict[str, int | float | None]
 
 class JobKind(NamedTuple):
     work: Callable[[Any], Figures]
-    columns: Mapping[str, str]
-    """Figure -> `long` or `double`."""
     cost_s: Callable[[Any], float]
     """Estimated duration, to distribute the work evenly."""
 
@@ -103,12 +100,6 @@ def measure_spread(job: SpreadJob) -> Figures:
 
 SPREAD_JOB = JobKind(
     measure_spread,
-    {
-        **dict.fromkeys(
-            ("diameter", "distance_sum", "pairs", "unreached", "free_slots", "clustered_links", "connectivity"), "long"
-        ),
-        **dict.fromkeys(("grow_s", "search_s", "memory_mb"), "double"),
-    },
     lambda job: (
         1e-6
         * job.peers
@@ -135,14 +126,7 @@ def measure_failure(job: FailureJob) -> Figures:
     }
 
 
-FAILURE_JOB = JobKind(
-    measure_failure,
-    {
-        **dict.fromkeys(("survivors", "components", "largest", "isolated", "links"), "long"),
-        "memory_mb": "double",
-    },
-    lambda job: 2e-6 * job.peers,
-)
+FAILURE_JOB = JobKind(measure_failure, lambda job: 2e-6 * job.peers)
 
 
 def reset_peak_memory() -> None:

@@ -14,14 +14,7 @@ EXACT_PEERS_MAX = 100_000
 FARTHEST_PEERS_MAX = 20_000
 """For the strategy that searches the whole overlay for each joining peer."""
 
-_STRATEGY_NAMES = {
-    JoinStrategy.UNIFORM_EDGE: "uniform-edge",
-    JoinStrategy.RANDOM_WALK: "random-walk",
-    JoinStrategy.BROADLOOM: "broadloom",
-    JoinStrategy.LEAST_CLUSTERED: "least-clustered",
-    JoinStrategy.FARTHEST: "farthest",
-    JoinStrategy.RANDOM_REGULAR: "random-regular",
-}
+_STRATEGY_NAMES = {each: each.name.lower().replace("_", "-") for each in JoinStrategy}
 _BEST_OF = (JoinStrategy.LEAST_CLUSTERED, JoinStrategy.FARTHEST)
 """Strategies that take the best of several candidates; their names end in the number of candidates."""
 

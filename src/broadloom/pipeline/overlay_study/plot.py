@@ -3,18 +3,16 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-import matplotlib
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
-from broadloom.pipeline.overlay_study.bounds import expected_distances
 from broadloom.pipeline.overlay_study.summary import Row
-from broadloom.pipeline.overlay_study.theory import surviving_stats
+from broadloom.pipeline.overlay_study.theory import expected_distances, surviving_stats
+from broadloom.pipeline.plot import render
 from broadloom.topology import diameter_bounds
 
 WIDTH_INCHES, HEIGHT_INCHES = 7.0, 4.5
-PNG_DOTS_PER_INCH = 150
 STEPS_BETWEEN = 60
 """Points of a curve."""
 
@@ -29,10 +27,7 @@ def _figure(title: str) -> tuple[Figure, Axes]:
 
 
 def _save(figure: Figure, path: Path) -> None:
-    # Without a salt matplotlib uses random IDs in an SVG; it also signs and dates the file.
-    metadata = dict.fromkeys(("Date", "Creator") if path.suffix.lower() == ".svg" else ("Software",))
-    with matplotlib.rc_context({"svg.hashsalt": "broadloom"}):
-        figure.savefig(path, dpi=PNG_DOTS_PER_INCH, metadata=metadata)
+    path.write_bytes(render(figure, path.suffix.lower().removeprefix(".")))
 
 
 def diameters(rows: Sequence[Row], degree: int, path: Path) -> None:
@@ -108,3 +103,6 @@ def join_strategies(rows: Sequence[Row], degree: int, path: Path) -> None:
     axes.set_ylabel("steps")
     axes.legend(frameon=False, fontsize=8)
     _save(figure, path)
+
+
+PLOTS = {"diameter": diameters, "failures": failures, "join-strategies": join_strategies}

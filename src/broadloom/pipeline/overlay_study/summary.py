@@ -5,10 +5,9 @@ from collections.abc import Callable, Hashable, Iterable, Sequence
 from statistics import fmean, median
 from typing import Any, TypeVar, cast
 
-from broadloom.pipeline.overlay_study.bounds import PAPER_OBSERVED, expected_distances
 from broadloom.pipeline.overlay_study.jobs import FailureJob, Figures, SpreadJob
 from broadloom.pipeline.overlay_study.parameters import strategy_name
-from broadloom.pipeline.overlay_study.theory import surviving_stats
+from broadloom.pipeline.overlay_study.theory import PAPER_OBSERVED, expected_distances, surviving_stats
 from broadloom.topology import diameter_bounds
 
 Row = dict[str, Any]

@@ -39,13 +39,14 @@ OPTION_HELP = {
     "file_duration_s": f"live stream: how often a file of its tape is finished; default {LIVE_FILE_S:g}",
     "group": "sink: group to post in, by description or ID",
     "member": f"sink: display name in the group; default {DEFAULT_MEMBER}",
+    "rules": "sink: file of rules that every message passes first",
     "stamp": "sink: name of a stamp in front of each message, by which receivers recognize repeated rows",
 }
 
 TAPE_READ_OPTIONS = {"path", "rows_max", "quarantine"}
 CONNECT_OPTIONS = {"channel", "bootstrap", "key", "ticket", "tls", "signed", "advertise_host", "timeout_s"}
 LIVE_READ_OPTIONS = CONNECT_OPTIONS | {"tape", "include_payload", "file_duration_s", "rows_max", "quarantine"}
-WRITE_OPTIONS = CONNECT_OPTIONS | {"group", "member", "stamp"}
+WRITE_OPTIONS = CONNECT_OPTIONS | {"group", "member", "rules", "stamp"}
 
 
 class SourceOptionError(BroadloomError):

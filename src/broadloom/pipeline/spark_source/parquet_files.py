@@ -16,6 +16,7 @@ from broadloom.pipeline.quarantine import QuarantineReason, file_problem
 from broadloom.pipeline.tape_set import TapesNotFoundError
 from broadloom.record.arrow_import import pa, pc, pq
 from broadloom.record.schema import DAY_US, RUN_KEY
+from broadloom.record.tape_file import write_atomically
 
 log = logging.getLogger("broadloom.pipeline")
 
@@ -136,6 +137,4 @@ def report_excluded(quarantine: str | None, excluded: ExcludedFile) -> None:
     if final.exists():
         return
     final.parent.mkdir(parents=True, exist_ok=True)
-    hidden = final.with_name(f".{name}.{os.getpid()}")
-    hidden.write_text(json.dumps(excluded._asdict()))
-    hidden.replace(final)
+    write_atomically(final, json.dumps(excluded._asdict()).encode())

@@ -31,14 +31,18 @@ from pyspark.sql.types import (
     StructType,
 )
 
+import broadloom.rules
 import broadloom.sync
+from broadloom.channel.outgoing import Way
 from broadloom.errors import BroadloomError
 from broadloom.groups import LAYER, GroupNotFoundError, GroupPublisher
 from broadloom.groups.sync import Groups
 from broadloom.pipeline.spark_source.dedup_stamp import DedupStamp, add_stamp, origin_of
 from broadloom.pipeline.spark_source.options import CONNECT_TIMEOUT_S, DEFAULT_MEMBER, SourceOptionError, SourceOptions
 from broadloom.record.arrow_import import pa
+from broadloom.sync.bridge import run
 from broadloom.wire.broadcast_frame import Priority
+from broadloom.wire.payload_kind import layer_kind
 
 NO_BATCH = -1
 
@@ -114,7 +118,7 @@ def write_rows(batches: Iterator[pa.RecordBatch], options: SourceOptions) -> Row
                     data = add_stamp(DedupStamp(origin, number, partition, row), data)
                 priority = Priority.NORMAL if priority is None else priority
                 if publisher is not None:
-                    channel.layer(LAYER).broadcast(publisher.encode_post(data), priority=priority, ttl_s=ttl_s)
+                    _post(channel, publisher, options.text("group"), data, priority)
                 else:
                     channel.broadcast(data, priority=priority, ttl_s=ttl_s)
                 row += 1
@@ -122,6 +126,13 @@ def write_rows(batches: Iterator[pa.RecordBatch], options: SourceOptions) -> Row
         if channel is not None:
             channel.leave()
     return RowsWritten(row)
+
+
+def _post(channel: broadloom.sync.Channel, publisher: GroupPublisher, group: str, data: bytes, priority: int) -> None:
+    """The rules see the row, not the message of the group that it becomes."""
+    twin = channel._wrapped
+    data = run(twin._filter_content(data, Way.POST, group, LAYER))
+    run(twin._broadcast_unfiltered(publisher.encode_post(data), layer_kind(LAYER), priority, None))
 
 
 def _rows(batch: pa.RecordBatch) -> Iterator[tuple[bytes | None, int | None, float | None]]:
@@ -136,7 +147,9 @@ def _rows(batch: pa.RecordBatch) -> Iterator[tuple[bytes | None, int | None, flo
 
 def _connect(options: SourceOptions) -> broadloom.sync.Channel:
     name = options.text("channel")
-    channel = broadloom.sync.connect(name, **options.connect_kwargs())
+    path = options.get("rules")
+    rules = broadloom.rules.load(path) if path is not None else None
+    channel = broadloom.sync.connect(name, rules=rules, **options.connect_kwargs())
     channel.on_batch(lambda _batch: None)  # discard incoming messages
     timeout_s = options.number("timeout_s", CONNECT_TIMEOUT_S)
     try:

@@ -6,24 +6,23 @@ are counted distinctly; they are not the sum of the hours.
 
 import polars as pl
 
-from broadloom.pipeline.analysis.frames import frame, to_schema
-from broadloom.pipeline.table import CHANNEL, COUNT, TEXT, TIME, ChannelInputs, Stage, Table, TableColumn, schema_of
-from broadloom.record.arrow_import import pa
+from broadloom.pipeline.analysis.frames import conform
+from broadloom.pipeline.table import CHANNEL, ChannelInputs, Stage, Table, column
 
 PERIODS = {"hour": "1h", "day": "1d"}
 
 COLUMNS = (
     CHANNEL,
-    TableColumn("period", TEXT, "`hour` or `day`."),
-    TableColumn("start_time", TIME, "Start of the hour or day, in UTC."),
-    TableColumn("peer_count", COUNT, "Peers that recorded an event or sent a message."),
-    TableColumn("author_count", COUNT, "Peers that broadcast."),
-    TableColumn("message_count", COUNT, "Messages broadcast."),
-    TableColumn("payload_bytes", COUNT, "Total size of their payloads."),
+    column("period", "`hour` or `day`."),
+    column("start_time", "Start of the hour or day, in UTC."),
+    column("peer_count", "Peers that recorded an event or sent a message."),
+    column("author_count", "Peers that broadcast."),
+    column("message_count", "Messages broadcast."),
+    column("payload_bytes", "Total size of their payloads."),
 )
 
 
-def activity(active: pl.DataFrame, messages: pl.DataFrame) -> pa.Table:
+def activity(active: pl.DataFrame, messages: pl.DataFrame) -> pl.DataFrame:
     """`active` has the hours and peers of a channel, each pair once or more."""
     parts = []
     for period, length in PERIODS.items():
@@ -38,11 +37,11 @@ def activity(active: pl.DataFrame, messages: pl.DataFrame) -> pa.Table:
         joined = peers.join(traffic, on=["channel", "start_time"], how="full", coalesce=True)
         parts.append(joined.with_columns(period=pl.lit(period)))
     counts = pl.col("peer_count", "author_count", "message_count", "payload_bytes").fill_null(0)
-    return to_schema(pl.concat(parts).with_columns(counts).sort("channel", "period", "start_time"), schema_of(COLUMNS))
+    return conform(pl.concat(parts).with_columns(counts).sort("channel", "period", "start_time"), COLUMNS)
 
 
-def build(inputs: ChannelInputs) -> pa.Table:
-    return activity(inputs.scan("active"), frame(inputs["messages"]))
+def build(inputs: ChannelInputs) -> pl.DataFrame:
+    return activity(inputs.scan("active"), inputs["messages"])
 
 
 TABLE = Table(

@@ -10,25 +10,20 @@ from itertools import pairwise
 import numpy as np
 import polars as pl
 
-from broadloom.pipeline.analysis.frames import arrow, frame_us, table_us
+from broadloom.pipeline.analysis.frames import conform, in_us
 from broadloom.pipeline.billing.config import BillingConfig
 from broadloom.pipeline.billing.money import Ints, round_amounts, to_decimal, to_ten_thousandths
 from broadloom.pipeline.table import (
     CHANNEL,
-    COUNT,
     MONEY,
-    TEXT,
-    TIME,
     ChannelInputs,
     Stage,
     Table,
-    TableColumn,
     TableSetting,
     TableSettingError,
-    schema_of,
+    column,
 )
 from broadloom.pipeline.tables.invoices import BILLING_FILE
-from broadloom.record.arrow_import import pa
 
 AD_WINDOW = TableSetting(
     "ad_window_s",
@@ -38,78 +33,61 @@ AD_WINDOW = TableSetting(
 
 COLUMNS = (
     CHANNEL,
-    TableColumn("ad_name", TEXT, "Name of the ad."),
-    TableColumn("group_id", TEXT, "Group it was broadcast in, if any."),
-    TableColumn("topic", TEXT, "Topic of the ad, if known."),
-    TableColumn("broadcast_time", TIME, "Time of the first impression."),
-    TableColumn("impression_count", COUNT, "Recording peers that showed it."),
-    TableColumn("audience_count", COUNT, "Subscribers connected at that moment."),
-    TableColumn("advertiser", TEXT, "Advertiser that is charged; null if none."),
-    TableColumn("fee", MONEY, "Price of the broadcast and of each subscriber reached, not rounded."),
-    TableColumn("currency", TEXT, "Currency of the fee."),
-    TableColumn("reason", TEXT, "Why nothing is charged; null if it is."),
+    column("ad_name", "Name of the ad."),
+    column("group_id", "Group it was broadcast in, if any."),
+    column("topic", "Topic of the ad, if known."),
+    column("broadcast_time", "Time of the first impression."),
+    column("impression_count", "Recording peers that showed it."),
+    column("audience_count", "Subscribers connected at that moment."),
+    column("advertiser", "Advertiser that is charged; null if none."),
+    column("fee", "Price of the broadcast and of each subscriber reached, not rounded.", MONEY),
+    column("currency", "Currency of the fee."),
+    column("reason", "Why nothing is charged; null if it is."),
 )
-WITH_FEES = schema_of(COLUMNS)
 
 _KEYS = ["channel", "ad_name", "group_id", "topic"]
 
-BROADCASTS: pa.Schema = pa.schema(
-    [
-        ("channel", pa.string()),
-        ("ad_name", pa.string()),
-        ("group_id", pa.string()),
-        ("topic", pa.string()),
-        ("broadcast_time", TIME),
-        ("impression_count", pa.int64()),
-    ]
-)
-WITH_AUDIENCE: pa.Schema = BROADCASTS.append(pa.field("audience_count", pa.int64()))
 
-
-def broadcasts(impressions: pa.Table, window_us: int) -> pa.Table:
-    """One row per broadcast. The table must hold all impressions of an ad, with `event_time` and `peer`."""
-    frame = frame_us(impressions).sort([*_KEYS, "event_time"])
-    keys = frame.select(_KEYS)
+def broadcasts(impressions: pl.DataFrame, window_us: int) -> pl.DataFrame:
+    """One row per broadcast. The frame must hold all impressions of an ad, with `event_time` and `peer`."""
+    shown = in_us(impressions).sort([*_KEYS, "event_time"])
+    keys = shown.select(_KEYS)
     starts_keys = keys.select(pl.any_horizontal(pl.all().ne_missing(pl.all().shift(1)))).to_series().fill_null(True)
-    edges = [*np.flatnonzero(starts_keys.to_numpy() | (np.arange(len(frame)) == 0)).tolist(), len(frame)]
-    times: Ints = frame["event_time"].to_numpy()
-    is_first = np.zeros(len(frame), dtype=bool)
+    edges = [*np.flatnonzero(starts_keys.to_numpy() | (np.arange(len(shown)) == 0)).tolist(), len(shown)]
+    times: Ints = shown["event_time"].to_numpy()
+    is_first = np.zeros(len(shown), dtype=bool)
     for start, end in pairwise(edges):
         position = start
         while position < end:  # one iteration per broadcast: jump to the first impression outside its window
             is_first[position] = True
             position = start + int(np.searchsorted(times[start:end], times[position] + window_us, side="right"))
-    found = (
-        frame.with_columns(broadcast=pl.Series(np.cumsum(is_first)))
+    return (
+        shown.with_columns(broadcast=pl.Series(np.cumsum(is_first)))
         .group_by("broadcast", maintain_order=True)
         .agg(
             *(pl.col(each).first() for each in _KEYS),
             broadcast_time=pl.col("event_time").first(),
             impression_count=pl.col("peer").n_unique().cast(pl.Int64),
         )
+        .drop("broadcast")
     )
-    return table_us(found, BROADCASTS)
 
 
-def add_audience(broadcasts: pa.Table, sessions: pa.Table) -> pa.Table:
+def add_audience(broadcasts: pl.DataFrame, sessions: pl.DataFrame) -> pl.DataFrame:
     """Add the audience to the broadcasts of one channel.
 
     Sessions of a subscriber do not overlap, so sessions started minus sessions ended is the number of subscribers.
     """
-    frame = frame_us(broadcasts)
-    spans = frame_us(sessions.select(["start_time", "end_time"]))
-    times: Ints = frame["broadcast_time"].to_numpy()
+    spans = in_us(sessions.select("start_time", "end_time"))
+    times: Ints = broadcasts["broadcast_time"].to_numpy()
     started = np.searchsorted(np.sort(spans["start_time"].to_numpy()), times, side="right")
     ended = np.searchsorted(np.sort(spans["end_time"].to_numpy()), times, side="left")
-    return broadcasts.append_column("audience_count", pl.Series(started - ended, dtype=pl.Int64).to_arrow()).cast(
-        WITH_AUDIENCE
-    )
+    return broadcasts.with_columns(audience_count=pl.Series(started - ended, dtype=pl.Int64))
 
 
-def add_fees(broadcasts: pa.Table, billing: BillingConfig) -> pa.Table:
+def add_fees(broadcasts: pl.DataFrame, billing: BillingConfig) -> pl.DataFrame:
     """Add advertiser and fee. An ad without an advertiser costs nothing and carries a reason."""
-    names = broadcasts["ad_name"].to_pylist()
-    advertisers = {name: billing.advertiser(name or "") for name in dict.fromkeys(names)}
+    advertisers = {name: billing.advertiser(name or "") for name in broadcasts["ad_name"].unique(maintain_order=True)}
     known = pl.DataFrame(
         [
             (
@@ -123,30 +101,30 @@ def add_fees(broadcasts: pa.Table, billing: BillingConfig) -> pa.Table:
         schema={"ad_name": pl.String, "advertiser": pl.String, "broadcast_fee": pl.Int64, "subscriber_fee": pl.Int64},
         orient="row",
     )
-    frame = frame_us(broadcasts.select(["ad_name", "audience_count"]))
-    found = frame.join(known, on="ad_name", how="left", nulls_equal=True, maintain_order="left").with_columns(
-        fee=pl.col("broadcast_fee") + pl.col("subscriber_fee") * pl.col("audience_count"),
-        currency=pl.lit(billing.currency),
-        reason=pl.when(pl.col("advertiser").is_null()).then(pl.lit("no advertiser in the billing file lists this ad")),
+    found = broadcasts.join(known, on="ad_name", how="left", nulls_equal=True, maintain_order="left")
+    fees = found["broadcast_fee"] + found["subscriber_fee"] * found["audience_count"]
+    return conform(
+        found.with_columns(
+            fee=to_decimal(fees.to_numpy()),
+            currency=pl.lit(billing.currency),
+            reason=pl.when(pl.col("advertiser").is_null()).then(
+                pl.lit("no advertiser in the billing file lists this ad")
+            ),
+        ),
+        COLUMNS,
     )
-    columns = found.select("advertiser", "currency", "reason").to_arrow()
-    table = broadcasts.append_column("advertiser", columns["advertiser"])
-    table = table.append_column("fee", to_decimal(found["fee"].to_numpy()))
-    for name in ("currency", "reason"):
-        table = table.append_column(name, columns[name])
-    return table.cast(WITH_FEES)
 
 
-def round_fees(fees: Ints, billing: BillingConfig) -> pa.Array:
+def round_fees(fees: Ints, billing: BillingConfig) -> pl.Series:
     """Round sums of exact fees for a bill."""
     return to_decimal(round_amounts(fees, billing.digits, billing.rounding))
 
 
-def build(inputs: ChannelInputs) -> pa.Table:
+def build(inputs: ChannelInputs) -> pl.DataFrame:
     window_us = round(inputs.settings[AD_WINDOW.name] * 1_000_000)
     if window_us < 0:
         raise TableSettingError(f"{AD_WINDOW.name} must be 0 or more")
-    found = broadcasts(arrow(inputs.scan("impressions")), window_us)
+    found = broadcasts(inputs.scan("impressions"), window_us)
     return add_fees(add_audience(found, inputs["sessions"]), inputs.billing)
 
 

@@ -2,48 +2,47 @@
 
 import polars as pl
 
-from broadloom.pipeline.analysis.frames import frame, to_schema
+from broadloom.pipeline.analysis.frames import conform, in_us
 from broadloom.pipeline.billing.config import BillingConfig
 from broadloom.pipeline.billing.money import from_decimal, to_decimal
 from broadloom.pipeline.billing.months import months_column
-from broadloom.pipeline.table import CHANNEL, COUNT, MONEY, TEXT, ChannelInputs, Stage, Table, TableColumn, schema_of
+from broadloom.pipeline.table import CHANNEL, MONEY, ChannelInputs, Stage, Table, column
 from broadloom.pipeline.tables.ad_broadcasts import round_fees
 from broadloom.pipeline.tables.invoices import BILLING_FILE
-from broadloom.record.arrow_import import pa
 
 _KEYS = ["billing_month", "channel", "advertiser", "currency"]
 
 COLUMNS = (
-    TableColumn("billing_month", TEXT, "Month of the broadcast in the billing time zone, as YYYY-MM."),
+    column("billing_month", "Month of the broadcast in the billing time zone, as YYYY-MM."),
     CHANNEL,
-    TableColumn("advertiser", TEXT, "Null for ads without an advertiser."),
-    TableColumn("broadcast_count", COUNT, "Number of broadcasts."),
-    TableColumn("audience_count", COUNT, "Subscribers reached, summed over the broadcasts."),
-    TableColumn("fee_unrounded", MONEY, "Sum of the fees before rounding."),
-    TableColumn("fee", MONEY, "Amount due: the sum, rounded once by the rule in the billing file."),
-    TableColumn("currency", TEXT, "Currency of the fee."),
-    TableColumn("time_zone", TEXT, "Time zone of the month."),
+    column("advertiser", "Null for ads without an advertiser."),
+    column("broadcast_count", "Number of broadcasts."),
+    column("audience_count", "Subscribers reached, summed over the broadcasts."),
+    column("fee_unrounded", "Sum of the fees before rounding.", MONEY),
+    column("fee", "Amount due: the sum, rounded once by the rule in the billing file.", MONEY),
+    column("currency", "Currency of the fee."),
+    column("time_zone", "Time zone of the month."),
 )
 
 
-def ad_fees(broadcasts: pa.Table, billing: BillingConfig) -> pa.Table:
-    rows = frame(broadcasts.drop_columns(["fee"])).with_columns(
-        billing_month=pl.Series(pl.from_arrow(months_column(broadcasts["broadcast_time"], billing.time_zone))),
+def ad_fees(broadcasts: pl.DataFrame, billing: BillingConfig) -> pl.DataFrame:
+    rows = in_us(broadcasts).with_columns(
+        billing_month=months_column(in_us(broadcasts)["broadcast_time"], billing.time_zone),
         # Money is summed as whole ten-thousandths.
-        fee=pl.Series(from_decimal(broadcasts["fee"]), dtype=pl.Int64),
+        fee=from_decimal(broadcasts["fee"]),
     )
     sums = rows.group_by(_KEYS).agg(
         broadcast_count=pl.len(), audience_count=pl.col("audience_count").sum(), fee=pl.col("fee").sum()
     )
-    sums = sums.sort("billing_month", "channel", "advertiser").with_columns(time_zone=pl.lit(billing.time_zone))
-    table = to_schema(sums.drop("fee"), schema_of(COLUMNS))
+    sums = sums.sort("billing_month", "channel", "advertiser")
     fees = sums["fee"].to_numpy()
-    for name, amounts in (("fee_unrounded", to_decimal(fees)), ("fee", round_fees(fees, billing))):
-        table = table.set_column(table.schema.get_field_index(name), name, amounts)
-    return table
+    sums = sums.with_columns(
+        fee_unrounded=to_decimal(fees), fee=round_fees(fees, billing), time_zone=pl.lit(billing.time_zone)
+    )
+    return conform(sums, COLUMNS)
 
 
-def build(inputs: ChannelInputs) -> pa.Table:
+def build(inputs: ChannelInputs) -> pl.DataFrame:
     return ad_fees(inputs["ad_broadcasts"], inputs.billing)
 
 

@@ -3,24 +3,11 @@
 import polars as pl
 
 from broadloom.pipeline.analysis.forged_rows import unrecorded_sendings
-from broadloom.pipeline.analysis.frames import frame, to_schema
+from broadloom.pipeline.analysis.frames import conform
 from broadloom.pipeline.engine.events import TEXT as TEXT_CODES
 from broadloom.pipeline.engine.events import plain
 from broadloom.pipeline.engine.keys import MessageKeys
-from broadloom.pipeline.table import (
-    CHANNEL,
-    COUNT,
-    FLAG,
-    ID,
-    TEXT,
-    TIME,
-    ChannelInputs,
-    Stage,
-    Table,
-    TableColumn,
-    schema_of,
-)
-from broadloom.record.arrow_import import pa
+from broadloom.pipeline.table import CHANNEL, ChannelInputs, Stage, Table, column
 
 FINDINGS = {
     "missing": "due to the receiver, but neither delivered nor reported as missed.",
@@ -40,15 +27,14 @@ FINDING_COLUMNS = ("author", "receiver", "finding", "sequence", "event_time", "d
 
 COLUMNS = (
     CHANNEL,
-    TableColumn("finding", TEXT, "One of " + ", ".join(f"`{name}`" for name in FINDINGS) + "."),
-    TableColumn("is_violation", FLAG, "Whether it breaks a guarantee."),
-    TableColumn("author", ID, "Author of the message."),
-    TableColumn("sequence", COUNT, "Sequence number of the message."),
-    TableColumn("receiver", ID, "Peer that got the message, or should have; of a sending, the peer that recorded it."),
-    TableColumn("event_time", TIME, "Time of the delivery or report; for `missing`, of the sending."),
-    TableColumn("detail", TEXT, "Explanation."),
+    column("finding", "One of " + ", ".join(f"`{name}`" for name in FINDINGS) + "."),
+    column("is_violation", "Whether it breaks a guarantee."),
+    column("author", "Author of the message."),
+    column("sequence", "Sequence number of the message."),
+    column("receiver", "Peer that got the message, or should have; of a sending, the peer that recorded it."),
+    column("event_time", "Time of the delivery or report; for `missing`, of the sending."),
+    column("detail", "Explanation."),
 )
-SCHEMA = schema_of(COLUMNS)
 
 
 def findings_of_balances(balances: pl.DataFrame) -> pl.DataFrame:
@@ -123,15 +109,15 @@ def sending_findings(odd: pl.DataFrame, messages: pl.DataFrame, peers: pl.DataFr
     return pl.concat([forged, absent]).with_columns(is_violation=pl.lit(True)).select(FINDING_COLUMNS)
 
 
-def build(inputs: ChannelInputs) -> pa.Table:
-    tables = frame(inputs["messages"]), frame(inputs["recorded_peers"])
+def build(inputs: ChannelInputs) -> pl.DataFrame:
+    tables = inputs["messages"], inputs["recorded_peers"]
     findings = pl.concat(
         [inputs.scan("findings").select(FINDING_COLUMNS), sending_findings(inputs.scan("odd_sendings"), *tables)]
     )
     findings = findings.with_columns(channel=pl.lit(inputs.channel)).sort(
         "finding", "author", "sequence", "receiver", "detail"
     )
-    return to_schema(findings, SCHEMA)
+    return conform(findings, COLUMNS)
 
 
 TABLE = Table(

@@ -6,23 +6,12 @@ import polars as pl
 
 from broadloom.pipeline.analysis.channel_clock import ChannelClock
 from broadloom.pipeline.analysis.fabric_timeline import FabricTimeline
-from broadloom.pipeline.analysis.frames import arrow, empty, frame, from_rows
+from broadloom.pipeline.analysis.frames import from_rows
 from broadloom.pipeline.quarantine import unread_files
-from broadloom.pipeline.table import (
-    CHANNEL,
-    COUNT,
-    TEXT,
-    TIME,
-    ChannelInputs,
-    Stage,
-    Table,
-    TableColumn,
-    schema_of,
-)
+from broadloom.pipeline.table import CHANNEL, ChannelInputs, Stage, Table, column
 from broadloom.pipeline.tables.audit_findings import FINDINGS
 from broadloom.pipeline.tables.fabric_snapshots import DEGREE
 from broadloom.pipeline.tables.recorded_peers import SETTLE, disruptions
-from broadloom.record.arrow_import import pa
 from broadloom.record.schema import EventKind
 from broadloom.testing.checks.settling import FabricState, Verdict, combined_verdict, verdict
 
@@ -34,28 +23,25 @@ NOT_JUDGED = {
 
 COLUMNS = (
     CHANNEL,
-    TableColumn(
+    column(
         "verdict",
-        TEXT,
         "`held`, `broken` (a guarantee was violated), `unsettled` (a partition or a repair delays deliveries) or "
         "`unjudged` (nothing was due, a file could not be read, or a peer recorded no delivery).",
     ),
-    TableColumn("verdict_time", TIME, "Time of the last event on the tapes: what the verdict is about."),
-    TableColumn("waits_for", TEXT, "What an unsettled verdict waits for; else null."),
-    TableColumn("message_count", COUNT, "Messages on the tapes."),
-    TableColumn("peer_count", COUNT, "Peers that recorded."),
-    TableColumn("due_count", COUNT, "Deliveries that were due and could be judged."),
-    TableColumn("delivered_count", COUNT, "Messages delivered, counted once per receiver."),
-    *(TableColumn(f"{name}_count", COUNT, f"Findings `{name}`: {about}") for name, about in FINDINGS.items()),
-    TableColumn("unsettled_count", COUNT, "Deliveries that wait for a partition or a repair to end."),
-    *(TableColumn(name, COUNT, f"Deliveries not judged: {reason}.") for name, reason in NOT_JUDGED.items()),
-    TableColumn("dropped_row_count", COUNT, "Rows dropped by recorders, according to `rows_dropped` events."),
-    TableColumn("quarantined_file_count", COUNT, "Files of this channel in the table `quarantine`."),
-    TableColumn("unread_file_count", COUNT, "Those of them that may have had rows which are missing now."),
-    TableColumn(
-        "unjudged_peer_count", COUNT, "Members of which nothing could be judged, though messages were sent to them."
-    ),
-    TableColumn("notes", TEXT, "What could not be judged, and why; null if everything was."),
+    column("verdict_time", "Time of the last event on the tapes: what the verdict is about."),
+    column("waits_for", "What an unsettled verdict waits for; else null."),
+    column("message_count", "Messages on the tapes."),
+    column("peer_count", "Peers that recorded."),
+    column("due_count", "Deliveries that were due and could be judged."),
+    column("delivered_count", "Messages delivered, counted once per receiver."),
+    *(column(f"{name}_count", f"Findings `{name}`: {about}") for name, about in FINDINGS.items()),
+    column("unsettled_count", "Deliveries that wait for a partition or a repair to end."),
+    *(column(name, f"Deliveries not judged: {reason}.") for name, reason in NOT_JUDGED.items()),
+    column("dropped_row_count", "Rows dropped by recorders, according to `rows_dropped` events."),
+    column("quarantined_file_count", "Files of this channel in the table `quarantine`."),
+    column("unread_file_count", "Those of them that may have had rows which are missing now."),
+    column("unjudged_peer_count", "Members of which nothing could be judged, though messages were sent to them."),
+    column("notes", "What could not be judged, and why; null if everything was."),
 )
 
 SILENCE_S_MAX = 2.0
@@ -107,23 +93,21 @@ def audit_verdict(summaries: pl.DataFrame, quarantined: pl.DataFrame) -> Verdict
         pl.sum_horizontal("due_count", "unread_file_count", "unjudged_peer_count") == 0
     )
     verdicts = summaries.filter(~is_idle)["verdict"].to_list()
-    return combined_verdict([*verdicts, Verdict.UNJUDGED] if unread_files(arrow(quarantined)) else verdicts)
+    return combined_verdict([*verdicts, Verdict.UNJUDGED] if unread_files(quarantined) else verdicts)
 
 
-def build(inputs: ChannelInputs) -> pa.Table:
+def build(inputs: ChannelInputs) -> pl.DataFrame:
     messages, peers = inputs["messages"], inputs["recorded_peers"]
-    if not messages.num_rows and not peers.num_rows:
-        return empty(schema_of(COLUMNS))
+    if not messages.height and not peers.height:
+        return from_rows([], COLUMNS)
     sums, findings = inputs.scan("balance_sums"), inputs["audit_findings"]
-    counts = dict.fromkeys(FINDINGS, 0) | {
-        each["values"]: each["counts"] for each in findings["finding"].value_counts().to_pylist()
-    }
+    counts = dict.fromkeys(FINDINGS, 0) | dict(findings["finding"].value_counts().iter_rows())
     dropped = inputs.scan("membership").filter(pl.col("kind") == EventKind.ROWS_DROPPED.value)
     waiting = int(sums["unsettled_count"].sum())
     clock = ChannelClock.of(inputs)
-    silent, unread = _unjudged_peers(frame(peers), frame(messages), sums, clock), unread_files(inputs.quarantine)
+    silent, unread = _unjudged_peers(peers, messages, sums, clock), unread_files(inputs.quarantine)
     is_judged = bool(sums["due_count"].sum()) and not silent and not unread
-    found = verdict(findings["is_violation"].to_pylist().count(True), waiting, is_judged=is_judged)
+    found = verdict(int(findings["is_violation"].sum()), waiting, is_judged=is_judged)
     end_time = tapes_end(inputs, clock)
     waits_for = None
     if found is Verdict.UNSETTLED:
@@ -133,12 +117,12 @@ def build(inputs: ChannelInputs) -> pa.Table:
         "verdict": found.value,
         "verdict_time": end_time,
         "waits_for": waits_for,
-        "message_count": messages.num_rows,
-        "peer_count": peers.num_rows,
+        "message_count": messages.height,
+        "peer_count": peers.height,
         **{name: int(sums[name].sum()) for name in SUMMED},
         **{f"{name}_count": count for name, count in counts.items()},
         "dropped_row_count": int(dropped["event_count"].sum()),
-        "quarantined_file_count": inputs.quarantine.num_rows,
+        "quarantined_file_count": inputs.quarantine.height,
         "unread_file_count": unread,
         "unjudged_peer_count": len(silent),
     }
@@ -150,9 +134,9 @@ def build(inputs: ChannelInputs) -> pa.Table:
         notes.append(
             f"{len(silent)} peers, as {peer}, that got none of the {count} messages sent while it was a member"
         )
-    if peers["joined_time"].null_count:
-        notes.append(f"{peers['joined_time'].null_count} peers whose join is not on the tapes")
-    return from_rows([{**row, "notes": "; ".join(notes) or None}], schema_of(COLUMNS))
+    if peers["joined_time"].null_count():
+        notes.append(f"{peers['joined_time'].null_count()} peers whose join is not on the tapes")
+    return from_rows([{**row, "notes": "; ".join(notes) or None}], COLUMNS)
 
 
 TABLE = Table(

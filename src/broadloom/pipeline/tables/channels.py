@@ -2,24 +2,23 @@
 
 import polars as pl
 
-from broadloom.pipeline.analysis.frames import to_schema
-from broadloom.pipeline.table import CHANNEL, COUNT, TIME, ChannelInputs, Stage, Table, TableColumn, schema_of
-from broadloom.record.arrow_import import pa
+from broadloom.pipeline.analysis.frames import conform
+from broadloom.pipeline.table import CHANNEL, ChannelInputs, Stage, Table, column
 
 COLUMNS = (
     CHANNEL,
-    TableColumn("start_time", TIME, "Time of the first event."),
-    TableColumn("end_time", TIME, "Time of the last event."),
-    TableColumn("event_count", COUNT, "Rows on the tapes, from all peers."),
+    column("start_time", "Time of the first event."),
+    column("end_time", "Time of the last event."),
+    column("event_count", "Rows on the tapes, from all peers."),
 )
 
 
-def build(inputs: ChannelInputs) -> pa.Table:
+def build(inputs: ChannelInputs) -> pl.DataFrame:
     runs = inputs.scan("runs")
     found = runs.group_by("channel").agg(
         pl.col("start_time").min(), pl.col("end_time").max(), pl.col("event_count").sum()
     )
-    return to_schema(found, schema_of(COLUMNS))
+    return conform(found, COLUMNS)
 
 
 TABLE = Table(

@@ -28,22 +28,20 @@ import numpy.typing as npt
 import polars as pl
 
 from broadloom.pipeline.analysis.clock_correction import WINDOW_US
-from broadloom.pipeline.analysis.frames import empty, frame_us, table_us
-from broadloom.pipeline.table import COUNT, NUMBER, TEXT, TIME, Stage, Table, TableColumn, schema_of
-from broadloom.record.arrow_import import pa
+from broadloom.pipeline.analysis.frames import conform, from_rows, in_us
+from broadloom.pipeline.table import Stage, Table, column
 from broadloom.topology import component_labels
 
 COLUMNS = (
-    TableColumn("run_id", TEXT, "Recording process."),
-    TableColumn("start_time", TIME, "Start of the hour this row covers, by the run's own clock."),
-    TableColumn("reference_run_id", TEXT, "Run whose clock is the reference; the run itself if it is isolated."),
-    TableColumn("offset_time", TIME, "Time of `offset_ms`, by the run's own clock; the drift adds up from there."),
-    TableColumn("offset_ms", NUMBER, "How far the run's clock is ahead of the reference; null if unknown."),
-    TableColumn("drift_ppm", NUMBER, "Microseconds gained per second."),
-    TableColumn("error_ms", NUMBER, "Largest possible error in that hour: no message arrives before it is sent."),
-    TableColumn("sample_count", COUNT, "Messages to or from other runs in that hour; 0: taken from a near hour."),
+    column("run_id", "Recording process."),
+    column("start_time", "Start of the hour this row covers, by the run's own clock."),
+    column("reference_run_id", "Run whose clock is the reference; the run itself if it is isolated."),
+    column("offset_time", "Time of `offset_ms`, by the run's own clock; the drift adds up from there."),
+    column("offset_ms", "How far the run's clock is ahead of the reference; null if unknown."),
+    column("drift_ppm", "Microseconds gained per second."),
+    column("error_ms", "Largest possible error in that hour: no message arrives before it is sent."),
+    column("sample_count", "Messages to or from other runs in that hour; 0: taken from a near hour."),
 )
-CLOCK_OFFSETS = schema_of(COLUMNS)
 
 DRIFT = 50e-6
 """Expected drift as a ratio: the prior of the least squares."""
@@ -89,14 +87,14 @@ class _Nodes:
     sample_count: Ints
 
 
-def estimate_clock_offsets(fastest: pl.DataFrame, spans: pa.Table) -> pa.Table:
+def estimate_clock_offsets(fastest: pl.DataFrame, spans: pl.DataFrame) -> pl.DataFrame:
     """Offset, drift and error of each run in each window of time.
 
     `fastest` has the fastest crossings (`link_crossings.FASTEST`), `spans` each run with `start_time` and `end_time`.
     """
-    seen = frame_us(spans).sort("run_id")
+    seen = in_us(spans).sort("run_id")
     if seen.is_empty():
-        return empty(CLOCK_OFFSETS)
+        return from_rows([], COLUMNS)
     runs = seen["run_id"].to_list()
     number = {run: index for index, run in enumerate(runs)}
     from_us = (
@@ -116,7 +114,7 @@ def estimate_clock_offsets(fastest: pl.DataFrame, spans: pa.Table) -> pa.Table:
     full = full.rename({"window": "start_time", "at": "offset_time"}).with_columns(
         offset_ms=pl.col("offset_us") / 1000, error_ms=pl.col("error_us") / 1000
     )
-    return table_us(full.sort("run_id", "start_time"), CLOCK_OFFSETS)
+    return conform(full.sort("run_id", "start_time"), COLUMNS)
 
 
 def _references(crossed: pl.DataFrame, runs: int) -> Ints:

@@ -12,7 +12,7 @@ from broadloom.pipeline.engine.events import TEXT as TEXT_CODES
 from broadloom.pipeline.engine.events import TIME as TIME_TYPE
 from broadloom.pipeline.engine.events import dictionary_array, plain
 from broadloom.pipeline.engine.keys import MessageKeys
-from broadloom.pipeline.table import CHANNEL, COUNT, FLAG, ID, TEXT, TIME, Stage, Table, TableColumn, schema_of
+from broadloom.pipeline.table import CHANNEL, Stage, Table, column
 from broadloom.record.arrow_import import pa
 
 MISSED_MAX = 1_000_000
@@ -20,25 +20,24 @@ MISSED_MAX = 1_000_000
 
 COLUMNS = (
     CHANNEL,
-    TableColumn("author", ID, "Author of the message."),
-    TableColumn("sequence", COUNT, "Sequence number of the message."),
-    TableColumn("receiver", ID, "Peer that got it or missed it."),
-    TableColumn("sent_time", TIME, "Time of the sending, by the author's clock; null if the author did not record."),
-    TableColumn("received_time", TIME, "Arrival of the first copy, by the receiver's clock."),
-    TableColumn("delivered_time", TIME, "First delivery to the application; null if none."),
-    TableColumn("delivery_count", COUNT, "Deliveries to the application; 1 if all is well."),
-    TableColumn("missed_time", TIME, "When it was reported to the application as missed; null if it was not."),
-    TableColumn("hops", COUNT, "Links traveled."),
-    TableColumn("neighbor", ID, "Neighbor that sent the first copy."),
-    TableColumn("size_bytes", COUNT, "Size of the payload."),
-    TableColumn("run_id", TEXT, "Run that recorded the receiver."),
-    TableColumn("ordinal", COUNT, "Ordinal of the first delivery in that run: the order of delivery."),
-    TableColumn("missed_ordinal", COUNT, "Ordinal of the missed report."),
-    TableColumn("is_reply", FLAG, "Whether it replies to another message."),
-    TableColumn("parent_author", ID, "Author of the message it replies to."),
-    TableColumn("parent_sequence", COUNT, "Sequence number of the message it replies to."),
+    column("author", "Author of the message."),
+    column("sequence", "Sequence number of the message."),
+    column("receiver", "Peer that got it or missed it."),
+    column("sent_time", "Time of the sending, by the author's clock; null if the author did not record."),
+    column("received_time", "Arrival of the first copy, by the receiver's clock."),
+    column("delivered_time", "First delivery to the application; null if none."),
+    column("delivery_count", "Deliveries to the application; 1 if all is well."),
+    column("missed_time", "When it was reported to the application as missed; null if it was not."),
+    column("hops", "Links traveled."),
+    column("neighbor", "Neighbor that sent the first copy."),
+    column("size_bytes", "Size of the payload."),
+    column("run_id", "Run that recorded the receiver."),
+    column("ordinal", "Ordinal of the first delivery in that run: the order of delivery."),
+    column("missed_ordinal", "Ordinal of the missed report."),
+    column("is_reply", "Whether it replies to another message."),
+    column("parent_author", "Author of the message it replies to."),
+    column("parent_sequence", "Sequence number of the message it replies to."),
 )
-SCHEMA = schema_of(COLUMNS)
 
 MESSAGE_COLUMNS = ("author", "sequence", "sent_time", "is_recorded", "size_bytes")
 """The columns of `messages` that deliveries are compared with."""
@@ -188,7 +187,7 @@ def deliveries_table(deliveries: pl.DataFrame, channel: str) -> pa.Table:
             columns.append(dictionary_array(deliveries[each.name]))
         else:
             columns.append(deliveries[each.name].to_arrow(compat_level=pl.CompatLevel.oldest()).cast(each.type))
-    return pa.table(columns, names=SCHEMA.names)
+    return pa.table(columns, names=[each.name for each in COLUMNS])
 
 
 TABLE = Table(

@@ -24,7 +24,7 @@ from datetime import datetime
 
 import polars as pl
 
-from broadloom.pipeline.analysis.frames import empty, frame, seconds
+from broadloom.pipeline.analysis.frames import from_rows, seconds
 from broadloom.pipeline.analysis.suspects import (
     PAIR,
     excused_by_dropped_rows,
@@ -33,21 +33,12 @@ from broadloom.pipeline.analysis.suspects import (
     misplaced,
 )
 from broadloom.pipeline.engine.events import plain
-from broadloom.pipeline.table import (
-    CHANNEL,
-    COUNT,
-    ID,
-    TEXT,
-    TIME,
-    Stage,
-    Table,
-    TableColumn,
-    TableSetting,
-)
+from broadloom.pipeline.table import CHANNEL, COUNT, TEXT, Stage, Table, TableSetting, column
 from broadloom.pipeline.tables.deliveries import last_missed
 from broadloom.pipeline.tables.fabric_snapshots import DEGREE
 from broadloom.pipeline.tables.recorded_peers import SETTLE
 from broadloom.record.arrow_import import pa
+from broadloom.record.schema import TIME
 
 CLOCK_TOLERANCE = TableSetting(
     "clock_tolerance_s",
@@ -62,25 +53,21 @@ FINDING = pa.struct(
 
 COLUMNS = (
     CHANNEL,
-    TableColumn("author", ID, "Author of the messages."),
-    TableColumn("receiver", ID, "Peer they were due to."),
-    TableColumn("due_count", COUNT, "Messages that were due and can be judged."),
-    TableColumn("delivered_count", COUNT, "Messages delivered, due or not."),
-    TableColumn("missed_count", COUNT, "Messages reported as missed."),
-    TableColumn(
+    column("author", "Author of the messages."),
+    column("receiver", "Peer they were due to."),
+    column("due_count", "Messages that were due and can be judged."),
+    column("delivered_count", "Messages delivered, due or not."),
+    column("missed_count", "Messages reported as missed."),
+    column(
         "pending_at_end_count",
-        COUNT,
         "Messages sent so shortly before the end of the tapes, the receiver or the author that they may have been in "
         "flight.",
     ),
-    TableColumn("unsettled_count", COUNT, "Messages that wait for a partition or a repair to end."),
-    TableColumn("unknown_dropped_rows_count", COUNT, "Messages whose delivery may be among missing rows."),
-    TableColumn(
-        "unknown_clock_count", COUNT, "Messages sent so close to the join that the clocks cannot order the two."
-    ),
-    TableColumn("findings", pa.list_(FINDING), "Findings per message; see the table `audit_findings`."),
+    column("unsettled_count", "Messages that wait for a partition or a repair to end."),
+    column("unknown_dropped_rows_count", "Messages whose delivery may be among missing rows."),
+    column("unknown_clock_count", "Messages sent so close to the join that the clocks cannot order the two."),
+    column("findings", "Findings per message; see the table `audit_findings`.", pa.list_(FINDING)),
 )
-SCHEMA = pa.schema([pa.field(each.name, each.type) for each in COLUMNS])
 
 MESSAGE_COLUMNS = ["author", "sequence", "sent_time", "is_recorded", "run_id", "ordinal", "size_bytes"]
 DELIVERY_COLUMNS = [
@@ -163,7 +150,7 @@ def delivery_balances(
     counts = _counts(deliveries)
     pairs = _pairs(messages, counts, receivers, inputs)
     if not pairs.height:
-        return frame(empty(SCHEMA))
+        return from_rows([], COLUMNS)
     pairs = _with_due_range(_with_due_end(_with_due_start(pairs, messages, inputs), messages, inputs), counts)
     suspects = _suspects(pairs, counts)
     ids = counts.join(suspects, on=PAIR, how="semi")["pair"]

@@ -7,23 +7,11 @@ out: their snapshot shows the fabric without the peer, before any repair.
 
 import numpy as np
 import numpy.typing as npt
+import polars as pl
 
 from broadloom.pipeline.analysis.fabric_timeline import NEVER, FabricTimeline
-from broadloom.pipeline.analysis.frames import MICROSECONDS_PER_S, empty
-from broadloom.pipeline.table import (
-    CHANNEL,
-    COUNT,
-    FLAG,
-    NUMBER,
-    TEXT,
-    TIME,
-    ChannelInputs,
-    Stage,
-    Table,
-    TableColumn,
-    TableSetting,
-    schema_of,
-)
+from broadloom.pipeline.analysis.frames import MICROSECONDS_PER_S, empty, frame
+from broadloom.pipeline.table import CHANNEL, ChannelInputs, Stage, Table, TableSetting, column, schema_of
 from broadloom.record.arrow_import import pa
 from broadloom.topology import is_regular
 
@@ -34,20 +22,19 @@ SNAPSHOT_INTERVAL = TableSetting(
 
 COLUMNS = (
     CHANNEL,
-    TableColumn("snapshot_time", TIME, "Time of the snapshot; it includes all changes up to and at this time."),
-    TableColumn("reason", TEXT, "`peer_lost` (a peer left or crashed at this time) or `changed`."),
-    TableColumn("peer_count", COUNT, "Peers present."),
-    TableColumn("unrecorded_count", COUNT, "Present peers without a tape, known from their neighbors only."),
-    TableColumn("link_count", COUNT, "Links that both ends have."),
-    TableColumn("degree", COUNT, "Links that each peer should have."),
-    TableColumn("degree_histogram", pa.map_(pa.int64(), pa.int64()), "Number of peers for each number of links."),
-    TableColumn("is_regular", FLAG, "Whether all recorded peers have `degree` links (one may be short of one if odd)."),
-    TableColumn("component_count", COUNT, "Connected components; 1 if the fabric is connected."),
-    TableColumn("diameter", COUNT, "Links between the two most distant peers; null unless connected."),
-    TableColumn("distance_mean", NUMBER, "Mean number of links between two peers; null unless connected."),
-    TableColumn("is_exact", FLAG, "Whether distances are exact; if not, the diameter is a lower bound."),
+    column("snapshot_time", "Time of the snapshot; it includes all changes up to and at this time."),
+    column("reason", "`peer_lost` (a peer left or crashed at this time) or `changed`."),
+    column("peer_count", "Peers present."),
+    column("unrecorded_count", "Present peers without a tape, known from their neighbors only."),
+    column("link_count", "Links that both ends have."),
+    column("degree", "Links that each peer should have."),
+    column("degree_histogram", "Number of peers for each number of links.", pa.map_(pa.int64(), pa.int64())),
+    column("is_regular", "Whether all recorded peers have `degree` links (one may be short of one if odd)."),
+    column("component_count", "Connected components; 1 if the fabric is connected."),
+    column("diameter", "Links between the two most distant peers; null unless connected."),
+    column("distance_mean", "Mean number of links between two peers; null unless connected."),
+    column("is_exact", "Whether distances are exact; if not, the diameter is a lower bound."),
 )
-FABRIC_SNAPSHOTS = schema_of(COLUMNS)
 
 SNAPSHOT_INTERVAL_US = 1_000_000
 """Changes within this time are one batch."""
@@ -60,12 +47,12 @@ Ints = npt.NDArray[np.int64]
 
 
 def fabric_snapshots(
-    links: pa.Table, intervals: pa.Table, *, degree: int = 0, interval_us: int = SNAPSHOT_INTERVAL_US
-) -> pa.Table:
+    links: pl.DataFrame, intervals: pl.DataFrame, *, degree: int = 0, interval_us: int = SNAPSHOT_INTERVAL_US
+) -> pl.DataFrame:
     """Snapshots of one channel from its tables `links` and `membership_intervals`."""
-    if not intervals.num_rows:
-        return empty(FABRIC_SNAPSHOTS)
-    channel = intervals["channel"][0].as_py()
+    if not intervals.height:
+        return frame(empty(schema_of(COLUMNS)))
+    channel = intervals["channel"][0]
     timeline = FabricTimeline(links, intervals, degree)
     losses = np.unique(timeline.end[timeline.end < NEVER])
     times = np.union1d(snapshot_times(timeline.times, interval_us), losses)
@@ -90,7 +77,7 @@ def fabric_snapshots(
                 "is_exact": topology.is_exact,
             }
         )
-    return pa.Table.from_pylist(rows, schema=FABRIC_SNAPSHOTS)
+    return frame(pa.Table.from_pylist(rows, schema=schema_of(COLUMNS)))
 
 
 def snapshot_times(times: Ints, interval_us: int, snapshots_max: int = SNAPSHOTS_MAX) -> Ints:
@@ -103,7 +90,7 @@ def snapshot_times(times: Ints, interval_us: int, snapshots_max: int = SNAPSHOTS
         interval_us *= 2
 
 
-def build(inputs: ChannelInputs) -> pa.Table:
+def build(inputs: ChannelInputs) -> pl.DataFrame:
     interval_us = max(int(float(inputs.settings[SNAPSHOT_INTERVAL.name]) * MICROSECONDS_PER_S), 1)
     degree = int(inputs.settings[DEGREE.name])
     return fabric_snapshots(inputs["links"], inputs["membership_intervals"], degree=degree, interval_us=interval_us)

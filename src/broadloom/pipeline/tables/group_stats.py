@@ -1,13 +1,14 @@
 """Messages and authors per group of a channel. Messages outside groups are one row with a null group."""
 
-from broadloom.pipeline.analysis.frames import frame, to_schema
-from broadloom.pipeline.table import ChannelInputs, Stage, Table, schema_of
+import polars as pl
+
+from broadloom.pipeline.analysis.frames import conform
+from broadloom.pipeline.table import ChannelInputs, Stage, Table
 from broadloom.pipeline.tables.topic_stats import GROUP_COLUMNS, message_stats
-from broadloom.record.arrow_import import pa
 
 
-def build(inputs: ChannelInputs) -> pa.Table:
-    return to_schema(message_stats(frame(inputs["messages"]), "group_id"), schema_of(GROUP_COLUMNS))
+def build(inputs: ChannelInputs) -> pl.DataFrame:
+    return conform(message_stats(inputs["messages"], "group_id"), GROUP_COLUMNS)
 
 
 TABLE = Table(

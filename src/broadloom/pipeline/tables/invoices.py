@@ -10,7 +10,6 @@ Billed are subscribers that identified themselves, and holders of a ticket that 
 import hashlib
 import json
 from collections.abc import Mapping
-from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -18,25 +17,12 @@ import numpy as np
 import polars as pl
 
 from broadloom.errors import BroadloomError
-from broadloom.pipeline.analysis.frames import empty, frame, frame_us, table_us, to_schema, with_schema
+from broadloom.pipeline.analysis.frames import conform, frame, from_rows, in_us
 from broadloom.pipeline.billing import months, terms
 from broadloom.pipeline.billing.config import BillingConfig
 from broadloom.pipeline.billing.money import Ints, amount_due, from_decimal, to_decimal
-from broadloom.pipeline.table import (
-    CHANNEL,
-    COUNT,
-    EXACT_MS,
-    FLAG,
-    MONEY,
-    TEXT,
-    TIME,
-    Stage,
-    Table,
-    TableColumn,
-    TableSetting,
-    schema_of,
-)
-from broadloom.record.arrow_import import pa, pc, pq
+from broadloom.pipeline.table import CHANNEL, EXACT_MS, MONEY, Stage, Table, TableSetting, column
+from broadloom.record.arrow_import import pq
 
 
 class IssuedInvoicesError(BroadloomError):
@@ -57,82 +43,37 @@ _HASHED = (
 )
 
 COLUMNS = (
-    TableColumn("invoice_id", TEXT, "Hash of everything billed, 32 hex digits; null if not issued."),
-    TableColumn("kind", TEXT, "`invoice`; `correction`; `open` (the month is not over); `unbilled` (see `reason`)."),
-    TableColumn("correction_number", COUNT, "0 for the invoice, then 1, 2 ... for its corrections."),
-    TableColumn("billing_month", TEXT, "Month in the billing time zone, as YYYY-MM."),
+    column("invoice_id", "Hash of everything billed, 32 hex digits; null if not issued."),
+    column("kind", "`invoice`; `correction`; `open` (the month is not over); `unbilled` (see `reason`)."),
+    column("correction_number", "0 for the invoice, then 1, 2 ... for its corrections."),
+    column("billing_month", "Month in the billing time zone, as YYYY-MM."),
     CHANNEL,
-    TableColumn("subscriber", TEXT, "Subscriber, as in the table `sessions`."),
-    TableColumn("plan_name", TEXT, "Name of the plan in the billing file."),
-    TableColumn("connected_ms", EXACT_MS, "Connect time in the month; for a correction, the difference."),
-    TableColumn("session_count", COUNT, "Sessions in the month; for a correction, the difference."),
-    TableColumn("amount", MONEY, "Amount due, rounded once; for a correction, the difference. All rows add up."),
-    TableColumn("currency", TEXT, "Currency of the amount."),
-    TableColumn("time_zone", TEXT, "Time zone of the month."),
-    TableColumn("start_time", TIME, "Start of the month."),
-    TableColumn("end_time", TIME, "Start of the next month."),
-    TableColumn("terms", TEXT, "Kind of plan, price, unit, digits and rounding rule, as JSON."),
-    TableColumn("corrected_invoice_id", TEXT, "For a correction: the ID of the invoice."),
-    TableColumn("reason", TEXT, "Why the row is unbilled."),
-    TableColumn("tape_start_time", TIME, "Start of the channel's tapes when the row was written."),
-    TableColumn("is_proven", FLAG, "Whether the subscriber's name is on a ticket; null without connect time."),
+    column("subscriber", "Subscriber, as in the table `sessions`."),
+    column("plan_name", "Name of the plan in the billing file."),
+    column("connected_ms", "Connect time in the month; for a correction, the difference.", EXACT_MS),
+    column("session_count", "Sessions in the month; for a correction, the difference."),
+    column("amount", "Amount due, rounded once; for a correction, the difference. All rows add up.", MONEY),
+    column("currency", "Currency of the amount."),
+    column("time_zone", "Time zone of the month."),
+    column("start_time", "Start of the month."),
+    column("end_time", "Start of the next month."),
+    column("terms", "Kind of plan, price, unit, digits and rounding rule, as JSON."),
+    column("corrected_invoice_id", "For a correction: the ID of the invoice."),
+    column("reason", "Why the row is unbilled."),
+    column("tape_start_time", "Start of the channel's tapes when the row was written."),
+    column("is_proven", "Whether the subscriber's name is on a ticket; null without connect time."),
 )
-SCHEMA = schema_of(COLUMNS)
 
 
-BILLING_STATE: pa.Schema = pa.schema(
-    [
-        ("channel", pa.string()),
-        ("subscriber", pa.string()),
-        ("billing_month", pa.string()),
-        ("connected_us", pa.int64()),
-        ("session_count", pa.int64()),
-        ("tape_start_time", TIME),
-        ("tapes_end_time", TIME),
-        ("issued_count", pa.int64()),
-        ("issued_id", pa.string()),
-        ("issued_plan", pa.string()),
-        ("issued_terms", pa.string()),
-        ("issued_us", pa.int64()),
-        ("issued_sessions", pa.int64()),
-        ("issued_amount", MONEY),
-        ("issued_tape_start_time", TIME),
-        ("is_proven", pa.bool_()),
-    ]
-)
-"""One month of a subscriber in a channel: what the tapes say now, and what was issued (null if nothing was).
-`tape_start_time` is the start of the channel's tapes, `tapes_end_time` the end of all tapes."""
+def new_invoices(billing_state: pl.DataFrame, billing: BillingConfig) -> pl.DataFrame:
+    """The rows to add to the issued ones.
 
-NEW_INVOICES: pa.Schema = pa.schema(
-    [
-        ("kind", pa.string()),
-        ("correction_number", pa.int64()),
-        ("billing_month", pa.string()),
-        ("channel", pa.string()),
-        ("subscriber", pa.string()),
-        ("plan_name", pa.string()),
-        ("connected_us", pa.int64()),
-        ("session_count", pa.int64()),
-        ("amount", MONEY),
-        ("currency", pa.string()),
-        ("time_zone", pa.string()),
-        ("start_time", TIME),
-        ("end_time", TIME),
-        ("terms", pa.string()),
-        ("corrected_invoice_id", pa.string()),
-        ("reason", pa.string()),
-        ("tape_start_time", TIME),
-        ("is_proven", pa.bool_()),
-    ]
-)
-"""Rows of the table `invoices` without the ID, which is computed from them."""
-
-
-def new_invoices(billing_state: pa.Table, billing: BillingConfig) -> pa.Table:
-    """The rows to add to the issued ones."""
-    frame = frame_us(billing_state).with_columns(
-        issued_amount=pl.Series(from_decimal(_filled(billing_state["issued_amount"]))), row=pl.int_range(pl.len())
-    )
+    `billing_state` has one row for each month of a subscriber in a channel: what the tapes say now (`connected_us`,
+    `session_count`, `is_proven`), the start of the channel's tapes (`tape_start_time`) and the end of all tapes
+    (`tapes_end_time`), and what was issued, null if nothing was: `issued_count`, `issued_id`, `issued_plan`,
+    `issued_terms`, `issued_us`, `issued_sessions`, `issued_tape_start_time`, and `issued_amount` in ten-thousandths.
+    """
+    frame = in_us(billing_state).with_columns(pl.col("issued_amount").fill_null(0), row=pl.int_range(pl.len()))
     frame = _with_plan(_with_month_bounds(frame, billing.time_zone), billing)
     frame = frame.with_columns(pl.coalesce("issued_terms", "plan_terms").alias("terms"))
     frame = frame.with_columns(amount_due=pl.Series(_amount_due(frame), dtype=pl.Int64))
@@ -166,9 +107,12 @@ def new_invoices(billing_state: pa.Table, billing: BillingConfig) -> pa.Table:
         time_zone=pl.lit(billing.time_zone),
         reason=pl.when(pl.col("kind") == "unbilled").then("reason"),
     ).sort("row")
-    position = NEW_INVOICES.get_field_index("amount")
-    amounts = to_decimal(frame["amount_due"].to_numpy())
-    return table_us(frame, NEW_INVOICES.remove(position)).add_column(position, "amount", amounts)
+    frame = frame.with_columns(
+        amount=to_decimal(frame["amount_due"].to_numpy()),
+        connected_ms=to_decimal(frame["connected_us"].to_numpy(), EXACT_MS),
+    )
+    rows = conform(frame, COLUMNS)
+    return rows.with_columns(invoice_id=pl.Series([_invoice_id(row) for row in rows.to_dicts()], dtype=pl.String))
 
 
 def _with_month_bounds(frame: pl.DataFrame, time_zone: str) -> pl.DataFrame:
@@ -239,44 +183,34 @@ def _amount_due(frame: pl.DataFrame) -> Ints:
     return amounts
 
 
-def _filled(amounts: pa.ChunkedArray) -> pa.ChunkedArray:
-    return pc.fill_null(amounts, pa.scalar(Decimal(0), MONEY))
-
-
 def build_invoices(
-    channels: pa.Table,
-    sessions: pa.Table,
-    previous: pa.Table | None,
+    channels: pl.DataFrame,
+    sessions: pl.DataFrame,
+    previous: pl.DataFrame | None,
     settings: Mapping[str, Any],
     billing: BillingConfig,
-) -> pa.Table:
+) -> pl.DataFrame:
     """All invoices, those issued before and the new ones, in one order: the same invoices are the same bytes.
 
     `channels` and `sessions` are the tables of that name, `previous` is this table as built before.
     """
     issued = _issued(previous, str(settings[ISSUED_INVOICES.name]), billing)
-    new = new_invoices(_billing_state(channels, sessions, issued, billing), billing)
-    exact_ms = to_decimal(new["connected_us"].to_numpy(), EXACT_MS)
-    new = new.append_column("connected_ms", exact_ms)
-    new = new.append_column("invoice_id", pa.array([_invoice_id(row) for row in new.to_pylist()], pa.string()))
-    rows = pa.concat_tables([issued, new.select(SCHEMA.names).cast(SCHEMA)])
-    order = ("billing_month", "channel", "subscriber", "correction_number")
-    return rows.sort_by([(name, "ascending") for name in order]).combine_chunks()
+    rows = pl.concat([issued, new_invoices(_billing_state(channels, sessions, issued, billing), billing)])
+    return rows.sort("billing_month", "channel", "subscriber", "correction_number")
 
 
-def _issued(previous: pa.Table | None, folder: str, billing: BillingConfig) -> pa.Table:
+def _issued(previous: pl.DataFrame | None, folder: str, billing: BillingConfig) -> pl.DataFrame:
     """Invoices and corrections of the previous run. Open and unbilled rows are computed again."""
     if folder:
         if "://" not in folder and not Path(folder).is_dir():
             raise IssuedInvoicesError(
                 f"no invoices found in {folder}; for a first run, leave {ISSUED_INVOICES.name} empty"
             )
-        previous = pq.read_table(folder, partitioning=None)
+        previous = frame(pq.read_table(folder, partitioning=None))
     if previous is None:
-        return empty(SCHEMA)
-    rows = with_schema(previous, SCHEMA)
-    rows = rows.filter(pc.is_in(rows["kind"], pa.array(["invoice", "correction"])))
-    for time_zone, currency in set(zip(rows["time_zone"].to_pylist(), rows["currency"].to_pylist(), strict=True)):
+        return from_rows([], COLUMNS)
+    rows = conform(previous, COLUMNS).filter(pl.col("kind").is_in(["invoice", "correction"]))
+    for time_zone, currency in rows.select("time_zone", "currency").unique().iter_rows():
         if (time_zone, currency) != (billing.time_zone, billing.currency):
             raise IssuedInvoicesError(
                 f"invoices were issued in {currency} and time zone {time_zone}, but the billing file has "
@@ -286,21 +220,21 @@ def _issued(previous: pa.Table | None, folder: str, billing: BillingConfig) -> p
     return rows
 
 
-def _billing_state(channels: pa.Table, sessions: pa.Table, issued: pa.Table, billing: BillingConfig) -> pa.Table:
+def _billing_state(
+    channels: pl.DataFrame, sessions: pl.DataFrame, issued: pl.DataFrame, billing: BillingConfig
+) -> pl.DataFrame:
     """What the tapes say about each month, next to what was issued for it."""
-    known = frame(channels)
-    tapes_end = known["end_time"].max()
-    is_identified = pc.equal(sessions["evidence"], "identifications")
-    is_on_ticket = pc.and_(pc.equal(sessions["evidence"], "roster"), sessions["is_proven"])
-    billed = sessions.filter(pc.or_(is_identified, is_on_ticket))
-    current = frame(months.connected_by_month(billed, billing.time_zone))
-    if tapes_end is not None:
-        due = _flat_months(int(known["end_time"].dt.timestamp("us").max()), billing)  # type: ignore[arg-type]
+    known = in_us(channels)
+    tapes_end_us = known["end_time"].max()
+    is_on_ticket = (pl.col("evidence") == "roster") & pl.col("is_proven")
+    billed = sessions.filter((pl.col("evidence") == "identifications") | is_on_ticket)
+    current = months.connected_by_month(billed, billing.time_zone)
+    if isinstance(tapes_end_us, int):
+        due = _flat_months(tapes_end_us, billing).select(current.columns)
         current = pl.concat([current, due]).group_by(_KEYS).agg(pl.col("connected_us", "session_count").sum())
     # Sums of decimals as integers, which are exact.
-    before = frame(issued.drop_columns(["connected_ms", "amount"])).with_columns(
-        amount=pl.Series(from_decimal(issued["amount"]), dtype=pl.Int64),
-        connected_us=pl.Series([int(each * 1000) for each in issued["connected_ms"].to_pylist()], dtype=pl.Int64),
+    before = in_us(issued).with_columns(
+        amount=from_decimal(issued["amount"]), connected_us=from_decimal(issued["connected_ms"])
     )
     before = (
         before.sort("correction_number")
@@ -312,24 +246,20 @@ def _billing_state(channels: pa.Table, sessions: pa.Table, issued: pa.Table, bil
             issued_terms=pl.col("terms").first(),
             issued_us=pl.col("connected_us").sum(),
             issued_sessions=pl.col("session_count").sum(),
-            amount=pl.col("amount").sum(),
+            issued_amount=pl.col("amount").sum(),
             issued_tape_start_time=pl.col("tape_start_time").min(),
         )
     )
-    proven = frame(billed.select(["channel", "subscriber", "is_proven"])).unique(["channel", "subscriber"])
-    state = (
+    proven = billed.select("channel", "subscriber", "is_proven").unique(["channel", "subscriber"])
+    return (
         current.join(before, on=_KEYS, how="full", coalesce=True)
         .join(proven, on=["channel", "subscriber"], how="left")
         .join(known.select("channel", tape_start_time="start_time"), on="channel", how="left")
         .with_columns(
-            pl.col("connected_us", "session_count").fill_null(0),
-            tapes_end_time=pl.lit(tapes_end, pl.Datetime("us", "UTC")),
+            pl.col("connected_us", "session_count").fill_null(0), tapes_end_time=pl.lit(tapes_end_us, pl.Int64)
         )
         .sort(_KEYS)
     )
-    amounts = to_decimal(state["amount"].fill_null(0).to_numpy())
-    table = to_schema(state, BILLING_STATE)
-    return table.set_column(table.schema.get_field_index("issued_amount"), "issued_amount", amounts)
 
 
 def _flat_months(end_us: int, billing: BillingConfig) -> pl.DataFrame:
@@ -344,7 +274,8 @@ def _flat_months(end_us: int, billing: BillingConfig) -> pl.DataFrame:
                 key = {"channel": each.channel, "subscriber": each.name, "billing_month": month}
                 due.append({**key, "connected_us": 0, "session_count": 0})
                 month = months.add_months(month)
-    return frame(pa.Table.from_pylist(due, schema=months.CONNECTED))
+    schema = dict.fromkeys(_KEYS, pl.String()) | dict.fromkeys(("connected_us", "session_count"), pl.Int64())
+    return pl.DataFrame(due, schema=schema)
 
 
 def _invoice_id(row: dict[str, Any]) -> str | None:

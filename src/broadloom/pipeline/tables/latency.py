@@ -9,31 +9,25 @@ from collections.abc import Callable
 import polars as pl
 
 from broadloom.pipeline.analysis.clock_correction import ClockCorrection
-from broadloom.pipeline.analysis.frames import MINUTE_US, table_us, to_ms
+from broadloom.pipeline.analysis.frames import MINUTE_US, conform, to_ms
 from broadloom.pipeline.engine.events import TEXT as TEXT_CODES
-from broadloom.pipeline.table import CHANNEL, COUNT, NUMBER, TIME, ChannelInputs, Stage, Table, TableColumn, schema_of
-from broadloom.record.arrow_import import pa
+from broadloom.pipeline.table import CHANNEL, ChannelInputs, Stage, Table, column
 
 COLUMNS = (
     CHANNEL,
-    TableColumn("start_time", TIME, "Minute in which the messages were sent; if unknown, delivered."),
-    TableColumn("delivery_count", COUNT, "Deliveries of these messages."),
-    TableColumn(
-        "untimed_count",
-        COUNT,
-        "Deliveries without a latency: the sending is on no tape, or the clocks are unrelated.",
-    ),
-    TableColumn("latency_p50_ms", NUMBER, "Median latency."),
-    TableColumn("latency_p90_ms", NUMBER, "90th percentile."),
-    TableColumn("latency_p99_ms", NUMBER, "99th percentile."),
-    TableColumn("latency_max_ms", NUMBER, "Longest latency."),
-    TableColumn("clock_error_ms", NUMBER, "Largest possible error due to clocks; see `clock_offsets`."),
-    TableColumn("hops_p50", COUNT, "Median number of links traveled."),
-    TableColumn("hops_p90", COUNT, "90th percentile."),
-    TableColumn("hops_p99", COUNT, "99th percentile."),
-    TableColumn("hops_max", COUNT, "Most links traveled."),
+    column("start_time", "Minute in which the messages were sent; if unknown, delivered."),
+    column("delivery_count", "Deliveries of these messages."),
+    column("untimed_count", "Deliveries without a latency: the sending is on no tape, or the clocks are unrelated."),
+    column("latency_p50_ms", "Median latency."),
+    column("latency_p90_ms", "90th percentile."),
+    column("latency_p99_ms", "99th percentile."),
+    column("latency_max_ms", "Longest latency."),
+    column("clock_error_ms", "Largest possible error due to clocks; see `clock_offsets`."),
+    column("hops_p50", "Median number of links traveled."),
+    column("hops_p90", "90th percentile."),
+    column("hops_p99", "99th percentile."),
+    column("hops_max", "Most links traveled."),
 )
-PERCENTILES = schema_of(COLUMNS)
 
 EVENT_COLUMNS = ("kind", "run_id", "event_time", "author", "sequence", "hops")
 _RANKS = (("p50", 500), ("p90", 900), ("p99", 990), ("max", 1000))
@@ -83,7 +77,7 @@ def count_latencies(rows: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def percentiles(counts: pl.DataFrame) -> pa.Table:
+def percentiles(counts: pl.DataFrame) -> pl.DataFrame:
     """Nearest-rank percentiles by channel and minute."""
     keys = ["channel", "start_time"]
     is_latency = pl.col("measure") == LATENCY
@@ -100,7 +94,7 @@ def percentiles(counts: pl.DataFrame) -> pa.Table:
     by_latency = _ranked(timed.filter(is_latency), keys, "latency_{}_ms", to_ms)
     by_hops = _ranked(timed.filter(~is_latency), keys, "hops_{}", lambda value: value)
     found = totals.join(by_latency, on=keys, how="left").join(by_hops, on=keys, how="left")
-    return table_us(found.sort(keys), PERCENTILES)
+    return conform(found.sort(keys), COLUMNS)
 
 
 def _ranked(counts: pl.DataFrame, keys: list[str], name: str, shown: Callable[[pl.Expr], pl.Expr]) -> pl.DataFrame:
@@ -116,7 +110,7 @@ def _ranked(counts: pl.DataFrame, keys: list[str], name: str, shown: Callable[[p
     )
 
 
-def build(inputs: ChannelInputs) -> pa.Table:
+def build(inputs: ChannelInputs) -> pl.DataFrame:
     return percentiles(inputs.scan("latency_counts"))
 
 

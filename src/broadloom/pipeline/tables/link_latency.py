@@ -10,21 +10,9 @@ Messages that were older than the link came as backfill. They say nothing about 
 import polars as pl
 
 from broadloom.pipeline.analysis.clock_correction import ClockCorrection
-from broadloom.pipeline.analysis.frames import arrow, frame_us, table_us, to_ms
+from broadloom.pipeline.analysis.frames import conform, to_ms
 from broadloom.pipeline.engine.events import TEXT as TEXT_CODES
-from broadloom.pipeline.table import (
-    CHANNEL,
-    COUNT,
-    ID,
-    NUMBER,
-    TEXT,
-    ChannelInputs,
-    Stage,
-    Table,
-    TableColumn,
-    schema_of,
-)
-from broadloom.record.arrow_import import pa
+from broadloom.pipeline.table import CHANNEL, ChannelInputs, Stage, Table, column
 
 STEPS_PER_DOUBLING = 64
 
@@ -33,24 +21,19 @@ RANKS_MAX = 100
 
 COLUMNS = (
     CHANNEL,
-    TableColumn("kind", TEXT, "`link` (both ends given), `receiver` or `relay` (one end given)."),
-    TableColumn(
-        "slowness_rank",
-        COUNT,
-        f"1 is the slowest of its kind by median; up to {RANKS_MAX} are listed.",
-    ),
-    TableColumn("neighbor", ID, "Peer that passed the messages on; null for a receiver."),
-    TableColumn("receiver", ID, "Peer that received them; null for a relay."),
-    TableColumn("sample_count", COUNT, "First copies that came this way and are timed."),
-    TableColumn("backfill_count", COUNT, "Messages older than the link, sent to fill gaps; not timed."),
-    TableColumn("untimed_count", COUNT, "Messages not timed because the clocks of the two ends are unrelated."),
-    TableColumn("latency_p50_ms", NUMBER, "Median latency, accurate to half a percent."),
-    TableColumn("latency_p90_ms", NUMBER, "90th percentile."),
-    TableColumn("latency_p99_ms", NUMBER, "99th percentile."),
-    TableColumn("latency_max_ms", NUMBER, "Longest latency."),
-    TableColumn("clock_error_ms", NUMBER, "Largest possible error due to clocks."),
+    column("kind", "`link` (both ends given), `receiver` or `relay` (one end given)."),
+    column("slowness_rank", f"1 is the slowest of its kind by median; up to {RANKS_MAX} are listed."),
+    column("neighbor", "Peer that passed the messages on; null for a receiver."),
+    column("receiver", "Peer that received them; null for a relay."),
+    column("sample_count", "First copies that came this way and are timed."),
+    column("backfill_count", "Messages older than the link, sent to fill gaps; not timed."),
+    column("untimed_count", "Messages not timed because the clocks of the two ends are unrelated."),
+    column("latency_p50_ms", "Median latency, accurate to half a percent."),
+    column("latency_p90_ms", "90th percentile."),
+    column("latency_p99_ms", "99th percentile."),
+    column("latency_max_ms", "Longest latency."),
+    column("clock_error_ms", "Largest possible error due to clocks."),
 )
-LINK_LATENCY = schema_of(COLUMNS)
 
 NOT_POSITIVE, BACKFILL, UNTIMED = -1, -2, -3
 """Steps that are no latency: zero or less because clocks are inexact; backfill; clocks that are unrelated."""
@@ -96,12 +79,11 @@ def merge_histograms(parts: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def link_latency(table: pa.Table) -> pa.Table:
+def link_latency(counts: pl.DataFrame) -> pl.DataFrame:
     """The slowest links, receivers and relays of a channel by median, from the histogram of all its links."""
-    counts = frame_us(table)
     kinds = (("link", ["neighbor", "receiver"]), ("receiver", ["receiver"]), ("relay", ["neighbor"]))
     ranked = [_ranked(counts, kind, ends) for kind, ends in kinds]
-    return table_us(pl.concat(ranked, how="diagonal"), LINK_LATENCY)
+    return conform(pl.concat(ranked, how="diagonal"), COLUMNS)
 
 
 def _ranked(counts: pl.DataFrame, kind: str, ends: list[str]) -> pl.DataFrame:
@@ -142,8 +124,8 @@ def _ranked(counts: pl.DataFrame, kind: str, ends: list[str]) -> pl.DataFrame:
     return ranked.filter(pl.col("slowness_rank") <= RANKS_MAX)
 
 
-def build(inputs: ChannelInputs) -> pa.Table:
-    return link_latency(arrow(merge_histograms(inputs.scan("link_histogram"))))
+def build(inputs: ChannelInputs) -> pl.DataFrame:
+    return link_latency(merge_histograms(inputs.scan("link_histogram")))
 
 
 TABLE = Table(

@@ -9,47 +9,33 @@ import polars as pl
 
 from broadloom.pipeline.analysis.channel_clock import ChannelClock
 from broadloom.pipeline.analysis.clock_correction import ClockCorrection
-from broadloom.pipeline.analysis.frames import frame_us, table_us, to_ms
-from broadloom.pipeline.table import (
-    CHANNEL,
-    ID,
-    NUMBER,
-    TEXT,
-    TIME,
-    ChannelInputs,
-    Stage,
-    Table,
-    TableColumn,
-    schema_of,
-)
+from broadloom.pipeline.analysis.frames import conform, in_us, to_ms
+from broadloom.pipeline.table import CHANNEL, ChannelInputs, Stage, Table, column
 from broadloom.pipeline.tables.membership_intervals import corrected, membership_events
-from broadloom.record.arrow_import import pa
 
 COLUMNS = (
     CHANNEL,
-    TableColumn("peer_a", ID, "The end with the lower peer ID."),
-    TableColumn("peer_b", ID, "The other end."),
-    TableColumn("start_time", TIME, "When both ends had the link, by the reference clock."),
-    TableColumn("end_time", TIME, "When the first end dropped it or crashed; null if still up at the end."),
-    TableColumn("duration_ms", NUMBER, "Duration; null if still up at the end."),
-    TableColumn("evidence", TEXT, "`both` ends; `one` (the other has no tape then); `disputed` (the other denies it)."),
-    TableColumn("a_start_time", TIME, "Link up as recorded by peer a."),
-    TableColumn("a_end_time", TIME, "Link down as recorded by peer a; null if not recorded."),
-    TableColumn("a_reason", TEXT, "Reason recorded by peer a."),
-    TableColumn("b_start_time", TIME, "Link up as recorded by peer b."),
-    TableColumn("b_end_time", TIME, "Link down as recorded by peer b; null if not recorded."),
-    TableColumn("b_reason", TEXT, "Reason recorded by peer b."),
-    TableColumn("crashed_peer", ID, "The end that crashed while the link was up, if one did."),
+    column("peer_a", "The end with the lower peer ID."),
+    column("peer_b", "The other end."),
+    column("start_time", "When both ends had the link, by the reference clock."),
+    column("end_time", "When the first end dropped it or crashed; null if still up at the end."),
+    column("duration_ms", "Duration; null if still up at the end."),
+    column("evidence", "`both` ends; `one` (the other has no tape then); `disputed` (the other denies it)."),
+    column("a_start_time", "Link up as recorded by peer a."),
+    column("a_end_time", "Link down as recorded by peer a; null if not recorded."),
+    column("a_reason", "Reason recorded by peer a."),
+    column("b_start_time", "Link up as recorded by peer b."),
+    column("b_end_time", "Link down as recorded by peer b; null if not recorded."),
+    column("b_reason", "Reason recorded by peer b."),
+    column("crashed_peer", "The end that crashed while the link was up, if one did."),
 )
-LINKS = schema_of(COLUMNS)
-
 
 _PAIR = ["channel", "peer_a", "peer_b"]
 
 
-def links(changes: pa.Table, intervals: pa.Table, correction: ClockCorrection | ChannelClock) -> pa.Table:
+def links(changes: pl.DataFrame, intervals: pl.DataFrame, correction: ClockCorrection | ChannelClock) -> pl.DataFrame:
     """All links of some channels, from their membership events and the table `membership_intervals`."""
-    members = frame_us(intervals)
+    members = in_us(intervals)
     both = _matched(_link_ends(corrected(changes, correction)))
     for end in ("a", "b"):
         member = members.select(
@@ -61,7 +47,7 @@ def links(changes: pa.Table, intervals: pa.Table, correction: ClockCorrection | 
             pl.when(pl.col("end_status") == "crashed").then("end_time").alias(f"{end}_crash_time"),
         )
         both = both.join(member, on=["channel", f"peer_{end}"], how="left")
-    return table_us(_merge_ends(both).sort("channel", "start_time", "peer_a", "peer_b"), LINKS)
+    return conform(_merge_ends(both).sort("channel", "start_time", "peer_a", "peer_b"), COLUMNS)
 
 
 def _link_ends(rows: pl.DataFrame) -> pl.DataFrame:
@@ -161,7 +147,7 @@ def _merge_ends(both: pl.DataFrame) -> pl.DataFrame:
     return both.with_columns(duration_ms=to_ms(pl.col("end_time") - pl.col("start_time")))
 
 
-def build(inputs: ChannelInputs) -> pa.Table:
+def build(inputs: ChannelInputs) -> pl.DataFrame:
     return links(membership_events(inputs), inputs["membership_intervals"], ChannelClock.of(inputs))
 
 

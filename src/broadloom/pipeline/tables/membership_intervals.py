@@ -13,32 +13,30 @@ import polars as pl
 
 from broadloom.pipeline.analysis.channel_clock import ChannelClock
 from broadloom.pipeline.analysis.clock_correction import ClockCorrection
-from broadloom.pipeline.analysis.frames import arrow, empty, frame, frame_us, table_us, to_schema
+from broadloom.pipeline.analysis.frames import conform, in_us
 from broadloom.pipeline.analysis.subscribers import identities
-from broadloom.pipeline.table import CHANNEL, FLAG, ID, TEXT, TIME, ChannelInputs, Stage, Table, TableColumn, schema_of
-from broadloom.record.arrow_import import pa
+from broadloom.pipeline.table import CHANNEL, ChannelInputs, Stage, Table, column
 from broadloom.record.schema import CRASH_REASONS, LEAVE_REASONS
 
 COLUMNS = (
     CHANNEL,
-    TableColumn("peer", ID, "ID of the peer."),
-    TableColumn("name", TEXT, "Name on its ticket, else the name it chose; null if unknown."),
-    TableColumn("is_recorded", FLAG, "Whether it recorded; if not, it is known from neighbors and rosters only."),
-    TableColumn("start_time", TIME, "When it entered the fabric: its first link, or `joined_time`."),
-    TableColumn("joined_time", TIME, "When it became a full member, or was first seen in a roster."),
-    TableColumn(
+    column("peer", "ID of the peer."),
+    column("name", "Name on its ticket, else the name it chose; null if unknown."),
+    column("is_recorded", "Whether it recorded; if not, it is known from neighbors and rosters only."),
+    column("start_time", "When it entered the fabric: its first link, or `joined_time`."),
+    column("joined_time", "When it became a full member, or was first seen in a roster."),
+    column(
         "last_seen_time",
-        TIME,
         "Last sign of life: an event of its own, a message received from it, or a recorder that has it in its roster.",
     ),
-    TableColumn("end_time", TIME, "When it began to leave or crashed; null if present at the end of the tape."),
-    TableColumn("end_status", TEXT, "`left` (gracefully), `crashed` or `present` (at the end of the tape)."),
-    TableColumn("role", TEXT, "Role on its ticket: `producer` or `consumer`; null without a ticket."),
-    TableColumn("ticket_serial", TEXT, "Serial number of its ticket; null without a ticket."),
-    TableColumn("is_proven", FLAG, "Whether the name is on a ticket; null if it has none."),
+    column("end_time", "When it began to leave or crashed; null if present at the end of the tape."),
+    column("end_status", "`left` (gracefully), `crashed` or `present` (at the end of the tape)."),
+    column("role", "Role on its ticket: `producer` or `consumer`; null without a ticket."),
+    column("ticket_serial", "Serial number of its ticket; null without a ticket."),
+    column("is_proven", "Whether the name is on a ticket; null if it has none."),
 )
 IDENTITY = ("name", "role", "ticket_serial", "is_proven")
-MEMBERSHIP_INTERVALS = schema_of(each for each in COLUMNS if each.name not in IDENTITY)
+MEMBERSHIP_COLUMNS = tuple(each for each in COLUMNS if each.name not in IDENTITY)
 
 KINDS = ("joined", "leaving", "left", "link_up", "link_down")
 ROSTER_KINDS = ("member_joined", "member_left", "member_lost")
@@ -47,48 +45,27 @@ ROSTER_DELAY_US = 10_000_000
 EVENT_COLUMNS = ("channel", "kind", "run_id", "ordinal", "event_time", "peer", "neighbor", "reason")
 
 
-SIGNS = pa.schema(
-    [
-        pa.field("channel", pa.string()),
-        pa.field("run_id", pa.string()),
-        pa.field("peer", pa.string()),
-        pa.field("is_own", pa.bool_()),
-        pa.field("first_time", TIME),
-        pa.field("last_time", TIME),
-    ]
-)
-"""First and last sign of life of a peer, by the clock of a run: its own events, or messages received from it."""
-
-ROSTER = pa.schema(
-    [
-        pa.field("channel", pa.string()),
-        pa.field("kind", pa.string()),
-        pa.field("run_id", pa.string()),
-        pa.field("ordinal", pa.int64()),
-        pa.field("event_time", TIME),
-        pa.field("observer", pa.string()),
-        pa.field("peer", pa.string()),
-    ]
-)
-"""What recorders saw in the roster: the events of `ROSTER_KINDS`, with recorder and member."""
-
 _KEYS = ["channel", "peer"]
 
 
-def corrected(changes: pa.Table, correction: ClockCorrection | ChannelClock) -> pl.DataFrame:
+def corrected(changes: pl.DataFrame, correction: ClockCorrection | ChannelClock) -> pl.DataFrame:
     """Membership events by the reference clock, in the order of each run."""
-    return correction.apply(frame_us(changes), "run_id", "event_time").sort("event_time", "run_id", "ordinal")
+    return correction.apply(in_us(changes), "run_id", "event_time").sort("event_time", "run_id", "ordinal")
 
 
 def membership_intervals(
-    changes: pa.Table,
-    signs: pa.Table,
+    changes: pl.DataFrame,
+    signs: pl.DataFrame,
     correction: ClockCorrection | ChannelClock,
-    roster: pa.Table | None = None,
-) -> pa.Table:
-    """One row per peer, from the events of `KINDS`, the signs of life and what recorders saw in the roster."""
+    roster: pl.DataFrame,
+) -> pl.DataFrame:
+    """One row per peer, without `IDENTITY`, from the events of `KINDS`.
+
+    `signs` has the first and last sign of life of each peer by the clock of a run: its own events (`is_own`), or
+    messages received from it. `roster` has what recorders (`observer`) saw in the roster: the events of `ROSTER_KINDS`.
+    """
     rows = corrected(changes, correction)
-    sighted = correction.apply(frame_us(signs), "run_id", "first_time")
+    sighted = correction.apply(in_us(signs), "run_id", "first_time")
     sighted = correction.apply(sighted, "run_id", "last_time")
     by_signs = sighted.group_by(_KEYS).agg(
         is_recorded=pl.col("is_own").any(),
@@ -111,13 +88,13 @@ def membership_intervals(
         lost_time=down.filter(down_reason.is_in(CRASH_REASONS)).max(),
         farewell_time=down.filter(down_reason.is_in(LEAVE_REASONS)).min(),
     )
-    seen = corrected(empty(ROSTER) if roster is None else roster, correction)
+    seen = corrected(roster, correction)
     by_roster = _by_roster(seen, by_signs)
     parts = (by_signs, by_own_events, by_neighbors, by_roster)
     known = pl.concat([each.select(_KEYS) for each in (by_signs, by_neighbors, by_roster)]).unique(_KEYS)
     for part in parts:
         known = known.join(part, on=_KEYS, how="left")
-    return table_us(_with_end_status(known).sort(_KEYS), MEMBERSHIP_INTERVALS)
+    return conform(_with_end_status(known).sort(_KEYS), MEMBERSHIP_COLUMNS)
 
 
 def _by_roster(seen: pl.DataFrame, by_signs: pl.DataFrame) -> pl.DataFrame:
@@ -192,19 +169,17 @@ def _with_end_status(known: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def build(inputs: ChannelInputs) -> pa.Table:
+def build(inputs: ChannelInputs) -> pl.DataFrame:
     own = inputs.scan("peer_spans").filter(pl.col("peer").is_not_null()).with_columns(is_own=pl.lit(True))
     relayed = inputs.scan("relayed").with_columns(is_own=pl.lit(False))
-    signs = pl.concat([own.select(SIGNS.names), relayed.select(SIGNS.names)])
-    roster = arrow(inputs.scan("roster").select(ROSTER.names))
-    found = membership_intervals(membership_events(inputs), arrow(signs), ChannelClock.of(inputs), roster)
-    known = frame(found).join(identities(inputs.scan("names")), on="peer", how="left")
-    return to_schema(known, schema_of(COLUMNS))
+    signs = pl.concat([own, relayed], how="diagonal")
+    found = membership_intervals(membership_events(inputs), signs, ChannelClock.of(inputs), inputs.scan("roster"))
+    return conform(found.join(identities(inputs.scan("names")), on="peer", how="left"), COLUMNS)
 
 
-def membership_events(inputs: ChannelInputs) -> pa.Table:
+def membership_events(inputs: ChannelInputs) -> pl.DataFrame:
     """Events about membership and links."""
-    return arrow(inputs.scan("membership").filter(pl.col("kind").is_in(KINDS)).select(EVENT_COLUMNS))
+    return inputs.scan("membership").filter(pl.col("kind").is_in(KINDS)).select(EVENT_COLUMNS)
 
 
 TABLE = Table(

@@ -10,25 +10,12 @@ import polars as pl
 
 from broadloom.pipeline.analysis.channel_clock import ChannelClock
 from broadloom.pipeline.analysis.forged_rows import forged_messages, odd_sendings
-from broadloom.pipeline.analysis.frames import frame, to_schema
+from broadloom.pipeline.analysis.frames import conform
 from broadloom.pipeline.engine.events import TEXT as TEXT_CODES
 from broadloom.pipeline.engine.events import TIME as TIME_TYPE
 from broadloom.pipeline.engine.keys import MessageKeys
-from broadloom.pipeline.table import (
-    CHANNEL,
-    COUNT,
-    FLAG,
-    ID,
-    TEXT,
-    TIME,
-    ChannelInputs,
-    Stage,
-    Table,
-    TableColumn,
-    schema_of,
-)
+from broadloom.pipeline.table import CHANNEL, ChannelInputs, Stage, Table, column
 from broadloom.pipeline.tables.recorded_peers import SETTLE, missing_rows, recorded_peers
-from broadloom.record.arrow_import import pa
 
 _METADATA_COLUMNS = (
     *("size_bytes", "group_id", "topic", "parent_author", "parent_sequence"),
@@ -37,25 +24,24 @@ _METADATA_COLUMNS = (
 
 COLUMNS = (
     CHANNEL,
-    TableColumn("author", ID, "Peer that broadcast it."),
-    TableColumn("sequence", COUNT, "Sequence number, per author."),
-    TableColumn("sent_time", TIME, "Time of the sending, by the author's clock; if not recorded, `first_seen_time`."),
-    TableColumn("is_recorded", FLAG, "Whether the author recorded the sending."),
-    TableColumn("run_id", TEXT, "Run that recorded the sending."),
-    TableColumn("ordinal", COUNT, "Ordinal of the sending in that run."),
-    TableColumn("first_seen_time", TIME, "Earliest event about it on any tape."),
-    TableColumn("delivery_count", COUNT, "Deliveries on the tapes, including duplicates."),
-    TableColumn("size_bytes", COUNT, "Size of the payload."),
-    TableColumn("group_id", TEXT, "Group of the message."),
-    TableColumn("topic", TEXT, "Topic of the message."),
-    TableColumn("parent_author", ID, "Author of the message it replies to; null for messages of groups."),
-    TableColumn("parent_sequence", COUNT, "Sequence number of the message it replies to."),
-    TableColumn("member", ID, "Member that posted it; stays the same when the member reconnects. Null outside groups."),
-    TableColumn("member_sequence", COUNT, "Sequence number of the member's message in the group."),
-    TableColumn("parent_member", ID, "Member that posted the message it replies to, in the same group."),
-    TableColumn("parent_member_sequence", COUNT, "Sequence number of that member's message."),
+    column("author", "Peer that broadcast it."),
+    column("sequence", "Sequence number, per author."),
+    column("sent_time", "Time of the sending, by the author's clock; if not recorded, `first_seen_time`."),
+    column("is_recorded", "Whether the author recorded the sending."),
+    column("run_id", "Run that recorded the sending."),
+    column("ordinal", "Ordinal of the sending in that run."),
+    column("first_seen_time", "Earliest event about it on any tape."),
+    column("delivery_count", "Deliveries on the tapes, including duplicates."),
+    column("size_bytes", "Size of the payload."),
+    column("group_id", "Group of the message."),
+    column("topic", "Topic of the message."),
+    column("parent_author", "Author of the message it replies to; null for messages of groups."),
+    column("parent_sequence", "Sequence number of the message it replies to."),
+    column("member", "Member that posted it; stays the same when the member reconnects. Null outside groups."),
+    column("member_sequence", "Sequence number of the member's message in the group."),
+    column("parent_member", "Member that posted the message it replies to, in the same group."),
+    column("parent_member_sequence", "Sequence number of that member's message."),
 )
-SCHEMA = schema_of(COLUMNS)
 
 _KEYS = ["author", "sequence"]
 
@@ -147,7 +133,7 @@ def first_seen(parts: pl.DataFrame) -> pl.DataFrame:
     return unrecorded.select(*keys, "first_seen_time", run_id="seen_run_id")
 
 
-def build(inputs: ChannelInputs) -> pa.Table:
+def build(inputs: ChannelInputs) -> pl.DataFrame:
     parts, odd = inputs.scan("messages"), inputs.scan("odd_sendings")
     inputs.scans["first_seen"] = first_seen(parts)
     found, settle_s = merge_messages(parts), float(inputs.settings[SETTLE.name])
@@ -155,7 +141,7 @@ def build(inputs: ChannelInputs) -> pa.Table:
     spans = inputs.scan("peer_spans").rename({"last_time": "last_event_time"})
     links_up = inputs.scan("membership").filter(pl.col("kind") == "link_up")
     clock = ChannelClock.by_links(spans["run_id"], links_up)
-    peers = frame(recorded_peers(inputs.scan("membership"), spans, inputs.quarantine, settle_s, clock))
+    peers = recorded_peers(inputs.scan("membership"), spans, inputs.quarantine, settle_s, clock)
     seen = clock.apply(inputs.scan("first_seen"), "run_id", "first_seen_time")
     seen = seen.group_by(_KEYS).agg(seen_time=pl.col("first_seen_time").min())
     by_one_clock = found.join(seen, _KEYS, "left").with_columns(
@@ -172,7 +158,7 @@ def build(inputs: ChannelInputs) -> pa.Table:
         settle_s,
         receipt_runs=inputs.scan("relayed")["run_id"].unique(),
     )
-    return to_schema(found.join(forged, _KEYS, "anti"), SCHEMA)
+    return conform(found.join(forged, _KEYS, "anti"), COLUMNS)
 
 
 TABLE = Table(

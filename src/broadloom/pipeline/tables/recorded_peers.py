@@ -14,21 +14,8 @@ import polars as pl
 from numpy.typing import NDArray
 
 from broadloom.pipeline.analysis.channel_clock import ChannelClock
-from broadloom.pipeline.analysis.frames import MICROSECONDS_PER_S, frame, to_schema
-from broadloom.pipeline.table import (
-    CHANNEL,
-    COUNT,
-    FLAG,
-    ID,
-    TEXT,
-    TIME,
-    ChannelInputs,
-    Stage,
-    Table,
-    TableColumn,
-    TableSetting,
-)
-from broadloom.record.arrow_import import pa
+from broadloom.pipeline.analysis.frames import MICROSECONDS_PER_S, conform
+from broadloom.pipeline.table import CHANNEL, ChannelInputs, Stage, Table, TableSetting, column
 from broadloom.record.schema import CRASH_REASONS, EventKind
 from broadloom.testing.checks.settling import SETTLE_S
 from broadloom.topology import component_labels
@@ -42,29 +29,22 @@ SETTLE = TableSetting(
 
 COLUMNS = (
     CHANNEL,
-    TableColumn("peer", ID, "ID of the peer."),
-    TableColumn("name", TEXT, "Display name, if known."),
-    TableColumn("run_id", TEXT, "Run that recorded it."),
-    TableColumn("joined_time", TIME, "When it became a member; null if that is not on the tapes."),
-    TableColumn("joined_ordinal", COUNT, "Ordinal of that event."),
-    TableColumn(
-        "first_link_ordinal", COUNT, "Ordinal of its first link, or of its join: messages may be delivered from there."
-    ),
-    TableColumn("leaving_time", TIME, "When it began to leave; null if it did not."),
-    TableColumn("leaving_ordinal", COUNT, "Ordinal of that event."),
-    TableColumn("left_time", TIME, "When it had left gracefully; null if it did not."),
-    TableColumn("left_ordinal", COUNT, "Ordinal of that event."),
-    TableColumn("last_event_time", TIME, "Its last event."),
-    TableColumn("end_status", TEXT, "`left` (gracefully), `crashed` or `present` (at the end)."),
-    TableColumn("end_time", TIME, "Until when it is known to have been a member."),
-    TableColumn(
-        "last_disruption_time",
-        TIME,
-        "The last time before its end, or shortly after, that a peer lost a link abruptly.",
-    ),
-    TableColumn("has_dropped_rows", FLAG, "Whether rows of its run are missing: dropped or quarantined."),
+    column("peer", "ID of the peer."),
+    column("name", "Display name, if known."),
+    column("run_id", "Run that recorded it."),
+    column("joined_time", "When it became a member; null if that is not on the tapes."),
+    column("joined_ordinal", "Ordinal of that event."),
+    column("first_link_ordinal", "Ordinal of its first link, or of its join: messages may be delivered from there."),
+    column("leaving_time", "When it began to leave; null if it did not."),
+    column("leaving_ordinal", "Ordinal of that event."),
+    column("left_time", "When it had left gracefully; null if it did not."),
+    column("left_ordinal", "Ordinal of that event."),
+    column("last_event_time", "Its last event."),
+    column("end_status", "`left` (gracefully), `crashed` or `present` (at the end)."),
+    column("end_time", "Until when it is known to have been a member."),
+    column("last_disruption_time", "The last time before its end, or shortly after, that a peer lost a link abruptly."),
+    column("has_dropped_rows", "Whether rows of its run are missing: dropped or quarantined."),
 )
-SCHEMA = pa.schema([pa.field(each.name, each.type) for each in COLUMNS])
 
 MEMBERSHIP_KINDS = ("joined", "leaving", "left", "link_up", "link_down", EventKind.ROWS_DROPPED.value)
 
@@ -72,8 +52,12 @@ _KEYS = ["channel", "peer"]
 
 
 def recorded_peers(
-    membership_events: pl.DataFrame, spans: pl.DataFrame, quarantined: pa.Table, settle_s: float, clock: ChannelClock
-) -> pa.Table:
+    membership_events: pl.DataFrame,
+    spans: pl.DataFrame,
+    quarantined: pl.DataFrame,
+    settle_s: float,
+    clock: ChannelClock,
+) -> pl.DataFrame:
     """`membership_events` are the events of `MEMBERSHIP_KINDS`, `spans` has the last event of each peer in each run,
     `quarantined` the runs of which rows were excluded."""
     rows = clock.apply(membership_events.sort("ordinal"), "run_id", "event_time")
@@ -102,16 +86,16 @@ def recorded_peers(
     )
     peers = _with_disruptions(peers, disruptions(rows), settle_s + clock.error_us_max / MICROSECONDS_PER_S)
     incomplete = missing_rows(rows, quarantined)["run_id"].unique()
-    return to_schema(peers.with_columns(has_dropped_rows=pl.col("run_id").is_in(incomplete.implode())), SCHEMA)
+    return conform(peers.with_columns(has_dropped_rows=pl.col("run_id").is_in(incomplete.implode())), COLUMNS)
 
 
-def missing_rows(membership_events: pl.DataFrame, quarantined: pa.Table) -> pl.DataFrame:
+def missing_rows(membership_events: pl.DataFrame, quarantined: pl.DataFrame) -> pl.DataFrame:
     """run_id, gap_start, gap_end, row_count: rows of that run between the two times that are not on the tapes, because
     they were dropped or quarantined. Null: at any time, or any number."""
     dropped = membership_events.filter(pl.col("kind") == EventKind.ROWS_DROPPED.value).select(
         "run_id", gap_start="event_time", gap_end="end_time", row_count=pl.col("event_count").fill_null(0)
     )
-    excluded = frame(quarantined).filter("leaves_gap")
+    excluded = quarantined.filter("leaves_gap")
     # Of a file that cannot be read, the number of rows is not known.
     count = pl.when(pl.col("row_count") > 0).then("row_count")
     return pl.concat([dropped, excluded.select("run_id", gap_start="start_time", gap_end="end_time", row_count=count)])
@@ -173,7 +157,7 @@ def _with_disruptions(peers: pl.DataFrame, disruptions: pl.DataFrame, within_s: 
     )
 
 
-def build(inputs: ChannelInputs) -> pa.Table:
+def build(inputs: ChannelInputs) -> pl.DataFrame:
     spans = inputs.scan("peer_spans").rename({"last_time": "last_event_time"})
     settle_s = float(inputs.settings[SETTLE.name])
     return recorded_peers(inputs.scan("membership"), spans, inputs.quarantine, settle_s, ChannelClock.of(inputs))

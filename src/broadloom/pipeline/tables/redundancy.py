@@ -9,33 +9,29 @@ import numpy as np
 import polars as pl
 
 from broadloom.pipeline.analysis.clock_correction import ClockCorrection
-from broadloom.pipeline.analysis.frames import arrow, frame, frame_us, minute_of, table_us
-from broadloom.pipeline.table import CHANNEL, COUNT, NUMBER, TIME, ChannelInputs, Stage, Table, TableColumn, schema_of
-from broadloom.record.arrow_import import pa
+from broadloom.pipeline.analysis.frames import conform, in_us, minute_of
+from broadloom.pipeline.table import CHANNEL, NUMBER, ChannelInputs, Stage, Table, column
 
 COLUMNS = (
     CHANNEL,
-    TableColumn("start_time", TIME, "Minute in which messages were sent and copies received."),
-    TableColumn("message_count", COUNT, "Messages sent."),
-    TableColumn("peer_count_mean", NUMBER, "Mean number of peers present when they were sent."),
-    TableColumn("degree", COUNT, "Links that each peer should have: r."),
-    TableColumn("first_copy_count", COUNT, "First copies received."),
-    TableColumn(
-        "duplicate_count", COUNT, "Further copies received; recorded once a second, so some count a minute later."
-    ),
-    TableColumn("copy_count", COUNT, "All copies received."),
-    TableColumn("flood_copy_count", NUMBER, "Copies that flooding would bring to the recorded peers: (r-1)N+1."),
-    TableColumn("copies_per_message", NUMBER, "Copies per message sent; null if none was sent."),
-    TableColumn("flood_ratio", NUMBER, "Copies relative to flooding: 1 when flooding, less with Plumtree."),
+    column("start_time", "Minute in which messages were sent and copies received."),
+    column("message_count", "Messages sent."),
+    column("peer_count_mean", "Mean number of peers present when they were sent."),
+    column("degree", "Links that each peer should have: r."),
+    column("first_copy_count", "First copies received."),
+    column("duplicate_count", "Further copies received; recorded once a second, so some count a minute later."),
+    column("copy_count", "All copies received."),
+    column("flood_copy_count", "Copies that flooding would bring to the recorded peers: (r-1)N+1.", NUMBER),
+    column("copies_per_message", "Copies per message sent; null if none was sent.", NUMBER),
+    column("flood_ratio", "Copies relative to flooding: 1 when flooding, less with Plumtree."),
 )
-REDUNDANCY = schema_of(COLUMNS)
 
 
-def redundancy(seconds: pa.Table, intervals: pa.Table, correction: ClockCorrection) -> pa.Table:
+def redundancy(seconds: pl.DataFrame, intervals: pl.DataFrame, correction: ClockCorrection) -> pl.DataFrame:
     """By minute, for one channel. `seconds` has one row per run and second (`event_time`) with `message_count`,
     `first_copy_count`, `duplicate_count` and the channel's `degree`; `intervals` is `membership_intervals`."""
-    rows = correction.apply(frame_us(seconds), "run_id", "event_time")
-    members = frame_us(intervals)
+    rows = correction.apply(in_us(seconds), "run_id", "event_time")
+    members = in_us(intervals)
     peers, recorded = (_peer_count(part, rows["event_time"]) for part in (members, members.filter("is_recorded")))
     degree = np.minimum(rows["degree"].fill_null(0).to_numpy(), np.maximum(peers - 1, 0))
     flood = np.maximum((degree - 1) * peers + 1, 0) * recorded / np.maximum(peers, 1)
@@ -62,7 +58,7 @@ def redundancy(seconds: pa.Table, intervals: pa.Table, correction: ClockCorrecti
         copies_per_message=copies / messages.replace(0, None),
         flood_ratio=copies / pl.col("flood_copy_count").replace(0.0, None),
     )
-    return table_us(by_minute.sort("channel", "start_time"), REDUNDANCY)
+    return conform(by_minute.sort("channel", "start_time"), COLUMNS)
 
 
 def _peer_count(members: pl.DataFrame, times: pl.Series) -> np.ndarray:
@@ -73,12 +69,12 @@ def _peer_count(members: pl.DataFrame, times: pl.Series) -> np.ndarray:
     return np.asarray(started - ended)
 
 
-def build(inputs: ChannelInputs) -> pa.Table:
-    degree = frame(inputs["fabric_snapshots"])["degree"].max()
+def build(inputs: ChannelInputs) -> pl.DataFrame:
+    degree = inputs["fabric_snapshots"]["degree"].max()
     # The peers of a run may be in several parts.
     seconds = inputs.scan("seconds").group_by("channel", "run_id", "event_time").agg(pl.all().sum())
     seconds = seconds.with_columns(degree=pl.lit(degree, pl.Int64))
-    return redundancy(arrow(seconds), inputs["membership_intervals"], inputs.clocks)
+    return redundancy(seconds, inputs["membership_intervals"], inputs.clocks)
 
 
 TABLE = Table(

@@ -1,45 +1,32 @@
 """How long the fabric took to be regular and connected again after each lost peer."""
 
 import numpy as np
+import polars as pl
 
 from broadloom.pipeline.analysis.fabric_timeline import NEVER, FabricTimeline
-from broadloom.pipeline.analysis.frames import empty, from_rows
-from broadloom.pipeline.table import (
-    CHANNEL,
-    COUNT,
-    ID,
-    NUMBER,
-    TEXT,
-    TIME,
-    ChannelInputs,
-    Stage,
-    Table,
-    TableColumn,
-    schema_of,
-)
+from broadloom.pipeline.analysis.frames import from_rows
+from broadloom.pipeline.table import CHANNEL, ChannelInputs, Stage, Table, column
 from broadloom.pipeline.tables.fabric_snapshots import DEGREE
-from broadloom.record.arrow_import import pa
 
 COLUMNS = (
     CHANNEL,
-    TableColumn("peer", ID, "Peer that was lost."),
-    TableColumn("reason", TEXT, "`left` (gracefully) or `crashed`."),
-    TableColumn("start_time", TIME, "When it began to leave, or its last sign of life."),
-    TableColumn("link_count", COUNT, "Links it had at that time."),
-    TableColumn("remaining_peer_count", COUNT, "Peers present without it."),
-    TableColumn("component_count", COUNT, "Connected components right after the loss; 1 if still connected."),
-    TableColumn("concurrent_loss_count", COUNT, "Other peers lost at the same time or before the repair was done."),
-    TableColumn("end_time", TIME, "When the fabric was first regular and connected again; null if never."),
-    TableColumn("duration_ms", NUMBER, "Duration of the repair."),
+    column("peer", "Peer that was lost."),
+    column("reason", "`left` (gracefully) or `crashed`."),
+    column("start_time", "When it began to leave, or its last sign of life."),
+    column("link_count", "Links it had at that time."),
+    column("remaining_peer_count", "Peers present without it."),
+    column("component_count", "Connected components right after the loss; 1 if still connected."),
+    column("concurrent_loss_count", "Other peers lost at the same time or before the repair was done."),
+    column("end_time", "When the fabric was first regular and connected again; null if never."),
+    column("duration_ms", "Duration of the repair."),
 )
-REPAIRS = schema_of(COLUMNS)
 
 
-def repairs(links: pa.Table, intervals: pa.Table, *, degree: int = 0) -> pa.Table:
+def repairs(links: pl.DataFrame, intervals: pl.DataFrame, *, degree: int = 0) -> pl.DataFrame:
     """One row per lost peer of a channel, from its tables `links` and `membership_intervals`."""
-    if not intervals.num_rows:
-        return empty(REPAIRS)
-    channel = intervals["channel"][0].as_py()
+    if not intervals.height:
+        return from_rows([], COLUMNS)
+    channel = intervals["channel"][0]
     timeline = FabricTimeline(links, intervals, degree)
     lost = np.flatnonzero(timeline.end < NEVER)
     lost = lost[np.argsort(timeline.end[lost], kind="stable")]
@@ -76,7 +63,7 @@ def repairs(links: pa.Table, intervals: pa.Table, *, degree: int = 0) -> pa.Tabl
                 "duration_ms": None if end is None else (end - start) / 1000,
             }
         )
-    return from_rows(rows, REPAIRS)
+    return from_rows(rows, COLUMNS)
 
 
 def _up_at_loss(timeline: FabricTimeline, end: np.ndarray) -> np.ndarray:
@@ -88,7 +75,7 @@ def _up_at_loss(timeline: FabricTimeline, end: np.ndarray) -> np.ndarray:
     )
 
 
-def build(inputs: ChannelInputs) -> pa.Table:
+def build(inputs: ChannelInputs) -> pl.DataFrame:
     return repairs(inputs["links"], inputs["membership_intervals"], degree=int(inputs.settings[DEGREE.name]))
 
 

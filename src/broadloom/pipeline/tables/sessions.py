@@ -18,25 +18,19 @@ from typing import Any
 
 import polars as pl
 
-from broadloom.pipeline.analysis.frames import arrow, empty, frame, frame_us, table_us
+from broadloom.pipeline.analysis.frames import conform, from_rows, in_us
 from broadloom.pipeline.analysis.subscribers import identities, with_subscriber
 from broadloom.pipeline.billing.money import to_decimal
 from broadloom.pipeline.table import (
     CHANNEL,
-    COUNT,
     EXACT_MS,
-    FLAG,
-    TEXT,
-    TIME,
     ChannelInputs,
     Stage,
     Table,
-    TableColumn,
     TableSetting,
     TableSettingError,
-    schema_of,
+    column,
 )
-from broadloom.record.arrow_import import pa
 
 KINDS = ("identification", "joined", "leaving", "left", "member_joined", "member_left")
 _OF_OTHERS = ("identification", "member_joined", "member_left")
@@ -63,27 +57,24 @@ SETTINGS = (
 
 COLUMNS = (
     CHANNEL,
-    TableColumn("subscriber", TEXT, "Name on its ticket, else the name it chose, else its peer ID."),
-    TableColumn("start_time", TIME, "First sign of life: an identification, or that it joined."),
-    TableColumn("end_time", TIME, "When it left, else the last sign plus the tail, within the tapes."),
-    TableColumn("connected_ms", EXACT_MS, "Duration of the session."),
-    TableColumn("identification_count", COUNT, "Identifications, each counted once."),
-    TableColumn("peer_count", COUNT, "Peers of the subscriber: reconnects without a gap, or several devices."),
-    TableColumn(
+    column("subscriber", "Name on its ticket, else the name it chose, else its peer ID."),
+    column("start_time", "First sign of life: an identification, or that it joined."),
+    column("end_time", "When it left, else the last sign plus the tail, within the tapes."),
+    column("connected_ms", "Duration of the session.", EXACT_MS),
+    column("identification_count", "Identifications, each counted once."),
+    column("peer_count", "Peers of the subscriber: reconnects without a gap, or several devices."),
+    column(
         "end_status",
-        TEXT,
         "`left`, `timed_out`, `crashed` (not from identifications), or `open` (the tapes end before the timeout).",
     ),
-    TableColumn(
+    column(
         "evidence",
-        TEXT,
         "What it rests on: `identifications`, `roster` (a recorder had it in its roster), or `membership` (only its "
         "own `joined` event, and how the membership ended).",
     ),
-    TableColumn("ticket_serial", TEXT, "Serial number of its (last) ticket; null without a ticket."),
-    TableColumn("is_proven", FLAG, "Whether the name is on a ticket; if not, anyone could choose it."),
+    column("ticket_serial", "Serial number of its (last) ticket; null without a ticket."),
+    column("is_proven", "Whether the name is on a ticket; if not, anyone could choose it."),
 )
-SESSIONS = schema_of(COLUMNS)
 
 SECOND_US = 1_000_000
 ROSTER_DELAY = timedelta(seconds=10)
@@ -92,16 +83,13 @@ ROSTER_DELAY = timedelta(seconds=10)
 
 @dataclass(frozen=True, slots=True)
 class SessionRule:
+    """The values of `SETTINGS`, which say what each means."""
+
     interval_s: float
-    """Interval at which subscribers identify themselves."""
     missed_max: int
-    """Missed identifications before a session is over."""
     grace_s: float
-    """How late an identification may be."""
     tail_s: float
-    """How long a subscriber counts as connected after its last sign, unless it left."""
     window_s: float
-    """Sightings within this time count as one identification."""
 
     def __post_init__(self) -> None:
         if self.interval_s <= 0 or self.missed_max < 0 or self.grace_s < 0 or self.tail_s < 0:
@@ -132,45 +120,27 @@ class SessionRule:
         return round(self.window_s * SECOND_US)
 
 
-SIGNS: pa.Schema = pa.schema(
-    [
-        ("channel", pa.string()),
-        ("peer", pa.string()),
-        ("subscriber", pa.string()),
-        ("sign", pa.string()),
-        ("first_time", TIME),
-        ("last_time", TIME),
-    ]
+SPAN_COLUMNS = (
+    *("channel", "subscriber", "peer", "start_time", "last_time", "end_time", "has_left", "identification_count"),
 )
-"""Signs of life, already combined within `window_us`. `sign` is identification, joined or left; only identifications
-have a subscriber."""
-
-SPANS: pa.Schema = pa.schema(
-    [
-        ("channel", pa.string()),
-        ("subscriber", pa.string()),
-        ("peer", pa.string()),
-        ("start_time", TIME),
-        ("last_time", TIME),
-        ("end_time", TIME),
-        ("has_left", pa.bool_()),
-        ("identification_count", pa.int64()),
-    ]
-)
-
+"""When a peer of a subscriber was connected. Times are in microseconds."""
 
 _LAST_TICKET = pl.col("ticket_serial").drop_nulls().last()
 _KEYS = ["channel", "subscriber", "peer"]
 _PEER = ["channel", "peer"]
 
 
-def spans(signs: pa.Table, rule: SessionRule) -> pa.Table:
-    """When each peer of a subscriber was connected. The table must hold all signs of a peer."""
-    frame = frame_us(signs)
-    identifications = _identifications(frame.filter(pl.col("sign") == "identification"), rule)
-    joined = frame.filter(pl.col("sign") == "joined")
+def spans(signs: pl.DataFrame, rule: SessionRule) -> pl.DataFrame:
+    """`SPAN_COLUMNS`, from all signs of a peer.
+
+    `sign` is identification, joined or left; only identifications have a subscriber. Signs may be combined within
+    `window_us`: each has a `first_time` and a `last_time`.
+    """
+    signs = in_us(signs)
+    identifications = _identifications(signs.filter(pl.col("sign") == "identification"), rule)
+    joined = signs.filter(pl.col("sign") == "joined")
     joined = joined.select(*_PEER, "first_time", "last_time", is_new=pl.lit(0, pl.Int64))
-    left = frame.filter(pl.col("sign") == "left").group_by(_PEER).agg(left_time=pl.col("first_time").min())
+    left = signs.filter(pl.col("sign") == "left").group_by(_PEER).agg(left_time=pl.col("first_time").min())
     subscribers = identifications.select(_KEYS).unique()
     ordered = (
         pl.concat([identifications, subscribers.join(joined, on=_PEER).select(identifications.columns)])
@@ -194,27 +164,22 @@ def spans(signs: pa.Table, rule: SessionRule) -> pa.Table:
         .with_columns(has_left=(pl.col("left_time") - pl.col("last_time") <= rule.timeout_us).fill_null(False))
         .with_columns(end_time=pl.when("has_left").then("left_time").otherwise(pl.col("last_time") + rule.tail_us))
     )
-    return table_us(found, SPANS)
+    return found.select(SPAN_COLUMNS)
 
 
-def sessions(spans: pa.Table, rule: SessionRule) -> pa.Table:
-    """Merge the spans of a subscriber. `tape_end_time` is the end of the channel's tapes: a session does not extend
-    beyond it, and is open if more signs could still continue it. `ticket_serial` may be missing."""
+def sessions(spans: pl.DataFrame, tape_end_us: int, rule: SessionRule) -> pl.DataFrame:
+    """Merge the spans of a subscriber, which have `ticket_serial` too. A session does not extend beyond the end of the
+    channel's tapes, and is open if more signs could still continue it."""
     keys = ["channel", "subscriber"]
-    every = frame_us(spans)
-    if "ticket_serial" not in every.columns:
-        every = every.with_columns(ticket_serial=pl.lit(None, pl.String))
-    frame = (
-        every.with_columns(
-            is_open=~pl.col("has_left") & (pl.col("last_time") + rule.timeout_us >= pl.col("tape_end_time"))
-        )
-        .with_columns(end_time=pl.max_horizontal(pl.min_horizontal("end_time", "tape_end_time"), "last_time"))
+    every = (
+        spans.with_columns(is_open=~pl.col("has_left") & (pl.col("last_time") + rule.timeout_us >= tape_end_us))
+        .with_columns(end_time=pl.max_horizontal(pl.min_horizontal("end_time", tape_end_us), "last_time"))
         .sort([*keys, "start_time", "end_time", "peer"])
     )
     starts_session = _starts_group(keys) | (pl.col("start_time") > _furthest_end("end_time", keys))
     status = pl.when("is_open").then(pl.lit("open")).when("has_left").then(pl.lit("left"))
     found = (
-        frame.with_columns(session=starts_session.cum_sum())
+        every.with_columns(session=starts_session.cum_sum())
         .group_by("session", maintain_order=True)
         .agg(
             *(pl.col(key).first() for key in keys),
@@ -233,7 +198,7 @@ def sessions(spans: pa.Table, rule: SessionRule) -> pa.Table:
 
 def membership_sessions(
     intervals: pl.DataFrame, identified: pl.DataFrame, in_roster: pl.Series, tape_end_time: datetime
-) -> pa.Table:
+) -> pl.DataFrame:
     """Sessions of members that never identified themselves, from the table `membership_intervals` with `subscriber`.
 
     `identified` has the peers and subscribers that did; `in_roster` the peers that a recorder saw in the roster.
@@ -285,14 +250,13 @@ def membership_sessions(
     return _completed(found)
 
 
-def _completed(found: pl.DataFrame) -> pa.Table:
+def _completed(found: pl.DataFrame) -> pl.DataFrame:
     """Add `connected_ms` and `is_proven`. Times are in microseconds."""
-    found = found.with_columns(is_proven=pl.col("ticket_serial").is_not_null())
-    position = SESSIONS.get_field_index("connected_ms")
     connected_us = (found["end_time"] - found["start_time"]).to_numpy()
-    return table_us(found, SESSIONS.remove(position)).add_column(
-        position, SESSIONS.field(position), to_decimal(connected_us, EXACT_MS)
+    found = found.with_columns(
+        is_proven=pl.col("ticket_serial").is_not_null(), connected_ms=to_decimal(connected_us, EXACT_MS)
     )
+    return conform(found, COLUMNS)
 
 
 def _identifications(signs: pl.DataFrame, rule: SessionRule) -> pl.DataFrame:
@@ -323,22 +287,22 @@ def rule(settings: Mapping[str, Any]) -> SessionRule:
     )
 
 
-def build(inputs: ChannelInputs) -> pa.Table:
+def build(inputs: ChannelInputs) -> pl.DataFrame:
     chosen = rule(inputs.settings)
     slices = inputs.scan("signs").group_by("channel", "peer", "subscriber", "sign", "time_slice")
     signs = slices.agg(pl.col("first_time").min(), pl.col("last_time").max())
     known = identities(inputs.scan("names"))
-    found = frame(spans(arrow(with_subscriber(signs, known).select(SIGNS.names)), chosen))
+    found = spans(with_subscriber(signs, known), chosen)
     found = found.join(known.filter("is_proven").select("peer", "ticket_serial"), on="peer", how="left")
-    channels = frame(inputs["channels"])
+    channels = inputs["channels"]
     if not channels.height:
-        return empty(SESSIONS)
-    tape_end = channels.select("channel", tape_end_time="end_time")
-    intervals = frame(inputs["membership_intervals"]).with_columns(subscriber="peer")
+        return from_rows([], COLUMNS)
+    tape_end_us = in_us(channels)["end_time"][0]
+    intervals = inputs["membership_intervals"].with_columns(subscriber="peer")
     intervals = with_subscriber(intervals.drop("name", "role", "ticket_serial", "is_proven"), known)
-    return pa.concat_tables(
+    return pl.concat(
         [
-            sessions(arrow(found.join(tape_end, on="channel")), chosen),
+            sessions(found, tape_end_us, chosen),
             membership_sessions(intervals, found, inputs.scan("roster")["peer"], channels["end_time"][0]),
         ]
     )

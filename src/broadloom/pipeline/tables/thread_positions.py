@@ -13,9 +13,8 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from broadloom.pipeline.analysis.frames import frame_us, table_us
-from broadloom.pipeline.table import CHANNEL, COUNT, ID, TEXT, ChannelInputs, Stage, Table, TableColumn, schema_of
-from broadloom.record.arrow_import import pa
+from broadloom.pipeline.analysis.frames import conform
+from broadloom.pipeline.table import CHANNEL, ChannelInputs, Stage, Table, column
 
 COMPLETE, PARENT_MISSING, CYCLE = "complete", "parent_missing", "cycle"
 _STATUSES = (COMPLETE, PARENT_MISSING, CYCLE)
@@ -27,35 +26,33 @@ MESSAGE_COLUMNS = [
 
 COLUMNS = (
     CHANNEL,
-    TableColumn("author", ID, "Author of the message."),
-    TableColumn("sequence", COUNT, "Sequence number of the message."),
-    TableColumn("root_author", ID, "Author of the first message of the thread."),
-    TableColumn("root_sequence", COUNT, "Sequence number of that message."),
-    TableColumn("depth", COUNT, "Replies between the two; null in a cycle."),
-    TableColumn("status", TEXT, "`complete`, `parent_missing` (the root replies to an unknown message) or `cycle`."),
+    column("author", "Author of the message."),
+    column("sequence", "Sequence number of the message."),
+    column("root_author", "Author of the first message of the thread."),
+    column("root_sequence", "Sequence number of that message."),
+    column("depth", "Replies between the two; null in a cycle."),
+    column("status", "`complete`, `parent_missing` (the root replies to an unknown message) or `cycle`."),
 )
-THREAD_POSITIONS = schema_of(COLUMNS)
 
 Ints = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]
 
 
-def thread_positions(messages: pa.Table) -> pa.Table:
+def thread_positions(messages: pl.DataFrame) -> pl.DataFrame:
     """Root and depth of each message of a channel.
 
     Columns: channel, author, sequence, parent_author, parent_sequence, group_id, member, member_sequence,
     parent_member, parent_member_sequence.
     """
-    frame = frame_us(messages)
-    root, depth, status = find_roots(frame)
-    names = frame.select("channel", "author", "sequence")
+    root, depth, status = find_roots(messages)
+    names = messages.select("channel", "author", "sequence")
     positions = names.with_columns(
         root_author=names["author"].gather(root),
         root_sequence=names["sequence"].gather(root),
         depth=pl.Series(depth).replace(-1, None),
         status=status_names(status),
     )
-    return table_us(positions, THREAD_POSITIONS)
+    return conform(positions, COLUMNS)
 
 
 def status_names(status: npt.NDArray[np.int8]) -> pl.Series:
@@ -138,7 +135,7 @@ def _first_of_cycle(parent: Ints, landed: Ints) -> Ints:
     return np.asarray(lowest[np.searchsorted(members, landed)])
 
 
-def build(inputs: ChannelInputs) -> pa.Table:
+def build(inputs: ChannelInputs) -> pl.DataFrame:
     return thread_positions(inputs["messages"].select(MESSAGE_COLUMNS))
 
 

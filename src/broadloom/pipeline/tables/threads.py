@@ -7,45 +7,31 @@ import numpy as np
 import polars as pl
 
 from broadloom.pipeline.analysis.clock_correction import ClockCorrection
-from broadloom.pipeline.analysis.frames import frame_us, table_us, to_ms
-from broadloom.pipeline.table import (
-    CHANNEL,
-    COUNT,
-    ID,
-    NUMBER,
-    TEXT,
-    TIME,
-    ChannelInputs,
-    Stage,
-    Table,
-    TableColumn,
-    schema_of,
-)
+from broadloom.pipeline.analysis.frames import conform, in_us, to_ms
+from broadloom.pipeline.table import CHANNEL, ChannelInputs, Stage, Table, column
 from broadloom.pipeline.tables.thread_positions import MESSAGE_COLUMNS, find_roots, status_names
-from broadloom.record.arrow_import import pa
 
 COLUMNS = (
     CHANNEL,
-    TableColumn("root_author", ID, "Author of the first message; of a cycle, of the first one on the tapes."),
-    TableColumn("root_sequence", COUNT, "Sequence number of that message."),
-    TableColumn("group_id", TEXT, "Group of that message."),
-    TableColumn("status", TEXT, "`complete`, `parent_missing` (the root replies to an unknown message) or `cycle`."),
-    TableColumn("message_count", COUNT, "Messages, including those that lead into a cycle."),
-    TableColumn("depth", COUNT, "Replies from the root to the deepest message; null for a cycle."),
-    TableColumn("participant_count", COUNT, "Members that posted; outside groups, peers."),
-    TableColumn("start_time", TIME, "Time of the first message, by the reference clock."),
-    TableColumn("end_time", TIME, "Time of the last message."),
-    TableColumn("first_reply_ms", NUMBER, "Time until another participant first replied to the root; null if never."),
+    column("root_author", "Author of the first message; of a cycle, of the first one on the tapes."),
+    column("root_sequence", "Sequence number of that message."),
+    column("group_id", "Group of that message."),
+    column("status", "`complete`, `parent_missing` (the root replies to an unknown message) or `cycle`."),
+    column("message_count", "Messages, including those that lead into a cycle."),
+    column("depth", "Replies from the root to the deepest message; null for a cycle."),
+    column("participant_count", "Members that posted; outside groups, peers."),
+    column("start_time", "Time of the first message, by the reference clock."),
+    column("end_time", "Time of the last message."),
+    column("first_reply_ms", "Time until another participant first replied to the root; null if never."),
 )
-THREADS = schema_of(COLUMNS)
 
 
-def threads(messages: pa.Table, correction: ClockCorrection) -> pa.Table:
+def threads(messages: pl.DataFrame, correction: ClockCorrection) -> pl.DataFrame:
     """All threads of a channel. Columns as for `thread_positions`, plus run_id (null if unknown) and sent_time.
 
     A message without replies is a thread only if it is in a group.
     """
-    frame = correction.apply(frame_us(messages), "run_id", "sent_time")
+    frame = correction.apply(in_us(messages), "run_id", "sent_time")
     root, depth, status = find_roots(frame)
     participant = frame["member"].fill_null(frame["author"]).cast(pl.Categorical).to_physical().to_numpy()
     is_grouped = frame["group_id"].is_not_null().to_numpy()
@@ -78,10 +64,10 @@ def threads(messages: pa.Table, correction: ClockCorrection) -> pa.Table:
         depth=pl.col("depth").replace(-1, None),
         status=status_names(found["status"].to_numpy()),
     )
-    return table_us(found.sort("start_time", "root_author", "root_sequence"), THREADS)
+    return conform(found.sort("start_time", "root_author", "root_sequence"), COLUMNS)
 
 
-def build(inputs: ChannelInputs) -> pa.Table:
+def build(inputs: ChannelInputs) -> pl.DataFrame:
     return threads(inputs["messages"].select([*MESSAGE_COLUMNS, "run_id", "sent_time"]), inputs.clocks)
 
 

@@ -5,22 +5,21 @@ Messages without a group or topic have a row too (null), so that the rows add up
 
 import polars as pl
 
-from broadloom.pipeline.analysis.frames import frame, to_schema
-from broadloom.pipeline.table import CHANNEL, COUNT, TEXT, TIME, ChannelInputs, Stage, Table, TableColumn, schema_of
-from broadloom.record.arrow_import import pa
+from broadloom.pipeline.analysis.frames import conform
+from broadloom.pipeline.table import CHANNEL, ChannelInputs, Stage, Table, column
 
-_GROUP = TableColumn("group_id", TEXT, "Group; null for messages outside groups.")
+_GROUP = column("group_id", "Group; null for messages outside groups.")
 _MEASURES = (
-    TableColumn("message_count", COUNT, "Messages sent."),
-    TableColumn("author_count", COUNT, "Authors: members of the group, else peers."),
-    TableColumn("payload_bytes", COUNT, "Total size of the payloads."),
-    TableColumn("reply_count", COUNT, "Messages that reply to another one."),
-    TableColumn("first_message_time", TIME, "Time of the first message."),
-    TableColumn("last_message_time", TIME, "Time of the last message."),
+    column("message_count", "Messages sent."),
+    column("author_count", "Authors: members of the group, else peers."),
+    column("payload_bytes", "Total size of the payloads."),
+    column("reply_count", "Messages that reply to another one."),
+    column("first_message_time", "Time of the first message."),
+    column("last_message_time", "Time of the last message."),
 )
 
-COLUMNS = (CHANNEL, _GROUP, TableColumn("topic", TEXT, "Topic; null for messages without one."), *_MEASURES)
-GROUP_COLUMNS = (CHANNEL, _GROUP, TableColumn("topic_count", COUNT, "Number of topics."), *_MEASURES)
+COLUMNS = (CHANNEL, _GROUP, column("topic", "Topic; null for messages without one."), *_MEASURES)
+GROUP_COLUMNS = (CHANNEL, _GROUP, column("topic_count", "Number of topics."), *_MEASURES)
 """Columns of the table `group_stats`."""
 
 
@@ -38,8 +37,8 @@ def message_stats(messages: pl.DataFrame, *keys: str) -> pl.DataFrame:
     return found.sort("channel", "message_count", *keys, descending=[False, True, *(False for _ in keys)])
 
 
-def build(inputs: ChannelInputs) -> pa.Table:
-    return to_schema(message_stats(frame(inputs["messages"]), "group_id", "topic"), schema_of(COLUMNS))
+def build(inputs: ChannelInputs) -> pl.DataFrame:
+    return conform(message_stats(inputs["messages"], "group_id", "topic"), COLUMNS)
 
 
 TABLE = Table(

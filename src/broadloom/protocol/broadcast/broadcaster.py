@@ -18,6 +18,7 @@ from broadloom.wire.payload_kind import PayloadKind
 if TYPE_CHECKING:
     from broadloom.protocol.identity import Signer
     from broadloom.protocol.link import Link
+    from broadloom.protocol.owner.quotas import QuotaEnforcer
     from broadloom.protocol.peer import Peer
 
 
@@ -28,10 +29,12 @@ MESSAGE_BYTES_MAX = FRAME_BYTES_MAX - 256
 class _OpenBundle:
     """Messages of this peer that have not been sent yet."""
 
-    __slots__ = ("attributes", "busy_until", "is_due", "messages", "size")
+    __slots__ = ("after", "attributes", "busy_until", "is_due", "messages", "size")
 
     def __init__(self) -> None:
         self.messages: list[bytes] = []
+        self.after = 0
+        """Number of the last message before them."""
         self.size = 0
         self.attributes = (0, 0, 0)
         """Kind, priority and TTL, which all messages of a frame share."""
@@ -55,9 +58,12 @@ class Broadcaster:
         self.backfill = Backfill(peer)
         self.plumtree = Plumtree(peer, self)
         self.acks = AckAggregator(peer, self)
+        self.quotas: QuotaEnforcer | None = None
+        """Exists while a card with quotas is in force."""
         self.in_process_links: list[Link] = []
         """Links to other peers of the same process. They are not part of the fabric and get everything."""
         self._bundle = _OpenBundle()
+        self._bundle_bytes = min(settings.bundle_bytes, MESSAGE_BYTES_MAX)
         self._sent_at = -settings.retention_s
         self._recent_frames = 0.0
         """Frames of this peer in about the last second."""
@@ -75,21 +81,20 @@ class Broadcaster:
         self, data: bytes, kind: int = PayloadKind.DATA, priority: int = Priority.NORMAL, ttl_ms: int = 0
     ) -> int:
         """Send to all peers and return the sequence number. Messages of one turn of the event loop share a frame."""
-        if len(data) > MESSAGE_BYTES_MAX:
-            raise WireError(f"a message of {len(data)} bytes does not fit into a frame (at most {MESSAGE_BYTES_MAX})")
-        own = self.receiver.own_window()
-        bundle = self._bundle
-        attributes = kind, priority, ttl_ms
-        if bundle.messages and (
-            attributes != bundle.attributes or bundle.size + len(data) > self._peer.settings.bundle_bytes
-        ):
+        bundle, attributes = self._bundle, (kind, priority, ttl_ms)
+        messages, size = bundle.messages, bundle.size + len(data)
+        if not messages or size > self._bundle_bytes or attributes != bundle.attributes:
+            if len(data) > MESSAGE_BYTES_MAX:
+                raise WireError(
+                    f"a message of {len(data)} bytes does not fit into a frame (at most {MESSAGE_BYTES_MAX})"
+                )
             self.flush()
-        if not bundle.messages:
-            bundle.attributes = attributes
-        bundle.messages.append(data)
-        bundle.size += len(data)
-        sequence = own.last_contiguous + len(bundle.messages)
-        if len(bundle.messages) >= BUNDLE_MESSAGES_MAX:
+            size, bundle.attributes = len(data), attributes
+            bundle.after = self.receiver.own_window().last_contiguous
+        messages.append(data)
+        bundle.size = size
+        sequence = bundle.after + len(messages)
+        if len(messages) >= BUNDLE_MESSAGES_MAX:
             self.flush()
         elif not bundle.is_due:
             bundle.is_due = True

@@ -5,6 +5,7 @@ lacks (`anti_entropy.py`), and then every first copy as it arrives. So whatever 
 reaches all others, whichever links come and go.
 """
 
+import math
 from typing import TYPE_CHECKING
 
 from broadloom.protocol.broadcast.author_warnings import sent_at as signed_sent_at
@@ -54,6 +55,20 @@ class Receiver:
         """The peer is connected: the application gets what is sent from now on."""
         self._connected_at = self._peer.runtime.now()
 
+    def begin_state(self) -> None:
+        """The application fetches the state of another member, and continues at its position: from now on, nothing is
+        left out because it was sent before this peer was connected."""
+        self._connected_at = self.joined_at = -math.inf
+
+    def positions(self) -> dict[PeerId, int]:
+        """How far this peer is with each author that it knows, itself included."""
+        own = self._broadcaster.next_sequence - 1
+        return {author: window.reached for author, window in self.windows.items()} | {self._peer.me.peer_id: own}
+
+    def floors(self) -> dict[PeerId, int]:
+        """The messages of each author up to here were never held."""
+        return {author: window.floor for author, window in self.windows.items()}
+
     # -- frames
 
     def on_broadcast(self, link: "Link", frame: bytes) -> None:
@@ -96,6 +111,8 @@ class Receiver:
         if message.age_ms > self._retention_ms:
             peer.counters.expired_copies += 1  # too old to tell from a replay; the gap is reported as missed
             return
+        if broadcaster.quotas is not None and not broadcaster.quotas.admit(link, message, frame, now):
+            return
         sent_at = now - message.age_ms / 1000
         if window is None:
             window = self.add_window(author, message.stream_start, now)
@@ -104,8 +121,7 @@ class Receiver:
         elif window.claimed_through is not None and not self._resolve_claim(author, window, last, sent_at):
             peer.counters.duplicates += last - sequence + 1
             return
-        window.last_active_at = now
-        window.is_claim_only = False
+        window.last_active_at, window.is_claim_only = now, False
         if last > window.last_known:
             window.last_known = last
             window.stream_start = message.stream_start

@@ -263,7 +263,15 @@ class MessageVerifier:
         self._requests_sent = 0
         if not self._to_recheck:
             self._to_recheck = list(self._verified)
-        for author in self._to_recheck[-RECHECKS_PER_TICK:]:
+        self._recheck(self._to_recheck[-RECHECKS_PER_TICK:])
+        del self._to_recheck[-RECHECKS_PER_TICK:]
+
+    def recheck_all(self) -> None:
+        """There is a new revocation list."""
+        self._recheck(list(self._verified))
+
+    def _recheck(self, authors: list[PeerId]) -> None:
+        for author in authors:
             verified = self._verified.get(author)
             if verified is None:
                 continue
@@ -272,4 +280,3 @@ class MessageVerifier:
             except CredentialError as rejected:
                 self.evict(author)
                 self._reject(author, rejected.text)
-        del self._to_recheck[-RECHECKS_PER_TICK:]

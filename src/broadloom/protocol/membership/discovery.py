@@ -48,6 +48,12 @@ REJECTION_TEXTS = {
     RejectReason.TLS_MISMATCH: (
         "uses plain TCP where this peer uses TLS, or the other way round; use the same tls setting on all members"
     ),
+    RejectReason.CHANNEL_TLS_MISMATCH: (
+        "is on this channel, but uses plain TCP where this peer uses TLS, or the other way round; use the same tls "
+        "setting on all members"
+    ),
+    RejectReason.CHANNEL_CLOSED: "reports that the owner has closed this channel",
+    RejectReason.QUOTA_EXCEEDED: "does not admit this ticket for a while: its holder has exceeded its quota",
     RejectReason.WRONG_VERSION: (
         "uses another version of the protocol; install the same version of Broadloom everywhere"
     ),
@@ -59,6 +65,9 @@ REJECTING_REASONS_ANYWHERE = (
     RejectReason.TICKET_EXPIRED,
     RejectReason.TICKET_REVOKED,
     RejectReason.SIGNING_MISMATCH,
+    RejectReason.CHANNEL_TLS_MISMATCH,
+    RejectReason.CHANNEL_CLOSED,
+    RejectReason.QUOTA_EXCEEDED,
 )
 
 

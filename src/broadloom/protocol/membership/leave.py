@@ -35,6 +35,8 @@ def _next_round(positions: list[int]) -> list[int]:
 class LeaveProtocol:
     def __init__(self, peer: "Peer") -> None:
         self._peer = peer
+        self._lingers = False
+        """Without links, but not gone yet."""
 
     # -- this peer leaves
 
@@ -53,7 +55,7 @@ class LeaveProtocol:
         self.check_finished()
 
     def check_finished(self) -> None:
-        if self._peer.state is PeerState.LEAVING and not len(self._peer.links):
+        if self._peer.state is PeerState.LEAVING and not len(self._peer.links) and not self._lingers:
             self._peer.finish_leave()
 
     # -- a neighbor leaves
@@ -116,8 +118,17 @@ class LeaveProtocol:
         if self._peer.accepts_channel_close:
             self._close_all()
 
+    def close_links(self, linger_s: float) -> None:
+        """Leave without waiting for the neighbors, but answer newcomers for a while."""
+        self._lingers = True
+        self._peer.begin_leave()
+        for link in list(self._peer.links):
+            link.close(LinkDownReason.LOCAL_LEAVE)
+        self._peer.runtime.call_later(linger_s, self._close_all)
+
     def _close_all(self) -> None:
         if self._peer.state is not PeerState.LEFT:
+            self._lingers = False
             self._peer.begin_leave()
             for link in list(self._peer.links):
                 link.close(LinkDownReason.LOCAL_LEAVE)

@@ -75,7 +75,7 @@ class Receipts:
         """Wait until `count` members, or all, have confirmed messages `first` to `last` of this peer. `on_done` is
         called exactly once, later, unless the receipt is closed."""
         roster = self._peer.roster
-        expected = {each: None for each in roster.primary_ids() if each != self._peer.me.peer_id}
+        expected = {PeerId(each): None for each in roster.primary_ids() if each != self._peer.me.peer_id}
         receipt = OpenReceipt(first, last, expected, roster.unreachable_ids(), count, on_done)
         self._open[receipt] = None
         receipt.timer = self._peer.runtime.call_later(timeout_s, self._end, receipt)

@@ -165,4 +165,7 @@ class CallerSide:
         self._open.clear()
         self._sending.clear()
         for request in lost:
-            request.end(Outcome(OutcomeKind.GONE, text=text, sent=True))
+            request.connection = None
+        for request in lost:
+            if request.state is not RequestState.ENDED:  # the outcome of one may be a reason to give up another
+                request.end(Outcome(OutcomeKind.GONE, text=text, sent=True))

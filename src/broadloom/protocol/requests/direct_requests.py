@@ -19,6 +19,7 @@ from broadloom.wire.exchange_messages import RejectReason
 
 if TYPE_CHECKING:
     from broadloom.protocol.exchange import Exchange, IncomingExchange
+    from broadloom.protocol.identity import Identity
     from broadloom.protocol.peer import Peer
     from broadloom.wire.codec import WireMessage
 
@@ -156,6 +157,11 @@ class DirectRequests:
     def on_peer_lost(self, peer_id: PeerId) -> None:
         """The peer is known to be gone: do not wait for its connection to notice."""
         for connection in [each for each in self._connections if each.peer_id == peer_id]:
+            connection.close("it is no longer a member")
+
+    def close_excluded(self, is_excluded: "Callable[[Identity | None, PeerId], bool]") -> None:
+        """Close the connections to members that are no longer admitted."""
+        for connection in [each for each in self._connections if is_excluded(each.identity, each.peer_id)]:
             connection.close("it is no longer a member")
 
     # -- a route, from its first request to its last
@@ -311,8 +317,11 @@ class DirectRequests:
         self._peer.counters.requests_received += 1
         if self.is_leaving or not self._peer.is_present:
             request.refuse(RequestStatus.LEAVING, "this peer is leaving the channel")
-        else:
+        elif self._peer.broadcaster.quotas is None or self._peer.broadcaster.quotas.admit_request(request):
             self.handlers.dispatch(request)
+        else:
+            self._peer.counters.quota_refused_requests += 1
+            request.refuse(RequestStatus.BUSY, "more requests than the quota of the caller allows")
 
     def on_room(self, connection: DirectConnection) -> None:
         """A request has ended, or the connection is writable again."""
@@ -344,9 +353,10 @@ class DirectRequests:
         self._dial_queued()
 
     def end_queued(self, request: OutgoingRequest, outcome: Outcome) -> None:
-        """End a request that was not sent."""
+        """End a request that was not sent, unless it was given up because of the outcome of another one."""
         self._remove_waiting(request)
-        request.end(outcome)
+        if request.state is not RequestState.ENDED:
+            request.end(outcome)
 
     # -- ends
 

@@ -33,7 +33,9 @@ from broadloom.wire.roster_messages import (
 from broadloom.wire.types import SignedRecord
 
 if TYPE_CHECKING:
-    from broadloom.protocol.identity import Signer
+    from collections.abc import Callable
+
+    from broadloom.protocol.identity import Identity, Signer
     from broadloom.protocol.link import Link
     from broadloom.protocol.peer import Peer
     from broadloom.protocol.runtime import Timer
@@ -304,6 +306,15 @@ class Roster:
             self.sync.remove(self._known[peer_id])
             self._presence.on_lost(peer_id)
 
+    def drop_excluded(self, is_excluded: "Callable[[Identity | None, PeerId], bool]") -> None:
+        """Drop members that are no longer admitted. Their records are not accepted either: the credential is verified
+        again."""
+        excluded = [each for each, known in self._known.items() if is_excluded(known.identity, each)]
+        for peer_id in excluded:
+            if peer_id != self._peer.me.peer_id:
+                self._known[peer_id].check = None
+                self._apply(self._graph.update(peer_id, None))
+
     # -- relaying
 
     def _relay(self, peer_id: PeerId, source: "Link | None") -> None:
@@ -351,7 +362,8 @@ class Roster:
         for peer_id in [each for each, dropped_at in self._dropped_at.items() if dropped_at < due_at]:
             dropped_at = self._dropped_at.pop(peer_id)
             known = self._known.get(peer_id)
-            if known is None or known.stored_at > dropped_at or peer_id == self._peer.me.peer_id:
+            present = self._peer.me.peer_id, *self._peer.links.neighbors  # whatever others say
+            if known is None or known.stored_at > dropped_at or peer_id in present:
                 continue
             listed = [each for each in known.record.neighbors if each in self._graph.reachable]
             dropped = [each for each in listed if not self._graph.lists(each, peer_id)]

@@ -137,6 +137,8 @@ def find_undelivered(
     """
     present = {node.peer.me.peer_id for node in members}
     for author, times in checker.sent_at.items():
+        if author in checker.unchecked_authors:
+            continue
         logs = {node: log for node in members if (log := checker.author_logs.get(node, {}).get(author)) is not None}
         if author in present or checker.left_cleanly(author):
             last = len(times)

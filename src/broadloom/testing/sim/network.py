@@ -73,6 +73,7 @@ class SimNetwork:
             return
         far.node = node
         far.remote_host = here
+        near.identity, far.identity = node.identity, near.node.identity if near.node is not None else None
         node.connections[far] = None
         self.clock.call_at(self.clock.now + near.latency_s, near.complete_dial)
         node.run(node.accept, far, cost_s=node.handshake_cost_s)

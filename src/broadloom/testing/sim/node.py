@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from broadloom.protocol.identity import Signer
     from broadloom.protocol.runtime import ConnectionHandler, ObserverFactory
     from broadloom.testing.sim.network import SimConnection, SimNetwork
+    from broadloom.testing.sim.owner import SimOwner
     from broadloom.testing.sim.step_checker import StepChecker
     from broadloom.testing.sim.virtual_clock import VirtualClock
 
@@ -80,6 +81,7 @@ class SimNode:
         keep_received: bool = True,
         signer: "Callable[[int], Signer] | None" = None,
         roster_signer: "Callable[[int], Signer] | None" = None,
+        owner: "SimOwner | None" = None,
     ) -> None:
         self.number = number
         self.host = host
@@ -107,10 +109,14 @@ class SimNode:
         self._work_queue: deque[tuple[Callable[..., None], tuple[Any, ...], float]] = deque()
         self._uplink_free_at = 0.0
         self._busy = False
+        self._waits_for_quota = False
         self._keep_received = keep_received
         self.address = self._listen(CHANNEL_ID)
         me = PeerInfo(self.random.getrandbits(64), self.address)
         observer = tape.observer(channel, me.peer_id) if tape is not None else None
+        owner_verifier = owner.verifier(number, me.peer_id) if owner is not None else None
+        self.identity = owner_verifier.identity if owner_verifier is not None else None
+        """What its certificate would state, if there are tickets."""
         own_signer = signer(me.peer_id) if signer is not None else None
         self.peer = Peer(
             self,
@@ -122,6 +128,7 @@ class SimNode:
             observer=observer,
             roster_signer=roster_signer(me.peer_id) if roster_signer is not None else None,
             name=f"peer {number}",
+            owner_verifier=owner_verifier,
         )
 
     def _listen(self, channel_id: bytes) -> Address:
@@ -145,13 +152,32 @@ class SimNode:
     def is_connected(self) -> bool:
         return self.is_alive and self.peer.state is PeerState.CONNECTED
 
-    def broadcast(self, data: bytes, *, receipt_timeout_s: float | None = None) -> int:
+    def broadcast(self, data: bytes, *, kind: int = 0, receipt_timeout_s: float | None = None) -> int:
         """Broadcast from this peer; return the sequence number. With a timeout, a receipt is checked and kept."""
-        sequence = self.peer.broadcast(data, kind=0 if receipt_timeout_s is None else WANTS_RECEIPT)
+        sequence = self.peer.broadcast(data, kind=kind if receipt_timeout_s is None else kind | WANTS_RECEIPT)
         self.checker.on_sent(self, sequence, data)
         if receipt_timeout_s is not None:
             self.peer.receipts.open(sequence, sequence, None, receipt_timeout_s, self._on_receipt)
         return sequence
+
+    def send(self, data: bytes, *, receipt_timeout_s: float | None = None) -> None:
+        """Broadcast, after a wait if the quota of this member requires it. Its program sends nothing else meanwhile."""
+        pacer = self.peer.owner.pacer
+        if pacer is not None:
+            delay_s = pacer.delay_s(len(data))
+            if self._waits_for_quota or delay_s == math.inf:
+                return
+            if delay_s > 0:
+                self._waits_for_quota = True
+                self.call_later(delay_s, self._send_after_wait, data, receipt_timeout_s)
+                return
+            pacer.take(len(data))
+        self.broadcast(data, receipt_timeout_s=receipt_timeout_s)
+
+    def _send_after_wait(self, data: bytes, receipt_timeout_s: float | None) -> None:
+        self._waits_for_quota = False
+        if self.is_connected:
+            self.send(data, receipt_timeout_s=receipt_timeout_s)
 
     def _on_receipt(self, receipt: Receipt) -> None:
         self.receipts.append(receipt)

@@ -91,7 +91,7 @@ def load(name: str) -> Scenario:
 
 def parse(name: str, content: dict[str, Any]) -> Scenario:
     """Build a scenario from the content of a TOML file; unknown keys are errors."""
-    known = {"description", "peers", "bootstrap_count", "size_bytes", "peer", "network", "step"}
+    known = {"description", "peers", "bootstrap_count", "roster", "size_bytes", "peer", "network", "step"}
     if unknown := sorted(content.keys() - known):
         raise ScenarioError(f"{name}: unknown key {unknown[0]!r}; use {', '.join(sorted(known))}")
     settings = SimulationSettings(
@@ -99,7 +99,7 @@ def parse(name: str, content: dict[str, Any]) -> Scenario:
         network=_parse_settings(name, SimNetworkSettings, content.get("network", {})),
         keep_received=False,
     )
-    for key in ("bootstrap_count", "size_bytes"):
+    for key in ("bootstrap_count", "roster", "size_bytes"):
         if key in content:
             settings = replace(settings, **{key: content[key]})
     steps = tuple(_parse_step(name, dict(each)) for each in content.get("step", ()))

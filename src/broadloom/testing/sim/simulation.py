@@ -14,8 +14,11 @@ from broadloom.testing.sim.dissemination import random_payloads
 from broadloom.testing.sim.hostile import HostileNode, SimSigner
 from broadloom.testing.sim.network import SimNetwork, SimNetworkSettings
 from broadloom.testing.sim.node import START_TIME_S, SimNode
+from broadloom.testing.sim.order_traffic import OrderTraffic
+from broadloom.testing.sim.owner import OWNER_GUARANTEE, SimOwner
 from broadloom.testing.sim.request_traffic import RequestTraffic
 from broadloom.testing.sim.roster_checker import GUARANTEE, RosterChecker
+from broadloom.testing.sim.state_traffic import StateTraffic
 from broadloom.testing.sim.step_checker import StepChecker
 from broadloom.testing.sim.virtual_clock import VirtualClock
 from broadloom.wire import Address
@@ -46,6 +49,8 @@ class SimulationSettings:
     """Hostile members among the first peers (`hostile.py`). Only a signed channel withstands them: set `signed`."""
     roster: bool = False
     """Peers keep a roster of all members, with signed records. Its cost grows with the square of their number."""
+    owner: bool = False
+    """Every peer has a ticket, and the owner can publish cards and revoke tickets (`owner.py`). Implies `signed`."""
     receipt_timeout_s: float | None = None
     """Every message of the traffic waits for a receipt for this long; needs a roster."""
     keep_received: bool = True
@@ -76,6 +81,8 @@ class Simulation:
         self.nodes: list[SimNode] = []
         self.roster_checker = RosterChecker(self) if self.settings.roster else None
         self.checker.roster_checker = self.roster_checker
+        self.owner = SimOwner(self) if self.settings.owner else None
+        self.checker.owner = self.owner
         self.events = 0
         self._channel = ChannelName.parse(self.settings.channel)
         self._tape = tape_factory(lambda: START_TIME_S + self.clock.now) if tape_factory is not None else None
@@ -84,6 +91,8 @@ class Simulation:
         self._traffic_round = 0
         self._has_healed = False
         self.requests = RequestTraffic(self)
+        self.state_traffic = StateTraffic(self)
+        self.order = OrderTraffic(self)
 
     # -- peers
 
@@ -118,10 +127,17 @@ class Simulation:
             settings=settings if self.settings.roster else replace(settings, roster_max=0),
             tape=self._tape,
             keep_received=self.settings.keep_received,
-            signer=SimSigner if self.settings.signed else None,
-            roster_signer=self.roster_checker.signer if self.roster_checker is not None else None,
+            signer=self.owner.signer if self.owner is not None else SimSigner if self.settings.signed else None,
+            roster_signer=self.owner.signer
+            if self.owner is not None
+            else self.roster_checker.signer
+            if self.roster_checker is not None
+            else None,
+            owner=self.owner,
         )
         self.nodes.append(node)
+        if self.owner is not None:
+            self.owner.add(node)
         if self.roster_checker is not None:
             self.roster_checker.add(node)
         for each in self.nodes[: self.settings.hostile_count + 1]:
@@ -193,6 +209,8 @@ class Simulation:
         problem = find_undelivered(self.checker, honest, allow_missed=allow_missed)
         if problem is None and self.roster_checker is not None and (text := self.roster_checker.find_problem()):
             return GUARANTEE, text
+        if problem is None and self.owner is not None and (text := self.owner.find_problem()):
+            return OWNER_GUARANTEE, text
         return problem
 
     def quiesce(self, timeout_s: float) -> float:
@@ -235,7 +253,7 @@ class Simulation:
             node = self.random.choice(senders)
             if node.peer.state is PeerState.CONNECTED:
                 for data in random_payloads(self.random, self.settings.size_bytes):
-                    node.broadcast(data, receipt_timeout_s=self.settings.receipt_timeout_s)
+                    node.send(data, receipt_timeout_s=self.settings.receipt_timeout_s)
                 break
         self._schedule_message(traffic_round)
 

@@ -1,7 +1,7 @@
 """The steps of scenarios: each is a function of the run, with the parameters that the TOML file gives."""
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from broadloom.protocol.events import PeerState
@@ -22,6 +22,7 @@ TREE_REPAIR_S = 1.5
 """Time by which each message must be delivered after tree parents have crashed."""
 HOSTILE_REPAIR_S = 10.0
 """The same with hostile members: what they do not relay arrives when gap repair has asked the others."""
+ORDER_FAULTS = ("kill", "kill", "leave", "add", "add", "reset", "pause", "partition", "takeover")
 DEPTH_RATIO_MAX = 1.5
 """Maximum depth of an author's tree, as a multiple of the fabric's diameter."""
 
@@ -89,6 +90,40 @@ def finish_requests(run: Run, timeout_s: float = 30.0) -> None:
         run.simulation.checker.report_violation("direct requests", record.caller, text)
     run.metrics["requests"] = len(requests.records)
     run.metrics |= {kind.name.lower(): count for kind, count in sorted(requests.replies.items(), key=str)}
+
+
+def fetch_state(run: Run) -> None:
+    """From now on, every peer runs a program that fetches the state of another one and then reads."""
+    run.simulation.state_traffic.start()
+
+
+def finish_state(run: Run, timeout_s: float = 60.0) -> None:
+    """Stop the traffic; every program must have its state and all messages within the timeout."""
+    sim = run.simulation
+    sim.set_traffic(0)
+    if not sim.run_until(lambda: sim.state_traffic.find_problem() is None, timeout_s):
+        sim.checker.report_violation(11, None, f"after {timeout_s:g} s: {sim.state_traffic.find_problem()}")
+    run.metrics["fetched"] = sum(sim.state_traffic.fetched)
+    run.metrics["fetches_failed"] = len(sim.state_traffic.fetched) - sum(sim.state_traffic.fetched)
+
+
+def order_traffic(run: Run, mode: str, per_s: float, voters: int = 3) -> None:
+    """All members take part in one ordered conversation, and random ones submit at this total rate. In mode `safe` the
+    first members are the voters."""
+    run.simulation.order.start(mode, per_s, voters)
+
+
+def order_faults(
+    run: Run, duration_s: float = 25.0, interval_s: float = 2.5, kinds: Sequence[str] = ORDER_FAULTS
+) -> None:
+    """Inject faults in random order, every second one at the sequencer. Voters that crash are started again."""
+    run.simulation.order.inject_faults(duration_s, interval_s, tuple(kinds), members_min=4)
+
+
+def finish_order(run: Run, timeout_s: float = 90.0) -> None:
+    """Stop submitting; all members must have the same entries, and every submission, within the timeout."""
+    run.metrics["agreed_s"] = run.simulation.order.finish(timeout_s)
+    run.metrics |= {name.lower(): count for name, count in sorted(run.simulation.order.counts.items())}
 
 
 def wait(run: Run, duration_s: float) -> None:
@@ -325,7 +360,13 @@ def measure_dissemination(
 STEPS: dict[str, Callable[..., Any]] = {
     step.__name__: step
     for step in (
-        grow, join_storm, traffic, request_traffic, finish_requests, wait, converge, merge, kill, kill_tree_parents,
+        grow, join_storm, traffic, request_traffic, finish_requests, fetch_state, finish_state, wait, converge, merge,
+        kill, kill_tree_parents, leave, pause, resume, throttle, partition, heal, reset_connections, churn,
+        random_faults, quiesce, measure_redundancy, measure_topology, measure_dissemination,
+
+
+        grow, join_storm, traffic, request_traffic, finish_requests, order_traffic, order_faults, finish_order, wait,
+        converge, merge, kill, kill_tree_parents,
         leave, pause, resume, throttle, partition, heal, reset_connections, churn, random_faults, quiesce,
         measure_redundancy, measure_topology, measure_dissemination,
     )

@@ -1,0 +1,131 @@
+"""`Watch`: the values of some mailboxes as they are, then every change."""
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
+from typing import TYPE_CHECKING
+
+from broadloom.channel.arguments import check_timeout
+from broadloom.channel.topics import PatternTrie, checked_pattern
+from broadloom.errors import NotConnectedError
+from broadloom.mailboxes.limits import WATCH_CHANGES_MAX
+from broadloom.mailboxes.model import Change, ChangeKind, Value
+
+if TYPE_CHECKING:
+    from types import TracebackType
+    from typing import Self
+
+
+class Watch:
+    """Returned by `Mailboxes.watch`. Iterate over it, or call `receive`."""
+
+    def __init__(
+        self, pattern: str, owner: str | None, after: int | Mapping[str, int], on_close: Callable[["Watch"], None]
+    ) -> None:
+        self.pattern = checked_pattern(pattern)
+        self.owner = owner
+        self.skipped_count = 0
+        """Changes that were replaced by later ones, because the program did not read in time."""
+        self._after = after
+        self._on_close = on_close
+        self._changes: list[Change] = []
+        """The next one last."""
+        self._arrived: list[Change] = []
+        self._wakeup = asyncio.Event()
+        self._is_closed = False
+
+    @property
+    def unread_count(self) -> int:
+        return len(self._changes) + len(self._arrived)
+
+    def _begin(self, present: Iterable[Value]) -> None:
+        for value in present:
+            after = self._after if isinstance(self._after, int) else self._after.get(value.name, 0)
+            if self.owner in (None, value.owner) and value.revision > after:
+                self._put(Change(ChangeKind.PRESENT, value))
+
+    def _put(self, change: Change) -> None:
+        if self.owner not in (None, change.value.owner) or self._is_closed:
+            return
+        self._arrived.append(change)
+        if len(self._arrived) > WATCH_CHANGES_MAX:
+            self._keep_last_ones()
+        self._wakeup.set()
+
+    def _keep_last_ones(self) -> None:
+        """Of each mailbox. There are as many as fit into the table, at most."""
+        last = {(each.value.owner, each.value.name): each for each in self._arrived}
+        if len(last) < len(self._arrived):
+            self.skipped_count += len(self._arrived) - len(last)
+            self._arrived = list(last.values())
+
+    def receive_nowait(self) -> Change | None:
+        """The next change, or None if there is none right now."""
+        if not self._changes:
+            self._changes, self._arrived = self._arrived[::-1], []
+        return self._changes.pop() if self._changes else None
+
+    async def receive(self, timeout_s: float | None = None) -> Change:
+        """The next change. Raises `TimeoutError`, or `NotConnectedError` if the watch or its mailboxes were closed."""
+        check_timeout(timeout_s)
+        try:
+            async with asyncio.timeout(timeout_s):
+                while (change := self.receive_nowait()) is None:
+                    if self._is_closed:
+                        raise NotConnectedError(f"the watch of {self.pattern!r} was closed")
+                    self._wakeup.clear()
+                    await self._wakeup.wait()
+        except TimeoutError:
+            raise TimeoutError(f"no change of {self.pattern!r} within {timeout_s:g} s") from None
+        return change
+
+    async def __aiter__(self) -> AsyncGenerator[Change, None]:
+        """Changes, until the watch is closed."""
+        while True:
+            try:
+                yield await self.receive()
+            except NotConnectedError:
+                return
+
+    async def aclose(self) -> None:
+        self._end()
+        self._on_close(self)
+
+    def _end(self) -> None:
+        self._is_closed = True
+        self._wakeup.set()
+
+    async def __aenter__(self) -> "Self":
+        return self
+
+    async def __aexit__(
+        self, kind: "type[BaseException] | None", problem: BaseException | None, trace: "TracebackType | None"
+    ) -> None:
+        await self.aclose()
+
+
+class Watches:
+    """The open watches of one program."""
+
+    def __init__(self) -> None:
+        self._by_pattern: PatternTrie[Watch] = PatternTrie()
+        self._open: dict[Watch, None] = {}
+
+    def add(self, watch: Watch, present: Iterable[Value]) -> None:
+        alone: PatternTrie[Watch] = PatternTrie()
+        alone.add(watch.pattern, watch)
+        watch._begin(value for value in present if alone.readers(value.name))
+        self._by_pattern.add(watch.pattern, watch)
+        self._open[watch] = None
+
+    def remove(self, watch: Watch) -> None:
+        if self._open.pop(watch, self) is not self:
+            self._by_pattern.remove(watch.pattern, watch)
+
+    def put(self, change: Change) -> None:
+        if self._open:
+            for watch in self._by_pattern.readers(change.value.name):
+                watch._put(change)
+
+    def close(self) -> None:
+        for watch in self._open:
+            watch._end()

@@ -1,0 +1,365 @@
+"""The messages of the switch as bytes: XDR, as on links (`broadloom.wire`), behind a header of their own.
+
+A message starts with four bytes: `B`, `S`, the version and the message number. Broadcasts: `Announcement`,
+`ObserverCopy`. Direct requests: `RecordsRequest`, `HandlerCopy`. One-way messages: `Progress`, `QueuedResult`.
+Everything is validated while it is decoded.
+"""
+
+import struct
+import zlib
+from collections.abc import Callable
+from enum import IntEnum
+from typing import Annotated, Any, NamedTuple, TypeVar, dataclass_transform
+
+from broadloom.switch import settings
+from broadloom.switch.model import (
+    Disposition,
+    FailureReason,
+    IfLost,
+    MessageClass,
+    MessageId,
+    Pattern,
+    Recipient,
+    Scope,
+    State,
+    SwitchMessage,
+)
+from broadloom.wire import PeerId, xdr
+from broadloom.wire.codec import WireMessage, declared, packed, unpacked
+from broadloom.wire.fields import RECORD_SIGNATURE_BYTES_MAX, Bool, Hyper
+from broadloom.wire.xdr import Buffer, UnknownMessageError, WireError, Xdr
+
+MAGIC = b"BS"
+VERSION = 1
+HEADER_BYTES = 4
+RANK_MAX = 1_000_000
+RANK_OFFSET = 1 << 31
+"""Ranks may be negative; XDR numbers here are not."""
+
+
+class SwitchWireMessage(WireMessage):
+    """Base class of all messages of the switch; see the `switch_message` decorator."""
+
+    __slots__ = ()
+
+
+N = TypeVar("N", bound=type[SwitchWireMessage])
+_MESSAGE_TYPES: dict[int, type[SwitchWireMessage]] = {}
+
+
+@dataclass_transform(frozen_default=True)
+def switch_message(number: int) -> Any:
+    """Declare a frozen dataclass as the message `number`. Numbers are never reused."""
+
+    def declare(kind: N) -> N:
+        return declared(kind, number, _MESSAGE_TYPES)  # type: ignore[no-any-return]
+
+    return declare
+
+
+def encode(message: SwitchWireMessage) -> bytes:
+    return MAGIC + bytes((VERSION, message.number)) + packed(message)
+
+
+def decode(data: bytes) -> SwitchWireMessage:
+    """Raises `WireError` if this is not a valid message of the switch."""
+    if len(data) < HEADER_BYTES or data[:2] != MAGIC:
+        raise WireError("not a message of the switch")
+    if data[2] != VERSION:
+        raise UnknownMessageError(f"message of version {data[2]}; this program supports version {VERSION}")
+    kind = _MESSAGE_TYPES.get(data[3])
+    if kind is None:
+        raise UnknownMessageError(f"unknown message number {data[3]}")
+    return kind(*unpacked(kind, data, HEADER_BYTES))
+
+
+# -- fields
+
+_NAME = xdr.string(settings.NAME_BYTES_MAX)
+_NAMES = xdr.array(_NAME, settings.NAMES_MAX)
+_TEXT = xdr.string(settings.TEXT_BYTES_MAX)
+_DATA = xdr.opaque(settings.DATA_BYTES_MAX)
+_BODY = xdr.opaque(settings.RECORD_BYTES_MAX)
+_SIGNATURE = xdr.opaque(RECORD_SIGNATURE_BYTES_MAX)
+_PEER_ID = xdr.optional(xdr.HYPER)
+_REASON = xdr.optional(xdr.enum(FailureReason))
+
+
+def _record(kind: Callable[..., Any], *fields: Xdr) -> Xdr:
+    """The XDR of a tuple type, field by field."""
+
+    def pack(value: tuple[Any, ...], out: list[bytes]) -> None:
+        for field, each in zip(fields, value, strict=True):
+            field.pack(each, out)
+
+    def unpack(buffer: Buffer, position: int) -> tuple[Any, int]:
+        values = []
+        for field in fields:
+            value, position = field.unpack(buffer, position)
+            values.append(value)
+        return kind(*values), position
+
+    return Xdr(pack, unpack)
+
+
+class SignedRecord(NamedTuple):
+    """The registration of one program, with its signature."""
+
+    peer_id: PeerId
+    body: bytes
+    signature: bytes
+
+
+class JoinedFile(NamedTuple):
+    """A file that a program works on, and since when."""
+
+    file: str
+    joined_at_ms: int
+
+
+class RecordBody(NamedTuple):
+    """What a program has registered. The highest version counts."""
+
+    version: int
+    session: str
+    program: str
+    is_closed: bool
+    """The program no longer runs a switch."""
+    patterns: tuple[Pattern, ...]
+    files: tuple[JoinedFile, ...]
+
+
+class Verdict(IntEnum):
+    """What became of the copy for a handler."""
+
+    HANDLED = 1
+    FAILED = 2
+    """The handler refused or failed: the end of the request."""
+    DECLINED = 3
+    """Not handled here: the next one is asked. The reason says why."""
+    QUEUED = 4
+    """Kept on disk; the result of a request follows as `QueuedResult`."""
+
+
+class Result(NamedTuple):
+    """What became of a `HandlerCopy`."""
+
+    verdict: Verdict
+    reason: FailureReason | None = None
+    text: str = ""
+    handler: PeerId | None = None
+    handler_program: str = ""
+    data: bytes = b""
+
+
+def _pack_pattern(value: Pattern, out: list[bytes]) -> None:
+    numbers = (
+        value.is_handler | (value.files is not None) << 1,
+        (value.message_class or 0) | (value.scope or 0) << 8 | (value.state or 0) << 16 | value.disposition << 24,
+        value.rank + RANK_OFFSET,
+    )
+    out.append(_PATTERN_HEAD.pack(*numbers))
+    _NAME.pack(value.program, out)
+    _NAMES.pack(value.operations, out)
+    _NAMES.pack(value.files or (), out)
+
+
+def _unpack_pattern(buffer: Buffer, position: int) -> tuple[Pattern, int]:
+    flags, enums, rank = _PATTERN_HEAD.unpack_from(buffer, position)
+    program, position = _NAME.unpack(buffer, position + _PATTERN_HEAD.size)
+    operations, position = _NAMES.unpack(buffer, position)
+    files, position = _NAMES.unpack(buffer, position)
+    rank -= RANK_OFFSET
+    if flags > 3 or (files and not flags & 2) or abs(rank) > RANK_MAX:
+        raise WireError("invalid pattern")
+    try:
+        message_class = MessageClass(enums & 0xFF) if enums & 0xFF else None
+        scope = Scope(enums >> 8 & 0xFF) if enums >> 8 & 0xFF else None
+        state = State(enums >> 16 & 0xFF) if enums >> 16 & 0xFF else None
+        disposition = Disposition(enums >> 24)
+    except ValueError as problem:
+        raise WireError(str(problem)) from None
+    files = files if flags & 2 else None
+    pattern = Pattern(bool(flags & 1), operations, message_class, scope, files, state, rank, program, disposition)
+    return pattern, position
+
+
+_PATTERN_HEAD = struct.Struct(">III")
+_PATTERNS = xdr.array(Xdr(_pack_pattern, _unpack_pattern), settings.PATTERNS_MAX)
+_JOINED = xdr.array(_record(JoinedFile, _NAME, xdr.HYPER), settings.PATTERNS_MAX)
+_RECORD = _record(RecordBody, xdr.HYPER, _NAME, _NAME, xdr.BOOL, _PATTERNS, _JOINED)
+_SIGNED = _record(SignedRecord, xdr.HYPER, _BODY, _SIGNATURE)
+_RESULT = _record(Result, xdr.enum(Verdict), _REASON, _TEXT, _PEER_ID, _NAME, _DATA)
+_MESSAGE_HEAD = struct.Struct(">QQIIIIIII")
+_WANTS_PROGRESS, _HAS_RESULT = 1, 2
+_MESSAGE_RESULT = _record(lambda *values: values, _PEER_ID, _NAME, _REASON, _TEXT, _DATA)
+
+
+def _pack_message(message: SwitchMessage, out: list[bytes], recipient: Recipient | None = None) -> None:
+    has_result = message.handler is not None or message.reason is not None
+    head = _MESSAGE_HEAD.pack(
+        *message.id,
+        message.message_class,
+        message.scope,
+        recipient or message.recipient,
+        message.state,
+        message.disposition,
+        message.if_lost,
+        message.wants_progress * _WANTS_PROGRESS | has_result * _HAS_RESULT,
+    )
+    out.append(head)
+    for name in (message.session, message.file, message.operation, message.sender_program):
+        _NAME.pack(name, out)
+    _DATA.pack(message.data, out)
+    if has_result:
+        result = (message.handler, message.handler_program, message.reason, message.failure_text, message.reply)
+        _MESSAGE_RESULT.pack(result, out)
+
+
+def _unpack_message(buffer: Buffer, position: int) -> tuple[SwitchMessage, int]:
+    numbers = _MESSAGE_HEAD.unpack_from(buffer, position)
+    position += _MESSAGE_HEAD.size
+    names = []
+    for _ in range(4):
+        name, position = _NAME.unpack(buffer, position)
+        names.append(name)
+    data, position = _DATA.unpack(buffer, position)
+    result: tuple[Any, ...] = ()
+    peer_id, counter, message_class, scope, recipient, state, disposition, if_lost, flags = numbers
+    if flags > _WANTS_PROGRESS | _HAS_RESULT:
+        raise WireError("invalid flags of a message")
+    if flags & _HAS_RESULT:
+        result, position = _MESSAGE_RESULT.unpack(buffer, position)
+    session, file, operation, sender_program = names
+    try:
+        message = SwitchMessage(
+            MessageId(PeerId(peer_id), counter),
+            MessageClass(message_class),
+            Scope(scope),
+            Recipient(recipient),
+            session,
+            file,
+            operation,
+            data,
+            sender_program,
+            State(state),
+            Disposition(disposition),
+            IfLost(if_lost),
+            bool(flags & _WANTS_PROGRESS),
+            *result,
+        )
+    except ValueError as problem:
+        raise WireError(str(problem)) from None
+    return message, position
+
+
+_MESSAGE = Xdr(_pack_message, _unpack_message)
+
+Message = Annotated[SwitchMessage, _MESSAGE]
+ResultField = Annotated[Result, _RESULT]
+Name = Annotated[str, _NAME]
+
+
+def pack_record(record: RecordBody) -> bytes:
+    out: list[bytes] = []
+    _RECORD.pack(record, out)
+    return zlib.compress(b"".join(out), 1)
+
+
+def unpack_record(body: bytes) -> RecordBody:
+    """Raises `WireError`."""
+    decompressor = zlib.decompressobj()
+    try:
+        plain = decompressor.decompress(body, settings.RECORD_PLAIN_BYTES_MAX)
+        record, position = _RECORD.unpack(plain, 0)
+    except (struct.error, zlib.error):
+        raise WireError("damaged registration") from None
+    if not decompressor.eof or decompressor.unused_data or position != len(plain):
+        raise WireError("a registration is too large, or has trailing data")
+    return record  # type: ignore[no-any-return]
+
+
+# -- messages
+
+
+@switch_message(1)
+class Announcement(SwitchWireMessage):
+    """The sender's registration. Causes: receivers replace the one they have. If it is the first one, programs that
+    have started a moment ago announce theirs again."""
+
+    is_first: Bool
+    body: Annotated[bytes, _BODY]
+    signature: Annotated[bytes, _SIGNATURE]
+
+
+@switch_message(2)
+class RecordsRequest(SwitchWireMessage):
+    """Direct request. Causes: the reply is `Records`."""
+
+
+@switch_message(3)
+class Records(SwitchWireMessage):
+    """All registrations that the sender knows, its own first."""
+
+    records: Annotated[tuple[SignedRecord, ...], xdr.array(_SIGNED, settings.RECORDS_MAX)]
+
+
+@switch_message(4)
+class HandlerCopy(SwitchWireMessage):
+    """Direct request: the one copy for a handler. Causes: it is handled, declined, or kept for a program that does not
+    run. The reply is `HandlerResult`."""
+
+    message: Message
+    program: Name
+    """The program type for which the receiver offered to start or queue; empty if it handles the message itself."""
+    timeout_ms: Hyper
+
+
+@switch_message(5)
+class HandlerResult(SwitchWireMessage):
+    result: ResultField
+
+
+@switch_message(6)
+class Progress(SwitchWireMessage):
+    """One-way message to the sender of a request that wants to know. Causes: a step in `follow`."""
+
+    counter: Hyper
+    state: Annotated[State, xdr.enum(State)]
+    handler_program: Name
+
+
+@switch_message(7)
+class QueuedResult(SwitchWireMessage):
+    """One-way message: the end of a request that was queued. Causes: the request of the receiver with this number ends,
+    if the sender of this message holds it."""
+
+    counter: Hyper
+    result: ResultField
+
+
+@switch_message(8)
+class ObserverCopy(SwitchWireMessage):
+    """Broadcast by the sender of a message, in each state that can be observed. Causes: observers get it."""
+
+    message: Message
+
+
+def handler_copy(message: SwitchMessage, program: str, timeout_s: float) -> bytes:
+    """As `encode`, with the recipient of such a copy."""
+    out = [MAGIC, bytes((VERSION, HandlerCopy.number))]
+    _pack_message(message, out, Recipient.HANDLER)
+    _NAME.pack(program, out)
+    xdr.HYPER.pack(max(0, int(timeout_s * 1000)), out)
+    return b"".join(out)
+
+
+def decode_result(data: bytes) -> Result:
+    """The result in a reply; a malformed one counts as a refusal."""
+    try:
+        message = decode(data)
+    except WireError as problem:
+        return Result(Verdict.FAILED, FailureReason.REFUSED, f"malformed reply: {problem}")
+    if not isinstance(message, HandlerResult):
+        return Result(Verdict.FAILED, FailureReason.REFUSED, "malformed reply: not a result")
+    return message.result

@@ -1,0 +1,461 @@
+"""`Switch`: the public object, one program's part in the switch of a channel.
+
+async with broadloom.connect("office/hq") as channel, Switch(channel, session="anna") as switch:
+    reply = await switch.request("create_object", b"box")
+"""
+
+import asyncio
+import os
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self, TypeVar
+
+from broadloom.channel.arguments import check_callback, check_positive_timeout, check_timeout
+from broadloom.channel.outgoing import Way
+from broadloom.errors import BusyError, MessageTooLargeError, NotConnectedError
+from broadloom.protocol.events import payload_bytes
+from broadloom.switch import settings
+from broadloom.switch.channel_runtime import ChannelRuntime
+from broadloom.switch.core import SwitchCore
+from broadloom.switch.directory import FileJoin, Registration
+from broadloom.switch.handled_request import REPLY_REMEDY, HandledRequest
+from broadloom.switch.handlers import Handler
+from broadloom.switch.launcher import PROGRAM_VARIABLE
+from broadloom.switch.model import (
+    Disposition,
+    IfLost,
+    MessageClass,
+    Recipient,
+    RequestFailedError,
+    Scope,
+    State,
+    SwitchMessage,
+    SwitchReply,
+)
+from broadloom.switch.observer import Observer
+from broadloom.switch.outgoing import OutgoingMessage
+from broadloom.switch.patterns import check_concurrency, chosen, make_pattern, message_scope, names
+from broadloom.switch.program_types import ProgramType, load_program_types
+from broadloom.switch.queue_store import MemoryQueue, QueueStore
+from broadloom.switch.session_name import own_session
+from broadloom.switch.sqlite_queue import SqliteQueue
+from broadloom.switch.status import QueuedMessage, SwitchStatus, queued_messages, status_of
+
+if TYPE_CHECKING:
+    from broadloom.channel import Channel
+
+TIMEOUT_S = 5.0
+CONCURRENCY = 64
+
+HandlerFunction = Callable[[HandledRequest], Awaitable[bytes | None] | bytes | None]
+"""Handles a message: a coroutine function, or a plain function that does not block."""
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+class Switch:
+    """The switch of `channel` for this program. Use it with `async with`, or call `aclose()`.
+
+    - `session`: the session that this program belongs to. Default: the name on the ticket, else login name and host.
+      With a ticket it must be the name on it, or begin with that name and a slash.
+    - `program`: the type of this program, for messages that others have queued for it.
+    - `programs`: program types to start or to queue for, as a TOML file or as a dictionary.
+    - `store`: an SQLite file for the queues. By default they are kept in memory.
+
+    The channel can be read as before. Not thread-safe: use it from one event loop.
+    """
+
+    def __init__(
+        self,
+        channel: "Channel",
+        *,
+        session: str | None = None,
+        program: str | None = None,
+        programs: Mapping[str, ProgramType] | str | os.PathLike[str] | None = None,
+        store: QueueStore | str | os.PathLike[str] | None = None,
+    ) -> None:
+        self.channel = channel
+        session = own_session(channel, session)
+        own_program = os.environ.get(PROGRAM_VARIABLE, "") if program is None else program
+        if own_program:
+            names("program", own_program)
+        types = programs if isinstance(programs, Mapping) or programs is None else load_program_types(programs)
+        self._is_closed = False
+        self._observers: dict[Observer, None] = {}
+        queue = SqliteQueue(store) if isinstance(store, str | os.PathLike) else store or MemoryQueue()
+        try:
+            self._runtime = ChannelRuntime(channel, self._on_left, session)
+            self._core = SwitchCore(self._runtime, session, own_program, types, queue)
+        except BaseException:
+            queue.close()
+            raise
+        self._runtime.attach(self._core)
+        self._core.start()
+
+    @property
+    def session(self) -> str:
+        return self._core.session
+
+    @property
+    def program(self) -> str:
+        return self._core.program
+
+    # -- registering
+
+    def handle(
+        self,
+        operation: str | Sequence[str],
+        *,
+        file: str | Sequence[str] | None = None,
+        scope: Scope | str | None = None,
+        message_class: MessageClass | str | None = None,
+        rank: int = 0,
+        concurrency: int = CONCURRENCY,
+    ) -> Callable[[F], F]:
+        """Handle an operation with the decorated function: a coroutine function, or a plain one that does not block.
+
+        It gets a `HandledRequest` and returns the reply as bytes. `raise DeclinedError(text)` passes the request on to
+        the next handler; `raise RefusedError(text)`, or any other exception, fails it. At most `concurrency` run at a
+        time. Of several handlers, the one with the highest `rank` gets the message. `unregister(function)` removes it.
+        """
+        self._check_open()
+        pattern = make_pattern(
+            True, operation, file=file, scope=scope, message_class=message_class, state=None, rank=rank
+        )
+        check_concurrency(concurrency)
+
+        def register(function: F) -> F:
+            if not callable(function):
+                raise TypeError(f"a handler must be a function, not {type(function).__name__}")
+            self._check_open()
+            self._core.add_handler(Handler(pattern, function, concurrency))
+            return function
+
+        return register
+
+    def unregister(self, function: Callable[..., Any]) -> None:
+        """Remove a handler. Raises `ValueError` if it was not registered."""
+        found = [each for each in self._core.handlers if each.function == function]
+        if not found:
+            raise ValueError(f"{function!r} is not a handler")
+        for handler in found:
+            self._core.remove_handler(handler)
+
+    def observe(
+        self,
+        operation: str | Sequence[str] | None = None,
+        callback: Callable[[SwitchMessage], None] | None = None,
+        *,
+        file: str | Sequence[str] | None = None,
+        scope: Scope | str | None = None,
+        message_class: MessageClass | str | None = None,
+        state: State | str | None = None,
+        messages_max: int = 10_000,
+    ) -> Observer:
+        """Get copies of the messages that match, in the order of each sender: with `callback`, or by iterating over the
+        result. Without `state`, a message is observed when it is sent and again when it is handled or has failed.
+
+        If it is not read, the newest `messages_max` copies are kept.
+        """
+        self._check_open()
+        if callback is not None:
+            check_callback(callback)
+        pattern = make_pattern(
+            False, operation, file=file, scope=scope, message_class=message_class, state=state, rank=0
+        )
+        observer = Observer(self, pattern, callback, messages_max)
+        self._observers[observer] = None
+        self._core.add_observer(observer._entry)
+        return observer
+
+    def _remove_observer(self, observer: Observer) -> None:
+        if self._observers.pop(observer, observer) is None:
+            self._core.remove_observer(observer._entry)
+
+    def add_file(self, file: str) -> None:
+        """Work on this file, too: it is added to all patterns that name files."""
+        self._core.add_file(names("file", file)[0])
+
+    def remove_file(self, file: str) -> None:
+        """No longer work on this file: it is removed from all patterns."""
+        self._core.remove_file(names("file", file)[0])
+
+    # -- sending
+
+    async def request(
+        self,
+        operation: str,
+        data: bytes = b"",
+        *,
+        file: str | None = None,
+        scope: Scope | str | None = None,
+        absent: Disposition | str | None = None,
+        if_lost: IfLost | str = IfLost.FAIL,
+        timeout_s: float = TIMEOUT_S,
+    ) -> SwitchReply:
+        """Send a request and return the reply of its one handler. Raises `RequestFailedError` with a reason.
+
+        - `file`, `scope`: without both, programs of this session are asked; with a file, programs that work on it.
+        - `absent`: for a program that does not run: `fail`, `start` or `queue`. Default: what its type says.
+        - `if_lost`: `fail`, or `next` to ask another handler if the first one died with the request.
+        """
+        reply = await self._end_of(
+            MessageClass.REQUEST, operation, data, timeout_s, file, scope, absent=absent, if_lost=if_lost
+        )
+        if reply.state is State.HANDLED:
+            return reply
+        assert reply.reason is not None
+        reason = reply.reason.name.lower().replace("_", " ")
+        text = f"{self.channel.name}: {reply.operation!r} failed: {reason}"
+        raise RequestFailedError(f"{text}: {reply.failure_text}" if reply.failure_text else text, reply)
+
+    async def notify(
+        self,
+        operation: str,
+        data: bytes = b"",
+        *,
+        file: str | None = None,
+        scope: Scope | str | None = None,
+        recipient: Recipient | str = Recipient.BOTH,
+        absent: Disposition | str | None = None,
+        timeout_s: float = TIMEOUT_S,
+    ) -> State:
+        """Send a notice to all observers and to at most one handler. There is no reply.
+
+        Returns `HANDLED` once a handler has taken it, `QUEUED` if it waits for a program, and `SENT` if there is no
+        handler: observers have got it, and if there are none either, it is discarded.
+        """
+        chosen_recipient = chosen("recipient", Recipient, recipient)
+        end = await self._end_of(
+            MessageClass.NOTICE, operation, data, timeout_s, file, scope, absent=absent, recipient=chosen_recipient
+        )
+        is_handled = end.state is not State.FAILED and chosen_recipient is not Recipient.OBSERVERS
+        return end.state if is_handled else State.SENT
+
+    async def request_all(
+        self,
+        operation: str,
+        data: bytes = b"",
+        *,
+        file: str | None = None,
+        scope: Scope | str | None = None,
+        timeout_s: float = TIMEOUT_S,
+    ) -> AsyncGenerator[SwitchReply, None]:
+        """Ask every program that runs and handles this, and yield the replies as they come. A program that fails, or
+        does not reply in time, gives a reply with the state `FAILED`."""
+        self._check_open()
+        checked = message_scope(file, scope)
+        deadline = self._runtime.now() + timeout_s
+        await self._wait_until(lambda: self._core.directory.is_complete, timeout_s)
+        handler_ids = self._core.handler_ids(names("operation", operation)[0], checked, file or "")
+        ended: asyncio.Queue[SwitchReply] = asyncio.Queue()
+
+        def on_step(step: SwitchReply) -> None:
+            if step.is_end:
+                ended.put_nowait(step)
+
+        kind = MessageClass.REQUEST
+        data = await self._filtered(kind, operation, data)
+        remaining_s = max(0.001, deadline - self._runtime.now())
+        sent = [
+            self._send(kind, operation, data, on_step, remaining_s, file, scope, absent="fail", only=peer_id)
+            for peer_id in handler_ids
+        ]
+        try:
+            for _ in sent:
+                yield await ended.get()
+        finally:
+            for out in sent:
+                self._core.sender.give_up(out)
+
+    async def follow(
+        self,
+        operation: str,
+        data: bytes = b"",
+        *,
+        file: str | None = None,
+        scope: Scope | str | None = None,
+        absent: Disposition | str | None = None,
+        if_lost: IfLost | str = IfLost.FAIL,
+        timeout_s: float = TIMEOUT_S,
+    ) -> AsyncGenerator[SwitchReply, None]:
+        """Send a request and yield its states: sent, queued, started, accepted. The last one is `HANDLED` with the
+        reply, or `FAILED` with the reason."""
+        steps: asyncio.Queue[SwitchReply] = asyncio.Queue()
+        options: dict[str, Any] = {"absent": absent, "if_lost": if_lost, "wants_progress": True}
+        kind = MessageClass.REQUEST
+        data = await self._filtered(kind, operation, data)
+        out = self._send(kind, operation, data, steps.put_nowait, timeout_s, file, scope, **options)
+        try:
+            while True:
+                step = await steps.get()
+                yield step
+                if step.is_end:
+                    return
+        finally:
+            self._core.sender.give_up(out)
+
+    async def _filtered(self, message_class: MessageClass, operation: str, data: bytes) -> bytes:
+        """What the rules of the channel make of it. Other mistakes are reported by `_send`."""
+        if not isinstance(data, bytes):
+            return data
+        way = Way.REQUEST if message_class is MessageClass.REQUEST else Way.NOTICE
+        return await self.channel._filter_content(data, way, str(operation), settings.LAYER)
+
+    async def _end_of(
+        self, message_class: MessageClass, operation: str, data: bytes, timeout_s: float, *args: Any, **options: Any
+    ) -> SwitchReply:
+        """Send a message and wait for its end; that of a notice is also that it was queued."""
+        end: asyncio.Future[SwitchReply] = asyncio.get_running_loop().create_future()
+
+        def on_step(step: SwitchReply) -> None:
+            is_queued_notice = step.state is State.QUEUED and message_class is MessageClass.NOTICE
+            if (step.is_end or is_queued_notice) and not end.done():
+                end.set_result(step)
+
+        data = await self._filtered(message_class, operation, data)
+        await self._runtime.wait_for_window()
+        out = self._send(message_class, operation, data, on_step, timeout_s, *args, **options)
+        try:
+            return await end
+        except asyncio.CancelledError:
+            self._core.sender.give_up(out)
+            raise
+
+    def _send(
+        self,
+        message_class: MessageClass,
+        operation: str,
+        data: bytes,
+        on_step: Callable[[SwitchReply], None],
+        timeout_s: float,
+        file: str | None,
+        scope: Scope | str | None,
+        absent: Disposition | str | None = None,
+        if_lost: IfLost | str = IfLost.FAIL,
+        **options: Any,
+    ) -> OutgoingMessage:
+        self._check_open()
+        check_positive_timeout(timeout_s)
+        operation = names("operation", operation)[0]
+        if not isinstance(data, bytes):
+            data = payload_bytes(data, REPLY_REMEDY)
+        if len(data) > settings.DATA_BYTES_MAX:
+            raise MessageTooLargeError(f"{len(data):,} bytes: the switch sends at most {settings.DATA_BYTES_MAX:,}")
+        if len(self._core.sender) >= settings.OUTGOING_MAX:
+            raise BusyError(f"{settings.OUTGOING_MAX:,} requests are open: wait for replies before sending more")
+        return self._core.send(
+            message_class,
+            operation,
+            data,
+            on_step,
+            timeout_s=min(timeout_s, settings.DEADLINE_S_MAX),
+            scope=message_scope(file, scope),
+            file=file or "",
+            disposition=chosen("absent", Disposition, absent) if absent is not None else Disposition.DEFAULT,
+            if_lost=chosen("if_lost", IfLost, if_lost),
+            **options,
+        )
+
+    # -- what is registered
+
+    def registrations(self) -> list[Registration]:
+        """What all programs have registered, this one included, by peer id."""
+        self._core._refresh()
+        return self._core.directory.registrations()
+
+    def joins(self, file: str) -> list[FileJoin]:
+        """The sessions that work on a file, with the time of their most recent join."""
+        self._core._refresh()
+        return self._core.directory.joins(file)
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether the registrations of all members are known. Only then can a request fail with `NO_HANDLER`."""
+        return self._core.directory.is_complete
+
+    async def wait_until_complete(self, timeout_s: float | None = None) -> None:
+        """Wait until the registrations of all members are known. Raises `TimeoutError`."""
+        check_timeout(timeout_s)
+        if not await self._wait_until(lambda: self.is_complete, timeout_s):
+            raise TimeoutError(f"{self.channel.name}: not all registrations are known after {timeout_s:g} s")
+
+    def has_handler(self, operation: str, *, file: str | None = None, scope: Scope | str | None = None) -> bool:
+        """Whether a program that handles this runs, as far as this program knows."""
+        return bool(self._core.handler_ids(operation, message_scope(file, scope), file or ""))
+
+    async def wait_for_handler(
+        self,
+        operation: str,
+        *,
+        file: str | None = None,
+        scope: Scope | str | None = None,
+        count: int = 1,
+        timeout_s: float | None = None,
+    ) -> None:
+        """Wait until `count` programs that handle this run. Raises `TimeoutError`."""
+        self._check_open()
+        check_timeout(timeout_s)
+        checked = message_scope(file, scope)
+
+        def has_handlers() -> bool:
+            return len(self._core.handler_ids(operation, checked, file or "")) >= count
+
+        if not await self._wait_until(has_handlers, timeout_s):
+            found = len(self._core.handler_ids(operation, checked, file or ""))
+            raise TimeoutError(f"{self.channel.name}: {found} programs handle {operation!r} after {timeout_s:g} s")
+
+    async def _wait_until(self, condition: Callable[[], bool], timeout_s: float | None) -> bool:
+        """Whether the condition, which depends on the directory, holds within the time."""
+        changed = asyncio.Event()
+        self._core.listeners.append(changed.set)
+        try:
+            async with asyncio.timeout(timeout_s):
+                while not condition():
+                    self._check_open()
+                    changed.clear()
+                    await changed.wait()
+        except TimeoutError:
+            return False
+        finally:
+            self._core.listeners.remove(changed.set)
+        return True
+
+    # -- queues
+
+    def queue(self) -> list[QueuedMessage]:
+        """What waits here for programs that do not run, in order."""
+        return queued_messages(self._core)
+
+    def drop_queue(self, program: str | None = None) -> int:
+        """Remove what is queued, for one program or for all, and return the number of messages."""
+        return self._core.host.drop(program)
+
+    def status(self) -> SwitchStatus:
+        return status_of(self._core)
+
+    # -- closing
+
+    def _check_open(self) -> None:
+        self.channel._check_loop()
+        if self._is_closed:
+            raise NotConnectedError(f"{self.channel.name}: the switch was closed; open a new one")
+
+    def _on_left(self) -> None:
+        """The channel was left: nothing more can be sent or received."""
+        self._is_closed = True
+        self._core.close()
+        for observer in list(self._observers):
+            observer._end()
+
+    async def aclose(self) -> None:
+        """Withdraw all registrations and end open requests. The channel stays."""
+        self._on_left()
+        await self._runtime.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self.aclose()

@@ -1,0 +1,100 @@
+"""A follower that misses something fetches it, until it has it."""
+
+from broadloom.order.catch_up import make_page
+from broadloom.order.codec import encode
+from broadloom.order.log import LogEntry
+from broadloom.order.messages import Assign, Fetch, Run, Status, Submit
+from broadloom.protocol.requests.outgoing import OutcomeKind
+from tests.order.fake_runtime import CONVERSATION, EPOCH, ME, OTHER, SEQUENCER, FakeOrderRuntime, log_of
+
+ENTRIES = [LogEntry(OTHER, number, 0, b"", b"%d" % number) for number in range(1, 5)]
+
+
+def assign(first: int, count: int) -> Assign:
+    chain = log_of(*ENTRIES[: first + count - 1]).chain
+    return Assign(CONVERSATION, EPOCH, first, (Run(OTHER, first, count, 0),), chain, 0)
+
+
+def submit(runtime: FakeOrderRuntime, *numbers: int) -> None:
+    for number in numbers:
+        runtime.replica.on_message(OTHER, Submit(CONVERSATION, number, b"", b"%d" % number))
+
+
+def fetches(runtime: FakeOrderRuntime) -> list[tuple[int, Fetch]]:
+    return [(peer, request) for peer, request, _ in runtime.requests if isinstance(request, Fetch)]
+
+
+def answer(runtime: FakeOrderRuntime, end: int) -> None:
+    """The sequencer, whose log ends here, answers the last fetch."""
+    _, fetch, on_outcome = next(each for each in reversed(runtime.requests) if isinstance(each[1], Fetch))
+    assert isinstance(fetch, Fetch)
+    page = make_page(CONVERSATION, log_of(*ENTRIES[:end]), fetch, 0, ())
+    assert page is not None
+    on_outcome(OutcomeKind.REPLIED, encode(page))
+
+
+def texts(runtime: FakeOrderRuntime) -> list[bytes]:
+    return [entry.data for entry in runtime.delivered]
+
+
+def test_assignment_waits_for_its_submissions() -> None:
+    runtime = FakeOrderRuntime()
+    runtime.follow()
+    runtime.replica.on_message(SEQUENCER, assign(1, 2))
+    submit(runtime, 2)
+    assert not runtime.delivered
+    submit(runtime, 1)
+    assert texts(runtime) == [b"1", b"2"]
+    assert not fetches(runtime)
+
+
+def test_submissions_that_do_not_come_are_fetched() -> None:
+    runtime = FakeOrderRuntime()
+    runtime.follow()
+    runtime.replica.on_message(SEQUENCER, assign(1, 2))
+    runtime.run_for(1)
+    assert [peer for peer, _ in fetches(runtime)] == [SEQUENCER]
+    answer(runtime, 2)
+    assert texts(runtime) == [b"1", b"2"]
+
+
+def test_fetch_that_fails_is_repeated() -> None:
+    runtime = FakeOrderRuntime()
+    runtime.follow()
+    submit(runtime, 3)
+    runtime.replica.on_message(SEQUENCER, assign(3, 1))
+    assert len(fetches(runtime)) == 1
+    runtime.requests[-1][2](OutcomeKind.GONE, b"")
+    runtime.run_for(1)
+    assert len(fetches(runtime)) > 1
+    answer(runtime, 2)
+    assert texts(runtime) == [b"1", b"2", b"3"]
+
+
+def test_assignments_that_come_during_a_fetch_are_kept() -> None:
+    runtime = FakeOrderRuntime()
+    runtime.follow()
+    submit(runtime, 2, 3)
+    runtime.replica.on_message(SEQUENCER, assign(2, 1))
+    runtime.replica.on_message(SEQUENCER, assign(3, 1))
+    answer(runtime, 1)
+    assert texts(runtime) == [b"1", b"2", b"3"]
+
+
+def test_status_shows_missing_entries() -> None:
+    runtime = FakeOrderRuntime()
+    runtime.follow()
+    everyone = (ME, SEQUENCER, OTHER)
+    runtime.replica.on_message(SEQUENCER, Status(CONVERSATION, EPOCH, 3, log_of(*ENTRIES[:3]).chain, 0, everyone))
+    answer(runtime, 4)
+    assert texts(runtime) == [b"1", b"2", b"3", b"4"]
+
+
+def test_repeated_assignment_is_ignored() -> None:
+    runtime = FakeOrderRuntime()
+    runtime.follow()
+    submit(runtime, 1, 2)
+    for _ in range(2):
+        runtime.replica.on_message(SEQUENCER, assign(1, 2))
+    assert texts(runtime) == [b"1", b"2"]
+    assert not fetches(runtime)

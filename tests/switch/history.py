@@ -1,0 +1,337 @@
+"""Random histories of the switch in the simulator, with kills, leaves, joins and partitions: what must hold in each.
+
+- A request has at most one handler. With `IfLost.NEXT`, a second one only after the first was lost.
+- A request has exactly one end, and not later than a second after its deadline.
+- A request that was handled was handled by the program that its reply names, and with the right reply.
+- `NO_HANDLER` is never reported while a handler has been there, undisturbed, for some time.
+- An observer gets each message at most once in each state, and the messages of a sender in order.
+
+As a program: `python -m tests.switch.history FIRST_SEED LAST_SEED`.
+"""
+
+import sys
+import time
+from collections import Counter
+from dataclasses import dataclass, field
+from random import Random
+
+from broadloom.switch.core import ObserverEntry
+from broadloom.switch.handlers import Handler, HandlerCall
+from broadloom.switch.model import (
+    Disposition,
+    FailureReason,
+    IfLost,
+    MessageClass,
+    MessageId,
+    Pattern,
+    Scope,
+    State,
+    SwitchMessage,
+    SwitchReply,
+)
+from broadloom.switch.patterns import make_pattern
+from broadloom.switch.program_types import ProgramType
+from broadloom.testing.sim.node import SimNode
+from broadloom.testing.sim.simulation import Simulation, SimulationSettings
+from tests.switch.sim_runtime import SimSwitchRuntime
+
+OPERATIONS = "put", "get", "work"
+FILES = "alpha", "beta"
+SESSIONS = "anna", "ben"
+STABLE_S = 15.0
+"""A handler that has been there this long, without a fault on the channel, is known to everyone."""
+LATE_S = 1.0
+HANDLES = (Pattern(True, ("calc",), program="calc", disposition=Disposition.QUEUE),)
+PROGRAMS = {"calc": ProgramType("calc", handles=HANDLES)}
+
+
+class HistoryError(AssertionError):
+    """Something that must not happen has happened."""
+
+
+@dataclass
+class RequestRecord:
+    sender: "HistoryProgram"
+    message: SwitchMessage
+    sent_at: float
+    timeout_s: float
+    ends: list[SwitchReply] = field(default_factory=list)
+    handlers: list["HistoryProgram"] = field(default_factory=list)
+
+
+class HistoryProgram:
+    """A program that handles and observes at random, and replies now, later or never."""
+
+    def __init__(self, history: "History", node: SimNode) -> None:
+        self.history = history
+        self.node = node
+        self.random = Random(history.random.getrandbits(64))
+        self.session = self.random.choice(SESSIONS)
+        self.program = "calc" if self.random.random() < 0.15 else ""
+        is_host = self.random.random() < 0.3
+        self.core = SimSwitchRuntime(node, self.session, self.program, PROGRAMS if is_host else None).core
+        self.handlers: list[tuple[Handler, float]] = []
+        self.observed: dict[ObserverEntry, dict[tuple[MessageId, State], None]] = {}
+        if self.program:
+            self.add_handler("calc", None)
+        for _ in range(self.random.randrange(3)):
+            self.register()
+        if self.random.random() < 0.5:
+            self.observe()
+
+    def register(self) -> None:
+        self.add_handler(self.random.choice(OPERATIONS), self.random.choice([None, *FILES]))
+
+    def add_handler(self, operation: str, file: str | None) -> None:
+        rank = self.random.randrange(3)
+        pattern = make_pattern(True, operation, file=file, scope=None, message_class=None, state=None, rank=rank)
+        handler = Handler(pattern, self.on_call, self.random.choice([1, 64]))
+        self.handlers.append((handler, self.node.clock.now))
+        self.core.add_handler(handler)
+
+    def unregister(self) -> None:
+        if self.handlers:
+            handler, _ = self.handlers.pop(self.random.randrange(len(self.handlers)))
+            self.core.remove_handler(handler)
+
+    def observe(self) -> None:
+        pattern = make_pattern(
+            False, None, file=self.random.choice([None, *FILES]), scope=None, message_class=None, state=None, rank=0
+        )
+        entry = ObserverEntry(pattern, lambda message: self.on_copy(entry, message))
+        self.observed[entry] = {}
+        self.core.add_observer(entry)
+
+    # -- what it gets
+
+    def on_copy(self, entry: ObserverEntry, message: SwitchMessage) -> None:
+        seen = self.observed[entry]
+        if (message.id, message.state) in seen:
+            self.history.fail(f"{self.node} observes {message.id} {message.state.name} twice")
+        counters = [each.counter for each, state in seen if each.peer_id == message.sender and state is State.SENT]
+        if message.state is State.SENT and counters and counters[-1] > message.id.counter:
+            self.history.fail(f"{self.node} observes {message.id} after {counters[-1]}")
+        seen[message.id, message.state] = None
+
+    def on_call(self, call: HandlerCall) -> None:
+        self.history.on_handled(self, call.message)
+        call.on_cancel = call.done
+        match self.random.randrange(10):
+            case 0:
+                self.end(call, "decline")
+            case 1:
+                self.end(call, "refuse")
+            case 2:
+                pass  # never
+            case 3 | 4 | 5:
+                self.node.call_later(self.random.expovariate(1.0), self.end, call, "reply")
+            case _:
+                self.end(call, "reply")
+
+    def end(self, call: HandlerCall, what: str) -> None:
+        match what:
+            case "reply":
+                call.reply_unless_replied(call.message.data[::-1])
+            case "decline":
+                self.history.on_declined(self, call.message)
+                call.decline_unless_replied("no")
+            case _:
+                call.refuse_unless_replied("never")
+        call.done()
+
+
+class History:
+    def __init__(self, seed: int, *, peers: int = 7) -> None:
+        self.seed = seed
+        self.random = Random(seed)
+        self.sim = Simulation(seed, SimulationSettings(roster=True))
+        self.programs: list[HistoryProgram] = []
+        self.records: dict[MessageId, RequestRecord] = {}
+        self.given_up: dict[MessageId, None] = {}
+        self.at_once: list[tuple[HistoryProgram, SwitchMessage]] = []
+        """What a program handled before `send` returned."""
+        self.ends: Counter[str] = Counter()
+        self.disturbed_at = 0.0
+        for _ in range(peers):
+            self.join()
+
+    def fail(self, text: str) -> None:
+        raise HistoryError(
+            f"{text} (at {self.sim.clock.now:.3f} s; replay: python -m tests.switch.history {self.seed} {self.seed})"
+        )
+
+    @property
+    def alive(self) -> list[HistoryProgram]:
+        return [each for each in self.programs if each.node.is_connected]
+
+    # -- what happens
+
+    def join(self) -> None:
+        self.disturbed_at = self.sim.clock.now
+        node = self.sim.add_peer()
+        if self.sim.run_until(lambda: node.is_connected, 60.0):
+            self.programs.append(HistoryProgram(self, node))
+
+    def fault(self) -> None:
+        self.disturbed_at = self.sim.clock.now
+        match self.random.randrange(5):
+            case 0 | 1 if len(self.alive) > 3:
+                self.random.choice(self.alive).node.kill()
+            case 2 if len(self.alive) > 3:
+                program = self.random.choice(self.alive)
+                program.core.close()
+                program.node.leave()
+            case 3:
+                self.sim.partition(0.5)
+                self.sim.run_for(self.random.choice([1.0, 12.0]))
+                self.sim.heal()
+                self.disturbed_at = self.sim.clock.now
+            case _:
+                self.join()
+
+    def send(self) -> None:
+        if not self.alive:
+            return
+        sender = self.random.choice(self.alive)
+        operation = self.random.choice([*OPERATIONS, "calc"])
+        file = self.random.choice(["", *FILES])
+        scope = self.random.choice(list(Scope)[1:]) if file else Scope.SESSION
+        kind = MessageClass.NOTICE if self.random.random() < 0.2 else MessageClass.REQUEST
+        data = b"%d" % self.random.getrandbits(32)
+        timeout_s = self.random.choice([0.5, 3.0, 20.0])
+        if_lost = IfLost.NEXT if self.random.random() < 0.3 else IfLost.FAIL
+        early: list[SwitchReply] = []
+        out = sender.core.send(
+            kind,
+            operation,
+            data,
+            lambda step: self.on_step(step, early),
+            timeout_s=timeout_s,
+            scope=scope,
+            file=file,
+            if_lost=if_lost,
+        )
+        record = RequestRecord(sender, out.message, self.sim.clock.now, timeout_s)
+        self.records[out.message.id] = record
+        at_once, self.at_once = self.at_once, []
+        for program, message in at_once:
+            self.on_handled(program, message)
+        for step in early:
+            self.on_step(step, early)
+        if self.random.random() < 0.03:
+            sender.core.sender.give_up(out)
+            del self.records[out.message.id]
+            self.given_up[out.message.id] = None
+
+    def on_step(self, step: SwitchReply, early: list[SwitchReply]) -> None:
+        record = self.records.get(step.id)
+        if record is None:
+            early.append(step)
+            return
+        is_notice = record.message.message_class is MessageClass.NOTICE
+        if step.is_end or (is_notice and step.state is State.QUEUED):
+            self.on_end(record, step)
+
+    # -- what must hold
+
+    def on_handled(self, program: HistoryProgram, message: SwitchMessage) -> None:
+        record = self.records.get(message.id)
+        if record is None:
+            if message.id not in self.given_up:
+                self.at_once.append((program, message))  # it is being sent at this moment
+            return
+        is_repeated = bool(record.handlers)
+        may_repeat = message.if_lost is IfLost.NEXT
+        if is_repeated and not may_repeat:
+            self.fail(f"{message.id} has two handlers: {record.handlers[-1].node}, {program.node}")
+        record.handlers.append(program)
+        if message.scope.is_local and program.session != record.sender.session:
+            self.fail(f"{program.node} handles {message.id} of another session")
+
+    def on_declined(self, program: HistoryProgram, message: SwitchMessage) -> None:
+        if message.message_class is MessageClass.NOTICE:
+            return
+        record = self.records.get(message.id)
+        if record is not None and program in record.handlers:
+            record.handlers.remove(program)
+        self.at_once = [(one, each) for one, each in self.at_once if one is not program or each.id != message.id]
+
+    def on_end(self, record: RequestRecord, end: SwitchReply) -> None:
+        now = self.sim.clock.now
+        record.ends.append(end)
+        self.ends[end.reason.name if end.reason is not None else end.state.name] += 1
+        if len(record.ends) > 1:
+            self.fail(f"{end.id} has two ends: {record.ends[0].state.name}, {end.state.name}")
+        if now > record.sent_at + record.timeout_s + LATE_S:
+            self.fail(f"{end.id} ended {now - record.sent_at:.1f} s after it was sent, beyond {record.timeout_s:g} s")
+        if record.message.message_class is MessageClass.NOTICE:
+            return
+        if end.state is State.HANDLED:
+            handled_by = [each.core.runtime.peer_id for each in record.handlers]
+            if end.handler not in handled_by:
+                self.fail(f"{end.id} was handled by {handled_by}, not by {end.handler}")
+            if end.data != record.message.data[::-1]:
+                self.fail(f"{end.id} has the reply of another request")
+        if end.reason is FailureReason.NO_HANDLER:
+            self.check_no_handler(record)
+
+    def check_no_handler(self, record: RequestRecord) -> None:
+        if record.handlers:
+            self.fail(f"{record.message.id} ends with NO_HANDLER, but was handled")
+        since = min(record.sent_at, self.sim.clock.now) - STABLE_S
+        if self.disturbed_at > since:
+            return
+        sender = record.sender
+        for program in self.alive:
+            for handler, registered_at in program.handlers:
+                is_local = program.session == sender.session
+                is_named = is_local or handler.pattern.files is not None
+                if registered_at < since and is_named and handler.pattern.matches(record.message, is_local=is_local):
+                    self.fail(f"{record.message.id} ends with NO_HANDLER, but {program.node} handles it")
+
+    def check_all_ended(self) -> None:
+        for record in self.records.values():
+            if not record.ends and record.sender.node.is_connected:
+                self.fail(f"{record.message.id} of {record.message.operation!r} has no end")
+
+    def run(self, rounds: int = 12) -> None:
+        self.sim.run_for(3.0)
+        for _ in range(rounds):
+            for _ in range(self.random.randrange(12)):
+                self.send()
+                self.sim.run_for(self.random.expovariate(5.0))
+            chance = self.random.random()
+            if self.alive and chance < 0.2:
+                self.random.choice(self.alive).register()
+            elif self.alive and chance < 0.3:
+                self.random.choice(self.alive).unregister()
+            elif chance < 0.7:
+                self.fault()
+            elif chance < 0.8:
+                self.sim.run_for(STABLE_S + 5.0)
+        self.sim.run_for(25.0)
+        self.check_all_ended()
+
+
+def problem_of(seed: int) -> str:
+    """What went wrong in this history; empty if nothing did."""
+    try:
+        History(seed).run()
+    except HistoryError as problem:
+        return str(problem)
+    return ""
+
+
+def main() -> None:
+    first, last = int(sys.argv[1]), int(sys.argv[2])
+    started_at, ends = time.perf_counter(), Counter[str]()
+    for seed in range(first, last + 1):
+        history = History(seed)
+        history.run()
+        ends += history.ends
+    took_s = time.perf_counter() - started_at
+    print(f"{last - first + 1:,} histories in {took_s:.1f} s: {dict(ends)}")
+
+
+if __name__ == "__main__":
+    main()

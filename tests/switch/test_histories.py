@@ -1,0 +1,121 @@
+"""Random histories: one handler and one end for every request; and broken switches, which the checks must find."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from broadloom.protocol.requests.outgoing import OutcomeKind
+from broadloom.switch.core import SwitchCore
+from broadloom.switch.directory import Directory
+from broadloom.switch.handlers import Handlers
+from broadloom.switch.model import IfLost
+from broadloom.switch.outgoing import Sender
+from tests.switch.history import History, HistoryError
+
+SEEDS = range(1, 6)
+LONG_BATCHES = [range(first, first + 100) for first in range(1000, 2000, 100)]
+"""`make soak` runs thousands."""
+MUTANT_SEEDS = range(1, 40)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_every_request_has_one_handler_and_one_end(seed: int) -> None:
+    history = History(seed)
+    history.run()
+    assert history.ends["HANDLED"], "not everything fails"
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("seeds", LONG_BATCHES, ids=str)
+def test_every_request_has_one_handler_and_one_end_in_many_histories(seeds: range) -> None:
+    for seed in seeds:
+        History(seed).run()
+
+
+def test_same_seed_gives_the_same_history() -> None:
+    histories = [History(3), History(3)]
+    for history in histories:
+        history.run()
+    assert histories[0].ends == histories[1].ends
+    assert histories[0].sim.events == histories[1].sim.events
+
+
+# -- mutants
+
+
+def asks_the_next_one_after_a_loss(monkeypatch: pytest.MonkeyPatch) -> None:
+    on_outcome = Sender._on_outcome
+
+    def mutant(self: Sender, out: Any, candidate: Any, outcome: Any) -> None:
+        if outcome.kind in (OutcomeKind.GONE, OutcomeKind.NO_ANSWER):
+            outcome = outcome._replace(kind=OutcomeKind.GONE, sent=False)
+        on_outcome(self, out, candidate, outcome)
+
+    monkeypatch.setattr(Sender, "_on_outcome", mutant)
+
+
+def hands_a_message_to_two_handlers(monkeypatch: pytest.MonkeyPatch) -> None:
+    accept = Handlers.accept
+
+    def mutant(self: Handlers, message: Any, *args: Any) -> Any:
+        if len([each for each in self if self._matches(each.pattern, message)]) > 1:
+            accept(self, message, args[0], args[1], lambda _result: None, args[3])
+        return accept(self, message, *args)
+
+    monkeypatch.setattr(Handlers, "accept", mutant)
+
+
+def takes_an_incomplete_directory_for_complete(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Directory, "is_complete", property(lambda _self: True))
+    monkeypatch.setattr(Directory, "_missing", lambda _self: [])
+
+
+def forgets_parked_requests(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Sender, "on_directory_changed", lambda self: self._parked.clear())
+    monkeypatch.setattr(Sender, "_on_deadline", lambda _self, _out: None)
+
+
+def ends_twice(monkeypatch: pytest.MonkeyPatch) -> None:
+    end = Sender._end
+
+    def mutant(self: Sender, out: Any, *args: Any) -> None:
+        end(self, out, *args)
+        if out.message.if_lost is IfLost.NEXT:
+            out.on_step(self._step(out, *args))
+
+    monkeypatch.setattr(Sender, "_end", mutant)
+
+
+def observes_twice(monkeypatch: pytest.MonkeyPatch) -> None:
+    observe = SwitchCore._observe
+
+    def mutant(self: SwitchCore, copy: Any) -> bool:
+        observe(self, copy)
+        return observe(self, copy)
+
+    monkeypatch.setattr(SwitchCore, "_observe", mutant)
+
+
+@pytest.mark.parametrize(
+    ("mutate", "finding"),
+    [
+        pytest.param(asks_the_next_one_after_a_loss, "two handlers|was handled by|NO_HANDLER", marks=pytest.mark.long),
+        (hands_a_message_to_two_handlers, "two handlers"),
+        pytest.param(takes_an_incomplete_directory_for_complete, "ends with NO_HANDLER, but", marks=pytest.mark.long),
+        (forgets_parked_requests, "has no end|beyond"),
+        (ends_twice, "two ends"),
+        (observes_twice, "twice"),
+    ],
+)
+def test_checks_find_a_broken_switch(
+    monkeypatch: pytest.MonkeyPatch, mutate: Callable[[pytest.MonkeyPatch], None], finding: str
+) -> None:
+    mutate(monkeypatch)
+
+    def run_all() -> None:
+        for seed in MUTANT_SEEDS:
+            History(seed).run()
+
+    with pytest.raises(HistoryError, match=finding):
+        run_all()
