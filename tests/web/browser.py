@@ -73,7 +73,7 @@ class Browser:
         return wait_until(found, lambda: f"{self.page_text()}\n{what or condition}", within_s, poll_s=0.05)
 
     def page_text(self) -> str:
-        return str(self.run("return document.body.innerText"))[:1500]
+        return str(self.run("return document.body.innerText"))[:4000]
 
     def console_errors(self) -> list[str]:
         """Errors of the console since this was last asked."""

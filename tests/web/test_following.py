@@ -1,5 +1,8 @@
 """A story that goes on, followed: in order of time, and made right when changes were dropped."""
 
+from httpx import ASGITransport, AsyncClient
+from starlette.applications import Starlette
+
 from broadloom.testing.cluster.timeline import (
     Annotation,
     ChangeLog,
@@ -10,6 +13,8 @@ from broadloom.testing.cluster.timeline import (
     PeerRemoved,
     PeerSnapshot,
 )
+from broadloom.web.api import data_routes
+from broadloom.web.sources import Sources
 from broadloom.web.timeline_follower import SETTLE_S, TimelineFollower
 
 
@@ -80,3 +85,22 @@ def test_snapshot_is_corrected_after_dropped_changes() -> None:
     assert len(picture.visible_links()) == 3
     told = [entry[2] for entry in following.history.since(0, 1e15).entries if entry[1] == "t"]
     assert "more happened than could be followed: this is the fabric as it is now" in told
+
+
+async def test_page_that_opens_between_a_link_and_its_peer_gets_both() -> None:
+    """Peers report out of order: a link may be known before the peer at its end."""
+    story = ManualTimeline()
+    story.log.add(PeerAdded(100.0, 0, "p0"))
+    story.log.add(LinkAdded(100.2, 0, 1))
+    story.log.add(PeerAdded(100.4, 1, "p1"))
+    sources = Sources()
+    sources.live = TimelineFollower(story)
+    sources.live.poll(100.3 + SETTLE_S)
+    transport = ASGITransport(Starlette(routes=data_routes(sources)))
+    async with AsyncClient(transport=transport, base_url="http://test") as client:
+        drawn = (await client.get("/data/live/snapshot")).json()
+        assert [each[1] for each in drawn["peers"]] == ["p0"]
+        sources.live.poll(100.5 + SETTLE_S)
+        later = (await client.get("/data/live/changes", params={"since": drawn["next"]})).json()["entries"]
+    links = [*drawn["links"], *(entry[2:] for entry in later if entry[1] == "u")]
+    assert links == [[0, 1]]

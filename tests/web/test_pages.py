@@ -116,8 +116,7 @@ def test_page_loads_without_errors_or_foreign_requests(
 
 def test_fabric_heals_after_a_kill(browser: Browser, lab: dict[str, Any]) -> None:
     browser.open(page(lab["url"], "/cluster"))
-    browser.wait_until(lambda: browser.fabric("ready") == "true")
-    before = number(browser, "nodes")
+    before = browser.wait_until(lambda: (count := number(browser, "nodes")) >= PEERS and count, "all peers are drawn")
     _write(browser, "Peers to kill: how many", "2")
     browser.one("#do-kill").click()
     browser.wait_until(lambda: number(browser, "nodes") == before - 2, "the dead are gone")
@@ -208,6 +207,7 @@ def _write(browser: Browser, label: str, text: str) -> None:
     field = browser.one(f'input[aria-label="{label}"]')
     browser.run("arguments[0].focus(); arguments[0].select()", field)
     field.send_keys(text)
+    browser.wait_until(lambda: field.get_attribute("value") == text, f"{label}: {text}")
 
 
 def _scrub(browser: Browser, at: float) -> None:

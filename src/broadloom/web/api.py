@@ -143,7 +143,7 @@ def _snapshot(history: FabricHistory, request: Request) -> JsonObject:
         "next": number,
         "began_s": history.began_s,
         "peers": [[each, *name_and_id] for each, name_and_id in snapshot.peers.items()],
-        "links": snapshot.visible_links(),
+        "links": list(snapshot.links),  # also those of peers that have not been added yet
         "peer_stats": snapshot.peer_stats,
         "log": history.annotations(at),
     }

@@ -57,6 +57,8 @@ export default {
         for (let step = 0; step < 150 && performance.now() < until; step++) this.scene.layout.step();
         this.drawing.resize();
         this.drawing.fit(1);
+        this.nodes = this.scene.nodes.size;
+        this.links = this.scene.linked;
         this.ready = true;
       }
       if (this.chosen) this.choose(this.scene.nodes.get(this.chosen.n) ?? null);
