@@ -22,9 +22,11 @@ from broadloom import (
     Order,
     OrderTimeoutError,
     Role,
+    StoreError,
+    StoreReadOnlyError,
     ordered,
 )
-from broadloom.order import Entry, OrderSettings, OrderStoreError, Resumed, SequencerChanged, Stalled
+from broadloom.order import Entry, OrderSettings, Resumed, SequencerChanged, Stalled
 from broadloom.order.codec import LAYER
 from tests.channel.joined import QUICK, connected_channels, unique_name
 from tests.support import eventually, wait_until
@@ -222,7 +224,7 @@ async def test_wrong_arguments_raise_helpful_errors(tmp_path: Path) -> None:
                 ordered(channel, "x", **options)
         with pytest.raises(ValueError, match="1 to 256 bytes"):
             ordered(channel, "", mode="available")
-        with pytest.raises(OrderStoreError, match="unable to open"):
+        with pytest.raises(StoreError, match="there is no directory"):
             ordered(channel, "x", mode="safe", voters=["me", "b", "c"], store=tmp_path / "no" / "x")
         with pytest.raises(ValueError, match="must be a positive number"):
             OrderSettings(stall_s=0)
@@ -273,12 +275,12 @@ async def test_failing_store_ends_the_part_of_a_voter(tmp_path: Path) -> None:
         await members[0][1].submit(b"1")
         follower = next(order for _, order in members if not order.is_sequencer)
         assert follower._store is not None
-        follower._store._db.execute("pragma query_only = on")  # type: ignore[attr-defined]
+        follower._store._file.rows("pragma query_only = on")  # type: ignore[attr-defined]
         others = [order for _, order in members if order is not follower]
         await others[0].submit(b"2")
         assert await texts(others[1], 2) == ["1", "2"]
         await eventually(lambda: follower._end_reason is not None)
-        with pytest.raises(OrderStoreError, match="cannot be used"):
+        with pytest.raises(StoreReadOnlyError):
             await follower.submit(b"3")
     finally:
         for channel, order in members:
