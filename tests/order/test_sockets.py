@@ -31,7 +31,7 @@ from broadloom.order.codec import LAYER
 from tests.channel.joined import QUICK, connected_channels, unique_name
 from tests.support import eventually, wait_until
 
-FAST = OrderSettings(enter_s=0.2, resend_s=0.3, stall_s=0.5)
+FAST = OrderSettings(stall_s=1.5)
 VOTERS = ["v0", "v1", "v2"]
 
 
@@ -192,7 +192,7 @@ async def test_reader_that_does_not_read_is_closed() -> None:
 
 
 async def test_submission_without_a_sequencer_times_out() -> None:
-    late = OrderSettings(enter_s=60)
+    late = OrderSettings(stall_s=1.5)
     async with connected_channels(2) as (one, _), ordered(one, "x", mode="available", settings=late) as order:
         with pytest.raises(OrderTimeoutError, match=r"not ordered within 0\.05 s, and it is unknown"):
             await order.submit(b"x", timeout_s=0.05)
