@@ -37,6 +37,7 @@ if TYPE_CHECKING:
         MessageTooLargeError,
         NoAnswerError,
         NoMajorityError,
+        NotAStoreError,
         NotConnectedError,
         NotPermittedError,
         NotSentError,
@@ -48,6 +49,12 @@ if TYPE_CHECKING:
         RequestError,
         RulesError,
         StateUnavailableError,
+        StoreCorruptError,
+        StoreError,
+        StoreFullError,
+        StoreLockedError,
+        StoreReadOnlyError,
+        StoreVersionError,
         UnknownPeerError,
     )
     from broadloom.order import Order, ordered
@@ -128,6 +135,7 @@ __all__ = [
     "NeighborStatus",
     "NoAnswerError",
     "NoMajorityError",
+    "NotAStoreError",
     "NotConnectedError",
     "NotPermittedError",
     "NotSentError",
@@ -159,6 +167,12 @@ __all__ = [
     "StateChanged",
     "StateUnavailableError",
     "Status",
+    "StoreCorruptError",
+    "StoreError",
+    "StoreFullError",
+    "StoreLockedError",
+    "StoreReadOnlyError",
+    "StoreVersionError",
     "Subscription",
     "SubscriptionOverflow",
     "Ticket",
@@ -180,9 +194,10 @@ _NAMES_BY_MODULE = {
     "broadloom.channel.status_socket": "expose_status",
     "broadloom.errors": (
         "AlreadyRepliedError BroadloomError BusyError ChannelClosedError ConnectError HeldError InboxOverflowError "
-        "InvalidKeyError MessageTooLargeError NoAnswerError NoMajorityError NotConnectedError "
+        "InvalidKeyError MessageTooLargeError NoAnswerError NoMajorityError NotAStoreError NotConnectedError "
         "NotPermittedError NotSentError OrderTimeoutError PeerGoneError QuotaExceededError RefusedError RejectedError "
-        "RequestError RulesError StateUnavailableError UnknownPeerError"
+        "RequestError RulesError StateUnavailableError StoreCorruptError StoreError StoreFullError StoreLockedError "
+        "StoreReadOnlyError StoreVersionError UnknownPeerError"
     ),
     "broadloom.order": "Order ordered",
     "broadloom.protocol": "ChannelName ChannelSettings PeerState",

@@ -1,9 +1,11 @@
-"""The exceptions of channels, keys and groups. Each message names the remedy; none contains a secret."""
+"""The exceptions of channels, keys, layers and stores. Each message names the remedy; none contains a secret."""
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from broadloom.wire import PeerId
 
 
@@ -141,3 +143,43 @@ class GroupNotFoundError(BroadloomError):
 
 class AmbiguousGroupError(GroupNotFoundError):
     """A name matches several groups."""
+
+
+class StoreError(BroadloomError):
+    """A store on disk cannot be opened, read or written. Subclasses tell the common reasons apart."""
+
+    summary: ClassVar = "cannot be used"
+    remedy: ClassVar = "Use another file."
+
+    def __init__(self, path: "Path", detail: str, remedy: str = "") -> None:
+        super().__init__(f"{path} {self.summary}: {detail}. {remedy or self.remedy}")
+        self.path = path
+
+
+class StoreLockedError(StoreError):
+    summary = "is locked"
+    remedy = "Close that program, or use another file."
+
+
+class StoreReadOnlyError(StoreError):
+    summary = "is read-only"
+    remedy = "Make the file and its directory writable, or use another file."
+
+
+class StoreFullError(StoreError):
+    summary = "cannot grow"
+    remedy = "Check the free disk space and the limit on file sizes, then start again."
+
+
+class StoreCorruptError(StoreError):
+    summary = "is damaged"
+    remedy = "Restore a backup, or use a new file."
+
+
+class StoreVersionError(StoreError):
+    summary = "was written by another version of Broadloom"
+    remedy = "Use that version, or another file."
+
+
+class NotAStoreError(StoreError):
+    summary = "is not the store that is needed here"

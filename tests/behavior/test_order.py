@@ -8,7 +8,7 @@ from broadloom.order.store import MemoryOrderStore
 from broadloom.testing.sim.order_runtime import PeerOrderRuntime
 from tests.behavior.harness import Harness, HarnessPeer, OpenHarness
 
-QUICK = OrderSettings(enter_s=0.5, resend_s=0.3, stall_s=1.0, patience_s=1.0)
+QUICK = OrderSettings(stall_s=1.5)
 MODES = ["available", "safe"]
 VOTERS = ("voter 0", "voter 1", "voter 2")
 

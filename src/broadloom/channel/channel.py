@@ -17,12 +17,13 @@ from dataclasses import replace
 from types import TracebackType
 from typing import Self
 
-from broadloom.channel.arguments import check_callback, check_timeout
+from broadloom.channel.arguments import check_callback
 from broadloom.channel.event_listeners import EventListeners
 from broadloom.channel.fragments import Reassembler
 from broadloom.channel.inbox import Overflow
 from broadloom.channel.layer import Layer
 from broadloom.channel.loop_bound import weak
+from broadloom.channel.membership import Membership
 from broadloom.channel.peer_set import PeerSetMerge
 from broadloom.channel.publisher import Publisher
 from broadloom.channel.receiving import ChannelReader
@@ -44,9 +45,7 @@ from broadloom.protocol.events import (
     StateChanged,
     TraceEvent,
 )
-from broadloom.protocol.identity import Identity
-from broadloom.protocol.roster.member import Member, MemberJoined, MemberLeft, MemberLost
-from broadloom.security.post_signer import PostSigner
+from broadloom.protocol.roster.member import MemberJoined, MemberLeft, MemberLost
 from broadloom.transport import TcpNode
 from broadloom.wire import PeerId, WireError
 from broadloom.wire.payload_kind import PayloadKind
@@ -68,7 +67,7 @@ _with_callbacks: dict["Channel", None] = {}
 """Channels with a callback are in use, even if the program does not keep them."""
 
 
-class Channel(Sender, ChannelReader, Requester, StateHandover, Publisher):
+class Channel(Membership, Sender, ChannelReader, Requester, StateHandover, Publisher):
     """A joined channel, returned by `broadloom.connect`. Use it from the event loop that joined it: elsewhere its
     methods raise `RuntimeError`.
 
@@ -128,63 +127,6 @@ class Channel(Sender, ChannelReader, Requester, StateHandover, Publisher):
     def is_connected(self) -> bool:
         return self._node.peer.state is PeerState.CONNECTED
 
-    @property
-    def _full_mesh_size(self) -> int | None:
-        """Number of peers in a full mesh; None in a larger fabric, where no peer knows it."""
-        return self._node.peer.full_mesh_size
-
-    @property
-    def _post_signer(self) -> PostSigner | None:
-        """Signs and verifies the messages of groups; None without a ticket."""
-        signer = self._node.credentials.post_signer if self._node.credentials is not None else None
-        verifier = self._node.peer.broadcaster.verifier
-        if signer is not None and verifier is not None:
-            signer.credential_of = verifier.credential_of
-        return signer
-
-    def identity(self, peer_id: PeerId) -> Identity | None:
-        """The verified name and role of an author; None if the channel is not signed or the author is unknown."""
-        if peer_id == self._node.id:
-            return self._node.credentials.identity if self._node.credentials is not None else None
-        verifier = self._node.peer.broadcaster.verifier
-        return verifier.identity_of(peer_id) if verifier is not None else None
-
-    def display_name(self, peer_id: PeerId) -> str:
-        """The name on the author's ticket, or its id in hex."""
-        identity = self.identity(peer_id)
-        return identity.name if identity is not None and identity.name else f"{peer_id:016x}"
-
-    def members(self) -> tuple[Member, ...]:
-        """All members of the channel that this peer knows to be present, itself included, sorted by peer id. It is
-        complete a moment after `connect` returns (`wait_for_roster`)."""
-        return tuple(member for member in self._node.peer.roster.members() if not member.is_secondary)
-
-    def member(self, peer_id: PeerId) -> Member | None:
-        """The member with this id, if it is present."""
-        return self._node.peer.roster.get(peer_id)
-
-    async def wait_for_roster(self, timeout_s: float | None = None) -> tuple[Member, ...]:
-        """Wait until the roster is complete, and return it. Raises `TimeoutError`, or `NotConnectedError` if the
-        channel was left."""
-        self._check_loop()
-        check_timeout(timeout_s)
-        await self._wait_until_roster_is_complete(timeout_s)
-        return self.members()
-
-    async def _wait_until_roster_is_complete(self, timeout_s: float | None) -> None:
-        roster = self._node.peer.roster
-
-        def is_complete() -> bool:
-            if self._left.is_set():
-                raise self._end_error()
-            return roster.is_complete
-
-        try:
-            async with asyncio.timeout(timeout_s):
-                await self._listeners.wait_until(is_complete)
-        except TimeoutError:
-            raise TimeoutError(f"{self.name}: the roster is not complete after {timeout_s:g} s") from None
-
     def status(self) -> Status:
         """The state of this peer: neighbors, free slots, estimated diameter, counters."""
         status = status_of(self.name, self._node, unread_count=len(self._inbox), unread_bytes=self._inbox.held_bytes)
@@ -193,26 +135,6 @@ class Channel(Sender, ChannelReader, Requester, StateHandover, Publisher):
             unknown_layers=dict(self._layers.unknown),
             local_peers=tuple(status_of(self.name, node) for node in self._secondary_nodes),
         )
-
-    async def wait_for_peers(self, timeout_s: float | None = None) -> None:
-        """Wait until another peer is connected. A message broadcast before that reaches no one.
-
-        Raises `TimeoutError`, or `NotConnectedError` if the channel was left.
-        """
-        self._check_loop()
-        check_timeout(timeout_s)
-        links = self._node.peer.links
-
-        def has_peers() -> bool:
-            if not len(links) and self._left.is_set():
-                raise self._end_error()
-            return len(links) > 0
-
-        try:
-            async with asyncio.timeout(timeout_s):
-                await self._listeners.wait_until(has_peers)
-        except TimeoutError:
-            raise TimeoutError(f"{self.name}: no other peer connected within {timeout_s:g} s") from None
 
     def set_bootstrap(self, hosts: Sequence[str]) -> None:
         """Replace the bootstrap hosts. The peer looks for members there at once, and whenever it needs to."""

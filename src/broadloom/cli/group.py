@@ -27,6 +27,7 @@ from broadloom.cli.options import (
 )
 from broadloom.cli.output import Output, console, table
 from broadloom.cli.runner import StopSignal, command, hint, joined_channel, print_error
+from broadloom.errors import StoreError
 from broadloom.groups import (
     CatchingUp,
     CaughtUp,
@@ -36,7 +37,6 @@ from broadloom.groups import (
     Groups,
     RetentionPolicy,
     SqliteStore,
-    StoreError,
 )
 
 if TYPE_CHECKING:

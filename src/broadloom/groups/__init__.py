@@ -31,14 +31,6 @@ from broadloom.groups.model import (
 from broadloom.groups.settings import GroupSettings, RetentionPolicy
 from broadloom.groups.sqlite_store import SqliteStore
 from broadloom.groups.store import MemoryStore, Store
-from broadloom.groups.store_errors import (
-    NotAStoreError,
-    StoreCorruptError,
-    StoreError,
-    StoreFullError,
-    StoreLockedError,
-    StoreReadOnlyError,
-)
 
 __all__ = [
     "LAYER",
@@ -66,16 +58,10 @@ __all__ = [
     "MemberStatus",
     "MemoryStore",
     "MessageId",
-    "NotAStoreError",
     "PayloadIds",
     "RetentionPolicy",
     "SqliteStore",
     "Store",
-    "StoreCorruptError",
-    "StoreError",
-    "StoreFullError",
-    "StoreLockedError",
-    "StoreReadOnlyError",
     "ThreadEntry",
     "group_id_from_name",
     "payload_ids",

@@ -5,9 +5,8 @@ itself.
 """
 
 import struct
-import zlib
 from collections.abc import Callable, Iterable
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, NamedTuple
 
 from broadloom.groups import settings
 from broadloom.groups.creator_proofs import CREATOR_PROOF_BYTES
@@ -16,7 +15,8 @@ from broadloom.groups.model import GroupId, MemberId, MessageId, Post
 from broadloom.groups.proofs import PROOF_BYTES, STRIPPED_PROOF_BYTES
 from broadloom.groups.settings import RetentionPolicy
 from broadloom.wire import xdr
-from broadloom.wire.xdr import Buffer, WireError, Xdr
+from broadloom.wire.layer_codec import compressed, decompressed
+from broadloom.wire.xdr import Buffer, WireError, Xdr, structure
 
 
 class AuthorIntervals(NamedTuple):
@@ -71,23 +71,6 @@ _POST = struct.Struct(">QQQQQI")
 _HAS_PARENT, _IS_STRIPPED, _HAS_PROOF = 1, 2, 4
 
 
-def _record(kind: Callable[..., Any], *fields: Xdr) -> Xdr:
-    """The XDR of a tuple type, field by field."""
-
-    def pack(value: tuple[Any, ...], out: list[bytes]) -> None:
-        for field, each in zip(fields, value, strict=True):
-            field.pack(each, out)
-
-    def unpack(buffer: Buffer, position: int) -> tuple[Any, int]:
-        values = []
-        for field in fields:
-            value, position = field.unpack(buffer, position)
-            values.append(value)
-        return kind(*values), position
-
-    return Xdr(pack, unpack)
-
-
 def _checked_counter(value: int) -> int:
     if not 0 < value <= settings.COUNT_MAX:
         raise WireError(f"sequence number or version out of range: {value}")
@@ -111,8 +94,8 @@ _COUNTER = _hyper(_checked_counter)
 _MEMBER_ID = _hyper(MemberId)
 _GROUP_ID = _hyper(GroupId)
 _NAME = xdr.string(settings.NAME_BYTES_MAX)
-_INTERVALS = xdr.array(_record(_checked_interval, _COUNTER, _COUNTER), settings.ENTRIES_MAX)
-_RETENTION = _record(RetentionPolicy, xdr.UINT, xdr.UINT, xdr.HYPER, xdr.BOOL)
+_INTERVALS = xdr.array(structure(_checked_interval, _COUNTER, _COUNTER), settings.ENTRIES_MAX)
+_RETENTION = structure(RetentionPolicy, xdr.UINT, xdr.UINT, xdr.HYPER, xdr.BOOL)
 
 
 def _pack_retention(retention: RetentionPolicy, out: list[bytes]) -> None:
@@ -131,7 +114,7 @@ def _unpack_member_record(buffer: Buffer, position: int) -> tuple[MemberRecord, 
     return MemberRecord(MemberId(member), name, _checked_counter(version)), position
 
 
-_DESCRIPTOR = _record(
+_DESCRIPTOR = structure(
     lambda *fields: GroupDescriptor(*fields[:3]),
     _MEMBER_ID,
     xdr.string(settings.DESCRIPTION_BYTES_MAX),
@@ -139,11 +122,11 @@ _DESCRIPTOR = _record(
     *(Xdr(lambda _value, _out: None, lambda _buffer, position: (b"", position)),) * 2,  # proofs follow the records
 )
 _MEMBER_RECORDS = xdr.array(Xdr(_pack_member_record, _unpack_member_record), settings.ENTRIES_MAX)
-_GROUP_RECORD = _record(GroupRecord, _GROUP_ID, xdr.optional(_DESCRIPTOR), _MEMBER_RECORDS)
+_GROUP_RECORD = structure(GroupRecord, _GROUP_ID, xdr.optional(_DESCRIPTOR), _MEMBER_RECORDS)
 _GROUP_RECORD_ARRAY = xdr.array(_GROUP_RECORD, settings.ENTRIES_MAX)
 _CREDENTIALS = xdr.array(xdr.opaque(settings.CREDENTIAL_BYTES_MAX), settings.PAGE_CREDENTIALS_MAX)
 _CREATOR_PROOFS = xdr.array(
-    _record(lambda *fields: fields, xdr.UINT, xdr.UINT, xdr.opaque(CREATOR_PROOF_BYTES)), settings.PAGE_PROOFS_MAX
+    structure(lambda *fields: fields, xdr.UINT, xdr.UINT, xdr.opaque(CREATOR_PROOF_BYTES)), settings.PAGE_PROOFS_MAX
 )
 
 
@@ -239,13 +222,14 @@ PostField = Annotated[Post, Xdr(_pack_post, _unpack_post)]
 Buckets = Annotated[tuple[int, ...], xdr.array(xdr.HYPER, settings.BUCKETS_MAX)]
 MemberIds = Annotated[tuple[MemberId, ...], xdr.array(_MEMBER_ID, settings.ENTRIES_MAX)]
 HeldIntervals = Annotated[
-    tuple[AuthorIntervals, ...], xdr.array(_record(AuthorIntervals, _MEMBER_ID, _INTERVALS), settings.INTERVALS_MAX)
+    tuple[AuthorIntervals, ...], xdr.array(structure(AuthorIntervals, _MEMBER_ID, _INTERVALS), settings.INTERVALS_MAX)
 ]
 HistoryDigests = Annotated[
-    tuple[HistoryDigest, ...], xdr.array(_record(HistoryDigest, _GROUP_ID, xdr.HYPER, xdr.HYPER), settings.ENTRIES_MAX)
+    tuple[HistoryDigest, ...],
+    xdr.array(structure(HistoryDigest, _GROUP_ID, xdr.HYPER, xdr.HYPER), settings.ENTRIES_MAX),
 ]
 MessageIds = Annotated[
-    tuple[MessageId, ...], xdr.array(_record(MessageId, _MEMBER_ID, _COUNTER), settings.MESSAGE_IDS_MAX)
+    tuple[MessageId, ...], xdr.array(structure(MessageId, _MEMBER_ID, _COUNTER), settings.MESSAGE_IDS_MAX)
 ]
 _POST_ARRAY = xdr.array(Xdr(_pack_post, _unpack_post), settings.ENTRIES_MAX)
 _INDEXES = xdr.array(xdr.UINT, settings.PAGE_PROOFS_MAX)
@@ -282,43 +266,21 @@ Body = Annotated[bytes, xdr.opaque(settings.BODY_BYTES_MAX)]
 """Compressed. Decoded only by members that miss something in it."""
 Names = Annotated[
     tuple[tuple[MemberId, str], ...],
-    xdr.array(_record(lambda *fields: fields, _MEMBER_ID, _NAME), settings.ENTRIES_MAX),
+    xdr.array(structure(lambda *fields: fields, _MEMBER_ID, _NAME), settings.ENTRIES_MAX),
 ]
 
 
 def pack_group_records(records: Iterable[GroupRecord]) -> bytes:
-    return _pack_body(_GROUP_RECORDS, tuple(records))
+    return compressed(_GROUP_RECORDS, tuple(records))
 
 
 def unpack_group_records(body: bytes) -> tuple[GroupRecord, ...]:
-    return _unpack_body(_GROUP_RECORDS, body)  # type: ignore[no-any-return]
+    return decompressed(_GROUP_RECORDS, body, settings.BODY_BYTES_MAX, "page body")  # type: ignore[no-any-return]
 
 
 def pack_posts(posts: Iterable[Post]) -> bytes:
-    return _pack_body(_POSTS, tuple(posts))
+    return compressed(_POSTS, tuple(posts))
 
 
 def unpack_posts(body: bytes) -> tuple[Post, ...]:
-    return _unpack_body(_POSTS, body)  # type: ignore[no-any-return]
-
-
-def _pack_body(kind: Xdr, values: tuple[Any, ...]) -> bytes:
-    """Compressed: the fields around a short message are larger than the message, and nearly the same each time."""
-    out: list[bytes] = []
-    kind.pack(values, out)
-    return zlib.compress(b"".join(out), 1)
-
-
-def _unpack_body(kind: Xdr, body: bytes) -> Any:
-    """Rejects decompression bombs at `BODY_BYTES_MAX`."""
-    decompressor = zlib.decompressobj()
-    try:
-        plain = decompressor.decompress(body, settings.BODY_BYTES_MAX)
-        value, position = kind.unpack(plain, 0)
-    except (struct.error, zlib.error):
-        raise WireError("damaged page body") from None
-    if not decompressor.eof or decompressor.unused_data:
-        raise WireError("page body is too large, or has trailing data")
-    if position != len(plain):
-        raise WireError(f"{len(plain) - position} trailing bytes in a page body")
-    return value
+    return decompressed(_POSTS, body, settings.BODY_BYTES_MAX, "page body")  # type: ignore[no-any-return]

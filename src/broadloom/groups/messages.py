@@ -7,7 +7,7 @@ Directory: `DirectoryRequest`, `DirectoryPage`, `MembershipChange`. Presence: `P
 import struct
 from typing import NamedTuple
 
-from broadloom.groups.codec import HEADER_BYTES, VERSION, GroupWireMessage, decode, group_message, is_group_message
+from broadloom.groups.codec import HEADER_BYTES, VERSION, GroupWireMessage, decode, is_group_message
 from broadloom.groups.message_fields import (
     Body,
     Buckets,
@@ -24,10 +24,11 @@ from broadloom.groups.message_fields import (
 )
 from broadloom.groups.model import GroupId, MessageId
 from broadloom.wire.fields import Bool, Hyper, UInt
+from broadloom.wire.layer_codec import layer_message
 from broadloom.wire.xdr import WireError
 
 
-@group_message(1)
+@layer_message(1)
 class DirectoryRequest(GroupWireMessage):
     """The sender is online and knows these groups. Causes: members that know more reply with a `DirectoryPage` after a
     randomized back-off."""
@@ -40,7 +41,7 @@ class DirectoryRequest(GroupWireMessage):
     """A hash for each bucket of the sender's directory. Their number is a power of two."""
 
 
-@group_message(2)
+@layer_message(2)
 class DirectoryPage(GroupWireMessage):
     """Groups known to the sender. Causes: receivers merge them and report new groups; members about to send the same
     stay silent. After the last page of a reply, the requester sends what only it knows."""
@@ -62,7 +63,7 @@ class DirectoryPage(GroupWireMessage):
     """A list of `GroupRecord`, compressed with zlib."""
 
 
-@group_message(3)
+@layer_message(3)
 class MembershipChange(GroupWireMessage):
     """The sender joins or leaves a group. Causes: receivers update the group's member list."""
 
@@ -73,7 +74,7 @@ class MembershipChange(GroupWireMessage):
     """Odd: joins. Even: leaves."""
 
 
-@group_message(4)
+@layer_message(4)
 class PresenceHeartbeat(GroupWireMessage):
     """The sender is still online. Causes: it is shown as online; a receiver whose directory or history keeps differing
     from the sender's requests the difference."""
@@ -87,14 +88,14 @@ class PresenceHeartbeat(GroupWireMessage):
     """For some of the sender's groups, in rotation."""
 
 
-@group_message(5)
+@layer_message(5)
 class GoingOffline(GroupWireMessage):
     """The sender disconnects and stays a member of its groups. Causes: it is shown as offline at once."""
 
     member: MemberIdField
 
 
-@group_message(6)
+@layer_message(6)
 class Suspect(GroupWireMessage):
     """The sender lost its link to a neighbor, which may have failed. Causes: that peer sends a heartbeat; if it does
     not, its member is shown as offline."""
@@ -104,7 +105,7 @@ class Suspect(GroupWireMessage):
     """0 if unknown to the sender."""
 
 
-@group_message(7)
+@layer_message(7)
 class PostMessage(GroupWireMessage):
     """A message posted to a group. Causes: members store it and deliver it after its parent."""
 
@@ -113,7 +114,7 @@ class PostMessage(GroupWireMessage):
     post: PostField
 
 
-@group_message(8)
+@layer_message(8)
 class HistoryRequest(GroupWireMessage):
     """The messages of a group that the sender has. Causes: a member that has more sends pages, after a randomized
     back-off or at once if it is the named responder; a member that misses some of them makes its own request later."""
@@ -126,7 +127,7 @@ class HistoryRequest(GroupWireMessage):
     held: HeldIntervals
 
 
-@group_message(9)
+@layer_message(9)
 class PostRequest(GroupWireMessage):
     """Missing parents of messages that the sender has. Causes: a member that has them sends a page."""
 
@@ -134,7 +135,7 @@ class PostRequest(GroupWireMessage):
     message_ids: MessageIds
 
 
-@group_message(10)
+@layer_message(10)
 class HistoryPage(GroupWireMessage):
     """Part of a group's history, parents first. Causes: members that miss any of it take it; members about to send the
     same stay silent; after the last page of a turn the requester asks the sender for more, if some remain."""

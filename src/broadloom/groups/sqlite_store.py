@@ -1,33 +1,23 @@
 """`SqliteStore`: identity, groups and history in one SQLite file, so that a member survives a restart.
 
 A file belongs to one member and is open in one program at a time. Ids are unsigned 64-bit integers and SQLite's are
-signed: they are converted here. Every failure is raised as a `StoreError` that names the file and the remedy.
+signed: they are converted here.
 """
 
 import os
-import sqlite3
-from collections.abc import Iterator
-from contextlib import contextmanager
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from broadloom.groups.message_fields import pack_group_records, unpack_group_records
 from broadloom.groups.message_set import MessageSet
 from broadloom.groups.model import GroupId, Member, MemberId, MessageId, Post
 from broadloom.groups.store import STORED_POST_OVERHEAD_BYTES, StoredGroup
-from broadloom.groups.store_errors import NotAStoreError, StoreCorruptError, store_error
-from broadloom.private_files import open_new, warn_if_readable_by_others
+from broadloom.sqlite_file import SqliteFile, StoreSchema
 from broadloom.wire.xdr import WireError
 
 if TYPE_CHECKING:
     from broadloom.groups.settings import RetentionPolicy
     from broadloom.groups.store import History
 
-APPLICATION_ID = 0x42726C6D
-""""Brlm", in the header of the file (SQLite's application_id): tells our files from other SQLite databases."""
-FORMAT = 2
-"""In SQLite's user_version."""
-LOCK_TIMEOUT_S = 0.2
 PRUNE_ROWS = 1000
 _TABLES = """
 create table member (id integer not null, name text not null);
@@ -52,85 +42,21 @@ alter table posts add column proof blob not null default x'';
 alter table posts add column credential integer;
 create table credentials (id integer primary key, der blob not null unique);
 """
+_SCHEMA = StoreSchema(
+    application_id=0x42726C6D,  # "Brlm"
+    format=2,
+    tables=_TABLES,
+    upgrades={1: _FROM_FORMAT_1},
+    damage_remedy="Restore a backup, or use a new file. Members of a group send its history again.",
+    is_durable=False,
+)
 _COLUMNS = "author, sequence, parent_author, parent_sequence, sent_at_ms, data, verified_name, proof, credential"
-
-
-class _Database:
-    """One SQLite connection that reports failures as `StoreError`."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        _create_private(path)
-        with self._errors():
-            self._connection = sqlite3.connect(
-                path, timeout=LOCK_TIMEOUT_S, isolation_level=None, check_same_thread=False
-            )
-        self.credentials = _Credentials(self)
-        try:
-            self._open()
-        except BaseException:
-            self._connection.close()
-            raise
-
-    def _open(self) -> None:
-        self.rows("pragma locking_mode = exclusive")
-        # Before anything is written: another program's database must stay as it is.
-        tables = self.rows("select count(*) from sqlite_schema")[0][0]
-        if tables and self.rows("pragma application_id")[0][0] != APPLICATION_ID:
-            raise NotAStoreError(self.path, "it is the SQLite database of another program")
-        version = self.rows("pragma user_version")[0][0]
-        if tables and version not in (1, FORMAT):
-            raise NotAStoreError(self.path, f"another version wrote it, in format {version} instead of {FORMAT}")
-        self.rows("pragma journal_mode = wal")
-        self.rows("pragma synchronous = normal")
-        self.rows("begin immediate")
-        if not tables:
-            self.rows(f"pragma application_id = {APPLICATION_ID}")
-        if not tables or version != FORMAT:
-            self.rows(f"pragma user_version = {FORMAT}")
-            for statement in (_FROM_FORMAT_1 if tables else _TABLES).split(";"):
-                self.rows(statement)
-
-    def rows(self, query: str, *values: Any) -> list[Any]:
-        with self._errors():
-            return self._connection.execute(query, values).fetchall()
-
-    def each_row(self, query: str, *values: Any) -> Iterator[Any]:
-        with self._errors():
-            yield from self._connection.execute(query, values)
-
-    def write_rows(self, query: str, rows: list[tuple[Any, ...]]) -> None:
-        with self._errors():
-            self._connection.executemany(query, rows)
-
-    def commit(self) -> None:
-        with self._errors():
-            if self._connection.in_transaction:
-                self._connection.execute("commit")
-            self._connection.execute("begin immediate")
-
-    def close(self) -> None:
-        with self._errors():
-            try:
-                if self._connection.in_transaction:
-                    self._connection.execute("commit")
-            finally:
-                self._connection.close()
-
-    @contextmanager
-    def _errors(self) -> Iterator[None]:
-        try:
-            yield
-        except sqlite3.ProgrammingError:
-            raise  # a bug, or use after close
-        except sqlite3.Error as problem:
-            raise store_error(self.path, problem) from None
 
 
 class _Credentials:
     """The certificates that prove posts, each stored once."""
 
-    def __init__(self, db: _Database) -> None:
+    def __init__(self, db: SqliteFile) -> None:
         self._db = db
         self._by_id: dict[int, bytes] = {}
         self._ids: dict[bytes, int] = {}
@@ -151,21 +77,13 @@ class _Credentials:
         self._by_id[number], self._ids[der] = der, number
 
 
-def _create_private(path: Path) -> None:
-    """SQLite would create a file that other users can read. Its journal gets the mode of the file."""
-    try:
-        os.close(open_new(path))
-    except FileExistsError:
-        warn_if_readable_by_others(path, "the store")
-    except OSError:
-        pass  # SQLite fails too, and its error names the reason
-
-
 class SqliteStore:
     """A `Store` in the file `path`, which is created if it does not exist."""
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
-        self._db = _Database(Path(path))
+        self._db = SqliteFile(path, _SCHEMA)
+        self._db.commit()
+        self._credentials = _Credentials(self._db)
         self._histories: dict[GroupId, SqliteHistory] = {}
 
     def member(self) -> Member | None:
@@ -184,7 +102,7 @@ class SqliteStore:
                 for record, is_joined in self._db.rows("select record, is_joined from groups")
             ]
         except WireError as problem:
-            raise StoreCorruptError(self._db.path, str(problem)) from None
+            raise self._db.damaged(str(problem)) from None
 
     def save_group(self, stored: StoredGroup) -> None:
         record = pack_group_records([stored.record])
@@ -194,7 +112,7 @@ class SqliteStore:
 
     def history(self, group: GroupId) -> "History":
         if group not in self._histories:
-            self._histories[group] = SqliteHistory(self._db, group)
+            self._histories[group] = SqliteHistory(self._db, self._credentials, group)
         return self._histories[group]
 
     def commit(self) -> None:
@@ -205,9 +123,9 @@ class SqliteStore:
 
 
 class SqliteHistory:
-    def __init__(self, db: _Database, group: GroupId) -> None:
+    def __init__(self, db: SqliteFile, credentials: _Credentials, group: GroupId) -> None:
         self._db = db
-        self._credentials = db.credentials
+        self._credentials = credentials
         self._group = _signed(group)
         self.names: dict[MemberId, str] = {
             _member_id(author): name

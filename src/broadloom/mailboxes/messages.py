@@ -5,7 +5,7 @@ Digests and published records are broadcast, the others are direct requests and 
 """
 
 from enum import IntEnum
-from typing import Annotated, Any, NamedTuple, TypeVar, dataclass_transform
+from typing import Annotated, ClassVar, NamedTuple
 
 from broadloom.mailboxes.limits import (
     BLOCK_LETTERS_MAX,
@@ -19,57 +19,27 @@ from broadloom.mailboxes.limits import (
 )
 from broadloom.mailboxes.record import RECORD, Record
 from broadloom.wire import xdr
-from broadloom.wire.codec import WireMessage, declared, packed, unpacked
 from broadloom.wire.fields import Bool, Hyper, Text, UInt
-from broadloom.wire.xdr import Buffer, UnknownMessageError, WireError, Xdr
+from broadloom.wire.layer_codec import LayerCodec, LayerMessage, layer_message
+from broadloom.wire.xdr import Buffer, WireError, Xdr
 
 LAYER = "Mb"
 KEEPER_LAYER = "Mk"
 """Members that receive this layer are keepers: the roster lists them."""
-MAGIC = b"BM"
 VERSION = 1
-HEADER_BYTES = 4
 RECORDS_MAX = SYNC_PAGE_BYTES // 64
 """Records in one page: none takes less than 64 bytes."""
 
 
-class MailboxWireMessage(WireMessage):
+_CODEC: "LayerCodec[MailboxWireMessage]" = LayerCodec(b"BM", VERSION, "mailbox message")
+
+
+class MailboxWireMessage(LayerMessage):
     __slots__ = ()
+    codec: ClassVar = _CODEC
 
 
-N = TypeVar("N", bound=type[MailboxWireMessage])
-_MESSAGE_TYPES: dict[int, type[MailboxWireMessage]] = {}
-
-
-@dataclass_transform(frozen_default=True)
-def mailbox_message(number: int) -> Any:
-    """Declare a frozen dataclass as the mailbox message `number`. Numbers are never reused."""
-
-    def declare(kind: N) -> N:
-        return declared(kind, number, _MESSAGE_TYPES)  # type: ignore[no-any-return]
-
-    return declare
-
-
-def message_types() -> dict[int, type[MailboxWireMessage]]:
-    """All mailbox messages by number."""
-    return dict(_MESSAGE_TYPES)
-
-
-def encode(message: MailboxWireMessage) -> bytes:
-    return MAGIC + bytes((VERSION, message.number)) + packed(message)
-
-
-def decode(data: bytes) -> MailboxWireMessage:
-    """Raises `WireError` if this is not a valid mailbox message."""
-    if len(data) < HEADER_BYTES or data[:2] != MAGIC:
-        raise WireError("not a mailbox message")
-    if data[2] != VERSION:
-        raise UnknownMessageError(f"mailbox message of version {data[2]}; this program supports version {VERSION}")
-    kind = _MESSAGE_TYPES.get(data[3])
-    if kind is None:
-        raise UnknownMessageError(f"unknown mailbox message number {data[3]}")
-    return kind(*unpacked(kind, data, HEADER_BYTES))
+encode, decode, message_types = _CODEC.encode, _CODEC.decode, _CODEC.message_types
 
 
 class WireLetter(NamedTuple):
@@ -109,14 +79,14 @@ Letters = Annotated[tuple[WireLetter, ...], xdr.array(Xdr(_pack_letter, _unpack_
 BucketHashes = Annotated[tuple[int, ...], xdr.array(xdr.HYPER, BUCKETS)]
 
 
-@mailbox_message(1)
+@layer_message(1)
 class Publish(MailboxWireMessage):
     """Broadcast: new records of the author. Receivers enter them into their tables."""
 
     records: Records
 
 
-@mailbox_message(2)
+@layer_message(2)
 class Digest(MailboxWireMessage):
     """Broadcast: the hash of the author's table. A receiver with another hash answers with its own, after a random
     delay, and compares tables with the author."""
@@ -124,7 +94,7 @@ class Digest(MailboxWireMessage):
     digest: Hyper
 
 
-@mailbox_message(3)
+@layer_message(3)
 class PageRequest(MailboxWireMessage):
     """Request: the records of all buckets whose hashes differ, from this position on. The reply is a `Page`."""
 
@@ -135,7 +105,7 @@ class PageRequest(MailboxWireMessage):
     after_writer: Hyper
 
 
-@mailbox_message(4)
+@layer_message(4)
 class Page(MailboxWireMessage):
     """The reply. With `next_bucket` = BUCKETS it was the last page."""
 
@@ -148,7 +118,7 @@ class Page(MailboxWireMessage):
     after_writer: Hyper
 
 
-@mailbox_message(5)
+@layer_message(5)
 class Keep(MailboxWireMessage):
     """Request to a keeper: store this record. The reply, `Kept`, is sent when it is on disk."""
 
@@ -165,14 +135,14 @@ class KeepStatus(IntEnum):
     """It is not proven, or a limit was reached."""
 
 
-@mailbox_message(6)
+@layer_message(6)
 class Kept(MailboxWireMessage):
     status: Annotated[KeepStatus, xdr.enum(KeepStatus)]
     records: Records
     credentials: Credentials
 
 
-@mailbox_message(7)
+@layer_message(7)
 class Fetch(MailboxWireMessage):
     """Request: the record of this mailbox. The reply is `Fetched`."""
 
@@ -180,7 +150,7 @@ class Fetch(MailboxWireMessage):
     name: MailboxName
 
 
-@mailbox_message(8)
+@layer_message(8)
 class Fetched(MailboxWireMessage):
     """The record, if there is one that the caller may read."""
 
@@ -188,7 +158,7 @@ class Fetched(MailboxWireMessage):
     credentials: Credentials
 
 
-@mailbox_message(9)
+@layer_message(9)
 class Deliver(MailboxWireMessage):
     """Request: put these letters into a mailbox of the receiver, in this order. The reply is `Delivered`."""
 
@@ -203,7 +173,7 @@ class DeliverStatus(IntEnum):
     WRONG_CLASS = 3
 
 
-@mailbox_message(10)
+@layer_message(10)
 class Delivered(MailboxWireMessage):
     """The first `count` letters are in the mailbox. `status` says why the others are not."""
 

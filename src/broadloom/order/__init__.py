@@ -21,7 +21,6 @@ from broadloom.order.model import (
 )
 from broadloom.order.order import Order, OrderItem, ordered
 from broadloom.order.settings import OrderSettings
-from broadloom.order.sqlite_store import OrderStoreError
 
 __all__ = [
     "LAYER",
@@ -34,7 +33,6 @@ __all__ = [
     "OrderEvent",
     "OrderItem",
     "OrderSettings",
-    "OrderStoreError",
     "OrderTimeoutError",
     "Placed",
     "Resumed",

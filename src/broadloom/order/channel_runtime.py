@@ -7,11 +7,10 @@ from typing import TYPE_CHECKING, Any, Protocol
 from weakref import WeakKeyDictionary
 
 from broadloom.channel.layer_runtime import LayerRuntime
-from broadloom.errors import BroadloomError
+from broadloom.errors import BroadloomError, StoreError
 from broadloom.order.codec import LAYER, OrderMessage, decode
 from broadloom.order.messages import Enter, Exit
 from broadloom.order.model import Entry, OrderEvent, Placed
-from broadloom.order.sqlite_store import OrderStoreError
 from broadloom.protocol.events import Missed
 from broadloom.protocol.identity import Role
 from broadloom.protocol.requests.incoming import IncomingRequest
@@ -191,7 +190,7 @@ class ChannelRuntime:
         if not self.is_closed:
             try:
                 callback(*args)
-            except OrderStoreError as problem:
+            except StoreError as problem:
                 log.error("%s: %s", self._channel.name, problem)
                 self.application._end(problem)
 

@@ -6,7 +6,7 @@ Broadcast: `Enter`, `Exit`, `Submit`, `Assign`, `Takeover`, `NewEpoch`, `Status`
 
 from typing import Annotated, NamedTuple
 
-from broadloom.order.codec import OrderMessage, numbers, order_message, record
+from broadloom.order.codec import OrderMessage
 from broadloom.order.log import EpochStart, LogEntry
 from broadloom.order.model import Epoch
 from broadloom.order.settings import (
@@ -21,6 +21,8 @@ from broadloom.order.settings import (
 )
 from broadloom.wire import PeerId, xdr
 from broadloom.wire.fields import Bool, Hyper
+from broadloom.wire.layer_codec import layer_message
+from broadloom.wire.xdr import numbers, structure
 
 CHAIN_BYTES = 16
 
@@ -51,7 +53,7 @@ def _epoch_start(number: int, sequencer: int, first_index: int) -> EpochStart:
 _EPOCH_START = numbers(_epoch_start, ">QQQ")._replace(
     pack=lambda value, out: numbers(tuple, ">QQQ").pack((*value.epoch, value.first_index), out)
 )
-_ENTRY = record(LogEntry, xdr.HYPER, xdr.HYPER, xdr.HYPER, xdr.opaque(KEY_BYTES_MAX), xdr.opaque(ENTRY_BYTES_MAX))
+_ENTRY = structure(LogEntry, xdr.HYPER, xdr.HYPER, xdr.HYPER, xdr.opaque(KEY_BYTES_MAX), xdr.opaque(ENTRY_BYTES_MAX))
 
 EpochField = Annotated[Epoch, numbers(_epoch, ">QQ")]
 Chain = Annotated[bytes, xdr.fixed_opaque(CHAIN_BYTES)]
@@ -65,21 +67,21 @@ Entries = Annotated[tuple[LogEntry, ...], xdr.array(_ENTRY, PAGE_ENTRIES_MAX)]
 LastNumbers = Annotated[tuple[LastNumber, ...], xdr.array(numbers(LastNumber, ">QQ"), AUTHORS_MAX)]
 
 
-@order_message(1)
+@layer_message(1)
 class Enter(OrderMessage):
     """The sender takes part from now on. Causes: the sequencer sends its `Status`."""
 
     conversation: Hyper
 
 
-@order_message(2)
+@layer_message(2)
 class Exit(OrderMessage):
     """The sender ends its part. Causes: if it was the sequencer, the next candidate takes over at once."""
 
     conversation: Hyper
 
 
-@order_message(3)
+@layer_message(3)
 class Submit(OrderMessage):
     """A message to be ordered. Causes: the sequencer assigns an index to it, after those with lower numbers."""
 
@@ -91,7 +93,7 @@ class Submit(OrderMessage):
     data: Data
 
 
-@order_message(4)
+@layer_message(4)
 class Assign(OrderMessage):
     """Indexes for submissions; only from the sequencer of the epoch. Causes: they are delivered (`available`), or
     stored and acknowledged by voters (`safe`)."""
@@ -106,7 +108,7 @@ class Assign(OrderMessage):
     """Entries up to here are final (`safe`)."""
 
 
-@order_message(5)
+@layer_message(5)
 class Takeover(OrderMessage):
     """The sender wants to be the sequencer of this epoch. Causes: participants that have not voted for a higher one
     vote: they accept nothing of lower epochs any more, and say what they have."""
@@ -115,7 +117,7 @@ class Takeover(OrderMessage):
     epoch: EpochField
 
 
-@order_message(6)
+@layer_message(6)
 class Vote(OrderMessage):
     """The answer to `Takeover`, to the candidate only. Causes: with enough of them it decides where its epoch
     begins."""
@@ -130,7 +132,7 @@ class Vote(OrderMessage):
     """Names the store of a voter; 0 for others."""
 
 
-@order_message(7)
+@layer_message(7)
 class NewEpoch(OrderMessage):
     """The sender is the sequencer of this epoch. Causes: participants bring their logs to `cut` and follow it."""
 
@@ -150,7 +152,7 @@ class NewEpoch(OrderMessage):
     """The stores of the voters, in the order of their names (`safe`)."""
 
 
-@order_message(8)
+@layer_message(8)
 class Status(OrderMessage):
     """The state of the sequencer. Causes: a participant that lacks something fetches it; a newcomer starts there; the
     sequencer of a lower epoch starts a takeover, so that both sides become one."""
@@ -163,7 +165,7 @@ class Status(OrderMessage):
     participants: PeerIds
 
 
-@order_message(9)
+@layer_message(9)
 class Suspect(OrderMessage):
     """Submissions of the sender are not ordered. Causes: if two members say so, the next candidate takes over."""
 
@@ -171,7 +173,7 @@ class Suspect(OrderMessage):
     epoch: EpochField
 
 
-@order_message(10)
+@layer_message(10)
 class Ack(OrderMessage):
     """The sender, a voter, has stored the log of this epoch up to `end`. Causes: what a majority has is final."""
 
@@ -181,7 +183,7 @@ class Ack(OrderMessage):
     store_id: Hyper
 
 
-@order_message(11)
+@layer_message(11)
 class Fetch(OrderMessage):
     """What the sender has. Causes: a `Page` in reply, with what follows the last entry that both have."""
 
@@ -192,7 +194,7 @@ class Fetch(OrderMessage):
     """Continue here; 0 for the beginning."""
 
 
-@order_message(12)
+@layer_message(12)
 class Page(OrderMessage):
     """A part of the sender's log."""
 
@@ -212,7 +214,7 @@ class Page(OrderMessage):
     enrolled: StoreIds
 
 
-@order_message(13)
+@layer_message(13)
 class Watch(OrderMessage):
     """Not answered while the receiver is the sequencer of this epoch: the connection shows whether it lives."""
 
@@ -220,14 +222,14 @@ class Watch(OrderMessage):
     epoch: EpochField
 
 
-@order_message(14)
+@layer_message(14)
 class Probe(OrderMessage):
     """Causes: a reply, if the receiver takes part."""
 
     conversation: Hyper
 
 
-@order_message(15)
+@layer_message(15)
 class Refusal(OrderMessage):
     """The receiver's takeover has too low a number. Causes: its next one is higher."""
 

@@ -7,15 +7,14 @@ everyone with `Status` and `NewEpoch`.
 from collections.abc import Callable, Iterable
 
 from broadloom.order.runtime import OrderRuntime
-from broadloom.order.settings import PARTICIPANTS_MAX, TAKEOVER_REFILL_S, TAKEOVERS_PER_MEMBER
+from broadloom.order.settings import DISTRUST_S, PARTICIPANTS_MAX, TAKEOVER_REFILL_S, TAKEOVERS_PER_MEMBER
 from broadloom.wire import PeerId
 
 
 class Participants:
-    def __init__(self, runtime: OrderRuntime, may_lead: Callable[[PeerId], bool], distrust_s: float) -> None:
+    def __init__(self, runtime: OrderRuntime, may_lead: Callable[[PeerId], bool]) -> None:
         self._runtime = runtime
         self._may_lead = may_lead
-        self._distrust_s = distrust_s
         self._known: dict[PeerId, None] = {}
         """Without this program."""
         self._unconfirmed: dict[PeerId, None] = {}
@@ -66,7 +65,7 @@ class Participants:
         """It failed as a candidate or as the sequencer: it is the last in line for a while."""
         now = self._runtime.now()
         self._distrusted = {each: until for each, until in self._distrusted.items() if until > now}
-        self._distrusted[peer_id] = now + self._distrust_s
+        self._distrusted[peer_id] = now + DISTRUST_S
 
     def is_distrusted(self, peer_id: PeerId) -> bool:
         return self._distrusted.get(peer_id, 0.0) > self._runtime.now()

@@ -91,7 +91,7 @@ class Replica:
         """Messages that break the rules, by kind."""
         self.delivery = Delivery(runtime, self.log, from_index, is_final=self.policy.is_final)
         self.submissions = Submissions(self.me, self.log, settings)
-        self.participants = Participants(runtime, self.policy.may_lead, settings.distrust_s)
+        self.participants = Participants(runtime, self.policy.may_lead)
         self.catch_up = CatchUp(self)
         self.follower = Follower(self)
         self.sequencer = Sequencer(self)

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 from broadloom.order.log import LogEntry
 from broadloom.order.messages import Ack, Assign, Run, Status
 from broadloom.order.policy import SafePolicy
-from broadloom.order.settings import PARTICIPANTS_MAX, RUNS_MAX
+from broadloom.order.settings import BATCH_S, PARTICIPANTS_MAX, RUNS_MAX, STATUS_S
 from broadloom.wire import PeerId
 
 if TYPE_CHECKING:
@@ -69,9 +69,9 @@ class Sequencer:
     def schedule(self) -> None:
         """At once if nothing was assigned lately; a busy sequencer collects submissions for a moment."""
         if self._flush_timer is None:
-            runtime, batch_s = self._replica.runtime, self._replica.settings.batch_s
-            is_busy = runtime.now() - self._flushed_at < batch_s
-            self._flush_timer = runtime.call_later(batch_s if is_busy else 0.0, self.flush)
+            runtime = self._replica.runtime
+            is_busy = runtime.now() - self._flushed_at < BATCH_S
+            self._flush_timer = runtime.call_later(BATCH_S if is_busy else 0.0, self.flush)
 
     def flush(self) -> None:
         self._flush_timer = None
@@ -166,5 +166,5 @@ class Sequencer:
 
     def tick(self, now: float) -> None:
         waits = self._replica.policy.is_final and self._replica.committed < self._replica.log.end
-        if now - self._status_at >= (REPEAT_S if waits else self._replica.settings.status_s):
+        if now - self._status_at >= (REPEAT_S if waits else STATUS_S):
             self._send_status()

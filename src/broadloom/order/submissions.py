@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from broadloom.order.log import LogEntry, OrderLog
-from broadloom.order.settings import OrderSettings
+from broadloom.order.settings import PENDING_MAX, PENDING_PER_MEMBER_MAX, OrderSettings
 from broadloom.wire import PeerId
 
 
@@ -38,7 +38,7 @@ class Submissions:
     @property
     def has_room(self) -> bool:
         """Whether one more of our own is allowed."""
-        return len(self.own) < self._settings.pending_per_member_max
+        return len(self.own) < PENDING_PER_MEMBER_MAX
 
     def add_own(self, key: bytes, data: bytes, now: float) -> int:
         self._last_own += 1
@@ -57,7 +57,7 @@ class Submissions:
         waiting = self._by_author.get(author, {})
         if author == self._me or number <= last or number in waiting:
             return False
-        if number > last + self._settings.pending_per_member_max or not self._has_space(len(data)):
+        if number > last + PENDING_PER_MEMBER_MAX or not self._has_space(len(data)):
             self.dropped_count += 1
             return False
         waiting[number] = Submission(key, data, now)
@@ -67,8 +67,7 @@ class Submissions:
         return True
 
     def _has_space(self, size: int) -> bool:
-        settings = self._settings
-        return self.count < settings.pending_max and self.size_bytes + size <= settings.pending_bytes_max
+        return self.count < PENDING_MAX and self.size_bytes + size <= self._settings.pending_bytes_max
 
     def get(self, author: PeerId, number: int) -> Submission | None:
         waiting = self._by_author.get(author)

@@ -6,10 +6,8 @@ Everything is validated while it is decoded.
 """
 
 import struct
-import zlib
-from collections.abc import Callable
 from enum import IntEnum
-from typing import Annotated, Any, NamedTuple, TypeVar, dataclass_transform
+from typing import Annotated, Any, ClassVar, NamedTuple
 
 from broadloom.switch import settings
 from broadloom.switch.model import (
@@ -25,52 +23,27 @@ from broadloom.switch.model import (
     SwitchMessage,
 )
 from broadloom.wire import PeerId, xdr
-from broadloom.wire.codec import WireMessage, declared, packed, unpacked
 from broadloom.wire.fields import RECORD_SIGNATURE_BYTES_MAX, Bool, Hyper
-from broadloom.wire.xdr import Buffer, UnknownMessageError, WireError, Xdr
+from broadloom.wire.layer_codec import LayerCodec, LayerMessage, compressed, decompressed, layer_message
+from broadloom.wire.xdr import Buffer, WireError, Xdr, structure
 
-MAGIC = b"BS"
 VERSION = 1
-HEADER_BYTES = 4
 RANK_MAX = 1_000_000
 RANK_OFFSET = 1 << 31
 """Ranks may be negative; XDR numbers here are not."""
 
 
-class SwitchWireMessage(WireMessage):
-    """Base class of all messages of the switch; see the `switch_message` decorator."""
+_CODEC: "LayerCodec[SwitchWireMessage]" = LayerCodec(b"BS", VERSION, "message of the switch")
+
+
+class SwitchWireMessage(LayerMessage):
+    """Base class of all messages of the switch."""
 
     __slots__ = ()
+    codec: ClassVar = _CODEC
 
 
-N = TypeVar("N", bound=type[SwitchWireMessage])
-_MESSAGE_TYPES: dict[int, type[SwitchWireMessage]] = {}
-
-
-@dataclass_transform(frozen_default=True)
-def switch_message(number: int) -> Any:
-    """Declare a frozen dataclass as the message `number`. Numbers are never reused."""
-
-    def declare(kind: N) -> N:
-        return declared(kind, number, _MESSAGE_TYPES)  # type: ignore[no-any-return]
-
-    return declare
-
-
-def encode(message: SwitchWireMessage) -> bytes:
-    return MAGIC + bytes((VERSION, message.number)) + packed(message)
-
-
-def decode(data: bytes) -> SwitchWireMessage:
-    """Raises `WireError` if this is not a valid message of the switch."""
-    if len(data) < HEADER_BYTES or data[:2] != MAGIC:
-        raise WireError("not a message of the switch")
-    if data[2] != VERSION:
-        raise UnknownMessageError(f"message of version {data[2]}; this program supports version {VERSION}")
-    kind = _MESSAGE_TYPES.get(data[3])
-    if kind is None:
-        raise UnknownMessageError(f"unknown message number {data[3]}")
-    return kind(*unpacked(kind, data, HEADER_BYTES))
+encode, decode = _CODEC.encode, _CODEC.decode
 
 
 # -- fields
@@ -83,23 +56,6 @@ _BODY = xdr.opaque(settings.RECORD_BYTES_MAX)
 _SIGNATURE = xdr.opaque(RECORD_SIGNATURE_BYTES_MAX)
 _PEER_ID = xdr.optional(xdr.HYPER)
 _REASON = xdr.optional(xdr.enum(FailureReason))
-
-
-def _record(kind: Callable[..., Any], *fields: Xdr) -> Xdr:
-    """The XDR of a tuple type, field by field."""
-
-    def pack(value: tuple[Any, ...], out: list[bytes]) -> None:
-        for field, each in zip(fields, value, strict=True):
-            field.pack(each, out)
-
-    def unpack(buffer: Buffer, position: int) -> tuple[Any, int]:
-        values = []
-        for field in fields:
-            value, position = field.unpack(buffer, position)
-            values.append(value)
-        return kind(*values), position
-
-    return Xdr(pack, unpack)
 
 
 class SignedRecord(NamedTuple):
@@ -186,13 +142,13 @@ def _unpack_pattern(buffer: Buffer, position: int) -> tuple[Pattern, int]:
 
 _PATTERN_HEAD = struct.Struct(">III")
 _PATTERNS = xdr.array(Xdr(_pack_pattern, _unpack_pattern), settings.PATTERNS_MAX)
-_JOINED = xdr.array(_record(JoinedFile, _NAME, xdr.HYPER), settings.PATTERNS_MAX)
-_RECORD = _record(RecordBody, xdr.HYPER, _NAME, _NAME, xdr.BOOL, _PATTERNS, _JOINED)
-_SIGNED = _record(SignedRecord, xdr.HYPER, _BODY, _SIGNATURE)
-_RESULT = _record(Result, xdr.enum(Verdict), _REASON, _TEXT, _PEER_ID, _NAME, _DATA)
+_JOINED = xdr.array(structure(JoinedFile, _NAME, xdr.HYPER), settings.PATTERNS_MAX)
+_RECORD = structure(RecordBody, xdr.HYPER, _NAME, _NAME, xdr.BOOL, _PATTERNS, _JOINED)
+_SIGNED = structure(SignedRecord, xdr.HYPER, _BODY, _SIGNATURE)
+_RESULT = structure(Result, xdr.enum(Verdict), _REASON, _TEXT, _PEER_ID, _NAME, _DATA)
 _MESSAGE_HEAD = struct.Struct(">QQIIIIIII")
 _WANTS_PROGRESS, _HAS_RESULT = 1, 2
-_MESSAGE_RESULT = _record(lambda *values: values, _PEER_ID, _NAME, _REASON, _TEXT, _DATA)
+_MESSAGE_RESULT = structure(lambda *values: values, _PEER_ID, _NAME, _REASON, _TEXT, _DATA)
 
 
 def _pack_message(message: SwitchMessage, out: list[bytes], recipient: Recipient | None = None) -> None:
@@ -261,28 +217,18 @@ Name = Annotated[str, _NAME]
 
 
 def pack_record(record: RecordBody) -> bytes:
-    out: list[bytes] = []
-    _RECORD.pack(record, out)
-    return zlib.compress(b"".join(out), 1)
+    return compressed(_RECORD, record)
 
 
 def unpack_record(body: bytes) -> RecordBody:
     """Raises `WireError`."""
-    decompressor = zlib.decompressobj()
-    try:
-        plain = decompressor.decompress(body, settings.RECORD_PLAIN_BYTES_MAX)
-        record, position = _RECORD.unpack(plain, 0)
-    except (struct.error, zlib.error):
-        raise WireError("damaged registration") from None
-    if not decompressor.eof or decompressor.unused_data or position != len(plain):
-        raise WireError("a registration is too large, or has trailing data")
-    return record  # type: ignore[no-any-return]
+    return decompressed(_RECORD, body, settings.RECORD_PLAIN_BYTES_MAX, "registration")  # type: ignore[no-any-return]
 
 
 # -- messages
 
 
-@switch_message(1)
+@layer_message(1)
 class Announcement(SwitchWireMessage):
     """The sender's registration. Causes: receivers replace the one they have. If it is the first one, programs that
     have started a moment ago announce theirs again."""
@@ -292,19 +238,19 @@ class Announcement(SwitchWireMessage):
     signature: Annotated[bytes, _SIGNATURE]
 
 
-@switch_message(2)
+@layer_message(2)
 class RecordsRequest(SwitchWireMessage):
     """Direct request. Causes: the reply is `Records`."""
 
 
-@switch_message(3)
+@layer_message(3)
 class Records(SwitchWireMessage):
     """All registrations that the sender knows, its own first."""
 
     records: Annotated[tuple[SignedRecord, ...], xdr.array(_SIGNED, settings.RECORDS_MAX)]
 
 
-@switch_message(4)
+@layer_message(4)
 class HandlerCopy(SwitchWireMessage):
     """Direct request: the one copy for a handler. Causes: it is handled, declined, or kept for a program that does not
     run. The reply is `HandlerResult`."""
@@ -315,12 +261,12 @@ class HandlerCopy(SwitchWireMessage):
     timeout_ms: Hyper
 
 
-@switch_message(5)
+@layer_message(5)
 class HandlerResult(SwitchWireMessage):
     result: ResultField
 
 
-@switch_message(6)
+@layer_message(6)
 class Progress(SwitchWireMessage):
     """One-way message to the sender of a request that wants to know. Causes: a step in `follow`."""
 
@@ -329,7 +275,7 @@ class Progress(SwitchWireMessage):
     handler_program: Name
 
 
-@switch_message(7)
+@layer_message(7)
 class QueuedResult(SwitchWireMessage):
     """One-way message: the end of a request that was queued. Causes: the request of the receiver with this number ends,
     if the sender of this message holds it."""
@@ -338,7 +284,7 @@ class QueuedResult(SwitchWireMessage):
     result: ResultField
 
 
-@switch_message(8)
+@layer_message(8)
 class ObserverCopy(SwitchWireMessage):
     """Broadcast by the sender of a message, in each state that can be observed. Causes: observers get it."""
 
@@ -347,7 +293,7 @@ class ObserverCopy(SwitchWireMessage):
 
 def handler_copy(message: SwitchMessage, program: str, timeout_s: float) -> bytes:
     """As `encode`, with the recipient of such a copy."""
-    out = [MAGIC, bytes((VERSION, HandlerCopy.number))]
+    out = [_CODEC.head(HandlerCopy.number)]
     _pack_message(message, out, Recipient.HANDLER)
     _NAME.pack(program, out)
     xdr.HYPER.pack(max(0, int(timeout_s * 1000)), out)

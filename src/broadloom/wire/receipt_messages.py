@@ -15,7 +15,7 @@ from broadloom.wire.types import SignedReport
 
 M = TypeVar("M", bound=type[WireMessage])
 
-_SIGNED_REPORT = xdr.opaques(SignedReport, RECORD_BYTES_MAX, RECORD_SIGNATURE_BYTES_MAX)
+_SIGNED_REPORT = xdr.structure(SignedReport, xdr.opaque(RECORD_BYTES_MAX), xdr.opaque(RECORD_SIGNATURE_BYTES_MAX))
 
 
 @dataclass_transform(frozen_default=True)

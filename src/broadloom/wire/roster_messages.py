@@ -26,7 +26,12 @@ from broadloom.wire.types import RecordVersion, SignedRecord
 M = TypeVar("M", bound=type[WireMessage])
 
 INCARNATION_MAX = 1 << 62
-_SIGNED_RECORD = xdr.opaques(SignedRecord, RECORD_BYTES_MAX, RECORD_SIGNATURE_BYTES_MAX, CREDENTIAL_BYTES_MAX)
+_SIGNED_RECORD = xdr.structure(
+    SignedRecord,
+    xdr.opaque(RECORD_BYTES_MAX),
+    xdr.opaque(RECORD_SIGNATURE_BYTES_MAX),
+    xdr.opaque(CREDENTIAL_BYTES_MAX),
+)
 
 
 @dataclass_transform(frozen_default=True)

@@ -4,7 +4,6 @@ The payload is an XDR union: the number of the message, then its fields in decla
 `ChunkQuery` is the chunk itself.
 """
 
-import struct
 from typing import Annotated, Any, TypeVar, dataclass_transform
 
 from broadloom.wire import xdr
@@ -27,23 +26,15 @@ M = TypeVar("M", bound=type[WireMessage])
 _KINDS: dict[int, type[WireMessage]] = {}
 
 
-def _tuple_of(layout: struct.Struct) -> Xdr:
-    def pack(value: tuple[Any, ...], out: list[bytes]) -> None:
-        out.append(layout.pack(*value))
-
-    def unpack(buffer: xdr.Buffer, position: int) -> tuple[Any, int]:
-        return layout.unpack_from(buffer, position), position + layout.size
-
-    return Xdr(pack, unpack)
+def _numbers(layout: str) -> Xdr:
+    return xdr.numbers(lambda *values: values, layout)
 
 
-Positions = Annotated[tuple[tuple[int, int], ...], xdr.array(_tuple_of(struct.Struct(">QQ")), AUTHORS_MAX)]
+Positions = Annotated[tuple[tuple[int, int], ...], xdr.array(_numbers(">QQ"), AUTHORS_MAX)]
 """Author and sequence number."""
-Ranges = Annotated[tuple[tuple[int, int, int], ...], xdr.array(_tuple_of(struct.Struct(">QQQ")), MISSED_RANGES_MAX)]
+Ranges = Annotated[tuple[tuple[int, int, int], ...], xdr.array(_numbers(">QQQ"), MISSED_RANGES_MAX)]
 """Author, first and last sequence number."""
-Chunks = Annotated[
-    tuple[tuple[bytes, int], ...], xdr.array(_tuple_of(struct.Struct(f">{CHUNK_HASH_BYTES}sI")), CHUNKS_MAX)
-]
+Chunks = Annotated[tuple[tuple[bytes, int], ...], xdr.array(_numbers(f">{CHUNK_HASH_BYTES}sI"), CHUNKS_MAX)]
 """Hash and size of each chunk, in order."""
 
 

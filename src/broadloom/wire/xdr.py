@@ -11,16 +11,7 @@ from enum import IntEnum
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-from broadloom.wire.types import (
-    Address,
-    AuthorState,
-    BeaconId,
-    PeerInfo,
-    RecordVersion,
-    SignedRecord,
-    SignedReport,
-    TreePosition,
-)
+from broadloom.wire.types import Address, AuthorState, BeaconId, PeerInfo, RecordVersion, TreePosition
 
 
 class WireError(ValueError):
@@ -43,10 +34,6 @@ class Xdr(NamedTuple):
 
 _UINT = struct.Struct(">I")
 _HYPER = struct.Struct(">Q")
-_AUTHOR_STATE = struct.Struct(">QQQQ")
-_TREE_POSITION = struct.Struct(">QQQQ")
-_RECORD_VERSION = struct.Struct(">QQQ")
-_BEACON_ID = struct.Struct(">QQ")
 _PADDING = (b"", b"\0\0\0", b"\0\0", b"\0")
 
 HOST_BYTES_MAX = 255
@@ -261,36 +248,36 @@ def _unpack_peer_info(buffer: Buffer, position: int) -> tuple[PeerInfo, int]:
 PEER_INFO = Xdr(_pack_peer_info, _unpack_peer_info)
 
 
-def _tuple_of(
-    layout: struct.Struct, kind: type[AuthorState] | type[TreePosition] | type[BeaconId] | type[RecordVersion]
-) -> Xdr:
-    def pack(value: tuple[int, ...], out: list[bytes]) -> None:
-        out.append(layout.pack(*value))
+def numbers(kind: Callable[..., Any], layout: str) -> Xdr:
+    """A tuple type whose fields have fixed sizes."""
+    packer = struct.Struct(layout)
+
+    def pack(value: tuple[Any, ...], out: list[bytes]) -> None:
+        out.append(packer.pack(*value))
 
     def unpack(buffer: Buffer, position: int) -> tuple[Any, int]:
-        return kind(*layout.unpack_from(buffer, position)), position + layout.size
+        return kind(*packer.unpack_from(buffer, position)), position + packer.size
 
     return Xdr(pack, unpack)
 
 
-AUTHOR_STATE = _tuple_of(_AUTHOR_STATE, AuthorState)
-TREE_POSITION = _tuple_of(_TREE_POSITION, TreePosition)
-BEACON_ID = _tuple_of(_BEACON_ID, BeaconId)
-RECORD_VERSION = _tuple_of(_RECORD_VERSION, RecordVersion)
+AUTHOR_STATE = numbers(AuthorState, ">QQQQ")
+TREE_POSITION = numbers(TreePosition, ">QQQQ")
+BEACON_ID = numbers(BeaconId, ">QQ")
+RECORD_VERSION = numbers(RecordVersion, ">QQQ")
 
 
-def opaques(kind: type[SignedRecord] | type[SignedReport], *limits: int) -> Xdr:
-    """A named tuple of variable-length bytes."""
-    parts = tuple(opaque(limit) for limit in limits)
+def structure(kind: Callable[..., Any], *fields: Xdr) -> Xdr:
+    """A tuple type, field by field."""
 
-    def pack(value: tuple[bytes, ...], out: list[bytes]) -> None:
-        for part, each in zip(parts, value, strict=True):
-            part.pack(each, out)
+    def pack(value: tuple[Any, ...], out: list[bytes]) -> None:
+        for field, each in zip(fields, value, strict=True):
+            field.pack(each, out)
 
     def unpack(buffer: Buffer, position: int) -> tuple[Any, int]:
         values = []
-        for part in parts:
-            value, position = part.unpack(buffer, position)
+        for field in fields:
+            value, position = field.unpack(buffer, position)
             values.append(value)
         return kind(*values), position
 

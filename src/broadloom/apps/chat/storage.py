@@ -15,8 +15,8 @@ from typing import NamedTuple
 from urllib.parse import quote, unquote
 
 from broadloom.apps.chat.read_state import ReadState
-from broadloom.errors import BroadloomError
-from broadloom.groups import SqliteStore, StoreError, StoreLockedError
+from broadloom.errors import BroadloomError, StoreError, StoreLockedError
+from broadloom.groups import SqliteStore
 from broadloom.groups.settings import NAME_BYTES_MAX
 
 STORE_SUFFIX = ".db"
