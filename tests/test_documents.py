@@ -124,7 +124,9 @@ RUN_PAGES = [
     page for page in [TOP / "README.md", *sorted((TOP / "docs").glob("*.md"))] if BLOCK.search(page.read_text("utf-8"))
 ]
 ANY_PYTHON = re.compile(r"^```python\n", re.M)
-CHANNEL = re.compile(r"\b(chess|chat|news|game|shop)/([a-z0-9-]+)\b")
+CHANNEL = re.compile(r"\b(auction|chess|chat|news|game|shop)/([a-z0-9-]+)\b")
+CHANNEL_IN_USE = re.compile(r"connect\(\s*\"([^\"]+)|^\w+ = \"(\w+/[\w-]+)|broadloom (?:\w+ )*(\w+/[\w-]+)", re.M)
+"""The name in a call of `connect`, in an assignment, or after a command."""
 BOOTSTRAP_HOST = "10.0.0.5"
 BLOCK_S = 100.0
 """A block takes about a second; a busy machine may take longer."""
@@ -158,6 +160,14 @@ def test_programs_in_a_document_run(section: Section, tmp_path: Path) -> None:
             [*command, program], cwd=tmp_path, env=shell, capture_output=True, text=True, timeout=BLOCK_S, check=False
         )
         assert result.returncode == 0, f"{text}\n{result.stderr}"
+
+
+def test_programs_in_the_documents_use_channels_that_the_test_renames() -> None:
+    """Otherwise two runs of the tests on one machine would meet on the same channel."""
+    blocks = [text for section in _sections() for _, text in section.blocks]
+    names = {name for text in blocks for found in CHANNEL_IN_USE.findall(text) for name in found if name}
+    assert len(names) > 20
+    assert [name for name in sorted(names) if not CHANNEL.fullmatch(name)] == []
 
 
 @pytest.mark.parametrize("page", RUN_PAGES, ids=lambda page: page.name)
