@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     )
     from broadloom.channel.status_socket import expose_status
     from broadloom.errors import (
+        AccessLostError,
         AlreadyRepliedError,
         BroadloomError,
         BusyError,
@@ -88,6 +89,7 @@ if TYPE_CHECKING:
     from broadloom.wire.file_payload import File
 
 __all__ = [
+    "AccessLostError",
     "AlreadyRepliedError",
     "AuthorWarning",
     "AuthorWarningReason",
@@ -179,8 +181,8 @@ _NAMES_BY_MODULE = {
     ),
     "broadloom.channel.status_socket": "expose_status",
     "broadloom.errors": (
-        "AlreadyRepliedError BroadloomError BusyError ChannelClosedError ConnectError HeldError InboxOverflowError "
-        "InvalidKeyError MessageTooLargeError NoAnswerError NoMajorityError NotConnectedError "
+        "AccessLostError AlreadyRepliedError BroadloomError BusyError ChannelClosedError ConnectError HeldError "
+        "InboxOverflowError InvalidKeyError MessageTooLargeError NoAnswerError NoMajorityError NotConnectedError "
         "NotPermittedError NotSentError OrderTimeoutError PeerGoneError QuotaExceededError RefusedError RejectedError "
         "RequestError RulesError StateUnavailableError UnknownPeerError"
     ),

@@ -41,6 +41,7 @@ from broadloom.protocol.events import (
     LinkUp,
     Missed,
     OwnerEvent,
+    Rejected,
     StateChanged,
     TraceEvent,
 )
@@ -401,7 +402,7 @@ class Channel(Sender, ChannelReader, Requester, StateHandover, Publisher):
         elif isinstance(event, AuthorWarning):
             event = event._replace(author=PeerId(event.author))
             log.warning("%s: %s", self.name, event.text)
-        elif isinstance(event, OwnerEvent):
+        elif isinstance(event, OwnerEvent | Rejected):
             event = self._on_owner_event(event)
         self._listeners.emit(event)
         if isinstance(event, StateChanged) and event.state is PeerState.LEFT:
