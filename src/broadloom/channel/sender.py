@@ -118,7 +118,7 @@ class Sender(FilteredSender):
         - `priority`: a receiver that cannot keep up skips messages of lower priority first.
         - `ttl_s`: receivers that have not got the message by then get a `Missed` event instead.
         - `receipt`: wait until all members have the message, or this many, and return a `Receipt` instead; after
-          `timeout_s`, whatever it says by then.
+          `timeout_s`, whatever it says by then (`receipt.is_complete`).
         """
         if not isinstance(data, bytes):
             data = payload_bytes(data, TEXT_REMEDY)

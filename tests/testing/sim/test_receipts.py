@@ -3,8 +3,10 @@ confirm."""
 
 import pytest
 
+from broadloom.protocol.receipts.receipts import Receipt
 from broadloom.testing.sim.scenario import load
 from broadloom.testing.sim.simulation import Simulation, SimulationSettings
+from broadloom.wire.payload_kind import WANTS_RECEIPT
 
 TIMEOUT_S = 10.0
 LONG_SEEDS = {"kill": 100, "partition": 100, "pause": 25, "random-faults": 75, "churn": 5}
@@ -34,6 +36,27 @@ def test_all_members_confirm_at_rest(seed: int) -> None:
     assert receipt.is_proven
     assert receipt.confirmed == {node.peer.me.peer_id for node in sim.members if node is not author}
     assert sim.clock.now - started_at < 1.0
+
+
+@pytest.mark.parametrize("seed", range(1, 4))
+def test_receipt_for_a_number_counts_members_that_the_roster_learns_of_later(seed: int) -> None:
+    sim = grown(seed, 1)
+    (author,) = sim.members
+    newcomer = sim.add_peer()
+    known: list[int] = []
+    receipts: list[Receipt] = []
+
+    def broadcast_at_once(_event: object) -> None:
+        if newcomer.is_connected and not known:
+            known.append(len(author.peer.roster.peer_ids()))
+            sequence = author.broadcast(b"who has it?", kind=WANTS_RECEIPT)
+            author.peer.receipts.open(sequence, sequence, 1, TIMEOUT_S, receipts.append)
+
+    newcomer.on_event = broadcast_at_once
+    assert sim.run_until(lambda: bool(receipts), 2 * TIMEOUT_S)
+    assert known == [1]  # the author did not know of the newcomer yet
+    assert receipts[0].is_complete
+    assert receipts[0].confirmed == {newcomer.peer.me.peer_id}
 
 
 def test_nothing_is_sent_for_messages_without_receipt() -> None:
