@@ -46,6 +46,12 @@ def _anchors(page: Path) -> set[str]:
     return {re.sub(r"[^\w\- ]", "", heading.lower()).strip().replace(" ", "-") for heading in headings}
 
 
+def test_first_page_links_to_every_page() -> None:
+    pages = {page.relative_to(TOP / "docs").as_posix() for page in (TOP / "docs").rglob("*.md")}
+    linked = re.findall(r"\]\(([^)#]+)\)", _text("docs/index.md"))
+    assert sorted(pages - {"index.md", *linked}) == []
+
+
 # -- ARCHITECTURE.md
 
 SOURCE = TOP / "src" / "broadloom"
@@ -220,8 +226,11 @@ def _public(kind: type) -> list[str]:
 
 
 def test_reference_lists_every_public_name() -> None:
-    text = _text(API)
-    assert [name for name in broadloom.__all__ if f"`{name}`" not in text] == []
+    explained, _, listed = _text(API).partition("## All names of `broadloom`")
+    assert [name for name in broadloom.__all__ if f"`{name}`" not in listed] == []
+    names = set(re.findall(r"`[^`\n]+`", explained))
+    words = {word for name in names for word in re.findall(r"\w+", name)}
+    assert [name for name in broadloom.__all__ if name not in words | {"__version__"}] == []
     rows = _rows(API, "Recording")
     assert [name for name in broadloom.record.__all__ if name not in rows] == []
     assert rows["SCHEMA_VERSION"] == [f"{broadloom.record.SCHEMA_VERSION}."]
