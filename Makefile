@@ -94,7 +94,7 @@ imports: setup ## Check that imports respect the layers (import-linter)
 	$(BIN)/lint-imports --no-logo
 
 .PHONY: soak
-soak: setup ## An hour of full load with real processes, then the acceptance table of the simulator (20 minutes)
+soak: setup ## An hour of full load with real processes, then the acceptance table of the simulator (another one)
 	$(BIN)/broadloom chaos load --peers 8 --duration $(LOAD_S) --no-tls
 	$(PY) -m tools.soak $(SOAK_ARGS)
 

@@ -46,6 +46,12 @@ def _anchors(page: Path) -> set[str]:
     return {re.sub(r"[^\w\- ]", "", heading.lower()).strip().replace(" ", "-") for heading in headings}
 
 
+def test_first_page_links_to_every_page() -> None:
+    pages = {page.relative_to(TOP / "docs").as_posix() for page in (TOP / "docs").rglob("*.md")}
+    linked = re.findall(r"\]\(([^)#]+)\)", _text("docs/index.md"))
+    assert sorted(pages - {"index.md", *linked}) == []
+
+
 # -- ARCHITECTURE.md
 
 SOURCE = TOP / "src" / "broadloom"
@@ -124,7 +130,9 @@ RUN_PAGES = [
     page for page in [TOP / "README.md", *sorted((TOP / "docs").glob("*.md"))] if BLOCK.search(page.read_text("utf-8"))
 ]
 ANY_PYTHON = re.compile(r"^```python\n", re.M)
-CHANNEL = re.compile(r"\b(chess|chat|news|game|shop)/([a-z0-9-]+)\b")
+CHANNEL = re.compile(r"\b(auction|chess|chat|news|game|shop)/([a-z0-9-]+)\b")
+CHANNEL_IN_USE = re.compile(r"connect\(\s*\"([^\"]+)|^\w+ = \"(\w+/[\w-]+)|broadloom (?:\w+ )*(\w+/[\w-]+)", re.M)
+"""The name in a call of `connect`, in an assignment, or after a command."""
 BOOTSTRAP_HOST = "10.0.0.5"
 BLOCK_S = 100.0
 """A block takes about a second; a busy machine may take longer."""
@@ -158,6 +166,14 @@ def test_programs_in_a_document_run(section: Section, tmp_path: Path) -> None:
             [*command, program], cwd=tmp_path, env=shell, capture_output=True, text=True, timeout=BLOCK_S, check=False
         )
         assert result.returncode == 0, f"{text}\n{result.stderr}"
+
+
+def test_programs_in_the_documents_use_channels_that_the_test_renames() -> None:
+    """Otherwise two runs of the tests on one machine would meet on the same channel."""
+    blocks = [text for section in _sections() for _, text in section.blocks]
+    names = {name for text in blocks for found in CHANNEL_IN_USE.findall(text) for name in found if name}
+    assert len(names) > 20
+    assert [name for name in sorted(names) if not CHANNEL.fullmatch(name)] == []
 
 
 @pytest.mark.parametrize("page", RUN_PAGES, ids=lambda page: page.name)
@@ -210,8 +226,11 @@ def _public(kind: type) -> list[str]:
 
 
 def test_reference_lists_every_public_name() -> None:
-    text = _text(API)
-    assert [name for name in broadloom.__all__ if f"`{name}`" not in text] == []
+    explained, _, listed = _text(API).partition("## All names of `broadloom`")
+    assert [name for name in broadloom.__all__ if f"`{name}`" not in listed] == []
+    names = set(re.findall(r"`[^`\n]+`", explained))
+    words = {word for name in names for word in re.findall(r"\w+", name)}
+    assert [name for name in broadloom.__all__ if name not in words | {"__version__"}] == []
     rows = _rows(API, "Recording")
     assert [name for name in broadloom.record.__all__ if name not in rows] == []
     assert rows["SCHEMA_VERSION"] == [f"{broadloom.record.SCHEMA_VERSION}."]

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     )
     from broadloom.channel.status_socket import expose_status
     from broadloom.errors import (
+        AccessLostError,
         AlreadyRepliedError,
         BroadloomError,
         BusyError,
@@ -95,6 +96,7 @@ if TYPE_CHECKING:
     from broadloom.wire.file_payload import File
 
 __all__ = [
+    "AccessLostError",
     "AlreadyRepliedError",
     "AuthorWarning",
     "AuthorWarningReason",
@@ -193,11 +195,11 @@ _NAMES_BY_MODULE = {
     ),
     "broadloom.channel.status_socket": "expose_status",
     "broadloom.errors": (
-        "AlreadyRepliedError BroadloomError BusyError ChannelClosedError ConnectError HeldError InboxOverflowError "
-        "InvalidKeyError MessageTooLargeError NoAnswerError NoMajorityError NotAStoreError NotConnectedError "
-        "NotPermittedError NotSentError OrderTimeoutError PeerGoneError QuotaExceededError RefusedError RejectedError "
-        "RequestError RulesError StateUnavailableError StoreCorruptError StoreError StoreFullError StoreLockedError "
-        "StoreReadOnlyError StoreVersionError UnknownPeerError"
+        "AccessLostError AlreadyRepliedError BroadloomError BusyError ChannelClosedError ConnectError HeldError "
+        "InboxOverflowError InvalidKeyError MessageTooLargeError NoAnswerError NoMajorityError NotAStoreError "
+        "NotConnectedError NotPermittedError NotSentError OrderTimeoutError PeerGoneError QuotaExceededError "
+        "RefusedError RejectedError RequestError RulesError StateUnavailableError StoreCorruptError StoreError "
+        "StoreFullError StoreLockedError StoreReadOnlyError StoreVersionError UnknownPeerError"
     ),
     "broadloom.order": "Order ordered",
     "broadloom.protocol": "ChannelName ChannelSettings PeerState",

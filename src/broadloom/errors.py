@@ -29,6 +29,11 @@ class ChannelClosedError(RejectedError, NotConnectedError):
     """The owner has closed the channel."""
 
 
+class AccessLostError(RejectedError, NotConnectedError):
+    """This program is no longer a member: its ticket was revoked or has expired, or its settings differ from those on
+    the channel's card."""
+
+
 class NotPermittedError(BroadloomError):
     """The role on the ticket, or the settings of the channel, do not allow this."""
 

@@ -7,6 +7,7 @@ import pytest
 
 import broadloom
 from broadloom import (
+    AccessLostError,
     Authority,
     CardChanged,
     ChannelCard,
@@ -159,4 +160,6 @@ async def test_member_with_other_settings_than_a_new_card_leaves() -> None:
         await eventually(other._left.is_set)
         (rejected,) = club.events_of(other, Rejected)
         assert "degree=6" in rejected.text
+        with pytest.raises(AccessLostError, match="degree=6"):
+            await other.broadcast(b"anyone?")
         assert club.members[0].is_connected

@@ -39,7 +39,31 @@ async def test_receipt_of_one_member_is_enough_if_one_was_asked_for() -> None:
         await eventually(lambda: len(author.members()) == 3)
         receipt = await author.broadcast(b"hello", receipt=1, timeout_s=TIMEOUT_S)
         assert receipt.confirmed
+        assert receipt.is_complete
         assert len(receipt.confirmed) + len(receipt.missing) == 2
+
+
+async def test_receipt_of_more_members_than_there_are_is_waited_for_and_not_complete() -> None:
+    async with connected_channels(2) as (author, other):
+        await eventually(lambda: len(author.members()) == 2)
+        waiting = asyncio.ensure_future(author.broadcast(b"hello", receipt=2, timeout_s=0.3))
+        await other.receive(TIMEOUT_S)
+        receipt = await waiting
+        assert receipt.confirmed == {other.peer_id}
+        assert not receipt.missing
+        assert not receipt.is_complete
+
+
+async def test_receipt_for_one_member_is_not_complete_if_the_author_is_alone() -> None:
+    async with connected_channels(1) as (author,):
+        receipt = await author.broadcast(b"hello", receipt=1, timeout_s=0.1)
+        assert (receipt.confirmed, receipt.is_complete) == (frozenset(), False)
+
+
+async def test_receipt_is_not_complete_if_the_roster_was_not_known_in_time() -> None:
+    async with connected_channels(2) as (_, newcomer):
+        receipt = await newcomer.broadcast(b"hello", receipt="all", timeout_s=0.001)
+        assert not receipt.is_complete
 
 
 async def test_member_that_dies_is_gone() -> None:

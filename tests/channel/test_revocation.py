@@ -1,5 +1,6 @@
 """Revocation lists over the channel, on real sockets."""
 
+import asyncio
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,7 @@ from broadloom.security import RevocationList, revoke_tickets
 from broadloom.transport.limits import Limits, TcpTuning
 from tests.channel.joined import connected_channels
 from tests.channel.owned import owned_channel
-from tests.support import eventually
+from tests.support import TIMEOUT_S, eventually
 
 
 @pytest.fixture
@@ -41,10 +42,48 @@ async def test_revoked_member_is_out_everywhere_and_learns_why(path: Path) -> No
             assert [event.member.peer_id for event in club.events_of(member, MemberLost)] == [mallory.peer_id]
             assert mallory.peer_id not in {each.peer_id for each in member.status().neighbors}
             assert member._node.peer.broadcaster.verifier.identity_of(mallory.peer_id) is None  # type: ignore[union-attr]
-        with pytest.raises(broadloom.RequestError):
-            await mallory.request(requested.peer_id, b"let me in", timeout_s=2)
         with pytest.raises(broadloom.RejectedError, match="revoked"):
             await club.join(ticket=club.tickets[3])
+
+
+async def test_every_method_of_a_revoked_member_says_that_its_ticket_was_revoked(path: Path) -> None:
+    async with owned_channel(3) as club:
+        mallory, other = club.members[:2]
+        await mallory.wait_for_roster(TIMEOUT_S)
+        await mallory.broadcast(b"still a member")
+        reading = asyncio.ensure_future(mallory.receive(TIMEOUT_S))
+        revoke_tickets(club.owner, path, [club.tickets[0].serial])
+        await other.publish(path)
+        for attempt in (
+            lambda: reading,
+            lambda: mallory.broadcast(b"let me in"),
+            lambda: mallory.broadcast(b"let me in", receipt=1),
+            lambda: mallory.broadcast_json("let me in"),
+            lambda: mallory.request(other.peer_id, b"let me in"),
+        ):
+            with pytest.raises(broadloom.AccessLostError, match=f"{club.tickets[0].serial} was revoked; ask the owner"):
+                await attempt()
+        with pytest.raises(broadloom.AccessLostError, match="was revoked"):
+            mallory.broadcast_nowait(b"let me in")
+        await other.broadcast(b"without mallory")
+
+
+async def test_broadcast_of_a_lone_member_whose_ticket_others_reject_raises_until_one_accepts_it() -> None:
+    async with owned_channel(1) as club:
+        (member,) = club.members
+        await member.broadcast(b"nobody is there")
+        text = "every member says that the ticket has expired"
+        member._node.peer.on_auth_rejected(RejectReason.WRONG_KEY, "another channel of this name")
+        await member.broadcast(b"that concerns another channel")
+        member._node.peer.on_auth_rejected(RejectReason.TICKET_EXPIRED, text)
+        with pytest.raises(broadloom.AccessLostError, match=text):
+            await member.broadcast(b"can nobody hear me?")
+        with pytest.raises(broadloom.AccessLostError, match=text):
+            member.broadcast_nowait(b"can nobody hear me?")
+        newcomer = await club.join()
+        await eventually(lambda: member.status().neighbors)
+        await member.broadcast(b"hello")
+        assert (await newcomer.receive(TIMEOUT_S)).data == b"hello"
 
 
 async def test_newcomer_gets_the_list_and_rejects_the_revoked_member(path: Path) -> None:

@@ -179,6 +179,14 @@ async def test_each_subscription_gets_what_matches_and_the_channel_gets_everythi
             await nfl.receive(1)
 
 
+async def test_subscription_to_an_invalid_pattern_says_what_is_wrong() -> None:
+    async with connected_channels(1) as (channel,):
+        with pytest.raises(ValueError, match=r"pattern 'a\*b': `\*` and `\*\*` stand for whole levels"):
+            channel.subscribe("a*b")
+        with pytest.raises(TypeError, match="pattern"):
+            channel.subscribe(7)  # type: ignore[arg-type]
+
+
 async def test_limits_and_policy_of_a_subscription_are_checked() -> None:
     async with connected_channels(1) as (channel,):
         with pytest.raises(ValueError, match="messages_max=0: must be at least 1"):

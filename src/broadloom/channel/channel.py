@@ -42,6 +42,7 @@ from broadloom.protocol.events import (
     LinkUp,
     Missed,
     OwnerEvent,
+    Rejected,
     StateChanged,
     TraceEvent,
 )
@@ -323,7 +324,7 @@ class Channel(Membership, Sender, ChannelReader, Requester, StateHandover, Publi
         elif isinstance(event, AuthorWarning):
             event = event._replace(author=PeerId(event.author))
             log.warning("%s: %s", self.name, event.text)
-        elif isinstance(event, OwnerEvent):
+        elif isinstance(event, OwnerEvent | Rejected):
             event = self._on_owner_event(event)
         self._listeners.emit(event)
         if isinstance(event, StateChanged) and event.state is PeerState.LEFT:

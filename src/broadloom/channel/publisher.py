@@ -8,9 +8,9 @@ from contextlib import suppress
 from pathlib import Path
 
 from broadloom.channel.loop_bound import LoopBound
-from broadloom.errors import ChannelClosedError, NotConnectedError, NotPermittedError
+from broadloom.errors import AccessLostError, ChannelClosedError, NotConnectedError, NotPermittedError
 from broadloom.protocol import PeerState
-from broadloom.protocol.events import CardChanged, OwnerEvent, QuotaExceeded
+from broadloom.protocol.events import CardChanged, OwnerEvent, QuotaExceeded, Rejected
 from broadloom.protocol.owner.card import ChannelCard
 from broadloom.protocol.owner.documents import OwnerDocumentError
 from broadloom.security import InvalidKeyFileError, RevocationList, SignedCard
@@ -77,8 +77,8 @@ class Publisher(LoopBound):
                 while not owner.documents.is_sent(kind):  # noqa: ASYNC110
                     await asyncio.sleep(PUBLISH_POLL_S)
 
-    def _on_owner_event(self, event: OwnerEvent) -> OwnerEvent:
-        if isinstance(event, CardChanged):
+    def _on_owner_event(self, event: OwnerEvent | Rejected) -> OwnerEvent | Rejected:
+        if isinstance(event, CardChanged | Rejected):
             self._use_card()
         elif isinstance(event, QuotaExceeded):
             event = event._replace(peer_id=PeerId(event.peer_id))
@@ -89,8 +89,11 @@ class Publisher(LoopBound):
     def _use_card(self) -> None: ...
 
     def _end_error(self) -> NotConnectedError:
-        closed = self._node.peer.owner.closed_text
-        return super()._end_error() if closed is None else ChannelClosedError(f"{self.name}: {closed}")
+        if (closed := self._node.peer.owner.closed_text) is not None:
+            return ChannelClosedError(f"{self.name}: {closed}")
+        if (rejected := self._node.peer.lost_access) is not None:
+            return AccessLostError(f"{self.name}: {rejected.text}")
+        return super()._end_error()
 
     def _load(self, path: Path) -> SignedCard | RevocationList:
         if is_card_file(read_file(path, "the card or revocation list")):

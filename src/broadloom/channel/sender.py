@@ -68,7 +68,8 @@ class Sender(FilteredSender):
         """Keeps this member to its quota; None without one."""
 
     def _use_card(self) -> None:
-        """Without a quota, a message costs nothing more: with one, nothing is granted in advance."""
+        """Without a quota, a message costs nothing more: with one, nothing is granted in advance. What was granted
+        before is checked again."""
         self._pacer = self._node.peer.owner.pacer
         self._granted = 0
 
@@ -117,7 +118,7 @@ class Sender(FilteredSender):
         - `priority`: a receiver that cannot keep up skips messages of lower priority first.
         - `ttl_s`: receivers that have not got the message by then get a `Missed` event instead.
         - `receipt`: wait until all members have the message, or this many, and return a `Receipt` instead; after
-          `timeout_s`, whatever it says by then.
+          `timeout_s`, whatever it says by then (`receipt.is_complete`).
         """
         if not isinstance(data, bytes):
             data = payload_bytes(data, TEXT_REMEDY)
@@ -338,7 +339,7 @@ class Sender(FilteredSender):
 
     async def _reserve(self, cost: int) -> None:
         self._check_loop()  # before waiting for objects of the other loop
-        self._check_role()
+        self._check_access()
         wanted = max(cost, GRANTED_BYTES) if self._filter is None else cost
         await self._wait_for_window(wanted)
         self._granted = wanted if self._filter is None else 0
@@ -388,14 +389,16 @@ class Sender(FilteredSender):
         peer = self._node.peer
         if peer.state is not CONNECTED:
             raise self._end_error()
-        self._check_role()
+        self._check_access()
         if not isinstance(priority, int):
             raise TypeError(f"priority must be a Priority or a number from 0 to {PRIORITY_MAX}, not {priority!r}")
         if not 0 <= priority <= PRIORITY_MAX:
             raise ValueError(f"priority={priority}: must be from 0 to {PRIORITY_MAX}")
         return peer.broadcaster.broadcast(data, kind, priority, ttl_ms)
 
-    def _check_role(self) -> None:
+    def _check_access(self) -> None:
+        if self._node.peer.lost_access is not None:
+            raise self._end_error()
         credentials = self._node.credentials
         if credentials is not None and credentials.identity.role is not Role.PRODUCER:
             raise NotPermittedError(

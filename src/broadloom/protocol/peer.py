@@ -61,6 +61,8 @@ UNGRACEFUL_REASONS = (
     LinkDownReason.QUOTA_EXCEEDED,
 )
 """After these the neighbor may be dead, and its other neighbors may not know yet."""
+ACCESS_REASONS = (RejectReason.TICKET_EXPIRED, RejectReason.TICKET_REVOKED, RejectReason.CARD_MISMATCH)
+"""A member that is rejected for these is no longer one. The others may concern another channel of the same name."""
 
 
 class Peer:
@@ -113,7 +115,8 @@ class Peer:
         self._exchanges: dict[IncomingExchange, None] = {}
         self._has_enough_links = False
         self._duplicates_reported = 0
-        self._rejection_reported = False
+        self._rejections: dict[RejectReason, Rejected] = {}
+        """What members said since the last link came up: each reason is reported once."""
         self.request_handlers: dict[type[Any], Callable[[IncomingExchange, Any], None]] = {
             exchange_messages.DiscoverRequest: self.discovery.on_discover_request,
             exchange_messages.JoinRequest: self.join_protocol.on_join_request,
@@ -247,15 +250,18 @@ class Peer:
     def on_auth_rejected(self, reason: RejectReason, text: str) -> None:
         """A member refused our credentials. A connected peer without neighbors has lost access (ticket expired or
         revoked), which is reported once; while the peer is still discovering, `Discovery` decides."""
-        if self.state is PeerState.CONNECTED and not len(self.links) and not self._rejection_reported:
-            self._rejection_reported = True
-            self.emit(Rejected(reason, text))
+        if self.state is PeerState.CONNECTED and not len(self.links):
+            self.report_rejection(Rejected(reason, text))
 
-    def on_access_lost(self, rejected: Rejected) -> None:
-        """The owner excludes this peer. Reported once, like the rejection of its dials that follows."""
-        if self.is_present and not self._rejection_reported:
-            self._rejection_reported = True
+    def report_rejection(self, rejected: Rejected) -> None:
+        if rejected.reason not in self._rejections:
+            self._rejections[rejected.reason] = rejected
             self.emit(rejected)
+
+    @property
+    def lost_access(self) -> Rejected | None:
+        """Why this peer is no longer a member."""
+        return next((each for reason, each in self._rejections.items() if reason in ACCESS_REASONS), None)
 
     def on_exchange_ended(self, exchange: Exchange) -> None:
         if isinstance(exchange, IncomingExchange):
@@ -286,7 +292,7 @@ class Peer:
         if reason in UNGRACEFUL_REASONS:
             self.partition_merge.alert()
         if reason is None:
-            self._rejection_reported = self.owner.excludes_this_peer
+            self._rejections.clear()
         if self.links.free_slots == 0:
             self.join_protocol.set_full_mesh(False)
             self.slot_repair.stop()
@@ -313,7 +319,8 @@ class Peer:
     def begin_leave(self) -> None:
         self.requests.begin_leave()
         self.receipts.end_all()
-        self.roster.leave()
+        if not self.owner.excludes_this_peer:  # then it does not leave: the others lose it
+            self.roster.leave()
         self._fire(PeerEvent.LEAVE)
 
     def finish_leave(self) -> None:

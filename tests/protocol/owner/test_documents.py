@@ -207,16 +207,19 @@ def test_revoked_neighbor_gets_the_proof_and_is_disconnected() -> None:
     assert [each.reason for each in again.sent_messages(Reject)] == [RejectReason.TICKET_REVOKED]
 
 
-def test_own_revocation_is_reported_once() -> None:
+def test_revoked_peer_reports_it_once_passes_the_list_on_and_leaves() -> None:
     runtime = FakeRuntime()
     peer = owned_peer(runtime)
-    connection = neighbor(peer, HONEST)
+    connection, other = neighbor(peer, HONEST), neighbor(peer, OTHER)
     document = revocations(3, ME)
     connection.remote_sends(notice(LIST, 3, document), OwnerDocument(LIST, document))
     connection.remote_closes()
     runtime.advance(30)
     rejected = [event for event in runtime.events if isinstance(event, Rejected)]
     assert [event.reason for event in rejected] == [RejectReason.TICKET_REVOKED]
+    assert other.sent_messages(OwnerDocument) == [OwnerDocument(LIST, document)]
+    assert other.closed
+    assert peer.state is PeerState.LEFT
 
 
 def test_closed_peer_passes_the_card_on_answers_newcomers_and_is_gone() -> None:

@@ -3,11 +3,15 @@ confirm."""
 
 import pytest
 
+from broadloom.protocol.receipts.receipts import Receipt, Receipts
 from broadloom.testing.sim.scenario import load
 from broadloom.testing.sim.simulation import Simulation, SimulationSettings
+from broadloom.testing.sim.step_checker import GuaranteeViolation
+from broadloom.testing.sim.steps import finish_receipts
+from broadloom.wire.payload_kind import WANTS_RECEIPT
 
 TIMEOUT_S = 10.0
-LONG_SEEDS = {"kill": 100, "partition": 100, "pause": 25, "random-faults": 75, "churn": 5}
+LONG_SEEDS = {"kill": 100, "partition": 100, "pause": 25, "receipts": 75, "churn": 5}
 """A run with churn takes several seconds."""
 
 
@@ -34,6 +38,27 @@ def test_all_members_confirm_at_rest(seed: int) -> None:
     assert receipt.is_proven
     assert receipt.confirmed == {node.peer.me.peer_id for node in sim.members if node is not author}
     assert sim.clock.now - started_at < 1.0
+
+
+@pytest.mark.parametrize("seed", range(1, 4))
+def test_receipt_for_a_number_counts_members_that_the_roster_learns_of_later(seed: int) -> None:
+    sim = grown(seed, 1)
+    (author,) = sim.members
+    newcomer = sim.add_peer()
+    known: list[int] = []
+    receipts: list[Receipt] = []
+
+    def broadcast_at_once(_event: object) -> None:
+        if newcomer.is_connected and not known:
+            known.append(len(author.peer.roster.peer_ids()))
+            sequence = author.broadcast(b"who has it?", kind=WANTS_RECEIPT)
+            author.peer.receipts.open(sequence, sequence, 1, TIMEOUT_S, receipts.append)
+
+    newcomer.on_event = broadcast_at_once
+    assert sim.run_until(lambda: bool(receipts), 2 * TIMEOUT_S)
+    assert known == [1]  # the author did not know of the newcomer yet
+    assert receipts[0].is_complete
+    assert receipts[0].confirmed == {newcomer.peer.me.peer_id}
 
 
 def test_nothing_is_sent_for_messages_without_receipt() -> None:
@@ -77,29 +102,24 @@ def test_members_beyond_a_partition_are_missing_then_unreachable() -> None:
     [
         ("kill", 1),
         ("partition", 1),
+        ("receipts", 1),
         *(
             pytest.param(scenario, seed, marks=pytest.mark.long)
-            for scenario, seeds in (
-                ("kill", 100),
-                ("partition", 100),
-                ("pause", 25),
-                ("random-faults", 75),
-                ("churn", 5),
-            )
+            for scenario, seeds in LONG_SEEDS.items()
             for seed in range(2, 2 + seeds)
         ),
     ],
 )
 def test_receipts_claim_nothing_that_is_not_so_and_are_complete_at_rest(scenario: str, seed: int) -> None:
-    sim = load(scenario).with_receipts(TIMEOUT_S).run(seed, 12).simulation
-    sim.run_for(TIMEOUT_S)
-    author, *others = sim.members
-    sequence = author.broadcast(b"all have recovered", receipt_timeout_s=TIMEOUT_S)
-    sim.run_for(TIMEOUT_S + 1)
-    (receipt,) = [receipt for receipt in author.receipts if receipt.sequence == sequence]
-    assert receipt.confirmed == {node.peer.me.peer_id for node in others}
-    assert not receipt.missing
-    assert not receipt.gone
+    run = load(scenario).with_receipts(TIMEOUT_S).run(seed, 12)
+    finish_receipts(run, TIMEOUT_S)
+    assert 0 < run.metrics["receipts"] > run.metrics["incomplete"]
+
+
+def test_receipt_without_a_member_that_has_the_message_is_detected(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Receipts, "on_report", lambda self, report, signed: None)
+    with pytest.raises(GuaranteeViolation, match="members have a message, but"):
+        finish_receipts(load("kill").with_receipts(TIMEOUT_S).run(1, 6))
 
 
 @pytest.mark.long

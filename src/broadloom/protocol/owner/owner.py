@@ -1,7 +1,8 @@
 """`Owner`: what this peer does when the owner of the channel has signed something new.
 
 A revoked ticket ends everything at once: links, direct connections, authorship, the place in the roster. A closed card
-makes everybody leave. A card with other settings than this peer has makes this peer leave. Quotas are in `quotas.py`.
+makes everybody leave. A card with other settings than this peer has makes this peer leave, and so does the revocation
+of its own ticket. Quotas are in `quotas.py`.
 """
 
 from typing import TYPE_CHECKING
@@ -148,9 +149,9 @@ class Owner:
         self._use_quotas()
         self._peer.emit(CardChanged(card))
         if card.is_closed:
-            self._leave(ChannelClosed(card.text))
+            self._leave(ChannelClosed(card.text), OwnerDocumentKind.CARD)
         elif mismatch := self.mismatch(card):
-            self._leave(Rejected(RejectReason.CARD_MISMATCH, mismatch))
+            self._leave(Rejected(RejectReason.CARD_MISMATCH, mismatch), OwnerDocumentKind.CARD)
 
     def _use_quotas(self) -> None:
         peer, card = self._peer, self.card
@@ -162,14 +163,14 @@ class Owner:
         quota = card.quota_of(role) if card is not None and is_limited else None
         self.pacer = Pacer(quota, peer.runtime.now) if quota is not None else None
 
-    def _leave(self, event: ChannelClosed | Rejected) -> None:
-        """Leave after the neighbors got the card, so that they can verify the reason."""
+    def _leave(self, event: ChannelClosed | Rejected, proof: OwnerDocumentKind) -> None:
+        """Leave after the neighbors got the document, so that they can verify the reason."""
         peer = self._peer
         if not peer.is_present:
             return
-        peer.emit(event)
+        peer.report_rejection(event) if isinstance(event, Rejected) else peer.emit(event)
         for link in list(peer.links):
-            self.documents.send_proof(link, OwnerDocumentKind.CARD)
+            self.documents.send_proof(link, proof)
         peer.leave_protocol.close_links(CLOSED_LINGER_S if self.is_closed else 0.0)
 
     def _on_revoked(self, document: VerifiedDocument) -> None:
@@ -186,7 +187,7 @@ class Owner:
         peer.roster.drop_excluded(self._is_revoked)
         if self._identity is not None and self.excludes_this_peer:
             text = f"the ticket {self._identity.ticket_serial} was revoked; ask the owner of the channel for a new one"
-            peer.on_access_lost(Rejected(RejectReason.TICKET_REVOKED, text))
+            self._leave(Rejected(RejectReason.TICKET_REVOKED, text), OwnerDocumentKind.REVOCATION_LIST)
 
     def _close_links(self) -> None:
         for link in list(self._peer.links):

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from broadloom.protocol.receipts.reporter import REPORT_PURPOSE
+from broadloom.protocol.receipts.reporter import REPORT_PURPOSE, STRANGERS_MAX
 from broadloom.wire import PeerId
 from broadloom.wire.receipt_messages import DeliveryReport
 from broadloom.wire.types import SignedReport
@@ -32,17 +32,25 @@ class Receipt:
     """They were on the other side of a partition when it was sent. They get it if the partition heals in time."""
     is_proven: bool
     """Each member has signed that it has the message. On a channel without TLS it is only claimed."""
+    count: int | None = None
+    """How many members were asked for; None: all."""
+    is_roster_complete: bool = True
+    """The roster was complete when the message was sent. Otherwise there are members that are not counted."""
 
     @property
     def is_complete(self) -> bool:
-        """Every member has the message."""
-        return not (self.missing or self.gone or self.unreachable)
+        """As many members as were asked for have the message: all of them, or this number."""
+        if self.count is not None:
+            return len(self.confirmed) >= self.count
+        return self.is_roster_complete and not (self.missing or self.gone or self.unreachable)
 
 
 class OpenReceipt:
     """A receipt that is waited for."""
 
-    __slots__ = ("confirmed", "count", "expected", "first", "last", "on_done", "timer", "unreachable")
+    __slots__ = (
+        "confirmed", "count", "expected", "first", "is_roster_complete", "last", "on_done", "timer", "unreachable",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -50,6 +58,7 @@ class OpenReceipt:
         last: int,
         expected: dict[PeerId, None],
         unreachable: frozenset[PeerId],
+        is_roster_complete: bool,
         count: int | None,
         on_done: Callable[[Receipt], None],
     ) -> None:
@@ -57,17 +66,28 @@ class OpenReceipt:
         self.last = last
         self.expected = expected
         self.unreachable = unreachable
+        self.is_roster_complete = is_roster_complete
         self.count = count
         """How many members must have it; None: all."""
         self.on_done = on_done
         self.confirmed: dict[PeerId, None] = {}
         self.timer: Timer | None = None
 
+    def waits_for(self, report: DeliveryReport) -> bool:
+        """If a number of members was asked for, any of them counts: the author may not know of all of them yet."""
+        return (
+            (self.count is not None or report.peer_id in self.expected)
+            and report.peer_id not in self.confirmed
+            and report.covers(self.first, self.last)
+        )
+
 
 class Receipts:
     def __init__(self, peer: "Peer") -> None:
         self._peer = peer
         self._open: dict[OpenReceipt, None] = {}
+        self._of_strangers: dict[PeerId, tuple[DeliveryReport, SignedReport]] = {}
+        """The newest reports of peers that are not in the roster yet, while a number of members is waited for."""
 
     def open(
         self, first: int, last: int, count: int | None, timeout_s: float, on_done: Callable[[Receipt], None]
@@ -76,10 +96,10 @@ class Receipts:
         called exactly once, later, unless the receipt is closed."""
         roster = self._peer.roster
         expected = {PeerId(each): None for each in roster.primary_ids() if each != self._peer.me.peer_id}
-        receipt = OpenReceipt(first, last, expected, roster.unreachable_ids(), count, on_done)
+        receipt = OpenReceipt(first, last, expected, roster.unreachable_ids(), roster.is_complete, count, on_done)
         self._open[receipt] = None
         receipt.timer = self._peer.runtime.call_later(timeout_s, self._end, receipt)
-        if not expected or count == 0:
+        if not expected and count is None:
             self._peer.runtime.call_soon(lambda: self._end(receipt))
         return receipt
 
@@ -91,15 +111,15 @@ class Receipts:
         """Nobody waits for it any more."""
         if self._open.pop(receipt, receipt) is None and receipt.timer is not None:
             receipt.timer.cancel()
+        if not self._open:
+            self._of_strangers.clear()
 
     def on_report(self, report: DeliveryReport, signed: SignedReport) -> None:
-        waiting = [
-            each
-            for each in self._open
-            if report.peer_id in each.expected
-            and report.peer_id not in each.confirmed
-            and report.covers(each.first, each.last)
-        ]
+        waiting = [each for each in self._open if each.waits_for(report)]
+        member = self._peer.roster.get(PeerId(report.peer_id))
+        if member is None and any(report.peer_id not in each.expected for each in waiting):
+            self._keep(report, signed)
+        waiting = [each for each in waiting if report.peer_id in each.expected or (member and not member.is_secondary)]
         if not waiting:
             return
         if not self._peer.roster.is_signed_by(PeerId(report.peer_id), REPORT_PURPOSE, signed.report, signed.signature):
@@ -109,10 +129,18 @@ class Receipts:
             receipt.confirmed[PeerId(report.peer_id)] = None
             self._check(receipt)
 
+    def _keep(self, report: DeliveryReport, signed: SignedReport) -> None:
+        if report.peer_id in self._of_strangers or len(self._of_strangers) < STRANGERS_MAX:
+            self._of_strangers[PeerId(report.peer_id)] = report, signed
+
     def _check(self, receipt: OpenReceipt) -> None:
         """End it if nobody is left to wait for."""
-        enough = receipt.count is not None and len(receipt.confirmed) >= receipt.count
-        if enough or all(each in receipt.confirmed or self._peer.roster.get(each) is None for each in receipt.expected):
+        if receipt.count is not None:
+            is_done = len(receipt.confirmed) >= receipt.count
+        else:
+            get = self._peer.roster.get
+            is_done = all(each in receipt.confirmed or get(each) is None for each in receipt.expected)
+        if is_done:
             self._end(receipt)
 
     def _end(self, receipt: OpenReceipt) -> None:
@@ -130,10 +158,14 @@ class Receipts:
                 gone,
                 receipt.unreachable - confirmed,
                 self._peer.roster.is_signing,
+                receipt.count,
+                receipt.is_roster_complete,
             )
         )
 
     def tick(self) -> None:
+        for peer_id in [each for each in self._of_strangers if self._peer.roster.get(each) is not None]:
+            self.on_report(*self._of_strangers.pop(peer_id))
         for receipt in list(self._open):
             self._check(receipt)  # members may have left
 

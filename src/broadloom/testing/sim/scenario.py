@@ -14,6 +14,9 @@ from broadloom.testing.sim.network import SimNetworkSettings
 from broadloom.testing.sim.simulation import Simulation, SimulationSettings
 from broadloom.testing.sim.steps import STEPS, Run
 
+SETTINGS = ("bootstrap_count", "receipt_timeout_s", "roster", "size_bytes")
+"""Fields of `SimulationSettings` that a scenario can set."""
+
 
 class ScenarioError(ValueError):
     """The scenario file is invalid; the message says what to change."""
@@ -91,7 +94,7 @@ def load(name: str) -> Scenario:
 
 def parse(name: str, content: dict[str, Any]) -> Scenario:
     """Build a scenario from the content of a TOML file; unknown keys are errors."""
-    known = {"description", "peers", "bootstrap_count", "roster", "size_bytes", "peer", "network", "step"}
+    known = {"description", "peers", *SETTINGS, "peer", "network", "step"}
     if unknown := sorted(content.keys() - known):
         raise ScenarioError(f"{name}: unknown key {unknown[0]!r}; use {', '.join(sorted(known))}")
     settings = SimulationSettings(
@@ -99,7 +102,7 @@ def parse(name: str, content: dict[str, Any]) -> Scenario:
         network=_parse_settings(name, SimNetworkSettings, content.get("network", {})),
         keep_received=False,
     )
-    for key in ("bootstrap_count", "roster", "size_bytes"):
+    for key in SETTINGS:
         if key in content:
             settings = replace(settings, **{key: content[key]})
     steps = tuple(_parse_step(name, dict(each)) for each in content.get("step", ()))

@@ -92,6 +92,22 @@ def finish_requests(run: Run, timeout_s: float = 30.0) -> None:
     run.metrics |= {kind.name.lower(): count for kind, count in sorted(requests.replies.items(), key=str)}
 
 
+def finish_receipts(run: Run, timeout_s: float = 10.0) -> None:
+    """When all open receipts have ended, every other member must confirm one more message within the timeout."""
+    sim = run.simulation
+    sim.set_traffic(0)
+    sim.run_for(sim.settings.receipt_timeout_s or 0.0)
+    author, *others = [node for node in sim.members if not node.is_hostile]
+    sequence = author.broadcast(b"all have recovered", receipt_timeout_s=timeout_s)
+    sim.run_for(timeout_s + 1)
+    receipt = next(each for each in author.receipts if each.sequence == sequence)
+    if receipt.confirmed != {node.peer.me.peer_id for node in others} or not receipt.is_roster_complete:
+        sim.checker.report_violation(10, author, f"{len(others)} members have a message, but {receipt}")
+    receipts = [receipt for node in sim.nodes for receipt in node.receipts]
+    run.metrics["receipts"] = len(receipts)
+    run.metrics["incomplete"] = sum(not receipt.is_complete for receipt in receipts)
+
+
 def fetch_state(run: Run) -> None:
     """From now on, every peer runs a program that fetches the state of another one and then reads."""
     run.simulation.state_traffic.start()
@@ -360,14 +376,9 @@ def measure_dissemination(
 STEPS: dict[str, Callable[..., Any]] = {
     step.__name__: step
     for step in (
-        grow, join_storm, traffic, request_traffic, finish_requests, fetch_state, finish_state, wait, converge, merge,
-        kill, kill_tree_parents, leave, pause, resume, throttle, partition, heal, reset_connections, churn,
-        random_faults, quiesce, measure_redundancy, measure_topology, measure_dissemination,
-
-
-        grow, join_storm, traffic, request_traffic, finish_requests, order_traffic, order_faults, finish_order, wait,
-        converge, merge, kill, kill_tree_parents,
-        leave, pause, resume, throttle, partition, heal, reset_connections, churn, random_faults, quiesce,
-        measure_redundancy, measure_topology, measure_dissemination,
+        grow, join_storm, traffic, request_traffic, finish_requests, finish_receipts, fetch_state, finish_state,
+        order_traffic, order_faults, finish_order, wait, converge, merge, kill, kill_tree_parents, leave, pause, resume,
+        throttle, partition, heal, reset_connections, churn, random_faults, quiesce, measure_redundancy,
+        measure_topology, measure_dissemination,
     )
 }  # fmt: skip
