@@ -180,7 +180,9 @@ def preview_lines(preview: Preview) -> list[str]:
             lines.append(rule)
         indent = "  " * (each.depth + 1)
         found = f" ({each.found})" if each.found else ""
-        lines.append(f"{indent}{'IF ' if each.is_condition else ''}{each.text}  → {each.outcome}{found}")
+        lines.append(
+            f"{indent}{'IF ' if each.is_condition and not each.is_part else ''}{each.text}  → {each.outcome}{found}"
+        )
     if preview.out is None:
         return [*lines, f"not sent: {preview.reason}"]
     encodings = f", {', '.join(preview.out.encodings)}" if preview.out.encodings else ""

@@ -89,6 +89,8 @@ class Step:
     is_condition: bool = False
     found: str = ""
     """What a condition has found: `subject is 'plans'`."""
+    is_part: bool = False
+    """One test of the condition above it."""
 
 
 class _EndedError(Exception):
@@ -288,12 +290,13 @@ class Interpretation:
         self._add_condition(condition, depth, holds)
         if not isinstance(condition, Test):
             for test in _tests(condition):
-                self._add_condition(test, depth + 1, compile_condition(test, {})(self._view))
+                self._add_condition(test, depth + 1, compile_condition(test, {})(self._view), True)
 
-    def _add_condition(self, condition: Condition, depth: int, holds: bool) -> None:
+    def _add_condition(self, condition: Condition, depth: int, holds: bool, is_part: bool = False) -> None:
         assert self.steps is not None
         found = self._shown(condition.field) if isinstance(condition, Test) else ""
-        self.steps.append(Step(self.label, depth, format_condition(condition), str(holds).lower(), True, found))
+        outcome, text = str(holds).lower(), format_condition(condition)
+        self.steps.append(Step(self.label, depth, text, outcome, True, found, is_part))
 
     def _shown(self, field: str) -> str:
         if kind_of(field) == "date" or not is_present(self._view, field):

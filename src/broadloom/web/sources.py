@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from broadloom.errors import BroadloomError
+from broadloom.rules import Rules
 from broadloom.web.group_client import GroupClient
 from broadloom.web.history import FabricHistory
 from broadloom.web.peer_timeline import PeerTimeline
@@ -73,6 +74,12 @@ class Sources:
                 "No peer sees the whole fabric."
             )
         return "No live source; these are tapes."
+
+    @property
+    def rules(self) -> Rules | None:
+        """The rules with which the channel was joined."""
+        found = self.channel._filter if self.channel is not None else None
+        return found if isinstance(found, Rules) else None
 
     # -- tapes
 
