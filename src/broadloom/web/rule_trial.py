@@ -4,6 +4,7 @@ Nothing is sent, stored or run, and no file is read: programs and Python functio
 uses a key that is made for the trial.
 """
 
+import random
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -33,6 +34,7 @@ SIZE_BYTES_MAX = 4 << 20
 """Larger messages are not tried: conditions look at all of their data."""
 TRIAL_S_MAX = 5.0
 """No further rule is tried after this time."""
+_BLANKS = b" \t\r\n" * 64
 WAYS_WITH_HEADERS = (Way.BROADCAST, Way.FILE, Way.REQUEST, Way.TELL)
 
 
@@ -101,7 +103,8 @@ def step_outcome(step: Step) -> str:
 
 
 def message_data(text: str, size: int | None) -> bytes:
-    """The data of a message, filled up with spaces to a size: text and JSON mean the same with them."""
+    """The data of a message, filled up with white space to a size: text and JSON mean the same with it. It is mixed,
+    so that it compresses like ordinary text."""
     data = text.encode()
     if len(text) > TEXT_CHARS_MAX:
         raise TrialError(f"the text has more than {TEXT_CHARS_MAX:,} characters; use `broadloom rules try`")
@@ -109,7 +112,7 @@ def message_data(text: str, size: int | None) -> bytes:
         return data
     if not len(data) <= size <= SIZE_BYTES_MAX:
         raise TrialError(f"size {size:,}: the text has {len(data):,} bytes, and at most {SIZE_BYTES_MAX:,} are tried")
-    return data + b" " * (size - len(data))
+    return data + random.Random(size).randbytes(size - len(data)).translate(_BLANKS)
 
 
 def parse_headers(text: str) -> dict[str, str]:

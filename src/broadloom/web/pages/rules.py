@@ -39,7 +39,7 @@ THEN {
 }
 ELSE { redact card-numbers }
 """
-EXAMPLE_TEXT = "Plan B costs 4,000. Pay with 4111 1111 1111 1111."
+EXAMPLE_TEXT = "Plan B costs 4,000, to be paid with the card 4111 1111 1111 1111 before Friday."
 READ_FILE = """async (event) => {
   const file = event.target.files[0];
   if (file) emit(await file.slice(0, %d).text());
@@ -110,7 +110,7 @@ class RuleTrial:
                 self._to = _text_field("To", "com", "Recipients, separated by commas")
                 self._size = ui.number("Size", value=2_000_000, min=0, max=SIZE_BYTES_MAX, step=1, precision=0).props(
                     'outlined dense stack-label clearable suffix=bytes placeholder="of the text" '
-                    'aria-label="Size in bytes. Empty: the size of the text. Larger: filled up with spaces"'
+                    'aria-label="Size in bytes. Empty: the size of the text. Larger: filled up with white space"'
                 )
             self._text = ui.textarea("Text or JSON", value=EXAMPLE_TEXT).props(
                 f"outlined dense stack-label rows=3 maxlength={TEXT_CHARS_MAX}"
