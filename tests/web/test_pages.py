@@ -208,7 +208,7 @@ def test_requests_are_followed_from_sent_to_handled(browser: Browser, lab: dict[
         assert "near (this machine)" in browser.text(".bl-cards")
         _write(browser, "File to observe", "notes")
         browser.one("#do-observe-file").click()
-        browser.wait_until(lambda: "files notes" in browser.text(".bl-observed"))
+        browser.wait_until(lambda: "file notes" in browser.text(".bl-observed"))
         _write(browser, "Operation", "reverse")
         _write(browser, "File that the request is about; empty: the session", "notes")
         _write(browser, "Data", "abc", "textarea")

@@ -45,6 +45,7 @@ class SwitchClient:
         """Changes when a message was seen or has a new state."""
         self.problem = ""
         self._join_task: asyncio.Task[None] | None = None
+        self._opening = asyncio.Lock()
         self._observers: list[Observer] = []
         self._views = 0
         self._registrations: dict[PeerId, Registration] = {}
@@ -61,7 +62,9 @@ class SwitchClient:
 
     async def _join(self) -> None:
         try:
-            await self._open(None)
+            async with self._opening:
+                if self.switch is None:
+                    await self._open(None)
         except Exception as problem:
             self.problem = describe_error(problem)
 
@@ -99,8 +102,9 @@ class SwitchClient:
 
     async def observe_session(self, session: str) -> None:
         """Observe this session instead. Raises `NotPermittedError` if the ticket does not allow it."""
-        if self.switch is None or session != self.switch.session:
-            await self._open(session)
+        async with self._opening:
+            if self.switch is None or session != self.switch.session:
+                await self._open(session)
 
     def observe_file(self, file: str) -> None:
         """Observe messages about this file, too. Raises `ValueError`."""

@@ -2,6 +2,7 @@
 
 import asyncio
 from functools import partial
+from itertools import groupby
 
 from nicegui import ui
 from nicegui.events import GenericEventArguments
@@ -9,12 +10,12 @@ from nicegui.events import GenericEventArguments
 from broadloom.rules import Mistake, Outgoing, Preview, Rules, RulesSyntaxError, Step, Way, format_rules, parse
 from broadloom.web.pages.layout import button, call_soon, guarded, heading, paragraph, section, subheading
 from broadloom.web.pages.server_rules import ServerRules
-from broadloom.web.rule_trial import (
+from broadloom.web.rule_preview import (
     SIZE_BYTES_MAX,
     SOURCE_CHARS_MAX,
     TEXT_CHARS_MAX,
     WAYS_WITH_HEADERS,
-    TrialError,
+    PreviewError,
     message_data,
     parse_headers,
     step_outcome,
@@ -56,35 +57,38 @@ def build(sources: Sources) -> None:
         "Rules",
         "Try rules on a message that leaves. Nothing is sent, stored or run here, and no file is read.",
     )
-    RuleTrial(sources.rules)
+    RuleEditor(sources.rules)
     if sources.rules is not None:
         ServerRules(sources.rules)
 
 
-class RuleTrial:
+class RuleEditor:
     """The rules, the message, and what would happen."""
 
     def __init__(self, own_rules: Rules | None) -> None:
         self._own_rules = own_rules
-        with ui.element("div").classes("bl-trial"):
-            with ui.element("div").classes("bl-trial-input") as inputs:
+        with ui.element("div").classes("bl-rules"):
+            with ui.element("div").classes("bl-rules-input") as inputs:
                 self._build_editor()
                 self._build_message()
             inputs.on("keydown.ctrl.enter", guarded(self._try))
             inputs.on("keydown.meta.enter", guarded(self._try))
             with section("Result").classes("bl-result"):
+                with ui.element("div").classes("bl-do"):
+                    button("Try", self._try_pressed, "try", is_primary=True)
+                    ui.label("or press Ctrl+Enter").classes("bl-quiet bl-small bl-keys")
                 self._verdict = ui.element("div").classes("bl-audit").props("role=status data-verdict=unjudged")
                 with self._verdict:
                     self._outcome = ui.label("…").classes("bl-outcome")
                     self._sentence = ui.label("Try the rules to see what they do.")
-                self._details = ui.element("div").classes("bl-trial-details")
+                self._details = ui.element("div").classes("bl-rules-details")
         self._mark_lines(())
         call_soon(self._try)
 
     def _build_editor(self) -> None:
         with section("Rules"):
             with ui.element("div").classes("bl-editor"):
-                self._gutter = ui.label().classes("bl-gutter").props("aria-hidden=true")
+                self._gutter = ui.element("div").classes("bl-gutter").props("aria-hidden=true")
                 self._source = ui.textarea(value=EXAMPLE, on_change=self._on_edited).props(
                     "borderless autogrow debounce=150 spellcheck=false autocapitalize=off wrap=off aria-label=Rules"
                 )
@@ -131,9 +135,6 @@ class RuleTrial:
                     'outlined dense stack-label rows=2 placeholder="origin: hq" '
                     'aria-label="Further headers, one per line: name: value" maxlength=4000'
                 )
-            with ui.element("div").classes("bl-do"):
-                button("Try", self._try_pressed, "try", is_primary=True)
-                ui.label("or press Ctrl+Enter").classes("bl-quiet bl-small bl-keys")
 
     # -- the editor
 
@@ -144,7 +145,11 @@ class RuleTrial:
         """Line numbers, with a mark at mistakes; and the mistakes, each with its line."""
         lines = str(self._source.value or "").split("\n")
         bad = {each.line for each in mistakes}
-        self._gutter.set_text("\n".join(f"✗ {n}" if n in bad else str(n) for n in range(1, len(lines) + 1)))
+        self._gutter.clear()
+        with self._gutter:
+            for is_bad, numbers in groupby(range(1, len(lines) + 1), bad.__contains__):
+                label = ui.label("\n".join(f"✗ {n}" if is_bad else str(n) for n in numbers))
+                label.classes("bl-mistake-text" if is_bad else "")
         self._mistakes.clear()
         self._mistakes.set_visibility(bool(mistakes))
         with self._mistakes:
@@ -181,12 +186,12 @@ class RuleTrial:
         source, out = str(self._source.value or ""), self._message()
         names = [name.strip() for name in str(self._names.value or "").split(",") if name.strip()]
         async with _one_at_a_time:
-            trial = await asyncio.to_thread(try_rules, source, out, names)
-        if trial.preview is None:
-            self._show_mistakes(trial.mistakes)
+            result = await asyncio.to_thread(try_rules, source, out, names)
+        if result.preview is None:
+            self._show_mistakes(result.mistakes)
         else:
             self._mark_lines(())
-            self._show(trial.preview)
+            self._show(result.preview)
 
     def _message(self) -> Outgoing:
         way = Way(str(self._way.value))
@@ -195,7 +200,7 @@ class RuleTrial:
         size = int(self._size.value) if self._size.value is not None else None
         has_headers = way in WAYS_WITH_HEADERS
         if not has_headers and (_value(self._topic) or _value(self._content_type) or headers):
-            raise TrialError(f"a {way} has no topic, content type or headers: empty these fields")
+            raise PreviewError(f"a {way} has no topic, content type or headers: empty these fields")
         return Outgoing(
             message_data(str(self._text.value or ""), size),
             way,
@@ -252,7 +257,7 @@ class RuleTrial:
 
 
 _one_at_a_time = asyncio.Lock()
-"""For all open pages: a trial keeps a core busy."""
+"""For all open pages: a preview keeps a core busy."""
 
 
 def _show_step(step: Step) -> None:

@@ -127,7 +127,7 @@ class SwitchPage:
         if client.switch is None:
             if client.problem:
                 self._wait_label.set_text(f"{client.problem}. Retrying …")
-                client.start_joining()
+            client.start_joining()
             return
         self._wait_label.set_visibility(False)
         self._all.set_visibility(True)
@@ -145,8 +145,9 @@ class SwitchPage:
                 data_table("Queues and their length", QUEUE_COLUMNS, rows[:ROWS_MAX])
 
     def _show_observed(self, session: str) -> None:
-        files = f"files {', '.join(self._client.files)}" if self._client.files else "no files"
-        text = f"Session {session}, {files}."
+        files = list(self._client.files)
+        about = f"file{'s' * (len(files) > 1)} {', '.join(files)}" if files else "no files"
+        text = f"Session {session}, {about}."
         if text == self._observed.text:
             return
         self._observed.set_text(text)
@@ -160,10 +161,10 @@ class SwitchPage:
                 chip.on("click", guarded(partial(self._client.ignore_file, file)))
 
     def _show_programs(self, rows: list[tuple[str, ...]], *, is_complete: bool) -> None:
-        known = "All registrations are known." if is_complete else "Some registrations are still missing."
-        more = f" The first {ROWS_MAX} are shown." if len(rows) > ROWS_MAX else ""
-        self._complete.set_text(f"{len(rows):,} patterns. {known}{more}")
-        if rows == self._programs:
+        known = "The registrations of all programs are known." if is_complete else "Asking for registrations …"
+        more = f" The first {ROWS_MAX} lines are shown." if len(rows) > ROWS_MAX else ""
+        self._complete.set_text(f"{known}{more}")
+        if rows == self._programs or not (rows or is_complete):
             return
         self._programs = rows
         for field, column in ((self._operation, 0), (self._session, 4)):

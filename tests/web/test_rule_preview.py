@@ -7,7 +7,14 @@ from pathlib import Path
 import pytest
 
 from broadloom.rules import Outgoing
-from broadloom.web.rule_trial import SIZE_BYTES_MAX, TrialError, message_data, parse_headers, step_outcome, try_rules
+from broadloom.web.rule_preview import (
+    SIZE_BYTES_MAX,
+    PreviewError,
+    message_data,
+    parse_headers,
+    step_outcome,
+    try_rules,
+)
 
 
 def test_mistakes_of_syntax_and_of_names_have_lines() -> None:
@@ -20,25 +27,25 @@ def test_mistakes_of_syntax_and_of_names_have_lines() -> None:
     assert mistake.text.startswith("there is no action `crypto_prg`")
 
 
-def test_trial_runs_no_program_and_reads_no_file(tmp_path: Path) -> None:
+def test_preview_runs_no_program_and_reads_no_file(tmp_path: Path) -> None:
     program = f"touch {tmp_path}/ran"
     source = (
         f'IF {{ office }} THEN {{ copy "{tmp_path}/copies"\n {program}\n encrypt for "/missing.pub"\n send "anna" }}'
     )
-    trial = try_rules(source, Outgoing(b"Plan B", headers={"to": "com"}), ["touch", "office"])
-    assert trial.preview is not None
-    assert trial.preview.out is not None
-    assert trial.preview.out.encodings == ("x25519",)
-    assert trial.preview.deliveries == ("anna",)
-    assert "not run here; the data stays as it is" in [step_outcome(each) for each in trial.preview.steps]
+    result = try_rules(source, Outgoing(b"Plan B", headers={"to": "com"}), ["touch", "office"])
+    assert result.preview is not None
+    assert result.preview.out is not None
+    assert result.preview.out.encodings == ("x25519",)
+    assert result.preview.deliveries == ("anna",)
+    assert "not run here; the data stays as it is" in [step_outcome(each) for each in result.preview.steps]
     assert list(tmp_path.iterdir()) == []
 
 
-def test_endless_trial_is_stopped() -> None:
+def test_endless_preview_is_stopped() -> None:
     clock = itertools.count(step=1.0)
-    trial = try_rules("IF { size > 5 } THEN { stop }\n" * 50, Outgoing(b""), clock=lambda: next(clock))
-    assert trial.preview is not None
-    assert "take more than 5 s" in trial.preview.reason
+    result = try_rules("IF { size > 5 } THEN { stop }\n" * 50, Outgoing(b""), clock=lambda: next(clock))
+    assert result.preview is not None
+    assert "take more than 5 s" in result.preview.reason
 
 
 def test_message_is_filled_up_to_its_size_and_stays_json() -> None:
@@ -47,11 +54,11 @@ def test_message_is_filled_up_to_its_size_and_stays_json() -> None:
     assert json.loads(data) == {"price": 7}
     assert message_data("Plan B", None) == b"Plan B"
     for size in (1, SIZE_BYTES_MAX + 1):
-        with pytest.raises(TrialError, match="the text has 6 bytes"):
+        with pytest.raises(PreviewError, match="the text has 6 bytes"):
             message_data("Plan B", size)
 
 
 def test_headers_are_lines_with_a_name() -> None:
     assert parse_headers("origin: hq\n\nRef:a:b ") == {"origin": "hq", "Ref": "a:b"}
-    with pytest.raises(TrialError, match="line 2 of the headers"):
+    with pytest.raises(PreviewError, match="line 2 of the headers"):
         parse_headers("origin: hq\nnonsense")

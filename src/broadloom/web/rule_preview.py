@@ -1,7 +1,7 @@
 """Rules tried with a message: mistakes with line and column, or every step and what would leave.
 
 Nothing is sent, stored or run, and no file is read: programs and Python functions are only known by name, and `encrypt`
-uses a key that is made for the trial.
+uses a key that is made for this preview.
 """
 
 import random
@@ -32,18 +32,18 @@ SOURCE_CHARS_MAX = 64 << 10
 TEXT_CHARS_MAX = 64 << 10
 SIZE_BYTES_MAX = 4 << 20
 """Larger messages are not tried: conditions look at all of their data."""
-TRIAL_S_MAX = 5.0
+PREVIEW_S_MAX = 5.0
 """No further rule is tried after this time."""
 _BLANKS = b" \t\r\n" * 64
 WAYS_WITH_HEADERS = (Way.BROADCAST, Way.FILE, Way.REQUEST, Way.TELL)
 
 
-class TrialError(RulesError):
+class PreviewError(RulesError):
     """This message cannot be tried."""
 
 
 @dataclass(frozen=True, slots=True)
-class Trial:
+class PreviewResult:
     """What came out: mistakes, or a preview."""
 
     mistakes: tuple[Mistake, ...] = ()
@@ -52,32 +52,32 @@ class Trial:
 
 def try_rules(
     source: str, out: Outgoing, names: Iterable[str] = (), clock: Callable[[], float] = time.perf_counter
-) -> Trial:
+) -> PreviewResult:
     """`names` are programs and Python functions that the rules may use. Conditions of these names count as true."""
     if len(source) > SOURCE_CHARS_MAX:
-        raise TrialError(f"the rules have more than {SOURCE_CHARS_MAX:,} characters; use `broadloom rules try`")
+        raise PreviewError(f"the rules have more than {SOURCE_CHARS_MAX:,} characters; use `broadloom rules try`")
     try:
         items = parse(source)
     except RulesSyntaxError as problem:
-        return Trial(problem.mistakes)
+        return PreviewResult(problem.mistakes)
     known = Names({name: (name,) for name in names}, {}, {name: lambda _out: True for name in names})
     mistakes = tuple(mistake for rule in _rules(items) for mistake in _mistakes(rule, known))
     if mistakes:
-        return Trial(mistakes)
-    ends_at = clock() + TRIAL_S_MAX
+        return PreviewResult(mistakes)
+    ends_at = clock() + PREVIEW_S_MAX
 
     def checked_clock() -> float:
         if (now := clock()) > ends_at:
-            raise TrialError(f"these rules take more than {TRIAL_S_MAX:g} s for this message")
+            raise PreviewError(f"these rules take more than {PREVIEW_S_MAX:g} s for this message")
         return now
 
     key = SealingPrivateKey.generate().public
 
-    def seal_for_trial(effect: SealEffect) -> bytes:
+    def seal_for_preview(effect: SealEffect) -> bytes:
         return seal(effect.data, [key] * len(effect.keys))
 
     run = Interpretation(compile_rules(items, known), out, time.time(), checked_clock, traces=True)
-    return Trial(preview=try_out(run, seal_for_trial))
+    return PreviewResult(preview=try_out(run, seal_for_preview))
 
 
 def _rules(items: Iterable[Rule | Comment]) -> list[Rule]:
@@ -107,11 +107,11 @@ def message_data(text: str, size: int | None) -> bytes:
     so that it compresses like ordinary text."""
     data = text.encode()
     if len(text) > TEXT_CHARS_MAX:
-        raise TrialError(f"the text has more than {TEXT_CHARS_MAX:,} characters; use `broadloom rules try`")
+        raise PreviewError(f"the text has more than {TEXT_CHARS_MAX:,} characters; use `broadloom rules try`")
     if size is None:
         return data
     if not len(data) <= size <= SIZE_BYTES_MAX:
-        raise TrialError(f"size {size:,}: the text has {len(data):,} bytes, and at most {SIZE_BYTES_MAX:,} are tried")
+        raise PreviewError(f"size {size:,}: the text has {len(data):,} bytes, and at most {SIZE_BYTES_MAX:,} are tried")
     return data + random.Random(size).randbytes(size - len(data)).translate(_BLANKS)
 
 
@@ -121,7 +121,7 @@ def parse_headers(text: str) -> dict[str, str]:
     for number, line in enumerate(text.splitlines(), 1):
         name, colon, value = line.partition(":")
         if line.strip() and not (colon and name.strip()):
-            raise TrialError(f"line {number} of the headers must be `name: value`, not {line.strip()!r}")
+            raise PreviewError(f"line {number} of the headers must be `name: value`, not {line.strip()!r}")
         if name.strip():
             headers[name.strip()] = value.strip()
     return headers
