@@ -264,17 +264,19 @@ async def test_trying_shows_each_step_and_does_nothing(tmp_path: Path) -> None:
     text = 'IF { to("com") AND size > 3 } THEN { copy "backup" mail_prg x\n send "anna" hold } ELSE { stop }'
     rules = Rules(parse(text), programs=recorder.programs, held=tmp_path / "held", directory=tmp_path)
     preview = rules.preview(message(headers={"to": "com"}))
-    assert [(each.text, each.outcome) for each in preview.steps][:3] == [
-        ('to("com") AND size > 3', "true"),
-        ('to("com")', "to is 'com'"),
-        ("size > 3", "size is '4'"),
+    assert [(each.text, each.outcome, each.found) for each in preview.steps][:3] == [
+        ('to("com") AND size > 3', "true", ""),
+        ('to("com")', "true", "to is 'com'"),
+        ("size > 3", "true", "size is '4'"),
     ]
     assert preview.out is None
     assert "held" in preview.reason
     assert not recorder.calls
     assert not (tmp_path / "backup").exists()
     assert not (tmp_path / "held").exists()
+    assert preview.is_held
     other = rules.preview(message())
+    assert [(each.outcome, each.found) for each in other.steps][:2] == [("false", ""), ("false", "to is empty")]
     assert other.out is not None
     assert other.steps[-1].text == "stop"
     assert all(each.hits == 0 for each in rules.counts())

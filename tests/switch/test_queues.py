@@ -63,6 +63,17 @@ async def test_sw_9_program_that_registers_its_type_gets_all_pending_messages(
     assert queue.load() == []
 
 
+async def test_queued_and_started_requests_are_observed(harness: SwitchHarness) -> None:
+    sender, observer = await harness.add(), await harness.add()
+    await harness.add(programs=QUEUED)
+    observer.observe("calc")
+    await settle(harness)
+    sent = sender.request("calc", b"12")
+    await harness.until(lambda: sent.states[-1] is State.QUEUED and len(observer.observed) == 2)
+    assert [(each.state, each.data) for each in observer.observed] == [(State.SENT, b"12"), (State.QUEUED, b"12")]
+    assert observer.observed[-1].handler_program == "starcalc"
+
+
 async def test_sw_24_running_programs_come_before_those_that_must_be_started(harness: SwitchHarness) -> None:
     sender, host, running = await harness.add(), await harness.add(programs=STARTED), await harness.add()
     running.handle("calc")

@@ -136,6 +136,22 @@ async def test_progress_is_reported_to_senders_that_follow(harness: SwitchHarnes
     assert followed.states == own.states == [State.SENT, State.ACCEPTED, State.HANDLED]
 
 
+async def test_observers_that_name_a_state_of_progress_get_it_once(harness: SwitchHarness) -> None:
+    sender, first, second = await harness.add(), await harness.add(), await harness.add("anna", "editor")
+    first.handle("put", behavior="decline", rank=1)
+    second.handle("put")
+    everything, progress = await harness.add(), await harness.add()
+    everything.observe("put")
+    progress.observe("put", state="accepted")
+    await settle(harness)
+    sent = sender.request("put", b"abc")
+    await harness.until(lambda: sent.end and len(everything.observed) == 2 and progress.observed)
+    assert [each.state for each in everything.observed] == [State.SENT, State.HANDLED]
+    [copy] = progress.observed
+    assert (copy.state, copy.data, copy.handler) == (State.ACCEPTED, b"", first.id), "the second one is not repeated"
+    assert sent.states == [State.SENT, State.ACCEPTED, State.ACCEPTED, State.HANDLED]
+
+
 async def killed_with_request(harness: SwitchHarness, if_lost: IfLost) -> tuple[Program, Program, Program]:
     sender, victim, other = await harness.add(), await harness.add(), await harness.add()
     victim.handle("work", behavior="hold", rank=1)

@@ -17,6 +17,7 @@ from broadloom.switch import (
     FailureReason,
     HandledRequest,
     Observer,
+    ProgramQueue,
     RequestFailedError,
     State,
     Switch,
@@ -404,6 +405,22 @@ async def test_queue_on_disk_is_listed_and_dropped(tmp_path: Path) -> None:
             await task
         assert failed.value.reason is FailureReason.EXPIRED
         assert switch.status().queued_count == 0
+
+
+async def test_lengths_of_all_queues_are_listed(tmp_path: Path) -> None:
+    programs = programs_file(tmp_path, "starcalc", absent="queue")
+    async with (
+        connected_channels(2) as (here, there),
+        Switch(here, session="ben") as other,
+        Switch(there, session="anna", programs=programs) as host,
+    ):
+        assert await host.notify("calc", b"later") is State.QUEUED
+        await other.wait_until_complete(TIMEOUT_S)
+        await eventually(lambda: any(each.patterns for each in other.registrations()))
+        expected = [ProgramQueue(there.peer_id, "anna", "starcalc", 1)]
+        assert await other.queues(TIMEOUT_S) == await host.queues() == expected
+        host.drop_queue()
+        assert [each.count for each in await other.queues(TIMEOUT_S)] == [0]
 
 
 async def test_message_that_is_too_large_is_not_sent() -> None:

@@ -16,13 +16,15 @@ import pytest
 
 import broadloom
 from broadloom.groups import Groups
+from broadloom.switch import HandledRequest, Registration, RequestFailedError, Switch
+from tests.support import eventually
 from tests.web.browser import Browser, browsing
 from tests.web.sample_data import make_live_tables, make_tables, make_tape
 from tests.web.server import page, running_cluster
 
 PEERS = 10
 PATHS = {"/": "Fabric", "/cluster": "Cluster", "/traffic": "Traffic", "/conversations": "Conversations"}
-PATHS |= {"/tables": "Audit and tables", "/replay": "Replay"}
+PATHS |= {"/switch": "Switch", "/rules": "Rules", "/tables": "Audit and tables", "/replay": "Replay"}
 
 
 @pytest.fixture(scope="module")
@@ -84,6 +86,8 @@ def test_page_loads_without_errors_or_foreign_requests(
         "/cluster": ".bl-guarantees li[data-state=holds]",
         "/traffic": ".bl-chart canvas",
         "/conversations": ".bl-said",
+        "/switch": ".bl-switch .bl-empty",
+        "/rules": ".bl-steps li",
         "/tables": ".bl-rows tbody tr",
         "/replay": ".bl-fabric[data-ready=true]",
     }[path]
@@ -171,6 +175,86 @@ def test_reply_reaches_another_peer(browser: Browser, lab: dict[str, Any]) -> No
     asyncio.run(main())
 
 
+def test_requests_are_followed_from_sent_to_handled(browser: Browser, lab: dict[str, Any], pictures: Path) -> None:
+    async def main() -> None:
+        async with (
+            broadloom.connect(lab["channel"], bootstrap=lab["portals"]) as channel,
+            Switch(channel, session="testers", program="<i>editor</i>") as switch,
+        ):
+            is_released = asyncio.Event()
+
+            @switch.handle("reverse", file="notes")
+            async def reverse(request: HandledRequest) -> bytes:
+                await is_released.wait()
+                return request.data[::-1]
+
+            await asyncio.to_thread(send)
+            is_released.set()
+            await asyncio.to_thread(look)
+            await asyncio.to_thread(observe)
+            await eventually(lambda: any(each.session == "testers" for each in observers(switch)))
+            with pytest.raises(RequestFailedError):
+                await switch.request("<b>unknown</b>")
+            await asyncio.to_thread(browser.one, ".bl-request[data-state=failed]")
+
+    def observers(switch: Switch) -> list[Registration]:
+        others = [each for each in switch.registrations() if each.peer_id != switch.channel.peer_id]
+        return [each for each in others if each.patterns]
+
+    def send() -> None:
+        browser.open(page(lab["url"], "/switch"))
+        browser.wait_until(lambda: "<i>editor</i>" in browser.text(".bl-cards"), "the program, as text")
+        assert "near (this machine)" in browser.text(".bl-cards")
+        _write(browser, "File to observe", "notes")
+        browser.one("#do-observe-file").click()
+        browser.wait_until(lambda: "file notes" in browser.text(".bl-observed"))
+        _write(browser, "Operation", "reverse")
+        _write(browser, "File that the request is about; empty: the session", "notes")
+        _write(browser, "Data", "abc", "textarea")
+        browser.one("#do-send-request").click()
+        browser.wait_until(lambda: "accepted" in browser.text(".bl-request[data-state=accepted]"), "it runs")
+
+    def look() -> None:
+        request = browser.one(".bl-request[data-state=handled]")
+        browser.wait_until(lambda: "reply: cba" in request.text, "the reply")
+        assert [each.text.split()[0] for each in browser.all(".bl-states li")] == ["sent", "accepted", "handled"]
+        browser.driver.save_screenshot(str(pictures / "switch-handled.png"))
+
+    def observe() -> None:
+        _write(browser, "Session to observe", "testers")
+        browser.one("#do-observe-session").click()
+        browser.wait_until(lambda: "Session testers" in browser.text(".bl-observed"))
+
+    asyncio.run(main())
+
+
+def test_rules_are_tried_and_mistakes_are_marked(browser: Browser, lab: dict[str, Any], tmp_path: Path) -> None:
+    from selenium.webdriver.common.keys import Keys
+
+    def open_file(text: str) -> None:
+        (tmp_path / "out.rules").write_text(text)
+        browser.run("return document.querySelector('#do-open')").send_keys(str(tmp_path / "out.rules"))
+        source = "return document.querySelector('.bl-editor textarea').value"
+        browser.wait_until(lambda: browser.run(source) == text, "the file is in the editor")
+
+    rules = 'IF { subject("x") } THEN { stop }\n\nIF { to("com") } THEN { refuse "<b>no</b>" }\n'
+    browser.open(page(lab["url"], "/rules"))
+    browser.wait_until(lambda: "would be sent" in browser.text(".bl-outcome"), "the example was tried")
+    open_file(rules.replace('") } THEN { refuse', '") } DO { refuse'))
+    browser.one("#do-try").click()
+    browser.wait_until(lambda: "Line 3, column 18" in browser.text(".bl-mistake"), "the place of the mistake")
+    assert "✗ 3" in browser.text(".bl-gutter")
+    browser.one(".bl-mistake").click()
+    place = "const field = document.querySelector('.bl-editor textarea'); return [document.activeElement === field, "
+    browser.wait_until(lambda: browser.run(place + "field.selectionStart]") == [True, 52], "the cursor is there")
+    open_file(rules)
+    browser.one('input[aria-label="Subject"]').send_keys(Keys.CONTROL, Keys.ENTER)
+    browser.wait_until(lambda: "would not be sent" in browser.text(".bl-outcome"), "with the keyboard")
+    assert "<b>no</b>" in browser.text(".bl-audit")
+    steps = [each.get_attribute("data-step") for each in browser.all(".bl-steps li")]
+    assert steps == ["false", "true", "action"]
+
+
 def test_table_is_filtered_and_downloaded(browser: Browser, lab: dict[str, Any]) -> None:
     browser.open(page(lab["url"], "/tables"))
     browser.wait_until(lambda: "3 missing" in browser.text(".bl-audit"), "the audit summary")
@@ -203,8 +287,8 @@ def _is_scheme(browser: Browser, scheme: str) -> bool:
     return bool(browser.run("return Quasar.Dark.isActive")) == (scheme == "dark")
 
 
-def _write(browser: Browser, label: str, text: str) -> None:
-    field = browser.one(f'input[aria-label="{label}"]')
+def _write(browser: Browser, label: str, text: str, element: str = "input") -> None:
+    field = browser.one(f'{element}[aria-label="{label}"]')
     browser.run("arguments[0].focus(); arguments[0].select()", field)
     field.send_keys(text)
     browser.wait_until(lambda: field.get_attribute("value") == text, f"{label}: {text}")

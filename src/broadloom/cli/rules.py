@@ -157,6 +157,7 @@ def preview_fields(preview: Preview) -> dict[str, object]:
             "depth": each.depth,
             "text": each.text,
             "outcome": each.outcome,
+            "found": each.found,
             "condition": each.is_condition,
         }
         for each in preview.steps
@@ -178,7 +179,10 @@ def preview_lines(preview: Preview) -> list[str]:
             rule = each.rule
             lines.append(rule)
         indent = "  " * (each.depth + 1)
-        lines.append(f"{indent}{'IF ' if each.is_condition else ''}{each.text}  → {each.outcome}")
+        found = f" ({each.found})" if each.found else ""
+        lines.append(
+            f"{indent}{'IF ' if each.is_condition and not each.is_part else ''}{each.text}  → {each.outcome}{found}"
+        )
     if preview.out is None:
         return [*lines, f"not sent: {preview.reason}"]
     encodings = f", {', '.join(preview.out.encodings)}" if preview.out.encodings else ""

@@ -208,7 +208,9 @@ async def observe(
         list[str] | None, option("Only messages about this file; repeatable. Joins the file.", "NAME")
     ] = None,
     scope: ScopeOption = None,
-    state: Annotated[str | None, option("Only messages in this state.", "sent|handled|failed")] = None,
+    state: Annotated[
+        str | None, option("Only messages in this state.", "sent|queued|started|accepted|handled|failed")
+    ] = None,
     json: JsonOption = False,
 ) -> None:
     """Print messages as they are sent, handled or fail, until interrupted.

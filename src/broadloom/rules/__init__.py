@@ -37,8 +37,9 @@ from broadloom.rules.model import (
     Test,
 )
 from broadloom.rules.parser import parse
+from broadloom.rules.preview import Preview
 from broadloom.rules.programs import ProgramLimits
-from broadloom.rules.rules import Preview, RuleCount, Rules, action, condition
+from broadloom.rules.rules import RuleCount, Rules, action, condition
 from broadloom.rules.scanner import Mistake, RulesSyntaxError
 from broadloom.security.sealing import SealingPrivateKey, SealingPublicKey
 

@@ -14,7 +14,7 @@ from broadloom.channel.encodings import ZLIB, compress
 from broadloom.channel.outgoing import Outgoing, Way
 from broadloom.errors import NotSentError
 from broadloom.rules.compiled import CompiledAction, CompiledRule, CompiledRules, Program, PythonCall
-from broadloom.rules.conditions import is_present
+from broadloom.rules.conditions import compile_condition, is_present
 from broadloom.rules.fields import MessageView, kind_of
 from broadloom.rules.formatter import format_action, format_condition
 from broadloom.rules.model import (
@@ -85,7 +85,12 @@ class Step:
     text: str
     """The condition or the action, as in the file."""
     outcome: str
+    """Of a condition: `true` or `false`."""
     is_condition: bool = False
+    found: str = ""
+    """What a condition has found: `subject is 'plans'`."""
+    is_part: bool = False
+    """One test of the condition above it."""
 
 
 class _EndedError(Exception):
@@ -282,12 +287,16 @@ class Interpretation:
     # -- explanations
 
     def _explain(self, condition: Condition, depth: int, holds: bool) -> None:
+        self._add_condition(condition, depth, holds)
+        if not isinstance(condition, Test):
+            for test in _tests(condition):
+                self._add_condition(test, depth + 1, compile_condition(test, {})(self._view), True)
+
+    def _add_condition(self, condition: Condition, depth: int, holds: bool, is_part: bool = False) -> None:
         assert self.steps is not None
-        self.steps.append(Step(self.label, depth, format_condition(condition), str(holds).lower(), is_condition=True))
-        if isinstance(condition, Test):
-            return
-        for test in _tests(condition):
-            self.steps.append(Step(self.label, depth + 1, format_condition(test), self._shown(test.field), True))
+        found = self._shown(condition.field) if isinstance(condition, Test) else ""
+        outcome, text = str(holds).lower(), format_condition(condition)
+        self.steps.append(Step(self.label, depth, text, outcome, True, found, is_part))
 
     def _shown(self, field: str) -> str:
         if kind_of(field) == "date" or not is_present(self._view, field):

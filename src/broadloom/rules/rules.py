@@ -18,9 +18,10 @@ from broadloom.channel.outgoing import Outgoing, pack_data
 from broadloom.errors import HeldError, NotSentError, RulesError
 from broadloom.rules.compiled import CompiledRules, Names, PythonAction, compile_rules
 from broadloom.rules.held import HeldMessages, write_new
-from broadloom.rules.interpreter import CopyEffect, Delivery, Effect, Interpretation, ProgramEffect, SealEffect, Step
+from broadloom.rules.interpreter import CopyEffect, Delivery, Effect, Interpretation, ProgramEffect, SealEffect
 from broadloom.rules.model import Comment, Forward, Rule
 from broadloom.rules.parser import parse
+from broadloom.rules.preview import Preview, problem_text, try_out
 from broadloom.rules.programs import ProgramFailedError, ProgramLimits, ProgramRunner
 from broadloom.security.sealing import SealingPublicKey, seal
 
@@ -71,19 +72,6 @@ class RuleCount:
     """Messages that were not sent because of it: refused, held, or not carried out."""
     seconds: float = 0.0
     """Time it took for the messages for which it acted."""
-
-
-@dataclass(frozen=True, slots=True)
-class Preview:
-    """What rules would do with a message."""
-
-    steps: tuple[Step, ...]
-    out: Outgoing | None
-    """The message as it would be sent; None if it would not."""
-    reason: str = ""
-    """Why it would not be sent."""
-    deliveries: tuple[str, ...] = ()
-    """To whom copies would go."""
 
 
 class Rules:
@@ -207,7 +195,7 @@ class Rules:
         """Raises `NotSentError`, or `HeldError` if a rule holds the message."""
         run = self._start(out, traces=self.dry_run)
         if self.dry_run:
-            self._log_dry_run(self._try(run, out))
+            self._log_dry_run(try_out(run, self._seal))
             return out
         compiled = self._compiled
         try:
@@ -235,7 +223,7 @@ class Rules:
         """As `apply`. Raises `NotSentError` if a rule would have to wait."""
         run = self._start(out, traces=self.dry_run)
         if self.dry_run:
-            self._log_dry_run(self._try(run, out))
+            self._log_dry_run(try_out(run, self._seal))
             return out
         compiled = self._compiled
         try:
@@ -290,7 +278,7 @@ class Rules:
         try:
             held_id = await asyncio.to_thread(self.held.put, out, run.label, reason)
         except OSError as problem:
-            return NotSentError(run.label, f"cannot be held: {_text_of(problem)}")
+            return NotSentError(run.label, f"cannot be held: {problem_text(problem)}")
         return HeldError(run.label, reason, held_id)
 
     async def release(self, held_id: str, channel: "Channel") -> int:
@@ -335,35 +323,14 @@ class Rules:
             return problem
         if not isinstance(problem, OSError | RulesError | ProgramFailedError | NotSentError):
             log.error("%s failed", label, exc_info=problem)
-        return NotSentError(label, _text_of(problem))
+        return NotSentError(label, problem_text(problem))
 
     # -- trying
 
     def preview(self, out: Outgoing) -> Preview:
         """What these rules would do with a message. Nothing is sent, copied or held, and no program runs: the data
         stays as it is where a program would have changed it."""
-        return self._try(self._start(out, traces=True), out)
-
-    def _try(self, run: Interpretation, out: Outgoing) -> Preview:
-        reason = ""
-        try:
-            effects = run.run()
-            answer: bytes | None = None
-            while True:
-                effect = effects.send(answer)  # type: ignore[arg-type]
-                answer = self._seal(effect) if isinstance(effect, SealEffect) else effect.data
-        except StopIteration:
-            pass
-        except NotSentError as problem:
-            reason = str(problem)
-        except Exception as problem:
-            reason = str(NotSentError(run.label, _text_of(problem)))
-        if run.hold_reason is not None:
-            reason = f"{run.label}: held ({run.hold_reason})" if run.hold_reason else f"{run.label}: held"
-        copies = () if reason else tuple(
-            each.action.channel if isinstance(each.action, Forward) else each.action.member for each in run.deliveries
-        )  # fmt: skip
-        return Preview(tuple(run.steps or ()), None if reason else run.out, reason, copies)
+        return try_out(self._start(out, traces=True), self._seal)
 
     def _log_dry_run(self, preview: Preview) -> None:
         acted = [each for each in preview.steps if not each.is_condition]
@@ -383,16 +350,6 @@ def read_source(path: Path) -> str:
         raise RulesError(f"cannot read the rules {path}: {problem.strerror}") from None
     except UnicodeDecodeError as problem:
         raise RulesError(f"{path} is not text in UTF-8 (byte {problem.start})") from None
-
-
-def _text_of(problem: Exception) -> str:
-    if isinstance(problem, OSError):
-        return f"{problem.strerror}: {problem.filename}" if problem.filename else str(problem.strerror or problem)
-    if isinstance(problem, RulesError | ProgramFailedError):
-        return str(problem)
-    if isinstance(problem, NotSentError):
-        return f"{problem.rule}: {problem.reason}"
-    return f"{type(problem).__name__}: {problem}"
 
 
 def _member_id(channel: "Channel", wanted: str) -> int:

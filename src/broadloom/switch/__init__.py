@@ -28,7 +28,7 @@ from broadloom.switch.program_types import ProgramType, load_program_types
 from broadloom.switch.queue_store import MemoryQueue, QueueStore
 from broadloom.switch.settings import LAYER
 from broadloom.switch.sqlite_queue import SqliteQueue
-from broadloom.switch.status import QueuedMessage, SwitchStatus
+from broadloom.switch.status import ProgramQueue, QueuedMessage, SwitchStatus
 from broadloom.switch.switch import Switch
 
 __all__ = [
@@ -45,6 +45,7 @@ __all__ = [
     "MessageId",
     "Observer",
     "Pattern",
+    "ProgramQueue",
     "ProgramType",
     "QueueStore",
     "QueuedMessage",

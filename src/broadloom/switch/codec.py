@@ -1,8 +1,8 @@
 """The messages of the switch as bytes: XDR, as on links (`broadloom.wire`), behind a header of their own.
 
 A message starts with four bytes: `B`, `S`, the version and the message number. Broadcasts: `Announcement`,
-`ObserverCopy`. Direct requests: `RecordsRequest`, `HandlerCopy`. One-way messages: `Progress`, `QueuedResult`.
-Everything is validated while it is decoded.
+`ObserverCopy`. Direct requests: `RecordsRequest`, `HandlerCopy`, `QueueLengthsRequest`. One-way messages: `Progress`,
+`QueuedResult`. Everything is validated while it is decoded.
 """
 
 import struct
@@ -289,6 +289,25 @@ class ObserverCopy(SwitchWireMessage):
     """Broadcast by the sender of a message, in each state that can be observed. Causes: observers get it."""
 
     message: Message
+
+
+@switch_message(9)
+class QueueLengthsRequest(SwitchWireMessage):
+    """Direct request. Causes: the reply is `QueueLengths`."""
+
+
+class QueueLength(NamedTuple):
+    """Messages that wait for programs of one type."""
+
+    program: str
+    waiting_count: int
+
+
+@switch_message(10)
+class QueueLengths(SwitchWireMessage):
+    """How many messages wait at the sender of this, for each program type that it offers."""
+
+    lengths: Annotated[tuple[QueueLength, ...], xdr.array(_record(QueueLength, _NAME, xdr.HYPER), settings.NAMES_MAX)]
 
 
 def handler_copy(message: SwitchMessage, program: str, timeout_s: float) -> bytes:

@@ -18,6 +18,8 @@ from broadloom.switch.codec import (
     ObserverCopy,
     Progress,
     QueuedResult,
+    QueueLengths,
+    QueueLengthsRequest,
     RecordBody,
     RecordsRequest,
     Result,
@@ -29,6 +31,7 @@ from broadloom.switch.codec import (
 from broadloom.switch.directory import Directory, is_own_session, joined_files
 from broadloom.switch.handlers import Handler, Handlers, Respond, declined, failed
 from broadloom.switch.model import (
+    PROGRESS_STATES,
     Dispatch,
     Disposition,
     FailureReason,
@@ -275,6 +278,11 @@ class SwitchCore:
             self.runtime.broadcast(encode(ObserverCopy(copy)))
         return is_observed or bool(remote)
 
+    def followed_for_observers(self, message: SwitchMessage) -> SwitchMessage:
+        """The message, of which handlers report the progress if an observer asks for it."""
+        is_observed = any(self.directory.is_observed(replace(message, state=state)) for state in PROGRESS_STATES)
+        return replace(message, wants_progress=True) if is_observed else message
+
     @property
     def may_be_observed(self) -> bool:
         """False if nobody observes anything, as far as is known."""
@@ -357,6 +365,8 @@ class SwitchCore:
                 return
             case RecordsRequest() if incoming.expects_reply:
                 incoming.reply(encode(self.directory.records()))
+            case QueueLengthsRequest() if incoming.expects_reply:
+                incoming.reply(encode(QueueLengths(self.host.lengths())))
             case Progress():
                 self.sender.on_progress(incoming.peer_id, message.counter, message.state, message.handler_program)
             case QueuedResult():

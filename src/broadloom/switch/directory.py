@@ -121,6 +121,10 @@ class Directory:
         own = self._runtime.peer_id
         return {each.peer_id: each.session for each in self._find(self.observers, message) if each.peer_id != own}
 
+    def is_observed(self, message: SwitchMessage) -> bool:
+        """Whether a program, this one included, observes this."""
+        return bool(self.observers) and next(self._find(self.observers, message), None) is not None
+
     def _find(self, index: PatternIndex, message: SwitchMessage) -> Iterator[IndexedPattern]:
         """A pattern that names no file gets messages of other sessions only about files that its session has joined."""
         sessions = self._sessions_of_file.get(message.file, ())

@@ -61,6 +61,10 @@ class State(IntEnum):
     FAILED = 7
 
 
+PROGRESS_STATES = (State.STARTED, State.ACCEPTED)
+"""Observed only by patterns that name them: a handler reports them for each request that is observed so."""
+
+
 class Disposition(IntEnum):
     """What happens to a message for a program that does not run."""
 
@@ -158,8 +162,9 @@ class Pattern:
         """Whether everything but the operation matches; `is_local`: sender and receiver are in the same session."""
         if self.message_class is not None and self.message_class is not message.message_class:
             return False
-        if not self.is_handler and self.state is not None and self.state is not message.state:
-            return False
+        if not self.is_handler and message.state is not self.state:
+            if self.state is not None or message.state in PROGRESS_STATES:
+                return False
         scope, files = self.scope, self.files
         has_file = files is None or message.file in files
         match message.scope:
@@ -205,7 +210,7 @@ class SwitchMessage:
     if_lost: IfLost = IfLost.FAIL
     wants_progress: bool = False
     handler: PeerId | None = None
-    """In copies for observers: the peer that handled it, once it did."""
+    """In copies for observers: the peer that handles it, once one does."""
     handler_program: str = ""
     reason: FailureReason | None = None
     failure_text: str = ""

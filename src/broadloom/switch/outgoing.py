@@ -63,6 +63,7 @@ class OutgoingMessage:
         "asked",
         "cancel",
         "candidate",
+        "copied_state",
         "declines",
         "direct",
         "dispatches",
@@ -92,6 +93,8 @@ class OutgoingMessage:
         self.cancel: Callable[[], None] | None = None
         """If this program itself handles it."""
         self.queued_at: PeerId | None = None
+        self.copied_state = State.SENT
+        """The last state before the end of which observers have a copy."""
         self.declines: list[tuple[FailureReason, str]] = []
         self.dispatches: list[Dispatch] = []
         self.timer: Timer | None = None
@@ -122,6 +125,8 @@ class Sender:
         self, message: SwitchMessage, timeout_s: float, on_step: OnStep, only: PeerId | None = None
     ) -> OutgoingMessage:
         """Send a message. `on_step` gets its states; the last one is HANDLED or FAILED, exactly once."""
+        if message.message_class is MessageClass.REQUEST and only is None and not message.wants_progress:
+            message = self._core.followed_for_observers(message)
         out = OutgoingMessage(message, self._runtime.now(), timeout_s, on_step)
         out.only = only
         self._open[message.id.counter] = out
@@ -263,6 +268,7 @@ class Sender:
             self._end(out, State.QUEUED)
             return
         out.queued_at = out.candidate.peer_id
+        self._copy_progress(out, State.QUEUED, out.candidate.pattern.program)
         out.on_step(self._step(out, State.QUEUED, program=out.candidate.pattern.program))
         if out.timer is None and not out.ended:
             remaining_s = out.deadline_at - self._runtime.now()
@@ -280,7 +286,17 @@ class Sender:
         out = self._open.get(counter)
         is_expected = out is not None and out.candidate is not None and out.candidate.peer_id == peer_id
         if out is not None and is_expected and state in (State.STARTED, State.ACCEPTED):
+            self._copy_progress(out, state, program)
             out.on_step(self._step(out, state, program=program))
+
+    def _copy_progress(self, out: OutgoingMessage, state: State, program: str) -> None:
+        """Copies for observers of a request that runs, at most once in each state. They have the data already."""
+        if out.only is None and state > out.copied_state:
+            assert out.candidate is not None
+            out.copied_state = state
+            data = out.message.data if state is State.QUEUED else b""
+            copy = replace(out.message, state=state, data=data, handler=out.candidate.peer_id, handler_program=program)
+            self._core.copy_to_observers(copy, out.dispatches)
 
     def on_queued_result(self, peer_id: PeerId, counter: int, result: Result) -> bool:
         """False if this peer does not hold this request."""

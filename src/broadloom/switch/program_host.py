@@ -7,12 +7,14 @@ of this session get them. Those about a file are shared: programs of other sessi
 
 from collections import deque
 from collections.abc import Iterator, Mapping
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from broadloom.protocol.requests.outgoing import Outcome, OutcomeKind
 from broadloom.switch import settings
 from broadloom.switch.codec import (
     HandlerCopy,
+    QueueLength,
     Result,
     Verdict,
     decode,
@@ -101,6 +103,10 @@ class ProgramHost:
 
     def queued(self) -> list[HeldMessage]:
         return [held for queue in self._held.values() for held in queue]
+
+    def lengths(self) -> tuple[QueueLength, ...]:
+        """How many messages wait for each program type."""
+        return tuple(QueueLength(name, len(queue)) for name, queue in islice(self._held.items(), settings.NAMES_MAX))
 
     def drop(self, program: str | None = None) -> int:
         """Remove what is queued, for one program or for all. Requests end with `EXPIRED`."""

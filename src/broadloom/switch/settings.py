@@ -63,6 +63,8 @@ QUEUE_BYTES_MAX = 64 << 20
 QUEUE_SENDER_MESSAGES_MAX = 1_000
 QUEUE_SENDER_BYTES_MAX = 16 << 20
 """What one sender may have in the queues of one program."""
+QUEUE_HOSTS_MAX = 100
+"""Members that are asked for the lengths of their queues."""
 FORWARDS_MAX = 32
 """Queued messages on their way to one program at a time."""
 EXPIRE_POLL_S = 0.25

@@ -39,7 +39,7 @@ from broadloom.switch.program_types import ProgramType, load_program_types
 from broadloom.switch.queue_store import MemoryQueue, QueueStore
 from broadloom.switch.session_name import own_session
 from broadloom.switch.sqlite_queue import SqliteQueue
-from broadloom.switch.status import QueuedMessage, SwitchStatus, queued_messages, status_of
+from broadloom.switch.status import ProgramQueue, QueuedMessage, SwitchStatus, queued_messages, queues_of, status_of
 
 if TYPE_CHECKING:
     from broadloom.channel import Channel
@@ -425,6 +425,13 @@ class Switch:
     def queue(self) -> list[QueuedMessage]:
         """What waits here for programs that do not run, in order."""
         return queued_messages(self._core)
+
+    async def queues(self, timeout_s: float = TIMEOUT_S) -> list[ProgramQueue]:
+        """How many messages wait at each member that starts programs, or queues for them."""
+        self._check_open()
+        check_positive_timeout(timeout_s)
+        self._core._refresh()
+        return await queues_of(self._core, timeout_s)
 
     def drop_queue(self, program: str | None = None) -> int:
         """Remove what is queued, for one program or for all, and return the number of messages."""

@@ -75,5 +75,6 @@ class Switch(ClosableSyncWrapper[AsyncSwitch]):
     wait_until_complete = awaits(AsyncSwitch.wait_until_complete)
     wait_for_handler = awaits(AsyncSwitch.wait_for_handler)
     queue = calls(AsyncSwitch.queue)
+    queues = awaits(AsyncSwitch.queues)
     drop_queue = calls(AsyncSwitch.drop_queue)
     status = calls(AsyncSwitch.status)

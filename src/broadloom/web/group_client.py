@@ -5,23 +5,17 @@ transcript, so every page continues where it was.
 """
 
 import asyncio
-from collections.abc import Callable
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from broadloom.groups import Group, GroupId, GroupInfo, GroupMessage, Groups, MessageId
 from broadloom.web.error_messages import describe_error
-
-if TYPE_CHECKING:
-    from broadloom.channel import Channel
-    from broadloom.testing.cluster.cluster import LocalCluster
+from broadloom.web.own_peer import OwnPeer
 
 MEMBER_NAME = "Visitor"
 """Name of the member, unless a ticket names it."""
 MESSAGES_MAX = 500
 """Kept per group."""
-JOIN_TIMEOUT_S = 60.0
 TEXT_CHARS_MAX = 4000
 """Per message, sent and shown."""
 
@@ -58,16 +52,8 @@ class GroupTranscript:
 class GroupClient:
     """Created once; `start_joining` connects when the first page needs it."""
 
-    def __init__(
-        self,
-        *,
-        cluster: "LocalCluster | None" = None,
-        channel: "Channel | None" = None,
-        on_joined: Callable[[int], None],
-    ) -> None:
-        self._on_joined = on_joined
-        self._cluster = cluster
-        self._channel = channel
+    def __init__(self, own_peer: OwnPeer) -> None:
+        self._own_peer = own_peer
         self._stack = AsyncExitStack()
         self._join_task: asyncio.Task[None] | None = None
         self._transcripts: dict[GroupId, GroupTranscript] = {}
@@ -76,7 +62,7 @@ class GroupClient:
 
     @property
     def is_available(self) -> bool:
-        return self._cluster is not None or self._channel is not None
+        return self._own_peer.is_available
 
     def start_joining(self) -> None:
         """Join, unless that has succeeded or is under way."""
@@ -86,18 +72,9 @@ class GroupClient:
 
     async def _join(self) -> None:
         try:
-            channel = self._channel
-            if channel is None and self._cluster is not None:
-                import broadloom
-
-                connection = broadloom.connect(
-                    self._cluster.channel, bootstrap=self._cluster.bootstrap(), timeout_s=JOIN_TIMEOUT_S
-                )
-                channel = await self._stack.enter_async_context(connection)
-            if channel is not None:
-                self._on_joined(channel.peer_id)
-                name = channel.status().name or MEMBER_NAME
-                self.groups = await self._stack.enter_async_context(Groups(channel, name))
+            channel = await self._own_peer.channel()
+            name = channel.status().name or MEMBER_NAME
+            self.groups = await self._stack.enter_async_context(Groups(channel, name))
         except Exception as problem:
             self.problem = describe_error(problem)
 

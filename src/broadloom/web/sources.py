@@ -10,9 +10,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from broadloom.errors import BroadloomError
+from broadloom.rules import Rules
 from broadloom.web.group_client import GroupClient
 from broadloom.web.history import FabricHistory
+from broadloom.web.own_peer import OwnPeer
 from broadloom.web.peer_timeline import PeerTimeline
+from broadloom.web.switch_client import SwitchClient
 from broadloom.web.table_catalog import TableCatalog
 from broadloom.web.timeline_follower import TimelineFollower
 
@@ -47,7 +50,9 @@ class Sources:
         self.tapes_dir = tapes_dir
         self.catalog = TableCatalog(results_dir) if results_dir is not None else None
         self.progress: Callable[[], str] = progress or (lambda: "")
-        self.group_client = GroupClient(cluster=cluster, channel=self.channel, on_joined=self._on_joined)
+        self.own_peer = OwnPeer(cluster=cluster, channel=self.channel, on_joined=self._on_joined)
+        self.group_client = GroupClient(self.own_peer)
+        self.switch_client = SwitchClient(self.own_peer)
         self.live: TimelineFollower | None = None
         self._replays: OrderedDict[str, Replay] = OrderedDict()
         self._loading: dict[str, asyncio.Task[Replay]] = {}
@@ -73,6 +78,12 @@ class Sources:
                 "No peer sees the whole fabric."
             )
         return "No live source; these are tapes."
+
+    @property
+    def rules(self) -> Rules | None:
+        """The rules with which the channel was joined."""
+        found = self.channel._filter if self.channel is not None else None
+        return found if isinstance(found, Rules) else None
 
     # -- tapes
 
@@ -123,6 +134,8 @@ class Sources:
         for task in self._loading.values():
             task.cancel()
         await self.group_client.close()
+        await self.switch_client.close()
+        await self.own_peer.close()
 
     # -- histories
 

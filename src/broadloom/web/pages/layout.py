@@ -3,7 +3,7 @@
 An error inside a page is shown on that page in one sentence; the rest of the page keeps working.
 """
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
 from inspect import isawaitable
 
@@ -143,6 +143,12 @@ def section(text: str) -> ui.element:
     return part
 
 
+def subheading(text: str) -> None:
+    """Inside a section."""
+    with ui.element("h3").classes("bl-subheading"):
+        ui.label(text)
+
+
 def paragraph(text: str, classes: str = "") -> ui.label:
     with ui.element("p").classes(classes):
         return ui.label(text)
@@ -153,6 +159,25 @@ def empty_state(sentence: str, hint: str) -> None:
     with ui.element("div").classes("bl-empty"):
         paragraph(sentence)
         paragraph(hint, "bl-quiet")
+
+
+def data_table(label: str, columns: Sequence[str], rows: Iterable[Sequence[str]]) -> ui.element:
+    """A table of texts; on a phone, each row is a card."""
+    with ui.element("div").classes("bl-scroll bl-cards").props("role=region tabindex=0") as container:
+        container.props["aria-label"] = label
+        with ui.element("table"):
+            with ui.element("thead"), ui.element("tr"):
+                for name in columns:
+                    with ui.element("th").props("scope=col"):
+                        ui.label(name)
+            with ui.element("tbody"):
+                for row in rows:
+                    with ui.element("tr"):
+                        for name, text in zip(columns, row, strict=True):
+                            with ui.element("td") as cell:
+                                ui.label(text)
+                            cell.props["data-label"] = name
+    return container
 
 
 def button(text: str, act: Act, name: str, *, is_destructive: bool = False, is_primary: bool = False) -> ui.button:

@@ -1,0 +1,56 @@
+"""The server's own peer on the live channel, shared by all pages that take part in it."""
+
+import asyncio
+from collections.abc import Callable
+from contextlib import AsyncExitStack
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from broadloom.channel import Channel
+    from broadloom.testing.cluster.cluster import LocalCluster
+
+JOIN_TIMEOUT_S = 60.0
+
+
+class OwnPeer:
+    """The channel that the server has joined; of a cluster, it joins when the first page needs it."""
+
+    def __init__(
+        self,
+        *,
+        cluster: "LocalCluster | None" = None,
+        channel: "Channel | None" = None,
+        on_joined: Callable[[int], None],
+    ) -> None:
+        self._cluster = cluster
+        self._channel = channel
+        self._on_joined = on_joined
+        self._stack = AsyncExitStack()
+        self._joining = asyncio.Lock()
+
+    @property
+    def is_available(self) -> bool:
+        return self._cluster is not None or self._channel is not None
+
+    async def channel(self) -> "Channel":
+        """Raises as `broadloom.connect`."""
+        async with self._joining:
+            if self._channel is None:
+                import broadloom
+
+                assert self._cluster is not None, "there is nothing to join"
+                connection = broadloom.connect(
+                    self._cluster.channel, bootstrap=self._cluster.bootstrap(), timeout_s=JOIN_TIMEOUT_S
+                )
+                self._channel = await self._stack.enter_async_context(connection)
+                self._on_joined(self._channel.peer_id)
+            return self._channel
+
+    def join_options(self) -> str:
+        """Options with which a command joins the same channel from another terminal."""
+        if self._cluster is None:
+            return ""
+        return "".join(f" --bootstrap {address}" for address in self._cluster.bootstrap()[:1])
+
+    async def close(self) -> None:
+        await self._stack.aclose()

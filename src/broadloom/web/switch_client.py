@@ -1,0 +1,230 @@
+"""The server's own part in the switch of a channel: the directory, and the messages that it observes.
+
+One session and its files are observed for all open pages together, and only while a page is open: senders broadcast a
+copy of each message that somebody observes.
+"""
+
+import asyncio
+import contextlib
+from collections import OrderedDict
+from typing import TYPE_CHECKING
+
+from broadloom.switch import Disposition, MessageId, Observer, Pattern, Scope, State, Switch, SwitchMessage
+from broadloom.switch.session_name import own_session
+from broadloom.web.error_messages import describe_error
+from broadloom.web.own_peer import OwnPeer
+from broadloom.web.seen_request import SeenRequest, first_seen
+
+if TYPE_CHECKING:
+    from broadloom.switch import Registration
+    from broadloom.wire import PeerId
+
+PROGRAM = "broadloom-web"
+"""The program type of this server in the directory."""
+REQUESTS_MAX = 200
+"""Messages kept; the oldest are dropped."""
+QUEUES_TIMEOUT_S = 2.0
+"""For the answers of all members that hold queues."""
+REQUEST_TIMEOUT_S = 30.0
+"""Of a request sent from a page."""
+ID_DIGITS = 8
+OBSERVED_STATES = (None, State.STARTED, State.ACCEPTED)
+"""Most observers do not get the states of a running request; they have to be named."""
+
+
+class SwitchClient:
+    """Created once; `start_joining` connects when the first page needs it."""
+
+    def __init__(self, own_peer: OwnPeer) -> None:
+        self.own_peer = own_peer
+        self.switch: Switch | None = None
+        self.files: dict[str, None] = {}
+        """Files that are observed, besides the session."""
+        self.requests: OrderedDict[MessageId, SeenRequest] = OrderedDict()
+        self.version = 0
+        """Changes when a message was seen or has a new state."""
+        self.problem = ""
+        self._join_task: asyncio.Task[None] | None = None
+        self._opening = asyncio.Lock()
+        self._observers: list[Observer] = []
+        self._views = 0
+        self._registrations: dict[PeerId, Registration] = {}
+
+    @property
+    def is_available(self) -> bool:
+        return self.own_peer.is_available
+
+    def start_joining(self) -> None:
+        """Join, unless that has succeeded or is under way."""
+        if self.switch is None and (self._join_task is None or self._join_task.done()):
+            self.problem = ""
+            self._join_task = asyncio.create_task(self._join())
+
+    async def _join(self) -> None:
+        try:
+            async with self._opening:
+                if self.switch is None:
+                    await self._open(None)
+        except Exception as problem:
+            self.problem = describe_error(problem)
+
+    async def _open(self, session: str | None) -> None:
+        channel = await self.own_peer.channel()
+        session = own_session(channel, session)  # raises before the old switch is closed
+        if self.switch is not None:
+            old, self.switch = self.switch, None
+            self._observers.clear()
+            await old.aclose()
+        self.switch = Switch(channel, session=session, program=PROGRAM)
+        for file in self.files:
+            self.switch.add_file(file)
+        if self._views:
+            self._observe()
+
+    # -- observing
+
+    def add_view(self) -> None:
+        """A page shows the messages."""
+        self._views += 1
+        if self._views == 1:
+            self._observe()
+
+    async def remove_view(self) -> None:
+        self._views -= 1
+        if self._views == 0:
+            observers, self._observers = self._observers, []
+            for observer in observers:
+                await observer.aclose()
+
+    def _observe(self) -> None:
+        if self.switch is not None:
+            self._observers = [self.switch.observe(callback=self._on_copy, state=state) for state in OBSERVED_STATES]
+
+    async def observe_session(self, session: str) -> None:
+        """Observe this session instead. Raises `NotPermittedError` if the ticket does not allow it."""
+        async with self._opening:
+            if self.switch is None or session != self.switch.session:
+                await self._open(session)
+
+    def observe_file(self, file: str) -> None:
+        """Observe messages about this file, too. Raises `ValueError`."""
+        if self.switch is not None and file not in self.files:
+            self.switch.add_file(file)
+            self.files[file] = None
+
+    def ignore_file(self, file: str) -> None:
+        if self.switch is not None and file in self.files:
+            self.switch.remove_file(file)
+            del self.files[file]
+
+    def _on_copy(self, message: SwitchMessage) -> None:
+        now = asyncio.get_running_loop().time()
+        seen = self.requests.get(message.id)
+        if seen is None:
+            seen = self.requests[message.id] = first_seen(message, now)
+            if len(self.requests) > REQUESTS_MAX:
+                self.requests.popitem(last=False)
+        if seen.add(message.state, now, message):
+            self.version = seen.version = self.version + 1
+
+    # -- sending
+
+    async def send(self, operation: str, text: str, file: str | None) -> None:
+        """Send a request and follow it to its end. Raises `ValueError`."""
+        if self.switch is None:
+            raise RuntimeError("the channel was not joined yet")
+        loop = asyncio.get_running_loop()
+        async with contextlib.aclosing(
+            self.switch.follow(operation, text.encode(), file=file, timeout_s=REQUEST_TIMEOUT_S)
+        ) as steps:
+            async for step in steps:
+                seen = self.requests.get(step.id)
+                if seen is not None and seen.add(step.state, loop.time(), step):
+                    self.version = seen.version = self.version + 1
+
+    # -- what is registered
+
+    def program_rows(self) -> list[tuple[str, ...]]:
+        """What all other programs handle and observe, as the page lists it."""
+        switch = self.switch
+        if switch is None:
+            return []
+        own = switch.channel.peer_id
+        self._registrations = {each.peer_id: each for each in switch.registrations()}
+        rows = [
+            (
+                ", ".join(pattern.operations) or "any operation",
+                "handles" if pattern.is_handler else "observes",
+                scope_text(pattern),
+                pattern.program or registration.program or "unnamed",
+                registration.session,
+                self.place(registration.peer_id),
+                state_text(pattern),
+            )
+            for registration in self._registrations.values()
+            if registration.peer_id != own
+            for pattern in registration.patterns
+        ]
+        return sorted(rows, key=lambda row: (row[1], row[0], row[4], row[3]))
+
+    async def queue_rows(self) -> list[tuple[str, ...]]:
+        """What waits for programs that do not run, as the page lists it."""
+        switch = self.switch
+        if switch is None:
+            return []
+        queues = await switch.queues(QUEUES_TIMEOUT_S)
+        counts = ["unknown" if each.count is None else f"{each.count:,}" for each in queues]
+        return [
+            (each.program, each.session, self.place(each.peer_id), count)
+            for each, count in zip(queues, counts, strict=True)
+        ]
+
+    def place(self, peer_id: "PeerId") -> str:
+        """Near or far: this server, this machine, or the host."""
+        if self.switch is None:
+            return "unknown"
+        channel = self.switch.channel
+        if peer_id == channel.peer_id:
+            return "this page"
+        own, other = channel.member(channel.peer_id), channel.member(peer_id)
+        if other is None:
+            return "unknown"
+        is_near = own is not None and own.address.host == other.address.host
+        return "near (this machine)" if is_near else f"far ({other.address.host})"
+
+    def program_name(self, peer_id: "PeerId | None", program: str) -> str:
+        """The program type and session of a member, or its id."""
+        if peer_id is None:
+            return program
+        known = self._registrations.get(peer_id)
+        name = program or (known.program if known is not None else "") or f"{peer_id:016x}"[:ID_DIGITS]
+        return f"{name} of {known.session}" if known is not None else name
+
+    async def close(self) -> None:
+        if self._join_task is not None:
+            self._join_task.cancel()
+            await asyncio.gather(self._join_task, return_exceptions=True)
+        if self.switch is not None:
+            await self.switch.aclose()
+
+
+def scope_text(pattern: Pattern) -> str:
+    """For which messages a pattern is."""
+    if pattern.files is None:
+        return pattern.scope.name.lower().replace("_", " ") if pattern.scope is not None else "any"
+    files = ", ".join(pattern.files) or "none"
+    return f"file {files} in session" if pattern.scope is Scope.FILE_IN_SESSION else f"file {files}"
+
+
+def state_text(pattern: Pattern) -> str:
+    """Whether the program runs, or what happens until it does."""
+    rank = f", rank {pattern.rank}" if pattern.rank else ""
+    return (_ABSENT[pattern.disposition] if pattern.program else "running") + rank
+
+
+_ABSENT = {
+    Disposition.DEFAULT: "does not run",
+    Disposition.FAIL: "does not run",
+    Disposition.START: "started on request",
+    Disposition.QUEUE: "queued until it runs",
+}

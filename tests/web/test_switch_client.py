@@ -1,0 +1,78 @@
+"""The server's part in the switch: it observes only while a page is open, and keeps a bounded list."""
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import pytest
+
+from broadloom.channel import Channel
+from broadloom.switch import HandledRequest, RequestFailedError, State, Switch
+from broadloom.web import switch_client
+from broadloom.web.own_peer import OwnPeer
+from broadloom.web.switch_client import SwitchClient
+from tests.channel.joined import connected_channels
+from tests.support import TIMEOUT_S, eventually
+
+
+@pytest.fixture
+async def client() -> AsyncIterator[tuple[SwitchClient, Channel]]:
+    async with connected_channels(2) as (own, other):
+        opened = SwitchClient(OwnPeer(channel=own, on_joined=lambda _peer: None))
+        opened.start_joining()
+        await eventually(lambda: opened.switch)
+        yield opened, other
+        await opened.close()
+
+
+async def test_requests_are_observed_only_while_a_page_is_open(client: tuple[SwitchClient, Channel]) -> None:
+    opened, other = client
+    async with Switch(other) as switch:
+
+        def is_observed() -> bool:
+            return any(each.patterns for each in switch.registrations() if each.peer_id != other.peer_id)
+
+        opened.add_view()
+        opened.add_view()
+        await eventually(is_observed)
+        await opened.remove_view()
+        await switch.wait_until_complete(TIMEOUT_S)
+        with pytest.raises(RequestFailedError):
+            await switch.request("print", b"\xff\xfe")
+        await eventually(lambda: opened.requests and next(iter(opened.requests.values())).is_ended)
+        [seen] = opened.requests.values()
+        assert seen.text == "(2 bytes that are no text)"
+        assert [step.state for step in seen.steps] == [State.SENT, State.FAILED]
+        assert seen.took_s is not None
+        await opened.remove_view()
+        await eventually(lambda: not is_observed())
+
+
+async def test_another_session_is_observed_with_the_same_files(client: tuple[SwitchClient, Channel]) -> None:
+    opened, other = client
+    async with Switch(other, session="anna") as switch:
+        opened.observe_file("notes")
+        await asyncio.gather(opened.observe_session("anna"), opened.observe_session("anna"))
+        assert opened.switch is not None
+        assert opened.switch.session == "anna"
+        await eventually(lambda: [each.session for each in switch.joins("notes")] == ["anna"])
+        opened.ignore_file("notes")
+        await eventually(lambda: not switch.joins("notes"))
+
+
+async def test_only_the_newest_requests_are_kept(
+    client: tuple[SwitchClient, Channel], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(switch_client, "REQUESTS_MAX", 2)
+    opened, other = client
+    opened.add_view()
+    async with Switch(other) as switch:
+
+        @switch.handle("reverse")
+        async def reverse(request: HandledRequest) -> bytes:
+            return request.data[::-1]
+
+        await eventually(opened.program_rows)
+        for text in ("12", "34", "56"):
+            await opened.send("reverse", text, None)
+        assert [each.reply for each in opened.requests.values()] == ["43", "65"]
+        assert [step.state for step in next(iter(opened.requests.values())).steps][-1] is State.HANDLED
