@@ -157,7 +157,7 @@ class Sender:
             return
         candidate = self._best(out)
         if candidate is not None:
-            self._ask(out, candidate, out.deadline_at - now)
+            self._ask(out, candidate, now)
         elif self._core.directory.is_complete or out.only is not None:
             self._fail_without_handler(out)
         else:
@@ -187,13 +187,13 @@ class Sender:
                 best, best_key = entry, key
         return best
 
-    def _ask(self, out: OutgoingMessage, candidate: IndexedPattern, timeout_s: float) -> None:
-        peer_id, program = candidate.peer_id, candidate.pattern.program
+    def _ask(self, out: OutgoingMessage, candidate: IndexedPattern, now: float) -> None:
+        peer_id, program, timeout_s = candidate.peer_id, candidate.pattern.program, out.deadline_at - now
         out.candidate = candidate
         out.asked[peer_id, program] = None
-        out.dispatches.append(Dispatch(peer_id, candidate.session, Recipient.HANDLER, self._runtime.now()))
+        out.dispatches.append(Dispatch(peer_id, candidate.session, Recipient.HANDLER, now))
         self._load[peer_id] = self._load.get(peer_id, 0) + 1
-        self._used_at[peer_id] = self._runtime.now()
+        self._used_at[peer_id] = now
         if peer_id == self._runtime.peer_id:
             if out.timer is None:
                 out.timer = self._runtime.call_later(timeout_s, self._on_deadline, out)

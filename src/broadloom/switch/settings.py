@@ -45,6 +45,8 @@ PULLS_MAX = 4
 UNRESPONSIVE_S = 10.0
 """A member that lists the switch among its layers, but does not send its registration within this time, counts as one
 without: otherwise it could keep all others from ever knowing that nobody handles a request."""
+FOUND_MAX = 1024
+"""Operations, with their scope and file, whose handlers are remembered until a registration changes."""
 UNVERIFIED_MAX = 256
 UNVERIFIED_BYTES_MAX = 4 << 20
 """Registrations of members that are not in the roster yet. Others are requested later."""

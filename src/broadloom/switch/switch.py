@@ -34,7 +34,7 @@ from broadloom.switch.model import (
 )
 from broadloom.switch.observer import Observer
 from broadloom.switch.outgoing import OutgoingMessage
-from broadloom.switch.patterns import check_concurrency, chosen, make_pattern, message_scope, names
+from broadloom.switch.patterns import check_concurrency, chosen, make_pattern, message_scope, name
 from broadloom.switch.program_types import ProgramType, load_program_types
 from broadloom.switch.queue_store import MemoryQueue, QueueStore
 from broadloom.switch.session_name import own_session
@@ -77,7 +77,7 @@ class Switch:
         session = own_session(channel, session)
         own_program = os.environ.get(PROGRAM_VARIABLE, "") if program is None else program
         if own_program:
-            names("program", own_program)
+            name("program", own_program)
         types = programs if isinstance(programs, Mapping) or programs is None else load_program_types(programs)
         self._is_closed = False
         self._observers: dict[Observer, None] = {}
@@ -173,11 +173,11 @@ class Switch:
 
     def add_file(self, file: str) -> None:
         """Work on this file, too: it is added to all patterns that name files."""
-        self._core.add_file(names("file", file)[0])
+        self._core.add_file(name("file", file))
 
     def remove_file(self, file: str) -> None:
         """No longer work on this file: it is removed from all patterns."""
-        self._core.remove_file(names("file", file)[0])
+        self._core.remove_file(name("file", file))
 
     # -- sending
 
@@ -246,7 +246,7 @@ class Switch:
         checked = message_scope(file, scope)
         deadline = self._runtime.now() + timeout_s
         await self._wait_until(lambda: self._core.directory.is_complete, timeout_s)
-        handler_ids = self._core.handler_ids(names("operation", operation)[0], checked, file or "")
+        handler_ids = self._core.handler_ids(name("operation", operation), checked, file or "")
         ended: asyncio.Queue[SwitchReply] = asyncio.Queue()
 
         def on_step(step: SwitchReply) -> None:
@@ -312,8 +312,10 @@ class Switch:
             if (step.is_end or is_queued_notice) and not end.done():
                 end.set_result(step)
 
-        data = await self._filtered(message_class, operation, data)
-        await self._runtime.wait_for_window()
+        if self.channel._filter is not None:
+            data = await self._filtered(message_class, operation, data)
+        if self._runtime.is_congested:
+            await self._runtime.wait_for_window()
         out = self._send(message_class, operation, data, on_step, timeout_s, *args, **options)
         try:
             return await end
@@ -336,7 +338,7 @@ class Switch:
     ) -> OutgoingMessage:
         self._check_open()
         check_positive_timeout(timeout_s)
-        operation = names("operation", operation)[0]
+        operation = name("operation", operation)
         if not isinstance(data, bytes):
             data = payload_bytes(data, REPLY_REMEDY)
         if len(data) > settings.DATA_BYTES_MAX:
