@@ -34,6 +34,9 @@ ANNOUNCE_DELAY_S = 0.02
 """Registrations within this time are announced together."""
 REANNOUNCE_S = 0.3
 """Minimum time between two announcements for newcomers."""
+NOT_STARTED_WAIT_S = 0.05
+"""After a failed start, how long a sender that does not know all registrations waits for another handler: it shall know
+of the failure soon."""
 YOUNG_S = 3.0
 """A program that has just started announces itself again when another one starts: neither may be in the other's roster
 as a program with a switch."""
