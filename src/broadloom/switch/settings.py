@@ -35,8 +35,8 @@ ANNOUNCE_DELAY_S = 0.02
 REANNOUNCE_S = 0.3
 """Minimum time between two announcements for newcomers."""
 NOT_STARTED_WAIT_S = 0.05
-"""After a failed start, how long a sender that does not know all registrations waits for another handler: it shall know
-of the failure soon."""
+"""After a failed start, how long a sender that does not know all registrations waits for another handler. The
+failure is reported within 200 ms of the exit."""
 YOUNG_S = 3.0
 """A program that has just started announces itself again when another one starts: neither may be in the other's roster
 as a program with a switch."""
