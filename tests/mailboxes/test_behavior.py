@@ -191,6 +191,22 @@ async def test_mb_11_ring_overtakes_letters_that_wait(harness: Harness) -> None:
     assert [each.is_ring for each in letters] == [True] * 4 + [False] * 3
 
 
+async def test_program_posts_to_its_own_mailbox(harness: Harness) -> None:
+    anna = await harness.add("anna")
+    letterbox = anna.bind("jobs", 5, room=400)
+    for number in range(299):
+        anna.post(anna, "jobs", b"%d" % number)
+    anna.ring(anna, "jobs", 1)
+    anna.post(anna, "jobs", b"too many", timeout_s=0.3)
+    anna.post(anna, "nowhere", b"")
+    await harness.until(lambda: len(anna.posted) == 302)
+    errors = [type(posted.error) for (posted,) in anna.posted if posted.error is not None]
+    assert sorted(errors, key=str) == [MailboxFullError, UnboundError]
+    letters = list(iter(letterbox.take, None))
+    assert letters[0].is_ring
+    assert [(each.data, each.sender) for each in letters[1:]] == [(b"%d" % number, anna.id) for number in range(299)]
+
+
 async def test_mb_12_arrival_is_reported_only_for_letters_in_the_mailbox(harness: Harness) -> None:
     anna, ben = await harness.add("anna"), await harness.add("ben")
     letterbox = anna.bind("jobs", 5)

@@ -252,6 +252,29 @@ async def test_program_that_exits_at_once_fails_the_request_with_its_last_lines(
     assert sent.end.failure_text == "'starcalc' exited with status 3: no license"
 
 
+async def test_failed_start_does_not_wait_for_a_switch_that_was_just_opened() -> None:
+    harness = SimSwitchHarness()
+    host = await harness.add(programs=starcalc(Disposition.START))
+    starts = Starts(harness, host, host)
+    sent = host.request("calc")
+    starts.started[0].exit("exited with status 3")
+    exited_at = starts.now
+    assert not host.core.directory.is_complete
+    assert await starts.end(sent) is FailureReason.NOT_STARTED
+    assert starts.now - exited_at < 0.1
+
+
+async def test_handler_that_becomes_known_after_a_failed_start_gets_the_request() -> None:
+    harness = SimSwitchHarness()
+    host = await harness.add(programs=starcalc(Disposition.START))
+    starts = Starts(harness, host, host)
+    sent = host.request("calc")
+    starts.started[0].exit("exited with status 3")
+    host.handle("calc")
+    assert await starts.end(sent) is None
+    assert len(host.handled) == 1
+
+
 async def test_program_that_does_not_register_in_time_is_ended() -> None:
     starts = await open_starts(ready_s=2.0)
     sent = starts.sender.request("calc", timeout_s=30.0)

@@ -93,6 +93,10 @@ class LayerRuntime(ABC):
             self._window_open.clear()
         self._wakeup.set()
 
+    @property
+    def is_congested(self) -> bool:
+        return not self._window_open.is_set()
+
     async def wait_for_window(self) -> None:
         self._channel._check_loop()
         await self._window_open.wait()

@@ -1,4 +1,4 @@
-"""`Outbox`: letters on their way to mailboxes of other members.
+"""`Outbox`: letters on their way to mailboxes of other members, or to one of this program itself.
 
 There is one FIFO queue per destination, so letters arrive in order, and a mailbox that is full holds up no other. One
 block is under way at a time, and what is posted meanwhile forms the next. A full mailbox is tried again until the
@@ -19,6 +19,7 @@ from broadloom.wire.xdr import WireError
 
 if TYPE_CHECKING:
     from broadloom.mailboxes.limits import MailboxSettings
+    from broadloom.mailboxes.messages import MailboxWireMessage
     from broadloom.mailboxes.runtime import Answer, MailboxRuntime
     from broadloom.wire import PeerId
 
@@ -59,9 +60,15 @@ class _Queue:
 
 
 class Outbox:
-    def __init__(self, runtime: "MailboxRuntime", settings: "MailboxSettings") -> None:
+    def __init__(
+        self,
+        runtime: "MailboxRuntime",
+        settings: "MailboxSettings",
+        deliver_here: "Callable[[PeerId, Deliver], Delivered]",
+    ) -> None:
         self._runtime = runtime
         self._settings = settings
+        self._deliver_here = deliver_here
         self._queues: dict[tuple[PeerId, str], _Queue] = {}
 
     def post(self, peer_id: "PeerId", name: str, letter: WireLetter, ack: Ack, timeout_s: float, then: Then) -> None:
@@ -107,6 +114,9 @@ class Outbox:
             return
         timeout_s = max(LAST_ANSWER_S if queue.retry_s else 0.001, max(each.deadline_at for each in block) - now)
         message = Deliver(destination[1], tuple(each.letter for each in block))
+        if destination[0] == self._runtime.peer_id:
+            self._on_delivered(destination, block, self._deliver_here(destination[0], message))
+            return
         self._runtime.request(
             destination[0], encode(message), timeout_s, lambda answer: self._on_answer(destination, block, answer)
         )
@@ -123,13 +133,22 @@ class Outbox:
             self._finish(destination, late, MailboxFullError(text))
 
     def _on_answer(self, destination: "tuple[PeerId, str]", block: list[Outgoing], answer: "Answer") -> None:
-        queue = self._queues[destination]
         error, reply = answer.error, None
         if error is None:
             try:
                 reply = decode(answer.data)
             except WireError as problem:
                 error = RefusedError(f"{destination[0]:016x} sent an invalid reply: {problem}", "failed")
+        self._on_delivered(destination, block, reply, error)
+
+    def _on_delivered(
+        self,
+        destination: "tuple[PeerId, str]",
+        block: list[Outgoing],
+        reply: "MailboxWireMessage | None",
+        error: Exception | None = None,
+    ) -> None:
+        queue = self._queues[destination]
         count, last_retry_s = 0, queue.retry_s
         queue.retry_s = 0.0
         if isinstance(reply, Delivered):

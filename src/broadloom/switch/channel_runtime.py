@@ -4,6 +4,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Awaitable, Callable, Coroutine
+from types import CoroutineType
 from typing import TYPE_CHECKING, Any
 
 from broadloom.channel.direct_request import HandlerContext
@@ -103,7 +104,8 @@ class ChannelRuntime(LayerRuntime):
             return
         if isinstance(result, bytes) and self.context.has_filter:
             result = _now(result)
-        if not isinstance(result, Awaitable):
+        is_coroutine = isinstance(result, CoroutineType)
+        if not is_coroutine and not isinstance(result, Awaitable):
             self._finish(call, result)
             call.done()
             return
@@ -112,7 +114,7 @@ class ChannelRuntime(LayerRuntime):
 
         def on_done(task: asyncio.Task[None]) -> None:
             self._tasks.pop(task, None)
-            if isinstance(result, Coroutine):
+            if is_coroutine or isinstance(result, Coroutine):
                 result.close()  # a task that is cancelled at once has not begun to await it
             call.done()
 

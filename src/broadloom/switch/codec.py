@@ -7,6 +7,7 @@ A message starts with four bytes: `B`, `S`, the version and the message number. 
 
 import struct
 from enum import IntEnum
+from functools import lru_cache
 from typing import Annotated, Any, ClassVar, NamedTuple
 
 from broadloom.switch import settings
@@ -31,6 +32,8 @@ VERSION = 1
 RANK_MAX = 1_000_000
 RANK_OFFSET = 1 << 31
 """Ranks may be negative; XDR numbers here are not."""
+ENVELOPES_CACHED = 512
+"""At most 5 KiB each."""
 
 
 _CODEC: "LayerCodec[SwitchWireMessage]" = LayerCodec(b"BS", VERSION, "message of the switch")
@@ -145,16 +148,48 @@ _PATTERNS = xdr.array(Xdr(_pack_pattern, _unpack_pattern), settings.PATTERNS_MAX
 _JOINED = xdr.array(structure(JoinedFile, _NAME, xdr.HYPER), settings.PATTERNS_MAX)
 _RECORD = structure(RecordBody, xdr.HYPER, _NAME, _NAME, xdr.BOOL, _PATTERNS, _JOINED)
 _SIGNED = structure(SignedRecord, xdr.HYPER, _BODY, _SIGNATURE)
-_RESULT = structure(Result, xdr.enum(Verdict), _REASON, _TEXT, _PEER_ID, _NAME, _DATA)
-_MESSAGE_HEAD = struct.Struct(">QQIIIIIII")
+_RESULT_HEAD = structure(lambda *values: values, xdr.enum(Verdict), _REASON, _TEXT, _PEER_ID, _NAME)
+_RESULT_HEAD_BYTES_MAX = settings.TEXT_BYTES_MAX + settings.NAME_BYTES_MAX + 32
+_ENVELOPE_HEAD = struct.Struct(">7I")
+_ENVELOPE_BYTES_MAX = _ENVELOPE_HEAD.size + 4 * (4 + settings.NAME_BYTES_MAX)
+_MESSAGE_HEAD = struct.Struct(">QQ")
 _WANTS_PROGRESS, _HAS_RESULT = 1, 2
 _MESSAGE_RESULT = structure(lambda *values: values, _PEER_ID, _NAME, _REASON, _TEXT, _DATA)
+
+# What many messages have in common is encoded and decoded once: the names of a message, and the handler of a result.
+
+
+@lru_cache(ENVELOPES_CACHED)
+def _pack_envelope(numbers: tuple[int, ...], *names: str) -> bytes:
+    """Everything but the id and the data."""
+    out = [_ENVELOPE_HEAD.pack(*numbers)]
+    for name in names:
+        _NAME.pack(name, out)
+    return b"".join(out)
+
+
+@lru_cache(ENVELOPES_CACHED)
+def _unpack_envelope(encoded: bytes) -> tuple[Any, ...]:
+    """The fields of `SwitchMessage` in their order, without id and data, and whether a result follows."""
+    message_class, scope, recipient, state, disposition, if_lost, flags = _ENVELOPE_HEAD.unpack_from(encoded)
+    position, names = _ENVELOPE_HEAD.size, []
+    for _ in range(4):
+        name, position = _NAME.unpack(encoded, position)
+        names.append(name)
+    if flags > _WANTS_PROGRESS | _HAS_RESULT or position != len(encoded):
+        raise WireError("invalid envelope of a message")
+    session, file, operation, sender_program = names
+    try:
+        before = (MessageClass(message_class), Scope(scope), Recipient(recipient), session, file, operation)
+        after = (sender_program, State(state), Disposition(disposition), IfLost(if_lost), bool(flags & _WANTS_PROGRESS))
+    except ValueError as problem:
+        raise WireError(str(problem)) from None
+    return before, after, bool(flags & _HAS_RESULT)
 
 
 def _pack_message(message: SwitchMessage, out: list[bytes], recipient: Recipient | None = None) -> None:
     has_result = message.handler is not None or message.reason is not None
-    head = _MESSAGE_HEAD.pack(
-        *message.id,
+    numbers = (
         message.message_class,
         message.scope,
         recipient or message.recipient,
@@ -163,9 +198,9 @@ def _pack_message(message: SwitchMessage, out: list[bytes], recipient: Recipient
         message.if_lost,
         message.wants_progress * _WANTS_PROGRESS | has_result * _HAS_RESULT,
     )
-    out.append(head)
-    for name in (message.session, message.file, message.operation, message.sender_program):
-        _NAME.pack(name, out)
+    out.append(_MESSAGE_HEAD.pack(*message.id))
+    envelope = _pack_envelope(numbers, message.session, message.file, message.operation, message.sender_program)
+    xdr.pack_opaque(envelope, out)
     _DATA.pack(message.data, out)
     if has_result:
         result = (message.handler, message.handler_program, message.reason, message.failure_text, message.reply)
@@ -173,42 +208,43 @@ def _pack_message(message: SwitchMessage, out: list[bytes], recipient: Recipient
 
 
 def _unpack_message(buffer: Buffer, position: int) -> tuple[SwitchMessage, int]:
-    numbers = _MESSAGE_HEAD.unpack_from(buffer, position)
-    position += _MESSAGE_HEAD.size
-    names = []
-    for _ in range(4):
-        name, position = _NAME.unpack(buffer, position)
-        names.append(name)
+    peer_id, counter = _MESSAGE_HEAD.unpack_from(buffer, position)
+    envelope, position = xdr.unpack_opaque(buffer, position + _MESSAGE_HEAD.size, _ENVELOPE_BYTES_MAX)
+    before, after, has_result = _unpack_envelope(envelope)
     data, position = _DATA.unpack(buffer, position)
     result: tuple[Any, ...] = ()
-    peer_id, counter, message_class, scope, recipient, state, disposition, if_lost, flags = numbers
-    if flags > _WANTS_PROGRESS | _HAS_RESULT:
-        raise WireError("invalid flags of a message")
-    if flags & _HAS_RESULT:
+    if has_result:
         result, position = _MESSAGE_RESULT.unpack(buffer, position)
-    session, file, operation, sender_program = names
-    try:
-        message = SwitchMessage(
-            MessageId(PeerId(peer_id), counter),
-            MessageClass(message_class),
-            Scope(scope),
-            Recipient(recipient),
-            session,
-            file,
-            operation,
-            data,
-            sender_program,
-            State(state),
-            Disposition(disposition),
-            IfLost(if_lost),
-            bool(flags & _WANTS_PROGRESS),
-            *result,
-        )
-    except ValueError as problem:
-        raise WireError(str(problem)) from None
-    return message, position
+    return SwitchMessage(*(MessageId(peer_id, counter), *before, data, *after, *result)), position
 
 
+@lru_cache(ENVELOPES_CACHED)
+def _pack_result_head(*values: Any) -> bytes:
+    out: list[bytes] = []
+    _RESULT_HEAD.pack(values, out)
+    return b"".join(out)
+
+
+@lru_cache(ENVELOPES_CACHED)
+def _unpack_result_head(encoded: bytes) -> tuple[Any, ...]:
+    values, position = _RESULT_HEAD.unpack(encoded, 0)
+    if position != len(encoded):
+        raise WireError("invalid head of a result")
+    return values  # type: ignore[no-any-return]
+
+
+def _pack_result(result: Result, out: list[bytes]) -> None:
+    xdr.pack_opaque(_pack_result_head(*result[:-1]), out)
+    _DATA.pack(result.data, out)
+
+
+def _unpack_result(buffer: Buffer, position: int) -> tuple[Result, int]:
+    head, position = xdr.unpack_opaque(buffer, position, _RESULT_HEAD_BYTES_MAX)
+    data, position = _DATA.unpack(buffer, position)
+    return Result(*(*_unpack_result_head(head), data)), position
+
+
+_RESULT = Xdr(_pack_result, _unpack_result)
 _MESSAGE = Xdr(_pack_message, _unpack_message)
 
 Message = Annotated[SwitchMessage, _MESSAGE]
@@ -216,11 +252,11 @@ ResultField = Annotated[Result, _RESULT]
 Name = Annotated[str, _NAME]
 
 
-def pack_record(record: RecordBody) -> bytes:
+def packstructure(record: RecordBody) -> bytes:
     return compressed(_RECORD, record)
 
 
-def unpack_record(body: bytes) -> RecordBody:
+def unpackstructure(body: bytes) -> RecordBody:
     """Raises `WireError`."""
     return decompressed(_RECORD, body, settings.RECORD_PLAIN_BYTES_MAX, "registration")  # type: ignore[no-any-return]
 
@@ -291,7 +327,7 @@ class ObserverCopy(SwitchWireMessage):
     message: Message
 
 
-@switch_message(9)
+@layer_message(9)
 class QueueLengthsRequest(SwitchWireMessage):
     """Direct request. Causes: the reply is `QueueLengths`."""
 
@@ -303,11 +339,11 @@ class QueueLength(NamedTuple):
     waiting_count: int
 
 
-@switch_message(10)
+@layer_message(10)
 class QueueLengths(SwitchWireMessage):
     """How many messages wait at the sender of this, for each program type that it offers."""
 
-    lengths: Annotated[tuple[QueueLength, ...], xdr.array(_record(QueueLength, _NAME, xdr.HYPER), settings.NAMES_MAX)]
+    lengths: Annotated[tuple[QueueLength, ...], xdr.array(structure(QueueLength, _NAME, xdr.HYPER), settings.NAMES_MAX)]
 
 
 def handler_copy(message: SwitchMessage, program: str, timeout_s: float) -> bytes:

@@ -262,7 +262,7 @@ class SwitchCore:
 
     def copy_to_observers(self, message: SwitchMessage, dispatches: list[Dispatch]) -> bool:
         """Copies for all observers, here and elsewhere; returns whether there are any."""
-        if message.recipient is Recipient.HANDLER or not self.may_be_observed:
+        if not self.may_be_observed or message.recipient is Recipient.HANDLER:
             return False
         copy = replace(message, recipient=Recipient.OBSERVERS)
         is_observed = self._observe(copy)
@@ -432,6 +432,9 @@ class SwitchCore:
 
     def _is_session_of(self, peer_id: PeerId, session: str) -> bool:
         """Whether a member may speak for this session. On a channel with tickets, only members of the roster may."""
+        registered = self.directory.get(peer_id)
+        if registered is not None and registered.session == session:
+            return True  # verified when the registration came
         member = self.runtime.member(peer_id)
         if member is None:
             own = self.runtime.member(self.runtime.peer_id)

@@ -61,6 +61,8 @@ class Directory:
         self._on_change = on_change
         self.handlers = PatternIndex()
         self.observers = PatternIndex()
+        self._found: dict[tuple[object, ...], tuple[IndexedPattern, ...]] = {}
+        """Handlers that were found, until a registration changes."""
         self._entries: dict[PeerId, _Entry] = {}
         self._stale: dict[PeerId, None] = {}
         """Programs of which a broadcast was missed: it may have been a newer registration."""
@@ -111,8 +113,14 @@ class Directory:
     def is_joined(self, session: str, file: str) -> bool:
         return session in self._sessions_of_file.get(file, ())
 
-    def find_handlers(self, message: SwitchMessage) -> Iterator[IndexedPattern]:
-        return self._find(self.handlers, message)
+    def find_handlers(self, message: SwitchMessage) -> tuple[IndexedPattern, ...]:
+        key = (message.message_class, message.scope, message.session, message.file, message.operation)
+        found = self._found.get(key)
+        if found is None:
+            if len(self._found) >= settings.FOUND_MAX:
+                self._found.clear()
+            found = self._found[key] = tuple(self._find(self.handlers, message))
+        return found
 
     def remote_observers(self, message: SwitchMessage) -> dict[PeerId, str]:
         """The other programs that observe this, with their sessions."""
@@ -206,6 +214,7 @@ class Directory:
     def _store(self, signed: SignedRecord, body: RecordBody) -> None:
         peer_id = signed.peer_id
         self._drop(peer_id)
+        self._found.clear()
         self._entries[peer_id] = _Entry(body, signed)
         handlers = tuple(pattern for pattern in body.patterns if pattern.is_handler)
         self.handlers.set(peer_id, body.session, handlers)
@@ -218,6 +227,7 @@ class Directory:
         entry = self._entries.pop(peer_id, None)
         if entry is None:
             return
+        self._found.clear()
         self.handlers.remove(peer_id)
         self.observers.remove(peer_id)
         for joined in entry.body.files:

@@ -73,18 +73,19 @@ class HandlerCall:
         """Called if the sender no longer waits while the handler runs."""
 
     def reply(self, data: bytes) -> None:
-        self._reply_once(self._result(Verdict.HANDLED)._replace(data=data))
+        self._reply_once(self._result(Verdict.HANDLED, data=data))
 
     def decline(self, text: str) -> None:
         """Not for this program: the next one is asked."""
         self._reply_once(declined(FailureReason.ALL_DECLINED, text))
 
     def refuse(self, text: str) -> None:
-        result = self._result(Verdict.FAILED)
-        self._reply_once(result._replace(reason=FailureReason.REFUSED, text=cut_text(text)))
+        self._reply_once(self._result(Verdict.FAILED, FailureReason.REFUSED, cut_text(text)))
 
-    def _result(self, verdict: Verdict) -> Result:
-        return Result(verdict, handler=self._handlers.peer_id, handler_program=self._handlers.program)
+    def _result(
+        self, verdict: Verdict, reason: FailureReason | None = None, text: str = "", data: bytes = b""
+    ) -> Result:
+        return Result(verdict, reason, text, self._handlers.peer_id, self._handlers.program, data)
 
     def reply_unless_replied(self, data: bytes) -> None:
         if not self._has_replied:
@@ -162,6 +163,8 @@ class Handlers:
     def find(self, message: SwitchMessage) -> Handler | None:
         """The handler with the highest rank, and of these the one with the fewest messages."""
         found = [each for each in self._handlers if self._matches(each.pattern, message)]
+        if len(found) == 1:
+            return found[0]
         return min(found, key=lambda each: (-each.pattern.rank, len(each.running) + len(each.waiting)), default=None)
 
     def accept(
@@ -193,5 +196,6 @@ class Handlers:
         handler = call.handler
         if handler.running.pop(call, self) is self:
             return
+        call.on_cancel = None
         while handler.waiting and len(handler.running) < handler.concurrency:
             self._start(handler.waiting.popleft())

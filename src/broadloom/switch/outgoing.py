@@ -7,7 +7,7 @@ has at most one handler, whatever is lost on the way, and a request has exactly 
 |---|---|---|
 | selecting | a candidate is left | asked: its copy is sent |
 | selecting | none is left, the directory is complete | FAILED: `NO_HANDLER`, or the reason of those that were asked |
-| selecting | none is left, the directory is not complete | waits for the directory |
+| selecting | none is left, the directory is not complete | waits for the directory; after a failed start only briefly |
 | asked | handled, or failed | the end |
 | asked | declined, or nothing was sent | selecting |
 | asked | queued | waits for `QueuedResult`; a notice ends |
@@ -20,6 +20,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from broadloom.protocol.requests.outgoing import Outcome, OutcomeKind
+from broadloom.switch import settings
 from broadloom.switch.codec import Result, Verdict, decode_result, handler_copy
 from broadloom.switch.handlers import failed
 from broadloom.switch.model import (
@@ -61,6 +62,7 @@ class OutgoingMessage:
 
     __slots__ = (
         "asked",
+        "brief_timer",
         "cancel",
         "candidate",
         "copied_state",
@@ -75,6 +77,7 @@ class OutgoingMessage:
         "sent_at",
         "timeout_s",
         "timer",
+        "waits_for_directory",
     )
 
     def __init__(self, message: SwitchMessage, sent_at: float, timeout_s: float, on_step: OnStep) -> None:
@@ -98,6 +101,9 @@ class OutgoingMessage:
         self.declines: list[tuple[FailureReason, str]] = []
         self.dispatches: list[Dispatch] = []
         self.timer: Timer | None = None
+        self.brief_timer: Timer | None = None
+        """After a failed start: when the directory is no longer waited for."""
+        self.waits_for_directory = True
 
     @property
     def deadline_at(self) -> float:
@@ -162,13 +168,24 @@ class Sender:
             return
         candidate = self._best(out)
         if candidate is not None:
-            self._ask(out, candidate, out.deadline_at - now)
-        elif self._core.directory.is_complete or out.only is not None:
+            self._ask(out, candidate, now)
+        elif self._core.directory.is_complete or out.only is not None or not out.waits_for_directory:
             self._fail_without_handler(out)
         else:
-            self._parked[out] = None
-            if out.timer is None:
-                out.timer = self._runtime.call_later(out.deadline_at - now, self._on_deadline, out)
+            self._park(out, now)
+
+    def _park(self, out: OutgoingMessage, now: float) -> None:
+        """Wait for the directory, which may have another candidate."""
+        self._parked[out] = None
+        if out.timer is None:
+            out.timer = self._runtime.call_later(out.deadline_at - now, self._on_deadline, out)
+        if out.brief_timer is None and any(reason is FailureReason.NOT_STARTED for reason, _ in out.declines):
+            out.brief_timer = self._runtime.call_later(settings.NOT_STARTED_WAIT_S, self._on_waited, out)
+
+    def _on_waited(self, out: OutgoingMessage) -> None:
+        out.waits_for_directory = False
+        if self._parked.pop(out, out) is None:
+            self._select(out)
 
     def _best(self, out: OutgoingMessage) -> IndexedPattern | None:
         """Own session first, then rank, running before startable, then the program that is idle the longest."""
@@ -192,13 +209,13 @@ class Sender:
                 best, best_key = entry, key
         return best
 
-    def _ask(self, out: OutgoingMessage, candidate: IndexedPattern, timeout_s: float) -> None:
-        peer_id, program = candidate.peer_id, candidate.pattern.program
+    def _ask(self, out: OutgoingMessage, candidate: IndexedPattern, now: float) -> None:
+        peer_id, program, timeout_s = candidate.peer_id, candidate.pattern.program, out.deadline_at - now
         out.candidate = candidate
         out.asked[peer_id, program] = None
-        out.dispatches.append(Dispatch(peer_id, candidate.session, Recipient.HANDLER, self._runtime.now()))
+        out.dispatches.append(Dispatch(peer_id, candidate.session, Recipient.HANDLER, now))
         self._load[peer_id] = self._load.get(peer_id, 0) + 1
-        self._used_at[peer_id] = self._runtime.now()
+        self._used_at[peer_id] = now
         if peer_id == self._runtime.peer_id:
             if out.timer is None:
                 out.timer = self._runtime.call_later(timeout_s, self._on_deadline, out)
@@ -389,9 +406,10 @@ class Sender:
         out.ended = True
         self._open.pop(out.message.id.counter, None)
         self._parked.pop(out, None)
-        if out.timer is not None:
-            out.timer.cancel()
-            out.timer = None
+        for timer in (out.timer, out.brief_timer):
+            if timer is not None:
+                timer.cancel()
+        out.timer = out.brief_timer = None
 
     def _step(
         self, out: OutgoingMessage, state: State, result: Result | None = None, *, program: str = ""

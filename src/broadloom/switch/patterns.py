@@ -2,11 +2,14 @@
 
 from collections.abc import Sequence
 from enum import IntEnum
+from functools import lru_cache
 from typing import TypeVar
 
 from broadloom.switch import settings
 from broadloom.switch.codec import RANK_MAX
 from broadloom.switch.model import MessageClass, Pattern, Scope, State
+
+NAMES_CACHED = 1024
 
 E = TypeVar("E", bound=IntEnum)
 
@@ -19,6 +22,16 @@ def chosen(label: str, kind: type[E], value: E | str) -> E:
     if not isinstance(value, str) or value not in allowed:
         raise ValueError(f"{label}={value!r}: must be one of {', '.join(allowed)}")
     return kind[value.upper()]
+
+
+def name(label: str, value: str) -> str:
+    """One name, which is checked once if it is used often."""
+    return _checked_name(label, value) if type(value) is str else names(label, value)[0]
+
+
+@lru_cache(NAMES_CACHED)
+def _checked_name(label: str, value: str) -> str:
+    return names(label, value)[0]
 
 
 def names(label: str, value: str | Sequence[str]) -> tuple[str, ...]:
@@ -66,7 +79,7 @@ def make_pattern(
 def message_scope(file: str | None, scope: Scope | str | None) -> Scope:
     """The scope of a message: without a file its session, with one the file, unless another scope was given."""
     if file is not None:
-        names("file", file)
+        name("file", file)
     if scope is None:
         return Scope.SESSION if file is None else Scope.FILE
     checked = chosen("scope", Scope, scope)

@@ -34,6 +34,9 @@ ANNOUNCE_DELAY_S = 0.02
 """Registrations within this time are announced together."""
 REANNOUNCE_S = 0.3
 """Minimum time between two announcements for newcomers."""
+NOT_STARTED_WAIT_S = 0.05
+"""After a failed start, how long a sender that does not know all registrations waits for another handler. The
+failure is reported within 200 ms of the exit."""
 YOUNG_S = 3.0
 """A program that has just started announces itself again when another one starts: neither may be in the other's roster
 as a program with a switch."""
@@ -45,6 +48,8 @@ PULLS_MAX = 4
 UNRESPONSIVE_S = 10.0
 """A member that lists the switch among its layers, but does not send its registration within this time, counts as one
 without: otherwise it could keep all others from ever knowing that nobody handles a request."""
+FOUND_MAX = 1024
+"""Operations, with their scope and file, whose handlers are remembered until a registration changes."""
 UNVERIFIED_MAX = 256
 UNVERIFIED_BYTES_MAX = 4 << 20
 """Registrations of members that are not in the roster yet. Others are requested later."""

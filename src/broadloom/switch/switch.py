@@ -6,37 +6,29 @@ async with broadloom.connect("office/hq") as channel, Switch(channel, session="a
 
 import asyncio
 import os
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
-from broadloom.channel.arguments import check_callback, check_positive_timeout, check_timeout
-from broadloom.channel.outgoing import Way
-from broadloom.errors import BusyError, MessageTooLargeError, NotConnectedError
-from broadloom.protocol.events import payload_bytes
-from broadloom.switch import settings
+from broadloom.channel.arguments import check_callback, check_timeout
+from broadloom.errors import NotConnectedError
 from broadloom.switch.channel_runtime import ChannelRuntime
 from broadloom.switch.core import SwitchCore
 from broadloom.switch.directory import FileJoin, Registration
-from broadloom.switch.handled_request import REPLY_REMEDY, HandledRequest
+from broadloom.switch.handled_request import HandledRequest
 from broadloom.switch.handlers import Handler
 from broadloom.switch.launcher import PROGRAM_VARIABLE
 from broadloom.switch.model import (
-    Disposition,
-    IfLost,
     MessageClass,
-    Recipient,
-    RequestFailedError,
     Scope,
     State,
     SwitchMessage,
-    SwitchReply,
 )
 from broadloom.switch.observer import Observer
-from broadloom.switch.outgoing import OutgoingMessage
-from broadloom.switch.patterns import check_concurrency, chosen, make_pattern, message_scope, names
+from broadloom.switch.patterns import check_concurrency, make_pattern, message_scope, name
 from broadloom.switch.program_types import ProgramType, load_program_types
 from broadloom.switch.queue_store import MemoryQueue, QueueStore
+from broadloom.switch.requester import SwitchRequester
 from broadloom.switch.session_name import own_session
 from broadloom.switch.sqlite_queue import SqliteQueue
 from broadloom.switch.status import ProgramQueue, QueuedMessage, SwitchStatus, queued_messages, queues_of, status_of
@@ -44,7 +36,6 @@ from broadloom.switch.status import ProgramQueue, QueuedMessage, SwitchStatus, q
 if TYPE_CHECKING:
     from broadloom.channel import Channel
 
-TIMEOUT_S = 5.0
 CONCURRENCY = 64
 
 HandlerFunction = Callable[[HandledRequest], Awaitable[bytes | None] | bytes | None]
@@ -52,7 +43,7 @@ HandlerFunction = Callable[[HandledRequest], Awaitable[bytes | None] | bytes | N
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-class Switch:
+class Switch(SwitchRequester):
     """The switch of `channel` for this program. Use it with `async with`, or call `aclose()`.
 
     - `session`: the session that this program belongs to. Default: the name on the ticket, else login name and host.
@@ -77,7 +68,7 @@ class Switch:
         session = own_session(channel, session)
         own_program = os.environ.get(PROGRAM_VARIABLE, "") if program is None else program
         if own_program:
-            names("program", own_program)
+            name("program", own_program)
         types = programs if isinstance(programs, Mapping) or programs is None else load_program_types(programs)
         self._is_closed = False
         self._observers: dict[Observer, None] = {}
@@ -173,188 +164,11 @@ class Switch:
 
     def add_file(self, file: str) -> None:
         """Work on this file, too: it is added to all patterns that name files."""
-        self._core.add_file(names("file", file)[0])
+        self._core.add_file(name("file", file))
 
     def remove_file(self, file: str) -> None:
         """No longer work on this file: it is removed from all patterns."""
-        self._core.remove_file(names("file", file)[0])
-
-    # -- sending
-
-    async def request(
-        self,
-        operation: str,
-        data: bytes = b"",
-        *,
-        file: str | None = None,
-        scope: Scope | str | None = None,
-        absent: Disposition | str | None = None,
-        if_lost: IfLost | str = IfLost.FAIL,
-        timeout_s: float = TIMEOUT_S,
-    ) -> SwitchReply:
-        """Send a request and return the reply of its one handler. Raises `RequestFailedError` with a reason.
-
-        - `file`, `scope`: without both, programs of this session are asked; with a file, programs that work on it.
-        - `absent`: for a program that does not run: `fail`, `start` or `queue`. Default: what its type says.
-        - `if_lost`: `fail`, or `next` to ask another handler if the first one died with the request.
-        """
-        reply = await self._end_of(
-            MessageClass.REQUEST, operation, data, timeout_s, file, scope, absent=absent, if_lost=if_lost
-        )
-        if reply.state is State.HANDLED:
-            return reply
-        assert reply.reason is not None
-        reason = reply.reason.name.lower().replace("_", " ")
-        text = f"{self.channel.name}: {reply.operation!r} failed: {reason}"
-        raise RequestFailedError(f"{text}: {reply.failure_text}" if reply.failure_text else text, reply)
-
-    async def notify(
-        self,
-        operation: str,
-        data: bytes = b"",
-        *,
-        file: str | None = None,
-        scope: Scope | str | None = None,
-        recipient: Recipient | str = Recipient.BOTH,
-        absent: Disposition | str | None = None,
-        timeout_s: float = TIMEOUT_S,
-    ) -> State:
-        """Send a notice to all observers and to at most one handler. There is no reply.
-
-        Returns `HANDLED` once a handler has taken it, `QUEUED` if it waits for a program, and `SENT` if there is no
-        handler: observers have got it, and if there are none either, it is discarded.
-        """
-        chosen_recipient = chosen("recipient", Recipient, recipient)
-        end = await self._end_of(
-            MessageClass.NOTICE, operation, data, timeout_s, file, scope, absent=absent, recipient=chosen_recipient
-        )
-        is_handled = end.state is not State.FAILED and chosen_recipient is not Recipient.OBSERVERS
-        return end.state if is_handled else State.SENT
-
-    async def request_all(
-        self,
-        operation: str,
-        data: bytes = b"",
-        *,
-        file: str | None = None,
-        scope: Scope | str | None = None,
-        timeout_s: float = TIMEOUT_S,
-    ) -> AsyncGenerator[SwitchReply, None]:
-        """Ask every program that runs and handles this, and yield the replies as they come. A program that fails, or
-        does not reply in time, gives a reply with the state `FAILED`."""
-        self._check_open()
-        checked = message_scope(file, scope)
-        deadline = self._runtime.now() + timeout_s
-        await self._wait_until(lambda: self._core.directory.is_complete, timeout_s)
-        handler_ids = self._core.handler_ids(names("operation", operation)[0], checked, file or "")
-        ended: asyncio.Queue[SwitchReply] = asyncio.Queue()
-
-        def on_step(step: SwitchReply) -> None:
-            if step.is_end:
-                ended.put_nowait(step)
-
-        kind = MessageClass.REQUEST
-        data = await self._filtered(kind, operation, data)
-        remaining_s = max(0.001, deadline - self._runtime.now())
-        sent = [
-            self._send(kind, operation, data, on_step, remaining_s, file, scope, absent="fail", only=peer_id)
-            for peer_id in handler_ids
-        ]
-        try:
-            for _ in sent:
-                yield await ended.get()
-        finally:
-            for out in sent:
-                self._core.sender.give_up(out)
-
-    async def follow(
-        self,
-        operation: str,
-        data: bytes = b"",
-        *,
-        file: str | None = None,
-        scope: Scope | str | None = None,
-        absent: Disposition | str | None = None,
-        if_lost: IfLost | str = IfLost.FAIL,
-        timeout_s: float = TIMEOUT_S,
-    ) -> AsyncGenerator[SwitchReply, None]:
-        """Send a request and yield its states: sent, queued, started, accepted. The last one is `HANDLED` with the
-        reply, or `FAILED` with the reason."""
-        steps: asyncio.Queue[SwitchReply] = asyncio.Queue()
-        options: dict[str, Any] = {"absent": absent, "if_lost": if_lost, "wants_progress": True}
-        kind = MessageClass.REQUEST
-        data = await self._filtered(kind, operation, data)
-        out = self._send(kind, operation, data, steps.put_nowait, timeout_s, file, scope, **options)
-        try:
-            while True:
-                step = await steps.get()
-                yield step
-                if step.is_end:
-                    return
-        finally:
-            self._core.sender.give_up(out)
-
-    async def _filtered(self, message_class: MessageClass, operation: str, data: bytes) -> bytes:
-        """What the rules of the channel make of it. Other mistakes are reported by `_send`."""
-        if not isinstance(data, bytes):
-            return data
-        way = Way.REQUEST if message_class is MessageClass.REQUEST else Way.NOTICE
-        return await self.channel._filter_content(data, way, str(operation), settings.LAYER)
-
-    async def _end_of(
-        self, message_class: MessageClass, operation: str, data: bytes, timeout_s: float, *args: Any, **options: Any
-    ) -> SwitchReply:
-        """Send a message and wait for its end; that of a notice is also that it was queued."""
-        end: asyncio.Future[SwitchReply] = asyncio.get_running_loop().create_future()
-
-        def on_step(step: SwitchReply) -> None:
-            is_queued_notice = step.state is State.QUEUED and message_class is MessageClass.NOTICE
-            if (step.is_end or is_queued_notice) and not end.done():
-                end.set_result(step)
-
-        data = await self._filtered(message_class, operation, data)
-        await self._runtime.wait_for_window()
-        out = self._send(message_class, operation, data, on_step, timeout_s, *args, **options)
-        try:
-            return await end
-        except asyncio.CancelledError:
-            self._core.sender.give_up(out)
-            raise
-
-    def _send(
-        self,
-        message_class: MessageClass,
-        operation: str,
-        data: bytes,
-        on_step: Callable[[SwitchReply], None],
-        timeout_s: float,
-        file: str | None,
-        scope: Scope | str | None,
-        absent: Disposition | str | None = None,
-        if_lost: IfLost | str = IfLost.FAIL,
-        **options: Any,
-    ) -> OutgoingMessage:
-        self._check_open()
-        check_positive_timeout(timeout_s)
-        operation = names("operation", operation)[0]
-        if not isinstance(data, bytes):
-            data = payload_bytes(data, REPLY_REMEDY)
-        if len(data) > settings.DATA_BYTES_MAX:
-            raise MessageTooLargeError(f"{len(data):,} bytes: the switch sends at most {settings.DATA_BYTES_MAX:,}")
-        if len(self._core.sender) >= settings.OUTGOING_MAX:
-            raise BusyError(f"{settings.OUTGOING_MAX:,} requests are open: wait for replies before sending more")
-        return self._core.send(
-            message_class,
-            operation,
-            data,
-            on_step,
-            timeout_s=min(timeout_s, settings.DEADLINE_S_MAX),
-            scope=message_scope(file, scope),
-            file=file or "",
-            disposition=chosen("absent", Disposition, absent) if absent is not None else Disposition.DEFAULT,
-            if_lost=chosen("if_lost", IfLost, if_lost),
-            **options,
-        )
+        self._core.remove_file(name("file", file))
 
     # -- what is registered
 

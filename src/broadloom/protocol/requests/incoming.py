@@ -93,6 +93,7 @@ class IncomingRequest:
         if self.is_done:
             return
         self.is_done = True
+        self.on_cancel = None  # it refers to this request: no cycle is left for the garbage collector
         if self.state is IncomingState.RUNNING and self.expects_reply:
             self.refuse(RequestStatus.FAILED, "the handler did not reply")
         if self.handler is not None:
