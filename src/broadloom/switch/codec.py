@@ -252,11 +252,11 @@ ResultField = Annotated[Result, _RESULT]
 Name = Annotated[str, _NAME]
 
 
-def packstructure(record: RecordBody) -> bytes:
+def pack_record(record: RecordBody) -> bytes:
     return compressed(_RECORD, record)
 
 
-def unpackstructure(body: bytes) -> RecordBody:
+def unpack_record(body: bytes) -> RecordBody:
     """Raises `WireError`."""
     return decompressed(_RECORD, body, settings.RECORD_PLAIN_BYTES_MAX, "registration")  # type: ignore[no-any-return]
 

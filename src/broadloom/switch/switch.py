@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
-from broadloom.channel.arguments import check_callback, check_timeout
+from broadloom.channel.arguments import check_callback, check_positive_timeout, check_timeout
 from broadloom.errors import NotConnectedError
 from broadloom.switch.channel_runtime import ChannelRuntime
 from broadloom.switch.core import SwitchCore
@@ -28,7 +28,7 @@ from broadloom.switch.observer import Observer
 from broadloom.switch.patterns import check_concurrency, make_pattern, message_scope, name
 from broadloom.switch.program_types import ProgramType, load_program_types
 from broadloom.switch.queue_store import MemoryQueue, QueueStore
-from broadloom.switch.requester import SwitchRequester
+from broadloom.switch.requester import TIMEOUT_S, SwitchRequester
 from broadloom.switch.session_name import own_session
 from broadloom.switch.sqlite_queue import SqliteQueue
 from broadloom.switch.status import ProgramQueue, QueuedMessage, SwitchStatus, queued_messages, queues_of, status_of
