@@ -15,7 +15,7 @@ from broadloom.channel.outgoing import Way
 from broadloom.errors import BusyError, MessageTooLargeError, NotConnectedError
 from broadloom.protocol.events import payload_bytes
 from broadloom.switch import settings
-from broadloom.switch.channel_runtime import ChannelRuntime
+from broadloom.switch.channel_runtime import ChannelSwitchRuntime
 from broadloom.switch.core import SwitchCore
 from broadloom.switch.directory import FileJoin, Registration
 from broadloom.switch.handled_request import REPLY_REMEDY, HandledRequest
@@ -83,7 +83,7 @@ class Switch:
         self._observers: dict[Observer, None] = {}
         queue = SqliteQueue(store) if isinstance(store, str | os.PathLike) else store or MemoryQueue()
         try:
-            self._runtime = ChannelRuntime(channel, self._on_left, session)
+            self._runtime = ChannelSwitchRuntime(channel, self._on_left, session)
             self._core = SwitchCore(self._runtime, session, own_program, types, queue)
         except BaseException:
             queue.close()
